@@ -1,0 +1,70 @@
+"""Source text and the spans that point into it."""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from functools import cached_property
+from pathlib import Path
+
+from attrs import field, frozen
+
+
+@frozen(eq=False, slots=False)
+class Source:
+    """One file of recipe text. Compared by identity: two reads are two sources.
+
+    ``name`` is what a diagnostic shows: the path as the user typed it.
+    """
+
+    name: str
+    text: str = field(repr=False)
+
+    @cached_property
+    def line_starts(self) -> list[int]:
+        """Offset of the first character of each line; line 1 is at index 0."""
+        return [0] + [i + 1 for i, char in enumerate(self.text) if char == "\n"]
+
+    def position(self, offset: int) -> tuple[int, int]:
+        """1-based line and column (in characters) of an offset."""
+        line = bisect_right(self.line_starts, offset)
+        return line, offset - self.line_starts[line - 1] + 1
+
+    def line(self, number: int) -> str:
+        """Text of a 1-based line, without its line end."""
+        start = self.line_starts[number - 1]
+        stop = self.line_starts[number] if number < len(self.line_starts) else len(self.text)
+        return self.text[start:stop].rstrip("\r\n")
+
+
+@frozen
+class Span:
+    """A half-open range of characters ``[start, end)`` of one source."""
+
+    source: Source
+    start: int
+    end: int
+
+    @property
+    def line(self) -> int:
+        return self.source.position(self.start)[0]
+
+    @property
+    def column(self) -> int:
+        return self.source.position(self.start)[1]
+
+    @property
+    def end_position(self) -> tuple[int, int]:
+        """1-based line and column just past the last character."""
+        return self.source.position(self.end)
+
+    @property
+    def text(self) -> str:
+        return self.source.text[self.start : self.end]
+
+    def to(self, other: Span) -> Span:
+        """The span from the start of this one to the end of ``other``."""
+        return Span(self.source, self.start, other.end)
+
+    def place(self) -> str:
+        """``name:line``, as provenance shows it."""
+        return f"{Path(self.source.name).as_posix()}:{self.line}"

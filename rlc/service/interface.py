@@ -1,0 +1,99 @@
+"""The client interface of a training service: Tinker's, as protocols.
+
+Every name, argument and default is the official SDK's (tinker 0.38), and the data are its own
+``tinker.types``. The hosted service, a compatible server and the embedded engine are three
+implementations; the runtime knows only this module. Each call returns at once with an
+awaitable, so that ``forward_backward`` and ``optim_step`` can be submitted together.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Mapping
+from typing import TYPE_CHECKING, Any, Protocol
+
+if TYPE_CHECKING:
+    from tinker import types
+
+
+class SamplingClient(Protocol):
+    """Samples from one fixed snapshot of the weights."""
+
+    def sample(
+        self,
+        prompt: types.ModelInput,
+        num_samples: int,
+        sampling_params: types.SamplingParams,
+        include_prompt_logprobs: bool = False,
+    ) -> Awaitable[types.SampleResponse]:
+        """Draw ``num_samples`` completions; each has its own random stream.
+
+        Logprobs are those of the distribution that was sampled from (temperature included).
+        A request is a function of its arguments and the snapshot: the same ``seed`` gives the
+        same tokens, whatever else is being sampled.
+        """
+
+    def compute_logprobs(self, prompt: types.ModelInput) -> Awaitable[list[float | None]]:
+        """Log-probability of each prompt token given those before; the first is None."""
+
+
+class TrainingClient(Protocol):
+    """One LoRA adapter and its optimiser."""
+
+    def forward(
+        self,
+        data: list[types.Datum],
+        loss_fn: str,
+        loss_fn_config: Mapping[str, float | str] | None = None,
+    ) -> Awaitable[types.ForwardBackwardOutput]: ...
+
+    def forward_backward(
+        self,
+        data: list[types.Datum],
+        loss_fn: str,
+        loss_fn_config: Mapping[str, float | str] | None = None,
+    ) -> Awaitable[types.ForwardBackwardOutput]:
+        """Add the gradient of the summed loss; nothing is averaged.
+
+        ``loss_fn_outputs[i]["logprobs"]`` holds the trainer's logprobs of datum ``i``;
+        ``metrics["loss:sum"]`` the loss.
+        """
+
+    def optim_step(self, optim_params: types.AdamParams) -> Awaitable[types.OptimStepResponse]:
+        """AdamW on the accumulated gradient, which is then cleared.
+
+        ``metrics["grad_norm"]`` is the norm before clipping, where the service tells it.
+        """
+
+    def save_state(
+        self, name: str, ttl_seconds: int | None = None, overwrite: bool = False
+    ) -> Awaitable[types.SaveWeightsResponse]:
+        """Save weights and optimiser; the response's ``path`` restores both."""
+
+    def save_weights_and_get_sampling_client(self) -> Awaitable[SamplingClient]:
+        """A sampling client on a snapshot of the current weights."""
+
+    def get_tokenizer(self) -> Any:
+        """The Hugging Face tokenizer of the base model."""
+
+
+class ServiceClient(Protocol):
+    """Where models are made."""
+
+    def create_lora_training_client(
+        self,
+        base_model: str,
+        rank: int = 32,
+        seed: int | None = None,
+        train_mlp: bool = True,
+        train_attn: bool = True,
+        train_unembed: bool = True,
+        user_metadata: dict[str, str] | None = None,
+    ) -> Awaitable[TrainingClient]: ...
+
+    def create_training_client_from_state_with_optimizer(
+        self, path: str, user_metadata: dict[str, str] | None = None
+    ) -> Awaitable[TrainingClient]: ...
+
+    def create_sampling_client(
+        self, model_path: str | None = None, base_model: str | None = None
+    ) -> Awaitable[SamplingClient]: ...
