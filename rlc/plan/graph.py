@@ -13,8 +13,8 @@ from rlc.plan.tree import Graph, GraphEdge, GraphNode, TrainPlan
 _STEP_NODES = (
     ("snapshot", "freeze the weights for sampling"),
     ("rollouts", "play groups of episodes"),
-    ("returns", "turn rewards into returns"),
-    ("advantages", "baseline, scale, clip"),
+    ("returns", "leave failures out, label rewards by group and environment"),
+    ("advantages", "returns, baselines, scales, clips in the order of the scheme"),
     ("datums", "merge turns, shift targets, spread advantages over tokens"),
     ("forward_backward", "gradient of the loss"),
     ("optim_step", "update the adapter"),
@@ -24,8 +24,8 @@ _STEP_NODES = (
 _STEP_EDGES = (
     ("snapshot", "rollouts", "weights", 0),
     ("rollouts", "returns", "rewards", 0),
-    ("rollouts", "datums", "tokens", 0),
-    ("returns", "advantages", "returns", 0),
+    ("returns", "datums", "tokens", 0),
+    ("returns", "advantages", "rewards", 0),
     ("advantages", "datums", "advantages", 0),
     ("datums", "forward_backward", "datums", 0),
     ("forward_backward", "optim_step", "gradient", 0),

@@ -97,3 +97,6 @@ class ServiceClient(Protocol):
     def create_sampling_client(
         self, model_path: str | None = None, base_model: str | None = None
     ) -> Awaitable[SamplingClient]: ...
+
+    def delete_checkpoint(self, path: str) -> Awaitable[None]:
+        """Delete a saved state by its path; one that is gone already is no error."""

@@ -1,0 +1,162 @@
+"""Tinker's server losses on one datum: the local formulas a service is checked against.
+
+All are sums over the T tokens of a datum; nothing is averaged. ``lp`` is the learner's logprob of
+each target token, ``q`` the sampler's, ``A`` the advantage, ``rho = exp(lp - q)``:
+
+==================== ================================================= ==================
+loss                 definition                                        config (default)
+==================== ================================================= ==================
+cross_entropy        ``-Σ w lp``
+importance_sampling  ``-Σ rho A``
+ppo                  ``-Σ min(rho A, clip(rho, low, high) A)``         low 0.8, high 1.2
+cispo                ``-Σ stop_gradient(clip(rho, low, high)) lp A``   low 0.0, high 4.0
+dro                  ``-Σ (lp A - beta/2 (lp - q)²)``                  beta (required)
+==================== ================================================= ==================
+
+``low`` and ``high`` stand for ``clip_low_threshold`` and ``clip_high_threshold``: bounds of the
+ratio itself, not distances from 1. Source: the Tinker documentation of losses, SDK 0.38.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+
+import numpy as np
+import numpy.typing as npt
+from attrs import frozen
+
+from rlc.algo.errors import AlgorithmError
+from rlc.algo.ragged import Floats
+
+_Columns = Mapping[str, Floats]
+_Terms = tuple[Floats, Floats]
+
+
+@frozen
+class Loss:
+    """A server loss: what a datum must hold, its settings, and its per-token terms."""
+
+    inputs: tuple[str, ...]
+    config: Mapping[str, float | None]  # setting -> default; None has to be given
+    terms: Callable[[Floats, _Columns], _Terms]  # -> (loss_T, dloss_dlogprobs_T)
+
+
+def loss_and_grad(
+    name: str,
+    config: Mapping[str, float] | None,
+    logprobs_T: npt.ArrayLike,
+    inputs: Mapping[str, npt.ArrayLike],
+) -> tuple[float, Floats]:
+    """The loss of one datum and its gradient by the learner's logprobs.
+
+    Args:
+        name: a key of :data:`LOSSES`.
+        config: the loss's settings, named as on Tinker; what is left out takes its default.
+        logprobs_T: the learner's logprobs of the target tokens.
+        inputs: the datum's ``loss_fn_inputs``: ``weights`` for cross_entropy, ``logprobs`` and
+            ``advantages`` for the others, shape (T,). ``target_tokens`` may be there and is not
+            read. Clip thresholds may be given as arrays here, one a token, and win over config.
+
+    Returns:
+        The summed loss, and its gradient, shape (T,).
+
+    Raises:
+        AlgorithmError: an unknown loss, setting or input, one that is missing or of another
+            length, thresholds out of order, or a result that is not finite.
+    """
+    if name not in LOSSES:
+        raise AlgorithmError(f"unknown loss {name!r}; known are {', '.join(sorted(LOSSES))}")
+    logprobs_T = np.asarray(logprobs_T, dtype=np.float64)
+    columns = _columns(name, dict(config or {}), inputs, len(logprobs_T))
+    with np.errstate(all="ignore"):  # an overflowing ratio is refused below
+        loss_T, grad_T = LOSSES[name].terms(logprobs_T, columns)
+    if not (np.isfinite(loss_T).all() and np.isfinite(grad_T).all()):
+        raise AlgorithmError(f"{name} is not finite: check the logprobs and the {_inputs(name)}")
+    return float(loss_T.sum()), grad_T
+
+
+def _columns(
+    name: str, config: dict[str, float], inputs: Mapping[str, npt.ArrayLike], length: int
+) -> dict[str, Floats]:
+    """Inputs and settings of a loss as checked columns of shape (T,)."""
+    loss = LOSSES[name]
+    thresholds = {key for key in loss.config if key.startswith("clip_")}
+    _require_known(name, "setting", set(config), set(loss.config))
+    _require_known(name, "input", set(inputs), {*loss.inputs, *thresholds, "target_tokens"})
+    for key in loss.inputs:
+        if key not in inputs:
+            raise AlgorithmError(f"{name} needs the input {key!r}")
+    settings = {**loss.config, **config}
+    columns: dict[str, Floats] = {}
+    for key in (*loss.inputs, *loss.config):
+        given = inputs[key] if key in inputs else settings[key]
+        if given is None:
+            raise AlgorithmError(f"{name} needs the setting {key!r}; it has no default")
+        column = np.asarray(given, dtype=np.float64)
+        if column.shape != (length,) and (key in inputs or column.shape):
+            raise AlgorithmError(
+                f"{key} of {name} has shape {column.shape}, the logprobs have ({length},)"
+            )
+        columns[key] = np.broadcast_to(column, (length,))
+    if thresholds and (columns["clip_low_threshold"] > columns["clip_high_threshold"]).any():
+        raise AlgorithmError(f"{name}: clip_low_threshold is above clip_high_threshold")
+    return columns
+
+
+def _require_known(name: str, what: str, given: set[str], known: set[str]) -> None:
+    if unknown := sorted(given - known):
+        choices = ", ".join(sorted(known)) or "none"
+        raise AlgorithmError(f"{name} has no {what} {unknown[0]!r}; it knows {choices}")
+
+
+def _inputs(name: str) -> str:
+    return " and ".join(LOSSES[name].inputs)
+
+
+def _cross_entropy(logprobs_T: Floats, columns: _Columns) -> _Terms:
+    weights_T = columns["weights"]
+    return -weights_T * logprobs_T, -weights_T
+
+
+def _importance_sampling(logprobs_T: Floats, columns: _Columns) -> _Terms:
+    loss_T = -np.exp(logprobs_T - columns["logprobs"]) * columns["advantages"]
+    return loss_T, loss_T.copy()  # d rho / d lp = rho
+
+
+def _ppo(logprobs_T: Floats, columns: _Columns) -> _Terms:
+    """Where the clipped term is the smaller one, the ratio is out of bounds: no gradient."""
+    ratio_T, clipped_T = _ratios(logprobs_T, columns)
+    free_T, held_T = ratio_T * columns["advantages"], clipped_T * columns["advantages"]
+    return -np.minimum(free_T, held_T), -np.where(free_T <= held_T, free_T, 0.0)
+
+
+def _cispo(logprobs_T: Floats, columns: _Columns) -> _Terms:
+    _, clipped_T = _ratios(logprobs_T, columns)
+    grad_T = -clipped_T * columns["advantages"]
+    return grad_T * logprobs_T, grad_T
+
+
+def _dro(logprobs_T: Floats, columns: _Columns) -> _Terms:
+    advantages_T, beta_T = columns["advantages"], columns["beta"]
+    drift_T = logprobs_T - columns["logprobs"]
+    loss_T = -(logprobs_T * advantages_T - 0.5 * beta_T * drift_T**2)
+    return loss_T, beta_T * drift_T - advantages_T
+
+
+def _ratios(logprobs_T: Floats, columns: _Columns) -> tuple[Floats, Floats]:
+    """``rho`` and ``clip(rho, low, high)``."""
+    ratio_T = np.exp(logprobs_T - columns["logprobs"])
+    low_T, high_T = columns["clip_low_threshold"], columns["clip_high_threshold"]
+    return ratio_T, np.clip(ratio_T, low_T, high_T)
+
+
+_POLICY = ("logprobs", "advantages")
+
+LOSSES: Mapping[str, Loss] = {
+    "cross_entropy": Loss(("weights",), {}, _cross_entropy),
+    "importance_sampling": Loss(_POLICY, {}, _importance_sampling),
+    "ppo": Loss(_POLICY, {"clip_low_threshold": 0.8, "clip_high_threshold": 1.2}, _ppo),
+    "cispo": Loss(_POLICY, {"clip_low_threshold": 0.0, "clip_high_threshold": 4.0}, _cispo),
+    "dro": Loss(_POLICY, {"beta": None}, _dro),
+}
+"""The losses known here, by Tinker's names."""

@@ -1,0 +1,68 @@
+"""Returns: what an episode, or what each of its turns, was worth."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+import numpy.typing as npt
+
+from rlc.algo.ragged import Floats, Ints, join, require_finite, require_turns, split
+from rlc.algo.scheme import Returns
+
+
+def compute_returns(returns: Returns, rewards_RT: Sequence[npt.ArrayLike]) -> list[Floats]:
+    """Returns of each rollout: one value (``episode``) or one a turn (``turn``).
+
+    Args:
+        returns: the unit and the discount ``gamma``.
+        rewards_RT: for each rollout the rewards of its turns, in order.
+
+    Raises:
+        AlgorithmError: a reward that is not finite, or a rollout without turns.
+    """
+    rewards_N, turns_R = join(rewards_RT, np.float64)
+    values_V = flat_returns(returns, rewards_N, turns_R)
+    counts_R = turns_R if returns.unit == "turn" else np.ones_like(turns_R)
+    return split(values_V, counts_R)
+
+
+def flat_returns(returns: Returns, rewards_N: Floats, turns_R: Ints) -> Floats:
+    """As :func:`compute_returns`, on one column for all rollouts.
+
+    ``turn`` gives ``G_t = r_t + gamma G_{t+1}``, shape (N,). ``episode`` gives ``G_0``, shape
+    (R,): the sum of the rewards at ``gamma = 1``, the discounted sum otherwise.
+    """
+    require_turns(turns_R)
+    require_finite(rewards_N, turns_R, "reward")
+    to_go_N = _reward_to_go(returns.gamma, rewards_N, turns_R)
+    if returns.unit == "turn":
+        return to_go_N
+    first_R: Ints = np.cumsum(turns_R) - turns_R
+    return np.take(to_go_N, first_R)
+
+
+def _reward_to_go(gamma: float, rewards_N: Floats, turns_R: Ints) -> Floats:
+    """``G_t`` of every turn, from the last turn back, all rollouts at once.
+
+    The rounding error of each addition is carried along (Knuth's two-sum), so that episodes of
+    equal worth get equal returns however the reward was spread over their turns: a group whose
+    returns differed in the last bit only would pass for one with something to learn.
+    """
+    to_go_N = rewards_N.copy()
+    ends_R = np.cumsum(turns_R)
+    longest_first_R = np.argsort(-turns_R, kind="stable")
+    longest = int(turns_R.max(initial=0))
+    alive_T = len(turns_R) - np.cumsum(np.bincount(turns_R, minlength=longest + 1))
+    following_A = np.zeros(len(turns_R))
+    error_A = np.zeros(len(turns_R))
+    for back in range(longest):
+        alive_R = longest_first_R[: alive_T[back]]
+        at_A = ends_R[alive_R] - 1 - back
+        reward_A, later_A = rewards_N[at_A], gamma * following_A[: len(alive_R)]
+        following_A = reward_A + later_A
+        rounded_A = following_A - reward_A
+        lost_A = (reward_A - (following_A - rounded_A)) + (later_A - rounded_A)
+        error_A = lost_A + gamma * error_A[: len(alive_R)]
+        to_go_N[at_A] = following_A + error_A
+    return to_go_N

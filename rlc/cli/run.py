@@ -1,0 +1,228 @@
+"""``rlc run``: run a recipe, or go on with a run."""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import signal
+import sys
+import time
+import traceback
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+    from rlc.cli.progress import LiveObserver, PlainObserver
+    from rlc.plan.tree import Plan
+    from rlc.run.folder import RunFolder
+    from rlc.run.job import Job
+    from rlc.run.observer import Silent, Summary
+
+_EPILOG = """\
+examples:
+  rlc run recipes/quickstart.rl
+  rlc run recipes/quickstart.rl --set main.steps=10 --seed 2
+  rlc run recipes/sudoku.rl --rehearse
+  rlc run --resume runs/quickstart-20261121-093000
+
+exit status: 0 finished or stopped at the budget, 1 failed, 2 usage, 130 interrupted
+"""
+
+
+def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+    parser = subparsers.add_parser(
+        "run",
+        help="run the training job of a recipe",
+        description="Run the training job of a recipe, exactly as `rlc explain` shows it.",
+        epilog=_EPILOG,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument("recipe", nargs="?", help="the recipe (.rl)")
+    parser.add_argument(
+        "--set",
+        dest="overrides",
+        metavar="NAME=VALUE",
+        action="append",
+        default=[],
+        help="override a param (learning_rate=1e-4) or a field (main.steps=10)",
+    )
+    parser.add_argument("--seed", type=int, help="seed of every random choice (default 1)")
+    parser.add_argument("--run-dir", type=Path, help="folder of the run (default runs/NAME-TIME)")
+    parser.add_argument(
+        "--rehearse",
+        action="store_true",
+        help="the same job on the embedded tiny model, small and short, without a key",
+    )
+    parser.add_argument("--resume", metavar="RUN", type=Path, help="go on with the run in a folder")
+    parser.add_argument("--quiet", action="store_true", help="show errors and the result only")
+    parser.set_defaults(run=run)
+
+
+def run(args: argparse.Namespace) -> int:
+    """Exit status of the whole command."""
+    from rich.console import Console
+
+    from rlc.algo.errors import AlgorithmError
+    from rlc.run.records import RunError
+    from rlc.service.errors import ServiceError
+
+    errors = Console(stderr=True)
+    if problem := _usage_problem(args):
+        return _fail(errors, problem, status=2)
+    folder = None
+    try:
+        plan = None if args.resume else _plan(args)
+        if plan is None and not args.resume:
+            return 1
+        folder = _open_folder(args, plan)
+        return _run_folder(folder, args.quiet)
+    except (RunError, ServiceError, AlgorithmError) as error:
+        return _fail(errors, str(error), getattr(error, "hint", None), folder)
+    except Exception:
+        if folder is None:
+            raise
+        log = folder.path / "crash.log"
+        log.write_text(traceback.format_exc(), encoding="utf-8")
+        return _fail(errors, f"rlc itself failed; {log} holds the details", folder=folder)
+    finally:
+        if folder is not None:
+            folder.close()
+
+
+def _usage_problem(args: argparse.Namespace) -> str | None:
+    if args.resume:
+        changed = [args.recipe, args.overrides, args.seed is not None, args.run_dir, args.rehearse]
+        if any(changed):
+            return "a resumed run keeps its plan: give --resume alone (or with --quiet)"
+    elif not args.recipe:
+        return "give a recipe, or --resume with the folder of a run"
+    return None
+
+
+def _plan(args: argparse.Namespace) -> Plan | None:
+    """The plan of the recipe; None if it has errors, which are shown."""
+    from rlc.lang.render import render_human
+    from rlc.plan.compile import load
+    from rlc.plan.rehearse import rehearse
+
+    compiled = load(args.recipe, args.overrides, args.seed)
+    if compiled.diagnostics and not (args.quiet and compiled.plan):
+        sys.stderr.write(render_human(compiled.diagnostics, color=sys.stderr.isatty()))
+    if compiled.plan is None:
+        return None
+    return rehearse(compiled.plan) if args.rehearse else compiled.plan
+
+
+def _open_folder(args: argparse.Namespace, plan: Plan | None) -> RunFolder:
+    """A new run folder, made only once the plan's service is known to be usable."""
+    from rlc.run.folder import RunFolder
+    from rlc.service.connect import require_service
+
+    if plan is None:
+        return RunFolder.resume(args.resume)
+    require_service(plan)
+    name = f"{Path(plan.recipe).stem}-{time.strftime('%Y%m%d-%H%M%S')}"
+    return RunFolder.create(args.run_dir or Path("runs") / name, plan)
+
+
+def _run_folder(folder: RunFolder, quiet: bool) -> int:
+    from rich.console import Console
+
+    from rlc.run.job import Job
+    from rlc.service.connect import connect_service
+
+    console = Console()
+    observer = _observer(console, quiet)
+    service = connect_service(folder.plan, folder.path / "checkpoints")
+    try:
+        summary = asyncio.run(_interruptible(Job(folder, service, observer)))
+    except asyncio.CancelledError:
+        observer.close()
+        _hint_resume(console, folder)
+        return 130
+    finally:
+        observer.close()
+    _print_summary(console, summary)
+    return 130 if summary.state == "interrupted" else 0
+
+
+def _observer(console: Console, quiet: bool) -> LiveObserver | PlainObserver | Silent:
+    from rlc.cli.progress import LiveObserver, PlainObserver
+    from rlc.run.observer import Silent
+
+    if quiet:
+        return Silent()
+    return LiveObserver(console) if console.is_terminal else PlainObserver(console)
+
+
+async def _interruptible(job: Job) -> Summary:
+    """Ctrl-C once: finish the step and save. Twice: stop now; the last checkpoint stands."""
+    task = asyncio.ensure_future(job.run())
+    loop, pressed = asyncio.get_running_loop(), 0
+
+    def interrupt() -> None:
+        nonlocal pressed
+        pressed += 1
+        if pressed == 1:
+            job.stop()
+            job.observer.note("stopping after this step, with a checkpoint; Ctrl-C again: now")
+        else:
+            task.cancel()
+
+    for name in (signal.SIGINT, signal.SIGTERM):
+        loop.add_signal_handler(name, interrupt)
+    return await task
+
+
+def _print_summary(console: Console, summary: Summary) -> None:
+    from rlc.cli.progress import duration, sparkline
+
+    def line(text: str) -> None:
+        console.print(text, highlight=False, markup=False, soft_wrap=True)
+
+    for stage in summary.stages:
+        first, last = stage.window(last=False), stage.window(last=True)
+        done = f"{len(stage.rewards)} of {stage.planned} steps in {duration(stage.seconds)}"
+        line(f"\n{stage.stage}: {done}")
+        if first is not None:
+            line(f"  reward     {first:.3f} → {last:.3f}   (first five steps → last five)")
+            line(f"             {sparkline(stage.rewards)}")
+        if stage.checkpoint:
+            line(f"  checkpoint {stage.checkpoint}")
+    line(f"  run folder {summary.folder}   (metrics.jsonl, rollouts.jsonl, plan.json)")
+    if summary.spent_usd:
+        line(f"  spent      ${summary.spent_usd:.2f}")
+    line(_next_step(summary))
+
+
+def _next_step(summary: Summary) -> str:
+    if summary.state == "budget":
+        return "  stopped at the budget, with a checkpoint"
+    if summary.state == "interrupted":
+        return f"  next       rlc run --resume {summary.folder}"
+    return (
+        "  next       change the recipe and run it again; `rlc explain RECIPE` shows what would run"
+    )
+
+
+def _hint_resume(console: Console, folder: RunFolder) -> None:
+    console.print(
+        f"stopped; go on with: rlc run --resume {folder.path}", highlight=False, soft_wrap=True
+    )
+
+
+def _fail(
+    console: Console,
+    message: str,
+    hint: str | None = None,
+    folder: RunFolder | None = None,
+    status: int = 1,
+) -> int:
+    console.print(f"error: {message}", highlight=False, markup=False, soft_wrap=True)
+    if hint is None and folder is not None:
+        hint = f"what was done is kept; go on with: rlc run --resume {folder.path}"
+    if hint:
+        console.print(f"  help: {hint}", highlight=False, markup=False, soft_wrap=True)
+    return status

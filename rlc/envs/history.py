@@ -1,0 +1,101 @@
+"""From observations to prompt tokens: what the policy has seen so far.
+
+A history is told each observation and each sampled reply and gives the next prompt as tokens.
+Sampled tokens are kept as they are, never decoded and encoded again.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Protocol
+
+from rlc.envs.templates import fill_template
+
+
+class History(Protocol):
+    """The prompt side of one episode."""
+
+    stop: list[int] | list[str] | None
+
+    def observe(self, text: str) -> list[int]:
+        """The tokens of the whole next prompt."""
+
+    def reply(self, tokens: list[int]) -> str:
+        """Record the sampled tokens; gives the text that the environment gets."""
+
+
+class ChatHistory:
+    """A chat through a renderer of tinker-cookbook; each prompt extends the tokens before it,
+    so a whole episode becomes one datum.
+
+    ``renderer`` must have the extension property (it does not rewrite earlier turns).
+    """
+
+    def __init__(self, renderer: Any, instruction: str = "") -> None:
+        self.stop = renderer.get_stop_sequences()
+        self._renderer = renderer
+        self._instruction = instruction
+        self._tokens: list[int] = []
+
+    def observe(self, text: str) -> list[int]:
+        user = {"role": "user", "content": text}
+        if not self._tokens:
+            user["content"] = _with_instruction(text, self._instruction)
+            self._tokens = _prompt(self._renderer, [user])
+        else:
+            self._tokens = self._tokens + self._delta(user)
+        return self._tokens
+
+    def reply(self, tokens: list[int]) -> str:
+        message, _ = self._renderer.parse_response(tokens)
+        closed = tokens and tokens[-1] in self.stop
+        # A reply cut off at max_tokens still has to end before the next turn begins.
+        self._tokens = self._tokens + tokens + ([] if closed else list(self.stop))
+        return _content(message)
+
+    def _delta(self, user: dict[str, str]) -> list[int]:
+        """The tokens that a user turn and the next generation prompt add after a reply."""
+        from tinker_cookbook.renderers import RenderContext
+
+        reply = {"role": "assistant", "content": ""}
+        rendered = self._renderer.render_message(reply, RenderContext(idx=0, is_last=False))
+        parts = [rendered.header, *rendered.output] if rendered.header else rendered.output
+        head = sum(part.length for part in parts)
+        return _prompt(self._renderer, [reply, user])[head:]
+
+
+class TextHistory:
+    """A template filled with each observation: every turn is a prompt of its own."""
+
+    stop: list[int] | list[str] | None = None  # the tokenizer's end of sequence
+
+    def __init__(self, tokenizer: Any, template: str) -> None:
+        self._tokenizer = tokenizer
+        self._template = template
+
+    def observe(self, text: str) -> list[int]:
+        prompt = fill_template(self._template, text)
+        tokens: list[int] = self._tokenizer.encode(prompt, add_special_tokens=False)
+        return tokens
+
+    def reply(self, tokens: list[int]) -> str:
+        text: str = self._tokenizer.decode(tokens, skip_special_tokens=True)
+        return text
+
+
+def _with_instruction(text: str, instruction: str) -> str:
+    if not instruction:
+        return text
+    return text + ("" if text.endswith("\n") else "\n") + instruction
+
+
+def _prompt(renderer: Any, messages: list[dict[str, str]]) -> list[int]:
+    tokens: list[int] = renderer.build_generation_prompt(messages).to_ints()
+    return tokens
+
+
+def _content(message: Any) -> str:
+    """The text of a parsed reply; thinking parts are not sent to the environment."""
+    content = message["content"]
+    if isinstance(content, str):
+        return content
+    return "".join(part["text"] for part in content if part["type"] == "text")

@@ -1,0 +1,189 @@
+"""Pairs brackets. Where they do not match, the layout says which one is missing or extra.
+
+A closing bracket left out swallows the rest of the file: what follows still parses, inside the
+wrong declaration. Users however indent what they mean. So, only in a text whose brackets do not
+match, a line that starts a declaration no deeper than the open block ends that block, and a line
+that starts a field no deeper than the line with an open `(` or `[` ends that.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from attrs import Factory, define, frozen
+
+from rlc.lang.diagnostics import Diagnostics, Label
+from rlc.lang.lalr import Token
+from rlc.lang.source import Source, Span
+
+CLOSERS = {"LPAR": "RPAR", "LSQB": "RSQB", "LBRACE": "RBRACE"}
+OPENERS = {closer: opener for opener, closer in CLOSERS.items()}
+TEXTS = {"LPAR": "(", "RPAR": ")", "LSQB": "[", "RSQB": "]", "LBRACE": "{", "RBRACE": "}"}
+
+
+@frozen
+class Layout:
+    """Where tokens stand on their lines."""
+
+    source: Source
+
+    def span(self, token: Token) -> Span:
+        return Span(self.source, token.start, token.end)
+
+    def line(self, token: Token) -> int:
+        return self.source.position(token.start)[0]
+
+    def column(self, token: Token) -> int:
+        return self.source.position(token.start)[1]
+
+    def is_first(self, token: Token) -> bool:
+        """Whether nothing but space stands before the token on its line."""
+        return self.indent(token) == self.column(token)
+
+    def indent(self, token: Token) -> int:
+        """Column of the first word on the token's line."""
+        text = self.source.line(self.line(token))
+        return len(text) - len(text.lstrip()) + 1
+
+
+@frozen
+class Balanced:
+    """Tokens whose brackets match; ``doubtful`` as in ``Lexed``."""
+
+    tokens: list[Token]
+    doubtful: frozenset[int]
+    diagnostics: Diagnostics
+
+
+def balance(layout: Layout, tokens: Sequence[Token]) -> Balanced:
+    """Add and drop brackets until they match, reporting each."""
+    if _matches(tokens):
+        return Balanced(list(tokens), frozenset(), Diagnostics())
+    pairing = _Pairing(layout)
+    for index, token in enumerate(tokens):
+        if pairing.open:
+            pairing.close_by_layout(tokens, index)
+        pairing.add(token)
+    while pairing.open:
+        pairing.close()
+    return Balanced(pairing.out, frozenset(pairing.doubtful), pairing.found)
+
+
+def _matches(tokens: Sequence[Token]) -> bool:
+    stack: list[str] = []
+    for token in tokens:
+        if token.kind in CLOSERS:
+            stack.append(CLOSERS[token.kind])
+        elif token.kind in OPENERS and (not stack or stack.pop() != token.kind):
+            return False
+    return not stack
+
+
+@define
+class _Open:
+    """An open bracket; ``pipe`` is the index in the output of the first ``|>`` inside it."""
+
+    token: Token
+    pipe: int | None = None
+
+
+@define
+class _Pairing:
+    layout: Layout
+    out: list[Token] = Factory(list)
+    open: list[_Open] = Factory(list)
+    doubtful: list[int] = Factory(list)
+    found: Diagnostics = Factory(Diagnostics)
+    head: int | None = None  # index in ``out`` of the last declaration head without a bracket
+
+    def add(self, token: Token) -> None:
+        if token.kind in CLOSERS:
+            self.open.append(_Open(token))
+        elif token.kind in OPENERS:
+            self.add_closer(token)
+            return
+        elif token.kind == "PIPE" and self.open and self.open[-1].pipe is None:
+            self.open[-1].pipe = len(self.out)
+        elif not self.open and self.layout.is_first(token):
+            self.head = len(self.out)
+        self.out.append(token)
+
+    def add_closer(self, token: Token) -> None:
+        opener = OPENERS[token.kind]
+        if any(entry.token.kind == opener for entry in self.open):
+            while self.open[-1].token.kind != opener:
+                self.close()
+            self.open.pop()
+            self.out.append(token)
+        elif self.open and self.open[-1].token.kind != "LBRACE" and opener != "LBRACE":
+            self.replace_closer(token)
+        elif opener != "LBRACE" or self.open or not self.add_missing_brace(token):
+            message = f"`{TEXTS[token.kind]}` closes nothing"
+            self.found.error("RL0011", self.layout.span(token), message, "leave it out")
+            self.doubtful.append(token.start)
+
+    def replace_closer(self, token: Token) -> None:
+        opened = self.open.pop().token
+        right = CLOSERS[opened.kind]
+        message = f"expected `{TEXTS[right]}`, found `{TEXTS[token.kind]}`"
+        label = Label(self.layout.span(opened), "opened here")
+        self.found.error("RL0011", self.layout.span(token), message, None, label)
+        self.out.append(token._replace(kind=right))
+
+    def add_missing_brace(self, closer: Token) -> bool:
+        """Open the block that ``closer`` ends, if a head without a brace stands before it."""
+        head = self.out[self.head : self.head + 4] if self.head is not None else []
+        if [token.kind for token in head] != ["NAME", "NAME", "NAME", "EQUAL"]:
+            return False
+        place, name = head[1].end, self.layout.span(head[1]).text
+        message = f"missing `{{` after `{name}`"
+        label = Label(self.layout.span(closer), "closed here")
+        span = Span(self.layout.source, place, place)
+        self.found.error("RL0011", span, message, None, label)
+        self.out.insert((self.head or 0) + 2, Token("LBRACE", place, place))
+        self.out.append(closer)
+        return True
+
+    def close(self) -> None:
+        """Close the innermost bracket: before a pipeline inside it, or at the end so far."""
+        entry = self.open.pop()
+        index = len(self.out) if entry.pipe is None else entry.pipe
+        place = self.out[index - 1].end
+        closer = CLOSERS[entry.token.kind]
+        self.out.insert(index, Token(closer, place, place))
+        self.doubtful.append(entry.token.start)
+        opened = self.layout.span(entry.token)
+        self.found.error(
+            "RL0011",
+            Span(self.layout.source, place, place),
+            f"missing `{TEXTS[closer]}`",
+            None,
+            Label(opened, "opened here"),
+        )
+
+    def close_by_layout(self, tokens: Sequence[Token], index: int) -> None:
+        """Close what cannot be open any more before ``tokens[index]``."""
+        token = tokens[index]
+        if token.kind != "NAME":
+            return
+        kinds = [entry.kind for entry in tokens[index + 1 : index + 3]]
+        first, column = self.layout.is_first(token), self.layout.column(token)
+        is_block = kinds == ["NAME", "LBRACE"]
+        is_head = is_block or kinds[:1] == ["STRING"]
+        is_head = is_head or kinds in (["NAME", "EQUAL"], ["NAME", "COLON"])
+        if is_block or (is_head and first and column <= self.indent(0)):
+            while self.open:
+                self.close()
+        elif first and kinds[:1] in (["EQUAL"], ["COLON"]):
+            while self.is_ended_by_field(token):
+                self.close()
+
+    def is_ended_by_field(self, token: Token) -> bool:
+        """Whether a field at the start of this line says that the innermost bracket is over."""
+        if not self.open or self.open[-1].token.kind == "LBRACE":
+            return False
+        opened_before = self.layout.line(self.open[-1].token) < self.layout.line(token)
+        return opened_before and self.layout.column(token) <= self.indent(-1)
+
+    def indent(self, which: int) -> int:
+        return self.layout.indent(self.open[which].token)

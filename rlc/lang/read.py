@@ -1,0 +1,81 @@
+"""Files to sources: what cannot be read is a diagnostic too."""
+
+from __future__ import annotations
+
+import os
+import stat
+import sys
+
+from rlc.lang.diagnostics import Diagnostic, Diagnostics, Severity
+from rlc.lang.source import Source
+
+MAX_BYTES = 1_000_000
+STDIN = "-"
+
+
+def read_source(path: str | os.PathLike[str]) -> tuple[Source | None, Diagnostics]:
+    """The text of a recipe file, or of standard input for ``-``; None with one diagnostic if not.
+
+    Line ends become ``\\n`` and a byte order mark is dropped.
+    """
+    name = "<stdin>" if path == STDIN else _printable(os.fspath(path))
+    found = Diagnostics()
+    try:
+        data = _read(path)
+    except FileNotFoundError:
+        found.append(_failure("RL0001", name, "no such file", "check the path for typing mistakes"))
+    except IsADirectoryError:
+        advice = "name the recipes in it, for example with `*.rl`"
+        found.append(_failure("RL0002", name, "this is a folder, not a recipe", advice))
+    except PermissionError:
+        advice = "ask for the right to read it, or copy it to a place you own"
+        found.append(_failure("RL0002", name, "no permission to read this file", advice))
+    except (OSError, ValueError) as error:
+        reason = error.strerror if isinstance(error, OSError) else str(error)
+        found.append(_failure("RL0002", name, f"this file cannot be read: {reason}", None))
+    else:
+        return _decode(name, data, found), found
+    return None, found
+
+
+def _read(path: str | os.PathLike[str]) -> bytes:
+    """At most one byte over the limit: enough to know that a file is too large."""
+    if path == STDIN:
+        return sys.stdin.buffer.read(MAX_BYTES + 1)
+    if stat.S_ISDIR(os.stat(path).st_mode):
+        raise IsADirectoryError(path)
+    with open(path, "rb") as file:
+        return file.read(MAX_BYTES + 1)
+
+
+def _decode(name: str, data: bytes, found: Diagnostics) -> Source | None:
+    if len(data) > MAX_BYTES:
+        advice = "split it into files and `import` them"
+        found.append(_failure("RL0004", name, "this file is over 1 MB, too large", advice))
+        return None
+    try:
+        text = data.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        line = data.count(b"\n", 0, error.start) + 1
+        message = f"this file is not UTF-8 text: byte 0x{data[error.start]:02x} on line {line}"
+        found.append(_failure("RL0003", name, message, "save it as UTF-8"))
+        return None
+    if "\0" in text:
+        message = "this is a binary file, not a recipe"
+        found.append(_failure("RL0003", name, message, "recipes are UTF-8 text"))
+        return None
+    if not text.strip():
+        advice = "start with a model, an environment and a `train` declaration"
+        found.append(_failure("RL0005", name, "this file is empty", advice))
+        return None
+    return Source(name, text.replace("\r\n", "\n"))
+
+
+def _failure(code: str, name: str, message: str, help: str | None) -> Diagnostic:
+    return Diagnostic(code, Severity.ERROR, message, None, help, file=name)
+
+
+def _printable(path: str) -> str:
+    """The path as a terminal can show it, whatever bytes are in it."""
+    text = path.encode("utf-8", "backslashreplace").decode("utf-8")
+    return "".join(char if char.isprintable() else repr(char)[1:-1] for char in text)

@@ -1,0 +1,107 @@
+"""The folder of a run: its files, its lock, and what happens to them when it is resumed."""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from typing import Any
+
+from rlc.plan.codec import PlanFormatError, plan_from_dict, plan_hash, plan_to_dict
+from rlc.plan.tree import Plan
+from rlc.run.journal import Journal
+from rlc.run.records import RunError
+
+
+class RunFolder:
+    """An open, locked run folder. Make one with :meth:`create` or :meth:`resume`."""
+
+    def __init__(self, path: Path, plan: Plan, lock: int) -> None:
+        self.path = path
+        self.plan = plan
+        self.journal = Journal(path / "journal.sqlite")
+        self._lock = lock
+
+    @classmethod
+    def create(cls, path: Path, plan: Plan) -> RunFolder:
+        """A new folder. Raises RunError if it exists with content or cannot be written."""
+        try:
+            path.mkdir(parents=True, exist_ok=True)
+            if any(path.iterdir()):
+                raise RunError(
+                    f"the run folder {path} already exists",
+                    f"go on with it (`rlc run --resume {path}`) or choose another --run-dir",
+                )
+            lock = _lock(path)
+            _write_json(path / "plan.json", plan_to_dict(plan))
+            folder = cls(path, plan, lock)
+        except OSError as error:
+            raise RunError(
+                f"cannot write the run folder {path}: {error.strerror or error}",
+                "choose another place with --run-dir",
+            ) from error
+        folder.journal.set_meta(plan_hash=plan_hash(plan), state="running")
+        return folder
+
+    @classmethod
+    def resume(cls, path: Path) -> RunFolder:
+        """An existing folder. Raises RunError if it is none, is in use, or was edited."""
+        if not (path / "plan.json").is_file() or not (path / "journal.sqlite").is_file():
+            raise RunError(
+                f"{path} is not a run folder: it has no plan.json and journal.sqlite",
+                "give the folder that an earlier `rlc run` named",
+            )
+        try:
+            lock = _lock(path)
+            plan = plan_from_dict(json.loads((path / "plan.json").read_text(encoding="utf-8")))
+        except OSError as error:
+            raise RunError(f"cannot use the run folder {path}: {error.strerror}") from error
+        except (ValueError, PlanFormatError) as error:
+            raise RunError(f"{path / 'plan.json'} is not a plan: {error}") from error
+        folder = cls(path, plan, lock)
+        if folder.journal.meta("plan_hash") != plan_hash(plan):
+            raise RunError(
+                f"{path / 'plan.json'} was changed after the run began",
+                "put it back as it was, or start a new run with the changed plan",
+            )
+        return folder
+
+    def close(self) -> None:
+        """Close the journal and let the lock go."""
+        self.journal.close()
+        os.close(self._lock)
+
+    def append(self, name: str, records: Iterable[dict[str, Any]]) -> None:
+        """Append JSON lines to a file of the folder."""
+        with (self.path / name).open("a", encoding="utf-8") as file:
+            file.writelines(json.dumps(record) + "\n" for record in records)
+
+    def keep_lines(self, name: str, keep: Callable[[dict[str, Any]], bool]) -> None:
+        """Rewrite a file of JSON lines without those that ``keep`` refuses.
+
+        A last line that a crash cut off goes too. The old file stays until the new one is whole.
+        """
+        path = self.path / name
+        if not path.exists():
+            return
+        fresh = path.with_suffix(".tmp")
+        with path.open(encoding="utf-8") as old, fresh.open("w", encoding="utf-8") as new:
+            new.writelines(line for line in old if line.endswith("\n") and keep(json.loads(line)))
+        fresh.replace(path)
+
+
+def _lock(path: Path) -> int:
+    """Hold the folder against a second process; the lock ends with this one."""
+    handle = os.open(path / ".lock", os.O_RDWR | os.O_CREAT, 0o644)
+    try:
+        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError as error:
+        os.close(handle)
+        raise RunError(f"another process is running {path}", "wait for it to end") from error
+    return handle
+
+
+def _write_json(path: Path, value: Any) -> None:
+    path.write_text(json.dumps(value, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")

@@ -1,0 +1,80 @@
+"""What a run tells whoever watches it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, Protocol
+
+from attrs import field, frozen
+
+from rlc.plan.tree import Plan, TrainPlan
+
+
+@frozen
+class StageSummary:
+    """How a stage went. Rewards are the mean reward of each finished step, in order."""
+
+    stage: str
+    planned: int
+    rewards: list[float] = field(repr=False)
+    seconds: float
+    checkpoint: str | None
+
+    def window(self, last: bool) -> float | None:
+        """Mean reward of the first or last five steps; None before the first step."""
+        part = self.rewards[-5:] if last else self.rewards[:5]
+        return sum(part) / len(part) if part else None
+
+
+@frozen
+class Summary:
+    """How a run ended: ``finished``, ``interrupted`` or ``budget``."""
+
+    folder: Path
+    state: str
+    stages: list[StageSummary]
+    spent_usd: float
+
+
+class Observer(Protocol):
+    """Called by the runtime on its own thread; must return quickly."""
+
+    def started(self, plan: Plan, folder: Path) -> None: ...
+
+    def stage_started(self, stage: TrainPlan, done: int, rewards: list[float]) -> None:
+        """``done`` steps were already done before (a resumed run)."""
+
+    def progress(self, done: int, planned: int) -> None:
+        """Groups played of those planned for the running step."""
+
+    def step(self, step: int, metrics: Mapping[str, Any]) -> None:
+        """A step of the stage that was started last is done and journalled."""
+
+    def note(self, text: str) -> None:
+        """Something worth a line of its own."""
+
+    def close(self) -> None:
+        """No more will come."""
+
+
+class Silent:
+    """An observer that says nothing."""
+
+    def started(self, plan: Plan, folder: Path) -> None:
+        pass
+
+    def stage_started(self, stage: TrainPlan, done: int, rewards: list[float]) -> None:
+        pass
+
+    def progress(self, done: int, planned: int) -> None:
+        pass
+
+    def step(self, step: int, metrics: Mapping[str, Any]) -> None:
+        pass
+
+    def note(self, text: str) -> None:
+        pass
+
+    def close(self) -> None:
+        pass

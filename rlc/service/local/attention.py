@@ -1,0 +1,228 @@
+"""Attention over a stream of tokens whose structure a layout describes.
+
+The model sees one batch row of ``N`` tokens, so its linear layers compute nothing twice and
+nothing for padding. Only attention needs to know which tokens belong together: it is
+registered with transformers under ``NAME`` and asks the layout in force. Dimensions: N stream
+tokens, H heads, K key-value heads, D head size, R rows, Q queries, T keys.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any, Protocol
+
+import numpy as np
+import torch
+import torch.nn.functional as F
+from attrs import define, field, frozen
+from torch import Tensor
+from transformers import AttentionInterface
+
+from rlc.service.errors import ServiceError
+from rlc.service.local.kv_store import KVStore
+from rlc.service.local.packing import IntArray, Pack, length_buckets
+
+NAME = "rlc_stream"
+# Arguments that change the result and that `attend` does not know; models that need them
+# are refused rather than computed wrongly.
+_UNSUPPORTED = ("s_aux", "position_bias", "score_mod")
+
+
+@frozen
+class Head:
+    """How one layer attends."""
+
+    layer: int
+    scale: float
+    window: int | None  # keys this far back and further are hidden
+    softcap: float | None
+
+
+class Layout(Protocol):
+    """Which stream tokens see which."""
+
+    def attend(self, head: Head, q_NHD: Tensor, k_NKD: Tensor, v_NKD: Tensor) -> Tensor:
+        """The attention output, [N, H, D]."""
+
+
+_in_force: Layout | None = None
+
+
+@contextmanager
+def using(layout: Layout) -> Iterator[None]:
+    """Put a layout in force. The engine runs on one thread, so one at a time is enough."""
+    global _in_force
+    _in_force = layout
+    try:
+        yield
+    finally:
+        _in_force = None
+
+
+def stream_attention(
+    module: torch.nn.Module,
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    attention_mask: Tensor | None,  # noqa: ARG001 (the layout knows better)
+    scaling: float | None = None,
+    **options: Any,
+) -> tuple[Tensor, None]:
+    """The attention function that transformers' layers call; tensors are [1, heads, N, D]."""
+    assert _in_force is not None, "the model was called outside `using(layout)`"
+    for name in _UNSUPPORTED:
+        if options.get(name) is not None:
+            raise ServiceError(f"The local engine does not support this model: it uses {name}.")
+    head = Head(
+        layer=int(module.layer_idx),  # type: ignore[arg-type]
+        scale=query.shape[-1] ** -0.5 if scaling is None else scaling,
+        window=options.get("sliding_window"),
+        softcap=options.get("softcap"),
+    )
+    out_NHD = _in_force.attend(
+        head, query[0].transpose(0, 1), key[0].transpose(0, 1), value[0].transpose(0, 1)
+    )
+    return out_NHD.unsqueeze(0), None
+
+
+AttentionInterface.register(NAME, stream_attention)
+
+
+def scaled_dot_product(
+    q: Tensor, k: Tensor, v: Tensor, head: Head, mask: Tensor | None, causal: bool
+) -> Tensor:
+    """Attention of [R, H, Q, D] queries over [R, K, T, D] keys, H a multiple of K.
+
+    ``mask`` is True where a query may look ([R or 1, 1, Q, T]); without one, ``causal`` says
+    whether queries see only keys up to their own index.
+    """
+    if head.softcap is None and mask is None:
+        return F.scaled_dot_product_attention(
+            q, k, v, is_causal=causal, scale=head.scale, enable_gqa=q.shape[1] != k.shape[1]
+        )
+    # The heads that share keys become further queries: nothing is repeated in memory.
+    R, H, Q, _ = q.shape
+    K, T = k.shape[1], k.shape[2]
+    share = H // K
+    folded = q.reshape(R, K, share * Q, -1)
+    if mask is None:
+        mask = torch.ones(Q, T, dtype=torch.bool, device=q.device).tril()[None, None]
+    tiled = mask if Q == 1 else mask.repeat(1, 1, share, 1)
+    if head.softcap is None:
+        out = F.scaled_dot_product_attention(folded, k, v, attn_mask=tiled, scale=head.scale)
+    else:
+        scores = head.softcap * torch.tanh(folded @ k.mT * (head.scale / head.softcap))
+        out = scores.masked_fill(~tiled, -math.inf).softmax(-1) @ v
+    return out.reshape(R, H, Q, -1)
+
+
+def look_back(q_positions: Tensor, k_positions: Tensor, window: int | None) -> Tensor:
+    """True where a query at one position may see a key at another; broadcasts."""
+    seen = k_positions <= q_positions
+    return seen if window is None else seen & (k_positions > q_positions - window)
+
+
+@frozen(eq=False)
+class _Bucket:
+    path_RT: Tensor  # flattened; padded at the end
+    rows: int
+    width: int
+
+
+@frozen(eq=False)
+class PackLayout:
+    """Each path of a pack attends to itself, causally; differentiable.
+
+    Every path is gathered whole, shared prefix included: recomputing the prefix's attention
+    is cheaper than the mask that would avoid it, and its outputs are dropped.
+    """
+
+    buckets: tuple[_Bucket, ...]
+    owner_N: Tensor  # where in the concatenated bucket outputs each stream token's own lies
+
+    @classmethod
+    def of(cls, pack: Pack, device: torch.device) -> PackLayout:
+        """Lay out the paths that own tokens, in buckets of similar length."""
+        owning = np.unique(pack.owner_N)
+        buckets, offset = [], 0
+        start_of_path = np.zeros(len(pack.paths), dtype=np.int64)
+        for members in length_buckets([len(pack.paths[i]) for i in owning]):
+            paths = [pack.paths[owning[m]] for m in members]
+            width = len(paths[0])
+            start_of_path[owning[members]] = offset + width * np.arange(len(members))
+            path_RT = torch.from_numpy(_padded(paths, width)).to(device)
+            buckets.append(_Bucket(path_RT.flatten(), len(members), width))
+            offset += width * len(members)
+        owner_N = torch.from_numpy(start_of_path[pack.owner_N] + pack.positions_N)
+        return cls(tuple(buckets), owner_N.to(device))
+
+    def attend(self, head: Head, q_NHD: Tensor, k_NKD: Tensor, v_NKD: Tensor) -> Tensor:
+        outs = [self._bucket(bucket, head, q_NHD, k_NKD, v_NKD) for bucket in self.buckets]
+        return torch.cat(outs).index_select(0, self.owner_N)
+
+    def _bucket(self, bucket: _Bucket, head: Head, *qkv_N: Tensor) -> Tensor:
+        q, k, v = (
+            x.index_select(0, bucket.path_RT).unflatten(0, (bucket.rows, -1)).transpose(1, 2)
+            for x in qkv_N
+        )
+        mask = None
+        if head.window is not None and bucket.width > head.window:
+            at = torch.arange(bucket.width, device=q.device)
+            mask = look_back(at[:, None], at, head.window)[None, None]
+        out = scaled_dot_product(q, k, v, head, mask, causal=True)
+        return out.transpose(1, 2).flatten(0, 1)
+
+
+def _padded(arrays: Sequence[IntArray], width: int) -> IntArray:
+    """[R, width], zeros after each array's end."""
+    out = np.zeros((len(arrays), width), dtype=np.int64)
+    for row, array in zip(out, arrays, strict=True):
+        row[: len(array)] = array
+    return out
+
+
+@define(eq=False)
+class StoreLayout:
+    """New tokens are written to the rows of a key-value store, then attend to their row.
+
+    ``source_W``, ``row_W`` and ``position_W`` say which stream token goes where: one token
+    may go to several rows. ``query_RQ`` holds the stream indices of each attending row's new
+    tokens (padded) and ``query_position_RQ`` their positions; ``rows`` are those rows, or
+    None for the first R in order. ``out_N`` finds each stream token in the flattened [R, Q].
+    """
+
+    store: KVStore
+    source_W: Tensor | None  # None: stream token i is the new token of row i
+    row_W: Tensor
+    position_W: Tensor
+    query_RQ: Tensor | None
+    query_position_RQ: Tensor
+    rows: Tensor | None
+    out_N: Tensor | None
+    keys: int  # width of the store that is in use
+    _masks: dict[int | None, Tensor] = field(factory=dict, init=False)
+
+    def attend(self, head: Head, q_NHD: Tensor, k_NKD: Tensor, v_NKD: Tensor) -> Tensor:
+        self._write(head.layer, k_NKD, v_NKD)
+        R, Q = self.query_position_RQ.shape
+        k, v = self.store.read(head.layer, R if self.rows is None else self.rows, self.keys)
+        q = q_NHD if self.query_RQ is None else q_NHD.index_select(0, self.query_RQ.flatten())
+        q = q.unflatten(0, (R, Q)).transpose(1, 2)
+        out = scaled_dot_product(q, k, v, head, self._mask(head.window), causal=False)
+        out = out.transpose(1, 2).flatten(0, 1)
+        return out if self.out_N is None else out.index_select(0, self.out_N)
+
+    def _write(self, layer: int, k_NKD: Tensor, v_NKD: Tensor) -> None:
+        if self.source_W is not None:
+            k_NKD = k_NKD.index_select(0, self.source_W)
+            v_NKD = v_NKD.index_select(0, self.source_W)
+        self.store.write(layer, self.row_W, self.position_W, k_NKD, v_NKD)
+
+    def _mask(self, window: int | None) -> Tensor:
+        if window not in self._masks:
+            at_T = torch.arange(self.keys, device=self.query_position_RQ.device)
+            mask = look_back(self.query_position_RQ[:, :, None], at_T, window)
+            self._masks[window] = mask.unsqueeze(1)
+        return self._masks[window]

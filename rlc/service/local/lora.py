@@ -1,0 +1,167 @@
+"""Low-rank adapters: ``W + (32 / rank) · B·A`` on the linear layers of a frozen model.
+
+The constant 32 is Tinker's: a learning rate then means the same at every rank. ``B`` starts
+at zero, so a fresh adapter is the base model exactly. All of an adapter's numbers lie in one
+vector, of which every ``A`` and ``B`` is a view: the optimiser, a snapshot and a checkpoint
+each handle a single tensor.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+from attrs import field, frozen
+from torch import Tensor, nn
+
+from rlc.service.errors import ServiceError
+
+ALPHA = 32.0
+ATTENTION, MLP, UNEMBED = "attn", "mlp", "unembed"
+
+
+@frozen
+class LoraSpec:
+    """What an adapter trains."""
+
+    rank: int
+    train_mlp: bool = True
+    train_attn: bool = True
+    train_unembed: bool = True
+
+    def __attrs_post_init__(self) -> None:
+        if self.rank < 1 or self.rank & (self.rank - 1):
+            raise ServiceError(f"The LoRA rank must be a positive power of two, not {self.rank}.")
+        if not self.kinds:
+            raise ServiceError(
+                "A LoRA adapter must train something: "
+                "set at least one of train_mlp, train_attn and train_unembed."
+            )
+
+    @property
+    def kinds(self) -> frozenset[str]:
+        wanted = {ATTENTION: self.train_attn, MLP: self.train_mlp, UNEMBED: self.train_unembed}
+        return frozenset(kind for kind, on in wanted.items() if on)
+
+    @property
+    def scale(self) -> float:
+        return ALPHA / self.rank
+
+
+class LoraLinear(nn.Module):
+    """A frozen linear layer that an adapter, or a merged weight, can be switched into."""
+
+    def __init__(self, base: nn.Linear, kind: str) -> None:
+        super().__init__()
+        self.base = base
+        self.kind = kind
+        self.merged: Tensor | None = None
+        self.pair: tuple[Tensor, Tensor] | None = None
+        self.scale = 0.0
+
+    @property
+    def weight(self) -> Tensor:
+        """The base weight: some models look at it to tie embeddings or read a dtype."""
+        return self.base.weight
+
+    def forward(self, x: Tensor) -> Tensor:
+        if self.merged is not None:
+            return F.linear(x, self.merged, self.base.bias)
+        out = F.linear(x, self.base.weight, self.base.bias)
+        if self.pair is None:
+            return out
+        a, b = self.pair
+        low = F.linear(x, a)
+        flat = torch.addmm(out.flatten(0, -2), low.flatten(0, -2), b.t(), alpha=self.scale)
+        return flat.view_as(out)
+
+    def merge(self, pair: tuple[Tensor, Tensor], scale: float) -> Tensor:
+        """The weight with an adapter added in; the base weight is left alone."""
+        a, b = pair
+        return torch.addmm(self.base.weight, b, a, alpha=scale)
+
+
+def install(model: Any) -> dict[str, LoraLinear]:
+    """Wrap every linear layer of a model, by name. The weights stay shared and frozen."""
+    unembed = model.get_output_embeddings()
+    wrapped: dict[str, LoraLinear] = {}
+    for name, module in list(model.named_modules()):
+        if isinstance(module, nn.Linear):
+            wrapped[name] = LoraLinear(module, UNEMBED if module is unembed else _kind(name))
+            parent, _, child = name.rpartition(".")
+            setattr(model.get_submodule(parent), child, wrapped[name])
+    return wrapped
+
+
+def _kind(name: str) -> str:
+    inside = name.rpartition(".")[0].rpartition(".")[2].lower()
+    return ATTENTION if "attn" in inside or "attention" in inside else MLP
+
+
+@frozen(eq=False)
+class Adapter:
+    """One LoRA adapter: a flat vector of ``P`` numbers and the pairs (A, B) that view it."""
+
+    spec: LoraSpec
+    flat_P: Tensor
+    pairs: Mapping[str, tuple[Tensor, Tensor]] = field(repr=False)
+
+    @classmethod
+    def over(cls, layers: Mapping[str, LoraLinear], spec: LoraSpec, flat_P: Tensor) -> Adapter:
+        """View a vector as the pairs of the layers that ``spec`` trains."""
+        pairs, used = {}, 0
+        for name, (out_size, in_size) in trained_shapes(layers, spec).items():
+            middle = used + spec.rank * in_size
+            end = middle + out_size * spec.rank
+            a = flat_P[used:middle].view(spec.rank, in_size)
+            b = flat_P[middle:end].view(out_size, spec.rank)
+            pairs[name] = (a, b)
+            used = end
+        return cls(spec, flat_P, pairs)
+
+    @classmethod
+    def fresh(cls, layers: Mapping[str, LoraLinear], spec: LoraSpec, seed: int | None) -> Adapter:
+        """A uniform in ±1/√inputs, B zero. The numbers depend on the seed alone."""
+        generator = torch.Generator().manual_seed(seed) if seed is not None else torch.Generator()
+        if seed is None:
+            generator.seed()
+        flat_P = torch.zeros(size(layers, spec))
+        adapter = cls.over(layers, spec, flat_P)
+        for a, _ in adapter.pairs.values():
+            bound = 1 / math.sqrt(a.shape[1])
+            a.uniform_(-bound, bound, generator=generator)
+        device = next(iter(layers.values())).weight.device
+        return cls.over(layers, spec, flat_P.to(device))
+
+    def frozen_copy(self, layers: Mapping[str, LoraLinear]) -> Adapter:
+        """The same numbers, which no later step changes."""
+        return Adapter.over(layers, self.spec, self.flat_P.clone())
+
+
+def trained_shapes(
+    layers: Mapping[str, LoraLinear], spec: LoraSpec
+) -> dict[str, tuple[int, int]]:
+    """(outputs, inputs) of each layer that ``spec`` trains, in the model's order.
+
+    Raises ServiceError if the model has no layer of a kind that ``spec`` asks for.
+    """
+    missing = spec.kinds - {layer.kind for layer in layers.values()}
+    if missing:
+        raise ServiceError(
+            f"This model has no linear layers to train as {', '.join(sorted(missing))}; "
+            f"set {', '.join(f'train_{kind} = false' for kind in sorted(missing))}."
+        )
+    return {
+        name: (layer.weight.shape[0], layer.weight.shape[1])
+        for name, layer in layers.items()
+        if layer.kind in spec.kinds
+    }
+
+
+def size(layers: Mapping[str, LoraLinear], spec: LoraSpec) -> int:
+    """How many numbers an adapter has."""
+    shapes = trained_shapes(layers, spec).values()
+    return sum(spec.rank * (out_size + in_size) for out_size, in_size in shapes)
