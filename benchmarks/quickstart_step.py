@@ -24,16 +24,13 @@ def main() -> None:
     parser.add_argument("--steps", type=int, default=10)
     parser.add_argument("--recipe", type=Path, default=ROOT / "recipes" / "quickstart.rl")
     args = parser.parse_args()
+    rlc = str(Path(sys.executable).with_name("rlc"))
     with tempfile.TemporaryDirectory() as folder:
         run = Path(folder) / "run"
-        rlc = str(Path(sys.executable).with_name("rlc"))
+        command = [rlc, "run", args.recipe, "--quiet", "--run-dir", run]
+        command += ["--set", f"main.steps={args.steps}"]
         started = time.perf_counter()
-        subprocess.run(
-            [rlc, "run", args.recipe, "--quiet", "--run-dir", run]
-            + ["--set", f"main.steps={args.steps}"],
-            check=True,
-            stdout=subprocess.DEVNULL,
-        )
+        subprocess.run(command, check=True, stdout=subprocess.DEVNULL)
         whole = time.perf_counter() - started
         steps = [json.loads(line) for line in (run / "metrics.jsonl").read_text().splitlines()]
     report(steps, whole)

@@ -91,7 +91,8 @@ def compute_advantages(scheme: AdvantageScheme, episodes: Episodes) -> Advantage
 
     An episode scheme spreads its one value over the rollout's turns. Dropped rollouts get zeros
     and take no part in any later statistic. A group with a single value is not called constant;
-    what becomes of it is each baseline's ``singleton``.
+    what becomes of it is each baseline's ``singleton``. Where a step counts tokens, a value without
+    tokens takes no part and gets zero.
 
     Raises:
         AlgorithmError: a reward that is not finite, a singleton under ``singleton = error``, or
@@ -211,7 +212,7 @@ def _subtract(step: Baseline, state: _State) -> _State:
     centred_V = value_V - (scopes.total(weight_V * value_V)[scope_V] / sum_V)
     if step.kind == "leave_one_out":
         centred_V *= sum_V / (sum_V - weight_V)
-    centred_V[scopes.constant(value_V, weight_V)[scope_V]] = 0.0
+    centred_V[scopes.constant(value_V, weight_V)[scope_V] | (weight_V == 0)] = 0.0
     return _settle_singletons(step, scopes, evolve(state, value_V=centred_V), value_V)
 
 
@@ -252,7 +253,7 @@ def _divide(step: Scale, state: _State) -> _State:
     divisor_V = size_V + step.eps
     if step.eps_place == "inside":
         divisor_V = np.hypot(size_V, np.sqrt(step.eps))
-    scaled_V = np.where(size_V <= 0, 0.0, state.value_V / divisor_V)
+    scaled_V = np.where((size_V <= 0) | (weight_V == 0), 0.0, state.value_V / divisor_V)
     scaled_V[np.isinf(size_V)] = np.nan
     if step.kind == "mean":
         scaled_V = np.where(raw_V, state.value_V, scaled_V)
@@ -269,8 +270,8 @@ def _std(step: Scale, scopes: Scopes, value_V: Floats, weight_V: Floats) -> Floa
         raise AlgorithmError(f"ddof is {step.ddof}; it must be 0 or 1")
     sum_S = scopes.total(weight_V)
     mean_S = scopes.total(weight_V * value_V) / sum_S
-    deviation_V = value_V - mean_S[scopes.scope_V]
-    widest_S = scopes.largest(np.where(weight_V > 0, np.abs(deviation_V), 0.0))
+    deviation_V = np.where(weight_V > 0, value_V - mean_S[scopes.scope_V], 0.0)
+    widest_S = scopes.largest(np.abs(deviation_V))
     relative_V = deviation_V / widest_S[scopes.scope_V]
     variance_S = scopes.total(weight_V * relative_V**2) / (sum_S - step.ddof)
     constant_S = scopes.constant(value_V, weight_V)

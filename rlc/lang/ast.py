@@ -119,11 +119,15 @@ class Field(Node):
 
 @frozen
 class BlockDecl(Node):
-    """``kind name { fields }``: model, train, sft, eval."""
+    """``kind name { fields }``: model, train, sft, eval.
+
+    ``unread`` names fields that are there but malformed: reported, and not missing.
+    """
 
     kind: Name
     name: Name
     fields: tuple[Field, ...]
+    unread: frozenset[str] = frozenset()
 
 
 @frozen
@@ -149,4 +153,7 @@ Decl: TypeAlias = BlockDecl | ValueDecl | ImportDecl
 
 @frozen
 class Recipe(Node):
+    """``unread`` names declarations that are there but malformed: reported, and not unknown."""
+
     decls: tuple[Decl, ...]
+    unread: frozenset[str] = frozenset()

@@ -8,12 +8,15 @@ that starts a field no deeper than the line with an open `(` or `[` ends that.
 
 from __future__ import annotations
 
+import re
+from collections import Counter
 from collections.abc import Sequence
 
 from attrs import Factory, define, frozen
 
 from rlc.lang.diagnostics import Diagnostics, Label
 from rlc.lang.lalr import Token
+from rlc.lang.lexer import MAX_FINDINGS
 from rlc.lang.source import Source, Span
 
 CLOSERS = {"LPAR": "RPAR", "LSQB": "RSQB", "LBRACE": "RBRACE"}
@@ -21,11 +24,15 @@ OPENERS = {closer: opener for opener, closer in CLOSERS.items()}
 TEXTS = {"LPAR": "(", "RPAR": ")", "LSQB": "[", "RSQB": "]", "LBRACE": "{", "RBRACE": "}"}
 
 
+_BLANK = re.compile(r"[ \t\r\f]*")
+
+
 @frozen
 class Layout:
     """Where tokens stand on their lines."""
 
     source: Source
+    _indents: dict[int, int] = Factory(dict)
 
     def span(self, token: Token) -> Span:
         return Span(self.source, token.start, token.end)
@@ -42,8 +49,12 @@ class Layout:
 
     def indent(self, token: Token) -> int:
         """Column of the first word on the token's line."""
-        text = self.source.line(self.line(token))
-        return len(text) - len(text.lstrip()) + 1
+        line = self.line(token)
+        if line not in self._indents:
+            start = self.source.line_starts[line - 1]
+            blank = _BLANK.match(self.source.text, start)
+            self._indents[line] = (blank.end() if blank else start) - start + 1
+        return self._indents[line]
 
 
 @frozen
@@ -56,15 +67,19 @@ class Balanced:
 
 
 def balance(layout: Layout, tokens: Sequence[Token]) -> Balanced:
-    """Add and drop brackets until they match, reporting each."""
+    """Add and drop brackets until they match, reporting each, up to MAX_FINDINGS."""
     if _matches(tokens):
         return Balanced(list(tokens), frozenset(), Diagnostics())
     pairing = _Pairing(layout)
     for index, token in enumerate(tokens):
+        if len(pairing.found) >= MAX_FINDINGS:
+            return Balanced([], frozenset(), pairing.found)
         if pairing.open:
             pairing.close_by_layout(tokens, index)
+        if not pairing.open and layout.is_first(token):
+            pairing.note_head(tokens[index : index + 4])
         pairing.add(token)
-    while pairing.open:
+    while pairing.open and len(pairing.found) < MAX_FINDINGS:
         pairing.close()
     return Balanced(pairing.out, frozenset(pairing.doubtful), pairing.found)
 
@@ -92,28 +107,37 @@ class _Pairing:
     layout: Layout
     out: list[Token] = Factory(list)
     open: list[_Open] = Factory(list)
+    counts: Counter[str] = Factory(Counter)  # open brackets of each kind
     doubtful: list[int] = Factory(list)
     found: Diagnostics = Factory(Diagnostics)
-    head: int | None = None  # index in ``out`` of the last declaration head without a bracket
+    head: int | None = None  # index in ``out`` of the last block head without a brace
+
+    def note_head(self, line: Sequence[Token]) -> None:
+        kinds = [token.kind for token in line]
+        if kinds == ["NAME", "NAME", "NAME", "EQUAL"]:
+            self.head = len(self.out)
+        elif kinds[:2] == ["NAME", "NAME"]:
+            self.head = None
 
     def add(self, token: Token) -> None:
         if token.kind in CLOSERS:
             self.open.append(_Open(token))
+            self.counts[token.kind] += 1
         elif token.kind in OPENERS:
             self.add_closer(token)
             return
         elif token.kind == "PIPE" and self.open and self.open[-1].pipe is None:
-            self.open[-1].pipe = len(self.out)
-        elif not self.open and self.layout.is_first(token):
-            self.head = len(self.out)
+            # Pipelines inside arguments are rare, calls in pipelines are not.
+            is_call = self.open[-1].token.kind == "LPAR"
+            self.open[-1].pipe = len(self.out) if is_call else None
         self.out.append(token)
 
     def add_closer(self, token: Token) -> None:
         opener = OPENERS[token.kind]
-        if any(entry.token.kind == opener for entry in self.open):
+        if self.counts[opener]:
             while self.open[-1].token.kind != opener:
                 self.close()
-            self.open.pop()
+            self.pop()
             self.out.append(token)
         elif self.open and self.open[-1].token.kind != "LBRACE" and opener != "LBRACE":
             self.replace_closer(token)
@@ -123,7 +147,7 @@ class _Pairing:
             self.doubtful.append(token.start)
 
     def replace_closer(self, token: Token) -> None:
-        opened = self.open.pop().token
+        opened = self.pop().token
         right = CLOSERS[opened.kind]
         message = f"expected `{TEXTS[right]}`, found `{TEXTS[token.kind]}`"
         label = Label(self.layout.span(opened), "opened here")
@@ -132,26 +156,33 @@ class _Pairing:
 
     def add_missing_brace(self, closer: Token) -> bool:
         """Open the block that ``closer`` ends, if a head without a brace stands before it."""
-        head = self.out[self.head : self.head + 4] if self.head is not None else []
-        if [token.kind for token in head] != ["NAME", "NAME", "NAME", "EQUAL"]:
+        if self.head is None:
             return False
-        place, name = head[1].end, self.layout.span(head[1]).text
+        last = self.out[self.head + 1]
+        place, name = last.end, self.layout.span(last).text
         message = f"missing `{{` after `{name}`"
         label = Label(self.layout.span(closer), "closed here")
         span = Span(self.layout.source, place, place)
         self.found.error("RL0011", span, message, None, label)
-        self.out.insert((self.head or 0) + 2, Token("LBRACE", place, place))
+        self.out.insert(self.head + 2, Token("LBRACE", place, place))
         self.out.append(closer)
+        self.head = None
         return True
+
+    def pop(self) -> _Open:
+        entry = self.open.pop()
+        self.counts[entry.token.kind] -= 1
+        return entry
 
     def close(self) -> None:
         """Close the innermost bracket: before a pipeline inside it, or at the end so far."""
-        entry = self.open.pop()
+        entry = self.pop()
         index = len(self.out) if entry.pipe is None else entry.pipe
         place = self.out[index - 1].end
         closer = CLOSERS[entry.token.kind]
         self.out.insert(index, Token(closer, place, place))
-        self.doubtful.append(entry.token.start)
+        if self.open or closer != "RBRACE":  # a block stays good, a value was guessed
+            self.doubtful.append(entry.token.start)
         opened = self.layout.span(entry.token)
         self.found.error(
             "RL0011",

@@ -48,7 +48,9 @@ def run(tables: Tables, start: str, tokens: Sequence[Token], build: Builder) -> 
     states, stack = [first], list[Built]()
     for index, token in enumerate(_closed(tokens)):
         while True:
-            action = _action(tables, states[-1], token.kind)
+            action = table[states[-1]].get(token.kind)
+            if action is None:
+                action = _as_name(tables, states[-1], token.kind)
             if action is None:
                 return Stuck(index)
             if action >= 0:
@@ -56,6 +58,9 @@ def run(tables: Tables, start: str, tokens: Sequence[Token], build: Builder) -> 
                 stack.append(Built(token, token.start, token.end, 0))
                 break
             rule = rules[-1 - action]
+            if rule.is_unit:
+                states[-1] = table[states[-2]][rule.origin]
+                continue
             built = _reduce(rule, stack, token.start, build)
             if built.depth > MAX_DEPTH:
                 return Stuck(index, too_deep=True)
@@ -82,13 +87,9 @@ def _closed(tokens: Sequence[Token]) -> list[Token]:
     return [*tokens, Token(END, end, end)]
 
 
-def _action(tables: Tables, state: int, kind: str) -> int | None:
-    """What to do on a token; a keyword that the state cannot use is a plain name."""
-    actions = tables.states[state]
-    action = actions.get(kind)
-    if action is None and kind in tables.soft:
-        return actions.get("NAME")
-    return action
+def _as_name(tables: Tables, state: int, kind: str) -> int | None:
+    """What to do on a keyword that the state cannot use: there it is a plain name."""
+    return tables.states[state].get("NAME") if kind in tables.soft else None
 
 
 def _reduce(rule: Rule, stack: list[Built], position: int, build: Builder) -> Built:
@@ -98,9 +99,11 @@ def _reduce(rule: Rule, stack: list[Built], position: int, build: Builder) -> Bu
         return Built(value, position, position, 0)
     parts = stack[-len(rule.keep) :]
     start, end = parts[0].start, parts[-1].end
-    depth = max(part.depth for part in parts)
+    depth = 0
     children: list[Any] = []
     for how, part in zip(rule.keep, parts, strict=True):
+        if part.depth > depth:
+            depth = part.depth
         if how == KEEP:
             children.append(part.value)
         elif how == SPLICE:
@@ -117,7 +120,9 @@ def _advance(tables: Tables, states: list[int], kind: str, exact: bool = False) 
     """Feed one token to a stack of states alone; False where it does not fit."""
     while True:
         actions = tables.states[states[-1]]
-        action = actions.get(kind) if exact else _action(tables, states[-1], kind)
+        action = actions.get(kind)
+        if action is None and not exact:
+            action = _as_name(tables, states[-1], kind)
         if action is None:
             return False
         if action >= 0:

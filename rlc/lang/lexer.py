@@ -14,6 +14,9 @@ from rlc.lang.lalr import Token
 from rlc.lang.source import Source, Span
 from rlc.lang.tables import Tables
 
+MAX_FINDINGS = 50  # in one file; one with more is not a recipe, and nobody reads on
+
+_QUOTES = "\"'`“”"
 ESCAPES = {'"': '"', "\\": "\\", "n": "\n", "t": "\t"}
 
 # Malformed words, tried around the grammar's own terminals.
@@ -48,11 +51,11 @@ class Lexed:
 
 
 def lex(source: Source, tables: Tables) -> Lexed:
-    """Split the whole text into tokens and comments."""
+    """Split a text into tokens and comments, up to MAX_FINDINGS malformed words."""
     lexed = Lexed([], [], [], Diagnostics())
     match_at = _pattern(tuple(tables.terminals.items())).match
     keywords, text, position = tables.keywords, source.text, 0
-    while match := match_at(text, position):
+    while (match := match_at(text, position)) and len(lexed.diagnostics) < MAX_FINDINGS:
         kind, start, position = match.lastgroup or "", position, match.end()
         if kind == "SPACE":
             continue
@@ -129,6 +132,8 @@ def _check_bad_name(span: Span, lexed: Lexed) -> Token:
 
 
 def _check_quotes(span: Span, lexed: Lexed) -> Token:
+    if span.end - span.start < 2 or span.text[-1] not in _QUOTES:
+        return _check_open_string(span, lexed)
     message = "strings are written in double quotes"
     lexed.diagnostics.error("RL0012", span, message, f'write `"{_short(span.text[1:-1])}"`')
     return Token("STRING", span.start, span.end)
@@ -207,7 +212,7 @@ def number_value(text: str) -> int | float:
 
 def string_value(text: str) -> str:
     """The value of a string as written, quotes included; an unknown escape keeps its letter."""
-    body = text[1:-1] if len(text) > 1 and text[-1] in "\"'`“”" else text[1:]
+    body = text[1:-1] if len(text) > 1 and text[-1] in _QUOTES else text[1:]
     if "\\" not in body:
         return body
     return re.sub(r"\\(.)", lambda match: ESCAPES.get(match[1], match[1]), body)

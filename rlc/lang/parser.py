@@ -6,23 +6,24 @@ from rlc.lang.ast import Recipe
 from rlc.lang.build import TreeBuilder
 from rlc.lang.diagnostics import Diagnostic, Diagnostics
 from rlc.lang.lalr import Stuck, run
-from rlc.lang.lexer import lex
-from rlc.lang.source import Source
+from rlc.lang.lexer import MAX_FINDINGS, lex
+from rlc.lang.source import Source, Span
 from rlc.lang.tables import load_tables
-
-MAX_FINDINGS = 50  # a file with more is not a recipe, and nobody reads on
 
 
 def parse(source: Source) -> tuple[Recipe, Diagnostics]:
     """The recipe in ``source`` and its syntax errors, ordered by place.
 
-    The recipe holds every declaration, and in it every field, that could be read.
+    The recipe holds every declaration, and in it every field, that could be read for certain;
+    its ``unread`` and its blocks' ``unread`` name the others.
     """
     tables = load_tables()
     lexed = lex(source, tables)
-    recipe = run(tables, "recipe", lexed.tokens, TreeBuilder(source))
     found = list(lexed.diagnostics)
-    if isinstance(recipe, Stuck):
+    if len(found) >= MAX_FINDINGS:
+        return Recipe(Span(source, 0, len(source.text)), ()), lexed.diagnostics
+    recipe = run(tables, "recipe", lexed.tokens, TreeBuilder(source))
+    if lexed.doubtful or isinstance(recipe, Stuck):
         from rlc.lang.recover import recover  # only needed for a recipe with mistakes
 
         recipe, syntax = recover(source, tables, lexed)

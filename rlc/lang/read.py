@@ -53,16 +53,16 @@ def _decode(name: str, data: bytes, found: Diagnostics) -> Source | None:
         advice = "split it into files and `import` them"
         found.append(_failure("RL0004", name, "this file is over 1 MB, too large", advice))
         return None
+    if b"\0" in data:
+        message = "this is a binary file, not a recipe"
+        found.append(_failure("RL0003", name, message, "recipes are UTF-8 text"))
+        return None
     try:
         text = data.decode("utf-8-sig")
     except UnicodeDecodeError as error:
         line = data.count(b"\n", 0, error.start) + 1
         message = f"this file is not UTF-8 text: byte 0x{data[error.start]:02x} on line {line}"
         found.append(_failure("RL0003", name, message, "save it as UTF-8"))
-        return None
-    if "\0" in text:
-        message = "this is a binary file, not a recipe"
-        found.append(_failure("RL0003", name, message, "recipes are UTF-8 text"))
         return None
     if not text.strip():
         advice = "start with a model, an environment and a `train` declaration"

@@ -9,23 +9,23 @@
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Callable, Iterator, Sequence
 
-from attrs import frozen
+from attrs import evolve, frozen
 
 from rlc.lang.ast import BlockDecl, Decl, Field, Recipe
 from rlc.lang.balance import CLOSERS, OPENERS, Layout, balance
 from rlc.lang.build import TreeBuilder
 from rlc.lang.diagnostics import Diagnostics
 from rlc.lang.lalr import Stuck, Token, expected, run
-from rlc.lang.lexer import Lexed
+from rlc.lang.lexer import MAX_FINDINGS, Lexed
 from rlc.lang.source import Source, Span
 from rlc.lang.syntax_errors import Edit, report_edit, report_stuck
 from rlc.lang.tables import Tables
 
 MAX_EDITS = 4  # in one piece; with more it is guesswork
 MAX_EDITED = 2_000  # tokens; the search parses a piece about ten times for each edit
-MAX_FINDINGS = 50  # a file with more is not a recipe, and nobody reads on
 
 # A declaration or field does not end before or after one of these.
 _ARITHMETIC = {"PLUS", "MINUS", "STAR", "SLASH"}
@@ -36,12 +36,19 @@ def recover(source: Source, tables: Tables, lexed: Lexed) -> tuple[Recipe, Diagn
     """Every declaration and field of a text that does not parse as a whole, and why not."""
     layout = Layout(source)
     balanced = balance(layout, lexed.tokens)
-    doubtful = (*lexed.doubtful, *balanced.doubtful)
+    doubtful = sorted([*lexed.doubtful, *balanced.doubtful])
     reader = _Reader(source, tables, TreeBuilder(source), layout, doubtful, balanced.diagnostics)
     decls: list[Decl] = []
+    unread: set[str] = set()
     for piece in _pieces(layout, balanced.tokens, _starts_declaration):
-        decls += reader.declarations(piece)
-    return Recipe(Span(source, 0, len(source.text)), tuple(decls)), balanced.diagnostics
+        if len(reader.found) >= MAX_FINDINGS:
+            break
+        read = reader.declarations(piece)
+        decls += read
+        if not read and [token.kind for token in piece[:2]] == ["NAME", "NAME"]:
+            unread.add(layout.span(piece[1]).text)
+    whole = Span(source, 0, len(source.text))
+    return Recipe(whole, tuple(decls), frozenset(unread)), balanced.diagnostics
 
 
 @frozen
@@ -50,7 +57,7 @@ class _Reader:
     tables: Tables
     build: TreeBuilder
     layout: Layout
-    doubtful: tuple[int, ...]
+    doubtful: list[int]  # ascending
     found: Diagnostics
 
     def declarations(self, piece: list[Token]) -> Sequence[Decl]:
@@ -60,45 +67,52 @@ class _Reader:
             recipe = self.read("recipe", piece)
             return recipe.decls if isinstance(recipe, Recipe) else ()
         # A block: its head as if it were empty, then its fields one by one.
-        start, place = piece[brace]._replace(kind="RBRACE"), piece[brace].end
-        head = self.read("recipe", [*piece[: brace + 1], start._replace(start=place)])
-        fields = self.fields(piece[brace + 1 : -1])
+        end = piece[brace].end
+        head = self.read("recipe", [*piece[: brace + 1], Token("RBRACE", end, end)])
+        fields, unread = self.fields(piece[brace + 1 : -1])
         if not isinstance(head, Recipe) or not isinstance(head.decls[0], BlockDecl):
             return ()
-        block = head.decls[0]
         span = Span(self.source, piece[0].start, piece[-1].end)
-        return (BlockDecl(span, block.kind, block.name, tuple(fields)),)
+        return (evolve(head.decls[0], span=span, fields=fields, unread=unread),)
 
-    def fields(self, tokens: list[Token]) -> Iterator[Field]:
+    def fields(self, tokens: list[Token]) -> tuple[tuple[Field, ...], frozenset[str]]:
+        """The fields of a block and the names of those that cannot be read."""
+        fields: list[Field] = []
+        unread: set[str] = set()
         for part in _pieces(self.layout, tokens, _starts_field):
+            if len(self.found) >= MAX_FINDINGS:
+                break
             if len(part) > 1 and part[-1].kind == "COMMA":
                 part.pop()
             field = self.read("field", part)
             if isinstance(field, Field):
-                yield field
+                fields.append(field)
+            elif part[0].kind == "NAME":
+                unread.add(self.layout.span(part[0]).text)
+        return tuple(fields), frozenset(unread)
 
     def read(self, start: str, piece: list[Token]) -> object:
         """The value of a piece, edited where that helps; None where nothing does."""
+        if self.is_doubtful(piece):
+            return None  # already reported: what follows from a guess is no finding
         result = first = run(self.tables, start, piece, self.build)
         edits: list[tuple[list[Token], Edit]] = []
         tokens = piece
         while isinstance(result, Stuck):
             edit = self.best_edit(start, tokens, result) if len(edits) < MAX_EDITS else None
             if edit is None:
-                if self.is_new(piece):
-                    report_stuck(self.source, self.tables, start, piece, first, self.found)
+                report_stuck(self.source, self.tables, start, piece, first, self.found)
                 return None
             edits.append((tokens, edit))
             tokens = edit.apply(tokens)
             result = run(self.tables, start, tokens, self.build)
-        if self.is_new(piece):
-            for before, edit in edits:
-                report_edit(self.source, self.tables, before, edit, self.found)
+        for before, edit in edits:
+            report_edit(self.source, self.tables, before, edit, self.found)
         return result
 
     def best_edit(self, start: str, piece: list[Token], stuck: Stuck) -> Edit | None:
         """The edit where the parse got stuck that lets it go furthest, if any does."""
-        if stuck.too_deep or len(piece) > MAX_EDITED or len(self.found) >= MAX_FINDINGS:
+        if stuck.too_deep or len(piece) > MAX_EDITED:
             return None
         best, reach = None, stuck.index
         for edit in self.candidates(start, piece, stuck.index):
@@ -125,11 +139,10 @@ class _Reader:
         if kind in _JOINERS - CLOSERS.keys():
             yield Edit(index, True, None)
 
-    def is_new(self, piece: list[Token]) -> bool:
-        """Whether a mistake in a piece is not the consequence of one already reported."""
-        start, end = piece[0].start, piece[-1].end
-        guessed = any(start <= place <= end for place in self.doubtful)
-        return not guessed and len(self.found) < MAX_FINDINGS
+    def is_doubtful(self, piece: list[Token]) -> bool:
+        """Whether a word in the piece was reported and guessed."""
+        after = bisect_left(self.doubtful, piece[0].start)
+        return after < len(self.doubtful) and self.doubtful[after] < piece[-1].end
 
 
 def _block_brace(piece: Sequence[Token]) -> int | None:
@@ -170,7 +183,9 @@ def _starts_declaration(layout: Layout, tokens: Sequence[Token], index: int, len
     is_head = kinds[:2] == ["NAME", "STRING"] or (
         kinds[:2] == ["NAME", "NAME"] and kinds[2:] in (["LBRACE"], ["EQUAL"], ["COLON"])
     )
-    return is_head and (first or (length > 2 and before.kind not in _JOINERS))
+    # Two names in a row are no value: the value before is what is incomplete.
+    is_line = first and kinds[:2] == ["NAME", "NAME"]
+    return is_line or (is_head and (first or (length > 2 and before.kind not in _JOINERS)))
 
 
 def _starts_field(layout: Layout, tokens: Sequence[Token], index: int, _: int) -> bool:

@@ -98,9 +98,7 @@ def _wanted(tables: Tables, kinds: set[str]) -> str:
         kinds = kinds - _STARTS_OF_VALUES
     elif "NAME" in kinds and END not in kinds:
         words.append("a name")
-    if "STRING" in kinds:
-        words.append("a string")
-    rest = kinds - _OPERATORS - _STARTS_OF_VALUES - {END}
+    rest = kinds - _OPERATORS - {END}
     words += sorted(f"`{tables.words[kind]}`" for kind in rest if kind in tables.words)
     if len(words) > 4 or (END in kinds and "a value" not in words):
         return ""

@@ -18,7 +18,7 @@ from functools import cache, cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from attrs import asdict, frozen
+from attrs import asdict, field, frozen
 
 if TYPE_CHECKING:
     from lark.lexer import TerminalDef
@@ -43,6 +43,11 @@ class Rule:
     action: str
     passes: bool
     keep: tuple[int, ...]
+    is_unit: bool = field(init=False)  # one part, passed on as it is: most reductions are
+
+    @is_unit.default
+    def _is_unit(self) -> bool:
+        return self.passes and self.keep == (KEEP,)
 
 
 @frozen(slots=False)

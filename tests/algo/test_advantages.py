@@ -226,6 +226,8 @@ def test_values_without_tokens_weigh_nothing() -> None:
     assert with_empty[:2].tolist() == without.tolist()
     assert advantages_of(whiten, [[1.0, 0.0]], [[0, 0]]).tolist() == [0.0, 0.0]
     assert advantages_of(whiten, [[0.1, 0.1, 0.1, 7.0]], [[1, 1, 1, 0]]).tolist() == [0.0] * 4
+    tiny = advantages_of(scheme(std(weight="tokens")), [[0.0, 1.0, 2e-276]], [[1, 0, 1]])
+    np.testing.assert_allclose(tiny, [0.0, 0.0, 2**0.5])
 
 
 # Refusals

@@ -93,7 +93,7 @@ def test_a_worked_example(
     name: str, config: dict[str, float], loss: float, grad: list[float]
 ) -> None:
     """Ratios 2 and 1/2, advantages 1 and -2, the default thresholds."""
-    inputs = {"logprobs": np.log([0.25, 0.5]), "advantages": [1.0, -2.0]}
+    inputs = {"logprobs": np.log([0.25, 0.5]), "advantages": np.array([1.0, -2.0])}
     value, grad_T = loss_and_grad(name, config, np.log([0.5, 0.25]), inputs)
     assert value == pytest.approx(loss)
     np.testing.assert_allclose(grad_T, grad, atol=1e-12)

@@ -1,0 +1,194 @@
+"""Diagnostics as a person reads them and as a program does. No I/O, no colour library."""
+
+from __future__ import annotations
+
+import json
+import unicodedata
+from collections.abc import Iterable, Sequence
+
+from attrs import frozen
+
+from rlc.lang.diagnostics import Diagnostic, Label, Severity
+from rlc.lang.source import Source, Span
+
+TAB = 4
+WIDTH = 100  # columns of an excerpt; longer lines are cut around the mark
+
+_COLORS = {Severity.ERROR: "31", Severity.WARNING: "33"}
+_FRAME, _BOLD, _HELP = "34", "1", "36"
+
+
+def in_order(diagnostics: Iterable[Diagnostic]) -> list[Diagnostic]:
+    """Sorted by file and place, so that output does not depend on who found what first."""
+
+    def key(item: Diagnostic) -> tuple[str, int, int, str]:
+        start, end = (item.span.start, item.span.end) if item.span else (-1, -1)
+        return _file(item), start, end, item.code
+
+    return sorted(diagnostics, key=key)
+
+
+def render_json(diagnostics: Iterable[Diagnostic]) -> str:
+    """A JSON array with one object for each finding; places are 1-based, ends just past."""
+    return json.dumps([_record(item) for item in in_order(diagnostics)], indent=2)
+
+
+def render_human(diagnostics: Iterable[Diagnostic], color: bool) -> str:
+    """Each finding with its excerpt, then a line that counts them; empty without findings."""
+    ordered = in_order(diagnostics)
+    if not ordered:
+        return ""
+    paint = _Paint(color)
+    return "\n".join([*(_finding(item, paint) for item in ordered), summary(ordered)]) + "\n"
+
+
+def summary(diagnostics: Iterable[Diagnostic]) -> str:
+    """``2 errors, 1 warning``."""
+    severities = [item.severity for item in diagnostics]
+    counts = [(severities.count(severity), severity.value) for severity in Severity]
+    parts = [f"{count} {name}{'s' * (count != 1)}" for count, name in counts if count]
+    return ", ".join(parts) or "no findings"
+
+
+def _record(item: Diagnostic) -> dict[str, object]:
+    line = column = end_line = end_column = None
+    if item.span:
+        line, column = item.span.line, item.span.column
+        end_line, end_column = item.span.end_position
+    return {
+        "code": item.code,
+        "severity": item.severity.value,
+        "message": item.message,
+        "file": _file(item),
+        "line": line,
+        "column": column,
+        "end_line": end_line,
+        "end_column": end_column,
+        "help": item.help,
+    }
+
+
+def _file(item: Diagnostic) -> str:
+    return item.span.source.name if item.span else item.file or ""
+
+
+@frozen
+class _Paint:
+    on: bool
+
+    def __call__(self, text: str, *styles: str) -> str:
+        return f"\x1b[{';'.join(styles)}m{text}\x1b[0m" if self.on and text else text
+
+
+def _finding(item: Diagnostic, paint: _Paint) -> str:
+    color = _COLORS[item.severity]
+    title = paint(f"{item.severity.value}[{item.code}]", color, _BOLD)
+    lines = [f"{title}{paint(f': {item.message}', _BOLD)}"]
+    marks = [_Mark(item.span, "", color, "^")] if item.span else []
+    marks += [_Mark(label.span, label.text, _FRAME, "-") for label in item.labels]
+    gutter = max((len(str(mark.span.line)) for mark in marks), default=1)
+    if not item.span:
+        lines.append(f" {paint('-->', _FRAME, _BOLD)} {_file(item)}")
+    for index, (source, group) in enumerate(_by_source(marks)):
+        first = group[0].span
+        arrow = paint("-->" if index == 0 else ":::", _FRAME, _BOLD)
+        lines.append(f"{' ' * gutter}{arrow} {source.name}:{first.line}:{first.column}")
+        lines += _excerpt(source, group, gutter, paint)
+    if item.help:
+        lines.append(f"{' ' * gutter} {paint('= help:', _HELP, _BOLD)} {item.help}")
+    return "\n".join(lines) + "\n"
+
+
+@frozen
+class _Mark:
+    span: Span
+    text: str
+    color: str
+    char: str
+
+
+def _by_source(marks: Sequence[_Mark]) -> list[tuple[Source, list[_Mark]]]:
+    """The marks of each source, the first mark's source first."""
+    groups: dict[int, list[_Mark]] = {}
+    for mark in marks:
+        groups.setdefault(id(mark.span.source), []).append(mark)
+    return [(group[0].span.source, group) for group in groups.values()]
+
+
+def _excerpt(source: Source, marks: Sequence[_Mark], gutter: int, paint: _Paint) -> list[str]:
+    """The marked lines in their order, each followed by its marks."""
+    bar = paint(f"{' ' * gutter} |", _FRAME, _BOLD)
+    lines = [bar]
+    before: int | None = None
+    for number in sorted({mark.span.line for mark in marks}):
+        if before is not None and number > before + 1:
+            lines.append(paint("...", _FRAME, _BOLD))
+        here = [mark for mark in marks if mark.span.line == number]
+        view = _view(source.line(number), here[0].span.column - 1)
+        shown = f" {view.text}" if view.text else ""
+        lines.append(f"{paint(f'{number:>{gutter}} |', _FRAME, _BOLD)}{shown}")
+        lines += [f"{bar} {_underline(view, mark, paint)}" for mark in here]
+        before = number
+    return lines
+
+
+def _underline(view: _View, mark: _Mark, paint: _Paint) -> str:
+    """Marks under one span; a span over several lines is marked to the end of its first."""
+    span = mark.span
+    end_line, end_column = span.end_position
+    start = view.column(span.column - 1)
+    end = view.column(end_column - 1) if end_line == span.line else len(view.columns)
+    if end_line != span.line:
+        end = view.columns[-1]
+    text = mark.char * max(1, end - start)
+    label = f" {mark.text}" if mark.text else ""
+    return " " * start + paint(text + label, mark.color, _BOLD)
+
+
+@frozen
+class _View:
+    """A line as shown: ``columns[i]`` is where its i-th shown character starts."""
+
+    text: str
+    columns: list[int]
+    first: int  # index in the line of the first shown character
+
+    def column(self, index: int) -> int:
+        return self.columns[min(max(index - self.first, 0), len(self.columns) - 1)]
+
+
+def _view(line: str, focus: int) -> _View:
+    """The part of a line around the character ``focus``, with tabs and wide characters laid out."""
+    first, last = 0, len(line)
+    if last > WIDTH:
+        first = min(max(0, focus - WIDTH // 2), last - WIDTH)
+        last = first + WIDTH
+    text = "…" if first else ""
+    columns = []
+    width = len(text)
+    for char in line[first:last]:
+        columns.append(width)
+        shown = _show(char, width)
+        text += shown
+        width += _width(char) if shown == char else len(shown)
+    return _View(text + ("…" if last < len(line) else ""), [*columns, width], first)
+
+
+def _show(char: str, column: int) -> str:
+    if char == "\t":
+        return " " * (TAB - column % TAB)
+    # A control character in the text must not reach the terminal.
+    return (
+        char if char.isprintable() or unicodedata.combining(char) else "\N{REPLACEMENT CHARACTER}"
+    )
+
+
+def _width(char: str) -> int:
+    if char.isascii():
+        return 1
+    if unicodedata.combining(char):
+        return 0
+    return 2 if unicodedata.east_asian_width(char) in "WF" else 1
+
+
+__all__ = ["Label", "in_order", "render_human", "render_json", "summary"]

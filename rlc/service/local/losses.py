@@ -1,0 +1,164 @@
+"""The losses of the Tinker API: sums over tokens, nothing averaged.
+
+With lp the trainer's logprob of a target token, q the sampler's, ρ = exp(lp − q), A its
+advantage, w its weight and sg() a constant to the gradient:
+
+====================  ==========================================
+cross_entropy         −Σ w·lp
+importance_sampling   −Σ ρ·A
+ppo                   −Σ min(ρ·A, clip(ρ, low, high)·A)
+cispo                 −Σ sg(clip(ρ, low, high))·lp·A
+dro                   −Σ (lp·A − β/2·(lp − q)²)
+====================  ==========================================
+
+``low`` and ``high`` bound the ratio itself, and may be given per token in the datum. Arrays
+have the suffix M: all tokens of some datums, one after another.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+
+import numpy as np
+import torch
+from attrs import frozen
+from tinker import types
+from torch import Tensor
+
+from rlc.service.errors import ServiceError
+
+_LOW, _HIGH = "clip_low_threshold", "clip_high_threshold"
+
+
+@frozen
+class Loss:
+    """A loss and what it reads. A default of None marks a setting that must be given."""
+
+    name: str
+    inputs: tuple[str, ...]
+    settings: Mapping[str, float | None]
+    per_token: tuple[str, ...]  # settings that a datum may give as an array
+    vanishes_with: str | None  # where this input is all zero, so are loss and gradient
+    sum_M: Callable[[Tensor, Mapping[str, Tensor]], Tensor]
+
+
+def _cross_entropy(lp_M: Tensor, x: Mapping[str, Tensor]) -> Tensor:
+    return -(x["weights"] * lp_M).sum()
+
+
+def _importance_sampling(lp_M: Tensor, x: Mapping[str, Tensor]) -> Tensor:
+    return -(torch.exp(lp_M - x["logprobs"]) * x["advantages"]).sum()
+
+
+def _ppo(lp_M: Tensor, x: Mapping[str, Tensor]) -> Tensor:
+    ratio = torch.exp(lp_M - x["logprobs"])
+    clipped = torch.clamp(ratio, x[_LOW], x[_HIGH])
+    return -torch.minimum(ratio * x["advantages"], clipped * x["advantages"]).sum()
+
+
+def _cispo(lp_M: Tensor, x: Mapping[str, Tensor]) -> Tensor:
+    ratio = torch.exp(lp_M.detach() - x["logprobs"])
+    return -(torch.clamp(ratio, x[_LOW], x[_HIGH]) * lp_M * x["advantages"]).sum()
+
+
+def _dro(lp_M: Tensor, x: Mapping[str, Tensor]) -> Tensor:
+    pull = 0.5 * x["beta"] * (lp_M - x["logprobs"]).square()
+    return -(lp_M * x["advantages"] - pull).sum()
+
+
+_POLICY = ("target_tokens", "logprobs", "advantages")
+LOSSES: Mapping[str, Loss] = {
+    loss.name: loss
+    for loss in (
+        Loss(
+            "cross_entropy", ("target_tokens", "weights"), {}, (), "weights", _cross_entropy
+        ),
+        Loss("importance_sampling", _POLICY, {}, (), "advantages", _importance_sampling),
+        Loss("ppo", _POLICY, {_LOW: 0.8, _HIGH: 1.2}, (_LOW, _HIGH), "advantages", _ppo),
+        Loss("cispo", _POLICY, {_LOW: 0.0, _HIGH: 4.0}, (_LOW, _HIGH), "advantages", _cispo),
+        Loss("dro", _POLICY, {"beta": None}, (), None, _dro),
+    )
+}
+
+
+def find(name: str) -> Loss:
+    """The loss called ``name``. Raises ServiceError for any other."""
+    if name not in LOSSES:
+        raise ServiceError(f"Unknown loss {name!r}; the local engine has {', '.join(LOSSES)}.")
+    return LOSSES[name]
+
+
+def settings(loss: Loss, config: Mapping[str, float | str] | None) -> dict[str, float]:
+    """The loss's settings, given or default.
+
+    Raises ServiceError for a setting that the loss does not have, that is missing, or that is
+    not a finite number.
+    """
+    given = dict(config or {})
+    unknown = sorted(given.keys() - loss.settings.keys())
+    if unknown:
+        known = ", ".join(loss.settings) or "none"
+        raise ServiceError(f"{loss.name} has no setting {unknown[0]!r}; its settings: {known}.")
+    decided = {}
+    for key, default in loss.settings.items():
+        value = given.get(key, default)
+        if value is None:
+            raise ServiceError(f"{loss.name} needs the setting {key!r} in loss_fn_config.")
+        if isinstance(value, str) or not np.isfinite(value):
+            raise ServiceError(f"{loss.name}: {key} must be a finite number, not {value!r}.")
+        decided[key] = float(value)
+    return decided
+
+
+def read_inputs(
+    loss: Loss, decided: Mapping[str, float], datum: types.Datum, where: str
+) -> dict[str, np.ndarray]:
+    """One datum's arrays, each as long as its model input, with the settings spread out.
+
+    Raises ServiceError for an input that is missing, unknown, of another length or not finite.
+    """
+    given = datum.loss_fn_inputs
+    unknown = sorted(given.keys() - set(loss.inputs) - set(loss.per_token))
+    if unknown:
+        raise ServiceError(f"{where}: {loss.name} does not read the input {unknown[0]!r}.")
+    length = datum.model_input.length
+    arrays = {}
+    for key in loss.inputs:
+        if key not in given:
+            raise ServiceError(f"{where}: {loss.name} needs the input {key!r}.")
+        arrays[key] = _array(given[key], key, length, where)
+    for key, value in decided.items():
+        arrays[key] = (
+            _array(given[key], key, length, where)
+            if key in given
+            else np.full(length, value, dtype=np.float32)
+        )
+    return arrays
+
+
+def _array(data: types.TensorData, key: str, length: int, where: str) -> np.ndarray:
+    array = data.to_numpy()
+    if array.shape != (length,):
+        raise ServiceError(
+            f"{where}: {key} has the shape {list(array.shape)}, "
+            f"but the model input has {length} tokens."
+        )
+    if not np.isfinite(array).all():
+        raise ServiceError(f"{where}: {key} has a value that is not finite.")
+    return array
+
+
+def has_gradient(loss: Loss, arrays: Mapping[str, np.ndarray]) -> bool:
+    """Whether a datum can move the weights at all."""
+    return loss.vanishes_with is None or bool(np.any(arrays[loss.vanishes_with]))
+
+
+def total(
+    loss: Loss, lp_M: Tensor, datums: Sequence[Mapping[str, np.ndarray]]
+) -> Tensor:
+    """The summed loss of some datums, whose logprobs follow one another in ``lp_M``."""
+    keys = [key for key in datums[0] if key != "target_tokens"]
+    joined = {
+        key: torch.from_numpy(np.concatenate([d[key] for d in datums])).to(lp_M) for key in keys
+    }
+    return loss.sum_M(lp_M, joined)

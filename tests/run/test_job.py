@@ -1,0 +1,201 @@
+"""Whole runs on the embedded engine: learning, reproducing, resuming, refusing."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from pathlib import Path
+from statistics import fmean
+from typing import Any
+
+import pytest
+from attrs import evolve
+
+from rlc.lang.source import Source
+from rlc.plan.compile import compile_source
+from rlc.plan.tree import Plan
+from rlc.run.folder import RunFolder
+from rlc.run.job import Job
+from rlc.run.observer import Silent, Summary
+from rlc.run.records import RunError
+from rlc.service.connect import connect_service
+
+RECIPES = Path(__file__).parent.parent.parent / "recipes"
+SMALL = {"main.steps": "4", "main.batch": "groups(4, of = 4)", "main.save": "every(2, keep = 2)"}
+
+
+def plan(name: str, seed: int = 1, **overrides: str) -> Plan:
+    path = RECIPES / f"{name}.rl"
+    source = Source(path.name, path.read_text(encoding="utf-8"))
+    fields = {key.replace("__", "."): value for key, value in overrides.items()}
+    compiled = compile_source(source, fields, seed)
+    assert compiled.plan is not None, compiled.diagnostics
+    return compiled.plan
+
+
+def small(name: str, seed: int = 1) -> Plan:
+    return plan(name, seed, **SMALL)
+
+
+class StopAfter(Silent):
+    """Presses Ctrl-C during a step."""
+
+    def __init__(self, step: int) -> None:
+        self.at = step
+        self.job: Job | None = None
+
+    def step(self, step: int, metrics: Any) -> None:
+        if step == self.at - 1 and self.job is not None:
+            self.job.stop()
+
+
+def run(folder: RunFolder, stop_in: int | None = None) -> Summary:
+    observer = Silent() if stop_in is None else StopAfter(stop_in)
+    job = Job(folder, connect_service(folder.plan, folder.path / "checkpoints"), observer)
+    if isinstance(observer, StopAfter):
+        observer.job = job
+    try:
+        return asyncio.run(job.run())
+    finally:
+        folder.close()
+
+
+def metrics(path: Path) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in (path / "metrics.jsonl").read_text().splitlines()]
+
+
+def comparable(path: Path) -> list[dict[str, Any]]:
+    """Everything a step says but how long it took."""
+    return [
+        {key: value for key, value in record.items() if not key.startswith("time/")}
+        for record in metrics(path)
+    ]
+
+
+def rollouts(path: Path) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in (path / "rollouts.jsonl").read_text().splitlines()]
+
+
+def test_a_single_turn_recipe_learns(tmp_path: Path) -> None:
+    summary = run(RunFolder.create(tmp_path / "run", plan("spell_backward")))
+    (stage,) = summary.stages
+    assert summary.state == "finished"
+    assert fmean(stage.rewards[:5]) < 0.65
+    assert fmean(stage.rewards[-5:]) > 0.85
+
+
+def test_without_a_learning_rate_nothing_is_learned(tmp_path: Path) -> None:
+    flat = plan("spell_backward", learning_rate="0.0", main__steps="10")
+    summary = run(RunFolder.create(tmp_path / "run", flat))
+    rewards = summary.stages[0].rewards
+    assert abs(fmean(rewards[:5]) - fmean(rewards[-5:])) < 0.1
+
+
+def test_the_same_seed_gives_the_same_run_twice(tmp_path: Path) -> None:
+    for name in ("a", "b"):
+        run(RunFolder.create(tmp_path / name, small("quickstart")))
+    assert comparable(tmp_path / "a") == comparable(tmp_path / "b")
+    assert rollouts(tmp_path / "a") == rollouts(tmp_path / "b")
+
+
+def test_another_seed_gives_another_run(tmp_path: Path) -> None:
+    for seed in (1, 2):
+        run(RunFolder.create(tmp_path / str(seed), small("quickstart", seed)))
+    assert rollouts(tmp_path / "1") != rollouts(tmp_path / "2")
+
+
+@pytest.mark.parametrize("stop_in", [1, 3])
+def test_a_stopped_run_goes_on_to_the_same_end(tmp_path: Path, stop_in: int) -> None:
+    job = small("quickstart")
+    run(RunFolder.create(tmp_path / "whole", job))
+
+    stopped = run(RunFolder.create(tmp_path / "parts", job), stop_in=stop_in + 1)
+    assert (stopped.state, len(stopped.stages[0].rewards)) == ("interrupted", stop_in + 1)
+    resumed = run(RunFolder.resume(tmp_path / "parts"))
+    assert resumed.state == "finished"
+    assert comparable(tmp_path / "parts") == comparable(tmp_path / "whole")
+    assert rollouts(tmp_path / "parts") == rollouts(tmp_path / "whole")
+
+
+def test_steps_after_the_last_checkpoint_are_run_again(tmp_path: Path) -> None:
+    """As after a kill: the journal knows of steps that no saved weights contain."""
+    job = small("quickstart")
+    run(RunFolder.create(tmp_path / "whole", job))
+    run(RunFolder.create(tmp_path / "parts", job), stop_in=3)
+    folder = RunFolder.resume(tmp_path / "parts")
+    folder.journal.drop_checkpoint("main", 3)
+    resumed = run(folder)
+    assert len(resumed.stages[0].rewards) == 4
+    assert comparable(tmp_path / "parts") == comparable(tmp_path / "whole")
+
+
+def test_a_finished_run_has_nothing_left_to_do(tmp_path: Path) -> None:
+    first = run(RunFolder.create(tmp_path / "run", small("quickstart")))
+    again = run(RunFolder.resume(tmp_path / "run"))
+    assert again.stages[0].rewards == first.stages[0].rewards
+    assert len(metrics(tmp_path / "run")) == 4
+
+
+def test_only_the_newest_checkpoints_are_kept(tmp_path: Path) -> None:
+    job = small("quickstart")
+    stage = evolve(job.stages[0], save=evolve(job.stages[0].save, every=1, keep=2))
+    folder = RunFolder.create(tmp_path / "run", evolve(job, stages=(stage,)))
+    run(folder)
+    again = RunFolder.resume(tmp_path / "run")
+    kept = again.journal.checkpoints("main")
+    again.close()
+    assert [checkpoint.step for checkpoint in kept] == [3, 4]
+    assert len(list((tmp_path / "run" / "checkpoints").iterdir())) == 2
+
+
+def test_the_metrics_of_a_step(tmp_path: Path) -> None:
+    run(RunFolder.create(tmp_path / "run", small("quickstart")))
+    first = metrics(tmp_path / "run")[0]
+    assert (first["stage"], first["step"]) == ("main", 1)
+    for key in ("reward/mean", "reward/guess", "tokens/sampled", "tokens/trained", "time/total"):
+        assert key in first
+    assert abs(first["kl/sample_train"]) < 1e-4
+    assert len(rollouts(tmp_path / "run")) == 4 * 16
+
+
+def test_a_mixture_labels_each_rollout_with_its_environment(tmp_path: Path) -> None:
+    run(RunFolder.create(tmp_path / "run", small("mixture")))
+    for record in rollouts(tmp_path / "run"):
+        first = record["turns"][0]["observation"]
+        assert ("Guess The Number" in first) == (record["env"] == "guess")
+    envs = {record["env"] for record in rollouts(tmp_path / "run")}
+    assert envs == {"guess", "spell"}
+    for record in metrics(tmp_path / "run"):
+        assert {f"reward/{env}" for env in envs} & set(record)
+
+
+def test_a_run_folder_is_never_overwritten(tmp_path: Path) -> None:
+    RunFolder.create(tmp_path / "run", small("quickstart")).close()
+    with pytest.raises(RunError, match="already exists"):
+        RunFolder.create(tmp_path / "run", small("quickstart"))
+
+
+def test_a_run_folder_has_one_owner(tmp_path: Path) -> None:
+    folder = RunFolder.create(tmp_path / "run", small("quickstart"))
+    with pytest.raises(RunError, match="another process"):
+        RunFolder.resume(tmp_path / "run")
+    folder.close()
+
+
+def test_an_edited_plan_is_not_resumed(tmp_path: Path) -> None:
+    RunFolder.create(tmp_path / "run", small("quickstart")).close()
+    path = tmp_path / "run" / "plan.json"
+    path.write_text(path.read_text().replace('"steps": 4', '"steps": 5'))
+    with pytest.raises(RunError, match="was changed after the run began"):
+        RunFolder.resume(tmp_path / "run")
+
+
+def test_a_folder_without_a_run_is_not_resumed(tmp_path: Path) -> None:
+    with pytest.raises(RunError, match="is not a run folder"):
+        RunFolder.resume(tmp_path)
+
+
+def test_a_folder_that_cannot_be_written_is_a_clear_error(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("in the way")
+    with pytest.raises(RunError, match="cannot write the run folder"):
+        RunFolder.create(tmp_path / "file" / "run", small("quickstart"))
