@@ -1,0 +1,1 @@
+"""The catalogue: what the language knows, each thing declared once."""

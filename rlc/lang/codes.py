@@ -9,6 +9,7 @@ CODES: dict[str, str] = {
     "RL0003": "file is not text",
     "RL0004": "file too large",
     "RL0005": "file is empty",
+    "RL0006": "file cannot be written",
     "RL0010": "syntax error",
     "RL0011": "brackets do not match",
     "RL0012": "malformed string",

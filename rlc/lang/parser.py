@@ -21,7 +21,7 @@ def parse(source: Source) -> tuple[Recipe, Diagnostics]:
     lexed = lex(source, tables)
     found = list(lexed.diagnostics)
     if len(found) >= MAX_FINDINGS:
-        return Recipe(Span(source, 0, len(source.text)), ()), lexed.diagnostics
+        return Recipe(Span(source, 0, len(source.text)), ()), Diagnostics(found[:MAX_FINDINGS])
     recipe = run(tables, "recipe", lexed.tokens, TreeBuilder(source))
     if lexed.doubtful or isinstance(recipe, Stuck):
         from rlc.lang.recover import recover  # only needed for a recipe with mistakes

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import codecs
 import os
 import stat
 import sys
@@ -36,6 +37,36 @@ def read_source(path: str | os.PathLike[str]) -> tuple[Source | None, Diagnostic
     else:
         return _decode(name, data, found), found
     return None, found
+
+
+def write_text(path: str, text: str) -> Diagnostics:
+    """Replace the text of a recipe file in one step; one diagnostic if that is not possible.
+
+    The file keeps its line ends, byte order mark and permissions, and stays whole if the
+    process dies.
+    """
+    import shutil  # only rlc fmt writes
+    import tempfile
+
+    found = Diagnostics()
+    target = os.path.realpath(path)  # a link stays a link
+    temporary = None
+    try:
+        before = _read(target)
+        if b"\r\n" in before:
+            text = text.replace("\n", "\r\n")
+        encoding = "utf-8-sig" if before.startswith(codecs.BOM_UTF8) else "utf-8"
+        handle, temporary = tempfile.mkstemp(dir=os.path.dirname(target), suffix=".tmp")
+        with os.fdopen(handle, "wb") as file:
+            file.write(text.encode(encoding))
+        shutil.copymode(target, temporary)
+        os.replace(temporary, target)
+    except OSError as error:
+        if temporary is not None:
+            os.unlink(temporary)
+        message = f"this file cannot be written: {error.strerror}"
+        found.append(_failure("RL0006", _printable(path), message, None))
+    return found
 
 
 def _read(path: str | os.PathLike[str]) -> bytes:

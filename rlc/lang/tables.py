@@ -12,7 +12,6 @@ import json
 import os
 import re
 import sys
-import tempfile
 from contextlib import suppress
 from functools import cache, cached_property
 from pathlib import Path
@@ -159,6 +158,8 @@ def _cache_folder() -> Path:
 
 def _write(path: Path, text: str) -> None:
     """Write in one step, so that a reader never sees half a file."""
+    import tempfile
+
     path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
     handle, temporary = tempfile.mkstemp(dir=path.parent, suffix=".tmp")
     try:

@@ -91,37 +91,42 @@ AttentionInterface.register(NAME, stream_attention)
 
 
 def scaled_dot_product(
-    q: Tensor, k: Tensor, v: Tensor, head: Head, mask: Tensor | None, causal: bool
+    q: Tensor, k: Tensor, v: Tensor, head: Head, bias: Tensor | None
 ) -> Tensor:
     """Attention of [R, H, Q, D] queries over [R, K, T, D] keys, H a multiple of K.
 
-    ``mask`` is True where a query may look ([R or 1, 1, Q, T]); without one, ``causal`` says
-    whether queries see only keys up to their own index.
+    ``bias`` ([R or 1, 1, Q, T]) is added to the scores: 0 where a query may look, -inf where
+    not. Without one, queries see the keys up to their own index.
     """
-    if head.softcap is None and mask is None:
+    if head.softcap is None and bias is None:
         return F.scaled_dot_product_attention(
-            q, k, v, is_causal=causal, scale=head.scale, enable_gqa=q.shape[1] != k.shape[1]
+            q, k, v, is_causal=True, scale=head.scale, enable_gqa=q.shape[1] != k.shape[1]
         )
-    # The heads that share keys become further queries: nothing is repeated in memory.
     R, H, Q, _ = q.shape
     K, T = k.shape[1], k.shape[2]
-    share = H // K
-    folded = q.reshape(R, K, share * Q, -1)
-    if mask is None:
-        mask = torch.ones(Q, T, dtype=torch.bool, device=q.device).tril()[None, None]
-    tiled = mask if Q == 1 else mask.repeat(1, 1, share, 1)
-    if head.softcap is None:
+    if bias is None:
+        at = torch.arange(T, device=q.device)
+        bias = hide_unseen(at[:, None], at, None)[None, None]
+    # The heads that share keys become further queries: nothing is repeated in memory.
+    folded = q.reshape(R, K, H // K * Q, -1)
+    tiled = bias if Q == 1 else bias.repeat(1, 1, H // K, 1)
+    # The fused kernel loses to plain products for a single query.
+    if head.softcap is None and Q > 1:
         out = F.scaled_dot_product_attention(folded, k, v, attn_mask=tiled, scale=head.scale)
     else:
-        scores = head.softcap * torch.tanh(folded @ k.mT * (head.scale / head.softcap))
-        out = scores.masked_fill(~tiled, -math.inf).softmax(-1) @ v
+        scores = (folded * head.scale) @ k.mT
+        if head.softcap is not None:
+            scores = head.softcap * torch.tanh(scores / head.softcap)
+        out = (scores + tiled).softmax(-1) @ v
     return out.reshape(R, H, Q, -1)
 
 
-def look_back(q_positions: Tensor, k_positions: Tensor, window: int | None) -> Tensor:
-    """True where a query at one position may see a key at another; broadcasts."""
-    seen = k_positions <= q_positions
-    return seen if window is None else seen & (k_positions > q_positions - window)
+def hide_unseen(q_positions: Tensor, k_positions: Tensor, window: int | None) -> Tensor:
+    """0 where a query at one position may see a key at another, -inf elsewhere; broadcasts."""
+    hidden = k_positions > q_positions
+    if window is not None:
+        hidden = hidden | (k_positions <= q_positions - window)
+    return torch.zeros(hidden.shape, device=hidden.device).masked_fill_(hidden, -math.inf)
 
 
 @frozen(eq=False)
@@ -152,7 +157,7 @@ class PackLayout:
             paths = [pack.paths[owning[m]] for m in members]
             width = len(paths[0])
             start_of_path[owning[members]] = offset + width * np.arange(len(members))
-            path_RT = torch.from_numpy(_padded(paths, width)).to(device)
+            path_RT = torch.from_numpy(padded(paths, width)).to(device)
             buckets.append(_Bucket(path_RT.flatten(), len(members), width))
             offset += width * len(members)
         owner_N = torch.from_numpy(start_of_path[pack.owner_N] + pack.positions_N)
@@ -167,15 +172,14 @@ class PackLayout:
             x.index_select(0, bucket.path_RT).unflatten(0, (bucket.rows, -1)).transpose(1, 2)
             for x in qkv_N
         )
-        mask = None
+        bias = None
         if head.window is not None and bucket.width > head.window:
             at = torch.arange(bucket.width, device=q.device)
-            mask = look_back(at[:, None], at, head.window)[None, None]
-        out = scaled_dot_product(q, k, v, head, mask, causal=True)
-        return out.transpose(1, 2).flatten(0, 1)
+            bias = hide_unseen(at[:, None], at, head.window)[None, None]
+        return scaled_dot_product(q, k, v, head, bias).transpose(1, 2).flatten(0, 1)
 
 
-def _padded(arrays: Sequence[IntArray], width: int) -> IntArray:
+def padded(arrays: Sequence[IntArray], width: int) -> IntArray:
     """[R, width], zeros after each array's end."""
     out = np.zeros((len(arrays), width), dtype=np.int64)
     for row, array in zip(out, arrays, strict=True):
@@ -183,46 +187,58 @@ def _padded(arrays: Sequence[IntArray], width: int) -> IntArray:
     return out
 
 
+@frozen(eq=False)
+class Queries:
+    """Rows of a key-value store, and the stream tokens that look into each.
+
+    ``stream_RQ`` are their places in the stream, flattened and padded, or None where stream
+    token i is the only one of row i; ``rows`` is then the number of rows.
+    """
+
+    rows: Tensor | int
+    stream_RQ: Tensor | None
+    positions_RQ: Tensor
+    keys: int  # how much of the rows is in use
+
+
 @define(eq=False)
 class StoreLayout:
-    """New tokens are written to the rows of a key-value store, then attend to their row.
+    """New tokens are written to rows of a key-value store; then each looks into its own row.
 
-    ``source_W``, ``row_W`` and ``position_W`` say which stream token goes where: one token
-    may go to several rows. ``query_RQ`` holds the stream indices of each attending row's new
-    tokens (padded) and ``query_position_RQ`` their positions; ``rows`` are those rows, or
-    None for the first R in order. ``out_N`` finds each stream token in the flattened [R, Q].
+    Token ``source_W[i]`` of the stream goes to row ``row_W[i]`` at ``position_W[i]``, so that
+    one token may go to several rows; ``source_W`` None stands for all tokens in order.
+    ``out_N`` finds each token in the concatenated [R, Q] outputs; None where they are equal.
     """
 
     store: KVStore
-    source_W: Tensor | None  # None: stream token i is the new token of row i
+    source_W: Tensor | None
     row_W: Tensor
     position_W: Tensor
-    query_RQ: Tensor | None
-    query_position_RQ: Tensor
-    rows: Tensor | None
+    queries: Sequence[Queries]
     out_N: Tensor | None
-    keys: int  # width of the store that is in use
-    _masks: dict[int | None, Tensor] = field(factory=dict, init=False)
+    _biases: dict[tuple[int, int | None], Tensor] = field(factory=dict, init=False)
 
     def attend(self, head: Head, q_NHD: Tensor, k_NKD: Tensor, v_NKD: Tensor) -> Tensor:
-        self._write(head.layer, k_NKD, v_NKD)
-        R, Q = self.query_position_RQ.shape
-        k, v = self.store.read(head.layer, R if self.rows is None else self.rows, self.keys)
-        q = q_NHD if self.query_RQ is None else q_NHD.index_select(0, self.query_RQ.flatten())
-        q = q.unflatten(0, (R, Q)).transpose(1, 2)
-        out = scaled_dot_product(q, k, v, head, self._mask(head.window), causal=False)
-        out = out.transpose(1, 2).flatten(0, 1)
-        return out if self.out_N is None else out.index_select(0, self.out_N)
-
-    def _write(self, layer: int, k_NKD: Tensor, v_NKD: Tensor) -> None:
         if self.source_W is not None:
             k_NKD = k_NKD.index_select(0, self.source_W)
             v_NKD = v_NKD.index_select(0, self.source_W)
-        self.store.write(layer, self.row_W, self.position_W, k_NKD, v_NKD)
+        self.store.write(head.layer, self.row_W, self.position_W, k_NKD, v_NKD)
+        outs = [self._look(i, head, q_NHD) for i in range(len(self.queries))]
+        out = outs[0] if len(outs) == 1 else torch.cat(outs)
+        return out if self.out_N is None else out.index_select(0, self.out_N)
 
-    def _mask(self, window: int | None) -> Tensor:
-        if window not in self._masks:
-            at_T = torch.arange(self.keys, device=self.query_position_RQ.device)
-            mask = look_back(self.query_position_RQ[:, :, None], at_T, window)
-            self._masks[window] = mask.unsqueeze(1)
-        return self._masks[window]
+    def _look(self, i: int, head: Head, q_NHD: Tensor) -> Tensor:
+        some = self.queries[i]
+        k, v = self.store.read(head.layer, some.rows, some.keys)
+        q = q_NHD if some.stream_RQ is None else q_NHD.index_select(0, some.stream_RQ)
+        q = q.unflatten(0, tuple(some.positions_RQ.shape)).transpose(1, 2)
+        bias = self._bias(i, head.window)
+        return scaled_dot_product(q, k, v, head, bias).transpose(1, 2).flatten(0, 1)
+
+    def _bias(self, i: int, window: int | None) -> Tensor:
+        if (i, window) not in self._biases:
+            positions = self.queries[i].positions_RQ
+            at_T = torch.arange(self.queries[i].keys, device=positions.device)
+            bias = hide_unseen(positions[:, :, None], at_T, window)
+            self._biases[i, window] = bias.unsqueeze(1)
+        return self._biases[i, window]

@@ -1,0 +1,139 @@
+"""What a catalogue entry is: parameters, builtins, declarations."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from enum import Enum
+from types import MappingProxyType
+from typing import Any
+
+from attrs import field, frozen
+
+
+class _Required(Enum):
+    REQUIRED = "required"
+
+
+REQUIRED = _Required.REQUIRED
+
+# The types of plain values, and how a message calls them.
+SCALARS: Mapping[str, str] = MappingProxyType(
+    {
+        "int": "a whole number",
+        "float": "a number",
+        "bool": "`true` or `false`",
+        "string": "a string",
+        "money": "an amount of money such as `$25`",
+        "duration": "a duration such as `12h`",
+        "word": "a word",
+        "list": "a list",
+        "any": "a plain value",
+    }
+)
+
+
+@frozen
+class Param:
+    """A parameter of a builtin, or a field of a declaration.
+
+    ``type`` is one of :data:`SCALARS` or a kind of :data:`rlc.catalog.index.KINDS`. Bounds: ``low``
+    and ``high`` are allowed values, ``above`` and ``below`` are not. ``choices`` are the only
+    allowed values, each a ``noun``. An ``optional`` one also takes the word ``none``.
+    """
+
+    name: str
+    type: str
+    doc: str
+    default: Any = REQUIRED
+    low: float | None = None
+    high: float | None = None
+    above: float | None = None
+    below: float | None = None
+    choices: tuple[str, ...] | Callable[[], tuple[str, ...]] = ()
+    noun: str = "value"
+    optional: bool = False
+
+    @property
+    def required(self) -> bool:
+        return self.default is REQUIRED
+
+    def all_choices(self) -> tuple[str, ...]:
+        return self.choices() if callable(self.choices) else self.choices
+
+
+@frozen
+class Signature:
+    """Parameters that depend on an argument; ``why_no_other`` explains that there are no more."""
+
+    params: tuple[Param, ...]
+    why_no_other: str | None = None
+
+
+@frozen
+class Builtin:
+    """Something a recipe can call.
+
+    ``build`` makes the plan record from the arguments, an :class:`Args`. ``more`` gives the
+    parameters that depend on the first argument. ``not_after`` maps a step of the same pipeline
+    to the reason why this one cannot follow it. ``word`` marks one that is written without
+    parentheses.
+    """
+
+    name: str
+    kind: str
+    doc: str
+    build: Callable[[Args], Any]
+    params: tuple[Param, ...] = ()
+    formula: tuple[str, ...] = ()
+    more: Callable[[str], Signature] | None = None
+    not_after: Mapping[str, str] = field(factory=dict)
+    word: bool = False
+
+    def usage(self) -> str:
+        """``ppo(clip_low, clip_high)`` as a message shows it."""
+        if self.word:
+            return self.name
+        names = [param.name for param in self.params]
+        return f"{self.name}({', '.join(names + ['…'] * bool(self.more))})"
+
+
+class Args:
+    """The arguments of one call as attributes.
+
+    Each is a value with its origin; a ``build`` puts it into the record as it is, so that the
+    origin of every leaf stays known, and reads ``.data`` only to decide something.
+    """
+
+    def __init__(self, values: Mapping[str, Any]) -> None:
+        self.values = values
+
+    def __getattr__(self, name: str) -> Any:
+        try:
+            return self.values[name]
+        except KeyError:
+            raise AttributeError(name) from None
+
+
+@frozen
+class Kind:
+    """A kind of thing that builtins make. ``step`` is the kind of its pipeline stages."""
+
+    name: str
+    noun: str  # with its article: "an environment"
+    example: str
+    step: str | None = None
+
+
+@frozen
+class Declaration:
+    """A declaration: a block with fields, or ``kind name = value`` with a value of ``value``."""
+
+    kind: str
+    doc: str
+    fields: tuple[Param, ...] = ()
+    value: str | None = None
+
+    @property
+    def form(self) -> str:
+        """How it is written."""
+        return f"{self.kind} name {{ … }}" if self.value is None else f"{self.kind} name = …"

@@ -1,0 +1,250 @@
+"""Plain values: literals, params, arithmetic, and whether they fit a parameter."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import Any
+
+from rlc.catalog.records import SCALARS, Param
+from rlc.check.suggest import known_values
+from rlc.check.values import Value, is_command_line, place
+from rlc.lang.ast import Binary, Bool, Expr, ListExpr, Name, Negative, Number, Quantity, String
+from rlc.lang.diagnostics import Diagnostics, Label
+from rlc.lang.source import Span
+
+SECONDS = {"s": 1, "m": 60, "h": 3_600, "d": 86_400}
+NUMBERS = ("int", "float")
+
+# Evaluates a name, and reports it where there is no such value.
+Lookup = Callable[[Name], Value | None]
+
+
+class Scalars:
+    """Evaluates expressions to plain values."""
+
+    def __init__(self, lookup: Lookup, found: Diagnostics) -> None:
+        self._lookup = lookup
+        self._found = found
+
+    def fitting(self, expr: Expr, want: Param) -> Value | None:
+        """The value of ``expr`` as ``want`` takes it, or None after a report."""
+        if isinstance(expr, Name):
+            if want.optional and expr.id == "none":
+                return Value(want.type, None, expr.span, place(expr.span))
+            if want.type == "word":
+                return self._word(expr, want)
+        value = self.plain(expr, want)
+        return fit(value, want, expr.span, self._found) if value else None
+
+    def plain(self, expr: Expr, want: Param) -> Value | None:
+        """The value of ``expr`` as its own type; ``want`` is only for messages."""
+        span = expr.span
+        match expr:
+            case Number():
+                kind = "int" if isinstance(expr.value, int) else "float"
+                return Value(kind, expr.value, span, place(span))
+            case Quantity():
+                return Value(*_quantity(expr), span, place(span))
+            case String():
+                return Value("string", expr.value, span, place(span))
+            case Bool():
+                return Value("bool", expr.value, span, place(span))
+            case Name():
+                return self._lookup(expr)
+            case Negative():
+                return self._arithmetic("-", expr, [expr.operand], want)
+            case Binary(op="+" | "-" | "*" | "/"):
+                return self._arithmetic(expr.op, expr, [expr.left, expr.right], want)
+            case ListExpr():
+                return self._list(expr, want)
+        self._found.error(
+            "RL0201", span, f"`{want.name}` takes {article(want)}, found {describe(expr)}"
+        )
+        return None
+
+    def _word(self, name: Name, want: Param) -> Value | None:
+        if name.id in want.all_choices():
+            return Value("word", name.id, name.span, place(name.span))
+        _report_choice(name.id, want, name.span, self._found)
+        return None
+
+    def _list(self, expr: ListExpr, want: Param) -> Value | None:
+        items = [self.plain(item, want) for item in expr.items]
+        known = [item for item in items if item]
+        if len(known) < len(items):
+            return None
+        origin = combined(expr.span, known)
+        return Value("list", [item.data for item in known], expr.span, origin)
+
+    def _arithmetic(self, op: str, expr: Expr, parts: list[Expr], want: Param) -> Value | None:
+        values = [self.plain(part, want) for part in parts]
+        operands = [value for value in values if value]
+        if len(operands) < len(values):
+            return None
+        try:
+            kind, data = _compute(op, operands)
+        except (TypeError, ZeroDivisionError, OverflowError) as error:
+            reasons = {ZeroDivisionError: "division by zero", OverflowError: "too large a number"}
+            names = " and ".join(_NOUNS[operand.type] for operand in operands)
+            message = reasons.get(type(error), f"`{op}` does not work on {names}")
+            self._found.error("RL0203", expr.span, message)
+            return None
+        return Value(kind, data, expr.span, combined(expr.span, operands))
+
+
+def fit(value: Value, want: Param, span: Span, found: Diagnostics) -> Value | None:
+    """``value`` converted to the type of ``want`` and within its bounds, or None after a report."""
+    labels = [Label(value.span, "its value")] if value.span != span else []
+    data = _convert(value, want.type)
+    if data is _MISFIT:
+        message = f"`{want.name}` takes {article(want)}, found {_NOUNS[value.type]}"
+        found.error("RL0201", span, message, _conversion_help(value, want), *labels)
+        return None
+    if not _in_bounds(data, want):
+        shown = show(data, want.type)
+        message = f"`{want.name}` must be {bounds(want)}; this is {shown}"
+        found.error("RL0202", span, message, f"{want.name}: {want.doc}", *labels)
+        return None
+    if want.choices and data not in want.all_choices():
+        _report_choice(data, want, span, found)
+        return None
+    return Value(want.type, data, value.span, value.origin)
+
+
+def bounds(want: Param) -> str:
+    """``at least 1``, ``more than 0 and at most 1``."""
+    parts = [
+        (want.low, "at least"),
+        (want.above, "more than"),
+        (want.high, "at most"),
+        (want.below, "less than"),
+    ]
+    return " and ".join(f"{how} {show(b, want.type)}" for b, how in parts if b is not None)
+
+
+def article(want: Param) -> str:
+    """What a parameter takes, as a message names it."""
+    if want.type == "word":
+        return f"one of the words {known_values(want.all_choices())}"
+    return SCALARS[want.type]
+
+
+def show(data: Any, kind: str) -> str:
+    """A value as a recipe would write it."""
+    if kind == "duration" and isinstance(data, (int, float)):
+        unit = next(u for u in ("d", "h", "m", "s") if data % SECONDS[u] == 0 or u == "s")
+        return f"{data / SECONDS[unit]:g}{unit}"
+    if kind == "money":
+        return f"${data:g}"
+    if isinstance(data, bool):
+        return str(data).lower()
+    if isinstance(data, float):
+        return f"{data:g}"
+    if isinstance(data, int):
+        return f"{data:,}".replace(",", "_")
+    return f'"{data}"' if isinstance(data, str) and kind == "string" else str(data)
+
+
+def describe(expr: Expr) -> str:
+    """What an expression is, as a message names it."""
+    if isinstance(expr, Name):
+        return f"`{expr.id}`"
+    if isinstance(expr, Binary):
+        return {"|>": "a pipeline", "then": "`… then …`"}.get(expr.op, "arithmetic")
+    names = {"Call": "a call", "ListExpr": "a list", "RecordExpr": "a record", "Number": "a number"}
+    names |= {"String": "a string", "Bool": "a truth value", "Quantity": "an amount"}
+    names |= {"Attribute": f"`{expr.span.text}`", "Negative": "a number"}
+    return names[type(expr).__name__]
+
+
+def combined(span: Span, operands: Iterable[Value]) -> str:
+    """Origin of an expression: its place, and what the command line put into it."""
+    here = place(span)
+    given = [operand.origin for operand in operands if is_command_line(operand.origin)]
+    return ", ".join(dict.fromkeys([here, *given]))
+
+
+_MISFIT = object()
+_NOUNS = SCALARS | {"bool": "a truth value", "money": "an amount of money", "duration": "a duration"}
+
+
+def _convert(value: Value, kind: str) -> Any:
+    data = value.data
+    if kind in (value.type, "any"):
+        return data
+    if kind == "float" and value.type == "int":
+        return float(data)
+    if kind == "int" and value.type == "float" and data.is_integer():
+        return int(data)
+    return _MISFIT
+
+
+def _conversion_help(value: Value, want: Param) -> str | None:
+    if want.type == "money" and value.type in NUMBERS:
+        return f"write `${value.data:g}`"
+    if want.type == "duration" and value.type in NUMBERS:
+        return f"give a unit: `{value.data:g}s`, `{value.data:g}h` or `{value.data:g}d`"
+    if want.type == "string" and value.type in NUMBERS:
+        return f'write it in quotes: `"{value.data}"`'
+    if want.type == "word" and value.type == "string" and value.data in want.all_choices():
+        return f"without quotes: `{value.data}`"
+    return f"{want.name}: {want.doc}"
+
+
+def _in_bounds(data: Any, want: Param) -> bool:
+    if not isinstance(data, (int, float)):
+        return True
+    return (
+        (want.low is None or data >= want.low)
+        and (want.high is None or data <= want.high)
+        and (want.above is None or data > want.above)
+        and (want.below is None or data < want.below)
+    )
+
+
+def _report_choice(data: Any, want: Param, span: Span, found: Diagnostics) -> None:
+    choices = want.all_choices()
+    shown = f'"{data}"' if want.type == "string" else f"`{data}`"
+    if want.noun == "value":
+        message = f"`{want.name}` cannot be {shown}"
+    else:
+        message = f"there is no {want.noun} {shown}"
+    found.error("RL0204", span, message, known_values(choices, str(data)))
+
+
+def _quantity(expr: Quantity) -> tuple[str, Any]:
+    if expr.unit == "$":
+        return "money", float(expr.value)
+    if expr.unit == "%":
+        return "float", expr.value / 100
+    seconds = expr.value * SECONDS[expr.unit]
+    return "duration", int(seconds) if float(seconds).is_integer() else seconds
+
+
+def _compute(op: str, operands: list[Value]) -> tuple[str, Any]:
+    """Type and value of an operation. Raises TypeError where the types do not go together."""
+    if len(operands) == 1:
+        (only,) = operands
+        if only.type not in NUMBERS:
+            raise TypeError
+        return only.type, -only.data
+    left, right = operands
+    kind = _result_type(op, left.type, right.type)
+    a, b = left.data, right.data
+    data = {"+": lambda: a + b, "-": lambda: a - b, "*": lambda: a * b, "/": lambda: a / b}[op]()
+    if kind in NUMBERS:
+        kind = "int" if isinstance(data, int) else "float"
+    return kind, data
+
+
+def _result_type(op: str, left: str, right: str) -> str:
+    if left in NUMBERS and right in NUMBERS:
+        return "float"
+    amounts = ("money", "duration")
+    if left == right and left in amounts and op in "+-":
+        return left
+    if left in amounts and right in NUMBERS and op in "*/":
+        return left
+    if left in NUMBERS and right in amounts and op == "*":
+        return right
+    raise TypeError

@@ -1,0 +1,35 @@
+"""What a message suggests in place of an unknown word."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from rlc.lang.suggest import nearest
+
+MAX_LISTED = 8
+
+
+def closest(word: str, candidates: Sequence[str]) -> list[str]:
+    """The candidates that were most likely meant: the nearest, else those that contain the word."""
+    match = nearest(word, candidates)
+    if match:
+        return [match]
+    plain = word.lower()
+    parts = [name for name in candidates if len(plain) > 2 and plain in name.lower()]
+    return parts[:3]
+
+
+def known_values(candidates: Sequence[str], word: str | None = None) -> str:
+    """``did you mean …?`` for a word close to some, else what there is to choose from."""
+    likely = closest(word, candidates) if word is not None else []
+    if likely:
+        return f"did you mean {_either(likely)}?"
+    listed = ", ".join(f"`{name}`" for name in candidates[:MAX_LISTED])
+    more = len(candidates) - MAX_LISTED
+    rest = f" and {more} more" if more > 0 else ""
+    return listed + rest if word is None else f"there are {listed}{rest}"
+
+
+def _either(names: Sequence[str]) -> str:
+    quoted = [f"`{name}`" for name in names]
+    return quoted[0] if len(quoted) == 1 else f"{', '.join(quoted[:-1])} or {quoted[-1]}"

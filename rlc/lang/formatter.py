@@ -1,0 +1,326 @@
+"""The one canonical layout of a recipe.
+
+Two spaces of indent, one field on each line, `=` aligned within a block, at most one blank line
+in a row and one around every block. An expression stays on its line if it fits in 100 columns,
+holds no comment and is no pipeline of more than two steps; else it is broken at its outermost
+level first: before `|>`, before `+` and `-`, after every argument or item.
+
+Comments stay with the declaration, field, argument, item or step they stand at: on lines of
+their own before it, or after it on its line. One in the middle of something that has no room
+for it moves to the line before.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from functools import partial
+
+from attrs import define, frozen
+
+from rlc.lang.ast import (
+    Argument,
+    Attribute,
+    Binary,
+    BlockDecl,
+    Call,
+    Decl,
+    Expr,
+    ImportDecl,
+    ListExpr,
+    Negative,
+    Recipe,
+    RecordExpr,
+    ValueDecl,
+)
+from rlc.lang.lalr import Token
+from rlc.lang.lexer import lex
+from rlc.lang.source import Source, Span
+from rlc.lang.tables import load_tables
+
+WIDTH = 100
+STEP = 2  # columns of one indent
+MAX_INLINE_STEPS = 2  # `|>` on one line
+
+# How tightly an expression binds; an operand that binds less tightly takes parentheses.
+_THEN, _PIPE, _SUM, _PRODUCT, _UNARY, _ATOM = range(6)
+_LEVELS = {"then": _THEN, "|>": _PIPE, "+": _SUM, "-": _SUM, "*": _PRODUCT, "/": _PRODUCT}
+
+
+def format_text(source: Source, recipe: Recipe) -> str:
+    """The text of ``recipe``, parsed without errors from ``source``, in the canonical layout."""
+    comments = _Comments(source, lex(source, load_tables()).comments)
+    lines = _Formatter(comments).recipe(recipe)
+    return "".join(f"{line}\n" for line in lines)
+
+
+@define
+class _Comments:
+    """The comments of a source, taken one after the other as the layout reaches them."""
+
+    source: Source
+    tokens: list[Token]
+    next: int = 0
+
+    def take_before(self, offset: int) -> list[Token]:
+        start = self.next
+        while self.next < len(self.tokens) and self.tokens[self.next].start < offset:
+            self.next += 1
+        return self.tokens[start : self.next]
+
+    def take_trailing(self, offset: int, between: str = " \t,") -> str:
+        """The comment on the line of ``offset`` with only ``between`` before it, or nothing."""
+        if self.next == len(self.tokens):
+            return ""
+        token = self.tokens[self.next]
+        if self.source.text[offset : token.start].strip(between):
+            return ""
+        self.next += 1
+        return f"  {self.text(token)}"
+
+    def any_in(self, span: Span) -> bool:
+        following = self.tokens[self.next : self.next + 1]
+        return any(span.start <= token.start < span.end for token in following)
+
+    def text(self, token: Token) -> str:
+        return self.source.text[token.start : token.end].rstrip()
+
+    def has_blank_before(self, offset: int) -> bool:
+        text = self.source.text
+        newlines = 0
+        while offset and text[offset - 1] in " \t\r\f\n":
+            offset -= 1
+            newlines += text[offset] == "\n"
+        return newlines > 1
+
+
+@frozen
+class _Entry:
+    """A declaration, field or comment: lines that may have a blank line before them."""
+
+    lines: list[str]
+    blank: bool
+
+
+@frozen
+class _Formatter:
+    comments: _Comments
+
+    # Declarations and fields: a list of entries.
+
+    def recipe(self, recipe: Recipe) -> list[str]:
+        entries: list[_Entry] = []
+        before: Decl | None = None
+        for decl in recipe.decls:
+            apart = before is not None and BlockDecl in (type(before), type(decl))
+            group = self.entries(decl.span, _value_span(decl), 0, partial(self.decl, decl))
+            if apart and not any(entry.blank for entry in group):
+                group[0] = _Entry(group[0].lines, True)
+            entries += group
+            before = decl
+        return _join(entries + self.own_line(recipe.span.end, 0))
+
+    def decl(self, decl: Decl) -> list[str]:
+        head = f"{decl.kind.id} "
+        if isinstance(decl, ImportDecl):
+            return [f"{head}{decl.path.span.text}"]
+        head += decl.name.id
+        if isinstance(decl, BlockDecl):
+            return self.block(f"{head} ", decl.name.span.end, decl, 0)
+        if decl.type is not None:
+            head += f": {decl.type.id}"
+        return self.expr(decl.value, f"{head} = ", 0)
+
+    def block(
+        self, head: str, head_end: int, node: BlockDecl | RecordExpr, indent: int
+    ) -> list[str]:
+        """``head { fields }`` over several lines, or ``head {}``."""
+        opening = self.comments.take_trailing(head_end, " \t{")
+        width = max((len(field.name.id) for field in node.fields), default=0)
+        entries: list[_Entry] = []
+        for field in node.fields:
+            prefix, inner = f"{field.name.id:<{width}} = ", indent + STEP
+            lines = partial(self.expr, field.value, prefix, inner)
+            entries += self.entries(field.span, field.value.span, inner, lines)
+        entries += self.own_line(node.span.end, indent + STEP)
+        if not entries and not opening:
+            return [f"{head}{{}}"]
+        return [f"{head}{{{opening}", *_join(entries), f"{' ' * indent}}}"]
+
+    def entries(
+        self, span: Span, inner: Span, indent: int, lines: Callable[[], list[str]]
+    ) -> list[_Entry]:
+        """One item with the comments before it, inside it without room, and after it."""
+        before = self.own_line(span.start, indent)
+        hoisted = self.own_line(inner.start, indent)
+        body = lines()
+        hoisted += self.own_line(span.end, indent)
+        body[0] = " " * indent + body[0]
+        body[-1] += self.comments.take_trailing(span.end)
+        blank = self.comments.has_blank_before(span.start)
+        moved = [_Entry(entry.lines, blank and entry is hoisted[0]) for entry in hoisted]
+        return [*before, *moved, _Entry(body, blank and not moved)]
+
+    def own_line(self, end: int, indent: int) -> list[_Entry]:
+        """The comments up to ``end``, each on its own line."""
+        return [
+            _Entry(
+                [" " * indent + self.comments.text(token)],
+                self.comments.has_blank_before(token.start),
+            )
+            for token in self.comments.take_before(end)
+        ]
+
+    # Expressions: the first line starts with a prefix and has no indent, the others have theirs.
+
+    def expr(self, expr: Expr, prefix: str, indent: int, suffix: int = 0) -> list[str]:
+        """``prefix`` and the expression, leaving ``suffix`` columns on its last line."""
+        flat = prefix + _flat(expr)
+        inline = _level(expr) != _PIPE or len(_chain(expr)) <= MAX_INLINE_STEPS + 1
+        fits = indent + len(flat) + suffix <= WIDTH
+        if inline and fits and not self.comments.any_in(expr.span):
+            return [flat]
+        if isinstance(expr, Binary) and expr.op in ("*", "/"):
+            left, right = expr.left, expr.right
+            start = f"{prefix}{_operand(left, _PRODUCT)} {expr.op} "
+            return self.operand(right, _UNARY, start, indent, suffix)
+        if isinstance(expr, Binary):
+            return self.chain(expr, prefix, indent)
+        if isinstance(expr, Negative):
+            return self.operand(expr.operand, _UNARY, f"{prefix}-", indent, suffix)
+        if isinstance(expr, RecordExpr) and (expr.fields or self.comments.any_in(expr.span)):
+            return self.block(prefix, expr.span.start, expr, indent)
+        if isinstance(expr, ListExpr):
+            return self.items(f"{prefix}[", expr.items, "]", expr.span, indent)
+        if isinstance(expr, Call):
+            return self.items(f"{prefix}{_flat(expr.func)}(", expr.args, ")", expr.span, indent)
+        return [flat]
+
+    def operand(
+        self, expr: Expr, level: int, prefix: str, indent: int, suffix: int = 0
+    ) -> list[str]:
+        if _level(expr) >= level:
+            return self.expr(expr, prefix, indent, suffix)
+        lines = self.expr(expr, f"{prefix}(", indent, suffix + 1)
+        return [*lines[:-1], f"{lines[-1]})"]
+
+    def chain(self, expr: Binary, prefix: str, indent: int) -> list[str]:
+        """Operands of one level, each on a line that starts with its operator."""
+        level = _operand_level(expr.op)
+        (_, first), *rest = _chain(expr)
+        lines = self.operand(first, level, prefix, indent)
+        lines[-1] += self.comments.take_trailing(first.span.end)
+        inner = indent + STEP
+        for op, operand in rest:
+            body = partial(self.operand, operand, level, f"{op} ", inner)
+            lines += self.item(
+                operand.span, operand.span, inner, body, is_last=operand is rest[-1][1]
+            )
+        return lines
+
+    def items(
+        self,
+        head: str,
+        items: Sequence[Argument | Expr],
+        closer: str,
+        span: Span,
+        indent: int,
+    ) -> list[str]:
+        """Arguments or list items, each on its own line with a comma."""
+        inner = indent + STEP
+        lines = [head]
+        for item in items:
+            value, prefix = (item.value, _label(item)) if isinstance(item, Argument) else (item, "")
+            body = partial(self.expr, value, prefix, inner, 1)
+            lines += self.item(item.span, value.span, inner, body, ",")
+        last = [line for entry in self.own_line(span.end, inner) for line in entry.lines]
+        if len(lines) == 1 and not last:
+            return [f"{head}{closer}"]
+        return [*lines, *last, f"{' ' * indent}{closer}"]
+
+    def item(
+        self,
+        span: Span,
+        inner: Span,
+        indent: int,
+        lines: Callable[[], list[str]],
+        separator: str = "",
+        is_last: bool = False,
+    ) -> list[str]:
+        """One part of an expression with its comments; blank lines are dropped here."""
+        before = self.own_line(inner.start, indent)
+        body = lines()
+        before += self.own_line(span.end, indent)
+        body[0] = " " * indent + body[0]
+        body[-1] += separator
+        if not is_last:  # else it goes after the comma or bracket of the whole
+            body[-1] += self.comments.take_trailing(span.end)
+        return [*(line for entry in before for line in entry.lines), *body]
+
+
+def _join(entries: Sequence[_Entry]) -> list[str]:
+    lines: list[str] = []
+    for entry in entries:
+        if entry.blank and lines:
+            lines.append("")
+        lines += entry.lines
+    return lines
+
+
+def _value_span(decl: Decl) -> Span:
+    """The part of a declaration before which no comment has room."""
+    if isinstance(decl, ValueDecl):
+        return decl.value.span
+    return decl.path.span if isinstance(decl, ImportDecl) else decl.name.span
+
+
+def _label(argument: Argument) -> str:
+    return f"{argument.name.id} = " if argument.name else ""
+
+
+def _level(expr: Expr) -> int:
+    if isinstance(expr, Binary):
+        return _LEVELS[expr.op]
+    return _UNARY if isinstance(expr, Negative) else _ATOM
+
+
+def _operand_level(op: str) -> int:
+    """What an operand must at least be: pipelines and arithmetic do not mix."""
+    return {_THEN: _PIPE, _PIPE: _ATOM, _SUM: _PRODUCT, _PRODUCT: _UNARY}[_LEVELS[op]]
+
+
+def _chain(expr: Expr) -> list[tuple[str, Expr]]:
+    """``a + b - c`` as ``[("", a), ("+", b), ("-", c)]``; any other expression alone."""
+    level = _level(expr)
+    operands: list[tuple[str, Expr]] = []
+    while isinstance(expr, Binary) and _level(expr) == level:
+        operands.append((expr.op, expr.right))
+        expr = expr.left
+    return [("", expr), *reversed(operands)]
+
+
+def _flat(expr: Expr) -> str:
+    """An expression on one line."""
+    match expr:
+        case Binary():
+            level = _operand_level(expr.op)
+            return " ".join(
+                f"{op} {_operand(operand, level)}".lstrip() for op, operand in _chain(expr)
+            )
+        case Negative():
+            return f"-{_operand(expr.operand, _UNARY)}"
+        case Attribute():
+            return f"{_flat(expr.value)}.{expr.attr.id}"
+        case Call():
+            args = (f"{_label(argument)}{_flat(argument.value)}" for argument in expr.args)
+            return f"{_flat(expr.func)}({', '.join(args)})"
+        case ListExpr():
+            return f"[{', '.join(_flat(item) for item in expr.items)}]"
+        case RecordExpr():
+            fields = (f"{field.name.id} = {_flat(field.value)}" for field in expr.fields)
+            return f"{{ {', '.join(fields)} }}" if expr.fields else "{}"
+        case _:
+            return expr.span.text  # names and literals, as they were written
+
+
+def _operand(expr: Expr, level: int) -> str:
+    return _flat(expr) if _level(expr) >= level else f"({_flat(expr)})"

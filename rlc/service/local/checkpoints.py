@@ -1,0 +1,187 @@
+"""Checkpoints: one safetensors file each, its description as JSON in the file's header.
+
+One file means that writing is atomic: it is complete or it is not there. Paths read
+``local://<model>/<weights|sampler_weights>/<name>`` and are relative to the engine's root,
+so that a run's folder can be moved.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import re
+import tempfile
+import time
+from collections.abc import Mapping
+from contextlib import suppress
+from pathlib import Path
+from typing import Any, Literal
+
+import cattrs
+import numpy as np
+import safetensors
+import safetensors.numpy
+from attrs import define, field, frozen
+
+from rlc.service.errors import ServiceError
+from rlc.service.local.lora import LoraSpec
+
+SCHEME = "local://"
+_FORMAT = 1
+_HEADER = "rlc"
+_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
+_PATH = re.compile(rf"local://({_NAME.pattern})/(weights|sampler_weights)/({_NAME.pattern})")
+
+Kind = Literal["weights", "sampler_weights"]
+Arrays = dict[str, np.ndarray]
+
+
+@frozen
+class Description:
+    """What a checkpoint is of. ``optimizer_steps`` is None where there is no optimiser."""
+
+    base_model: str
+    fingerprint: str
+    lora: LoraSpec
+    optimizer_steps: int | None
+    expires_at: float | None  # seconds since the epoch
+
+
+@define(eq=False)
+class CheckpointStore:
+    """The checkpoints under one folder."""
+
+    root: Path
+    _models: set[str] = field(factory=set, init=False)
+
+    def claim_model(self) -> str:
+        """A folder of its own for a new model: ``model-1``, ``model-2``, …"""
+        number = 1
+        while True:
+            try:
+                (self.root / f"model-{number}").mkdir(parents=True)
+            except FileExistsError:
+                number += 1
+                continue
+            except OSError as error:
+                raise ServiceError(f"Cannot write checkpoints in {self.root}: {error}.") from error
+            return f"model-{number}"
+
+    def save(
+        self,
+        model: str,
+        kind: Kind,
+        name: str,
+        arrays: Arrays,
+        description: Description,
+        overwrite: bool = False,
+    ) -> str:
+        """Write a checkpoint and return its path; expired ones are deleted.
+
+        Raises ServiceError for a name that is taken (without ``overwrite``) or unusable, or a
+        folder that cannot be written.
+        """
+        if not _NAME.fullmatch(name):
+            raise ServiceError(
+                f"A checkpoint's name holds letters, digits, '.', '_' and '-': not {name!r}."
+            )
+        file = self.root / model / kind / f"{name}.safetensors"
+        try:
+            file.parent.mkdir(parents=True, exist_ok=True)
+            self._delete_expired()
+            _write(file, arrays, description, overwrite)
+        except FileExistsError as error:
+            raise ServiceError(
+                f"There is a checkpoint {name!r} already; pass overwrite to replace it."
+            ) from error
+        except OSError as error:
+            raise ServiceError(f"Cannot write the checkpoint {file}: {error}.") from error
+        return f"{SCHEME}{model}/{kind}/{name}"
+
+    def load(self, path: str) -> tuple[Arrays, Description]:
+        """Read a checkpoint. Raises ServiceError if it is missing, damaged or expired."""
+        file = self._file(path)
+        try:
+            with safetensors.safe_open(str(file), framework="numpy") as opened:
+                header = json.loads((opened.metadata() or {})[_HEADER])
+                arrays = {key: opened.get_tensor(key) for key in opened.keys()}  # noqa: SIM118
+            if header["format"] != _FORMAT or header["sha256"] != _digest(arrays):
+                raise ValueError("wrong checksum")
+            description = cattrs.structure(header["description"], Description)
+        except FileNotFoundError as error:
+            raise ServiceError(f"There is no checkpoint {path} in {self.root}.") from error
+        except Exception as error:  # whatever a damaged file makes the readers raise
+            raise ServiceError(f"The checkpoint {path} is damaged and cannot be read.") from error
+        if _expired(description):
+            raise ServiceError(f"The checkpoint {path} has expired.")
+        return arrays, description
+
+    def delete(self, path: str) -> None:
+        """Delete a checkpoint. Raises ServiceError if there is none."""
+        try:
+            self._file(path).unlink()
+        except FileNotFoundError as error:
+            raise ServiceError(f"There is no checkpoint {path} in {self.root}.") from error
+
+    def _file(self, path: str) -> Path:
+        match = _PATH.fullmatch(path)
+        if match is None:
+            raise ServiceError(
+                f"{path!r} is no checkpoint of the local engine: "
+                "such a path reads local://<model>/weights/<name>."
+            )
+        model, kind, name = match.groups()
+        return self.root / model / kind / f"{name}.safetensors"
+
+    def _delete_expired(self) -> None:
+        for file in self.root.glob("*/*weights/*.safetensors"):
+            # Another process may delete or damage a file meanwhile; it is theirs to report.
+            with suppress(OSError, KeyError, ValueError, safetensors.SafetensorError):
+                with safetensors.safe_open(str(file), framework="numpy") as opened:
+                    header = json.loads((opened.metadata() or {})[_HEADER])
+                if _expired(cattrs.structure(header["description"], Description)):
+                    file.unlink()
+
+
+def expiry(ttl_seconds: int | None) -> float | None:
+    """When something made now expires. Raises ServiceError for a lifetime of nothing."""
+    if ttl_seconds is None:
+        return None
+    if ttl_seconds <= 0:
+        raise ServiceError(f"ttl_seconds must be positive, not {ttl_seconds}.")
+    return time.time() + ttl_seconds
+
+
+def _expired(description: Description) -> bool:
+    return description.expires_at is not None and description.expires_at < time.time()
+
+
+def _write(file: Path, arrays: Arrays, description: Description, overwrite: bool) -> None:
+    header: Mapping[str, Any] = {
+        "format": _FORMAT,
+        "sha256": _digest(arrays),
+        "description": cattrs.unstructure(description),
+    }
+    content = safetensors.numpy.save(arrays, metadata={_HEADER: json.dumps(header)})
+    handle, temporary = tempfile.mkstemp(dir=file.parent, prefix=f".{file.stem}-")
+    try:
+        with os.fdopen(handle, "wb") as out:
+            out.write(content)
+            out.flush()
+            os.fsync(out.fileno())
+        if overwrite:
+            os.replace(temporary, file)
+        else:
+            os.link(temporary, file)  # unlike a rename, fails where a file is
+    finally:
+        with suppress(FileNotFoundError):
+            os.unlink(temporary)
+
+
+def _digest(arrays: Arrays) -> str:
+    digest = hashlib.sha256()
+    for key in sorted(arrays):
+        digest.update(f"{key} {arrays[key].shape} {arrays[key].dtype}\n".encode())
+        digest.update(np.ascontiguousarray(arrays[key]).tobytes())
+    return digest.hexdigest()

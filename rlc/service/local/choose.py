@@ -1,0 +1,90 @@
+"""Picking the next token from logits, given a uniform number. B rows, V vocabulary."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+import numpy.typing as npt
+import torch
+from attrs import frozen
+from tinker import types
+from torch import Tensor
+
+from rlc.service.errors import ServiceError
+
+
+@frozen
+class Rule:
+    """The distribution that a row samples from."""
+
+    temperature: float  # 0: the likeliest token
+    top_k: int  # -1: all
+    top_p: float  # 1: all
+
+    @classmethod
+    def of(cls, params: types.SamplingParams) -> Rule:
+        """Read a request's rule. Raises ServiceError for values out of range."""
+        rule = cls(params.temperature, params.top_k, params.top_p)
+        if not 0 <= rule.temperature < float("inf"):
+            raise ServiceError(f"temperature must be 0 or more, not {rule.temperature}.")
+        if rule.top_k != -1 and rule.top_k < 1:
+            raise ServiceError(f"top_k must be -1 (all) or at least 1, not {rule.top_k}.")
+        if not 0 < rule.top_p <= 1:
+            raise ServiceError(f"top_p must be above 0 and at most 1, not {rule.top_p}.")
+        return rule
+
+    @property
+    def filters(self) -> bool:
+        return self.temperature > 0 and (self.top_k != -1 or self.top_p < 1)
+
+
+def choose(
+    logits_BV: Tensor, rules: Sequence[Rule], uniform_B: npt.NDArray[np.float64]
+) -> tuple[list[int], list[float]]:
+    """Tokens by inverting the cumulative distribution, and their logprobs.
+
+    A logprob is that of the distribution sampled from: temperature, top-k and top-p included,
+    renormalised. A greedy choice (temperature 0) has the logprob of temperature 1.
+    """
+    logprobs_BV = torch.log_softmax(_shaped(logits_BV.float(), rules), dim=-1)
+    cumulative_BV = logprobs_BV.exp().cumsum(-1, dtype=torch.float64)
+    total_B1 = cumulative_BV[:, -1:]
+    aim_B1 = torch.from_numpy(uniform_B)[:, None].to(total_B1.device) * total_B1
+    # Rounding must not let the aim reach the total: no token lies beyond it.
+    aim_B1 = torch.minimum(aim_B1, torch.nextafter(total_B1, torch.zeros_like(total_B1)))
+    token_B1 = torch.searchsorted(cumulative_BV, aim_B1, right=True)
+    greedy = [rule.temperature == 0 for rule in rules]
+    if any(greedy):
+        is_greedy_B1 = torch.tensor(greedy, device=token_B1.device)[:, None]
+        token_B1 = torch.where(is_greedy_B1, logits_BV.argmax(-1, keepdim=True), token_B1)
+    chosen_B1 = logprobs_BV.gather(1, token_B1)
+    return token_B1[:, 0].tolist(), chosen_B1[:, 0].tolist()
+
+
+def _shaped(logits_BV: Tensor, rules: Sequence[Rule]) -> Tensor:
+    """Logits of the tempered and filtered distributions."""
+    if any(rule.temperature not in (0, 1) for rule in rules):
+        temperatures = [rule.temperature or 1.0 for rule in rules]
+        logits_BV = logits_BV / torch.tensor(temperatures, device=logits_BV.device)[:, None]
+    filtering = [i for i, rule in enumerate(rules) if rule.filters]
+    if filtering:
+        logits_BV = logits_BV.clone()
+        logits_BV[filtering] = _filtered(logits_BV[filtering], [rules[i] for i in filtering])
+    return logits_BV
+
+
+def _filtered(logits_BV: Tensor, rules: Sequence[Rule]) -> Tensor:
+    """Keep the ``top_k`` likeliest, and of those the fewest that reach ``top_p`` together."""
+    V = logits_BV.shape[1]
+    device = logits_BV.device
+    top_k_B1 = torch.tensor([V if r.top_k == -1 else r.top_k for r in rules], device=device)[:, None]
+    top_p_B1 = torch.tensor([r.top_p for r in rules], device=device)[:, None]
+    sorted_BV, order_BV = logits_BV.sort(dim=-1, descending=True, stable=True)
+    dropped_BV = torch.arange(V, device=device) >= top_k_B1
+    probs_BV = sorted_BV.masked_fill(dropped_BV, -torch.inf).softmax(-1)
+    before_BV = probs_BV.cumsum(-1) - probs_BV
+    # At top_p = 1 rounding of the sum must drop nothing.
+    dropped_BV |= (before_BV >= top_p_B1) & (top_p_B1 < 1)
+    kept_BV = sorted_BV.masked_fill(dropped_BV, -torch.inf)
+    return torch.empty_like(logits_BV).scatter_(1, order_BV, kept_BV)

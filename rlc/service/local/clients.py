@@ -1,0 +1,170 @@
+"""The clients that programs hold: Tinker's methods, each an awaitable on the engine's thread."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Awaitable, Callable, Mapping
+from typing import Any
+
+import numpy as np
+from attrs import define, field
+from tinker import types
+
+from rlc.service.errors import ServiceError
+from rlc.service.local.checkpoints import CheckpointStore, Description, Kind, expiry
+from rlc.service.local.lora import Adapter
+from rlc.service.local.model import Snapshot
+from rlc.service.local.sampling import (
+    Engine,
+    SampleRequest,
+    read_logprobs_request,
+    read_request,
+)
+from rlc.service.local.trainer import Trainer
+from rlc.service.local.worker import Worker, failed
+
+_numbers = itertools.count()
+
+
+@define(eq=False)
+class LocalSamplingClient:
+    """Samples from one snapshot; see `rlc.service.interface.SamplingClient`."""
+
+    _worker: Worker[SampleRequest]
+    _engine: Engine
+    _snapshot: Snapshot
+
+    def sample(
+        self,
+        prompt: types.ModelInput,
+        num_samples: int,
+        sampling_params: types.SamplingParams,
+        include_prompt_logprobs: bool = False,
+    ) -> Awaitable[types.SampleResponse]:
+        """Draw completions. Sample ``i`` depends on (seed, i), the prompt and the snapshot.
+
+        Without a seed the draws are fresh. The awaitable raises ServiceError for a request
+        that cannot be honoured; others are not disturbed.
+        """
+        return self._send(
+            lambda number: read_request(
+                self._engine,
+                self._snapshot,
+                number,
+                prompt,
+                num_samples,
+                sampling_params,
+                include_prompt_logprobs,
+            )
+        )
+
+    async def compute_logprobs(self, prompt: types.ModelInput) -> list[float | None]:
+        """Log-probability of each prompt token given those before; the first is None."""
+        response = await self._send(
+            lambda number: read_logprobs_request(self._engine, self._snapshot, number, prompt)
+        )
+        return response.prompt_logprobs or []
+
+    def get_tokenizer(self) -> Any:
+        """The Hugging Face tokenizer of the base model."""
+        return self._engine.base.tokenizer
+
+    def _send(self, read: Callable[[int], SampleRequest]) -> Awaitable[types.SampleResponse]:
+        try:
+            request = read(next(_numbers))
+        except ServiceError as error:
+            return failed(error)
+        return self._worker.sample(request)
+
+
+@define(eq=False)
+class LocalTrainingClient:
+    """One adapter and its optimiser; see `rlc.service.interface.TrainingClient`.
+
+    Calls run in the order they are made. A gradient that no ``optim_step`` has used yet is
+    not part of a checkpoint.
+    """
+
+    _worker: Worker[SampleRequest]
+    _engine: Engine
+    trainer: Trainer
+    _store: CheckpointStore
+    _model: str | None = field(default=None, init=False)  # its folder, once it has one
+
+    def forward(
+        self,
+        data: list[types.Datum],
+        loss_fn: str,
+        loss_fn_config: Mapping[str, float | str] | None = None,
+    ) -> Awaitable[types.ForwardBackwardOutput]:
+        """Logprobs and loss, without a gradient."""
+        return self._worker.submit(lambda: self.trainer.run(data, loss_fn, loss_fn_config, False))
+
+    def forward_backward(
+        self,
+        data: list[types.Datum],
+        loss_fn: str,
+        loss_fn_config: Mapping[str, float | str] | None = None,
+    ) -> Awaitable[types.ForwardBackwardOutput]:
+        """Logprobs and loss; the gradient of the summed loss is added to what is there."""
+        return self._worker.submit(lambda: self.trainer.run(data, loss_fn, loss_fn_config, True))
+
+    def optim_step(self, optim_params: types.AdamParams) -> Awaitable[types.OptimStepResponse]:
+        """AdamW on the accumulated gradient, which is then cleared; see `Trainer.step`."""
+        return self._worker.submit(lambda: self.trainer.step(optim_params))
+
+    def save_state(
+        self, name: str, ttl_seconds: int | None = None, overwrite: bool = False
+    ) -> Awaitable[types.SaveWeightsResponse]:
+        """Save weights and optimiser, exactly."""
+
+        def save() -> types.SaveWeightsResponse:
+            path = self._save("weights", name, ttl_seconds, overwrite)
+            return types.SaveWeightsResponse(path=path)
+
+        return self._worker.submit(save)
+
+    def save_weights_for_sampler(
+        self, name: str, ttl_seconds: int | None = None, overwrite: bool = False
+    ) -> Awaitable[types.SaveWeightsForSamplerResponse]:
+        """Save the weights alone."""
+
+        def save() -> types.SaveWeightsForSamplerResponse:
+            path = self._save("sampler_weights", name, ttl_seconds, overwrite)
+            return types.SaveWeightsForSamplerResponse(path=path)
+
+        return self._worker.submit(save)
+
+    def save_weights_and_get_sampling_client(self) -> Awaitable[LocalSamplingClient]:
+        """A sampling client on the weights as they are after the calls made so far."""
+        return self._worker.submit(
+            lambda: LocalSamplingClient(self._worker, self._engine, self.trainer.snapshot())
+        )
+
+    def get_tokenizer(self) -> Any:
+        """The Hugging Face tokenizer of the base model."""
+        return self._engine.base.tokenizer
+
+    def _save(self, kind: Kind, name: str, ttl_seconds: int | None, overwrite: bool) -> str:
+        expires_at = expiry(ttl_seconds)
+        if self._model is None:
+            self._model = self._store.claim_model()
+        arrays, description = describe(self.trainer, kind, expires_at)
+        return self._store.save(self._model, kind, name, arrays, description, overwrite)
+
+
+def describe(
+    trainer: Trainer, kind: Kind, expires_at: float | None
+) -> tuple[dict[str, np.ndarray], Description]:
+    """A trainer's content as named arrays: adapter, and for ``weights`` Adam's moments."""
+    base, optimizer, spec = trainer.base, trainer.optimizer, trainer.adapter.spec
+    vectors = {"adapter": optimizer.parameters_P}
+    if kind == "weights":
+        vectors |= {"adam_mean": optimizer.mean_P, "adam_square": optimizer.square_P}
+    arrays = {}
+    for label, vector_P in vectors.items():
+        for name, (a, b) in Adapter.over(base.layers, spec, vector_P).pairs.items():
+            arrays[f"{label}/{name}.lora_A"] = a.cpu().numpy()
+            arrays[f"{label}/{name}.lora_B"] = b.cpu().numpy()
+    steps = optimizer.steps if kind == "weights" else None
+    return arrays, Description(base.name, base.fingerprint, spec, steps, expires_at)

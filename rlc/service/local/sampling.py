@@ -1,0 +1,228 @@
+"""Sampling requests: checked on the event loop, answered in waves on the engine's thread."""
+
+from __future__ import annotations
+
+import secrets
+from collections import deque
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+import torch
+from attrs import define, field, frozen
+from tinker import types
+
+from rlc.service.errors import ServiceError
+from rlc.service.local.choose import Rule
+from rlc.service.local.decoder import Decoder, Sample
+from rlc.service.local.model import BaseModel, Snapshot
+from rlc.service.local.packing import IntArray, micro_batches
+from rlc.service.local.philox import stream_key
+from rlc.service.local.requests import check_tokens
+from rlc.service.local.trainer import packed_logprobs
+from rlc.service.local.worker import Outcome, Pending
+
+
+@define(eq=False)
+class Engine:
+    """A base model with what sampling from it needs; made once for each base model."""
+
+    base: BaseModel
+    decoder: Decoder
+    token_budget: int  # tokens of a forward pass
+    max_rows: int
+    max_kv_tokens: int  # rows × tokens that the decoder may hold
+
+
+@frozen(eq=False)
+class SampleRequest:
+    """A request that has been checked."""
+
+    engine: Engine
+    snapshot: Snapshot
+    prompt: IntArray
+    prompt_logprobs: bool
+    number: int
+    num_samples: int
+    seed: int
+    rule: Rule
+    limit: int
+    stops: Callable[[list[int]], bool]
+
+    def samples(self, cancelled: Callable[[], bool]) -> list[Sample]:
+        """The completions to make; each has its own random stream."""
+        return [
+            Sample(
+                self.prompt, stream_key(self.seed, i), self.rule, self.limit, self.stops, cancelled
+            )
+            for i in range(self.num_samples)
+        ]
+
+
+def read_request(
+    engine: Engine,
+    snapshot: Snapshot,
+    number: int,
+    prompt: types.ModelInput,
+    num_samples: int,
+    params: types.SamplingParams,
+    prompt_logprobs: bool,
+) -> SampleRequest:
+    """Check a request. Raises ServiceError, one sentence, for anything it cannot honour."""
+    tokens = check_tokens(prompt, engine.base, "The prompt")
+    if num_samples < 1:
+        raise ServiceError(f"num_samples must be at least 1, not {num_samples}.")
+    room = engine.base.context - len(tokens)
+    limit = room if params.max_tokens is None else params.max_tokens
+    if params.max_tokens is not None and params.max_tokens < 1:
+        raise ServiceError(f"max_tokens must be at least 1, not {params.max_tokens}.")
+    if limit > room or room < 1:
+        raise ServiceError(
+            f"The prompt's {len(tokens)} tokens and max_tokens = {params.max_tokens} "
+            f"exceed the model's context of {engine.base.context}."
+        )
+    return SampleRequest(
+        engine,
+        snapshot,
+        tokens,
+        prompt_logprobs,
+        number,
+        num_samples,
+        secrets.randbits(64) if params.seed is None else params.seed,
+        Rule.of(params),
+        limit,
+        read_stops(params.stop, engine.base),
+    )
+
+
+def read_logprobs_request(
+    engine: Engine, snapshot: Snapshot, number: int, prompt: types.ModelInput
+) -> SampleRequest:
+    """A request for the prompt's own logprobs: nothing is sampled."""
+    tokens = check_tokens(prompt, engine.base, "The prompt")
+    greedy = Rule(0.0, -1, 1.0)
+    return SampleRequest(
+        engine, snapshot, tokens, True, number, 0, 0, greedy, 1, lambda _: False
+    )
+
+
+def read_stops(
+    stop: str | Sequence[str] | Sequence[int] | None, base: BaseModel
+) -> Callable[[list[int]], bool]:
+    """Whether a completion has just ended.
+
+    Token ids end it by being sampled, strings by appearing in its text; None stands for the
+    model's own end tokens, an empty list for nothing.
+    """
+    if stop is None:
+        ends = base.end_tokens
+        return lambda tokens: tokens[-1] in ends
+    items: list[Any] = [stop] if isinstance(stop, str) else list(stop)
+    if all(isinstance(item, int) for item in items):
+        ids = frozenset(items)
+        return lambda tokens: tokens[-1] in ids
+    if not all(isinstance(item, str) and item for item in items):
+        raise ServiceError("stop must be strings (none of them empty) or token ids, not a mix.")
+    tokenizer = base.tokenizer
+    # A token adds a byte of text or more, so a stop that ends here began this far back.
+    reach = max(len(item.encode()) for item in items) + 4
+
+    def stops(tokens: list[int]) -> bool:
+        text = tokenizer.decode(tokens[-reach:], skip_special_tokens=False)
+        return any(item in text for item in items)
+
+    return stops
+
+
+def run_wave(wave: Sequence[Pending[SampleRequest]]) -> list[Outcome]:
+    """Answer requests; those of one snapshot are decoded together."""
+    outcomes: dict[int, Outcome] = {}
+    together: dict[tuple[Engine, Snapshot], list[Pending[SampleRequest]]] = {}
+    for pending in wave:
+        key = (pending.request.engine, pending.request.snapshot)
+        together.setdefault(key, []).append(pending)
+    with torch.inference_mode():
+        for (engine, snapshot), some in together.items():
+            answers = _answer(engine, snapshot, some)
+            outcomes.update(zip(map(id, some), answers, strict=True))
+    return [outcomes[id(pending)] for pending in wave]
+
+
+def _answer(
+    engine: Engine, snapshot: Snapshot, some: Sequence[Pending[SampleRequest]]
+) -> list[types.SampleResponse]:
+    made = [p.request.samples(p.future.cancelled) for p in some]
+    _decode(engine, snapshot, [sample for samples in made for sample in samples])
+    asking = [i for i, p in enumerate(some) if p.request.prompt_logprobs]
+    logprobs = prompt_logprobs(engine, snapshot, [some[i].request.prompt for i in asking])
+    of_prompt = dict(zip(asking, logprobs, strict=True))
+    return [
+        _response(pending.request, samples, of_prompt.get(i))
+        for i, (pending, samples) in enumerate(zip(some, made, strict=True))
+    ]
+
+
+def _decode(engine: Engine, snapshot: Snapshot, samples: Sequence[Sample]) -> None:
+    decoder, waiting = engine.decoder, deque(samples)
+    decoder.begin(snapshot)
+    try:
+        while waiting or decoder.samples:
+            if joining := _admit(engine, waiting):
+                decoder.add(joining)
+            decoder.step()
+    finally:
+        decoder.begin(None)
+
+
+def _admit(engine: Engine, waiting: deque[Sample]) -> list[Sample]:
+    """As many of the waiting as there is room for, once a quarter of the rows is free."""
+    active = engine.decoder.samples
+    if active and len(active) > 3 * engine.max_rows // 4:
+        return []
+    joining: list[Sample] = []
+    longest = max((s.longest for s in active), default=0)
+    while waiting:
+        rows = len(active) + len(joining) + 1
+        longest = max(longest, waiting[0].longest)
+        full = rows > engine.max_rows or rows * longest > engine.max_kv_tokens
+        if full and rows > 1:
+            break
+        joining.append(waiting.popleft())
+    return joining
+
+
+def prompt_logprobs(
+    engine: Engine, snapshot: Snapshot, prompts: Sequence[IntArray]
+) -> list[np.ndarray]:
+    """Logprobs of each prompt's tokens given those before, NaN for the first."""
+    out = [np.full(len(prompt), np.nan, dtype=np.float32) for prompt in prompts]
+    longer = [i for i, prompt in enumerate(prompts) if len(prompt) > 1]
+    engine.base.use_snapshot(snapshot)
+    for run in micro_batches([prompts[i][:-1] for i in longer], engine.token_budget):
+        batch = [longer[j] for j in run]
+        targets = [prompts[i][1:] for i in batch]
+        lp_M = packed_logprobs(engine.base, [prompts[i][:-1] for i in batch], targets)
+        pieces = np.split(lp_M.cpu().numpy(), np.cumsum([len(t) for t in targets])[:-1])
+        for i, piece in zip(batch, pieces, strict=True):
+            out[i][1:] = piece
+    return out
+
+
+def _response(
+    request: SampleRequest, samples: Sequence[Sample], logprobs: np.ndarray | None
+) -> types.SampleResponse:
+    sequences = [
+        types.SampledSequence(
+            stop_reason=sample.stop_reason or "length",  # a cancelled one is read by nobody
+            sequence_id=f"{request.number}-{i}",
+            tokens_np=np.array(sample.tokens, dtype=np.int32),
+            logprobs_np=np.array(sample.logprobs, dtype=np.float32),
+        )
+        for i, sample in enumerate(samples)
+    ]
+    computed = sum(sample.computed for sample in samples)
+    return types.SampleResponse(
+        sequences=sequences,
+        prompt_logprobs_np=logprobs,
+        prompt_cache_hit_tokens=max(len(request.prompt) - computed, 0) if samples else 0,
+    )

@@ -1,0 +1,229 @@
+"""The embedded engine's service client: base models loaded once, adapters over them."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Awaitable
+from pathlib import Path
+
+import torch
+from attrs import define, field
+from tinker import types
+
+from rlc.service.errors import ServiceError
+from rlc.service.local.checkpoints import Arrays, CheckpointStore, Description
+from rlc.service.local.clients import LocalSamplingClient, LocalTrainingClient
+from rlc.service.local.decoder import Decoder
+from rlc.service.local.lora import Adapter, LoraSpec, size
+from rlc.service.local.model import BaseModel, Snapshot, load_base
+from rlc.service.local.prefix_cache import PrefixCache
+from rlc.service.local.sampling import Engine, SampleRequest, run_wave
+from rlc.service.local.trainer import Trainer
+from rlc.service.local.worker import Worker
+
+TINY = "tiny"
+_GIB = 2**30
+_MAX_ROWS = {"cpu": 256, "cuda": 1024}
+
+
+@define(eq=False, init=False)
+class LocalService:
+    """See `rlc.service.interface.ServiceClient`; made by `rlc.service.local.connect`."""
+
+    device: torch.device
+    _store: CheckpointStore
+    _worker: Worker[SampleRequest]
+    _engines: dict[Path, Engine] = field(factory=dict)
+
+    def __init__(self, root: Path, device: str | None, threads: int | None) -> None:
+        self.__attrs_init__(
+            pick_device(device), CheckpointStore(root), Worker(run_wave, threads or _threads())
+        )
+
+    def create_lora_training_client(
+        self,
+        base_model: str,
+        rank: int = 32,
+        seed: int | None = None,
+        train_mlp: bool = True,
+        train_attn: bool = True,
+        train_unembed: bool = True,
+        user_metadata: dict[str, str] | None = None,  # noqa: ARG002 (nothing to bill)
+    ) -> Awaitable[LocalTrainingClient]:
+        """A fresh adapter; the same seed gives the same one."""
+
+        def create() -> LocalTrainingClient:
+            spec = LoraSpec(rank, train_mlp, train_attn, train_unembed)
+            engine = self._engine(base_model)
+            return self._client(engine, Adapter.fresh(engine.base.layers, spec, seed))
+
+        return self._worker.submit(create)
+
+    def create_training_client_from_state_with_optimizer(
+        self,
+        path: str,
+        user_metadata: dict[str, str] | None = None,  # noqa: ARG002
+    ) -> Awaitable[LocalTrainingClient]:
+        """Go on from a saved state: the next steps are those the saved client would make."""
+
+        def create() -> LocalTrainingClient:
+            engine, arrays, description = self._load(path)
+            client = self._client(engine, _adapter(engine, arrays, description, path))
+            if description.optimizer_steps is None:
+                raise ServiceError(f"{path} holds weights for sampling, not an optimiser's state.")
+            optimizer = client.trainer.optimizer
+            optimizer.steps = description.optimizer_steps
+            for label, vector_P in (
+                ("adam_mean", optimizer.mean_P),
+                ("adam_square", optimizer.square_P),
+            ):
+                _fill(engine.base, description.lora, label, vector_P, arrays, path)
+            return client
+
+        return self._worker.submit(create)
+
+    def create_training_client_from_state(
+        self,
+        path: str,
+        user_metadata: dict[str, str] | None = None,  # noqa: ARG002
+    ) -> Awaitable[LocalTrainingClient]:
+        """Saved weights under a fresh optimiser."""
+
+        def create() -> LocalTrainingClient:
+            engine, arrays, description = self._load(path)
+            return self._client(engine, _adapter(engine, arrays, description, path))
+
+        return self._worker.submit(create)
+
+    def create_sampling_client(
+        self, model_path: str | None = None, base_model: str | None = None
+    ) -> Awaitable[LocalSamplingClient]:
+        """Sample from a checkpoint (of either kind) or from a bare base model."""
+
+        def create() -> LocalSamplingClient:
+            if (model_path is None) == (base_model is None):
+                raise ServiceError("Give either model_path or base_model to sample from.")
+            if model_path is None:
+                assert base_model is not None
+                return LocalSamplingClient(self._worker, self._engine(base_model), Snapshot(None))
+            engine, arrays, description = self._load(model_path)
+            adapter = _adapter(engine, arrays, description, model_path)
+            return LocalSamplingClient(self._worker, engine, Snapshot(adapter))
+
+        return self._worker.submit(create)
+
+    def get_server_capabilities(self) -> Awaitable[types.GetServerCapabilitiesResponse]:
+        """The models that need no path: the tiny one."""
+
+        def tell() -> types.GetServerCapabilitiesResponse:
+            model = types.SupportedModel(
+                model_name=TINY,
+                max_context_length=self._engine(TINY).base.context,
+                trainable=True,
+                sampleable=True,
+            )
+            return types.GetServerCapabilitiesResponse(supported_models=[model])
+
+        return self._worker.submit(tell)
+
+    def delete_checkpoint(self, path: str) -> Awaitable[None]:
+        """Delete a checkpoint. Raises ServiceError if there is none."""
+        return self._worker.submit(lambda: self._store.delete(path))
+
+    def close(self) -> None:
+        """Finish what was asked for, and end the engine's thread."""
+        self._worker.close()
+
+    def _engine(self, base_model: str) -> Engine:
+        folder = find_folder(base_model)
+        if folder not in self._engines:
+            name = base_model if base_model == TINY else str(folder)
+            self._engines[folder] = make_engine(load_base(name, folder, self.device))
+        return self._engines[folder]
+
+    def _client(self, engine: Engine, adapter: Adapter) -> LocalTrainingClient:
+        trainer = Trainer.of(engine.base, adapter, engine.token_budget)
+        return LocalTrainingClient(self._worker, engine, trainer, self._store)
+
+    def _load(self, path: str) -> tuple[Engine, Arrays, Description]:
+        arrays, description = self._store.load(path)
+        engine = self._engine(description.base_model)
+        if engine.base.fingerprint != description.fingerprint:
+            raise ServiceError(
+                f"{path} was saved over another version of the base model "
+                f"{description.base_model!r}."
+            )
+        return engine, arrays, description
+
+
+def pick_device(name: str | None) -> torch.device:
+    """The device to compute on. Raises ServiceError if it is not there."""
+    if name is None:
+        name = "cuda" if torch.cuda.is_available() else "cpu"
+    try:
+        device = torch.device(name)
+    except RuntimeError as error:
+        raise ServiceError(f"{name!r} is no device; say 'cpu' or 'cuda'.") from error
+    if device.type not in _MAX_ROWS:
+        raise ServiceError(f"The local engine runs on 'cpu' or 'cuda', not on {name!r}.")
+    if device.type == "cuda" and not torch.cuda.is_available():
+        raise ServiceError("This machine has no CUDA device that PyTorch can use.")
+    return device
+
+
+def find_folder(base_model: str) -> Path:
+    """Where a base model lies. Raises ServiceError for a name that is not a folder."""
+    if base_model == TINY:
+        from rlc.service import tiny
+
+        return Path(tiny.path())
+    folder = Path(base_model).expanduser()
+    if not folder.is_dir():
+        raise ServiceError(
+            f"The local engine has no model {base_model!r}: "
+            f"give {TINY!r}, or the folder of a Hugging Face causal language model."
+        )
+    return folder.resolve()
+
+
+def make_engine(base: BaseModel) -> Engine:
+    """Decide how much of the device's memory each part may use."""
+    cuda = base.device.type == "cuda"
+    memory = torch.cuda.mem_get_info(base.device)[0] if cuda else 4 * _GIB
+    token_budget = max(256, memory // 8 // (4 * base.floats_per_token))
+    kv_bytes = _kv_bytes_per_token(base)
+    decoder = Decoder(base, PrefixCache(memory // 8), chunk=token_budget)
+    max_rows = _MAX_ROWS[base.device.type]
+    return Engine(base, decoder, token_budget, max_rows, memory // 4 // kv_bytes)
+
+
+def _kv_bytes_per_token(base: BaseModel) -> int:
+    config = base.module.config
+    heads = getattr(config, "num_key_value_heads", None) or config.num_attention_heads
+    head_dim = getattr(config, "head_dim", None) or config.hidden_size // config.num_attention_heads
+    return int(2 * 4 * heads * head_dim * config.num_hidden_layers)
+
+
+def _threads() -> int:
+    """The cores this process may use, at most 8: small models gain nothing from more."""
+    wanted = os.environ.get("OMP_NUM_THREADS", "")
+    return int(wanted) if wanted.isdecimal() else min(len(os.sched_getaffinity(0)), 8)
+
+
+def _adapter(engine: Engine, arrays: Arrays, description: Description, path: str) -> Adapter:
+    base, spec = engine.base, description.lora
+    flat_P = torch.zeros(size(base.layers, spec), device=base.device)
+    _fill(base, spec, "adapter", flat_P, arrays, path)
+    return Adapter.over(base.layers, spec, flat_P)
+
+
+def _fill(
+    base: BaseModel, spec: LoraSpec, label: str, flat_P: torch.Tensor, arrays: Arrays, path: str
+) -> None:
+    """Copy a checkpoint's arrays into a flat vector."""
+    for name, pair in Adapter.over(base.layers, spec, flat_P).pairs.items():
+        for part, view in zip(("lora_A", "lora_B"), pair, strict=True):
+            array = arrays.get(f"{label}/{name}.{part}")
+            if array is None or array.shape != tuple(view.shape):
+                raise ServiceError(f"The checkpoint {path} does not fit its base model.")
+            view.copy_(torch.from_numpy(array))

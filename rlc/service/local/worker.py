@@ -1,0 +1,171 @@
+"""One thread that does all the work, and the waves in which sampling requests reach it.
+
+The event loop never waits for a computation: a job is queued and its future filled in when
+it is done. Jobs run in the order of submission.
+
+Sampling requests are batched in *waves*. A wave leaves when every job submitted before its
+first request is done and the loop has then turned a few times without a new request: so it
+holds all that the program can ask for before it needs an answer. What it holds depends on
+the program's own order and never on the clock, which is why the same program gives the same
+numbers to the last bit.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any, Generic, TypeVar
+from weakref import WeakKeyDictionary
+
+import torch
+from attrs import define, field
+
+from rlc.service.errors import ServiceError
+
+# Turns of the loop without a new request. A task that wakes up may pass its result on through
+# a few others (gather, a queue, a lock) before the next request is made.
+_QUIET_TURNS = 10
+
+T = TypeVar("T")
+Request = TypeVar("Request")
+Outcome = Any  # a result, or the exception that took its place
+
+
+@define(eq=False)
+class Pending(Generic[Request]):
+    """A request and where its answer goes."""
+
+    request: Request
+    future: asyncio.Future[Any]
+
+
+@define(eq=False)
+class _Loop(Generic[Request]):
+    """What the worker knows of one event loop; touched from that loop's thread only."""
+
+    waiting: list[Pending[Request]] = field(factory=list)
+    submitted: int = 0
+    done: int = 0
+    barrier: int = 0  # jobs that must be done before the waiting requests leave
+    quiet: int = 0
+    turning: bool = False
+
+
+@define(eq=False)
+class Worker(Generic[Request]):
+    """``run_wave`` answers some requests at once: for each its result, or its exception."""
+
+    run_wave: Callable[[Sequence[Pending[Request]]], Sequence[Outcome]]
+    threads: int
+    _executor: ThreadPoolExecutor = field(init=False)
+    _loops: WeakKeyDictionary[asyncio.AbstractEventLoop, _Loop[Request]] = field(
+        factory=WeakKeyDictionary, init=False
+    )
+
+    def __attrs_post_init__(self) -> None:
+        # The number of OpenMP threads belongs to the thread that sets it.
+        self._executor = ThreadPoolExecutor(
+            1, "rlc-engine", initializer=torch.set_num_threads, initargs=(self.threads,)
+        )
+
+    def submit(self, job: Callable[[], T]) -> asyncio.Future[T]:
+        """Queue a job. It runs even if its future is cancelled: later jobs may build on it."""
+        loop = asyncio.get_running_loop()
+        future: asyncio.Future[T] = loop.create_future()
+        self._start(loop, lambda: [_outcome(job)], [future])
+        return future
+
+    def sample(self, request: Request) -> asyncio.Future[Any]:
+        """Let a request leave with the next wave."""
+        loop = asyncio.get_running_loop()
+        state = self._state(loop)
+        if not state.waiting:
+            state.barrier = state.submitted
+        pending = Pending(request, loop.create_future())
+        state.waiting.append(pending)
+        self._turn_from_start(loop, state)
+        return pending.future
+
+    def close(self) -> None:
+        """Finish what was submitted, and end the thread."""
+        self._executor.shutdown()
+
+    def _state(self, loop: asyncio.AbstractEventLoop) -> _Loop[Request]:
+        return self._loops.setdefault(loop, _Loop())
+
+    def _turn_from_start(self, loop: asyncio.AbstractEventLoop, state: _Loop[Request]) -> None:
+        state.quiet = 0
+        if not state.turning:
+            state.turning = True
+            loop.call_soon(self._turn, loop, state)
+
+    def _turn(self, loop: asyncio.AbstractEventLoop, state: _Loop[Request]) -> None:
+        state.quiet += 1
+        if state.quiet <= _QUIET_TURNS:
+            loop.call_soon(self._turn, loop, state)
+            return
+        state.turning = False
+        if state.waiting and state.done >= state.barrier:
+            wave, state.waiting = state.waiting, []
+            self._start(loop, lambda: self._answers(wave), [p.future for p in wave])
+
+    def _answers(self, wave: Sequence[Pending[Request]]) -> Sequence[Outcome]:
+        """Run a wave; if it fails as a whole, every request hears why."""
+        outcome = _outcome(lambda: self.run_wave(wave))
+        return [outcome] * len(wave) if isinstance(outcome, BaseException) else outcome
+
+    def _start(
+        self,
+        loop: asyncio.AbstractEventLoop,
+        job: Callable[[], Sequence[Outcome]],
+        futures: Sequence[asyncio.Future[Any]],
+    ) -> None:
+        state = self._state(loop)
+        state.submitted += 1
+
+        def run() -> None:
+            outcomes = job()
+            try:
+                loop.call_soon_threadsafe(self._deliver, loop, state, futures, outcomes)
+            except RuntimeError:
+                if not loop.is_closed():  # a closed loop has nobody left to tell
+                    raise
+
+        self._executor.submit(run)
+
+    def _deliver(
+        self,
+        loop: asyncio.AbstractEventLoop,
+        state: _Loop[Request],
+        futures: Sequence[asyncio.Future[Any]],
+        outcomes: Sequence[Outcome],
+    ) -> None:
+        state.done += 1
+        for future, outcome in zip(futures, outcomes, strict=True):
+            if future.cancelled():
+                continue
+            if isinstance(outcome, BaseException):
+                future.set_exception(outcome)
+            else:
+                future.set_result(outcome)
+        if state.waiting:
+            self._turn_from_start(loop, state)
+
+
+def failed(error: Exception) -> asyncio.Future[Any]:
+    """An awaitable that raises."""
+    future = asyncio.get_running_loop().create_future()
+    future.set_exception(error)
+    return future
+
+
+def _outcome(job: Callable[[], T]) -> T | BaseException:
+    try:
+        return job()
+    except torch.OutOfMemoryError as error:
+        told = ServiceError("The device ran out of memory; use fewer or shorter sequences.")
+        told.__cause__ = error
+        return told
+    except BaseException as error:
+        return error

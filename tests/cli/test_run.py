@@ -1,0 +1,134 @@
+"""``rlc run`` as a user meets it: output, exit status, Ctrl-C, refusals."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parent.parent.parent
+RLC = str(Path(sys.executable).with_name("rlc"))
+SMALL = ["--set", "main.steps=3", "--set", "main.batch=groups(2, of = 4)"]
+
+
+def rlc(*arguments: str, cwd: Path = ROOT) -> subprocess.CompletedProcess[str]:
+    environment = {key: value for key, value in os.environ.items() if key != "TINKER_API_KEY"}
+    return subprocess.run(
+        [RLC, *arguments], capture_output=True, text=True, cwd=cwd, env=environment, check=False
+    )
+
+
+def test_a_run_says_how_it_goes_and_where_it_is(tmp_path: Path) -> None:
+    done = rlc("run", "recipes/quickstart.rl", *SMALL, "--run-dir", str(tmp_path / "run"))
+    assert done.returncode == 0, done.stderr
+    lines = done.stdout.splitlines()
+    assert [line.split()[1] for line in lines if "tokens/s" in line] == ["1/3", "2/3", "3/3"]
+    assert "first five steps → last five" in done.stdout
+    assert f"run folder {tmp_path / 'run'}" in done.stdout
+    names = {path.name for path in (tmp_path / "run").iterdir()}
+    assert {"plan.json", "journal.sqlite", "metrics.jsonl", "rollouts.jsonl"} <= names
+
+
+def test_quiet_says_only_the_result(tmp_path: Path) -> None:
+    done = rlc("run", "recipes/quickstart.rl", *SMALL, "--quiet", "--run-dir", str(tmp_path / "r"))
+    assert done.returncode == 0
+    assert "tokens/s" not in done.stdout
+    assert "run folder" in done.stdout
+
+
+def test_ctrl_c_saves_and_resume_finishes(tmp_path: Path) -> None:
+    folder = tmp_path / "run"
+    command = [RLC, "run", "recipes/quickstart.rl", "--run-dir", str(folder), *SMALL]
+    command += ["--set", "main.steps=6"]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, cwd=ROOT) as process:
+        assert process.stdout is not None
+        for line in process.stdout:
+            if "1/6" in line:
+                process.send_signal(signal.SIGINT)
+                break
+        rest = process.stdout.read()
+    assert process.returncode == 130
+    assert f"rlc run --resume {folder}" in rest
+    done = rlc("run", "--resume", str(folder))
+    assert done.returncode == 0, done.stderr
+    steps = [json.loads(line)["step"] for line in (folder / "metrics.jsonl").open()]
+    assert steps == [1, 2, 3, 4, 5, 6]
+
+
+def test_a_hosted_model_without_a_key_is_one_clear_sentence(tmp_path: Path) -> None:
+    done = rlc("run", "recipes/sudoku.rl", "--run-dir", str(tmp_path / "run"))
+    assert done.returncode == 1
+    errors = [line for line in done.stderr.splitlines() if line.startswith("error: ")]
+    assert len(errors) == 1
+    assert "TINKER_API_KEY" in errors[0]
+    assert "--rehearse" in errors[0]
+    assert not (tmp_path / "run").exists()
+
+
+def test_the_same_recipe_rehearses_without_a_key(tmp_path: Path) -> None:
+    folder = tmp_path / "run"
+    done = rlc("run", "recipes/sudoku.rl", "--rehearse", "--run-dir", str(folder))
+    assert done.returncode == 0, done.stderr
+    assert len((folder / "metrics.jsonl").read_text().splitlines()) >= 2
+    first = json.loads((folder / "rollouts.jsonl").open().readline())
+    assert "Sudoku" in first["turns"][0]["observation"]
+
+
+def test_an_existing_run_folder_is_left_alone(tmp_path: Path) -> None:
+    (tmp_path / "run").mkdir()
+    (tmp_path / "run" / "notes.txt").write_text("mine")
+    done = rlc("run", "recipes/quickstart.rl", "--run-dir", str(tmp_path / "run"))
+    assert done.returncode == 1
+    assert "already exists" in done.stderr
+    assert [path.name for path in (tmp_path / "run").iterdir()] == ["notes.txt"]
+
+
+def test_a_recipe_with_mistakes_is_not_run(tmp_path: Path) -> None:
+    recipe = tmp_path / "bad.rl"
+    recipe.write_text((ROOT / "recipes" / "quickstart.rl").read_text().replace("steps", "stesp"))
+    done = rlc("run", str(recipe), "--run-dir", str(tmp_path / "run"))
+    assert done.returncode == 1
+    assert "stesp" in done.stderr
+    assert "did you mean" in done.stderr
+    assert not (tmp_path / "run").exists()
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ["run"],
+        ["run", "recipes/quickstart.rl", "--resume", "somewhere"],
+        ["run", "--resume", "somewhere", "--set", "main.steps=3"],
+        ["run", "recipes/quickstart.rl", "--sed", "3"],
+    ],
+)
+def test_misuse_is_exit_status_2(arguments: list[str]) -> None:
+    assert rlc(*arguments).returncode == 2
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "expected"),
+    [
+        ("missing.rl", None, "missing.rl"),
+        ("empty.rl", b"", "empty"),
+        ("binary.rl", bytes(range(256)) * 20, "binary.rl"),
+        ("huge.rl", b"# padding\n" * 1_000_000, "huge.rl"),
+        ("no_stage.rl", b'model policy { base = "tiny" }\n', "stage"),
+    ],
+)
+def test_bad_input_is_one_clear_error_and_no_traceback(
+    tmp_path: Path, name: str, content: bytes | None, expected: str
+) -> None:
+    if content is not None:
+        (tmp_path / name).write_bytes(content)
+    done = rlc("run", str(tmp_path / name), cwd=tmp_path)
+    assert done.returncode == 1
+    assert "Traceback" not in done.stderr
+    assert expected in done.stderr
+    assert done.stderr.count("error") <= 2
+    assert not (tmp_path / "runs").exists()

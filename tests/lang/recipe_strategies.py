@@ -1,0 +1,180 @@
+"""Random recipes for property tests: syntax trees, and texts that read as them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from hypothesis import strategies as st
+from hypothesis.strategies import DrawFn, SearchStrategy
+
+from rlc.lang.ast import (
+    Argument,
+    Attribute,
+    Binary,
+    BlockDecl,
+    Bool,
+    Call,
+    Decl,
+    Expr,
+    Field,
+    ImportDecl,
+    ListExpr,
+    Name,
+    Negative,
+    Number,
+    Quantity,
+    Recipe,
+    RecordExpr,
+    String,
+    ValueDecl,
+)
+from rlc.lang.source import Source, Span
+
+NOWHERE = Span(Source("generated", ""), 0, 0)
+KEYWORDS = {"then", "true", "false"}
+
+names = st.builds(
+    Name,
+    st.just(NOWHERE),
+    st.from_regex(r"[a-z_][a-z0-9_]{0,8}", fullmatch=True).filter(lambda n: n not in KEYWORDS),
+)
+values = st.one_of(
+    st.integers(0, 10**12), st.floats(0, 1e300, allow_nan=False, allow_subnormal=False)
+)
+strings = st.builds(String, st.just(NOWHERE), st.text(st.characters(codec="utf-8"), max_size=12))
+literals = st.one_of(
+    st.builds(Number, st.just(NOWHERE), values),
+    st.builds(Quantity, st.just(NOWHERE), values, st.sampled_from("$smhd%")),
+    strings.filter(lambda s: not set(s.value) & {"\r", "\x00"}),
+    st.builds(Bool, st.just(NOWHERE), st.booleans()),
+)
+paths = st.recursive(
+    names, lambda inner: st.builds(Attribute, st.just(NOWHERE), inner, names), max_leaves=3
+)
+operators = st.sampled_from(["+", "-", "*", "/", "|>", "then"])
+
+
+def fields_of(values: SearchStrategy[Expr], most: int) -> SearchStrategy[tuple[Field, ...]]:
+    return st.lists(st.builds(Field, st.just(NOWHERE), names, values), max_size=most).map(tuple)
+
+
+def _compound(inner: SearchStrategy[Expr]) -> SearchStrategy[Expr]:
+    arguments = st.builds(Argument, st.just(NOWHERE), st.none() | names, inner)
+    return st.one_of(
+        st.builds(Call, st.just(NOWHERE), paths, st.lists(arguments, max_size=4).map(tuple)),
+        st.builds(ListExpr, st.just(NOWHERE), st.lists(inner, max_size=4).map(tuple)),
+        st.builds(RecordExpr, st.just(NOWHERE), fields_of(inner, 3)),
+        st.builds(Binary, st.just(NOWHERE), operators, inner, inner),
+        st.builds(Negative, st.just(NOWHERE), inner),
+    )
+
+
+exprs: SearchStrategy[Expr] = st.recursive(literals | paths, _compound, max_leaves=20)
+decls: SearchStrategy[Decl] = st.one_of(
+    st.builds(BlockDecl, st.just(NOWHERE), names, names, fields_of(exprs, 5)),
+    st.builds(ValueDecl, st.just(NOWHERE), names, names, st.none() | names, exprs),
+    st.builds(
+        ImportDecl,
+        st.just(NOWHERE),
+        names,
+        st.builds(String, st.just(NOWHERE), st.text("abc/. é", max_size=8)),
+    ),
+)
+recipes = st.builds(Recipe, st.just(NOWHERE), st.lists(decls, max_size=5).map(tuple))
+
+
+@st.composite
+def texts_of(draw: DrawFn, recipe: Recipe, comments: bool = True) -> str:
+    """A text that reads as ``recipe``, with any spacing, comments and spare parentheses."""
+    gaps = [" ", "  ", "\n", "\n\n\n", "\t", "\r\n"]
+    if comments:
+        gaps += ["# c\n", " # note\n", "\n# a = b {\n  ", "\n\n# own\n\n"]
+    gap = st.sampled_from(gaps)
+
+    def pick(options: list[str]) -> str:
+        return draw(st.sampled_from(options))
+
+    words = _Words(pick).recipe(recipe)
+    return "".join(f"{word}{draw(gap)}" for word in words)
+
+
+class _Words:
+    """The words of a tree in their order; any space may stand between two of them."""
+
+    def __init__(self, pick: Callable[[list[str]], str]) -> None:
+        self.pick = pick
+
+    def recipe(self, recipe: Recipe) -> list[str]:
+        return [word for decl in recipe.decls for word in self.decl(decl)]
+
+    def decl(self, decl: Decl) -> list[str]:
+        if isinstance(decl, ImportDecl):
+            return [decl.kind.id, quoted(decl.path.value)]
+        head = [decl.kind.id, decl.name.id]
+        if isinstance(decl, BlockDecl):
+            return [*head, "{", *self.fields(decl.fields), "}"]
+        type = [":", decl.type.id] if decl.type else []
+        return [*head, *type, "=", *self.expr(decl.value)]
+
+    def fields(self, fields: tuple[Field, ...]) -> list[str]:
+        words = []
+        for field in fields:
+            words += [field.name.id, "=", *self.expr(field.value), *self.spare(",")]
+        return words
+
+    def spare(self, word: str) -> list[str]:
+        return [option for option in [self.pick(["", word])] if option]
+
+    def expr(self, expr: Expr) -> list[str]:
+        words = self.bare(expr)
+        # Paths and literals need no parentheses; around everything else they are always right.
+        simple = isinstance(expr, Name | Number | Quantity | String | Bool)
+        return words if simple and self.pick(["", "("]) == "" else ["(", *words, ")"]
+
+    def bare(self, expr: Expr) -> list[str]:
+        match expr:
+            case Binary():
+                return [*self.expr(expr.left), expr.op, *self.expr(expr.right)]
+            case Negative():
+                return ["-", *self.expr(expr.operand)]
+            case Attribute():
+                return [*self.bare(expr.value), ".", expr.attr.id]
+            case Call():
+                return [*self.bare(expr.func), "(", *self.arguments(expr.args), ")"]
+            case ListExpr():
+                return ["[", *self.listed([self.expr(item) for item in expr.items]), "]"]
+            case RecordExpr():
+                return ["{", *self.fields(expr.fields), "}"]
+            case _:
+                return [literal(expr)]
+
+    def arguments(self, args: tuple[Argument, ...]) -> list[str]:
+        return self.listed(
+            [[*([arg.name.id, "="] if arg.name else []), *self.expr(arg.value)] for arg in args]
+        )
+
+    def listed(self, items: list[list[str]]) -> list[str]:
+        words = [word for item in items for word in [*item, ","]][:-1]
+        return [*words, *self.spare(",")] if items else []
+
+
+def literal(expr: Expr) -> str:
+    match expr:
+        case Name():
+            return expr.id
+        case Number():
+            return repr(expr.value)
+        case Quantity(unit="$"):
+            return f"${expr.value!r}"
+        case Quantity():
+            return f"{expr.value!r}{expr.unit}"
+        case Bool():
+            return str(expr.value).lower()
+        case String():
+            return quoted(expr.value)
+    raise AssertionError(expr)
+
+
+def quoted(value: str) -> str:
+    text = value.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")
+    return '"' + text.replace("\t", "\\t") + '"'
