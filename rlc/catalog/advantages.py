@@ -7,6 +7,8 @@ from __future__ import annotations
 
 from typing import Any
 
+from attrs import evolve
+
 from rlc.algo.scheme import AdvantageScheme, Baseline, Clip, Returns, Scale
 from rlc.catalog.records import Args, Builtin, Param
 
@@ -54,6 +56,14 @@ def _returns(args: Args) -> AdvantageScheme:
     if args.gamma.data is None:
         return _scheme("returns", _EPISODE, constant=args.constant)
     return _scheme("returns", Returns("turn", args.gamma), constant=args.constant)
+
+
+def _baseline(args: Args) -> Baseline:
+    """Without ``weight`` each kind counts as it is defined: ``length_weighted`` by tokens."""
+    weight = args.weight
+    if weight.data is None:
+        weight = evolve(weight, data="tokens" if args.kind.data == "length_weighted" else "value")
+    return Baseline(args.kind, args.over, weight, args.singleton)
 
 
 PRESETS = (
@@ -150,7 +160,7 @@ STEPS = (
         "baseline",
         "step",
         "subtract what the peers got",
-        lambda args: Baseline(args.kind, args.over, args.weight, args.singleton),
+        _baseline,
         (
             Param(
                 "kind",
@@ -160,7 +170,7 @@ STEPS = (
                 noun="baseline",
             ),
             _OVER,
-            _WEIGHT,
+            evolve(_WEIGHT, default=None, optional=True),
             _SINGLETON,
         ),
     ),

@@ -39,6 +39,7 @@ class Param:
     ``type`` is one of :data:`SCALARS` or a kind of :data:`rlc.catalog.index.KINDS`. Bounds: ``low``
     and ``high`` are allowed values, ``above`` and ``below`` are not. ``choices`` are the only
     allowed values, each a ``noun``. An ``optional`` one also takes the word ``none``.
+    ``default_of`` names what the default belongs to, where that is not the builtin.
     """
 
     name: str
@@ -52,6 +53,7 @@ class Param:
     choices: tuple[str, ...] | Callable[[], tuple[str, ...]] = ()
     noun: str = "value"
     optional: bool = False
+    default_of: str | None = None
 
     @property
     def required(self) -> bool:
@@ -90,11 +92,10 @@ class Builtin:
     word: bool = False
 
     def usage(self) -> str:
-        """``ppo(clip_low, clip_high)`` as a message shows it."""
+        """The shortest way to write it, with what it cannot do without: ``adam(learning_rate)``."""
         if self.word:
             return self.name
-        names = [param.name for param in self.params]
-        return f"{self.name}({', '.join(names + ['…'] * bool(self.more))})"
+        return f"{self.name}({', '.join(param.name for param in self.params if param.required)})"
 
 
 class Args:

@@ -14,6 +14,7 @@ from rlc.lang.source import Span
 
 SECONDS = {"s": 1, "m": 60, "h": 3_600, "d": 86_400}
 NUMBERS = ("int", "float")
+LARGEST = 1e300  # keeps every later conversion to a float finite
 
 # Evaluates a name, and reports it where there is no such value.
 Lookup = Callable[[Name], Value | None]
@@ -84,7 +85,10 @@ class Scalars:
         try:
             kind, data = _compute(op, operands)
         except (TypeError, ZeroDivisionError, OverflowError) as error:
-            reasons = {ZeroDivisionError: "division by zero", OverflowError: "too large a number"}
+            reasons: dict[type[Exception], str] = {
+                ZeroDivisionError: "this divides by zero",
+                OverflowError: "this number is too large to compute with",
+            }
             names = " and ".join(_NOUNS[operand.type] for operand in operands)
             message = reasons.get(type(error), f"`{op}` does not work on {names}")
             self._found.error("RL0203", expr.span, message)
@@ -165,7 +169,12 @@ def combined(span: Span, operands: Iterable[Value]) -> str:
 
 
 _MISFIT = object()
-_NOUNS = SCALARS | {"bool": "a truth value", "money": "an amount of money", "duration": "a duration"}
+_NOUNS = {
+    **SCALARS,
+    "bool": "a truth value",
+    "money": "an amount of money",
+    "duration": "a duration",
+}
 
 
 def _convert(value: Value, kind: str) -> Any:
@@ -232,6 +241,8 @@ def _compute(op: str, operands: list[Value]) -> tuple[str, Any]:
     kind = _result_type(op, left.type, right.type)
     a, b = left.data, right.data
     data = {"+": lambda: a + b, "-": lambda: a - b, "*": lambda: a * b, "/": lambda: a / b}[op]()
+    if abs(data) > LARGEST:
+        raise OverflowError
     if kind in NUMBERS:
         kind = "int" if isinstance(data, int) else "float"
     return kind, data

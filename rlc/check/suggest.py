@@ -27,7 +27,7 @@ def known_values(candidates: Sequence[str], word: str | None = None) -> str:
     listed = ", ".join(f"`{name}`" for name in candidates[:MAX_LISTED])
     more = len(candidates) - MAX_LISTED
     rest = f" and {more} more" if more > 0 else ""
-    return listed + rest if word is None else f"there are {listed}{rest}"
+    return listed + rest if word is None else f"known: {listed}{rest}"
 
 
 def _either(names: Sequence[str]) -> str:

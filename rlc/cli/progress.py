@@ -73,7 +73,7 @@ class _Series:
 
     def tokens_per_second(self) -> float:
         tokens = self.metrics["tokens/sampled"] + self.metrics["tokens/trained"]
-        return tokens / self.metrics["time/total"]
+        return float(tokens / self.metrics["time/total"])
 
 
 class PlainObserver:

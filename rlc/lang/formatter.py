@@ -211,10 +211,12 @@ class _Formatter:
         lines[-1] += self.comments.take_trailing(first.span.end)
         inner = indent + STEP
         for op, operand in rest:
+            is_last = operand is expr.right
+            end = (expr if is_last else operand).span.end
             body = partial(self.operand, operand, level, f"{op} ", inner)
-            lines += self.item(
-                operand.span, operand.span, inner, body, is_last=operand is rest[-1][1]
-            )
+            lines += self.part(operand.span.start, end, inner, body)
+            if not is_last:  # after the last one, it goes after the comma or bracket of the whole
+                lines[-1] += self.comments.take_trailing(end)
         return lines
 
     def items(
@@ -231,29 +233,19 @@ class _Formatter:
         for item in items:
             value, prefix = (item.value, _label(item)) if isinstance(item, Argument) else (item, "")
             body = partial(self.expr, value, prefix, inner, 1)
-            lines += self.item(item.span, value.span, inner, body, ",")
+            lines += self.part(value.span.start, item.span.end, inner, body)
+            lines[-1] += "," + self.comments.take_trailing(item.span.end)
         last = [line for entry in self.own_line(span.end, inner) for line in entry.lines]
         if len(lines) == 1 and not last:
             return [f"{head}{closer}"]
         return [*lines, *last, f"{' ' * indent}{closer}"]
 
-    def item(
-        self,
-        span: Span,
-        inner: Span,
-        indent: int,
-        lines: Callable[[], list[str]],
-        separator: str = "",
-        is_last: bool = False,
-    ) -> list[str]:
-        """One part of an expression with its comments; blank lines are dropped here."""
-        before = self.own_line(inner.start, indent)
+    def part(self, start: int, end: int, indent: int, lines: Callable[[], list[str]]) -> list[str]:
+        """A part of an expression on its own lines, after the comments up to its ``end``."""
+        before = self.own_line(start, indent)
         body = lines()
-        before += self.own_line(span.end, indent)
+        before += self.own_line(end, indent)
         body[0] = " " * indent + body[0]
-        body[-1] += separator
-        if not is_last:  # else it goes after the comma or bracket of the whole
-            body[-1] += self.comments.take_trailing(span.end)
         return [*(line for entry in before for line in entry.lines), *body]
 
 

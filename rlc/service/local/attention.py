@@ -15,9 +15,9 @@ from typing import Any, Protocol
 
 import numpy as np
 import torch
-import torch.nn.functional as F
 from attrs import define, field, frozen
 from torch import Tensor
+from torch.nn.functional import scaled_dot_product_attention
 from transformers import AttentionInterface
 
 from rlc.service.errors import ServiceError
@@ -90,16 +90,14 @@ def stream_attention(
 AttentionInterface.register(NAME, stream_attention)
 
 
-def scaled_dot_product(
-    q: Tensor, k: Tensor, v: Tensor, head: Head, bias: Tensor | None
-) -> Tensor:
+def scaled_dot_product(q: Tensor, k: Tensor, v: Tensor, head: Head, bias: Tensor | None) -> Tensor:
     """Attention of [R, H, Q, D] queries over [R, K, T, D] keys, H a multiple of K.
 
     ``bias`` ([R or 1, 1, Q, T]) is added to the scores: 0 where a query may look, -inf where
     not. Without one, queries see the keys up to their own index.
     """
     if head.softcap is None and bias is None:
-        return F.scaled_dot_product_attention(
+        return scaled_dot_product_attention(
             q, k, v, is_causal=True, scale=head.scale, enable_gqa=q.shape[1] != k.shape[1]
         )
     R, H, Q, _ = q.shape
@@ -112,7 +110,7 @@ def scaled_dot_product(
     tiled = bias if Q == 1 else bias.repeat(1, 1, H // K, 1)
     # The fused kernel loses to plain products for a single query.
     if head.softcap is None and Q > 1:
-        out = F.scaled_dot_product_attention(folded, k, v, attn_mask=tiled, scale=head.scale)
+        out = scaled_dot_product_attention(folded, k, v, attn_mask=tiled, scale=head.scale)
     else:
         scores = (folded * head.scale) @ k.mT
         if head.softcap is not None:
@@ -169,7 +167,7 @@ class PackLayout:
 
     def _bucket(self, bucket: _Bucket, head: Head, *qkv_N: Tensor) -> Tensor:
         q, k, v = (
-            x.index_select(0, bucket.path_RT).unflatten(0, (bucket.rows, -1)).transpose(1, 2)
+            x.index_select(0, bucket.path_RT).view(bucket.rows, -1, *x.shape[1:]).transpose(1, 2)
             for x in qkv_N
         )
         bias = None
@@ -231,7 +229,7 @@ class StoreLayout:
         some = self.queries[i]
         k, v = self.store.read(head.layer, some.rows, some.keys)
         q = q_NHD if some.stream_RQ is None else q_NHD.index_select(0, some.stream_RQ)
-        q = q.unflatten(0, tuple(some.positions_RQ.shape)).transpose(1, 2)
+        q = q.reshape(*some.positions_RQ.shape, *q.shape[1:]).transpose(1, 2)
         bias = self._bias(i, head.window)
         return scaled_dot_product(q, k, v, head, bias).transpose(1, 2).flatten(0, 1)
 

@@ -161,8 +161,7 @@ class Decoder:
         ]
         gone = [self.samples[row] for row in leaving]
         self._retire(leaving)
-        if self.samples:
-            self._advance()
+        self._advance()
         return gone
 
     def _reserve(self, rows: int, length: int) -> None:
@@ -187,9 +186,7 @@ class Decoder:
         last = np.array([fill.path[-1] for fill in fills])
         source_W = np.concatenate([fill.path for fill in fills])
         row_W = np.repeat(np.arange(first, first + len(fills)), [len(f.path) for f in fills])
-        position_W = np.concatenate(
-            [np.arange(f.copied, f.copied + len(f.path)) for f in fills]
-        )
+        position_W = np.concatenate([np.arange(f.copied, f.copied + len(f.path)) for f in fills])
         wanted, where = np.unique(last, return_inverse=True)
         logits = []
         for start in range(0, len(tokens_N), self.chunk):
@@ -267,6 +264,9 @@ class Decoder:
     def _advance(self) -> None:
         """Compute the last token of every row, for the logits of the next."""
         B = len(self.samples)
+        if not B:
+            self._logits_BV = self._logits_BV[:0]
+            return
         positions_B = self._lengths_B
         longest = int(positions_B.max()) + 1
         self._reserve(B, longest)

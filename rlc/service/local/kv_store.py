@@ -32,7 +32,9 @@ class KVStore:
                 new[:used_rows, :, :used] = old[:used_rows, :, :used]
             self._layers[layer] = (grown[0], grown[1])
 
-    def write(self, layer: int, row_W: Tensor, position_W: Tensor, k_WKD: Tensor, v_WKD: Tensor) -> None:
+    def write(
+        self, layer: int, row_W: Tensor, position_W: Tensor, k_WKD: Tensor, v_WKD: Tensor
+    ) -> None:
         """Put one token's keys and values at each (row, position)."""
         if layer not in self._layers:
             self._layers[layer] = (self._empty(k_WKD[:, :, None]), self._empty(v_WKD[:, :, None]))

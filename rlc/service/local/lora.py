@@ -13,9 +13,9 @@ from collections.abc import Mapping
 from typing import Any
 
 import torch
-import torch.nn.functional as F
 from attrs import field, frozen
 from torch import Tensor, nn
+from torch.nn.functional import linear
 
 from rlc.service.errors import ServiceError
 
@@ -59,16 +59,16 @@ class _LowRankLinear(torch.autograd.Function):
     """
 
     @staticmethod
-    def forward(  # type: ignore[override]
+    def forward(
         ctx: Any, x: Tensor, weight: Tensor, bias: Tensor | None, a: Tensor, b: Tensor, scale: float
     ) -> Tensor:
         low = x @ a.t()
         ctx.save_for_backward(x, low, weight, a, b)
         ctx.scale = scale
-        return F.linear(x, weight, bias).addmm_(low, b.t(), alpha=scale)
+        return linear(x, weight, bias).addmm_(low, b.t(), alpha=scale)
 
     @staticmethod
-    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:  # type: ignore[override]
+    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
         x, low, weight, a, b = ctx.saved_tensors
         grad_low = (grad @ b).mul_(ctx.scale)
         grad_x = None
@@ -96,10 +96,10 @@ class LoraLinear(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         if self.merged is not None:
-            return F.linear(x, self.merged, self.base.bias)
+            return linear(x, self.merged, self.base.bias)
         if self.pair is None:
-            return F.linear(x, self.base.weight, self.base.bias)
-        out = _LowRankLinear.apply(
+            return linear(x, self.base.weight, self.base.bias)
+        out = _LowRankLinear.apply(  # type: ignore[no-untyped-call]
             x.flatten(0, -2), self.base.weight, self.base.bias, *self.pair, self.scale
         )
         return out.view(*x.shape[:-1], -1)  # type: ignore[no-any-return]
@@ -167,9 +167,7 @@ class Adapter:
         return Adapter.over(layers, self.spec, self.flat_P.clone())
 
 
-def trained_shapes(
-    layers: Mapping[str, LoraLinear], spec: LoraSpec
-) -> dict[str, tuple[int, int]]:
+def trained_shapes(layers: Mapping[str, LoraLinear], spec: LoraSpec) -> dict[str, tuple[int, int]]:
     """(outputs, inputs) of each layer that ``spec`` trains, in the model's order.
 
     Raises ServiceError if the model has no layer of a kind that ``spec`` asks for.

@@ -70,9 +70,7 @@ _POLICY = ("target_tokens", "logprobs", "advantages")
 LOSSES: Mapping[str, Loss] = {
     loss.name: loss
     for loss in (
-        Loss(
-            "cross_entropy", ("target_tokens", "weights"), {}, (), "weights", _cross_entropy
-        ),
+        Loss("cross_entropy", ("target_tokens", "weights"), {}, (), "weights", _cross_entropy),
         Loss("importance_sampling", _POLICY, {}, (), "advantages", _importance_sampling),
         Loss("ppo", _POLICY, {_LOW: 0.8, _HIGH: 1.2}, (_LOW, _HIGH), "advantages", _ppo),
         Loss("cispo", _POLICY, {_LOW: 0.0, _HIGH: 4.0}, (_LOW, _HIGH), "advantages", _cispo),
@@ -153,9 +151,7 @@ def has_gradient(loss: Loss, arrays: Mapping[str, np.ndarray]) -> bool:
     return loss.vanishes_with is None or bool(np.any(arrays[loss.vanishes_with]))
 
 
-def total(
-    loss: Loss, lp_M: Tensor, datums: Sequence[Mapping[str, np.ndarray]]
-) -> Tensor:
+def total(loss: Loss, lp_M: Tensor, datums: Sequence[Mapping[str, np.ndarray]]) -> Tensor:
     """The summed loss of some datums, whose logprobs follow one another in ``lp_M``."""
     keys = [key for key in datums[0] if key != "target_tokens"]
     joined = {

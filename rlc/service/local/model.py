@@ -24,6 +24,7 @@ from rlc.service.local.lora import Adapter, LoraLinear, install
 from rlc.service.local.packing import IntArray, pack
 
 _LAYER_TYPES = {"full_attention", "sliding_attention"}
+_TOKENIZER_FILES = ("tokenizer.json", "tokenizer_config.json", "tokenizer.model", "vocab.json")
 _MERGED_KEPT = 2  # the snapshot in use and the one before it
 
 
@@ -110,10 +111,13 @@ class BaseModel:
     @cached_property
     def tokenizer(self) -> Any:
         """The folder's tokenizer. Raises ServiceError where there is none."""
+        # Without any of these files transformers would make up an empty tokenizer.
+        if not any((self.folder / file).is_file() for file in _TOKENIZER_FILES):
+            raise ServiceError(f"{self.folder} has no tokenizer.")
         try:
             return transformers.AutoTokenizer.from_pretrained(str(self.folder))
         except (OSError, ValueError) as error:
-            raise ServiceError(f"{self.folder} has no tokenizer that can be loaded.") from error
+            raise ServiceError(f"The tokenizer in {self.folder} cannot be loaded.") from error
 
     @cached_property
     def fingerprint(self) -> str:
@@ -188,7 +192,9 @@ def _check_faithful(base: BaseModel) -> None:
             torch.arange(len(packed.tokens_N), device=base.device),
         )
         base.module.set_attn_implementation("eager")
-        theirs = [base.module(torch.from_numpy(b)[None].to(base.device)).logits[0] for b in branches]
+        theirs = [
+            base.module(torch.from_numpy(b)[None].to(base.device)).logits[0] for b in branches
+        ]
         base.module.set_attn_implementation(NAME)
     for path, expected in zip(packed.paths, theirs, strict=True):
         if not torch.allclose(ours[path], expected, rtol=1e-3, atol=1e-3):

@@ -25,7 +25,8 @@ class AdamW:
     @classmethod
     def over(cls, parameters_P: Tensor) -> AdamW:
         """An optimiser that has not stepped yet."""
-        return cls(parameters_P, *(torch.zeros_like(parameters_P) for _ in range(3)))
+        gradient_P, mean_P, square_P = (torch.zeros_like(parameters_P) for _ in range(3))
+        return cls(parameters_P, gradient_P, mean_P, square_P)
 
     @torch.no_grad()
     def step(self, params: types.AdamParams) -> float:

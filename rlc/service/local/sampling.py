@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 import torch
-from attrs import define, field, frozen
+from attrs import define, frozen
 from tinker import types
 
 from rlc.service.errors import ServiceError
@@ -101,9 +101,7 @@ def read_logprobs_request(
     """A request for the prompt's own logprobs: nothing is sampled."""
     tokens = check_tokens(prompt, engine.base, "The prompt")
     greedy = Rule(0.0, -1, 1.0)
-    return SampleRequest(
-        engine, snapshot, tokens, True, number, 0, 0, greedy, 1, lambda _: False
-    )
+    return SampleRequest(engine, snapshot, tokens, True, number, 0, 0, greedy, 1, lambda _: False)
 
 
 def read_stops(

@@ -1,0 +1,27 @@
+# Multi-turn Sudoku with return batch normalisation, as in GEM (arXiv 2510.01051), on hosted Tinker.
+#
+#     rlc explain recipes/sudoku.rl              what it does and what it costs
+#     rlc run recipes/sudoku.rl --rehearse       the same job on the tiny model, without a key
+
+param learning_rate: float = 4e-5
+
+model policy {
+  base      = "Qwen/Qwen3-8B"
+  lora_rank = 32
+}
+
+# concat() puts all earlier observations into the prompt, so every turn is a prompt of its own.
+env sudoku = gem("game:Sudoku-v0-easy") |> concat() |> template("qwen3_game")
+
+train main {
+  model     = policy
+  env       = sudoku
+  batch     = turns(128, parallel = 64)        # episodes until 128 turns, then a random 128 of them
+  sampling  = sample(max_tokens = 1024, temperature = 1.0)
+  advantage = rebn(gamma = 0.9)                # each turn's discounted return, over the whole batch
+  loss      = importance_sampling()
+  optimizer = adam(learning_rate)
+  steps     = 200
+  save      = every(20, keep = 3, ttl = 7d)
+  budget    = $60                              # stops with a checkpoint before it costs more
+}

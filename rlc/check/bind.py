@@ -1,0 +1,174 @@
+"""Arguments to parameters, and fields to what a declaration has: one set of rules for both."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+
+from attrs import define, field, frozen
+
+from rlc.catalog.records import Param
+from rlc.check.suggest import closest, known_values
+from rlc.check.values import Value
+from rlc.lang.ast import Argument, Expr, Field, Name
+from rlc.lang.diagnostics import Diagnostics, Label
+from rlc.lang.source import Span
+
+# Evaluates an expression for a parameter; reports what is wrong and gives None.
+Evaluate = Callable[[Expr, Param], Value | None]
+
+
+@frozen
+class Owner:
+    """What the arguments are for, as messages and provenance name it."""
+
+    name: str  # "adam", "train"
+    title: str  # "`adam()`", "a `train` stage"
+    slot: str  # "argument" or "field"
+    span: Span  # where a missing one is missed
+    why_no_other: str | None = None
+    unread: frozenset[str] = frozenset()
+
+
+@define
+class Bound:
+    """The values of the parameters. ``complete`` unless one was missing or wrong."""
+
+    values: dict[str, Value] = field(factory=dict)
+    complete: bool = True
+    unknown: list[str] = field(factory=list)  # parameters that unknown names probably meant
+
+
+@frozen
+class _Slot:
+    """A parameter with the expression that was written for it."""
+
+    param: Param
+    expr: Expr
+    name: Name | None
+
+
+def bind(
+    items: Sequence[Argument | Field],
+    params: Sequence[Param],
+    owner: Owner,
+    evaluate: Evaluate,
+    found: Diagnostics,
+) -> Bound:
+    """Match names and positions, evaluate, and fill in defaults."""
+    bound = Bound()
+    slots = _match(items, params, owner, bound, found)
+    for param in params:
+        slot = slots.get(param.name)
+        value = evaluate(slot.expr, param) if slot else _absent(param, owner, bound)
+        if value is None:
+            bound.complete = False
+        else:
+            bound.values[param.name] = value
+    _report_missing(params, slots, owner, bound, found)
+    return bound
+
+
+def _match(
+    items: Sequence[Argument | Field],
+    params: Sequence[Param],
+    owner: Owner,
+    bound: Bound,
+    found: Diagnostics,
+) -> dict[str, _Slot]:
+    by_name = {param.name: param for param in params}
+    slots: dict[str, _Slot] = {}
+    named = False
+    for position, item in enumerate(items):
+        if item.name is None:
+            param = _positional(item.span, position, params, named, owner, found)
+        else:
+            named = True
+            param = _named(item.name, by_name, owner, bound, found)
+        if param is None:
+            bound.complete = False
+        elif param.name in slots:
+            _report_twice(item, slots[param.name], owner, found)
+        else:
+            slots[param.name] = _Slot(param, item.value, item.name)
+    return slots
+
+
+def _positional(
+    span: Span,
+    position: int,
+    params: Sequence[Param],
+    named: bool,
+    owner: Owner,
+    found: Diagnostics,
+) -> Param | None:
+    if named:
+        message = "an argument without a name comes after one with a name"
+        found.error("RL0207", span, message, "give it its name, or put it first")
+        return None
+    if position >= len(params):
+        count = len(params)
+        takes = f"{count} argument{'s' * (count != 1)}" if count else "no arguments"
+        names = ", ".join(f"`{param.name}`" for param in params)
+        message = f"{owner.title} takes {takes}, this is one more"
+        found.error("RL0206", span, message, owner.why_no_other or (names and f"they are {names}"))
+        return None
+    return params[position]
+
+
+def _named(
+    name: Name,
+    by_name: Mapping[str, Param],
+    owner: Owner,
+    bound: Bound,
+    found: Diagnostics,
+) -> Param | None:
+    param = by_name.get(name.id)
+    if param is None:
+        likely = closest(name.id, list(by_name))
+        bound.unknown += likely or ["*"]
+        code = "RL0105" if owner.slot == "argument" else "RL0104"
+        advice = known_values(list(by_name), name.id) if by_name else "it takes none"
+        if owner.why_no_other:
+            advice = f"{owner.why_no_other}; {advice}"
+        found.error(code, name.span, f"{owner.title} has no {owner.slot} `{name.id}`", advice)
+    return param
+
+
+def _report_twice(item: Argument | Field, first: _Slot, owner: Owner, found: Diagnostics) -> None:
+    code = "RL0111" if owner.slot == "argument" else "RL0110"
+    where = first.name.span if first.name else first.expr.span
+    span = item.name.span if item.name else item.span
+    message = f"the {owner.slot} `{first.param.name}` is given twice"
+    found.error(code, span, message, "keep one of them", Label(where, "first given here"))
+
+
+def _absent(param: Param, owner: Owner, bound: Bound) -> Value | None:
+    """The default, or None for a required one."""
+    if param.required or param.name in owner.unread:
+        bound.complete = False
+        return None
+    return Value(
+        param.type, param.default, owner.span, f"default of {param.default_of or owner.name}"
+    )
+
+
+def _report_missing(
+    params: Iterable[Param],
+    slots: Mapping[str, _Slot],
+    owner: Owner,
+    bound: Bound,
+    found: Diagnostics,
+) -> None:
+    """Say what is missing, except what a misspelt name may have been meant for."""
+    missing = [
+        param
+        for param in params
+        if param.required and param.name not in slots and param.name not in owner.unread
+    ]
+    missing = [param for param in missing if param.name not in bound.unknown]
+    if not missing or "*" in bound.unknown:
+        return
+    code = "RL0205" if owner.slot == "argument" else "RL0302"
+    names = ", ".join(f"`{param.name}`" for param in missing)
+    message = f"{owner.title} needs {names}"
+    found.error(code, owner.span, message, "; ".join(f"{p.name}: {p.doc}" for p in missing))

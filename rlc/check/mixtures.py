@@ -1,0 +1,70 @@
+"""Weighted sums of environments."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from attrs import evolve
+
+from rlc.check.values import Value, unwrap
+from rlc.plan.tree import EnvPlan
+
+Mixture = tuple[EnvPlan, ...]
+
+
+def weighted(weight: Value, envs: Mixture) -> Mixture:
+    """Every weight times ``weight``: ``3 * (2 * a + b)`` is ``6 * a + 3 * b``."""
+
+    def scaled(env: EnvPlan) -> Any:
+        return evolve(weight, data=float(weight.data * unwrap(env.weight)))
+
+    return tuple(evolve(env, weight=scaled(env)) for env in envs)
+
+
+def name_single(name: Any, envs: Mixture) -> Mixture:
+    """A declared environment takes the declaration's name; the parts of a mixture keep theirs."""
+    return (evolve(envs[0], name=name),) if len(envs) == 1 else envs
+
+
+def merged(envs: Mixture) -> Mixture:
+    """Each environment once, with all its weight; different ones under different names."""
+    parts: list[EnvPlan] = []
+    for env in envs:
+        same = next((i for i, part in enumerate(parts) if _same(part, env)), None)
+        if same is None:
+            parts.append(evolve(env, name=_unique(env, parts)))
+        else:
+            weight: Any = parts[same].weight
+            total = evolve(weight, data=weight.data + unwrap(env.weight))
+            parts[same] = evolve(parts[same], weight=total)
+    return tuple(parts)
+
+
+def _same(a: EnvPlan, b: EnvPlan) -> bool:
+    return bool(_facts(a) == _facts(b))
+
+
+def _facts(env: EnvPlan) -> Any:
+    """What an environment is, whatever its weight and wherever it was written."""
+    return _plain(evolve(env, weight=0.0))
+
+
+def _plain(node: Any) -> Any:
+    node = unwrap(node)
+    if isinstance(node, dict):
+        return {key: _plain(item) for key, item in node.items()}
+    if isinstance(node, tuple):
+        return [_plain(item) for item in node]
+    if hasattr(node, "__attrs_attrs__"):
+        return {a.name: _plain(getattr(node, a.name)) for a in node.__attrs_attrs__}
+    return node
+
+
+def _unique(env: EnvPlan, parts: list[EnvPlan]) -> Any:
+    """The environment's name, numbered where a different one has it already."""
+    name, taken = str(unwrap(env.name)), {str(unwrap(part.name)) for part in parts}
+    if name not in taken:
+        return env.name
+    number = next(n for n in range(2, len(parts) + 3) if f"{name}_{n}" not in taken)
+    numbered = f"{name}_{number}"
+    return evolve(env.name, data=numbered) if isinstance(env.name, Value) else numbered

@@ -1,0 +1,92 @@
+"""A ``model`` declaration: which base, which service, which renderer."""
+
+from __future__ import annotations
+
+import os
+from typing import Any
+
+from rlc.catalog.declarations import MODEL_FIELDS
+from rlc.catalog.models import (
+    FREE,
+    LOCAL,
+    Model,
+    find_model,
+    find_retired,
+    model_names,
+)
+from rlc.check.bind import Evaluate, Owner, bind
+from rlc.check.suggest import known_values
+from rlc.check.values import Value, place
+from rlc.lang.ast import BlockDecl
+from rlc.lang.diagnostics import Diagnostics
+from rlc.plan.tree import ModelPlan
+
+CATALOGUE = "catalogue"
+
+
+def model_value(decl: BlockDecl, evaluate: Evaluate, found: Diagnostics) -> Value | None:
+    """The model of a declaration, with what the catalogue knows filled in."""
+    owner = Owner("model", "a `model`", "field", decl.name.span, unread=decl.unread)
+    bound = bind(decl.fields, MODEL_FIELDS, owner, evaluate, found)
+    base = bound.values.get("base")
+    model = _find(base, found) if base else None
+    if base is None or model is None or not bound.complete:
+        return None
+    values = bound.values
+    service = _service(values.pop("service"), base, model, found)
+    renderer = _renderer(values.pop("renderer"), base, model, decl, found)
+    if service is None or renderer is None:
+        return None
+    name = Value("string", decl.name.id, decl.name.span, place(decl.name.span))
+    context = Value("int", model.context, base.span, CATALOGUE if model.renderers else "unknown")
+    fields: dict[str, Any] = {**values, "service": service, "renderer": renderer}
+    record = ModelPlan(name=name, context=context, **fields)  # type: ignore[arg-type]
+    return Value("model", record, decl.span, place(decl.name.span))
+
+
+def _find(base: Value, found: Diagnostics) -> Model | None:
+    """The catalogue's model, or a folder as one of which nothing is known."""
+    name = base.data
+    if (model := find_model(name)) is not None:
+        return model
+    if (retired := find_retired(name)) is not None:
+        message = f'the service no longer trains "{name}" (since {retired.since})'
+        found.error("RL0108", base.span, message, f'the nearest is "{retired.use}"')
+        return None
+    if os.path.isdir(name):
+        return Model(name, LOCAL, None, (), FREE)
+    if name.startswith((".", "/", "~")):
+        message = f'there is no folder "{name}"'
+        found.error("RL0107", base.span, message, "paths start at the folder you are in")
+        return None
+    message = f'there is no model "{name}"'
+    advice = f"{known_values(model_names(), name)} (a folder starts with `./` or `/`)"
+    found.error("RL0107", base.span, message, advice)
+    return None
+
+
+def _service(chosen: Value, base: Value, model: Model, found: Diagnostics) -> Value | None:
+    if chosen.data is None:
+        return Value("word", model.service, base.span, CATALOGUE)
+    if chosen.data != model.service:
+        message = f'"{base.data}" is not on the service `{chosen.data}`'
+        if model.service == LOCAL:
+            advice = "it is on this machine: `service = local`"
+        else:
+            advice = "to train it here, give the folder that holds its weights as `base`"
+        found.error("RL0306", chosen.span, message, advice)
+        return None
+    return chosen
+
+
+def _renderer(
+    chosen: Value, base: Value, model: Model, decl: BlockDecl, found: Diagnostics
+) -> Value | None:
+    if chosen.data is not None:
+        return chosen
+    if not model.renderers:
+        message = "a model from a folder needs `renderer`: how its chats become tokens"
+        advice = 'for example `renderer = "qwen3_instruct"`'
+        found.error("RL0302", decl.name.span, message, advice)
+        return None
+    return Value("string", model.renderers[0], base.span, CATALOGUE)

@@ -1,0 +1,115 @@
+"""The names that a recipe declares."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from attrs import define, evolve, field
+
+from rlc.catalog.declarations import DECLARATIONS
+from rlc.catalog.index import find_anywhere
+from rlc.catalog.records import Declaration
+from rlc.check.suggest import closest, known_values
+from rlc.lang.ast import BlockDecl, Decl, ImportDecl, Name, Recipe, ValueDecl
+from rlc.lang.diagnostics import Diagnostics, Label
+
+NamedDecl = BlockDecl | ValueDecl
+
+
+@define
+class Scope:
+    """Declarations by name; every name has one meaning in the whole recipe."""
+
+    decls: dict[str, NamedDecl] = field(factory=dict)
+    unread: frozenset[str] = frozenset()
+    used: set[str] = field(factory=set)
+
+    @property
+    def in_order(self) -> list[NamedDecl]:
+        return list(self.decls.values())
+
+    def of_kind(self, *kinds: str) -> list[str]:
+        return [name for name, decl in self.decls.items() if decl.kind.id in kinds]
+
+    def find(self, name: Name, kinds: Sequence[str], found: Diagnostics) -> NamedDecl | None:
+        """The declaration that ``name`` refers to, reported where there is none."""
+        decl = self.decls.get(name.id)
+        if decl is not None:
+            self.used.add(name.id)
+            return decl
+        if name.id in self.unread:
+            return None
+        builtin = find_anywhere(name.id)
+        if builtin is not None and not builtin.word:
+            message = f"`{name.id}` is a builtin and needs its parentheses"
+            found.error("RL0208", name.span, message, f"write `{builtin.usage()}`")
+            return None
+        candidates = self.of_kind(*kinds)
+        self.used.update(closest(name.id, candidates))
+        advice = known_values(candidates, name.id) if candidates else _declare(kinds)
+        found.error("RL0102", name.span, f"`{name.id}` is not declared", advice)
+        return None
+
+
+def collect(recipe: Recipe, found: Diagnostics) -> Scope:
+    """Every declaration that has a known kind, the right form, and a name of its own."""
+    scope = Scope(unread=recipe.unread)
+    for written in recipe.decls:
+        decl = _understood(written, found)
+        if decl is None:
+            # What it would have declared is not missing.
+            scope.unread |= {"" if isinstance(written, ImportDecl) else written.name.id}
+        elif (first := scope.decls.get(decl.name.id)) is not None:
+            label = Label(first.name.span, "first declared here")
+            message = f"`{decl.name.id}` is declared twice"
+            found.error("RL0109", decl.name.span, message, "give one another name", label)
+        elif find_anywhere(decl.name.id) is not None:
+            message = f"`{decl.name.id}` is the name of a builtin"
+            found.error("RL0113", decl.name.span, message, "choose another name")
+            scope.unread |= {decl.name.id}
+        else:
+            scope.decls[decl.name.id] = decl
+    return scope
+
+
+def _understood(decl: Decl, found: Diagnostics) -> NamedDecl | None:
+    """The declaration, or as what a misspelt one was meant; None where it cannot be used."""
+    if isinstance(decl, ImportDecl):
+        _report_import(decl, found)
+        return None
+    if decl.kind.id not in DECLARATIONS:
+        advice = known_values(list(DECLARATIONS), decl.kind.id)
+        message = f"`{decl.kind.id}` is not a kind of declaration"
+        found.error("RL0101", decl.kind.span, message, advice)
+        likely = closest(decl.kind.id, list(DECLARATIONS))
+        if not likely or _form_problem(DECLARATIONS[likely[0]], decl):
+            return None
+        return evolve(decl, kind=evolve(decl.kind, id=likely[0]))
+    known = DECLARATIONS[decl.kind.id]
+    if problem := _form_problem(known, decl):
+        found.error("RL0303", decl.kind.span, problem, f"write `{known.form}`")
+        return None
+    return decl
+
+
+def _form_problem(known: Declaration, decl: NamedDecl) -> str | None:
+    if (known.value is None) != isinstance(decl, BlockDecl):
+        return f"`{known.kind}` is declared another way"
+    if isinstance(decl, ValueDecl) and decl.type is not None and known.kind != "param":
+        return f"only a `param` is declared with a type, not `{known.kind}`"
+    return None
+
+
+def _report_import(decl: ImportDecl, found: Diagnostics) -> None:
+    if decl.kind.id == "import":
+        message = "recipes cannot import each other yet"
+        found.error("RL0304", decl.span, message, "copy the declarations into this recipe")
+    else:
+        message = f"`{decl.kind.id}` is not a kind of declaration"
+        advice = known_values(list(DECLARATIONS), decl.kind.id)
+        found.error("RL0101", decl.kind.span, message, advice)
+
+
+def _declare(kinds: Sequence[str]) -> str:
+    forms = [DECLARATIONS[kind].form for kind in kinds if kind in DECLARATIONS]
+    return f"declare it: `{forms[0]}`" if forms else "write the value here"

@@ -1,0 +1,66 @@
+"""The ``rlc`` command: finds the subcommand and turns whatever happens into an exit status."""
+
+from __future__ import annotations
+
+import argparse
+import importlib
+import os
+import sys
+from collections.abc import Sequence
+
+from rlc import __version__
+
+REPORT_TO = "the issue tracker of the project"
+
+# In the order that `rlc --help` lists them; each module has add_parser(subparsers).
+COMMANDS = ("check", "explain", "run", "fmt")
+
+INTERRUPTED, BROKEN = 130, 70
+
+
+def entry() -> None:
+    """The console script."""
+    sys.exit(main(sys.argv[1:]))
+
+
+def main(argv: Sequence[str]) -> int:
+    """Run one command and give its exit status."""
+    try:
+        args = _parser(argv).parse_args(argv)
+        status = int(args.run(args))
+        sys.stdout.flush()
+    except KeyboardInterrupt:
+        return INTERRUPTED
+    except BrokenPipeError:
+        # Whoever read our output went away; keep Python from complaining about it at exit.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 1
+    except Exception as error:
+        if os.environ.get("RLC_DEBUG") == "1":
+            raise
+        print(_apology(error), file=sys.stderr)
+        return BROKEN
+    return status
+
+
+def _parser(argv: Sequence[str]) -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="rlc",
+        description="Compile and run reinforcement-learning post-training recipes.",
+        epilog="`rlc COMMAND --help` says more about a command",
+    )
+    parser.add_argument("--version", action="version", version=f"rlc {__version__}")
+    subparsers = parser.add_subparsers(dest="command", metavar="COMMAND", required=True)
+    # A command's module is imported only if it is called; the help needs them all.
+    called = [name for name in COMMANDS if argv[:1] == [name]]
+    for name in called or COMMANDS:
+        importlib.import_module(f"rlc.cli.{name}").add_parser(subparsers)
+    return parser
+
+
+def _apology(error: Exception) -> str:
+    what = f"{type(error).__name__}: {error}".splitlines()[0]
+    return (
+        f"rlc: sorry, this is a mistake in rlc itself ({what}); "
+        f"please report it to {REPORT_TO} (RLC_DEBUG=1 shows where it happened)"
+    )

@@ -1,0 +1,62 @@
+"""From recipe text to a plan: parse, override, check, put together."""
+
+from __future__ import annotations
+
+import os
+
+from attrs import frozen
+
+from rlc.check.analyse import CheckedStage, analyse
+from rlc.lang.diagnostics import Diagnostics
+from rlc.lang.parser import parse
+from rlc.lang.read import read_source
+from rlc.lang.source import Source
+from rlc.plan.budget import report_budgets
+from rlc.plan.graph import build_graph
+from rlc.plan.overrides import Overrides, apply_overrides
+from rlc.plan.tree import Plan
+
+DEFAULT_SEED = 1
+
+
+@frozen
+class Compiled:
+    """The plan, or None where there are errors; and everything that was found."""
+
+    plan: Plan | None
+    diagnostics: Diagnostics
+
+
+def load(
+    path: str | os.PathLike[str], overrides: Overrides = (), seed: int | None = None
+) -> Compiled:
+    """Compile the recipe in a file (``-``: standard input)."""
+    source, found = read_source(path)
+    if source is None:
+        return Compiled(None, found)
+    return compile_source(source, overrides, seed)
+
+
+def compile_source(source: Source, overrides: Overrides = (), seed: int | None = None) -> Compiled:
+    """Compile a recipe. ``overrides`` are ``{"main.steps": "10"}`` or ``["main.steps=10"]``."""
+    recipe, found = parse(source)
+    stages = analyse(apply_overrides(recipe, overrides, found), found)
+    if found.has_errors or not all(stage.complete for stage in stages):
+        return Compiled(None, found)
+    report_budgets(stages, found)
+    return Compiled(_plan(source.name, stages, seed), found)
+
+
+def _plan(recipe: str, checked: tuple[CheckedStage, ...], seed: int | None) -> Plan:
+    stages = tuple(stage.plan() for stage in checked)
+    provenance = {"seed": "default" if seed is None else "--seed"}
+    for stage in checked:
+        for path, origin in stage.origins.provenance.items():
+            provenance[f"stages.{stage.name}.{path}"] = origin
+    return Plan(
+        recipe=recipe,
+        seed=DEFAULT_SEED if seed is None else seed,
+        stages=stages,
+        graph=build_graph(stages),
+        provenance=provenance,
+    )

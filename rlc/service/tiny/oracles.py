@@ -1,0 +1,162 @@
+"""Players that know the answer, and players that slip.
+
+An oracle reads the observations of an episode so far and gives the right thing to write inside
+the box. A slip turns that into the kind of mistake that reinforcement learning can undo.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from itertools import permutations
+from random import Random
+
+from attrs import frozen
+
+Board = list[list[int]]
+
+
+def boxed(answer: str) -> str:
+    """The reply that GEM reads an answer from."""
+    return f"\\boxed{{{answer}}}"
+
+
+def number_range(opening: str) -> tuple[int, int]:
+    """The range that a GuessTheNumber opening tells."""
+    low, high = _integers(r"between (\d+) and (\d+)", opening)[0]
+    return low, high
+
+
+def binary_search(texts: Sequence[str]) -> str:
+    """The middle of what the hints leave; never needs more than ⌈log₂(n + 1)⌉ guesses."""
+    low, high = number_range(texts[0])
+    for (guess,) in _integers(r"higher than (\d+)", "\n".join(texts)):
+        low = max(low, guess + 1)
+    for (guess,) in _integers(r"lower than (\d+)", "\n".join(texts)):
+        high = min(high, guess - 1)
+    return str((low + high) // 2)
+
+
+def spell_backward(texts: Sequence[str]) -> str:
+    """The word after the question's colon, reversed."""
+    return word_to_spell(texts[0])[::-1]
+
+
+def word_to_spell(question: str) -> str:
+    """The word that a spell_backward question asks for."""
+    return question.split("): ")[1].split("\n")[0]
+
+
+def consistent_code(texts: Sequence[str]) -> str:
+    """The middle one of the codes that agree with every mark given so far."""
+    codes = possible_codes(texts)
+    return " ".join(map(str, codes[len(codes) // 2]))
+
+
+def possible_codes(texts: Sequence[str]) -> list[tuple[int, ...]]:
+    """The codes without repeated digits that agree with every mark given so far."""
+    ((length, _),) = _integers(r"secret (\d+) digit code within (\d+)", texts[0])
+    ((low, high),) = _integers(r"digits from (\d+) to (\d+)", texts[0])
+    codes = list(permutations(range(low, high + 1), length))
+    marks = r"\[([\d, ]+)\]\. This guess receives (\d+) black peg\(s\) and (\d+) white"
+    for digits, black, white in re.findall(marks, "\n".join(texts)):
+        guess = tuple(map(int, digits.split(",")))
+        codes = [code for code in codes if _marks(guess, code) == (int(black), int(white))]
+    return codes
+
+
+def _marks(guess: tuple[int, ...], code: tuple[int, ...]) -> tuple[int, int]:
+    black = sum(a == b for a, b in zip(guess, code, strict=True))
+    return black, len(set(guess) & set(code)) - black
+
+
+def sudoku_move(texts: Sequence[str]) -> str:
+    """The first cell that only one digit fits; failing that, the first empty cell, solved."""
+    board = read_board(texts[-1])
+    cells = empty_cells(board)
+    single = next((cell for cell in cells if len(fitting_digits(board, *cell)) == 1), None)
+    row, column = single or cells[0]
+    digit = fitting_digits(board, row, column)[0] if single else _solved(board)[row][column]
+    return f"{row + 1} {column + 1} {digit}"
+
+
+def read_board(text: str) -> Board:
+    """The last board drawn in a text, row by row; 0 is an empty cell."""
+    drawn = text[text.rindex("current board layout") :]
+    rows = re.findall(r"^R\d+ ([ .\d|]+)$", drawn, re.MULTILINE)
+    return [[int(cell.replace(".", "0")) for cell in re.findall(r"[.\d]", row)] for row in rows]
+
+
+def empty_cells(board: Board) -> list[tuple[int, int]]:
+    """(row, column) of each empty cell, from 0, in reading order."""
+    return [(r, c) for r, row in enumerate(board) for c, digit in enumerate(row) if not digit]
+
+
+def fitting_digits(board: Board, row: int, column: int) -> list[int]:
+    """The digits that no row, column or box of this cell holds yet."""
+    size = len(board)
+    box = int(size**0.5)
+    top, left = row // box * box, column // box * box
+    held = {*board[row], *(line[column] for line in board)}
+    held.update(digit for line in board[top : top + box] for digit in line[left : left + box])
+    return [digit for digit in range(1, size + 1) if digit not in held]
+
+
+def _solved(board: Board) -> Board:
+    solution = _search([list(row) for row in board])
+    if solution is None:
+        raise ValueError("the board has no solution")
+    return solution
+
+
+def _search(board: Board) -> Board | None:
+    cells = empty_cells(board)
+    if not cells:
+        return board
+    row, column = cells[0]
+    for digit in fitting_digits(board, row, column):
+        board[row][column] = digit
+        if solution := _search(board):
+            return solution
+    board[row][column] = 0
+    return None
+
+
+@frozen
+class Slips:
+    """How often a careless player goes wrong, as chances that sum to at most 1."""
+
+    forget_box: float = 0.0
+    out_of_range: float = 0.0
+    random_answer: float = 0.0
+    wrong_letter: float = 0.0  # for each letter, when nothing else went wrong
+
+
+def slip(env_id: str, answer: str, texts: Sequence[str], slips: Slips, rng: Random) -> str:
+    """The reply of a player who knows ``answer`` and is as careless as ``slips`` says."""
+    draw = rng.random()
+    if draw < slips.forget_box:
+        return answer
+    draw -= slips.forget_box
+    if draw < slips.out_of_range:
+        return boxed(re.sub(r"\d+", lambda digits: digits[0] + str(rng.randrange(10)), answer))
+    draw -= slips.out_of_range
+    if draw < slips.random_answer:
+        return boxed(_random_answer(env_id, texts, rng))
+    letters = "abcdefghijklmnopqrstuvwxyz"
+    changed = [rng.choice(letters) if rng.random() < slips.wrong_letter else c for c in answer]
+    return boxed("".join(changed))
+
+
+def _random_answer(env_id: str, texts: Sequence[str], rng: Random) -> str:
+    if "GuessTheNumber" in env_id:
+        return str(rng.randint(*number_range(texts[0])))
+    if "Mastermind" in env_id:
+        return " ".join(map(str, rng.choice(possible_codes(texts[:1]))))
+    size = len(read_board(texts[-1]))
+    return " ".join(str(rng.randint(1, size)) for _ in range(3))
+
+
+def _integers(pattern: str, text: str) -> list[tuple[int, ...]]:
+    found = [re.findall(r"\d+", match[0]) for match in re.finditer(pattern, text)]
+    return [tuple(map(int, digits)) for digits in found]
