@@ -15,7 +15,7 @@ from rlc.catalog.index import KINDS, find_anywhere, find_builtin, names_of
 from rlc.catalog.records import SCALARS, Args, Builtin, Param, Signature
 from rlc.catalog.training import retry_then
 from rlc.check.bind import Bound, Owner, bind
-from rlc.check.mixtures import name_single, weighted
+from rlc.check.mixtures import name_single, single, weighted
 from rlc.check.models import model_value
 from rlc.check.scalars import Scalars, article, describe
 from rlc.check.scope import NamedDecl, Scope
@@ -120,11 +120,13 @@ class Evaluator:
         bound = self._bound(call, builtin, owner)
         if bound is None:
             return None
-        data = builtin.build(Args(bound.values))
-        if builtin.kind == "env":  # a mixture of one
-            weight: Any = Value("float", data.weight, call.span, "default")
-            data = (evolve(data, weight=weight),)
-        return Value(builtin.kind, data, call.span, f"definition of {builtin.name}")
+        value = Value(
+            builtin.kind,
+            builtin.build(Args(bound.values)),
+            call.span,
+            f"definition of {builtin.name}",
+        )
+        return evolve(value, data=single(value)) if builtin.kind == "env" else value
 
     def _bound(self, call: Call, builtin: Builtin, owner: Owner) -> Bound | None:
         params, reason = list(builtin.params), None

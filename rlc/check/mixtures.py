@@ -12,6 +12,18 @@ from rlc.plan.tree import EnvPlan
 Mixture = tuple[EnvPlan, ...]
 
 
+def single(env: Value) -> Mixture:
+    """A mixture of one. Its leaves get origins of their own: a mixture may have several sources."""
+    record = env.data
+    leaves = {
+        attribute.name: evolve(env, type="any", data=getattr(record, attribute.name))
+        for attribute in record.__attrs_attrs__
+        if isinstance(getattr(record, attribute.name), str | int | float | None)
+    }
+    leaves["weight"] = evolve(leaves["weight"], origin="default")
+    return (evolve(record, **leaves),)
+
+
 def weighted(weight: Value, envs: Mixture) -> Mixture:
     """Every weight times ``weight``: ``3 * (2 * a + b)`` is ``6 * a + 3 * b``."""
 

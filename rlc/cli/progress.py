@@ -10,7 +10,7 @@ from statistics import fmean
 from typing import Any
 
 from attrs import define, field
-from rich.console import Console, Group, RenderableType
+from rich.console import Console, RenderableType
 from rich.live import Live
 from rich.panel import Panel
 from rich.progress_bar import ProgressBar
@@ -122,6 +122,7 @@ class LiveObserver:
     def __init__(self, console: Console) -> None:
         self._series = _Series()
         self._title = ""
+        self._note = ""
         self._started = time.monotonic()
         self._live = Live(console=console, get_renderable=self._render, refresh_per_second=8)
 
@@ -139,7 +140,7 @@ class LiveObserver:
         self._series.add(step, metrics)
 
     def note(self, text: str) -> None:
-        self._live.console.print(text, highlight=False, markup=False)
+        self._note = text  # inside the panel: printing above it would tear it
 
     def close(self) -> None:
         self._live.stop()
@@ -153,13 +154,10 @@ class LiveObserver:
         grid.add_column()
         for label, value in _rows(series, series.stage, time.monotonic() - self._started):
             grid.add_row(label, value)
-        bar = ProgressBar(total=series.stage.steps, completed=series.done)
+        if self._note:
+            grid.add_row("", Text(self._note, style="yellow"))
         return Panel(
-            Group(bar, grid),
-            title=Text(self._title),
-            title_align="left",
-            border_style="dim",
-            padding=(0, 1),
+            grid, title=Text(self._title), title_align="left", border_style="dim", padding=(0, 1)
         )
 
 
@@ -171,7 +169,8 @@ def _rows(
     step = f"{series.done} of {stage.steps}"
     if planned:
         step += f"   playing group {played} of {planned}"
-    rows: list[tuple[str, RenderableType | str]] = [(f"{stage.name} step", step)]
+    bar = ProgressBar(total=stage.steps, completed=series.done, width=_CURVE_WIDTH)
+    rows: list[tuple[str, RenderableType | str]] = [(f"{stage.name} step", step), ("", bar)]
     if not series.rewards:
         return rows
     curve = Text(f"{series.rewards[-1]:.3f}  ", style="bold")

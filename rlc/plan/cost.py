@@ -109,7 +109,7 @@ class StageCost:
     steps: int
     free: bool
     datum: str  # "episode", "turn" or "episode or turn"
-    step: dict[str, Estimate]
+    step: dict[Level, Estimate]
     assumptions: tuple[str, ...]
 
     def total(self, level: Level) -> float | None:
@@ -133,7 +133,9 @@ def total_cost(stages: tuple[StageCost, ...], level: Level) -> float | None:
 def stage_cost(stage: TrainPlan) -> StageCost:
     """The cost of one stage, with what had to be assumed."""
     price = price_of(stage.model.base, stage.model.service)
-    steps = {level: priced(step_tokens(stage, level), price) for level in LEVELS}
+    steps: dict[Level, Estimate] = {
+        level: priced(step_tokens(stage, level), price) for level in LEVELS
+    }
     datums = sorted({"episode" if _history(env) == "chat" else "turn" for env in stage.envs})
     return StageCost(
         stage=stage.name,
@@ -165,11 +167,10 @@ def step_tokens(stage: TrainPlan, level: Level) -> Tokens:
 
 def batch_tokens(batch: BatchPlan, episode: Episode, cached: bool) -> Tokens:
     """Tokens of one batch of like episodes; with ``cached`` the cache never misses."""
-    if batch.kind == "groups":
-        groups, size, trained = batch.count, batch.size, episode.datum_tokens()
-        train = groups * size * trained
-    else:
-        groups, size = _episodes_played(batch, episode.turns), 1
+    groups, size = float(batch.count), batch.size
+    train = groups * size * episode.datum_tokens()
+    if batch.kind == "turns":
+        groups, size = _episodes_played(batch, episode.turns, worst=not cached), 1
         train = _trained_turns(batch, episode, groups)
     everything = groups * size * sum(episode.prompts())
     fresh = everything
@@ -204,13 +205,16 @@ def _history(env: EnvPlan) -> History:
     return "concat" if "concat" in names else "latest"
 
 
-def _episodes_played(batch: BatchPlan, turns: int) -> int:
-    """Whole waves of parallel episodes until there are enough turns."""
+def _episodes_played(batch: BatchPlan, turns: int, worst: bool) -> float:
+    """Whole waves of parallel episodes until there are enough turns; at worst one turn is
+    missing, and a whole wave is played for it."""
     parallel = batch.parallel or 1
+    if worst:
+        return parallel + (batch.count - 1) / turns
     return ceil(batch.count / (parallel * turns)) * parallel
 
 
-def _trained_turns(batch: BatchPlan, episode: Episode, episodes: int) -> float:
+def _trained_turns(batch: BatchPlan, episode: Episode, episodes: float) -> float:
     """A random choice of turns; a chat's datum holds the whole episode whatever is chosen."""
     if episode.one_datum:
         return min(episodes, batch.count) * episode.datum_tokens()
@@ -218,22 +222,27 @@ def _trained_turns(batch: BatchPlan, episode: Episode, episodes: int) -> float:
 
 
 def _assumptions(stage: TrainPlan) -> Iterator[str]:
-    yield (
-        f"replies of {_shares(REPLY_SHARE)} of max_tokens, "
-        f"episodes of {_shares(TURN_SHARE)} of the turns allowed (low, expected, high)"
-    )
+    yield f"low, expected, high: replies of {_shares(REPLY_SHARE)} of max_tokens"
+    if any(env.max_turns != 1 for env in stage.envs):
+        yield f"low, expected, high: episodes of {_shares(TURN_SHARE)} of the turns allowed"
     yield "low and expected: prompts shared by a group or kept from earlier turns are cached"
     yield "every rollout is trained on; checkpoint storage is not counted"
     for env in stage.envs:
-        facts = gem_facts(env.id)
-        chars = facts["chars"]
-        episode = env_episode(env, stage.sampling.max_tokens, "high")
-        how = f"{chars['prompt']} characters" if chars else "not measured, assumed"
-        yield f"{env.name}: a first prompt of about {episode.prompt:g} tokens ({how})"
-        if facts["multi_turn"] and env.max_turns is None:
-            yield f"{env.name}: at most {UNKNOWN_TURNS} turns (the game draws its own limit)"
-        if facts["multi_turn"] and "observation" not in (chars or {}):
-            yield f"{env.name}: later observations of {UNKNOWN_OBSERVATION} tokens (not measured)"
+        yield from _env_assumptions(env, stage.sampling.max_tokens)
+
+
+def _env_assumptions(env: EnvPlan, max_tokens: int) -> Iterator[str]:
+    facts = gem_facts(env.id)
+    chars = facts["chars"] or {}
+    episode = env_episode(env, max_tokens, "high")
+    how = f"{chars['prompt']:,} characters" if chars else "not measured, assumed"
+    yield f"{env.name}: a first prompt of about {episode.prompt:g} tokens ({how})"
+    if not facts["multi_turn"]:
+        return
+    if env.max_turns is None:
+        yield f"{env.name}: at most {UNKNOWN_TURNS} turns (the game draws its own limit)"
+    how = f"{chars['observation']:,} characters" if "observation" in chars else "not measured"
+    yield f"{env.name}: later observations of about {episode.observation:g} tokens ({how})"
 
 
 def _shares(shares: dict[str, float]) -> str:

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from collections import Counter
+from pathlib import Path
 
+import pytest
+from golden import check_golden
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from recipe_strategies import recipes, write
 
 from rlc.lang.ast import Recipe
-from rlc.lang.formatter import format_text
+from rlc.lang.formatter import WIDTH, format_text
 from rlc.lang.lexer import lex
 from rlc.lang.parser import parse
 from rlc.lang.source import Source
@@ -43,3 +46,55 @@ def test_any_recipe_keeps_its_meaning_and_comments(recipe: Recipe, seed: int) ->
     assert read(once)[1] == recipe
     assert formatted(once) == once
     assert comments_of(once) == comments_of(text)
+
+
+def test_the_layout_of_a_recipe() -> None:
+    path = Path(__file__).parent / "golden" / "layout.txt"
+    check_golden(path, formatted(LAYOUT))
+
+
+@pytest.mark.parametrize("text", ["# only a comment\n", "env x = 1\n", 'import "a.rl"  # why\n'])
+def test_clean_text_stays(text: str) -> None:
+    assert formatted(text) == text
+
+
+def test_lines_are_broken_at_the_width() -> None:
+    for length in range(60, 100):
+        text = formatted(f'env x = gem("{"a" * length}", split = "train") |> concat(last = 2)')
+        lines = text.splitlines()
+        assert (len(lines) > 1) == (len(text.replace("\n ", "")) > WIDTH + 1)
+
+
+LAYOUT = """\
+# Licence line
+# second line
+
+import "lib/qwen.rl"
+param learning_rate : float=4e-5 # per step
+# The model.
+model policy { base="Qwen/Qwen3-8B",lora_rank = 1_6 }
+
+
+env sudoku = gem("game:Sudoku-v0-easy") |> concat() |> template("qwen3_game")
+
+
+env whodunit = openreward("GeneralReasoning/WhoDunIt", split = "train", shuffle = true) # long
+  |> rollouts(group = 16, temperature = 1.0, max_failures = 2)
+  # then score
+  |> reward(sum, nonterminal = (0.0))
+advantage mine = returns(gamma = 0.95) |> baseline(leave_one_out) |> scale(std) |> clip(-5, 5)
+env mix = 3*(whodunit) + 1*(sudoku |> f()) - -x/(2*y)
+train main { # two stages
+  model = policy, env = mix
+
+  # how many
+  batch = turns(128, # episodes
+    parallel = 64)
+  metrics = [pass_at(1, samples = 128, confidence = 95%), pass_at(8, samples = 128), pass_at(64)]
+  on_error = retry(3) then drop extra = { a = 1 b = {} }
+  empty = []
+  # nothing after this
+}
+eval empty {}
+# the end
+"""

@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from os.path import commonprefix
+from collections.abc import Sequence
+from itertools import takewhile
 
 from attrs import frozen
 
@@ -61,8 +62,8 @@ def find_phrases() -> list[str]:
 def _family_phrases(family: Family) -> list[str]:
     turns, histories = _episodes(family, concat=False), _episodes(family, concat=True)
     openings = [
-        commonprefix([texts[0] for texts in turns]),
-        commonprefix([text for texts in histories for text in texts]),
+        _common_prefix([texts[0] for texts in turns]),
+        _common_prefix([text for texts in histories for text in texts]),
     ]
     seen: Counter[str] = Counter()
     for texts in turns + histories:
@@ -71,6 +72,12 @@ def _family_phrases(family: Family) -> list[str]:
         seen.update(dict.fromkeys(pieces).keys())
     common = [piece for piece, count in seen.items() if count >= _MIN_EPISODES and len(piece) > 1]
     return openings + common
+
+
+def _common_prefix(texts: Sequence[str]) -> str:
+    """The first and the last in order differ wherever any two do."""
+    pairs = zip(min(texts), max(texts), strict=False)
+    return "".join(a for a, _ in takewhile(lambda pair: pair[0] == pair[1], pairs))
 
 
 def _without_opening(text: str, openings: list[str]) -> str:

@@ -20,7 +20,13 @@ MAX_POSITIONS = 8192
 
 def build_tokenizer(phrases: Iterable[str]) -> PreTrainedTokenizerFast:
     """Ids: the 256 bytes, the specials, then ``phrases`` in the order given."""
-    from tokenizers import AddedToken, Tokenizer, decoders, models, pre_tokenizers
+    from tokenizers import (  # type: ignore[import-untyped]
+        AddedToken,
+        Tokenizer,
+        decoders,
+        models,
+        pre_tokenizers,
+    )
     from transformers import PreTrainedTokenizerFast
 
     alphabet = sorted(pre_tokenizers.ByteLevel.alphabet())

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterator, Sequence
 from random import Random
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 from rlc.service.tiny.demonstrations import Example
 from rlc.service.tiny.tokenizer import MAX_POSITIONS
@@ -21,6 +21,7 @@ DECAY_FROM = 0.5  # the rate falls linearly from here to a hundredth of the peak
 _LOG_EVERY = 50
 
 Batch = list[Example]
+T = TypeVar("T", int, bool)
 
 
 def new_model(tokenizer: PreTrainedTokenizerFast, seed: int) -> Qwen3ForCausalLM:
@@ -64,9 +65,7 @@ def batches(examples: Sequence[Example], rng: Random) -> list[Batch]:
     return found
 
 
-def fit(
-    model: Qwen3ForCausalLM, plan: Sequence[Batch], log: Callable[[str], None] = print
-) -> None:
+def fit(model: Qwen3ForCausalLM, plan: Sequence[Batch], log: Callable[[str], None] = print) -> None:
     """Train on the batches in order with AdamW; each step averages over its taught tokens."""
     import torch
 
@@ -84,7 +83,7 @@ def fit(
         for group in optimizer.param_groups:
             group["lr"] = PEAK_LR * rate_share(step / len(plan))
         loss = batch_loss(model, batch)
-        loss.backward()
+        torch.autograd.backward(loss)
         torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
         optimizer.step()
         optimizer.zero_grad(set_to_none=True)
@@ -116,7 +115,7 @@ def batch_loss(model: Qwen3ForCausalLM, batch: Batch) -> Tensor:
     return torch.nn.functional.cross_entropy(logits_NV, tokens_BT[:, 1:][taught_BT[:, 1:]])
 
 
-def _padded[T](values: list[T], length: int, fill: T) -> list[T]:
+def _padded(values: list[T], length: int, fill: T) -> list[T]:
     return values + [fill] * (length - len(values))
 
 

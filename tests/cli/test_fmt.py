@@ -1,0 +1,93 @@
+"""``rlc fmt`` as a user runs it."""
+
+from __future__ import annotations
+
+import argparse
+import io
+import sys
+from pathlib import Path
+
+import pytest
+
+from rlc.cli import fmt
+
+UGLY = "train t { a=1   bb = 2 } # end\n"
+CLEAN = "train t {\n  a  = 1\n  bb = 2\n}  # end\n"
+BROKEN = "train t { a = }\n"
+
+
+def rlc_fmt(*args: str) -> int:
+    parser = argparse.ArgumentParser()
+    fmt.add_parser(parser.add_subparsers())
+    parsed = parser.parse_args(["fmt", *args])
+    status = parsed.run(parsed)
+    assert isinstance(status, int)
+    return status
+
+
+@pytest.fixture
+def ugly(tmp_path: Path) -> Path:
+    path = tmp_path / "ugly.rl"
+    path.write_text(UGLY)
+    return path
+
+
+def test_a_recipe_is_rewritten_once(ugly: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert rlc_fmt(str(ugly)) == 0
+    assert ugly.read_text() == CLEAN
+    assert capsys.readouterr().out == f"formatted {ugly}\n"
+    assert rlc_fmt(str(ugly)) == 0
+    assert capsys.readouterr().out == ""
+
+
+def test_check_names_what_would_change(ugly: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert rlc_fmt("--check", str(ugly)) == 1
+    assert ugly.read_text() == UGLY
+    assert capsys.readouterr().out == f"would change {ugly}\n"
+    ugly.write_text(CLEAN)
+    assert rlc_fmt("--check", str(ugly)) == 0
+
+
+def test_diff_shows_what_would_change(ugly: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert rlc_fmt("--diff", str(ugly)) == 1
+    assert ugly.read_text() == UGLY
+    out = capsys.readouterr().out
+    assert "-train t { a=1   bb = 2 } # end\n" in out
+    assert "+  bb = 2\n" in out
+
+
+def test_a_broken_recipe_is_shown_and_left_alone(
+    ugly: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    broken = tmp_path / "broken.rl"
+    broken.write_text(BROKEN)
+    assert rlc_fmt(str(broken), str(ugly), str(tmp_path / "none.rl")) == 1
+    assert broken.read_text() == BROKEN
+    assert ugly.read_text() == CLEAN
+    err = capsys.readouterr().err
+    assert "error[RL0010]: expected a value" in err
+    assert "error[RL0001]: no such file" in err
+    assert "2 errors" in err
+
+
+def test_standard_input_goes_to_standard_output(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(UGLY.encode())))
+    assert rlc_fmt("-") == 0
+    assert capsys.readouterr().out == CLEAN
+
+
+def test_windows_line_ends_are_kept_and_no_change(tmp_path: Path) -> None:
+    path = tmp_path / "windows.rl"
+    path.write_bytes(CLEAN.replace("\n", "\r\n").encode())
+    assert rlc_fmt("--check", str(path)) == 0
+    path.write_bytes(UGLY.replace("\n", "\r\n").encode())
+    assert rlc_fmt(str(path)) == 0
+    assert path.read_bytes() == CLEAN.replace("\n", "\r\n").encode()
+
+
+def test_no_path_is_wrong_usage() -> None:
+    with pytest.raises(SystemExit) as exit_info:
+        rlc_fmt()
+    assert exit_info.value.code == 2

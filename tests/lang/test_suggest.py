@@ -1,0 +1,49 @@
+"""Suggestions for misspelt words."""
+
+from __future__ import annotations
+
+import pytest
+
+from rlc.lang.suggest import did_you_mean, edit_distance, nearest
+
+WORDS = ["advantage", "batch", "model", "lora_rank", "adam", "gem", "std", "LoRA"]
+
+
+@pytest.mark.parametrize(
+    ("word", "expected"),
+    [
+        ("advatnage", "advantage"),  # two neighbours swapped
+        ("advantge", "advantage"),
+        ("bathc", "batch"),
+        ("modle", "model"),
+        ("lora-rank", "lora_rank"),
+        ("LoraRank", "lora_rank"),
+        ("lora", "LoRA"),
+        ("gme", "gem"),
+        ("stdd", "std"),
+        ("ge", "gem"),
+        ("optimizer", None),
+        ("xyz", None),
+        ("x", None),
+        ("", None),
+    ],
+)
+def test_the_nearest_word_is_suggested(word: str, expected: str | None) -> None:
+    assert nearest(word, WORDS) == expected
+
+
+def test_the_closest_wins_and_ties_are_stable() -> None:
+    assert nearest("steps", ["step", "stepsx", "stops"]) == "step"
+    assert nearest("steps", ["stops", "stepsx", "step"]) == "step"
+
+
+def test_a_suggestion_is_a_question() -> None:
+    assert did_you_mean("modle", WORDS) == "did you mean `model`?"
+    assert did_you_mean("nothing", WORDS) is None
+
+
+def test_distance_counts_each_part_once() -> None:
+    assert edit_distance("ca", "abc", 9) == 3  # not 2: restricted
+    assert edit_distance("abcd", "acbd", 9) == 1
+    assert edit_distance("kitten", "sitting", 9) == 3
+    assert edit_distance("kitten", "sitting", 2) == 3
