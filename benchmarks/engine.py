@@ -37,11 +37,12 @@ GROUPS, MEMBERS, RANK = 16, 8, 8
 
 @frozen
 class Shape:
-    """Tokens of a prompt and of what follows it."""
+    """Tokens of a prompt and of each answer."""
 
     name: str
     prompt: int
     answer: int
+    turns: int = 1
 
 
 @frozen
@@ -173,34 +174,41 @@ async def compare_training(
 async def compare_sampling(
     sampler: LocalSamplingClient, folder: str, shape: Shape, repeats: int
 ) -> Row:
-    """sample() against `generate` on the same prompts, the same number of tokens each."""
+    """sample() against `generate`: same prompts, same number of tokens, and after each turn
+    an observation of four tokens, upon which the whole episode is the next prompt."""
     model = transformers.AutoModelForCausalLM.from_pretrained(folder, dtype=torch.float32)
     rng = np.random.default_rng(2)
     prompts = rng.integers(2, model.config.vocab_size, (GROUPS, shape.prompt))
+    observation = [5, 6, 7, 8]
+    turns = range(shape.turns)
+
+    async def episode(tokens: list[int]) -> int:
+        params = types.SamplingParams(max_tokens=shape.answer, stop=[])
+        for _ in turns:
+            reply = await sampler.sample(types.ModelInput.from_ints(tokens), 1, params)
+            tokens = tokens + reply.sequences[0].tokens + observation
+        return len(tokens)
 
     async def ours() -> int:
-        params = types.SamplingParams(max_tokens=shape.answer, stop=[])
-        replies = await asyncio.gather(
-            *[
-                sampler.sample(types.ModelInput.from_ints(row.tolist()), MEMBERS, params)
-                for row in prompts
-            ]
-        )
-        return sum(len(s.tokens) for reply in replies for s in reply.sequences)
+        episodes = [episode(row.tolist()) for row in prompts for _ in range(MEMBERS)]
+        return sum(await asyncio.gather(*episodes))
 
     def generate() -> int:
         ids = torch.from_numpy(prompts).repeat_interleave(MEMBERS, 0)
         length = {"max_new_tokens": shape.answer, "min_new_tokens": shape.answer}
-        out = model.generate(
-            ids, attention_mask=torch.ones_like(ids), do_sample=True, top_k=0, **length
-        )
-        return int(out[:, shape.prompt :].numel())
+        seen = torch.tensor(observation).expand(len(ids), -1)
+        for _ in turns:
+            ids = model.generate(
+                ids, attention_mask=torch.ones_like(ids), do_sample=True, top_k=0, **length
+            )
+            ids = torch.cat([ids, seen], dim=1)
+        return ids.numel()
 
     async def theirs() -> int:
         return await asyncio.to_thread(generate)
 
-    tokens = await ours()
-    assert tokens == await theirs() == GROUPS * MEMBERS * shape.answer
+    assert await ours() == await theirs()
+    tokens = GROUPS * MEMBERS * shape.answer * shape.turns
     a, b = await medians(ours, theirs, repeats)
     return Row(f"sample, {shape.name}", tokens / a, tokens / b)
 
@@ -228,6 +236,7 @@ async def measure(root: Path, folder: str, repeats: int) -> list[Row]:
     rows = [
         await compare_sampling(sampler, folder, quickstart, repeats),
         await compare_sampling(sampler, folder, short, repeats),
+        await compare_sampling(sampler, folder, Shape("29 + 6 × 3 tokens", 29, 3, 6), repeats),
         await compare_training(client, folder, quickstart, repeats),
         await compare_training(client, folder, short, repeats),
     ]

@@ -56,7 +56,7 @@ def _gem_signature(env_id: str) -> Signature:
             facts["args"].get(name, spec["default"]),
             low=1 if name in _AT_LEAST_ONE else None,
             optional=spec.get("optional", False),
-            default_of=env_id,
+            default_of="the environment",
         )
         for name, spec in facts["params"].items()
     )

@@ -53,3 +53,8 @@ def find_anywhere(name: str) -> Builtin | None:
 def names_of(kind: str) -> list[str]:
     """The names of a kind's builtins."""
     return [builtin.name for builtin in BUILTINS if builtin.kind == kind]
+
+
+def words_of(kind: str) -> list[str]:
+    """Those of them that are words, without parentheses."""
+    return [builtin.name for builtin in BUILTINS if builtin.kind == kind and builtin.word]

@@ -134,7 +134,6 @@ class Declaration:
     fields: tuple[Param, ...] = ()
     value: str | None = None
 
-    @property
-    def form(self) -> str:
-        """How it is written."""
-        return f"{self.kind} name {{ … }}" if self.value is None else f"{self.kind} name = …"
+    def written(self, name: str = "name") -> str:
+        """How a declaration of that name is written."""
+        return f"{self.kind} {name} {{ … }}" if self.value is None else f"{self.kind} {name} = …"

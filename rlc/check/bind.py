@@ -35,7 +35,7 @@ class Bound:
 
     values: dict[str, Value] = field(factory=dict)
     complete: bool = True
-    unknown: list[str] = field(factory=list)  # parameters that unknown names probably meant
+    unknown: list[str] = field(factory=list)  # what misplaced arguments meant; "*": anything
 
 
 @frozen
@@ -81,6 +81,7 @@ def _match(
     for position, item in enumerate(items):
         if item.name is None:
             param = _positional(item.span, position, params, named, owner, found)
+            bound.unknown += ["*"] * (param is None)
         else:
             named = True
             param = _named(item.name, by_name, owner, bound, found)
@@ -107,10 +108,12 @@ def _positional(
         return None
     if position >= len(params):
         count = len(params)
-        takes = f"{count} argument{'s' * (count != 1)}" if count else "no arguments"
+        takes = (
+            f"{count} argument{'s' * (count != 1)}, this is one more" if count else "no arguments"
+        )
         names = ", ".join(f"`{param.name}`" for param in params)
-        message = f"{owner.title} takes {takes}, this is one more"
-        found.error("RL0206", span, message, owner.why_no_other or (names and f"they are {names}"))
+        advice = owner.why_no_other or (f"they are {names}" if names else "leave it out")
+        found.error("RL0206", span, f"{owner.title} takes {takes}", advice)
         return None
     return params[position]
 
@@ -171,4 +174,5 @@ def _report_missing(
     code = "RL0205" if owner.slot == "argument" else "RL0302"
     names = ", ".join(f"`{param.name}`" for param in missing)
     message = f"{owner.title} needs {names}"
-    found.error(code, owner.span, message, "; ".join(f"{p.name}: {p.doc}" for p in missing))
+    few = missing if len(missing) <= 2 else []
+    found.error(code, owner.span, message, "; ".join(f"{p.name}: {p.doc}" for p in few) or None)

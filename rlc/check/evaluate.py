@@ -11,7 +11,7 @@ from typing import Any
 from attrs import evolve
 
 from rlc.catalog.declarations import PARAM_TYPES
-from rlc.catalog.index import KINDS, find_anywhere, find_builtin, names_of
+from rlc.catalog.index import KINDS, find_anywhere, find_builtin, names_of, words_of
 from rlc.catalog.records import SCALARS, Args, Builtin, Param, Signature
 from rlc.catalog.training import retry_then
 from rlc.check.bind import Bound, Owner, bind
@@ -90,6 +90,11 @@ class Evaluator:
         if builtin is not None and builtin.word:
             record = builtin.build(Args({}))
             return Value(want.type, record, name.span, place(name.span))
+        words = words_of(want.type)
+        if words and not self._scope.knows(name.id):
+            message = f"`{name.id}` is not {KINDS[want.type].noun}"
+            self._found.error("RL0204", name.span, message, known_values(words, name.id))
+            return None
         return self._reference(name, want.type, want)
 
     def _reference(self, name: Name, kind: str, want: Param) -> Value | None:
@@ -102,8 +107,9 @@ class Evaluator:
             takes = article(want) if want.type in SCALARS else KINDS[want.type].noun
             what = _declared_as(decl)
             message = f"`{name.id}` is {what}, where {takes} belongs"
-            advice = known_values(self._scope.of_kind(kind)) or None
-            self._found.error("RL0201", name.span, message, advice and f"{advice}", label)
+            candidates = self._scope.of_kind(kind)
+            advice = f"declared are {known_values(candidates)}" if candidates else None
+            self._found.error("RL0201", name.span, message, advice, label)
             return None
         if name.id in self._open:
             circle = " → ".join([*self._open[self._open.index(name.id) :], name.id])

@@ -101,7 +101,9 @@ def fit(value: Value, want: Param, span: Span, found: Diagnostics) -> Value | No
     labels = [Label(value.span, "its value")] if value.span != span else []
     data = _convert(value, want.type)
     if data is _MISFIT:
-        message = f"`{want.name}` takes {article(want)}, found {_NOUNS[value.type]}"
+        what = show(value.data, "float") if want.type == "int" else _NOUNS[value.type]
+        what = what if value.type in NUMBERS else _NOUNS[value.type]
+        message = f"`{want.name}` takes {article(want)}, found {what}"
         found.error("RL0201", span, message, _conversion_help(value, want), *labels)
         return None
     if not _in_bounds(data, want):

@@ -28,6 +28,10 @@ class Scope:
     def in_order(self) -> list[NamedDecl]:
         return list(self.decls.values())
 
+    def knows(self, name: str) -> bool:
+        """Whether the recipe declares the name, be it in a way that cannot be read."""
+        return name in self.decls or name in self.unread
+
     def of_kind(self, *kinds: str) -> list[str]:
         return [name for name, decl in self.decls.items() if decl.kind.id in kinds]
 
@@ -46,7 +50,7 @@ class Scope:
             return None
         candidates = self.of_kind(*kinds)
         self.used.update(closest(name.id, candidates))
-        advice = known_values(candidates, name.id) if candidates else _declare(kinds)
+        advice = known_values(candidates, name.id) if candidates else _declare(name.id, kinds)
         found.error("RL0102", name.span, f"`{name.id}` is not declared", advice)
         return None
 
@@ -87,7 +91,7 @@ def _understood(decl: Decl, found: Diagnostics) -> NamedDecl | None:
         return evolve(decl, kind=evolve(decl.kind, id=likely[0]))
     known = DECLARATIONS[decl.kind.id]
     if problem := _form_problem(known, decl):
-        found.error("RL0303", decl.kind.span, problem, f"write `{known.form}`")
+        found.error("RL0303", decl.kind.span, problem, f"write `{known.written()}`")
         return None
     return decl
 
@@ -110,6 +114,6 @@ def _report_import(decl: ImportDecl, found: Diagnostics) -> None:
         found.error("RL0101", decl.kind.span, message, advice)
 
 
-def _declare(kinds: Sequence[str]) -> str:
-    forms = [DECLARATIONS[kind].form for kind in kinds if kind in DECLARATIONS]
+def _declare(name: str, kinds: Sequence[str]) -> str:
+    forms = [DECLARATIONS[kind].written(name) for kind in kinds if kind in DECLARATIONS]
     return f"declare it: `{forms[0]}`" if forms else "write the value here"

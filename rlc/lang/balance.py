@@ -70,7 +70,8 @@ def balance(layout: Layout, tokens: Sequence[Token]) -> Balanced:
     """Add and drop brackets until they match, reporting each, up to MAX_FINDINGS."""
     if _matches(tokens):
         return Balanced(list(tokens), frozenset(), Diagnostics())
-    pairing = _Pairing(layout)
+    kinds = Counter(token.kind for token in tokens)
+    pairing = _Pairing(layout, extra=kinds["RBRACE"] - kinds["LBRACE"])
     for index, token in enumerate(tokens):
         if len(pairing.found) >= MAX_FINDINGS:
             return Balanced([], frozenset(), pairing.found)
@@ -105,6 +106,7 @@ class _Open:
 @define
 class _Pairing:
     layout: Layout
+    extra: int  # closing braces beyond the opening ones
     out: list[Token] = Factory(list)
     open: list[_Open] = Factory(list)
     counts: Counter[str] = Factory(Counter)  # open brackets of each kind
@@ -134,7 +136,10 @@ class _Pairing:
 
     def add_closer(self, token: Token) -> None:
         opener = OPENERS[token.kind]
-        if self.counts[opener]:
+        if self.is_stray(token):
+            self.extra -= 1
+            self.drop(token)
+        elif self.counts[opener]:
             while self.open[-1].token.kind != opener:
                 self.close()
             self.pop()
@@ -142,9 +147,20 @@ class _Pairing:
         elif self.open and self.open[-1].token.kind != "LBRACE" and opener != "LBRACE":
             self.replace_closer(token)
         elif opener != "LBRACE" or self.open or not self.add_missing_brace(token):
-            message = f"`{TEXTS[token.kind]}` closes nothing"
-            self.found.error("RL0011", self.layout.span(token), message, "leave it out")
-            self.doubtful.append(token.start)
+            self.drop(token)
+
+    def is_stray(self, token: Token) -> bool:
+        """Whether a brace too many stands in the middle of a line inside a longer block."""
+        if token.kind != "RBRACE" or self.extra <= 0 or not self.open:
+            return False
+        opened = self.open[-1].token
+        inside = opened.kind != "LBRACE" or self.layout.line(opened) < self.layout.line(token)
+        return inside and not self.layout.is_first(token)
+
+    def drop(self, token: Token) -> None:
+        message = f"`{TEXTS[token.kind]}` closes nothing"
+        self.found.error("RL0011", self.layout.span(token), message, "leave it out")
+        self.doubtful.append(token.start)
 
     def replace_closer(self, token: Token) -> None:
         opened = self.pop().token

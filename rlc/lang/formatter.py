@@ -12,6 +12,7 @@ for it moves to the line before.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from functools import partial
 
@@ -67,12 +68,12 @@ class _Comments:
             self.next += 1
         return self.tokens[start : self.next]
 
-    def take_trailing(self, offset: int, between: str = " \t,") -> str:
+    def take_trailing(self, offset: int, between: str = " \t,", limit: float = math.inf) -> str:
         """The comment on the line of ``offset`` with only ``between`` before it, or nothing."""
         if self.next == len(self.tokens):
             return ""
         token = self.tokens[self.next]
-        if self.source.text[offset : token.start].strip(between):
+        if token.start >= limit or self.source.text[offset : token.start].strip(between):
             return ""
         self.next += 1
         return f"  {self.text(token)}"
@@ -208,7 +209,7 @@ class _Formatter:
         level = _operand_level(expr.op)
         (_, first), *rest = _chain(expr)
         lines = self.operand(first, level, prefix, indent)
-        lines[-1] += self.comments.take_trailing(first.span.end)
+        lines[-1] += self.comments.take_trailing(first.span.end, " \t)")
         inner = indent + STEP
         for op, operand in rest:
             is_last = operand is expr.right
@@ -216,7 +217,7 @@ class _Formatter:
             body = partial(self.operand, operand, level, f"{op} ", inner)
             lines += self.part(operand.span.start, end, inner, body)
             if not is_last:  # after the last one, it goes after the comma or bracket of the whole
-                lines[-1] += self.comments.take_trailing(end)
+                lines[-1] += self.comments.take_trailing(end, " \t)")
         return lines
 
     def items(
@@ -234,7 +235,7 @@ class _Formatter:
             value, prefix = (item.value, _label(item)) if isinstance(item, Argument) else (item, "")
             body = partial(self.expr, value, prefix, inner, 1)
             lines += self.part(value.span.start, item.span.end, inner, body)
-            lines[-1] += "," + self.comments.take_trailing(item.span.end)
+            lines[-1] += "," + self.comments.take_trailing(item.span.end, " \t,)", span.end)
         last = [line for entry in self.own_line(span.end, inner) for line in entry.lines]
         if len(lines) == 1 and not last:
             return [f"{head}{closer}"]

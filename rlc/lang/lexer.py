@@ -23,9 +23,10 @@ ESCAPES = {'"': '"', "\\": "\\", "n": "\n", "t": "\t"}
 _BEFORE = {
     "SLASH_COMMENT": r"//[^\n]*|/\*(?:[^*]|\*(?!/))*(?:\*/)?",
     "DOUBLE_EQUAL": r"==+",
+    "POINT_FIRST": r"\.[0-9](?:[\w.]|(?<=[eE])[+-])*%?",
 }
 _AFTER = {
-    "BAD_NUMBER": r"\$?\.?[0-9](?:[\w.]|(?<=[eE])[+-])*%?\w*",
+    "BAD_NUMBER": r"\$?[0-9](?:[\w.]|(?<=[eE])[+-])*%?\w*",
     "BAD_NAME": r"[^\W\d]\w*",
     "BAD_QUOTES": r"'[^'\r\n]*'?|[“”][^“”\"\r\n]*[“”\"]?|`[^`\r\n]*`?",
     "BAD_STRING": r'"(?:[^"\\\r\n]|\\[^\r\n])*\\?',
@@ -195,6 +196,7 @@ def _bad(span: Span, lexed: Lexed) -> Token:
 _CHECKS: dict[str, Callable[[Span, Lexed], Token | None]] = {
     "STRING": _check_string,
     "BAD_NUMBER": _check_bad_number,
+    "POINT_FIRST": _check_bad_number,
     "BAD_NAME": _check_bad_name,
     "BAD_QUOTES": _check_quotes,
     "BAD_STRING": _check_open_string,

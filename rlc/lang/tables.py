@@ -91,7 +91,8 @@ def load_tables() -> Tables:
     key = f"{FORMAT}|{sys.version_info[:2]}|{grammar}".encode()
     path = _cache_folder() / f"grammar-{hashlib.sha256(key).hexdigest()[:32]}.json"
     with suppress(OSError, ValueError, TypeError, KeyError):
-        return _from_json(path.read_text(encoding="utf-8"))
+        if _is_private(path.parent):
+            return _from_json(path.read_text(encoding="utf-8"))
     tables = build_tables(grammar)
     with suppress(OSError):
         _write(path, json.dumps(asdict(tables), separators=(",", ":")))
@@ -146,6 +147,9 @@ def _from_json(text: str) -> Tables:
         Rule(rule["origin"], rule["action"], rule["passes"], tuple(rule["keep"]))
         for rule in data["rules"]
     )
+    data["ignored"] = tuple(data["ignored"])
+    data["states"] = tuple(data["states"])
+    data["starts"] = {start: (first, last) for start, (first, last) in data["starts"].items()}
     return Tables(**data)
 
 
@@ -156,11 +160,21 @@ def _cache_folder() -> Path:
     return root / "rlc"
 
 
+def _is_private(folder: Path) -> bool:
+    """Whether nobody else can have put tables there: wrong ones would misread recipes."""
+    info = folder.stat()
+    return info.st_uid == os.getuid() and not info.st_mode & 0o022
+
+
 def _write(path: Path, text: str) -> None:
     """Write in one step, so that a reader never sees half a file."""
     import tempfile
 
+    if not path.is_absolute():  # a user without a home
+        return
     path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    if not _is_private(path.parent):
+        return
     handle, temporary = tempfile.mkstemp(dir=path.parent, suffix=".tmp")
     try:
         with os.fdopen(handle, "w", encoding="utf-8") as file:

@@ -6,7 +6,6 @@ from collections.abc import Iterable
 
 from rlc.check.analyse import CheckedStage
 from rlc.lang.diagnostics import Diagnostics
-from rlc.plan.cost import stage_cost
 
 
 def report_budgets(stages: Iterable[CheckedStage], found: Diagnostics) -> None:
@@ -15,6 +14,8 @@ def report_budgets(stages: Iterable[CheckedStage], found: Diagnostics) -> None:
         plan = stage.plan()
         if plan.budget_usd is None:
             continue
+        from rlc.plan.cost import stage_cost  # most checks need no prices
+
         cost = stage_cost(plan)
         total, step = cost.total("expected"), cost.step["expected"].total
         if total is None or not step or total <= plan.budget_usd:

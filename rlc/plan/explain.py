@@ -24,6 +24,7 @@ from rlc.plan.tree import SCHEMA_VERSION, Plan, TrainPlan
 
 _UNKNOWN = "unknown"
 _WIDTH = 100  # columns of the text
+_INDENT = 4
 _VALUE_WIDTH = 32
 _NEEDS = {
     "hub": "a data set from the Hugging Face hub, downloaded when the run starts",
@@ -99,7 +100,7 @@ def _stage(plan: Plan, stage: TrainPlan, cost: StageCost, paint: _Paint) -> Iter
     for title, lines in sections.items():
         yield ""
         yield f"  {paint.title(title)}"
-        yield from (f"    {line}" for line in lines)
+        yield from (f"{'':{_INDENT}}{line}" for line in lines)
 
 
 def _values(plan: Plan, stage: TrainPlan, paint: _Paint) -> Iterator[str]:
@@ -111,14 +112,21 @@ def _values(plan: Plan, stage: TrainPlan, paint: _Paint) -> Iterator[str]:
         repeated = f"{path.removesuffix('max_turns')}args.max_turns" in plan.provenance
         if path != f"{prefix}name" and not repeated and not origin.startswith("definition of "):
             rows.append((*_heading(path.removeprefix(prefix)), value, origin))
+    groups = list(dict.fromkeys(row[0] for row in rows))
+    rows.sort(key=lambda row: groups.index(row[0]))  # what belongs together, in the recipe's order
     shown = [(group, name, _shown(name, value), origin) for group, name, value, origin in rows]
     widths = [max(len(row[column]) for row in shown) for column in range(3)]
     widths[2] = min(widths[2], _VALUE_WIDTH)
     before = ""
     for group, name, text, origin in shown:
         head = "" if group == before else group
-        start = f"{head:{widths[0]}}  {name:{widths[1]}}  {text:{widths[2]}}"
-        yield f"{start}  {paint.dim(origin)}"
+        label = f"{head:{widths[0]}}  {name:{widths[1]}}  "
+        start = f"{label}{text:{widths[2]}}  "
+        if len(start) + len(origin) <= _WIDTH - _INDENT:
+            yield start + paint.dim(origin)
+        else:
+            yield label + text
+            yield " " * len(label) + paint.dim(origin)
         before = group
 
 
@@ -129,7 +137,7 @@ def _heading(path: str) -> tuple[str, str]:
         env, _, name = name.partition(".")
         name = name.replace("wrappers.", "").replace("args.", "")
         return f"env {env}", name
-    return (group, name) if name else ("stage", group)
+    return (group, name.removeprefix("config.")) if name else ("stage", group)
 
 
 def _shown(name: str, value: object) -> str:
@@ -178,7 +186,7 @@ def _graph(plan: Plan, stage: TrainPlan) -> Iterator[str]:
         if edge.target in after:
             late = f" (step − {edge.delay})" if edge.delay else ""
             source = edge.source.removeprefix(f"{stage.name}.")
-            after[edge.target].append(f"{edge.carries} of {source}{late}")
+            after[edge.target].append(f"{edge.carries} from {source}{late}")
     for node in own:
         short = node.removeprefix(f"{stage.name}.")
         yield f"{short:{width - len(stage.name) - 1}}  {labels[node]}"
@@ -194,10 +202,8 @@ def _sizes(stage: TrainPlan, cost: StageCost) -> Iterator[str]:
         yield f"{batch.count:,} turns, from waves of {batch.parallel or 1:,} episodes side by side"
     total = sum(env.weight for env in stage.envs)
     for env in stage.envs:
-        turns = env.max_turns
-        most = f"{turns * reply:,} sampled tokens a rollout" if turns else "unknown many turns"
         share = f"{env.weight / total:.0%} of the tasks, " if len(stage.envs) > 1 else ""
-        yield f"{env.name}: {share}at most {_turns(turns)} of {reply:,} tokens: {most}"
+        yield f"{env.name}: {share}{_longest(env.max_turns, reply)}"
     yield (
         f"one training sequence an {cost.datum}"
         if cost.datum[0] == "e"
@@ -205,8 +211,11 @@ def _sizes(stage: TrainPlan, cost: StageCost) -> Iterator[str]:
     )
 
 
-def _turns(turns: int | None) -> str:
-    return "? turns" if turns is None else f"{turns:,} turn{'s' * (turns != 1)}"
+def _longest(turns: int | None, reply: int) -> str:
+    if turns is None:
+        return f"an unknown number of turns of at most {reply:,} tokens"
+    count = f"{turns:,} turn{'s' * (turns != 1)}"
+    return f"at most {count} of {reply:,} tokens: {turns * reply:,} sampled tokens a rollout"
 
 
 def _cost(cost: StageCost) -> Iterator[str]:
@@ -226,7 +235,7 @@ def _cost(cost: StageCost) -> Iterator[str]:
 
 def _assumed(cost: StageCost) -> Iterator[str]:
     for assumption in cost.assumptions:
-        yield from wrap(assumption, _WIDTH - 4, initial_indent="- ", subsequent_indent="  ")
+        yield from wrap(assumption, _WIDTH - _INDENT, initial_indent="- ", subsequent_indent="  ")
 
 
 def _step_money(estimate: Estimate, cost: StageCost) -> str:

@@ -138,13 +138,13 @@ class Job:
             outcome = await run_step(plan.graph, stage.name, work.functions(), step, outcome)
             seconds = time.perf_counter() - started
             metrics = self._account(stage, step, outcome, seconds)
-            checkpoint = outcome.outputs["checkpoint"]
-            if checkpoint is None and self._ending:
-                checkpoint = await work.save(step)
-            await self._commit(work, step, outcome, metrics, checkpoint)
+            await self._commit(work, step, outcome, metrics)
             rewards.append(metrics["reward/mean"])
             self.observer.step(step, metrics)
             if self._ending:
+                if outcome.outputs["checkpoint"] is None:
+                    path = await work.save(step)
+                    self.folder.journal.add_checkpoint(stage.name, step, path)
                 return
 
     def _account(
@@ -175,10 +175,9 @@ class Job:
         step: int,
         outcome: StepOutcome,
         metrics: dict[str, Any],
-        checkpoint: str | None,
     ) -> None:
         """Journal first: the files beside it can be made again from what it says."""
-        stage = work.plan
+        stage, checkpoint = work.plan, outcome.outputs["checkpoint"]
         self.folder.journal.finish_step(stage.name, step, work.cursor, metrics, checkpoint)
         JsonLogger(self.folder.path).log_metrics(metrics)
         self.folder.append(ROLLOUTS_FILE, _rollout_records(stage.name, step, outcome))

@@ -56,7 +56,8 @@ def test_ctrl_c_saves_and_resume_finishes(tmp_path: Path) -> None:
     assert f"rlc run --resume {folder}" in rest
     done = rlc("run", "--resume", str(folder))
     assert done.returncode == 0, done.stderr
-    steps = [json.loads(line)["step"] for line in (folder / "metrics.jsonl").open()]
+    lines = (folder / "metrics.jsonl").read_text().splitlines()
+    steps = [json.loads(line)["step"] for line in lines]
     assert steps == [1, 2, 3, 4, 5, 6]
 
 
@@ -75,7 +76,7 @@ def test_the_same_recipe_rehearses_without_a_key(tmp_path: Path) -> None:
     done = rlc("run", "recipes/sudoku.rl", "--rehearse", "--run-dir", str(folder))
     assert done.returncode == 0, done.stderr
     assert len((folder / "metrics.jsonl").read_text().splitlines()) >= 2
-    first = json.loads((folder / "rollouts.jsonl").open().readline())
+    first = json.loads((folder / "rollouts.jsonl").read_text().splitlines()[0])
     assert "Sudoku" in first["turns"][0]["observation"]
 
 

@@ -8,6 +8,7 @@ import attrs
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from lark import Lark, Token, Tree
 from recipe_strategies import recipes, write
 
 from rlc.lang.ast import (
@@ -213,16 +214,18 @@ def test_every_node_knows_exactly_its_characters(recipe: Recipe, seed: int) -> N
             assert value(text) == node
 
 
+LARK = Lark(grammar_text(), parser="lalr", start="recipe")
+
+
 def lark_tree(text: str) -> object:
     """The same text parsed by lark itself: an independent reader of the grammar."""
-    from lark import Lark, Token, Tree
 
     def plain(node: Tree[Token] | Token) -> object:
         if isinstance(node, Tree):
             return node.data, [plain(child) for child in node.children]
         return str(node)
 
-    return plain(Lark(grammar_text(), parser="lalr", start="recipe").parse(text))
+    return plain(LARK.parse(text))
 
 
 @given(recipes, st.integers(0, 2**32))

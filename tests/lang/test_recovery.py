@@ -158,8 +158,25 @@ def test_any_text_gives_diagnostics(text: str) -> None:
     check_total(text)
 
 
-WORDS = ['train', 'x', '=', ':', '{', '}', '(', ')', '[', ']', ',', '|>', '*', '-', 'then', 'true', '1', '4e', '$', '7d', '"a"', '"', "'", '\\', '#', '//', '.', 'é', '\x1b', '\t']
-pieces = st.sampled_from([*WORDS, "\n", " "])
+MARKS = ["=", ":", "{", "}", "(", ")", "[", "]", ",", "|>", "*", "-", ".", "#", "//", "\n", " "]
+WORDS = [
+    "train",
+    "x",
+    "then",
+    "true",
+    "1",
+    "4e",
+    ".5",
+    "$",
+    "7d",
+    '"a"',
+    '"',
+    "'",
+    "\\",
+    "é",
+    "\x1b",
+]
+pieces = st.sampled_from([*MARKS, *WORDS])
 
 
 @given(st.lists(pieces, max_size=60).map("".join))

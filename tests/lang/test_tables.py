@@ -54,6 +54,14 @@ def test_an_unwritable_cache_only_costs_time(
     assert load_tables().rules
 
 
+def test_a_folder_others_can_write_is_not_used(tmp_path: Path) -> None:
+    folder = tmp_path / "rlc"
+    folder.mkdir()
+    folder.chmod(0o777)
+    assert load_tables().rules
+    assert not list(folder.iterdir())
+
+
 def test_the_grammar_has_no_conflict_and_an_action_for_every_rule() -> None:
     from rlc.lang.build import OPERATORS, TreeBuilder
 

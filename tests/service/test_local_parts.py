@@ -111,9 +111,8 @@ def test_a_row_is_filled_from_the_longest_prefix_there_is(
             assert stream[source] == tuple(prompt[: at + 1])
 
 
-def _spelled(tokens: np.ndarray) -> dict[int, tuple[torch.Tensor, torch.Tensor]]:
-    k = torch.from_numpy(tokens).float()[None, :, None]
-    return {0: (k, k)}
+def _spelled(tokens: np.ndarray) -> torch.Tensor:
+    return torch.from_numpy(tokens).float()[None, None, :, None].expand(2, -1, -1, -1)
 
 
 def test_the_prefix_cache_is_bounded_and_knows_its_snapshot() -> None:

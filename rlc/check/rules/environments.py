@@ -39,7 +39,7 @@ def _chat_keeps_prefix(view: View) -> None:
             keep = [
                 name for name in (model.renderers if model else ()) if renderer_keeps_prefix(name)
             ]
-            better = f'`renderer = "{keep[0]}"` in the model' if keep else '`template("…")` instead'
+            better = f'`renderer = "{keep[0]}"` in the model' if keep else '`template("…")` for it'
             message = f'`chat()` needs earlier turns as they were, and "{renderer}" rewrites them'
             view.error("RL0405", f"envs.{env.name}.wrappers.chat", message, f"use {better}")
 

@@ -214,13 +214,16 @@ class StoreLayout:
     position_W: Tensor
     queries: Sequence[Queries]
     out_N: Tensor | None
+    _slots: Tensor | None = field(default=None, init=False)
     _biases: dict[tuple[int, int | None], Tensor] = field(factory=dict, init=False)
 
     def attend(self, head: Head, q_NHD: Tensor, k_NKD: Tensor, v_NKD: Tensor) -> Tensor:
         if self.source_W is not None:
             k_NKD = k_NKD.index_select(0, self.source_W)
             v_NKD = v_NKD.index_select(0, self.source_W)
-        self.store.write(head.layer, self.row_W, self.position_W, k_NKD, v_NKD)
+        if self._slots is None:
+            self._slots = self.store.slots(self.row_W, self.position_W, k_NKD.shape[1])
+        self.store.write(head.layer, self._slots, k_NKD, v_NKD)
         outs = [self._look(i, head, q_NHD) for i in range(len(self.queries))]
         out = outs[0] if len(outs) == 1 else torch.cat(outs)
         return out if self.out_N is None else out.index_select(0, self.out_N)

@@ -116,7 +116,7 @@ class Decoder:
     _logits_BV: Tensor = field(init=False)
 
     def __attrs_post_init__(self) -> None:
-        self.store = KVStore(self.base.device)
+        self.store = KVStore(self.base.depth, self.base.device)
         self.begin(None)
 
     def begin(self, snapshot: Snapshot | None) -> None:

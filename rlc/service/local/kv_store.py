@@ -1,78 +1,80 @@
 """Keys and values of the sequences being decoded: one row each, the active ones in front.
 
 Decoding reads the first rows as a view, without copying; so a finished row's place is taken
-by the last active one. Dimensions: S rows, K key-value heads, C capacity in tokens, D head
-size, R rows, W written tokens.
+by the last active one. Dimensions: X keys and values of all layers (layer 0's keys, its
+values, layer 1's keys, …), S rows, K key-value heads, C capacity in tokens, D head size,
+W tokens to write.
 """
 
 from __future__ import annotations
 
 import torch
-from attrs import define, field
+from attrs import define
 from torch import Tensor
+
+from rlc.service.errors import ServiceError
 
 
 @define(eq=False)
 class KVStore:
-    """Tensors [S, K, C, D] for each layer, made when a layer first writes."""
+    """One tensor [X, S, K, C, D], made at the first write, when K and D are known."""
 
+    layers: int
     device: torch.device
     rows: int = 0
     capacity: int = 0
-    _layers: dict[int, tuple[Tensor, Tensor]] = field(factory=dict, init=False)
+    _kv: Tensor | None = None
+
+    @property
+    def kv(self) -> Tensor:
+        assert self._kv is not None, "nothing has been written yet"
+        return self._kv
 
     def reserve(self, rows: int, capacity: int, used_rows: int, used: int) -> None:
         """Make room; the first ``used_rows`` × ``used`` tokens are kept."""
         if rows <= self.rows and capacity <= self.capacity:
             return
         self.rows, self.capacity = max(rows, self.rows), max(capacity, self.capacity)
-        for layer, pair in self._layers.items():
-            grown = tuple(self._empty(old) for old in pair)
-            for new, old in zip(grown, pair, strict=True):
-                new[:used_rows, :, :used] = old[:used_rows, :, :used]
-            self._layers[layer] = (grown[0], grown[1])
+        if self._kv is not None:
+            old, self._kv = self._kv, self._empty(self._kv.shape[2], self._kv.shape[4])
+            self._kv[:, :used_rows, :, :used] = old[:, :used_rows, :, :used]
 
-    def write(
-        self, layer: int, row_W: Tensor, position_W: Tensor, k_WKD: Tensor, v_WKD: Tensor
-    ) -> None:
-        """Put one token's keys and values at each (row, position)."""
-        if layer not in self._layers:
-            self._layers[layer] = (self._empty(k_WKD[:, :, None]), self._empty(v_WKD[:, :, None]))
-        k, v = self._layers[layer]
-        k[row_W, :, position_W] = k_WKD
-        v[row_W, :, position_W] = v_WKD
+    def slots(self, row_W: Tensor, position_W: Tensor, heads: int) -> Tensor:
+        """Where a token's heads lie among the S·K·C of a layer, flattened: [W, K] → W·K."""
+        head_K = torch.arange(heads, device=self.device)
+        rows_WK = row_W[:, None] * heads + head_K
+        return (rows_WK * self.capacity + position_W[:, None]).flatten()
+
+    def write(self, layer: int, slots: Tensor, k_WKD: Tensor, v_WKD: Tensor) -> None:
+        """Put keys and values at the `slots` of their tokens."""
+        if k_WKD.shape != v_WKD.shape:
+            raise ServiceError("The local engine needs keys and values of the same shape.")
+        if self._kv is None:
+            self._kv = self._empty(k_WKD.shape[1], k_WKD.shape[2])
+        D = self._kv.shape[4]
+        for place, x_WKD in ((2 * layer, k_WKD), (2 * layer + 1, v_WKD)):
+            self._kv[place].view(-1, D).index_copy_(0, slots, x_WKD.reshape(-1, D))
 
     def read(self, layer: int, rows: Tensor | int, length: int) -> tuple[Tensor, Tensor]:
         """The first ``length`` tokens of the named rows, or of the first ``rows`` as a view."""
-        k, v = self._layers[layer]
+        k, v = self.kv[2 * layer], self.kv[2 * layer + 1]
         if isinstance(rows, int):
             return k[:rows, :, :length], v[:rows, :, :length]
         return k[rows, :, :length], v[rows, :, :length]
 
     def move(self, source: list[int], target: list[int], length: int) -> None:
         """Copy rows over others, the first ``length`` tokens of each."""
-        for pair in self._layers.values():
-            for tensor in pair:
-                tensor[target, :, :length] = tensor[source, :, :length]
+        self.kv[:, target, :, :length] = self.kv[:, source, :, :length]
 
-    def cut(self, row: int, length: int) -> Cut:
-        """A copy of the first ``length`` tokens of a row."""
-        return {
-            layer: (k[row, :, :length].clone(), v[row, :, :length].clone())
-            for layer, (k, v) in self._layers.items()
-        }
+    def cut(self, row: int, length: int) -> Tensor:
+        """A copy of the first ``length`` tokens of a row: [X, K, T, D]."""
+        return self.kv[:, row, :, :length].clone()
 
-    def paste(self, row: int, cut: Cut, length: int) -> None:
+    def paste(self, row: int, cut: Tensor, length: int) -> None:
         """Put the first ``length`` tokens of a copy into a row."""
-        for layer, (k, v) in cut.items():
-            own_k, own_v = self._layers[layer]
-            own_k[row, :, :length] = k[:, :length]
-            own_v[row, :, :length] = v[:, :length]
+        self.kv[:, row, :, :length] = cut[:, :, :length]
 
-    def _empty(self, like: Tensor) -> Tensor:
-        # Zeros, not garbage: masked keys have weight 0, and 0 × NaN would still be NaN.
-        shape = (self.rows, like.shape[1], self.capacity, like.shape[3])
-        return torch.zeros(shape, dtype=like.dtype, device=self.device)
-
-
-Cut = dict[int, tuple[Tensor, Tensor]]
+    def _empty(self, heads: int, size: int) -> Tensor:
+        # Zeros, not garbage: hidden keys have weight 0, and 0 × NaN would still be NaN.
+        shape = (2 * self.layers, self.rows, heads, self.capacity, size)
+        return torch.zeros(shape, device=self.device)

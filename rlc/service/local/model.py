@@ -95,6 +95,11 @@ class BaseModel:
         return int(self.module.config.max_position_embeddings)
 
     @cached_property
+    def depth(self) -> int:
+        """How many layers attend."""
+        return int(self.module.config.num_hidden_layers)
+
+    @cached_property
     def vocabulary(self) -> int:
         """How many token ids the model has logits for."""
         return int(self.module.get_output_embeddings().weight.shape[0])
@@ -133,7 +138,7 @@ class BaseModel:
         config = self.module.config
         inner = getattr(config, "intermediate_size", None) or 4 * config.hidden_size
         per_layer = 16 * int(config.hidden_size) + 5 * int(inner)
-        return per_layer * int(config.num_hidden_layers) + 4 * self.vocabulary
+        return per_layer * self.depth + 4 * self.vocabulary
 
 
 def load_base(name: str, folder: Path, device: torch.device) -> BaseModel:

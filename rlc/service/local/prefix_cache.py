@@ -12,8 +12,8 @@ from collections import OrderedDict
 from weakref import WeakKeyDictionary
 
 from attrs import define, field, frozen
+from torch import Tensor
 
-from rlc.service.local.kv_store import Cut
 from rlc.service.local.model import Snapshot
 from rlc.service.local.packing import IntArray, common_prefix, sort_key
 
@@ -23,8 +23,7 @@ class Entry:
     """A sequence and its keys and values."""
 
     tokens: IntArray
-    cut: Cut
-    size: int  # bytes
+    cut: Tensor  # as `KVStore.cut` gives it
 
 
 @define(eq=False)
@@ -59,7 +58,7 @@ class PrefixCache:
             self._age.move_to_end((id(shelf), sort_key(best[0].tokens)))
         return best
 
-    def put(self, snapshot: Snapshot, tokens: IntArray, cut: Cut) -> None:
+    def put(self, snapshot: Snapshot, tokens: IntArray, cut: Tensor) -> None:
         """Keep a sequence; an entry that it extends is dropped, for it serves for both."""
         key = sort_key(tokens)
         shelf = self._shelf(snapshot)
@@ -68,11 +67,10 @@ class PrefixCache:
             return
         if at and key.startswith(shelf.keys[at - 1]):
             self._drop(shelf, shelf.keys[at - 1])
-        size = sum(k.nbytes + v.nbytes for k, v in cut.values())
-        shelf.entries[key] = Entry(tokens, cut, size)
+        shelf.entries[key] = Entry(tokens, cut)
         insort(shelf.keys, key)
         self._age[id(shelf), key] = shelf
-        self.used += size
+        self.used += cut.nbytes
         while self.used > self.budget:
             (_, oldest), holder = next(iter(self._age.items()))
             self._drop(holder, oldest)
@@ -87,6 +85,6 @@ class PrefixCache:
         return self._shelves[snapshot]
 
     def _drop(self, shelf: _Shelf, key: bytes) -> None:
-        self.used -= shelf.entries.pop(key).size
+        self.used -= shelf.entries.pop(key).cut.nbytes
         del shelf.keys[bisect_left(shelf.keys, key)]
         del self._age[id(shelf), key]

@@ -66,7 +66,7 @@ def _examples(tokenizer: PreTrainedTokenizerFast, noisy: bool, seed: int) -> lis
 
 
 def save_model(model: Qwen3ForCausalLM, tokenizer: PreTrainedTokenizerFast, out: Path) -> None:
-    """bf16 weights; sampling settings that change nothing."""
+    """bf16 weights, and a generation config that samples the whole distribution."""
     import torch
     from transformers import GenerationConfig
 
@@ -79,6 +79,8 @@ def save_model(model: Qwen3ForCausalLM, tokenizer: PreTrainedTokenizerFast, out:
         pad_token_id=tokenizer.pad_token_id,
     )
     model.to(torch.bfloat16).save_pretrained(out)
+    for file in out.iterdir():
+        file.chmod(0o644)  # safetensors writes for the owner only; a package is for everyone
 
 
 if __name__ == "__main__":

@@ -27,7 +27,7 @@ from rlc.service.tiny.oracles import (
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerFast
 
-PRINTABLE_SEEDS = 2**31
+SEED_RANGE = 2**31
 
 
 @frozen
@@ -91,7 +91,7 @@ def play(task: Task, noisy: bool, seed: int) -> Iterator[Demonstration]:
 
 def play_episode(task: Task, game: Game, noisy: bool, rng: Random) -> tuple[list[Turn], float]:
     """One episode; the turns and the sum of the rewards."""
-    texts = [game.reset(rng.randrange(PRINTABLE_SEEDS))]
+    texts = [game.reset(rng.randrange(SEED_RANGE))]
     turns: list[Turn] = []
     reward, done = 0.0, False
     while not done:

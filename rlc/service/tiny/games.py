@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import logging
 from functools import cache
 from types import ModuleType
@@ -32,6 +33,11 @@ class Game:
             self._env = ObservationWrapper(
                 self._env, include_action=False, include_chat_template=False
             )
+
+    def another(self) -> Game:
+        """A copy to play beside this one; a question pool is read-only and shared."""
+        pool = getattr(self._env.unwrapped, "ds", None)
+        return copy.deepcopy(self, {id(pool): pool})
 
     def reset(self, seed: int) -> str:
         """Start the episode that ``seed`` picks; the opening observation."""

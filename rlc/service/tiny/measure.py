@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 from attrs import define, field, frozen
 
 from rlc.service.tiny import path
-from rlc.service.tiny.demonstrations import PRINTABLE_SEEDS, TASKS, Task, prompt_after
+from rlc.service.tiny.demonstrations import SEED_RANGE, TASKS, Task, prompt_after
 from rlc.service.tiny.games import Game
 
 if TYPE_CHECKING:
@@ -57,9 +57,11 @@ def measure(
 
     torch.manual_seed(seed)
     rng = Random(seed)
-    running = [_start(task, rng.randrange(PRINTABLE_SEEDS)) for _ in range(episodes)]
+    # The words are the environment's own, those that a run asks, not the ones of the training.
+    game = Game(task.env_id, concat=task.frame is not None)
+    everyone = [_start(game.another(), rng.randrange(SEED_RANGE)) for _ in range(episodes)]
+    running = everyone
     replies: list[str] = []
-    everyone = list(running)
     while running:
         for episode in running:
             delta = prompt_after(task, episode.texts)
@@ -76,9 +78,7 @@ def measure(
     )
 
 
-def _start(task: Task, seed: int) -> _Episode:
-    # The words are the environment's own, those that a run asks, not the ones of the training.
-    game = Game(task.env_id, concat=task.frame is not None)
+def _start(game: Game, seed: int) -> _Episode:
     return _Episode(game, [game.reset(seed)])
 
 
@@ -103,9 +103,17 @@ def _replies(
     longest = max(map(len, prompts))
     tokens_BT = torch.tensor([[pad] * (longest - len(p)) + p for p in prompts])
     mask_BT = torch.tensor([[0] * (longest - len(p)) + [1] * len(p) for p in prompts])
+    # The whole distribution when sampling; unset when greedy, or transformers warns.
+    how: dict[str, float | None] = {"temperature": 1.0, "top_k": 0, "top_p": 1.0}
+    if not sampled:
+        how = dict.fromkeys(how)
     with torch.inference_mode():
         out_BT = model.generate(
-            tokens_BT, attention_mask=mask_BT, do_sample=sampled, max_new_tokens=MAX_NEW_TOKENS
+            tokens_BT,
+            attention_mask=mask_BT,
+            do_sample=sampled,
+            max_new_tokens=MAX_NEW_TOKENS,
+            **how,
         )
     rows = [row[longest:].tolist() for row in out_BT]
     return [row[: row.index(end) + 1] if end in row else row for row in rows]

@@ -22,8 +22,8 @@ from rlc.service.tiny.games import Game
 _VARIABLE = re.compile(
     r"(?<=at R)\d+|(?<= C)\d+(?=,)|(?<![RC\d])\d+|(?<![^ ])\.(?=[ \n]|$)",
 )
-_SEEDS = range(5)
-_MIN_EPISODES = 2  # a piece seen in fewer is a word of the task, not of the template
+_SEEDS = range(6)
+_MIN_EPISODES = 3  # a piece seen in fewer is a word of the task, not of the template
 
 
 @frozen
@@ -89,9 +89,10 @@ def _without_opening(text: str, openings: list[str]) -> str:
 
 def _episodes(family: Family, concat: bool) -> list[list[str]]:
     """The observations of an episode for each variant, seed and play."""
+    games = [Game(env_id, concat=concat) for env_id in family.env_ids]
     return [
-        _observations(Game(env_id, concat=concat), seed, play)
-        for env_id in family.env_ids
+        _observations(game, seed, play)
+        for game in games
         for seed in _SEEDS
         for play in family.plays
     ]

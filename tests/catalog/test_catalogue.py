@@ -1,0 +1,141 @@
+"""The catalogue is complete and consistent: everything else is read from it."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+
+import pytest
+
+from rlc.catalog.declarations import DECLARATIONS
+from rlc.catalog.environments import TEMPLATES
+from rlc.catalog.index import BUILTINS, KINDS, find_builtin
+from rlc.catalog.models import (
+    FREE,
+    find_model,
+    find_retired,
+    model_names,
+    prices_as_of,
+    renderer_keeps_prefix,
+    renderer_names,
+)
+from rlc.catalog.prices import dollars, part_cost
+from rlc.catalog.records import SCALARS, Builtin
+from rlc.run.records import Usage
+
+OPAQUE_TOKEN = 1
+
+
+@pytest.mark.parametrize("builtin", BUILTINS, ids=lambda b: f"{b.kind}-{b.name}")
+def test_every_builtin_says_what_it_is(builtin: Builtin) -> None:
+    assert builtin.kind in KINDS
+    assert builtin.doc
+    assert not builtin.doc.endswith(".")
+    assert builtin.formula or builtin.kind != "loss"
+    for param in builtin.params:
+        assert param.doc
+        assert param.type in SCALARS
+        assert not (param.choices and param.default in (None, "") and not param.optional)
+
+
+def test_a_name_means_one_thing() -> None:
+    assert max(Counter(builtin.name for builtin in BUILTINS).values()) == 1
+
+
+def test_every_field_has_a_known_type() -> None:
+    for declaration in DECLARATIONS.values():
+        for field in declaration.fields:
+            assert field.doc
+            assert field.type in SCALARS or field.type in KINDS
+
+
+def test_required_parameters_come_first() -> None:
+    for builtin in BUILTINS:
+        required = [param.required for param in builtin.params]
+        assert required == sorted(required, reverse=True), builtin.name
+
+
+def test_templates_are_those_of_the_runtime() -> None:
+    from rlc.envs.templates import fill_template
+
+    for name in TEMPLATES:
+        assert "OBSERVED" in fill_template(name, "OBSERVED")
+
+
+def test_loss_defaults_are_those_that_the_service_documents() -> None:
+    def defaults(name: str) -> list[object]:
+        builtin = find_builtin("loss", name)
+        assert builtin is not None
+        return [param.default for param in builtin.params]
+
+    assert defaults("ppo") == [0.8, 1.2]
+    assert defaults("cispo") == [0.0, 4.0]
+
+
+def test_every_hosted_model_has_a_renderer_and_an_honest_price() -> None:
+    for name in model_names():
+        model = find_model(name)
+        assert model is not None
+        assert set(model.renderers) <= set(renderer_names())
+        assert name == "tiny" or model.price != FREE
+        assert 0.0 not in (model.price.sample, model.price.train) or name == "tiny"
+
+
+def test_cached_prefill_costs_a_fifth() -> None:
+    for name in model_names():
+        model = find_model(name)
+        assert model is not None
+        if model.price.prefill is not None and model.price.cached is not None:
+            assert model.price.cached == pytest.approx(model.price.prefill / 5, rel=0.01)
+
+
+def test_a_retired_model_has_a_living_replacement() -> None:
+    from rlc.catalog.models import _data
+
+    for name in _data()["retired"]:
+        retired = find_retired(name)
+        assert retired is not None
+        assert find_model(name) is None
+        assert find_model(retired.use) is not None
+
+
+def test_prices_have_a_date_and_a_source() -> None:
+    assert re.match(r"\d{4}-\d\d-\d\d, https://", prices_as_of())
+
+
+def test_an_unknown_price_is_not_a_price_of_zero() -> None:
+    assert part_cost(10, None) is None
+    assert part_cost(0, None) == 0.0
+    lightning = "nvidia/NVIDIA-Nemotron-3.5-Lightning-30B-A3B-BF16"  # its train price is unknown
+    assert dollars(lightning, Usage(prefill=1, sampled=1, trained=1)) is None
+    assert dollars(lightning, Usage(prefill=1_000_000)) == pytest.approx(0.195)
+
+
+def test_what_runs_here_is_free() -> None:
+    used = Usage(prefill=10**9, cached=10**9, sampled=10**9, trained=10**9)
+    assert dollars("tiny", used) == 0.0
+    assert dollars("./my-model", used) == 0.0
+
+
+def test_renderers_keep_the_prefix_as_the_cookbook_says() -> None:
+    renderers = pytest.importorskip("tinker_cookbook.renderers")
+    for name in renderer_names():
+        if name == "tml_v0":  # needs a package of its own
+            assert renderer_keeps_prefix(name) is None
+            continue
+        renderer = renderers.get_renderer(name, StandInTokenizer(), image_processor=object())
+        tokens = all(isinstance(stop, int) for stop in renderer.get_stop_sequences())
+        assert renderer_keeps_prefix(name) == (renderer.has_extension_property and tokens), name
+
+
+class StandInTokenizer:
+    """Every text is one token: enough to ask a renderer what it is."""
+
+    name_or_path = "stand-in"
+    bos_token = eos_token = "<end>"
+
+    def encode(self, text: str, **_: object) -> list[int]:
+        return [OPAQUE_TOKEN]
+
+    def convert_tokens_to_ids(self, tokens: object) -> object:
+        return OPAQUE_TOKEN if isinstance(tokens, str) else [OPAQUE_TOKEN]

@@ -1,0 +1,24 @@
+model policy {
+  base = "Qwen/Qwen3-8b"
+}
+
+model other {
+  base = "./weights"
+}
+
+model third {
+  base = "gpt-9"
+}
+
+env guess = gem("game:GuessTheNumber-v0-easy") |> chat()
+
+train main {
+  model     = policy
+  env       = guess
+  batch     = groups(16, of = 8)
+  sampling  = sample(max_tokens = 16)
+  advantage = grpo()
+  loss      = importance_sampling()
+  optimizer = adam(1e-3)
+  steps     = 50
+}

@@ -1,0 +1,21 @@
+param a = b * 2
+param b = a
+
+model policy {
+  base      = "tiny"
+  lora_rank = 8
+}
+
+env guess = 2 * other
+env other = guess + gem("rg:spell_backward")
+
+train main {
+  model     = policy
+  env       = guess
+  batch     = groups(16, of = 8)
+  sampling  = sample(max_tokens = 16)
+  advantage = grpo()
+  loss      = importance_sampling()
+  optimizer = adam(1e-3)
+  steps     = 50
+}

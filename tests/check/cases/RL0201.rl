@@ -1,0 +1,21 @@
+param rate: float = "fast"
+
+model policy {
+  base      = "tiny"
+  lora_rank = 8
+}
+
+env guess = gem("game:GuessTheNumber-v0-easy") |> chat()
+
+train main {
+  model     = guess
+  env       = "guess"
+  batch     = groups("16", of = true)
+  sampling  = sample(max_tokens = 16)
+  advantage = 3
+  loss      = grpo()
+  optimizer = [1]
+  steps     = 2.5
+  budget    = 60
+  save      = every(20, ttl = 7)
+}

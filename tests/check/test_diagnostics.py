@@ -1,0 +1,31 @@
+"""Every finding of the checker, as a user reads it: one recipe for each code."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+from golden import check_golden
+
+from rlc.lang.codes import CODES
+from rlc.lang.render import render_human
+from rlc.lang.source import Source
+from rlc.plan.compile import compile_source
+
+CASES = sorted(Path(__file__).with_name("cases").glob("RL*.rl"))
+
+
+@pytest.mark.parametrize("path", CASES, ids=lambda path: path.stem)
+def test_a_finding_reads_like_this(path: Path) -> None:
+    text = path.read_text(encoding="utf-8")
+    overrides = re.findall(r"--set (\S+)", text.splitlines()[0])
+    found = compile_source(Source(path.name, text), overrides).diagnostics
+    # One mistake is one finding: nothing follows from it.
+    assert {item.code for item in found} == {path.stem}
+    check_golden(path.with_suffix(".txt"), render_human(found, color=False))
+
+
+def test_every_code_of_the_checker_has_a_case() -> None:
+    codes = {code for code in CODES if code >= "RL01"}
+    assert codes == {path.stem for path in CASES}

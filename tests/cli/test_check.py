@@ -1,0 +1,137 @@
+"""``rlc check`` as a user runs it."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from rlc.cli.main import main
+
+ROOT = Path(__file__).parents[2]
+CLEAN = (ROOT / "recipes" / "quickstart.rl").read_text(encoding="utf-8")
+WRONG = CLEAN.replace("steps     = 50", "stepz     = 50")
+WARNED = CLEAN.replace("2e-3", "2e-9")
+
+
+def write(folder: Path, **recipes: str) -> list[str]:
+    paths = []
+    for name, text in recipes.items():
+        path = folder / f"{name}.rl"
+        path.write_text(text, encoding="utf-8")
+        paths.append(str(path))
+    return paths
+
+
+@pytest.mark.parametrize(("text", "status"), [(CLEAN, 0), (WARNED, 0), (WRONG, 1), ("", 1)])
+def test_the_exit_status_says_whether_there_are_errors(
+    text: str, status: int, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["check", *write(tmp_path, recipe=text)]) == status
+    output = capsys.readouterr().out
+    assert ("error[" in output) == bool(status)
+    assert ("warning[" in output) == (text == WARNED)
+
+
+def test_a_clean_recipe_says_so(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["check", *write(tmp_path, recipe=CLEAN)]) == 0
+    assert capsys.readouterr().out == "1 recipe checked, no findings\n"
+
+
+def test_a_folder_is_all_its_recipes(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "deep").mkdir()
+    write(tmp_path, a=CLEAN)
+    write(tmp_path / "deep", b=WRONG)
+    (tmp_path / "notes.txt").write_text("not a recipe")
+    assert main(["check", str(tmp_path)]) == 1
+    assert "b.rl:" in capsys.readouterr().out
+
+
+def test_a_folder_without_recipes_is_a_usage_error(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["check", str(tmp_path)]) == 2
+    assert "no recipe" in capsys.readouterr().err
+
+
+def test_json_lists_every_finding(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["check", "--format", "json", *write(tmp_path, a=WRONG, b=WARNED)]) == 1
+    findings = json.loads(capsys.readouterr().out)
+    assert [item["code"] for item in findings] == ["RL0104", "RL0403"]
+    assert findings[0]["help"] == "did you mean `steps`?"
+    assert main(["check", "--format", "json", *write(tmp_path, c=CLEAN)]) == 0
+    assert json.loads(capsys.readouterr().out) == []
+
+
+@pytest.mark.parametrize("data", [b"\x00\x01\xff", b"\xff\xfe", b"x" * 1_000_001])
+def test_what_is_no_recipe_is_one_error(
+    data: bytes, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = tmp_path / "recipe.rl"
+    path.write_bytes(data)
+    assert main(["check", str(path)]) == 1
+    assert capsys.readouterr().out.count("error[") == 1
+    assert main(["check", str(tmp_path / "absent.rl")]) == 1
+    assert "no such file" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("args", [[], ["check"], ["chek"], ["check", "--format", "xml", "a.rl"]])
+def test_wrong_usage_is_status_2(args: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as end:
+        main(args)
+    assert end.value.code == 2
+    assert "usage: rlc" in capsys.readouterr().err
+
+
+def test_version_and_help(capsys: pytest.CaptureFixture[str]) -> None:
+    for args, words in ((["--version"], "rlc 0."), (["--help"], "explain")):
+        with pytest.raises(SystemExit) as end:
+            main(args)
+        assert end.value.code == 0
+        assert words in capsys.readouterr().out
+
+
+def test_an_interrupt_is_status_130(monkeypatch: pytest.MonkeyPatch) -> None:
+    def interrupted(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("rlc.plan.compile.load", interrupted)
+    assert main(["check", "a.rl"]) == 130
+
+
+def test_a_mistake_of_rlc_is_one_line_and_status_70(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def broken(*_: object) -> None:
+        raise RuntimeError("the roof\nfell in")
+
+    monkeypatch.setattr("rlc.plan.compile.load", broken)
+    monkeypatch.delenv("RLC_DEBUG", raising=False)
+    assert main(["check", "a.rl"]) == 70
+    error = capsys.readouterr().err
+    assert error.count("\n") == 1
+    assert "RuntimeError: the roof" in error
+    monkeypatch.setenv("RLC_DEBUG", "1")
+    with pytest.raises(RuntimeError):
+        main(["check", "a.rl"])
+
+
+def test_a_reader_that_leaves_early_gets_no_traceback(tmp_path: Path) -> None:
+    paths = write(tmp_path, **{f"r{i}": WRONG for i in range(200)})
+    read, write_end = os.pipe()
+    os.close(read)
+    code = "import sys; from rlc.cli.main import entry; entry()"
+    process = subprocess.run(
+        [sys.executable, "-c", code, "check", *paths],
+        stdout=write_end,
+        stderr=subprocess.PIPE,
+        text=True,
+        check=False,
+    )
+    os.close(write_end)
+    assert process.stderr == ""
+    assert process.returncode == 1
