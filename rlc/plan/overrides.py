@@ -18,10 +18,10 @@ from rlc.lang.source import Source, Span
 from rlc.lang.syntax_errors import report_stuck
 from rlc.lang.tables import load_tables
 
-Overrides = Mapping[str, str] | Iterable[str]
 
-
-def apply_overrides(recipe: Recipe, overrides: Overrides, found: Diagnostics) -> Recipe:
+def apply_overrides(
+    recipe: Recipe, overrides: Mapping[str, str] | Iterable[str], found: Diagnostics
+) -> Recipe:
     """The recipe with ``name=value`` and ``decl.field=value`` put in, the last of each name."""
     if isinstance(overrides, Mapping):
         overrides = [f"{name}={value}" for name, value in overrides.items()]

@@ -26,6 +26,7 @@ from local_support import (
 from tinker import types
 
 from rlc.service.errors import ServiceError
+from rlc.service.interface import ServiceClient
 from rlc.service.local.clients import LocalTrainingClient
 from rlc.service.local.service import LocalService
 
@@ -418,6 +419,37 @@ def test_prompt_logprobs_of_a_single_token(service: LocalService) -> None:
     assert single == [None]
     assert three[0] is None
     assert all(value is not None and value < 0 for value in three[1:])
+
+
+def test_a_closed_engine_says_so_instead_of_hanging(tmp_path: Path) -> None:
+    service = engine(tmp_path)
+
+    async def main() -> None:
+        sampler = await service.create_sampling_client(base_model=folder())
+        service.close()
+        with pytest.raises(ServiceError, match="has been closed"):
+            await sampler.sample(prompt(PROMPT), 1, params())
+        with pytest.raises(ServiceError, match="has been closed"):
+            await service.create_sampling_client(base_model=folder())
+
+    run(main)
+
+
+def test_the_tiny_model_samples_and_says_its_context(service: LocalService) -> None:
+    async def main() -> Any:
+        # The interface is what the runtime knows; the engine must fit it.
+        client: ServiceClient = service
+        trainer = await client.create_lora_training_client("tiny", rank=8, seed=0)
+        sampler = await trainer.save_weights_and_get_sampling_client()
+        ids = trainer.get_tokenizer().encode("Guess a number.")
+        reply = await sampler.sample(prompt(ids), 2, params(stop=None))
+        return reply, await service.get_server_capabilities()
+
+    reply, capabilities = run(main)
+    assert all(sequence.tokens for sequence in reply.sequences)
+    (model,) = capabilities.supported_models
+    assert (model.model_name, model.trainable, model.sampleable) == ("tiny", True, True)
+    assert model.max_context_length > 256
 
 
 def test_an_unknown_model_is_one_sentence(service: LocalService) -> None:

@@ -58,12 +58,16 @@ class LocalSamplingClient:
             )
         )
 
-    async def compute_logprobs(self, prompt: types.ModelInput) -> list[float | None]:
+    def compute_logprobs(self, prompt: types.ModelInput) -> Awaitable[list[float | None]]:
         """Log-probability of each prompt token given those before; the first is None."""
-        response = await self._send(
+        reply = self._send(
             lambda number: read_logprobs_request(self._engine, self._snapshot, number, prompt)
         )
-        return response.prompt_logprobs or []
+
+        async def unpack() -> list[float | None]:
+            return (await reply).prompt_logprobs or []
+
+        return unpack()
 
     def get_tokenizer(self) -> Any:
         """The Hugging Face tokenizer of the base model."""

@@ -107,7 +107,8 @@ class Worker(Generic[Request]):
             return
         state.turning = False
         if state.waiting and state.done >= state.barrier:
-            wave, state.waiting = state.waiting, []
+            wave = [p for p in state.waiting if not p.future.cancelled()]
+            state.waiting = []
             self._start(loop, lambda: self._answers(wave), [p.future for p in wave])
 
     def _answers(self, wave: Sequence[Pending[Request]]) -> Sequence[Outcome]:
@@ -132,7 +133,11 @@ class Worker(Generic[Request]):
                 if not loop.is_closed():  # a closed loop has nobody left to tell
                     raise
 
-        self._executor.submit(run)
+        try:
+            self._executor.submit(run)
+        except RuntimeError:  # what an executor that was shut down raises
+            closed = ServiceError("The local engine has been closed.")
+            self._deliver(loop, state, futures, [closed] * len(futures))
 
     def _deliver(
         self,

@@ -1,0 +1,60 @@
+"""Whatever is wrong with a recipe, it is a diagnostic with a place, never a crash."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from rlc.lang.render import render_human
+from rlc.lang.source import Source
+from rlc.plan.compile import compile_source
+from rlc.plan.explain import explain_text
+
+RECIPES = Path(__file__).parents[2] / "recipes"
+CASES = Path(__file__).with_name("cases")
+TEXTS = [
+    path.read_text(encoding="utf-8")
+    for folder in (RECIPES, CASES)
+    for path in sorted(folder.glob("*.rl"))
+]
+WORDS = re.compile(r'"[^"\n]*"|\w+|\|>|[^\w\s]|\s+|#[^\n]*')
+VOCABULARY = sorted({word for text in TEXTS for word in WORDS.findall(text) if word.strip()})
+
+
+@st.composite
+def damaged(draw: st.DrawFn) -> str:
+    """A recipe with a few words exchanged, dropped or doubled."""
+    words = WORDS.findall(draw(st.sampled_from(TEXTS)))
+    for _ in range(draw(st.integers(1, 4))):
+        index = draw(st.integers(0, len(words) - 1))
+        change = draw(st.sampled_from(["replace", "drop", "double"]))
+        if change == "replace":
+            words[index] = draw(st.sampled_from(VOCABULARY))
+        else:
+            words[index] = "" if change == "drop" else words[index] * 2
+    return "".join(words)
+
+
+@given(damaged())
+@settings(deadline=None, max_examples=150)
+def test_any_recipe_gives_a_plan_or_errors(text: str) -> None:
+    compiled = compile_source(Source("test.rl", text))
+    assert (compiled.plan is None) == compiled.diagnostics.has_errors
+    assert all(item.span is not None for item in compiled.diagnostics)
+    render_human(compiled.diagnostics, color=False)
+    if compiled.plan is not None:
+        explain_text(compiled.plan, compiled.diagnostics)
+
+
+@given(
+    st.sampled_from(["rate", "main.steps", "main.batch", "policy.base", "main.env.x"]), st.text()
+)
+@settings(deadline=None, max_examples=50)
+def test_any_override_gives_a_plan_or_errors(name: str, value: str) -> None:
+    source = Source("test.rl", TEXTS[1])
+    compiled = compile_source(source, [f"{name}={value}"])
+    assert (compiled.plan is None) == compiled.diagnostics.has_errors
+    render_human(compiled.diagnostics, color=False)

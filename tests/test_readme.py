@@ -1,0 +1,45 @@
+"""The README is true: its recipe, its commands, its excerpt of ``explain``."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+from rlc.lang.parser import parse
+from rlc.lang.source import Source
+
+ROOT = Path(__file__).parent.parent
+README = (ROOT / "README.md").read_text(encoding="utf-8")
+
+
+def block(marker: str) -> str:
+    """The fenced block after ``<!-- marker -->``."""
+    match = re.search(rf"<!-- {marker} -->\n```\w*\n(.*?)```", README, re.DOTALL)
+    assert match, marker
+    return match[1]
+
+
+def test_the_recipe_is_the_quickstart() -> None:
+    shown = re.search(r"```rl\n(.*?)```", README, re.DOTALL)
+    assert shown
+    recipe, found = parse(Source("README.md", shown[1]))
+    path = ROOT / "recipes" / "quickstart.rl"
+    quickstart, _ = parse(Source(path.name, path.read_text(encoding="utf-8")))
+    assert not found
+    assert recipe == quickstart
+
+
+def test_the_excerpt_of_explain_is_what_it_prints() -> None:
+    command = [str(Path(sys.executable).with_name("rlc")), "explain", "recipes/quickstart.rl"]
+    shown = subprocess.run(command, capture_output=True, text=True, cwd=ROOT, check=True).stdout
+    for part in block("explain").split("…\n"):
+        assert part in shown
+
+
+def test_both_commands_install_what_was_tested() -> None:
+    for marker in ("run-command", "test-command"):
+        assert "-c constraints.txt" in block(marker)
+    constraints = (ROOT / "constraints.txt").read_text(encoding="utf-8")
+    assert "torch==2.13.0\n" in constraints
