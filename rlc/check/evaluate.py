@@ -255,9 +255,9 @@ class Evaluator:
 
 def _choose(kind: str) -> str:
     names = ", ".join(f"`{name}()`" for name in names_of(kind))
-    return (
-        f"{KINDS[kind].noun} is made by {names}" if names else f"for example {KINDS[kind].example}"
-    )
+    if not names or words_of(kind):
+        return f"for example `{KINDS[kind].example}`"
+    return f"{KINDS[kind].noun} is made by {names}"
 
 
 def _declared_as(decl: NamedDecl) -> str:

@@ -14,6 +14,7 @@ from rlc.lang.source import Span
 
 SECONDS = {"s": 1, "m": 60, "h": 3_600, "d": 86_400}
 NUMBERS = ("int", "float")
+LARGEST_INT = 2**53  # a float, and JSON's readers, still hold it exactly
 LARGEST = 1e300  # keeps every later conversion to a float finite
 
 # Evaluates a name, and reports it where there is no such value.
@@ -105,6 +106,10 @@ def fit(value: Value, want: Param, span: Span, found: Diagnostics) -> Value | No
         what = what if value.type in NUMBERS else _NOUNS[value.type]
         message = f"`{want.name}` takes {article(want)}, found {what}"
         found.error("RL0201", span, message, _conversion_help(value, want), *labels)
+        return None
+    if type(data) is int and abs(data) > LARGEST_INT:
+        message = f"`{want.name}` is too large a number"
+        found.error("RL0202", span, message, f"{want.name}: {want.doc}", *labels)
         return None
     if not _in_bounds(data, want):
         shown = show(data, want.type)

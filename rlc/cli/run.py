@@ -128,6 +128,7 @@ def _open_folder(args: argparse.Namespace, plan: Plan | None) -> RunFolder:
 
 
 def _run_folder(folder: RunFolder, quiet: bool) -> int:
+    import rlc.service.local.runtime_env  # noqa: F401, I001 (before anything imports torch)
     from rich.console import Console
 
     from rlc.run.job import Job

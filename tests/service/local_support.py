@@ -18,6 +18,9 @@ from tinker import types
 from rlc.service import local
 from rlc.service.local.service import LocalService
 
+# Models this small lose time to a second thread.
+torch.set_num_threads(1)
+
 T = TypeVar("T")
 VOCABULARY = 96
 END = 1

@@ -8,7 +8,7 @@ import sys
 import numpy as np
 import pytest
 import torch
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from rlc.service import local
@@ -20,6 +20,7 @@ from rlc.service.local.packing import length_buckets, micro_batches, pack
 from rlc.service.local.philox import philox, stream_key, uniforms
 from rlc.service.local.prefix_cache import PrefixCache
 
+EXAMPLES = settings(deadline=None, derandomize=True)
 SEQUENCES = st.lists(
     st.lists(st.integers(0, 2), min_size=1, max_size=8).map(lambda x: np.array(x, dtype=np.int64)),
     min_size=1,
@@ -27,6 +28,7 @@ SEQUENCES = st.lists(
 )
 
 
+@EXAMPLES
 @given(SEQUENCES)
 def test_a_path_spells_its_sequence_and_each_prefix_stands_once(
     sequences: list[np.ndarray],
@@ -39,6 +41,7 @@ def test_a_path_spells_its_sequence_and_each_prefix_stands_once(
     assert len(packed.tokens_N) == len(prefixes)
 
 
+@EXAMPLES
 @given(SEQUENCES, st.integers(1, 20))
 def test_micro_batches_hold_everything_once_within_the_budget(
     sequences: list[np.ndarray], budget: int
@@ -49,6 +52,7 @@ def test_micro_batches_hold_everything_once_within_the_budget(
         assert len(run) == 1 or sum(len(sequences[i]) for i in run) <= budget
 
 
+@EXAMPLES
 @given(st.lists(st.integers(1, 50), min_size=1, max_size=30))
 def test_buckets_pad_little(lengths: list[int]) -> None:
     buckets = length_buckets(lengths, waste=0.15)
@@ -88,6 +92,7 @@ def test_a_token_without_probability_is_never_chosen(uniform: float) -> None:
     assert logprobs[0] == pytest.approx(np.log(0.5))
 
 
+@EXAMPLES
 @given(SEQUENCES, SEQUENCES)
 def test_a_row_is_filled_from_the_longest_prefix_there_is(
     known: list[np.ndarray], prompts: list[np.ndarray]

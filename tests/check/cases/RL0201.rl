@@ -18,4 +18,5 @@ train main {
   steps     = 2.5
   budget    = 60
   save      = every(20, ttl = 7)
+  on_error  = retry(3)
 }

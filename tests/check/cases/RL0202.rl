@@ -18,3 +18,16 @@ train main {
   steps     = 50
   save      = every(20, ttl = 5m)
 }
+
+param steps = 100_000_000_000_000_000_000
+
+train second {
+  model     = policy
+  env       = guess
+  batch     = groups(16)
+  sampling  = sample(max_tokens = 16)
+  advantage = grpo()
+  loss      = importance_sampling()
+  optimizer = adam(1e-3)
+  steps     = steps
+}
