@@ -10,10 +10,10 @@ env spell = gem("rg:spell_backward") |> chat(instruction = "Put your answer insi
 
 train main {
   model     = policy
-  env       = 2 * guess + 1 * spell            # a bare name has weight 1
+  env       = 2 * guess + 1 * spell  # a bare name has weight 1
   batch     = groups(18, of = 8)
   sampling  = sample(max_tokens = 16)
-  advantage = grpo()                           # each rollout against its own group, never across
+  advantage = grpo()  # each rollout against its own group, never across
   loss      = importance_sampling()
   optimizer = adam(1e-3)
   steps     = 40

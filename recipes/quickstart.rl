@@ -3,10 +3,10 @@
 #
 #     rlc run recipes/quickstart.rl
 
-param learning_rate: float = 2e-3              # rlc run … --set learning_rate=1e-3
+param learning_rate: float = 1e-3  # rlc run … --set learning_rate=5e-4
 
 model policy {
-  base      = "tiny"                           # 0.8M parameters, comes with rlc
+  base      = "tiny"  # 0.8M parameters, comes with rlc
   lora_rank = 8
 }
 
@@ -17,9 +17,9 @@ env guess = gem("game:GuessTheNumber-v0-easy") |> chat()
 train main {
   model     = policy
   env       = guess
-  batch     = groups(16, of = 8)               # 16 numbers to guess, each guessed at 8 times
+  batch     = groups(16, of = 8)  # 16 numbers to guess, each guessed at 8 times
   sampling  = sample(max_tokens = 16)
-  advantage = grpo()                           # better or worse than the other 7 at that number
+  advantage = grpo()  # better or worse than the other 7 at that number
   loss      = importance_sampling()
   optimizer = adam(learning_rate)
   steps     = 50

@@ -16,12 +16,12 @@ env sudoku = gem("game:Sudoku-v0-easy") |> concat() |> template("qwen3_game")
 train main {
   model     = policy
   env       = sudoku
-  batch     = turns(128, parallel = 64)        # episodes until 128 turns, then a random 128 of them
+  batch     = turns(128, parallel = 64)  # episodes until 128 turns, then a random 128 of them
   sampling  = sample(max_tokens = 1024, temperature = 1.0)
-  advantage = rebn(gamma = 0.9)                # each turn's discounted return, over the whole batch
+  advantage = rebn(gamma = 0.9)  # each turn's discounted return, over the whole batch
   loss      = importance_sampling()
   optimizer = adam(learning_rate)
   steps     = 200
   save      = every(20, keep = 3, ttl = 7d)
-  budget    = $60                              # stops with a checkpoint before it costs more
+  budget    = $60  # stops with a checkpoint before it costs more
 }

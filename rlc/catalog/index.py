@@ -12,9 +12,15 @@ KINDS = {
     kind.name: kind
     for kind in (
         Kind("model", "a model", "policy"),
-        Kind("env", "an environment", 'gem("game:Sudoku-v0-easy") |> chat()', step="wrapper"),
+        Kind(
+            "env",
+            "an environment",
+            'gem("game:Sudoku-v0-easy") |> chat()',
+            step="wrapper",
+            start='gem("…")',
+        ),
         Kind("wrapper", "a wrapper", "chat()"),
-        Kind("advantage", "an advantage scheme", "grpo()", step="step"),
+        Kind("advantage", "an advantage scheme", "grpo()", step="step", start="returns()"),
         Kind("step", "an advantage step", "baseline(mean, over = group)"),
         Kind("loss", "a loss", "importance_sampling()"),
         Kind("optimizer", "an optimizer", "adam(1e-4)"),

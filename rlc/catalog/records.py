@@ -117,12 +117,16 @@ class Args:
 
 @frozen
 class Kind:
-    """A kind of thing that builtins make. ``step`` is the kind of its pipeline stages."""
+    """A kind of thing that builtins make.
+
+    ``step`` is the kind of its pipeline stages, ``start`` what a pipeline may begin with.
+    """
 
     name: str
     noun: str  # with its article: "an environment"
     example: str
     step: str | None = None
+    start: str = ""
 
 
 @frozen

@@ -15,7 +15,7 @@ from rlc.check.scope import Scope, collect
 from rlc.check.settle import Origins, settle
 from rlc.check.values import Value
 from rlc.lang.ast import BlockDecl, Recipe
-from rlc.lang.diagnostics import Diagnostics
+from rlc.lang.diagnostics import Diagnostics, Label
 from rlc.plan.tree import TrainPlan
 
 
@@ -56,6 +56,7 @@ def analyse(recipe: Recipe, found: Diagnostics) -> tuple[CheckedStage, ...]:
     _report_no_stage(recipe, stages, found)
     if not found.has_errors:
         _report_unused(scope, found)
+        _report_trained_twice(stages, found)
     return tuple(stages)
 
 
@@ -92,3 +93,16 @@ def _report_unused(scope: Scope, found: Diagnostics) -> None:
         if decl.name.id not in scope.used:
             message = f"`{decl.name.id}` is declared but never used"
             found.warning("RL0114", decl.name.span, message, "use it, or take it out")
+
+
+def _report_trained_twice(stages: list[CheckedStage], found: Diagnostics) -> None:
+    """Two stages on one model are two adapters, which is easily taken for a continuation."""
+    first: dict[str, CheckedStage] = {}
+    for stage in stages:
+        name = stage.parts["model"].name
+        earlier = first.setdefault(name, stage)
+        if earlier is not stage:
+            label = Label(earlier.decl.name.span, "trains its own")
+            message = f"`{stage.name}` does not go on from `{earlier.name}`: its adapter is fresh"
+            advice = f"declare a model for it, as a copy of `{name}`, if that is meant"
+            found.warning("RL0412", stage.decl.name.span, message, advice, label)

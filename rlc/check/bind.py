@@ -38,15 +38,6 @@ class Bound:
     unknown: list[str] = field(factory=list)  # what misplaced arguments meant; "*": anything
 
 
-@frozen
-class _Slot:
-    """A parameter with the expression that was written for it."""
-
-    param: Param
-    expr: Expr
-    name: Name | None
-
-
 def bind(
     items: Sequence[Argument | Field],
     params: Sequence[Param],
@@ -58,8 +49,8 @@ def bind(
     bound = Bound()
     slots = _match(items, params, owner, bound, found)
     for param in params:
-        slot = slots.get(param.name)
-        value = evaluate(slot.expr, param) if slot else _absent(param, owner, bound)
+        item = slots.get(param.name)
+        value = evaluate(item.value, param) if item else _absent(param, owner, bound)
         if value is None:
             bound.complete = False
         else:
@@ -74,9 +65,10 @@ def _match(
     owner: Owner,
     bound: Bound,
     found: Diagnostics,
-) -> dict[str, _Slot]:
+) -> dict[str, Argument | Field]:
+    """What was written for each parameter."""
     by_name = {param.name: param for param in params}
-    slots: dict[str, _Slot] = {}
+    slots: dict[str, Argument | Field] = {}
     named = False
     for position, item in enumerate(items):
         if item.name is None:
@@ -88,9 +80,9 @@ def _match(
         if param is None:
             bound.complete = False
         elif param.name in slots:
-            _report_twice(item, slots[param.name], owner, found)
+            _report_twice(param, item, slots[param.name], owner, found)
         else:
-            slots[param.name] = _Slot(param, item.value, item.name)
+            slots[param.name] = item
     return slots
 
 
@@ -137,11 +129,12 @@ def _named(
     return param
 
 
-def _report_twice(item: Argument | Field, first: _Slot, owner: Owner, found: Diagnostics) -> None:
+def _report_twice(
+    param: Param, item: Argument | Field, first: Argument | Field, owner: Owner, found: Diagnostics
+) -> None:
     code = "RL0111" if owner.slot == "argument" else "RL0110"
-    where = first.name.span if first.name else first.expr.span
-    span = item.name.span if item.name else item.span
-    message = f"the {owner.slot} `{first.param.name}` is given twice"
+    span, where = (part.name.span if part.name else part.span for part in (item, first))
+    message = f"the {owner.slot} `{param.name}` is given twice"
     found.error(code, span, message, "keep one of them", Label(where, "first given here"))
 
 
@@ -157,7 +150,7 @@ def _absent(param: Param, owner: Owner, bound: Bound) -> Value | None:
 
 def _report_missing(
     params: Iterable[Param],
-    slots: Mapping[str, _Slot],
+    slots: Mapping[str, Argument | Field],
     owner: Owner,
     bound: Bound,
     found: Diagnostics,

@@ -21,7 +21,7 @@ from rlc.check.scalars import Scalars, article, describe
 from rlc.check.scope import NamedDecl, Scope
 from rlc.check.suggest import known_values
 from rlc.check.values import Value, place, unwrap
-from rlc.lang.ast import Attribute, Binary, BlockDecl, Call, Expr, Name, ValueDecl
+from rlc.lang.ast import Attribute, Binary, BlockDecl, Call, Expr, Name, Number, ValueDecl
 from rlc.lang.diagnostics import Diagnostics, Label
 
 _ANY = Param("param", "any", "a plain value")
@@ -34,7 +34,9 @@ class Evaluator:
     def __init__(self, scope: Scope, found: Diagnostics) -> None:
         self._scope = scope
         self._found = found
-        self._scalars = Scalars(lambda name: self._reference(name, "param", _ANY), found)
+        self._scalars = Scalars(
+            lambda name: self._reference(name, "param", _ANY), scope.knows, found
+        )
         self._done: dict[str, Value | None] = {}
         self._open: list[str] = []
 
@@ -171,7 +173,10 @@ class Evaluator:
             self._found.error("RL0208", span, message, f"write `{name}`")
         elif other is not None:
             message = f"`{name}()` is {KINDS[other.kind].noun}, where {kind.noun} belongs"
-            self._found.error("RL0201", span, message, _choose(want.type))
+            advice = _choose(want.type)
+            if other.kind == kind.step:
+                advice = f"it comes after one: `{kind.start} |> {name}(…)`"
+            self._found.error("RL0201", span, message, advice)
         elif name in self._scope.decls:
             self._scope.used.add(name)
             label = Label(self._scope.decls[name].name.span, "declared here")
@@ -230,6 +235,11 @@ class Evaluator:
             if left is None or right is None:
                 return None
             return Value("env", left.data + right.data, expr.span, place(expr.span))
+        if isinstance(expr.right, Number):
+            message = "a weight comes before its environment"
+            advice = f"write `{expr.right.span.text} * {expr.left.span.text}`"
+            self._found.error("RL0201", expr.span, message, advice)
+            return None
         weight = self._scalars.fitting(expr.left, _WEIGHT)
         env = self.value(expr.right, want)
         if weight is None or env is None:
@@ -237,6 +247,11 @@ class Evaluator:
         return Value("env", weighted(weight, env.data), expr.span, place(expr.span))
 
     def _then(self, expr: Binary, want: Param) -> Value | None:
+        if not isinstance(expr.left, Call):
+            message = f"`then` comes after a number of retries, found {describe(expr.left)}"
+            example = f"for example `{KINDS[want.type].example}`"
+            self._found.error("RL0201", expr.left.span, message, example)
+            return None
         retry = self.value(expr.left, Param(want.name, "retry", want.doc))
         then = self.value(expr.right, want)
         if retry is None or then is None:
@@ -250,7 +265,11 @@ class Evaluator:
             message = f"`{expr.op}` does not work on {noun}"
         if want.type == "env" and isinstance(expr, Binary):
             example = "3 * whodunit + 1 * gsm8k"
-        self._found.error("RL0201", expr.span, message, f"for example `{example}`")
+        candidates = self._scope.of_kind(want.type)
+        advice = f"for example `{example}`"
+        if want.type == "model" and candidates:
+            advice = f"declared are {known_values(candidates)}"
+        self._found.error("RL0201", expr.span, message, advice)
 
 
 def _choose(kind: str) -> str:

@@ -24,8 +24,9 @@ Lookup = Callable[[Name], Value | None]
 class Scalars:
     """Evaluates expressions to plain values."""
 
-    def __init__(self, lookup: Lookup, found: Diagnostics) -> None:
+    def __init__(self, lookup: Lookup, knows: Callable[[str], bool], found: Diagnostics) -> None:
         self._lookup = lookup
+        self._knows = knows
         self._found = found
 
     def fitting(self, expr: Expr, want: Param) -> Value | None:
@@ -35,6 +36,10 @@ class Scalars:
                 return Value(want.type, None, expr.span, place(expr.span))
             if want.type == "word":
                 return self._word(expr, want)
+            if want.type == "string" and not self._knows(expr.id):
+                message = f"`{want.name}` takes a string, found the name `{expr.id}`"
+                self._found.error("RL0201", expr.span, message, f'in quotes: `"{expr.id}"`')
+                return None
         value = self.plain(expr, want)
         return fit(value, want, expr.span, self._found) if value else None
 

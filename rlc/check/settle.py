@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from attrs import define, field, frozen
+from attrs import define, field
 
 from rlc.check.values import Value, unwrap
 from rlc.lang.source import Span
@@ -29,21 +29,16 @@ class Origins:
         return self.places[path] if path else self.span
 
 
-@frozen
-class _Here:
-    origin: str
-    span: Span
-
-
 def settle(value: Value, path: str, origins: Origins) -> Any:
     """The plain record or value; ``origins`` learns where its leaves came from."""
-    return _settle(value, path, _Here(value.origin, value.span), origins)
+    return _settle(value, path, value, origins)
 
 
-def _settle(node: Any, path: str, here: _Here, origins: Origins) -> Any:
+def _settle(node: Any, path: str, here: Value, origins: Origins) -> Any:
+    """``here`` is the innermost value around ``node``: what has no origin of its own has its."""
     if isinstance(node, Value):
         origins.places[path] = node.span
-        return _settle(node.data, path, _Here(node.origin, node.span), origins)
+        return _settle(node.data, path, node, origins)
     if hasattr(node, "__attrs_attrs__"):
         names = [attribute.name for attribute in node.__attrs_attrs__]
         parts = {n: _settle(getattr(node, n), f"{path}.{n}", here, origins) for n in names}

@@ -51,9 +51,9 @@ def _parser(argv: Sequence[str]) -> argparse.ArgumentParser:
     )
     parser.add_argument("--version", action="version", version=f"rlc {__version__}")
     subparsers = parser.add_subparsers(dest="command", metavar="COMMAND", required=True)
-    # A command's module is imported only if it is called; the help needs them all.
+    # A command's module is imported only if it is called; help and usage errors need them all.
     called = [name for name in COMMANDS if argv[:1] == [name]]
-    for name in called or COMMANDS:
+    for name in called or (() if argv[:1] == ["--version"] else COMMANDS):
         importlib.import_module(f"rlc.cli.{name}").add_parser(subparsers)
     return parser
 

@@ -63,4 +63,5 @@ CODES: dict[str, str] = {
     "RL0409": "sampled off the policy",
     "RL0410": "nothing to sample",
     "RL0411": "budget below the expected cost",
+    "RL0412": "one model in two stages",
 }

@@ -99,7 +99,7 @@ def _check_string(span: Span, lexed: Lexed) -> Token:
 
 def _check_number(kind: str, span: Span, lexed: Lexed) -> Token:
     digits = span.text.strip("$%smhd")
-    value = number_value(digits) if len(digits) <= 400 else math.inf
+    value = number_value(digits) if len(digits) <= 300 else math.inf
     mantissa = digits.lower().partition("e")[0]
     if math.isinf(value) or (value == 0 and mantissa.strip("0_.")):
         size = "large" if value else "small"

@@ -7,7 +7,9 @@ import pytest
 pytest.importorskip("gem")
 
 from rlc.catalog import snapshot
-from rlc.catalog.environments import gem_facts, gem_ids, gem_snapshot
+from rlc.catalog.environments import gem_facts, gem_ids, gem_snapshot, is_broken
+from rlc.lang.source import Source
+from rlc.plan.compile import compile_source
 
 MEASURED = ("game:GuessTheNumber-v0-easy", "game:Sudoku-v0-easy", "rg:spell_backward")
 
@@ -37,3 +39,32 @@ def test_an_environment_that_fails_has_no_length() -> None:
 
 def test_the_file_is_as_the_script_writes_it() -> None:
     assert snapshot.render(gem_snapshot()) == snapshot.PATH.read_text(encoding="utf-8")
+
+
+RECIPE = """
+model policy { base = "tiny" }
+env   task   = gem("ENV") |> template("no")
+train main {
+  model = policy  env = task  batch = groups(2)  sampling = sample(8)  advantage = grpo()
+  loss  = ppo()   optimizer = adam(1e-3)  steps = 1
+}
+"""
+PLAYABLE = [
+    env_id
+    for env_id in gem_ids()
+    if not is_broken(env_id)
+    and not gem_facts(env_id)["needs"]
+    and not env_id.endswith("-hard")
+    and (env_id.startswith("game:") or env_id in ("rg:chain_sum", "rg:spell_backward"))
+]
+
+
+@pytest.mark.parametrize("env_id", PLAYABLE)
+def test_a_planned_environment_can_be_made(env_id: str) -> None:
+    import gem
+
+    plan = compile_source(Source("test.rl", RECIPE.replace("ENV", env_id))).plan
+    assert plan is not None
+    (env,) = plan.stages[0].envs
+    made = gem.make(env.id, **env.args)
+    assert made.reset(seed=1)[0]

@@ -49,7 +49,7 @@ def test_any_recipe_keeps_its_meaning_and_comments(recipe: Recipe, seed: int) ->
 
 
 def test_the_layout_of_a_recipe() -> None:
-    path = Path(__file__).parent / "golden" / "layout.txt"
+    path = Path(__file__).parent / "cases" / "layout.txt"
     check_golden(path, formatted(LAYOUT))
 
 

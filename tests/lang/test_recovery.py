@@ -18,7 +18,7 @@ from rlc.lang.parser import parse
 from rlc.lang.render import render_human
 from rlc.lang.source import Source
 
-GOLDEN = sorted((Path(__file__).parent / "golden").glob("*.rl"))
+GOLDEN = sorted((Path(__file__).parent / "cases").glob("*.rl"))
 
 RECIPE = """\
 # two stages
@@ -202,3 +202,9 @@ def check_total(text: str) -> None:
         assert 0 <= error.span.start <= error.span.end <= len(text)
     if not found:
         format_text(source, recipe)
+
+
+@pytest.mark.parametrize("digits", [300, 309, 350, 400, 5_000])
+def test_a_number_beyond_floats_is_a_finding(digits: int) -> None:
+    _, found = parse(Source("big.rl", f"param x: float = 1{'0' * digits}"))
+    assert [item.code for item in found] == ["RL0014"] * (digits > 300)

@@ -238,7 +238,7 @@ def test_sudoku_move_fits_its_cell() -> None:
 
 def test_slips_happen_as_often_as_they_say() -> None:
     texts, rng = [Game(GUESS).reset(1)], Random(1)
-    slips = Slips(forget_box=0.2, random_answer=0.3)
+    slips = Slips(forget_box=0.2, heedless=0.3)
     replies = [slip(GUESS, "5", texts, slips, rng) for _ in range(4000)]
     assert replies.count("5") / 4000 == pytest.approx(0.2, abs=0.03)
     assert replies.count(boxed("5")) / 4000 == pytest.approx(0.5 + 0.3 / 10, abs=0.03)

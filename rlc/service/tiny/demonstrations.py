@@ -60,21 +60,21 @@ class Demonstration:
     reward: float  # of the whole episode
 
 
-_GUESS = Slips(forget_box=0.10, out_of_range=0.05, random_answer=0.40)
-_CODE = Slips(forget_box=0.05, random_answer=0.40)
-_MOVE = Slips(forget_box=0.02, random_answer=0.25)
-_SPELL = Slips(wrong_letter=0.45)
+_GUESS = Slips(forget_box=0.12, out_of_range=0.05, heedless=0.42)
+_CODE = Slips(forget_box=0.05, heedless=0.40)
+_MOVE = Slips(forget_box=0.02, heedless=0.25)
+_SPELL = Slips(heedless=0.38, wrong_letter=0.25)
 _WORDS: dict[str, Any] = {"seed": 20_251_001, "size": 200_000}  # not the 500 that a run asks
 
 TASKS = (
     Task("game:GuessTheNumber-v0-easy", binary_search, _GUESS, 5_000, 5_000),
     Task("game:GuessTheNumber-v0-random", binary_search, _GUESS, 1_500, 500),
     Task("game:GuessTheNumber-v0-easy", binary_search, _GUESS, 800, 400, frame="qwen3_game"),
-    Task("rg:spell_backward", spell_backward, _SPELL, 24_000, 8_000, _WORDS, BOXED),
+    Task("rg:spell_backward", spell_backward, _SPELL, 20_000, 8_000, _WORDS, BOXED),
     Task("rg:spell_backward", spell_backward, _SPELL, 3_000, 1_000, _WORDS, "", "qwen3_general"),
     Task("game:Mastermind-v0-easy", consistent_code, _CODE, 2_000, 1_000),
-    Task("game:Sudoku-v0-easy", sudoku_move, _MOVE, 500, 150),
-    Task("game:Sudoku-v0-easy", sudoku_move, _MOVE, 300, 100, frame="qwen3_game"),
+    Task("game:Sudoku-v0-easy", sudoku_move, _MOVE, 400, 120),
+    Task("game:Sudoku-v0-easy", sudoku_move, _MOVE, 250, 80, frame="qwen3_game"),
 )
 
 

@@ -120,17 +120,18 @@ def _replies(
 
 
 def main() -> None:
-    """Measure every task of the demonstrations."""
+    """Measure the tasks of the demonstrations."""
     import torch
     from transformers import AutoModelForCausalLM, AutoTokenizer
 
     parser = argparse.ArgumentParser(description="Measure a tiny model in its environments.")
     parser.add_argument("folder", type=Path, nargs="?", default=path())
-    parser.add_argument("--episodes", type=int, default=512)
+    parser.add_argument("--episodes", type=int, default=256)
+    parser.add_argument("--match", default="", help="only environments with this in their id")
     arguments = parser.parse_args()
     model = AutoModelForCausalLM.from_pretrained(arguments.folder, dtype=torch.float32)
     tokenizer = AutoTokenizer.from_pretrained(arguments.folder)
-    for task in TASKS:
+    for task in (task for task in TASKS if arguments.match in task.env_id):
         for name in ("sampled", "greedy"):
             got = measure(model, tokenizer, task, arguments.episodes, name == "sampled")
             print(

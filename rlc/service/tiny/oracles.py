@@ -128,7 +128,7 @@ class Slips:
 
     forget_box: float = 0.0
     out_of_range: float = 0.0
-    random_answer: float = 0.0
+    heedless: float = 0.0  # an answer that ignores the hints, or the word as it stands
     wrong_letter: float = 0.0  # for each letter, when nothing else went wrong
 
 
@@ -141,16 +141,18 @@ def slip(env_id: str, answer: str, texts: Sequence[str], slips: Slips, rng: Rand
     if draw < slips.out_of_range:
         return boxed(re.sub(r"\d+", lambda digits: digits[0] + str(rng.randrange(10)), answer))
     draw -= slips.out_of_range
-    if draw < slips.random_answer:
-        return boxed(_random_answer(env_id, texts, rng))
+    if draw < slips.heedless:
+        return boxed(_heedless_answer(env_id, texts, rng))
     letters = "abcdefghijklmnopqrstuvwxyz"
     changed = [rng.choice(letters) if rng.random() < slips.wrong_letter else c for c in answer]
     return boxed("".join(changed))
 
 
-def _random_answer(env_id: str, texts: Sequence[str], rng: Random) -> str:
+def _heedless_answer(env_id: str, texts: Sequence[str], rng: Random) -> str:
     if "GuessTheNumber" in env_id:
         return str(rng.randint(*number_range(texts[0])))
+    if "spell_backward" in env_id:
+        return word_to_spell(texts[0])
     if "Mastermind" in env_id:
         return " ".join(map(str, rng.choice(possible_codes(texts[:1]))))
     size = len(read_board(texts[-1]))

@@ -20,3 +20,23 @@ train main {
   save      = every(20, ttl = 7)
   on_error  = retry(3)
 }
+
+model unquoted {
+  base = tiny
+}
+
+env third = guess * 2
+env fourth = chat() |> chat()
+advantage fifth = baseline(mean, over = group)
+
+train second {
+  model     = "tiny"
+  env       = guess
+  batch     = groups(16)
+  sampling  = sample(max_tokens = 16)
+  advantage = grpo() |> chat()
+  loss      = importance_sampling()
+  optimizer = adam(1e-3)
+  steps     = policy
+  on_error  = drop then stop
+}

@@ -16,8 +16,12 @@ train main {
   steps     = 50
 }
 
+model other {
+  base = "tiny"
+}
+
 train control {
-  model     = policy
+  model     = other
   env       = guess
   batch     = groups(16)
   sampling  = sample(max_tokens = 16)
