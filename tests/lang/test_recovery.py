@@ -204,7 +204,7 @@ def check_total(text: str) -> None:
         format_text(source, recipe)
 
 
-@pytest.mark.parametrize("digits", [300, 309, 350, 400, 5_000])
+@pytest.mark.parametrize("digits", [299, 309, 350, 400, 5_000])
 def test_a_number_beyond_floats_is_a_finding(digits: int) -> None:
     _, found = parse(Source("big.rl", f"param x: float = 1{'0' * digits}"))
     assert [item.code for item in found] == ["RL0014"] * (digits > 300)
