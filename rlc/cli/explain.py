@@ -6,6 +6,8 @@ import argparse
 import json
 import sys
 
+from rlc.cli.options import add_plan_options, compile_plan
+
 _EPILOG = """\
 examples:
   rlc explain recipes/sudoku.rl
@@ -26,32 +28,17 @@ def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) 
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     parser.add_argument("recipe", help="the recipe (.rl), or -")
-    parser.add_argument(
-        "--set",
-        dest="overrides",
-        metavar="NAME=VALUE",
-        action="append",
-        default=[],
-        help="override a param (learning_rate=1e-4) or a field (main.steps=10)",
-    )
-    parser.add_argument("--seed", type=int, help="seed of every random choice (default 1)")
-    parser.add_argument(
-        "--rehearse", action="store_true", help="explain the rehearsal instead of the job"
-    )
+    add_plan_options(parser)
     parser.add_argument("--json", action="store_true", help="print JSON")
     parser.set_defaults(run=run)
 
 
 def run(args: argparse.Namespace) -> int:
     from rlc.lang.render import render_human
-    from rlc.plan.compile import load
     from rlc.plan.explain import explain_dict, explain_text
-    from rlc.plan.rehearse import rehearse
 
-    compiled = load(args.recipe, args.overrides, args.seed)
+    compiled = compile_plan(args)
     plan, found = compiled.plan, compiled.diagnostics
-    if plan is not None and args.rehearse:
-        plan = rehearse(plan)
     if args.json:
         print(json.dumps(explain_dict(plan, args.recipe, found), indent=2, ensure_ascii=False))
     elif plan is None:

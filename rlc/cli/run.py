@@ -11,6 +11,8 @@ import traceback
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from rlc.cli.options import add_plan_options, compile_plan
+
 if TYPE_CHECKING:
     from rich.console import Console
 
@@ -40,21 +42,8 @@ def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) 
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     parser.add_argument("recipe", nargs="?", help="the recipe (.rl)")
-    parser.add_argument(
-        "--set",
-        dest="overrides",
-        metavar="NAME=VALUE",
-        action="append",
-        default=[],
-        help="override a param (learning_rate=1e-4) or a field (main.steps=10)",
-    )
-    parser.add_argument("--seed", type=int, help="seed of every random choice (default 1)")
+    add_plan_options(parser)
     parser.add_argument("--run-dir", type=Path, help="folder of the run (default runs/NAME-TIME)")
-    parser.add_argument(
-        "--rehearse",
-        action="store_true",
-        help="the same job on the embedded tiny model, small and short, without a key",
-    )
     parser.add_argument("--resume", metavar="RUN", type=Path, help="go on with the run in a folder")
     parser.add_argument("--quiet", action="store_true", help="show errors and the result only")
     parser.set_defaults(run=run)
@@ -104,15 +93,11 @@ def _usage_problem(args: argparse.Namespace) -> str | None:
 def _plan(args: argparse.Namespace) -> Plan | None:
     """The plan of the recipe; None if it has errors, which are shown."""
     from rlc.lang.render import render_human
-    from rlc.plan.compile import load
-    from rlc.plan.rehearse import rehearse
 
-    compiled = load(args.recipe, args.overrides, args.seed)
+    compiled = compile_plan(args)
     if compiled.diagnostics and not (args.quiet and compiled.plan):
         sys.stderr.write(render_human(compiled.diagnostics, color=sys.stderr.isatty()))
-    if compiled.plan is None:
-        return None
-    return rehearse(compiled.plan) if args.rehearse else compiled.plan
+    return compiled.plan
 
 
 def _open_folder(args: argparse.Namespace, plan: Plan | None) -> RunFolder:
