@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import importlib.util
 import os
 from pathlib import Path
 
 from rlc.plan.tree import Plan
 from rlc.service.errors import ServiceError
 from rlc.service.interface import ServiceClient
+
+
+_LOCAL_PACKAGES = ("numpy", "torch", "transformers", "safetensors", "tinker", "tinker_cookbook")
 
 
 def require_service(plan: Plan) -> None:
@@ -21,6 +25,11 @@ def require_service(plan: Plan) -> None:
         raise ServiceError(f"one job runs on one service, not on {' and '.join(sorted(names))}")
     if names == {"tinker"}:
         raise ServiceError(_hosted_refusal(plan.stages[0].model.base))
+    missing = [name for name in _LOCAL_PACKAGES if importlib.util.find_spec(name) is None]
+    if missing:
+        raise ServiceError(
+            f"the embedded engine needs {', '.join(missing)}: pip install 'rlc[local,gem]'"
+        )
 
 
 def connect_service(plan: Plan, checkpoints: Path) -> ServiceClient:
