@@ -1,0 +1,108 @@
+"""From observations to prompts: chats extend, templates start over, sampled tokens stay."""
+
+from __future__ import annotations
+
+from functools import cache
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from rlc.catalog.environments import TEMPLATES
+from rlc.envs.base import EnvError
+from rlc.envs.build import build_env
+from rlc.envs.history import ChatHistory, TextHistory
+from rlc.envs.templates import fill_template
+from rlc.plan.tree import EnvPlan, StepPlan
+
+
+@cache
+def tokenizer() -> Any:
+    from transformers import AutoTokenizer
+
+    from rlc.service.tiny import path
+
+    return AutoTokenizer.from_pretrained(str(path()))
+
+
+@cache
+def renderer(name: str = "qwen3_instruct") -> Any:
+    from tinker_cookbook.renderers import get_renderer
+
+    return get_renderer(name, tokenizer())
+
+
+def encode(text: str) -> list[int]:
+    tokens: list[int] = tokenizer().encode(text, add_special_tokens=False)
+    return tokens
+
+
+def env(*wrappers: StepPlan) -> EnvPlan:
+    return EnvPlan("g", 1.0, "gem", "game:GuessTheNumber-v0-easy", {}, wrappers, 4)
+
+
+def test_a_chat_is_what_the_renderer_makes_of_the_whole_conversation() -> None:
+    """Turn by turn and all at once give the same tokens."""
+    history = ChatHistory(renderer())
+    history.observe("Guess.")
+    assert history.reply([*encode("\\boxed{5}"), tokenizer().eos_token_id]) == "\\boxed{5}"
+    whole = [
+        {"role": "user", "content": "Guess."},
+        {"role": "assistant", "content": "\\boxed{5}"},
+        {"role": "user", "content": "Higher."},
+    ]
+    assert history.observe("Higher.") == renderer().build_generation_prompt(whole).to_ints()
+
+
+replies = st.lists(st.integers(0, 255), max_size=6)
+
+
+@given(st.lists(st.tuples(st.text(max_size=8), replies, st.booleans()), min_size=1, max_size=4))
+def test_every_prompt_extends_what_was_seen_and_sampled(
+    turns: list[tuple[str, list[int], bool]],
+) -> None:
+    history, seen = ChatHistory(renderer()), list[int]()
+    for text, tokens, stopped in turns:
+        prompt = history.observe(text)
+        assert prompt[: len(seen)] == seen
+        reply = [*tokens, tokenizer().eos_token_id] if stopped else tokens
+        history.reply(reply)
+        seen = prompt + reply
+
+
+def test_a_reply_that_was_cut_off_is_closed_before_the_next_turn() -> None:
+    history = ChatHistory(renderer())
+    prompt = history.observe("Guess.")
+    history.reply(encode("seven is my"))
+    after = history.observe("Higher.")
+    assert after[len(prompt + encode("seven is my"))] == tokenizer().eos_token_id
+
+
+def test_the_instruction_is_added_to_the_first_turn_only() -> None:
+    history = ChatHistory(renderer(), "Be brief.")
+    first = history.observe("Guess.")
+    history.reply([tokenizer().eos_token_id])
+    second = history.observe("Higher.")[len(first) :]
+    assert "Guess.\nBe brief.<|im_end|>" in tokenizer().decode(first)
+    assert "Be brief." not in tokenizer().decode(second)
+
+
+def test_a_template_starts_over_each_turn() -> None:
+    history = TextHistory(tokenizer(), "qwen3_game")
+    assert history.observe("a board") == encode(fill_template("qwen3_game", "a board"))
+    assert history.reply([*encode("\\boxed{1 2 3}"), tokenizer().eos_token_id]) == "\\boxed{1 2 3}"
+    assert history.observe("another") == encode(fill_template("qwen3_game", "another"))
+
+
+def test_braces_in_an_observation_are_left_alone() -> None:
+    assert fill_template("no", "\\boxed{observation} {x}") == "\\boxed{observation} {x}"
+
+
+def test_a_renderer_that_rewrites_the_past_is_refused() -> None:
+    with pytest.raises(EnvError, match="`qwen3` rewrites earlier turns"):
+        build_env(env(StepPlan("chat", {"instruction": ""})), tokenizer(), "qwen3")
+
+
+def test_the_catalogue_and_the_templates_know_the_same_names() -> None:
+    assert all("seen" in fill_template(name, "seen") for name in TEMPLATES)
