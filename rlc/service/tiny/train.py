@@ -14,11 +14,13 @@ if TYPE_CHECKING:
     from torch import Tensor
     from transformers import PreTrainedTokenizerFast, Qwen3ForCausalLM
 
-BATCH_TOKENS = 4096
-PEAK_LR = 4e-3
+# Small batches learn sooner: after half a million tokens the loss on unseen words to spell is
+# 0.09 with these two, and 2.0 (nothing learned) with 4096 tokens at 4e-3.
+BATCH_TOKENS = 1024
+PEAK_LR = 2e-3
 WARMUP = 0.02  # share of the steps
-DECAY_FROM = 0.5  # the rate falls linearly from here to a hundredth of the peak
-_LOG_EVERY = 50
+DECAY_FROM = 0.2  # the rate falls linearly from here to a hundredth of the peak
+_LOG_EVERY = 200
 
 Batch = list[Example]
 T = TypeVar("T", int, bool)
@@ -74,7 +76,7 @@ def fit(model: Qwen3ForCausalLM, plan: Sequence[Batch], log: Callable[[str], Non
     optimizer = torch.optim.AdamW(
         [{"params": decay, "weight_decay": 0.05}, {"params": plain, "weight_decay": 0.0}],
         lr=PEAK_LR,
-        betas=(0.9, 0.95),
+        betas=(0.9, 0.98),
         fused=True,
     )
     model.train()
