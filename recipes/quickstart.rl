@@ -3,7 +3,7 @@
 #
 #     rlc run recipes/quickstart.rl
 
-param learning_rate: float = 1e-3  # rlc run … --set learning_rate=5e-4
+param learning_rate: float = 3e-4  # rlc run … --set learning_rate=1e-3
 
 model policy {
   base      = "tiny"  # 0.8M parameters, comes with rlc

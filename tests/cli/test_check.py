@@ -15,7 +15,7 @@ from rlc.cli.main import main
 ROOT = Path(__file__).parents[2]
 CLEAN = (ROOT / "recipes" / "quickstart.rl").read_text(encoding="utf-8")
 WRONG = CLEAN.replace("steps     = 50", "stepz     = 50")
-WARNED = CLEAN.replace("1e-3", "1e-9")
+WARNED = CLEAN.replace("3e-4", "3e-10")
 
 
 def write(folder: Path, **recipes: str) -> list[str]:

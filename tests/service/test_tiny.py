@@ -286,4 +286,4 @@ def test_sampled_reward_leaves_room_to_learn(
 
 def test_greedy_replies_show_the_skill_below_the_slips(model: Any, tokenizer: Any) -> None:
     assert measure(model, tokenizer, TASKS[0], 64, sampled=False).reward > 0.9
-    assert measure(model, tokenizer, TASKS[3], 64, sampled=False).reward > 0.9
+    assert measure(model, tokenizer, TASKS[3], 64, sampled=False).reward > 0.8
