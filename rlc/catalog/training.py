@@ -15,8 +15,8 @@ BATCHES = (
         "groups of rollouts that share one task, so that they can be compared",
         lambda args: BatchPlan("groups", args.count, args.of, None),
         (
-            Param("count", "int", "tasks in a step", low=1),
-            Param("of", "int", "rollouts of each task", 8, low=1),
+            Param("count", "int", "tasks in a step", low=1, high=10_000),
+            Param("of", "int", "rollouts of each task", 8, low=1, high=1_024),
         ),
     ),
     Builtin(
@@ -25,8 +25,8 @@ BATCHES = (
         "single episodes until there are enough turns, then a random choice of exactly so many",
         lambda args: BatchPlan("turns", args.count, 1, args.parallel),
         (
-            Param("count", "int", "turns that a step trains on", low=1),
-            Param("parallel", "int", "episodes played side by side", 64, low=1),
+            Param("count", "int", "turns that a step trains on", low=1, high=1_000_000),
+            Param("parallel", "int", "episodes played side by side", 64, low=1, high=10_000),
         ),
     ),
 )

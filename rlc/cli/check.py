@@ -6,6 +6,7 @@ import argparse
 import os
 import sys
 
+from rlc.cli.options import has_color
 from rlc.lang.diagnostics import Diagnostics
 
 _EPILOG = """\
@@ -66,6 +67,6 @@ def _print(found: Diagnostics, checked: int, format: str) -> None:
     if format == "json":
         print(render_json(found))
         return
-    sys.stdout.write(render_human(found, color=sys.stdout.isatty()))
+    sys.stdout.write(render_human(found, color=has_color(sys.stdout)))
     if not found:
         print(f"{checked} recipe{'s' * (checked != 1)} checked, no findings")

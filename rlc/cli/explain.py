@@ -6,7 +6,7 @@ import argparse
 import json
 import sys
 
-from rlc.cli.options import add_plan_options, compile_plan
+from rlc.cli.options import add_plan_options, compile_plan, has_color
 
 _EPILOG = """\
 examples:
@@ -42,7 +42,7 @@ def run(args: argparse.Namespace) -> int:
     if args.json:
         print(json.dumps(explain_dict(plan, args.recipe, found), indent=2, ensure_ascii=False))
     elif plan is None:
-        sys.stderr.write(render_human(found, color=sys.stderr.isatty()))
+        sys.stderr.write(render_human(found, color=has_color(sys.stderr)))
     else:
-        sys.stdout.write(explain_text(plan, found, color=sys.stdout.isatty()))
+        sys.stdout.write(explain_text(plan, found, color=has_color(sys.stdout)))
     return 1 if plan is None else 0

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import argparse
-import os
 import sys
-from typing import TYPE_CHECKING, TextIO
+from typing import TYPE_CHECKING
+
+from rlc.cli.options import has_color
 
 if TYPE_CHECKING:
     from rlc.lang.diagnostics import Diagnostics
@@ -39,7 +40,7 @@ def run(args: argparse.Namespace) -> int:
     for path in args.paths:
         changes += _format(path, args, found)
     if found:
-        sys.stderr.write(render_human(found, _has_color(sys.stderr)))
+        sys.stderr.write(render_human(found, has_color(sys.stderr)))
     only_shown = args.check or args.diff
     return 1 if found or (changes and only_shown) else 0
 
@@ -84,7 +85,3 @@ def _diff(name: str, before: str, after: str) -> str:
     lines = difflib.unified_diff(old, new, name, f"{name} formatted")
     # A last line without a line end would run into the next one.
     return "".join(line if line.endswith("\n") else f"{line}\n" for line in lines)
-
-
-def _has_color(stream: TextIO) -> bool:
-    return stream.isatty() and not os.environ.get("NO_COLOR")

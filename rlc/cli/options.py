@@ -1,12 +1,19 @@
-"""Options that every command about one plan has."""
+"""What several commands have in common: the options that decide a plan, and colour."""
 
 from __future__ import annotations
 
 import argparse
-from typing import TYPE_CHECKING
+import os
+from typing import TYPE_CHECKING, TextIO
 
 if TYPE_CHECKING:
     from rlc.plan.compile import Compiled
+
+
+def has_color(stream: TextIO) -> bool:
+    """Whether a stream shows colour and its user wants it (https://no-color.org)."""
+    dumb = os.environ.get("TERM") == "dumb"
+    return stream.isatty() and not os.environ.get("NO_COLOR") and not dumb
 
 
 def add_plan_options(parser: argparse.ArgumentParser) -> None:

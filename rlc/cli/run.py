@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import argparse
 import asyncio
+import os
+import shlex
 import signal
+import sqlite3
 import sys
 import time
 import traceback
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from rlc.cli.options import add_plan_options, compile_plan
+from rlc.cli.options import add_plan_options, compile_plan, has_color
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -69,6 +72,9 @@ def run(args: argparse.Namespace) -> int:
         return _run_folder(folder, args.quiet)
     except (RunError, ServiceError, AlgorithmError) as error:
         return _fail(errors, str(error), getattr(error, "hint", None), folder)
+    except (OSError, sqlite3.Error) as error:
+        place = folder.path if folder else args.resume or "the run folder"
+        return _fail(errors, f"cannot read or write {place}: {error}", None, folder)
     except Exception:
         if folder is None:
             raise
@@ -96,7 +102,7 @@ def _plan(args: argparse.Namespace) -> Plan | None:
 
     compiled = compile_plan(args)
     if compiled.diagnostics and not (args.quiet and compiled.plan):
-        sys.stderr.write(render_human(compiled.diagnostics, color=sys.stderr.isatty()))
+        sys.stderr.write(render_human(compiled.diagnostics, color=has_color(sys.stderr)))
     return compiled.plan
 
 
@@ -119,7 +125,14 @@ def _run_folder(folder: RunFolder, quiet: bool) -> int:
     from rlc.run.job import Job
     from rlc.service.connect import connect_service
 
-    console = Console()
+    class LastingConsole(Console):
+        """Goes quiet when its reader goes away: a closed pager must not end a run."""
+
+        def on_broken_pipe(self) -> None:
+            self.quiet = True
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+
+    console = LastingConsole()
     observer = _observer(console, quiet)
     service = connect_service(folder.plan, folder.path / "checkpoints")
     try:
@@ -140,7 +153,8 @@ def _observer(console: Console, quiet: bool) -> LiveObserver | PlainObserver | S
 
     if quiet:
         return Silent()
-    return LiveObserver(console) if console.is_terminal else PlainObserver(console)
+    live = console.is_terminal and not console.is_dumb_terminal
+    return LiveObserver(console) if live else PlainObserver(console)
 
 
 async def _interruptible(job: Job) -> Summary:
@@ -157,7 +171,7 @@ async def _interruptible(job: Job) -> Summary:
         else:
             task.cancel()
 
-    for name in (signal.SIGINT, signal.SIGTERM):
+    for name in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         loop.add_signal_handler(name, interrupt)
     return await task
 
@@ -187,16 +201,15 @@ def _next_step(summary: Summary) -> str:
     if summary.state == "budget":
         return "  stopped at the budget, with a checkpoint"
     if summary.state == "interrupted":
-        return f"  next       rlc run --resume {summary.folder}"
+        return f"  next       rlc run --resume {shlex.quote(str(summary.folder))}"
     return (
         "  next       change the recipe and run it again; `rlc explain RECIPE` shows what would run"
     )
 
 
 def _hint_resume(console: Console, folder: RunFolder) -> None:
-    console.print(
-        f"stopped; go on with: rlc run --resume {folder.path}", highlight=False, soft_wrap=True
-    )
+    command = f"rlc run --resume {shlex.quote(str(folder.path))}"
+    console.print(f"stopped; go on with: {command}", highlight=False, markup=False, soft_wrap=True)
 
 
 def _fail(
@@ -208,7 +221,9 @@ def _fail(
 ) -> int:
     console.print(f"error: {message}", highlight=False, markup=False, soft_wrap=True)
     if hint is None and folder is not None:
-        hint = f"what was done is kept; go on with: rlc run --resume {folder.path}"
+        hint = (
+            f"what was done is kept; go on with: rlc run --resume {shlex.quote(str(folder.path))}"
+        )
     if hint:
         console.print(f"  help: {hint}", highlight=False, markup=False, soft_wrap=True)
     return status

@@ -81,7 +81,7 @@ def _read(path: str | os.PathLike[str]) -> bytes:
 
 def _decode(name: str, data: bytes, found: Diagnostics) -> Source | None:
     if len(data) > MAX_BYTES:
-        advice = "split it into files and `import` them"
+        advice = "is it really a recipe? recipes are a few kB of text"
         found.append(_failure("RL0004", name, "this file is over 1 MB, too large", advice))
         return None
     if b"\0" in data:

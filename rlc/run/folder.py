@@ -61,6 +61,11 @@ class RunFolder:
         except (ValueError, PlanFormatError) as error:
             raise RunError(f"{path / 'plan.json'} is not a plan: {error}") from error
         folder = cls(path, plan, lock)
+        if folder.journal.meta("plan_hash") is None:
+            raise RunError(
+                f"{path / 'journal.sqlite'} is empty or damaged: it does not know its plan",
+                "restore it from a backup, or start a new run",
+            )
         if folder.journal.meta("plan_hash") != plan_hash(plan):
             raise RunError(
                 f"{path / 'plan.json'} was changed after the run began",
@@ -79,17 +84,27 @@ class RunFolder:
             file.writelines(json.dumps(record) + "\n" for record in records)
 
     def keep_lines(self, name: str, keep: Callable[[dict[str, Any]], bool]) -> None:
-        """Rewrite a file of JSON lines without those that ``keep`` refuses.
-
-        A last line that a crash cut off goes too. The old file stays until the new one is whole.
-        """
+        """Rewrite a file of JSON lines without those that ``keep`` refuses or that are damaged."""
         path = self.path / name
-        if not path.exists():
-            return
-        fresh = path.with_suffix(".tmp")
-        with path.open(encoding="utf-8") as old, fresh.open("w", encoding="utf-8") as new:
-            new.writelines(line for line in old if line.endswith("\n") and keep(json.loads(line)))
-        fresh.replace(path)
+        if path.exists():
+            with path.open(encoding="utf-8", errors="replace") as old:
+                self.rewrite(name, [record for record in map(_record, old) if keep(record)])
+
+    def rewrite(self, name: str, records: Iterable[dict[str, Any]]) -> None:
+        """Replace a file of JSON lines; the old one stays until the new one is whole."""
+        fresh = f"{name}.tmp"
+        (self.path / fresh).unlink(missing_ok=True)
+        self.append(fresh, records)
+        (self.path / fresh).replace(self.path / name)
+
+
+def _record(line: str) -> dict[str, Any]:
+    """The object on a line; an empty one where a crash or an editor damaged it."""
+    try:
+        record = json.loads(line)
+    except ValueError:
+        return {}
+    return record if isinstance(record, dict) else {}
 
 
 def _lock(path: Path) -> int:

@@ -83,18 +83,26 @@ class Job:
         )
 
     def _rewind(self, stage: TrainPlan) -> list[StoredStep]:
-        """Go back to the newest checkpoint: later steps are not in any saved weights."""
+        """Go back to the newest checkpoint: later steps are not in any saved weights.
+
+        The files beside the journal are brought in line with it, whatever a crash left of them.
+        """
         journal = self.folder.journal
         checkpoints = journal.checkpoints(stage.name)
         last = checkpoints[-1].step if checkpoints else 0
         journal.rewind(stage.name, last)
 
         def keep(record: dict[str, Any]) -> bool:
-            return bool(record["stage"] != stage.name or record["step"] <= last)
+            if record.get("stage") != stage.name:
+                return "stage" in record
+            return bool(record.get("step", last + 1) <= last)
 
-        for name in (METRICS_FILE, ROLLOUTS_FILE):
-            self.folder.keep_lines(name, keep)
-        return journal.steps(stage.name)
+        self.folder.keep_lines(ROLLOUTS_FILE, keep)
+        stages = [other.name for other in self.folder.plan.stages]
+        steps = {name: journal.steps(name) for name in stages}
+        known = [step.metrics for name in stages for step in steps[name]]
+        self.folder.rewrite(METRICS_FILE, known)
+        return steps[stage.name]
 
     async def _work(self, plan: Plan, stage: TrainPlan, done: list[StoredStep]) -> StageWork:
         training = await self._training(plan, stage)
@@ -176,11 +184,12 @@ class Job:
         outcome: StepOutcome,
         metrics: dict[str, Any],
     ) -> None:
-        """Journal first: the files beside it can be made again from what it says."""
+        """Rollouts, then the journal, then the metrics: what a crash leaves of a step that is
+        not journalled is dropped on resume, and the metrics are made again from the journal."""
         stage, checkpoint = work.plan, outcome.outputs["checkpoint"]
+        self.folder.append(ROLLOUTS_FILE, _rollout_records(stage.name, step, outcome))
         self.folder.journal.finish_step(stage.name, step, work.cursor, metrics, checkpoint)
         JsonLogger(self.folder.path).log_metrics(metrics)
-        self.folder.append(ROLLOUTS_FILE, _rollout_records(stage.name, step, outcome))
         if checkpoint is not None:
             await self._retire_checkpoints(stage)
 

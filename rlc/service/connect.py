@@ -10,7 +10,6 @@ from rlc.plan.tree import Plan
 from rlc.service.errors import ServiceError
 from rlc.service.interface import ServiceClient
 
-
 _LOCAL_PACKAGES = ("numpy", "torch", "transformers", "safetensors", "tinker", "tinker_cookbook")
 
 

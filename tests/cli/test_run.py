@@ -133,3 +133,25 @@ def test_bad_input_is_one_clear_error_and_no_traceback(
     assert expected in done.stderr
     assert done.stderr.count("error") <= 2
     assert not (tmp_path / "runs").exists()
+
+
+def test_a_reader_that_goes_away_does_not_end_the_run(tmp_path: Path) -> None:
+    folder = tmp_path / "run"
+    command = [RLC, "run", "recipes/quickstart.rl", *SMALL, "--run-dir", str(folder)]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, cwd=ROOT) as process:
+        assert process.stdout is not None
+        process.stdout.readline()
+        process.stdout.close()
+    assert process.returncode == 0
+    assert len((folder / "metrics.jsonl").read_text().splitlines()) == 3
+
+
+def test_a_damaged_journal_is_a_clear_error(tmp_path: Path) -> None:
+    folder = tmp_path / "run"
+    assert rlc("run", "recipes/quickstart.rl", *SMALL, "--run-dir", str(folder)).returncode == 0
+    journal = folder / "journal.sqlite"
+    journal.write_bytes(journal.read_bytes()[:4096] + b"\xff" * 8192)
+    done = rlc("run", "--resume", str(folder))
+    assert done.returncode == 1
+    assert str(folder) in done.stderr
+    assert "itself" not in done.stderr

@@ -200,3 +200,32 @@ def test_a_folder_that_cannot_be_written_is_a_clear_error(tmp_path: Path) -> Non
     (tmp_path / "file").write_text("in the way")
     with pytest.raises(RunError, match="cannot write the run folder"):
         RunFolder.create(tmp_path / "file" / "run", small("quickstart"))
+
+
+def damage(folder: Path, how: str) -> None:
+    path = folder / "metrics.jsonl"
+    if how == "gone":
+        path.unlink()
+    elif how == "garbage":
+        path.write_text(path.read_text() + 'garbage\n{"step": 1}\n{"stage": "main", "st')
+    with (folder / "rollouts.jsonl").open("a") as file:
+        file.write("\x00 not json\n")
+
+
+@pytest.mark.parametrize("how", ["gone", "garbage"])
+def test_the_files_beside_the_journal_are_made_again(tmp_path: Path, how: str) -> None:
+    job = small("quickstart")
+    run(RunFolder.create(tmp_path / "whole", job))
+    run(RunFolder.create(tmp_path / "parts", job), stop_after=2)
+    damage(tmp_path / "parts", how)
+    run(RunFolder.resume(tmp_path / "parts"))
+    assert comparable(tmp_path / "parts") == comparable(tmp_path / "whole")
+    assert rollouts(tmp_path / "parts") == rollouts(tmp_path / "whole")
+
+
+def test_an_empty_journal_is_called_damaged(tmp_path: Path) -> None:
+    RunFolder.create(tmp_path / "run", small("quickstart")).close()
+    for path in (tmp_path / "run").glob("journal.sqlite*"):
+        path.write_bytes(b"")
+    with pytest.raises(RunError, match="is empty or damaged"):
+        RunFolder.resume(tmp_path / "run")
