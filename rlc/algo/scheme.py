@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Literal
 
-from attrs import frozen
+from rlc.record import frozen
 
 Scope = Literal["group", "env", "batch"]
 

@@ -7,10 +7,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from attrs import evolve
-
 from rlc.algo.scheme import AdvantageScheme, Baseline, Clip, Returns, Scale
 from rlc.catalog.records import Args, Builtin, Param
+from rlc.record import evolve
 
 _SCOPES = ("group", "env", "batch")
 _WEIGHTS = ("value", "tokens")
@@ -203,3 +202,7 @@ STEPS = (
         ),
     ),
 )
+
+
+# Known elsewhere and impossible to express here, each with the reason.
+UNSUPPORTED: dict[str, str] = {}

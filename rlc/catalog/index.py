@@ -6,7 +6,19 @@ from rlc.catalog.advantages import PRESETS, STEPS
 from rlc.catalog.environments import SOURCES, WRAPPERS
 from rlc.catalog.losses import LOSSES
 from rlc.catalog.records import Builtin, Kind
-from rlc.catalog.training import BATCHES, FAILURES, OPTIMIZERS, SAMPLING, SAVES
+from rlc.catalog.stages import DATA, METRICS, TRACKERS
+from rlc.catalog.training import (
+    AGGREGATES,
+    BATCHES,
+    BUDGETS,
+    FAILURES,
+    OPTIMIZERS,
+    OVERLAPS,
+    PENALTIES,
+    SAMPLING,
+    SAVES,
+    SCHEDULES,
+)
 
 KINDS = {
     kind.name: kind
@@ -23,10 +35,18 @@ KINDS = {
         Kind("advantage", "an advantage scheme", "grpo()", step="step", start="returns()"),
         Kind("step", "an advantage step", "baseline(mean, over = group)"),
         Kind("loss", "a loss", "importance_sampling()"),
+        Kind("aggregate", "a way to add up token losses", "token_mean()"),
+        Kind("kl", "a KL penalty", "reference(policy.base, coef = 0.01)"),
         Kind("optimizer", "an optimizer", "adam(1e-4)"),
+        Kind("schedule", "a learning-rate schedule", "cosine(warmup = 10)"),
+        Kind("overlap", "a way to overlap sampling and training", "streamed(minibatches = 4)"),
         Kind("batch", "a batch", "groups(16, of = 8)"),
         Kind("sampling", "a way of sampling", "sample(max_tokens = 512)"),
         Kind("save", "a checkpoint rule", "every(20)"),
+        Kind("budget", "a budget", "$60", plain={"money": "usd", "duration": "time"}),
+        Kind("data", "data to learn from", "demonstrations(sums, n = 2_000)"),
+        Kind("metric", "a metric", "pass_at(8)"),
+        Kind("tracker", "a place to send metrics to", 'wandb("my-project")'),
         Kind("failure", "a failure policy", "retry(3) then drop"),
         Kind("retry", "a number of retries", "retry(3)"),
     )
@@ -38,22 +58,32 @@ BUILTINS: tuple[Builtin, ...] = (
     *PRESETS,
     *STEPS,
     *LOSSES,
+    *AGGREGATES,
+    *PENALTIES,
     *OPTIMIZERS,
+    *SCHEDULES,
     *BATCHES,
     *SAMPLING,
+    *OVERLAPS,
     *SAVES,
+    *BUDGETS,
     *FAILURES,
+    *DATA,
+    *METRICS,
+    *TRACKERS,
 )
+_BY_NAME = {builtin.name: builtin for builtin in BUILTINS}
 
 
 def find_builtin(kind: str, name: str) -> Builtin | None:
     """The builtin of a kind with that name."""
-    return next((b for b in BUILTINS if b.name == name and b.kind == kind), None)
+    builtin = _BY_NAME.get(name)
+    return builtin if builtin is not None and builtin.kind == kind else None
 
 
 def find_anywhere(name: str) -> Builtin | None:
-    """A builtin of that name, of whatever kind."""
-    return next((builtin for builtin in BUILTINS if builtin.name == name), None)
+    """A builtin of that name, of whatever kind: a name is used once."""
+    return _BY_NAME.get(name)
 
 
 def names_of(kind: str) -> list[str]:
@@ -64,3 +94,11 @@ def names_of(kind: str) -> list[str]:
 def words_of(kind: str) -> list[str]:
     """Those of them that are words, without parentheses."""
     return [builtin.name for builtin in BUILTINS if builtin.kind == kind and builtin.word]
+
+
+def how_to_make(kind: str) -> str:
+    """A hint at what makes a thing of some kind."""
+    names = ", ".join(f"`{name}()`" for name in names_of(kind)[:8])
+    if not names or words_of(kind):
+        return f"for example `{KINDS[kind].example}`"
+    return f"{KINDS[kind].noun} is made by {names}"

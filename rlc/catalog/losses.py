@@ -58,6 +58,17 @@ LOSSES = (
         formula=("L = − Σ_t (log p_t A_t − β/2 (log p_t − log q_t)²)",),
     ),
     Builtin(
+        "gspo",
+        "loss",
+        "PPO with one ratio for the whole sequence (arXiv 2507.18071)",
+        lambda args: _thresholds("gspo", args),
+        _clip_params(0.9997, 1.0004),
+        formula=(
+            "L = − Σ_t min(s_t A_t, clip(s_t, clip_low, clip_high) A_t)",
+            "s_t: exp of the mean of log p − log q over the sequence, its gradient on token t",
+        ),
+    ),
+    Builtin(
         "cross_entropy",
         "loss",
         "log-likelihood weighted by the advantage: the policy gradient without a ratio",

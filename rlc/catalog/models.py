@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 import json
+import os
 from functools import cache
-from pathlib import Path
 from typing import Any
 
-from attrs import frozen
+from rlc.record import frozen
 
 LOCAL, TINKER = "local", "tinker"
 SERVICES = (LOCAL, TINKER)
 TINY = "tiny"
 
-_PATH = Path(__file__).parent / "data" / "models.json"
+_PATH = os.path.join(os.path.dirname(__file__), "data", "models.json")
 
 
 @frozen
@@ -117,4 +117,5 @@ def _hosted(name: str, facts: dict[str, Any]) -> Model:
 
 @cache
 def _data() -> Any:
-    return json.loads(_PATH.read_text(encoding="utf-8"))
+    with open(_PATH, encoding="utf-8") as file:
+        return json.load(file)

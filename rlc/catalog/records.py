@@ -7,7 +7,7 @@ from enum import Enum
 from types import MappingProxyType
 from typing import Any
 
-from attrs import field, frozen
+from rlc.record import evolve, field, frozen
 
 
 class _Required(Enum):
@@ -27,6 +27,7 @@ SCALARS: Mapping[str, str] = MappingProxyType(
         "duration": "a duration such as `12h`",
         "word": "a word",
         "list": "a list",
+        "record": "a record such as `{ size = 9 }`",
         "any": "a plain value",
     }
 )
@@ -38,8 +39,10 @@ class Param:
 
     ``type`` is one of :data:`SCALARS` or a kind of :data:`rlc.catalog.index.KINDS`. Bounds: ``low``
     and ``high`` are allowed values, ``above`` and ``below`` are not. ``choices`` are the only
-    allowed values, each a ``noun``. An ``optional`` one also takes the word ``none``.
-    ``default_of`` names what the default belongs to, where that is not the builtin.
+    allowed values, each a ``noun``. ``form`` is a pattern and an example of it: a value of that
+    form is allowed too, and without choices it must be of it. ``many`` takes a list of them. An
+    ``optional`` one also takes the word ``none``. ``default_of`` names what the default belongs
+    to, where that is not the builtin.
     """
 
     name: str
@@ -52,6 +55,8 @@ class Param:
     below: float | None = None
     choices: tuple[str, ...] | Callable[[], tuple[str, ...]] = ()
     noun: str = "value"
+    form: tuple[str, str] | None = None
+    many: bool = False
     optional: bool = False
     default_of: str | None = None
 
@@ -115,11 +120,18 @@ class Args:
             raise AttributeError(name) from None
 
 
+def as_float(value: Any) -> Any:
+    """A value with its origin, as a float: durations are written as whole numbers mostly."""
+    return value if value.data is None else evolve(value, data=float(value.data))
+
+
 @frozen
 class Kind:
     """A kind of thing that builtins make.
 
     ``step`` is the kind of its pipeline stages, ``start`` what a pipeline may begin with.
+    ``plain`` maps types of plain values to what one of them alone stands for: ``$60`` as a
+    budget is ``limit(usd = $60)``.
     """
 
     name: str
@@ -127,6 +139,7 @@ class Kind:
     example: str
     step: str | None = None
     start: str = ""
+    plain: Mapping[str, str] = field(factory=dict)
 
 
 @frozen

@@ -2,107 +2,93 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Iterable, Mapping
 
-from attrs import evolve, frozen
-
-from rlc.catalog.declarations import TRAIN_FIELDS
-from rlc.check.bind import Owner, bind
+from rlc.catalog.declarations import STAGES
 from rlc.check.evaluate import Evaluator
-from rlc.check.mixtures import merged
 from rlc.check.rules import run_rules
-from rlc.check.scope import Scope, collect
-from rlc.check.settle import Origins, settle
-from rlc.check.values import Value
+from rlc.check.scope import NamedDecl, Scope, collect
+from rlc.check.stages import CheckedStage, check_stage
 from rlc.lang.ast import BlockDecl, Recipe
 from rlc.lang.diagnostics import Diagnostics, Label
-from rlc.plan.tree import TrainPlan
-
-
-@frozen
-class CheckedStage:
-    """A ``train`` declaration: its settled parts by field, and where they came from.
-
-    Parts that could not be read are missing; :attr:`complete` says whether any are.
-    """
-
-    decl: BlockDecl
-    parts: dict[str, Any]
-    origins: Origins
-    complete: bool
-
-    @property
-    def name(self) -> str:
-        return self.decl.name.id
-
-    def plan(self) -> TrainPlan:
-        """The stage's plan; only for a complete one."""
-        return TrainPlan(name=self.name, **self.parts)
 
 
 def analyse(recipe: Recipe, found: Diagnostics) -> tuple[CheckedStage, ...]:
-    """Check everything and report all that is wrong, each mistake once."""
+    """Check everything and report all that is wrong, each mistake once.
+
+    The stages come in an order in which each follows those that it goes on from.
+    """
     scope = collect(recipe, found)
     evaluator = Evaluator(scope, found)
-    stages = []
-    for decl in scope.in_order:
-        if isinstance(decl, BlockDecl) and decl.kind.id == "train":
-            scope.used.add(decl.name.id)
-            stages.append(_stage(decl, evaluator, found))
+    stages: dict[str, CheckedStage] = {}
+    for decl in sorted(scope.in_order, key=_is_evaluation):
+        if isinstance(decl, BlockDecl) and decl.kind.id in STAGES:
+            stages[decl.name.id] = check_stage(decl, evaluator, stages, found)
         else:
             evaluator.declared(decl)
-    for stage in stages:
-        run_rules(stage.parts, stage.origins, found)
-    _report_no_stage(recipe, stages, found)
+    written = [stages[decl.name.id] for decl in scope.in_order if decl.name.id in stages]
+    ordered = _in_order(written, stages)
+    for stage in ordered:
+        run_rules(stage, stages, found)
+    _report_no_stage(recipe, ordered, found)
     if not found.has_errors:
-        _report_unused(scope, found)
-        _report_trained_twice(stages, found)
-    return tuple(stages)
+        _report_unused(scope, recipe, found)
+        _report_trained_twice(ordered, found)
+    return tuple(ordered)
 
 
-def _stage(decl: BlockDecl, evaluator: Evaluator, found: Diagnostics) -> CheckedStage:
-    owner = Owner("train", "a `train` stage", "field", decl.name.span, unread=decl.unread)
-    bound = bind(decl.fields, TRAIN_FIELDS, owner, evaluator.value, found)
-    stage = CheckedStage(decl, {}, Origins(decl.name.span), bound.complete)
-    stage.origins.provenance["name"] = decl.name.span.place()
-    for param in TRAIN_FIELDS:
-        value = bound.values.get(param.name)
-        if value is not None:
-            name = _PART_NAMES.get(param.name, param.name)
-            stage.parts[name] = settle(_prepared(value), name, stage.origins)
-    return stage
+def _is_evaluation(decl: NamedDecl) -> bool:
+    """Evaluations take from the stages that they evaluate, wherever those are written."""
+    return decl.kind.id == "eval"
 
 
-# A field's name in a recipe, and the attribute of the plan that it becomes.
-_PART_NAMES = {"env": "envs", "budget": "budget_usd"}
+def _in_order(
+    written: Iterable[CheckedStage], stages: Mapping[str, CheckedStage]
+) -> list[CheckedStage]:
+    """As they are written, except that a stage follows the one that it goes on from."""
+    ordered: dict[str, CheckedStage] = {}
 
+    def add(stage: CheckedStage) -> None:
+        earlier = stages.get(stage.parts.get("after") or "")
+        if earlier is not None and earlier.name not in ordered and earlier is not stage:
+            add(earlier)
+        ordered.setdefault(stage.name, stage)
 
-def _prepared(value: Value) -> Value:
-    return evolve(value, data=merged(value.data)) if value.type == "env" else value
+    for stage in written:
+        add(stage)
+    return list(ordered.values())
 
 
 def _report_no_stage(recipe: Recipe, stages: list[CheckedStage], found: Diagnostics) -> None:
+    """A file without a stage is for others to import; compiling it to a plan is what fails."""
     if not stages and not found.has_errors:
-        message = "this recipe has no `train` stage, so there is nothing to run"
+        message = "this recipe has no stage, so there is nothing to run"
         last = recipe.decls[-1].span if recipe.decls else recipe.span
-        found.error("RL0301", last, message, "add `train main { model = …  env = … }`")
+        advice = "add `train main { model = …  env = … }`, or import it from one that has"
+        found.warning("RL0301", last, message, advice)
 
 
-def _report_unused(scope: Scope, found: Diagnostics) -> None:
+def _report_unused(scope: Scope, recipe: Recipe, found: Diagnostics) -> None:
+    """Names without a use; what an imported file declares, and a file without stages, may wait."""
+    if not scope.of_kind(*STAGES):
+        return
     for decl in scope.in_order:
-        if decl.name.id not in scope.used:
+        own = decl.span.source is recipe.span.source
+        if own and decl.name.id not in scope.used and decl.kind.id not in STAGES:
             message = f"`{decl.name.id}` is declared but never used"
             found.warning("RL0114", decl.name.span, message, "use it, or take it out")
 
 
-def _report_trained_twice(stages: list[CheckedStage], found: Diagnostics) -> None:
+def _report_trained_twice(stages: Iterable[CheckedStage], found: Diagnostics) -> None:
     """Two stages on one model are two adapters, which is easily taken for a continuation."""
     first: dict[str, CheckedStage] = {}
     for stage in stages:
+        if stage.decl.kind.id == "eval" or stage.parts["after"] is not None:
+            continue
         name = stage.parts["model"].name
         earlier = first.setdefault(name, stage)
         if earlier is not stage:
             label = Label(earlier.decl.name.span, "trains its own")
             message = f"`{stage.name}` does not go on from `{earlier.name}`: its adapter is fresh"
-            advice = f"declare a model for it, as a copy of `{name}`, if that is meant"
+            advice = f"`model = {earlier.name}` goes on from it; declare a second model if not"
             found.warning("RL0412", stage.decl.name.span, message, advice, label)

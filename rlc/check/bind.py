@@ -4,14 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 
-from attrs import define, field, frozen
-
 from rlc.catalog.records import Param
 from rlc.check.suggest import closest, known_values
 from rlc.check.values import Value
 from rlc.lang.ast import Argument, Expr, Field, Name
 from rlc.lang.diagnostics import Diagnostics, Label
 from rlc.lang.source import Span
+from rlc.record import define, field, frozen
 
 # Evaluates an expression for a parameter; reports what is wrong and gives None.
 Evaluate = Callable[[Expr, Param], Value | None]

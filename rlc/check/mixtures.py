@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from attrs import evolve
-
 from rlc.check.values import Value, unwrap
 from rlc.plan.tree import EnvPlan
+from rlc.record import evolve, field_names
 
 Mixture = tuple[EnvPlan, ...]
 
@@ -16,9 +15,9 @@ def single(env: Value) -> Mixture:
     """A mixture of one. Its leaves get origins of their own: a mixture may have several sources."""
     record = env.data
     leaves = {
-        attribute.name: evolve(env, type="any", data=getattr(record, attribute.name))
-        for attribute in record.__attrs_attrs__
-        if isinstance(getattr(record, attribute.name), str | int | float | None)
+        name: evolve(env, type="any", data=getattr(record, name))
+        for name in field_names(record) or ()
+        if isinstance(getattr(record, name), str | int | float | None)
     }
     leaves["weight"] = evolve(leaves["weight"], origin="default")
     return (evolve(record, **leaves),)
@@ -67,8 +66,8 @@ def _plain(node: Any) -> Any:
         return {key: _plain(item) for key, item in node.items()}
     if isinstance(node, tuple):
         return [_plain(item) for item in node]
-    if hasattr(node, "__attrs_attrs__"):
-        return {a.name: _plain(getattr(node, a.name)) for a in node.__attrs_attrs__}
+    if (names := field_names(node)) is not None:
+        return {name: _plain(getattr(node, name)) for name in names}
     return node
 
 

@@ -20,12 +20,21 @@ from rlc.check.values import Value, place
 from rlc.lang.ast import BlockDecl
 from rlc.lang.diagnostics import Diagnostics
 from rlc.plan.tree import ModelPlan
+from rlc.record import frozen
 
 CATALOGUE = "catalogue"
 
 
+@frozen
+class Artifact:
+    """What a stage starts from: a model, and the stage that has trained it so far, if any."""
+
+    model: ModelPlan
+    after: Value | None
+
+
 def model_value(decl: BlockDecl, evaluate: Evaluate, found: Diagnostics) -> Value | None:
-    """The model of a declaration, with what the catalogue knows filled in."""
+    """The model of a declaration (an Artifact), with what the catalogue knows filled in."""
     owner = Owner("model", "a `model`", "field", decl.name.span, unread=decl.unread)
     bound = bind(decl.fields, MODEL_FIELDS, owner, evaluate, found)
     base = bound.values.get("base")
@@ -41,7 +50,7 @@ def model_value(decl: BlockDecl, evaluate: Evaluate, found: Diagnostics) -> Valu
     context = Value("int", model.context, base.span, CATALOGUE if model.renderers else "unknown")
     fields: dict[str, Any] = {**values, "service": service, "renderer": renderer}
     record = ModelPlan(name=name, context=context, **fields)  # type: ignore[arg-type]
-    return Value("model", record, decl.span, place(decl.name.span))
+    return Value("model", Artifact(record, None), decl.span, place(decl.name.span))
 
 
 def _find(base: Value, found: Diagnostics) -> Model | None:

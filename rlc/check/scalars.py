@@ -2,13 +2,26 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterable
 from typing import Any
 
 from rlc.catalog.records import SCALARS, Param
 from rlc.check.suggest import known_values
 from rlc.check.values import Value, is_command_line, place
-from rlc.lang.ast import Binary, Bool, Expr, ListExpr, Name, Negative, Number, Quantity, String
+from rlc.lang.ast import (
+    Attribute,
+    Binary,
+    Bool,
+    Expr,
+    ListExpr,
+    Name,
+    Negative,
+    Number,
+    Quantity,
+    RecordExpr,
+    String,
+)
 from rlc.lang.diagnostics import Diagnostics, Label
 from rlc.lang.source import Span
 
@@ -17,8 +30,8 @@ NUMBERS = ("int", "float")
 LARGEST_INT = 2**53  # a float, and JSON's readers, still hold it exactly
 LARGEST = 1e300  # keeps every later conversion to a float finite
 
-# Evaluates a name, and reports it where there is no such value.
-Lookup = Callable[[Name], Value | None]
+# Evaluates a name, or a field of a declaration, and reports it where there is no such value.
+Lookup = Callable[[Name | Attribute], Value | None]
 
 
 class Scalars:
@@ -56,7 +69,7 @@ class Scalars:
                 return Value("string", expr.value, span, place(span))
             case Bool():
                 return Value("bool", expr.value, span, place(span))
-            case Name():
+            case Name() | Attribute():
                 return self._lookup(expr)
             case Negative():
                 return self._arithmetic("-", expr, [expr.operand], want)
@@ -64,6 +77,8 @@ class Scalars:
                 return self._arithmetic(expr.op, expr, [expr.left, expr.right], want)
             case ListExpr():
                 return self._list(expr, want)
+            case RecordExpr():
+                return self._record(expr, want)
         self._found.error(
             "RL0201", span, f"`{want.name}` takes {article(want)}, found {describe(expr)}"
         )
@@ -82,6 +97,21 @@ class Scalars:
             return None
         origin = combined(expr.span, known)
         return Value("list", [item.data for item in known], expr.span, origin)
+
+    def _record(self, expr: RecordExpr, want: Param) -> Value | None:
+        items: dict[str, Value] = {}
+        for field in expr.fields:
+            value = self.plain(field.value, want)
+            if field.name.id in items:
+                message = f"the field `{field.name.id}` is given twice"
+                self._found.error("RL0110", field.name.span, message, "keep one of them")
+            elif value is not None:
+                items[field.name.id] = value
+        if len(items) < len(expr.fields):
+            return None
+        origin = combined(expr.span, items.values())
+        data = {name: item.data for name, item in items.items()}
+        return Value("record", data, expr.span, origin)
 
     def _arithmetic(self, op: str, expr: Expr, parts: list[Expr], want: Param) -> Value | None:
         values = [self.plain(part, want) for part in parts]
@@ -121,10 +151,19 @@ def fit(value: Value, want: Param, span: Span, found: Diagnostics) -> Value | No
         message = f"`{want.name}` must be {bounds(want)}; this is {shown}"
         found.error("RL0202", span, message, f"{want.name}: {want.doc}", *labels)
         return None
-    if want.choices and data not in want.all_choices():
+    if not _is_allowed(data, want):
         _report_choice(data, want, span, found)
         return None
     return Value(want.type, data, value.span, value.origin)
+
+
+def _is_allowed(data: Any, want: Param) -> bool:
+    """Whether a value is one of the choices, or of the form, where there are any."""
+    if not want.choices and want.form is None:
+        return True
+    if want.choices and data in want.all_choices():
+        return True
+    return want.form is not None and re.fullmatch(want.form[0], data) is not None
 
 
 def bounds(want: Param) -> str:
@@ -226,6 +265,10 @@ def _in_bounds(data: Any, want: Param) -> bool:
 def _report_choice(data: Any, want: Param, span: Span, found: Diagnostics) -> None:
     choices = want.all_choices()
     shown = f'"{data}"' if want.type == "string" else f"`{data}`"
+    if not choices and want.form:
+        message = f"`{want.name}` cannot be {shown}"
+        found.error("RL0210", span, message, f'for example "{want.form[1]}"')
+        return
     if want.noun == "value":
         message = f"`{want.name}` cannot be {shown}"
     else:

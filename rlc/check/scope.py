@@ -4,14 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from attrs import define, evolve, field
-
 from rlc.catalog.declarations import DECLARATIONS
 from rlc.catalog.index import find_anywhere
 from rlc.catalog.records import Declaration
 from rlc.check.suggest import closest, known_values
 from rlc.lang.ast import BlockDecl, Decl, ImportDecl, Name, Recipe, ValueDecl
 from rlc.lang.diagnostics import Diagnostics, Label
+from rlc.record import define, evolve, field
 
 NamedDecl = BlockDecl | ValueDecl
 
@@ -105,13 +104,10 @@ def _form_problem(known: Declaration, decl: NamedDecl) -> str | None:
 
 
 def _report_import(decl: ImportDecl, found: Diagnostics) -> None:
-    if decl.kind.id == "import":
-        message = "recipes cannot import each other yet"
-        found.error("RL0304", decl.span, message, "copy the declarations into this recipe")
-    else:
-        message = f"`{decl.kind.id}` is not a kind of declaration"
-        advice = known_values(list(DECLARATIONS), decl.kind.id)
-        found.error("RL0101", decl.kind.span, message, advice)
+    """Imports are followed before this; what is left is a misspelt word before a string."""
+    message = f"`{decl.kind.id}` is not a kind of declaration"
+    advice = known_values(["import", *DECLARATIONS], decl.kind.id)
+    found.error("RL0101", decl.kind.span, message, advice)
 
 
 def _declare(name: str, kinds: Sequence[str]) -> str:

@@ -5,10 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from attrs import define, field
-
 from rlc.check.values import Value, unwrap
 from rlc.lang.source import Span
+from rlc.record import define, field, field_names
 
 
 @define
@@ -39,8 +38,7 @@ def _settle(node: Any, path: str, here: Value, origins: Origins) -> Any:
     if isinstance(node, Value):
         origins.places[path] = node.span
         return _settle(node.data, path, node, origins)
-    if hasattr(node, "__attrs_attrs__"):
-        names = [attribute.name for attribute in node.__attrs_attrs__]
+    if (names := field_names(node)) is not None:
         parts = {n: _settle(getattr(node, n), f"{path}.{n}", here, origins) for n in names}
         return type(node)(**parts)
     if isinstance(node, dict):
@@ -64,8 +62,8 @@ def keys_of(items: tuple[Any, ...]) -> list[str]:
 
 def leaves(node: Any, path: str) -> Iterator[tuple[str, Any]]:
     """Every leaf of a settled record with its dotted path, in order."""
-    if hasattr(node, "__attrs_attrs__"):
-        children = {a.name: getattr(node, a.name) for a in node.__attrs_attrs__}
+    if (fields := field_names(node)) is not None:
+        children = {name: getattr(node, name) for name in fields}
     elif isinstance(node, Mapping):
         children = dict(node)
     elif isinstance(node, tuple):

@@ -50,7 +50,9 @@ def _parser(argv: Sequence[str]) -> argparse.ArgumentParser:
         epilog="`rlc COMMAND --help` says more about a command",
     )
     parser.add_argument("--version", action="version", version=f"rlc {__version__}")
-    subparsers = parser.add_subparsers(dest="command", metavar="COMMAND", required=True)
+    subparsers = parser.add_subparsers(
+        prog="rlc", dest="command", metavar="COMMAND", required=True
+    )
     # A command's module is imported only if it is called; help and usage errors need them all.
     called = [name for name in COMMANDS if argv[:1] == [name]]
     for name in called or (() if argv[:1] == ["--version"] else COMMANDS):

@@ -12,12 +12,11 @@ import re
 from collections import Counter
 from collections.abc import Sequence
 
-from attrs import Factory, define, frozen
-
 from rlc.lang.diagnostics import Diagnostics, Label
 from rlc.lang.lalr import Token
 from rlc.lang.lexer import MAX_FINDINGS
 from rlc.lang.source import Source, Span
+from rlc.record import define, field, frozen
 
 CLOSERS = {"LPAR": "RPAR", "LSQB": "RSQB", "LBRACE": "RBRACE"}
 OPENERS = {closer: opener for opener, closer in CLOSERS.items()}
@@ -32,7 +31,7 @@ class Layout:
     """Where tokens stand on their lines."""
 
     source: Source
-    _indents: dict[int, int] = Factory(dict)
+    _indents: dict[int, int] = field(factory=dict)
 
     def span(self, token: Token) -> Span:
         return Span(self.source, token.start, token.end)
@@ -107,11 +106,11 @@ class _Open:
 class _Pairing:
     layout: Layout
     extra: int  # closing braces beyond the opening ones
-    out: list[Token] = Factory(list)
-    open: list[_Open] = Factory(list)
-    counts: Counter[str] = Factory(Counter)  # open brackets of each kind
-    doubtful: list[int] = Factory(list)
-    found: Diagnostics = Factory(Diagnostics)
+    out: list[Token] = field(factory=list)
+    open: list[_Open] = field(factory=list)
+    counts: Counter[str] = field(factory=Counter)  # open brackets of each kind
+    doubtful: list[int] = field(factory=list)
+    found: Diagnostics = field(factory=Diagnostics)
     head: int | None = None  # index in ``out`` of the last block head without a brace
 
     def note_head(self, line: Sequence[Token]) -> None:

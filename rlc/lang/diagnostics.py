@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from enum import StrEnum
 
-from attrs import frozen
-
 from rlc.lang.source import Span
+from rlc.record import frozen
 
 
 class Severity(StrEnum):

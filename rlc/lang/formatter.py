@@ -16,8 +16,6 @@ import math
 from collections.abc import Callable, Sequence
 from functools import partial
 
-from attrs import define, frozen
-
 from rlc.lang.ast import (
     Argument,
     Attribute,
@@ -37,6 +35,7 @@ from rlc.lang.lalr import Token
 from rlc.lang.lexer import lex
 from rlc.lang.source import Source, Span
 from rlc.lang.tables import load_tables
+from rlc.record import define, frozen
 
 WIDTH = 100
 STEP = 2  # columns of one indent

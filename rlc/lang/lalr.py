@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
-from attrs import frozen
-
 from rlc.lang.tables import END, KEEP, SPLICE, Rule, Tables
+from rlc.record import frozen
 
 MAX_DEPTH = 100  # nesting that every later recursive pass can follow on Python's stack
 
@@ -20,13 +19,13 @@ class Token(NamedTuple):
     end: int
 
 
-class Built(NamedTuple):
-    """A finished part: its value, the characters it covers, how deeply it nests."""
+class _Parts(NamedTuple):
+    """The finished parts, as columns: values, the characters they cover, how deeply they nest."""
 
-    value: Any
-    start: int
-    end: int
-    depth: int
+    values: list[Any]
+    starts: list[int]
+    ends: list[int]
+    depths: list[int]
 
 
 @frozen
@@ -45,31 +44,33 @@ def run(tables: Tables, start: str, tokens: Sequence[Token], build: Builder) -> 
     """The value of ``start`` over all of ``tokens``, or where the parse got stuck."""
     table, rules = tables.states, tables.rules
     first, accepting = tables.starts[start]
-    states, stack = [first], list[Built]()
+    states, parts = [first], _Parts([], [], [], [])
     for index, token in enumerate(_closed(tokens)):
+        kind, begin, end = token
         while True:
-            action = table[states[-1]].get(token.kind)
+            action = table[states[-1]].get(kind)
             if action is None:
-                action = _as_name(tables, states[-1], token.kind)
+                action = _as_name(tables, states[-1], kind)
             if action is None:
                 return Stuck(index)
             if action >= 0:
                 states.append(action)
-                stack.append(Built(token, token.start, token.end, 0))
+                parts.values.append(token)
+                parts.starts.append(begin)
+                parts.ends.append(end)
+                parts.depths.append(0)
                 break
             rule = rules[-1 - action]
             if rule.is_unit:
-                states[-1] = table[states[-2]][rule.origin]
+                states[-1] = _passed_on(tables, states[-2], rule, kind)
                 continue
-            built = _reduce(rule, stack, token.start, build)
-            if built.depth > MAX_DEPTH:
-                return Stuck(index, too_deep=True)
             if rule.keep:
-                del states[-len(rule.keep) :], stack[-len(rule.keep) :]
+                del states[-len(rule.keep) :]
+            if _reduce(rule, parts, begin, build) > MAX_DEPTH:
+                return Stuck(index, too_deep=True)
             states.append(table[states[-1]][rule.origin])
-            stack.append(built)
-            if token.kind == END and states[-1] == accepting:
-                return built.value
+            if kind == END and states[-1] == accepting:
+                return parts.values[-1]
     raise AssertionError("the end is always accepted or stuck")
 
 
@@ -92,28 +93,54 @@ def _as_name(tables: Tables, state: int, kind: str) -> int | None:
     return tables.states[state].get("NAME") if kind in tables.soft else None
 
 
-def _reduce(rule: Rule, stack: list[Built], position: int, build: Builder) -> Built:
-    """The value of a rule from the topmost parts; an empty rule stands at ``position``."""
-    if not rule.keep:
-        value = build(rule.action, [], position, position) if rule.action else []
-        return Built(value, position, position, 0)
-    parts = stack[-len(rule.keep) :]
-    start, end = parts[0].start, parts[-1].end
-    depth = 0
+def _passed_on(tables: Tables, below: int, rule: Rule, kind: str) -> int:
+    """The state after a value went through the rules that only pass it on, ``rule`` the first:
+    from an atom to an expression there are half a dozen, the same ones time and again."""
+    key = below, rule.origin, kind
+    state = tables.passed_on.get(key)
+    if state is None:
+        while rule.is_unit:
+            state = tables.states[below][rule.origin]
+            action = tables.states[state].get(kind, 0)
+            if action >= 0:
+                break
+            rule = tables.rules[-1 - action]
+        assert state is not None
+        tables.passed_on[key] = state
+    return state
+
+
+def _reduce(rule: Rule, parts: _Parts, position: int, build: Builder) -> int:
+    """Put the value of a rule in place of its topmost parts; an empty rule stands at ``position``.
+
+    Gives how deep the value is nested.
+    """
+    values, starts, ends, depths = parts
+    count = len(rule.keep)
+    if count == 0:
+        values.append(build(rule.action, [], position, position) if rule.action else [])
+        starts.append(position)
+        ends.append(position)
+        depths.append(0)
+        return 0
+    first = len(values) - count
+    start, end, depth = starts[first], ends[-1], max(depths[first:])
     children: list[Any] = []
-    for how, part in zip(rule.keep, parts, strict=True):
-        if part.depth > depth:
-            depth = part.depth
+    for how, value in zip(rule.keep, values[first:], strict=True):
         if how == KEEP:
-            children.append(part.value)
+            children.append(value)
         elif how == SPLICE:
             # The first helper's list is ours to grow: a long list is built in linear time.
-            children = children + part.value if children else part.value
-    if not rule.action:
-        return Built(children, start, end, depth)
-    if rule.passes and len(children) == 1:
-        return Built(children[0], start, end, depth)
-    return Built(build(rule.action, children, start, end), start, end, depth + 1)
+            children = children + value if children else value
+    built: Any = children
+    if rule.action:
+        if rule.passes and len(children) == 1:
+            built = children[0]
+        else:
+            built = build(rule.action, children, start, end)
+            depth += 1
+    values[first:], starts[first:], ends[first:], depths[first:] = [built], [start], [end], [depth]
+    return depth
 
 
 def _advance(tables: Tables, states: list[int], kind: str, exact: bool = False) -> bool:

@@ -7,12 +7,11 @@ import re
 from collections.abc import Callable
 from functools import cache, partial
 
-from attrs import frozen
-
 from rlc.lang.diagnostics import Diagnostics
 from rlc.lang.lalr import Token
 from rlc.lang.source import Source, Span
 from rlc.lang.tables import Tables
+from rlc.record import frozen
 
 MAX_FINDINGS = 50  # in one file; one with more is not a recipe, and nobody reads on
 
@@ -57,7 +56,8 @@ def lex(source: Source, tables: Tables) -> Lexed:
     match_at = _pattern(tuple(tables.terminals.items())).match
     keywords, text, position = tables.keywords, source.text, 0
     while (match := match_at(text, position)) and len(lexed.diagnostics) < MAX_FINDINGS:
-        kind, start, position = match.lastgroup or "", position, match.end()
+        kind = match.lastgroup or ""
+        start, position = match.span(kind)
         if kind == "SPACE":
             continue
         if kind == "COMMENT":
@@ -68,7 +68,7 @@ def lex(source: Source, tables: Tables) -> Lexed:
                 lexed.tokens.append(token)
                 position = token.end
         else:
-            kind = keywords.get(match.group(), kind) if kind == "NAME" else kind
+            kind = keywords.get(match.group(kind), kind) if kind == "NAME" else kind
             lexed.tokens.append(Token(kind, start, position))
     return lexed
 
@@ -76,7 +76,9 @@ def lex(source: Source, tables: Tables) -> Lexed:
 @cache
 def _pattern(terminals: tuple[tuple[str, str], ...]) -> re.Pattern[str]:
     parts = (*_BEFORE.items(), *terminals, *_AFTER.items())
-    return re.compile("|".join(f"(?P<{name}>{pattern})" for name, pattern in parts), re.DOTALL)
+    words = "|".join(f"(?P<{name}>{pattern})" for name, pattern in parts)
+    # White space before a word goes with it; at the end of the text it is a match of its own.
+    return re.compile(f"(?:{dict(terminals)['SPACE']})?(?:{words})", re.DOTALL)
 
 
 # Each check sees a word that is or may be malformed, reports it, and returns the token to go on

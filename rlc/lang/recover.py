@@ -12,8 +12,6 @@ from __future__ import annotations
 from bisect import bisect_left
 from collections.abc import Callable, Iterator, Sequence
 
-from attrs import evolve, frozen
-
 from rlc.lang.ast import BlockDecl, Decl, Field, Recipe
 from rlc.lang.balance import CLOSERS, OPENERS, Layout, balance
 from rlc.lang.build import TreeBuilder
@@ -23,6 +21,7 @@ from rlc.lang.lexer import MAX_FINDINGS, Lexed
 from rlc.lang.source import Source, Span
 from rlc.lang.syntax_errors import Edit, report_edit, report_stuck
 from rlc.lang.tables import Tables
+from rlc.record import evolve, frozen
 
 MAX_EDITS = 4  # in one piece; with more it is guesswork
 MAX_EDITED = 2_000  # tokens; the search parses a piece about ten times for each edit

@@ -6,10 +6,9 @@ import json
 import unicodedata
 from collections.abc import Iterable, Sequence
 
-from attrs import frozen
-
 from rlc.lang.diagnostics import Diagnostic, Label, Severity
 from rlc.lang.source import Source, Span
+from rlc.record import frozen
 
 TAB = 4
 WIDTH = 100  # columns of an excerpt; longer lines are cut around the mark

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
+import os
 from bisect import bisect_right
 from functools import cached_property
-from pathlib import Path
 
-from attrs import field, frozen
+from rlc.record import field, frozen
 
 
-@frozen(eq=False, slots=False)
+@frozen
 class Source:
     """One file of recipe text. Compared by identity: two reads are two sources.
 
@@ -18,6 +18,14 @@ class Source:
 
     name: str
     text: str = field(repr=False)
+
+    __eq__ = object.__eq__
+    __hash__ = object.__hash__
+
+    @cached_property
+    def shown_name(self) -> str:
+        """The name as provenance has it, the same on every system."""
+        return os.path.normpath(self.name).replace(os.sep, "/")
 
     @cached_property
     def line_starts(self) -> list[int]:
@@ -67,4 +75,4 @@ class Span:
 
     def place(self) -> str:
         """``name:line``, as provenance shows it."""
-        return f"{Path(self.source.name).as_posix()}:{self.line}"
+        return f"{self.source.shown_name}:{self.line}"

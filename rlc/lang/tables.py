@@ -7,22 +7,20 @@ later runs load them in a few milliseconds without importing lark at all.
 
 from __future__ import annotations
 
-import hashlib
 import json
 import os
 import re
 import sys
 from contextlib import suppress
 from functools import cache, cached_property
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from attrs import asdict, field, frozen
+from rlc.record import asdict, field, frozen
 
 if TYPE_CHECKING:
     from lark.lexer import TerminalDef
 
-FORMAT = 1  # part of the cache key: raise it whenever the layout of Tables changes
+FORMAT = 2  # raise it whenever the layout of the stored tables changes
 STARTS = ("recipe", "field")
 END = "$END"
 
@@ -44,12 +42,11 @@ class Rule:
     keep: tuple[int, ...]
     is_unit: bool = field(init=False)  # one part, passed on as it is: most reductions are
 
-    @is_unit.default
-    def _is_unit(self) -> bool:
-        return self.passes and self.keep == (KEEP,)
+    def __attrs_post_init__(self) -> None:
+        self.__dict__["is_unit"] = self.passes and self.keep == (KEEP,)
 
 
-@frozen(slots=False)
+@frozen
 class Tables:
     """LALR(1) tables. An action n >= 0 shifts to state n; n < 0 reduces rule ``-n - 1``."""
 
@@ -67,6 +64,11 @@ class Tables:
         return {text: kind for kind, text in self.words.items() if name.fullmatch(text)}
 
     @cached_property
+    def passed_on(self) -> dict[tuple[int, str, str], int]:
+        """What :func:`rlc.lang.lalr.run` has found out about chains of rules of one part."""
+        return {}
+
+    @cached_property
     def soft(self) -> frozenset[str]:
         """The kinds of keyword: names wherever the grammar cannot use the keyword."""
         return frozenset(self.keywords.values())
@@ -74,10 +76,11 @@ class Tables:
 
 def grammar_text() -> str:
     """The grammar: beside this module in a wheel, in ``grammar/`` in a checkout."""
-    here = Path(__file__).resolve()
-    for path in (here.with_name("rl.lark"), here.parents[2] / "grammar" / "rl.lark"):
-        if path.is_file():
-            return path.read_text(encoding="utf-8")
+    here = os.path.dirname(os.path.realpath(__file__))
+    checkout = os.path.join(os.path.dirname(os.path.dirname(here)), "grammar")
+    for folder in (here, checkout):
+        with suppress(FileNotFoundError):
+            return _read(os.path.join(folder, "rl.lark"))
     raise FileNotFoundError("rl.lark is missing from this installation of rlc: reinstall it")
 
 
@@ -85,17 +88,18 @@ def grammar_text() -> str:
 def load_tables() -> Tables:
     """The tables of the grammar, from the user's cache or built now.
 
-    A cache that cannot be read or written only costs time, so its failures are not reported.
+    The file says of which grammar its tables are. A cache that cannot be read or written only
+    costs time, so its failures are not reported.
     """
     grammar = grammar_text()
-    key = f"{FORMAT}|{sys.version_info[:2]}|{grammar}".encode()
-    path = _cache_folder() / f"grammar-{hashlib.sha256(key).hexdigest()[:32]}.json"
+    version = ".".join(map(str, sys.version_info[:2]))
+    path = os.path.join(_cache_folder(), f"grammar-{FORMAT}-{version}.json")
     with suppress(OSError, ValueError, TypeError, KeyError):
-        if _is_private(path.parent):
-            return _from_json(path.read_text(encoding="utf-8"))
+        if _is_private(os.path.dirname(path)):
+            return _from_json(_read(path), grammar)
     tables = build_tables(grammar)
     with suppress(OSError):
-        _write(path, json.dumps(asdict(tables), separators=(",", ":")))
+        _write(path, _to_json(tables, grammar))
     return tables
 
 
@@ -141,8 +145,15 @@ def _rule(rule: Any) -> Rule:
     return Rule(origin, action, passes, tuple(keep(symbol) for symbol in rule.expansion))
 
 
-def _from_json(text: str) -> Tables:
+def _to_json(tables: Tables, grammar: str) -> str:
+    return json.dumps({"grammar": grammar, **asdict(tables)}, separators=(",", ":"))
+
+
+def _from_json(text: str, grammar: str) -> Tables:
+    """The stored tables. Raises ValueError if they are those of another grammar."""
     data = json.loads(text)
+    if data.pop("grammar") != grammar:
+        raise ValueError("tables of another grammar")
     data["rules"] = tuple(
         Rule(rule["origin"], rule["action"], rule["passes"], tuple(rule["keep"]))
         for rule in data["rules"]
@@ -153,29 +164,37 @@ def _from_json(text: str) -> Tables:
     return Tables(**data)
 
 
-def _cache_folder() -> Path:
+def _read(path: str) -> str:
+    with open(path, encoding="utf-8") as file:
+        return file.read()
+
+
+def _cache_folder() -> str:
     base = os.environ.get("XDG_CACHE_HOME", "")
     # The specification asks to ignore a relative path.
-    root = Path(base) if os.path.isabs(base) else Path(os.path.expanduser("~")) / ".cache"
-    return root / "rlc"
+    root = base if os.path.isabs(base) else os.path.join(os.path.expanduser("~"), ".cache")
+    return os.path.join(root, "rlc")
 
 
-def _is_private(folder: Path) -> bool:
+def _is_private(folder: str) -> bool:
     """Whether nobody else can have put tables there: wrong ones would misread recipes."""
-    info = folder.stat()
+    info = os.stat(folder)
     return info.st_uid == os.getuid() and not info.st_mode & 0o022
 
 
-def _write(path: Path, text: str) -> None:
+def _write(path: str, text: str) -> None:
     """Write in one step, so that a reader never sees half a file."""
     import tempfile
 
-    if not path.is_absolute():  # a user without a home
+    if not os.path.isabs(path):  # a user without a home
         return
-    path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-    if not _is_private(path.parent):
+    folder = os.path.dirname(path)
+    os.makedirs(os.path.dirname(folder), exist_ok=True)
+    with suppress(FileExistsError):
+        os.mkdir(folder, mode=0o700)
+    if not _is_private(folder):
         return
-    handle, temporary = tempfile.mkstemp(dir=path.parent, suffix=".tmp")
+    handle, temporary = tempfile.mkstemp(dir=folder, suffix=".tmp")
     try:
         with os.fdopen(handle, "w", encoding="utf-8") as file:
             file.write(text)

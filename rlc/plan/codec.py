@@ -9,9 +9,10 @@ from functools import cache
 from typing import Any
 
 from rlc.algo.scheme import AdvantageStep, Baseline, Clip, Scale
-from rlc.plan.tree import SCHEMA_VERSION, Plan
+from rlc.plan.tree import SCHEMA_VERSION, EvalPlan, Plan, SftPlan, StagePlan, TrainPlan
 
 _STEPS = {"baseline": Baseline, "scale": Scale, "clip": Clip}
+_STAGES = {"train": TrainPlan, "sft": SftPlan, "eval": EvalPlan}
 _NOT_CONTENT = ("recipe", "provenance")
 
 
@@ -58,10 +59,12 @@ def _converter() -> Any:
     converter = Converter(forbid_extra_keys=True)
     for kind in (int, float, str, bool):
         converter.register_structure_hook(kind, _exactly)
-    names = {cls: name for name, cls in _STEPS.items()}
-    configure_tagged_union(
-        AdvantageStep, converter, tag_name="step", tag_generator=lambda cls: names[cls]
-    )
+    for union, tag, classes in (
+        (AdvantageStep, "step", _STEPS),
+        (StagePlan, "kind", _STAGES),
+    ):
+        names: dict[Any, str] = {cls: name for name, cls in classes.items()}
+        configure_tagged_union(union, converter, tag_name=tag, tag_generator=names.__getitem__)
     return converter
 
 

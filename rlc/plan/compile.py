@@ -5,16 +5,17 @@ from __future__ import annotations
 import os
 from collections.abc import Collection, Mapping
 
-from attrs import frozen
-
-from rlc.check.analyse import CheckedStage, analyse
+from rlc.check.analyse import analyse
+from rlc.check.stages import CheckedStage
 from rlc.lang.diagnostics import Diagnostics
+from rlc.lang.imports import resolve_imports
 from rlc.lang.parser import parse
 from rlc.lang.read import read_source
 from rlc.lang.source import Source
 from rlc.plan.budget import report_budgets
 from rlc.plan.graph import build_graph
 from rlc.plan.tree import Plan
+from rlc.record import frozen
 
 DEFAULT_SEED = 1
 
@@ -24,7 +25,7 @@ Overrides = Mapping[str, str] | Collection[str]
 
 @frozen
 class Compiled:
-    """The plan, or None where there are errors; and everything that was found."""
+    """The plan, or None where there are errors or no stages; and everything that was found."""
 
     plan: Plan | None
     diagnostics: Diagnostics
@@ -43,12 +44,13 @@ def load(
 def compile_source(source: Source, overrides: Overrides = (), seed: int | None = None) -> Compiled:
     """Compile a recipe, with the values that ``overrides`` put into it."""
     recipe, found = parse(source)
+    recipe = resolve_imports(recipe, found)
     if overrides:
         from rlc.plan.overrides import apply_overrides  # most checks have none
 
         recipe = apply_overrides(recipe, overrides, found)
     stages = analyse(recipe, found)
-    if found.has_errors or not all(stage.complete for stage in stages):
+    if found.has_errors or not stages or not all(stage.complete for stage in stages):
         return Compiled(None, found)
     report_budgets(stages, found)
     return Compiled(_plan(source.name, stages, seed), found)

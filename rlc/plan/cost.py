@@ -23,7 +23,7 @@ from typing import Literal
 
 from attrs import asdict, frozen
 
-from rlc.catalog.environments import gem_facts
+from rlc.catalog.environments import max_turns, measured
 from rlc.catalog.models import Price
 from rlc.catalog.prices import part_cost, price_of
 from rlc.plan.tree import BatchPlan, EnvPlan, Plan, TrainPlan
@@ -182,7 +182,7 @@ def batch_tokens(batch: BatchPlan, episode: Episode, cached: bool) -> Tokens:
 
 def env_episode(env: EnvPlan, max_tokens: int, level: Level) -> Episode:
     """The assumed shape of an episode."""
-    chars = gem_facts(env.id)["chars"] or {}
+    chars = measured(env)
     prompt = chars.get("prompt", UNKNOWN_PROMPT * CHARACTERS_PER_TOKEN)
     observation = chars.get("observation", UNKNOWN_OBSERVATION * CHARACTERS_PER_TOKEN)
     history = _history(env)
@@ -192,7 +192,7 @@ def env_episode(env: EnvPlan, max_tokens: int, level: Level) -> Episode:
     return Episode(
         prompt=ceil((prompt + instruction) / CHARACTERS_PER_TOKEN) + markup,
         observation=ceil(observation / CHARACTERS_PER_TOKEN) + per_turn,
-        turns=max(1, round((env.max_turns or UNKNOWN_TURNS) * TURN_SHARE[level])),
+        turns=max(1, round((max_turns(env) or UNKNOWN_TURNS) * TURN_SHARE[level])),
         reply=max(1, round(max_tokens * REPLY_SHARE[level])),
         history=history,
     )
@@ -232,12 +232,11 @@ def _assumptions(stage: TrainPlan) -> Iterator[str]:
 
 
 def _env_assumptions(env: EnvPlan, max_tokens: int) -> Iterator[str]:
-    facts = gem_facts(env.id)
-    chars = facts["chars"] or {}
+    chars = measured(env)
     episode = env_episode(env, max_tokens, "high")
     how = f"{chars['prompt']:,} characters" if chars else "not measured, assumed"
     yield f"{env.name}: a first prompt of about {episode.prompt:g} tokens ({how})"
-    if not facts["multi_turn"]:
+    if max_turns(env) == 1:
         return
     if env.max_turns is None:
         yield f"{env.name}: at most {UNKNOWN_TURNS} turns (the game draws its own limit)"

@@ -9,7 +9,7 @@ from typing import Any
 
 from attrs import asdict, frozen
 
-from rlc.catalog.environments import gem_facts
+from rlc.catalog.environments import needs
 from rlc.catalog.index import find_builtin
 from rlc.catalog.models import prices_as_of
 from rlc.catalog.records import Builtin
@@ -141,7 +141,7 @@ def _heading(path: str) -> tuple[str, str]:
 
 
 def _shown(name: str, value: object) -> str:
-    if name == "budget_usd":
+    if name == "usd":
         return "no limit" if value is None else show(value, "money")
     if name == "every" and value is None:
         return "at the end"
@@ -266,7 +266,7 @@ def _needs(stage: TrainPlan) -> Iterator[str]:
     else:
         yield "no key and no network for the model: it trains on this machine"
     for env in stage.envs:
-        for need in gem_facts(env.id)["needs"]:
+        for need in needs(env):
             yield f"{env.name}: {_NEEDS[need]}"
 
 

@@ -1,52 +1,120 @@
 """The job graph: stages, the artifacts between them, and the step graph of each stage.
 
-Overlap is a property of edges: an edge with ``delay = 1`` hands on what the step before made,
-so a synchronous stage is the cycle ``snapshot -> … -> optim_step -(delay 1)-> snapshot``.
+Overlap is a property of edges. An edge with ``delay = 1`` hands on what the step before made, so
+a synchronous stage is the cycle ``snapshot -> … -> optim_step -(delay 1)-> snapshot``. With
+``slack = k`` what is handed on may be up to k steps older still: an asynchronous stage samples
+from such weights while it trains. With ``parts = n`` it is handed on in n parts, each as soon as
+it is there: a streamed stage takes its gradient so.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from typing import NamedTuple
 
-from rlc.plan.tree import Graph, GraphEdge, GraphNode, TrainPlan
+from rlc.plan.tree import EvalPlan, Graph, GraphEdge, GraphNode, SftPlan, StagePlan, TrainPlan
 
-_STEP_NODES = (
-    ("snapshot", "freeze the weights for sampling"),
-    ("rollouts", "play groups of episodes"),
-    ("returns", "leave failures out, label rewards by group and environment"),
-    ("advantages", "returns, baselines, scales, clips in the order of the scheme"),
-    ("datums", "merge turns, shift targets, spread advantages over tokens"),
-    ("forward_backward", "gradient of the loss"),
-    ("optim_step", "update the adapter"),
-    ("checkpoint", "save weights and optimiser when due"),
+
+class _Edge(NamedTuple):
+    source: str
+    target: str
+    carries: str
+    delay: int = 0
+
+
+_LABELS = {
+    "snapshot": "freeze the weights for sampling",
+    "rollouts": "play groups of episodes",
+    "returns": "leave failures out, label rewards by group and environment",
+    "advantages": "returns, baselines, scales, clips in the order of the scheme",
+    "reference": "logprobs of the reference, for the KL penalty",
+    "datums": "merge turns, shift targets, spread advantages over tokens",
+    "examples": "draw the next examples",
+    "forward_backward": "gradient of the loss",
+    "optim_step": "update the adapter",
+    "checkpoint": "save weights and optimiser when due",
+    "episodes": "play the tasks",
+    "metrics": "count what was solved",
+}
+
+_TRAIN_EDGES = (
+    _Edge("snapshot", "rollouts", "weights"),
+    _Edge("rollouts", "returns", "rewards"),
+    _Edge("returns", "datums", "tokens"),
+    _Edge("returns", "advantages", "rewards"),
+    _Edge("advantages", "datums", "advantages"),
+    _Edge("datums", "forward_backward", "datums"),
+    _Edge("forward_backward", "optim_step", "gradient"),
+    _Edge("optim_step", "checkpoint", "weights"),
+    _Edge("optim_step", "snapshot", "weights", 1),
 )
-
-_STEP_EDGES = (
-    ("snapshot", "rollouts", "weights", 0),
-    ("rollouts", "returns", "rewards", 0),
-    ("returns", "datums", "tokens", 0),
-    ("returns", "advantages", "rewards", 0),
-    ("advantages", "datums", "advantages", 0),
-    ("datums", "forward_backward", "datums", 0),
-    ("forward_backward", "optim_step", "gradient", 0),
-    ("optim_step", "checkpoint", "weights", 0),
-    ("optim_step", "snapshot", "weights", 1),
+_REFERENCE_EDGES = (
+    _Edge("returns", "reference", "tokens"),
+    _Edge("reference", "datums", "logprobs"),
 )
+_SFT_EDGES = (
+    _Edge("examples", "forward_backward", "datums"),
+    _Edge("forward_backward", "optim_step", "gradient"),
+    _Edge("optim_step", "checkpoint", "weights"),
+    _Edge("optim_step", "forward_backward", "weights", 1),
+)
+_EVAL_EDGES = (
+    _Edge("snapshot", "episodes", "weights"),
+    _Edge("episodes", "metrics", "rewards"),
+)
+# What a streamed stage does for each part of a batch.
+_STREAMED = ("rollouts", "returns", "advantages", "reference", "datums")
 
 
-def build_graph(stages: Iterable[TrainPlan]) -> Graph:
+def build_graph(stages: Iterable[StagePlan]) -> Graph:
     """The graph of a whole job, in the order of its stages."""
     nodes: dict[str, GraphNode] = {}
     edges: list[GraphEdge] = []
     for stage in stages:
         model = f"model.{stage.model.name}"
-        nodes.setdefault(model, GraphNode(model, "model", "", f"{stage.model.base} + LoRA"))
-        for kind, label in _STEP_NODES:
-            node = GraphNode(f"{stage.name}.{kind}", kind, stage.name, label)
+        if stage.after is None:
+            nodes.setdefault(model, GraphNode(model, "model", "", _model_label(stage)))
+        own = step_edges(stage)
+        for kind in dict.fromkeys(end for edge in own for end in (edge.source, edge.target)):
+            node = GraphNode(f"{stage.name}.{kind}", kind, stage.name, _LABELS[kind])
             nodes[node.id] = node
-        edges.append(GraphEdge(model, f"{stage.name}.snapshot", "weights"))
-        edges.extend(
-            GraphEdge(f"{stage.name}.{source}", f"{stage.name}.{target}", carries, delay)
-            for source, target, carries, delay in _STEP_EDGES
-        )
+        start = model if stage.after is None else f"{stage.after}.optim_step"
+        first = "forward_backward" if isinstance(stage, SftPlan) else "snapshot"
+        edges.append(GraphEdge(start, f"{stage.name}.{first}", "weights"))
+        edges.extend(_in_stage(stage, edge) for edge in own)
     return Graph(tuple(nodes.values()), tuple(edges))
+
+
+def step_edges(stage: StagePlan) -> tuple[_Edge, ...]:
+    """The edges of one step of a stage, before its overlap."""
+    if isinstance(stage, SftPlan):
+        return _SFT_EDGES
+    if isinstance(stage, EvalPlan):
+        return _EVAL_EDGES
+    if stage.kl is None:
+        return _TRAIN_EDGES
+    return tuple(_with_reference())
+
+
+def _with_reference() -> Iterator[_Edge]:
+    """The reference's logprobs are there before the datums."""
+    for edge in _TRAIN_EDGES:
+        if edge.target == "forward_backward":
+            yield from _REFERENCE_EDGES
+        yield edge
+
+
+def _in_stage(stage: StagePlan, edge: _Edge) -> GraphEdge:
+    slack, parts = 0, 1
+    if isinstance(stage, TrainPlan):
+        if edge.target == "snapshot":
+            slack = stage.overlap.max_staleness
+        if edge.source in _STREAMED:
+            parts = stage.overlap.minibatches
+    source, target = f"{stage.name}.{edge.source}", f"{stage.name}.{edge.target}"
+    return GraphEdge(source, target, edge.carries, edge.delay, slack, parts)
+
+
+def _model_label(stage: StagePlan) -> str:
+    model = stage.model
+    return f"{model.base} + LoRA" + (f" from {model.weights}" if model.weights else "")

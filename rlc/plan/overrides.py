@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 
-from attrs import evolve
-
 from rlc.catalog.declarations import DECLARATIONS
 from rlc.catalog.index import find_anywhere
 from rlc.check.suggest import known_values
@@ -17,6 +15,7 @@ from rlc.lang.lexer import lex
 from rlc.lang.source import Source, Span
 from rlc.lang.syntax_errors import report_stuck
 from rlc.lang.tables import load_tables
+from rlc.record import evolve
 
 
 def apply_overrides(

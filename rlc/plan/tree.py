@@ -9,16 +9,15 @@ from __future__ import annotations
 
 from typing import Any, Literal
 
-from attrs import field, frozen
-
 from rlc.algo.scheme import AdvantageScheme
+from rlc.record import field, frozen
 
-SCHEMA_VERSION = 1
+SCHEMA_VERSION = 2
 
 
 @frozen
 class ModelPlan:
-    """A base model with a fresh LoRA adapter."""
+    """A base model with a LoRA adapter: a fresh one, or that of a saved state."""
 
     name: str
     base: str
@@ -26,6 +25,7 @@ class ModelPlan:
     train_mlp: bool
     train_attn: bool
     train_unembed: bool
+    weights: str | None  # path of the saved state to start from; None: a fresh adapter
     renderer: str
     context: int | None  # tokens; None where unknown
     service: str  # "local" or "tinker"
@@ -40,6 +40,32 @@ class StepPlan:
 
 
 @frozen
+class RolloutsPlan:
+    """How an environment's episodes are played. ``timeout`` (seconds) bounds one episode."""
+
+    group: int  # rollouts of each task
+    temperature: float
+    max_tokens: int  # of one reply
+    max_failures: int | None  # a group with more failed rollouts is left out; None: never
+    timeout: float | None
+
+
+@frozen
+class RewardPlan:
+    """From the rewards of an episode's turns to what it is credited with.
+
+    ``nonterminal``, where given, is appended as a last reward if the episode did not end by
+    itself; ``reduce`` then makes one number, or ``turns`` keeps one for each turn; ``low`` and
+    ``high`` limit the result.
+    """
+
+    reduce: Literal["turns", "sum", "mean", "max", "min", "last"]
+    nonterminal: float | None
+    low: float | None
+    high: float | None
+
+
+@frozen
 class EnvPlan:
     """One environment of a mixture. ``args`` are the source's own keyword arguments."""
 
@@ -50,29 +76,37 @@ class EnvPlan:
     args: dict[str, Any]
     wrappers: tuple[StepPlan, ...]
     max_turns: int | None  # what the environment itself allows; None where unknown
+    rollouts: RolloutsPlan
+    reward: RewardPlan
 
 
 @frozen
 class BatchPlan:
     """What one step collects.
 
-    ``groups``: ``count`` groups of ``size`` rollouts. ``turns``: episodes from ``parallel``
-    environments (groups of one) until at least ``count`` turns, then a random subsample of
-    exactly ``count``.
+    ``groups``: ``count`` groups of ``size`` rollouts (an environment may have a size of its
+    own). ``turns``: episodes from ``parallel`` environments (groups of one) until at least
+    ``count`` turns, then a random subsample of exactly ``count``. The batch is split into
+    ``updates`` optimiser updates.
     """
 
     kind: Literal["groups", "turns"]
     count: int
     size: int
     parallel: int | None
+    updates: int
 
 
 @frozen
 class SamplingPlan:
+    """How replies are drawn. The last two limit a prompt, and a whole episode, in tokens."""
+
     max_tokens: int
     temperature: float
     top_p: float
     top_k: int
+    max_prompt_tokens: int | None
+    max_episode_tokens: int | None
 
 
 @frozen
@@ -84,6 +118,28 @@ class LossPlan:
 
 
 @frozen
+class AggregatePlan:
+    """How token losses are weighted before the service sums them.
+
+    The weights are folded into the advantages (:mod:`rlc.algo.aggregate`). ``length`` is the
+    divisor of ``seq_mean_token_sum_norm``.
+    """
+
+    kind: str
+    length: int | None
+
+
+@frozen
+class SchedulePlan:
+    """Learning rate over the steps of a stage: up to the full rate in ``warmup`` steps, then
+    constant, or down to ``floor`` times the rate at the last step."""
+
+    kind: Literal["constant", "linear", "cosine"]
+    warmup: int
+    floor: float
+
+
+@frozen
 class AdamPlan:
     learning_rate: float
     beta1: float
@@ -91,41 +147,163 @@ class AdamPlan:
     eps: float
     weight_decay: float
     grad_clip_norm: float  # 0 means no clipping
+    schedule: SchedulePlan
+
+
+@frozen
+class KlPlan:
+    """A penalty on the distance from a reference, taken off the advantages.
+
+    ``reference`` is a base model, or the path of a saved state. With a ``discount`` each token
+    also answers for the later ones.
+    """
+
+    reference: str
+    coef: float
+    discount: float
+
+
+@frozen
+class OverlapPlan:
+    """Whether sampling and training overlap; the graph's edges say the same.
+
+    ``streamed``: the gradient of a batch is taken in ``minibatches`` as its groups come in.
+    ``asynchronous``: a rollout may be sampled from weights up to ``max_staleness`` steps old.
+    """
+
+    kind: Literal["synchronous", "streamed", "asynchronous"]
+    minibatches: int
+    max_staleness: int
 
 
 @frozen
 class SavePlan:
-    """A checkpoint after every ``every`` steps and at the end; the newest ``keep`` are kept."""
+    """A checkpoint after every ``every`` steps and at the end; the newest ``keep`` are kept,
+    and with ``best`` the one of the best step."""
 
     every: int | None  # None: only at the end
     keep: int
     ttl_seconds: int | None
+    best: bool
 
 
 @frozen
 class FailurePlan:
-    """What happens to a rollout whose environment or sampling call fails."""
+    """What happens to a rollout whose environment or sampling call fails: it is played again
+    up to ``retries`` times, then dropped, or counted with the reward ``penalty``, or the run
+    stops."""
 
     retries: int
-    then: Literal["drop", "stop"]
+    then: Literal["drop", "stop", "penalise"]
+    penalty: float | None
+
+
+@frozen
+class BudgetPlan:
+    """What a stage may use before it stops with a checkpoint; None: no limit."""
+
+    usd: float | None
+    tokens: int | None
+    seconds: float | None
+
+
+@frozen
+class TrackPlan:
+    """One place that metrics or rollouts are sent to, beside the run folder."""
+
+    name: str
+    args: dict[str, Any]
 
 
 @frozen
 class TrainPlan:
-    """One training stage."""
+    """One training stage. ``after`` names the stage whose weights it goes on from."""
 
     name: str
     model: ModelPlan
+    after: str | None
     envs: tuple[EnvPlan, ...]
     batch: BatchPlan
     sampling: SamplingPlan
     advantage: AdvantageScheme
+    aggregate: AggregatePlan
     loss: LossPlan
+    kl: KlPlan | None
     optimizer: AdamPlan
+    overlap: OverlapPlan
     steps: int
+    epochs: int | None  # where `steps` follows from it
     save: SavePlan
     on_error: FailurePlan
-    budget_usd: float | None
+    budget: BudgetPlan
+    track: tuple[TrackPlan, ...]
+
+
+@frozen
+class DataPlan:
+    """Demonstrations for supervised training.
+
+    ``demonstrations``: ``count`` episodes of ``env`` with a reward of at least ``min_reward``,
+    played by the environment's own ``oracle`` or by the ``model``. ``rows``: prompts and replies
+    from the fields of a file's rows.
+    """
+
+    kind: Literal["demonstrations", "rows"]
+    env: EnvPlan | None
+    count: int | None
+    policy: Literal["oracle", "model"] | None
+    min_reward: float | None
+    path: str | None
+    prompt: str | None
+    reply: str | None
+
+
+@frozen
+class SftPlan:
+    """One supervised stage: log-likelihood of the replies, ``batch`` examples a step."""
+
+    name: str
+    model: ModelPlan
+    after: str | None
+    data: DataPlan
+    batch: int
+    optimizer: AdamPlan
+    steps: int
+    epochs: int | None  # where `steps` follows from it
+    save: SavePlan
+    budget: BudgetPlan
+    track: tuple[TrackPlan, ...]
+
+
+@frozen
+class MetricPlan:
+    """``pass_at(8)``: the unbiased estimate of pass@8. ``k`` is None where there is none."""
+
+    name: str
+    k: int | None
+
+
+@frozen
+class EvalPlan:
+    """One evaluation: ``samples`` episodes of each of ``tasks`` tasks.
+
+    Of the stage ``after`` it is done at its end; with ``every`` also after every so many of its
+    steps, with ``first`` also before the first.
+    """
+
+    name: str
+    model: ModelPlan
+    after: str | None
+    envs: tuple[EnvPlan, ...]
+    tasks: int
+    samples: int
+    sampling: SamplingPlan
+    metrics: tuple[MetricPlan, ...]
+    every: int | None
+    first: bool
+
+
+StagePlan = TrainPlan | SftPlan | EvalPlan
 
 
 @frozen
@@ -142,13 +320,16 @@ class GraphNode:
 class GraphEdge:
     """``target`` waits for ``source``; ``carries`` names what flows.
 
-    ``delay`` is in steps: an edge with delay 1 carries the result of the step before.
+    ``delay`` is in steps: an edge with delay 1 carries the result of the step before; with
+    ``slack`` that of up to so many steps earlier. ``parts`` says in how many parts it is handed on.
     """
 
     source: str
     target: str
     carries: str
     delay: int = 0
+    slack: int = 0
+    parts: int = 1
 
 
 @frozen
@@ -164,7 +345,7 @@ class Plan:
 
     recipe: str
     seed: int
-    stages: tuple[TrainPlan, ...]
+    stages: tuple[StagePlan, ...]
     graph: Graph
     provenance: dict[str, str] = field(factory=dict, eq=False)
     schema_version: int = SCHEMA_VERSION

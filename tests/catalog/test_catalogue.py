@@ -34,7 +34,7 @@ def test_every_builtin_says_what_it_is(builtin: Builtin) -> None:
     assert builtin.formula or builtin.kind != "loss"
     for param in builtin.params:
         assert param.doc
-        assert param.type in SCALARS
+        assert param.type in SCALARS or param.type in KINDS
         assert not (param.choices and param.default in (None, "") and not param.optional)
 
 

@@ -17,7 +17,8 @@ CASES = sorted(Path(__file__).with_name("cases").glob("RL*.rl"))
 
 
 @pytest.mark.parametrize("path", CASES, ids=lambda path: path.stem)
-def test_a_finding_reads_like_this(path: Path) -> None:
+def test_a_finding_reads_like_this(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(path.parent)  # imports start at the folder of the file
     text = path.read_text(encoding="utf-8")
     overrides = re.findall(r"--set (\S+)", text.splitlines()[0])
     found = compile_source(Source(path.name, text), overrides).diagnostics

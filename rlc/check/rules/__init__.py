@@ -7,24 +7,27 @@ as soon as the parts that it needs could be read, whatever is wrong with the oth
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
 
-from rlc.check.rules import advantage, environments, model, sampling
+from rlc.check.rules import advantage, environments, evaluation, loss, model, run, sampling
 from rlc.check.rules.base import Rule, View
-from rlc.check.settle import Origins
+from rlc.check.stages import CheckedStage
 from rlc.lang.diagnostics import Diagnostics
 
 RULES: tuple[Rule, ...] = (
     *model.RULES,
     *environments.RULES,
     *advantage.RULES,
+    *loss.RULES,
     *sampling.RULES,
+    *evaluation.RULES,
+    *run.RULES,
 )
 
 
-def run_rules(parts: Mapping[str, Any], origins: Origins, found: Diagnostics) -> None:
+def run_rules(stage: CheckedStage, stages: Mapping[str, CheckedStage], found: Diagnostics) -> None:
     """Apply every rule whose parts are there."""
-    view = View(dict(parts), origins, found)
+    after = stages.get(stage.parts.get("after") or "")
+    view = View(stage.parts, stage.origins, found, after.parts if after else {})
     for rule in RULES:
-        if all(part in parts for part in rule.needs):
+        if all(part in stage.parts for part in rule.needs):
             rule.check(view)

@@ -2,23 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
-
-from attrs import frozen
 
 from rlc.check.settle import Origins
 from rlc.lang.diagnostics import Diagnostics, Label
 from rlc.lang.source import Span
+from rlc.record import frozen
 
 
 @frozen
 class View:
-    """The parts of one stage that could be read, and where they stand."""
+    """The parts of one stage that could be read, and where they stand.
 
-    parts: dict[str, Any]
+    ``before`` has those of the stage that it goes on from, or evaluates.
+    """
+
+    parts: Mapping[str, Any]
     origins: Origins
     found: Diagnostics
+    before: Mapping[str, Any]
 
     def __getattr__(self, name: str) -> Any:
         return self.parts[name]

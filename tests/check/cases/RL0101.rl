@@ -16,7 +16,7 @@ train main {
   steps     = 50
 }
 
-sft warmup {
+rl warmup {
   steps = 3
 }
 

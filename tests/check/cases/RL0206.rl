@@ -12,6 +12,6 @@ train main {
   sampling  = sample(max_tokens = 16)
   advantage = grpo()
   loss      = importance_sampling(0.2)
-  optimizer = adam(1e-3, 0.9, 0.95, 1e-8, 0, 0, 1)
+  optimizer = adam(1e-3, 0.9, 0.95, 1e-8, 0, 0, constant(), 1)
   steps     = 50
 }

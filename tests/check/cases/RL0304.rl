@@ -1,4 +1,5 @@
 import "lib/qwen.rl"
+import "lib/circle.rl"
 
 model policy {
   base      = "tiny"

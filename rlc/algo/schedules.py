@@ -1,0 +1,29 @@
+"""Learning rates over the steps of a stage."""
+
+from __future__ import annotations
+
+from math import cos, pi
+
+
+def learning_rate(
+    kind: str, rate: float, step: int, steps: int, warmup: int = 0, floor: float = 1.0
+) -> float:
+    """The learning rate of ``step`` (1-based) out of ``steps``.
+
+    It rises in equal parts to the full rate at step ``warmup``, and is then constant, or falls
+    (``linear``, or ``cosine``: arXiv 1608.03983) to ``floor * rate`` at the last step.
+
+    Raises:
+        ValueError: another kind.
+    """
+    if step < warmup:
+        return rate * step / warmup
+    if kind == "constant":
+        return rate
+    start = max(warmup, 1)
+    done = (step - start) / (steps - start) if steps > start else 0.0
+    if kind == "linear":
+        return rate * (1 - (1 - floor) * done)
+    if kind == "cosine":
+        return rate * (floor + (1 - floor) * (1 + cos(pi * done)) / 2)
+    raise ValueError(f"there is no learning-rate schedule {kind!r}")

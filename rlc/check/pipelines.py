@@ -1,0 +1,127 @@
+"""Pipelines, weighted sums and ``… then …``: expressions that put other values together."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from rlc.catalog.environments import AS_THEY_COME, UNDECIDED
+from rlc.catalog.index import KINDS, find_builtin, how_to_make
+from rlc.catalog.records import Param
+from rlc.catalog.training import retry_then
+from rlc.check.mixtures import weighted
+from rlc.check.scalars import describe
+from rlc.check.values import Value, place, unwrap
+from rlc.lang.ast import Binary, Call, Expr, Name, Number
+from rlc.lang.diagnostics import Label
+from rlc.plan.tree import RewardPlan, RolloutsPlan
+from rlc.record import evolve
+
+if TYPE_CHECKING:
+    from rlc.check.evaluate import Evaluator
+
+_WEIGHT = Param("weight", "float", "share of the tasks, relative to the others", above=0)
+
+
+def pipeline(evaluator: Evaluator, expr: Binary, want: Param) -> Value | None:
+    """``head |> stage``: the head is of the same kind, the stage one of its steps."""
+    head = evaluator.value(expr.left, want)
+    kind = KINDS[want.type].step
+    assert kind is not None
+    stage = _stage(evaluator, expr.right, Param("a pipeline stage", kind, KINDS[kind].noun))
+    if head is None or stage is None:
+        return None
+    if kind == "step":
+        return evolve(head, data=_with_step(head, stage), span=expr.span)
+    if isinstance(stage.data, RolloutsPlan | RewardPlan):
+        return _with_setting(evaluator, head, stage, expr)
+    if not _may_follow(evaluator, head, stage, expr.right):
+        return None
+    envs = tuple(evolve(env, wrappers=(*env.wrappers, stage)) for env in head.data)
+    return evolve(head, data=envs, span=expr.span)
+
+
+def _stage(evaluator: Evaluator, expr: Expr, want: Param) -> Value | None:
+    if isinstance(expr, Name) and find_builtin(want.type, expr.id):
+        message = f"`{expr.id}` is a builtin and needs its parentheses"
+        evaluator.found.error("RL0208", expr.span, message, f"write `{expr.id}()`")
+        return None
+    if not isinstance(expr, Call):
+        message = f"a stage after `|>` is a call, found {describe(expr)}"
+        evaluator.found.error("RL0201", expr.span, message, how_to_make(want.type))
+        return None
+    return evaluator.call(expr, want)
+
+
+def _with_setting(evaluator: Evaluator, head: Value, stage: Value, expr: Binary) -> Value | None:
+    """An environment with its own rollout policy, or its own reduction of rewards."""
+    own_rollouts = isinstance(stage.data, RolloutsPlan)
+    name, unset = ("rollouts", UNDECIDED) if own_rollouts else ("reward", AS_THEY_COME)
+    for env in head.data:
+        earlier = getattr(env, name)
+        if unwrap(earlier) != unset:
+            label = Label(earlier.span, f"`{name}()` is here")
+            message = f"`{name}()` is given twice for one environment"
+            evaluator.found.error("RL0305", expr.right.span, message, "keep one of them", label)
+            return None
+    envs = tuple(evolve(env, **{name: stage}) for env in head.data)
+    return evolve(head, data=envs, span=expr.span)
+
+
+def _may_follow(evaluator: Evaluator, head: Value, stage: Value, expr: Expr) -> bool:
+    """Whether a wrapper can come after those before it."""
+    name = unwrap(stage.data.name)
+    builtin = find_builtin("wrapper", name)
+    assert builtin is not None
+    for env in head.data:
+        for before in env.wrappers:
+            earlier = unwrap(before.data.name)
+            if reason := builtin.not_after.get(earlier):
+                label = Label(before.span, f"`{earlier}()` is here")
+                message = f"`{name}()` cannot come after `{earlier}()`"
+                evaluator.found.error("RL0305", expr.span, message, reason, label)
+                return False
+    return True
+
+
+def _with_step(head: Value, stage: Value) -> Any:
+    scheme: Any = head.data
+    origin = scheme.name if isinstance(scheme.name, Value) else head
+    name = f"{unwrap(scheme.name)} |> {stage.origin.removeprefix('definition of ')}"
+    return evolve(
+        scheme,
+        name=Value("string", name, origin.span, origin.origin),
+        steps=(*scheme.steps, stage),
+    )
+
+
+def mixture(evaluator: Evaluator, expr: Binary, want: Param) -> Value | None:
+    """``3 * a + 1 * b``; the parts keep their own settings."""
+    if expr.op == "+":
+        left, right = evaluator.value(expr.left, want), evaluator.value(expr.right, want)
+        if left is None or right is None:
+            return None
+        return Value("env", left.data + right.data, expr.span, place(expr.span))
+    if isinstance(expr.right, Number):
+        message = "a weight comes before its environment"
+        advice = f"write `{expr.right.span.text} * {expr.left.span.text}`"
+        evaluator.found.error("RL0201", expr.span, message, advice)
+        return None
+    weight = evaluator.scalars.fitting(expr.left, _WEIGHT)
+    env = evaluator.value(expr.right, want)
+    if weight is None or env is None:
+        return None
+    return Value("env", weighted(weight, env.data), expr.span, place(expr.span))
+
+
+def then(evaluator: Evaluator, expr: Binary, want: Param) -> Value | None:
+    """``retry(n) then …``."""
+    if not isinstance(expr.left, Call):
+        message = f"`then` comes after a number of retries, found {describe(expr.left)}"
+        example = f"for example `{KINDS[want.type].example}`"
+        evaluator.found.error("RL0201", expr.left.span, message, example)
+        return None
+    retry = evaluator.value(expr.left, Param(want.name, "retry", want.doc))
+    after = evaluator.value(expr.right, want)
+    if retry is None or after is None:
+        return None
+    return Value("failure", retry_then(retry.data, after.data), expr.span, place(expr.span))

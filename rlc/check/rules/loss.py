@@ -1,0 +1,47 @@
+"""Rules on the loss: what it asks of the rollouts, of the weights, and of overlap."""
+
+from __future__ import annotations
+
+from rlc.check.rules.base import Rule, View
+from rlc.lang.diagnostics import Label
+
+CLIPPED = ("ppo", "cispo", "gspo")
+# Aggregations that weigh every token alike: only those can be folded into a quadratic loss.
+UNIFORM = ("token_sum", "token_mean", "seq_mean_token_sum", "seq_mean_token_sum_norm")
+
+
+def _fresh_rollouts(view: View) -> None:
+    """Without a clip, the ratio of a stale rollout can grow without bound."""
+    stale, name = view.overlap.max_staleness, view.loss.name
+    if stale > 1 and name not in CLIPPED:
+        label = Label(view.at("overlap.max_staleness"), f"rollouts may be {stale} steps old")
+        message = f"`{name}()` has no clip, and rollouts may come from weights {stale} steps old"
+        view.error("RL0313", "loss", message, "take `ppo()`, `cispo()` or `gspo()`", label)
+
+
+def _clip_acts(view: View) -> None:
+    """With one update a batch, and fresh rollouts, every ratio is 1 and no clip ever acts."""
+    if view.loss.name not in ("ppo", "gspo"):
+        return
+    if view.overlap.max_staleness or view.batch.updates > 1:
+        return
+    message = f"the clip of `{view.loss.name}()` never acts: each batch is fresh, and used once"
+    advice = "`importance_sampling()` has the same gradient; `updates = 2` would make it matter"
+    view.warning("RL0413", "loss", message, advice)
+
+
+def _weighable(view: View) -> None:
+    """Weights that differ by sequence fold into the advantages only where the loss is linear
+    in them."""
+    if view.loss.name == "dro" and view.aggregate.kind not in UNIFORM:
+        label = Label(view.at("loss"), "its quadratic term does not scale with the advantage")
+        message = f"`dro()` cannot be weighted by `{view.aggregate.kind}()`"
+        advice = "take `token_mean()`, or another loss"
+        view.error("RL0314", "aggregate", message, advice, label)
+
+
+RULES = (
+    Rule(("loss", "overlap"), _fresh_rollouts),
+    Rule(("loss", "overlap", "batch"), _clip_acts),
+    Rule(("loss", "aggregate"), _weighable),
+)

@@ -1,0 +1,49 @@
+"""Rules on how a stage runs: checkpoints, trackers, errors."""
+
+from __future__ import annotations
+
+from rlc.check.rules.base import Rule, View
+from rlc.check.scalars import show
+from rlc.plan.tree import EnvPlan
+
+SECONDS_A_STEP = 60  # what a step on the hosted service takes at the least, sampling included
+
+
+def _lasts_long_enough(view: View) -> None:
+    """A checkpoint that the service deletes while the run still needs it."""
+    ttl, service = view.save.ttl_seconds, view.model.service
+    if ttl is None or service != "tinker":
+        return
+    expected = view.steps * SECONDS_A_STEP
+    if ttl < expected:
+        message = (
+            f"a checkpoint is deleted after {show(ttl, 'duration')}, and {view.steps:,} steps "
+            f"take longer than that"
+        )
+        advice = f"at a minute a step they take about {expected / 3_600:.0f}h; raise `ttl`"
+        view.warning("RL0416", "save.ttl_seconds", message, advice)
+
+
+def _uploads_something(view: View) -> None:
+    for tracker in view.track:
+        if tracker.name == "openreward_rollouts" and not _from(view.envs, "openreward"):
+            message = "`openreward_rollouts()` uploads episodes of OpenReward, and there are none"
+            view.error("RL0312", "track", message, "take it out")
+
+
+def _from(envs: tuple[EnvPlan, ...], source: str) -> bool:
+    return any(env.source == source for env in envs)
+
+
+def _keeps_the_best(view: View) -> None:
+    """With a checkpoint at the end only, there is none to choose from."""
+    if view.save.every is None and view.save.best:
+        message = "`best` needs checkpoints to choose from"
+        view.error("RL0312", "save.best", message, "for example `every(20, best = true)`")
+
+
+RULES = (
+    Rule(("save", "model", "steps"), _lasts_long_enough),
+    Rule(("track", "envs"), _uploads_something),
+    Rule(("save",), _keeps_the_best),
+)

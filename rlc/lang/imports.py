@@ -1,0 +1,86 @@
+"""``import "lib/qwen.rl"``: the declarations of other files, put in where the import stands."""
+
+from __future__ import annotations
+
+import os
+
+from rlc.lang.ast import BlockDecl, Decl, ImportDecl, Recipe
+from rlc.lang.diagnostics import Diagnostics, Label
+from rlc.lang.parser import parse
+from rlc.lang.read import read_source
+from rlc.lang.source import Span
+from rlc.record import define, evolve, field
+
+RUNS = ("sft", "train", "eval")  # what only the recipe itself may declare
+
+
+def resolve_imports(recipe: Recipe, found: Diagnostics) -> Recipe:
+    """The recipe with every import replaced by the declarations of the file that it names.
+
+    A path is relative to the file that it stands in. Each file is read once, however often it is
+    imported. What is wrong in an imported file is reported there.
+    """
+    if not any(_is_import(decl) for decl in recipe.decls):
+        return recipe
+    loader = _Loader(found, {os.path.realpath(recipe.span.source.name)})
+    decls = loader.expand(recipe)
+    return evolve(recipe, decls=tuple(decls), unread=recipe.unread | loader.unread)
+
+
+@define
+class _Loader:
+    found: Diagnostics
+    seen: set[str]
+    unread: frozenset[str] = frozenset()
+    open: list[str] = field(factory=list)
+
+    def expand(self, recipe: Recipe) -> list[Decl]:
+        decls: list[Decl] = []
+        self.open.append(os.path.realpath(recipe.span.source.name))
+        for decl in recipe.decls:
+            if isinstance(decl, ImportDecl) and _is_import(decl):
+                decls += self._imported(decl)
+            else:
+                decls.append(decl)
+        self.open.pop()
+        return decls
+
+    def _imported(self, decl: ImportDecl) -> list[Decl]:
+        folder = os.path.dirname(decl.span.source.name)
+        path = os.path.normpath(os.path.join(folder, decl.path.value))
+        real = os.path.realpath(path)
+        if real in self.open:
+            self._error(decl, f'"{decl.path.value}" imports this file in turn', "break the circle")
+            return []
+        if real in self.seen:
+            return []
+        self.seen.add(real)
+        source, problems = read_source(path)
+        if source is None:
+            reason = next(iter(problems)).message
+            self._error(decl, f"this import cannot be followed: {reason}", _WHERE)
+            return []
+        recipe, problems = parse(source)
+        self.found.extend(problems)
+        self.unread |= recipe.unread
+        return self._shared(self.expand(recipe), decl.path.span)
+
+    def _shared(self, decls: list[Decl], span: Span) -> list[Decl]:
+        """What an imported file may share: everything but stages."""
+        for decl in decls:
+            if isinstance(decl, BlockDecl) and decl.kind.id in RUNS:
+                message = f"an imported file cannot declare the stage `{decl.name.id}`"
+                label = Label(span, "imported here")
+                advice = "stages belong to the recipe that is run"
+                self.found.error("RL0311", decl.name.span, message, advice, label)
+        return decls
+
+    def _error(self, decl: ImportDecl, message: str, advice: str) -> None:
+        self.found.error("RL0304", decl.path.span, message, advice)
+
+
+_WHERE = "a path starts at the folder of the file that it stands in"
+
+
+def _is_import(decl: Decl) -> bool:
+    return isinstance(decl, ImportDecl) and decl.kind.id == "import"

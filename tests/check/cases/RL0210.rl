@@ -1,0 +1,16 @@
+model policy {
+  base = "Qwen/Qwen3-8B"
+}
+
+env whodunit = openreward("WhoDunIt")
+
+train main {
+  model     = policy
+  env       = whodunit
+  batch     = groups(16, of = 8)
+  sampling  = sample(max_tokens = 16)
+  advantage = grpo()
+  loss      = importance_sampling()
+  optimizer = adam(1e-5)
+  steps     = 50
+}

@@ -1,0 +1,12 @@
+import "lib/stage.rl"
+
+train main {
+  model     = policy
+  env       = guess
+  batch     = groups(16, of = 8)
+  sampling  = sample(max_tokens = 16)
+  advantage = grpo()
+  loss      = importance_sampling()
+  optimizer = adam(1e-3)
+  steps     = 50
+}

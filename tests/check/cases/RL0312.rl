@@ -1,0 +1,16 @@
+model policy {
+  base = "Qwen/Qwen3-8B"
+}
+
+env sums = problems("gsm8k", grader = exact, pattern = "[0-9]+")
+
+train main {
+  model     = policy
+  env       = sums
+  batch     = groups(16, of = 8)
+  sampling  = sample(max_tokens = 512)
+  advantage = grpo()
+  loss      = importance_sampling()
+  optimizer = adam(1e-5)
+  steps     = 50
+}

@@ -1,0 +1,248 @@
+"""Every word of a recipe has an effect: changing any field of any declaration, or any argument of
+any builtin, changes the plan or is an error."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+from rlc.catalog.declarations import (
+    DECLARATIONS,
+    EVAL_FIELDS,
+    MODEL_FIELDS,
+    SFT_FIELDS,
+    TRAIN_FIELDS,
+)
+from rlc.catalog.index import BUILTINS
+from rlc.catalog.records import Builtin, Param
+from rlc.lang.source import Source
+from rlc.plan.codec import plan_hash
+from rlc.plan.compile import Compiled, compile_source
+
+MODEL = {"base": '"Qwen/Qwen3-8B"'}
+TRAIN = {
+    "model": "policy",
+    "env": "task",
+    "batch": "groups(4, of = 2)",
+    "sampling": "sample(max_tokens = 16)",
+    "advantage": "grpo()",
+    "loss": "cispo()",
+    "optimizer": "adam(1e-5)",
+    "steps": "10",
+}
+SFT = {
+    "model": "policy",
+    "data": 'rows("rows.jsonl")',
+    "optimizer": "adam(1e-5)",
+    "steps": "10",
+}
+EVAL = {"model": "main", "env": "task", "sampling": "sample(max_tokens = 16)"}
+ENV = 'problems("gsm8k", samples = 100)'
+
+# Two values for parameters whose own declaration does not tell any.
+SAMPLES: dict[str, tuple[str, str]] = {
+    "model": ("policy", "other"),
+    "env": ("task", 'gem("rg:chain_sum") |> chat()'),
+    "batch": ("groups(4, of = 2)", "turns(8)"),
+    "sampling": ("sample(max_tokens = 16)", "sample(max_tokens = 32)"),
+    "advantage": ("grpo()", "rloo()"),
+    "aggregate": ("token_sum()", "token_mean()"),
+    "loss": ("cispo()", "importance_sampling()"),
+    "kl": ("none", "reference(policy.base, coef = 0.1)"),
+    "optimizer": ("adam(1e-5)", "adam(2e-5)"),
+    "schedule": ("constant()", "cosine()"),
+    "overlap": ("synchronous()", "streamed(minibatches = 2)"),
+    "save": ("every(5)", "every(2)"),
+    "failure": ("drop", "stop"),
+    "budget": ("none", "$5"),
+    "data": ('rows("rows.jsonl")', "demonstrations(task, n = 10)"),
+    "metric": ("mean_reward()", "[mean_reward(), pass_at(1)]"),
+    "tracker": ("[]", "[tensorboard()]"),
+    "int": ("2", "3"),
+    "float": ("0.25", "0.5"),
+    "money": ("$5", "$6"),
+    "duration": ("2h", "3h"),
+    "bool": ("true", "false"),
+    "list": ('["A_KEY"]', '["A_KEY", "B_KEY"]'),
+    "record": ("{ a = 1 }", "{ a = 2 }"),
+    "string": ('"one"', '"two"'),
+}
+BY_NAME: dict[str, tuple[str, str]] = {
+    "base": ('"Qwen/Qwen3-8B"', '"Qwen/Qwen3.5-4B"'),
+    "weights": ('"tinker://a/weights/b"', '"tinker://a/weights/c"'),
+    "lora_rank": ("16", "32"),
+    "id": ('"Org/One"', '"Org/Two"'),
+    "beta1": ("0.8", "0.7"),
+    "low": ("-1", "-2"),
+    "high": ("1", "2"),
+    "clip_low": ("0.5", "0.6"),
+    "url": ('"http://127.0.0.1:1"', '"http://127.0.0.1:2"'),
+    "reference": ("policy.base", '"Qwen/Qwen3.5-4B"'),
+    "path": ('"rows.jsonl"', '"rows.csv"'),
+    "data": ('"gsm8k"', '"math"'),
+    "few_shot": ('"rows.jsonl"', '"other.jsonl"'),
+    "solver_prompt": ('"a.j2"', '"b.j2"'),
+    "judge_prompt": ('"a.j2"', '"b.j2"'),
+    "builder": ('"a.b:c"', '"a.b:d"'),
+    "factory": ('"a.b:c"', '"a.b:d"'),
+    "grade_with": ('"a.b:c"', '"a.b:d"'),
+    "gamma": ("0.5", "0.6"),
+    "ddof": ("0", "1"),
+}
+
+
+def values_of(param: Param) -> tuple[str, str]:
+    """Two values that a parameter could take."""
+    if param.noun == "GEM environment":
+        return '"rg:chain_sum"', '"rg:spell_backward"'
+    if param.name in BY_NAME and param.type in ("int", "float", "string"):
+        return BY_NAME[param.name]
+    choices = param.all_choices()
+    if len(choices) > 1:
+        first, second = choices[0], choices[-1]
+        return (f'"{first}"', f'"{second}"') if param.type == "string" else (first, second)
+    return SAMPLES[param.type]
+
+
+def block(kind: str, name: str, fields: dict[str, str]) -> str:
+    return f"{kind} {name} {{\n" + "".join(f"  {k} = {v}\n" for k, v in fields.items()) + "}\n"
+
+
+def recipe(
+    model: dict[str, str] = MODEL,
+    env: str = ENV,
+    train: dict[str, str] = TRAIN,
+    sft: dict[str, str] | None = None,
+    evaluate: dict[str, str] | None = None,
+) -> str:
+    parts = [
+        block("model", "policy", model),
+        block("model", "other", {"base": '"Qwen/Qwen3.5-4B"'}),
+        f"env task = {env}\n",
+        block("train", "main", train),
+    ]
+    if sft is not None:
+        parts.append(block("sft", "warmup", sft))
+    if evaluate is not None:
+        parts.append(block("eval", "held", evaluate))
+    return "\n".join(parts)
+
+
+def compiled(text: str) -> Compiled:
+    return compile_source(Source("test.rl", text))
+
+
+@pytest.fixture(autouse=True)
+def files(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The files that the samples name."""
+    folder = tmp_path_factory.getbasetemp() / "files"
+    folder.mkdir(exist_ok=True)
+    for name in ("rows.jsonl", "rows.csv", "other.jsonl", "a.j2", "b.j2"):
+        (folder / name).touch()
+    monkeypatch.chdir(folder)
+
+
+def assert_both_matter(first: str, second: str) -> None:
+    """One may be refused with the other; both accepted, they mean different things."""
+    one, two = compiled(first), compiled(second)
+    for side in (one, two):
+        assert side.plan is not None or side.diagnostics.has_errors
+    assert one.plan or two.plan, [item.message for item in one.diagnostics]
+    if one.plan is not None and two.plan is not None:
+        assert plan_hash(one.plan) != plan_hash(two.plan), second
+
+
+def field_cases() -> Iterator[tuple[str, Param]]:
+    for kind, fields in (
+        ("model", MODEL_FIELDS),
+        ("train", TRAIN_FIELDS),
+        ("sft", SFT_FIELDS),
+        ("eval", EVAL_FIELDS),
+    ):
+        for param in fields:
+            yield kind, param
+
+
+@pytest.mark.parametrize(("kind", "param"), field_cases(), ids=lambda x: getattr(x, "name", x))
+def test_every_field_counts(kind: str, param: Param) -> None:
+    def write(value: str) -> str:
+        field = {param.name: value}
+        if param.name == "epochs":
+            return (
+                recipe(train=_with_epochs(TRAIN, value))
+                if kind == "train"
+                else recipe(
+                    sft=_with_epochs({**SFT, "data": "demonstrations(task, n = 100)"}, value)
+                )
+            )
+        match kind:
+            case "model":
+                return recipe(model=MODEL | field)
+            case "train":
+                return recipe(train=TRAIN | field)
+            case "sft":
+                return recipe(sft=SFT | field)
+        return recipe(evaluate=EVAL | field)
+
+    first, second = values_of(param)
+    assert_both_matter(write(first), write(second))
+
+
+def _with_epochs(fields: dict[str, str], value: str) -> dict[str, str]:
+    return {name: text for name, text in fields.items() if name != "steps"} | {"epochs": value}
+
+
+def argument_cases() -> Iterator[tuple[Builtin, Param]]:
+    for builtin in BUILTINS:
+        for param in builtin.params:
+            yield builtin, param
+
+
+@pytest.mark.parametrize(("builtin", "param"), argument_cases(), ids=lambda x: x.name)
+def test_every_argument_counts(builtin: Builtin, param: Param) -> None:
+    first, second = (written(builtin, param, value) for value in values_of(param))
+    assert_both_matter(first, second)
+
+
+def written(builtin: Builtin, param: Param, value: str) -> str:
+    """A recipe that calls a builtin with an argument."""
+    arguments = {p.name: values_of(p)[0] for p in builtin.params if p.required}
+    arguments |= NEEDED.get(param.name, {})
+    arguments[param.name] = value
+    call = f"{builtin.name}({', '.join(f'{k} = {v}' for k, v in arguments.items())})"
+    if builtin.kind == "env":
+        return recipe(env=f"{call} |> chat()" if builtin.name == "gem" else call)
+    if builtin.kind == "wrapper":
+        return recipe(env=PIPELINES.get(builtin.name, f"{ENV} |> CALL").replace("CALL", call))
+    if builtin.kind == "data":
+        return recipe(sft=SFT | {"data": call})
+    if builtin.kind == "metric":
+        return recipe(evaluate=EVAL | {"metrics": f"[{call}]", "samples": "4"})
+    field, text = IN_TRAIN.get(builtin.kind, (builtin.kind, "CALL"))
+    more = {"advantage": "reinforce()"} if builtin.name == "turns" else {}
+    more |= {"env": 'openreward("Org/One")'} if builtin.kind == "tracker" else {}
+    return recipe(train=TRAIN | more | {field: text.replace("CALL", call)})
+
+
+# Where a train stage takes a thing of some kind.
+IN_TRAIN = {
+    "step": ("advantage", "returns() |> CALL"),
+    "schedule": ("optimizer", "adam(1e-5, schedule = CALL)"),
+    "failure": ("on_error", "CALL"),
+    "retry": ("on_error", "CALL then drop"),
+    "tracker": ("track", "[CALL]"),
+}
+PIPELINES = {
+    "python_tool": 'gem("rg:chain_sum") |> CALL |> template("no")',
+    "search_tool": 'gem("rg:chain_sum") |> CALL |> template("no")',
+    "template": 'gem("rg:chain_sum") |> CALL',
+    "chat": 'gem("rg:chain_sum") |> CALL',
+}
+# What else an argument needs to be accepted.
+NEEDED = {"pattern": {"grader": "regex"}, "grade_with": {"grader": "python"}}
+
+
+def test_every_declaration_is_walked() -> None:
+    walked = {kind for kind, _ in field_cases()}
+    assert walked == {kind for kind, item in DECLARATIONS.items() if item.value is None}
