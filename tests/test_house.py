@@ -20,9 +20,10 @@ MAY_IMPORT = {
     "check": {"lang", "algo", "catalog", "plan.tree"},
     "plan": {"lang", "algo", "catalog", "check"},
     "envs": {"plan.tree"},
-    "service": {"plan.tree"},
+    "service": {"algo", "catalog", "plan.tree"},
     "run": {"algo", "catalog", "envs", "plan", "service"},
-    "cli": {"lang", "algo", "catalog", "check", "plan", "envs", "run", "service"},
+    "emit": {"algo", "catalog", "envs.templates", "plan"},
+    "cli": {"emit", "lang", "algo", "catalog", "check", "plan", "envs", "run", "service"},
 }
 FOUNDATION = {"record"}  # records, which every room makes
 HEAVY = {"torch", "transformers", "tinker", "gem", "numpy", "reasoning_gym", "tinker_cookbook"}

@@ -7,8 +7,11 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 from rlc.lang.parser import parse
 from rlc.lang.source import Source
+from rlc.plan.compile import compile_source
 
 ROOT = Path(__file__).parent.parent
 README = (ROOT / "README.md").read_text(encoding="utf-8")
@@ -29,6 +32,18 @@ def test_the_recipe_is_the_quickstart() -> None:
     quickstart, _ = parse(Source(path.name, path.read_text(encoding="utf-8")))
     assert not found
     assert recipe == quickstart
+
+
+def test_the_page_of_the_language_compiles(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "lib").mkdir()
+    (tmp_path / "lib" / "qwen.rl").write_text(
+        'model policy { base = "Qwen/Qwen3-8B"  renderer = "qwen3_instruct" }'
+    )
+    monkeypatch.chdir(tmp_path)
+    compiled = compile_source(Source("README.rl", block("language")))
+    assert compiled.plan is not None, [item.message for item in compiled.diagnostics]
 
 
 def test_the_excerpt_of_explain_is_what_it_prints() -> None:

@@ -13,7 +13,7 @@ from rlc import __version__
 REPORT_TO = "the issue tracker of the project"
 
 # In the order that `rlc --help` lists them; each module has add_parser(subparsers).
-COMMANDS = ("check", "explain", "run", "fmt")
+COMMANDS = ("check", "explain", "run", "fmt", "emit")
 
 INTERRUPTED, BROKEN = 130, 70
 

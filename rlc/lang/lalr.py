@@ -116,22 +116,15 @@ def _reduce(rule: Rule, parts: _Parts, position: int, build: Builder) -> int:
     Gives how deep the value is nested.
     """
     values, starts, ends, depths = parts
-    count = len(rule.keep)
-    if count == 0:
+    if not rule.keep:
         values.append(build(rule.action, [], position, position) if rule.action else [])
         starts.append(position)
         ends.append(position)
         depths.append(0)
         return 0
-    first = len(values) - count
+    first = len(values) - len(rule.keep)
     start, end, depth = starts[first], ends[-1], max(depths[first:])
-    children: list[Any] = []
-    for how, value in zip(rule.keep, values[first:], strict=True):
-        if how == KEEP:
-            children.append(value)
-        elif how == SPLICE:
-            # The first helper's list is ours to grow: a long list is built in linear time.
-            children = children + value if children else value
+    children = _children(rule, values, first)
     built: Any = children
     if rule.action:
         if rule.passes and len(children) == 1:
@@ -139,8 +132,24 @@ def _reduce(rule: Rule, parts: _Parts, position: int, build: Builder) -> int:
         else:
             built = build(rule.action, children, start, end)
             depth += 1
-    values[first:], starts[first:], ends[first:], depths[first:] = [built], [start], [end], [depth]
+    values[first], ends[first], depths[first] = built, end, depth
+    for column in parts:
+        del column[first + 1 :]
     return depth
+
+
+def _children(rule: Rule, values: list[Any], first: int) -> list[Any]:
+    """What a rule keeps of the values from ``first`` on."""
+    if rule.kept is not None:
+        return [values[first + offset] for offset in rule.kept]
+    children: list[Any] = []
+    for how, value in zip(rule.keep, values[first:], strict=True):
+        if how == KEEP:
+            children.append(value)
+        elif how == SPLICE:
+            # The first helper's list is ours to grow: a long list is built in linear time.
+            children = children + value if children else value
+    return children
 
 
 def _advance(tables: Tables, states: list[int], kind: str, exact: bool = False) -> bool:

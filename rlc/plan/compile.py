@@ -41,8 +41,22 @@ def load(
     return compile_source(source, overrides, seed)
 
 
+def check(path: str | os.PathLike[str]) -> Diagnostics:
+    """All that is wrong with the recipe in a file (``-``: standard input)."""
+    source, found = read_source(path)
+    if source is not None:
+        _, found = _checked(source, ())
+    return found
+
+
 def compile_source(source: Source, overrides: Overrides = (), seed: int | None = None) -> Compiled:
     """Compile a recipe, with the values that ``overrides`` put into it."""
+    stages, found = _checked(source, overrides)
+    return Compiled(_plan(source.name, stages, seed) if stages else None, found)
+
+
+def _checked(source: Source, overrides: Overrides) -> tuple[tuple[CheckedStage, ...], Diagnostics]:
+    """The stages of a recipe, none where there are errors, and everything that was found."""
     recipe, found = parse(source)
     recipe = resolve_imports(recipe, found)
     if overrides:
@@ -50,10 +64,10 @@ def compile_source(source: Source, overrides: Overrides = (), seed: int | None =
 
         recipe = apply_overrides(recipe, overrides, found)
     stages = analyse(recipe, found)
-    if found.has_errors or not stages or not all(stage.complete for stage in stages):
-        return Compiled(None, found)
+    if found.has_errors or not all(stage.complete for stage in stages):
+        return (), found
     report_budgets(stages, found)
-    return Compiled(_plan(source.name, stages, seed), found)
+    return stages, found
 
 
 def _plan(recipe: str, checked: tuple[CheckedStage, ...], seed: int | None) -> Plan:

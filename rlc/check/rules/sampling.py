@@ -40,12 +40,17 @@ def _penalty_temperature(view: View) -> None:
     """The reference's logprobs are those at temperature 1; the sampler's are tempered."""
     if view.kl is None:
         return
-    temperatures = {env.rollouts.temperature for env in view.envs} - {None}
-    if temperatures and temperatures != {1}:
+    for env in view.envs:
+        temperature = env.rollouts.temperature
+        if temperature in (None, 1):
+            continue
+        own = "sampling" not in view.parts or temperature != view.sampling.temperature
+        path = f"envs.{env.name}.rollouts.temperature" if own else "sampling.temperature"
         label = Label(view.at("kl"), "compares logprobs at temperature 1")
         message = "the KL penalty compares tempered logprobs with the reference's own"
         advice = "sample at temperature 1, or leave the penalty out"
-        view.warning("RL0417", "sampling.temperature", message, advice, label)
+        view.warning("RL0417", path, message, advice, label)
+        return
 
 
 RULES = (

@@ -1,0 +1,37 @@
+# A job of three stages: imitate the game's oracle, reinforce, evaluate. The weights flow from stage
+# to stage; Adam starts afresh in each.
+
+model policy {
+  base      = "tiny"
+  lora_rank = 8
+}
+
+env guess = gem("game:GuessTheNumber-v0-easy") |> chat()
+
+sft warmup {
+  model     = policy
+  data      = demonstrations(guess, n = 256)  # played by the game's own oracle
+  batch     = 32
+  optimizer = adam(1e-3, schedule = linear(warmup = 2))
+  epochs    = 2
+}
+
+train main {
+  model     = warmup
+  env       = guess
+  batch     = groups(16, of = 8)
+  sampling  = sample(max_tokens = 16)
+  advantage = rloo()
+  loss      = importance_sampling()
+  optimizer = adam(3e-4)
+  steps     = 20
+}
+
+eval heldout {
+  model   = main
+  env     = guess
+  tasks   = 32
+  samples = 4
+  metrics = [mean_reward(), pass_at(1), pass_at(4)]
+  first   = true  # before the first step as well, to compare
+}

@@ -1,0 +1,64 @@
+"""``rlc emit``: the training job as a standalone Python script."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from pathlib import Path
+
+from rlc.cli.options import add_plan_options, compile_plan, has_color
+
+_EPILOG = """\
+examples:
+  rlc emit recipes/sudoku.rl -o train.py
+  rlc emit recipes/sudoku.rl --set main.budget=none > train.py
+  rlc emit recipes/mixture.rl --target cookbook -o train.py
+
+exit status: 0 written, 1 mistakes in the recipe or a plan that the target cannot express, 2 usage
+"""
+
+
+def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+    parser = subparsers.add_parser(
+        "emit",
+        help="write the training job as a standalone Python script",
+        description="Write the training job of a recipe as a Python script that needs nothing of "
+        "rlc: `tinker`, a readable loop on Tinker's SDK, which reproduces `rlc run` with the same "
+        "seed; or `cookbook`, a configuration of tinker-cookbook's own loop.",
+        epilog=_EPILOG,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument("recipe", help="the recipe (.rl; - for standard input)")
+    add_plan_options(parser)
+    parser.add_argument("--target", choices=("tinker", "cookbook"), default="tinker")
+    parser.add_argument("-o", "--output", type=Path, help="file to write (default: print it)")
+    parser.set_defaults(run=run)
+
+
+def run(args: argparse.Namespace) -> int:
+    """Exit status of the whole command."""
+    from rlc.emit.write import EmitError, emit
+    from rlc.lang.render import render_human
+
+    compiled = compile_plan(args)
+    if compiled.diagnostics:
+        sys.stderr.write(render_human(compiled.diagnostics, color=has_color(sys.stderr)))
+    if compiled.plan is None:
+        return 1
+    try:
+        text = emit(compiled.plan, args.target, args.output.name if args.output else "train.py")
+    except EmitError as error:
+        print(f"error: {error}", file=sys.stderr)
+        for reason in error.reasons:
+            print(f"  - {reason}", file=sys.stderr)
+        return 1
+    if args.output is None:
+        sys.stdout.write(text)
+        return 0
+    try:
+        args.output.write_text(text, encoding="utf-8")
+    except OSError as error:
+        print(f"error: cannot write {args.output}: {error.strerror}", file=sys.stderr)
+        return 2
+    print(f"wrote {args.output}; run it with `python {args.output}`")
+    return 0

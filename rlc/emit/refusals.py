@@ -1,0 +1,160 @@
+"""What a script cannot express, in the words of the recipe."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+
+from rlc.algo.scheme import Baseline, Clip, Returns, Scale
+from rlc.plan.tree import EnvPlan, Plan, TrainPlan
+
+_TEXTS = ("qwen3_general", "qwen3_game", "no")
+# Losses that the cookbook hands to the service as they are.
+_SERVER_LOSSES = ("importance_sampling", "ppo", "cispo", "dro")
+
+
+def refusals(plan: Plan, target: str) -> list[str]:
+    """A sentence for each thing that a target cannot express; empty where it can express all."""
+    found = list(_stages(plan))
+    if not found:
+        (stage,) = plan.stages
+        assert isinstance(stage, TrainPlan)
+        found = [*_common(stage), *TARGETS[target](stage)]
+    return found
+
+
+def _stages(plan: Plan) -> Iterator[str]:
+    if len(plan.stages) != 1:
+        names = ", ".join(f"`{stage.name}`" for stage in plan.stages)
+        yield f"a script trains one stage, and this job has {len(plan.stages)}: {names}"
+    elif not isinstance(plan.stages[0], TrainPlan):
+        yield f"a script trains with reinforcement learning, and `{plan.stages[0].name}` does not"
+
+
+def _common(stage: TrainPlan) -> Iterator[str]:
+    for env in stage.envs:
+        yield from _environment(env)
+    if stage.track:
+        yield f"`track`: the script writes metrics to a file only, not to `{stage.track[0].name}`"
+    if stage.on_error.then == "penalise":
+        yield "`penalise()`: the script leaves failed rollouts out"
+    if stage.batch.updates > 1 and stage.batch.kind == "turns":
+        yield "`updates`: the script makes one update of a batch of turns"
+    if stage.loss.name == "gspo":
+        yield "`gspo()`: its sequence mask is not written by the script"
+    if stage.save.best:
+        yield "`best`: the script keeps the newest checkpoints only"
+
+
+def _environment(env: EnvPlan) -> Iterator[str]:
+    if env.source != "gem":
+        yield f"`{env.name}`: the script plays environments of GEM, not of `{env.source}()`"
+    for wrapper in env.wrappers:
+        if wrapper.name not in ("chat", "concat", "template"):
+            yield f"`{env.name}`: `{wrapper.name}()` is not written by the script"
+        elif wrapper.name == "template" and wrapper.args["name"] not in _TEXTS:
+            yield f"`{env.name}`: a template from a file is not written by the script"
+    if env.rollouts.max_failures is not None or env.rollouts.timeout is not None:
+        yield f"`{env.name}`: `rollouts()` limits failures or time, which the script does not"
+
+
+def _tinker(stage: TrainPlan) -> Iterator[str]:
+    if stage.overlap.kind != "synchronous":
+        yield f"`{stage.overlap.kind}()`: the script samples, then trains; use the cookbook target"
+    if stage.kl is not None:
+        yield "`kl`: the script has no reference model; use the cookbook target"
+    if stage.batch.updates > 1:
+        yield "`updates`: the script makes one update of each batch"
+    if stage.aggregate.kind == "prompt_mean":
+        yield "`prompt_mean()` is not written by the script"
+    if stage.loss.name == "dro" and stage.aggregate.kind != "token_sum":
+        yield "`dro()` is written with `token_sum()` only"
+    for env in stage.envs:
+        own = env.reward
+        if own.reduce not in ("turns", "sum") or own.nonterminal is not None:
+            yield f"`{env.name}`: `reward()` reduces rewards in a way the script does not"
+        if own.low is not None or own.high is not None:
+            yield f"`{env.name}`: `reward()` limits rewards, which the script does not"
+    if stage.sampling.max_prompt_tokens or stage.sampling.max_episode_tokens:
+        yield "`sample()`: the script limits replies, not prompts or episodes"
+    yield from _scheme(stage)
+
+
+def _scheme(stage: TrainPlan) -> Iterator[str]:
+    """The steps that the script's own few functions compute."""
+    scheme = stage.advantage
+    known = scheme.returns == Returns(scheme.returns.unit, scheme.returns.gamma)
+    known &= scheme.returns.unit in ("episode", "turn") and scheme.constant in ("keep", "drop")
+    for step in scheme.steps:
+        if isinstance(step, Baseline):
+            same = Baseline(step.kind, step.over, step.weight, step.singleton)
+            known &= step == same and step.kind in ("mean", "leave_one_out", "length_weighted")
+            known &= step.singleton in ("zero", "raw")
+        elif isinstance(step, Scale):
+            same_scale = Scale(
+                step.kind, step.over, step.weight, step.ddof, step.eps, step.eps_place
+            )
+            known &= step == same_scale and step.kind == "std"
+            known &= step.eps_place in ("outside", "inside")
+        else:
+            known &= isinstance(step, Clip)
+        known &= getattr(step, "over", "batch") in ("group", "env", "batch")
+    if not known:
+        yield f"the advantage scheme `{scheme.name}` has a step that the script does not compute"
+
+
+def _cookbook(stage: TrainPlan) -> Iterator[str]:
+    """Its loop has one advantage, one optimiser, and no seeds."""
+    if not _is_centred(stage):
+        yield (
+            f"advantage `{stage.advantage.name}`: the cookbook's loop has one scheme, the reward "
+            "less the group's mean; `dr_grpo()` is it"
+        )
+    optimizer = stage.optimizer
+    if (optimizer.beta1, optimizer.beta2, optimizer.eps) != (0.9, 0.95, 1e-8):
+        yield "`adam()`: the cookbook's loop has beta1 = 0.9, beta2 = 0.95, eps = 1e-8 and no other"
+    if optimizer.weight_decay or optimizer.grad_clip_norm:
+        yield "`adam()`: the cookbook's loop has neither weight decay nor clipping"
+    if optimizer.schedule.kind != "constant" or optimizer.schedule.warmup:
+        yield f"`{optimizer.schedule.kind}()`: the cookbook's loop has a constant learning rate"
+    if stage.aggregate.kind != "token_sum":
+        yield f"`{stage.aggregate.kind}()`: the cookbook's loop sums over tokens"
+    if stage.batch.kind != "groups":
+        yield "`turns()`: the cookbook's loop collects groups"
+    if stage.loss.name not in _SERVER_LOSSES:
+        yield f"`{stage.loss.name}()` is not a loss of the cookbook's loop"
+    if stage.sampling.top_p != 1 or stage.sampling.top_k != -1:
+        yield "`sample()`: the cookbook's loop samples from all tokens"
+    if stage.sampling.max_prompt_tokens or stage.sampling.max_episode_tokens:
+        yield "`sample()`: the cookbook's loop limits replies, not prompts or episodes"
+    if stage.budget.usd is not None or stage.budget.tokens or stage.budget.seconds:
+        yield "`budget`: the cookbook's loop does not meter what it spends (`--set …budget=none`)"
+    if not (stage.model.train_mlp and stage.model.train_attn and stage.model.train_unembed):
+        yield "the cookbook's loop adapts all layers"
+    yield from _cookbook_envs(stage)
+
+
+def _cookbook_envs(stage: TrainPlan) -> Iterator[str]:
+    if len({env.rollouts.temperature for env in stage.envs}) > 1:
+        yield "the cookbook's loop has one temperature for all environments"
+    if len({env.rollouts.max_tokens for env in stage.envs}) > 1:
+        yield "the cookbook's loop has one length of replies for all environments"
+    for env in stage.envs:
+        if "chat" not in {wrapper.name for wrapper in env.wrappers}:
+            yield f"`{env.name}`: its prompts are made by the model's renderer only, with `chat()`"
+        own = env.reward
+        if own.reduce not in ("turns", "sum") or own.nonterminal is not None:
+            yield f"`{env.name}`: `reward()`: the cookbook's loop adds up the rewards of the turns"
+        if own.low is not None or own.high is not None:
+            yield f"`{env.name}`: `reward()`: the cookbook's loop does not limit rewards"
+
+
+def _is_centred(stage: TrainPlan) -> bool:
+    scheme = stage.advantage
+    plain = scheme.returns == Returns("episode", 1.0)
+    return plain and scheme.steps == (Baseline("mean", "group", "value", "zero"),)
+
+
+TARGETS: Mapping[str, Callable[[TrainPlan], Iterator[str]]] = {
+    "tinker": _tinker,
+    "cookbook": _cookbook,
+}

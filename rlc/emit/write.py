@@ -1,0 +1,107 @@
+"""From a plan to a script that needs nothing of rlc.
+
+A target is a jinja2 template; it sees the plan's records and writes out what they decide. What a
+target cannot express is refused, all of it at once: nothing of a plan is left out silently.
+"""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from rlc import __version__
+from rlc.emit.refusals import TARGETS, refusals
+from rlc.plan.codec import plan_hash
+from rlc.plan.formulas import scheme_formulas
+from rlc.plan.tree import Plan, TrainPlan
+
+
+class EmitError(ValueError):
+    """A plan that a target cannot express. ``reasons`` has a sentence for each obstacle."""
+
+    def __init__(self, target: str, reasons: list[str]) -> None:
+        super().__init__(f"this plan cannot be written as a `{target}` script")
+        self.reasons = reasons
+
+
+def emit(plan: Plan, target: str = "tinker", name: str = "train.py") -> str:
+    """The script of a plan, as it would be saved under ``name``.
+
+    Raises:
+        EmitError: the target cannot express the plan.
+        KeyError: there is no such target.
+    """
+    if target not in TARGETS:
+        raise KeyError(target)
+    if reasons := refusals(plan, target):
+        raise EmitError(target, reasons)
+    (stage,) = plan.stages
+    assert isinstance(stage, TrainPlan)
+    template = _environment().get_template(f"{target}.py.j2")
+    text: str = template.render(
+        plan=plan,
+        stage=stage,
+        version=__version__,
+        hash=plan_hash(plan)[:12],
+        script=name,
+        formulas=scheme_formulas(stage.advantage),
+        **_facts(stage),
+    )
+    return text.rstrip("\n") + "\n"
+
+
+def _facts(stage: TrainPlan) -> dict[str, Any]:
+    """What the templates ask about a stage."""
+    from rlc.catalog.environments import TEMPLATES
+    from rlc.catalog.prices import price_of
+    from rlc.envs.templates import load_template
+
+    wrappers = [{wrapper.name: wrapper.args for wrapper in env.wrappers} for env in stage.envs]
+    return {
+        "wrappers": wrappers,
+        "templates": {name: load_template(name)("{observation}") for name in TEMPLATES},
+        "any_chat": any("chat" in names for names in wrappers),
+        "any_text": any("template" in names for names in wrappers),
+        "any_concat": any("concat" in names for names in wrappers),
+        "by_tokens": any(getattr(step, "weight", "") == "tokens" for step in stage.advantage.steps),
+        "by_turn": stage.advantage.returns.unit == "turn",
+        "price": price_of(stage.model.base, stage.model.service),
+    }
+
+
+def _environment() -> Any:
+    from jinja2 import Environment, PackageLoader, StrictUndefined
+
+    environment = Environment(
+        loader=PackageLoader("rlc.emit"),
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+        keep_trailing_newline=True,
+    )
+    environment.filters["py"] = literal
+    environment.filters["origin"] = _origin
+    return environment
+
+
+def literal(value: Any, indent: int = 0) -> str:
+    """A plain value as Python writes it: one item a line, in the layout of formatters."""
+    inner, outer = " " * (indent + 4), " " * indent
+    if isinstance(value, dict) and value:
+        items = [f"{inner}{literal(k)}: {literal(v, indent + 4)},\n" for k, v in value.items()]
+        return "{\n" + "".join(items) + outer + "}"
+    if isinstance(value, list | tuple) and value:
+        items = [f"{inner}{literal(item, indent + 4)},\n" for item in value]
+        return "[\n" + "".join(items) + outer + "]"
+    if isinstance(value, str):
+        text = json.dumps(value, ensure_ascii=False)
+        single = '"' in value and "'" not in value  # whichever needs fewer escapes
+        return "'" + text[1:-1].replace('\\"', '"') + "'" if single else text
+    if isinstance(value, int) and not isinstance(value, bool) and abs(value) >= 100_000:
+        return f"{value:_}"
+    return repr(value) if not isinstance(value, list | tuple) else "[]"
+
+
+def _origin(plan: Plan, path: str) -> str:
+    """Where a value of the plan came from, for a comment."""
+    return plan.provenance.get(path, "")
