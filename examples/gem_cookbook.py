@@ -1,11 +1,11 @@
 """GEM on Tinker through tinker-cookbook's own training loop.
 
-    rlc serve &                                     # or the hosted service, with TINKER_API_KEY
+    rlc serve --model rlc/service/tiny/weights=tiny &     # or Tinker, with TINKER_API_KEY
     export TINKER_BASE_URL=http://127.0.0.1:8000 TINKER_API_KEY=tml-local
-    python examples/gem_cookbook.py model_name=tiny env_id=rg:spell_backward
+    python examples/gem_cookbook.py model_name=rlc/service/tiny/weights
 
-An adapter makes GEM's environments the cookbook's, as GEM's guide describes. The model's name is
-also where its tokenizer is loaded from; `tiny` stands for the one that comes with rlc.
+An adapter makes GEM's environments the cookbook's, as GEM's guide describes. The cookbook loads the
+tokenizer by the model's name, which is therefore a folder here.
 """
 
 from __future__ import annotations
@@ -26,11 +26,11 @@ from tinker_cookbook.tokenizer_utils import get_tokenizer
 class GemEnv(Env):
     """One episode of a GEM environment as a chat."""
 
-    def __init__(self, env_id: str, seed: int, renderer: Any) -> None:
+    def __init__(self, env_id: str, seed: int, renderer: Any, instruction: str) -> None:
         self.env = gem.make(env_id)
         self.renderer = renderer
         text, info = self.env.reset(seed=seed)
-        self.messages = [self._user(text, info)]
+        self.messages = [self._user(f"{text}\n{instruction}", info)]
 
     async def initial_observation(self) -> Any:
         return self.renderer.build_generation_prompt(self.messages), self._stop()
@@ -60,10 +60,13 @@ class GemGroup(EnvGroupBuilder):
     size: int
     model_name: str
     renderer_name: str
+    instruction: str
 
     async def make_envs(self) -> Sequence[Env]:
         renderer = get_renderer(self.renderer_name, get_tokenizer(self.model_name))
-        return [GemEnv(self.env_id, self.seed, renderer) for _ in range(self.size)]
+        return [
+            GemEnv(self.env_id, self.seed, renderer, self.instruction) for _ in range(self.size)
+        ]
 
     def logging_tags(self) -> list[str]:
         return [self.env_id.replace(":", "_")]
@@ -80,7 +83,7 @@ class GemDataset(RLDataset):
         b = self.builder
         first = index * b.groups_per_batch
         return [
-            GemGroup(b.env_id, seed, b.group_size, b.model_name, b.renderer_name)
+            GemGroup(b.env_id, seed, b.group_size, b.model_name, b.renderer_name, b.instruction)
             for seed in range(first, first + b.groups_per_batch)
         ]
 
@@ -90,6 +93,7 @@ class GemDatasetBuilder(RLDatasetBuilder):
     env_id: str
     model_name: str
     renderer_name: str
+    instruction: str
     groups_per_batch: int
     group_size: int
     n_batches: int
@@ -100,9 +104,10 @@ class GemDatasetBuilder(RLDatasetBuilder):
 
 @chz.chz
 class Options:
-    model_name: str = "tiny"
+    model_name: str = "rlc/service/tiny/weights"
     env_id: str = "rg:spell_backward"
     renderer_name: str = "qwen3_instruct"
+    instruction: str = "Put your answer inside \\boxed{}."
     groups_per_batch: int = 16
     group_size: int = 8
     learning_rate: float = 1e-3
@@ -120,6 +125,7 @@ async def main(options: Options) -> None:
             env_id=options.env_id,
             model_name=options.model_name,
             renderer_name=options.renderer_name,
+            instruction=options.instruction,
             groups_per_batch=options.groups_per_batch,
             group_size=options.group_size,
             n_batches=options.n_batches,

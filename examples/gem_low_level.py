@@ -84,7 +84,7 @@ def datum(turn: Turn, advantage: float) -> types.Datum:
 async def train(args: Any) -> None:
     generator = np.random.default_rng(args.seed)
     service = tinker.ServiceClient()
-    training = service.create_lora_training_client(args.model, rank=args.rank, seed=args.seed)
+    training = await service.create_lora_training_client(args.model, rank=args.rank, seed=args.seed)
     tokenizer = training.get_tokenizer()
     envs = [gem.make(args.env) for _ in range(args.num_env)]
     adam = types.AdamParams(learning_rate=args.learning_rate, beta1=0.9, beta2=0.95, eps=1e-8)

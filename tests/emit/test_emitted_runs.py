@@ -1,0 +1,151 @@
+"""Emitted scripts and the examples, run as they are against a served engine."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+import rlc.service.local.runtime_env  # noqa: F401 (before anything imports torch)
+from rlc.emit.write import emit
+from rlc.lang.source import Source
+from rlc.plan.compile import compile_source
+from rlc.plan.tree import Plan
+from rlc.run.folder import RunFolder
+from rlc.run.job import Job
+from rlc.run.observer import Silent
+from rlc.service.http.testing import running_server
+from rlc.service.local import connect
+
+ROOT = Path(__file__).parents[2]
+TINY = "rlc/service/tiny/weights"  # a name that is a folder: where the cookbook finds a tokenizer
+
+JOB = """
+model policy {{ base = "{base}"  lora_rank = 8  renderer = "qwen3_instruct" }}
+env guess = gem("game:GuessTheNumber-v0-easy") |> chat()
+env spell = gem("rg:spell_backward") |> template("qwen3_general") |> rollouts(group = 2)
+train main {{
+  model     = policy
+  env       = 2 * guess + 1 * spell
+  batch     = groups(6, of = 4)
+  sampling  = sample(max_tokens = 16)
+  advantage = {advantage}
+  aggregate = {aggregate}
+  loss      = {loss}
+  optimizer = adam(1e-3, schedule = cosine(warmup = 2))
+  steps     = 2
+}}
+"""
+WAVES = """
+model policy {{ base = "{base}"  lora_rank = 8 }}
+env guess = gem("game:GuessTheNumber-v0-easy") |> concat() |> template("qwen3_game")
+train main {{
+  model = policy  env = guess  batch = turns(12, parallel = 4)
+  sampling = sample(max_tokens = 16)  advantage = rebn(gamma = 0.9)
+  loss = importance_sampling()  optimizer = adam(1e-3)  steps = 2
+}}
+"""
+PLAIN = """
+model policy {{ base = "{base}"  lora_rank = 8  renderer = "qwen3_instruct" }}
+env guess = gem("game:GuessTheNumber-v0-easy") |> chat()
+train main {{
+  model = policy  env = guess  batch = groups(4, of = 4)  sampling = sample(max_tokens = 16)
+  advantage = dr_grpo()  loss = importance_sampling()  optimizer = adam(1e-3)  steps = 2
+}}
+"""
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    folder = tmp_path_factory.mktemp("served")
+    with running_server(folder, models={"tiny": "tiny", TINY: "tiny"}) as url:
+        yield url
+
+
+def plan_of(text: str, base: str = "tiny", **more: str) -> Plan:
+    compiled = compile_source(Source("job.rl", text.format(base=base, **more)))
+    assert compiled.plan is not None, [item.message for item in compiled.diagnostics]
+    return compiled.plan
+
+
+def run_script(server: str, folder: Path, *command: str) -> str:
+    """Run a Python program as a user would, in a folder of its own that knows the tiny model."""
+    environment = {**os.environ, "TINKER_BASE_URL": server, "TINKER_API_KEY": "tml-local"}
+    environment |= {"OMP_WAIT_POLICY": "passive", "PYTHONWARNINGS": "ignore"}
+    weights = folder / TINY
+    weights.parent.mkdir(parents=True, exist_ok=True)
+    weights.symlink_to(ROOT / TINY)
+    done = subprocess.run(
+        [sys.executable, *command], capture_output=True, text=True, env=environment, cwd=folder
+    )
+    assert done.returncode == 0, done.stderr[-3_000:]
+    return done.stdout
+
+
+def metrics_of(path: Path) -> list[dict[str, float]]:
+    return [json.loads(line) for line in path.read_text().splitlines()]
+
+
+@pytest.mark.parametrize(
+    "plan",
+    [
+        plan_of(
+            JOB, advantage="grpo()", aggregate="seq_mean_token_mean()", loss="cispo(clip_high = 5)"
+        ),
+        plan_of(
+            JOB,
+            advantage="returns(gamma = 0.9) |> baseline(leave_one_out, over = env, "
+            "weight = tokens) |> clip(-1, 1)",
+            aggregate="token_mean()",
+            loss="importance_sampling()",
+        ),
+        plan_of(WAVES),
+    ],
+    ids=["episodes", "turns-over-env", "waves"],
+)
+def test_the_script_repeats_the_run(plan: Plan, server: str, tmp_path: Path) -> None:
+    script = tmp_path / "train.py"
+    script.write_text(emit(plan))
+    run_script(server, tmp_path, "train.py", "--metrics", "told.jsonl")
+    told = metrics_of(tmp_path / "told.jsonl")
+
+    folder = RunFolder.create(tmp_path / "run", plan)
+    service = connect(folder.path / "checkpoints", device="cpu", threads=1)
+    try:
+        asyncio.run(Job(folder, service, Silent()).run())
+    finally:
+        folder.close()
+        service.close()
+    ours = metrics_of(tmp_path / "run" / "metrics.jsonl")
+    assert len(told) == len(ours) == 2
+    for theirs, own in zip(told, ours, strict=True):
+        assert theirs["reward/mean"] == pytest.approx(own["reward/mean"], abs=1e-9)
+        assert theirs["loss/sum"] == pytest.approx(own["loss/sum"], rel=1e-4, abs=1e-5)
+
+
+def test_the_cookbook_script_trains(server: str, tmp_path: Path) -> None:
+    (tmp_path / "train.py").write_text(emit(plan_of(PLAIN, TINY), "cookbook"))
+    run_script(server, tmp_path, "train.py", "log_path=log")
+    rewards = [line["env/all/reward/total"] for line in metrics_of(tmp_path / "log/metrics.jsonl")]
+    assert len(rewards) == 2
+    assert all(-0.2 <= reward <= 1 for reward in rewards)
+
+
+def test_the_low_level_example_trains(server: str, tmp_path: Path) -> None:
+    script = str(ROOT / "examples" / "gem_low_level.py")
+    told = run_script(server, tmp_path, script, "--steps", "2", "--num-env", "4", "--batch", "8")
+    assert told.count("return") == 2
+
+
+def test_the_cookbook_example_trains(server: str, tmp_path: Path) -> None:
+    script = str(ROOT / "examples" / "gem_cookbook.py")
+    sizes = ("n_batches=2", "groups_per_batch=2", "group_size=2", "log_path=log")
+    run_script(server, tmp_path, script, *sizes)
+    lines = metrics_of(tmp_path / "log" / "metrics.jsonl")
+    assert len([line for line in lines if "env/all/reward/total" in line]) == 2
