@@ -70,7 +70,7 @@ def datum(turn: Turn, advantage: float) -> types.Datum:
     """Targets are the inputs shifted by one; only sampled tokens carry an advantage."""
     tokens = turn.prompt + turn.tokens
     before, sampled = len(turn.prompt) - 1, len(turn.tokens)
-    arrays = {
+    arrays: dict[str, Any] = {
         "target_tokens": np.array(tokens[1:], dtype=np.int64),
         "logprobs": np.array([0.0] * before + turn.logprobs, dtype=np.float32),
         "advantages": np.array([0.0] * before + [advantage] * sampled, dtype=np.float32),

@@ -1,12 +1,16 @@
-"""What several commands have in common: the options that decide a plan, and colour."""
+"""What several commands have in common: the options that decide a plan, colour, errors."""
 
 from __future__ import annotations
 
 import argparse
 import os
+import sys
 from typing import TYPE_CHECKING, TextIO
 
+from rlc.catalog.models import SERVICES
+
 if TYPE_CHECKING:
+    from rlc.api import Recipe
     from rlc.plan.compile import Compiled
 
 
@@ -28,20 +32,43 @@ def add_plan_options(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--seed", type=int, help="seed of every random choice (default 1)")
     parser.add_argument(
+        "--service",
+        choices=SERVICES,
+        help="train on another service than the model's own: `tinker` with --base-url for a server "
+        "of your own, `local` for the embedded engine",
+    )
+    parser.add_argument(
         "--rehearse",
         action="store_true",
         help="the same job on the embedded tiny model, small and short, without a key",
     )
 
 
+def recipe_of(args: argparse.Namespace) -> Recipe:
+    """The recipe and the options that decide its plan."""
+    from rlc.api import load
+
+    return load(args.recipe, args.overrides, args.seed, args.rehearse, args.service)
+
+
 def compile_plan(args: argparse.Namespace) -> Compiled:
     """The plan that the recipe and the options decide, with all findings."""
-    from attrs import evolve
+    from rlc.plan.service import ServiceMismatchError
 
-    from rlc.plan.compile import load
-    from rlc.plan.rehearse import rehearse
+    try:
+        return recipe_of(args).compile()
+    except ServiceMismatchError as error:
+        raise SystemExit(tell(str(error), status=2)) from error
 
-    compiled = load(args.recipe, args.overrides, args.seed)
-    if compiled.plan is None or not args.rehearse:
-        return compiled
-    return evolve(compiled, plan=rehearse(compiled.plan))
+
+def changes_plan(args: argparse.Namespace) -> bool:
+    """Whether an option decides something beside the recipe."""
+    return bool(args.overrides or args.rehearse or args.service or args.seed is not None)
+
+
+def tell(message: str, status: int = 1, hint: str | None = None) -> int:
+    """Print an error of a command; gives the exit status to end with."""
+    print(f"error: {message}", file=sys.stderr)
+    if hint:
+        print(f"  help: {hint}", file=sys.stderr)
+    return status

@@ -17,7 +17,8 @@ from rich.progress_bar import ProgressBar
 from rich.table import Table
 from rich.text import Text
 
-from rlc.plan.tree import Plan, TrainPlan
+from rlc.plan.tree import EvalPlan, Plan, SftPlan, TrainPlan
+from rlc.run.metrics import measure
 
 _BARS = "▁▂▃▄▅▆▇█"
 _CURVE_WIDTH = 48
@@ -49,22 +50,28 @@ def duration(seconds: float) -> str:
 class _Series:
     """What the displays remember of the running stage."""
 
-    stage: TrainPlan | None = None
+    stage: TrainPlan | SftPlan | None = None
     planned: int = 0
     done: int = 0
-    rewards: list[float] = field(factory=list)
+    values: list[float] = field(factory=list)  # of the stage's measure, one a step
     seconds: list[float] = field(factory=list)
     metrics: Mapping[str, Any] = field(factory=dict)
     groups: tuple[int, int] = (0, 0)
 
-    def begin(self, stage: TrainPlan, done: int, rewards: Sequence[float]) -> None:
+    def begin(self, stage: TrainPlan | SftPlan, done: int, values: Sequence[float]) -> None:
         self.stage, self.planned, self.done = stage, stage.steps, done
-        self.rewards = list(rewards)
-        self.seconds, self.metrics = [], {}
+        self.values = list(values)
+        self.seconds, self.metrics, self.groups = [], {}, (0, 0)
+
+    @property
+    def measure(self) -> str:
+        """The metric that the stage is watched by, without its kind."""
+        return measure(self.stage).partition("/")[0] if self.stage else ""
 
     def add(self, step: int, metrics: Mapping[str, Any]) -> None:
         self.done, self.metrics, self.groups = step, metrics, (0, 0)
-        self.rewards.append(metrics["reward/mean"])
+        assert self.stage is not None
+        self.values.append(metrics[measure(self.stage)])
         self.seconds.append(metrics["time/total"])
 
     def time_left(self) -> float:
@@ -86,8 +93,8 @@ class PlainObserver:
     def started(self, plan: Plan, folder: Path) -> None:
         self._print(f"running {plan.recipe} (seed {plan.seed}) in {folder}")
 
-    def stage_started(self, stage: TrainPlan, done: int, rewards: list[float]) -> None:
-        self._series.begin(stage, done, rewards)
+    def stage_started(self, stage: TrainPlan | SftPlan, done: int, values: Sequence[float]) -> None:
+        self._series.begin(stage, done, values)
         if done:
             self._print(f"{stage.name}: going on after step {done} of {stage.steps}")
 
@@ -100,11 +107,14 @@ class PlainObserver:
         left = series.time_left()
         self._print(
             f"{metrics['stage']} {step:>{len(str(series.planned))}}/{series.planned}"
-            f"  reward {metrics['reward/mean']:6.3f}"
+            f"  {series.measure} {series.values[-1]:6.3f}"
             f"  {series.tokens_per_second():7,.0f} tokens/s"
             f"  {metrics['time/total']:6.2f} s"
             f"  left {duration(left)}" + _remarks(metrics)
         )
+
+    def evaluated(self, plan: EvalPlan, step: int, metrics: Mapping[str, Any]) -> None:
+        self._print(evaluation_line(plan, step, metrics))
 
     def note(self, text: str) -> None:
         self._print(text)
@@ -123,6 +133,7 @@ class LiveObserver:
         self._series = _Series()
         self._title = ""
         self._note = ""
+        self._evaluation = ""
         self._started = time.monotonic()
         self._live = Live(console=console, get_renderable=self._render, refresh_per_second=8)
 
@@ -130,14 +141,18 @@ class LiveObserver:
         self._title = f"{plan.recipe} · seed {plan.seed} · {folder}"
         self._live.start()
 
-    def stage_started(self, stage: TrainPlan, done: int, rewards: list[float]) -> None:
-        self._series.begin(stage, done, rewards)
+    def stage_started(self, stage: TrainPlan | SftPlan, done: int, values: Sequence[float]) -> None:
+        self._series.begin(stage, done, values)
 
     def progress(self, done: int, planned: int) -> None:
         self._series.groups = (done, planned)
 
     def step(self, step: int, metrics: Mapping[str, Any]) -> None:
         self._series.add(step, metrics)
+
+    def evaluated(self, plan: EvalPlan, step: int, metrics: Mapping[str, Any]) -> None:
+        self._evaluation = evaluation_line(plan, step, metrics)
+        self._series.groups = (0, 0)
 
     def note(self, text: str) -> None:
         self._note = text  # inside the panel: printing above it would tear it
@@ -154,6 +169,8 @@ class LiveObserver:
         grid.add_column()
         for label, value in _rows(series, series.stage, time.monotonic() - self._started):
             grid.add_row(label, value)
+        if self._evaluation:
+            grid.add_row("evaluated", self._evaluation)
         if self._note:
             grid.add_row("", Text(self._note, style="yellow"))
         return Panel(
@@ -161,8 +178,20 @@ class LiveObserver:
         )
 
 
+def evaluation_line(plan: EvalPlan, step: int, metrics: Mapping[str, Any]) -> str:
+    """``heldout after step 20: pass@1 0.750   mean_reward 0.812``."""
+    prefix = f"eval/{plan.name}/"
+    results = "   ".join(
+        f"{name.removeprefix(prefix)} {value:.3f}"
+        for name, value in metrics.items()
+        if name.startswith(prefix) and name != f"{prefix}failed"
+    )
+    failed = metrics[f"{prefix}failed"]
+    return f"{plan.name} after step {step}: {results}" + f"   {failed:.0f} failed" * bool(failed)
+
+
 def _rows(
-    series: _Series, stage: TrainPlan, elapsed: float
+    series: _Series, stage: TrainPlan | SftPlan, elapsed: float
 ) -> list[tuple[str, RenderableType | str]]:
     """The lines of the live display."""
     played, planned = series.groups
@@ -171,20 +200,22 @@ def _rows(
         step += f"   playing group {played} of {planned}"
     bar = ProgressBar(total=stage.steps, completed=series.done, width=_CURVE_WIDTH)
     rows: list[tuple[str, RenderableType | str]] = [(f"{stage.name} step", step), ("", bar)]
-    if not series.rewards:
+    if not series.values:
         return rows
-    curve = Text(f"{series.rewards[-1]:.3f}  ", style="bold")
-    curve.append(sparkline(series.rewards), style="green")
-    curve.append(f"  from {series.rewards[0]:.3f}", style="dim")
-    rows.append(("reward", curve))
+    curve = Text(f"{series.values[-1]:.3f}  ", style="bold")
+    curve.append(sparkline(series.values), style="green")
+    curve.append(f"  from {series.values[0]:.3f}", style="dim")
+    rows.append((series.measure, curve))
     if series.metrics:
         rows.extend(_metric_rows(series, stage, elapsed))
     return rows
 
 
-def _metric_rows(series: _Series, stage: TrainPlan, elapsed: float) -> list[tuple[str, str]]:
+def _metric_rows(
+    series: _Series, stage: TrainPlan | SftPlan, elapsed: float
+) -> list[tuple[str, str]]:
     metrics, rows = series.metrics, []
-    if len(stage.envs) > 1:
+    if isinstance(stage, TrainPlan) and len(stage.envs) > 1:
         parts = [
             f"{env.name} {metrics[f'reward/{env.name}']:.3f}"
             for env in stage.envs
@@ -193,8 +224,8 @@ def _metric_rows(series: _Series, stage: TrainPlan, elapsed: float) -> list[tupl
         rows.append(("by env", "   ".join(parts)))
     rows.append(("speed", f"{series.tokens_per_second():,.0f} tokens/s"))
     rows.append(("time", f"{duration(elapsed)}   left {duration(series.time_left())}"))
-    if "spend/usd" in metrics and stage.budget_usd is not None:
-        rows.append(("spent", f"${metrics['spend/usd']:.2f} of ${stage.budget_usd:.2f}"))
+    if "spend/usd" in metrics and stage.budget.usd is not None:
+        rows.append(("spent", f"${metrics['spend/usd']:.2f} of ${stage.budget.usd:.2f}"))
     if remarks := _remarks(metrics).strip():
         rows.append(("note", remarks))
     return rows
@@ -203,10 +234,10 @@ def _metric_rows(series: _Series, stage: TrainPlan, elapsed: float) -> list[tupl
 def _remarks(metrics: Mapping[str, Any]) -> str:
     """What is worth saying about a step only when it happens."""
     remarks = ""
-    if metrics["rollouts/failed"]:
-        remarks += f"  {metrics['rollouts/failed']:.0f} rollouts failed"
-    if metrics["rollouts/context_overflow"]:
-        remarks += f"  {metrics['rollouts/context_overflow']:.0f} over the context"
+    if failed := metrics.get("rollouts/failed"):
+        remarks += f"  {failed:.0f} rollouts failed"
+    if overflown := metrics.get("rollouts/context_overflow"):
+        remarks += f"  {overflown:.0f} over the context"
     if metrics["optim/skipped"]:
         remarks += "  no rollout was better than its group: no optimiser step"
     return remarks

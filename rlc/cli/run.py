@@ -9,12 +9,11 @@ import shlex
 import signal
 import sqlite3
 import sys
-import time
 import traceback
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from rlc.cli.options import add_plan_options, compile_plan, has_color
+from rlc.cli.options import add_plan_options, changes_plan, compile_plan, has_color
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -44,10 +43,15 @@ def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) 
         epilog=_EPILOG,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    parser.add_argument("recipe", nargs="?", help="the recipe (.rl)")
+    parser.add_argument("recipe", nargs="?", help="the recipe (.rl), or a saved plan (.json)")
     add_plan_options(parser)
     parser.add_argument("--run-dir", type=Path, help="folder of the run (default runs/NAME-TIME)")
     parser.add_argument("--resume", metavar="RUN", type=Path, help="go on with the run in a folder")
+    parser.add_argument(
+        "--base-url",
+        metavar="URL",
+        help="a server to use in place of the hosted Tinker service (default TINKER_BASE_URL)",
+    )
     parser.add_argument("--quiet", action="store_true", help="show errors and the result only")
     parser.set_defaults(run=run)
 
@@ -57,6 +61,7 @@ def run(args: argparse.Namespace) -> int:
     from rich.console import Console
 
     from rlc.algo.errors import AlgorithmError
+    from rlc.plan.saved import PlanFileError
     from rlc.run.records import RunError
     from rlc.service.errors import ServiceError
 
@@ -69,8 +74,8 @@ def run(args: argparse.Namespace) -> int:
         if plan is None and not args.resume:
             return 1
         folder = _open_folder(args, plan)
-        return _run_folder(folder, args.quiet)
-    except (RunError, ServiceError, AlgorithmError) as error:
+        return _run_folder(folder, args)
+    except (RunError, ServiceError, AlgorithmError, PlanFileError) as error:
         return _fail(errors, str(error), getattr(error, "hint", None), folder)
     except (OSError, sqlite3.Error) as error:
         place = folder.path if folder else args.resume or "the run folder"
@@ -88,18 +93,30 @@ def run(args: argparse.Namespace) -> int:
 
 def _usage_problem(args: argparse.Namespace) -> str | None:
     if args.resume:
-        changed = [args.recipe, args.overrides, args.seed is not None, args.run_dir, args.rehearse]
+        changed = [
+            args.recipe,
+            args.overrides,
+            args.seed is not None,
+            args.run_dir,
+            args.rehearse,
+            args.service,
+        ]
         if any(changed):
-            return "a resumed run keeps its plan: give --resume alone (or with --quiet)"
+            return "a resumed run keeps its plan: give --resume alone (or with --base-url, --quiet)"
     elif not args.recipe:
         return "give a recipe, or --resume with the folder of a run"
+    elif args.recipe.endswith(".json") and changes_plan(args):
+        return "a saved plan is run as it is: give its recipe, to decide something else"
     return None
 
 
 def _plan(args: argparse.Namespace) -> Plan | None:
-    """The plan of the recipe; None if it has errors, which are shown."""
+    """The plan of the recipe, or the saved one; None if it has errors, which are shown."""
+    from rlc.api import is_saved_plan, load_plan
     from rlc.lang.render import render_human
 
+    if is_saved_plan(args.recipe):
+        return load_plan(args.recipe)
     compiled = compile_plan(args)
     if compiled.diagnostics and not (args.quiet and compiled.plan):
         sys.stderr.write(render_human(compiled.diagnostics, color=has_color(sys.stderr)))
@@ -107,23 +124,21 @@ def _plan(args: argparse.Namespace) -> Plan | None:
 
 
 def _open_folder(args: argparse.Namespace, plan: Plan | None) -> RunFolder:
-    """A new run folder, made only once the plan's service is known to be usable."""
+    """The folder of a run to go on with, or a new one."""
     from rlc.run.folder import RunFolder
-    from rlc.service.connect import require_service
+    from rlc.run.start import open_run
 
     if plan is None:
         return RunFolder.resume(args.resume)
-    require_service(plan)
-    name = f"{Path(plan.recipe).stem}-{time.strftime('%Y%m%d-%H%M%S')}"
-    return RunFolder.create(args.run_dir or Path("runs") / name, plan)
+    return open_run(plan, args.run_dir, args.base_url)
 
 
-def _run_folder(folder: RunFolder, quiet: bool) -> int:
+def _run_folder(folder: RunFolder, args: argparse.Namespace) -> int:
     import rlc.service.local.runtime_env  # noqa: F401, I001 (before anything imports torch)
     from rich.console import Console
 
     from rlc.run.job import Job
-    from rlc.service.connect import connect_service
+    from rlc.run.start import connect_run
 
     class LastingConsole(Console):
         """Goes quiet when its reader goes away: a closed pager must not end a run."""
@@ -133,8 +148,8 @@ def _run_folder(folder: RunFolder, quiet: bool) -> int:
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
     console = LastingConsole()
-    observer = _observer(console, quiet)
-    service = connect_service(folder.plan, folder.path / "checkpoints")
+    service = connect_run(folder, args.base_url, resumed=bool(args.resume))
+    observer = _observer(console, args.quiet)
     try:
         summary = asyncio.run(_interruptible(Job(folder, service, observer)))
     except asyncio.CancelledError:
@@ -184,13 +199,17 @@ def _print_summary(console: Console, summary: Summary) -> None:
 
     for stage in summary.stages:
         first, last = stage.window(last=False), stage.window(last=True)
-        done = f"{len(stage.rewards)} of {stage.planned} steps in {duration(stage.seconds)}"
+        done = f"{len(stage.values)} of {stage.planned} steps in {duration(stage.seconds)}"
         line(f"\n{stage.stage}: {done}")
         if first is not None:
-            line(f"  reward     {first:.3f} → {last:.3f}   (first five steps → last five)")
-            line(f"             {sparkline(stage.rewards)}")
+            change = f"{first:.3f} → {last:.3f}   (first five steps → last five)"
+            line(f"  {stage.measure:<10} {change}")
+            line(f"             {sparkline(stage.values)}")
         if stage.checkpoint:
             line(f"  checkpoint {stage.checkpoint}")
+    for number, evaluation in enumerate(summary.evaluations):
+        results = "   ".join(f"{name} {value:.3f}" for name, value in evaluation.metrics.items())
+        line("\n" * (number == 0) + f"{evaluation.name} after step {evaluation.step}: {results}")
     line(f"  run folder {summary.folder}   (metrics.jsonl, rollouts.jsonl, plan.json)")
     if summary.spent_usd:
         line(f"  spent      ${summary.spent_usd:.2f}")
@@ -220,10 +239,10 @@ def _fail(
     status: int = 1,
 ) -> int:
     console.print(f"error: {message}", highlight=False, markup=False, soft_wrap=True)
-    if hint is None and folder is not None:
-        hint = (
-            f"what was done is kept; go on with: rlc run --resume {shlex.quote(str(folder.path))}"
-        )
-    if hint:
-        console.print(f"  help: {hint}", highlight=False, markup=False, soft_wrap=True)
+    hints = [hint] if hint else []
+    if folder is not None:
+        command = f"rlc run --resume {shlex.quote(str(folder.path))}"
+        hints.append(f"what was done is kept; go on with: {command}")
+    for text in hints:
+        console.print(f"  help: {text}", highlight=False, markup=False, soft_wrap=True)
     return status

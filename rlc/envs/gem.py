@@ -17,14 +17,37 @@ from typing import Any
 from rlc.envs.base import EnvError, Episode, Observation
 from rlc.envs.seeds import derive_seed
 
+# GEM's observation wrapper, by the names of the language.
+_OBSERVATIONS = {
+    "concat": {"include_action": False, "include_chat_template": False},
+    "concat_with_action": {"include_action": True, "include_chat_template": False},
+    "concat_chat": {"include_action": True, "include_chat_template": True},
+    "concat_chat_on_reset": {
+        "include_action": True,
+        "include_chat_template": False,
+        "apply_chat_template_on_reset": True,
+    },
+}
+OBSERVATIONS = tuple(_OBSERVATIONS)
+
 
 class GemSource:
     """One GEM environment with its keyword arguments and GEM's own observation wrapper."""
 
-    def __init__(self, env_id: str, args: dict[str, Any], concat: bool = False) -> None:
-        """Raises EnvError if the environment cannot be made."""
+    def __init__(
+        self,
+        env_id: str,
+        args: dict[str, Any],
+        observation: str | None = None,
+        tokenizer: Any = None,
+    ) -> None:
+        """``observation`` is one of :data:`OBSERVATIONS`; those that make a chat take the
+        ``tokenizer``'s chat template. Raises EnvError if the environment cannot be made."""
         self._id = env_id
-        self._concat = concat
+        self._observation = observation
+        self._tokenizer = tokenizer
+        if "chat" in (observation or "") and not getattr(tokenizer, "chat_template", None):
+            raise EnvError(f"`{observation}()` needs a chat template, and the model has none")
         random.seed(0)
         try:
             self._prototype = _gem().make(env_id, **args)
@@ -33,20 +56,27 @@ class GemSource:
 
     def group(self, seed: int, size: int) -> list[Episode]:
         """Reset one copy and hand out copies of it: one state, one prompt."""
-        env = self._wrap(_clone(self._prototype))
+        env = self._wrap(self._clone(self._prototype))
         text, info = env.reset(seed=derive_seed(seed, "reset") % 2**32)
         first = Observation(self._text(text, info))
         return [
-            _GemEpisode(_clone(env), first, derive_seed(seed, "member", member), self._text)
+            _GemEpisode(self._clone(env), first, derive_seed(seed, "member", member), self._text)
             for member in range(size)
         ]
 
     def _wrap(self, env: Any) -> Any:
-        if not self._concat:
+        if self._observation is None:
             return env
         from gem.wrappers.observation_wrapper import ObservationWrapper
 
-        return ObservationWrapper(env, include_action=False, include_chat_template=False)
+        settings = _OBSERVATIONS[self._observation]
+        return ObservationWrapper(env, tokenizer=self._tokenizer, **settings)
+
+    def _clone(self, env: Any) -> Any:
+        """Deep copy of an environment. What is only read is shared: the question pool of a
+        ``rg:`` one, and the tokenizer."""
+        shared = (getattr(env.unwrapped, "ds", None), self._tokenizer)
+        return copy.deepcopy(env, {id(part): part for part in shared if part is not None})
 
     def _text(self, text: Any, info: dict[str, Any]) -> str:
         """The observation with the environment's own prefix and suffix.
@@ -55,7 +85,7 @@ class GemSource:
         """
         if not isinstance(text, str):
             raise EnvError(f"`{self._id}` gave a {type(text).__name__} where text is due")
-        if self._concat:
+        if self._observation is not None:
             return text
         body = text if not text or text.endswith("\n") else text + "\n"
         return str(info.get("prefix", "")) + body + str(info.get("suffix", ""))
@@ -91,14 +121,6 @@ def _gem() -> Any:
     root.handlers[:] = handlers
     root.setLevel(level)
     return gem
-
-
-def _clone(env: Any) -> Any:
-    """Deep copy of an environment; the question pool of a ``rg:`` one is read-only and shared."""
-    base = env.unwrapped
-    shared = getattr(base, "ds", None)
-    memo = {} if shared is None else {id(shared): shared}
-    return copy.deepcopy(env, memo)
 
 
 def _seed_globals(seed: int) -> None:

@@ -6,9 +6,10 @@ Sampled tokens are kept as they are, never decoded and encoded again.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any, Protocol
 
-from rlc.envs.templates import fill_template
+from rlc.envs.templates import Template
 
 
 class History(Protocol):
@@ -27,20 +28,24 @@ class ChatHistory:
     """A chat through a renderer of tinker-cookbook; each prompt extends the tokens before it,
     so a whole episode becomes one datum.
 
-    ``renderer`` must have the extension property (it does not rewrite earlier turns).
+    ``renderer`` must have the extension property (it does not rewrite earlier turns), unless there
+    is but one turn. ``shown`` are messages that come before the first observation.
     """
 
-    def __init__(self, renderer: Any, instruction: str = "") -> None:
+    def __init__(
+        self, renderer: Any, instruction: str = "", shown: Sequence[dict[str, str]] = ()
+    ) -> None:
         self.stop = renderer.get_stop_sequences()
         self._renderer = renderer
         self._instruction = instruction
+        self._shown = shown
         self._tokens: list[int] = []
 
     def observe(self, text: str) -> list[int]:
         user = {"role": "user", "content": text}
         if not self._tokens:
             user["content"] = _with_instruction(text, self._instruction)
-            self._tokens = _prompt(self._renderer, [user])
+            self._tokens = _prompt(self._renderer, [*self._shown, user])
         else:
             self._tokens = self._tokens + self._delta(user)
         return self._tokens
@@ -68,12 +73,12 @@ class TextHistory:
 
     stop: list[int] | list[str] | None = None  # the tokenizer's end of sequence
 
-    def __init__(self, tokenizer: Any, template: str) -> None:
+    def __init__(self, tokenizer: Any, template: Template) -> None:
         self._tokenizer = tokenizer
         self._template = template
 
     def observe(self, text: str) -> list[int]:
-        prompt = fill_template(self._template, text)
+        prompt = self._template(text)
         tokens: list[int] = self._tokenizer.encode(prompt, add_special_tokens=False)
         return tokens
 

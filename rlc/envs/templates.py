@@ -1,12 +1,20 @@
-"""Prompt templates by name: the whole text of a one-shot prompt, ChatML included.
+"""Prompt templates: the whole text of a one-shot prompt, by name or from a jinja2 file.
 
-The wording is what the GEM guide's low-level loop trains with, so that a run can be compared
-with its published curves.
+The wording of those with a name is what the GEM guide's low-level loop trains with, so that a run
+can be compared with its published curves.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from pathlib import Path
+
+from rlc.envs.base import EnvError
+
+Template = Callable[[str], str]
+
 _REASON = "Please reason step by step, and put your final answer within \\boxed{}."
+TEMPLATE_FILES = (".j2", ".jinja")
 
 
 def _chatml(user: str) -> str:
@@ -22,6 +30,34 @@ _TEMPLATES = {
 }
 
 
-def fill_template(name: str, observation: str) -> str:
-    """The prompt text. Raises KeyError for a name that is not in the catalogue."""
-    return _TEMPLATES[name].replace("{observation}", observation)
+def load_template(name: str) -> Template:
+    """From an observation to the prompt: a template by name, or a jinja2 file in which
+    ``{{ observation }}`` stands for it. Raises EnvError for a file that is no such template."""
+    if name.endswith(TEMPLATE_FILES):
+        template = read_template(name, "observation")
+        return lambda observation: template(observation=observation)
+    text = _TEMPLATES[name]
+    return lambda observation: text.replace("{observation}", observation)
+
+
+def read_template(path: str, *variables: str) -> Callable[..., str]:
+    """The text of a jinja2 file that must use these variables and no others. Raises EnvError."""
+    from jinja2 import Environment, StrictUndefined, TemplateError, meta
+
+    environment = Environment(undefined=StrictUndefined, keep_trailing_newline=True)
+    try:
+        text = Path(path).read_text(encoding="utf-8")
+        names = meta.find_undeclared_variables(environment.parse(text))
+        template = environment.from_string(text)
+    except (OSError, UnicodeDecodeError) as error:
+        raise EnvError(f"cannot read the template {path}: {error}") from error
+    except TemplateError as error:
+        raise EnvError(f"{path} is no jinja2 template: {error}") from error
+    if names != set(variables):
+        needed = " and ".join(f"`{name}`" for name in variables)
+        found = ", ".join(sorted(names)) or "none"
+        plural = "s" if len(variables) > 1 else ""
+        raise EnvError(
+            f"{path} must use the variable{plural} {needed} and no other; found: {found}"
+        )
+    return template.render

@@ -11,49 +11,51 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 import numpy.typing as npt
-from attrs import define, field, frozen
+from attrs import define, evolve, field, frozen
 
-from rlc.run.records import Rollout, Turn
+from rlc.run.records import Turn
 
 if TYPE_CHECKING:
     from tinker import types
 
 FloatArray = npt.NDArray[np.float64]
+_NOT_SAMPLED = -1
 
 
 @define
-class _Sequence:
+class TokenSequence:
+    """Tokens one after another; ``turns`` says which turn each was sampled in, -1 for none."""
+
     tokens: list[int] = field(factory=list)
     logprobs: list[float] = field(factory=list)
-    advantages: list[float] = field(factory=list)
-    sampled: list[bool] = field(factory=list)
+    turns: list[int] = field(factory=list)
 
-    def extend(self, tokens: Sequence[int]) -> None:
-        """Append tokens that the policy did not sample."""
-        self._append(tokens, [0.0] * len(tokens), 0.0, False)
-
-    def extend_sampled(self, turn: Turn, advantage: float) -> None:
-        self._append(turn.tokens, turn.logprobs, advantage, True)
-
-    def _append(
-        self, tokens: Sequence[int], logprobs: Sequence[float], advantage: float, sampled: bool
-    ) -> None:
+    def append(self, tokens: Sequence[int], logprobs: Sequence[float], turn: int) -> None:
         self.tokens.extend(tokens)
         self.logprobs.extend(logprobs)
-        self.advantages.extend([advantage] * len(tokens))
-        self.sampled.extend([sampled] * len(tokens))
+        self.turns.extend([turn] * len(tokens))
 
 
-@frozen
+@frozen(eq=False)
 class TrainingDatum:
     """One sequence, already shifted: position ``t`` predicts ``targets_T[t]`` from the inputs
-    up to ``t``. ``mask_T`` marks sampled targets."""
+    up to ``t``. ``mask_T`` marks sampled targets; ``reference_T`` holds the logprobs that a
+    reference gives the targets, where there is one."""
 
     inputs: list[int]
     targets_T: npt.NDArray[np.int64]
     logprobs_T: FloatArray
     advantages_T: FloatArray
     mask_T: npt.NDArray[np.bool_]
+    reference_T: FloatArray | None = None
+
+    @property
+    def sampled(self) -> int:
+        """Tokens that are trained on."""
+        return int(self.mask_T.sum())
+
+    def with_advantages(self, advantages_T: FloatArray) -> TrainingDatum:
+        return evolve(self, advantages_T=advantages_T)
 
     def to_tinker(self, loss: str) -> types.Datum:
         """The datum that ``loss`` takes; cross-entropy has the advantages as its weights."""
@@ -68,52 +70,70 @@ class TrainingDatum:
         else:
             arrays["logprobs"] = self.logprobs_T.astype(np.float32)
             arrays["advantages"] = advantages_T
+        if loss == "gspo":  # which tokens the ratio of the sequence is taken over
+            arrays["sequence_ratio_mask"] = self.mask_T.astype(np.float32)
         return types.Datum(
             model_input=types.ModelInput.from_ints(self.inputs),
             loss_fn_inputs={key: types.TensorData.from_numpy(a) for key, a in arrays.items()},
         )
 
 
-def rollout_datums(
-    rollout: Rollout,
-    advantages_T: FloatArray,
-    chosen_T: npt.NDArray[np.bool_],
-    drop_zero: bool,
-) -> list[TrainingDatum]:
-    """The datums of one rollout; ``advantages_T`` and ``chosen_T`` have one value a turn.
-
-    A turn that is not chosen is context only. With ``drop_zero`` a sequence without any
-    advantage is left out: where the loss is proportional to the advantage its gradient is
-    exactly zero, and a service bills every token.
-    """
-    merged = _merge(rollout.turns, advantages_T, chosen_T)
-    useful = (s for s in merged if any(s.advantages if drop_zero else s.sampled))
-    return [_shift(sequence) for sequence in useful]
+def merged_sequences(turns: Sequence[Turn]) -> list[TokenSequence]:
+    """The turns of an episode, those that extend the tokens before them in one sequence."""
+    return list(_merge(turns))
 
 
-def _merge(
-    turns: Sequence[Turn], advantages_T: FloatArray, chosen_T: npt.NDArray[np.bool_]
-) -> Iterator[_Sequence]:
-    current = _Sequence()
-    for turn, advantage, chosen in zip(turns, advantages_T.tolist(), chosen_T, strict=True):
+def _merge(turns: Sequence[Turn]) -> Iterator[TokenSequence]:
+    current = TokenSequence()
+    for index, turn in enumerate(turns):
         known = len(current.tokens)
         if turn.prompt[:known] != current.tokens:
             yield current
-            current, known = _Sequence(), 0
-        current.extend(turn.prompt[known:])
-        if chosen:
-            current.extend_sampled(turn, advantage)
-        else:
-            current.extend(turn.tokens)
+            current, known = TokenSequence(), 0
+        fresh = turn.prompt[known:]
+        current.append(fresh, [0.0] * len(fresh), _NOT_SAMPLED)
+        current.append(turn.tokens, turn.logprobs, index)
     if current.tokens:
         yield current
 
 
-def _shift(sequence: _Sequence) -> TrainingDatum:
+def episode_datums(
+    turns: Sequence[Turn],
+    advantages_T: FloatArray,
+    chosen_T: npt.NDArray[np.bool_],
+    reference_ST: Sequence[FloatArray] | None = None,
+) -> list[TrainingDatum]:
+    """The datums of one episode that have a token to train on.
+
+    ``advantages_T`` and ``chosen_T`` have one value a turn; one that is not chosen is context
+    only. ``reference_ST`` has the reference's logprobs of each of :func:`merged_sequences`, from
+    the second token on.
+    """
+    sequences = merged_sequences(turns)
+    none: list[FloatArray | None] = [None] * len(sequences)
+    references = none if reference_ST is None else reference_ST
+    datums = [
+        shifted(sequence, advantages_T, chosen_T, reference_T)
+        for sequence, reference_T in zip(sequences, references, strict=True)
+    ]
+    return [datum for datum in datums if datum.mask_T.any()]
+
+
+def shifted(
+    sequence: TokenSequence,
+    advantages_T: FloatArray,
+    chosen_T: npt.NDArray[np.bool_],
+    reference_T: FloatArray | None = None,
+) -> TrainingDatum:
+    """One sequence as a datum; the arguments are those of :func:`episode_datums`."""
+    turn_T = np.asarray(sequence.turns[1:], dtype=np.int64)
+    mask_T = (turn_T != _NOT_SAMPLED) & chosen_T[turn_T]
+    logprobs_T = np.asarray(sequence.logprobs[1:], dtype=np.float64)
     return TrainingDatum(
         inputs=sequence.tokens[:-1],
         targets_T=np.asarray(sequence.tokens[1:], dtype=np.int64),
-        logprobs_T=np.asarray(sequence.logprobs[1:], dtype=np.float64),
-        advantages_T=np.asarray(sequence.advantages[1:], dtype=np.float64),
-        mask_T=np.asarray(sequence.sampled[1:], dtype=np.bool_),
+        logprobs_T=np.where(mask_T, logprobs_T, 0.0),
+        advantages_T=np.where(mask_T, advantages_T[turn_T], 0.0),
+        mask_T=mask_T,
+        reference_T=reference_T,
     )

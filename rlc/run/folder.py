@@ -10,8 +10,9 @@ from pathlib import Path
 from typing import Any
 
 from rlc.plan.codec import PlanFormatError, plan_from_dict, plan_hash, plan_to_dict
-from rlc.plan.tree import Plan
+from rlc.plan.tree import EvalPlan, Plan
 from rlc.run.journal import Journal
+from rlc.run.metrics import METRICS_FILE, ROLLOUTS_FILE
 from rlc.run.records import RunError
 
 
@@ -78,17 +79,38 @@ class RunFolder:
         self.journal.close()
         os.close(self._lock)
 
+    def rewind(self) -> None:
+        """Go back to the newest checkpoint of each stage: later steps are in no saved weights.
+
+        The files beside the journal are brought in line with it, whatever a crash left of them.
+        """
+        last = dict[str, int]()
+        for stage in self.plan.stages:
+            checkpoints = self.journal.checkpoints(stage.name)
+            last[stage.name] = checkpoints[-1].step if checkpoints else 0
+            if isinstance(stage, EvalPlan):  # of the steps of the stage that it evaluates
+                last[stage.name] = last.get(stage.after or "", 0)
+            self.journal.rewind(stage.name, last[stage.name])
+        done = {
+            (s.name, step.step) for s in self.plan.stages for step in self.journal.steps(s.name)
+        }
+        self.keep_lines(ROLLOUTS_FILE, lambda r: (r.get("stage"), r.get("step")) in done)
+        self.rewrite(METRICS_FILE, self.journal.metrics())
+
     def append(self, name: str, records: Iterable[dict[str, Any]]) -> None:
         """Append JSON lines to a file of the folder."""
         with (self.path / name).open("a", encoding="utf-8") as file:
             file.writelines(json.dumps(record) + "\n" for record in records)
 
+    def read(self, name: str) -> list[dict[str, Any]]:
+        """The records of a file of JSON lines; those that are damaged are empty."""
+        with (self.path / name).open(encoding="utf-8", errors="replace") as file:
+            return [_record(line) for line in file]
+
     def keep_lines(self, name: str, keep: Callable[[dict[str, Any]], bool]) -> None:
         """Rewrite a file of JSON lines without those that ``keep`` refuses or that are damaged."""
-        path = self.path / name
-        if path.exists():
-            with path.open(encoding="utf-8", errors="replace") as old:
-                self.rewrite(name, [record for record in map(_record, old) if keep(record)])
+        if (self.path / name).exists():
+            self.rewrite(name, [record for record in self.read(name) if keep(record)])
 
     def rewrite(self, name: str, records: Iterable[dict[str, Any]]) -> None:
         """Replace a file of JSON lines; the old one stays until the new one is whole."""

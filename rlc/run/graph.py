@@ -1,78 +1,223 @@
 """Executes the step graph of a stage: the plan's edges are the schedule.
 
-Each node runs as soon as the nodes it waits for have finished. An edge with a delay hands on the
-output of an earlier step.
+Each node runs as soon as the nodes it waits for have finished. Three numbers of an edge say how
+steps overlap:
+
+``delay``   hands on the output of the step before.
+``slack``   of a delayed edge: the step before may be up to so many steps earlier. It always is
+            just that many, so that a run can be repeated: a step starts when the step ``delay +
+            slack`` before it is done. A step after a checkpoint waits for the checkpoint, from
+            which a resumed run would start.
+``parts``   the nodes between run once for each part of a batch, each part as soon as it is there.
+
+What changes the weights happens in order, one step after the other.
 """
 
 from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from typing import Any
 
-from attrs import frozen
+from attrs import define, field, frozen
 
 from rlc.plan.tree import Graph, GraphEdge, GraphNode
 from rlc.run.tasks import first_cause
 
-StepFunction = Callable[[int, Mapping[str, Any]], Awaitable[Any]]
+IN_ORDER = ("forward_backward", "optim_step", "checkpoint")
+
+
+@frozen
+class At:
+    """Where in a stage a node runs: the step, and the part of its batch."""
+
+    step: int
+    part: int = 0
+    parts: int = 1
+
+
+StepFunction = Callable[[At, Mapping[str, Any]], Awaitable[Any]]
+
+
+class Parts(list[Any]):
+    """The outputs of a node that ran in parts, in order."""
+
+    @classmethod
+    def of(cls, output: Any) -> Parts:
+        """The parts of any output: one that was made whole is its only part."""
+        return output if isinstance(output, cls) else cls([output])
 
 
 @frozen
 class StepOutcome:
-    """What each node made and how long it worked (seconds), by the kind of the node."""
+    """What each node made (:class:`Parts` where it ran in parts) and how long it worked
+    (seconds), by the kind of the node."""
 
     outputs: dict[str, Any]
     seconds: dict[str, float]
 
 
-async def run_step(
+@frozen
+class StageGraph:
+    """The nodes of one stage and the edges between them."""
+
+    nodes: tuple[GraphNode, ...]
+    edges: tuple[GraphEdge, ...]
+    kinds: dict[str, str]
+    parts: dict[str, int]
+
+    @classmethod
+    def of(cls, graph: Graph, stage: str) -> StageGraph:
+        nodes = tuple(node for node in graph.nodes if node.stage == stage)
+        kinds = {node.id: node.kind for node in nodes}
+        edges = tuple(e for e in graph.edges if e.target in kinds and e.source in kinds)
+        parts = {
+            node_id: max([1, *(e.parts for e in edges if node_id in (e.source, e.target))])
+            for node_id in kinds
+        }
+        return cls(nodes, edges, kinds, parts)
+
+    @property
+    def slack(self) -> int:
+        """The most steps that anything may be older than the step before."""
+        return max((edge.slack for edge in self.edges), default=0)
+
+    def incoming(self, node: GraphNode) -> list[GraphEdge]:
+        return [edge for edge in self.edges if edge.target == node.id]
+
+
+@define(eq=False)
+class _Step:
+    """One step under way: a task for each part of each node."""
+
+    shape: StageGraph
+    number: int
+    before: StepOutcome | None  # what delayed edges hand on
+    turn: asyncio.Event = field(factory=asyncio.Event)
+    tasks: dict[str, list[asyncio.Task[tuple[Any, float]]]] = field(factory=dict)
+
+    def start(self, functions: Mapping[str, StepFunction], group: asyncio.TaskGroup) -> None:
+        for node in self.shape.nodes:
+            parts = self.shape.parts[node.id]
+            self.tasks[node.id] = [
+                group.create_task(self._run(node, At(self.number, part, parts), functions))
+                for part in range(parts)
+            ]
+
+    async def launched(self) -> None:
+        """Wait until all that delayed edges lead to is done: what it reads may change now."""
+        for edge in self.shape.edges:
+            if edge.delay and self.shape.kinds[edge.target] not in IN_ORDER:
+                await asyncio.gather(*self.tasks[edge.target])
+
+    async def outcome(self) -> StepOutcome:
+        outputs, seconds = {}, {}
+        for node_id, tasks in self.tasks.items():
+            made = [await task for task in tasks]
+            kind, results = self.shape.kinds[node_id], Parts(output for output, _ in made)
+            outputs[kind] = results if len(results) > 1 else results[0]
+            seconds[kind] = sum(spent for _, spent in made)
+        return StepOutcome(outputs, seconds)
+
+    def cancel(self) -> None:
+        for task in self._all():
+            task.cancel()
+
+    def _all(self) -> Iterable[asyncio.Task[Any]]:
+        return (task for tasks in self.tasks.values() for task in tasks)
+
+    async def _run(
+        self, node: GraphNode, at: At, functions: Mapping[str, StepFunction]
+    ) -> tuple[Any, float]:
+        incoming = self.shape.incoming(node)
+        inputs = await self._inputs(incoming, at)
+        if node.kind in IN_ORDER:
+            await self.turn.wait()
+        if at.part and any(edge.parts > 1 for edge in incoming):
+            await self.tasks[node.id][at.part - 1]
+        started = time.perf_counter()
+        output = await functions[node.kind](at, inputs)
+        return output, time.perf_counter() - started
+
+    async def _inputs(self, edges: list[GraphEdge], at: At) -> dict[str, Any]:
+        """The outputs that a node waits for, by the kind of the node that made them."""
+        inputs: dict[str, Any] = {}
+        for edge in edges:
+            kind = self.shape.kinds[edge.source]
+            if edge.delay == 0:
+                tasks = self.tasks[edge.source]
+                wanted = [tasks[at.part]] if at.parts == len(tasks) else tasks
+                made = Parts([(await task)[0] for task in wanted])
+                inputs[kind] = made if len(made) > 1 else made[0]
+            elif self.before is not None:
+                inputs[kind] = self.before.outputs[kind]
+        return inputs
+
+
+async def run_steps(
     graph: Graph,
     stage: str,
     functions: Mapping[str, StepFunction],
-    step: int,
-    before: StepOutcome | None,
-) -> StepOutcome:
-    """Run one step of ``stage``. A failing node cancels the others and its error is raised."""
-    nodes = [node for node in graph.nodes if node.stage == stage]
-    kinds = {node.id: node.kind for node in nodes}
-    incoming = {
-        node.id: [edge for edge in graph.edges if edge.target == node.id and edge.source in kinds]
-        for node in nodes
-    }
-    tasks: dict[str, asyncio.Task[tuple[Any, float]]] = {}
+    steps: range,
+    *,
+    begin: Callable[[int], None] = lambda _: None,
+    is_checkpoint: Callable[[int], bool] = lambda _: False,
+    commit: Callable[[int, StepOutcome], Awaitable[bool]],
+) -> None:
+    """Run the steps of a stage, overlapped as far as its edges allow.
 
-    async def run_node(node: GraphNode) -> tuple[Any, float]:
-        inputs = await _inputs(incoming[node.id], kinds, tasks, before)
-        started = time.perf_counter()
-        output = await functions[node.kind](step, inputs)
-        return output, time.perf_counter() - started
-
+    ``begin`` is called as a step starts, ``commit`` as it is done, in order; where that gives
+    False no more steps are done, and what later ones have begun is cancelled. A failing node
+    cancels all others, and its error is raised.
+    """
+    pipeline = _Pipeline(StageGraph.of(graph, stage), functions, steps, is_checkpoint)
     try:
         async with asyncio.TaskGroup() as group:
-            tasks.update({node.id: group.create_task(run_node(node)) for node in nodes})
+            await pipeline.run(group, begin, commit)
     except BaseExceptionGroup as failures:
         raise first_cause(failures) from None
-    done = {kinds[node_id]: task.result() for node_id, task in tasks.items()}
-    return StepOutcome(
-        {kind: output for kind, (output, _) in done.items()},
-        {kind: seconds for kind, (_, seconds) in done.items()},
-    )
 
 
-async def _inputs(
-    edges: list[GraphEdge],
-    kinds: Mapping[str, str],
-    tasks: Mapping[str, asyncio.Task[tuple[Any, float]]],
-    before: StepOutcome | None,
-) -> dict[str, Any]:
-    """The outputs that a node waits for, by the kind of the node that made them."""
-    inputs: dict[str, Any] = {}
-    for edge in edges:
-        kind = kinds[edge.source]
-        if edge.delay == 0:
-            inputs[kind] = (await tasks[edge.source])[0]
-        elif before is not None:
-            inputs[kind] = before.outputs[kind]
-    return inputs
+@define(eq=False)
+class _Pipeline:
+    shape: StageGraph
+    functions: Mapping[str, StepFunction]
+    steps: range
+    is_checkpoint: Callable[[int], bool]
+    running: dict[int, _Step] = field(factory=dict)
+    outcomes: dict[int, StepOutcome] = field(factory=dict)
+
+    async def run(
+        self,
+        group: asyncio.TaskGroup,
+        begin: Callable[[int], None],
+        commit: Callable[[int, StepOutcome], Awaitable[bool]],
+    ) -> None:
+        fresh = self.steps.start
+        for number in self.steps:
+            while fresh in self.steps and self._source(fresh) < number:
+                begin(fresh)
+                before = self.outcomes.get(self._source(fresh))
+                self.running[fresh] = _Step(self.shape, fresh, before)
+                self.running[fresh].start(self.functions, group)
+                await self.running[fresh].launched()
+                fresh += 1
+            step = self.running.pop(number)
+            step.turn.set()
+            outcome = await step.outcome()
+            self.outcomes[number] = outcome
+            self.outcomes.pop(number - 1 - self.shape.slack, None)
+            if not await commit(number, outcome):
+                for later in self.running.values():
+                    later.cancel()
+                return
+
+    def _source(self, step: int) -> int:
+        """The step whose results the delayed edges of ``step`` hand on."""
+        source = step - 1
+        for _ in range(self.shape.slack):
+            if source < self.steps.start or self.is_checkpoint(source):
+                break
+            source -= 1
+        return source

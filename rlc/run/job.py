@@ -2,33 +2,31 @@
 
 from __future__ import annotations
 
+import asyncio
 import time
-from typing import Any
+from collections.abc import Sequence
 
 from attrs import define, field
-from tinker_cookbook.utils.ml_log import JsonLogger
 
-from rlc.catalog.prices import dollars
-from rlc.envs.base import EnvError
-from rlc.envs.build import PlayableEnv, build_env
-from rlc.envs.seeds import derive_seed
-from rlc.plan.tree import Plan, TrainPlan
+from rlc.plan.tree import EvalPlan, KlPlan, ModelPlan, Plan, SftPlan, TrainPlan
+from rlc.record import evolve
+from rlc.run.build import ExampleSource, build_envs, open_weights
+from rlc.run.collect import TaskStream
+from rlc.run.evaluation import Evaluator
 from rlc.run.folder import RunFolder
-from rlc.run.graph import StepOutcome, run_step
 from rlc.run.journal import StoredStep
-from rlc.run.metrics import (
-    METRICS_FILE,
-    ROLLOUTS_FILE,
-    rollout_metrics,
-    rollout_record,
-    time_metrics,
-    usage_metrics,
-)
+from rlc.run.loop import StageLoop
+from rlc.run.meter import Meter
+from rlc.run.metrics import measure
 from rlc.run.mixture import new_cursor
-from rlc.run.observer import Observer, StageSummary, Summary
-from rlc.run.records import RunError
-from rlc.run.stage import Collected, Credited, StageWork, Update
-from rlc.service.interface import ServiceClient, TrainingClient
+from rlc.run.observer import EvalSummary, Observer, StageSummary, Summary
+from rlc.run.reference import reference_client
+from rlc.run.remote import RemoteRun
+from rlc.run.stage import TrainWork
+from rlc.run.supervised import SupervisedWork
+from rlc.run.tracking import MetricsLog
+from rlc.run.work import Weights, Work
+from rlc.service.interface import RemoteService, ServiceClient, SessionEnd
 
 
 @define
@@ -40,185 +38,207 @@ class Job:
     observer: Observer
     _stopping: bool = field(default=False, init=False)
     _over_budget: bool = field(default=False, init=False)
+    _remote: RemoteRun | None = field(default=None, init=False)
+    _log: MetricsLog = field(init=False)
+    _evaluator: Evaluator = field(init=False)
+    _loop: StageLoop | None = field(default=None, init=False)
+
+    def __attrs_post_init__(self) -> None:
+        self._log = MetricsLog(self.folder.path)
+        self._evaluator = Evaluator(self.folder, self._log, self.observer)
+        if isinstance(self.service, RemoteService):
+            self._remote = RemoteRun(self.service, self.folder, self.observer)
 
     def stop(self) -> None:
         """End with a checkpoint as soon as the running step is done."""
         self._stopping = True
 
     async def run(self) -> Summary:
-        """Run what is left. Raises RunError or ServiceError; the folder stays resumable."""
-        plan, journal = self.folder.plan, self.folder.journal
-        self.observer.started(plan, self.folder.path)
-        journal.set_meta(state="running")
-        summaries = []
+        """Run what is left. Raises RunError or ServiceError; the folder stays resumable.
+
+        A session on a remote service is finished with the run, whichever way that ends.
+        """
+        self.observer.started(self.folder.plan, self.folder.path)
+        self.folder.journal.set_meta(state="running")
+        end: SessionEnd = "errored"
+        try:
+            if self._remote:
+                await self._remote.open(self.folder.plan)
+            summary = await self._stages(self.folder.plan)
+            end = "success" if summary.state == "finished" else "interrupted"
+        except asyncio.CancelledError:
+            end = "interrupted"
+            raise
+        finally:
+            if self._remote:
+                await self._remote.close(end)
+        return summary
+
+    async def _stages(self, plan: Plan) -> Summary:
+        """All stages in order, those that are done already excepted."""
+        self.folder.rewind()
+        summaries = list[StageSummary]()
         for stage in plan.stages:
-            summaries.append(await self._stage(plan, stage))
             if self._ending:
                 break
-        complete = [len(summary.rewards) == summary.planned for summary in summaries]
+            if not isinstance(stage, EvalPlan):
+                summaries.append(await self._stage(plan, stage))
+            elif stage.after is None:
+                await self._evaluate_at_end(plan, stage)
+        journal, evals = self.folder.journal, [s for s in plan.stages if isinstance(s, EvalPlan)]
         state = "budget" if self._over_budget else "interrupted"
-        if all(complete) and len(complete) == len(plan.stages):
+        if self._complete(plan):
             state = "finished"
         journal.set_meta(state=state)
-        return Summary(self.folder.path, state, summaries, journal.spent_usd())
+        evaluations = [
+            EvalSummary(stage.name, stored.step, _values(stored.metrics, stage.name))
+            for stage in evals
+            for stored in journal.steps(stage.name)
+        ]
+        return Summary(self.folder.path, state, summaries, evaluations, journal.spent_usd())
 
     @property
     def _ending(self) -> bool:
         return self._stopping or self._over_budget
 
-    async def _stage(self, plan: Plan, stage: TrainPlan) -> StageSummary:
-        started, done = time.perf_counter(), self._rewind(stage)
-        rewards = [float(step.metrics["reward/mean"]) for step in done]
-        self.observer.stage_started(stage, len(done), rewards)
-        if len(done) < stage.steps and not self._ending:
-            work = await self._work(plan, stage, done)
-            await self._steps(plan, work, len(done), rewards)
-        checkpoints = self.folder.journal.checkpoints(stage.name)
+    def _complete(self, plan: Plan) -> bool:
+        """Whether nothing of the plan is left to do."""
+        return all(
+            self._evaluator.is_done(stage, _last_step(plan, stage))
+            if isinstance(stage, EvalPlan)
+            else len(self.folder.journal.steps(stage.name)) == stage.steps
+            for stage in plan.stages
+        )
+
+    async def _stage(self, plan: Plan, stage: TrainPlan | SftPlan) -> StageSummary:
+        """One training stage, from where the journal says it is."""
+        started, journal = time.perf_counter(), self.folder.journal
+        key = measure(stage)
+        done = journal.steps(stage.name)
+        self.observer.stage_started(stage, len(done), [s.metrics[key] for s in done])
+        evaluations = self._evaluations_at_end(plan, stage)
+        if len(done) < stage.steps or evaluations:
+            try:
+                self._log.open(stage.name, stage.track)
+                if len(done) < stage.steps:
+                    await self._steps(plan, stage, done)
+                for evaluation in evaluations if not self._ending else ():
+                    await self._evaluate_at_end(plan, evaluation)
+            finally:
+                self._log.close()
+        checkpoints = journal.checkpoints(stage.name)
         return StageSummary(
             stage=stage.name,
             planned=stage.steps,
-            rewards=rewards,
+            measure=key.partition("/")[0],
+            values=[float(s.metrics[key]) for s in journal.steps(stage.name)],
             seconds=time.perf_counter() - started,
             checkpoint=checkpoints[-1].path if checkpoints else None,
         )
 
-    def _rewind(self, stage: TrainPlan) -> list[StoredStep]:
-        """Go back to the newest checkpoint: later steps are not in any saved weights.
-
-        The files beside the journal are brought in line with it, whatever a crash left of them.
-        """
-        journal = self.folder.journal
-        checkpoints = journal.checkpoints(stage.name)
-        last = checkpoints[-1].step if checkpoints else 0
-        journal.rewind(stage.name, last)
-
-        def keep(record: dict[str, Any]) -> bool:
-            if record.get("stage") != stage.name:
-                return "stage" in record
-            return bool(record.get("step", last + 1) <= last)
-
-        self.folder.keep_lines(ROLLOUTS_FILE, keep)
-        stages = [other.name for other in self.folder.plan.stages]
-        steps = {name: journal.steps(name) for name in stages}
-        known = [step.metrics for name in stages for step in steps[name]]
-        self.folder.rewrite(METRICS_FILE, known)
-        return steps[stage.name]
-
-    async def _work(self, plan: Plan, stage: TrainPlan, done: list[StoredStep]) -> StageWork:
-        training = await self._training(plan, stage)
-        tokenizer = training.get_tokenizer()
-        cursor = done[-1].cursor if done else new_cursor([env.name for env in stage.envs])
-        return StageWork(
-            plan=stage,
-            seed=plan.seed,
-            envs=_build_envs(stage, tokenizer),
-            training=training,
-            cursor=dict(cursor),
-            stop_requested=lambda: self._ending,
-            on_rollouts=self.observer.progress,
-        )
-
-    async def _training(self, plan: Plan, stage: TrainPlan) -> TrainingClient:
-        """The adapter as the newest checkpoint left it, or a fresh one."""
-        checkpoints = self.folder.journal.checkpoints(stage.name)
-        metadata = {"rlc_run": self.folder.path.name, "rlc_stage": stage.name}
-        if checkpoints:
-            path = checkpoints[-1].path
-            return await self.service.create_training_client_from_state_with_optimizer(
-                path, user_metadata=metadata
-            )
-        model = stage.model
-        return await self.service.create_lora_training_client(
-            model.base,
-            rank=model.lora_rank,
-            seed=derive_seed(plan.seed, "lora", model.name) % 2**31,
-            train_mlp=model.train_mlp,
-            train_attn=model.train_attn,
-            train_unembed=model.train_unembed,
-            user_metadata=metadata,
-        )
-
-    async def _steps(self, plan: Plan, work: StageWork, done: int, rewards: list[float]) -> None:
-        stage, outcome = work.plan, None
-        for step in range(done + 1, stage.steps + 1):
-            self.folder.journal.start_step(stage.name, step)
-            started = time.perf_counter()
-            outcome = await run_step(plan.graph, stage.name, work.functions(), step, outcome)
-            seconds = time.perf_counter() - started
-            metrics = self._account(stage, step, outcome, seconds)
-            await self._commit(work, step, outcome, metrics)
-            rewards.append(metrics["reward/mean"])
-            self.observer.step(step, metrics)
-            if self._ending:
-                if outcome.outputs["checkpoint"] is None:
-                    path = await work.save(step)
-                    self.folder.journal.add_checkpoint(stage.name, step, path)
-                return
-
-    def _account(
-        self, stage: TrainPlan, step: int, outcome: StepOutcome, seconds: float
-    ) -> dict[str, Any]:
-        """The step's metrics; writes down what it cost and notices the end of the budget."""
-        collected: Collected = outcome.outputs["rollouts"]
-        update: Update = outcome.outputs["optim_step"]
-        usage = collected.usage
-        usage.trained = update.trained
-        journal, cost = self.folder.journal, dollars(stage.model.base, usage)
-        journal.add_spend(stage.name, step, usage, cost)
-        spent = journal.spent_usd()
-        if stage.budget_usd is not None and step < stage.steps:
-            self._over_budget = spent + (cost or 0.0) > stage.budget_usd
-        return (
-            {"stage": stage.name, "step": step}
-            | rollout_metrics(collected.rollouts, [env.name for env in stage.envs])
-            | usage_metrics(usage)
-            | update.metrics
-            | time_metrics(outcome.seconds, seconds)
-            | ({} if cost is None else {"spend/usd": spent})
-        )
-
-    async def _commit(
-        self,
-        work: StageWork,
-        step: int,
-        outcome: StepOutcome,
-        metrics: dict[str, Any],
+    async def _steps(
+        self, plan: Plan, stage: TrainPlan | SftPlan, done: Sequence[StoredStep]
     ) -> None:
-        """Rollouts, then the journal, then the metrics: what a crash leaves of a step that is
-        not journalled is dropped on resume, and the metrics are made again from the journal."""
-        stage, checkpoint = work.plan, outcome.outputs["checkpoint"]
-        self.folder.append(ROLLOUTS_FILE, _rollout_records(stage.name, step, outcome))
-        self.folder.journal.finish_step(stage.name, step, work.cursor, metrics, checkpoint)
-        JsonLogger(self.folder.path).log_metrics(metrics)
-        if checkpoint is not None:
-            await self._retire_checkpoints(stage)
+        training = await open_weights(self.service, self.folder, stage, self.observer.note)
+        meter = Meter(self.folder.journal, stage.name, stage.model)
+        if self._remote:
+            stage = self._remote.fitted(stage)
+            await self._remote.verify(stage, training, meter)
+        weights = Weights(training, stage, lambda: self._ending, len(done))
 
-    async def _retire_checkpoints(self, stage: TrainPlan) -> None:
-        """Delete all but the newest ``keep`` checkpoints."""
-        journal = self.folder.journal
-        for old in journal.checkpoints(stage.name)[: -stage.save.keep]:
-            await self.service.delete_checkpoint(old.path)
-            journal.drop_checkpoint(stage.name, old.step)
+        async def evaluate(step: int) -> None:
+            await self._evaluations_during(plan, weights, step)
 
-
-def _build_envs(stage: TrainPlan, tokenizer: Any) -> dict[str, PlayableEnv]:
-    try:
-        return {env.name: build_env(env, tokenizer, stage.model.renderer) for env in stage.envs}
-    except EnvError as error:
-        raise RunError(str(error)) from error
-
-
-def _rollout_records(stage: str, step: int, outcome: StepOutcome) -> list[dict[str, Any]]:
-    """All rollouts of a step with their advantages; failed ones have none."""
-    collected: Collected = outcome.outputs["rollouts"]
-    credited: Credited = outcome.outputs["advantages"]
-    by_rollout = {
-        id(rollout): values_T.tolist()
-        for rollout, values_T in zip(
-            credited.rollouts, credited.advantages.by_rollout(), strict=True
+        loop = StageLoop(
+            folder=self.folder,
+            service=self.service,
+            observer=self.observer,
+            log=self._log,
+            stage=stage,
+            work=await self._work(weights, stage, done, meter),
+            meter=meter,
+            reference_meter=self._reference_meter(stage),
+            stop_requested=lambda: self._stopping,
+            evaluate=evaluate,
         )
-    }
-    return [
-        rollout_record(stage, step, rollout, by_rollout.get(id(rollout), []))
-        for rollout in collected.rollouts
-    ]
+        self._loop = loop
+        await loop.run(len(done))
+        self._over_budget = loop.over_budget
+
+    async def _work(
+        self,
+        weights: Weights,
+        stage: TrainPlan | SftPlan,
+        done: Sequence[StoredStep],
+        meter: Meter,
+    ) -> Work:
+        seed = self.folder.plan.seed
+        if isinstance(stage, SftPlan):
+            source = ExampleSource(self.folder, stage, weights, meter, self.observer)
+            return SupervisedWork(stage, seed, weights, await source.examples())
+        tokenizer = weights.training.get_tokenizer()
+        envs = build_envs(stage.envs, tokenizer, stage.model.renderer)
+        cursor = dict(done[-1].cursor) if done else new_cursor(list(envs))
+        stream = TaskStream(envs, cursor, seed, ("task", stage.name), len(done))
+        reference = None
+        if stage.kl is not None:
+            reference = await reference_client(self.service, stage.kl.reference)
+        return TrainWork(stage, seed, weights, stream, reference, self._played)
+
+    def _played(self, played: int, planned: int) -> None:
+        """A group is done: its tokens are billed, whatever becomes of the step."""
+        if self._loop is not None:
+            self._loop.record_usage()
+        self.observer.progress(played, planned)
+
+    def _reference_meter(self, stage: TrainPlan | SftPlan) -> Meter | None:
+        if not isinstance(stage, TrainPlan) or stage.kl is None:
+            return None
+        model = _reference_model(stage.model, stage.kl)
+        return Meter(self.folder.journal, stage.name, model)
+
+    async def _evaluations_during(self, plan: Plan, weights: Weights, step: int) -> None:
+        """The evaluations that are due after a step, or before the first, but not at the end.
+
+        Each has a snapshot of its own: one that is shared with the rollouts, and with it the
+        service's cache, would change the last bits of their logprobs.
+        """
+        tokenizer = weights.training.get_tokenizer()
+        for stage in plan.stages:
+            if not isinstance(stage, EvalPlan) or stage.after != weights.plan.name:
+                continue
+            due = stage.first if step == 0 else bool(stage.every and step % stage.every == 0)
+            if due and step < weights.plan.steps and not self._evaluator.is_done(stage, step):
+                client = await weights.training.save_weights_and_get_sampling_client()
+                await self._evaluator.run(stage, step, client, tokenizer)
+
+    def _evaluations_at_end(self, plan: Plan, stage: TrainPlan | SftPlan) -> list[EvalPlan]:
+        """Those of the end of a stage that are not done yet."""
+        evaluations = [s for s in plan.stages if isinstance(s, EvalPlan) and s.after == stage.name]
+        return [e for e in evaluations if not self._evaluator.is_done(e, stage.steps)]
+
+    async def _evaluate_at_end(self, plan: Plan, stage: EvalPlan) -> None:
+        """Evaluate the end of a stage, or a model as it is."""
+        step = _last_step(plan, stage)
+        if not self._evaluator.is_done(stage, step):
+            training = await open_weights(self.service, self.folder, stage, self.observer.note)
+            client = await training.save_weights_and_get_sampling_client()
+            await self._evaluator.run(stage, step, client, training.get_tokenizer())
+
+
+def _last_step(plan: Plan, stage: EvalPlan) -> int:
+    """The step of its stage that an evaluation is last done after; 0 for a model as it is."""
+    trained = {s.name: s.steps for s in plan.stages if not isinstance(s, EvalPlan)}
+    return trained[stage.after] if stage.after is not None else 0
+
+
+def _reference_model(model: ModelPlan, kl: KlPlan) -> ModelPlan:
+    """What a reference is billed as; a saved state is taken for one of the same base."""
+    return model if "://" in kl.reference else evolve(model, base=kl.reference)
+
+
+def _values(metrics: dict[str, float], name: str) -> dict[str, float]:
+    """The results of an evaluation without their prefix; failures only where there are any."""
+    prefix = f"eval/{name}/"
+    values = {k.removeprefix(prefix): v for k, v in metrics.items() if k.startswith(prefix)}
+    return {k: v for k, v in values.items() if v or k != "failed"}

@@ -14,6 +14,7 @@ from typing import Any
 
 from attrs import asdict, frozen
 
+from rlc.plan.tree import BudgetPlan
 from rlc.run.records import RunError, Usage
 
 _SCHEMA = """
@@ -43,6 +44,24 @@ class StoredStep:
 class StoredCheckpoint:
     step: int
     path: str
+
+
+@frozen
+class Used:
+    """Dollars (0 where nothing is known or costs), tokens of all kinds, and seconds of steps."""
+
+    usd: float
+    tokens: int
+    seconds: float
+
+    def fits(self, budget: BudgetPlan, more: Used) -> bool:
+        """Whether a budget has room for ``more``."""
+        limits = (
+            (budget.usd, self.usd + more.usd),
+            (budget.tokens, self.tokens + more.tokens),
+            (budget.seconds, self.seconds + more.seconds),
+        )
+        return all(limit is None or total <= limit for limit, total in limits)
 
 
 class Journal:
@@ -121,6 +140,13 @@ class Journal:
         )
         return [StoredStep(step, json.loads(cursor), json.loads(m)) for step, cursor, m in rows]
 
+    def metrics(self) -> list[dict[str, Any]]:
+        """The metrics of all finished steps and evaluations, in the order they were done."""
+        rows = self._db.execute(
+            "SELECT metrics FROM steps WHERE finished IS NOT NULL ORDER BY finished, rowid"
+        )
+        return [json.loads(metrics) for (metrics,) in rows]
+
     def rewind(self, stage: str, step: int) -> None:
         """Forget the steps after ``step``: their weights were not saved."""
         self._db.execute("DELETE FROM steps WHERE stage = ? AND step > ?", (stage, step))
@@ -130,6 +156,22 @@ class Journal:
         self._db.execute(
             "INSERT INTO spend VALUES (?, ?, ?, ?, ?, ?, ?)", (stage, step, *values.values(), usd)
         )
+
+    def used(self, stage: str, step: int | None = None) -> Used:
+        """What a stage has used (or one step of it); seconds are those of finished steps."""
+        where = "stage = ?" + ("" if step is None else " AND step = ?")
+        values = (stage,) if step is None else (stage, step)
+        usd, tokens = self._db.execute(
+            "SELECT COALESCE(SUM(usd), 0), COALESCE(SUM(prefill + cached + sampled + trained), 0)"
+            f" FROM spend WHERE {where}",
+            values,
+        ).fetchone()
+        (seconds,) = self._db.execute(
+            "SELECT COALESCE(SUM(json_extract(metrics, '$.\"time/total\"')), 0)"
+            f" FROM steps WHERE {where}",
+            values,
+        ).fetchone()
+        return Used(float(usd), int(tokens), float(seconds))
 
     def spent_usd(self) -> float:
         """Dollars so far, repeated steps included; 0 where prices are unknown or nothing costs."""

@@ -2,36 +2,101 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from statistics import fmean
 from typing import Any
 
+import numpy as np
 from attrs import asdict
 
+from rlc.plan.tree import EnvPlan, SftPlan, StagePlan
+from rlc.run.minibatch import EpisodeDatums
 from rlc.run.records import Rollout, Usage
 
 METRICS_FILE = "metrics.jsonl"
 ROLLOUTS_FILE = "rollouts.jsonl"
 
 
-def rollout_metrics(rollouts: Sequence[Rollout], envs: Sequence[str]) -> dict[str, float]:
-    """Rewards and lengths, over all episodes and by environment. Failed ones only count as
-    failed; an environment without a finished episode in this step has no reward entry."""
+def measure(stage: StagePlan) -> str:
+    """The metric that a stage of this kind is watched by."""
+    return "loss/mean" if isinstance(stage, SftPlan) else "reward/mean"
+
+
+def score(metrics: Mapping[str, Any]) -> float:
+    """How good a step was, by its measure; more is better."""
+    return float(metrics["reward/mean"] if "reward/mean" in metrics else -metrics["loss/mean"])
+
+
+def rollout_metrics(rollouts: Sequence[Rollout], envs: Sequence[EnvPlan]) -> dict[str, float]:
+    """Rewards and lengths, over all episodes and by environment.
+
+    Failures only count as failed, unless the plan gives them a reward; an environment without a
+    counted episode in this step has no reward entry. Where episodes are played in roles, each role
+    has entries of its own.
+    """
     played = [rollout for rollout in rollouts if rollout.error is None]
+    counted = [rollout for rollout in rollouts if rollout.credit]
     metrics = {
-        "reward/mean": fmean(rollout.reward for rollout in played),
+        "reward/mean": fmean(rollout.reward for rollout in counted),
         "turns/mean": fmean(len(rollout.turns) for rollout in played),
         "rollouts/played": float(len(played)),
         "rollouts/failed": float(len(rollouts) - len(played)),
         "rollouts/context_overflow": float(sum(r.ended == "context" for r in played)),
+        "rollouts/cut_short": float(sum(r.ended in ("prompt", "tokens") for r in played)),
+        "rollouts/staleness": fmean(rollout.staleness for rollout in rollouts),
         "turns/cut_off": _share_cut_off(played),
-        "groups/constant": _share_constant(played),
+        "groups/constant": _share_constant(counted),
     }
     for env in envs:
-        rewards = [rollout.reward for rollout in played if rollout.env == env]
-        if rewards:
-            metrics[f"reward/{env}"] = fmean(rewards)
+        mine = [rollout for rollout in counted if rollout.env == env.name]
+        if mine:
+            metrics[f"reward/{env.name}"] = fmean(rollout.reward for rollout in mine)
+            metrics |= _tracked(env, mine) | _measured(env.name, mine)
+        for role, part in by_role(mine).items():
+            metrics[f"reward/{env.name}/{role}"] = fmean(rollout.reward for rollout in part)
+            metrics |= _measured(f"{env.name}/{role}", part)
+    for role, part in by_role(counted).items():
+        metrics |= {f"{role}_acc": fmean(rollout.last_metric("correct") for rollout in part)}
     return metrics
+
+
+def by_role(rollouts: Iterable[Rollout]) -> dict[str, list[Rollout]]:
+    """The rollouts of each role; those without one are left out."""
+    roles: dict[str, list[Rollout]] = {}
+    for rollout in rollouts:
+        if rollout.role:
+            roles.setdefault(rollout.role, []).append(rollout)
+    return roles
+
+
+def _measured(name: str, rollouts: Sequence[Rollout]) -> dict[str, float]:
+    """Means of what the environment measured of each episode's last action."""
+    kinds = sorted({kind for r in rollouts for turn in r.turns[-1:] for kind in turn.metrics})
+    return {f"{kind}/{name}": fmean(r.last_metric(kind) for r in rollouts) for kind in kinds}
+
+
+def _tracked(env: EnvPlan, rollouts: Sequence[Rollout]) -> dict[str, float]:
+    """Turns and rewards as the environment gave them, where the recipe has ``track()``."""
+    if not any(wrapper.name == "track" for wrapper in env.wrappers):
+        return {}
+    returns = [sum(turn.reward for turn in rollout.turns) for rollout in rollouts]
+    return {
+        f"episodes/{env.name}/turns": fmean(len(rollout.turns) for rollout in rollouts),
+        f"episodes/{env.name}/return": fmean(returns),
+        f"episodes/{env.name}/return_min": min(returns),
+        f"episodes/{env.name}/return_max": max(returns),
+    }
+
+
+def reference_metrics(episodes: Sequence[EpisodeDatums]) -> dict[str, float]:
+    """Mean distance from the reference over the sampled tokens (nats), where there is one."""
+    distances = [
+        (datum.logprobs_T - datum.reference_T)[datum.mask_T]
+        for episode in episodes
+        for datum in episode.datums
+        if datum.reference_T is not None
+    ]
+    return {"kl/reference": float(np.concatenate(distances).mean())} if distances else {}
 
 
 def usage_metrics(usage: Usage) -> dict[str, int]:
@@ -44,7 +109,9 @@ def time_metrics(seconds: Mapping[str, float], total: float) -> dict[str, float]
     return {"time/total": total} | {f"time/{kind}": value for kind, value in seconds.items()}
 
 
-def rollout_record(stage: str, step: int, rollout: Rollout, advantages: list[float]) -> Any:
+def rollout_record(
+    stage: str, step: int, rollout: Rollout, advantages: list[float] | None = None
+) -> Any:
     """One line of ``rollouts.jsonl``; ``advantages`` has one value a turn."""
     return {
         "stage": stage,
@@ -52,16 +119,19 @@ def rollout_record(stage: str, step: int, rollout: Rollout, advantages: list[flo
         "env": rollout.env,
         "task": rollout.task,
         "member": rollout.member,
+        "role": rollout.role,
         "digest": rollout.digest,
         "reward": rollout.reward,
         "ended": rollout.ended,
         "error": rollout.error,
-        "advantages": advantages,
+        "staleness": rollout.staleness,
+        "advantages": advantages or [],
         "turns": [
             {
                 "observation": turn.observation,
                 "action": turn.action,
                 "reward": turn.reward,
+                "metrics": dict(turn.metrics),
                 "prompt_tokens": len(turn.prompt),
                 "tokens": len(turn.tokens),
                 "stop_reason": turn.stop_reason,
@@ -77,8 +147,8 @@ def _share_cut_off(rollouts: Sequence[Rollout]) -> float:
 
 
 def _share_constant(rollouts: Sequence[Rollout]) -> float:
-    """Share of the groups whose members all have the same reward."""
-    groups: dict[tuple[str, int], set[float]] = {}
+    """Share of the groups whose members in one role all have the same reward."""
+    groups: dict[tuple[tuple[str, int], str], set[float]] = {}
     for rollout in rollouts:
-        groups.setdefault((rollout.env, rollout.task), set()).add(rollout.reward)
+        groups.setdefault((rollout.group, rollout.role), set()).add(rollout.reward)
     return fmean(len(rewards) == 1 for rewards in groups.values())

@@ -2,29 +2,39 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Protocol
 
 from attrs import field, frozen
 
-from rlc.plan.tree import Plan, TrainPlan
+from rlc.plan.tree import EvalPlan, Plan, SftPlan, TrainPlan
 
 
 @frozen
 class StageSummary:
-    """How a stage went. Rewards are the mean reward of each finished step, in order."""
+    """How a stage went. ``values`` has its measure, "reward" or "loss", of each finished step."""
 
     stage: str
     planned: int
-    rewards: list[float] = field(repr=False)
+    measure: str
+    values: list[float] = field(repr=False)
     seconds: float
     checkpoint: str | None
 
     def window(self, last: bool) -> float | None:
-        """Mean reward of the first or last five steps; None before the first step."""
-        part = self.rewards[-5:] if last else self.rewards[:5]
+        """Mean of the first or last five steps; None before the first step."""
+        part = self.values[-5:] if last else self.values[:5]
         return sum(part) / len(part) if part else None
+
+
+@frozen
+class EvalSummary:
+    """What an evaluation gave after a step of the stage that it evaluates."""
+
+    name: str
+    step: int
+    metrics: dict[str, float]
 
 
 @frozen
@@ -34,6 +44,7 @@ class Summary:
     folder: Path
     state: str
     stages: list[StageSummary]
+    evaluations: list[EvalSummary]
     spent_usd: float
 
 
@@ -42,14 +53,17 @@ class Observer(Protocol):
 
     def started(self, plan: Plan, folder: Path) -> None: ...
 
-    def stage_started(self, stage: TrainPlan, done: int, rewards: list[float]) -> None:
-        """``done`` steps were already done before (a resumed run)."""
+    def stage_started(self, stage: TrainPlan | SftPlan, done: int, values: Sequence[float]) -> None:
+        """``done`` steps were already done before (a resumed run), with these values."""
 
     def progress(self, done: int, planned: int) -> None:
         """Groups played of those planned for the running step."""
 
     def step(self, step: int, metrics: Mapping[str, Any]) -> None:
         """A step of the stage that was started last is done and journalled."""
+
+    def evaluated(self, plan: EvalPlan, step: int, metrics: Mapping[str, Any]) -> None:
+        """An evaluation is done and journalled."""
 
     def note(self, text: str) -> None:
         """Something worth a line of its own."""
@@ -64,13 +78,16 @@ class Silent:
     def started(self, plan: Plan, folder: Path) -> None:
         pass
 
-    def stage_started(self, stage: TrainPlan, done: int, rewards: list[float]) -> None:
+    def stage_started(self, stage: TrainPlan | SftPlan, done: int, values: Sequence[float]) -> None:
         pass
 
     def progress(self, done: int, planned: int) -> None:
         pass
 
     def step(self, step: int, metrics: Mapping[str, Any]) -> None:
+        pass
+
+    def evaluated(self, plan: EvalPlan, step: int, metrics: Mapping[str, Any]) -> None:
         pass
 
     def note(self, text: str) -> None:

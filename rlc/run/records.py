@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from attrs import define, field, frozen
 
 
@@ -15,7 +17,8 @@ class RunError(Exception):
 
 @frozen
 class Turn:
-    """One sampled reply. ``prompt`` holds all tokens before it; ``logprobs`` are the sampler's."""
+    """One sampled reply. ``prompt`` holds all tokens before it; ``logprobs`` are the sampler's;
+    ``metrics`` are what the environment measured of it."""
 
     prompt: list[int] = field(repr=False)
     tokens: list[int] = field(repr=False)
@@ -24,6 +27,7 @@ class Turn:
     action: str
     reward: float
     stop_reason: str
+    metrics: Mapping[str, float] = field(factory=dict)
 
 
 @frozen
@@ -31,8 +35,12 @@ class Rollout:
     """One episode of one member of a group. The labels travel with it from start to end.
 
     ``task`` numbers the environment's tasks in the order they were drawn; ``digest`` identifies
-    the task's first observation, the same for all members. ``error`` is the first cause where
-    the episode failed after all retries; a failed rollout enters no statistics.
+    the task's first observation, the same for all members. ``credit`` is what the episode counts
+    for, one value a turn, as its environment's reward settings make it. ``error`` is the first
+    cause where the episode failed after all retries: such a rollout has no credit and enters no
+    statistics, unless the plan gives failures a reward. ``staleness`` counts the optimiser steps
+    since the weights that it was sampled from. Where a member is played in several roles, each
+    part is a rollout of its own, with its ``role``.
     """
 
     env: str
@@ -40,13 +48,25 @@ class Rollout:
     member: int
     digest: str
     turns: tuple[Turn, ...]
-    ended: str  # "done", "context" or "failed"
+    ended: str  # "done", "context", "prompt", "tokens" or "failed"
+    credit: tuple[float, ...]
     error: str | None = None
+    role: str = ""
+    staleness: int = 0
 
     @property
     def reward(self) -> float:
-        """Sum of the turn rewards."""
-        return sum(turn.reward for turn in self.turns)
+        """Sum of the credit."""
+        return sum(self.credit)
+
+    def last_metric(self, kind: str) -> float:
+        """What the environment measured of the last action; 0 where it measured nothing."""
+        return self.turns[-1].metrics.get(kind, 0.0) if self.turns else 0.0
+
+    @property
+    def group(self) -> tuple[str, int]:
+        """What the members of a group have in common."""
+        return self.env, self.task
 
 
 @define

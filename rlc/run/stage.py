@@ -2,40 +2,32 @@
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import Awaitable, Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-from attrs import asdict, define, frozen
+from attrs import define, field, frozen
 
-from rlc.algo.advantages import Advantages, Episodes, compute_advantages
-from rlc.algo.kl import sample_train_kl
-from rlc.envs.build import PlayableEnv
+from rlc.algo.advantages import compute_advantages
+from rlc.algo.episodes import Advantages, Episodes
 from rlc.envs.seeds import derive_seed
-from rlc.plan.tree import TrainPlan
-from rlc.run.datums import TrainingDatum, rollout_datums
-from rlc.run.graph import StepFunction
-from rlc.run.mixture import draw
-from rlc.run.records import Rollout, RunError, Usage
+from rlc.plan.tree import EnvPlan, TrainPlan
+from rlc.run.collect import TaskStream, play_tasks, require_any
+from rlc.run.datums import FloatArray
+from rlc.run.graph import At, Parts, StepFunction, StepOutcome
+from rlc.run.metrics import reference_metrics, rollout_metrics, rollout_record
+from rlc.run.minibatch import Minibatch, minibatches, rollout_datums
+from rlc.run.records import Rollout, Usage
+from rlc.run.reference import Reference
 from rlc.run.rollout import Player, Task
-from rlc.run.tasks import all_of
-from rlc.service.interface import SamplingClient, TrainingClient
-
-if TYPE_CHECKING:
-    from tinker import types
+from rlc.run.updates import Gradients, Update, adam_params, finish, submit
+from rlc.run.work import Snapshot, StepReport, Weights
+from rlc.service.interface import SamplingClient
 
 
-@frozen
-class Collected:
-    """What a step played, failures included, and the tokens that it took."""
-
-    rollouts: list[Rollout]
-    usage: Usage
-
-
-@frozen
+@frozen(eq=False)
 class Valid:
     """The rollouts that enter the statistics, and their rewards as labelled arrays."""
 
@@ -43,7 +35,7 @@ class Valid:
     episodes: Episodes
 
 
-@frozen
+@frozen(eq=False)
 class Credited:
     """Rollouts with their advantages."""
 
@@ -51,33 +43,30 @@ class Credited:
     advantages: Advantages
 
 
-@frozen
-class Gradient:
-    """A ``forward_backward`` under way, and the datums that went into it."""
+@frozen(eq=False)
+class Batch:
+    """What the updates of a step are trained on, and what there is to say of it."""
 
-    datums: list[TrainingDatum]
-    output: Awaitable[types.ForwardBackwardOutput]
-
-
-@frozen
-class Update:
-    """What an optimiser step did; ``metrics`` is flat. ``trained`` counts tokens sent."""
-
+    minibatches: list[Minibatch]
     metrics: dict[str, float]
-    trained: int
 
 
-@define
-class StageWork:
-    """One stage in progress. ``cursor`` advances as tasks are drawn."""
+@define(eq=False)
+class TrainWork:
+    """One stage in progress; see :class:`rlc.run.work.Work`.
+
+    ``on_groups`` is told how many groups of a step are played, and how many there are.
+    """
 
     plan: TrainPlan
     seed: int
-    envs: Mapping[str, PlayableEnv]
-    training: TrainingClient
-    cursor: dict[str, int]
-    stop_requested: Callable[[], bool]
-    on_rollouts: Callable[[int, int], None]  # done and planned groups of this step
+    weights: Weights
+    stream: TaskStream
+    reference_client: SamplingClient | None
+    on_groups: Callable[[int, int], None]
+    usage: dict[int, Usage] = field(factory=dict)
+    reference_usage: dict[int, Usage] = field(factory=dict)
+    _played: Counter[int] = field(factory=Counter, init=False)
 
     def functions(self) -> dict[str, StepFunction]:
         """By the kind of the graph's nodes."""
@@ -86,80 +75,83 @@ class StageWork:
             "rollouts": self.rollouts,
             "returns": self.returns,
             "advantages": self.advantages,
+            "reference": self.reference,
             "datums": self.datums,
             "forward_backward": self.forward_backward,
             "optim_step": self.optim_step,
-            "checkpoint": self.checkpoint,
+            "checkpoint": self.weights.checkpoint,
         }
 
-    async def snapshot(self, step: int, inputs: Mapping[str, Any]) -> SamplingClient:
-        return await self.training.save_weights_and_get_sampling_client()
+    async def snapshot(self, at: At, inputs: Mapping[str, Any]) -> Snapshot:
+        return await self.weights.snapshot()
 
-    async def rollouts(self, step: int, inputs: Mapping[str, Any]) -> Collected:
-        usage, batch = Usage(), self.plan.batch
+    async def rollouts(self, at: At, inputs: Mapping[str, Any]) -> list[Rollout]:
+        """Everything that the step plays (or its share, in a part), failures included."""
+        snapshot, batch = inputs["snapshot"], self.plan.batch
         player = Player(
-            client=inputs["snapshot"],
+            client=snapshot.client,
             sampling=self.plan.sampling,
             context=self.plan.model.context,
             on_error=self.plan.on_error,
-            usage=usage,
+            usage=self.usage.setdefault(at.step, Usage()),
+            staleness=at.step - 1 - snapshot.step,
         )
-        if batch.kind == "groups":
-            return Collected(await self._play(player, batch.count, batch.size), usage)
-        played: list[Rollout] = []
+        if batch.kind == "turns":
+            return await self._play_turns(player, at.step)
+        tasks = self.stream.of_step(at.step, batch.count)
+        first, last = (len(tasks) * part // at.parts for part in (at.part, at.part + 1))
+        return await self._play(player, tasks[first:last], at.step, len(tasks))
+
+    async def _play_turns(self, player: Player, step: int) -> list[Rollout]:
+        """Waves of parallel episodes until there are enough turns."""
+        batch, played = self.plan.batch, list[Rollout]()
         while sum(len(rollout.turns) for rollout in played) < batch.count:
-            wave = await self._play(player, batch.parallel or batch.count, batch.size)
+            self._played[step] = 0
+            tasks = self.stream.take(batch.parallel or batch.count)
+            wave = await self._play(player, tasks, step, len(tasks))
+            require_any(wave)
             played.extend(wave)
-        return Collected(played, usage)
+        self.stream.end_step()
+        return played
 
-    async def _play(self, player: Player, count: int, size: int) -> list[Rollout]:
-        """Draw ``count`` tasks and play them side by side; at least one rollout succeeds."""
-        weights = {env.name: env.weight for env in self.plan.envs}
-        tasks = [
-            Task(
-                env=self.envs[env],
-                number=number,
-                size=size,
-                seed=derive_seed(self.seed, "task", self.plan.name, env, number),
-            )
-            for env, number in draw(weights, self.cursor, count)
-        ]
-        done = 0
+    async def _play(
+        self, player: Player, tasks: Sequence[Task], step: int, planned: int
+    ) -> list[Rollout]:
+        def on_group() -> None:
+            self._played[step] += 1
+            self.on_groups(self._played[step], planned)
 
-        async def play(task: Task) -> list[Rollout]:
-            nonlocal done
-            members = await player.play(task)
-            done += 1
-            self.on_rollouts(done, count)
-            return members
+        return await play_tasks(player, tasks, on_group)
 
-        rollouts = [member for group in await all_of(map(play, tasks)) for member in group]
-        if not any(rollout.turns for rollout in rollouts):
-            cause = next((r.error for r in rollouts if r.error), "no episode had a turn")
-            raise RunError(f"every rollout failed; the first cause: {cause}")
-        return rollouts
-
-    async def returns(self, step: int, inputs: Mapping[str, Any]) -> Valid:
-        """Leave failed rollouts out, before any statistic, and label the rest."""
-        rollouts = [rollout for rollout in inputs["rollouts"].rollouts if rollout.turns]
+    async def returns(self, at: At, inputs: Mapping[str, Any]) -> Valid:
+        """Leave failures out, before any statistic, and label the rest."""
+        rollouts = counted(inputs["rollouts"], self.plan.envs)
         return Valid(rollouts, _episodes(rollouts))
 
-    async def advantages(self, step: int, inputs: Mapping[str, Any]) -> Credited:
+    async def advantages(self, at: At, inputs: Mapping[str, Any]) -> Credited:
         valid: Valid = inputs["returns"]
         return Credited(valid.rollouts, compute_advantages(self.plan.advantage, valid.episodes))
 
-    async def datums(self, step: int, inputs: Mapping[str, Any]) -> list[TrainingDatum]:
+    async def reference(self, at: At, inputs: Mapping[str, Any]) -> list[list[FloatArray]]:
+        """The reference's logprobs of each rollout's sequences."""
+        assert self.reference_client is not None
+        usage = self.reference_usage.setdefault(at.step, Usage())
+        return await Reference(self.reference_client, usage).logprobs(inputs["returns"].rollouts)
+
+    async def datums(self, at: At, inputs: Mapping[str, Any]) -> Batch:
+        """Merge, shift, weigh: what the updates of the step (or of a part) are trained on."""
         credited: Credited = inputs["advantages"]
-        values_RT, kept_R = credited.advantages.by_rollout(), credited.advantages.kept_R
-        pairs = zip(credited.rollouts, values_RT, strict=True)
-        kept = [pair for pair, keep in zip(pairs, kept_R, strict=True) if keep]
-        chosen = self._choose_turns(step, [len(rollout.turns) for rollout, _ in kept])
-        drop_zero = self.plan.loss.name != "dro"  # its quadratic term acts without advantages too
-        return [
-            datum
-            for (rollout, advantages_T), chosen_T in zip(kept, chosen, strict=True)
-            for datum in rollout_datums(rollout, advantages_T, chosen_T, drop_zero)
-        ]
+        rollouts, by_rollout = credited.rollouts, credited.advantages.by_rollout()
+        references = inputs.get("reference") or [None] * len(rollouts)
+        kept = [i for i in np.flatnonzero(credited.advantages.kept_R) if rollouts[i].turns]
+        chosen_RT = self._choose_turns(at.step, [len(rollouts[i].turns) for i in kept])
+        episodes = rollout_datums(
+            [rollouts[i] for i in kept],
+            [by_rollout[i] for i in kept],
+            chosen_RT,
+            [references[i] for i in kept],
+        )
+        return Batch(minibatches(self.plan, episodes), reference_metrics(episodes))
 
     def _choose_turns(self, step: int, turns_R: Sequence[int]) -> list[npt.NDArray[np.bool_]]:
         """Which turns are trained on: all, or a random ``count`` of them under ``turns()``."""
@@ -171,68 +163,75 @@ class StageWork:
             chosen[order[batch.count :]] = False
         return np.split(chosen, np.cumsum(turns_R)[:-1]) if turns_R else []
 
-    async def forward_backward(self, step: int, inputs: Mapping[str, Any]) -> Gradient | None:
+    async def forward_backward(self, at: At, inputs: Mapping[str, Any]) -> Gradients:
         """Submit, do not wait: the optimiser step is to follow in the same breath."""
-        loss, datums = self.plan.loss, inputs["datums"]
-        if not datums:
-            return None
-        data = [datum.to_tinker(loss.name) for datum in datums]
-        output = self.training.forward_backward(data, loss.name, loss.config or None)
-        return Gradient(datums, output)
+        params = adam_params(self.plan.optimizer, at.step, self.plan.steps)
+        batch: Batch = inputs["datums"]
+        return submit(self.weights.training, self.plan.loss, batch.minibatches, params)
 
-    async def optim_step(self, step: int, inputs: Mapping[str, Any]) -> Update:
-        """Both results, or nothing where no datum had an advantage."""
-        gradient: Gradient | None = inputs["forward_backward"]
-        if gradient is None:
-            return Update({"optim/skipped": 1.0}, trained=0)
-        update = self.training.optim_step(_adam_params(self.plan))
-        output, response = await asyncio.gather(gradient.output, update)
-        metrics = {"optim/skipped": 0.0, "optim/lr": self.plan.optimizer.learning_rate}
-        metrics |= {f"optim/{name}": value for name, value in (response.metrics or {}).items()}
-        metrics["loss/sum"] = output.metrics["loss:sum"]
-        metrics |= _kl_metrics(gradient.datums, output)
-        return Update(metrics, trained=sum(len(datum.inputs) for datum in gradient.datums))
+    async def optim_step(self, at: At, inputs: Mapping[str, Any]) -> Update:
+        """All results, or nothing where no datum had an advantage."""
+        params = adam_params(self.plan.optimizer, at.step, self.plan.steps)
+        parts = Parts.of(inputs["forward_backward"])
+        update = await finish(self.weights.training, parts, params, sampled=True)
+        self.weights.step = at.step
+        return update
 
-    async def checkpoint(self, step: int, inputs: Mapping[str, Any]) -> str | None:
-        save = self.plan.save
-        due = save.every is not None and step % save.every == 0
-        if not (due or step == self.plan.steps or self.stop_requested()):
-            return None
-        return await self.save(step)
+    def report(self, step: int, outcome: StepOutcome) -> StepReport:
+        """Metrics, rollouts with their advantages, and the cursor after the step."""
+        outputs = outcome.outputs
+        rollouts = [rollout for part in Parts.of(outputs["rollouts"]) for rollout in part]
+        require_any(rollouts)
+        update: Update = outputs["optim_step"]
+        self.usage[step].trained = update.trained
+        self._played.pop(step, None)
+        metrics = rollout_metrics(rollouts, self.plan.envs) | update.metrics
+        for batch in Parts.of(outputs["datums"]):
+            metrics |= batch.metrics
+        advantages = _advantages_by_rollout(Parts.of(outputs["advantages"]))
+        records = [
+            rollout_record(self.plan.name, step, rollout, advantages.get(id(rollout)))
+            for rollout in rollouts
+        ]
+        cursor, checkpoint = self.stream.cursor_after(step), outputs["checkpoint"]
+        return StepReport(metrics, records, cursor, checkpoint)
 
-    async def save(self, step: int) -> str:
-        """Save weights and optimiser after ``step``; gives the path that restores them."""
-        name = f"{self.plan.name}-{step:06d}"
-        ttl = self.plan.save.ttl_seconds
-        return (await self.training.save_state(name, ttl_seconds=ttl, overwrite=True)).path
+
+def counted(rollouts: Sequence[Rollout], envs: Sequence[EnvPlan]) -> list[Rollout]:
+    """The rollouts that have a credit, without the groups in which too many failed."""
+    allowed = {env.name: env.rollouts.max_failures for env in envs}
+    members = {(r.group, r.member) for r in rollouts if r.error is not None}
+    failed = Counter(group for group, _ in members)
+
+    def too_many(rollout: Rollout) -> bool:
+        most = allowed[rollout.env]
+        return most is not None and failed[rollout.group] > most
+
+    return [rollout for rollout in rollouts if rollout.credit and not too_many(rollout)]
+
+
+def _advantages_by_rollout(parts: Sequence[Credited]) -> dict[int, list[float]]:
+    """One value a turn, by the identity of the rollout; left-out rollouts have none."""
+    return {
+        id(rollout): values_T.tolist()
+        for credited in parts
+        for rollout, values_T in zip(
+            credited.rollouts, credited.advantages.by_rollout(), strict=True
+        )
+    }
 
 
 def _episodes(rollouts: Sequence[Rollout]) -> Episodes:
     """The arrays that an advantage scheme is computed from. A group is one task of one
-    environment, whatever the order of its members."""
-    groups = {key: i for i, key in enumerate(dict.fromkeys((r.env, r.task) for r in rollouts))}
+    environment, whatever the order of its members; a failure before the first turn counts
+    with its reward and no tokens."""
+    groups = {key: i for i, key in enumerate(dict.fromkeys(r.group for r in rollouts))}
     envs = {key: i for i, key in enumerate(dict.fromkeys(r.env for r in rollouts))}
+    roles = {key: i for i, key in enumerate(dict.fromkeys(r.role for r in rollouts))}
     return Episodes.from_rollouts(
-        rewards_RT=[np.array([t.reward for t in r.turns], dtype=np.float64) for r in rollouts],
-        tokens_RT=[np.array([len(t.tokens) for t in r.turns], dtype=np.int64) for r in rollouts],
-        group_R=np.array([groups[r.env, r.task] for r in rollouts], dtype=np.int64),
+        rewards_RT=[np.array(r.credit, dtype=np.float64) for r in rollouts],
+        tokens_RT=[np.array([len(t.tokens) for t in r.turns] or [0], np.int64) for r in rollouts],
+        group_R=np.array([groups[r.group] for r in rollouts], dtype=np.int64),
         env_R=np.array([envs[r.env] for r in rollouts], dtype=np.int64),
+        role_R=np.array([roles[r.role] for r in rollouts], dtype=np.int64),
     )
-
-
-def _adam_params(plan: TrainPlan) -> types.AdamParams:
-    from tinker import types
-
-    return types.AdamParams(**asdict(plan.optimizer))
-
-
-def _kl_metrics(
-    datums: Sequence[TrainingDatum], output: types.ForwardBackwardOutput
-) -> dict[str, float]:
-    """How far the trainer's logprobs are from the sampler's, over the sampled tokens."""
-    kl = sample_train_kl(
-        [datum.logprobs_T for datum in datums],
-        [outputs["logprobs"].to_numpy() for outputs in output.loss_fn_outputs],
-        [datum.mask_T for datum in datums],
-    )
-    return {} if kl is None else {"kl/sample_train": kl.k1, "kl/sample_train_k2": kl.k2}

@@ -3,50 +3,77 @@
 from __future__ import annotations
 
 import importlib.util
-import os
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from rlc.plan.tree import Plan
 from rlc.service.errors import ServiceError
-from rlc.service.interface import ServiceClient
+from rlc.service.interface import RemoteService, ServiceClient
 
 _LOCAL_PACKAGES = ("numpy", "torch", "transformers", "safetensors", "tinker", "tinker_cookbook")
+_HOSTED_PACKAGES = ("numpy", "transformers", "tinker", "tinker_cookbook")
 
 
-def require_service(plan: Plan) -> None:
+def require_service(plan: Plan, base_url: str | None = None) -> None:
     """Refuse a plan whose service cannot be used from here, by name and before it starts.
+
+    A hosted service is asked: whether it can be reached and accepts the key, and whether it
+    has the plan's models. ``base_url`` is the address of a server to use in its place.
 
     Raises:
         ServiceError: the text says what is missing and what works without it.
     """
-    names = {stage.model.service for stage in plan.stages}
-    if len(names) > 1:
-        raise ServiceError(f"one job runs on one service, not on {' and '.join(sorted(names))}")
-    if names == {"tinker"}:
-        raise ServiceError(_hosted_refusal(plan.stages[0].model.base))
-    missing = [name for name in _LOCAL_PACKAGES if importlib.util.find_spec(name) is None]
-    if missing:
+    if _name(plan) == "tinker":
+        _require_packages(_HOSTED_PACKAGES, "the Tinker service", "tinker,gem")
+        from rlc.service.hosted.endpoint import find_endpoint
+
+        endpoint = find_endpoint(base_url)
+        from rlc.service.hosted.preflight import check_server
+
+        check_server(plan, endpoint)
+    elif base_url is not None:
         raise ServiceError(
-            f"the embedded engine needs {', '.join(missing)}: pip install 'rlc[local,gem]'"
+            "--base-url is the address of a Tinker server; this plan runs on the embedded engine"
         )
+    else:
+        _require_packages(_LOCAL_PACKAGES, "the embedded engine", "local,gem")
 
 
-def connect_service(plan: Plan, checkpoints: Path) -> ServiceClient:
-    """The client for the plan's service; the embedded engine saves under ``checkpoints``."""
-    require_service(plan)
+def connect_service(
+    plan: Plan,
+    checkpoints: Path,
+    base_url: str | None = None,
+    metadata: Mapping[str, str] | None = None,
+) -> ServiceClient:
+    """The client for the plan's service. Asks it nothing yet.
+
+    The embedded engine saves under ``checkpoints``; a hosted service is told the ``metadata``
+    with all that it makes. Raises ServiceError where there is no key or a package is missing.
+    """
+    if _name(plan) == "tinker":
+        _require_packages(_HOSTED_PACKAGES, "the Tinker service", "tinker,gem")
+        from rlc.service.hosted.endpoint import find_endpoint
+
+        endpoint = find_endpoint(base_url)
+        from rlc.service.hosted.service import HostedService
+
+        hosted: RemoteService = HostedService(endpoint, dict(metadata or {}))
+        return hosted
+    require_service(plan, base_url)
     from rlc.service.local import connect
 
     return connect(checkpoints)
 
 
-def _hosted_refusal(base: str) -> str:
-    """Why this version cannot run on hosted Tinker, the most basic reason first."""
-    if not os.environ.get("TINKER_API_KEY"):
-        return (
-            f"`{base}` is trained on the hosted Tinker service, which needs TINKER_API_KEY in the "
-            "environment; `--rehearse` runs the same job on the embedded engine without a key"
-        )
-    return (
-        f"`{base}` is trained on the hosted Tinker service, which this version of rlc cannot "
-        "drive yet; `--rehearse` runs the same job on the embedded engine"
-    )
+def _name(plan: Plan) -> str:
+    """The one service of all stages."""
+    names = {stage.model.service for stage in plan.stages}
+    if len(names) > 1:
+        raise ServiceError(f"one job runs on one service, not on {' and '.join(sorted(names))}")
+    return names.pop()
+
+
+def _require_packages(packages: Sequence[str], what: str, extras: str) -> None:
+    missing = [name for name in packages if importlib.util.find_spec(name) is None]
+    if missing:
+        raise ServiceError(f"{what} needs {', '.join(missing)}: pip install 'rlc[{extras}]'")

@@ -9,10 +9,12 @@ awaitable, so that ``forward_backward`` and ``optim_step`` can be submitted toge
 from __future__ import annotations
 
 from collections.abc import Awaitable, Mapping
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, Literal, Protocol, runtime_checkable
 
 if TYPE_CHECKING:
     from tinker import types
+
+SessionEnd = Literal["success", "errored", "interrupted"]
 
 
 class SamplingClient(Protocol):
@@ -72,6 +74,11 @@ class TrainingClient(Protocol):
     def save_weights_and_get_sampling_client(self) -> Awaitable[SamplingClient]:
         """A sampling client on a snapshot of the current weights."""
 
+    def save_weights_for_sampler(
+        self, name: str, ttl_seconds: int | None = None
+    ) -> Awaitable[types.SaveWeightsForSamplerResponse]:
+        """Save the weights alone; the response's ``path`` can be sampled from."""
+
     def get_tokenizer(self) -> Any:
         """The Hugging Face tokenizer of the base model."""
 
@@ -94,9 +101,45 @@ class ServiceClient(Protocol):
         self, path: str, user_metadata: dict[str, str] | None = None
     ) -> Awaitable[TrainingClient]: ...
 
+    def create_training_client_from_state(
+        self, path: str, user_metadata: dict[str, str] | None = None
+    ) -> Awaitable[TrainingClient]:
+        """Saved weights under a fresh optimiser."""
+
     def create_sampling_client(
         self, model_path: str | None = None, base_model: str | None = None
     ) -> Awaitable[SamplingClient]: ...
 
     def delete_checkpoint(self, path: str) -> Awaitable[None]:
         """Delete a saved state by its path; one that is gone already is no error."""
+
+
+class Listener(Protocol):
+    """Whoever a remote service tells what becomes of a run there. Must return quickly."""
+
+    def note(self, text: str) -> None:
+        """Something worth a line of its own: a pause, a full queue."""
+
+    def record(self, event: dict[str, Any]) -> None:
+        """A session or a model with its ids, for the run's own records."""
+
+
+@runtime_checkable
+class RemoteService(ServiceClient, Protocol):
+    """A service over a network: not known until it is asked, and not free."""
+
+    @property
+    def server(self) -> str:
+        """Its address."""
+
+    def get_server_capabilities(self) -> Awaitable[types.GetServerCapabilitiesResponse]:
+        """The models that the server trains and samples, and their contexts."""
+
+    def separate_samples(self) -> None:
+        """From now on ask for each sample of a seeded request on its own, with its own seed."""
+
+    def listen(self, listener: Listener) -> None:
+        """Tell ``listener`` of pauses, and of sessions and models as they are made."""
+
+    async def close(self, end: SessionEnd) -> None:
+        """Finish the session. Never raises: the run is over already."""

@@ -56,10 +56,10 @@ def test_required_parameters_come_first() -> None:
 
 
 def test_templates_are_those_of_the_runtime() -> None:
-    from rlc.envs.templates import fill_template
+    from rlc.envs.templates import load_template
 
     for name in TEMPLATES:
-        assert "OBSERVED" in fill_template(name, "OBSERVED")
+        assert "OBSERVED" in load_template(name)("OBSERVED")
 
 
 def test_loss_defaults_are_those_that_the_service_documents() -> None:

@@ -10,6 +10,7 @@ from rlc.catalog import snapshot
 from rlc.catalog.environments import gem_facts, gem_ids, gem_snapshot, is_broken
 from rlc.lang.source import Source
 from rlc.plan.compile import compile_source
+from rlc.plan.tree import TrainPlan
 
 MEASURED = ("game:GuessTheNumber-v0-easy", "game:Sudoku-v0-easy", "rg:spell_backward")
 
@@ -65,6 +66,8 @@ def test_a_planned_environment_can_be_made(env_id: str) -> None:
 
     plan = compile_source(Source("test.rl", RECIPE.replace("ENV", env_id))).plan
     assert plan is not None
-    (env,) = plan.stages[0].envs
+    (stage,) = plan.stages
+    assert isinstance(stage, TrainPlan)
+    (env,) = stage.envs
     made = gem.make(env.id, **env.args)
     assert made.reset(seed=1)[0]

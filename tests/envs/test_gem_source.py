@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import random
+from typing import Any
 
 import numpy as np
 import pytest
@@ -49,13 +50,13 @@ def test_results_do_not_depend_on_interleaving() -> None:
 
 def test_the_board_that_only_the_suffix_shows_is_in_the_observation() -> None:
     plain = GemSource("game:Sudoku-v0-easy", {}).group(1, 1)[0]
-    concat = GemSource("game:Sudoku-v0-easy", {}, concat=True).group(1, 1)[0]
+    concat = GemSource("game:Sudoku-v0-easy", {}, observation="concat").group(1, 1)[0]
     assert "current board layout" in plain.first.text
     assert "current board layout" in concat.first.text
 
 
 def test_concat_repeats_the_history_of_observations() -> None:
-    episode = GemSource(GUESS, {}, concat=True).group(1, 1)[0]
+    episode = GemSource(GUESS, {}, observation="concat").group(1, 1)[0]
     after = episode.step("\\boxed{5}")
     assert after.text.startswith(episode.first.text.removesuffix("Enter your next guess."))
 
@@ -78,3 +79,39 @@ def test_an_unknown_environment_is_one_sentence() -> None:
 def test_importing_gem_leaves_logging_alone() -> None:
     GemSource(GUESS, {})
     assert logging.getLogger().level == logging.WARNING
+
+
+class Chat:
+    """A tokenizer of which only the chat template is asked for."""
+
+    chat_template = "there is one"
+
+    def apply_chat_template(self, messages: Any, **_: Any) -> str:
+        return "".join(f"<{message['role']}>{message['content']}" for message in messages)
+
+    def __deepcopy__(self, memo: Any) -> Chat:
+        raise AssertionError("a tokenizer is shared, not copied")
+
+
+def test_concat_with_action_shows_what_the_model_did() -> None:
+    episode = GemSource(GUESS, {}, observation="concat_with_action").group(1, 1)[0]
+    assert "\\boxed{5}" in episode.step("I say \\boxed{5}").text
+
+
+def test_concat_chat_is_a_chat_of_the_whole_history() -> None:
+    first, second = GemSource(GUESS, {}, "concat_chat", Chat()).group(1, 2)
+    text = first.step("\\boxed{5}").text
+    assert text.startswith("<user>")
+    assert "<assistant>\\boxed{5}<user>" in text
+    assert "\\boxed{9}" not in second.step("\\boxed{5}").text
+
+
+def test_concat_chat_on_reset_is_a_chat_of_the_first_turn_only() -> None:
+    episode = GemSource(GUESS, {}, "concat_chat_on_reset", Chat()).group(1, 1)[0]
+    assert episode.first.text.startswith("<user>")
+    assert episode.step("\\boxed{5}").text.count("<user>") == 1
+
+
+def test_a_model_without_a_chat_template_has_no_chat() -> None:
+    with pytest.raises(EnvError, match="`concat_chat\\(\\)` needs a chat template"):
+        GemSource(GUESS, {}, "concat_chat", object())

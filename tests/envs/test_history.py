@@ -13,8 +13,8 @@ from rlc.catalog.environments import TEMPLATES
 from rlc.envs.base import EnvError
 from rlc.envs.build import build_env
 from rlc.envs.history import ChatHistory, TextHistory
-from rlc.envs.templates import fill_template
-from rlc.plan.tree import EnvPlan, StepPlan
+from rlc.envs.templates import load_template
+from rlc.plan.tree import EnvPlan, RewardPlan, RolloutsPlan, StepPlan
 
 
 @cache
@@ -39,7 +39,10 @@ def encode(text: str) -> list[int]:
 
 
 def env(*wrappers: StepPlan) -> EnvPlan:
-    return EnvPlan("g", 1.0, "gem", "game:GuessTheNumber-v0-easy", {}, wrappers, 4)
+    rollouts = RolloutsPlan(8, 1.0, 16, None, None)
+    reward = RewardPlan("turns", None, None, None)
+    guess = "game:GuessTheNumber-v0-easy"
+    return EnvPlan("g", 1.0, "gem", guess, {}, wrappers, 4, rollouts, reward)
 
 
 def test_a_chat_is_what_the_renderer_makes_of_the_whole_conversation() -> None:
@@ -89,14 +92,14 @@ def test_the_instruction_is_added_to_the_first_turn_only() -> None:
 
 
 def test_a_template_starts_over_each_turn() -> None:
-    history = TextHistory(tokenizer(), "qwen3_game")
-    assert history.observe("a board") == encode(fill_template("qwen3_game", "a board"))
+    history = TextHistory(tokenizer(), load_template("qwen3_game"))
+    assert history.observe("a board") == encode(load_template("qwen3_game")("a board"))
     assert history.reply([*encode("\\boxed{1 2 3}"), tokenizer().eos_token_id]) == "\\boxed{1 2 3}"
-    assert history.observe("another") == encode(fill_template("qwen3_game", "another"))
+    assert history.observe("another") == encode(load_template("qwen3_game")("another"))
 
 
 def test_braces_in_an_observation_are_left_alone() -> None:
-    assert fill_template("no", "\\boxed{observation} {x}") == "\\boxed{observation} {x}"
+    assert load_template("no")("\\boxed{observation} {x}") == "\\boxed{observation} {x}"
 
 
 def test_a_renderer_that_rewrites_the_past_is_refused() -> None:
@@ -105,4 +108,4 @@ def test_a_renderer_that_rewrites_the_past_is_refused() -> None:
 
 
 def test_the_catalogue_and_the_templates_know_the_same_names() -> None:
-    assert all("seen" in fill_template(name, "seen") for name in TEMPLATES)
+    assert all("seen" in load_template(name)("seen") for name in TEMPLATES)

@@ -6,27 +6,23 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rlc.run.datums import TrainingDatum, rollout_datums
-from rlc.run.records import Rollout, Turn
+from rlc.run.datums import TrainingDatum, episode_datums
+from rlc.run.records import Turn
 
 
 def turn(prompt: list[int], tokens: list[int]) -> Turn:
     return Turn(prompt, tokens, [-float(t) for t in tokens], "", "", 0.0, "stop")
 
 
-def rollout(*turns: Turn) -> Rollout:
-    return Rollout("env", 0, 0, "digest", turns, "done")
-
-
 def datums(
-    played: Rollout, advantages: list[float], chosen: list[bool] | None = None, drop: bool = True
+    turns: list[Turn], advantages: list[float], chosen: list[bool] | None = None
 ) -> list[TrainingDatum]:
     mask = np.array([True] * len(advantages) if chosen is None else chosen)
-    return rollout_datums(played, np.array(advantages), mask, drop)
+    return episode_datums(turns, np.array(advantages), mask)
 
 
 def test_targets_are_shifted_and_only_sampled_tokens_carry_an_advantage() -> None:
-    (datum,) = datums(rollout(turn([1, 2, 3], [4, 5])), [0.5])
+    (datum,) = datums([turn([1, 2, 3], [4, 5])], [0.5])
     assert datum.inputs == [1, 2, 3, 4]
     assert datum.targets_T.tolist() == [2, 3, 4, 5]
     assert datum.mask_T.tolist() == [False, False, True, True]
@@ -35,34 +31,24 @@ def test_targets_are_shifted_and_only_sampled_tokens_carry_an_advantage() -> Non
 
 
 def test_turns_that_extend_are_one_datum_with_each_turns_own_advantage() -> None:
-    played = rollout(turn([1, 2], [3]), turn([1, 2, 3, 8], [4, 5]))
+    played = [turn([1, 2], [3]), turn([1, 2, 3, 8], [4, 5])]
     (datum,) = datums(played, [1.0, -2.0])
     assert datum.inputs == [1, 2, 3, 8, 4]
     assert datum.advantages_T.tolist() == [0, 1, 0, -2, -2]
 
 
 def test_a_turn_that_rewrites_the_past_starts_a_new_datum() -> None:
-    played = rollout(turn([1, 2], [3]), turn([1, 9, 3, 8], [4]))
+    played = [turn([1, 2], [3]), turn([1, 9, 3, 8], [4])]
     first, second = datums(played, [1.0, 1.0])
     assert first.inputs == [1, 2]
     assert second.inputs == [1, 9, 3, 8]
 
 
-def test_sequences_without_an_advantage_are_not_sent() -> None:
-    played = rollout(turn([1, 2], [3]), turn([7], [4]))
-    (datum,) = datums(played, [0.0, 1.0])
-    assert datum.inputs == [7]
-
-
-def test_a_loss_with_a_quadratic_term_gets_them_all() -> None:
-    assert len(datums(rollout(turn([1, 2], [3])), [0.0], drop=False)) == 1
-
-
 def test_turns_left_out_by_the_subsample_are_context_only() -> None:
-    played = rollout(turn([1, 2], [3]), turn([1, 2, 3, 8], [4]))
-    (datum,) = datums(played, [1.0, 1.0], [False, True], drop=False)
+    played = [turn([1, 2], [3]), turn([1, 2, 3, 8], [4])]
+    (datum,) = datums(played, [1.0, 1.0], [False, True])
     assert datum.mask_T.tolist() == [False, False, False, True]
-    assert datums(played, [1.0, 1.0], [False, False], drop=False) == []
+    assert datums(played, [1.0, 1.0], [False, False]) == []
 
 
 token_lists = st.lists(st.integers(0, 9), min_size=1, max_size=4)
@@ -75,14 +61,14 @@ def test_merging_keeps_every_sampled_token_once(parts: list[tuple[list[int], lis
     for observation, reply in parts:
         turns.append(turn(seen + observation, reply))
         seen = [*turns[-1].prompt, *reply]
-    (datum,) = datums(rollout(*turns), [1.0] * len(turns))
+    (datum,) = datums(turns, [1.0] * len(turns))
     assert [datum.inputs[0], *datum.targets_T.tolist()] == seen
     sampled = datum.targets_T[datum.mask_T].tolist()
     assert sampled == [token for _, reply in parts for token in reply]
 
 
 def test_the_tinker_datum_has_what_each_loss_takes() -> None:
-    (datum,) = datums(rollout(turn([1, 2], [3])), [0.5])
+    (datum,) = datums([turn([1, 2], [3])], [0.5])
     ppo, entropy = datum.to_tinker("ppo"), datum.to_tinker("cross_entropy")
     assert set(ppo.loss_fn_inputs) == {"target_tokens", "logprobs", "advantages"}
     assert set(entropy.loss_fn_inputs) == {"target_tokens", "weights"}

@@ -2,115 +2,58 @@
 
 from __future__ import annotations
 
-import asyncio
-import json
 from pathlib import Path
 from statistics import fmean
-from typing import Any
 
 import pytest
-from attrs import evolve
+from run_support import comparable, metrics, plan, rollouts, run, run_new
 
-from rlc.lang.source import Source
-from rlc.plan.compile import compile_source
 from rlc.plan.tree import Plan
 from rlc.run.folder import RunFolder
-from rlc.run.job import Job
-from rlc.run.observer import Silent, Summary
 from rlc.run.records import RunError
-from rlc.service.connect import connect_service
 
-RECIPES = Path(__file__).parent.parent.parent / "recipes"
 SMALL = {"main.steps": "4", "main.batch": "groups(4, of = 4)", "main.save": "every(2, keep = 2)"}
 
 
-def plan(name: str, seed: int = 1, **overrides: str) -> Plan:
-    path = RECIPES / f"{name}.rl"
-    source = Source(path.name, path.read_text(encoding="utf-8"))
-    fields = {key.replace("__", "."): value for key, value in overrides.items()}
-    compiled = compile_source(source, fields, seed)
-    assert compiled.plan is not None, compiled.diagnostics
-    return compiled.plan
-
-
 def small(name: str, seed: int = 1) -> Plan:
-    return plan(name, seed, **SMALL)
-
-
-class StopAfter(Silent):
-    """Presses Ctrl-C as soon as a step is done."""
-
-    def __init__(self, step: int) -> None:
-        self.last = step
-        self.job: Job | None = None
-
-    def step(self, step: int, metrics: Any) -> None:
-        if step == self.last and self.job is not None:
-            self.job.stop()
-
-
-def run(folder: RunFolder, stop_after: int | None = None) -> Summary:
-    observer = Silent() if stop_after is None else StopAfter(stop_after)
-    job = Job(folder, connect_service(folder.plan, folder.path / "checkpoints"), observer)
-    if isinstance(observer, StopAfter):
-        observer.job = job
-    try:
-        return asyncio.run(job.run())
-    finally:
-        folder.close()
-
-
-def metrics(path: Path) -> list[dict[str, Any]]:
-    return [json.loads(line) for line in (path / "metrics.jsonl").read_text().splitlines()]
-
-
-def comparable(path: Path) -> list[dict[str, Any]]:
-    """Everything a step says but how long it took."""
-    return [
-        {key: value for key, value in record.items() if not key.startswith("time/")}
-        for record in metrics(path)
-    ]
-
-
-def rollouts(path: Path) -> list[dict[str, Any]]:
-    return [json.loads(line) for line in (path / "rollouts.jsonl").read_text().splitlines()]
+    return plan(name, SMALL, seed)
 
 
 def test_a_single_turn_recipe_learns(tmp_path: Path) -> None:
-    summary = run(RunFolder.create(tmp_path / "run", plan("spell_backward")))
+    summary = run_new(tmp_path / "run", plan("spell_backward"))
     (stage,) = summary.stages
     assert summary.state == "finished"
-    assert fmean(stage.rewards[:5]) < 0.65
-    assert fmean(stage.rewards[-5:]) > 0.85
+    assert fmean(stage.values[:5]) < 0.65
+    assert fmean(stage.values[-5:]) > 0.85
 
 
 def test_without_a_learning_rate_nothing_is_learned(tmp_path: Path) -> None:
-    flat = plan("spell_backward", learning_rate="0.0", main__steps="10")
-    summary = run(RunFolder.create(tmp_path / "run", flat))
-    rewards = summary.stages[0].rewards
+    flat = plan("spell_backward", {"learning_rate": "0.0", "main.steps": "10"})
+    summary = run_new(tmp_path / "run", flat)
+    rewards = summary.stages[0].values
     assert abs(fmean(rewards[:5]) - fmean(rewards[-5:])) < 0.1
 
 
 def test_the_same_seed_gives_the_same_run_twice(tmp_path: Path) -> None:
     for name in ("a", "b"):
-        run(RunFolder.create(tmp_path / name, small("quickstart")))
+        run_new(tmp_path / name, small("quickstart"))
     assert comparable(tmp_path / "a") == comparable(tmp_path / "b")
     assert rollouts(tmp_path / "a") == rollouts(tmp_path / "b")
 
 
 def test_another_seed_gives_another_run(tmp_path: Path) -> None:
     for seed in (1, 2):
-        run(RunFolder.create(tmp_path / str(seed), small("quickstart", seed)))
+        run_new(tmp_path / str(seed), small("quickstart", seed))
     assert rollouts(tmp_path / "1") != rollouts(tmp_path / "2")
 
 
 @pytest.mark.parametrize("steps", [1, 2, 3])
 def test_a_stopped_run_goes_on_to_the_same_end(tmp_path: Path, steps: int) -> None:
     job = small("quickstart")
-    run(RunFolder.create(tmp_path / "whole", job))
+    run_new(tmp_path / "whole", job)
 
-    stopped = run(RunFolder.create(tmp_path / "parts", job), stop_after=steps)
-    assert (stopped.state, len(stopped.stages[0].rewards)) == ("interrupted", steps)
+    stopped = run_new(tmp_path / "parts", job, stop_after=("main", steps))
+    assert (stopped.state, len(stopped.stages[0].values)) == ("interrupted", steps)
     resumed = run(RunFolder.resume(tmp_path / "parts"))
     assert resumed.state == "finished"
     assert comparable(tmp_path / "parts") == comparable(tmp_path / "whole")
@@ -120,27 +63,25 @@ def test_a_stopped_run_goes_on_to_the_same_end(tmp_path: Path, steps: int) -> No
 def test_steps_after_the_last_checkpoint_are_run_again(tmp_path: Path) -> None:
     """As after a kill: the journal knows of steps that no saved weights contain."""
     job = small("quickstart")
-    run(RunFolder.create(tmp_path / "whole", job))
-    run(RunFolder.create(tmp_path / "parts", job), stop_after=3)
+    run_new(tmp_path / "whole", job)
+    run_new(tmp_path / "parts", job, stop_after=("main", 3))
     folder = RunFolder.resume(tmp_path / "parts")
     folder.journal.drop_checkpoint("main", 3)
     resumed = run(folder)
-    assert len(resumed.stages[0].rewards) == 4
+    assert len(resumed.stages[0].values) == 4
     assert comparable(tmp_path / "parts") == comparable(tmp_path / "whole")
 
 
 def test_a_finished_run_has_nothing_left_to_do(tmp_path: Path) -> None:
-    first = run(RunFolder.create(tmp_path / "run", small("quickstart")))
+    first = run_new(tmp_path / "run", small("quickstart"))
     again = run(RunFolder.resume(tmp_path / "run"))
-    assert again.stages[0].rewards == first.stages[0].rewards
+    assert again.stages[0].values == first.stages[0].values
     assert len(metrics(tmp_path / "run")) == 4
 
 
 def test_only_the_newest_checkpoints_are_kept(tmp_path: Path) -> None:
-    job = small("quickstart")
-    stage = evolve(job.stages[0], save=evolve(job.stages[0].save, every=1, keep=2))
-    folder = RunFolder.create(tmp_path / "run", evolve(job, stages=(stage,)))
-    run(folder)
+    job = plan("quickstart", SMALL | {"main.save": "every(1, keep = 2)"})
+    run_new(tmp_path / "run", job)
     again = RunFolder.resume(tmp_path / "run")
     kept = again.journal.checkpoints("main")
     again.close()
@@ -150,7 +91,7 @@ def test_only_the_newest_checkpoints_are_kept(tmp_path: Path) -> None:
 
 
 def test_the_metrics_of_a_step(tmp_path: Path) -> None:
-    run(RunFolder.create(tmp_path / "run", small("quickstart")))
+    run_new(tmp_path / "run", small("quickstart"))
     first = metrics(tmp_path / "run")[0]
     assert (first["stage"], first["step"]) == ("main", 1)
     for key in ("reward/mean", "reward/guess", "tokens/sampled", "tokens/trained", "time/total"):
@@ -160,7 +101,7 @@ def test_the_metrics_of_a_step(tmp_path: Path) -> None:
 
 
 def test_a_mixture_labels_each_rollout_with_its_environment(tmp_path: Path) -> None:
-    run(RunFolder.create(tmp_path / "run", small("mixture")))
+    run_new(tmp_path / "run", small("mixture"))
     for record in rollouts(tmp_path / "run"):
         first = record["turns"][0]["observation"]
         assert ("Guess The Number" in first) == (record["env"] == "guess")
@@ -215,8 +156,8 @@ def damage(folder: Path, how: str) -> None:
 @pytest.mark.parametrize("how", ["gone", "garbage"])
 def test_the_files_beside_the_journal_are_made_again(tmp_path: Path, how: str) -> None:
     job = small("quickstart")
-    run(RunFolder.create(tmp_path / "whole", job))
-    run(RunFolder.create(tmp_path / "parts", job), stop_after=2)
+    run_new(tmp_path / "whole", job)
+    run_new(tmp_path / "parts", job, stop_after=("main", 2))
     damage(tmp_path / "parts", how)
     run(RunFolder.resume(tmp_path / "parts"))
     assert comparable(tmp_path / "parts") == comparable(tmp_path / "whole")

@@ -4,19 +4,24 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
-from typing import Literal
+from typing import Any
 
 import pytest
 from attrs import define, field
 from tinker import types
 
-from rlc.envs.base import Episode, Observation
+from rlc.envs.base import EnvSource, Episode, Observation
 from rlc.envs.build import PlayableEnv
-from rlc.plan.tree import EnvPlan, FailurePlan, SamplingPlan
+from rlc.plan.tree import EnvPlan, FailurePlan, RewardPlan, RolloutsPlan, SamplingPlan
+from rlc.record import evolve
 from rlc.run.records import Rollout, RunError, Usage
 from rlc.run.rollout import Player, Task
 
-PLAN = EnvPlan("count", 1.0, "fake", "count", {}, (), None)
+ROLLOUTS = RolloutsPlan(2, 1.0, 4, None, None)
+REWARD = RewardPlan("turns", None, None, None)
+SAMPLING = SamplingPlan(4, 1.0, 1.0, -1, None, None)
+DROP = FailurePlan(0, "drop", None)
+PLAN = EnvPlan("count", 1.0, "fake", "count", {}, (), None, ROLLOUTS, REWARD)
 
 
 @define
@@ -24,6 +29,8 @@ class Request:
     prompt: list[int]
     count: int
     seed: int | None
+    max_tokens: int | None
+    temperature: float
 
 
 @define
@@ -39,7 +46,12 @@ class ScriptedSampler:
         sampling_params: types.SamplingParams,
         include_prompt_logprobs: bool = False,
     ) -> types.SampleResponse:
-        self.requests.append(Request(prompt.to_ints(), num_samples, sampling_params.seed))
+        params = sampling_params
+        self.requests.append(
+            Request(
+                prompt.to_ints(), num_samples, params.seed, params.max_tokens, params.temperature
+            )
+        )
         token = 100 + len(self.requests)
         sequence = types.SampledSequence(
             stop_reason="stop", sequence_id="", _tokens_list=[token], _logprobs_list=[-0.5]
@@ -93,16 +105,16 @@ class WordHistory:
 
 
 def play(
-    source: CountingSource,
+    source: EnvSource,
     size: int = 2,
     context: int | None = None,
-    retries: int = 0,
-    then: Literal["drop", "stop"] = "drop",
+    failure: FailurePlan = DROP,
+    sampling: SamplingPlan = SAMPLING,
+    plan: EnvPlan = PLAN,
 ) -> tuple[list[Rollout], ScriptedSampler, Usage]:
     sampler, usage = ScriptedSampler(), Usage()
-    failure = FailurePlan(retries, then)
-    player = Player(sampler, SamplingPlan(4, 1.0, 1.0, -1), context, failure, usage)
-    task = Task(PlayableEnv(PLAN, source, WordHistory), number=3, size=size, seed=11)
+    player = Player(sampler, sampling, context, failure, usage, staleness=2)
+    task = Task(PlayableEnv(plan, source, WordHistory), number=3, size=size, seed=11)
     return asyncio.run(player.play(task)), sampler, usage
 
 
@@ -142,19 +154,19 @@ def test_a_shared_prompt_is_paid_once_and_read_from_the_cache_by_the_others() ->
 
 
 def test_a_failed_member_is_played_again() -> None:
-    rollouts, _, _ = play(CountingSource(fail=fails(1)), retries=1)
+    rollouts, _, _ = play(CountingSource(fail=fails(1)), failure=FailurePlan(1, "drop", None))
     assert [rollout.error for rollout in rollouts] == [None, None]
 
 
 def test_a_member_that_keeps_failing_is_dropped_with_its_cause() -> None:
-    rollouts, _, _ = play(CountingSource(fail=fails(99)), retries=2)
+    rollouts, _, _ = play(CountingSource(fail=fails(99)), failure=FailurePlan(2, "drop", None))
     assert {rollout.error for rollout in rollouts} == {"OSError: the game crashed"}
     assert all(not rollout.turns for rollout in rollouts)
 
 
 def test_or_stops_the_run_where_the_recipe_says_so() -> None:
     with pytest.raises(RunError, match="a rollout of `count` failed: OSError: the game crashed"):
-        play(CountingSource(fail=fails(99)), then="stop")
+        play(CountingSource(fail=fails(99)), failure=FailurePlan(0, "stop", None))
 
 
 def test_an_episode_that_outgrows_the_context_ends_there() -> None:
@@ -167,3 +179,89 @@ def test_a_first_prompt_over_the_context_says_how_long_it_is() -> None:
     rollouts, sampler, _ = play(CountingSource(), context=4)
     assert sampler.requests == []
     assert "has 1 tokens; with max_tokens = 4" in str(rollouts[0].error)
+
+
+def test_an_environments_own_sampling_is_what_is_asked_for() -> None:
+    plan = evolve(PLAN, rollouts=evolve(ROLLOUTS, temperature=0.25, max_tokens=3))
+    _, sampler, _ = play(CountingSource(), plan=plan)
+    asked = {(request.max_tokens, request.temperature) for request in sampler.requests}
+    assert asked == {(3, 0.25)}
+
+
+def test_a_prompt_over_its_limit_ends_the_episode() -> None:
+    rollouts, _, _ = play(CountingSource(length=50), sampling=evolve(SAMPLING, max_prompt_tokens=5))
+    assert {rollout.ended for rollout in rollouts} == {"prompt"}
+    assert max(len(turn.prompt) for rollout in rollouts for turn in rollout.turns) == 5
+
+
+def test_no_reply_is_asked_for_that_the_episode_could_not_hold() -> None:
+    """Of a prompt, a reply and an observation each one token: 9 hold the fifth reply of 1."""
+    sampling = evolve(SAMPLING, max_episode_tokens=9)
+    rollouts, _, _ = play(CountingSource(length=50), sampling=sampling)
+    assert {rollout.ended for rollout in rollouts} == {"tokens"}
+    assert {len(rollout.turns) for rollout in rollouts} == {3}  # 5 tokens of prompt and up to 4
+
+
+class ForgetfulHistory(WordHistory):
+    """Starts over each turn: nothing of a prompt is in the next."""
+
+    def observe(self, text: str) -> list[int]:
+        self.tokens = [7, len(text)]
+        return self.tokens
+
+
+def test_prompts_that_start_over_all_count() -> None:
+    sampler, sampling = ScriptedSampler(), evolve(SAMPLING, max_episode_tokens=12)
+    player = Player(sampler, sampling, None, DROP, Usage())
+    env = PlayableEnv(PLAN, CountingSource(length=50), ForgetfulHistory)
+    (rollout,) = asyncio.run(player.play(Task(env, number=0, size=1, seed=1)))
+    assert (rollout.ended, len(rollout.turns)) == ("tokens", 3)  # 3 · 3 + 2 + 4 > 12
+
+
+def fails_at(turn: int) -> Callable[[], bool]:
+    """True once: in the given turn."""
+    left = [turn]
+
+    def fail() -> bool:
+        left[0] -= 1
+        return left[0] == 0
+
+    return fail
+
+
+def test_a_penalised_failure_keeps_what_was_played_and_counts() -> None:
+    failure = FailurePlan(0, "penalise", -2.0)
+    (rollout,) = play(CountingSource(5, fails_at(3)), size=1, failure=failure)[0]
+    assert rollout.error == "OSError: the game crashed"
+    assert len(rollout.turns) == 2
+    assert rollout.credit == (0.0, -2.0)
+
+
+def test_a_penalised_failure_before_the_first_turn_still_counts() -> None:
+    failure = FailurePlan(0, "penalise", -2.0)
+    rollouts, _, _ = play(CountingSource(), context=4, failure=failure)
+    assert [(rollout.turns, rollout.credit) for rollout in rollouts] == [((), (-2.0,))] * 2
+
+
+class HangingSampler(ScriptedSampler):
+    """Answers the first request and then never again."""
+
+    async def sample(self, *args: Any, **kwargs: Any) -> types.SampleResponse:
+        if self.requests:
+            await asyncio.Event().wait()
+        return await super().sample(*args, **kwargs)
+
+
+def test_an_episode_that_takes_too_long_is_a_failure_of_its_own() -> None:
+    plan = evolve(PLAN, rollouts=evolve(ROLLOUTS, timeout=0.01))
+    player = Player(HangingSampler(), SAMPLING, None, DROP, Usage())
+    task = Task(PlayableEnv(plan, CountingSource(), WordHistory), number=0, size=2, seed=1)
+    rollouts = asyncio.run(player.play(task))
+    assert {rollout.error for rollout in rollouts} == {
+        "EnvError: the episode took longer than 0.01 s"
+    }
+
+
+def test_rollouts_say_how_old_their_weights_are() -> None:
+    rollouts, _, _ = play(CountingSource(fail=fails(1)))
+    assert {rollout.staleness for rollout in rollouts} == {2}

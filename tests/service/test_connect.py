@@ -6,10 +6,10 @@ import importlib.util
 from pathlib import Path
 
 import pytest
-from attrs import evolve
 
 from rlc.plan.compile import load
 from rlc.plan.tree import Plan
+from rlc.record import evolve
 from rlc.service.connect import require_service
 from rlc.service.errors import ServiceError
 
@@ -27,22 +27,25 @@ def test_the_embedded_engine_needs_no_key(monkeypatch: pytest.MonkeyPatch) -> No
     require_service(plan("quickstart"))
 
 
-@pytest.mark.parametrize(("key", "said"), [(None, "needs TINKER_API_KEY"), ("tml-x", "cannot")])
-def test_hosted_tinker_is_refused_by_name(
-    key: str | None, said: str, monkeypatch: pytest.MonkeyPatch
+def test_hosted_tinker_without_a_key_is_refused_by_name(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    monkeypatch.delenv("TINKER_API_KEY", raising=False)
-    if key:
-        monkeypatch.setenv("TINKER_API_KEY", key)
-    with pytest.raises(ServiceError, match=said) as refusal:
-        require_service(plan("sudoku"))
-    assert "--rehearse" in str(refusal.value)
+    hosted = plan("sudoku")
+    for name in ("TINKER_API_KEY", "TINKER_BASE_URL", "TINKER_CREDENTIAL_CMD"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("HOME", str(tmp_path))  # the SDK keeps credentials there
+    monkeypatch.chdir(tmp_path)  # and .env would be here
+    with pytest.raises(ServiceError, match=r"needs TINKER_API_KEY.*--rehearse"):
+        require_service(hosted)
 
 
 def test_a_light_install_says_what_to_add(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(importlib.util, "find_spec", lambda name: None if name == "torch" else 1)
     with pytest.raises(ServiceError, match=r"needs torch: pip install 'rlc\[local,gem\]'"):
         require_service(plan("quickstart"))
+    monkeypatch.setattr(importlib.util, "find_spec", lambda _: None)
+    with pytest.raises(ServiceError, match=r"the Tinker service needs.*rlc\[tinker,gem\]"):
+        require_service(plan("sudoku"))
 
 
 def test_one_job_runs_on_one_service() -> None:

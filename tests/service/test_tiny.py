@@ -16,7 +16,7 @@ from transformers import AutoModelForCausalLM, AutoTokenizer
 from rlc.envs.gem import GemSource
 from rlc.envs.history import ChatHistory
 from rlc.envs.seeds import derive_seed
-from rlc.envs.templates import fill_template
+from rlc.envs.templates import load_template
 from rlc.service.tiny import path
 from rlc.service.tiny.chatml import FRAMES, framed
 from rlc.service.tiny.demonstrations import TASKS, Example, Task, encode, play
@@ -174,7 +174,7 @@ def _last_user_text(prompt: str, instruction: str) -> str:
 @pytest.mark.parametrize("concat", [False, True])
 def test_games_show_what_the_runtime_shows(concat: bool) -> None:
     for env_id in {task.env_id for task in TASKS}:
-        episode = GemSource(env_id, {}, concat).group(0, 1)[0]
+        episode = GemSource(env_id, {}, "concat" if concat else None).group(0, 1)[0]
         game = Game(env_id, concat=concat)
         assert episode.first.text == game.reset(derive_seed(0, "reset") % 2**32)
         for reply in (boxed("1 1 1"), "no box"):
@@ -184,7 +184,7 @@ def test_games_show_what_the_runtime_shows(concat: bool) -> None:
 
 @pytest.mark.parametrize("frame", FRAMES)
 def test_frames_are_the_runtimes_templates(frame: str) -> None:
-    assert framed(frame, "Where am I?") == fill_template(frame, "Where am I?")
+    assert framed(frame, "Where am I?") == load_template(frame)("Where am I?")
 
 
 def test_only_replies_are_taught(tokenizer: Any) -> None:

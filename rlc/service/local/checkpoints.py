@@ -13,7 +13,7 @@ import os
 import re
 import tempfile
 import time
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from pathlib import Path
 from typing import Any, Literal
@@ -22,7 +22,7 @@ import cattrs
 import numpy as np
 import safetensors
 import safetensors.numpy
-from attrs import define, field, frozen
+from attrs import define, evolve, frozen
 
 from rlc.service.errors import ServiceError
 from rlc.service.local.lora import LoraSpec
@@ -30,10 +30,13 @@ from rlc.service.local.lora import LoraSpec
 SCHEME = "local://"
 _FORMAT = 1
 _HEADER = "rlc"
+_SUFFIX = ".safetensors"
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
-_PATH = re.compile(rf"local://({_NAME.pattern})/(weights|sampler_weights)/({_NAME.pattern})")
+_MODEL = re.compile(r"[A-Za-z0-9][A-Za-z0-9._:-]*")
+_PATH = re.compile(rf"local://({_MODEL.pattern})/(weights|sampler_weights)/({_NAME.pattern})")
 
 Kind = Literal["weights", "sampler_weights"]
+_KINDS: tuple[Kind, ...] = ("weights", "sampler_weights")
 Arrays = dict[str, np.ndarray]
 
 
@@ -46,6 +49,20 @@ class Description:
     lora: LoraSpec
     optimizer_steps: int | None
     expires_at: float | None  # seconds since the epoch
+    user_metadata: dict[str, str] | None = None
+
+
+@frozen
+class Listed:
+    """A checkpoint as a list shows it."""
+
+    path: str
+    model: str
+    kind: Kind
+    name: str
+    saved_at: float  # seconds since the epoch
+    size_bytes: int
+    description: Description
 
 
 @define(eq=False)
@@ -53,7 +70,6 @@ class CheckpointStore:
     """The checkpoints under one folder."""
 
     root: Path
-    _models: set[str] = field(factory=set, init=False)
 
     def claim_model(self) -> str:
         """A folder of its own for a new model: ``model-1``, ``model-2``, …"""
@@ -86,7 +102,7 @@ class CheckpointStore:
             raise ServiceError(
                 f"A checkpoint's name holds letters, digits, '.', '_' and '-': not {name!r}."
             )
-        file = self.root / model / kind / f"{name}.safetensors"
+        file = self.root / model / kind / f"{name}{_SUFFIX}"
         try:
             file.parent.mkdir(parents=True, exist_ok=True)
             self._delete_expired()
@@ -113,9 +129,38 @@ class CheckpointStore:
             raise ServiceError(f"There is no checkpoint {path} in {self.root}.") from error
         except Exception as error:  # whatever a damaged file makes the readers raise
             raise ServiceError(f"The checkpoint {path} is damaged and cannot be read.") from error
-        if _expired(description):
+        if self._expired(description):
             raise ServiceError(f"The checkpoint {path} has expired.")
         return arrays, description
+
+    def list(self, model: str | None = None) -> list[Listed]:
+        """The checkpoints of one model or of all, the newest first; expired ones are left out."""
+        found = [listed for listed in self._found(model) if not self._expired(listed.description)]
+        return sorted(found, key=lambda listed: (-listed.saved_at, listed.path))
+
+    def find(self, path: str) -> Listed:
+        """One checkpoint without its arrays. Raises ServiceError if it is missing or expired."""
+        file = self._file(path)
+        listed = self._listed(file)
+        if listed is None or self._expired(listed.description):
+            raise ServiceError(f"There is no checkpoint {path} in {self.root}.")
+        return listed
+
+    def keep_until(self, path: str, expires_at: float | None) -> None:
+        """Change when a checkpoint expires. Raises ServiceError if it is missing or expired."""
+        arrays, description = self.load(path)
+        file = self._file(path)
+        saved_at = file.stat().st_mtime
+        _write(file, arrays, evolve(description, expires_at=expires_at), overwrite=True)
+        os.utime(file, (saved_at, saved_at))
+
+    def expiry(self, ttl_seconds: int | None) -> float | None:
+        """When something made now expires. Raises ServiceError for a lifetime of nothing."""
+        if ttl_seconds is None:
+            return None
+        if ttl_seconds <= 0:
+            raise ServiceError(f"ttl_seconds must be positive, not {ttl_seconds}.")
+        return time.time() + ttl_seconds
 
     def delete(self, path: str) -> None:
         """Delete a checkpoint. Raises ServiceError if there is none."""
@@ -132,29 +177,36 @@ class CheckpointStore:
                 "such a path reads local://<model>/weights/<name>."
             )
         model, kind, name = match.groups()
-        return self.root / model / kind / f"{name}.safetensors"
+        return self.root / model / kind / f"{name}{_SUFFIX}"
+
+    def _found(self, model: str | None = None) -> Iterator[Listed]:
+        for file in self.root.glob(f"{model or '*'}/*weights/*.safetensors"):
+            if listed := self._listed(file):
+                yield listed
+
+    def _listed(self, file: Path) -> Listed | None:
+        """What a file's header says; None for one that is gone or damaged."""
+        model, folder = file.parent.parent.name, file.parent.name
+        kind = next((kind for kind in _KINDS if kind == folder), None)
+        if kind is None:
+            return None
+        # Another process may delete or damage a file meanwhile; it is theirs to report.
+        with suppress(OSError, KeyError, ValueError, safetensors.SafetensorError):
+            with safetensors.safe_open(str(file), framework="numpy") as opened:
+                header = json.loads((opened.metadata() or {})[_HEADER])
+            description = cattrs.structure(header["description"], Description)
+            stat, name = file.stat(), file.name.removesuffix(_SUFFIX)
+            path = f"{SCHEME}{model}/{kind}/{name}"
+            return Listed(path, model, kind, name, stat.st_mtime, stat.st_size, description)
+        return None
 
     def _delete_expired(self) -> None:
-        for file in self.root.glob("*/*weights/*.safetensors"):
-            # Another process may delete or damage a file meanwhile; it is theirs to report.
-            with suppress(OSError, KeyError, ValueError, safetensors.SafetensorError):
-                with safetensors.safe_open(str(file), framework="numpy") as opened:
-                    header = json.loads((opened.metadata() or {})[_HEADER])
-                if _expired(cattrs.structure(header["description"], Description)):
-                    file.unlink()
+        for listed in self._found():
+            if self._expired(listed.description):
+                self._file(listed.path).unlink(missing_ok=True)
 
-
-def expiry(ttl_seconds: int | None) -> float | None:
-    """When something made now expires. Raises ServiceError for a lifetime of nothing."""
-    if ttl_seconds is None:
-        return None
-    if ttl_seconds <= 0:
-        raise ServiceError(f"ttl_seconds must be positive, not {ttl_seconds}.")
-    return time.time() + ttl_seconds
-
-
-def _expired(description: Description) -> bool:
-    return description.expires_at is not None and description.expires_at < time.time()
+    def _expired(self, description: Description) -> bool:
+        return description.expires_at is not None and description.expires_at < time.time()
 
 
 def _write(file: Path, arrays: Arrays, description: Description, overwrite: bool) -> None:

@@ -7,22 +7,26 @@ from collections.abc import Awaitable, Callable, Mapping
 from typing import Any
 
 import numpy as np
-from attrs import define, field
+from attrs import define
 from tinker import types
 
 from rlc.service.errors import ServiceError
-from rlc.service.local.checkpoints import CheckpointStore, Description, Kind, expiry
+from rlc.service.local.checkpoints import CheckpointStore, Description, Kind
+from rlc.service.local.live import LiveWorker
 from rlc.service.local.lora import Adapter
 from rlc.service.local.model import Snapshot
+from rlc.service.local.restore import restore
 from rlc.service.local.sampling import (
     Engine,
     SampleRequest,
+    Scoring,
     read_logprobs_request,
     read_request,
 )
 from rlc.service.local.trainer import Trainer
 from rlc.service.local.worker import Worker, failed
 
+AnyWorker = Worker[SampleRequest] | LiveWorker
 _numbers = itertools.count()
 
 
@@ -30,7 +34,7 @@ _numbers = itertools.count()
 class LocalSamplingClient:
     """Samples from one snapshot; see `rlc.service.interface.SamplingClient`."""
 
-    _worker: Worker[SampleRequest]
+    _worker: AnyWorker
     _engine: Engine
     _snapshot: Snapshot
 
@@ -40,6 +44,8 @@ class LocalSamplingClient:
         num_samples: int,
         sampling_params: types.SamplingParams,
         include_prompt_logprobs: bool = False,
+        topk_prompt_logprobs: int = 0,
+        prompt_logprobs_last_n: int | None = None,
     ) -> Awaitable[types.SampleResponse]:
         """Draw completions. Sample ``i`` depends on (seed, i), the prompt and the snapshot.
 
@@ -54,7 +60,7 @@ class LocalSamplingClient:
                 prompt,
                 num_samples,
                 sampling_params,
-                include_prompt_logprobs,
+                Scoring(include_prompt_logprobs, prompt_logprobs_last_n, topk_prompt_logprobs),
             )
         )
 
@@ -89,11 +95,11 @@ class LocalTrainingClient:
     not part of a checkpoint.
     """
 
-    _worker: Worker[SampleRequest]
+    _worker: AnyWorker
     _engine: Engine
     trainer: Trainer
     _store: CheckpointStore
-    _model: str | None = field(default=None, init=False)  # its folder, once it has one
+    _model: str | None = None  # its folder, once it has one
 
     def forward(
         self,
@@ -118,23 +124,31 @@ class LocalTrainingClient:
         return self._worker.submit(lambda: self.trainer.step(optim_params))
 
     def save_state(
-        self, name: str, ttl_seconds: int | None = None, overwrite: bool = False
+        self,
+        name: str,
+        ttl_seconds: int | None = None,
+        overwrite: bool = False,
+        user_metadata: dict[str, str] | None = None,
     ) -> Awaitable[types.SaveWeightsResponse]:
         """Save weights and optimiser, exactly."""
 
         def save() -> types.SaveWeightsResponse:
-            path = self._save("weights", name, ttl_seconds, overwrite)
+            path = self._save("weights", name, ttl_seconds, overwrite, user_metadata)
             return types.SaveWeightsResponse(path=path)
 
         return self._worker.submit(save)
 
     def save_weights_for_sampler(
-        self, name: str, ttl_seconds: int | None = None, overwrite: bool = False
+        self,
+        name: str,
+        ttl_seconds: int | None = None,
+        overwrite: bool = False,
+        user_metadata: dict[str, str] | None = None,
     ) -> Awaitable[types.SaveWeightsForSamplerResponse]:
         """Save the weights alone."""
 
         def save() -> types.SaveWeightsForSamplerResponse:
-            path = self._save("sampler_weights", name, ttl_seconds, overwrite)
+            path = self._save("sampler_weights", name, ttl_seconds, overwrite, user_metadata)
             return types.SaveWeightsForSamplerResponse(path=path)
 
         return self._worker.submit(save)
@@ -149,16 +163,31 @@ class LocalTrainingClient:
         """The Hugging Face tokenizer of the base model."""
         return self._engine.base.tokenizer
 
-    def _save(self, kind: Kind, name: str, ttl_seconds: int | None, overwrite: bool) -> str:
-        expires_at = expiry(ttl_seconds)
+    def load(self, path: str, optimizer: bool) -> Awaitable[None]:
+        """Go on from a saved state of the same shape; without ``optimizer`` with a fresh one.
+
+        An accumulated gradient is dropped. Raises ServiceError, and changes nothing, for a
+        checkpoint that is missing or of another base model or adapter.
+        """
+        return self._worker.submit(lambda: restore(self.trainer, self._store, path, optimizer))
+
+    def _save(
+        self,
+        kind: Kind,
+        name: str,
+        ttl_seconds: int | None,
+        overwrite: bool,
+        user_metadata: dict[str, str] | None,
+    ) -> str:
+        expires_at = self._store.expiry(ttl_seconds)
         if self._model is None:
             self._model = self._store.claim_model()
-        arrays, description = describe(self.trainer, kind, expires_at)
+        arrays, description = describe(self.trainer, kind, expires_at, user_metadata)
         return self._store.save(self._model, kind, name, arrays, description, overwrite)
 
 
 def describe(
-    trainer: Trainer, kind: Kind, expires_at: float | None
+    trainer: Trainer, kind: Kind, expires_at: float | None, user_metadata: dict[str, str] | None
 ) -> tuple[dict[str, np.ndarray], Description]:
     """A trainer's content as named arrays: adapter, and for ``weights`` Adam's moments."""
     base, optimizer, spec = trainer.base, trainer.optimizer, trainer.adapter.spec
@@ -171,4 +200,4 @@ def describe(
             arrays[f"{label}/{name}.lora_A"] = a.cpu().numpy()
             arrays[f"{label}/{name}.lora_B"] = b.cpu().numpy()
     steps = optimizer.steps if kind == "weights" else None
-    return arrays, Description(base.name, base.fingerprint, spec, steps, expires_at)
+    return arrays, Description(base.name, base.fingerprint, spec, steps, expires_at, user_metadata)

@@ -149,6 +149,15 @@ class Decoder:
         self._keys_B = np.concatenate([self._keys_B, keys])
         self._logits_BV = torch.cat([self._logits_BV, logits])
 
+    def keep_prompts(self, joined: int) -> None:
+        """Put the prompts of the last ``joined`` rows into the cache now, not when they leave:
+        for requests that come while these are being decoded."""
+        assert self._snapshot is not None
+        for row in range(len(self.samples) - joined, len(self.samples)):
+            prompt = self.samples[row].prompt
+            if self.cache.longest(self._snapshot, prompt)[1] < len(prompt):
+                self.cache.put(self._snapshot, prompt, self.store.cut(row, len(prompt)))
+
     def step(self) -> list[Sample]:
         """Give every row a token; return the samples that are complete, or were cancelled."""
         t_B = np.array([len(s.tokens) for s in self.samples], dtype=np.uint64)

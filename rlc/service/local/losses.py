@@ -9,7 +9,11 @@ importance_sampling   −Σ ρ·A
 ppo                   −Σ min(ρ·A, clip(ρ, low, high)·A)
 cispo                 −Σ sg(clip(ρ, low, high))·lp·A
 dro                   −Σ (lp·A − β/2·(lp − q)²)
+gspo                  −Σ min(s·A, clip(s, low, high)·A)
 ====================  ==========================================
+
+s is exp(mean(lp − q)) over the tokens of the datum that ``sequence_ratio_mask`` marks, times
+exp(lp − sg(lp)): one ratio for the sequence, its gradient on each token (arXiv 2507.18071).
 
 ``low`` and ``high`` bound the ratio itself, and may be given per token in the datum. Arrays
 have the suffix M: all tokens of some datums, one after another.
@@ -28,6 +32,7 @@ from torch import Tensor
 from rlc.service.errors import ServiceError
 
 _LOW, _HIGH = "clip_low_threshold", "clip_high_threshold"
+_LENGTHS = "lengths_D"  # tokens of each datum, in the order in which they follow one another
 
 
 @frozen
@@ -40,6 +45,7 @@ class Loss:
     per_token: tuple[str, ...]  # settings that a datum may give as an array
     vanishes_with: str | None  # where this input is all zero, so are loss and gradient
     sum_M: Callable[[Tensor, Mapping[str, Tensor]], Tensor]
+    several_targets: bool = False  # whether a position may have K targets: arrays [T, K]
 
 
 def _cross_entropy(lp_M: Tensor, x: Mapping[str, Tensor]) -> Tensor:
@@ -66,15 +72,42 @@ def _dro(lp_M: Tensor, x: Mapping[str, Tensor]) -> Tensor:
     return -(lp_M * x["advantages"] - pull).sum()
 
 
+def _gspo(lp_M: Tensor, x: Mapping[str, Tensor]) -> Tensor:
+    mask_M, lengths_D = x["sequence_ratio_mask"], x[_LENGTHS].tolist()
+    gap_M = (lp_M.detach() - x["logprobs"]) * mask_M
+    sums_D = torch.stack([piece.sum() for piece in torch.split(gap_M, lengths_D)])
+    counts_D = torch.stack([piece.sum() for piece in torch.split(mask_M, lengths_D)])
+    means_D = sums_D / counts_D.clamp_min(1.0)
+    ratio_M = means_D.exp().repeat_interleave(x[_LENGTHS]) * torch.exp(lp_M - lp_M.detach())
+    clipped_M = torch.clamp(ratio_M, x[_LOW], x[_HIGH])
+    return -torch.minimum(ratio_M * x["advantages"], clipped_M * x["advantages"]).sum()
+
+
 _POLICY = ("target_tokens", "logprobs", "advantages")
 LOSSES: Mapping[str, Loss] = {
     loss.name: loss
     for loss in (
-        Loss("cross_entropy", ("target_tokens", "weights"), {}, (), "weights", _cross_entropy),
+        Loss(
+            "cross_entropy",
+            ("target_tokens", "weights"),
+            {},
+            (),
+            "weights",
+            _cross_entropy,
+            several_targets=True,
+        ),
         Loss("importance_sampling", _POLICY, {}, (), "advantages", _importance_sampling),
         Loss("ppo", _POLICY, {_LOW: 0.8, _HIGH: 1.2}, (_LOW, _HIGH), "advantages", _ppo),
         Loss("cispo", _POLICY, {_LOW: 0.0, _HIGH: 4.0}, (_LOW, _HIGH), "advantages", _cispo),
         Loss("dro", _POLICY, {"beta": None}, (), None, _dro),
+        Loss(
+            "gspo",
+            (*_POLICY, "sequence_ratio_mask"),
+            {_LOW: 0.9997, _HIGH: 1.0004},
+            (_LOW, _HIGH),
+            "advantages",
+            _gspo,
+        ),
     )
 }
 
@@ -113,33 +146,55 @@ def read_inputs(
 ) -> dict[str, np.ndarray]:
     """One datum's arrays, each as long as its model input, with the settings spread out.
 
-    Raises ServiceError for an input that is missing, unknown, of another length or not finite.
+    All have the shape of the targets: [T], or [T, K] where the loss takes several targets for
+    a position. Raises ServiceError for an input that is missing, unknown, of another shape or
+    not finite.
     """
     given = datum.loss_fn_inputs
     unknown = sorted(given.keys() - set(loss.inputs) - set(loss.per_token))
     if unknown:
         raise ServiceError(f"{where}: {loss.name} does not read the input {unknown[0]!r}.")
-    length = datum.model_input.length
-    arrays = {}
     for key in loss.inputs:
         if key not in given:
             raise ServiceError(f"{where}: {loss.name} needs the input {key!r}.")
-        arrays[key] = _array(given[key], key, length, where)
+    shape = _shape_of_targets(loss, datum, where)
+    arrays = {key: _array(given[key], key, shape, where) for key in loss.inputs}
     for key, value in decided.items():
         arrays[key] = (
-            _array(given[key], key, length, where)
+            _array(given[key], key, shape, where)
             if key in given
-            else np.full(length, value, dtype=np.float32)
+            else np.full(shape, value, dtype=np.float32)
         )
     return arrays
 
 
-def _array(data: types.TensorData, key: str, length: int, where: str) -> np.ndarray:
-    array = data.to_numpy()
-    if array.shape != (length,):
+def _shape_of_targets(loss: Loss, datum: types.Datum, where: str) -> tuple[int, ...]:
+    length = datum.model_input.length
+    targets = datum.loss_fn_inputs["target_tokens"]
+    shape = tuple(targets.shape or targets.to_numpy().shape)
+    if shape != (length,) and not (
+        loss.several_targets and len(shape) == 2 and shape[0] == length and shape[1]
+    ):
+        raise ServiceError(
+            f"{where}: target_tokens has the shape {list(shape)}, "
+            f"but the model input has {length} tokens."
+        )
+    return shape
+
+
+def _array(data: types.TensorData, key: str, shape: tuple[int, ...], where: str) -> np.ndarray:
+    try:
+        array = data.to_numpy()
+    except (RuntimeError, ValueError) as error:  # what torch raises for indices out of place
+        raise ServiceError(f"{where}: {key} is no sparse tensor in CSR form.") from error
+    if array.shape != shape:
         raise ServiceError(
             f"{where}: {key} has the shape {list(array.shape)}, "
-            f"but the model input has {length} tokens."
+            + (
+                f"but the model input has {shape[0]} tokens."
+                if len(shape) == 1
+                else f"but target_tokens has {list(shape)}."
+            )
         )
     if not np.isfinite(array).all():
         raise ServiceError(f"{where}: {key} has a value that is not finite.")
@@ -155,6 +210,9 @@ def total(loss: Loss, lp_M: Tensor, datums: Sequence[Mapping[str, np.ndarray]]) 
     """The summed loss of some datums, whose logprobs follow one another in ``lp_M``."""
     keys = [key for key in datums[0] if key != "target_tokens"]
     joined = {
-        key: torch.from_numpy(np.concatenate([d[key] for d in datums])).to(lp_M) for key in keys
+        key: torch.from_numpy(np.concatenate([d[key].ravel() for d in datums])).to(lp_M)
+        for key in keys
     }
+    lengths = [datum["target_tokens"].size for datum in datums]
+    joined[_LENGTHS] = torch.tensor(lengths, device=lp_M.device)
     return loss.sum_M(lp_M, joined)

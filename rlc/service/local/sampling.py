@@ -9,8 +9,9 @@ from typing import Any
 
 import numpy as np
 import torch
-from attrs import define, frozen
+from attrs import define, field, frozen
 from tinker import types
+from tinker.types.topk_logprobs import TopkLogprobs
 
 from rlc.service.errors import ServiceError
 from rlc.service.local.choose import Rule
@@ -19,7 +20,7 @@ from rlc.service.local.model import BaseModel, Snapshot
 from rlc.service.local.packing import IntArray, micro_batches
 from rlc.service.local.philox import stream_key
 from rlc.service.local.requests import check_tokens
-from rlc.service.local.trainer import packed_logprobs
+from rlc.service.local.trainer import next_logprobs, packed_logprobs
 from rlc.service.local.worker import Outcome, Pending
 
 
@@ -32,6 +33,28 @@ class Engine:
     token_budget: int  # tokens of a forward pass
     max_rows: int
     max_kv_tokens: int  # rows × tokens that the decoder may hold
+    bare: Snapshot = field(factory=lambda: Snapshot(None))  # one, so that its requests batch
+
+
+@frozen
+class Scoring:
+    """What a request wants to know of its prompt's own tokens."""
+
+    logprobs: bool = False
+    last_n: int | None = None  # of the last tokens only
+    topk: int = 0  # the likeliest tokens at each position, so many
+
+    def check(self, length: int, vocabulary: int) -> None:
+        """Raise ServiceError for what a prompt of ``length`` tokens cannot give."""
+        if self.last_n is not None and not (self.logprobs and 1 <= self.last_n < length):
+            raise ServiceError(
+                f"prompt_logprobs_last_n = {self.last_n} needs prompt logprobs and a number "
+                f"between 1 and {length - 1}, one less than the prompt has tokens."
+            )
+        if not 0 <= self.topk <= vocabulary:
+            raise ServiceError(
+                f"topk_prompt_logprobs must be between 0 and {vocabulary}, not {self.topk}."
+            )
 
 
 @frozen(eq=False)
@@ -41,7 +64,7 @@ class SampleRequest:
     engine: Engine
     snapshot: Snapshot
     prompt: IntArray
-    prompt_logprobs: bool
+    scoring: Scoring
     number: int
     num_samples: int
     seed: int
@@ -66,10 +89,11 @@ def read_request(
     prompt: types.ModelInput,
     num_samples: int,
     params: types.SamplingParams,
-    prompt_logprobs: bool,
+    scoring: Scoring,
 ) -> SampleRequest:
     """Check a request. Raises ServiceError, one sentence, for anything it cannot honour."""
     tokens = check_tokens(prompt, engine.base, "The prompt")
+    scoring.check(len(tokens), engine.base.vocabulary)
     if num_samples < 1:
         raise ServiceError(f"num_samples must be at least 1, not {num_samples}.")
     room = engine.base.context - len(tokens)
@@ -85,7 +109,7 @@ def read_request(
         engine,
         snapshot,
         tokens,
-        prompt_logprobs,
+        scoring,
         number,
         num_samples,
         secrets.randbits(64) if params.seed is None else params.seed,
@@ -101,7 +125,9 @@ def read_logprobs_request(
     """A request for the prompt's own logprobs: nothing is sampled."""
     tokens = check_tokens(prompt, engine.base, "The prompt")
     greedy = Rule(0.0, -1, 1.0)
-    return SampleRequest(engine, snapshot, tokens, True, number, 0, 0, greedy, 1, lambda _: False)
+    return SampleRequest(
+        engine, snapshot, tokens, Scoring(True), number, 0, 0, greedy, 1, lambda _: False
+    )
 
 
 def read_stops(
@@ -141,22 +167,29 @@ def run_wave(wave: Sequence[Pending[SampleRequest]]) -> list[Outcome]:
         together.setdefault(key, []).append(pending)
     with torch.inference_mode():
         for (engine, snapshot), some in together.items():
-            answers = _answer(engine, snapshot, some)
+            answers = _decode_together(engine, snapshot, some)
             outcomes.update(zip(map(id, some), answers, strict=True))
     return [outcomes[id(pending)] for pending in wave]
 
 
-def _answer(
+def _decode_together(
     engine: Engine, snapshot: Snapshot, some: Sequence[Pending[SampleRequest]]
 ) -> list[types.SampleResponse]:
     made = [p.request.samples(p.future.cancelled) for p in some]
     _decode(engine, snapshot, [sample for samples in made for sample in samples])
-    asking = [i for i, p in enumerate(some) if p.request.prompt_logprobs]
-    logprobs = prompt_logprobs(engine, snapshot, [some[i].request.prompt for i in asking])
+    return answer(engine, snapshot, [(p.request, m) for p, m in zip(some, made, strict=True)])
+
+
+def answer(
+    engine: Engine, snapshot: Snapshot, complete: Sequence[tuple[SampleRequest, Sequence[Sample]]]
+) -> list[types.SampleResponse]:
+    """The responses to requests whose samples are complete; prompts are scored here."""
+    asking = [i for i, (request, _) in enumerate(complete) if request.scoring.logprobs]
+    logprobs = prompt_logprobs(engine, snapshot, [complete[i][0].prompt for i in asking])
     of_prompt = dict(zip(asking, logprobs, strict=True))
     return [
-        _response(pending.request, samples, of_prompt.get(i))
-        for i, (pending, samples) in enumerate(zip(some, made, strict=True))
+        _response(request, samples, of_prompt.get(i), prompt_topk(engine, request))
+        for i, (request, samples) in enumerate(complete)
     ]
 
 
@@ -165,14 +198,14 @@ def _decode(engine: Engine, snapshot: Snapshot, samples: Sequence[Sample]) -> No
     decoder.begin(snapshot)
     try:
         while waiting or decoder.samples:
-            if joining := _admit(engine, waiting):
+            if joining := admit(engine, waiting):
                 decoder.add(joining)
             decoder.step()
     finally:
         decoder.begin(None)
 
 
-def _admit(engine: Engine, waiting: deque[Sample]) -> list[Sample]:
+def admit(engine: Engine, waiting: deque[Sample]) -> list[Sample]:
     """As many of the waiting as there is room for, once a quarter of the rows is free."""
     active = engine.decoder.samples
     if active and len(active) > 3 * engine.max_rows // 4:
@@ -206,9 +239,34 @@ def prompt_logprobs(
     return out
 
 
+def prompt_topk(engine: Engine, request: SampleRequest) -> TopkLogprobs | None:
+    """The likeliest tokens at each position of a prompt, with the snapshot switched in.
+
+    Positions that are not scored, the first one among them, hold the SDK's sentinels.
+    """
+    k, length = request.scoring.topk, len(request.prompt)
+    if not k:
+        return None
+    tokens_TK = np.zeros((length, k), dtype=np.int32)
+    logprobs_TK = np.full((length, k), -99999.0, dtype=np.float32)
+    if length > 1:
+        engine.base.use_snapshot(request.snapshot)
+        lp_TV = next_logprobs(engine.base, request.prompt[:-1])
+        best = lp_TV.topk(k, dim=-1)
+        first = max(1, length - (request.scoring.last_n or length))
+        tokens_TK[first:] = best.indices[first - 1 :].cpu().numpy()
+        logprobs_TK[first:] = best.values[first - 1 :].cpu().numpy()
+    return TopkLogprobs(tokens_TK, logprobs_TK)
+
+
 def _response(
-    request: SampleRequest, samples: Sequence[Sample], logprobs: np.ndarray | None
+    request: SampleRequest,
+    samples: Sequence[Sample],
+    logprobs: np.ndarray | None,
+    topk: TopkLogprobs | None,
 ) -> types.SampleResponse:
+    if logprobs is not None and request.scoring.last_n is not None:
+        logprobs[: -request.scoring.last_n] = np.nan
     sequences = [
         types.SampledSequence(
             stop_reason=sample.stop_reason or "length",  # a cancelled one is read by nobody
@@ -222,5 +280,6 @@ def _response(
     return types.SampleResponse(
         sequences=sequences,
         prompt_logprobs_np=logprobs,
+        topk_prompt_logprobs_np=topk,
         prompt_cache_hit_tokens=max(len(request.prompt) - computed, 0) if samples else 0,
     )

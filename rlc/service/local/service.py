@@ -7,17 +7,19 @@ from collections.abc import Awaitable
 from pathlib import Path
 
 import torch
-from attrs import define, field
+from attrs import define, field, frozen
 from tinker import types
 
 from rlc.service.errors import ServiceError
 from rlc.service.local.checkpoints import Arrays, CheckpointStore, Description
-from rlc.service.local.clients import LocalSamplingClient, LocalTrainingClient
+from rlc.service.local.clients import AnyWorker, LocalSamplingClient, LocalTrainingClient
 from rlc.service.local.decoder import Decoder
-from rlc.service.local.lora import Adapter, LoraSpec, size
+from rlc.service.local.live import LiveWorker
+from rlc.service.local.lora import Adapter, LoraSpec
 from rlc.service.local.model import BaseModel, Snapshot, load_base
 from rlc.service.local.prefix_cache import PrefixCache
-from rlc.service.local.sampling import Engine, SampleRequest, run_wave
+from rlc.service.local.restore import check_base, restore_optimizer, restored_adapter
+from rlc.service.local.sampling import Engine, run_wave
 from rlc.service.local.trainer import Trainer
 from rlc.service.local.worker import Worker
 
@@ -26,19 +28,39 @@ _GIB = 2**30
 _MAX_ROWS = {"cpu": 256, "cuda": 1024}
 
 
+@frozen
+class ModelFacts:
+    """What a client may want to know of a base model."""
+
+    context: int  # tokens
+    architecture: str
+    folder: Path
+
+    @classmethod
+    def of(cls, base: BaseModel) -> ModelFacts:
+        return cls(base.context, str(base.module.config.model_type), base.folder)
+
+
 @define(eq=False, init=False)
 class LocalService:
     """See `rlc.service.interface.ServiceClient`; made by `rlc.service.local.connect`."""
 
     device: torch.device
     _store: CheckpointStore
-    _worker: Worker[SampleRequest]
+    _worker: AnyWorker
     _engines: dict[Path, Engine] = field(factory=dict)
 
-    def __init__(self, root: Path, device: str | None, threads: int | None) -> None:
-        self.__attrs_init__(
-            pick_device(device), CheckpointStore(root), Worker(run_wave, threads or _threads())
-        )
+    def __init__(
+        self, root: Path, device: str | None, threads: int | None, live: bool = False
+    ) -> None:
+        threads = threads or _threads()
+        worker = LiveWorker(threads) if live else Worker(run_wave, threads)
+        self.__attrs_init__(pick_device(device), CheckpointStore(root), worker)
+
+    @property
+    def store(self) -> CheckpointStore:
+        """Its checkpoints."""
+        return self._store
 
     def create_lora_training_client(
         self,
@@ -49,13 +71,17 @@ class LocalService:
         train_attn: bool = True,
         train_unembed: bool = True,
         user_metadata: dict[str, str] | None = None,  # noqa: ARG002 (nothing to bill)
+        model: str | None = None,
     ) -> Awaitable[LocalTrainingClient]:
-        """A fresh adapter; the same seed gives the same one."""
+        """A fresh adapter; the same seed gives the same one.
+
+        ``model`` is the folder of its checkpoints; None takes the next free ``model-<number>``.
+        """
 
         def create() -> LocalTrainingClient:
             spec = LoraSpec(rank, train_mlp, train_attn, train_unembed)
             engine = self._engine(base_model)
-            return self._client(engine, Adapter.fresh(engine.base.layers, spec, seed))
+            return self._client(engine, Adapter.fresh(engine.base.layers, spec, seed), model)
 
         return self._worker.submit(create)
 
@@ -63,21 +89,15 @@ class LocalService:
         self,
         path: str,
         user_metadata: dict[str, str] | None = None,  # noqa: ARG002
+        model: str | None = None,
     ) -> Awaitable[LocalTrainingClient]:
         """Go on from a saved state: the next steps are those the saved client would make."""
 
         def create() -> LocalTrainingClient:
             engine, arrays, description = self._load(path)
-            client = self._client(engine, _adapter(engine, arrays, description, path))
-            if description.optimizer_steps is None:
-                raise ServiceError(f"{path} holds weights for sampling, not an optimiser's state.")
-            optimizer = client.trainer.optimizer
-            optimizer.steps = description.optimizer_steps
-            for label, vector_P in (
-                ("adam_mean", optimizer.mean_P),
-                ("adam_square", optimizer.square_P),
-            ):
-                _fill(engine.base, description.lora, label, vector_P, arrays, path)
+            base = engine.base
+            client = self._client(engine, restored_adapter(base, arrays, description, path), model)
+            restore_optimizer(client.trainer.optimizer, base, arrays, description, path)
             return client
 
         return self._worker.submit(create)
@@ -86,12 +106,15 @@ class LocalService:
         self,
         path: str,
         user_metadata: dict[str, str] | None = None,  # noqa: ARG002
+        model: str | None = None,
     ) -> Awaitable[LocalTrainingClient]:
         """Saved weights under a fresh optimiser."""
 
         def create() -> LocalTrainingClient:
             engine, arrays, description = self._load(path)
-            return self._client(engine, _adapter(engine, arrays, description, path))
+            return self._client(
+                engine, restored_adapter(engine.base, arrays, description, path), model
+            )
 
         return self._worker.submit(create)
 
@@ -105,9 +128,10 @@ class LocalService:
                 raise ServiceError("Give either model_path or base_model to sample from.")
             if model_path is None:
                 assert base_model is not None
-                return LocalSamplingClient(self._worker, self._engine(base_model), Snapshot(None))
+                engine = self._engine(base_model)
+                return LocalSamplingClient(self._worker, engine, engine.bare)
             engine, arrays, description = self._load(model_path)
-            adapter = _adapter(engine, arrays, description, model_path)
+            adapter = restored_adapter(engine.base, arrays, description, model_path)
             return LocalSamplingClient(self._worker, engine, Snapshot(adapter))
 
         return self._worker.submit(create)
@@ -130,6 +154,10 @@ class LocalService:
         """Delete a checkpoint. Raises ServiceError if there is none."""
         return self._worker.submit(lambda: self._store.delete(path))
 
+    def facts(self, base_model: str) -> Awaitable[ModelFacts]:
+        """What can be said of a base model, which is loaded for it."""
+        return self._worker.submit(lambda: ModelFacts.of(self._engine(base_model).base))
+
     def close(self) -> None:
         """Finish what was asked for, and end the engine's thread."""
         self._worker.close()
@@ -141,18 +169,14 @@ class LocalService:
             self._engines[folder] = make_engine(load_base(name, folder, self.device))
         return self._engines[folder]
 
-    def _client(self, engine: Engine, adapter: Adapter) -> LocalTrainingClient:
+    def _client(self, engine: Engine, adapter: Adapter, model: str | None) -> LocalTrainingClient:
         trainer = Trainer.of(engine.base, adapter, engine.token_budget)
-        return LocalTrainingClient(self._worker, engine, trainer, self._store)
+        return LocalTrainingClient(self._worker, engine, trainer, self._store, model)
 
     def _load(self, path: str) -> tuple[Engine, Arrays, Description]:
         arrays, description = self._store.load(path)
         engine = self._engine(description.base_model)
-        if engine.base.fingerprint != description.fingerprint:
-            raise ServiceError(
-                f"{path} was saved over another version of the base model "
-                f"{description.base_model!r}."
-            )
+        check_base(engine.base, description, path)
         return engine, arrays, description
 
 
@@ -208,22 +232,3 @@ def _threads() -> int:
     """The cores this process may use, at most 8: small models gain nothing from more."""
     wanted = os.environ.get("OMP_NUM_THREADS", "")
     return int(wanted) if wanted.isdecimal() else min(len(os.sched_getaffinity(0)), 8)
-
-
-def _adapter(engine: Engine, arrays: Arrays, description: Description, path: str) -> Adapter:
-    base, spec = engine.base, description.lora
-    flat_P = torch.zeros(size(base.layers, spec), device=base.device)
-    _fill(base, spec, "adapter", flat_P, arrays, path)
-    return Adapter.over(base.layers, spec, flat_P)
-
-
-def _fill(
-    base: BaseModel, spec: LoraSpec, label: str, flat_P: torch.Tensor, arrays: Arrays, path: str
-) -> None:
-    """Copy a checkpoint's arrays into a flat vector."""
-    for name, pair in Adapter.over(base.layers, spec, flat_P).pairs.items():
-        for part, view in zip(("lora_A", "lora_B"), pair, strict=True):
-            array = arrays.get(f"{label}/{name}.{part}")
-            if array is None or array.shape != tuple(view.shape):
-                raise ServiceError(f"The checkpoint {path} does not fit its base model.")
-            view.copy_(torch.from_numpy(array))

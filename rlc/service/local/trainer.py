@@ -19,7 +19,7 @@ from rlc.service.local import losses
 from rlc.service.local.attention import PackLayout
 from rlc.service.local.lora import Adapter
 from rlc.service.local.model import BaseModel, Snapshot
-from rlc.service.local.optimizer import AdamW
+from rlc.service.local.optimizer import AdamW, check
 from rlc.service.local.packing import IntArray, micro_batches, pack
 from rlc.service.local.requests import check_tokens
 
@@ -121,9 +121,9 @@ class Trainer:
             )
         if gradient:
             summed.backward()  # type: ignore[no-untyped-call]
-        pieces = np.split(lp_M.detach().cpu().numpy(), np.cumsum([len(t) for t in targets])[:-1])
-        for i, piece in zip(batch, pieces, strict=True):
-            logprobs[i] = piece
+        pieces = np.split(lp_M.detach().cpu().numpy(), np.cumsum([t.size for t in targets])[:-1])
+        for i, piece, target in zip(batch, pieces, targets, strict=True):
+            logprobs[i] = piece.reshape(target.shape)
         return float(summed.detach())
 
     def step(self, params: types.AdamParams) -> types.OptimStepResponse:
@@ -133,13 +133,28 @@ class Trainer:
         ``grad_norm`` is 0. Raises ServiceError, and changes only the gradient, which it
         clears, if that is not finite.
         """
+        check(params)
         norm = self.optimizer.step(params) if self.has_gradient else 0.0
         self.has_gradient = False
         return types.OptimStepResponse(metrics={"grad_norm": norm})
 
+    def drop_gradient(self) -> None:
+        """Forget what was accumulated since the last step."""
+        self.optimizer.gradient_P.zero_()
+        self.has_gradient = False
+
     def snapshot(self) -> Snapshot:
         """The weights as they are now."""
         return Snapshot(self.adapter.frozen_copy(self.base.layers))
+
+
+def next_logprobs(base: BaseModel, sequence: IntArray) -> Tensor:
+    """Log-probabilities [T, V] of every token after each prefix of a sequence."""
+    packed = pack([sequence])
+    everything = torch.arange(len(sequence), device=base.device)
+    layout = PackLayout.of(packed, base.device)
+    logits_TV = base.logits(packed.tokens_N, packed.positions_N, layout, everything)
+    return torch.log_softmax(logits_TV.float(), dim=-1)
 
 
 def packed_logprobs(
@@ -147,12 +162,18 @@ def packed_logprobs(
 ) -> Tensor:
     """Log-probability of each target after its sequence's tokens so far, one after another.
 
-    The softmax is computed once for each stream token, however many sequences share it.
+    Targets are [T], or [T, K] for K at each position; these follow one another. The softmax is
+    computed once for each stream token, however many sequences share it.
     """
     packed = pack(sequences)
     everything = torch.arange(len(packed.tokens_N), device=base.device)
     layout = PackLayout.of(packed, base.device)
     logits_NV = base.logits(packed.tokens_N, packed.positions_N, layout, everything)
     logprobs_NV = torch.log_softmax(logits_NV.float(), dim=-1)
-    at_M = np.concatenate(packed.paths) * logits_NV.shape[1] + np.concatenate(targets)
+    rows = [
+        np.repeat(path, target.size // len(path))
+        for path, target in zip(packed.paths, targets, strict=True)
+    ]
+    tokens_M = np.concatenate([target.ravel() for target in targets])
+    at_M = np.concatenate(rows) * logits_NV.shape[1] + tokens_M
     return logprobs_NV.flatten().index_select(0, torch.from_numpy(at_M).to(base.device))

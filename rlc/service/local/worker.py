@@ -73,7 +73,7 @@ class Worker(Generic[Request]):
         """Queue a job. It runs even if its future is cancelled: later jobs may build on it."""
         loop = asyncio.get_running_loop()
         future: asyncio.Future[T] = loop.create_future()
-        self._start(loop, lambda: [_outcome(job)], [future])
+        self._start(loop, lambda: [attempt(job)], [future])
         return future
 
     def sample(self, request: Request) -> asyncio.Future[Any]:
@@ -113,7 +113,7 @@ class Worker(Generic[Request]):
 
     def _answers(self, wave: Sequence[Pending[Request]]) -> Sequence[Outcome]:
         """Run a wave; if it fails as a whole, every request hears why."""
-        outcome = _outcome(lambda: self.run_wave(wave))
+        outcome = attempt(lambda: self.run_wave(wave))
         return [outcome] * len(wave) if isinstance(outcome, BaseException) else outcome
 
     def _start(
@@ -165,7 +165,8 @@ def failed(error: Exception) -> asyncio.Future[Any]:
     return future
 
 
-def _outcome(job: Callable[[], T]) -> T | BaseException:
+def attempt(job: Callable[[], T]) -> T | BaseException:
+    """What a job gives, or what it raises."""
     try:
         return job()
     except torch.OutOfMemoryError as error:

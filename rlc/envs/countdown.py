@@ -1,0 +1,189 @@
+"""Countdown: reach a target with given numbers. Problems from a seed, and exact arithmetic.
+
+Expressions are evaluated with fractions, never with ``eval``. Where that differs from the reward
+that the public recipes use:
+
+- the value must equal the target exactly, not to within 1e-5;
+- ``**``, ``//``, decimal points and numbers with a leading zero are no expressions, instead of
+  power, floor division, two numbers each, and a syntax error;
+- the tags of an answer may be written in any case and stand on several lines;
+- only the reply is looked at, so there is no prompt to cut off before it.
+
+As there, every number must be used exactly once, although the question only says "once" at most.
+"""
+
+from __future__ import annotations
+
+import operator
+import random
+import re
+from collections.abc import Callable, Iterator, Sequence
+from fractions import Fraction
+from functools import cache
+from hashlib import blake2b
+from typing import Any
+
+from rlc.envs.seeds import derive_seed
+
+LONGEST = 1_000  # characters of an expression that is looked at
+NUMBERS = (1, 99)
+TARGETS = (10, 100)
+TEST_SIZE = 1_024
+
+SPLITS = ("train", "test", "stage2", "stage3")
+
+_TOKEN = re.compile(r"\s*(?:(0|[1-9][0-9]*)|([-+*/()]))\s*")
+_NEGATE = "negate"
+_PRECEDENCE = {"+": 1, "-": 1, "*": 2, "/": 2, _NEGATE: 3}
+_BINARY: dict[str, Callable[[Any, Any], Any]] = {
+    "+": operator.add,
+    "-": operator.sub,
+    "*": operator.mul,
+    "/": operator.truediv,
+}
+
+
+def evaluate(text: str) -> Fraction | None:
+    """The value of an expression of whole numbers, ``+ - * /`` and brackets; None for anything
+    else, a division by zero, and more than :data:`LONGEST` characters. Never raises."""
+    tokens = _tokens(text) if len(text) <= LONGEST else None
+    if not tokens:
+        return None
+    try:
+        return _value(tokens)
+    except (LookupError, ValueError, ZeroDivisionError):  # unbalanced, misplaced, divided by zero
+        return None
+
+
+def solves(text: str, numbers: Sequence[int], target: int) -> bool:
+    """Whether an expression uses each of the numbers exactly once and equals the target."""
+    used = [int(digits) for digits in re.findall(r"[0-9]+", text[:LONGEST])]
+    return sorted(used) == sorted(numbers) and evaluate(text) == target
+
+
+def question(numbers: Sequence[int], target: int) -> str:
+    """The text of a problem, worded as in the published recipes, so that results compare."""
+    listed = ", ".join(map(str, numbers))
+    return (
+        f"Using the numbers {listed}, find a way to reach the target number {target}. You can use "
+        "basic arithmetic operations (+, -, *, /) and each number can only be used once. Show your "
+        "step-by-step calculation and output the final answer within <answer>...</answer>, for "
+        "example <answer> (1 + 2) / 3 </answer>."
+    )
+
+
+def problem(split: str, seed: int) -> dict[str, Any]:
+    """The problem of a split that a seed names: three or four numbers, a target that they reach.
+
+    No problem is in two splits: what it consists of decides which one it belongs to.
+    """
+    rng = random.Random(derive_seed(seed, "countdown", split))
+    while True:
+        numbers, target = _draw(rng)
+        if target is not None and _split(numbers, target) == split:
+            return row(numbers, target)
+
+
+@cache
+def test_problems() -> tuple[dict[str, Any], ...]:
+    """The test split: :data:`TEST_SIZE` problems, the same in every run, no two alike."""
+    found: dict[tuple[Any, ...], dict[str, Any]] = {}
+    number = 0
+    while len(found) < TEST_SIZE:
+        made = problem("test", number)
+        found.setdefault((*sorted(made["nums"]), made["target"]), made)
+        number += 1
+    return tuple(found.values())
+
+
+def row(numbers: Sequence[int], target: int) -> dict[str, Any]:
+    """A problem with the fields of a row of data."""
+    return {
+        "question": question(numbers, target),
+        "answer": str(target),
+        "target": target,
+        "nums": list(numbers),
+    }
+
+
+def _draw(rng: random.Random) -> tuple[list[int], int | None]:
+    """Numbers, and what a random expression of all of them is; None where that is no target."""
+    numbers = [rng.randint(*NUMBERS) for _ in range(rng.choice((3, 4)))]
+    values = list(numbers)
+    while len(values) > 1:
+        left, right = (values.pop(rng.randrange(len(values))) for _ in range(2))
+        operation = rng.choice("+-*/")
+        if operation == "/":
+            if right == 0 or left % right:
+                return numbers, None
+            values.append(left // right)
+        else:
+            values.append(_BINARY[operation](left, right))
+    low, high = TARGETS
+    return numbers, values[0] if low <= values[0] <= high else None
+
+
+def _split(numbers: Sequence[int], target: int) -> str:
+    """A quarter of all problems each."""
+    text = ",".join(map(str, [*sorted(numbers), target]))
+    return SPLITS[blake2b(text.encode(), digest_size=1).digest()[0] % len(SPLITS)]
+
+
+def _tokens(text: str) -> list[str] | None:
+    """None where some of the text is no token. ``//`` falls out later: it misses an operand."""
+    tokens, at = list[str](), 0
+    while at < len(text):
+        match = _TOKEN.match(text, at)
+        if match is None:
+            return None
+        tokens.append(match[1] or match[2])
+        at = match.end()
+    return tokens
+
+
+def _value(tokens: Sequence[str]) -> Fraction:
+    """Operator precedence with two stacks, so that no nesting is too deep. Raises ValueError or
+    LookupError for what is no expression."""
+    values, waiting = list[Fraction](), list[str]()
+    for token in _marked(tokens):
+        if token[0].isdigit():
+            values.append(Fraction(int(token)))
+        elif token in ("(", _NEGATE):
+            waiting.append(token)
+        elif token == ")":
+            while waiting[-1] != "(":
+                _apply(waiting.pop(), values)
+            waiting.pop()
+        else:
+            while waiting and _PRECEDENCE.get(waiting[-1], 0) >= _PRECEDENCE[token]:
+                _apply(waiting.pop(), values)
+            waiting.append(token)
+    while waiting:
+        _apply(waiting.pop(), values)
+    (value,) = values
+    return value
+
+
+def _marked(tokens: Sequence[str]) -> Iterator[str]:
+    """The tokens with signs told from operators. Raises ValueError where one is out of place."""
+    operand_due = True
+    for token in tokens:
+        opens = token[0].isdigit() or token == "("
+        if operand_due and token in ("+", "-"):
+            if token == "-":
+                yield _NEGATE
+            continue
+        if opens != operand_due:
+            raise ValueError(token)
+        operand_due = token != ")" and not token[0].isdigit()
+        yield token
+    if operand_due:
+        raise ValueError("the last operand is missing")
+
+
+def _apply(operation: str, values: list[Fraction]) -> None:
+    if operation == _NEGATE:
+        values.append(-values.pop())
+        return
+    right, left = values.pop(), values.pop()
+    values.append(_BINARY[operation](left, right))

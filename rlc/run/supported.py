@@ -1,0 +1,116 @@
+"""What a plan asks for that this runtime cannot do yet, found before anything starts."""
+
+from __future__ import annotations
+
+import importlib.util
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+
+from rlc.catalog.models import LOCAL
+from rlc.envs.build import SOURCES, WRAPPERS
+from rlc.envs.templates import TEMPLATE_FILES
+from rlc.plan.tree import EnvPlan, EvalPlan, Plan, SftPlan, StagePlan, TrackPlan, TrainPlan
+from rlc.run.oracles import find_oracle
+from rlc.run.records import RunError
+
+# The embedded engine's losses are those of rlc.service.local.losses.
+_NOT_LOCAL = ("gspo",)
+# Trackers, and the package that each needs.
+_TRACKERS = {"wandb": "wandb", "trackio": "trackio", "tensorboard": "tensorboardX"}
+
+
+def require_runnable(plan: Plan) -> None:
+    """Raises RunError for a plan that this runtime cannot do, or that names files that are not
+    there: everything that can be known before a folder is made or a token is paid for."""
+    if missing := unsupported(plan):
+        raise RunError(
+            "this version cannot run the plan: " + "; ".join(missing),
+            "`rlc explain` and `rlc check` know all of it; take out what is named to run the rest",
+        )
+    for stage in plan.stages:
+        for path, what in _files(stage):
+            if not Path(path).is_file():
+                raise RunError(f"there is no file {path}, {what}")
+
+
+def unsupported(plan: Plan) -> list[str]:
+    """One sentence for each thing in the plan that cannot be run, in the recipe's own words;
+    nothing where all of it can."""
+    found = [text for stage in plan.stages for text in _stage(stage)]
+    return list(dict.fromkeys(found))
+
+
+def _stage(stage: StagePlan) -> Iterator[str]:
+    for env in _environments(stage):
+        yield from _environment(env)
+    if isinstance(stage, TrainPlan):
+        yield from _training(stage)
+    if isinstance(stage, SftPlan):
+        yield from _data(stage)
+    if not isinstance(stage, EvalPlan):
+        yield from _trackers(stage.track)
+
+
+def _environments(stage: StagePlan) -> Iterable[EnvPlan]:
+    if isinstance(stage, SftPlan):
+        return () if stage.data.env is None else (stage.data.env,)
+    return stage.envs
+
+
+def _environment(env: EnvPlan) -> Iterator[str]:
+    if env.source not in SOURCES:
+        yield f"`{env.source}()`, the source of `{env.name}`, cannot be played yet"
+    for wrapper in env.wrappers:
+        if wrapper.name not in WRAPPERS:
+            yield f"`{wrapper.name}()` of `{env.name}` cannot be played yet"
+
+
+def _training(stage: TrainPlan) -> Iterator[str]:
+    if stage.loss.name in _NOT_LOCAL and stage.model.service == LOCAL:
+        yield f"`{stage.loss.name}()` is not a loss of the embedded engine yet"
+    kind = stage.overlap.kind
+    if kind != "synchronous" and stage.batch.kind == "turns":
+        yield f"`{kind}()` cannot be combined with `turns()` yet: take `groups()`"
+    if kind == "streamed":
+        yield from _streamed(stage)
+
+
+def _streamed(stage: TrainPlan) -> Iterator[str]:
+    """The parts of a batch are trained on before all of it is known."""
+    whole = "the whole batch, of which `streamed()` has only a part at a time"
+    for step in stage.advantage.steps:
+        over = getattr(step, "over", "group")
+        if over not in ("group", "role"):
+            yield f"`over = {over}` in the advantage needs {whole}"
+    if stage.aggregate.kind != "token_sum":
+        yield f"`{stage.aggregate.kind}()` needs {whole}"
+    if stage.kl is not None:
+        yield f"the mean distance of `kl = reference(…)` needs {whole}"
+    if stage.batch.updates > 1:
+        yield f"`updates = {stage.batch.updates}` splits {whole}"
+
+
+def _data(stage: SftPlan) -> Iterator[str]:
+    env = stage.data.env
+    if env is not None and stage.data.policy == "oracle" and find_oracle(env) is None:
+        yield f"`{env.name}` has no oracle: take `policy = model`"
+
+
+def _trackers(trackers: Iterable[TrackPlan]) -> Iterator[str]:
+    for tracker in trackers:
+        package = _TRACKERS.get(tracker.name)
+        if package is None:
+            yield f"`{tracker.name}()` is not among the trackers yet"
+        elif importlib.util.find_spec(package) is None:
+            yield f"`{tracker.name}()` needs a package that is not here: pip install {package}"
+
+
+def _files(stage: StagePlan) -> Iterator[tuple[str, str]]:
+    """Files that a stage reads, and what they are to it."""
+    if isinstance(stage, SftPlan) and stage.data.path is not None:
+        yield stage.data.path, f"the rows of `{stage.name}`"
+    for env in _environments(stage):
+        for wrapper in env.wrappers:
+            name = str(wrapper.args.get("name", ""))
+            if wrapper.name == "template" and name.endswith(TEMPLATE_FILES):
+                yield name, f"the template of `{env.name}`"

@@ -1,0 +1,110 @@
+"""A plan against what a server says it can do: pure comparison, before anything is paid for."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from difflib import get_close_matches
+from typing import TYPE_CHECKING
+
+from attrs import frozen
+
+from rlc.catalog.models import find_retired
+from rlc.plan.tree import EvalPlan, Plan, SftPlan, StagePlan, TrainPlan
+from rlc.service.errors import ServiceError
+
+if TYPE_CHECKING:
+    from tinker.types import SupportedModel
+
+_NAMES_SHOWN = 5
+
+
+@frozen
+class Need:
+    """What a stage asks of a base model. ``least_context``: one reply to the longest prompt
+    that the plan is sure to allow."""
+
+    stage: str
+    base: str
+    trained: bool
+    sampled: bool
+    least_context: int
+
+
+def needs(plan: Plan) -> list[Need]:
+    """What the stages of a plan ask of the service."""
+    return [need for stage in plan.stages for need in _needs(stage)]
+
+
+def smaller_contexts(plan: Plan, models: Sequence[SupportedModel], where: str) -> dict[str, int]:
+    """Check that the server can do what the plan asks.
+
+    Returns:
+        The contexts, in tokens by base model, that are smaller on this server than the plan
+        counts on: prompts have to stay below them.
+
+    Raises:
+        ServiceError: a model that is not there or not for this use, or whose context cannot
+            hold a single reply.
+    """
+    offered = {model.model_name: model for model in models if model.model_name}
+    for need in needs(plan):
+        if need.base not in offered:
+            raise _unknown(need.base, list(offered), where)
+        _require_use(need, offered[need.base], where)
+    found = {}
+    for model in {stage.model for stage in plan.stages}:
+        context = offered[model.base].max_context_length
+        if context is not None and context < (model.context or context):
+            found[model.base] = context
+    return found
+
+
+def _needs(stage: StagePlan) -> Iterator[Need]:
+    if isinstance(stage, SftPlan):
+        sampled = stage.data.policy == "model"
+        yield Need(stage.name, stage.model.base, trained=True, sampled=sampled, least_context=2)
+        return
+    replies = [stage.sampling.max_tokens, *(env.rollouts.max_tokens for env in stage.envs)]
+    context = max(replies) + (stage.sampling.max_prompt_tokens or 1)
+    trained = not isinstance(stage, EvalPlan)
+    yield Need(stage.name, stage.model.base, trained, sampled=True, least_context=context)
+    if isinstance(stage, TrainPlan) and stage.kl is not None and not _is_path(stage.kl.reference):
+        yield Need(stage.name, stage.kl.reference, trained=False, sampled=True, least_context=2)
+
+
+def _is_path(reference: str) -> bool:
+    return "://" in reference
+
+
+def _unknown(base: str, offered: Sequence[str], where: str) -> ServiceError:
+    if (retired := find_retired(base)) is not None:
+        return ServiceError(
+            f"{where} no longer has `{base}` (retired {retired.since})",
+            f"the nearest that it has is `{retired.use}`",
+        )
+    near = get_close_matches(base, offered, 1)
+    hint = f"did you mean `{near[0]}`?" if near else f"it has {_some(offered)}"
+    return ServiceError(f"{where} has no model `{base}`", hint)
+
+
+def _some(names: Sequence[str]) -> str:
+    shown = ", ".join(f"`{name}`" for name in names[:_NAMES_SHOWN])
+    more = len(names) - _NAMES_SHOWN
+    return (f"{shown} and {more} more" if more > 0 else shown) or "none at all"
+
+
+def _require_use(need: Need, model: SupportedModel, where: str) -> None:
+    """What a server leaves open (None) is not held against it."""
+    for wanted, can, use in (
+        (need.trained, model.trainable, "train"),
+        (need.sampled, model.sampleable, "sample"),
+    ):
+        if wanted and can is False:
+            raise ServiceError(f"{where} does not {use} `{need.base}` (stage `{need.stage}`)")
+    context = model.max_context_length
+    if context is not None and context < need.least_context:
+        raise ServiceError(
+            f"{where} has {context:,} tokens of context for `{need.base}`; a reply of stage "
+            f"`{need.stage}` needs at least {need.least_context:,} with its prompt",
+            "lower max_tokens",
+        )

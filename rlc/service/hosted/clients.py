@@ -1,0 +1,149 @@
+"""Tinker's clients behind the runtime's interface: every answer awaited, every error a sentence."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import replace
+from hashlib import blake2b
+from typing import Any, cast
+
+import tinker
+from attrs import define
+from tinker import types
+
+from rlc.service.hosted.replies import Patience, Reply, submit
+
+
+def sample_seed(seed: int, index: int) -> int:
+    """The seed of sample ``index`` of a request with ``seed``, where each is asked for alone."""
+    digest = blake2b(f"{seed}/{index}".encode(), digest_size=4).digest()
+    return int.from_bytes(digest) % 2**31
+
+
+@define(eq=False)
+class HostedSamplingClient:
+    """See `rlc.service.interface.SamplingClient`.
+
+    Some servers give every sample of a seeded request the same random stream.
+    ``separate`` tells whether this one does: such a request is then made once for each
+    sample, with seeds derived from its own.
+    """
+
+    sdk: tinker.SamplingClient
+    _patience: Patience
+    _separate: Callable[[], bool]
+
+    def sample(
+        self,
+        prompt: types.ModelInput,
+        num_samples: int,
+        sampling_params: types.SamplingParams,
+        include_prompt_logprobs: bool = False,
+    ) -> Awaitable[types.SampleResponse]:
+        """Draw completions; the request is on its way when this returns."""
+
+        def ask(count: int, params: types.SamplingParams) -> Reply[types.SampleResponse]:
+            request = (prompt, count, params, include_prompt_logprobs)
+            return submit(lambda: self.sdk.sample(*request), self._patience)
+
+        seed = sampling_params.seed
+        if num_samples == 1 or seed is None or not self._separate():
+            return ask(num_samples, sampling_params)
+        seeds = [sample_seed(seed, i) for i in range(num_samples)]
+        replies = [ask(1, sampling_params.model_copy(update={"seed": s})) for s in seeds]
+        return _joined(replies, prompt.length)
+
+    def compute_logprobs(self, prompt: types.ModelInput) -> Awaitable[list[float | None]]:
+        """Log-probability of each prompt token given those before; the first is None."""
+        return submit(lambda: self.sdk.compute_logprobs(prompt), self._patience)
+
+
+async def _joined(
+    replies: Sequence[Reply[types.SampleResponse]], prompt_length: int
+) -> types.SampleResponse:
+    """Several responses of one sample each as one response."""
+    responses = await asyncio.gather(*replies)
+    return join_responses(responses, prompt_length)
+
+
+def join_responses(
+    responses: Sequence[types.SampleResponse], prompt_length: int
+) -> types.SampleResponse:
+    """One response with all sequences.
+
+    A response's cache hits are counted on one prompt, the prompts of the other samples being
+    hits. So that this account comes out right, the hits here are one prompt less what all
+    requests together paid for in full; that can be below 0.
+    """
+    paid = sum(prompt_length - response.prompt_cache_hit_tokens for response in responses)
+    return replace(
+        responses[0],
+        sequences=[sequence for response in responses for sequence in response.sequences],
+        prompt_cache_hit_tokens=prompt_length - paid,
+    )
+
+
+@define(eq=False)
+class HostedTrainingClient:
+    """See `rlc.service.interface.TrainingClient`. Requests run in the order they are made."""
+
+    sdk: tinker.TrainingClient
+    _tokenizer: Any
+    _metadata: Mapping[str, str]
+    _patience: Patience
+    _separate: Callable[[], bool]
+
+    def forward(
+        self,
+        data: list[types.Datum],
+        loss_fn: str,
+        loss_fn_config: Mapping[str, float | str] | None = None,
+    ) -> Awaitable[types.ForwardBackwardOutput]:
+        """Logprobs and loss, without a gradient."""
+        name = cast(types.LossFnType, loss_fn)
+        return submit(lambda: self.sdk.forward(data, name, loss_fn_config), self._patience)
+
+    def forward_backward(
+        self,
+        data: list[types.Datum],
+        loss_fn: str,
+        loss_fn_config: Mapping[str, float | str] | None = None,
+    ) -> Awaitable[types.ForwardBackwardOutput]:
+        """Logprobs and loss; the gradient of the summed loss is added to what is there."""
+        name = cast(types.LossFnType, loss_fn)
+        return submit(lambda: self.sdk.forward_backward(data, name, loss_fn_config), self._patience)
+
+    def optim_step(self, optim_params: types.AdamParams) -> Awaitable[types.OptimStepResponse]:
+        """AdamW on the accumulated gradient, which is then cleared."""
+        return submit(lambda: self.sdk.optim_step(optim_params), self._patience)
+
+    def save_state(
+        self, name: str, ttl_seconds: int | None = None, overwrite: bool = False
+    ) -> Awaitable[types.SaveWeightsResponse]:
+        """Save weights and optimiser under the run's metadata."""
+        metadata = dict(self._metadata)
+        return submit(
+            lambda: self.sdk.save_state(name, ttl_seconds, overwrite, metadata), self._patience
+        )
+
+    def save_weights_for_sampler(
+        self, name: str, ttl_seconds: int | None = None
+    ) -> Awaitable[types.SaveWeightsForSamplerResponse]:
+        """Save the weights alone, to be sampled from until they expire."""
+        metadata = dict(self._metadata)
+        return submit(
+            lambda: self.sdk.save_weights_for_sampler(name, ttl_seconds, metadata), self._patience
+        )
+
+    def save_weights_and_get_sampling_client(self) -> Awaitable[HostedSamplingClient]:
+        """A sampling client on a snapshot that lives with the session.
+
+        The SDK's unnamed snapshots are ephemeral: no checkpoint is left behind, none is billed.
+        """
+        reply = submit(lambda: self.sdk.save_weights_and_get_sampling_client(), self._patience)
+        return reply.then(lambda sdk: HostedSamplingClient(sdk, self._patience, self._separate))
+
+    def get_tokenizer(self) -> Any:
+        """The Hugging Face tokenizer of the base model, loaded with the client."""
+        return self._tokenizer

@@ -1,0 +1,140 @@
+"""Where the service is and with which key: from options, the environment and ``.env``."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Mapping
+from pathlib import Path
+from urllib.parse import urlsplit
+
+from attrs import field, frozen
+
+from rlc.service.errors import ServiceError
+
+DOTENV = ".env"
+KEY, URL, PROJECT = "TINKER_API_KEY", "TINKER_BASE_URL", "TINKER_PROJECT_ID"
+_LOOPBACK_KEY = "tml-loopback"  # the SDK wants one even for a server that asks for none
+_KEY_STARTS = ("tml-", "eyJ")
+_NEW_KEY = "make a key in the Tinker console (https://tinker.thinkingmachines.ai/keys)"
+_REHEARSE = "`--rehearse` runs the same job on the embedded engine without a key"
+
+_ASSIGNMENT = re.compile(r"\s*(?:export\s+)?([A-Za-z_][A-Za-z0-9_]*)\s*=\s*(.*)")
+_DOUBLE_QUOTED = re.compile(r'"((?:[^"\\]|\\.)*)"')
+_SINGLE_QUOTED = re.compile(r"'([^']*)'")
+_ESCAPES = {"n": "\n", "t": "\t", "r": "\r"}
+
+
+@frozen
+class Endpoint:
+    """A server and the key for it. None leaves the choice to the SDK: its default server, and
+    the credentials of ``tinker auth login`` or ``TINKER_CREDENTIAL_CMD``."""
+
+    base_url: str | None
+    api_key: str | None = field(repr=False)
+    project: str | None = None
+
+    @property
+    def name(self) -> str:
+        """How a message calls it."""
+        return self.base_url or "the Tinker service"
+
+
+def find_endpoint(
+    base_url: str | None = None,
+    environ: Mapping[str, str] = os.environ,
+    folder: Path | None = None,
+) -> Endpoint:
+    """The endpoint that ``base_url``, the environment and ``folder``'s ``.env`` say, in this
+    order of precedence. ``folder`` is the working directory where it is not given.
+
+    Raises:
+        ServiceError: no key, one that cannot be a Tinker key, an address that is none, or an
+            unreadable ``.env``.
+    """
+    values = {**_read_dotenv((folder or Path.cwd()) / DOTENV), **_given(environ)}
+    url = _checked_url(base_url or values.get(URL))
+    key = values.get(KEY)
+    if key is None and _is_loopback(url):
+        key = _LOOPBACK_KEY
+    elif key is None:
+        _require_other_credentials(environ)
+    elif not key.startswith(_KEY_STARTS):
+        starts = " or ".join(f"`{start}`" for start in _KEY_STARTS)
+        raise ServiceError(f"{KEY} is not a Tinker key: one starts with {starts}", _NEW_KEY)
+    elif not (key.isascii() and key.isprintable() and " " not in key):
+        raise ServiceError(f"{KEY} holds a space or a character that no key has", _NEW_KEY)
+    return Endpoint(url, key, values.get(PROJECT))
+
+
+def parse_dotenv(text: str) -> dict[str, str]:
+    """``KEY=VALUE`` lines: comments, ``export``, quotes; double quotes know ``\\n`` and the like.
+
+    A line that assigns nothing is passed over: the file belongs to other programs too.
+    """
+    assignments = (_ASSIGNMENT.fullmatch(line) for line in text.splitlines())
+    return {match[1]: _value(match[2]) for match in assignments if match}
+
+
+def _value(raw: str) -> str:
+    if match := _DOUBLE_QUOTED.match(raw):
+        return re.sub(r"\\(.)", lambda m: _ESCAPES.get(m[1], m[1]), match[1])
+    if match := _SINGLE_QUOTED.match(raw):
+        return match[1]
+    return re.split(r"(?:^|\s)#", raw, maxsplit=1)[0].strip()
+
+
+def _read_dotenv(path: Path) -> dict[str, str]:
+    try:
+        text = path.read_text(encoding="utf-8-sig")
+    except (FileNotFoundError, IsADirectoryError):
+        return {}
+    except (OSError, UnicodeDecodeError) as error:
+        raise ServiceError(f"cannot read {path}: {error}") from error
+    return _given(parse_dotenv(text))
+
+
+def _given(values: Mapping[str, str]) -> dict[str, str]:
+    """The settings that say something; an empty one says nothing."""
+    stripped = {name: values.get(name, "").strip() for name in (KEY, URL, PROJECT)}
+    return {name: value for name, value in stripped.items() if value}
+
+
+def _require_other_credentials(environ: Mapping[str, str]) -> None:
+    """The SDK's own ways to a key: a command that prints one, or ``tinker auth login``."""
+    if environ.get("TINKER_CREDENTIAL_CMD"):
+        return
+    from tinker.lib.credentials import JsonCredentialStore, default_credentials_path
+
+    path = default_credentials_path()
+    try:
+        stored = JsonCredentialStore(path).get_default_key()
+    except (OSError, ValueError) as error:
+        raise ServiceError(f"cannot read {path}", "log in again: `tinker auth login`") from error
+    if stored is None:
+        raise ServiceError(
+            f"the Tinker service needs {KEY}, in the environment or in {DOTENV}; {_REHEARSE}",
+            _NEW_KEY,
+        )
+
+
+def _is_loopback(url: str | None) -> bool:
+    return url is not None and urlsplit(url).hostname in ("127.0.0.1", "localhost", "::1")
+
+
+def _checked_url(url: str | None) -> str | None:
+    if url is None:
+        return None
+    try:
+        parts = urlsplit(url)
+        usable = parts.scheme in ("http", "https") and parts.hostname and parts.port != 0
+    except ValueError:
+        usable = False
+    if not usable:
+        raise ServiceError(
+            f"`{url}` is not the address of a server",
+            "an address looks like http://127.0.0.1:8000",
+        )
+    if parts.username or parts.password:
+        raise ServiceError(f"the address of the server must not hold a password; use {KEY}")
+    return url.rstrip("/")

@@ -1,0 +1,69 @@
+"""Whether a server can be used at all, found out in seconds and before a run folder is made.
+
+The SDK retries for minutes what may be a passing weakness. Before a run begins, a wrong address
+or a key that is not accepted is the likelier reason, and is to be said at once.
+"""
+
+from __future__ import annotations
+
+from concurrent.futures import TimeoutError as OutOfTime
+
+import httpx
+from tinker import types
+from tinker.lib.client_connection_pool_type import ClientConnectionPoolType
+
+from rlc.plan.tree import Plan
+from rlc.service.errors import ServiceLostError
+from rlc.service.hosted.capabilities import smaller_contexts
+from rlc.service.hosted.endpoint import Endpoint
+from rlc.service.hosted.refusals import translate
+from rlc.service.hosted.replies import start_thread
+from rlc.service.hosted.service import default_url, open_rest
+
+_REACH_SECONDS = 10.0
+_ANSWER_SECONDS = 60.0
+
+
+def check_server(plan: Plan, endpoint: Endpoint) -> None:
+    """Refuse a server that cannot run ``plan``. Blocks, for a minute at most.
+
+    Raises:
+        ServiceError: it cannot be reached, does not accept the key, has paused the account,
+            or cannot do what the plan asks.
+    """
+    _require_reachable(endpoint)
+    try:
+        answer = start_thread(lambda: _capabilities(endpoint)).result(_ANSWER_SECONDS)
+    except OutOfTime as error:
+        raise ServiceLostError(
+            f"{endpoint.name} has not told its models within {_ANSWER_SECONDS:.0f} seconds",
+            "try again later",
+        ) from error
+    except Exception as error:
+        raise translate(error, endpoint.name) from error
+    smaller_contexts(plan, answer.supported_models, endpoint.name)
+
+
+def _require_reachable(endpoint: Endpoint) -> None:
+    """Any answer will do, a broken one too: something listens there."""
+    url = f"{endpoint.base_url or default_url()}/api/v1/healthz"
+    try:
+        httpx.get(url, timeout=_REACH_SECONDS)
+    except (httpx.ConnectError, httpx.ConnectTimeout) as error:
+        raise ServiceLostError(
+            f"cannot reach {endpoint.name}: {str(error) or 'no answer'}",
+            "is it up, and is the address right (--base-url, TINKER_BASE_URL)?",
+        ) from error
+    except httpx.HTTPError:
+        return
+
+
+def _capabilities(endpoint: Endpoint) -> types.GetServerCapabilitiesResponse:
+    """Asked for once: what the SDK's own method retries for an hour (HTTP 402) is said now."""
+    holder = open_rest(endpoint).holder
+
+    async def ask() -> types.GetServerCapabilitiesResponse:
+        with holder.aclient(ClientConnectionPoolType.TRAIN) as client:
+            return await client.service.get_server_capabilities()
+
+    return holder.run_coroutine_threadsafe(ask()).result()

@@ -1,0 +1,151 @@
+"""What the SDK's exceptions mean to a user: one table, one sentence each."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from typing import Any
+
+import tinker
+from attrs import frozen
+from tinker.lib.retryable_exception import RetryableException
+from tinker.types import RequestErrorCategory
+
+from rlc.service.errors import ServiceError, ServiceLostError
+
+_LONGEST_DETAIL = 300
+_REQUEST_FAILED = re.compile(r"Request failed: (.*?) for self\.request_id=.*", re.DOTALL)
+
+
+@frozen
+class _Refusal:
+    """The sentence for a status; ``lost``: no other request would fare better."""
+
+    message: str
+    hint: str | None = None
+    lost: bool = True
+
+
+_LATER = "the run can be resumed later"
+_BY_STATUS = {
+    400: _Refusal("{where} refused a request: {detail}", lost=False),
+    401: _Refusal(
+        "{where} does not accept the key: {detail}",
+        "check TINKER_API_KEY; keys are made at https://tinker.thinkingmachines.ai/keys",
+    ),
+    402: _Refusal(
+        "{where} has paused this account until its billing is in order: {detail}",
+        f"settle it at https://tinker.thinkingmachines.ai; {_LATER}",
+    ),
+    403: _Refusal("this key is not allowed to do that on {where}: {detail}"),
+    404: _Refusal(
+        "{where} does not know what was asked for: {detail}",
+        "a checkpoint may have expired or been deleted, and an address may be wrong",
+    ),
+    405: _Refusal("{where} does not speak the Tinker API: {detail}", "check the address"),
+    408: _Refusal("{where} did not answer in time: {detail}", _LATER),
+    409: _Refusal(
+        "{where} reports a conflict: {detail}",
+        "another process may be using the same names or the same session",
+    ),
+    410: _Refusal(
+        "{where} has finished this session: {detail}",
+        "resuming the run opens a new one and goes on from the last checkpoint",
+    ),
+    413: _Refusal("{where} refused a request as too large: {detail}", lost=False),
+    415: _Refusal("{where} does not speak the Tinker API: {detail}", "check the address"),
+    422: _Refusal("{where} refused a request: {detail}", lost=False),
+    429: _Refusal(
+        "{where} keeps refusing requests as too many, after all retries: {detail}",
+        f"other runs of this account count too; {_LATER}",
+    ),
+}
+_FAILING = _Refusal("{where} keeps failing (HTTP {status}), after all retries: {detail}", _LATER)
+_UNREACHABLE = _Refusal(
+    "cannot reach {where}: {detail}", f"is it up, and its address right? {_LATER}"
+)
+_NOT_TINKER = _Refusal("{where} does not speak the API of this SDK: {detail}")
+
+
+def translate(error: BaseException, where: str) -> ServiceError:
+    """The sentence for what the SDK raised; ``where`` names the server."""
+    if isinstance(error, ServiceError):
+        return error
+    for cause in _causes(error):
+        if isinstance(cause, tinker.APIStatusError):
+            return _say(_of_status(cause.status_code), where, _detail(cause), cause.status_code)
+        if isinstance(cause, tinker.RequestFailedError):
+            return _request_failed(cause, where)
+        if isinstance(cause, tinker.APIResponseValidationError):
+            return _say(_NOT_TINKER, where, _short(str(cause)))
+        if isinstance(cause, tinker.APITimeoutError):
+            return _say(_BY_STATUS[408], where, "the request timed out")
+        if isinstance(cause, tinker.APIConnectionError):
+            return _say(_UNREACHABLE, where, _short(_root(cause)))
+        if isinstance(cause, RetryableException):
+            return _say(_BY_STATUS[410], where, _short(str(cause)))
+        if _billing_stumble(cause):
+            return _say(_BY_STATUS[402], where, "payment required")
+    if isinstance(error, tinker.TinkerError):  # credentials: the SDK's own sentence
+        return ServiceLostError(_short(str(error)))
+    return ServiceError(f"the Tinker SDK failed: {type(error).__name__}: {_short(str(error))}")
+
+
+def _of_status(status: int) -> _Refusal:
+    return _BY_STATUS.get(status, _FAILING if status >= 500 else _BY_STATUS[400])
+
+
+def _say(refusal: _Refusal, where: str, detail: str, status: int = 0) -> ServiceError:
+    message = refusal.message.format(where=where, detail=detail, status=status)
+    kind = ServiceLostError if refusal.lost else ServiceError
+    return kind(message, refusal.hint)
+
+
+def _request_failed(error: tinker.RequestFailedError, where: str) -> ServiceError:
+    """A request that was accepted and failed later; the SDK wraps the server's words."""
+    match = _REQUEST_FAILED.fullmatch(error.message)
+    detail = _short(match[1] if match else error.message)
+    if error.category is RequestErrorCategory.User:
+        return ServiceError(f"{where} refused a request: {detail}")
+    return ServiceError(f"a request failed on {where}: {detail}")
+
+
+def _causes(error: BaseException) -> Iterator[BaseException]:
+    """The exception and what it was raised from."""
+    seen: set[int] = set()
+    current: BaseException | None = error
+    while current is not None and id(current) not in seen:
+        seen.add(id(current))
+        yield current
+        current = current.__cause__
+
+
+def _root(error: BaseException) -> str:
+    """The innermost cause of a failed connection says most."""
+    texts = [str(cause) for cause in _causes(error)]
+    return next((text for text in reversed(texts) if text), type(error).__name__)
+
+
+def _billing_stumble(error: BaseException) -> bool:
+    """A 402 while a client is set up: the SDK reads fields there that it has not set yet."""
+    return isinstance(error, AttributeError) and "billing_exception_time" in str(error)
+
+
+def _detail(error: tinker.APIStatusError) -> str:
+    """The server's own words, wherever its JSON has them."""
+    return _short(_words(error.body) or error.message)
+
+
+def _words(body: Any) -> str:
+    if isinstance(body, dict):
+        parts = (_words(body.get(key)) for key in ("detail", "error", "message", "msg"))
+        return next((part for part in parts if part), "")
+    if isinstance(body, list):
+        return "; ".join(part for part in map(_words, body) if part)
+    return body if isinstance(body, str) else ""
+
+
+def _short(text: str) -> str:
+    """One line without a closing stop: it ends a sentence or is followed by one."""
+    line = " ".join(text.split()).rstrip(".")
+    return line if len(line) <= _LONGEST_DETAIL else line[: _LONGEST_DETAIL - 2] + " …"

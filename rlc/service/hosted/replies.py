@@ -1,0 +1,125 @@
+"""Waiting for the service without blocking the event loop, and not for ever."""
+
+from __future__ import annotations
+
+import asyncio
+import concurrent.futures
+import threading
+import time
+from collections.abc import Callable, Generator
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
+
+from attrs import define, field
+
+from rlc.service.errors import ServiceLostError
+from rlc.service.hosted.refusals import translate
+
+if TYPE_CHECKING:
+    from tinker import APIFuture
+
+# The SDK itself waits an hour for an account that is paused for its billing; its own
+# sentence about that shall come first.
+PATIENCE_SECONDS = 75 * 60.0
+
+T = TypeVar("T")
+U = TypeVar("U")
+
+
+@define(eq=False)
+class Patience:
+    """How long a service may be silent, over all requests, before a run gives it up.
+
+    A service with a full queue accepts requests and answers none. ``last_word`` is what it
+    said of its queue.
+    """
+
+    where: str
+    seconds: float = PATIENCE_SECONDS
+    last_word: str = ""
+    _heard: float = field(factory=time.monotonic)
+
+    def heard(self) -> None:
+        """The service has answered something."""
+        self._heard = time.monotonic()
+
+    def left(self, asked: float) -> float:
+        """Seconds until a request made at ``asked`` (monotonic) is given up."""
+        return max(self._heard, asked) + self.seconds - time.monotonic()
+
+    def lost(self) -> ServiceLostError:
+        why = self.last_word or "its queue may be full"
+        return ServiceLostError(
+            f"{self.where} has answered nothing for {self.seconds / 60:.0f} minutes: {why}",
+            "the run can be resumed later",
+        )
+
+
+@define(eq=False)
+class Reply(Generic[T]):
+    """The answer to a request that is already on its way; awaiting it raises ServiceError."""
+
+    _future: APIFuture[T]
+    _patience: Patience
+    _asked: float = field(factory=time.monotonic)
+
+    def __await__(self) -> Generator[Any, None, T]:
+        return self._wait().__await__()
+
+    def then(self, make: Callable[[T], U]) -> Then[T, U]:
+        """The answer made into something else, once it is here."""
+        return Then(self, make)
+
+    async def _wait(self) -> T:
+        task = asyncio.ensure_future(self._future.result_async())
+        try:
+            while not task.done():
+                left = self._patience.left(self._asked)
+                if left <= 0:
+                    raise self._patience.lost()
+                await asyncio.wait([task], timeout=left)
+            answer = task.result()
+        except Exception as error:
+            raise translate(error, self._patience.where) from error
+        finally:
+            task.cancel()
+        self._patience.heard()
+        return answer
+
+
+@define(eq=False)
+class Then(Generic[T, U]):
+    """A reply and what is made of it. Unlike a coroutine it may be left unawaited."""
+
+    _reply: Reply[T]
+    _make: Callable[[T], U]
+
+    def __await__(self) -> Generator[Any, None, U]:
+        return self._make((yield from self._reply.__await__()))
+
+
+def submit(ask: Callable[[], APIFuture[T]], patience: Patience) -> Reply[T]:
+    """Make a request now. Raises ServiceError if the SDK does not even send it."""
+    try:
+        return Reply(ask(), patience)
+    except Exception as error:
+        raise translate(error, patience.where) from error
+
+
+def start_thread(work: Callable[[], T]) -> concurrent.futures.Future[T]:
+    """Run blocking work on a thread that keeps no program from ending."""
+    future: concurrent.futures.Future[T] = concurrent.futures.Future()
+    future.set_running_or_notify_cancel()  # once begun, it cannot be called off
+
+    def run() -> None:
+        try:
+            future.set_result(work())
+        except BaseException as error:
+            future.set_exception(error)
+
+    threading.Thread(target=run, name="rlc-tinker", daemon=True).start()
+    return future
+
+
+async def in_thread(work: Callable[[], T]) -> T:
+    """Await blocking work that is done on a thread of its own."""
+    return await asyncio.wrap_future(start_thread(work))

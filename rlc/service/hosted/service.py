@@ -1,0 +1,237 @@
+"""The Tinker service through its SDK: one session, opened when the first client is made."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable, Mapping
+from contextlib import ExitStack
+from typing import Any, TypeVar
+
+import tinker
+from attrs import define, field
+from tinker import types
+
+from rlc.service.errors import ServiceError
+from rlc.service.hosted.clients import HostedSamplingClient, HostedTrainingClient
+from rlc.service.hosted.endpoint import Endpoint
+from rlc.service.hosted.notices import heard_by
+from rlc.service.hosted.refusals import translate
+from rlc.service.hosted.replies import Patience, Reply, in_thread, submit
+from rlc.service.interface import Listener, SessionEnd
+
+_CLOSING_SECONDS = 5.0  # whoever pressed Ctrl-C twice waits for it
+
+_log = logging.getLogger(__name__)
+
+C = TypeVar("C", tinker.TrainingClient, tinker.SamplingClient)
+
+
+@define(eq=False)
+class HostedService:
+    """See `rlc.service.interface.RemoteService`.
+
+    ``metadata`` goes with the session, its models and their checkpoints, so that a bill can be
+    traced back to a run.
+    """
+
+    endpoint: Endpoint
+    metadata: Mapping[str, str] = field(factory=dict)
+    patience: Patience = field(init=False)
+    _sdk: tinker.ServiceClient = field(init=False, repr=False)
+    _listener: Listener | None = field(default=None, init=False)
+    _listening: ExitStack = field(factory=ExitStack, init=False)
+    _session: str | None = field(default=None, init=False)
+    _separate: bool = field(default=False, init=False)
+
+    def __attrs_post_init__(self) -> None:
+        self.patience = Patience(self.endpoint.name)
+        self._sdk = tinker.ServiceClient(
+            user_metadata=dict(self.metadata),
+            project_id=self.endpoint.project,
+            display_name=self.metadata.get("rlc_run"),
+            base_url=self.endpoint.base_url,
+            api_key=self.endpoint.api_key,
+        )
+
+    @property
+    def server(self) -> str:
+        """The address of the server, the SDK's default included."""
+        return self.endpoint.base_url or default_url()
+
+    async def create_lora_training_client(
+        self,
+        base_model: str,
+        rank: int = 32,
+        seed: int | None = None,
+        train_mlp: bool = True,
+        train_attn: bool = True,
+        train_unembed: bool = True,
+        user_metadata: dict[str, str] | None = None,
+    ) -> HostedTrainingClient:
+        """A fresh adapter; the same seed gives the same one."""
+        metadata = {**self.metadata, **(user_metadata or {})}
+        return await self._training(
+            lambda: self._sdk.create_lora_training_client(
+                base_model,
+                rank=rank,
+                seed=seed,
+                train_mlp=train_mlp,
+                train_attn=train_attn,
+                train_unembed=train_unembed,
+                user_metadata=metadata,
+            ),
+            metadata,
+            {},
+        )
+
+    async def create_training_client_from_state_with_optimizer(
+        self, path: str, user_metadata: dict[str, str] | None = None
+    ) -> HostedTrainingClient:
+        """Go on from a saved state: the next steps are those the saved client would make."""
+        metadata = {**self.metadata, **(user_metadata or {})}
+        return await self._training(
+            lambda: self._sdk.create_training_client_from_state_with_optimizer(
+                path, user_metadata=metadata
+            ),
+            metadata,
+            {"from": path},
+        )
+
+    async def create_training_client_from_state(
+        self, path: str, user_metadata: dict[str, str] | None = None
+    ) -> HostedTrainingClient:
+        """Saved weights under a fresh optimiser."""
+        metadata = {**self.metadata, **(user_metadata or {})}
+        return await self._training(
+            lambda: self._sdk.create_training_client_from_state(path, user_metadata=metadata),
+            metadata,
+            {"from": path},
+        )
+
+    async def create_sampling_client(
+        self, model_path: str | None = None, base_model: str | None = None
+    ) -> HostedSamplingClient:
+        """Sample from a checkpoint (of either kind) or from a bare base model."""
+        if (model_path is None) == (base_model is None):
+            raise ServiceError("give either model_path or base_model to sample from")
+        client = await self._create(
+            lambda: self._sdk.create_sampling_client(model_path=model_path, base_model=base_model)
+        )
+        return HostedSamplingClient(client, self.patience, lambda: self._separate)
+
+    def get_server_capabilities(self) -> Awaitable[types.GetServerCapabilitiesResponse]:
+        """The models that the server trains and samples."""
+        return self._rest(lambda rest: rest.get_server_capabilities())
+
+    async def delete_checkpoint(self, path: str) -> None:
+        """Delete a checkpoint by its path; one that is gone already is no error."""
+        try:
+            await self._rest(lambda rest: rest.delete_checkpoint_from_tinker_path(path))
+        except ServiceError as error:
+            cause = error.__cause__
+            if not (isinstance(cause, tinker.APIStatusError) and cause.status_code == 404):
+                raise
+
+    def separate_samples(self) -> None:
+        """From now on ask for each sample of a seeded request on its own."""
+        self._separate = True
+
+    def listen(self, listener: Listener) -> None:
+        """Tell ``listener``, on the running loop's thread, of pauses, sessions and models."""
+        loop = asyncio.get_running_loop()
+
+        def tell(text: str) -> None:
+            self.patience.last_word = text
+            if not loop.is_closed():
+                loop.call_soon_threadsafe(listener.note, text)
+
+        self._listener = listener
+        self._listening.enter_context(heard_by(tell))
+
+    async def close(self, end: SessionEnd) -> None:
+        """Finish the session. What the server says to that changes nothing, and is only logged."""
+        try:
+            async with asyncio.timeout(_CLOSING_SECONDS):
+                await self._sdk.close(end)
+        except Exception as error:
+            _log.info("the session was not closed: %s", translate(error, self.endpoint.name))
+        finally:
+            self._listening.close()
+
+    async def _training(
+        self,
+        ask: Callable[[], tinker.APIFuture[tinker.TrainingClient]],
+        metadata: Mapping[str, str],
+        facts: Mapping[str, str],
+    ) -> HostedTrainingClient:
+        """A new client with its tokenizer; the listener hears of the model."""
+        client = await self._create(ask)
+        info = client.get_info()
+        self._record(
+            {
+                "event": "model",
+                "model_id": client.model_id,
+                "base": str(info.model_data.model_name),
+                "session_id": str(self._session),
+                "metadata": dict(metadata),
+                **facts,
+            }
+        )
+        try:
+            tokenizer = await in_thread(client.get_tokenizer)
+        except Exception as error:  # transformers and its hub raise whatever they like
+            name = info.model_data.tokenizer_id or info.model_data.model_name
+            why = str(error).strip().split("\n")[0][:200]
+            raise ServiceError(
+                f"cannot load the tokenizer `{name}`: {why}",
+                "it comes from the Hugging Face hub, or from its cache on this machine",
+            ) from error
+        separate = lambda: self._separate  # noqa: E731
+        return HostedTrainingClient(client, tokenizer, metadata, self.patience, separate)
+
+    async def _create(self, ask: Callable[[], tinker.APIFuture[C]]) -> C:
+        """A new client; the first one opens the session, which blocks its thread meanwhile."""
+        reply: Reply[C] = await in_thread(lambda: submit(ask, self.patience))
+        client = await reply
+        session = client.holder.get_session_id()
+        if session != self._session:
+            self._session = session
+            self._record(
+                {
+                    "event": "session",
+                    "session_id": session,
+                    "server": self.server,
+                    "metadata": dict(self.metadata),
+                }
+            )
+        return client
+
+    async def _rest(self, ask: Callable[[tinker.RestClient], tinker.APIFuture[Any]]) -> Any:
+        """One answer of the part of the API that needs no session."""
+
+        def connect() -> Reply[Any]:
+            rest = open_rest(self.endpoint)
+            return submit(lambda: ask(rest), self.patience)
+
+        try:
+            reply = await in_thread(connect)
+        except Exception as error:
+            raise translate(error, self.endpoint.name) from error
+        return await reply
+
+    def _record(self, event: dict[str, Any]) -> None:
+        if self._listener is not None:
+            self._listener.record(event)
+
+
+def open_rest(endpoint: Endpoint) -> tinker.RestClient:
+    """The client for what needs no session. Blocks while it asks the server's configuration."""
+    return tinker.RestClient(base_url=endpoint.base_url, api_key=endpoint.api_key)
+
+
+def default_url() -> str:
+    """Where the SDK goes if nobody says otherwise."""
+    from tinker.lib.base_url import resolve_base_url
+
+    return resolve_base_url()

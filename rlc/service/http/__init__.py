@@ -1,0 +1,1 @@
+"""The embedded engine behind Tinker's HTTP protocol, for the unmodified SDK (tinker 0.38)."""

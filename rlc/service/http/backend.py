@@ -1,0 +1,125 @@
+"""What the server is made of: the engine, the models it serves, and who uses them."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Mapping
+from typing import Any
+
+from attrs import define, field, frozen
+from tinker import types
+
+from rlc.service.errors import ServiceError
+from rlc.service.http.faults import Faults
+from rlc.service.http.futures import Futures, drawn
+from rlc.service.http.latency import Delay, Dice, Latency
+from rlc.service.http.refusals import Refused
+from rlc.service.http.runs import Runs
+from rlc.service.http.sessions import Model, Session, Sessions
+from rlc.service.local.service import LocalService, ModelFacts
+
+
+@frozen
+class Served:
+    """A base model and the name that clients call it by."""
+
+    name: str
+    source: str  # the engine's name for it: `tiny`, or a folder
+    facts: ModelFacts
+
+
+async def load_models(engine: LocalService, sources: Mapping[str, str]) -> dict[str, Served]:
+    """Load every base model, so that what is wrong with one is said at once.
+
+    Raises ServiceError.
+    """
+    return {
+        name: Served(name, source, await engine.facts(source)) for name, source in sources.items()
+    }
+
+
+@define(eq=False)
+class Backend:
+    """The state of a server, to be used from its event loop."""
+
+    engine: LocalService
+    served: Mapping[str, Served]
+    latency: Latency = field(factory=Latency)
+    faults: Faults = field(factory=Faults)
+    sessions: Sessions = field(factory=Sessions, init=False)
+    runs: Runs = field(init=False)
+    futures: Futures = field(init=False)
+    _dice: Dice = field(init=False)
+
+    def __attrs_post_init__(self) -> None:
+        self.runs = Runs(self.engine.store)
+        self.futures = Futures(self.faults)
+        self._dice = Dice(self.latency.seed)
+
+    def base(self, name: str) -> Served:
+        """A base model by its name. Raises Refused (400) for any that is not served."""
+        if name not in self.served:
+            known = ", ".join(self.served)
+            raise Refused(400, f"This server has no model {name!r}; it serves {known}.")
+        return self.served[name]
+
+    def name_of(self, base_model: str) -> str:
+        """The served name of what the engine calls ``base_model``; that itself if there is none."""
+        names = (s.name for s in self.served.values() if base_model in (s.name, s.source))
+        return next(names, base_model)
+
+    def promise(
+        self, owner: str, seq: int, start: Callable[[], Awaitable[Any]]
+    ) -> types.UntypedAPIFuture:
+        """Accept work that creates a model; the same number again is the same work."""
+        request_id = f"{owner}/{seq}"
+        if self.futures.find(request_id) is None:
+            self.futures.run(self.futures.open(request_id), start, self._delay("train"))
+        return types.UntypedAPIFuture(request_id=request_id, model_id=owner)
+
+    def promise_turn(
+        self, model: Model, seq: int | None, start: Callable[[], Awaitable[Any]]
+    ) -> types.UntypedAPIFuture:
+        """Accept work on a model, to be started when the requests before it have been."""
+        number = model.turns.next if seq is None else seq
+        request_id = f"{model.id}/{number}"
+        if self.futures.find(request_id) is None:
+            model.turns.check(number)
+            delay = self._delay("train")
+            promise = self.futures.open(request_id)
+            model.turns.take(number, lambda: self.futures.run(promise, start, delay))
+        return types.UntypedAPIFuture(request_id=request_id, model_id=model.id)
+
+    def promise_sample(
+        self, owner: str, seq: int, samples: int, start: Callable[[], Awaitable[Any]]
+    ) -> types.UntypedAPIFuture:
+        """Accept a sampling request, unless ``start`` refuses it; each sample gets an id."""
+        request_id = f"{owner}/{seq}"
+        if self.futures.find(request_id) is None:
+            work = start()
+            promise = self.futures.open(request_id, is_sample=True)
+            self.futures.run(promise, lambda: work, self._delay("sample"))
+        ids = [f"{request_id}/{i}" for i in range(samples)]
+        return types.UntypedAPIFuture(request_id=request_id, sample_sequence_ids=ids)
+
+    def end(self, session: Session, why: str) -> None:
+        """Finish a session: its work stops, its memory is freed, its checkpoints stay."""
+        for owner in self.sessions.end(session, why):
+            self.futures.forget(owner)
+
+    def restart(self) -> None:
+        """Forget all that a restart of the process would."""
+        self.sessions.forget()
+        self.futures.forget()
+
+    def _delay(self, kind: str) -> float:
+        delay: Delay = self.latency.sample if kind == "sample" else self.latency.train
+        return drawn(delay, self._dice, kind)
+
+
+def check_ttl(ttl_seconds: int | None) -> None:
+    """Tinker keeps a checkpoint between an hour and ten years. Raises ServiceError otherwise."""
+    if ttl_seconds is not None and not 3600 <= ttl_seconds <= 315_360_000:
+        raise ServiceError(
+            f"ttl_seconds must be between 3600 (an hour) and 315360000 (ten years), "
+            f"not {ttl_seconds}."
+        )

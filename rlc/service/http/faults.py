@@ -1,0 +1,126 @@
+"""What goes wrong on purpose, by rate and seed: the bad days of a hosted service."""
+
+from __future__ import annotations
+
+from typing import Any, Literal
+
+from attrs import define, field, fields, frozen
+from starlette.responses import JSONResponse
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from rlc.service.errors import ServiceError
+from rlc.service.http.latency import Dice
+
+# What a client sends in the background, or before it can handle a failure.
+_SPARED = ("client/", "telemetry", "healthz", "session_heartbeat")
+_RETRY_SOON = {"retry-after-ms": "50"}
+
+Trouble = Literal["too_many", "errors", "drops", "restarts"]
+
+
+@frozen
+class Faults:
+    """Rates between 0 and 1. The first four are of requests, the others of promises.
+
+    ``too_many``: HTTP 429. ``errors``: HTTP 500. ``drops``: the connection is closed, half of
+    the time after the request was carried out. ``restarts``: everything in memory is forgotten;
+    checkpoints stay. ``slow``: an answer comes ``slow_seconds`` late. ``lost``: the promise of a
+    sample is forgotten, so that the SDK has to ask anew.
+    """
+
+    too_many: float = 0.0
+    errors: float = 0.0
+    drops: float = 0.0
+    restarts: float = 0.0
+    slow: float = 0.0
+    lost: float = 0.0
+    slow_seconds: float = 1.0
+    seed: int = 0
+
+    @property
+    def of_requests(self) -> dict[Trouble, float]:
+        return {
+            "too_many": self.too_many,
+            "errors": self.errors,
+            "drops": self.drops,
+            "restarts": self.restarts,
+        }
+
+
+RATES = ("too_many", "errors", "drops", "restarts", "slow", "lost")
+
+
+def parse_faults(text: str, seed: int) -> Faults:
+    """Read ``too_many=5%,drops=0.05,slow_seconds=2``.
+
+    Raises ServiceError for an unknown kind or a rate that is none.
+    """
+    known = {f.name for f in fields(Faults)} - {"seed"}
+    given: dict[str, Any] = {}
+    for part in filter(None, (part.strip() for part in text.split(","))):
+        name, _, value = part.partition("=")
+        try:
+            number = float(value.removesuffix("%")) / (100 if value.endswith("%") else 1)
+        except ValueError:
+            number = -1.0
+        if name not in known:
+            raise ServiceError(f"there is no fault `{name}`: there are {', '.join(sorted(known))}")
+        if number < 0 or (name in RATES and number > 1):
+            raise ServiceError(f"`{part}` is no rate: give for instance {name}=5%")
+        given[name] = number
+    faults = Faults(**given, seed=seed)
+    if sum(faults.of_requests.values()) > 1:
+        raise ServiceError(
+            "the rates of " + ", ".join(faults.of_requests) + " exceed 100 % together"
+        )
+    return faults
+
+
+@define(eq=False)
+class FaultyApp:
+    """An ASGI application with faults before and after it."""
+
+    app: ASGIApp
+    faults: Faults
+    restart: Any  # called to forget everything
+    _dice: Dice = field(init=False)
+
+    def __attrs_post_init__(self) -> None:
+        self._dice = Dice(self.faults.seed)
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        trouble = self._draw(scope["path"]) if scope["type"] == "http" else None
+        if trouble == "restarts":
+            self.restart()
+        if trouble == "too_many":
+            reply = JSONResponse({"detail": "Too many requests."}, 429, _RETRY_SOON)
+            await reply(scope, receive, send)
+        elif trouble == "errors":
+            reply = JSONResponse({"detail": "An injected fault."}, 500, _RETRY_SOON)
+            await reply(scope, receive, send)
+        elif trouble == "drops":
+            await self._drop(scope, receive, send)
+        else:
+            await self.app(scope, receive, send)
+
+    def _draw(self, path: str) -> Trouble | None:
+        if path.removeprefix("/api/v1/").startswith(_SPARED):
+            return None
+        left = self._dice.throw("request")
+        for trouble, rate in self.faults.of_requests.items():
+            if left < rate:
+                return trouble
+            left -= rate
+        return None
+
+    async def _drop(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Close the connection in the middle of an answer, which the ASGI server does when an
+        application stops after the headers."""
+        if self._dice.throw("after") < 0.5:
+
+            async def discard(message: Message) -> None:
+                pass
+
+            await self.app(scope, receive, discard)
+        headers = [(b"content-length", b"1")]
+        await send({"type": "http.response.start", "status": 200, "headers": headers})

@@ -1,0 +1,203 @@
+"""Promises: work that was accepted, and its answer, which waits until it is fetched."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from collections import deque
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+import torch
+from attrs import define, field, frozen
+from pydantic import BaseModel
+from tinker import types
+
+from rlc.service.errors import ServiceError
+from rlc.service.http.faults import Faults
+from rlc.service.http.latency import Delay, Dice, Fixed
+from rlc.service.http.refusals import Refused
+from rlc.service.http.wire import PROTOBUF, write_output, write_sample
+
+JSON = "application/json"
+_POLL_SECONDS = 25.0  # the SDK gives a poll 45
+_KEEP_FETCHED = 60.0  # the connection may break while an answer goes out
+_KEEP_UNFETCHED = 3600.0
+
+_log = logging.getLogger(__name__)
+
+
+@frozen
+class Reply:
+    """An answer as it goes over the wire."""
+
+    content: bytes
+    content_type: str
+    status: int = 200
+
+
+@define(eq=False)
+class Promise:
+    """Work under an id that the client knows."""
+
+    id: str
+    is_sample: bool
+    made_at: float
+    reply: Reply | None = field(default=None, init=False)
+    fetched: bool = field(default=False, init=False)
+    ready: asyncio.Event = field(factory=asyncio.Event, init=False)
+    task: asyncio.Task[None] | None = field(default=None, init=False)
+
+
+@define(eq=False)
+class Futures:
+    """The promises of all clients; to be used from the server's event loop."""
+
+    faults: Faults = field(factory=Faults)
+    _promises: dict[str, Promise] = field(factory=dict, init=False)
+    _old: deque[tuple[float, str]] = field(factory=deque, init=False)  # when made
+    _fetched: deque[tuple[float, str]] = field(factory=deque, init=False)
+    _closing: asyncio.Event = field(factory=asyncio.Event, init=False)
+    _dice: Dice = field(init=False)
+
+    def __attrs_post_init__(self) -> None:
+        self._dice = Dice(self.faults.seed)
+
+    def find(self, request_id: str) -> Promise | None:
+        """A promise made earlier: a repeated request is the same request."""
+        return self._promises.get(request_id)
+
+    def open(self, request_id: str, is_sample: bool = False) -> Promise:
+        """A promise whose work is still to be started with `run`."""
+        now = time.monotonic()
+        self._sweep(now)
+        promise = Promise(request_id, is_sample, now)
+        self._promises[request_id] = promise
+        self._old.append((now, request_id))
+        return promise
+
+    def run(
+        self, promise: Promise, start: Callable[[], Awaitable[Any]], delay: float = 0.0
+    ) -> None:
+        """Start the work now, so that what is started first is queued first; answer when done.
+
+        The answer is held back for ``delay`` seconds.
+        """
+        if self.faults.slow and self._dice.throw("slow") < self.faults.slow:
+            delay += self.faults.slow_seconds
+        try:
+            work = start()
+        except (Refused, ServiceError) as error:
+            promise.reply = _failure(error)
+            promise.ready.set()
+            return
+        promise.task = asyncio.get_running_loop().create_task(self._finish(promise, work, delay))
+
+    async def _finish(self, promise: Promise, work: Awaitable[Any], delay: float) -> None:
+        try:
+            reply = _success(await work)
+        except asyncio.CancelledError:
+            self._promises.pop(promise.id, None)
+            promise.ready.set()
+            raise
+        except Exception as error:
+            reply = _failure(error)
+        if delay:
+            await asyncio.sleep(delay)
+        promise.reply = reply
+        promise.ready.set()
+
+    async def retrieve(self, request_id: str) -> Reply:
+        """The answer, once it is there; HTTP 408 if it takes long: the client then asks again.
+
+        Raises Refused (410) for a promise that nobody remembers.
+        """
+        promise = self._promises.get(request_id)
+        if promise is None or self._loses(promise):
+            raise Refused(
+                410,
+                f"There is no promise {request_id}: it was answered long ago, "
+                "cancelled, or the server has been restarted since.",
+            )
+        await self._wait(promise)
+        if promise.reply is None:
+            if request_id not in self._promises:
+                raise Refused(410, f"The promise {request_id} was cancelled.")
+            return Reply(b'{"type": "try_again", "queue_state": "active"}', JSON, 408)
+        if not promise.fetched:
+            promise.fetched = True
+            self._fetched.append((time.monotonic(), request_id))
+        return promise.reply
+
+    def _loses(self, promise: Promise) -> bool:
+        """An injected fault. What was trained cannot be asked for anew, so only samples are."""
+        if not (self.faults.lost and promise.is_sample):
+            return False
+        if lost := self._dice.throw("lost") < self.faults.lost:
+            self.cancel(promise.id)
+        return lost
+
+    async def _wait(self, promise: Promise) -> None:
+        if promise.ready.is_set():
+            return
+        waits = [asyncio.ensure_future(e.wait()) for e in (promise.ready, self._closing)]
+        try:
+            await asyncio.wait(waits, timeout=_POLL_SECONDS, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            for wait in waits:
+                wait.cancel()
+
+    def cancel(self, request_id: str) -> None:
+        """Drop a promise, and its work where that can be stopped; none is no error."""
+        promise = self._promises.pop(request_id, None)
+        if promise is None:
+            return
+        promise.ready.set()
+        if promise.task is not None:
+            promise.task.cancel()
+
+    def forget(self, owner: str | None = None) -> None:
+        """Drop the promises of one model or sampler, or all."""
+        prefix = "" if owner is None else f"{owner}/"
+        for request_id in [i for i in self._promises if i.startswith(prefix)]:
+            self.cancel(request_id)
+
+    def close(self) -> None:
+        """Let those who wait go."""
+        self._closing.set()
+
+    def _sweep(self, now: float) -> None:
+        for queue, keep in ((self._fetched, _KEEP_FETCHED), (self._old, _KEEP_UNFETCHED)):
+            while queue and now - queue[0][0] > keep:
+                _, request_id = queue.popleft()
+                promise = self._promises.get(request_id)
+                if promise is not None and promise.ready.is_set():
+                    del self._promises[request_id]
+
+
+def drawn(delay: Delay, dice: Dice, name: str) -> float:
+    """The next delay of a kind, in seconds."""
+    return delay.seconds if isinstance(delay, Fixed) else delay.at(dice.throw(name))
+
+
+def _success(result: Any) -> Reply:
+    if isinstance(result, types.SampleResponse):
+        return Reply(write_sample(result), PROTOBUF)
+    if isinstance(result, types.ForwardBackwardOutput):
+        return Reply(write_output(result), PROTOBUF)
+    assert isinstance(result, BaseModel)
+    return Reply(result.model_dump_json().encode(), JSON)
+
+
+def _failure(error: Exception) -> Reply:
+    """The SDK raises it as RequestFailedError, and does not try again."""
+    expected = isinstance(error, (Refused, ServiceError))
+    mine = not expected or isinstance(error.__cause__, torch.OutOfMemoryError)
+    if not expected:
+        _log.error("a request failed", exc_info=error)
+    failed = types.RequestFailedResponse(
+        error=str(error) if expected else f"The server failed: {type(error).__name__}: {error}",
+        category=types.RequestErrorCategory.Server if mine else types.RequestErrorCategory.User,
+    )
+    return Reply(failed.model_dump_json().encode(), JSON)

@@ -1,0 +1,16 @@
+"""A request that the server does not carry out, and the HTTP status that says so."""
+
+from __future__ import annotations
+
+
+class Refused(Exception):  # noqa: N818 (it is what happened, not what went wrong here)
+    """One sentence for the client.
+
+    The status decides what the SDK does: it gives up on 400, 401, 404, 413 and 415, takes 410
+    as "this will never come, ask anew", and tries 408, 409, 429 and 5xx again for minutes.
+    """
+
+    def __init__(self, status: int, message: str) -> None:
+        super().__init__(message)
+        self.status = status
+        self.message = message

@@ -1,0 +1,167 @@
+"""Training runs as they outlive the server: one small file each, beside its checkpoints.
+
+A checkpoint's path reads ``tinker://<run>/<weights|sampler_weights>/<name>`` for the SDK and
+``local://…`` for the engine; the folder is the same.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import cattrs
+from attrs import define, frozen
+from tinker import types
+
+from rlc.service.http.refusals import Refused
+from rlc.service.local.checkpoints import SCHEME, CheckpointStore, Listed
+from rlc.service.local.lora import LoraSpec
+
+TINKER = "tinker://"
+_FILE = "run.json"
+_TYPES: dict[str, types.CheckpointType] = {"weights": "training", "sampler_weights": "sampler"}
+_OWNER = "local"
+
+
+@frozen
+class Run:
+    """What is known of a training run."""
+
+    id: str
+    base_model: str  # the name it is served under
+    lora: LoraSpec
+    created_at: float
+    user_metadata: dict[str, str] | None = None
+
+
+def engine_path(path: str) -> str:
+    """The engine's path of a checkpoint. Raises Refused for what is not a tinker path."""
+    if not path.startswith(TINKER):
+        raise Refused(400, f"{path!r} is no checkpoint: such a path starts with {TINKER}.")
+    return SCHEME + path.removeprefix(TINKER)
+
+
+def tinker_path(path: str) -> str:
+    """The SDK's path of a checkpoint of the engine."""
+    return TINKER + path.removeprefix(SCHEME)
+
+
+@define(eq=False)
+class Runs:
+    """The runs and checkpoints under one folder."""
+
+    store: CheckpointStore
+
+    def add(self, run: Run) -> None:
+        """Write a run down."""
+        file = self._file(run.id)
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_text(json.dumps(cattrs.unstructure(run), indent=2) + "\n", encoding="utf-8")
+
+    def find(self, run_id: str) -> Run:
+        """A run. Raises Refused (404) if there is none.
+
+        A folder that the engine has written without a server is a run as well.
+        """
+        try:
+            return cattrs.structure(json.loads(self._file(run_id).read_bytes()), Run)
+        except (OSError, ValueError):
+            pass
+        listed = self.store.list(run_id) if _is_plain(run_id) else []
+        if not listed:
+            raise Refused(404, f"There is no training run {run_id} here.")
+        newest = listed[0].description
+        return Run(run_id, newest.base_model, newest.lora, listed[-1].saved_at)
+
+    def base_model(self, path: str) -> str:
+        """The name of a checkpoint's base model. Raises Refused as `find` does."""
+        return self.find(path.removeprefix(TINKER).split("/")[0]).base_model
+
+    def latest(self) -> list[types.TrainingRun]:
+        """All runs, the latest first."""
+        ids = [folder.name for folder in self.store.root.glob("*") if folder.is_dir()]
+        runs = []
+        for run_id in ids:
+            try:
+                runs.append(self.describe(run_id))
+            except Refused:  # a folder that is no run
+                continue
+        return sorted(runs, key=lambda run: run.last_request_time, reverse=True)
+
+    def describe(self, run_id: str) -> types.TrainingRun:
+        """A run as the API tells it. Raises Refused (404) if there is none."""
+        run = self.find(run_id)
+        listed = self.store.list(run_id)
+        newest = {kind: _first(listed, kind) for kind in _TYPES}
+        last = max([run.created_at, *(item.saved_at for item in listed)])
+        return types.TrainingRun(
+            training_run_id=run.id,
+            base_model=run.base_model,
+            model_owner=_OWNER,
+            is_lora=True,
+            lora_rank=run.lora.rank,
+            last_request_time=_time(last),
+            last_checkpoint=newest["weights"],
+            last_sampler_checkpoint=newest["sampler_weights"],
+            user_metadata=run.user_metadata,
+        )
+
+    def checkpoints(self, run_id: str | None = None) -> list[types.Checkpoint]:
+        """The checkpoints of a run or of all, newest first. Raises Refused as `find` does."""
+        if run_id is not None:
+            self.find(run_id)
+        return [_checkpoint(item) for item in self.store.list(run_id)]
+
+    def weights_info(self, path: str) -> types.WeightsInfoResponse:
+        """What one has to know to load a checkpoint. Raises ServiceError if it is missing."""
+        listed = self.store.find(engine_path(path))
+        lora = listed.description.lora
+        return types.WeightsInfoResponse(
+            base_model=self.base_model(path),
+            is_lora=True,
+            lora_rank=lora.rank,
+            train_unembed=lora.train_unembed,
+            train_mlp=lora.train_mlp,
+            train_attn=lora.train_attn,
+        )
+
+    def _file(self, run_id: str) -> Path:
+        if not _is_plain(run_id):
+            raise Refused(404, f"There is no training run {run_id} here.")
+        return self.store.root / run_id / _FILE
+
+
+def new_run(
+    run_id: str, base_model: str, lora: LoraSpec, user_metadata: dict[str, Any] | None
+) -> Run:
+    """A run that starts now."""
+    metadata = None if user_metadata is None else {k: str(v) for k, v in user_metadata.items()}
+    return Run(run_id, base_model, lora, time.time(), metadata)
+
+
+def _is_plain(run_id: str) -> bool:
+    return bool(run_id) and "/" not in run_id and "\\" not in run_id and not run_id.startswith(".")
+
+
+def _first(listed: list[Listed], kind: str) -> types.Checkpoint | None:
+    return next((_checkpoint(item) for item in listed if item.kind == kind), None)
+
+
+def _checkpoint(item: Listed) -> types.Checkpoint:
+    expires_at = item.description.expires_at
+    return types.Checkpoint(
+        checkpoint_id=f"{item.kind}/{item.name}",
+        checkpoint_type=_TYPES[item.kind],
+        time=_time(item.saved_at),
+        tinker_path=tinker_path(item.path),
+        size_bytes=item.size_bytes,
+        user_metadata=item.description.user_metadata,
+        expires_at=None if expires_at is None else _time(expires_at),
+    )
+
+
+def _time(seconds: float) -> datetime:
+    return datetime.fromtimestamp(seconds, tz=UTC)

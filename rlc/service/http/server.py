@@ -1,0 +1,68 @@
+"""The application on a socket."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import socket
+import threading
+
+import uvicorn
+from starlette.types import ASGIApp
+
+from rlc.service.errors import ServiceError
+from rlc.service.http.backend import Backend
+
+LOOPBACK = "127.0.0.1"
+_BACKLOG = 2048
+
+
+def bind(host: str, port: int) -> socket.socket:
+    """A listening socket; port 0 takes a free one. Raises ServiceError if it cannot be had."""
+    # asyncio turns Nagle's delay of 40 ms off only for sockets that say they are TCP.
+    listening = socket.socket(socket.AF_INET, socket.SOCK_STREAM, socket.IPPROTO_TCP)
+    try:
+        listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        listening.bind((host, port))
+        listening.listen(_BACKLOG)
+    except (OSError, OverflowError) as error:
+        listening.close()
+        raise ServiceError(f"cannot listen on {host}:{port}: {error}") from error
+    return listening
+
+
+class Server(uvicorn.Server):
+    """Lets go of those who wait for an answer before it ends, and says when it has started."""
+
+    def __init__(self, app: ASGIApp, backend: Backend) -> None:
+        # A dropped connection, when that is asked for, is no error worth a line.
+        logging.getLogger("uvicorn.error").setLevel(logging.CRITICAL)
+        config = uvicorn.Config(
+            app,
+            log_config=None,
+            access_log=False,
+            lifespan="off",
+            ws="none",
+            backlog=_BACKLOG,
+            timeout_keep_alive=120,
+            timeout_graceful_shutdown=5,
+        )
+        super().__init__(config)
+        self.is_up = threading.Event()
+        self._backend = backend
+
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        await super().startup(sockets)
+        self.is_up.set()
+
+    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+        self._backend.futures.close()
+        await super().shutdown(sockets)
+
+    def serve_on(self, listening: socket.socket) -> None:
+        """Serve until told to end: by a signal on the main thread, by ``should_exit`` elsewhere."""
+        try:
+            asyncio.run(self.serve(sockets=[listening]))
+        finally:
+            self.is_up.set()
+            listening.close()

@@ -1,0 +1,179 @@
+"""Who is connected, and what they have in memory: sessions, models in training, samplers."""
+
+from __future__ import annotations
+
+import time
+from collections import OrderedDict
+from collections.abc import Callable
+from typing import Any
+from uuid import uuid4
+
+from attrs import define, field
+
+from rlc.service.http.refusals import Refused
+from rlc.service.local.clients import LocalSamplingClient, LocalTrainingClient
+
+SILENCE = 900.0  # seconds without a heartbeat (there is one every 10) that end a session
+_SNAPSHOTS = 16  # unnamed samplers that a model may have
+
+
+@define(eq=False)
+class Turns:
+    """Carries out a model's requests in the order of their numbers, however they arrive."""
+
+    next: int = 1
+    _early: dict[int, Callable[[], None]] = field(factory=dict, init=False)
+
+    def check(self, seq: int) -> None:
+        """Raise Refused for a number that is done: its answer is no longer kept."""
+        if seq < self.next or seq in self._early:
+            raise Refused(410, f"Request {seq} of this model has been carried out already.")
+
+    def take(self, seq: int, act: Callable[[], None]) -> None:
+        """Do ``act`` when all lower numbers are done."""
+        self._early[seq] = act
+        while ready := self._early.pop(self.next, None):
+            self.next += 1
+            ready()
+
+
+@define(eq=False)
+class Sampler:
+    """A sampling session: weights to sample from."""
+
+    id: str
+    base_model: str
+    model_path: str | None
+    client: LocalSamplingClient
+
+
+@define(eq=False)
+class Model:
+    """An adapter in training."""
+
+    id: str
+    base_model: str
+    rank: int
+    client: LocalTrainingClient
+    turns: Turns = field(factory=Turns, init=False)
+    snapshots: OrderedDict[str, Sampler] = field(factory=OrderedDict, init=False)  # by last use
+    inflight: list[Sampler] = field(factory=list, init=False)
+
+
+@define(eq=False)
+class Session:
+    """One program that talks to the server."""
+
+    id: str
+    user_metadata: dict[str, Any]
+    display_name: str | None
+    created_at: float
+    heard_at: float
+    ended: str | None = field(default=None, init=False)  # why, once it is
+    model_ids: list[str] = field(factory=list, init=False)
+    sampler_ids: list[str] = field(factory=list, init=False)
+
+
+@define(eq=False)
+class Sessions:
+    """All that is in memory; ids are unique for good."""
+
+    all: dict[str, Session] = field(factory=dict, init=False)
+    models: dict[str, Model] = field(factory=dict, init=False)
+    samplers: dict[str, Sampler] = field(factory=dict, init=False)
+
+    def create(self, user_metadata: dict[str, Any], display_name: str | None) -> Session:
+        now = time.time()
+        session = Session(str(uuid4()), user_metadata, display_name, now, now)
+        self.all[session.id] = session
+        return session
+
+    def session(self, session_id: str) -> Session:
+        """A session that is going on. Raises Refused if it is unknown or over."""
+        session = self.all.get(session_id)
+        if session is None:
+            raise Refused(404, f"There is no session {session_id}: {_RESTARTED}.")
+        if session.ended is not None:
+            raise Refused(410, f"The session {session_id} is over: {session.ended}.")
+        session.heard_at = time.time()
+        return session
+
+    def model(self, model_id: str) -> Model:
+        """A model in training. Raises Refused if there is none, or its session is over."""
+        self._check_alive(model_id)
+        model = self.models.get(model_id)
+        if model is None:
+            raise Refused(
+                404,
+                f"There is no model {model_id} in memory: {_RESTARTED}. "
+                "Create a training client from its last checkpoint.",
+            )
+        return model
+
+    def sampler(self, sampler_id: str) -> Sampler:
+        """A sampler. Raises Refused if there is none, or its session is over."""
+        self._check_alive(sampler_id)
+        sampler = self.samplers.get(sampler_id)
+        if sampler is None:
+            raise Refused(
+                404,
+                f"There is no sampler {sampler_id}: the server keeps the {_SNAPSHOTS} unnamed "
+                "snapshots of a model that were used last, and none over a restart. "
+                "save_weights_for_sampler keeps one by name.",
+            )
+        for model in self.models.values():
+            if sampler_id in model.snapshots:
+                model.snapshots.move_to_end(sampler_id)
+        return sampler
+
+    def add_model(self, session: Session, model: Model) -> None:
+        self.models[model.id] = model
+        session.model_ids.append(model.id)
+
+    def add_sampler(self, session: Session, sampler: Sampler) -> None:
+        self.samplers[sampler.id] = sampler
+        session.sampler_ids.append(sampler.id)
+
+    def add_snapshot(self, session: Session, model: Model, sampler: Sampler, mutable: bool) -> None:
+        """A sampler of a model's current weights; the one used longest ago may go for it.
+
+        A ``mutable`` one takes over from the model's mutable ones: they all have its weights.
+        """
+        self.add_sampler(session, sampler)
+        model.snapshots[sampler.id] = sampler
+        if mutable:
+            model.inflight.append(sampler)
+            for other in model.inflight:
+                other.client = sampler.client
+        while len(model.snapshots) > _SNAPSHOTS:
+            oldest, gone = model.snapshots.popitem(last=False)
+            del self.samplers[oldest]
+            model.inflight = [other for other in model.inflight if other is not gone]
+
+    def end(self, session: Session, why: str) -> list[str]:
+        """Free what a session holds; the ids of its models and samplers."""
+        session.ended = why
+        for model_id in session.model_ids:
+            self.models.pop(model_id, None)
+        for sampler_id in session.sampler_ids:
+            self.samplers.pop(sampler_id, None)
+        return [*session.model_ids, *session.sampler_ids]
+
+    def silent(self) -> list[Session]:
+        """Sessions whose program has not been heard of for long."""
+        limit = time.time() - SILENCE
+        return [s for s in self.all.values() if s.ended is None and s.heard_at < limit]
+
+    def forget(self) -> None:
+        """As after a restart."""
+        self.all.clear()
+        self.models.clear()
+        self.samplers.clear()
+
+    def _check_alive(self, id: str) -> None:
+        session_id = id.split(":")[0]
+        if session_id in self.all:
+            self.session(session_id)
+
+
+_RESTARTED = "the server may have been restarted since"

@@ -1,0 +1,79 @@
+"""A server for tests, in a thread of their own process."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+
+from attrs import frozen
+
+from rlc.service import local
+from rlc.service.errors import ServiceError
+from rlc.service.http.app import build_app
+from rlc.service.http.backend import Backend, load_models
+from rlc.service.http.faults import Faults
+from rlc.service.http.latency import Latency
+from rlc.service.http.server import LOOPBACK, Server, bind
+
+
+@frozen
+class Running:
+    """A server that is up."""
+
+    url: str
+    backend: Backend
+
+
+@contextmanager
+def running_server(
+    checkpoints: Path,
+    faults: Faults = Faults(),  # noqa: B008 (immutable)
+    latency: Latency = Latency(),  # noqa: B008
+    models: Mapping[str, str] | None = None,
+) -> Iterator[str]:
+    """The base URL of a server on a free port of this machine, until the block ends.
+
+    ``models`` maps names to ``tiny`` or folders; by default ``tiny`` and ``Qwen/Qwen3-8B`` are
+    both the tiny model.
+    """
+    with running(checkpoints, faults, latency, models) as server:
+        yield server.url
+
+
+@contextmanager
+def running(
+    checkpoints: Path,
+    faults: Faults = Faults(),  # noqa: B008
+    latency: Latency = Latency(),  # noqa: B008
+    models: Mapping[str, str] | None = None,
+    key: str | None = None,
+) -> Iterator[Running]:
+    """As `running_server`, with the server's state."""
+    engine = local.connect(checkpoints, device="cpu", threads=1, live=True)
+    try:
+        names = models or {"tiny": "tiny", "Qwen/Qwen3-8B": "tiny"}
+        served = asyncio.run(load_models(engine, names))
+        backend = Backend(engine, served, latency, faults)
+        with _on_a_thread(Server(build_app(backend, key), backend)) as url:
+            yield Running(url, backend)
+    finally:
+        engine.close()
+
+
+@contextmanager
+def _on_a_thread(server: Server) -> Iterator[str]:
+    listening = bind(LOOPBACK, 0)
+    port = listening.getsockname()[1]
+    thread = threading.Thread(target=server.serve_on, args=[listening], name="rlc-serve")
+    thread.start()
+    try:
+        server.is_up.wait()
+        if not server.started:
+            raise ServiceError("the server did not start")
+        yield f"http://{LOOPBACK}:{port}"
+    finally:
+        server.should_exit = True
+        thread.join()

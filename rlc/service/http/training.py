@@ -1,0 +1,231 @@
+"""Requests of training clients: models made, trained, saved and loaded."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from typing import Any, TypeVar
+
+from tinker import types
+from tinker.types import SaveWeightsForSamplerResponseInternal
+from tinker.types.optimizer import AdamOptimizerConfig, AdamParams, OptimizerConfig
+
+from rlc.service.errors import ServiceError
+from rlc.service.http.backend import Backend, check_ttl
+from rlc.service.http.refusals import Refused
+from rlc.service.http.runs import engine_path, new_run, tinker_path
+from rlc.service.http.sessions import Model, Sampler, Session
+from rlc.service.http.wire import Pass
+from rlc.service.local.clients import LocalSamplingClient
+from rlc.service.local.lora import LoraSpec
+
+T = TypeVar("T")
+R = TypeVar("R")
+
+
+def create_model(backend: Backend, request: types.CreateModelRequest) -> types.UntypedAPIFuture:
+    """A fresh adapter. A model that is not served and a bad rank are refused at once."""
+    session = backend.sessions.session(request.session_id)
+    served = backend.base(request.base_model)
+    _require_adam(request.optimizer_config)
+    if request.lora_config is None:
+        raise Refused(400, "This server trains LoRA adapters: create_model needs a lora_config.")
+    config = request.lora_config
+    try:
+        lora = LoraSpec(config.rank, config.train_mlp, config.train_attn, config.train_unembed)
+    except ServiceError as error:
+        raise Refused(400, str(error)) from error
+    model_id = f"{session.id}:train:{request.model_seq_id}"
+
+    async def create() -> types.CreateModelResponse:
+        client = await backend.engine.create_lora_training_client(
+            served.source,
+            config.rank,
+            config.seed,
+            config.train_mlp,
+            config.train_attn,
+            config.train_unembed,
+            model=model_id,
+        )
+        model = Model(model_id, served.name, config.rank, client)
+        _register(backend, session, model, lora, request.user_metadata)
+        return types.CreateModelResponse(model_id=model_id)
+
+    return backend.promise(model_id, 0, create)
+
+
+def get_info(backend: Backend, request: types.GetInfoRequest) -> types.GetInfoResponse:
+    """What a client shows of its model; the tokenizer is a folder of this machine."""
+    model = backend.sessions.model(request.model_id)
+    facts = backend.base(model.base_model).facts
+    return types.GetInfoResponse(
+        type="get_info",
+        model_id=model.id,
+        model_name=model.base_model,
+        is_lora=True,
+        lora_rank=model.rank,
+        model_data=types.ModelData(
+            arch=facts.architecture,
+            model_name=model.base_model,
+            tokenizer_id=str(facts.folder),
+        ),
+    )
+
+
+def forward_backward(backend: Backend, request: Pass) -> types.UntypedAPIFuture:
+    """Logprobs and loss, and unless ``forward_only`` the gradient added."""
+    model = backend.sessions.model(request.model_id)
+
+    def start() -> Awaitable[Any]:
+        run = model.client.forward if request.forward_only else model.client.forward_backward
+        return run(request.read_data(), request.loss_fn, request.config)
+
+    return backend.promise_turn(model, request.seq_id, start)
+
+
+def optim_step(backend: Backend, request: types.OptimStepRequest) -> types.UntypedAPIFuture:
+    """One step of AdamW."""
+    model = backend.sessions.model(request.model_id)
+    params = request.optim_params
+
+    def start() -> Awaitable[types.OptimStepResponse]:
+        if not isinstance(params, AdamParams):
+            raise ServiceError(f"This server has AdamW only, not {params.type!r}.")
+        return model.client.optim_step(params)
+
+    return backend.promise_turn(model, request.seq_id, start)
+
+
+def save_weights(backend: Backend, request: types.SaveWeightsRequest) -> types.UntypedAPIFuture:
+    """Weights and optimiser under a name. One that is taken is a failed promise, not HTTP 409,
+    which the SDK would try again for minutes."""
+    model = backend.sessions.model(request.model_id)
+
+    def start() -> Awaitable[types.SaveWeightsResponse]:
+        check_ttl(request.ttl_seconds)
+        saving = model.client.save_state(
+            _name(request.path), request.ttl_seconds, request.overwrite, request.user_metadata
+        )
+        return _then(saving, lambda saved: types.SaveWeightsResponse(path=tinker_path(saved.path)))
+
+    return backend.promise_turn(model, request.seq_id, start)
+
+
+def save_weights_for_sampler(
+    backend: Backend, request: types.SaveWeightsForSamplerRequest
+) -> types.UntypedAPIFuture:
+    """Weights alone: under a name, or without one as a sampler in memory."""
+    model = backend.sessions.model(request.model_id)
+    save = _save_sampler if request.sampling_session_seq_id is None else _make_sampler
+    return backend.promise_turn(model, request.seq_id, lambda: save(backend, model, request))
+
+
+def _save_sampler(
+    backend: Backend,  # noqa: ARG001 (of the same form as _make_sampler)
+    model: Model,
+    request: types.SaveWeightsForSamplerRequest,
+) -> Awaitable[types.SaveWeightsForSamplerResponse]:
+    check_ttl(request.ttl_seconds)
+    saving = model.client.save_weights_for_sampler(
+        _name(request.path), request.ttl_seconds, user_metadata=request.user_metadata
+    )
+    return _then(
+        saving, lambda saved: types.SaveWeightsForSamplerResponse(path=tinker_path(saved.path))
+    )
+
+
+def _make_sampler(
+    backend: Backend, model: Model, request: types.SaveWeightsForSamplerRequest
+) -> Awaitable[SaveWeightsForSamplerResponseInternal]:
+    session = backend.sessions.session(model.id.split(":")[0])
+    sampler_id = f"{session.id}:sample:{request.sampling_session_seq_id}"
+    taking = model.client.save_weights_and_get_sampling_client()
+
+    def register(client: LocalSamplingClient) -> SaveWeightsForSamplerResponseInternal:
+        sampler = Sampler(sampler_id, model.base_model, None, client)
+        backend.sessions.add_snapshot(session, model, sampler, request.kind == "inflight")
+        return SaveWeightsForSamplerResponseInternal(sampling_session_id=sampler_id)
+
+    return _then(taking, register)
+
+
+def load_weights(backend: Backend, request: types.LoadWeightsRequest) -> types.UntypedAPIFuture:
+    """A checkpoint into a model that is there, or (with a session) as a new model."""
+    path = engine_path(request.path)
+    if request.model_id is None:
+        return _create_from_state(backend, request, path)
+    model = backend.sessions.model(request.model_id)
+    answer = types.LoadWeightsResponse(path=request.path, model_id=model.id)
+    return backend.promise_turn(
+        model,
+        request.seq_id,
+        lambda: _then(model.client.load(path, request.optimizer), lambda _: answer),
+    )
+
+
+def _create_from_state(
+    backend: Backend, request: types.LoadWeightsRequest, path: str
+) -> types.UntypedAPIFuture:
+    if request.session_id is None or request.model_seq_id is None:
+        raise Refused(400, "load_weights needs a model_id, or a session_id and a model_seq_id.")
+    session = backend.sessions.session(request.session_id)
+    _require_adam(request.optimizer_config)
+    model_id = f"{session.id}:train:{request.model_seq_id}"
+    engine = backend.engine
+    create = (
+        engine.create_training_client_from_state_with_optimizer
+        if request.optimizer
+        else engine.create_training_client_from_state
+    )
+
+    async def load() -> types.LoadWeightsResponse:
+        name = backend.name_of(backend.runs.base_model(request.path))
+        if request.base_model not in (None, name):
+            raise Refused(400, f"{request.path} is of {name}, not of {request.base_model}.")
+        served = backend.base(name)
+        client = await create(path, model=model_id)
+        lora = client.trainer.adapter.spec
+        _register(
+            backend,
+            session,
+            Model(model_id, served.name, lora.rank, client),
+            lora,
+            request.user_metadata,
+        )
+        return types.LoadWeightsResponse(path=request.path, model_id=model_id)
+
+    return backend.promise(model_id, 0, load)
+
+
+def _register(
+    backend: Backend,
+    session: Session,
+    model: Model,
+    lora: LoraSpec,
+    user_metadata: dict[str, Any] | None,
+) -> None:
+    backend.runs.add(new_run(model.id, model.base_model, lora, user_metadata))
+    backend.sessions.add_model(session, model)
+
+
+def unload_model(backend: Backend, request: types.UnloadModelRequest) -> types.UnloadModelResponse:
+    """Free a model's memory."""
+    model = backend.sessions.model(request.model_id)
+    del backend.sessions.models[model.id]
+    backend.futures.forget(model.id)
+    return types.UnloadModelResponse(model_id=model.id)
+
+
+async def _then(work: Awaitable[T], make: Callable[[T], R]) -> R:
+    """The answer made of a result. ``work`` has been queued in its turn, before this starts."""
+    return make(await work)
+
+
+def _name(path: str | None) -> str:
+    if path is None:
+        raise ServiceError("A checkpoint needs a name.")
+    return path
+
+
+def _require_adam(config: OptimizerConfig | None) -> None:
+    if config is not None and not isinstance(config, AdamOptimizerConfig):
+        raise Refused(400, f"This server has AdamW only, not {config.type!r}.")

@@ -1,0 +1,86 @@
+"""What a run shows while it goes: each kind of stage by its own measure."""
+
+from __future__ import annotations
+
+import io
+from typing import Any
+
+from rich.console import Console
+
+from rlc.cli.progress import LiveObserver, PlainObserver, evaluation_line
+from rlc.lang.source import Source
+from rlc.plan.compile import compile_source
+from rlc.plan.tree import EvalPlan, Plan, SftPlan, TrainPlan
+
+RECIPE = """
+model policy { base = "tiny" lora_rank = 4 }
+env guess = gem("game:GuessTheNumber-v0-easy") |> chat()
+sft warmup { model = policy  data = demonstrations(guess, n = 8)  batch = 4  steps = 3
+  optimizer = adam(1e-4) }
+train main { model = warmup  env = guess  batch = groups(4)  sampling = sample(max_tokens = 16)
+  advantage = grpo()  loss = importance_sampling()  optimizer = adam(1e-4)  steps = 9 }
+eval heldout { model = main  env = guess }
+"""
+
+
+def plan() -> Plan:
+    compiled = compile_source(Source("r.rl", RECIPE)).plan
+    assert compiled is not None
+    return compiled
+
+
+def stages() -> tuple[SftPlan, TrainPlan, EvalPlan]:
+    sft, train, evaluation = plan().stages
+    assert isinstance(sft, SftPlan)
+    assert isinstance(train, TrainPlan)
+    assert isinstance(evaluation, EvalPlan)
+    return sft, train, evaluation
+
+
+def metrics(stage: str, step: int, **values: Any) -> dict[str, Any]:
+    known = {"time/total": 2.0, "tokens/sampled": 60, "tokens/trained": 40, "optim/skipped": 0.0}
+    return {"stage": stage, "step": step, **known, **values}
+
+
+RESULTS = {"eval/heldout/pass@1": 0.75, "eval/heldout/failed": 0.0}
+
+
+def test_a_line_a_step_says_loss_or_reward() -> None:
+    out, (sft, train, evaluation) = io.StringIO(), stages()
+    observer = PlainObserver(Console(file=out, width=200))
+    observer.stage_started(sft, 0, [])
+    observer.step(1, metrics("warmup", 1, **{"loss/mean": 0.5}))
+    observer.stage_started(train, 4, [0.1, 0.2, 0.3, 0.4])
+    failed = {"rollouts/failed": 2.0, "rollouts/context_overflow": 0.0}
+    observer.step(5, metrics("main", 5, **{"reward/mean": 0.25}, **failed))
+    observer.evaluated(evaluation, 5, metrics("heldout", 5, **RESULTS))
+    lines = out.getvalue().splitlines()
+    assert "warmup 1/3  loss  0.500       50 tokens/s" in lines[0]
+    assert lines[1] == "main: going on after step 4 of 9"
+    assert "main 5/9  reward  0.250" in lines[2]
+    assert "left 0:08  2 rollouts failed" in lines[2]
+    assert lines[3] == "heldout after step 5: pass@1 0.750"
+
+
+def test_the_live_display_shows_every_kind_of_stage() -> None:
+    out, (sft, train, evaluation) = io.StringIO(), stages()
+    console = Console(file=out, width=120, force_terminal=True)
+    observer = LiveObserver(console)
+    observer.stage_started(sft, 0, [])
+    observer.step(1, metrics("warmup", 1, **{"loss/mean": 0.5}))
+    console.print(observer._render())
+    observer.stage_started(train, 0, [])
+    observer.step(1, metrics("main", 1, **{"reward/mean": 0.25, "reward/guess": 0.25}))
+    observer.evaluated(evaluation, 1, metrics("heldout", 1, **RESULTS))
+    console.print(observer._render())
+    shown = out.getvalue()
+    for text in ("warmup step", "loss", "main step", "reward", "pass@1 0.750"):
+        assert text in shown
+
+
+def test_failures_of_an_evaluation_are_said() -> None:
+    _, _, evaluation = stages()
+    text = evaluation_line(
+        evaluation, 0, metrics("heldout", 0, **RESULTS | {"eval/heldout/failed": 3.0})
+    )
+    assert text == "heldout after step 0: pass@1 0.750   3 failed"

@@ -1,0 +1,41 @@
+"""Prompt templates from files."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from rlc.envs.base import EnvError
+from rlc.envs.templates import load_template
+
+
+def test_a_file_is_filled_with_the_observation_as_it_is(tmp_path: Path) -> None:
+    path = tmp_path / "prompt.j2"
+    path.write_text("{% if 'x' in observation %}Seen: {% endif %}{{ observation }}!\n")
+    template = load_template(str(path))
+    assert template("x {{ 1 + 1 }} <b>") == "Seen: x {{ 1 + 1 }} <b>!\n"
+    assert template("nothing") == "nothing!\n"
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("{{ observation", "is no jinja2 template"),
+        ("{{ question }}", "must use the variable `observation` and no other; found: question"),
+        ("always the same", "found: none"),
+        ("{{ observation }} {{ name }}", "found: name, observation"),
+    ],
+)
+def test_a_file_that_would_lose_the_observation_is_refused(
+    tmp_path: Path, text: str, message: str
+) -> None:
+    path = tmp_path / "prompt.j2"
+    path.write_text(text)
+    with pytest.raises(EnvError, match=message):
+        load_template(str(path))
+
+
+def test_a_file_that_is_not_there(tmp_path: Path) -> None:
+    with pytest.raises(EnvError, match="cannot read the template"):
+        load_template(str(tmp_path / "missing.j2"))

@@ -1,0 +1,256 @@
+"""What is wrong with a request is said in one sentence, and nobody else is disturbed by it."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator
+from http.client import HTTPConnection
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import tinker
+from serving_support import BASE, KEY, policy_data, prompt, sampling, sft_data, weights
+from tinker import types
+from tinker.proto.request_conv import forward_backward_request_to_proto
+from tinker.types.optimizer import DimuonOptimizerConfig, DimuonParams
+
+from rlc.service.http import app, sessions
+from rlc.service.http.testing import Running, running
+
+JSON = "application/json"
+PROTOBUF = "application/x-protobuf"
+
+
+class Raw:
+    """HTTP without the SDK."""
+
+    def __init__(self, url: str) -> None:
+        self._connection = HTTPConnection(url.removeprefix("http://"))
+
+    def ask(
+        self,
+        method: str,
+        path: str,
+        body: Any = None,
+        content_type: str = JSON,
+        **headers: str,
+    ) -> tuple[int, dict[str, Any]]:
+        content = body if isinstance(body, bytes) or body is None else json.dumps(body).encode()
+        given = {"content-type": content_type} | {
+            k.replace("_", "-"): v for k, v in headers.items()
+        }
+        self._connection.request(method, f"/api/v1/{path}", content, given)
+        response = self._connection.getresponse()
+        return response.status, json.loads(response.read())
+
+    def post(self, path: str, body: Any, **given: str) -> tuple[int, dict[str, Any]]:
+        return self.ask("POST", path, body, **given)
+
+    def close(self) -> None:
+        self._connection.close()
+
+
+@pytest.fixture
+def raw(server: Running) -> Iterator[Raw]:
+    connection = Raw(server.url)
+    yield connection
+    connection.close()
+
+
+def test_models_that_cannot_be_made_are_refused_at_once(sdk: tinker.ServiceClient) -> None:
+    make = sdk.create_lora_training_client
+    refusals: list[tuple[Callable[[], Any], str]] = [
+        (
+            lambda: make("Qwen/Qwen9").result(),
+            "no model 'Qwen/Qwen9'; it serves tiny, Qwen/Qwen3-8B",
+        ),
+        (lambda: make(BASE, rank=3).result(), "rank must be a positive power of two, not 3"),
+        (lambda: make(BASE, optimizer=DimuonOptimizerConfig()).result(), "not 'dimuon'"),
+        (lambda: sdk.create_sampling_client(base_model="nobody").result(), "no model 'nobody'"),
+    ]
+    for ask, said in refusals:
+        with pytest.raises(tinker.BadRequestError, match=said):
+            ask()
+
+
+@pytest.mark.parametrize(
+    ("work", "said"),
+    [
+        (lambda c: c.forward_backward(sft_data(), "gspo2"), "Unknown loss 'gspo2'"),
+        (lambda c: c.forward_backward(sft_data(), "ppo"), "ppo does not read the input 'weights'"),
+        (lambda c: c.forward_backward(policy_data(), "dro"), "needs the setting 'beta'"),
+        (
+            lambda c: c.forward_backward(policy_data(), "ppo", {"clip": 1.0}),
+            "has no setting 'clip'",
+        ),
+        (
+            lambda c: c.forward_backward(policy_data(), "ppo", {"clip_low_threshold": "low"}),
+            "must be a finite number, not 'low'",
+        ),
+        (lambda c: c.forward(policy_data(length=9000, count=1), "ppo"), "context of 8192"),
+        (lambda c: c.optim_step(types.AdamParams(beta1=2.0)), "beta1 = 2.0 is out of range"),
+        (lambda c: c.optim_step(DimuonParams(learning_rate=0.1)), "AdamW only, not 'dimuon'"),
+    ],
+)
+def test_training_that_cannot_be_done_fails_and_the_client_goes_on(
+    sdk: tinker.ServiceClient, work: Callable[[tinker.TrainingClient], Any], said: str
+) -> None:
+    client = sdk.create_lora_training_client(BASE, rank=2).result()
+    with pytest.raises(tinker.RequestFailedError, match=said) as caught:
+        work(client).result()
+    assert caught.value.category is types.RequestErrorCategory.User
+    client.forward_backward(policy_data(), "importance_sampling").result()
+    metrics = client.optim_step(types.AdamParams(learning_rate=0.01)).result().metrics
+    assert metrics is not None
+    assert metrics["grad_norm"] > 0
+
+
+@pytest.mark.parametrize(
+    ("path", "body", "given", "status", "said"),
+    [
+        ("asample", b"{", {}, 400, "The body is not as it should be: Invalid JSON"),
+        ("asample", {"num_samples": 1}, {}, 400, "prompt: Field required"),
+        ("get_info", {"model_id": "x", "surprise": 1}, {}, 400, "surprise: Extra inputs"),
+        ("optim_step", b"\xff\xfe", {}, 400, "The body is not as it should be"),
+        ("optim_step", {}, {"content_type": "text/plain"}, 415, "takes application/json"),
+        ("forward_backward", {}, {}, 415, "takes application/x-protobuf"),
+        ("forward_backward", b"\xff" * 9, {"content_type": PROTOBUF}, 400, "in protobuf"),
+        (
+            "forward_backward",
+            b"",
+            {"content_type": PROTOBUF, "content_encoding": "zstd"},
+            415,
+            "no compressed bodies",
+        ),
+        ("forward_backward", b"", {"content_type": PROTOBUF}, 404, "There is no model"),
+        ("get_info", {"model_id": "x:train:0"}, {}, 404, "There is no model x:train:0"),
+        ("session_heartbeat", {"session_id": "x"}, {}, 404, "There is no session x"),
+        ("retrieve_future", {"request_id": "x/1"}, {}, 410, "There is no promise x/1"),
+        ("load_weights", {"path": "x", "optimizer": True}, {}, 400, "starts with tinker://"),
+        ("nowhere", {}, {}, 404, "This server has no /api/v1/nowhere"),
+    ],
+)
+def test_bad_requests(
+    raw: Raw, path: str, body: Any, given: dict[str, str], status: int, said: str
+) -> None:
+    found, answer = raw.post(path, body, **given)
+    assert (found, said in answer["detail"]) == (status, True), answer
+
+
+def test_a_method_that_a_path_does_not_take(raw: Raw) -> None:
+    assert raw.ask("GET", "asample")[0] == 405
+
+
+def test_a_body_that_is_too_large_is_refused(raw: Raw, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(app, "LARGEST_BODY", 2**20)
+    status, answer = raw.post("asample", b" " * (2**20 + 1))
+    assert (status, answer["detail"]) == (413, "The body is larger than 1 MiB.")
+
+
+def test_tensors_that_are_not_what_they_say_fail_their_request_alone(
+    server: Running, sdk: tinker.ServiceClient, raw: Raw
+) -> None:
+    client = sdk.create_lora_training_client(BASE, rank=2).result()
+    request = types.ForwardBackwardRequest(
+        types.ForwardBackwardInput(policy_data(count=1), "importance_sampling"), client.model_id, 1
+    )
+    message = forward_backward_request_to_proto(request)
+    tensor = message.data[0].loss_fn_inputs["advantages"]
+    tensor.dense = tensor.dense[:-2]
+    status, promise = raw.post(
+        "forward_backward", message.SerializeToString(), content_type=PROTOBUF
+    )
+    assert status == 200
+    _, answer = raw.post("retrieve_future", {"request_id": promise["request_id"]})
+    assert "are no whole number of float32" in answer["error"]
+    assert answer["category"] == "user"
+    client._reserve_request_ids(1)  # the number that was used behind the SDK's back
+    client._turn_counter += 1
+    client.forward_backward(policy_data(), "importance_sampling").result()
+
+
+def test_a_repeated_request_is_carried_out_once(
+    server: Running, sdk: tinker.ServiceClient, raw: Raw
+) -> None:
+    """The SDK repeats what it has no answer to; a gradient must not be added twice for that."""
+    client = sdk.create_lora_training_client(BASE, rank=2, seed=1).result()
+    once = sdk.create_lora_training_client(BASE, rank=2, seed=1).result()
+    step = types.AdamParams(learning_rate=0.01)
+    request = types.ForwardBackwardRequest(
+        types.ForwardBackwardInput(policy_data(), "importance_sampling"), client.model_id, 1
+    )
+    body = forward_backward_request_to_proto(request).SerializeToString()
+    client.forward_backward(policy_data(), "importance_sampling").result()
+    status, again = raw.post("forward_backward", body, content_type=PROTOBUF)
+    assert (status, again["request_id"]) == (200, f"{client.model_id}/1")
+    client.optim_step(step).result()
+    once.forward_backward(policy_data(), "importance_sampling")
+    once.optim_step(step).result()
+    models = server.backend.sessions.models
+    np.testing.assert_array_equal(
+        weights(models[client.model_id].client), weights(models[once.model_id].client)
+    )
+
+
+def test_a_finished_session_is_over_and_its_memory_free(server: Running, raw: Raw) -> None:
+    sdk = tinker.ServiceClient(base_url=server.url, api_key=KEY)
+    client = sdk.create_lora_training_client(BASE, rank=2).result()
+    sampler = client.save_weights_and_get_sampling_client().result()
+    path = client.save_state("end").result().path
+    session = client.holder.get_session_id()
+    sdk.close("success").result()
+    assert client.model_id not in server.backend.sessions.models
+    assert sampler._sampling_session_id not in server.backend.sessions.samplers
+    status, answer = raw.post("session_heartbeat", {"session_id": session})
+    assert (status, "its program finished it (success)" in answer["detail"]) == (410, True)
+    status, _ = raw.post("get_info", {"model_id": client.model_id})
+    assert status == 410
+    assert raw.post("weights_info", {"tinker_path": path})[0] == 200  # checkpoints stay
+
+
+def test_a_program_that_died_is_given_up_after_a_while(
+    server: Running, sdk: tinker.ServiceClient, raw: Raw, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    mine = sdk.create_lora_training_client(BASE, rank=2).result()
+    _, made = raw.post("create_session", {"tags": [], "user_metadata": {}, "sdk_version": "0"})
+    dead = server.backend.sessions.all[made["session_id"]]
+    dead.heard_at -= sessions.SILENCE + 1
+    raw.post("create_session", {"tags": [], "user_metadata": {}, "sdk_version": "0"})
+    status, answer = raw.post("session_heartbeat", {"session_id": dead.id})
+    assert (status, "nothing was heard" in answer["detail"]) == (410, True)
+    mine.forward(policy_data(), "importance_sampling").result()
+
+
+def test_old_snapshots_make_room_and_the_one_in_use_stays(
+    server: Running, sdk: tinker.ServiceClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sessions, "_SNAPSHOTS", 2)
+    client = sdk.create_lora_training_client(BASE, rank=2).result()
+    reference, *later = [client.save_weights_and_get_sampling_client().result() for _ in range(2)]
+    reference.sample(prompt(), 1, sampling()).result()
+    client.save_weights_and_get_sampling_client().result()
+    reference.sample(prompt(), 1, sampling()).result()
+    with pytest.raises(tinker.NotFoundError, match="save_weights_for_sampler keeps one by name"):
+        later[0].sample(prompt(), 1, sampling()).result()
+
+
+def test_a_server_with_a_key_lets_in_who_has_it(tmp_path: Path) -> None:
+    with running(tmp_path, key="tml-secret") as server:
+        stranger = Raw(server.url)
+        assert stranger.ask("GET", "training_runs") == (
+            401,
+            {"detail": "The key is not the one of this server."},
+        )
+        stranger.close()
+        rest = tinker.RestClient(base_url=server.url, api_key="tml-secret")
+        assert rest.list_training_runs().result().training_runs == []
+
+
+def test_the_models_it_serves(rest: tinker.RestClient) -> None:
+    told = rest.get_server_capabilities().result().supported_models
+    assert [(m.model_name, m.max_context_length, m.trainable, m.sampleable) for m in told] == [
+        ("tiny", 8192, True, True),
+        (BASE, 8192, True, True),
+    ]
