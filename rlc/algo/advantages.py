@@ -7,83 +7,19 @@ is one bit off 0.1, and that bit divided by its own spread is an advantage of -1
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from functools import cached_property
 
 import numpy as np
-import numpy.typing as npt
 from attrs import evolve, frozen
 
+from rlc.algo.episodes import Advantages, Episodes
 from rlc.algo.errors import AlgorithmError
-from rlc.algo.ragged import Bools, Floats, Ints, join, require_turns, split
+from rlc.algo.ragged import Bools, Floats, Ints
 from rlc.algo.returns import flat_returns
-from rlc.algo.scheme import AdvantageScheme, Baseline, Clip, Scale, Scope
-from rlc.algo.scopes import Scopes
+from rlc.algo.scheme import AdvantageScheme, Baseline, Clip, Scale, Scope, task_scope
+from rlc.algo.scopes import Scopes, stable_order
 
-
-@frozen(eq=False)
-class Episodes:
-    """The rewards of a batch of R rollouts with N turns altogether.
-
-    Columns over N hold the turns of rollout 0, then of rollout 1, and so on;
-    :meth:`from_rollouts` takes them rollout by rollout.
-    """
-
-    rewards_N: Floats
-    tokens_N: Ints  # action tokens of each turn
-    turns_R: Ints
-    group_R: Ints  # label of the group a rollout belongs to
-    env_R: Ints  # label of its environment
-
-    def __attrs_post_init__(self) -> None:
-        if not len(self.turns_R) == len(self.group_R) == len(self.env_R):
-            raise AlgorithmError(
-                f"{len(self.turns_R)} rollouts have {len(self.group_R)} group labels "
-                f"and {len(self.env_R)} environment labels"
-            )
-        if not len(self.rewards_N) == len(self.tokens_N) == int(self.turns_R.sum()):
-            raise AlgorithmError(
-                f"{int(self.turns_R.sum())} turns have {len(self.rewards_N)} rewards "
-                f"and {len(self.tokens_N)} token counts"
-            )
-        require_turns(self.turns_R)
-        if (self.tokens_N < 0).any():
-            raise AlgorithmError("a turn cannot have a negative number of action tokens")
-
-    @classmethod
-    def from_rollouts(
-        cls,
-        rewards_RT: Sequence[npt.ArrayLike],
-        tokens_RT: Sequence[npt.ArrayLike],
-        group_R: npt.ArrayLike,
-        env_R: npt.ArrayLike,
-    ) -> Episodes:
-        """Rewards and action-token counts of each rollout's turns, and its two labels."""
-        rewards_N, turns_R = join(rewards_RT, np.float64)
-        tokens_N, token_turns_R = join(tokens_RT, np.int64)
-        if not np.array_equal(turns_R, token_turns_R):
-            raise AlgorithmError("each turn needs one reward and one token count")
-        labels = (np.asarray(label_R, dtype=np.int64) for label_R in (group_R, env_R))
-        return cls(rewards_N, tokens_N, turns_R, *labels)
-
-
-@frozen(eq=False)
-class Advantages:
-    """The advantage of every turn, the returns behind them, and which rollouts remain."""
-
-    advantages_N: Floats  # zeros for rollouts that were dropped
-    returns_V: Floats  # V = R for an episode scheme, N for a turn scheme
-    kept_R: Bools
-    turns_R: Ints
-
-    def by_rollout(self) -> list[Floats]:
-        """The advantages, one array a rollout, one value a turn."""
-        return split(self.advantages_N, self.turns_R)
-
-    def returns_by_rollout(self) -> list[Floats]:
-        """The returns, one array a rollout: one value, or one a turn."""
-        by_turn = len(self.returns_V) == len(self.advantages_N)
-        return split(self.returns_V, self.turns_R if by_turn else np.ones_like(self.turns_R))
+__all__ = ["Advantages", "Episodes", "compute_advantages"]
 
 
 def compute_advantages(scheme: AdvantageScheme, episodes: Episodes) -> Advantages:
@@ -98,54 +34,105 @@ def compute_advantages(scheme: AdvantageScheme, episodes: Episodes) -> Advantage
         AlgorithmError: a reward that is not finite, a singleton under ``singleton = error``, or
             rewards so large that the result overflows.
     """
+    by_turn, turns_R = scheme.returns.unit == "turn", episodes.turns_R
     with np.errstate(all="ignore"):  # what overflows is refused after each step
-        start = _start(scheme, episodes)
-        _require_representable(start)
-        state = _drop_constant(start) if scheme.constant == "drop" else start
+        return_V = flat_returns(scheme.returns, episodes.rewards_N, turns_R)
+        _require_representable(return_V)
+        state = _start(_Columns(episodes, by_turn, return_V))
+        if scheme.constant == "drop":
+            state = _drop_constant(task_scope(scheme), state)
         for step in scheme.steps:
             state = _apply(step, state)
-            _require_representable(state)
-    all_V, kept_V = np.zeros(len(start.value_V)), np.zeros(len(start.value_V), dtype=bool)
-    all_V[state.item_V], kept_V[state.item_V] = state.value_V, True
-    turns_R = episodes.turns_R
-    if scheme.returns.unit == "episode":
-        return Advantages(np.repeat(all_V, turns_R), start.value_V, kept_V, turns_R)
-    return Advantages(all_V, start.value_V, kept_V[np.cumsum(turns_R) - 1], turns_R)
+            _require_representable(state.value_V)
+    all_V, kept_V = np.zeros(len(return_V)), np.zeros(len(return_V), dtype=bool)
+    all_V[state.peers.item_V], kept_V[state.peers.item_V] = state.value_V, True
+    if by_turn:
+        return Advantages(all_V, return_V, kept_V[np.cumsum(turns_R) - 1], turns_R)
+    return Advantages(np.repeat(all_V, turns_R), return_V, kept_V, turns_R)
+
+
+@frozen(eq=False)
+class _Columns:
+    """The returns as they come in, one a rollout or one a turn, and what is known of each."""
+
+    episodes: Episodes
+    by_turn: bool
+    return_V: Floats
+
+    def label(self, label_R: Ints) -> Ints:
+        """A label of each value, shape (V,)."""
+        return np.repeat(label_R, self.episodes.turns_R) if self.by_turn else label_R
+
+    @cached_property
+    def tokens(self) -> Floats:
+        tokens_N, turns_R = self.episodes.tokens_N, self.episodes.turns_R
+        if self.by_turn:
+            return tokens_N.astype(np.float64)
+        counted, ends_R = np.concatenate(([0], np.cumsum(tokens_N))), np.cumsum(turns_R)
+        tokens_R: Floats = (counted[ends_R] - counted[ends_R - turns_R]).astype(np.float64)
+        return tokens_R
 
 
 @frozen(eq=False)
 class _Peers:
-    """The values that are compared: what stays the same from step to step."""
+    """The values that are compared: what stays the same from step to step.
 
-    return_V: Floats
-    tokens_V: Floats
-    group_V: Ints
-    env_V: Ints
+    They are ordered by group, so that groups are found by looking at neighbours only.
+    ``item_V`` says where each belongs in the columns.
+    """
+
+    columns: _Columns
+    item_V: Ints | slice
+
+    @cached_property
+    def returns(self) -> Floats:
+        return self.columns.return_V[self.item_V]
+
+    @cached_property
+    def tokens(self) -> Floats:
+        return self.columns.tokens[self.item_V]
 
     @cached_property
     def group(self) -> Scopes:
-        return Scopes(self.group_V)
+        return Scopes(self.label("group"))
+
+    @cached_property
+    def role(self) -> Scopes:
+        _, role_V = np.unique(self.label("role"), return_inverse=True)
+        group_V = self.group.spread(np.arange(len(self.group.size_S)))
+        return Scopes(group_V * (role_V.max(initial=0) + 1) + role_V)
 
     @cached_property
     def env(self) -> Scopes:
-        return Scopes(self.env_V)
+        return Scopes(self.label("env"))
 
     @cached_property
     def batch(self) -> Scopes:
-        return Scopes(np.zeros_like(self.group_V))
+        return Scopes(np.zeros(len(self.returns), dtype=np.int64))
+
+    def label(self, what: str) -> Ints:
+        """The label of each value: ``group``, ``role`` or ``env``."""
+        label_R: Ints = getattr(self.columns.episodes, f"{what}_R")
+        return self.columns.label(label_R)[self.item_V]
 
     def over(self, scope: Scope) -> Scopes:
-        if scope == "batch":
-            return self.batch
-        return self.group if scope == "group" else self.env
+        scopes: Scopes = getattr(self, scope)
+        return scopes
 
-    def weights(self, weight: str) -> Floats:
-        return self.tokens_V if weight == "tokens" else np.ones(len(self.return_V))
+    def name(self, scope: Scope, at: int) -> str:
+        """What a message calls the scope of value ``at``."""
+        if scope == "batch":
+            return "the batch"
+        parts = ("role", "group") if scope == "role" else (scope,)
+        return " of ".join(f"{part} {int(self.label(part)[at])}" for part in parts)
+
+    def weights(self, weight: str) -> Floats | None:
+        """None where each value counts once."""
+        return self.tokens if weight == "tokens" else None
 
     def select(self, keep_V: Bools) -> _Peers:
-        return _Peers(
-            self.return_V[keep_V], self.tokens_V[keep_V], self.group_V[keep_V], self.env_V[keep_V]
-        )
+        item_V = np.arange(len(keep_V)) if isinstance(self.item_V, slice) else self.item_V
+        return _Peers(self.columns, item_V[keep_V])
 
 
 @frozen(eq=False)
@@ -155,39 +142,26 @@ class _State:
     peers: _Peers
     value_V: Floats
     raw_V: Bools  # single values that a baseline left as they were
-    item_V: Ints  # where each value belongs in the result
 
     def select(self, keep_V: Bools) -> _State:
-        peers = self.peers.select(keep_V)
-        return _State(peers, self.value_V[keep_V], self.raw_V[keep_V], self.item_V[keep_V])
+        return _State(self.peers.select(keep_V), self.value_V[keep_V], self.raw_V[keep_V])
 
 
-def _start(scheme: AdvantageScheme, episodes: Episodes) -> _State:
-    turns_R, tokens_N = episodes.turns_R, episodes.tokens_N
-    return_V = flat_returns(scheme.returns, episodes.rewards_N, turns_R)
-    if scheme.returns.unit == "turn":
-        tokens_V = tokens_N
-        group_V, env_V = np.repeat(episodes.group_R, turns_R), np.repeat(episodes.env_R, turns_R)
-    else:
-        counted = np.concatenate(([0], np.cumsum(tokens_N)))
-        ends_R = np.cumsum(turns_R)
-        tokens_V = counted[ends_R] - counted[ends_R - turns_R]
-        group_V, env_V = episodes.group_R, episodes.env_R
-    peers = _Peers(return_V, tokens_V.astype(np.float64), group_V, env_V)
-    count = len(return_V)
-    return _State(peers, return_V, np.zeros(count, dtype=bool), np.arange(count))
+def _start(columns: _Columns) -> _State:
+    order_V = stable_order(columns.label(columns.episodes.group_R))
+    peers = _Peers(columns, slice(None) if order_V is None else order_V)
+    return _State(peers, peers.returns, np.zeros(len(peers.returns), dtype=bool))
 
 
-def _require_representable(state: _State) -> None:
-    if not np.isfinite(state.value_V).all():
+def _require_representable(value_V: Floats) -> None:
+    if not np.isfinite(value_V).all():
         raise AlgorithmError("the rewards are so large that their returns or advantages overflow")
 
 
-def _drop_constant(state: _State) -> _State:
-    groups = state.peers.over("group")
-    constant_S = groups.constant(state.value_V, state.peers.weights("value"))
-    drop_S = constant_S & (groups.size_S > 1)
-    return state.select(~drop_S[groups.scope_V]) if drop_S.any() else state
+def _drop_constant(scope: Scope, state: _State) -> _State:
+    groups = state.peers.over(scope)
+    drop_S = groups.summary(state.value_V).constant & (groups.size_S > 1)
+    return state.select(~groups.spread(drop_S)) if drop_S.any() else state
 
 
 def _apply(step: Baseline | Scale | Clip, state: _State) -> _State:
@@ -198,22 +172,38 @@ def _apply(step: Baseline | Scale | Clip, state: _State) -> _State:
     return evolve(state, value_V=np.clip(state.value_V, step.low, step.high))
 
 
+# Baselines
+
+
 def _subtract(step: Baseline, state: _State) -> _State:
     """Subtract the baseline b of each scope; ``w`` is the weight of a value, ``W`` their sum.
 
     mean: ``b = Σ w x / W``; length_weighted (OPO, arXiv 2505.23585): the same with tokens for
     ``w``; leave_one_out (RLOO, arXiv 2402.14740): ``b_i = Σ_{j≠i} w_j x_j / (W - w_i)``, for
-    which ``x_i - b_i = W (x_i - mean) / (W - w_i)``.
+    which ``x_i - b_i = W (x_i - mean) / (W - w_i)``; best_of_others: ``b_i = max_{j≠i} x_j``.
     """
-    scopes = state.peers.over(step.over)
-    weight_V = state.peers.weights("tokens" if step.kind == "length_weighted" else step.weight)
-    scope_V, value_V = scopes.scope_V, state.value_V
-    sum_V = scopes.total(weight_V)[scope_V]
-    centred_V = value_V - (scopes.total(weight_V * value_V)[scope_V] / sum_V)
-    if step.kind == "leave_one_out":
-        centred_V *= sum_V / (sum_V - weight_V)
-    centred_V[scopes.constant(value_V, weight_V)[scope_V] | (weight_V == 0)] = 0.0
+    scopes, value_V = state.peers.over(step.over), state.value_V
+    if step.kind == "best_of_others":
+        best_V, only_V = scopes.best_of_others(value_V), scopes.spread(scopes.size_S == 1)
+        centred_V = np.where(only_V, 0.0, value_V - best_V)
+    else:
+        tokens = step.kind == "length_weighted" or step.weight == "tokens"
+        weight_V = state.peers.weights("tokens" if tokens else "value")
+        of_scope = scopes.summary(value_V, weight_V)
+        centred_V = value_V - scopes.spread(of_scope.mean_S)
+        if step.kind == "leave_one_out":
+            sum_V = scopes.spread(of_scope.weight_S)
+            centred_V *= sum_V / (sum_V - (1.0 if weight_V is None else weight_V))
+        _zero(centred_V, scopes, of_scope.constant, weight_V)
     return _settle_singletons(step, scopes, evolve(state, value_V=centred_V), value_V)
+
+
+def _zero(value_V: Floats, scopes: Scopes, mark_S: Bools, weight_V: Floats | None) -> None:
+    """Put exact zeros where a scope is marked or a value weighs nothing."""
+    if mark_S.any():
+        value_V[scopes.spread(mark_S)] = 0.0
+    if weight_V is not None:
+        value_V[weight_V == 0] = 0.0
 
 
 def _settle_singletons(step: Baseline, scopes: Scopes, state: _State, before_V: Floats) -> _State:
@@ -221,58 +211,124 @@ def _settle_singletons(step: Baseline, scopes: Scopes, state: _State, before_V: 
     alone_S = scopes.size_S == 1
     if step.singleton == "zero" or not alone_S.any():
         return state
+    alone_V = scopes.spread(alone_S)
     if step.singleton == "error":
-        place = f"{step.over} {int(scopes.label_S[np.argmax(alone_S)])}"
         raise AlgorithmError(
-            f"{'the batch' if step.over == 'batch' else place} has a single return; "
+            f"{state.peers.name(step.over, int(np.argmax(alone_V)))} has a single return; "
             f"a {step.kind} baseline with singleton = error needs at least two"
         )
-    alone_V = alone_S[scopes.scope_V]
     if step.singleton == "drop":
         return state.select(~alone_V)
     value_V = np.where(alone_V, before_V, state.value_V)
     return evolve(state, value_V=value_V, raw_V=state.raw_V | alone_V)
 
 
-def _divide(step: Scale, state: _State) -> _State:
-    """Divide by each scope's spread, or by the mean of its returns (MaxRL, arXiv 2602.02710).
+# Scales
 
-    A value that a baseline left raw and that is alone in the scope has neither peers nor spread:
-    its spread counts as 1, and a mean does not touch it.
+
+def _divide(step: Scale, state: _State) -> _State:
+    """Divide by the size s of each scope.
+
+    A value that a baseline left raw, and that is alone in the scope, has no peers: a mean does
+    not touch it, and its standard deviation counts as 1.
     """
     scopes = state.peers.over(step.over)
     weight_V = state.peers.weights(step.weight)
-    if step.kind == "std":
-        size_S = _std(step, scopes, state.value_V, weight_V)
-    else:
-        sum_S = scopes.total(weight_V)
-        mean_S = scopes.total(weight_V * state.peers.return_V) / sum_S
-        size_S = np.where(sum_S > 0, mean_S, 0.0)
-    raw_V = state.raw_V & (scopes.size_S == 1)[scopes.scope_V]
-    size_V = np.where(raw_V, 1.0, size_S[scopes.scope_V])
-    divisor_V = size_V + step.eps
-    if step.eps_place == "inside":
-        divisor_V = np.hypot(size_V, np.sqrt(step.eps))
-    scaled_V = np.where((size_V <= 0) | (weight_V == 0), 0.0, state.value_V / divisor_V)
-    scaled_V[np.isinf(size_V)] = np.nan
-    if step.kind == "mean":
-        scaled_V = np.where(raw_V, state.value_V, scaled_V)
+    measured_V = state.peers.returns if step.of == "returns" else state.value_V
+    size_V = _SIZES[step.kind](step.ddof, scopes, measured_V, weight_V)
+    untouched_V = (size_V == 0) & (step.kind == "std_of_others")
+    if state.raw_V.any():
+        alone_V = state.raw_V & scopes.spread(scopes.size_S == 1)
+        untouched_V |= alone_V & (step.kind == "mean")
+        size_V[alone_V & (size_V == 0)] = 1.0
+    scaled_V = state.value_V / _divisor(step, size_V)
+    scaled_V[size_V <= step.tolerance] = 0.0
+    scaled_V[np.isinf(size_V)] = np.nan  # the size has overflowed: refused by the caller
+    if weight_V is not None:
+        scaled_V[weight_V == 0] = 0.0
+    if untouched_V.any():
+        scaled_V[untouched_V] = state.value_V[untouched_V]
     return evolve(state, value_V=scaled_V)
 
 
-def _std(step: Scale, scopes: Scopes, value_V: Floats, weight_V: Floats) -> Floats:
-    """``sqrt(Σ w (x - mean)² / (W - ddof))`` of each scope, 0 exactly where it is constant.
+def _divisor(step: Scale, size_V: Floats) -> Floats:
+    if step.eps_place == "outside":
+        return size_V + step.eps
+    root = np.sqrt(step.eps)
+    return np.hypot(size_V, root) if step.eps_place == "inside" else np.maximum(size_V, root)
 
-    Deviations are taken relative to the largest, so that their squares neither underflow nor
-    overflow.
-    """
-    if step.ddof not in (0, 1):
-        raise AlgorithmError(f"ddof is {step.ddof}; it must be 0 or 1")
-    sum_S = scopes.total(weight_V)
-    mean_S = scopes.total(weight_V * value_V) / sum_S
-    deviation_V = np.where(weight_V > 0, value_V - mean_S[scopes.scope_V], 0.0)
-    widest_S = scopes.largest(np.abs(deviation_V))
-    relative_V = deviation_V / widest_S[scopes.scope_V]
-    variance_S = scopes.total(weight_V * relative_V**2) / (sum_S - step.ddof)
-    constant_S = scopes.constant(value_V, weight_V)
-    return np.where(constant_S, 0.0, widest_S * np.sqrt(variance_S))
+
+@frozen(eq=False)
+class _Deviations:
+    """``d = x - mean`` as parts of the widest of the scope, so that squares neither underflow nor
+    overflow; zero where the weight is."""
+
+    weight_S: Floats
+    constant_S: Bools
+    widest_S: Floats
+    relative_V: Floats
+    squares_S: Floats  # Σ w d², relative too
+
+
+def _deviations(scopes: Scopes, x_V: Floats, weight_V: Floats | None) -> _Deviations:
+    of_scope = scopes.summary(x_V, weight_V)
+    relative_V = x_V - scopes.spread(of_scope.mean_S)
+    widest_S = np.maximum(of_scope.high_S - of_scope.mean_S, of_scope.mean_S - of_scope.low_S)
+    relative_V /= scopes.spread(widest_S)
+    squares_V = relative_V**2
+    if weight_V is not None:
+        relative_V[weight_V == 0] = squares_V[weight_V == 0] = 0.0
+        squares_V *= weight_V
+    return _Deviations(
+        of_scope.weight_S, of_scope.constant, widest_S, relative_V, scopes.total(squares_V)
+    )
+
+
+def _std(ddof: int, scopes: Scopes, x_V: Floats, weight_V: Floats | None) -> Floats:
+    """``sqrt(Σ w d² / (W - ddof))``, 0 exactly where the scope is constant."""
+    of = _deviations(scopes, x_V, weight_V)
+    std_S = of.widest_S * np.sqrt(of.squares_S / (of.weight_S - ddof))
+    return scopes.spread(np.where(of.constant_S, 0.0, std_S))
+
+
+def _std_of_others(ddof: int, scopes: Scopes, x_V: Floats, weight_V: Floats | None) -> Floats:
+    """``_std`` without the value itself: ``Σ_{j≠i} w_j (x_j - mean of others)²`` is
+    ``Σ w d² - w_i d_i² W / (W - w_i)``. 0 exactly where the others are all equal, or none."""
+    of = _deviations(scopes, x_V, weight_V)
+    own_V = 1.0 if weight_V is None else weight_V
+    sum_V = scopes.spread(of.weight_S)
+    own_squares_V = own_V * of.relative_V**2 * sum_V / (sum_V - own_V)
+    left_V = np.maximum(scopes.spread(of.squares_S) - own_squares_V, 0.0)
+    std_V = scopes.spread(of.widest_S) * np.sqrt(left_V / (sum_V - own_V - ddof))
+    best_V, worst_V = scopes.best_of_others(x_V), -scopes.best_of_others(-x_V)
+    return np.where(best_V <= worst_V, 0.0, std_V)
+
+
+def _rms(ddof: int, scopes: Scopes, x_V: Floats, weight_V: Floats | None) -> Floats:
+    """``sqrt(Σ w x² / (W - ddof))``; 1 where there are too few values for it."""
+    magnitude_V = np.abs(x_V)
+    of_scope = scopes.summary(magnitude_V, weight_V)
+    squares_V = (magnitude_V / scopes.spread(of_scope.high_S)) ** 2
+    if weight_V is not None:
+        squares_V = np.where(weight_V > 0, weight_V * squares_V, 0.0)
+    rms_S = of_scope.high_S * np.sqrt(scopes.total(squares_V) / (of_scope.weight_S - ddof))
+    rms_S = np.where(of_scope.high_S <= 0, 0.0, rms_S)
+    return scopes.spread(np.where(of_scope.weight_S > ddof, rms_S, 1.0))
+
+
+def _mean(_: int, scopes: Scopes, x_V: Floats, weight_V: Floats | None) -> Floats:
+    of_scope = scopes.summary(x_V, weight_V)
+    return scopes.spread(np.where(of_scope.weight_S > 0, of_scope.mean_S, 0.0))
+
+
+def _nonzero_share(_: int, scopes: Scopes, x_V: Floats, weight_V: Floats | None) -> Floats:
+    return _mean(0, scopes, (x_V != 0).astype(np.float64), weight_V)
+
+
+_SIZES = {
+    "std": _std,
+    "std_of_others": _std_of_others,
+    "rms": _rms,
+    "mean": _mean,
+    "nonzero_share": _nonzero_share,
+}

@@ -1,14 +1,17 @@
-"""How far the trainer's policy is from the sampler's, on the tokens that were sampled."""
+"""How far two policies are from each other, on the tokens that were sampled."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from math import fsum
 
 import numpy as np
 import numpy.typing as npt
 from attrs import frozen
 
 from rlc.algo.errors import AlgorithmError
+from rlc.algo.ragged import Bools, Floats, split
+from rlc.algo.returns import reward_to_go
 
 
 @frozen
@@ -44,13 +47,8 @@ def sample_train_kl(
     Raises:
         AlgorithmError: rows that do not match.
     """
-    if not len(sampler_logprobs_DT) == len(trainer_logprobs_DT) == len(mask_DT):
-        raise AlgorithmError(
-            f"{len(sampler_logprobs_DT)} rows of sampler logprobs, {len(trainer_logprobs_DT)} of "
-            f"trainer logprobs and {len(mask_DT)} of masks do not match"
-        )
-    rows = zip(sampler_logprobs_DT, trainer_logprobs_DT, mask_DT, strict=True)
-    drift_DA = [_drift(index, *row) for index, row in enumerate(rows)]
+    rows = _rows("trainer", sampler_logprobs_DT, trainer_logprobs_DT, mask_DT)
+    drift_DA = [(lp_T - q_T)[action_T] for q_T, lp_T, action_T in rows]
     drift_A = np.concatenate(drift_DA) if drift_DA else np.zeros(0)
     if not len(drift_A):
         return None
@@ -62,16 +60,70 @@ def sample_train_kl(
     )
 
 
-def _drift(
-    index: int, sampler_T: npt.ArrayLike, trainer_T: npt.ArrayLike, mask_T: npt.ArrayLike
-) -> npt.NDArray[np.float64]:
-    """Trainer minus sampler on the action tokens of one datum."""
-    q_T, lp_T = np.asarray(sampler_T, np.float64), np.asarray(trainer_T, np.float64)
-    action_T = np.asarray(mask_T) > 0
-    if not q_T.shape == lp_T.shape == action_T.shape:
+def kl_penalty(
+    sampled_DT: Sequence[npt.ArrayLike],
+    reference_DT: Sequence[npt.ArrayLike],
+    mask_DT: Sequence[npt.ArrayLike],
+    coef: float,
+    discount: float = 0.0,
+) -> list[Floats]:
+    """What a penalty on the distance from a reference adds to the advantages of a batch.
+
+    With ``d_t = q_t - ref_t`` (sampler minus reference) a sampled token gets
+    ``coef (mean(d) - d_t)``, the mean taken over all sampled tokens of the batch, so that the
+    penalty adds up to nothing. With a discount a token also answers for those after it in its
+    datum, ``P_t = p_t + discount P_{t+1}``, every position counting as a step. Both as in
+    tinker-cookbook 0.5.8, except that a token that was not sampled always gets 0.
+
+    Args:
+        sampled_DT: for each datum the sampler's logprobs, shape (T,).
+        reference_DT: the reference's logprobs of the same tokens.
+        mask_DT: positive where the token was sampled.
+        coef: strength of the penalty.
+        discount: 0 leaves each token to itself.
+
+    Returns:
+        For each datum what to add to its advantages, shape (T,).
+
+    Raises:
+        AlgorithmError: rows that do not match, or logprobs that are not finite.
+    """
+    rows = _rows("reference", sampled_DT, reference_DT, mask_DT)
+    distance_DT = [np.where(action_T, q_T - ref_T, 0.0) for q_T, ref_T, action_T in rows]
+    for index, distance_T in enumerate(distance_DT):
+        if not np.isfinite(distance_T).all():
+            raise AlgorithmError(f"datum {index}: a logprob of a sampled token is not finite")
+    if not rows:
+        return []
+    action_N = np.concatenate([action_T for _, _, action_T in rows])
+    distance_N, lengths_D = np.concatenate(distance_DT), np.array([len(q_T) for q_T, _, _ in rows])
+    mean = fsum(distance_N.tolist()) / max(int(action_N.sum()), 1)
+    change_N = np.where(action_N, coef * (mean - distance_N), 0.0)
+    if discount > 0:
+        change_N = np.where(action_N, reward_to_go(discount, change_N, lengths_D), 0.0)
+    return split(change_N, lengths_D)
+
+
+def _rows(
+    other: str,
+    sampler_DT: Sequence[npt.ArrayLike],
+    other_DT: Sequence[npt.ArrayLike],
+    mask_DT: Sequence[npt.ArrayLike],
+) -> list[tuple[Floats, Floats, Bools]]:
+    """Each datum's two columns of logprobs, and which of its tokens were sampled."""
+    if not len(sampler_DT) == len(other_DT) == len(mask_DT):
         raise AlgorithmError(
-            f"datum {index}: sampler logprobs, trainer logprobs and mask have "
-            f"shapes {q_T.shape}, {lp_T.shape} and {action_T.shape}"
+            f"{len(sampler_DT)} rows of sampler logprobs, {len(other_DT)} of "
+            f"{other} logprobs and {len(mask_DT)} of masks do not match"
         )
-    drift_A: npt.NDArray[np.float64] = lp_T[action_T] - q_T[action_T]
-    return drift_A
+    rows = []
+    for index, row in enumerate(zip(sampler_DT, other_DT, mask_DT, strict=True)):
+        q_T, lp_T = (np.asarray(side, np.float64) for side in row[:2])
+        action_T = np.asarray(row[2]) > 0
+        if not q_T.shape == lp_T.shape == action_T.shape:
+            raise AlgorithmError(
+                f"datum {index}: sampler logprobs, {other} logprobs and mask have "
+                f"shapes {q_T.shape}, {lp_T.shape} and {action_T.shape}"
+            )
+        rows.append((q_T, lp_T, action_T))
+    return rows

@@ -11,7 +11,12 @@ importance_sampling  ``-Σ rho A``
 ppo                  ``-Σ min(rho A, clip(rho, low, high) A)``         low 0.8, high 1.2
 cispo                ``-Σ stop_gradient(clip(rho, low, high)) lp A``   low 0.0, high 4.0
 dro                  ``-Σ (lp A - beta/2 (lp - q)²)``                  beta (required)
+gspo                 ``-Σ min(s A, clip(s, low, high) A)``             low, high (required)
 ==================== ================================================= ==================
+
+gspo (arXiv 2507.18071) has one ratio for all tokens, ``s = exp(mean(lp - q))`` over those that
+``sequence_ratio_mask`` marks; its gradient on a token's logprob is that of
+``stop_gradient(s) exp(lp - stop_gradient(lp))``.
 
 ``low`` and ``high`` stand for ``clip_low_threshold`` and ``clip_high_threshold``: bounds of the
 ratio itself, not distances from 1. Source: the Tinker documentation of losses, SDK 0.38.
@@ -20,6 +25,7 @@ ratio itself, not distances from 1. Source: the Tinker documentation of losses, 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from types import MappingProxyType
 
 import numpy as np
 import numpy.typing as npt
@@ -39,6 +45,7 @@ class Loss:
     inputs: tuple[str, ...]
     config: Mapping[str, float | None]  # setting -> default; None has to be given
     terms: Callable[[Floats, _Columns], _Terms]  # -> (loss_T, dloss_dlogprobs_T)
+    optional: Mapping[str, float] = MappingProxyType({})  # further inputs -> default
 
 
 def loss_and_grad(
@@ -55,7 +62,8 @@ def loss_and_grad(
         logprobs_T: the learner's logprobs of the target tokens.
         inputs: the datum's ``loss_fn_inputs``: ``weights`` for cross_entropy, ``logprobs`` and
             ``advantages`` for the others, shape (T,). ``target_tokens`` may be there and is not
-            read. Clip thresholds may be given as arrays here, one a token, and win over config.
+            read. gspo's ``sequence_ratio_mask`` is 1 everywhere if left out. Clip thresholds may
+            be given as arrays here, one a token, and win over config.
 
     Returns:
         The summed loss, and its gradient, shape (T,).
@@ -82,13 +90,14 @@ def _columns(
     loss = LOSSES[name]
     thresholds = {key for key in loss.config if key.startswith("clip_")}
     _require_known(name, "setting", set(config), set(loss.config))
-    _require_known(name, "input", set(inputs), {*loss.inputs, *thresholds, "target_tokens"})
+    known = {*loss.inputs, *loss.optional, *thresholds, "target_tokens"}
+    _require_known(name, "input", set(inputs), known)
     for key in loss.inputs:
         if key not in inputs:
             raise AlgorithmError(f"{name} needs the input {key!r}")
-    settings = {**loss.config, **config}
+    settings = {**loss.optional, **loss.config, **config}
     columns: dict[str, Floats] = {}
-    for key in (*loss.inputs, *loss.config):
+    for key in (*loss.inputs, *loss.optional, *loss.config):
         given = inputs[key] if key in inputs else settings[key]
         if given is None:
             raise AlgorithmError(f"{name} needs the setting {key!r}; it has no default")
@@ -143,6 +152,18 @@ def _dro(logprobs_T: Floats, columns: _Columns) -> _Terms:
     return loss_T, beta_T * drift_T - advantages_T
 
 
+def _gspo(logprobs_T: Floats, columns: _Columns) -> _Terms:
+    """Tokens that are not marked have neither loss nor gradient."""
+    counted_T = columns["sequence_ratio_mask"] > 0
+    drift_T = np.where(counted_T, logprobs_T - columns["logprobs"], 0.0)
+    drift = drift_T.sum() / max(int(counted_T.sum()), 1)
+    ratio_T = np.where(counted_T, np.exp(drift), 0.0)
+    low_T, high_T = columns["clip_low_threshold"], columns["clip_high_threshold"]
+    free_T = ratio_T * columns["advantages"]
+    held_T = np.where(counted_T, np.clip(ratio_T, low_T, high_T), 0.0) * columns["advantages"]
+    return -np.minimum(free_T, held_T), -np.where(free_T <= held_T, free_T, 0.0)
+
+
 def _ratios(logprobs_T: Floats, columns: _Columns) -> tuple[Floats, Floats]:
     """``rho`` and ``clip(rho, low, high)``."""
     ratio_T = np.exp(logprobs_T - columns["logprobs"])
@@ -158,5 +179,11 @@ LOSSES: Mapping[str, Loss] = {
     "ppo": Loss(_POLICY, {"clip_low_threshold": 0.8, "clip_high_threshold": 1.2}, _ppo),
     "cispo": Loss(_POLICY, {"clip_low_threshold": 0.0, "clip_high_threshold": 4.0}, _cispo),
     "dro": Loss(_POLICY, {"beta": None}, _dro),
+    "gspo": Loss(
+        _POLICY,
+        {"clip_low_threshold": None, "clip_high_threshold": None},
+        _gspo,
+        {"sequence_ratio_mask": 1.0},
+    ),
 }
 """The losses known here, by Tinker's names."""

@@ -35,24 +35,26 @@ def flat_returns(returns: Returns, rewards_N: Floats, turns_R: Ints) -> Floats:
     """
     require_turns(turns_R)
     require_finite(rewards_N, turns_R, "reward")
-    to_go_N = _reward_to_go(returns.gamma, rewards_N, turns_R)
+    to_go_N = reward_to_go(returns.gamma, rewards_N, turns_R)
     if returns.unit == "turn":
         return to_go_N
     first_R: Ints = np.cumsum(turns_R) - turns_R
     return np.take(to_go_N, first_R)
 
 
-def _reward_to_go(gamma: float, rewards_N: Floats, turns_R: Ints) -> Floats:
-    """``G_t`` of every turn, from the last turn back, all rollouts at once.
+def reward_to_go(gamma: float, rewards_N: Floats, turns_R: Ints) -> Floats:
+    """``G_t = r_t + gamma G_{t+1}`` of every turn, from the last back, all rollouts at once.
 
     The rounding error of each addition is carried along (Knuth's two-sum), so that episodes of
     equal worth get equal returns however the reward was spread over their turns: a group whose
     returns differed in the last bit only would pass for one with something to learn.
     """
     to_go_N = rewards_N.copy()
-    ends_R = np.cumsum(turns_R)
-    longest_first_R = np.argsort(-turns_R, kind="stable")
     longest = int(turns_R.max(initial=0))
+    if longest == 1:
+        return to_go_N
+    ends_R = np.cumsum(turns_R)
+    longest_first_R = np.argsort(longest - turns_R, kind="stable")
     alive_T = len(turns_R) - np.cumsum(np.bincount(turns_R, minlength=longest + 1))
     following_A = np.zeros(len(turns_R))
     error_A = np.zeros(len(turns_R))

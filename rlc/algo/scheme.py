@@ -10,7 +10,9 @@ from typing import Literal
 
 from rlc.record import frozen
 
-Scope = Literal["group", "env", "batch"]
+Scope = Literal["group", "role", "env", "batch"]
+"""Which values are compared: those of one task (``group``), of one task in one role (``role``:
+a rollout's part, such as the solver's or the judge's), of one environment, or all."""
 
 
 @frozen
@@ -26,11 +28,12 @@ class Returns:
 class Baseline:
     """Subtract a baseline computed ``over`` a scope.
 
-    ``weight = tokens`` counts each value as often as it has action tokens.
+    ``weight = tokens`` counts each value as often as it has action tokens; ``length_weighted``
+    always does, ``best_of_others`` (the largest of the other values) never.
     ``singleton`` is what a scope with a single value gets.
     """
 
-    kind: Literal["mean", "leave_one_out", "length_weighted"]
+    kind: Literal["mean", "leave_one_out", "length_weighted", "best_of_others"]
     over: Scope
     weight: Literal["value", "tokens"]
     singleton: Literal["zero", "raw", "drop", "error"]
@@ -38,24 +41,34 @@ class Baseline:
 
 @frozen
 class Scale:
-    """Divide by a spread (``std``) or by the scope's mean return (``mean``, MaxRL).
+    """Divide by a size ``s`` computed ``over`` a scope.
 
-    ``eps_place``: ``outside`` divides by ``s + eps``, ``inside`` by ``sqrt(s² + eps)``.
-    A constant scope gives exact zeros for ``std``.
+    ``std``: the standard deviation; ``std_of_others``: that of the other values, and where these
+    are all equal nothing is divided; ``rms``: the root of the mean square; ``mean``: the mean
+    (MaxRL); ``nonzero_share``: the share of values that are not zero (GPG).
+
+    The size is ``of`` the values as they are now, or of the returns that they began as.
+    ``eps_place``: ``outside`` divides by ``s + eps``, ``inside`` by ``sqrt(s² + eps)``, ``clamp``
+    by ``sqrt(max(s², eps))``. A size of at most ``tolerance`` gives exact zeros, and so does the
+    ``std`` of equal values.
     """
 
-    kind: Literal["std", "mean"]
+    kind: Literal["std", "std_of_others", "rms", "mean", "nonzero_share"]
     over: Scope
     weight: Literal["value", "tokens"]
     ddof: int
     eps: float
-    eps_place: Literal["outside", "inside"]
+    eps_place: Literal["outside", "inside", "clamp"]
+    of: Literal["values", "returns"] = "values"
+    tolerance: float = 0.0
 
 
 @frozen
 class Clip:
-    low: float
-    high: float
+    """Limit the values; None: no limit on that side."""
+
+    low: float | None
+    high: float | None
 
 
 AdvantageStep = Baseline | Scale | Clip
@@ -73,3 +86,9 @@ class AdvantageScheme:
     returns: Returns
     steps: tuple[AdvantageStep, ...]
     constant: Literal["keep", "drop"]
+
+
+def task_scope(scheme: AdvantageScheme) -> Scope:
+    """What counts as a group where constant groups are dropped: a task, or one role of it where
+    the scheme compares within roles."""
+    return "role" if any(getattr(step, "over", "") == "role" for step in scheme.steps) else "group"

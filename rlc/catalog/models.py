@@ -33,8 +33,9 @@ FREE = Price(0.0, 0.0, 0.0, 0.0)
 class Model:
     """What is known of a base model. ``context`` is in tokens; None where unknown.
 
-    ``learning_rates`` bound what is plausible for RL with LoRA. ``unconfirmed`` names facts that
-    no primary source confirms.
+    ``learning_rates`` bound what is plausible for RL with LoRA. ``lora`` counts the parameters of
+    an adapter of rank 1: in feed-forward, attention and output layers. ``unconfirmed`` names facts
+    that no primary source confirms.
     """
 
     base: str
@@ -44,6 +45,7 @@ class Model:
     price: Price
     max_rank: int | None = None
     learning_rates: tuple[float, float] = (1e-7, 1e-3)
+    lora: tuple[int, int, int] | None = None
     unconfirmed: tuple[str, ...] = ()
 
     @property
@@ -77,6 +79,10 @@ def find_retired(base: str) -> Retired | None:
     return Retired(**facts) if facts else None
 
 
+def retired_names() -> tuple[str, ...]:
+    return tuple(_data()["retired"])
+
+
 def renderer_names() -> tuple[str, ...]:
     return tuple(name for names in _data()["renderers"].values() for name in names)
 
@@ -91,6 +97,11 @@ def renderer_keeps_prefix(renderer: str) -> bool | None:
     if renderer in groups["keeps_prefix"]:
         return True
     return False if renderer in (*groups["rewrites"], *groups["ends_with_text"]) else None
+
+
+def storage_price() -> float:
+    """USD for a GB of checkpoints and month."""
+    return float(_data()["storage"])
 
 
 def prices_as_of() -> str:
@@ -111,6 +122,7 @@ def _hosted(name: str, facts: dict[str, Any]) -> Model:
         renderers=tuple(facts["renderers"]),
         price=Price(facts["prefill"], facts["cached"], facts["sample"], facts["train"]),
         max_rank=facts.get("max_rank"),
+        lora=tuple(facts["lora"]) if "lora" in facts else None,
         unconfirmed=tuple(facts.get("unconfirmed", ())),
     )
 

@@ -42,7 +42,8 @@ class Param:
     allowed values, each a ``noun``. ``form`` is a pattern and an example of it: a value of that
     form is allowed too, and without choices it must be of it. ``many`` takes a list of them. An
     ``optional`` one also takes the word ``none``. ``default_of`` names what the default belongs
-    to, where that is not the builtin.
+    to, where that is not the builtin. ``only_if`` names another argument and the values of it with
+    which alone this one means anything.
     """
 
     name: str
@@ -59,6 +60,7 @@ class Param:
     many: bool = False
     optional: bool = False
     default_of: str | None = None
+    only_if: tuple[str, tuple[str, ...]] | None = None
 
     @property
     def required(self) -> bool:

@@ -55,7 +55,29 @@ def bind(
         else:
             bound.values[param.name] = value
     _report_missing(params, slots, owner, bound, found)
+    _report_without_effect(params, slots, bound, found)
     return bound
+
+
+def _report_without_effect(
+    params: Sequence[Param],
+    slots: Mapping[str, Argument | Field],
+    bound: Bound,
+    found: Diagnostics,
+) -> None:
+    """An argument that another one switches off would be dropped without a word."""
+    for param in params:
+        if param.only_if is None or param.name not in slots:
+            continue
+        other, allowed = param.only_if
+        value = bound.values.get(other)
+        if value is not None and str(value.data) not in allowed:
+            choices = " or ".join(f"`{word}`" for word in allowed)
+            message = f"`{param.name}` counts with `{other}` = {choices}; here it is `{value.data}`"
+            item = slots[param.name]
+            span = item.name.span if item.name else item.span
+            found.error("RL0312", span, message, f"take `{param.name}` out, or change `{other}`")
+            bound.complete = False
 
 
 def _match(

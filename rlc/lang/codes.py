@@ -81,4 +81,8 @@ CODES: dict[str, str] = {
     "RL0416": "checkpoint gone before the run ends",
     "RL0417": "penalty at another temperature",
     "RL0418": "no chat template",
+    "RL0420": "spread before a baseline",
+    "RL0421": "mean return that can be negative",
+    "RL0422": "clip of nothing or of everything",
+    "RL0423": "no roles to compare within",
 }

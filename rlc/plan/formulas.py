@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Set
+
 from attrs import frozen
 
-from rlc.algo.scheme import AdvantageScheme, AdvantageStep, Baseline, Clip, Scale
+from rlc.algo.scheme import AdvantageScheme, AdvantageStep, Baseline, Clip, Scale, Scope, task_scope
 
 
 @frozen
@@ -20,11 +22,14 @@ def scheme_formulas(scheme: AdvantageScheme) -> list[Formula]:
     lines = [_returns(scheme)]
     symbol = "G" if scheme.returns.unit == "turn" else "R"
     if scheme.constant == "drop":
-        lines.append(Formula(f"drop groups with max {symbol} = min {symbol}", "nothing to compare"))
-    current = symbol
+        what = f"{task_scope(scheme)}s"
+        lines.append(Formula(f"drop {what} with max {symbol} = min {symbol}", "nothing to compare"))
+    current, raw = symbol, set[Scope]()
     for step in scheme.steps:
-        lines.append(_step(step, current, symbol))
+        lines.append(_step(step, current, symbol, raw))
         current = "A"
+        if isinstance(step, Baseline) and step.singleton == "raw":
+            raw.add(step.over)
     if not scheme.steps:
         lines.append(Formula(f"A = {symbol}", "no baseline"))
     return lines
@@ -37,49 +42,87 @@ def _returns(scheme: AdvantageScheme) -> Formula:
     return Formula(f"G_t = r_t + {discount}G_(t+1)", "one return for each turn, on its tokens")
 
 
-def _step(step: AdvantageStep, current: str, returns: str) -> Formula:
+def _step(step: AdvantageStep, current: str, returns: str, raw: Set[Scope]) -> Formula:
+    """``raw``: over which scopes a single value has been kept as it was."""
     if isinstance(step, Baseline):
         return _baseline(step, current)
     if isinstance(step, Scale):
-        return _scale(step, current, returns)
+        return _scale(step, current, returns, step.over in raw)
     return _clip(step, current)
 
 
 _SINGLETONS = {
-    "zero": "a {} of one gets 0",
-    "raw": "a {} of one keeps its value",
-    "drop": "a {} of one is left out",
-    "error": "a {} of one stops the run",
+    "zero": "{} of one gets 0",
+    "raw": "{} of one keeps its value",
+    "drop": "{} of one is left out",
+    "error": "{} of one stops the run",
+}
+_NOUNS: dict[Scope, str] = {
+    "group": "a group",
+    "role": "a task's role",
+    "env": "an environment",
+    "batch": "a batch",
 }
 
 
 def _baseline(step: Baseline, current: str) -> Formula:
-    weighted = ", each by its tokens" if step.weight == "tokens" else ""
+    values = f"({current}, each by its tokens)" if step.weight == "tokens" else f"({current})"
     texts = {
-        "mean": f"mean_{step.over}({current}{weighted})",
-        "leave_one_out": f"mean_(others in {step.over})({current}{weighted})",
+        "mean": f"mean_{step.over}{values}",
+        "leave_one_out": f"mean_(others in {step.over}){values}",
         "length_weighted": f"Σ_{step.over} n {current} / Σ_{step.over} n",
+        "best_of_others": f"max_(others in {step.over})({current})",
     }
-    remark = _SINGLETONS[step.singleton].format(step.over)
+    remark = _SINGLETONS[step.singleton].format(_NOUNS[step.over])
     if step.kind == "length_weighted":
         remark = f"n: action tokens; {remark}"
     return Formula(f"A = {current} − {texts[step.kind]}", remark)
 
 
-def _scale(step: Scale, current: str, returns: str) -> Formula:
+def _scale(step: Scale, current: str, returns: str, raw: bool) -> Formula:
+    size = _size(step, returns if step.of == "returns" else current)
+    divisor = size
+    if step.eps:
+        divisor = {
+            "outside": f"({size} + {step.eps:g})",
+            "inside": f"√({size}² + {step.eps:g})",
+            "clamp": f"√max({size}², {step.eps:g})",
+        }[step.eps_place]
+    remarks = [_ZEROS[step.kind]]
+    if step.kind in ("std", "std_of_others", "rms"):
+        remarks.insert(0, f"ddof {step.ddof}")
+    if step.tolerance:
+        remarks.append(f"0 where it is at most {step.tolerance:g}")
+    if raw and step.kind in _ALONE:
+        remarks.append(_ALONE[step.kind].format(_NOUNS[step.over]))
+    return Formula(f"A = {current} / {divisor}", "; ".join(remarks))
+
+
+def _size(step: Scale, measured: str) -> str:
     weighted = ", each by its tokens" if step.weight == "tokens" else ""
-    measured = returns if step.kind == "mean" else current
-    size = f"{step.kind}_{step.over}({measured}{weighted})"
-    divisor = (
-        f"({size} + {step.eps:g})" if step.eps_place == "outside" else f"√({size}² + {step.eps:g})"
-    )
-    if step.eps == 0:
-        divisor = size
-    remark = f"ddof {step.ddof}; 0 where all are equal"
-    if step.kind == "mean":
-        remark = "0 where the mean is not positive"
-    return Formula(f"A = {current} / {divisor}", remark)
+    if step.kind == "nonzero_share":
+        return f"share_{step.over}({measured} ≠ 0{weighted})"
+    name, over = step.kind, str(step.over)
+    if step.kind == "std_of_others":
+        name, over = "std", f"(others in {step.over})"
+    return f"{name}_{over}({measured}{weighted})"
+
+
+_ZEROS = {
+    "std": "0 where all are equal",
+    "std_of_others": "not divided where the others are equal",
+    "rms": "root of the mean square; 0 where all are 0",
+    "mean": "0 where the mean is not positive",
+    "nonzero_share": "0 where all are 0",
+}
+
+
+_ALONE = {"std": "the deviation of {} of one is 1", "mean": "{} of one is not divided"}
 
 
 def _clip(step: Clip, current: str) -> Formula:
-    return Formula(f"A = clip({current}, {step.low:g}, {step.high:g})")
+    if step.low is not None and step.high is not None:
+        return Formula(f"A = clip({current}, {step.low:g}, {step.high:g})")
+    if step.low is not None:
+        return Formula(f"A = max({current}, {step.low:g})")
+    return Formula(f"A = {current}" if step.high is None else f"A = min({current}, {step.high:g})")

@@ -6,15 +6,12 @@ import importlib.util
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
-from rlc.catalog.models import LOCAL
 from rlc.envs.build import SOURCES, WRAPPERS
 from rlc.envs.templates import TEMPLATE_FILES
 from rlc.plan.tree import EnvPlan, EvalPlan, Plan, SftPlan, StagePlan, TrackPlan, TrainPlan
 from rlc.run.oracles import find_oracle
 from rlc.run.records import RunError
 
-# The embedded engine's losses are those of rlc.service.local.losses.
-_NOT_LOCAL = ("gspo",)
 # Trackers, and the package that each needs.
 _TRACKERS = {"wandb": "wandb", "trackio": "trackio", "tensorboard": "tensorboardX"}
 
@@ -66,8 +63,6 @@ def _environment(env: EnvPlan) -> Iterator[str]:
 
 
 def _training(stage: TrainPlan) -> Iterator[str]:
-    if stage.loss.name in _NOT_LOCAL and stage.model.service == LOCAL:
-        yield f"`{stage.loss.name}()` is not a loss of the embedded engine yet"
     kind = stage.overlap.kind
     if kind != "synchronous" and stage.batch.kind == "turns":
         yield f"`{kind}()` cannot be combined with `turns()` yet: take `groups()`"

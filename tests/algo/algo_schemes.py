@@ -43,7 +43,7 @@ def std(over: Scope = "group", ddof: int = 1, eps: float = 0.0, weight: Weight =
 
 
 def by_mean(over: Scope = "group", eps: float = 0.0) -> Scale:
-    return Scale("mean", over, "value", 1, eps, "outside")
+    return Scale("mean", over, "value", 1, eps, "outside", of="returns")
 
 
 CENTER = scheme(mean())

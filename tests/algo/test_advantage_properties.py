@@ -24,13 +24,14 @@ from algo_schemes import (
     single_turn,
     std,
 )
-from attrs import evolve
 from hypothesis import given
 from hypothesis import strategies as st
 
 from rlc.algo.advantages import Episodes, compute_advantages
 from rlc.algo.ragged import Floats
 from rlc.algo.scheme import AdvantageScheme, AdvantageStep, Baseline, Clip, Returns, Scale
+from rlc.algo.scopes import stable_order
+from rlc.record import evolve
 
 # Eighths: differences and shifts are exact, so that constancy survives them.
 eighths = st.integers(-80, 80).map(lambda n: n / 8)
@@ -139,9 +140,46 @@ def test_token_weighted_leave_one_out_is_its_definition(
     close(advantages_of(scheme(leave_one_out(weight="tokens")), [rewards], tokens), r - others)
 
 
+@given(group, st.sampled_from([0, 1]))
+def test_the_spread_of_the_others_is_its_definition(rewards: list[float], ddof: int) -> None:
+    spec = scheme(Scale("std_of_others", "group", "value", ddof, 0.0, "outside"))
+    expected = []
+    for i, reward in enumerate(rewards):
+        others = np.delete(rewards, i)
+        alike = others.max() == others.min()
+        expected.append(reward if alike else reward / others.std(ddof=ddof))
+    close(advantages_of(spec, [rewards]), expected)
+
+
+@given(st.data(), group)
+def test_the_root_mean_square_is_its_definition(data: st.DataObject, rewards: list[float]) -> None:
+    tokens = data.draw(tokens_for([rewards]))
+    spec = scheme(Scale("rms", "group", "tokens", 1, 1e-6, "outside"))
+    written_out = np.repeat(rewards, tokens[0])
+    size = np.sqrt((written_out**2).sum() / (len(written_out) - 1)) + 1e-6
+    close(advantages_of(spec, [rewards], tokens), np.array(rewards) / size)
+
+
+@given(any_groups)
+def test_the_best_of_the_others_is_its_definition(batch: list[list[float]]) -> None:
+    spec = scheme(Baseline("best_of_others", "group", "value", "raw"))
+    expected = [
+        reward - max(rewards[:i] + rewards[i + 1 :], default=0.0)
+        for rewards in batch
+        for i, reward in enumerate(rewards)
+    ]
+    assert advantages_of(spec, batch).tolist() == expected
+
+
 # Invariances
 
+PASS_K = scheme(
+    Baseline("best_of_others", "group", "value", "zero"),
+    Clip(0.0, None),
+    evolve(std(), of="returns"),
+)
 SHIFT_INVARIANT = {
+    "grpo_passk": PASS_K,
     "center": CENTER,
     "grpo": grpo(),
     "grpo ddof 0": grpo(0, 1e-6),
@@ -201,25 +239,28 @@ def test_without_eps_std_scaling_forgets_the_unit_of_reward(
 # Order and labels
 
 any_reward = st.floats(-1e6, 1e6) | st.sampled_from([0.0, -0.0, 0.1, 0.3, 1.0])
-scopes = st.sampled_from(["group", "env", "batch"])
+scopes = st.sampled_from(["group", "role", "env", "batch"])
 weights = st.sampled_from(["value", "tokens"])
 baselines = st.builds(
     Baseline,
-    st.sampled_from(["mean", "leave_one_out", "length_weighted"]),
+    st.sampled_from(["mean", "leave_one_out", "length_weighted", "best_of_others"]),
     scopes,
     weights,
     st.sampled_from(["zero", "raw", "drop"]),
 )
 scales = st.builds(
     Scale,
-    st.sampled_from(["std", "mean"]),
+    st.sampled_from(["std", "std_of_others", "rms", "mean", "nonzero_share"]),
     scopes,
     weights,
     st.sampled_from([0, 1]),
     st.sampled_from([0.0, 1e-6]),
-    st.sampled_from(["outside", "inside"]),
+    st.sampled_from(["outside", "inside", "clamp"]),
+    st.sampled_from(["values", "returns"]),
+    st.sampled_from([0.0, 1e-8]),
 )
-steps = st.lists(baselines | scales | st.just(Clip(-5.0, 5.0)), max_size=3)
+clips = st.builds(Clip, st.sampled_from([None, -5.0]), st.sampled_from([None, 5.0]))
+steps = st.lists(baselines | scales | clips, max_size=3)
 returns = st.builds(Returns, st.sampled_from(["episode", "turn"]), st.sampled_from([0.9, 1.0]))
 
 
@@ -230,23 +271,22 @@ def schemes(draw: st.DrawFn) -> AdvantageScheme:
     return evolve(kept, constant="drop") if draw(st.booleans()) else kept
 
 
-Rollouts = list[tuple[list[float], list[int], int, int]]
+Rollouts = list[tuple[list[float], list[int], int, int, int]]
 
 
 @st.composite
 def rollouts(draw: st.DrawFn) -> Rollouts:
-    """Rewards, token counts, group and environment of up to 24 rollouts of 1 to 3 turns."""
+    """Rewards, token counts, group, environment and role of up to 24 rollouts of 1 to 3 turns."""
     turn = st.tuples(any_reward, st.integers(0, 50))
     turns = st.lists(turn, min_size=1, max_size=3)
-    drawn = draw(
-        st.lists(st.tuples(turns, st.integers(0, 4), st.integers(0, 2)), min_size=1, max_size=24)
-    )
-    return [([r for r, _ in ts], [n for _, n in ts], group, env) for ts, group, env in drawn]
+    labels = st.integers(0, 4), st.integers(0, 2), st.integers(0, 1)
+    drawn = draw(st.lists(st.tuples(turns, *labels), min_size=1, max_size=24))
+    return [([r for r, _ in ts], [n for _, n in ts], g, e, role) for ts, g, e, role in drawn]
 
 
 def episodes_of(batch: Rollouts) -> Episodes:
-    rewards, tokens, group_R, env_R = zip(*batch, strict=True)
-    return Episodes.from_rollouts(rewards, tokens, group_R, env_R)
+    rewards, tokens, group_R, env_R, role_R = zip(*batch, strict=True)
+    return Episodes.from_rollouts(rewards, tokens, group_R, env_R, role_R)
 
 
 @given(schemes(), rollouts(), st.randoms(use_true_random=False))
@@ -264,10 +304,12 @@ def test_the_order_of_the_batch_changes_no_bit(
 
 
 @given(schemes(), rollouts())
-def test_the_names_of_groups_and_environments_change_no_bit(
+def test_the_names_of_groups_environments_and_roles_change_no_bit(
     spec: AdvantageScheme, batch: Rollouts
 ) -> None:
-    renamed = [(r, t, [3, -7, 10**12, 0, 5][g], [9, 8, -1][e]) for r, t, g, e in batch]
+    renamed = [
+        (r, t, [3, -7, 10**12, 0, 5][g], [9, 8, -1][e], [7, -7][role]) for r, t, g, e, role in batch
+    ]
     assert bits(compute_advantages(spec, episodes_of(batch))) == bits(
         compute_advantages(spec, episodes_of(renamed))
     )
@@ -283,6 +325,26 @@ def test_a_group_does_not_see_the_others(batch: list[list[float]]) -> None:
     spec = scheme(mean(singleton="raw"), std(eps=1e-6))
     alone = [advantages_of(spec, [g]) for g in batch]
     assert advantages_of(spec, batch).tobytes() == np.concatenate(alone).tobytes()
+
+
+@given(rollouts(), st.integers(2, 4))
+def test_roles_of_a_group_are_groups_of_their_own(batch: Rollouts, roles: int) -> None:
+    """Ragged: a group of n tasks with r roles is r groups of whatever sizes."""
+    spec = scheme(mean("role", "raw"), std("role", eps=1e-6))
+    as_groups = scheme(mean(singleton="raw"), std(eps=1e-6))
+    merged = [(r, t, g * roles + role, e, 0) for r, t, g, e, role in batch]
+    assert bits(compute_advantages(spec, episodes_of(batch))) == bits(
+        compute_advantages(as_groups, episodes_of(merged))
+    )
+
+
+@given(st.lists(st.integers(-3, 3) | st.integers(-(2**40), 2**40) | st.integers(0, 2**20)))
+def test_labels_are_sorted_and_ties_stay_in_order(labels: list[int]) -> None:
+    label_V = np.array(labels, dtype=np.int64)
+    order_V = stable_order(label_V)
+    expected = np.argsort(label_V, kind="stable")
+    assert (order_V is None) == (sorted(labels) == labels)
+    np.testing.assert_array_equal(np.arange(len(labels)) if order_V is None else order_V, expected)
 
 
 def test_a_large_shuffled_batch_changes_no_bit() -> None:

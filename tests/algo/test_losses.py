@@ -18,6 +18,7 @@ CONFIG: dict[str, dict[str, float]] = {
     "ppo": {"clip_low_threshold": 0.7, "clip_high_threshold": 1.28},
     "cispo": {"clip_low_threshold": 0.5, "clip_high_threshold": 2.0},
     "dro": {"beta": 0.05},
+    "gspo": {"clip_low_threshold": 0.7, "clip_high_threshold": 1.28},
 }
 logprobs = st.floats(-6.0, -0.01)
 Data = tuple[np.ndarray, dict[str, np.ndarray]]
@@ -43,7 +44,7 @@ def ratio(data: Data) -> np.ndarray:
     return np.asarray(np.exp(data[0] - data[1]["logprobs"]))
 
 
-@pytest.mark.parametrize("name", sorted(LOSSES))
+@pytest.mark.parametrize("name", sorted(LOSSES.keys() - {"gspo"}))  # its ratio is the sequence's
 @given(data=policy_data())
 def test_the_gradient_is_the_slope_of_the_loss(name: str, data: Data) -> None:
     logprobs_T, inputs = data[0], inputs_for(name, data)
@@ -60,7 +61,12 @@ def test_the_gradient_is_the_slope_of_the_loss(name: str, data: Data) -> None:
 
 
 def _slope(
-    name: str, logprobs_T: np.ndarray, inputs: Mapping[str, np.ndarray], t: int, step: float
+    name: str,
+    logprobs_T: np.ndarray,
+    inputs: Mapping[str, np.ndarray],
+    t: int,
+    step: float,
+    config: Mapping[str, float] | None = None,
 ) -> float:
     """Central difference; cispo's coefficient is a constant, so it is held at the centre."""
     if name == "cispo":
@@ -71,7 +77,7 @@ def _slope(
     for sign in (1, -1):
         moved = logprobs_T.copy()
         moved[t] += sign * step
-        sides.append(loss_and_grad(name, CONFIG[name], moved, inputs)[0])
+        sides.append(loss_and_grad(name, config or CONFIG[name], moved, inputs)[0])
     return (sides[0] - sides[1]) / (2 * step)
 
 
@@ -109,7 +115,7 @@ def test_cross_entropy_is_the_weighted_negative_logprob() -> None:
 @given(policy_data())
 def test_on_policy_every_policy_loss_has_the_plain_gradient(data: Data) -> None:
     sampler, advantages = data[1]["logprobs"], data[1]["advantages"]
-    for name in ("importance_sampling", "ppo", "cispo", "dro"):
+    for name in ("importance_sampling", "ppo", "cispo", "dro", "gspo"):
         _, grad_T = loss_and_grad(name, CONFIG[name], sampler, data[1])
         np.testing.assert_array_equal(grad_T, -advantages)
 
@@ -134,7 +140,7 @@ def test_ppo_is_the_pessimistic_bound(data: Data) -> None:
     assert not grad_T[pushed_out].any()
 
 
-@pytest.mark.parametrize("name", ["importance_sampling", "ppo", "cispo"])
+@pytest.mark.parametrize("name", ["importance_sampling", "ppo", "cispo", "gspo"])
 @given(data=policy_data(), factor=st.floats(1e-4, 1e4))
 def test_a_positive_factor_on_advantages_is_a_factor_on_the_loss(
     name: str, data: Data, factor: float
@@ -163,6 +169,47 @@ def test_dro_does_not_scale_with_advantages_alone() -> None:
     assert doubled_T[0] != pytest.approx(2 * grad_T[0])
 
 
+WIDE = {"clip_low_threshold": 0.0, "clip_high_threshold": 1e3}
+NARROW = {"clip_low_threshold": 0.9, "clip_high_threshold": 1.1}
+
+
+def test_gspo_on_a_worked_example() -> None:
+    """Ratios 2 and 8 of the marked tokens: 4 for the sequence, which the clip holds at 1.1."""
+    inputs = {
+        "logprobs": np.log([0.25, 0.1, 0.5]),
+        "advantages": np.array([1.0, 1.0, 0.0]),
+        "sequence_ratio_mask": np.array([1.0, 1.0, 0.0]),
+    }
+    logprobs_T = np.log([0.5, 0.8, 0.9])
+    loss, grad_T = loss_and_grad("gspo", WIDE, logprobs_T, inputs)
+    assert loss == pytest.approx(-8.0)
+    np.testing.assert_allclose(grad_T, [-4.0, -4.0, 0.0])
+    held, grad_T = loss_and_grad("gspo", NARROW, logprobs_T, inputs)
+    assert held == pytest.approx(-2.2)
+    assert not grad_T.any()
+    inputs["advantages"] = -inputs["advantages"]
+    away, grad_T = loss_and_grad("gspo", NARROW, logprobs_T, inputs)
+    assert away == pytest.approx(8.0)
+    np.testing.assert_allclose(grad_T, [4.0, 4.0, 0.0])
+
+
+def test_gspo_leaves_out_what_is_not_marked() -> None:
+    loss, grad_T = loss_and_grad("gspo", WIDE, [-1.0], {**ONE, "sequence_ratio_mask": [0.0]})
+    assert loss == 0
+    assert not grad_T.any()
+
+
+@given(policy_data(), st.floats(-3, 3))
+def test_gspo_has_the_slope_of_the_sequence_ratio_under_one_advantage(
+    data: Data, advantage: float
+) -> None:
+    logprobs_T, inputs = data[0], {**data[1], "advantages": np.full(len(data[0]), advantage)}
+    _, grad_T = loss_and_grad("gspo", WIDE, logprobs_T, inputs)
+    for t in range(len(logprobs_T)):
+        slope = _slope("gspo", logprobs_T, inputs, t, 1e-5, WIDE)
+        assert grad_T[t] == pytest.approx(slope, rel=1e-5, abs=1e-6)
+
+
 @given(policy_data())
 def test_thresholds_may_be_given_token_by_token(data: Data) -> None:
     size = len(data[0])
@@ -183,6 +230,7 @@ ONE = {"logprobs": [-1.0], "advantages": [1.0]}
         ("pppo", {}, ONE, "unknown loss 'pppo'; known are cispo, cross_entropy"),
         ("ppo", {"clip_low": 0.8}, ONE, "ppo has no setting 'clip_low'; it knows clip_high"),
         ("importance_sampling", {"beta": 1.0}, ONE, "has no setting 'beta'; it knows none"),
+        ("gspo", {}, ONE, "gspo needs the setting 'clip_low_threshold'"),
         ("dro", {}, ONE, "dro needs the setting 'beta'"),
         ("ppo", {}, {"logprobs": [-1.0]}, "ppo needs the input 'advantages'"),
         ("ppo", {}, {**ONE, "mask": [1.0]}, "ppo has no input 'mask'"),

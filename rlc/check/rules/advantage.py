@@ -1,19 +1,26 @@
-"""Rules on the advantage scheme and the batch that it is computed from."""
+"""Rules on the advantage scheme, and on the batch and the rewards that it is computed from."""
 
 from __future__ import annotations
 
-from rlc.algo.scheme import Baseline, Clip
+from collections.abc import Iterator
+
+from rlc.algo.scheme import AdvantageStep, Baseline, Clip, Scale
 from rlc.check.rules.base import Rule, View
 from rlc.lang.diagnostics import Label
+from rlc.plan.tree import EnvPlan, FailurePlan
+
+_GAME = "solver_judge"  # the wrapper that gives episodes parts in roles
 
 
 def _group_needs_peers(view: View) -> None:
     """A group of one has nothing to compare with."""
-    if view.batch.size > 1:
+    lonely = [env for env in view.envs if env.rollouts.group == 1]
+    if not lonely:
         return
-    steps = view.advantage.steps
-    for index, step in enumerate(steps):
-        if isinstance(step, Clip) or step.over != "group":
+    env = lonely[0]
+    scopes = ("group",) if _has_roles(env) else ("group", "role")
+    for index, step in enumerate(view.advantage.steps):
+        if isinstance(step, Clip) or step.over not in scopes:
             continue
         if isinstance(step, Baseline) and step.singleton == "raw":
             continue
@@ -25,20 +32,113 @@ def _group_needs_peers(view: View) -> None:
         else:
             message = "a group of 1 has no peers: every advantage would be 0"
             advice = "play each task more often, for example `of = 8`"
-        view.error("RL0308", "batch.size", message, advice, label)
+        path = f"envs.{env.name}.rollouts.group"
+        view.error("RL0308", path, message, advice, label)
         return
 
 
-def _length_baseline_counts_tokens(view: View) -> None:
-    """``length_weighted`` is the mean weighted by tokens: another weight has no effect."""
+def _weight_counts(view: View) -> None:
+    """Some baselines count in a way of their own, whatever ``weight`` says."""
     for index, step in enumerate(view.advantage.steps):
-        if isinstance(step, Baseline) and step.kind == "length_weighted" and step.weight == "value":
-            path = f"advantage.steps.{index}.weight"
+        path = f"advantage.steps.{index}.weight"
+        if not isinstance(step, Baseline):
+            continue
+        if step.kind == "length_weighted" and step.weight == "value":
             message = "a `length_weighted` baseline counts tokens, whatever `weight` says"
             view.error("RL0408", path, message, "leave `weight` out, or write `weight = tokens`")
+        if step.kind == "best_of_others" and step.weight == "tokens":
+            message = "a `best_of_others` baseline is one value, and weighs nothing"
+            view.error("RL0408", path, message, "leave `weight` out")
+
+
+def _setting_belongs(view: View) -> None:
+    """``ddof`` is about deviations."""
+    for index, step in enumerate(view.advantage.steps):
+        if isinstance(step, Scale) and step.kind in ("mean", "nonzero_share") and step.ddof != 1:
+            path = f"advantage.steps.{index}.ddof"
+            message = f"`ddof` belongs to a deviation, and this divides by `{step.kind}`"
+            view.error("RL0312", path, message, "take it out, or divide by `std`")
+
+
+def _spread_after_baseline(view: View) -> None:
+    """A spread of 0 gives 0: right for what is left of equals, wrong for good returns."""
+    if view.advantage.constant == "drop":
+        return
+    for index, step in enumerate(view.advantage.steps):
+        if isinstance(step, Baseline):
+            return
+        if isinstance(step, Scale) and step.kind == "std" and step.over in ("group", "role"):
+            message = f"a {step.over} of equal returns gets 0 here, however good they are"
+            advice = f"write `|> baseline(mean, over = {step.over})` before it"
+            view.warning("RL0420", f"advantage.steps.{index}", message, advice)
+            return
+
+
+def _mean_is_positive(view: View) -> None:
+    """MaxRL means a success rate by the mean."""
+    steps: tuple[AdvantageStep, ...] = view.advantage.steps
+    for index, step in enumerate(steps):
+        if not (isinstance(step, Scale) and step.kind == "mean"):
+            continue
+        reason = next(_negative_rewards(view.envs, view.on_error), None)
+        if reason is not None:
+            message = "it divides by the mean return, and rewards can be negative here"
+            advice = f"{reason}; where the mean is not positive all get 0: `reward(low = 0)`"
+            view.warning("RL0421", f"advantage.steps.{index}", message, advice)
+        return
+
+
+def _negative_rewards(envs: tuple[EnvPlan, ...], on_error: FailurePlan) -> Iterator[str]:
+    """Where rewards below 0 are known to come from."""
+    if on_error.penalty is not None and on_error.penalty < 0:
+        yield f"a failed rollout counts {on_error.penalty:g}"
+    for env in envs:
+        if env.reward.low is not None and env.reward.low >= 0:
+            continue
+        if env.reward.nonterminal is not None and env.reward.nonterminal < 0:
+            yield f"an unfinished episode of `{env.name}` counts {env.reward.nonterminal:g}"
+        if env.source == "gem" and env.id.startswith("game:"):
+            yield f"an invalid move in `{env.name}` counts -0.1"
+        if env.source == "problems" and env.args["format_coef"] > 0:
+            yield f"a malformed answer in `{env.name}` counts -{env.args['format_coef']:g}"
+
+
+def _clip_leaves_something(view: View) -> None:
+    """A clip has a limit, and leaves more than 0."""
+    for index, step in enumerate(view.advantage.steps):
+        path = f"advantage.steps.{index}"
+        if not isinstance(step, Clip):
+            continue
+        if step.low is None and step.high is None:
+            message = "a clip without a limit changes nothing"
+            view.error("RL0422", path, message, "for example `clip(-5, 5)`")
+        elif step.low == step.high == 0:
+            message = "nothing but 0 is left of the advantages"
+            view.error("RL0422", path, message, "for example `clip(-5, 5)`")
+
+
+def _roles_exist(view: View) -> None:
+    """Without roles, a comparison within roles is one within groups."""
+    if any(_has_roles(env) for env in view.envs):
+        return
+    for index, step in enumerate(view.advantage.steps):
+        if getattr(step, "over", None) == "role":
+            message = "no environment here has roles, so `role` means `group`"
+            advice = f"write `group`, or give roles to one: `|> {_GAME}()`"
+            view.warning("RL0423", f"advantage.steps.{index}.over", message, advice)
+            return
+
+
+def _has_roles(env: EnvPlan) -> bool:
+    return any(wrapper.name == _GAME for wrapper in env.wrappers)
 
 
 RULES = (
-    Rule(("batch", "advantage"), _group_needs_peers),
-    Rule(("advantage",), _length_baseline_counts_tokens),
+    Rule(("batch", "advantage", "envs"), _group_needs_peers),
+    Rule(("advantage",), _weight_counts),
+    Rule(("advantage",), _setting_belongs),
+    Rule(("advantage",), _spread_after_baseline),
+    Rule(("advantage", "envs", "on_error"), _mean_is_positive),
+    Rule(("advantage",), _clip_leaves_something),
+    Rule(("advantage", "envs"), _roles_exist),
 )

@@ -71,22 +71,14 @@ def _is_file_name(value: object) -> bool:
     return isinstance(value, str) and value.endswith(endings)
 
 
-def _settings_go_together(view: View) -> None:
-    """A grader's own settings, and a function for `grader = python`."""
+def _grader_is_complete(view: View) -> None:
+    """A pattern for `grader = regex`, and a function for `grader = python`."""
     for env in view.envs:
-        if env.source != "problems":
-            continue
-        grader = env.args["grader"]
-        for name, needed in (("pattern", grader == "regex"), ("grade_with", grader == "python")):
-            given = env.args[name] is not None
-            path = f"envs.{env.name}.args.{name}"
-            if given and not needed:
-                owner = "regex" if name == "pattern" else "python"
-                message = f"`{name}` belongs to `grader = {owner}`, and the grader is `{grader}`"
-                view.error("RL0312", path, message, "take it out, or change the grader")
-            elif needed and not given:
-                message = f"`grader = {grader}` needs `{name}`"
-                view.error("RL0205", f"envs.{env.name}.args.grader", message)
+        grader = env.args.get("grader") if env.source == "problems" else None
+        needed = {"regex": "pattern", "python": "grade_with"}.get(str(grader))
+        if needed and env.args[needed] is None:
+            message = f"`grader = {grader}` needs `{needed}`"
+            view.error("RL0205", f"envs.{env.name}.args.grader", message)
 
 
 def _a_task_to_solve(view: View) -> None:
@@ -208,7 +200,7 @@ RULES = (
     Rule(("envs",), _wraps_gem),
     Rule(("envs",), _can_be_made),
     Rule(("envs",), _files_are_there),
-    Rule(("envs",), _settings_go_together),
+    Rule(("envs",), _grader_is_complete),
     Rule(("envs",), _a_task_to_solve),
     Rule(("envs",), _history_has_an_effect),
     Rule(("envs",), _reward_bounds),

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
+from rlc.algo.aggregate import is_uniform
 from rlc.check.rules.base import Rule, View
 from rlc.lang.diagnostics import Label
 
 CLIPPED = ("ppo", "cispo", "gspo")
-# Aggregations that weigh every token alike: only those can be folded into a quadratic loss.
-UNIFORM = ("token_sum", "token_mean", "seq_mean_token_sum", "seq_mean_token_sum_norm")
 
 
 def _fresh_rollouts(view: View) -> None:
@@ -33,7 +32,7 @@ def _clip_acts(view: View) -> None:
 def _weighable(view: View) -> None:
     """Weights that differ by sequence fold into the advantages only where the loss is linear
     in them."""
-    if view.loss.name == "dro" and view.aggregate.kind not in UNIFORM:
+    if view.loss.name == "dro" and not is_uniform(view.aggregate.kind):
         label = Label(view.at("loss"), "its quadratic term does not scale with the advantage")
         message = f"`dro()` cannot be weighted by `{view.aggregate.kind}()`"
         advice = "take `token_mean()`, or another loss"

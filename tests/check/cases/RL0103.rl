@@ -10,7 +10,7 @@ train main {
   env       = guess
   batch     = groups(16, of = 8)
   sampling  = sample(max_tokens = 16)
-  advantage = verl.grpo()
+  advantage = verl.grop()
   loss      = importance_samplin()
   optimizer = lion(1e-3)
   steps     = 50

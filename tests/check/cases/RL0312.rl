@@ -9,7 +9,7 @@ train main {
   env       = sums
   batch     = groups(16, of = 8)
   sampling  = sample(max_tokens = 512)
-  advantage = grpo()
+  advantage = returns() |> baseline(mean, over = group) |> scale(nonzero_share, over = batch, ddof = 0)
   loss      = importance_sampling()
   optimizer = adam(1e-5)
   steps     = 50

@@ -11,6 +11,7 @@ train main {
   batch     = groups(16, of = 8)
   sampling  = sample(max_tokens = 16)
   advantage = returns() |> baseline(length_weighted, over = group, weight = value)
+    |> baseline(best_of_others, over = batch, weight = tokens)
   loss      = importance_sampling()
   optimizer = adam(1e-3)
   steps     = 50

@@ -1,0 +1,105 @@
+"""How token losses add up, as weights that are folded into the advantages.
+
+The service sums a loss over tokens. Importance sampling, PPO, CISPO, GSPO and cross-entropy are
+positively homogeneous in the advantage: a weight on a sequence's loss is the same as that weight
+on its advantages. DRO is not, its quadratic term has no advantage in it; there only a weight c
+that all sequences share is exact, with ``A' = c A`` and ``beta' = c beta``.
+
+Of B sequences with ``n_i`` sampled tokens, those of one task p together ``N_p``, and P tasks:
+
+======================= =================== =====================================================
+kind                    weight              source
+======================= =================== =====================================================
+token_sum               ``1``               what the service does
+token_mean              ``1 / Σ n_i``       DAPO, arXiv 2503.14476
+seq_mean_token_sum      ``1 / B``           verl 0.9.1
+seq_mean_token_mean     ``1 / (B n_i)``     GRPO, arXiv 2402.03300
+seq_mean_token_sum_norm ``1 / (B length)``  Dr. GRPO, arXiv 2503.20783
+prompt_mean             ``1 / (P N_p)``     the mean over tasks of each one's mean over tokens
+======================= =================== =====================================================
+
+Sequences without a sampled token count neither in B nor in P and weigh 0.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from rlc.algo.errors import AlgorithmError
+
+if TYPE_CHECKING:
+    import numpy.typing as npt
+
+    from rlc.algo.ragged import Floats, Ints
+
+KINDS = (
+    "token_sum",
+    "token_mean",
+    "seq_mean_token_sum",
+    "seq_mean_token_mean",
+    "seq_mean_token_sum_norm",
+    "prompt_mean",
+)
+_BY_SEQUENCE = ("seq_mean_token_mean", "prompt_mean")
+
+
+def is_uniform(kind: str) -> bool:
+    """Whether all sequences have the same weight, so that even DRO can be weighted."""
+    return kind not in _BY_SEQUENCE
+
+
+def aggregate_weights(
+    kind: str, tokens_D: npt.ArrayLike, prompt_D: npt.ArrayLike, length: int | None = None
+) -> Floats:
+    """The weight of each sequence's advantages, shape (D,).
+
+    Args:
+        kind: one of :data:`KINDS`.
+        tokens_D: sampled tokens of each sequence.
+        prompt_D: label of the task that each sequence is an attempt at.
+        length: the divisor of ``seq_mean_token_sum_norm``.
+
+    Raises:
+        AlgorithmError: another kind, a length that is missing or not positive, negative counts,
+            or columns that do not match.
+    """
+    import numpy as np
+
+    n_D = np.asarray(tokens_D, dtype=np.float64)
+    label_D = np.asarray(prompt_D, dtype=np.int64)
+    if n_D.shape != label_D.shape or n_D.ndim != 1:
+        raise AlgorithmError(
+            f"token counts of shape {n_D.shape} and task labels of shape {label_D.shape} "
+            "do not match"
+        )
+    if (n_D < 0).any():
+        raise AlgorithmError("a sequence cannot have a negative number of tokens")
+    counts_D = n_D > 0
+    weight_D = np.zeros(len(n_D))
+    if counts_D.any():
+        weight_D[counts_D] = 1.0 / _divisors(kind, n_D[counts_D], label_D[counts_D], length)
+    return weight_D
+
+
+def _divisors(kind: str, n_D: Floats, label_D: Ints, length: int | None) -> Floats | float:
+    """What each sequence's loss is divided by; all have tokens."""
+    import numpy as np
+
+    match kind:
+        case "token_sum":
+            return 1.0
+        case "token_mean":
+            return float(n_D.sum())
+        case "seq_mean_token_sum":
+            return float(len(n_D))
+        case "seq_mean_token_mean":
+            return len(n_D) * n_D
+        case "seq_mean_token_sum_norm":
+            if length is None or length < 1:
+                raise AlgorithmError(f"{kind} needs a length of at least 1, not {length}")
+            return float(len(n_D) * length)
+        case "prompt_mean":
+            labels_P, task_D = np.unique(label_D, return_inverse=True)
+            tokens_P = np.bincount(task_D, weights=n_D)
+            return np.asarray(len(labels_P) * tokens_P[task_D])
+    raise AlgorithmError(f"there is no aggregation {kind!r}; known are {', '.join(KINDS)}")

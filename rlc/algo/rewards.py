@@ -1,0 +1,61 @@
+"""What an episode is credited with: from the rewards of its turns to one number, or several."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from math import fsum
+
+from rlc.algo.errors import AlgorithmError
+
+REDUCTIONS = ("turns", "sum", "mean", "max", "min", "last")
+
+
+def reduce_rewards(
+    rewards_T: Sequence[float | None],
+    reduce: str,
+    *,
+    nonterminal: float | None = None,
+    low: float | None = None,
+    high: float | None = None,
+    ended: bool = True,
+) -> tuple[float, ...] | None:
+    """The credit of each turn: the reduced reward on the last one, zeros before it.
+
+    ``nonterminal``, where given, counts as one more reward if the episode did not end by itself;
+    ``low`` and ``high`` then limit the result. ``turns`` keeps a number for each turn, the
+    nonterminal reward being added to the last, and limits each of them. Turns without a reward
+    (None) take no part, as in OpenReward 0.1.167.
+
+    Returns:
+        T numbers; None if there is no reward at all.
+
+    Raises:
+        AlgorithmError: another reduction.
+    """
+    if reduce not in REDUCTIONS:
+        known = ", ".join(REDUCTIONS)
+        raise AlgorithmError(f"there is no reward reduction {reduce!r}; known are {known}")
+    last = [] if nonterminal is None or ended else [nonterminal]
+    values = [reward for reward in rewards_T if reward is not None] + last
+    if not values or not rewards_T:
+        return None
+    if reduce == "turns":
+        kept = [0.0 if reward is None else reward for reward in rewards_T]
+        kept[-1] = fsum([kept[-1], *last])
+        return tuple(_limited(value, low, high) for value in kept)
+    return (*[0.0] * (len(rewards_T) - 1), _limited(_reduced(values, reduce), low, high))
+
+
+def _reduced(values: Sequence[float], reduce: str) -> float:
+    if reduce == "sum":
+        return fsum(values)
+    if reduce == "mean":
+        return fsum(values) / len(values)
+    if reduce == "last":
+        return float(values[-1])
+    return float(max(values) if reduce == "max" else min(values))
+
+
+def _limited(value: float, low: float | None, high: float | None) -> float:
+    value = value if low is None else max(low, value)
+    return float(value if high is None else min(high, value))

@@ -1,0 +1,80 @@
+"""Parts that advantage presets share: parameters, and the steps of a scheme."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from rlc.algo.scheme import AdvantageScheme, AdvantageStep, Baseline, Clip, Returns, Scale
+from rlc.catalog.records import Args, Builtin, Param
+
+SCOPES = ("group", "role", "env", "batch")
+EPISODE = Returns("episode", 1.0)
+
+
+def word(name: str, doc: str, choices: tuple[str, ...], default: Any) -> Param:
+    return Param(name, "word", doc, default, choices=choices)
+
+
+SCOPE = Param("scope", "word", "which rollouts are compared", "group", choices=SCOPES, noun="scope")
+SINGLETON = word(
+    "singleton", "what a scope with one value gets", ("zero", "raw", "drop", "error"), "zero"
+)
+CONSTANT = word("constant", "what becomes of a group of equals", ("keep", "drop"), "keep")
+SCALED = word("scale", "divide by the standard deviation or not", ("std", "none"), "std")
+
+
+def eps(default: float, only_if: tuple[str, tuple[str, ...]] | None = None) -> Param:
+    doc = "added to the divisor"
+    return Param("eps", "float", doc, default, low=0, high=1, only_if=only_if)
+
+
+def gamma(default: float | None) -> Param:
+    return Param("gamma", "float", "discount of the next turn", default, low=0, high=1)
+
+
+def preset(
+    name: str, doc: str, build: Callable[[Args], AdvantageScheme], *params: Param
+) -> Builtin:
+    return Builtin(name, "advantage", doc, build, params)
+
+
+def scheme(
+    name: str, *steps: AdvantageStep, returns: Returns = EPISODE, constant: Any = "keep"
+) -> AdvantageScheme:
+    return AdvantageScheme(name, returns, steps, constant)
+
+
+def mean(over: Any, singleton: Any = "zero", weight: Any = "value") -> Baseline:
+    return Baseline("mean", over, weight, singleton)
+
+
+def leave_one_out(over: Any, singleton: Any = "zero") -> Baseline:
+    return Baseline("leave_one_out", over, "value", singleton)
+
+
+def length_weighted(over: Any, singleton: Any = "zero") -> Baseline:
+    return Baseline("length_weighted", over, "tokens", singleton)
+
+
+def best_margin(over: Any, singleton: Any = "zero") -> tuple[Baseline, Clip]:
+    """The best one gets its lead over the second best, the others nothing."""
+    return Baseline("best_of_others", over, "value", singleton), Clip(0.0, None)
+
+
+def std(over: Any, eps: Any, ddof: Any = 1, kind: Any = "std", **rest: Any) -> Scale:
+    return Scale(kind, over, "value", ddof, eps, "outside", **rest)
+
+
+def by_mean(over: Any, eps: Any) -> Scale:
+    """Over the mean of the returns, whatever has been subtracted from them since."""
+    return Scale("mean", over, "value", 1, eps, "outside", of="returns")
+
+
+def nonzero_share(over: Any) -> Scale:
+    return Scale("nonzero_share", over, "value", 1, 0.0, "outside", of="returns")
+
+
+def whitened(ddof: int, place: Any) -> tuple[Baseline, Scale]:
+    """To mean 0 and deviation 1 over all tokens of the batch."""
+    return mean("batch", weight="tokens"), Scale("std", "batch", "tokens", ddof, 1e-8, place)

@@ -1,0 +1,243 @@
+"""The catalogue as something to look things up in: one entry for everything the language knows."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+from rlc.catalog.advantages import UNSUPPORTED
+from rlc.catalog.declarations import DECLARATIONS
+from rlc.catalog.environments import (
+    PROBLEM_SETS,
+    TEMPLATES,
+    gem_facts,
+    gem_ids,
+    is_broken,
+    library,
+)
+from rlc.catalog.index import BUILTINS, KINDS, find_builtin
+from rlc.catalog.models import LOCAL, Model, find_model, find_retired, model_names, retired_names
+from rlc.catalog.records import Builtin, Declaration, Param
+from rlc.lang.codes import CODES
+from rlc.record import asdict, field, frozen
+
+UNKNOWN = "unknown"
+
+# What there is beside the kinds of builtins.
+OTHER_KINDS = {
+    "declaration": "what a recipe is made of",
+    "base": "models that can be trained",
+    "environment": "environments of GEM, for gem(id)",
+    "problems": "sets of problems, for problems(data)",
+    "prompt": "prompt templates, for template(name)",
+    "unsupported": "known elsewhere, not possible here",
+    "code": "findings of the checker, explained by `rlc explain CODE`",
+}
+
+
+@frozen
+class Parameter:
+    """A parameter or field; ``default`` is None for one that must be given, else as written."""
+
+    name: str
+    type: str
+    doc: str
+    default: str | None
+    allowed: str
+    choices: tuple[str, ...]
+
+
+@frozen
+class Entry:
+    """One thing that a recipe can name. ``reason`` says why one that is known elsewhere is not
+    possible here; ``facts`` are what else is known, by name."""
+
+    kind: str
+    name: str
+    doc: str
+    usage: str = ""
+    params: tuple[Parameter, ...] = ()
+    formula: tuple[str, ...] = ()
+    facts: dict[str, Any] = field(factory=dict)
+    reason: str | None = None
+
+
+def entries() -> tuple[Entry, ...]:
+    """Everything, kind by kind."""
+    return (
+        *(_declaration(declaration) for declaration in DECLARATIONS.values()),
+        *(_builtin(builtin) for kind in KINDS for builtin in BUILTINS if builtin.kind == kind),
+        *(_model(name) for name in model_names()),
+        *(_retired(name) for name in retired_names()),
+        *(_environment(env_id) for env_id in gem_ids()),
+        *_problem_sets(),
+        *(Entry("prompt", name, "a prompt template", f'template("{name}")') for name in TEMPLATES),
+        *_unsupported(),
+        *(Entry("code", code, title, f"rlc explain {code}") for code, title in CODES.items()),
+    )
+
+
+def kinds() -> dict[str, str]:
+    """Every kind of entry, and what it is in words."""
+    known = {entry.kind for entry in entries()}
+    nouns = {name: kind.noun for name, kind in KINDS.items() if name in known}
+    return {"declaration": OTHER_KINDS["declaration"], **nouns, **OTHER_KINDS}
+
+
+def find(term: str, among: Sequence[Entry]) -> list[Entry]:
+    """The entries that ``term`` may mean: named so, else the best of what the name begins with,
+    what it contains, and what is written about it."""
+    wanted = term.lower().rstrip("()")
+    ranked = [(rank, entry) for entry in among if (rank := _rank(wanted, entry)) is not None]
+    ranked.sort(key=lambda pair: pair[0])
+    return [entry for _, entry in ranked]
+
+
+def words(among: Sequence[Entry]) -> list[str]:
+    """Names, and the words in them, for whoever mistyped one."""
+    names = [entry.name for entry in among]
+    parts = [part for name in names for part in re.split(r"[\W_]+", name) if len(part) > 3]
+    return list(dict.fromkeys([*names, *parts]))
+
+
+def is_named(term: str, entry: Entry) -> bool:
+    """Whether ``term`` is the entry's very name."""
+    return entry.name.lower() == term.lower().rstrip("()")
+
+
+def _rank(wanted: str, entry: Entry) -> int | None:
+    name = entry.name.lower()
+    if name == wanted:
+        return 0
+    if name.startswith(wanted):
+        return 1
+    if wanted in name:
+        return 2
+    if any(wanted == parameter.name.lower() for parameter in entry.params):
+        return 3
+    text = " ".join([entry.doc, *entry.formula, *map(str, entry.facts.values())]).lower()
+    return 4 if wanted in text else None
+
+
+def _declaration(declaration: Declaration) -> Entry:
+    params = tuple(_parameter(param) for param in declaration.fields)
+    written = declaration.written()
+    return Entry("declaration", declaration.kind, declaration.doc, written, params)
+
+
+def _builtin(builtin: Builtin) -> Entry:
+    params = tuple(_parameter(param) for param in builtin.params)
+    return Entry(builtin.kind, builtin.name, builtin.doc, builtin.usage(), params, builtin.formula)
+
+
+def _parameter(param: Param) -> Parameter:
+    from rlc.check.scalars import bounds
+
+    choices = param.all_choices()
+    kind = KINDS[param.type].noun if param.type in KINDS else param.type
+    return Parameter(
+        name=param.name,
+        type=f"list of {kind}" if param.many else kind,
+        doc=param.doc,
+        default=None if param.required else _default(param),
+        allowed=bounds(param),
+        choices=choices if len(choices) <= 16 else (),
+    )
+
+
+def _default(param: Param) -> str:
+    """As a recipe would write it; a record has no short form, its doc says what it is."""
+    from rlc.check.scalars import show
+
+    value = param.default
+    if value is None:
+        return "none"
+    if isinstance(value, str):
+        return show(value, param.type)
+    return show(value, param.type) if isinstance(value, bool | int | float) else "…"
+
+
+def _unsupported() -> Iterator[Entry]:
+    for name, reason in UNSUPPORTED.items():
+        yield Entry("unsupported", name, "known elsewhere, not possible here", reason=reason)
+
+
+def _model(name: str) -> Entry:
+    model = find_model(name)
+    assert model is not None
+    facts: dict[str, Any] = {
+        "service": model.service,
+        "context": UNKNOWN if model.context is None else f"{model.context:,} tokens",
+        "renderers": ", ".join(model.renderers),
+        **_prices(model),
+    }
+    if model.max_rank is not None:
+        facts["largest LoRA rank"] = model.max_rank
+    if model.lora is not None:
+        facts["LoRA parameters at rank 32"] = f"{32 * sum(model.lora):,}"
+    if model.unconfirmed:
+        facts["not confirmed"] = ", ".join(model.unconfirmed)
+    doc = "comes with rlc, trained on this machine"
+    if model.service != LOCAL:
+        doc = f"on Tinker, context {facts['context']}, {_per_million(model)}"
+    return Entry("base", name, doc, f'model policy {{ base = "{name}" }}', facts=facts)
+
+
+def _per_million(model: Model) -> str:
+    sample, train = (
+        UNKNOWN if usd is None else f"${usd:g}" for usd in (model.price.sample, model.price.train)
+    )
+    return f"sample {sample}, train {train} per million tokens"
+
+
+def _prices(model: Model) -> dict[str, str]:
+    """USD per million tokens."""
+    if model.service == LOCAL:
+        return {"price": "free"}
+    prices = asdict(model.price).items()
+    return {
+        f"{kind} price": UNKNOWN if usd is None else f"${usd:g} per million tokens"
+        for kind, usd in prices
+    }
+
+
+def _retired(name: str) -> Entry:
+    retired = find_retired(name)
+    assert retired is not None
+    reason = f"not trained any more since {retired.since}; the nearest is {retired.use}"
+    return Entry("base", name, "retired", reason=reason)
+
+
+def _environment(env_id: str) -> Entry:
+    facts = gem_facts(env_id)
+    gem = find_builtin("env", "gem")
+    assert gem is not None
+    assert gem.more is not None
+    signature = gem.more(env_id)
+    needs = facts["needs"]
+    chars = facts["chars"] or {}
+    known: dict[str, Any] = {
+        "class": facts["class"],
+        "turns": "several" if facts["multi_turn"] else "one",
+        "library": library(),
+    }
+    if "prompt" in chars:
+        known["first prompt"] = f"about {chars['prompt']:,} characters"
+    if needs:
+        known["needs"] = ", ".join(needs)
+    params = tuple(_parameter(param) for param in signature.params)
+    doc = "several turns" if facts["multi_turn"] else "one question, one answer"
+    reason = f"{library()} registers it but cannot make it" if is_broken(env_id) else None
+    usage = f'gem("{env_id}")'
+    return Entry("environment", env_id, doc, usage, params, facts=known, reason=reason)
+
+
+def _problem_sets() -> Iterator[Entry]:
+    for name, splits in PROBLEM_SETS.items():
+        facts = {
+            f"split {split}": f"{size:,} tasks" if size else "tasks without end"
+            for split, size in splits.items()
+        }
+        doc = f"questions with answers; splits {', '.join(splits)}"
+        yield Entry("problems", name, doc, f'problems("{name}")', facts=facts)

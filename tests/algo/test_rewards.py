@@ -1,0 +1,83 @@
+"""Reward reduction: what an episode is credited with, and on which turn."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from rlc.algo.errors import AlgorithmError
+from rlc.algo.rewards import REDUCTIONS, reduce_rewards
+
+rewards = st.lists(st.floats(-100, 100), min_size=1, max_size=6)
+
+
+@pytest.mark.parametrize(
+    ("reduce", "expected"),
+    [
+        ("sum", (0, 0, 3.5)),
+        ("mean", (0, 0, 3.5 / 3)),
+        ("max", (0, 0, 4)),
+        ("min", (0, 0, -1.5)),
+        ("last", (0, 0, -1.5)),
+        ("turns", (1, 4, -1.5)),
+    ],
+)
+def test_a_reduction_stands_on_the_last_turn(reduce: str, expected: tuple[float, ...]) -> None:
+    assert reduce_rewards([1.0, 4.0, -1.5], reduce) == expected
+
+
+@pytest.mark.parametrize(
+    ("reduce", "expected"),
+    [("sum", -5.0), ("mean", -5 / 3), ("max", 2.0), ("min", -8.0), ("last", -8.0)],
+)
+def test_an_unfinished_episode_has_one_more_reward(reduce: str, expected: float) -> None:
+    assert reduce_rewards([1.0, 2.0], reduce, nonterminal=-8.0, ended=False) == (0, expected)
+    finished = reduce_rewards([1.0, 2.0], reduce, nonterminal=-8.0, ended=True)
+    assert finished == reduce_rewards([1.0, 2.0], reduce)
+
+
+def test_turns_get_the_nonterminal_reward_on_the_last() -> None:
+    assert reduce_rewards([1.0, 2.0], "turns", nonterminal=-0.5, ended=False) == (1.0, 1.5)
+
+
+def test_the_result_is_limited_not_what_it_is_made_of() -> None:
+    assert reduce_rewards([9.0, -8.0], "sum", low=-1, high=3) == (0, 1.0)
+    assert reduce_rewards([9.0], "sum", high=3) == (3.0,)
+    assert reduce_rewards([-9.0], "mean", low=-1) == (-1.0,)
+    assert reduce_rewards([9.0, -8.0], "turns", low=-1, high=3) == (3.0, -1.0)
+
+
+def test_turns_without_a_reward_take_no_part() -> None:
+    assert reduce_rewards([None, 2.0, None, 4.0, None], "mean") == (0, 0, 0, 0, 3.0)
+    assert reduce_rewards([2.0, None], "last") == (0, 2.0)
+    assert reduce_rewards([None, 2.0], "turns") == (0.0, 2.0)
+    assert reduce_rewards([None], "sum", nonterminal=0.0, ended=False) == (0.0,)
+
+
+def test_without_any_reward_nothing_is_known() -> None:
+    assert reduce_rewards([None, None], "sum") is None
+    assert reduce_rewards([], "sum") is None
+    assert reduce_rewards([], "sum", nonterminal=1.0, ended=False) is None
+
+
+@given(rewards, st.sampled_from([r for r in REDUCTIONS if r != "turns"]))
+def test_the_sum_over_turns_is_the_reduced_reward(values: list[float], reduce: str) -> None:
+    credit = reduce_rewards(values, reduce)
+    assert credit is not None
+    assert len(credit) == len(values)
+    assert sum(credit) == credit[-1]
+    assert min(values) - 1e-9 <= credit[-1] <= max(values) + 1e-9 or reduce == "sum"
+
+
+@given(rewards)
+def test_a_sum_does_not_depend_on_the_order(values: list[float]) -> None:
+    one, other = reduce_rewards(values, "sum"), reduce_rewards(values[::-1], "sum")
+    assert one is not None
+    assert other is not None
+    assert one[-1] == other[-1]
+
+
+def test_another_reduction_is_refused() -> None:
+    with pytest.raises(AlgorithmError, match="no reward reduction 'median'; known are turns, sum"):
+        reduce_rewards([1.0], "median")
