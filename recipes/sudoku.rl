@@ -1,4 +1,5 @@
 # Multi-turn Sudoku with return batch normalisation, as in GEM (arXiv 2510.01051), on hosted Tinker.
+# From GEM's guide to Tinker, low-level route, example 3.
 #
 #     rlc explain recipes/sudoku.rl              what it does and what it costs
 #     rlc run recipes/sudoku.rl --rehearse       the same job on the tiny model, without a key
@@ -6,11 +7,13 @@
 param learning_rate: float = 4e-5
 
 model policy {
-  base      = "Qwen/Qwen3-8B"
+  # "Qwen/Qwen3-8B-Base" in the guide: hosted Tinker no longer trains it
+  base      = "Qwen/Qwen3.5-9B-Base"
   lora_rank = 32
 }
 
-# concat() puts all earlier observations into the prompt, so every turn is a prompt of its own.
+# concat() puts all earlier observations into the prompt, so every turn is a prompt of its own, and
+# the cost grows with the square of the turns, as `rlc check` warns. The guide's job is like that.
 env sudoku = gem("game:Sudoku-v0-easy") |> concat() |> template("qwen3_game")
 
 train main {
@@ -23,5 +26,5 @@ train main {
   optimizer = adam(learning_rate)
   steps     = 200
   save      = every(20, keep = 3, ttl = 7d)
-  budget    = $60  # stops with a checkpoint before it costs more
+  budget    = $200  # stops with a checkpoint before it costs more
 }

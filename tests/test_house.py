@@ -22,8 +22,21 @@ MAY_IMPORT = {
     "envs": {"plan.tree"},
     "service": {"algo", "catalog", "plan.tree"},
     "run": {"algo", "catalog", "envs", "plan", "service"},
+    "imports": {"lang", "catalog"},
     "emit": {"algo", "catalog", "envs.templates", "plan"},
-    "cli": {"emit", "lang", "algo", "catalog", "check", "plan", "envs", "run", "service"},
+    "cli": {
+        "api",
+        "emit",
+        "imports",
+        "lang",
+        "algo",
+        "catalog",
+        "check",
+        "plan",
+        "envs",
+        "run",
+        "service",
+    },
 }
 FOUNDATION = {"record"}  # records, which every room makes
 HEAVY = {"torch", "transformers", "tinker", "gem", "numpy", "reasoning_gym", "tinker_cookbook"}

@@ -13,7 +13,8 @@ from rlc import __version__
 REPORT_TO = "the issue tracker of the project"
 
 # In the order that `rlc --help` lists them; each module has add_parser(subparsers).
-COMMANDS = ("check", "explain", "run", "fmt", "emit")
+COMMANDS = ("check", "explain", "run", "diff", "fmt", "catalog", "emit", "serve", "import")
+MODULES = {"import": "import_"}  # a word of Python
 
 INTERRUPTED, BROKEN = 130, 70
 
@@ -50,13 +51,11 @@ def _parser(argv: Sequence[str]) -> argparse.ArgumentParser:
         epilog="`rlc COMMAND --help` says more about a command",
     )
     parser.add_argument("--version", action="version", version=f"rlc {__version__}")
-    subparsers = parser.add_subparsers(
-        prog="rlc", dest="command", metavar="COMMAND", required=True
-    )
+    subparsers = parser.add_subparsers(prog="rlc", dest="command", metavar="COMMAND", required=True)
     # A command's module is imported only if it is called; help and usage errors need them all.
     called = [name for name in COMMANDS if argv[:1] == [name]]
     for name in called or (() if argv[:1] == ["--version"] else COMMANDS):
-        importlib.import_module(f"rlc.cli.{name}").add_parser(subparsers)
+        importlib.import_module(f"rlc.cli.{MODULES.get(name, name)}").add_parser(subparsers)
     return parser
 
 

@@ -20,7 +20,7 @@ RL += "sampling = sample(max_tokens = 16)  loss = ppo()  optimizer = adam(1e-5) 
 
 def strange(**parts: Any) -> Plan:
     """A plan whose environment has parts that no version knows."""
-    job = tiny(train(loss="gspo()"))
+    job = tiny(train(overlap="streamed()", aggregate="token_mean()"))
     (stage,) = job.stages
     assert isinstance(stage, TrainPlan)
     envs = tuple(evolve(env, **parts) for env in stage.envs)
@@ -31,19 +31,18 @@ def test_everything_is_named_at_once_in_the_recipes_words() -> None:
     assert unsupported(strange(source="abacus", wrappers=(StepPlan("juggle", {}),))) == [
         "`abacus()`, the source of `guess`, cannot be played yet",
         "`juggle()` of `guess` cannot be played yet",
-        "`gspo()` is not a loss of the embedded engine yet",
+        "`token_mean()` needs the whole batch, of which `streamed()` has only a part at a time",
     ]
 
 
 def test_the_refusal_names_them_all() -> None:
-    with pytest.raises(RunError, match=r"cannot run the plan: `abacus\(\)`.*; `gspo\(\)`"):
+    with pytest.raises(RunError, match=r"cannot run the plan: `abacus\(\)`.*; `token_mean\(\)`"):
         require_runnable(strange(source="abacus"))
 
 
 @pytest.mark.parametrize(
     ("fields", "message"),
     [
-        ({"loss": "gspo()"}, "`gspo()` is not a loss of the embedded engine yet"),
         ({"overlap": "streamed()", "aggregate": "token_mean()"}, "`token_mean()` needs the whole"),
         ({"overlap": "streamed()", "kl": 'reference("tiny", 0.1)'}, "`kl = reference(…)` needs"),
         (

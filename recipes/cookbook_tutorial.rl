@@ -1,0 +1,34 @@
+# Eight word problems, four steps: the smallest real job on hosted Tinker, for about ten cents.
+#
+# From the cookbook's tutorial on its RL abstractions: problems with answers to check, groups of
+# answers to each, reward = 0.1 (format − 1) + correct.
+
+model policy {
+  base      = "Qwen/Qwen3.5-4B"
+  lora_rank = 32
+  renderer  = "qwen3_5"
+}
+
+# A solved problem goes before each question, and the suffix says how to answer.
+env arithmetic = problems(
+  "recipes/data/word_problems.jsonl",
+  grader = math,
+  few_shot = "recipes/data/word_problems_few_shot.jsonl",
+  suffix = " Write your answer in \\boxed{} format.",
+  format_coef = 0.1,
+  shuffle = false,
+)
+
+train main {
+  model     = policy
+  env       = arithmetic
+  batch     = groups(2, of = 4)
+  sampling  = sample(max_tokens = 512, temperature = 1.0)
+  # reward less the group's mean; groups of equals are left out
+  advantage = cookbook.center(drop_constant = true)
+  loss      = importance_sampling()
+  # The rate that the cookbook's get_lr gives for this model. It is meant for supervised training:
+  # RL mostly takes a tenth of it, or less.
+  optimizer = adam(4.91e-4, beta1 = 0.9, beta2 = 0.95, eps = 1e-8)
+  steps     = 4  # each of the eight problems once
+}

@@ -1,0 +1,32 @@
+# Math with a Python tool: the model may run code up to five times before it answers.
+#
+# From GEM's guide to Tinker, low-level route, example 2:
+#
+#     python tinker_train.py env_id=math:Math12K num_env=128 max_tokens=2048 template=no
+#         model_name=meta-llama/Llama-3.1-8B-Instruct gamma=1
+#         env_wrappers=python_tool_no_int_reward_last_line_error,concat_chat
+
+model policy {
+  # "meta-llama/Llama-3.1-8B-Instruct" in the guide: hosted Tinker no longer trains it
+  base      = "Qwen/Qwen3-8B"
+  lora_rank = 32
+}
+
+# Only the answer is rewarded, not the use of the tool; of an error the model sees the last line.
+# concat_chat() writes the chat anew for every turn, so every turn is a sequence of its own and the
+# cost grows with the square of the turns, as `rlc check` warns: at most six, and as in the guide.
+env math_with_python = gem("math:Math12K", use_mp = false)
+  |> python_tool(timeout = 5s, uses = 5, reward_use = 0.0, reward_success = 0.0, errors = last_line)
+  |> concat_chat()
+  |> template("no")
+
+train main {
+  model     = policy
+  env       = math_with_python
+  batch     = turns(128, parallel = 128)
+  sampling  = sample(max_tokens = 2048, temperature = 1.0)
+  advantage = rebn(gamma = 1.0)
+  loss      = importance_sampling()
+  optimizer = adam(4e-5, beta1 = 0.9, beta2 = 0.95, eps = 1e-8)
+  steps     = 200  # the script saves nothing on the way; rlc saves at the end
+}

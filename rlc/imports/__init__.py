@@ -1,0 +1,1 @@
+"""Recipes from what people have: command lines and configurations of other trainers."""

@@ -1,0 +1,183 @@
+"""GEM's own trainer (``tinker_train.py``): REINFORCE with return batch normalisation."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from rlc.catalog.environments import OBSERVATIONS, gem_facts, gem_ids
+from rlc.imports.pieces import (
+    MAIN,
+    POLICY,
+    default_note,
+    env_name,
+    header,
+    model_block,
+    save_line,
+)
+from rlc.imports.settings import Option, Settings, table
+from rlc.imports.shown import shown
+from rlc.imports.write import Line, Word, block, call, declaration, literal, pipeline, recipe_text
+from rlc.lang.suggest import did_you_mean
+
+OPTIONS = table(
+    Option("model_name", "string", "Qwen/Qwen3-8B-Base"),
+    Option("batch_size", "int", 128),
+    Option("learning_rate", "float", 4e-5),
+    Option("lora_rank", "int", 32),
+    Option("max_tokens", "int", 2048),
+    Option("seed", "int", 0, "the script never uses it; `rlc run --seed` seeds every choice"),
+    Option("max_steps", "int", 200),
+    Option("save_every", "int", -1),
+    Option("env_id", "string", "rg:simple_equations"),
+    Option("num_env", "int", 4),
+    Option("env_wrappers", "string", "concat"),
+    Option("template", "string", "qwen3_general"),
+    Option("gamma", "float", 0.9),
+    Option("use_rebn", "bool", True),
+    Option("wandb_project", "string"),
+    Option("wandb_name", "string"),
+    Option("log_dir", "string", None, "a run writes to a folder of its own (`rlc run --run-dir`)"),
+)
+
+_NO_REWARD = {"reward_use": 0.0, "reward_success": 0.0}
+# The names of GEM's wrapper factory.
+WRAPPERS = {
+    "python_tool": call("python_tool"),
+    "python_tool_no_int_reward": call("python_tool", **_NO_REWARD),
+    "python_tool_no_int_reward_last_line_error": call(
+        "python_tool", **_NO_REWARD, errors=Word("last_line")
+    ),
+    **{name: call(name) for name in OBSERVATIONS},
+    "episode_tracking": call("track"),
+}
+SEARCH = ("search_tool", "search_tool_no_int_reward")
+SEARCH_URL = "http://127.0.0.1:8000/retrieve"
+
+
+def recipe(settings: Settings) -> str:
+    """The recipe of a ``tinker_train.py`` command."""
+    name = env_name(settings["env_id"])
+    parts = [
+        model_block(settings, "model_name", "lora_rank"),
+        _environment(settings, name),
+        block("train", MAIN, _training(settings, name)),
+    ]
+    return recipe_text(header("A GEM training command (tinker_train.py)", settings), parts)
+
+
+def _training(settings: Settings, env: str) -> list[Line]:
+    note = default_note
+    turns = call("turns", literal(settings["batch_size"]), parallel=settings["num_env"])
+    sampling = call("sample", max_tokens=settings["max_tokens"], temperature=1.0)
+    kind = "rebn" if settings["use_rebn"] else "returns"
+    advantage = call(kind, gamma=settings["gamma"])
+    rate = literal(settings["learning_rate"])
+    adam = call("adam", rate, beta1=0.9, beta2=0.95, eps=1e-8)
+    return [
+        Line("model", POLICY),
+        Line("env", env),
+        Line("batch", turns, note(settings, "batch_size", "num_env")),
+        Line("sampling", sampling, note(settings, "max_tokens") or "the script samples at 1"),
+        Line("advantage", advantage, note(settings, "gamma", "use_rebn")),
+        Line("loss", "importance_sampling()"),
+        Line("optimizer", adam, note(settings, "learning_rate")),
+        Line("steps", literal(settings["max_steps"]), note(settings, "max_steps")),
+        *_save(settings),
+        *wandb(settings),
+    ]
+
+
+def gem_source(settings: Settings, env_id: str, arguments: Mapping[str, Any]) -> str:
+    """``gem(id, …)`` with those arguments that the environment takes."""
+    if env_id not in gem_ids():
+        message = f'GEM has no environment "{shown(env_id)}"'
+        settings.problem(message, _nearest(env_id))
+        return call("gem", literal(env_id), **arguments)
+    params = gem_facts(env_id)["params"]
+    taken = {name: value for name, value in arguments.items() if name in params}
+    for name in arguments:
+        if name in taken:
+            continue
+        if env_id.startswith("rg:"):
+            settings.note(
+                f"{shown(name)} = {shown(arguments[name])}: GEM hands reasoning-gym no such "
+                f"argument and drops it without a word"
+            )
+        else:
+            advice = did_you_mean(name, params) or f"it takes {', '.join(params)}"
+            settings.problem(f'"{env_id}" takes no argument `{shown(name)}`', advice)
+    return call("gem", literal(env_id), **taken)
+
+
+def _nearest(env_id: str) -> str:
+    """A registered environment that was most likely meant."""
+    longer = [name for name in gem_ids() if env_id.lower() in name.lower()][:1]
+    contains = f"did you mean `{longer[0]}`?" if longer else "`rlc catalog` lists them"
+    return did_you_mean(env_id, gem_ids()) or contains
+
+
+def wandb(settings: Settings) -> list[Line]:
+    """``track`` where a W&B project is given."""
+    project, run = settings["wandb_project"], settings["wandb_name"]
+    if project is None:
+        if run is not None:
+            settings.note(f"wandb_name = {shown(run)}: there is no wandb_project")
+        return []
+    return [Line("track", f"[{call('wandb', literal(project), run=run)}]")]
+
+
+def _environment(settings: Settings, name: str) -> str:
+    env_id = settings["env_id"]
+    unknown: dict[str, Any] = {"params": {}, "multi_turn": True}
+    facts = gem_facts(env_id) if env_id in gem_ids() else unknown
+    fixed = {"use_mp": False} if "use_mp" in facts["params"] else {}
+    steps = [gem_source(settings, env_id, fixed)]
+    above = []
+    if default := default_note(settings, "env_id", "env_wrappers", "template"):
+        above.append(default)
+    if fixed:
+        above.append("use_mp = false: the script says so of every environment")
+    wrappers = [wrapper for wrapper in settings["env_wrappers"].split(",") if wrapper.strip()]
+    for wrapper in wrappers:
+        steps += _wrapper(settings, wrapper.strip())
+    if settings["template"]:
+        steps.append(call("template", literal(settings["template"])))
+    above += _explained(wrappers, facts["multi_turn"])
+    return declaration("env", name, pipeline(steps), above)
+
+
+def _wrapper(settings: Settings, name: str) -> list[str]:
+    if name in WRAPPERS:
+        return [WRAPPERS[name]]
+    if name in SEARCH:
+        settings.note(
+            f"{name}: the script finds its server in SEARCH_URL; put its address into `url`"
+        )
+        if name == "search_tool":
+            settings.note("search_tool: its reward of 0.3 a search has no counterpart")
+        return [call("search_tool", url=SEARCH_URL)]
+    known = [*WRAPPERS, *SEARCH]
+    advice = did_you_mean(name, known) or f"known: {', '.join(known)}"
+    settings.problem(f"GEM has no wrapper `{shown(name)}`", advice)
+    return []
+
+
+def _explained(wrappers: list[str], multi_turn: bool) -> list[str]:
+    """What `rlc check` warns of, and why it is as it is."""
+    tools = any("tool" in wrapper for wrapper in wrappers)
+    if not {"concat", "concat_with_action"} & set(wrappers):
+        history = [wrapper for wrapper in wrappers if wrapper in OBSERVATIONS]
+        if history and (multi_turn or tools):
+            return [f"{history[0]}: every turn is a sequence of its own, as in the script"]
+        return []
+    if multi_turn or tools:
+        return ["concat: every turn is a sequence of its own, as in the script"]
+    return ["concat: without effect on a single turn, as in the script"]
+
+
+def _save(settings: Settings) -> list[Line]:
+    every = settings["save_every"]
+    if every <= 0:
+        settings.note("the script saves nothing by itself; rlc saves at the end in any case")
+    return save_line(every, "the script keeps them all; rlc the newest 3 of them")

@@ -1,0 +1,357 @@
+"""OpenReward's trainer for Tinker (``main.py`` with a ``tinker-config.yaml``)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from rlc.imports.pieces import (
+    MAIN,
+    POLICY,
+    TRAINER,
+    base_line,
+    current_model,
+    default_note,
+    env_name,
+    header,
+    remarks,
+    save_line,
+    weights_line,
+)
+from rlc.imports.settings import REQUIRED, InputError, Option, Settings, table
+from rlc.imports.shown import shown
+from rlc.imports.write import Line, Word, block, call, declaration, literal, pipeline, recipe_text
+from rlc.record import frozen
+
+_FOLDER = "a run writes to a folder of its own (`rlc run --run-dir`)"
+_LIMITS = "rlc finds out by itself how many rollouts the environment takes at once"
+
+OPTIONS = table(
+    Option("wandb_project_name", "string", REQUIRED),
+    Option("wandb_run_name", "string", REQUIRED),
+    Option("openreward_run_name", "string", REQUIRED),
+    Option("log_path", "string", "/tmp/tinker-rl", _FOLDER),
+    Option("environments", "mapping", REQUIRED),
+    Option("secrets", "mapping"),
+    Option("model_name", "string", REQUIRED),
+    Option("lora_rank", "int", 32),
+    Option("tokenizer_name", "string", None, "the tokenizer is that of the model"),
+    Option("resume_from", "string"),
+    Option("max_response_tokens", "int", 4096),
+    Option("max_total_tokens", "int", 32768),
+    Option("max_rollout_retries", "int", 3),
+    Option("loss_fn", "string", "ppo"),
+    Option("loss_fn_config", "mapping"),
+    Option("advantage_calculation", "string", "centered_normalized"),
+    Option("batch_size", "int", REQUIRED),
+    Option("learning_rate", "float", 4e-5),
+    Option("weight_decay", "float", 0.0),
+    Option("num_epochs", "int"),
+    Option("save_every", "int", 10),
+    Option("max_active_tasks", "int", 32, _LIMITS),
+    Option("max_rollout_concurrency", "int", None, _LIMITS),
+    Option("rollout_timeout", "float", 300.0),
+    Option(
+        "system_prompt_template",
+        "string",
+        "",
+        "rlc tells the model of its tools through the model's renderer",
+    ),
+    Option("thinking", "bool", False),
+    Option("seed", "int", 42, "`rlc run --seed` seeds every choice"),
+)
+
+ENVIRONMENT = table(
+    Option("splits", "mapping", REQUIRED),
+    Option("nonterminal_reward", "float"),
+    Option("num_rollouts", "int", REQUIRED),
+    Option("max_failing_rollouts", "int", 0),
+    Option("temperature", "float", 1.0),
+    Option("top_p", "float"),
+    Option("top_k", "int", None, "the trainer reads it and never hands it on"),
+    Option("reward_reduction", "string", "sum"),
+    Option("min_reward", "float"),
+    Option("max_reward", "float"),
+    Option("secrets", "mapping"),
+)
+
+SPLIT = table(Option("shuffle", "bool", True), Option("num_samples", "int"))
+
+STEPS = 100  # where the configuration never ends
+# The trainer leaves groups of equal rewards out, whatever it calculates.
+ADVANTAGES = {
+    "centered_normalized": "openreward.centered_normalized()",
+    "centered": "center(constant = drop)",
+    "direct": "returns(constant = drop)",
+}
+# What the service takes where the trainer hands it no configuration.
+LOSSES: dict[str, dict[str, float]] = {
+    "importance_sampling": {},
+    "ppo": {"clip_low": 0.8, "clip_high": 1.2},
+    "cispo": {"clip_low": 0.0, "clip_high": 4.0},
+    "dro": {"beta": 0.05},
+}
+CONFIG = {"clip_low_threshold": "clip_low", "clip_high_threshold": "clip_high", "beta": "beta"}
+
+
+@frozen
+class Env:
+    """One split of one environment."""
+
+    name: str
+    text: str
+    samples: int | None
+    temperature: float
+    top_p: float
+
+
+def recipe(settings: Settings) -> str:
+    """The recipe of a configuration."""
+    envs = _environments(settings)
+    parts = [
+        block("model", POLICY, _model(settings)),
+        *(env.text for env in envs),
+        block("train", MAIN, _training(settings, envs)),
+    ]
+    return recipe_text(header("An OpenReward configuration for Tinker", settings), parts)
+
+
+def _model(settings: Settings) -> list[Line]:
+    base = settings["model_name"]
+    lines = [
+        base_line(base),
+        Line("lora_rank", literal(settings["lora_rank"]), _default(settings, "lora_rank")),
+    ]
+    if settings["resume_from"] is not None:
+        text = "the trainer takes the optimiser's state along and starts its steps anew"
+        lines.append(weights_line(base, settings["resume_from"], text))
+    model = current_model(base)
+    quiet = [name for name in model.renderers if "disable_thinking" in name] if model else []
+    if not settings["thinking"] and quiet:
+        lines.append(Line("renderer", literal(quiet[0]), "thinking: false"))
+    return lines
+
+
+def _environments(settings: Settings) -> list[Env]:
+    envs: list[Env] = []
+    given = settings["environments"]
+    for env_id, values in given.items():
+        where = f"environments.{shown(env_id)}."
+        own = _inner(ENVIRONMENT, values, where, settings)
+        splits = own["splits"]
+        for split, details in splits.items():
+            chosen = _inner(SPLIT, details or {}, f"{where}splits.{shown(split)}.", settings)
+            label = f"{env_id}_{split}" if len(splits) > 1 else env_id
+            name = env_name(label, [env.name for env in envs])
+            envs.append(_environment(name, env_id, split, own, chosen, settings))
+            chosen.finish()
+        if not splits:
+            raise InputError(f"`{where}splits` names no split", "for example `train: {}`")
+        own.finish()
+    if not envs:
+        raise InputError("`environments` names no environment", "put one into the configuration")
+    return envs
+
+
+def _inner(options: Mapping[str, Option], values: Any, where: str, settings: Settings) -> Settings:
+    if not isinstance(values, dict):
+        raise InputError(f"`{where[:-1]}` takes a mapping, not {shown(values)}", "correct it")
+    pairs = [(str(name), value) for name, value in values.items()]
+    return Settings(options, pairs, settings.keep_going, where, settings.notes)
+
+
+def _environment(
+    name: str, env_id: str, split: str, own: Settings, chosen: Settings, settings: Settings
+) -> Env:
+    source = call(
+        "openreward",
+        literal(env_id),
+        split=split,
+        shuffle=chosen["shuffle"],
+        samples=chosen["num_samples"],
+        secrets=_secrets(own, settings) or None,
+    )
+    temperature = own["temperature"]
+    rollouts = call(
+        "rollouts",
+        group=own["num_rollouts"],
+        temperature=temperature,
+        max_failures=own["max_failing_rollouts"],
+        timeout=_seconds(settings["rollout_timeout"]),
+    )
+    reward = call(
+        "reward",
+        _reduction(own),
+        nonterminal=own["nonterminal_reward"],
+        low=own["min_reward"],
+        high=own["max_reward"],
+    )
+    above = [text for text in (_env_defaults(own, settings), _warmth(temperature)) if text]
+    text = declaration("env", name, pipeline([source, rollouts, reward]), above)
+    return Env(name, text, chosen["num_samples"], temperature, own["top_p"] or 1.0)
+
+
+def _env_defaults(own: Settings, settings: Settings) -> str:
+    names = ("max_failing_rollouts", "temperature", "reward_reduction")
+    missing = [name for name in names if not own.is_given(name)]
+    missing += ["rollout_timeout"] * (not settings.is_given("rollout_timeout"))
+    return f"{', '.join(missing)}: {TRAINER}" if missing else ""
+
+
+def _warmth(temperature: float) -> str:
+    if temperature == 1:
+        return ""
+    return (
+        f"temperature {temperature:g}, as in the original: these rollouts come from another "
+        f"distribution than is trained"
+    )
+
+
+def _reduction(own: Settings) -> str:
+    kind: str = own["reward_reduction"]
+    if kind not in ("sum", "mean", "max", "min"):
+        own.problem(f"there is no reward_reduction `{shown(kind)}`", "known: sum, mean, max, min")
+        return "sum"
+    return kind
+
+
+def _secrets(own: Settings, settings: Settings) -> list[str]:
+    """Names of variables of the environment; a secret itself is never copied."""
+    merged = {**(settings["secrets"] or {}), **(own["secrets"] or {})}
+    names = [str(name).upper() for name, value in merged.items() if value != ""]
+    for name, value in merged.items():
+        if value:
+            settings.note(f"secrets.{shown(name)}: not copied; export {shown(name).upper()}")
+    return names
+
+
+def _seconds(value: float) -> Word:
+    return Word(f"{literal(int(value) if value == int(value) else value)}s")
+
+
+def _training(settings: Settings, envs: list[Env]) -> list[Line]:
+    default = _default
+    return [
+        Line("model", POLICY),
+        _mixture(envs),
+        Line("batch", call("groups", literal(settings["batch_size"]))),
+        _sampling(settings, envs),
+        _advantage(settings),
+        *_loss(settings),
+        Line(
+            "optimizer",
+            call(
+                "adam",
+                literal(settings["learning_rate"]),
+                beta1=0.9,
+                beta2=0.95,
+                eps=1e-12,
+                weight_decay=settings["weight_decay"],
+            ),
+            remarks(default(settings, "learning_rate"), "betas and eps: the SDK's defaults"),
+        ),
+        _length(settings, envs),
+        *save_line(
+            settings["save_every"],
+            remarks(default(settings, "save_every"), "the trainer keeps all, rlc the newest 3"),
+        ),
+        _failures(settings),
+        _track(settings),
+    ]
+
+
+def _mixture(envs: list[Env]) -> Line:
+    """The trainer draws from the union of all tasks: each environment by its number of them."""
+    if len(envs) == 1:
+        return Line("env", envs[0].name)
+    if all(env.samples for env in envs):
+        weighted = [f"{literal(env.samples)} * {env.name}" for env in envs]
+        return Line("env", " + ".join(weighted), "by their numbers of tasks, as in the trainer")
+    text = (
+        "the trainer draws from the union of all tasks, so the environment with more of them "
+        "comes more often; here they come equally often, until you weigh them (3 * a + 1 * b)"
+    )
+    return Line("env", " + ".join(env.name for env in envs), text)
+
+
+def _sampling(settings: Settings, envs: list[Env]) -> Line:
+    top_p = {env.top_p for env in envs}
+    if len(top_p) > 1:
+        settings.problem("the environments differ in `top_p`, which is one for a stage in rlc")
+    lowest = min(top_p)
+    value = call(
+        "sample",
+        max_tokens=settings["max_response_tokens"],
+        top_p=lowest if lowest != 1 else None,
+        max_episode_tokens=settings["max_total_tokens"],
+    )
+    return Line("sampling", value, _default(settings, "max_response_tokens", "max_total_tokens"))
+
+
+def _advantage(settings: Settings) -> Line:
+    kind = settings["advantage_calculation"]
+    if kind not in ADVANTAGES:
+        known = f"known: {', '.join(ADVANTAGES)}"
+        settings.problem(f"there is no advantage_calculation `{shown(kind)}`", known)
+        kind = "centered_normalized"
+    text = remarks(_default(settings, "advantage_calculation"), "groups of equals are left out")
+    return Line("advantage", ADVANTAGES[kind], text)
+
+
+def _loss(settings: Settings) -> list[Line]:
+    name, given = settings["loss_fn"], settings["loss_fn_config"] or {}
+    if name not in LOSSES:
+        settings.problem(f"there is no loss_fn `{shown(name)}`", f"known: {', '.join(LOSSES)}")
+        name = "importance_sampling"
+    config = dict(LOSSES[name])
+    for key, value in given.items():
+        if CONFIG.get(key) in config:
+            config[CONFIG[key]] = _number(key, value)
+        else:
+            settings.problem(f"`{name}` takes no `{shown(key)}` in `loss_fn_config`")
+    text = remarks(
+        _default(settings, "loss_fn"),
+        "" if given or not config else "clip range: the service's default",
+        "each batch is fresh and used once, so the clip never acts" if name == "ppo" else "",
+    )
+    return [Line("loss", call(name, **config), text.replace("clip range", _what(name)))]
+
+
+def _what(loss: str) -> str:
+    return "beta" if loss == "dro" else "clip range"
+
+
+def _number(name: str, value: Any) -> float:
+    return float(
+        Settings(table(Option(name, "float")), [(name, value)], where="loss_fn_config.")[name]
+    )
+
+
+def _length(settings: Settings, envs: list[Env]) -> Line:
+    epochs = settings["num_epochs"]
+    if epochs is None:
+        text = "the original never ends (num_epochs: null); a recipe does, so choose how long"
+        return Line("steps", literal(STEPS), text)
+    if len(envs) == 1 and envs[0].samples:
+        return Line("epochs", literal(epochs))
+    text = (
+        f"the original takes {epochs} epochs; only the server knows how many tasks those have, so "
+        f"choose how long"
+    )
+    return Line("steps", literal(STEPS), text)
+
+
+def _failures(settings: Settings) -> Line:
+    retries = settings["max_rollout_retries"]
+    value = f"retry({literal(retries)}) then drop" if retries > 0 else "drop"
+    return Line("on_error", value, _default(settings, "max_rollout_retries"))
+
+
+def _track(settings: Settings) -> Line:
+    project, run = settings["wandb_project_name"], settings["wandb_run_name"]
+    upload = call("openreward_rollouts", literal(settings["openreward_run_name"]))
+    return Line("track", f"[{call('wandb', literal(project), run=run)}, {upload}]")
+
+
+def _default(settings: Settings, *names: str) -> str:
+    return default_note(settings, *names, whose=TRAINER)

@@ -1,0 +1,138 @@
+"""What rLLM makes of rewards: advantages by task and role, and losses."""
+
+from __future__ import annotations
+
+from rlc.imports.pieces import TRAINER, default_note, remarks
+from rlc.imports.rllm_options import UNIFIED
+from rlc.imports.settings import Settings
+from rlc.imports.shown import shown
+from rlc.imports.write import Line, Word, call, pipeline
+from rlc.lang.suggest import nearest
+
+LOSSES = ("importance_sampling", "ppo", "cispo", "dro")
+AGGREGATES = {
+    "token-mean": "token_mean",
+    "seq-mean-token-sum": "seq_mean_token_sum",
+    "seq-mean-token-mean": "seq_mean_token_mean",
+}
+
+
+def is_unified(settings: Settings) -> bool:
+    """Whether the options are of the unified generation."""
+    return settings.options is UNIFIED
+
+
+def advantage_line(settings: Settings, roles: bool) -> Line:
+    """How rewards become advantages; ``roles``: by the players of a workflow too."""
+    kind = settings["algorithm.adv_estimator"].lower()
+    over = Word(_scope(settings, roles))
+    schemes = _unified(settings, over) if is_unified(settings) else _legacy(settings, over)
+    if kind not in schemes:
+        close = nearest(kind, schemes)
+        advice = f"did you mean `{close}`?" if close else f"known: {', '.join(schemes)}"
+        settings.problem(f"the adv_estimator `{shown(kind)}` has no counterpart", advice)
+        kind = "grpo"
+    text = default_note(settings, "algorithm.adv_estimator", whose=TRAINER)
+    return Line("advantage", schemes[kind], remarks(text, _who(over, kind)))
+
+
+def _legacy(settings: Settings, over: Word) -> dict[str, str]:
+    """The legacy trainer always divides by the deviation, without eps."""
+    if not settings["algorithm.remove_constant_reward_groups"]:
+        grpo = call("rllm.legacy_grpo", scope=over if over.text == "role" else None)
+        return {"grpo": grpo, "reinforce": "returns()"}
+    start = "returns(constant = drop)"
+    spread = call("scale", "std", over=over, ddof=0, eps=0.0)
+    return {
+        "grpo": pipeline([start, _mean(over, Word("raw")), spread]),
+        "reinforce": start,
+    }
+
+
+def _unified(settings: Settings, over: Word) -> dict[str, str]:
+    """The unified trainer leaves groups of one out, unless it is told not to."""
+    if settings["algorithm.use_precomputed_advantage"]:
+        settings.problem("`algorithm.use_precomputed_advantage` has no counterpart")
+    alone = Word("drop" if settings["rejection_sample.min_trajs_per_group"] > 1 else "raw")
+    drop = settings["rejection_sample.filter_uniform_groups"]
+    start = call("returns", constant=Word("drop") if drop else None)
+    batch = Word("batch")
+    spread = call("scale", "std", over=over, ddof=0, eps=1e-6)
+    whitened = call("scale", "std", over=batch, ddof=0, eps=1e-6)
+    normed = [spread] if settings["algorithm.norm_adv_by_std_in_grpo"] else []
+    others = call("baseline", "leave_one_out", over=over, singleton=alone)
+    schemes = {
+        "grpo": [start, _mean(over, alone), *normed],
+        "reinforce": [start],
+        "rloo": [start, others],
+        "reinforce_plus_plus_baseline": [start, _mean(over, Word("zero")), whitened],
+        "prpo": [start, _mean(batch, Word("zero")), whitened],
+    }
+    return {kind: pipeline(steps) for kind, steps in schemes.items()}
+
+
+def _mean(over: Word, singleton: Word) -> str:
+    return call("baseline", "mean", over=over, singleton=singleton)
+
+
+def _who(over: Word, kind: str) -> str:
+    if over.text != "role" or kind == "reinforce":
+        return ""
+    return "the judges of one task saw different solutions, and are compared all the same"
+
+
+def _scope(settings: Settings, roles: bool) -> str:
+    """Rollouts are grouped by task, and the players of a workflow by role."""
+    level = "trajectory" if is_unified(settings) else settings["algorithm.grouping_level"]
+    if level not in ("trajectory", "step"):
+        settings.problem(f"the grouping_level `{shown(level)}` compares a rollout with itself")
+    if level == "step":
+        settings.note("algorithm.grouping_level = step: each player takes one, as by `trajectory`")
+    return "role" if roles else "group"
+
+
+def loss_lines(settings: Settings) -> list[Line]:
+    """The loss, and how its tokens add up where that is said."""
+    if not is_unified(settings):
+        return [Line("loss", "importance_sampling()", "the trainer's only one")]
+    _refuse_filters(settings)
+    name = settings["algorithm.loss_fn"]
+    text = ""
+    if name is None:
+        name = "ppo" if settings["algorithm.adv_estimator"] == "grpo" else "importance_sampling"
+        text = TRAINER
+    if name not in LOSSES:
+        settings.problem(f"there is no loss_fn `{shown(name)}`", f"known: {', '.join(LOSSES)}")
+        name = "importance_sampling"
+    lines = [Line("loss", *_configured(settings, name, text))]
+    if (mode := settings["algorithm.loss_agg_mode"]) is not None:
+        if mode not in AGGREGATES:
+            known = f"known: {', '.join(AGGREGATES)}"
+            settings.problem(f"there is no loss_agg_mode `{shown(mode)}`", known)
+        else:
+            lines.append(Line("aggregate", call(AGGREGATES[mode])))
+    return lines
+
+
+def _configured(settings: Settings, name: str, text: str) -> tuple[str, str]:
+    low = settings["algorithm.eps_clip"]
+    high = settings["algorithm.eps_clip_high"]
+    if name != "ppo":
+        return call(name), text
+    stale = settings["async_training.enable"] and settings["async_training.staleness_threshold"] > 0
+    still = "" if stale else "each batch is fresh and used once, so the clip never acts"
+    value = call(
+        "ppo", clip_low=round(1 - low, 12), clip_high=round(1 + (low if high is None else high), 12)
+    )
+    return value, remarks(text, still)
+
+
+def _refuse_filters(settings: Settings) -> None:
+    for name in ("compact_filtering.enable", "rejection_sample.enable", "mask_truncated_samples"):
+        if settings[name]:
+            settings.problem(f"`{name}` leaves rollouts out in a way that rlc has no words for")
+    for name in ("algorithm.env_loss_coef", "algorithm.rollout_correction.tis_mode"):
+        if settings[name]:
+            settings.problem(f"`{name}` changes the loss in a way that rlc has no words for")
+    if settings["trainer.val_only"]:
+        settings.problem("`trainer.val_only` trains nothing", "take the `eval` of the recipe alone")

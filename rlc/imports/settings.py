@@ -1,0 +1,227 @@
+"""The options of another trainer: what it knows, what was given, and what became of each.
+
+Nothing is dropped silently: a given option is either asked for by the importer, or stands in its
+table with the reason why it is not carried over, or is refused.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable, Mapping
+from enum import Enum
+from typing import Any
+
+from rlc.imports.shown import shown
+from rlc.lang.suggest import did_you_mean
+from rlc.record import frozen
+
+
+class InputError(Exception):
+    """Input that cannot become a recipe. ``message`` is one sentence, ``advice`` what to do."""
+
+    def __init__(self, message: str, advice: str | None = None) -> None:
+        super().__init__(message)
+        self.message = message
+        self.advice = advice
+
+
+class _Required(Enum):
+    REQUIRED = "required"
+
+
+REQUIRED = _Required.REQUIRED
+OVERRULED = "without effect beside the other options"
+
+
+@frozen
+class Option:
+    """One option of a trainer.
+
+    ``default`` is what the trainer takes where nothing is given. ``unused`` says why the option
+    is not carried over; without it the importer uses it. A name that ends in ``.*`` stands for
+    everything below it.
+    """
+
+    name: str
+    type: str
+    default: Any = None
+    unused: str | None = None
+
+
+def table(*options: Option) -> dict[str, Option]:
+    """Options by name."""
+    return {option.name: option for option in options}
+
+
+class Settings:
+    """The options of one job, typed. ``notes`` collects what the recipe says about the rest.
+
+    ``where`` comes before a name in messages (``environments.MATH/GSM8K.``).
+    """
+
+    def __init__(
+        self,
+        options: Mapping[str, Option],
+        pairs: Iterable[tuple[str, Any]],
+        keep_going: bool = False,
+        where: str = "",
+        notes: list[str] | None = None,
+    ) -> None:
+        self.options = options
+        self.keep_going = keep_going
+        self.where = where
+        self.notes: list[str] = [] if notes is None else notes
+        self.used: set[str] = set()
+        self.given: dict[str, Any] = {}
+        for name, value in pairs:
+            self._add(name, value)
+
+    def __getitem__(self, name: str) -> Any:
+        """The value that decides: the given one, or the trainer's default."""
+        option = self.options[name]
+        self.used.add(name)
+        if name in self.given:
+            return self.given[name]
+        if option.default is REQUIRED:
+            message = f"`{self.where}{name}` is missing, and the trainer has no default for it"
+            raise InputError(message, "give it a value")
+        return option.default
+
+    def is_given(self, name: str) -> bool:
+        return name in self.given
+
+    def problem(self, message: str, advice: str | None = None, noted: str | None = None) -> None:
+        """Something that has no counterpart: an error, or a note where the user wants to go on."""
+        if not self.keep_going:
+            raise InputError(message, advice or "`--keep-going` leaves it to a comment")
+        self.note(noted or message)
+
+    def note(self, text: str) -> None:
+        """Say it once at the top of the recipe."""
+        if text not in self.notes:
+            self.notes.append(text)
+
+    def finish(self) -> None:
+        """Note every given option that the recipe does not hold."""
+        for name, value in self.given.items():
+            if name not in self.used:
+                option = self._option(name)
+                reason = (option and option.unused) or OVERRULED
+                self.note(f"{self.where}{shown(name)} = {_masked(name, value)}: {reason}")
+
+    def _add(self, name: str, value: Any) -> None:
+        option = self._option(name)
+        if option is None:
+            message = f"there is no option `{self.where}{shown(name)}`"
+            known = did_you_mean(name, self.options) or f"known: {', '.join(self.options)}"
+            noted = f"{self.where}{shown(name)} = {_masked(name, value)}: no option of the trainer"
+            self.problem(message, f"{known} (`--keep-going` leaves it to a comment)", noted)
+            return
+        typed = self._typed(option, name, value)
+        if name in self.given and self.given[name] != typed:
+            message = (
+                f"`{self.where}{shown(name)}` is given twice, as {shown(self.given[name])} "
+                f"and as {shown(typed)}"
+            )
+            self.problem(message, "keep one of them", f"{message}: the last counts")
+        self.given[name] = typed
+
+    def _option(self, name: str) -> Option | None:
+        if name in self.options:
+            return self.options[name]
+        parts = name.split(".")
+        groups = (".".join([*parts[:end], "*"]) for end in range(len(parts) - 1, 0, -1))
+        return next((self.options[group] for group in groups if group in self.options), None)
+
+    def _typed(self, option: Option, name: str, value: Any) -> Any:
+        if value is None or (isinstance(value, str) and value.lower() in ("none", "null")):
+            if option.default is None:
+                return None
+            if value is None:
+                self.problem(f"`{self.where}{name}` has no value", "give it one, or take it out")
+                return option.default
+        try:
+            return _TYPES[option.type][1](value)
+        except (ValueError, TypeError, OverflowError):
+            noun = _TYPES[option.type][0]
+            message = f"`{self.where}{shown(name)}` takes {noun}, not {shown(value)}"
+            raise InputError(message, "correct it") from None
+
+
+def _masked(name: str, value: Any) -> str:
+    """The value for a comment; never a secret."""
+    secret = any(word in name.lower() for word in ("key", "secret", "token_", "password"))
+    return "…" if secret and isinstance(value, str) else shown(value)
+
+
+def _bool(value: Any) -> bool:
+    if isinstance(value, bool):
+        return value
+    return {"true": True, "false": False, "1": True, "0": False}[str(value).lower()]
+
+
+def _known(value: Any) -> bool:
+    try:
+        return _bool(value)
+    except KeyError:
+        raise ValueError(value) from None
+
+
+def _int(value: Any) -> int:
+    if isinstance(value, bool):
+        raise ValueError(value)
+    if isinstance(value, int):
+        return value
+    if isinstance(value, str) and value.strip("+-").isdecimal() and len(value) < 20:
+        return int(value)
+    number = float(value)
+    if number != math.floor(number):
+        raise ValueError(value)
+    return int(number)
+
+
+def _float(value: Any) -> float:
+    number = float(value)
+    if isinstance(value, bool) or not math.isfinite(number):
+        raise ValueError(value)
+    return number
+
+
+def _string(value: Any) -> str:
+    if isinstance(value, dict | list | bool):
+        raise TypeError(value)
+    text = str(value)
+    quoted = len(text) > 1 and text[0] == text[-1] and text[0] in "'\""
+    return text[1:-1] if quoted else text
+
+
+def _words(value: Any) -> list[str]:
+    """``['a','b']``, ``[a,b]``, ``a`` or a list."""
+    if isinstance(value, str):
+        value = value.strip().removeprefix("[").removesuffix("]").split(",")
+    if not isinstance(value, list):
+        raise TypeError(value)
+    words = [_string(item).strip().strip("'\"") for item in value]
+    return [word for word in words if word]
+
+
+def _mapping(value: Any) -> dict[str, Any]:
+    """A mapping, or JSON text of one."""
+    import json
+
+    if isinstance(value, str):
+        value = json.loads(value)
+    if not isinstance(value, dict) or not all(isinstance(key, str) for key in value):
+        raise ValueError(value)
+    return value
+
+
+_TYPES: dict[str, tuple[str, Callable[[Any], Any]]] = {
+    "int": ("a whole number", _int),
+    "float": ("a number", _float),
+    "bool": ("true or false", _known),
+    "string": ("a string", _string),
+    "words": ("a list of words", _words),
+    "mapping": ("a mapping", _mapping),
+    "any": ("a value", lambda value: value),
+}

@@ -1,0 +1,138 @@
+"""From values to the text of a recipe: literals, comments, blocks, and the canonical layout."""
+
+from __future__ import annotations
+
+import re
+import textwrap
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+from rlc.imports.settings import InputError
+from rlc.imports.shown import shown
+from rlc.lang.formatter import format_text
+from rlc.lang.parser import parse
+from rlc.lang.source import Source
+from rlc.record import frozen
+
+WIDTH = 100
+LONGEST_TRAILING = 58  # a longer comment stands above its field
+_NAME = re.compile(r"[A-Za-z_]\w*", re.ASCII)
+_LONE_INTERNAL = 5  # digits from which a number is written with separators
+
+
+@frozen
+class Line:
+    """``name = value``, and what a comment says of it."""
+
+    name: str
+    value: str
+    comment: str = ""
+
+
+def recipe_text(header: Sequence[str], parts: Iterable[str]) -> str:
+    """The recipe in its canonical layout. ``header`` holds paragraphs of the first comment."""
+    text = "\n".join([*(comment(paragraph) for paragraph in header), "", *parts])
+    source = Source("<import>", text)
+    recipe, found = parse(source)
+    assert not found.has_errors, found
+    return format_text(source, recipe)
+
+
+def block(kind: str, name: str, lines: Iterable[Line], above: Sequence[str] = ()) -> str:
+    """``kind name { … }`` with comments, to be laid out by the formatter."""
+    body = "\n".join(_line(line) for line in lines)
+    return "\n".join([*(comment(text) for text in above), f"{kind} {name} {{", body, "}\n"])
+
+
+def declaration(kind: str, name: str, value: str, above: Sequence[str] = ()) -> str:
+    """``kind name = value``."""
+    return "\n".join([*(comment(text) for text in above), f"{kind} {name} = {value}\n"])
+
+
+def call(name: str, *arguments: str, **named: Any) -> str:
+    """``name(arguments, key = value)``; a named argument of None is left out."""
+    given = [f"{key} = {literal(value)}" for key, value in named.items() if value is not None]
+    return f"{name}({', '.join([*arguments, *given])})"
+
+
+def pipeline(steps: Sequence[str]) -> str:
+    return " |> ".join(steps)
+
+
+@frozen
+class Word:
+    """A word of the language, or an expression already written: not a string."""
+
+    text: str
+
+
+def literal(value: Any) -> str:
+    """A value as the language writes it. Raises InputError for what it cannot hold."""
+    if isinstance(value, Word):
+        return value.text
+    if value is None:
+        return "none"
+    if isinstance(value, bool):
+        return str(value).lower()
+    if isinstance(value, int | float):
+        return number(value)
+    if isinstance(value, str):
+        return string(value)
+    if isinstance(value, list | tuple):
+        return f"[{', '.join(literal(item) for item in value)}]"
+    if isinstance(value, dict):
+        fields = [f"{_name(name)} = {literal(item)}" for name, item in value.items()]
+        return f"{{ {' '.join(fields)} }}"
+    raise InputError(f"a recipe cannot hold {shown(value)}", "take it out")
+
+
+def number(value: int | float) -> str:
+    """``32_768``, ``4e-5``, ``0.9``."""
+    if isinstance(value, int) or (value == int(value) and abs(value) < 1e15):
+        digits = str(abs(int(value)))
+        grouped = f"{int(digits):_}" if len(digits) >= _LONE_INTERNAL else digits
+        text = grouped if isinstance(value, int) else f"{grouped}.0"
+        return f"-{text}" if value < 0 else text
+    mantissa, exponent, power = repr(float(value)).partition("e")
+    return f"{mantissa}e{int(power)}" if exponent else mantissa
+
+
+def string(value: str) -> str:
+    """A string with its escapes. Raises InputError for characters that no recipe can hold."""
+    escaped = value.replace("\\", "\\\\").replace('"', '\\"')
+    escaped = escaped.replace("\n", "\\n").replace("\t", "\\t")
+    if not escaped.isprintable():
+        message = f'"{shown(value)}" holds a character that a recipe cannot'
+        raise InputError(message, "write it without control characters")
+    return f'"{escaped}"'
+
+
+def comment(text: str, indent: int = 0) -> str:
+    """A paragraph as comment lines; a line break in it stays one."""
+    width = WIDTH - indent - 2
+    lines: list[str] = []
+    for paragraph in text.split("\n"):
+        rest = "  " * paragraph.startswith("  ")
+        lines += textwrap.wrap(
+            paragraph,
+            width,
+            subsequent_indent=rest and "    ",
+            break_long_words=False,
+            break_on_hyphens=False,
+        ) or [""]
+    return "\n".join(f"# {line}".rstrip() for line in lines)
+
+
+def _line(line: Line) -> str:
+    field = f"{line.name} = {line.value}"
+    if not line.comment:
+        return field
+    if len(line.comment) <= LONGEST_TRAILING and len(field) + len(line.comment) < WIDTH - 14:
+        return f"{field}  # {line.comment}"
+    return f"{comment(line.comment, indent=2)}\n{field}"
+
+
+def _name(text: str) -> str:
+    if not _NAME.fullmatch(text):
+        raise InputError(f'"{shown(text)}" cannot be the name of an argument', "correct it")
+    return text

@@ -1,0 +1,64 @@
+"""Training scripts as people write them: words, quotes, continuations, variables."""
+
+from __future__ import annotations
+
+import pytest
+
+from rlc.imports.settings import InputError
+from rlc.imports.shell import commands
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("a b  c\n", ["a", "b", "c"]),
+        ("a \\\n  b \\\r\n c", ["a", "b", "c"]),
+        ("a 'b c' \"d e\" f\\ g", ["a", "b c", "d e", "f g"]),
+        ("a x='{\"use_mp\": false}'", ["a", 'x={"use_mp": false}']),
+        ("a l=['console','wandb']", ["a", "l=[console,wandb]"]),
+        ("a name=run#1 # and a comment", ["a", "name=run#1"]),
+        ("a '' b", ["a", "", "b"]),
+        ('a "\\"q\\"" "$"', ["a", '"q"', "$"]),
+        ('run "$@" b', ["run", "b"]),
+    ],
+)
+def test_words(text: str, words: list[str]) -> None:
+    assert commands(text) == [words]
+
+
+def test_commands_end_at_lines_and_separators() -> None:
+    found = commands("set -x\n\n# a comment\ncd x && python t.py a=1; echo done | tee log\n")
+    assert found == [
+        ["set", "-x"],
+        ["cd", "x"],
+        ["python", "t.py", "a=1"],
+        ["echo", "done"],
+        ["tee", "log"],
+    ]
+
+
+def test_variables_of_the_script_are_filled_in() -> None:
+    script = """\
+export M=Qwen/Qwen3-8B
+N=4
+K='$M'
+CUDA_VISIBLE_DEVICES=0 run m=$M n=${N}x "q=$M" k=$K d=${D:-7}
+"""
+    assert commands(script) == [
+        ["run", "m=Qwen/Qwen3-8B", "n=4x", "q=Qwen/Qwen3-8B", "k=$M", "d=7"]
+    ]
+
+
+def test_options_without_their_program_are_kept() -> None:
+    assert commands("env_id=rg:chain_sum num_env=64") == [["env_id=rg:chain_sum", "num_env=64"]]
+
+
+@pytest.mark.parametrize("text", ["a 'b", 'a "b', 'a "b\\'])
+def test_an_open_quote_is_refused(text: str) -> None:
+    with pytest.raises(InputError, match="never closed"):
+        commands(text)
+
+
+def test_an_unknown_variable_is_refused_by_name() -> None:
+    with pytest.raises(InputError, match="value of \\$MODEL does not stand in the script"):
+        commands("python t.py model_name=$MODEL")
