@@ -41,14 +41,20 @@ class Listed:
 
 
 @frozen
-class Endless:
-    """Countdown problems as they are asked for; no split shares one with another."""
+class Made:
+    """Countdown problems, made as they are asked for; no split shares one with another. With
+    ``count`` there are so many and then the next epoch, without it they never repeat."""
 
     split: str
     shuffle: bool
+    count: int | None
 
     def row(self, order: int, number: int) -> Row:
-        seed = derive_seed(order, "task", number) if self.shuffle else number
+        if self.count is None:
+            seed = derive_seed(order, "task", number) if self.shuffle else number
+            return countdown.problem(self.split, seed)
+        epoch, at = divmod(number, self.count)
+        seed = _permutation(order, epoch, self.count)[at] if self.shuffle else at
         return countdown.problem(self.split, seed)
 
 
@@ -60,9 +66,9 @@ def problem_set(
     ``samples`` keeps the first so many. With ``shuffle`` those of one fixed order, so that every
     run and every stage has the same ones. Raises EnvError where there are not so many.
     """
-    if data == "countdown" and split != "test" and samples is None:
-        return Endless(split, shuffle)
-    rows = [_checked(row, number, data, check) for number, row in _rows(data, split, samples)]
+    if data == "countdown" and split != "test":
+        return Made(split, shuffle, samples)
+    rows = [_checked(row, number, data, check) for number, row in _rows(data, split)]
     if samples is not None:
         if samples > len(rows):
             raise EnvError(f"`samples = {samples}`, but {data} has {len(rows)} problems in {split}")
@@ -78,10 +84,10 @@ def _checked(row: Row, number: int, data: str, check: Callable[[Row], Row]) -> R
         raise EnvError(f"row {number} of {data}: {error}") from error
 
 
-def _rows(data: str, split: str, samples: int | None) -> list[tuple[int, Row]]:
+def _rows(data: str, split: str) -> list[tuple[int, Row]]:
     """The rows of a split with their numbers in the whole, from 1."""
     if data == "countdown":
-        return list(enumerate(_countdown(split, samples), start=1))
+        return list(enumerate(countdown.test_problems(), start=1))
     if data in _HUB:
         return list(enumerate(_HUB[data](split), start=1))
     return _of_split(read_rows(data), data, split)
@@ -96,12 +102,6 @@ def _of_split(rows: Sequence[Row], data: str, split: str) -> list[tuple[int, Row
         raise EnvError(f"{data} has no split `{split}`; it has {listed}")
     numbered = enumerate(rows, start=1)
     return [(number, row) for number, row in numbered if str(row.get(SPLIT) or "train") == split]
-
-
-def _countdown(split: str, samples: int | None) -> Sequence[Row]:
-    if split == "test":
-        return countdown.test_problems()
-    return [countdown.problem(split, number) for number in range(samples or 0)]
 
 
 @lru_cache(maxsize=8)

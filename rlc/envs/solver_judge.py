@@ -39,11 +39,8 @@ class SolverJudge:
     in_box: bool
 
     def solution(self, reply: str) -> str:
-        """What a solver's reply gives as its solution: its first tagged answer, marked as the
-        environment reads it."""
-        answer = tagged(reply, last=False)
-        if answer is None and self.in_box:
-            answer = boxed(reply)
+        """What a solver's reply gives as its solution, marked as the environment reads it."""
+        answer = _answer(reply)
         if answer is None:
             return NO_SOLUTION
         return f"\\boxed{{{answer}}}" if self.in_box else f"<answer>{answer}</answer>"
@@ -132,9 +129,15 @@ class _Judge:
         return evolve(after, metrics={**after.metrics, "format": 0.0})
 
 
+def _answer(reply: str) -> str | None:
+    """The first tagged answer; without a tag, what the last ``\\boxed{…}`` holds."""
+    answer = tagged(reply, last=False)
+    return boxed(reply) if answer is None else answer
+
+
 def picked_number(reply: str) -> int | None:
-    """The whole number in the first ``<answer>``; None where there is none."""
-    text = tagged(reply, last=False)
+    """The whole number that a reply answers; None where it answers none."""
+    text = _answer(reply)
     return int(text) if text is not None and _INDEX.fullmatch(text) else None
 
 

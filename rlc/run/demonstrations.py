@@ -38,15 +38,14 @@ def read_pairs(data: DataPlan) -> list[tuple[str, str]]:
     return [_pair(row, number, data) for number, row in enumerate(rows[: data.count], start=1)]
 
 
-def _pair(row: Any, number: int, data: DataPlan) -> tuple[str, str]:
+def _pair(row: dict[str, Any], number: int, data: DataPlan) -> tuple[str, str]:
     values = []
     for name in (data.prompt, data.reply):
-        value = row.get(name) if isinstance(row, dict) else None
+        value = row.get(str(name))
         if not isinstance(value, str) or not value:
-            there = ", ".join(map(str, row)) if isinstance(row, dict) else "no fields"
             raise RunError(
                 f"row {number} of {data.path} has no text in the field `{name}`",
-                f"it has: {there}",
+                f"it has: {', '.join(map(str, row))}",
             )
         values.append(value)
     return values[0], values[1]

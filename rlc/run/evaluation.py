@@ -66,10 +66,11 @@ class Evaluation:
 def evaluation_metrics(plan: EvalPlan, rollouts: Sequence[Rollout]) -> dict[str, float]:
     """The metrics that the plan asks for, under ``eval/<name>/``, and for each environment of a
     mixture. An episode that failed did not solve its task, and has no reward. Where a task is
-    played in roles, the judge's pick decides; each role has its metrics too."""
+    played in roles, the judge's pick decides; the other roles have metrics of their own."""
     metrics = _metrics(plan, _deciding(rollouts), f"eval/{plan.name}")
     for role, part in by_role(rollouts).items():
-        metrics |= _metrics(plan, part, f"eval/{plan.name}/{role}")
+        if role != JUDGE:
+            metrics |= _metrics(plan, part, f"eval/{plan.name}/{role}")
     if len(plan.envs) > 1:
         for env in plan.envs:
             mine = [rollout for rollout in _deciding(rollouts) if rollout.env == env.name]

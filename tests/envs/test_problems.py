@@ -11,8 +11,10 @@ from typing import Any
 import pytest
 from transformers import AutoTokenizer
 
+from rlc.envs import countdown
 from rlc.envs.base import EnvError
 from rlc.envs.build import build_env
+from rlc.envs.countdown import row
 from rlc.envs.problems import ProblemSource
 from rlc.plan.tree import EnvPlan, RewardPlan, RolloutsPlan, StepPlan
 from rlc.service.tiny import path as tiny_path
@@ -166,6 +168,25 @@ def test_countdown_has_no_end_and_no_repeats() -> None:
     assert asked(train, 5, order=8) != asked(train, 5)
     in_order = ProblemSource("countdown", COUNTDOWN | {"shuffle": False})
     assert asked(in_order, 5, order=8) == asked(in_order, 5)
+
+
+def test_some_countdown_problems_come_again_each_epoch() -> None:
+    some = ProblemSource("countdown", COUNTDOWN | {"samples": 8})
+    first, second = asked(some, 8), asked(some, 8, start=8)
+    assert first != second
+    assert set(first) == set(second) == set(asked(some, 8, order=9))
+
+
+def test_many_countdown_problems_are_made_one_by_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    made = []
+
+    def problem(split: str, seed: int) -> dict[str, Any]:
+        made.append(seed)
+        return row([1], 1)
+
+    monkeypatch.setattr(countdown, "problem", problem)
+    asked(ProblemSource("countdown", COUNTDOWN | {"samples": 400_000}), 3)
+    assert len(set(made)) == 3
 
 
 def test_countdown_test_has_its_size() -> None:

@@ -126,17 +126,22 @@ def test_a_prompt_must_use_what_there_is(tmp_path: Path) -> None:
         roles(judge_prompt=str(tmp_path / "judge.j2"))
 
 
-def test_where_answers_are_boxed() -> None:
+def test_answers_may_be_boxed() -> None:
     own = roles(in_box=True)
     assert own.solution("<answer>7</answer>") == "\\boxed{7}"
     assert own.solution("so \\boxed{7}") == "\\boxed{7}"
     assert own.solution("7") == NO_SOLUTION
-    assert roles().solution("so \\boxed{7}") == NO_SOLUTION
+    assert roles().solution("so \\boxed{7}") == "<answer>7</answer>"
 
 
 @pytest.mark.parametrize(
     ("reply", "number"),
-    [("<answer>12</answer>", 12), ("<answer>1_0</answer>", None), ("<answer>٣</answer>", None)],
+    [
+        ("<answer>12</answer>", 12),
+        ("\\boxed{2}", 2),
+        ("<answer>1_0</answer>", None),
+        ("<answer>٣</answer>", None),
+    ],
 )
 def test_the_number_of_a_pick(reply: str, number: int | None) -> None:
     assert picked_number(reply) == number

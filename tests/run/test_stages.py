@@ -127,7 +127,7 @@ def test_rows_of_a_file_are_imitated_and_not_needed_again(
         ('{"prompt": "a", "reply": "b"}\n{"prompt": "a"}\n', "row 2 .* has no text in .* `reply`"),
         ('{"prompt": "a", "reply": 7}\n', "row 1 .* has no text in the field `reply`"),
         ('{"prompt": "a", "reply": "b"}\nnot json\n', "line 2 is not JSON"),
-        ("[1, 2]\n", "row 1 .* has no text"),
+        ("[1, 2]\n", "row 1 .* has no named fields"),
         ("", "has no rows"),
     ],
 )
