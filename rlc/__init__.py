@@ -1,3 +1,33 @@
-"""rlc: a compiler for reinforcement-learning post-training recipes."""
+"""rlc: a compiler for reinforcement-learning post-training recipes.
+
+From Python: ``load``, ``load_plan``, ``explain`` (:mod:`rlc.api`), ``run`` and ``resume``
+(:mod:`rlc.run.start`).
+"""
+
+from __future__ import annotations
+
+TYPE_CHECKING = False  # typing is left alone: it takes longer to import than all of this
+if TYPE_CHECKING:
+    from typing import Any
+
+    from rlc.api import Explanation, Recipe, RecipeError, explain, load, load_plan
+    from rlc.run.start import resume, run
 
 __version__ = "0.1.0"
+
+__all__ = ["Explanation", "Recipe", "RecipeError", "explain", "load", "load_plan", "resume", "run"]
+
+
+def __getattr__(name: str) -> Any:
+    """The names above, imported when they are asked for: `import rlc` costs nothing."""
+    if name not in __all__:
+        raise AttributeError(f"module 'rlc' has no attribute {name!r}")
+    from importlib import import_module
+
+    if name == "run":  # the room of that name can be called
+        return import_module("rlc.run")
+    return getattr(import_module("rlc.run.start" if name == "resume" else "rlc.api"), name)
+
+
+def __dir__() -> list[str]:
+    return sorted([*globals(), *__all__])

@@ -20,7 +20,7 @@ from rlc.catalog.index import BUILTINS, KINDS, find_builtin
 from rlc.catalog.models import LOCAL, Model, find_model, find_retired, model_names, retired_names
 from rlc.catalog.records import Builtin, Declaration, Param
 from rlc.lang.codes import CODES
-from rlc.record import asdict, field, frozen
+from rlc.record import asdict, field, field_names, frozen
 
 UNKNOWN = "unknown"
 
@@ -38,14 +38,21 @@ OTHER_KINDS = {
 
 @frozen
 class Parameter:
-    """A parameter or field; ``default`` is None for one that must be given, else as written."""
+    """A parameter or field. ``type`` is that of a plain value, or a kind; ``default`` is plain
+    data, None where it is ``required``. Bounds and choices as in
+    :class:`rlc.catalog.records.Param`."""
 
     name: str
     type: str
     doc: str
-    default: str | None
-    allowed: str
+    required: bool
+    default: Any
+    low: float | None
+    high: float | None
+    above: float | None
+    below: float | None
     choices: tuple[str, ...]
+    many: bool
 
 
 @frozen
@@ -132,30 +139,26 @@ def _builtin(builtin: Builtin) -> Entry:
 
 
 def _parameter(param: Param) -> Parameter:
-    from rlc.check.scalars import bounds
-
-    choices = param.all_choices()
-    kind = KINDS[param.type].noun if param.type in KINDS else param.type
     return Parameter(
         name=param.name,
-        type=f"list of {kind}" if param.many else kind,
+        type=param.type,
         doc=param.doc,
-        default=None if param.required else _default(param),
-        allowed=bounds(param),
-        choices=choices if len(choices) <= 16 else (),
+        required=param.required,
+        default=None if param.required else _plain(param.default),
+        low=param.low,
+        high=param.high,
+        above=param.above,
+        below=param.below,
+        choices=param.all_choices(),
+        many=param.many,
     )
 
 
-def _default(param: Param) -> str:
-    """As a recipe would write it; a record has no short form, its doc says what it is."""
-    from rlc.check.scalars import show
-
-    value = param.default
-    if value is None:
-        return "none"
-    if isinstance(value, str):
-        return show(value, param.type)
-    return show(value, param.type) if isinstance(value, bool | int | float) else "…"
+def _plain(value: Any) -> Any:
+    """Data for JSON: a record as its fields."""
+    if isinstance(value, tuple):
+        return [_plain(item) for item in value]
+    return asdict(value) if field_names(value) is not None else value
 
 
 def _unsupported() -> Iterator[Entry]:

@@ -6,22 +6,47 @@ from collections.abc import Iterable
 
 from rlc.check.stages import CheckedStage
 from rlc.lang.diagnostics import Diagnostics
-from rlc.plan.tree import TrainPlan
+from rlc.plan.tree import EvalPlan, SftPlan, TrainPlan
 
 
 def report_budgets(stages: Iterable[CheckedStage], found: Diagnostics) -> None:
     """Warn where a stage will probably stop at its budget."""
     for stage in stages:
         plan = stage.plan()
-        if not isinstance(plan, TrainPlan) or plan.budget.usd is None:
+        if isinstance(plan, EvalPlan):
             continue
-        from rlc.plan.cost import stage_cost  # most checks need no prices
+        if plan.budget.usd is not None:
+            _report_dollars(plan, plan.budget.usd, stage, found)
+        if plan.budget.tokens is not None:
+            _report_tokens(plan, plan.budget.tokens, stage, found)
 
-        cost = stage_cost(plan)
-        total, step = cost.total("expected"), cost.step["expected"].total
-        if total is None or not step or total <= plan.budget.usd:
-            continue
-        lasts = int(plan.budget.usd / step)
-        message = f"${plan.budget.usd:g} lasts for about {lasts:,} of {plan.steps:,} steps"
-        advice = f"all of them are expected to cost ${total:,.2f}; the run stops at the budget"
-        found.warning("RL0411", stage.origins.at("budget.usd"), message, advice)
+
+def _report_dollars(
+    plan: TrainPlan | SftPlan, usd: float, stage: CheckedStage, found: Diagnostics
+) -> None:
+    from rlc.plan.cost import stage_cost  # most checks need no prices
+
+    cost = stage_cost(plan)
+    total, step = cost.total("expected").usd, cost.step["expected"].usd
+    if not step or total <= usd:
+        return
+    message = (
+        f"${usd:g} lasts for about {min(plan.steps, int(usd / step)):,} of {plan.steps:,} steps"
+    )
+    advice = f"all of them are expected to cost ${total:,.2f}; the run stops at the budget"
+    found.warning("RL0411", stage.origins.at("budget.usd"), message, advice)
+
+
+def _report_tokens(
+    plan: TrainPlan | SftPlan, tokens: int, stage: CheckedStage, found: Diagnostics
+) -> None:
+    from rlc.plan.cost import stage_cost
+
+    cost = stage_cost(plan)
+    total, step = cost.tokens("expected").total, cost.step_tokens["expected"].total
+    if total <= tokens:
+        return
+    steps = min(plan.steps, int(tokens / step))
+    message = f"{tokens:,} tokens last for about {steps:,} of {plan.steps:,} steps"
+    advice = f"all of them are expected to take {total:,.0f}; the run stops at the budget"
+    found.warning("RL0411", stage.origins.at("budget.tokens"), message, advice)

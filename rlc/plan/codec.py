@@ -11,8 +11,9 @@ from typing import Any
 from rlc.algo.scheme import AdvantageStep, Baseline, Clip, Scale
 from rlc.plan.tree import SCHEMA_VERSION, EvalPlan, Plan, SftPlan, StagePlan, TrainPlan
 
-_STEPS = {"baseline": Baseline, "scale": Scale, "clip": Clip}
-_STAGES = {"train": TrainPlan, "sft": SftPlan, "eval": EvalPlan}
+# The unions of a plan: the tag that tells their records apart, `step` and `kind`.
+STEPS = {"baseline": Baseline, "scale": Scale, "clip": Clip}
+STAGES = {"train": TrainPlan, "sft": SftPlan, "eval": EvalPlan}
 _NOT_CONTENT = ("recipe", "provenance")
 
 
@@ -60,8 +61,8 @@ def _converter() -> Any:
     for kind in (int, float, str, bool):
         converter.register_structure_hook(kind, _exactly)
     for union, tag, classes in (
-        (AdvantageStep, "step", _STEPS),
-        (StagePlan, "kind", _STAGES),
+        (AdvantageStep, "step", STEPS),
+        (StagePlan, "kind", STAGES),
     ):
         names: dict[Any, str] = {cls: name for name, cls in classes.items()}
         configure_tagged_union(union, converter, tag_name=tag, tag_generator=names.__getitem__)

@@ -1,248 +1,201 @@
-"""Tokens and dollars of a plan, before anything runs.
+"""Dollars of a plan, before anything runs: low, expected and high.
 
-For an episode of T turns with a first prompt of p tokens, replies of r and later observations of
-o tokens, the prompts are
-
-    chat                p + t (r + o)      each turn extends the tokens before it
-    concat, template    p + t o            observations only, a prompt of its own each turn
-    template            p, then o          the latest observation only
-
-for t = 0 … T-1. Sampling prefills every prompt; what extends an earlier one, or is shared by a
-group, can come from the service's cache. Training is billed for every token of a datum: one datum
-of p + T r + (T-1) o for a chat, else one of prompt and reply for each turn.
-
-Three estimates: ``high`` has every reply at max_tokens, every episode at its last turn and no
-cache hit; ``expected`` and ``low`` have the shares below and a cache that never misses.
+``high`` has every reply at max_tokens, every episode at its last turn and no cache hit;
+``expected`` and ``low`` have the shares of :mod:`rlc.plan.shapes` and a cache that never misses.
+What has no known price makes a sum a lower bound, and never a smaller price.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from math import ceil
-from typing import Literal
+import os
+from collections.abc import Iterable, Mapping
 
-from attrs import asdict, frozen
-
-from rlc.catalog.environments import max_turns, measured
-from rlc.catalog.models import Price
+from rlc.catalog.models import FREE, LOCAL, Price, find_model, storage_price
 from rlc.catalog.prices import part_cost, price_of
-from rlc.plan.tree import BatchPlan, EnvPlan, Plan, TrainPlan
+from rlc.plan.shapes import LEVELS, Level
+from rlc.plan.tokens import Tokens, step_tokens, tokens_before
+from rlc.plan.tree import EvalPlan, KlPlan, ModelPlan, Plan, SavePlan, StagePlan, TrainPlan
+from rlc.record import asdict, evolve, frozen
 
-Level = Literal["low", "expected", "high"]
-LEVELS: tuple[Level, ...] = ("low", "expected", "high")
-History = Literal["chat", "concat", "latest"]
+# What a bill is made of. A stage's own sampling and training have the first four.
+KINDS = ("prefill", "cached", "sample", "train", "reference", "evaluation", "storage")
 
-REPLY_SHARE = {"low": 0.1, "expected": 0.5, "high": 1.0}  # of max_tokens
-TURN_SHARE = {"low": 0.1, "expected": 0.5, "high": 1.0}  # of the environment's limit
-CHARACTERS_PER_TOKEN = 4
-UNKNOWN_PROMPT, UNKNOWN_OBSERVATION = 300, 100  # tokens, where nothing was measured
-UNKNOWN_TURNS = 20
-TEMPLATE_TOKENS, CHAT_TOKENS = 50, 10  # markup around an observation
-
-
-@frozen
-class Tokens:
-    """Tokens by the kinds that a service bills."""
-
-    prefill: float = 0.0
-    cached: float = 0.0
-    sample: float = 0.0
-    train: float = 0.0
-
-    def __add__(self, other: Tokens) -> Tokens:
-        mine, theirs = asdict(self), asdict(other)
-        return Tokens(**{kind: mine[kind] + theirs[kind] for kind in mine})
-
-    def __mul__(self, factor: float) -> Tokens:
-        return Tokens(**{kind: tokens * factor for kind, tokens in asdict(self).items()})
+GIGABYTE = 1e9
+MONTH = 30 * 24 * 3_600
+# Adapter weights and Adam's two moments: in 16 bits, or in 32.
+BYTES_PER_PARAMETER = {"low": 6, "expected": 12, "high": 12}
 
 
 @frozen
-class Episode:
-    """The shape of one episode, in tokens and turns."""
+class Money:
+    """USD. Where something of it has an unknown price it is not ``complete``: a lower bound."""
 
-    prompt: float
-    observation: float
-    turns: int
-    reply: float
-    history: History
+    usd: float = 0.0
+    complete: bool = True
 
-    @property
-    def one_datum(self) -> bool:
-        return self.history == "chat"
+    def __add__(self, other: Money) -> Money:
+        return Money(self.usd + other.usd, self.complete and other.complete)
 
-    def prompts(self) -> list[float]:
-        """The length of each turn's prompt."""
-        if self.history == "latest":
-            return [self.prompt] + [self.observation] * (self.turns - 1)
-        grows = self.observation + (self.reply if self.history == "chat" else 0)
-        return [self.prompt + turn * grows for turn in range(self.turns)]
-
-    def fresh(self) -> float:
-        """Prompt tokens that no earlier prompt of the episode began with."""
-        return sum(self.prompts()) if self.history == "latest" else self.prompts()[-1]
-
-    def datum_tokens(self) -> float:
-        if self.one_datum:
-            return self.prompts()[-1] + self.reply
-        return sum(self.prompts()) + self.turns * self.reply
-
-
-@frozen
-class Estimate:
-    """Tokens of something and their price in USD; None where a price is unknown."""
-
-    tokens: Tokens
-    dollars: dict[str, float | None]
+    def __mul__(self, factor: float) -> Money:
+        return Money(self.usd * factor, self.complete)
 
     @property
     def total(self) -> float | None:
-        known = [value for value in self.dollars.values() if value is not None]
-        return sum(known) if len(known) == len(self.dollars) else None
+        """USD, or None where only a lower bound is known."""
+        return self.usd if self.complete else None
+
+
+def in_all(amounts: Iterable[Money]) -> Money:
+    """The sum."""
+    return sum(amounts, Money())
 
 
 @frozen
 class StageCost:
-    """Estimates of one step of a stage, by level."""
+    """What a stage takes: tokens by level, of one step (or evaluation) and before the first;
+    and the bill of the whole stage by level and kind."""
 
     stage: str
-    steps: int
+    kind: str  # "train", "sft" or "eval"
+    times: int  # steps, or evaluations
     free: bool
-    datum: str  # "episode", "turn" or "episode or turn"
-    step: dict[Level, Estimate]
-    assumptions: tuple[str, ...]
+    step_tokens: dict[Level, Tokens]
+    tokens_before: dict[Level, Tokens]
+    step: dict[Level, Money]
+    bill: dict[Level, dict[str, Money]]
 
-    def total(self, level: Level) -> float | None:
-        """USD of all steps."""
-        step = self.step[level].total
-        return None if step is None else step * self.steps
+    def total(self, level: Level) -> Money:
+        """The whole stage."""
+        return in_all(self.bill[level].values())
+
+    def tokens(self, level: Level) -> Tokens:
+        """The whole stage."""
+        return self.step_tokens[level] * self.times + self.tokens_before[level]
 
 
 def plan_cost(plan: Plan) -> tuple[StageCost, ...]:
     """The cost of each stage."""
-    return tuple(stage_cost(stage) for stage in plan.stages)
+    stages = {stage.name: stage for stage in plan.stages}
+    return tuple(stage_cost(stage, stages) for stage in plan.stages)
 
 
-def total_cost(stages: tuple[StageCost, ...], level: Level) -> float | None:
-    """USD of the whole plan; None where any price is unknown."""
-    totals = [stage.total(level) for stage in stages]
-    known = [total for total in totals if total is not None]
-    return sum(known) if len(known) == len(totals) else None
+def total_cost(stages: Iterable[StageCost], level: Level) -> Money:
+    """The whole plan."""
+    return in_all(stage.total(level) for stage in stages)
 
 
-def stage_cost(stage: TrainPlan) -> StageCost:
-    """The cost of one stage, with what had to be assumed."""
-    price = price_of(stage.model.base, stage.model.service)
-    steps: dict[Level, Estimate] = {
-        level: priced(step_tokens(stage, level), price) for level in LEVELS
-    }
-    datums = sorted({"episode" if _history(env) == "chat" else "turn" for env in stage.envs})
+def bill_of(stages: Iterable[StageCost], level: Level) -> dict[str, Money]:
+    """The bill of the whole plan, by :data:`KINDS`: what evaluations take is one kind."""
+    bill = dict.fromkeys(KINDS, Money())
+    for stage in stages:
+        for kind, money in stage.bill[level].items():
+            name = "evaluation" if stage.kind == "eval" else kind
+            bill[name] += money
+    return bill
+
+
+def stage_cost(stage: StagePlan, stages: Mapping[str, StagePlan] | None = None) -> StageCost:
+    """The cost of one stage; ``stages`` holds those that an evaluation may follow."""
+    times = _times(stage, stages or {})
+    one = {level: step_tokens(stage, level) for level in LEVELS}
+    before = {level: tokens_before(stage, level) for level in LEVELS}
+    bill = {level: _priced(stage, one[level] * times + before[level]) for level in LEVELS}
+    for level in LEVELS:
+        bill[level]["storage"] = storage_cost(stage, level)
     return StageCost(
         stage=stage.name,
-        steps=stage.steps,
-        free=stage.model.service == "local",
-        datum=" or ".join(datums),
-        step=steps,
-        assumptions=tuple(_assumptions(stage)),
+        kind=kind_of(stage),
+        times=times,
+        free=is_free(stage.model),
+        step_tokens=one,
+        tokens_before=before,
+        step={level: in_all(_priced(stage, one[level]).values()) for level in LEVELS},
+        bill=bill,
     )
 
 
-def priced(tokens: Tokens, price: Price | None) -> Estimate:
-    """Tokens with their price."""
-    prices = asdict(price) if price else dict.fromkeys(asdict(tokens))
-    parts = {kind: part_cost(count, prices[kind]) for kind, count in asdict(tokens).items()}
-    return Estimate(tokens, parts)
+def kind_of(stage: StagePlan) -> str:
+    """The word that a recipe declares the stage with."""
+    if isinstance(stage, TrainPlan):
+        return "train"
+    return "eval" if isinstance(stage, EvalPlan) else "sft"
 
 
-def step_tokens(stage: TrainPlan, level: Level) -> Tokens:
-    """Tokens of one step: each environment has its share of the tasks."""
-    total_weight = sum(env.weight for env in stage.envs)
-    total = Tokens()
-    for env in stage.envs:
-        episode = env_episode(env, stage.sampling.max_tokens, level)
-        tokens = batch_tokens(stage.batch, episode, cached=level != "high")
-        total += tokens * (env.weight / total_weight)
-    return total
+def _times(stage: StagePlan, stages: Mapping[str, StagePlan]) -> int:
+    """Steps of a stage; how often an evaluation is done."""
+    if not isinstance(stage, EvalPlan):
+        return stage.steps
+    evaluated = stages.get(stage.after or "")
+    if evaluated is None or isinstance(evaluated, EvalPlan):
+        return 1
+    between = 0 if stage.every is None else (evaluated.steps - 1) // stage.every
+    return 1 + between + stage.first
 
 
-def batch_tokens(batch: BatchPlan, episode: Episode, cached: bool) -> Tokens:
-    """Tokens of one batch of like episodes; with ``cached`` the cache never misses."""
-    groups, size = float(batch.count), batch.size
-    train = groups * size * episode.datum_tokens()
-    if batch.kind == "turns":
-        groups, size = _episodes_played(batch, episode.turns, worst=not cached), 1
-        train = _trained_turns(batch, episode, groups)
-    everything = groups * size * sum(episode.prompts())
-    fresh = everything
-    if cached:  # the members of a group share the first prompt
-        fresh = groups * (size * episode.fresh() - (size - 1) * episode.prompt)
-    sample = groups * size * episode.turns * episode.reply
-    return Tokens(fresh, everything - fresh, sample, train)
+def _priced(stage: StagePlan, tokens: Tokens) -> dict[str, Money]:
+    """The price of tokens, by kind."""
+    kl = stage.kl if isinstance(stage, TrainPlan) else None
+    prices = _prices(_price(stage.model))
+    prices["reference"] = None if kl is None else reference_price(kl, stage.model)
+    return {kind: _money(count, prices[kind]) for kind, count in asdict(tokens).items()}
 
 
-def env_episode(env: EnvPlan, max_tokens: int, level: Level) -> Episode:
-    """The assumed shape of an episode."""
-    chars = measured(env)
-    prompt = chars.get("prompt", UNKNOWN_PROMPT * CHARACTERS_PER_TOKEN)
-    observation = chars.get("observation", UNKNOWN_OBSERVATION * CHARACTERS_PER_TOKEN)
-    history = _history(env)
-    instruction = sum(len(str(wrapper.args.get("instruction", ""))) for wrapper in env.wrappers)
-    markup = CHAT_TOKENS if history == "chat" else TEMPLATE_TOKENS
-    per_turn = CHAT_TOKENS if history == "chat" else 0
-    return Episode(
-        prompt=ceil((prompt + instruction) / CHARACTERS_PER_TOKEN) + markup,
-        observation=ceil(observation / CHARACTERS_PER_TOKEN) + per_turn,
-        turns=max(1, round((max_turns(env) or UNKNOWN_TURNS) * TURN_SHARE[level])),
-        reply=max(1, round(max_tokens * REPLY_SHARE[level])),
-        history=history,
-    )
+def is_free(model: ModelPlan) -> bool:
+    """Whether nobody sends a bill: on this machine, and where a model that is not in Tinker's
+    line-up is served by a server of one's own."""
+    known = find_model(model.base)
+    own = known.service == LOCAL if known else os.path.isdir(model.base)
+    return model.service == LOCAL or own
 
 
-def _history(env: EnvPlan) -> History:
-    names = {wrapper.name for wrapper in env.wrappers}
-    if "chat" in names:
-        return "chat"
-    return "concat" if "concat" in names else "latest"
+def _price(model: ModelPlan) -> Price | None:
+    return FREE if is_free(model) else price_of(model.base, model.service)
 
 
-def _episodes_played(batch: BatchPlan, turns: int, worst: bool) -> float:
-    """Whole waves of parallel episodes until there are enough turns; at worst one turn is
-    missing, and a whole wave is played for it."""
-    parallel = batch.parallel or 1
-    if worst:
-        return parallel + (batch.count - 1) / turns
-    return ceil(batch.count / (parallel * turns)) * parallel
+def _prices(price: Price | None) -> dict[str, float | None]:
+    return asdict(price or Price(None, None, None, None))
 
 
-def _trained_turns(batch: BatchPlan, episode: Episode, episodes: float) -> float:
-    """A random choice of turns; a chat's datum holds the whole episode whatever is chosen."""
-    if episode.one_datum:
-        return min(episodes, batch.count) * episode.datum_tokens()
-    return batch.count * episode.datum_tokens() / episode.turns
+def reference_price(kl: KlPlan, model: ModelPlan) -> float | None:
+    """USD per million tokens that the reference reads: a prefill of its base model. A saved
+    state is taken to be one of the stage's own base."""
+    base = model.base if "://" in kl.reference else kl.reference
+    return _prices(_price(evolve(model, base=base)))["prefill"]
 
 
-def _assumptions(stage: TrainPlan) -> Iterator[str]:
-    yield f"low, expected, high: replies of {_shares(REPLY_SHARE)} of max_tokens"
-    if any(env.max_turns != 1 for env in stage.envs):
-        yield f"low, expected, high: episodes of {_shares(TURN_SHARE)} of the turns allowed"
-    yield "low and expected: prompts shared by a group or kept from earlier turns are cached"
-    yield "every rollout is trained on; checkpoint storage is not counted"
-    for env in stage.envs:
-        yield from _env_assumptions(env, stage.sampling.max_tokens)
+def _money(tokens: float, price: float | None) -> Money:
+    cost = part_cost(tokens, price)
+    return Money(0.0, complete=False) if cost is None else Money(cost)
 
 
-def _env_assumptions(env: EnvPlan, max_tokens: int) -> Iterator[str]:
-    chars = measured(env)
-    episode = env_episode(env, max_tokens, "high")
-    how = f"{chars['prompt']:,} characters" if chars else "not measured, assumed"
-    yield f"{env.name}: a first prompt of about {episode.prompt:g} tokens ({how})"
-    if max_turns(env) == 1:
-        return
-    if env.max_turns is None:
-        yield f"{env.name}: at most {UNKNOWN_TURNS} turns (the game draws its own limit)"
-    how = f"{chars['observation']:,} characters" if "observation" in chars else "not measured"
-    yield f"{env.name}: later observations of about {episode.observation:g} tokens ({how})"
+def storage_cost(stage: StagePlan, level: Level) -> Money:
+    """The checkpoints that a stage leaves, for as long as they are kept, or for a month."""
+    if isinstance(stage, EvalPlan) or is_free(stage.model):
+        return Money()
+    size = checkpoint_bytes(stage.model, level)
+    if size is None:
+        return Money(0.0, complete=False)
+    months = MONTH if stage.save.ttl_seconds is None else stage.save.ttl_seconds
+    kept = kept_checkpoints(stage.save, stage.steps)
+    return Money(kept * size / GIGABYTE * storage_price() * months / MONTH)
 
 
-def _shares(shares: dict[str, float]) -> str:
-    return ", ".join(f"{share:.0%}" for share in shares.values())
+def kept_checkpoints(save: SavePlan, steps: int) -> int:
+    """Checkpoints that are there when the stage ends."""
+    made = 1 if save.every is None else -(-steps // save.every)
+    return min(made, save.keep + save.best)
+
+
+def checkpoint_bytes(model: ModelPlan, level: Level) -> float | None:
+    """Size of a checkpoint; None where the adapter's size is unknown."""
+    parameters = lora_parameters(model)
+    return None if parameters is None else parameters * BYTES_PER_PARAMETER[level]
+
+
+def lora_parameters(model: ModelPlan) -> int | None:
+    """Parameters of the adapter; None where unknown."""
+    known = find_model(model.base)
+    if known is None or known.lora is None:
+        return None
+    trained = (model.train_mlp, model.train_attn, model.train_unembed)
+    return model.lora_rank * sum(n for n, on in zip(known.lora, trained, strict=True) if on)

@@ -40,8 +40,8 @@ _LABELS = {
 _TRAIN_EDGES = (
     _Edge("snapshot", "rollouts", "weights"),
     _Edge("rollouts", "returns", "rewards"),
-    _Edge("returns", "datums", "tokens"),
     _Edge("returns", "advantages", "rewards"),
+    _Edge("returns", "datums", "tokens"),
     _Edge("advantages", "datums", "advantages"),
     _Edge("datums", "forward_backward", "datums"),
     _Edge("forward_backward", "optim_step", "gradient"),

@@ -47,6 +47,11 @@ class Summary:
     evaluations: list[EvalSummary]
     spent_usd: float
 
+    def _repr_html_(self) -> str:
+        from rlc.run.notebook import summary_html
+
+        return summary_html(self)
+
 
 class Observer(Protocol):
     """Called by the runtime on its own thread; must return quickly."""

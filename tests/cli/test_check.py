@@ -99,7 +99,7 @@ def test_an_interrupt_is_status_130(monkeypatch: pytest.MonkeyPatch) -> None:
     def interrupted(*_: object) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("rlc.plan.compile.load", interrupted)
+    monkeypatch.setattr("rlc.plan.compile.check", interrupted)
     assert main(["check", "a.rl"]) == 130
 
 
@@ -109,7 +109,7 @@ def test_a_mistake_of_rlc_is_one_line_and_status_70(
     def broken(*_: object) -> None:
         raise RuntimeError("the roof\nfell in")
 
-    monkeypatch.setattr("rlc.plan.compile.load", broken)
+    monkeypatch.setattr("rlc.plan.compile.check", broken)
     monkeypatch.delenv("RLC_DEBUG", raising=False)
     assert main(["check", "a.rl"]) == 70
     error = capsys.readouterr().err

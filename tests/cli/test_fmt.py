@@ -91,3 +91,38 @@ def test_no_path_is_wrong_usage() -> None:
     with pytest.raises(SystemExit) as exit_info:
         rlc_fmt()
     assert exit_info.value.code == 2
+
+
+def test_a_folder_is_all_its_recipes(
+    ugly: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "deep").mkdir()
+    (tmp_path / "deep" / "b.rl").write_text(UGLY)
+    (tmp_path / "notes.txt").write_text(UGLY)
+    assert rlc_fmt("--check", str(tmp_path)) == 1
+    assert capsys.readouterr().out.count("would change") == 2
+    assert rlc_fmt(str(tmp_path)) == 0
+    assert (tmp_path / "deep" / "b.rl").read_text() == CLEAN
+    assert (tmp_path / "notes.txt").read_text() == UGLY
+
+
+def test_a_folder_without_recipes_is_wrong_usage(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert rlc_fmt(str(tmp_path)) == 2
+    assert "no recipe (*.rl) in" in capsys.readouterr().err
+
+
+def test_check_and_diff_of_standard_input(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for option, shown in (("--check", "would change <stdin>\n"), ("--diff", "+  bb = 2\n")):
+        monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(UGLY.encode())))
+        assert rlc_fmt(option, "-") == 1
+        out = capsys.readouterr().out
+        assert shown in out
+        assert (CLEAN in out) is False
+
+
+def test_the_recipes_of_the_project_are_formatted() -> None:
+    assert rlc_fmt("--check", str(Path(__file__).parents[2] / "recipes")) == 0

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import TypeVar
 
 from rlc.lang.render import render_human
 from rlc.lang.source import Source
 from rlc.plan.compile import compile_source
-from rlc.plan.tree import Plan
+from rlc.plan.tree import Plan, StagePlan, TrainPlan
 
 ROOT = Path(__file__).parents[2]
 RECIPES = sorted((ROOT / "recipes").glob("*.rl"))
@@ -47,6 +48,45 @@ train second {
   model = policy  env = sudoku  batch = turns(32)  sampling = sample(64)
   advantage = rebn()  loss = dro()  optimizer = adam(rate)  steps = 1e1
 }
+
+env arena = problems("countdown", samples = 1_000) |> solver_judge(solvers = 3)
+env whodunit = openreward("GeneralReasoning/WhoDunIt", secrets = ["OPENAI_API_KEY"])
+  |> rollouts(group = 16, temperature = 0.5, max_failures = 2)
+  |> reward(sum, nonterminal = 0.0)
+
+sft warmup {
+  model     = policy
+  data      = demonstrations(sums, n = 2_000, policy = model)
+  optimizer = adam(1e-4, schedule = cosine(warmup = 10, floor = 0.1))
+  epochs    = 2
+}
+
+train third {
+  model     = warmup
+  env       = arena + whodunit
+  batch     = groups(4, of = 8, updates = 2)
+  sampling  = sample(64, max_episode_tokens = 4_096)
+  advantage = grpo(scope = role)
+  aggregate = seq_mean_token_sum_norm(length = 64)
+  kl        = reference(policy.base, coef = 0.01, discount = 0.5)
+  loss      = cispo()
+  optimizer = adam(rate, schedule = linear(warmup = 2))
+  overlap   = asynchronous(max_staleness = 2)
+  steps     = 10
+  save      = every(5, keep = 2, ttl = 30d, best = true)
+  on_error  = retry(2) then penalise(-1)
+  budget    = limit(usd = $1, tokens = 1_000_000, time = 12h)
+  track     = [wandb("rlc"), tensorboard(), openreward_rollouts("run-1")]
+}
+
+eval heldout {
+  model   = third
+  env     = sums
+  samples = 8
+  metrics = [mean_reward(), pass_at(1), pass_at(8)]
+  every   = 5
+  first   = true
+}
 """
 
 
@@ -55,6 +95,19 @@ def planned(text: str, *overrides: str, seed: int | None = None) -> Plan:
     compiled = compile_source(Source("test.rl", text), overrides, seed)
     assert compiled.plan is not None, render_human(compiled.diagnostics, color=False)
     return compiled.plan
+
+
+T = TypeVar("T", bound=StagePlan)
+
+
+def stages_of(plan: Plan, kind: type[T]) -> list[T]:
+    """The stages of one kind."""
+    return [stage for stage in plan.stages if isinstance(stage, kind)]
+
+
+def first_train(plan: Plan) -> TrainPlan:
+    """The first training stage."""
+    return stages_of(plan, TrainPlan)[0]
 
 
 def recipe(name: str) -> str:

@@ -6,10 +6,10 @@ import json
 from typing import Any
 
 import pytest
-from attrs import evolve
 from plan_recipes import EVERYTHING, RECIPES, planned
 
 from rlc.plan.codec import PlanFormatError, plan_from_dict, plan_hash, plan_to_dict
+from rlc.record import evolve
 
 TEXTS = [EVERYTHING, *(path.read_text(encoding="utf-8") for path in RECIPES)]
 
@@ -45,7 +45,7 @@ def changed(**changes: Any) -> dict[str, Any]:
         (changed(seed="one"), "plan.seed"),
         (changed(extra=1), "extra"),
         (changed(stages=[{"name": "main"}]), r"plan.stages\[0\]"),
-        ({"schema_version": 1}, "recipe"),
+        ({"schema_version": 2}, "recipe"),
     ],
 )
 def test_what_is_no_plan_is_refused_with_its_place(data: object, words: str) -> None:

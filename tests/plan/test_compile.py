@@ -5,8 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from attrs import asdict
-from plan_recipes import EVERYTHING, RECIPES, planned, recipe
+from plan_recipes import EVERYTHING, RECIPES, first_train, planned, recipe
 
 from rlc.algo.scheme import Baseline, Clip, Scale
 from rlc.check.settle import leaves
@@ -24,15 +23,20 @@ def stage_leaves(plan: Plan) -> dict[str, object]:
 
 
 @pytest.mark.parametrize("path", RECIPES, ids=lambda path: path.stem)
-def test_a_recipe_of_the_project_is_clean(path: Path) -> None:
+def test_a_recipe_of_the_project_has_no_warning_that_it_does_not_explain(path: Path) -> None:
+    """A comment stands beside what is warned of, or shortly above it."""
     compiled = load(path)
     assert compiled.plan is not None
-    assert not compiled.diagnostics
+    lines = path.read_text(encoding="utf-8").splitlines()
+    for warning in compiled.diagnostics:
+        assert warning.span is not None
+        near = lines[max(0, warning.span.line - 5) : warning.span.line]
+        assert any("#" in line for line in near), warning.message
 
 
 @pytest.mark.parametrize("text", [EVERYTHING, *(path.read_text() for path in RECIPES)])
 def test_every_leaf_has_an_origin_and_no_origin_is_without_leaf(text: str) -> None:
-    plan = planned(text, "main.steps=3") if "train main" in text else planned(text)
+    plan = planned(text, "policy.lora_rank=16")
     assert set(plan.provenance) == {"seed", *stage_leaves(plan)}
     assert all(plan.provenance.values())
 
@@ -69,7 +73,7 @@ def test_values_and_origins() -> None:
         "stages.first.save.ttl_seconds": (43_200, "test.rl:26"),
         "stages.first.on_error.retries": (3, "test.rl:27"),
         "stages.first.on_error.then": ("stop", "test.rl:27"),
-        "stages.first.budget_usd": (3.0, "test.rl:28"),
+        "stages.first.budget.usd": (3.0, "test.rl:28"),
         "stages.second.steps": (10, "test.rl:33"),
         "stages.second.save.every": (None, "default of train"),
         "stages.second.on_error.then": ("drop", "default of train"),
@@ -80,7 +84,7 @@ def test_values_and_origins() -> None:
 
 
 def test_a_scheme_is_the_record_that_its_steps_say() -> None:
-    (scheme, _) = (stage.advantage for stage in planned(EVERYTHING).stages)
+    scheme = first_train(planned(EVERYTHING)).advantage
     assert (scheme.returns.unit, scheme.returns.gamma, scheme.constant) == ("turn", 0.95, "drop")
     assert scheme.steps == (
         Baseline("leave_one_out", "group", "value", "error"),
@@ -92,24 +96,29 @@ def test_a_scheme_is_the_record_that_its_steps_say() -> None:
 def test_returns_without_gamma_is_one_return_an_episode() -> None:
     text = recipe("quickstart")
     plan = planned(text, "main.advantage=returns() |> baseline(length_weighted, over = group)")
-    scheme = plan.stages[0].advantage
+    scheme = first_train(plan).advantage
     assert scheme.returns.unit == "episode"
-    assert asdict(scheme.steps[0])["weight"] == "tokens"
-    assert planned(text, "main.advantage=returns(gamma = 1)").stages[0].advantage.returns.unit == (
-        "turn"
-    )
+    (step,) = scheme.steps
+    assert isinstance(step, Baseline)
+    assert step.weight == "tokens"
+    assert first_train(
+        planned(text, "main.advantage=returns(gamma = 1)")
+    ).advantage.returns.unit == ("turn")
 
 
 def test_one_environment_twice_is_one_with_both_weights() -> None:
     plan = planned(recipe("mixture"), "main.env=guess + 2 * (guess + spell)")
-    assert [(env.name, env.weight) for env in plan.stages[0].envs] == [("guess", 3), ("spell", 2)]
+    assert [(env.name, env.weight) for env in first_train(plan).envs] == [
+        ("guess", 3),
+        ("spell", 2),
+    ]
 
 
 def test_different_environments_get_different_names() -> None:
     inline = 'gem("rg:chain_sum", seed = {}) |> chat()'
     text = f"main.env=({inline.format(1)}) + ({inline.format(2)})"
     plan = planned(recipe("quickstart"), text)
-    assert [env.name for env in plan.stages[0].envs] == ["chain_sum", "chain_sum_2"]
+    assert [env.name for env in first_train(plan).envs] == ["chain_sum", "chain_sum_2"]
 
 
 @pytest.mark.parametrize(
@@ -122,7 +131,7 @@ def test_different_environments_get_different_names() -> None:
         ("main.batch=groups(4, of = 2)", "batch.size", 2),
         ("main.batch.of=2", "batch.size", 2),
         ("policy.lora_rank=16", "model.lora_rank", 16),
-        ("main.budget=$5", "budget_usd", 5.0),
+        ("main.budget=$5", "budget.usd", 5.0),
         ("guess.max_turns=3", "envs.guess.max_turns", 3),
         ("main.advantage.scale=none", "advantage.constant", "keep"),
     ],
@@ -139,8 +148,8 @@ def test_overrides_come_as_a_mapping_too_and_the_last_wins() -> None:
     source = Source("test.rl", recipe("quickstart"))
     plan = compile_source(source, {"main.steps": "3"}).plan
     assert plan is not None
-    assert plan.stages[0].steps == 3
-    assert planned(recipe("quickstart"), "main.steps=3", "main.steps=4").stages[0].steps == 4
+    assert first_train(plan).steps == 3
+    assert first_train(planned(recipe("quickstart"), "main.steps=3", "main.steps=4")).steps == 4
 
 
 def test_an_error_in_an_override_points_at_the_command_line() -> None:

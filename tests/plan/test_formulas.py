@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from plan_recipes import planned, recipe
+from plan_recipes import first_train, planned, recipe
 
 from rlc.catalog.advantages import PRESETS
 from rlc.plan.formulas import scheme_formulas
@@ -11,7 +11,7 @@ from rlc.plan.formulas import scheme_formulas
 
 def formulas(scheme: str) -> list[str]:
     plan = planned(recipe("quickstart"), f"main.advantage={scheme}")
-    return [formula.text for formula in scheme_formulas(plan.stages[0].advantage)]
+    return [formula.text for formula in scheme_formulas(first_train(plan).advantage)]
 
 
 R = "R = Σ_t r_t"
@@ -142,5 +142,5 @@ REMARKS = {
 @pytest.mark.parametrize("scheme", REMARKS)
 def test_edge_cases_are_told(scheme: str) -> None:
     plan = planned(recipe("quickstart"), f"main.advantage={scheme}")
-    lines = scheme_formulas(plan.stages[0].advantage)
+    lines = scheme_formulas(first_train(plan).advantage)
     assert [line.remark for line in lines[1:]] == REMARKS[scheme]

@@ -6,10 +6,28 @@ import pytest
 from plan_recipes import EVERYTHING, RECIPES, planned
 
 from rlc.check.settle import leaves
+from rlc.plan.assumptions import environments_of as _environments
 from rlc.plan.codec import plan_from_dict, plan_to_dict
 from rlc.plan.rehearse import MAX_STEPS, MAX_TOKENS, rehearse
+from rlc.plan.tree import BudgetPlan, EvalPlan, SftPlan, TrainPlan
+from rlc.record import evolve
 
 TEXTS = [EVERYTHING, *(path.read_text(encoding="utf-8") for path in RECIPES)]
+
+
+KEPT = (
+    "name",
+    "after",
+    "advantage",
+    "aggregate",
+    "loss",
+    "optimizer",
+    "overlap",
+    "save",
+    "on_error",
+    "metrics",
+    "first",
+)
 
 
 @pytest.mark.parametrize("text", TEXTS)
@@ -19,14 +37,25 @@ def test_a_rehearsal_keeps_what_the_job_is_about(text: str) -> None:
     assert [node.id for node in small.graph.nodes] == [node.id for node in plan.graph.nodes]
     assert small.graph.edges == plan.graph.edges
     for before, after in zip(plan.stages, small.stages, strict=True):
-        for part in ("name", "envs", "advantage", "loss", "optimizer", "save", "on_error"):
-            assert getattr(after, part) == getattr(before, part)
-        assert after.model.base == "tiny"
-        assert after.model.service == "local"
-        assert after.steps <= MAX_STEPS
-        assert after.sampling.max_tokens <= MAX_TOKENS
-        assert after.batch.count * after.batch.size <= 16
-        assert after.budget_usd is None
+        for part in KEPT:
+            assert getattr(after, part, None) == getattr(before, part, None)
+        for old, new in zip(_environments(before), _environments(after), strict=True):
+            assert evolve(new, rollouts=old.rollouts) == old
+            assert new.rollouts.max_tokens <= MAX_TOKENS
+
+
+@pytest.mark.parametrize("text", TEXTS)
+def test_a_rehearsal_is_small_and_local(text: str) -> None:
+    for stage in rehearse(planned(text)).stages:
+        assert (stage.model.base, stage.model.service) == ("tiny", "local")
+        if isinstance(stage, TrainPlan):
+            assert stage.steps <= MAX_STEPS
+            assert stage.batch.count * max(env.rollouts.group for env in stage.envs) <= 16
+        elif isinstance(stage, SftPlan):
+            assert stage.steps <= MAX_STEPS
+        if not isinstance(stage, EvalPlan):
+            assert stage.budget == BudgetPlan(None, None, None)
+            assert stage.track == ()
 
 
 @pytest.mark.parametrize("text", TEXTS)

@@ -33,12 +33,19 @@ class View:
     def error(
         self, code: str, path: str, message: str, help: str | None = None, *labels: Label
     ) -> None:
-        self.found.error(code, self.at(path), message, help, *labels)
+        if not self._known(code, path):
+            self.found.error(code, self.at(path), message, help, *labels)
 
     def warning(
         self, code: str, path: str, message: str, help: str | None = None, *labels: Label
     ) -> None:
-        self.found.warning(code, self.at(path), message, help, *labels)
+        if not self._known(code, path):
+            self.found.warning(code, self.at(path), message, help, *labels)
+
+    def _known(self, code: str, path: str) -> bool:
+        """Whether another stage that uses the same thing was told already."""
+        span = self.at(path)
+        return any(item.code == code and item.span == span for item in self.found)
 
 
 @frozen

@@ -1,0 +1,23 @@
+"""What a preset of advantages is a name for, with its defaults."""
+
+from __future__ import annotations
+
+from rlc.catalog.records import Args, Builtin
+from rlc.check.settle import Origins, settle
+from rlc.check.values import Value
+from rlc.lang.source import Source, Span
+from rlc.plan.formulas import Formula, scheme_formulas
+
+
+def preset_formulas(builtin: Builtin) -> list[Formula]:
+    """The formulas of a preset; none for one that has arguments without a default."""
+    if any(param.required for param in builtin.params):
+        return []
+    span = Span(Source(builtin.name, ""), 0, 0)
+    values = {
+        param.name: Value(param.type, param.default, span, "default") for param in builtin.params
+    }
+    scheme = settle(
+        Value("advantage", builtin.build(Args(values)), span, "default"), "", Origins(span)
+    )
+    return scheme_formulas(scheme)

@@ -1,0 +1,35 @@
+"""Sizes of LoRA adapters: those of the installed tinker-cookbook."""
+
+from __future__ import annotations
+
+import ast
+from importlib.util import find_spec
+from pathlib import Path
+
+from rlc.catalog.models import LOCAL, find_model, model_names
+
+_TABLE = "_LORA_PARAMS_PER_RANK_BY_COMPONENT"
+
+
+def installed() -> dict[str, dict[str, int]]:
+    """The cookbook's own table, read from its source: importing it takes seconds."""
+    spec = find_spec("tinker_cookbook")
+    assert spec is not None
+    assert spec.origin is not None
+    source = Path(spec.origin).with_name("hyperparam_utils.py").read_text(encoding="utf-8")
+    for node in ast.parse(source).body:
+        if isinstance(node, ast.AnnAssign) and ast.unparse(node.target) == _TABLE:
+            assert node.value is not None
+            table: dict[str, dict[str, int]] = ast.literal_eval(node.value)
+            return table
+    raise AssertionError(f"tinker-cookbook has no {_TABLE}")
+
+
+def test_every_hosted_model_has_the_adapter_sizes_of_the_cookbook() -> None:
+    table = installed()
+    for name in model_names():
+        model = find_model(name)
+        assert model is not None
+        if model.service != LOCAL:
+            sizes = table[name.partition(":")[0]]
+            assert model.lora == (sizes["mlp"], sizes["attn"], sizes["unembed"]), name

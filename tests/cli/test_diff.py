@@ -1,0 +1,71 @@
+"""``rlc diff`` as a user runs it."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from rlc.cli.main import main
+
+RECIPES = Path(__file__).parents[2] / "recipes"
+QUICKSTART, MIXTURE = str(RECIPES / "quickstart.rl"), str(RECIPES / "mixture.rl")
+
+
+def test_the_same_is_no_change(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    copy = tmp_path / "copy.rl"
+    copy.write_text("# moved\n" + Path(QUICKSTART).read_text(encoding="utf-8"), encoding="utf-8")
+    assert main(["diff", QUICKSTART, str(copy)]) == 0
+    assert "no change" in capsys.readouterr().out
+
+
+def test_two_recipes(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["diff", QUICKSTART, MIXTURE]) == 1
+    text = capsys.readouterr().out
+    assert "main.optimizer.learning_rate" in text
+    assert "0.0003 → 0.001" in text
+    assert "\x1b" not in text
+
+
+def test_with_and_without_an_override(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["diff", QUICKSTART, "--set", "main.steps=10"]) == 1
+    assert "50 → 10" in capsys.readouterr().out
+    assert main(["diff", QUICKSTART, "--set", "main.steps=50"]) == 0
+
+
+def test_json(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["diff", QUICKSTART, "--rehearse", "--json"]) == 1
+    data = json.loads(capsys.readouterr().out)
+    assert data["same"] is False
+    assert "main.steps" in {change["path"] for change in data["values"]}
+
+
+def test_a_saved_plan_against_its_recipe(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    plan = str(tmp_path / "plan.json")
+    assert main(["explain", QUICKSTART, "--set", "main.steps=10", "--out", plan]) == 0
+    capsys.readouterr()
+    assert main(["diff", plan, QUICKSTART]) == 1
+    assert "10 → 50" in capsys.readouterr().out
+    assert main(["diff", plan, plan]) == 0
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        [QUICKSTART],
+        [QUICKSTART, "absent.rl"],
+        [QUICKSTART, "absent.json"],
+        [QUICKSTART, "--set", "main.steps=none"],
+        [QUICKSTART, "plan.json", "--seed", "2"],
+    ],
+)
+def test_errors_are_neither_same_nor_different(
+    arguments: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["diff", *arguments]) == 2
+    captured = capsys.readouterr()
+    assert captured.out == ""
+    assert captured.err

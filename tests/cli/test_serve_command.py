@@ -1,0 +1,76 @@
+"""``rlc serve``: what it says when it starts, refuses and stops."""
+
+from __future__ import annotations
+
+import re
+import signal
+import subprocess
+import sys
+from http.client import HTTPConnection
+from pathlib import Path
+
+import pytest
+
+from rlc.cli.main import main
+from rlc.cli.serve import parse_models
+
+RLC = [str(Path(sys.executable).with_name("rlc")), "serve", "--port", "0"]
+
+
+def test_it_tells_the_two_lines_a_user_needs_and_stops_quietly(tmp_path: Path) -> None:
+    command = [*RLC, "--checkpoints", str(tmp_path), "--model", "Qwen/Qwen3-8B=tiny"]
+    with subprocess.Popen(
+        command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    ) as process:
+        try:
+            assert process.stdout is not None
+            lines = []
+            for line in process.stdout:
+                lines.append(line.strip())
+                if "Ctrl-C" in line:
+                    break
+            assert "Qwen/Qwen3-8B  (tiny)" in lines
+            assert "export TINKER_API_KEY=tml-local" in lines
+            (address,) = re.findall(r"export TINKER_BASE_URL=http://(\S+)", "\n".join(lines))
+            connection = HTTPConnection(address)
+            connection.request("GET", "/api/v1/healthz")
+            assert connection.getresponse().read() == b'{"status":"ok"}'
+            connection.close()
+            process.send_signal(signal.SIGINT)
+            out, err = process.communicate(timeout=30)
+        finally:
+            process.kill()
+    assert (process.returncode, err) == (0, "")
+    assert "stopped" in out
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        (["--host", "0.0.0.0"], "add --allow-remote to mean it"),
+        (["--host", "0.0.0.0", "--allow-remote"], "needs a key for the clients in RLC_SERVE_KEY"),
+        (["--model", "nowhere"], "has no model"),
+        (["--faults", "erors=5%"], "there is no fault `erors`"),
+        (["--sample-latency", "slow"], "`slow` is not a delay"),
+        (["--port", "70000"], "cannot listen on 127.0.0.1:70000"),
+    ],
+)
+def test_what_it_refuses(
+    options: list[str],
+    said: str,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.delenv("RLC_SERVE_KEY", raising=False)
+    assert main(["serve", "--port", "0", "--checkpoints", str(tmp_path), *options]) == 2
+    assert said in capsys.readouterr().err
+
+
+def test_models_are_served_under_any_name(tmp_path: Path) -> None:
+    assert parse_models([]) == {"tiny": "tiny"}
+    assert parse_models(["Qwen/Qwen3-8B=tiny", f"mine={tmp_path}", str(tmp_path)]) == {
+        "Qwen/Qwen3-8B": "tiny",
+        "mine": str(tmp_path),
+        str(tmp_path): str(tmp_path),
+    }

@@ -1,0 +1,173 @@
+"""rlc from Python."""
+
+from __future__ import annotations
+
+import ast
+import asyncio
+import json
+import subprocess
+import sys
+from html.parser import HTMLParser
+from pathlib import Path
+
+import pytest
+
+import rlc
+from rlc.api import Setting, written
+from rlc.lang.diagnostics import Diagnostics
+from rlc.plan.service import ServiceMismatchError
+
+ROOT = Path(__file__).parent.parent
+QUICKSTART = ROOT / "recipes" / "quickstart.rl"
+TINY: dict[str, Setting] = {
+    "main.steps": 1,
+    "main.batch": "groups(1, of = 2)",
+    "main.sampling.max_tokens": 4,
+}
+
+
+def test_a_recipe_is_checked_planned_and_explained() -> None:
+    recipe = rlc.load(QUICKSTART, set={"main.steps": 10, "learning_rate": 1e-4}, seed=5)
+    assert recipe.check() == Diagnostics()
+    plan = recipe.plan()
+    assert plan.seed == 5
+    values = plan.provenance
+    assert values["stages.main.steps"] == "--set main.steps"
+    explanation = recipe.explain()
+    assert "stage main: 10 steps on local" in str(explanation)
+    assert explanation.to_dict()["stages"][0]["optimizer"]["learning_rate"] == 1e-4
+    assert explanation.graph().startswith("flowchart")
+    assert explanation.graph("dot").startswith("digraph")
+
+
+def test_the_command_line_and_python_say_the_same() -> None:
+    command = [str(Path(sys.executable).with_name("rlc")), "explain", str(QUICKSTART)]
+    shown = subprocess.run(
+        [*command, "--set", "main.steps=10"], capture_output=True, text=True, check=True
+    )
+    assert shown.stdout == str(rlc.load(QUICKSTART, set=["main.steps=10"]).explain())
+
+
+@pytest.mark.parametrize(
+    ("value", "text"),
+    [
+        (10, "10"),
+        (1e-5, "1e-05"),
+        (True, "true"),
+        (None, "none"),
+        ("rloo()", "rloo()"),
+        ([1, "a"], "[1, a]"),
+    ],
+)
+def test_values_are_written_as_a_recipe_has_them(value: Setting, text: str) -> None:
+    assert written(value) == text
+
+
+def test_what_a_recipe_cannot_hold_is_refused() -> None:
+    with pytest.raises(TypeError, match="cannot hold"):
+        rlc.load(QUICKSTART, set={"main.steps": object()})  # type: ignore[dict-item]
+
+
+def test_errors_are_raised_with_their_places(tmp_path: Path) -> None:
+    recipe = rlc.load(QUICKSTART, set={"main.steps": 0})
+    assert [finding.code for finding in recipe.check()] == ["RL0202"]
+    with pytest.raises(rlc.RecipeError, match="RL0202") as raised:
+        recipe.plan()
+    assert raised.value.diagnostics.has_errors
+    explanation = recipe.explain()
+    assert "error[RL0202]" in str(explanation)
+    assert "RL0202" in explanation._repr_html_()
+    assert "RL0202" in explanation._repr_markdown_()
+    with pytest.raises(rlc.RecipeError):
+        explanation.graph()
+    assert rlc.load(tmp_path / "absent.rl").check()[0].code == "RL0001"
+
+
+def test_a_service_that_has_not_the_model_is_refused() -> None:
+    sudoku = ROOT / "recipes" / "sudoku.rl"
+    with pytest.raises(ServiceMismatchError):
+        rlc.load(sudoku, service="local").plan()
+
+
+class Tags(HTMLParser):
+    """Which elements are open, and that each is closed."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.open: list[str] = []
+        self.seen: list[str] = []
+
+    def handle_starttag(self, tag: str, attrs: object) -> None:
+        self.open.append(tag)
+        self.seen.append(tag)
+
+    def handle_endtag(self, tag: str) -> None:
+        assert self.open.pop() == tag
+
+
+def test_it_shows_itself_in_a_notebook() -> None:
+    recipe = rlc.load(ROOT / "recipes" / "warm_start.rl")
+    html = recipe._repr_html_()
+    tags = Tags()
+    tags.feed(html)
+    assert tags.open == []
+    assert tags.seen.count("table") == 2
+    assert "script" not in tags.seen
+    markdown = recipe.explain()._repr_markdown_()
+    assert "```mermaid\nflowchart" in markdown
+    assert "| stage | kind |" in markdown
+
+
+def test_what_a_name_holds_cannot_break_the_page(tmp_path: Path) -> None:
+    odd = tmp_path / "a<i>b.rl"
+    odd.write_text(QUICKSTART.read_text(encoding="utf-8"), encoding="utf-8")
+    assert "a<i>b" not in rlc.load(odd)._repr_html_()
+
+
+def test_a_plan_is_saved_loaded_and_explained(tmp_path: Path) -> None:
+    recipe = rlc.load(QUICKSTART, set={"main.steps": 10})
+    recipe.save(tmp_path / "plan.json")
+    plan = rlc.load_plan(tmp_path / "plan.json")
+    assert plan == recipe.plan()
+    assert str(rlc.explain(plan)) == str(recipe.explain())
+
+
+def test_a_job_is_run_and_gone_on_with(tmp_path: Path) -> None:
+    recipe = rlc.load(QUICKSTART, set=TINY)
+    summary = rlc.run(recipe.plan(), run_dir=tmp_path / "run")
+    assert summary.state == "finished"
+    assert [stage.stage for stage in summary.stages] == ["main"]
+    metrics = (tmp_path / "run" / "metrics.jsonl").read_text(encoding="utf-8")
+    assert json.loads(metrics.splitlines()[-1])["step"] == 1
+    tags = Tags()
+    tags.feed(summary._repr_html_())
+    assert tags.open == []
+    assert tags.seen.count("tr") == 2
+    assert rlc.resume(tmp_path / "run").state == "finished"
+
+
+def test_it_runs_where_a_loop_runs_already(tmp_path: Path) -> None:
+    """As in a notebook, whose cells are run by one."""
+
+    async def cell() -> str:
+        return rlc.run(rlc.load(QUICKSTART, set=TINY), run_dir=tmp_path / "run").state
+
+    assert asyncio.run(cell()) == "finished"
+
+
+def test_importing_it_is_cheap() -> None:
+    code = (
+        "import sys; before = set(sys.modules); import rlc; "
+        "print(sorted(set(sys.modules) - before)); assert 'run' in dir(rlc)"
+    )
+    result = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=True
+    )
+    assert set(ast.literal_eval(result.stdout)) <= {"rlc", "__future__"}
+
+
+def test_what_it_does_not_have_is_an_attribute_error() -> None:
+    with pytest.raises(AttributeError, match="no attribute 'train'"):
+        _ = rlc.train
+    assert set(rlc.__all__) <= set(dir(rlc))
+    assert all(callable(getattr(rlc, name)) for name in rlc.__all__)
