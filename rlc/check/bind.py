@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from rlc.catalog.records import Param
-from rlc.check.suggest import closest, known_values
+from rlc.check.suggest import closest, known_values, rename
 from rlc.check.values import Value
 from rlc.lang.ast import Argument, Expr, Field, Name
 from rlc.lang.diagnostics import Diagnostics, Label
@@ -97,7 +97,7 @@ def _match(
             bound.unknown += ["*"] * (param is None)
         else:
             named = True
-            param = _named(item.name, by_name, owner, bound, found)
+            param = _named(item.name, items, by_name, owner, bound, found)
         if param is None:
             bound.complete = False
         elif param.name in slots:
@@ -133,6 +133,7 @@ def _positional(
 
 def _named(
     name: Name,
+    items: Sequence[Argument | Field],
     by_name: Mapping[str, Param],
     owner: Owner,
     bound: Bound,
@@ -146,7 +147,10 @@ def _named(
         advice = known_values(list(by_name), name.id) if by_name else "it takes none"
         if owner.why_no_other:
             advice = f"{owner.why_no_other}; {advice}"
-        found.error(code, name.span, f"{owner.title} has no {owner.slot} `{name.id}`", advice)
+        given = {item.name.id for item in items if item.name}
+        fix = rename(name.span, name.id, [other for other in by_name if other not in given])
+        message = f"{owner.title} has no {owner.slot} `{name.id}`"
+        found.error(code, name.span, message, advice, fix=fix)
     return param
 
 

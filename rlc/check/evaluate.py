@@ -26,7 +26,7 @@ from rlc.check.mixtures import name_single, single
 from rlc.check.models import Artifact, model_value
 from rlc.check.scalars import NUMBERS, Scalars, article, describe
 from rlc.check.scope import NamedDecl, Scope
-from rlc.check.suggest import known_values
+from rlc.check.suggest import known_values, rename
 from rlc.check.values import Value, place
 from rlc.lang.ast import Attribute, Binary, BlockDecl, Call, Expr, ListExpr, Name, ValueDecl
 from rlc.lang.diagnostics import Diagnostics, Label
@@ -165,7 +165,8 @@ class Evaluator:
         words = words_of(want.type)
         if words and not self.scope.knows(name.id):
             message = f"`{name.id}` is not {KINDS[want.type].noun}"
-            self.found.error("RL0204", name.span, message, known_values(words, name.id))
+            fix = rename(name.span, name.id, words)
+            self.found.error("RL0204", name.span, message, known_values(words, name.id), fix=fix)
             return None
         if plain := KINDS[want.type].plain:
             decl = self.scope.decls.get(name.id)
@@ -193,7 +194,8 @@ class Evaluator:
         if expr.attr.id not in names:
             message = f"a model has no field `{expr.attr.id}`"
             advice = known_values(names, expr.attr.id)
-            self.found.error("RL0104", expr.attr.span, message, advice)
+            fix = rename(expr.attr.span, expr.attr.id, names)
+            self.found.error("RL0104", expr.attr.span, message, advice, fix=fix)
             return None
         value: Value = getattr(record, expr.attr.id)
         return evolve(value, span=expr.span, origin=place(expr.span))
@@ -286,7 +288,9 @@ class Evaluator:
             self.found.error("RL0208", span, message, f"write `{name}`", label)
         elif name not in self.scope.unread:
             message = f"there is no `{name}()` that makes {kind.noun}"
-            self.found.error("RL0103", span, message, known_values(names_of(want.type), name))
+            known = names_of(want.type)
+            fix = rename(span, name, known)
+            self.found.error("RL0103", span, message, known_values(known, name), fix=fix)
         return None
 
     def report_misfit(self, expr: Expr, want: Param) -> None:

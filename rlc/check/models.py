@@ -15,7 +15,7 @@ from rlc.catalog.models import (
     model_names,
 )
 from rlc.check.bind import Evaluate, Owner, bind
-from rlc.check.suggest import known_values
+from rlc.check.suggest import known_values, rename
 from rlc.check.values import Value, place
 from rlc.lang.ast import BlockDecl
 from rlc.lang.diagnostics import Diagnostics
@@ -70,7 +70,7 @@ def _find(base: Value, found: Diagnostics) -> Model | None:
         return None
     message = f'there is no model "{name}"'
     advice = f"{known_values(model_names(), name)} (a folder starts with `./` or `/`)"
-    found.error("RL0107", base.span, message, advice)
+    found.error("RL0107", base.span, message, advice, fix=rename(base.span, name, model_names()))
     return None
 
 

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable
 from typing import Any
 
 from rlc.catalog.records import SCALARS, Param
-from rlc.check.suggest import known_values
+from rlc.check.suggest import known_values, rename
 from rlc.check.values import Value, is_command_line, place
 from rlc.lang.ast import (
     Attribute,
@@ -273,7 +273,8 @@ def _report_choice(data: Any, want: Param, span: Span, found: Diagnostics) -> No
         message = f"`{want.name}` cannot be {shown}"
     else:
         message = f"there is no {want.noun} {shown}"
-    found.error("RL0204", span, message, known_values(choices, str(data)))
+    fix = rename(span, str(data), choices)
+    found.error("RL0204", span, message, known_values(choices, str(data)), fix=fix)
 
 
 def _quantity(expr: Quantity) -> tuple[str, Any]:

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from rlc.catalog.declarations import DECLARATIONS
 from rlc.catalog.index import find_anywhere
 from rlc.catalog.records import Declaration
-from rlc.check.suggest import closest, known_values
+from rlc.check.suggest import closest, known_values, rename
 from rlc.lang.ast import BlockDecl, Decl, ImportDecl, Name, Recipe, ValueDecl
 from rlc.lang.diagnostics import Diagnostics, Label
 from rlc.record import define, evolve, field
@@ -50,7 +50,8 @@ class Scope:
         candidates = self.of_kind(*kinds)
         self.used.update(closest(name.id, candidates))
         advice = known_values(candidates, name.id) if candidates else _declare(name.id, kinds)
-        found.error("RL0102", name.span, f"`{name.id}` is not declared", advice)
+        fix = rename(name.span, name.id, candidates)
+        found.error("RL0102", name.span, f"`{name.id}` is not declared", advice, fix=fix)
         return None
 
 
@@ -83,7 +84,8 @@ def _understood(decl: Decl, found: Diagnostics) -> NamedDecl | None:
     if decl.kind.id not in DECLARATIONS:
         advice = known_values(list(DECLARATIONS), decl.kind.id)
         message = f"`{decl.kind.id}` is not a kind of declaration"
-        found.error("RL0101", decl.kind.span, message, advice)
+        fix = rename(decl.kind.span, decl.kind.id, list(DECLARATIONS))
+        found.error("RL0101", decl.kind.span, message, advice, fix=fix)
         likely = closest(decl.kind.id, list(DECLARATIONS))
         if not likely or _form_problem(DECLARATIONS[likely[0]], decl):
             return None

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from rlc.lang.suggest import nearest
+from rlc.lang.diagnostics import Fix, replace
+from rlc.lang.source import Span
+from rlc.lang.suggest import nearest, sole_nearest
 
 MAX_LISTED = 8
 
@@ -28,6 +30,19 @@ def known_values(candidates: Sequence[str], word: str | None = None) -> str:
     more = len(candidates) - MAX_LISTED
     rest = f" and {more} more" if more > 0 else ""
     return listed + rest if word is None else f"known: {listed}{rest}"
+
+
+def rename(span: Span, word: str, candidates: Sequence[str]) -> Fix | None:
+    """The fix that writes the one nearest candidate for the ``word`` that stands at ``span``.
+
+    A proposal where digits change: `guess2` for `guess1` may be another thing, not a slip.
+    """
+    match = sole_nearest(word, candidates)
+    if match is None or span.text not in (word, f'"{word}"'):
+        return None
+    new = span.text.replace(word, match)
+    safe = [c for c in word if c.isdigit()] == [c for c in match if c.isdigit()]
+    return replace(span, new, f"write `{new}`", safe)
 
 
 def _either(names: Sequence[str]) -> str:

@@ -7,6 +7,7 @@ import sys
 from typing import TYPE_CHECKING
 
 from rlc.cli.options import has_color
+from rlc.cli.paths import NoRecipeError, recipe_files
 
 if TYPE_CHECKING:
     from rlc.lang.diagnostics import Diagnostics
@@ -23,7 +24,10 @@ def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) 
         "a recipe would change; 2 wrong usage",
     )
     parser.add_argument(
-        "paths", nargs="+", metavar="PATH", help="recipes; - reads standard input and prints"
+        "paths",
+        nargs="+",
+        metavar="PATH",
+        help="a recipe, a folder of them, or - to format standard input and print it",
     )
     parser.add_argument("--check", action="store_true", help="only name recipes that would change")
     parser.add_argument("--diff", action="store_true", help="only show what would change")
@@ -35,10 +39,15 @@ def run(args: argparse.Namespace) -> int:
     from rlc.lang.diagnostics import Diagnostics
     from rlc.lang.render import render_human
 
+    try:
+        files = recipe_files(args.paths)
+    except NoRecipeError as error:
+        print(f"rlc fmt: {error}", file=sys.stderr)
+        return 2
     found = Diagnostics()
     changes = 0
-    for path in args.paths:
-        changes += _format(path, args, found)
+    for file in files:
+        changes += _format(file, args, found)
     if found:
         sys.stderr.write(render_human(found, has_color(sys.stderr)))
     only_shown = args.check or args.diff
@@ -47,6 +56,7 @@ def run(args: argparse.Namespace) -> int:
 
 def _format(path: str, args: argparse.Namespace, found: Diagnostics) -> bool:
     """Handle one recipe, adding what is wrong with it to ``found``; whether it changes."""
+    from rlc.cli.diffs import text_diff
     from rlc.lang.formatter import format_text
     from rlc.lang.parser import parse
     from rlc.lang.read import STDIN, read_source, write_text
@@ -61,7 +71,7 @@ def _format(path: str, args: argparse.Namespace, found: Diagnostics) -> bool:
     text = format_text(source, recipe)
     changed = text != source.text
     if args.diff and changed:
-        sys.stdout.write(_diff(source.name, source.text, text))
+        sys.stdout.write(text_diff(source.name, source.text, text, "formatted"))
     if args.check and changed:
         print(f"would change {source.name}")
     if args.check or args.diff:
@@ -74,14 +84,3 @@ def _format(path: str, args: argparse.Namespace, found: Diagnostics) -> bool:
         if not problems:
             print(f"formatted {source.name}")
     return changed
-
-
-def _diff(name: str, before: str, after: str) -> str:
-    import difflib
-    import io
-
-    # Unlike splitlines, a StringIO ends lines at line ends only.
-    old, new = list(io.StringIO(before)), list(io.StringIO(after))
-    lines = difflib.unified_diff(old, new, name, f"{name} formatted")
-    # A last line without a line end would run into the next one.
-    return "".join(line if line.endswith("\n") else f"{line}\n" for line in lines)

@@ -1,59 +1,32 @@
-"""Pairs brackets. Where they do not match, the layout says which one is missing or extra.
+"""Pairs brackets. Where they do not match, the words around say which one is missing or extra.
 
 A closing bracket left out swallows the rest of the file: what follows still parses, inside the
-wrong declaration. Users however indent what they mean. So, only in a text whose brackets do not
-match, a line that starts a declaration no deeper than the open block ends that block, and a line
-that starts a field no deeper than the line with an open `(` or `[` ends that.
+wrong declaration. So, in a text that cannot be read as it is:
+
+- ``kind name {`` starts a declaration wherever it stands: all that is open before it ends there.
+- Up to the next such head, braces are counted. One too few, and the block ends where the words of
+  a declaration come next (``env x =``). One too many, and the block ends at the brace before such
+  words; another is extra.
+- A bracket that is not closed before its block ends is closed before the first field that follows
+  a complete value, or before a pipeline: neither stands inside of arguments.
+- Where the layout can be trusted, a head or field no deeper than the line of an open bracket
+  closes it as well.
 """
 
 from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Sequence
 
-from rlc.lang.diagnostics import Diagnostics, Label
+from rlc.lang.diagnostics import Diagnostics, Fix, Label, replace
 from rlc.lang.lalr import Token
+from rlc.lang.layout import BEFORE_VALUE, CLOSE, LITERALS, OPEN, Layout
 from rlc.lang.lexer import MAX_FINDINGS
-from rlc.lang.source import Source, Span
+from rlc.lang.source import Span
 from rlc.record import define, field, frozen
 
-CLOSERS = {"LPAR": "RPAR", "LSQB": "RSQB", "LBRACE": "RBRACE"}
-OPENERS = {closer: opener for opener, closer in CLOSERS.items()}
+_REST_OF_LINE = re.compile(r"[ \t\r]*(?:#[^\r\n]*)?(?=\r?\n|$)")
 TEXTS = {"LPAR": "(", "RPAR": ")", "LSQB": "[", "RSQB": "]", "LBRACE": "{", "RBRACE": "}"}
-
-
-_BLANK = re.compile(r"[ \t\r\f]*")
-
-
-@frozen
-class Layout:
-    """Where tokens stand on their lines."""
-
-    source: Source
-    _indents: dict[int, int] = field(factory=dict)
-
-    def span(self, token: Token) -> Span:
-        return Span(self.source, token.start, token.end)
-
-    def line(self, token: Token) -> int:
-        return self.source.position(token.start)[0]
-
-    def column(self, token: Token) -> int:
-        return self.source.position(token.start)[1]
-
-    def is_first(self, token: Token) -> bool:
-        """Whether nothing but space stands before the token on its line."""
-        return self.indent(token) == self.column(token)
-
-    def indent(self, token: Token) -> int:
-        """Column of the first word on the token's line."""
-        line = self.line(token)
-        if line not in self._indents:
-            start = self.source.line_starts[line - 1]
-            blank = _BLANK.match(self.source.text, start)
-            self._indents[line] = (blank.end() if blank else start) - start + 1
-        return self._indents[line]
 
 
 @frozen
@@ -65,171 +38,294 @@ class Balanced:
     diagnostics: Diagnostics
 
 
-def balance(layout: Layout, tokens: Sequence[Token]) -> Balanced:
+def balance(layout: Layout) -> Balanced:
     """Add and drop brackets until they match, reporting each, up to MAX_FINDINGS."""
-    if _matches(tokens):
-        return Balanced(list(tokens), frozenset(), Diagnostics())
-    kinds = Counter(token.kind for token in tokens)
-    pairing = _Pairing(layout, extra=kinds["RBRACE"] - kinds["LBRACE"])
-    for index, token in enumerate(tokens):
+    pairing = _Pairing(layout, _unclosed(layout), _surplus(layout))
+    for index in range(len(layout.tokens)):
         if len(pairing.found) >= MAX_FINDINGS:
             return Balanced([], frozenset(), pairing.found)
-        if pairing.open:
-            pairing.close_by_layout(tokens, index)
-        if not pairing.open and layout.is_first(token):
-            pairing.note_head(tokens[index : index + 4])
-        pairing.add(token)
+        pairing.take(index)
     while pairing.open and len(pairing.found) < MAX_FINDINGS:
         pairing.close()
     return Balanced(pairing.out, frozenset(pairing.doubtful), pairing.found)
 
 
-def _matches(tokens: Sequence[Token]) -> bool:
-    stack: list[str] = []
-    for token in tokens:
-        if token.kind in CLOSERS:
-            stack.append(CLOSERS[token.kind])
-        elif token.kind in OPENERS and (not stack or stack.pop() != token.kind):
-            return False
-    return not stack
+def _unclosed(layout: Layout) -> set[int]:
+    """Where the parentheses and square brackets start that nothing closes in their block."""
+    unclosed: set[int] = set()
+    stack: list[Token] = []
+    counts: Counter[str] = Counter()
+    for index, token in enumerate(layout.tokens):
+        if layout.is_block_head(index):
+            unclosed.update(entry.start for entry in stack)
+            stack, counts = [], Counter()
+        if token.kind in OPEN:
+            stack.append(token)
+            counts[token.kind] += 1
+        elif counts[opener := CLOSE.get(token.kind, "")]:
+            while (entry := stack.pop()).kind != opener:
+                counts[entry.kind] -= 1
+                unclosed.add(entry.start)
+            counts[opener] -= 1
+    unclosed.update(entry.start for entry in stack)
+    return unclosed
 
 
-@define
-class _Open:
-    """An open bracket; ``pipe`` is the index in the output of the first ``|>`` inside it."""
-
-    token: Token
-    pipe: int | None = None
+def _surplus(layout: Layout) -> dict[int, int]:
+    """For each block head, and the start: closing braces up to the next less opening ones."""
+    surplus, region = {0: 0}, 0
+    for index, token in enumerate(layout.tokens):
+        if layout.is_block_head(index):
+            region = index
+            surplus[region] = 0
+        surplus[region] += (token.kind == "RBRACE") - (token.kind == "LBRACE")
+    return surplus
 
 
 @define
 class _Pairing:
+    """One pass over the tokens, with what is open so far and what was made of it."""
+
     layout: Layout
-    extra: int  # closing braces beyond the opening ones
+    unclosed: set[int]
+    surpluses: dict[int, int]
+    surplus: int = 0  # closing braces too many up to the next block head
     out: list[Token] = field(factory=list)
-    open: list[_Open] = field(factory=list)
-    counts: Counter[str] = field(factory=Counter)  # open brackets of each kind
+    open: list[Token] = field(factory=list)
+    braces: int = 0  # of the brackets that are open
     doubtful: list[int] = field(factory=list)
     found: Diagnostics = field(factory=Diagnostics)
-    head: int | None = None  # index in ``out`` of the last block head without a brace
+    head: Token | None = None  # name in the last block head without a brace
 
-    def note_head(self, line: Sequence[Token]) -> None:
-        kinds = [token.kind for token in line]
-        if kinds == ["NAME", "NAME", "NAME", "EQUAL"]:
-            self.head = len(self.out)
-        elif kinds[:2] == ["NAME", "NAME"]:
+    def take(self, index: int) -> None:
+        """Go on by one token, first closing what cannot be open any more."""
+        self.surplus = self.surpluses.get(index, self.surplus)
+        token = self.layout.tokens[index]
+        if self.open and token.kind in ("NAME", "PIPE"):
+            self.close_before(index)
+        if not self.open:
+            self.open_block(index)
+        if token.kind == "LBRACE" and not self.may_open(index):
+            self.surplus += 1
+            self.drop(token, "opens nothing here")
+        elif self.is_doubled(index):
+            self.drop(token, "is one too many")
+        elif token.kind in OPEN:
+            self.push(token)
+            self.out.append(token)
+        elif token.kind == "RBRACE":
+            self.take_brace(index)
+        elif token.kind in CLOSE:
+            self.take_closer(token)
+        else:
+            self.out.append(token)
+
+    def push(self, token: Token) -> None:
+        self.open.append(token)
+        self.braces += token.kind == "LBRACE"
+
+    def pop(self) -> Token:
+        token = self.open.pop()
+        self.braces -= token.kind == "LBRACE"
+        return token
+
+    def open_block(self, index: int) -> None:
+        """Remember ``kind name field =``: another field after it tells that a brace is missing."""
+        layout = self.layout
+        if self.head is not None and layout.is_field(index) and layout.is_after_value(index):
+            self.push(self.add_missing_brace(None))
+            return
+        starts = layout.is_after_value(index) or layout.is_first(layout.tokens[index])
+        if starts and layout.lacks_brace(index):
+            self.head = self.layout.tokens[index + 1]
+        elif self.layout.is_head(index):
             self.head = None
 
-    def add(self, token: Token) -> None:
-        if token.kind in CLOSERS:
-            self.open.append(_Open(token))
-            self.counts[token.kind] += 1
-        elif token.kind in OPENERS:
-            self.add_closer(token)
-            return
-        elif token.kind == "PIPE" and self.open and self.open[-1].pipe is None:
-            # Pipelines inside arguments are rare, calls in pipelines are not.
-            is_call = self.open[-1].token.kind == "LPAR"
-            self.open[-1].pipe = len(self.out) if is_call else None
-        self.out.append(token)
+    def close_before(self, index: int) -> None:
+        """Close what ``tokens[index]`` cannot stand in."""
+        layout, token = self.layout, self.layout.tokens[index]
+        if layout.is_block_head(index) or self.is_overdue(index):
+            while self.open:
+                self.close()
+        elif token.kind == "PIPE":
+            while self.open and self.open[-1].kind == "LPAR" and self.is_unclosed(-1):
+                self.close()
+        elif layout.is_field(index):
+            while self.open and self.open[-1].kind != "LBRACE" and self.is_over(index):
+                self.close()
 
-    def add_closer(self, token: Token) -> None:
-        opener = OPENERS[token.kind]
-        if self.is_stray(token):
-            self.extra -= 1
-            self.drop(token)
-        elif self.counts[opener]:
-            while self.open[-1].token.kind != opener:
+    def is_overdue(self, index: int) -> bool:
+        """Whether all that is open should have been closed before this head."""
+        layout, token = self.layout, self.layout.tokens[index]
+        if layout.has_columns and layout.is_first(token):
+            deeper = layout.column(token) > layout.indent(self.open[0])
+            return not deeper and (layout.reads_as_head(index) or layout.lacks_brace(index))
+        may_be_late = self.surplus < 0 or self.open[0].kind != "LBRACE"
+        return may_be_late and layout.is_head(index)
+
+    def is_over(self, index: int) -> bool:
+        """Whether the innermost bracket must be closed before the field at ``index``."""
+        layout, token, opened = self.layout, self.layout.tokens[index], self.open[-1]
+        if layout.has_columns and layout.is_first(token):
+            deeper = layout.column(token) > layout.indent(opened)
+            late = layout.is_after_value(index) or self.is_unclosed(-1)
+            return late and not deeper and layout.line(opened) < layout.line(token)
+        return self.is_unclosed(-1) and (opened.kind == "LSQB" or layout.is_after_value(index))
+
+    def is_unclosed(self, which: int) -> bool:
+        return self.open[which].start in self.unclosed
+
+    def may_open(self, index: int) -> bool:
+        """Whether an opening brace starts a block or a record."""
+        if self.surplus >= 0:  # it is closed: if it should not be there, neither should the other
+            return True
+        before, after = self.layout.kinds(max(0, index - 1), 1), self.layout.kinds(index + 1, 2)
+        if index and before[0] in BEFORE_VALUE:
+            return after[:1] == ["RBRACE"] or after in (["NAME", "EQUAL"], ["NAME", "COLON"])
+        return not self.open and bool(index) and before == ["NAME"]
+
+    def is_doubled(self, index: int) -> bool:
+        """Whether a bracket is not closed because it is one of two where one was meant."""
+        token, *after = self.layout.tokens[index : index + 2]
+        doubled = bool(after) and after[0].kind == token.kind != "LBRACE"
+        return doubled and token.start in self.unclosed and after[0].start not in self.unclosed
+
+    def take_brace(self, index: int) -> None:
+        """A closing brace: the end of a record or block, or one too many."""
+        token = self.layout.tokens[index]
+        if self.surplus > 0 and self.braces == 1 and not self.is_end(index):
+            self.surplus -= 1
+            self.drop(token, "closes nothing")
+        elif self.braces:
+            while self.open[-1].kind != "LBRACE":
                 self.close()
             self.pop()
             self.out.append(token)
-        elif self.open and self.open[-1].token.kind != "LBRACE" and opener != "LBRACE":
+        elif self.head is not None and not self.open:
+            self.add_missing_brace(token)
+            self.out.append(token)
+        else:
+            self.drop(token, "closes nothing")
+
+    def is_end(self, index: int) -> bool:
+        """Whether what follows a closing brace may follow a block."""
+        kinds = self.layout.kinds(index + 1, 2)
+        return kinds in ([], ["NAME", "NAME"], ["NAME", "STRING"]) or kinds[0] == "RBRACE"
+
+    def take_closer(self, token: Token) -> None:
+        """A closing parenthesis or square bracket, inside of the innermost braces."""
+        opener = CLOSE[token.kind]
+        inside = []
+        for entry in reversed(self.open):
+            inside.append(entry.kind)
+            if entry.kind == opener or (entry.kind == "LBRACE" and len(inside) > 1):
+                break
+        if opener in inside:
+            while self.open[-1].kind != opener:
+                self.close()
+            self.pop()
+            self.out.append(token)
+        elif inside and inside[0] != "LBRACE" and self.is_unclosed(-1):
             self.replace_closer(token)
-        elif opener != "LBRACE" or self.open or not self.add_missing_brace(token):
-            self.drop(token)
+        elif (place := self.missing_opener(opener)) is not None:
+            self.add_opener(token, place)
+        elif inside and inside[0] != "LBRACE":
+            self.replace_closer(token)
+        else:
+            self.drop(token, "closes nothing")
 
-    def is_stray(self, token: Token) -> bool:
-        """Whether a brace too many stands in the middle of a line inside a longer block."""
-        if token.kind != "RBRACE" or self.extra <= 0 or not self.open:
-            return False
-        opened = self.open[-1].token
-        inside = opened.kind != "LBRACE" or self.layout.line(opened) < self.layout.line(token)
-        return inside and not self.layout.is_first(token)
+    def missing_opener(self, opener: str) -> int | None:
+        """Where in ``out`` the bracket belongs that a stray one closes.
 
-    def drop(self, token: Token) -> None:
-        message = f"`{TEXTS[token.kind]}` closes nothing"
-        self.found.error("RL0011", self.layout.span(token), message, "leave it out")
+        A parenthesis after the last name that another value follows, ``groups 16)``; a square
+        bracket at the start of the field's value.
+        """
+        depth, is_list = 0, False
+        for place in range(len(self.out), 1, -1):
+            last, before = self.out[place - 1], self.out[place - 2]
+            depth += (last.kind in CLOSE) - (last.kind in OPEN)
+            if depth < 0:
+                return None
+            is_list |= depth == 0 and last.kind == "COMMA"
+            if depth == 0 and last.kind == "EQUAL" and self.starts_field(place - 2):
+                return place if opener == "LSQB" and is_list else None
+            after = self.out[place].kind if place < len(self.out) else "RPAR"
+            is_value = last.kind == "NAME" and before.kind in BEFORE_VALUE
+            is_apart = after in LITERALS | {"NAME", "RPAR", "LSQB"}
+            if depth == 0 and opener == "LPAR" and is_value and is_apart:
+                return place
+        return None
+
+    def starts_field(self, place: int) -> bool:
+        """Whether ``out[place]`` is the name of a field, not of an argument."""
+        kinds = [token.kind for token in self.out[max(0, place - 1) : place + 2]]
+        return kinds[-2:] == ["NAME", "EQUAL"] and kinds[0] not in ("COMMA", "LPAR")
+
+    def add_opener(self, closer: Token, place: int) -> None:
+        """Put the bracket that ``closer`` closes into ``out``."""
+        before, kind = self.out[place - 1], CLOSE[closer.kind]
+        offset = before.end if kind == "LPAR" else self.out[place].start
+        message = f"missing `{TEXTS[kind]}` after `{self.layout.span(before).text}`"
+        label = Label(self.layout.span(closer), "closed here")
+        span = Span(self.layout.source, offset, offset)
+        fix = replace(span, TEXTS[kind], f"add `{TEXTS[kind]}`")
+        self.found.error("RL0011", span, message, None, label, fix=fix)
+        self.out.insert(place, Token(kind, offset, offset))
+        self.out.append(closer)
+
+    def drop(self, token: Token, why: str) -> None:
+        """Go on without a bracket; a proposal where its partner may be what is missing."""
+        span = self.layout.span(token)
+        message = f"`{TEXTS[token.kind]}` {why}"
+        after_another = bool(self.out) and self.out[-1].kind in CLOSE
+        clear = token.kind not in ("RPAR", "RSQB") or after_another
+        fix = replace(span, "", f"remove `{TEXTS[token.kind]}`", safe=clear)
+        self.found.error("RL0011", span, message, "leave it out", fix=fix)
         self.doubtful.append(token.start)
 
     def replace_closer(self, token: Token) -> None:
-        opened = self.pop().token
-        right = CLOSERS[opened.kind]
+        opened = self.pop()
+        right, span = OPEN[opened.kind], self.layout.span(token)
         message = f"expected `{TEXTS[right]}`, found `{TEXTS[token.kind]}`"
         label = Label(self.layout.span(opened), "opened here")
-        self.found.error("RL0011", self.layout.span(token), message, None, label)
+        fix = replace(span, TEXTS[right], f"write `{TEXTS[right]}`")
+        self.found.error("RL0011", span, message, None, label, fix=fix)
         self.out.append(token._replace(kind=right))
 
-    def add_missing_brace(self, closer: Token) -> bool:
-        """Open the block that ``closer`` ends, if a head without a brace stands before it."""
-        if self.head is None:
-            return False
-        last = self.out[self.head + 1]
-        place, name = last.end, self.layout.span(last).text
-        message = f"missing `{{` after `{name}`"
-        label = Label(self.layout.span(closer), "closed here")
+    def add_missing_brace(self, closer: Token | None) -> Token:
+        """Open a block after the last head, and say which brace ends it where that tells so."""
+        assert self.head is not None
+        name, place = self.layout.span(self.head), self.head.end
+        labels = [Label(self.layout.span(closer), "closed here")] if closer else []
         span = Span(self.layout.source, place, place)
-        self.found.error("RL0011", span, message, None, label)
-        self.out.insert(self.head + 2, Token("LBRACE", place, place))
-        self.out.append(closer)
-        self.head = None
-        return True
-
-    def pop(self) -> _Open:
-        entry = self.open.pop()
-        self.counts[entry.token.kind] -= 1
-        return entry
+        fix = replace(span, " {", "add `{`")
+        message = f"missing `{{` after `{name.text}`"
+        self.found.error("RL0011", span, message, None, *labels, fix=fix)
+        index = next(i for i in range(len(self.out), 0, -1) if self.out[i - 1] == self.head)
+        brace = Token("LBRACE", place, place)
+        self.out.insert(index, brace)
+        self.head, self.surplus = None, self.surplus - 1
+        return brace
 
     def close(self) -> None:
-        """Close the innermost bracket: before a pipeline inside it, or at the end so far."""
-        entry = self.pop()
-        index = len(self.out) if entry.pipe is None else entry.pipe
-        place = self.out[index - 1].end
-        closer = CLOSERS[entry.token.kind]
-        self.out.insert(index, Token(closer, place, place))
-        if self.open or closer != "RBRACE":  # a block stays good, a value was guessed
-            self.doubtful.append(entry.token.start)
-        opened = self.layout.span(entry.token)
-        self.found.error(
-            "RL0011",
-            Span(self.layout.source, place, place),
-            f"missing `{TEXTS[closer]}`",
-            None,
-            Label(opened, "opened here"),
-        )
+        """Close the innermost bracket after what was taken last."""
+        opened = self.pop()
+        place, closer = self.out[-1].end, OPEN[opened.kind]
+        self.out.append(Token(closer, place, place))
+        if opened.start in self.unclosed and self.out[-2].start == opened.start:
+            self.doubtful.append(opened.start)
+        span = Span(self.layout.source, place, place)
+        label = Label(self.layout.span(opened), "opened here")
+        fix = self.closing(opened, span)
+        self.found.error("RL0011", span, f"missing `{TEXTS[closer]}`", None, label, fix=fix)
 
-    def close_by_layout(self, tokens: Sequence[Token], index: int) -> None:
-        """Close what cannot be open any more before ``tokens[index]``."""
-        token = tokens[index]
-        if token.kind != "NAME":
-            return
-        kinds = [entry.kind for entry in tokens[index + 1 : index + 3]]
-        first, column = self.layout.is_first(token), self.layout.column(token)
-        is_block = kinds == ["NAME", "LBRACE"]
-        is_head = is_block or kinds[:1] == ["STRING"]
-        is_head = is_head or kinds in (["NAME", "EQUAL"], ["NAME", "COLON"])
-        if is_block or (is_head and first and column <= self.indent(0)):
-            while self.open:
-                self.close()
-        elif first and kinds[:1] in (["EQUAL"], ["COLON"]):
-            while self.is_ended_by_field(token):
-                self.close()
-
-    def is_ended_by_field(self, token: Token) -> bool:
-        """Whether a field at the start of this line says that the innermost bracket is over."""
-        if not self.open or self.open[-1].token.kind == "LBRACE":
-            return False
-        opened_before = self.layout.line(self.open[-1].token) < self.layout.line(token)
-        return opened_before and self.layout.column(token) <= self.indent(-1)
-
-    def indent(self, which: int) -> int:
-        return self.layout.indent(self.open[which].token)
+    def closing(self, opened: Token, span: Span) -> Fix:
+        """The fix that closes a bracket; a block's brace gets a line of its own."""
+        text = TEXTS[OPEN[opened.kind]]
+        rest = _REST_OF_LINE.match(self.layout.source.text, span.end)
+        if opened.kind == "LBRACE" and self.layout.line(opened) < span.line and rest:
+            span = Span(span.source, rest.end(), rest.end())
+            added = f"\n{' ' * (self.layout.indent(opened) - 1)}{text}"
+        else:
+            added = text
+        return replace(span, added, f"add `{text}`")

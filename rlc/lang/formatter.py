@@ -6,8 +6,8 @@ holds no comment and is no pipeline of more than two steps; else it is broken at
 level first: before `|>`, before `+` and `-`, after every argument or item.
 
 Comments stay with the declaration, field, argument, item or step they stand at: on lines of
-their own before it, or after it on its line. One in the middle of something that has no room
-for it moves to the line before.
+their own before it, or after it on its line, below each other where the lines before have one too.
+One in the middle of something that has no room for it moves to the line before.
 """
 
 from __future__ import annotations
@@ -31,6 +31,7 @@ from rlc.lang.ast import (
     RecordExpr,
     ValueDecl,
 )
+from rlc.lang.comments import align_comments
 from rlc.lang.lalr import Token
 from rlc.lang.lexer import lex
 from rlc.lang.source import Source, Span
@@ -50,7 +51,7 @@ def format_text(source: Source, recipe: Recipe) -> str:
     """The text of ``recipe``, parsed without errors from ``source``, in the canonical layout."""
     comments = _Comments(source, lex(source, load_tables()).comments)
     lines = _Formatter(comments).recipe(recipe)
-    return "".join(f"{line}\n" for line in lines)
+    return align_comments("".join(f"{line}\n" for line in lines), WIDTH)
 
 
 @define

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Callable
-from functools import cache, partial
+from functools import cache
 
-from rlc.lang.diagnostics import Diagnostics
+from rlc.lang.diagnostics import Diagnostics, replace
 from rlc.lang.lalr import Token
 from rlc.lang.source import Source, Span
 from rlc.lang.tables import Tables
@@ -15,7 +14,7 @@ from rlc.record import frozen
 
 MAX_FINDINGS = 50  # in one file; one with more is not a recipe, and nobody reads on
 
-_QUOTES = "\"'`“”"
+QUOTES = "\"'`“”"
 ESCAPES = {'"': '"', "\\": "\\", "n": "\n", "t": "\t"}
 
 # Malformed words, tried around the grammar's own terminals.
@@ -31,6 +30,9 @@ _AFTER = {
     "BAD_STRING": r'"(?:[^"\\\r\n]|\\[^\r\n])*\\?',
     "UNKNOWN": r"[^\x00-\x7f]+|.",
 }
+
+MALFORMED = {*_BEFORE, *_AFTER} - {"BAD_STRING"}
+NUMBERS = {"NUMBER", "MONEY", "DURATION", "PERCENT"}
 
 # A word whose meaning cannot be guessed: it fits nowhere in the grammar.
 BAD = "BAD"
@@ -55,19 +57,34 @@ def lex(source: Source, tables: Tables) -> Lexed:
     lexed = Lexed([], [], [], Diagnostics())
     match_at = _pattern(tuple(tables.terminals.items())).match
     keywords, text, position = tables.keywords, source.text, 0
+    quotes = None  # made for the first line in which they do not match
     while (match := match_at(text, position)) and len(lexed.diagnostics) < MAX_FINDINGS:
         kind = match.lastgroup or ""
         start, position = match.span(kind)
-        if kind == "SPACE":
-            continue
-        if kind == "COMMENT":
+        if quotes is not None and start in quotes.ends:
+            position = quotes.ends.pop(start)
+            lexed.tokens.append(Token("STRING", start, position))
+        elif kind == "COMMENT":
             lexed.comments.append(Token(kind, start, position))
-        elif kind in _CHECKS:
-            token = _CHECKS[kind](Span(source, start, position), lexed)
+        elif kind == "STRING":
+            if "\\" in match.group(kind):
+                _check_escapes(Span(source, start, position), lexed)
+            lexed.tokens.append(Token(kind, start, position))
+        elif kind in NUMBERS:
+            lexed.tokens.append(_number(kind, Span(source, start, position), lexed))
+        elif kind == "BAD_STRING":
+            from rlc.lang.malformed import Quotes
+
+            quotes = quotes or Quotes(source)
+            text, position = quotes.read_again(text, start, lexed)
+        elif kind in MALFORMED:
+            from rlc.lang.malformed import check_word
+
+            token = check_word(kind, Span(source, start, position), lexed)
             if token is not None:
                 lexed.tokens.append(token)
                 position = token.end
-        else:
+        elif kind != "SPACE":
             kind = keywords.get(match.group(kind), kind) if kind == "NAME" else kind
             lexed.tokens.append(Token(kind, start, position))
     return lexed
@@ -81,13 +98,8 @@ def _pattern(terminals: tuple[tuple[str, str], ...]) -> re.Pattern[str]:
     return re.compile(f"(?:{dict(terminals)['SPACE']})?(?:{words})", re.DOTALL)
 
 
-# Each check sees a word that is or may be malformed, reports it, and returns the token to go on
-# with, or None to go on without.
-
-
-def _check_string(span: Span, lexed: Lexed) -> Token:
-    text = span.text
-    for match in re.finditer(r"\\(.)", text):
+def _check_escapes(span: Span, lexed: Lexed) -> None:
+    for match in re.finditer(r"\\(.)", span.text):
         if match.group(1) not in ESCAPES:
             place = Span(span.source, span.start + match.start(), span.start + match.end())
             lexed.diagnostics.error(
@@ -95,118 +107,21 @@ def _check_string(span: Span, lexed: Lexed) -> Token:
                 place,
                 f"unknown escape `{match.group()}` in a string",
                 'the escapes are \\" \\\\ \\n \\t; write `\\\\` for a backslash',
+                fix=replace(place, f"\\{match.group()}", "double the backslash"),
             )
-    return Token("STRING", span.start, span.end)
 
 
-def _check_number(kind: str, span: Span, lexed: Lexed) -> Token:
+def _number(kind: str, span: Span, lexed: Lexed) -> Token:
+    """A well-formed number, unless a float cannot hold it."""
     digits = span.text.strip("$%smhd")
     value = number_value(digits) if len(digits) <= 300 else math.inf
     mantissa = digits.lower().partition("e")[0]
     if math.isinf(value) or (value == 0 and mantissa.strip("0_.")):
         size = "large" if value else "small"
         lexed.diagnostics.error("RL0014", span, f"this number is too {size} to compute with")
-        return _bad(span, lexed)
-    return Token(kind, span.start, span.end)
-
-
-def _check_bad_number(span: Span, lexed: Lexed) -> Token:
-    text = span.text
-    suggestion = None
-    if text.startswith("."):
-        suggestion = f"write `0{text}`"
-    elif text.endswith("."):
-        suggestion = f"write `{text}0`"
-    elif not text.startswith("$") and re.fullmatch(r"[0-9._]+[A-Za-z]+", text):
-        suggestion = "the units are s m h d, as in `90s` and `7d`, and %, as in `10%`"
-    lexed.diagnostics.error(
-        "RL0014",
-        span,
-        f"`{_short(text)}` is not a number",
-        suggestion or "numbers look like `128`, `1_000`, `0.5`, `4e-5`, `$25`, `90s`, `10%`",
-    )
-    return _bad(span, lexed)
-
-
-def _check_bad_name(span: Span, lexed: Lexed) -> Token:
-    message = f"the name `{_short(span.text)}` has letters that names cannot have"
-    lexed.diagnostics.error("RL0015", span, message, "names use a to z, A to Z, digits and `_`")
-    return Token("NAME", span.start, span.end)
-
-
-def _check_quotes(span: Span, lexed: Lexed) -> Token:
-    if span.end - span.start < 2 or span.text[-1] not in _QUOTES:
-        return _check_open_string(span, lexed)
-    message = "strings are written in double quotes"
-    lexed.diagnostics.error("RL0012", span, message, f'write `"{_short(span.text[1:-1])}"`')
-    return Token("STRING", span.start, span.end)
-
-
-def _check_open_string(span: Span, lexed: Lexed) -> Token:
-    lexed.diagnostics.error(
-        "RL0012",
-        span,
-        "this string has no closing quote on its line",
-        'end it with `"`; a line break inside a string is written `\\n`',
-    )
-    lexed.doubtful.append(span.start)
-    # Most often the quote is missing before the rest of a call or at the end of the line.
-    cut = re.search(r"[),\]]", span.text)
-    body = span.text[: cut.start()] if cut else span.text
-    return Token("STRING", span.start, span.start + len(body.rstrip()))
-
-
-def _check_double_equal(span: Span, lexed: Lexed) -> Token:
-    advice = "one `=` gives a name its value; a recipe has no comparisons"
-    lexed.diagnostics.error("RL0010", span, f"expected `=`, found `{_short(span.text)}`", advice)
-    return Token("EQUAL", span.start, span.end)
-
-
-def _check_slash_comment(span: Span, lexed: Lexed) -> None:
-    advice = "comments start with `#` and run to the end of the line"
-    mark = Span(span.source, span.start, span.start + 2)
-    lexed.diagnostics.error("RL0015", mark, f"`{mark.text}` does not start a comment", advice)
-
-
-_CHARACTER_HELP = {
-    ";": "nothing ends with `;`: leave it out",
-    "%": "a percentage is written without a space: `10%`",
-    "$": "a price is written without a space: `$25`",
-    "|": "a pipeline is written with `|>`",
-}
-
-
-def _check_character(span: Span, lexed: Lexed) -> Token | None:
-    lexed.diagnostics.error(
-        "RL0015",
-        span,
-        f"{_visible(span.text)} has no meaning in a recipe",
-        _CHARACTER_HELP.get(span.text, "leave it out, or put it in a string or a comment"),
-    )
-    if span.text == "|":
-        return Token("PIPE", span.start, span.end)
-    if span.text != ";":
         lexed.doubtful.append(span.start)
-    return None
-
-
-def _bad(span: Span, lexed: Lexed) -> Token:
-    lexed.doubtful.append(span.start)
-    return Token(BAD, span.start, span.end)
-
-
-_CHECKS: dict[str, Callable[[Span, Lexed], Token | None]] = {
-    "STRING": _check_string,
-    "BAD_NUMBER": _check_bad_number,
-    "POINT_FIRST": _check_bad_number,
-    "BAD_NAME": _check_bad_name,
-    "BAD_QUOTES": _check_quotes,
-    "BAD_STRING": _check_open_string,
-    "DOUBLE_EQUAL": _check_double_equal,
-    "SLASH_COMMENT": _check_slash_comment,
-    "UNKNOWN": _check_character,
-    **{kind: partial(_check_number, kind) for kind in ("NUMBER", "MONEY", "DURATION", "PERCENT")},
-}
+        kind = BAD
+    return Token(kind, span.start, span.end)
 
 
 def number_value(text: str) -> int | float:
@@ -216,17 +131,7 @@ def number_value(text: str) -> int | float:
 
 def string_value(text: str) -> str:
     """The value of a string as written, quotes included; an unknown escape keeps its letter."""
-    body = text[1:-1] if len(text) > 1 and text[-1] in _QUOTES else text[1:]
+    body = text[1:-1] if len(text) > 1 and text[-1] in QUOTES else text[1:]
     if "\\" not in body:
         return body
     return re.sub(r"\\(.)", lambda match: ESCAPES.get(match[1], match[1]), body)
-
-
-def _short(text: str) -> str:
-    return text if len(text) <= 40 else f"{text[:39]}…"
-
-
-def _visible(text: str) -> str:
-    """A character as a message can show it; invisible ones by their number."""
-    shown = _short(text)
-    return f"`{shown}`" if shown.isprintable() else f"the character U+{ord(text[0]):04X}"

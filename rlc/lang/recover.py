@@ -13,10 +13,11 @@ from bisect import bisect_left
 from collections.abc import Callable, Iterator, Sequence
 
 from rlc.lang.ast import BlockDecl, Decl, Field, Recipe
-from rlc.lang.balance import CLOSERS, OPENERS, Layout, balance
+from rlc.lang.balance import balance
 from rlc.lang.build import TreeBuilder
 from rlc.lang.diagnostics import Diagnostics
 from rlc.lang.lalr import Stuck, Token, expected, run
+from rlc.lang.layout import CLOSE, JOINERS, LITERALS, OPEN, Layout
 from rlc.lang.lexer import MAX_FINDINGS, Lexed
 from rlc.lang.source import Source, Span
 from rlc.lang.syntax_errors import Edit, report_edit, report_stuck
@@ -26,23 +27,20 @@ from rlc.record import evolve, frozen
 MAX_EDITS = 4  # in one piece; with more it is guesswork
 MAX_EDITED = 2_000  # tokens; the search parses a piece about ten times for each edit
 
-# A declaration or field does not end before or after one of these.
-_ARITHMETIC = {"PLUS", "MINUS", "STAR", "SLASH"}
-_JOINERS = {"EQUAL", "COLON", "COMMA", "DOT", "PIPE", "THEN", *_ARITHMETIC, *CLOSERS}
-
 
 def recover(source: Source, tables: Tables, lexed: Lexed) -> tuple[Recipe, Diagnostics]:
     """Every declaration and field of a text that does not parse as a whole, and why not."""
-    layout = Layout(source)
-    balanced = balance(layout, lexed.tokens)
+    balanced = balance(Layout(source, lexed.tokens))
+    layout = Layout(source, balanced.tokens)
     doubtful = sorted([*lexed.doubtful, *balanced.doubtful])
     reader = _Reader(source, tables, TreeBuilder(source), layout, doubtful, balanced.diagnostics)
     decls: list[Decl] = []
     unread: set[str] = set()
-    for piece in _pieces(layout, balanced.tokens, _starts_declaration):
+    for start, stop in _pieces(layout, 0, len(layout.tokens), _starts_declaration):
         if len(reader.found) >= MAX_FINDINGS:
             break
-        read = reader.declarations(piece)
+        piece = layout.tokens[start:stop]
+        read = reader.declarations(start, stop)
         decls += read
         if not read and [token.kind for token in piece[:2]] == ["NAME", "NAME"]:
             unread.add(layout.span(piece[1]).text)
@@ -59,8 +57,9 @@ class _Reader:
     doubtful: list[int]  # ascending
     found: Diagnostics
 
-    def declarations(self, piece: list[Token]) -> Sequence[Decl]:
-        """The declarations in a piece: one, or none where it cannot be read."""
+    def declarations(self, start: int, stop: int) -> Sequence[Decl]:
+        """The declarations in ``tokens[start:stop]``: one, or none where it cannot be read."""
+        piece = list(self.layout.tokens[start:stop])
         brace = _block_brace(piece)
         if brace is None:
             recipe = self.read("recipe", piece)
@@ -68,27 +67,37 @@ class _Reader:
         # A block: its head as if it were empty, then its fields one by one.
         end = piece[brace].end
         head = self.read("recipe", [*piece[: brace + 1], Token("RBRACE", end, end)])
-        fields, unread = self.fields(piece[brace + 1 : -1])
+        fields, unread = self.fields(start + brace + 1, stop - 1)
         if not isinstance(head, Recipe) or not isinstance(head.decls[0], BlockDecl):
             return ()
         span = Span(self.source, piece[0].start, piece[-1].end)
         return (evolve(head.decls[0], span=span, fields=fields, unread=unread),)
 
-    def fields(self, tokens: list[Token]) -> tuple[tuple[Field, ...], frozenset[str]]:
-        """The fields of a block and the names of those that cannot be read."""
+    def fields(self, start: int, stop: int) -> tuple[tuple[Field, ...], frozenset[str]]:
+        """The fields in ``tokens[start:stop]`` and the names of those that cannot be read."""
         fields: list[Field] = []
         unread: set[str] = set()
-        for part in _pieces(self.layout, tokens, _starts_field):
+        for first, last in _pieces(self.layout, start, stop, _starts_field):
             if len(self.found) >= MAX_FINDINGS:
                 break
+            part = list(self.layout.tokens[first:last])
             if len(part) > 1 and part[-1].kind == "COMMA":
                 part.pop()
             field = self.read("field", part)
             if isinstance(field, Field):
                 fields.append(field)
-            elif part[0].kind == "NAME":
-                unread.add(self.layout.span(part[0]).text)
+            else:  # with the names of fields that it may have swallowed
+                unread |= self.names(first, last)
         return tuple(fields), frozenset(unread)
+
+    def names(self, first: int, last: int) -> set[str]:
+        """What might be the names of fields in ``tokens[first:last]``."""
+        layout = self.layout
+        return {
+            layout.span(layout.tokens[index]).text
+            for index in range(first, last)
+            if layout.tokens[index].kind == "NAME" and (index == first or layout.is_field(index))
+        }
 
     def read(self, start: str, piece: list[Token]) -> object:
         """The value of a piece, edited where that helps; None where nothing does."""
@@ -132,10 +141,12 @@ class _Reader:
             yield Edit(index, True, "EQUAL")
         if kind is None:
             return
-        for added in ("COMMA", "EQUAL", "COLON"):
+        # `of 8` in a call: a name without its `=`, sooner than two arguments without a comma.
+        named = kind in LITERALS and index > 1 and piece[index - 2].kind in ("LPAR", "COMMA")
+        for added in ("EQUAL", "COMMA", "COLON") if named else ("COMMA", "EQUAL", "COLON"):
             if added in allowed:
                 yield Edit(index, False, added)
-        if kind in _JOINERS - CLOSERS.keys():
+        if kind in JOINERS - OPEN.keys():
             yield Edit(index, True, None)
 
     def is_doubtful(self, piece: list[Token]) -> bool:
@@ -148,49 +159,47 @@ def _block_brace(piece: Sequence[Token]) -> int | None:
     """Where the block of ``kind name { … }`` opens, also if the head is malformed."""
     for index, token in enumerate(piece):
         if token.kind == "LBRACE":
-            is_value = index and piece[index - 1].kind in _JOINERS
+            is_value = index and piece[index - 1].kind in JOINERS
             return None if is_value or piece[-1].kind != "RBRACE" else index
-        if token.kind in _JOINERS:
+        if token.kind in JOINERS:
             return None
     return None
 
 
 def _pieces(
-    layout: Layout, tokens: Sequence[Token], starts: Callable[..., bool]
-) -> Iterator[list[Token]]:
-    """Cut tokens before each one outside brackets that starts a new piece."""
-    piece: list[Token] = []
-    depth = 0
-    for index, token in enumerate(tokens):
-        if depth == 0 and piece and starts(layout, tokens, index, len(piece)):
-            yield piece
-            piece = []
-        depth += (token.kind in CLOSERS) - (token.kind in OPENERS)
-        piece.append(token)
-    if piece:
-        yield piece
+    layout: Layout, start: int, stop: int, starts: Callable[[Layout, int], bool]
+) -> Iterator[tuple[int, int]]:
+    """Cut ``tokens[start:stop]`` before each one outside brackets that starts a new piece."""
+    depth, first = 0, start
+    for index in range(start, stop):
+        kind = layout.tokens[index].kind
+        if depth == 0 and index > first and starts(layout, index):
+            yield first, index
+            first = index
+        depth += (kind in OPEN) - (kind in CLOSE)
+    if stop > first:
+        yield first, stop
 
 
-def _starts_declaration(layout: Layout, tokens: Sequence[Token], index: int, length: int) -> bool:
-    token, before = tokens[index], tokens[index - 1]
-    first = layout.is_first(token)
-    if token.kind in _JOINERS:
+def _starts_declaration(layout: Layout, index: int) -> bool:
+    token, before = layout.tokens[index], layout.tokens[index - 1]
+    if token.kind in JOINERS:
         return False
-    if before.kind == "RBRACE" or (first and before.kind not in _JOINERS):
+    if before.kind == "RBRACE" or layout.is_head(index):
         return True
-    kinds = [entry.kind for entry in tokens[index : index + 3]]
-    is_head = kinds[:2] == ["NAME", "STRING"] or (
-        kinds[:2] == ["NAME", "NAME"] and kinds[2:] in (["LBRACE"], ["EQUAL"], ["COLON"])
-    )
+    kinds = layout.kinds(index, 4)
+    # What is no value, after one: the `=` is missing.
+    if kinds == ["NAME", "NAME", "NAME", "LPAR"] and layout.is_after_value(index):
+        return True
+    if not layout.has_lines or not layout.is_first(token):
+        return False
     # Two names in a row are no value: the value before is what is incomplete.
-    is_line = first and kinds[:2] == ["NAME", "NAME"]
-    return is_line or (is_head and (first or (length > 2 and before.kind not in _JOINERS)))
+    return before.kind not in JOINERS or kinds[:2] == ["NAME", "NAME"]
 
 
-def _starts_field(layout: Layout, tokens: Sequence[Token], index: int, _: int) -> bool:
-    token, before = tokens[index], tokens[index - 1]
-    kinds = [entry.kind for entry in tokens[index : index + 2]]
-    if kinds in (["NAME", "EQUAL"], ["NAME", "COLON"]):
+def _starts_field(layout: Layout, index: int) -> bool:
+    token, before = layout.tokens[index], layout.tokens[index - 1]
+    if layout.is_field(index):
         return before.kind not in ("DOT", "MINUS")
-    joined = token.kind in _JOINERS or (before.kind in _JOINERS and before.kind != "COMMA")
-    return layout.is_first(token) and not joined
+    joined = token.kind in JOINERS or (before.kind in JOINERS and before.kind != "COMMA")
+    return layout.has_lines and layout.is_first(token) and not joined

@@ -1,12 +1,11 @@
-"""Diagnostics as a person reads them and as a program does. No I/O, no colour library."""
+"""Diagnostics as a person reads them. No I/O, no colour library."""
 
 from __future__ import annotations
 
-import json
 import unicodedata
 from collections.abc import Iterable, Sequence
 
-from rlc.lang.diagnostics import Diagnostic, Label, Severity
+from rlc.lang.diagnostics import Diagnostic, Severity, in_order
 from rlc.lang.source import Source, Span
 from rlc.record import frozen
 
@@ -15,21 +14,6 @@ WIDTH = 100  # columns of an excerpt; longer lines are cut around the mark
 
 _COLORS = {Severity.ERROR: "31", Severity.WARNING: "33"}
 _FRAME, _BOLD, _HELP = "34", "1", "36"
-
-
-def in_order(diagnostics: Iterable[Diagnostic]) -> list[Diagnostic]:
-    """Sorted by file and place, so that output does not depend on who found what first."""
-
-    def key(item: Diagnostic) -> tuple[str, int, int, str]:
-        start, end = (item.span.start, item.span.end) if item.span else (-1, -1)
-        return _file(item), start, end, item.code
-
-    return sorted(diagnostics, key=key)
-
-
-def render_json(diagnostics: Iterable[Diagnostic]) -> str:
-    """A JSON array with one object for each finding; places are 1-based, ends just past."""
-    return json.dumps([_record(item) for item in in_order(diagnostics)], indent=2)
 
 
 def render_human(diagnostics: Iterable[Diagnostic], color: bool) -> str:
@@ -49,28 +33,6 @@ def summary(diagnostics: Iterable[Diagnostic]) -> str:
     return ", ".join(parts) or "no findings"
 
 
-def _record(item: Diagnostic) -> dict[str, object]:
-    line = column = end_line = end_column = None
-    if item.span:
-        line, column = item.span.line, item.span.column
-        end_line, end_column = item.span.end_position
-    return {
-        "code": item.code,
-        "severity": item.severity.value,
-        "message": item.message,
-        "file": _file(item),
-        "line": line,
-        "column": column,
-        "end_line": end_line,
-        "end_column": end_column,
-        "help": item.help,
-    }
-
-
-def _file(item: Diagnostic) -> str:
-    return item.span.source.name if item.span else item.file or ""
-
-
 @frozen
 class _Paint:
     on: bool
@@ -87,7 +49,7 @@ def _finding(item: Diagnostic, paint: _Paint) -> str:
     marks += [_Mark(label.span, label.text, _FRAME, "-") for label in item.labels]
     gutter = max((len(str(mark.span.line)) for mark in marks), default=1)
     if not item.span:
-        lines.append(f" {paint('-->', _FRAME, _BOLD)} {_file(item)}")
+        lines.append(f" {paint('-->', _FRAME, _BOLD)} {item.file_name}")
     for index, (source, group) in enumerate(_by_source(marks)):
         first = group[0].span
         arrow = paint("-->" if index == 0 else ":::", _FRAME, _BOLD)
@@ -188,6 +150,3 @@ def _width(char: str) -> int:
     if unicodedata.combining(char):
         return 0
     return 2 if unicodedata.east_asian_width(char) in "WF" else 1
-
-
-__all__ = ["Label", "in_order", "render_human", "render_json", "summary"]

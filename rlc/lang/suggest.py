@@ -24,6 +24,16 @@ def nearest(word: str, candidates: Iterable[str]) -> str | None:
     return best[1] if best else None
 
 
+def sole_nearest(word: str, candidates: Iterable[str]) -> str | None:
+    """The nearest candidate, if no other is as near."""
+    names = set(candidates)
+    match = nearest(word, names)
+    if match is None:
+        return None
+    others = [_distance(word, name) for name in names - {match}]
+    return None if _distance(word, match) in others else match
+
+
 def did_you_mean(word: str, candidates: Iterable[str]) -> str | None:
     """The suggestion as a diagnostic's help, or None."""
     match = nearest(word, candidates)
@@ -50,6 +60,13 @@ def edit_distance(a: str, b: str, limit: int) -> int:
             return limit + 1
         before, previous = previous, current
     return min(previous[-1], limit + 1)
+
+
+def _distance(word: str, candidate: str) -> int:
+    """As :func:`nearest` counts; 3 stands for anything further."""
+    if _plain(word) == _plain(candidate):
+        return -1
+    return edit_distance(word.lower(), candidate.lower(), 2)
 
 
 def _plain(word: str) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from rlc.lang.diagnostics import Diagnostics
+from rlc.lang.diagnostics import Diagnostics, Fix, replace
 from rlc.lang.lalr import MAX_DEPTH, Stuck, Token, expected
 from rlc.lang.source import Source, Span
 from rlc.lang.tables import END, Tables
@@ -37,15 +37,39 @@ def report_edit(
 ) -> None:
     """Say what is wrong with ``tokens``, given the edit that puts them right."""
     place, word = _found(source, tokens, edit.index)
+    fix = _fix(source, tables, tokens, edit)
     if edit.kind is None:
-        found.error(_CODE, place, f"unexpected {word}", "leave it out")
+        found.error(_CODE, place, f"unexpected {word}", "leave it out", fix=fix)
     elif edit.kind == "COMMA" and not edit.drop:
         end = Span(source, tokens[edit.index - 1].end, tokens[edit.index - 1].end)
-        found.error(_CODE, end, f"missing `,` before {word}")
+        found.error(_CODE, end, f"missing `,` before {word}", fix=fix)
     else:
         advice = "a name and its value are joined by `=`" if edit.kind == "EQUAL" else None
         message = f"expected `{tables.words[edit.kind]}`, found {word}"
-        found.error(_CODE, place, message, advice)
+        found.error(_CODE, place, message, advice, fix=fix)
+
+
+def _fix(source: Source, tables: Tables, tokens: Sequence[Token], edit: Edit) -> Fix:
+    """The edit as a change of the text; safe unless it drops a word that may have had a meaning."""
+    token = tokens[min(edit.index, len(tokens) - 1)]
+    span = Span(source, token.start, token.end)
+    if edit.kind is None:
+        around = tokens[max(0, edit.index - 1) : edit.index + 2]
+        doubled = sum(other.kind == token.kind for other in around) > 1
+        return replace(span, "", f"remove `{span.text}`", safe=doubled or token.kind == "COMMA")
+    word = tables.words[edit.kind]
+    if edit.drop:
+        spaced = source.text[max(0, span.start - 1) : span.start].isspace()
+        return replace(span, word if spaced else f" {word}", f"write `{word}`")
+    end = tokens[edit.index - 1].end
+    added = f" {word}" if edit.kind == "EQUAL" else word
+    # Two names in a call may be two arguments, or one and its value.
+    kinds = [entry.kind for entry in tokens[max(0, edit.index - 2) : edit.index + 1]]
+    clear = edit.kind != "COMMA" or kinds not in (
+        ["LPAR", "NAME", "NAME"],
+        ["COMMA", "NAME", "NAME"],
+    )
+    return replace(Span(source, end, end), added, f"add `{word}`", safe=clear)
 
 
 def report_stuck(
@@ -71,7 +95,13 @@ def report_stuck(
         message = f"expected {wanted} after `{_text(source, tokens[-1])}`"
     else:
         message = f"expected {wanted}, found {word}"
-    found.error(_CODE, place, message, _help(tokens, stuck.index, source))
+    hyphened = _hyphened(tokens, stuck.index, source)
+    if hyphened is not None:
+        name = hyphened.text.replace("-", "_")
+        fix = replace(hyphened, name, f"write `{name}`")
+        found.error(_CODE, place, message, f"names use `_`: `{name}`", fix=fix)
+        return
+    found.error(_CODE, place, message, _help(tokens, stuck.index))
 
 
 def _found(source: Source, tokens: Sequence[Token], index: int) -> tuple[Span, str]:
@@ -106,7 +136,23 @@ def _wanted(tables: Tables, kinds: set[str]) -> str:
     )
 
 
-def _help(tokens: Sequence[Token], index: int, source: Source) -> str | None:
+def _hyphened(tokens: Sequence[Token], index: int, source: Source) -> Span | None:
+    """``lora-rank``, where the parse got stuck on a hyphen in it."""
+    first = index - 1
+    if first < 0 or [token.kind for token in tokens[first : index + 2]] != [
+        "NAME",
+        "MINUS",
+        "NAME",
+    ]:
+        return None
+    last = index + 1
+    while [token.kind for token in tokens[last + 1 : last + 3]] == ["MINUS", "NAME"]:
+        last += 2
+    span = Span(source, tokens[first].start, tokens[last].end)
+    return None if any(char.isspace() for char in span.text) else span
+
+
+def _help(tokens: Sequence[Token], index: int) -> str | None:
     """Advice for the mistakes that are made most."""
     kinds = [token.kind for token in tokens]
     kind = kinds[index] if index < len(kinds) else END
@@ -114,9 +160,6 @@ def _help(tokens: Sequence[Token], index: int, source: Source) -> str | None:
         return "a pipeline inside arithmetic takes parentheses: `3 * (a |> f())`"
     if kind in ("PLUS", "MINUS", "STAR", "SLASH") and "PIPE" in kinds[:index]:
         return "a pipeline inside arithmetic takes parentheses: `(a |> f()) + b`"
-    if kind == "MINUS" and index and kinds[index - 1 : index + 2] == ["NAME", "MINUS", "NAME"]:
-        first, last = (_text(source, tokens[index + step]) for step in (-1, 1))
-        return f"names use `_`: `{first}_{last}`"
     if kind == "DOT":
         return "`.` follows a name only: `policy.base`"
     return None

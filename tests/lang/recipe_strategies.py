@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import reduce
 from random import Random
 
 from hypothesis import strategies as st
@@ -33,6 +34,7 @@ from rlc.lang.source import Source, Span
 
 NOWHERE = Span(Source("generated", ""), 0, 0)
 KEYWORDS = {"then", "true", "false"}
+KINDS = ["import", "param", "model", "env", "advantage", "loss", "sft", "train", "eval"]
 
 names = st.builds(
     Name,
@@ -70,14 +72,43 @@ def _compound(inner: SearchStrategy[Expr]) -> SearchStrategy[Expr]:
     )
 
 
-exprs: SearchStrategy[Expr] = st.recursive(literals | paths, _compound, max_leaves=20)
+# What recipes are made of, which chance alone would seldom put together.
+calls = st.builds(
+    Call,
+    st.just(NOWHERE),
+    paths,
+    st.lists(
+        st.builds(Argument, st.just(NOWHERE), st.none() | names, literals | paths), max_size=4
+    ).map(tuple),
+)
+
+
+def joined(op: str, operands: SearchStrategy[Expr], most: int) -> SearchStrategy[Expr]:
+    """``a op b op c``, as it reads without parentheses."""
+
+    def join(parts: list[Expr]) -> Expr:
+        return reduce(lambda left, right: Binary(NOWHERE, op, left, right), parts)
+
+    return st.lists(operands, min_size=2, max_size=most).map(join)
+
+
+pipelines = joined("|>", calls | paths, 6)
+weighted = joined(
+    "+", st.builds(Binary, st.just(NOWHERE), st.just("*"), literals, paths | pipelines), 4
+)
+failures = joined("then", calls | paths, 3)
+
+exprs: SearchStrategy[Expr] = st.one_of(
+    st.recursive(literals | paths, _compound, max_leaves=20), pipelines, weighted, failures
+)
+kinds = names | st.builds(Name, st.just(NOWHERE), st.sampled_from(KINDS))
 decls: SearchStrategy[Decl] = st.one_of(
-    st.builds(BlockDecl, st.just(NOWHERE), names, names, fields_of(exprs, 5)),
-    st.builds(ValueDecl, st.just(NOWHERE), names, names, st.none() | names, exprs),
+    st.builds(BlockDecl, st.just(NOWHERE), kinds, names, fields_of(exprs, 6)),
+    st.builds(ValueDecl, st.just(NOWHERE), kinds, names, st.none() | names, exprs),
     st.builds(
         ImportDecl,
         st.just(NOWHERE),
-        names,
+        kinds,
         st.builds(String, st.just(NOWHERE), st.text("abc/. é", max_size=8)),
     ),
 )

@@ -48,6 +48,56 @@ def test_any_recipe_keeps_its_meaning_and_comments(recipe: Recipe, seed: int) ->
     assert comments_of(once) == comments_of(text)
 
 
+EVERYTHING = """\
+import "lib/qwen.rl"
+param rate: float = 4e-5
+model m { base = "tiny" lora_rank = 8, }
+env a = gem("x", n = 2) |> chat(last = 2) |> rollouts(group = 16) |> reward(sum)
+env mix = 3 * a + 1 * (b - -c) / 2
+sft warmup { model = m data = demonstrations(a, n = 2_000) }
+train main {
+  metrics = [pass_at(1), pass_at(8, share = 10%)], extra = { x = 1, y = { z = [] } }
+  on_error = retry(3) then drop budget = $60
+}
+eval held {}
+"""
+
+
+def test_a_comment_in_any_place_is_kept_and_changes_nothing_else() -> None:
+    """Each gap between two words in turn, with the comment ending its line or on its own."""
+    source, recipe = read(EVERYTHING)
+    tokens = lex(source, load_tables()).tokens
+    for place in [0, *(token.end for token in tokens)]:
+        for note in (" # note\n", "\n\n  # note\n\n"):
+            text = EVERYTHING[:place] + note + EVERYTHING[place:]
+            once = formatted(text)
+            assert read(once)[1] == recipe
+            assert comments_of(once) == {"# note": 1}
+            assert formatted(once) == once
+
+
+def test_neighbouring_comments_stand_in_one_column() -> None:
+    text = "train t {\n  a = 1 # x\n  bb = 200 # y\n  c = 3\n  d = 4 # z\n}\n"
+    assert formatted(text).splitlines()[1:5] == [
+        "  a  = 1    # x",
+        "  bb = 200  # y",
+        "  c  = 3",
+        "  d  = 4  # z",
+    ]
+
+
+def test_a_comment_stays_near_its_code() -> None:
+    far = f"train t {{\n  a = 1  # x\n  b = {'1' * 40}  # y\n}}\n"
+    assert formatted(far) == far
+    wide = f"train t {{\n  a = 1  # {'x' * 85}\n  b = 12345678  # y\n}}\n"
+    assert formatted(wide) == wide
+
+
+def test_a_hash_in_a_string_is_no_comment() -> None:
+    text = 'train t {\n  a = "#"  # x\n  b = "# y"\n  c = "long # z"  # w\n}\n'
+    assert formatted(text) == text
+
+
 def test_the_layout_of_a_recipe() -> None:
     path = Path(__file__).parent / "cases" / "layout.txt"
     check_golden(path, formatted(LAYOUT))
@@ -89,7 +139,10 @@ train main { # two stages
 
   # how many
   batch = turns(128, # episodes
-    parallel = 64)
+    parallel = 64, # workers
+    updates = 1)
+  steps = 1_000 # enough
+  save = every(20) # and at the end
   metrics = [pass_at(1, samples = 128, confidence = 95%), pass_at(8, samples = 128), pass_at(64)]
   on_error = retry(3) then drop extra = { a = 1 b = {} }
   empty = []

@@ -9,8 +9,9 @@ from pathlib import Path
 
 import pytest
 
+from rlc.lang.formats import render_json
 from rlc.lang.read import MAX_BYTES, read_source, write_text
-from rlc.lang.render import render_human, render_json
+from rlc.lang.render import render_human
 
 TEXT = 'env x = gem("easy")\n'
 

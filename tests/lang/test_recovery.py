@@ -3,18 +3,23 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 from golden import check_golden
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
+from recipe_strategies import recipes, write
 
 from rlc.lang.ast import BlockDecl, Recipe
 from rlc.lang.diagnostics import Diagnostics
+from rlc.lang.fixes import fix_all
+from rlc.lang.formats import render_sarif
 from rlc.lang.formatter import format_text
 from rlc.lang.lexer import MAX_FINDINGS
 from rlc.lang.parser import parse
+from rlc.lang.read import read_source
 from rlc.lang.render import render_human
 from rlc.lang.source import Source
 
@@ -121,6 +126,33 @@ def test_one_slip_loses_no_other_declaration(before: str, after: str) -> None:
     assert not lost or (after.startswith("model") and lost == {"policy"})
 
 
+def on_few_lines(text: str) -> str:
+    """Without line breaks but those after comments, so that the words alone must tell."""
+    return " ".join(line.strip() for line in text.splitlines() if not line.startswith("#"))
+
+
+def without_indent(text: str) -> str:
+    return "\n".join(line.strip() for line in text.splitlines())
+
+
+@pytest.mark.parametrize("layout", [on_few_lines, without_indent])
+@pytest.mark.parametrize(("before", "after"), SLIPS)
+def test_the_layout_is_not_needed(before: str, after: str, layout: Callable[[str], str]) -> None:
+    """A slip is found near its place and loses no other declaration in any layout."""
+    text = RECIPE.replace(before, after, 1)
+    recipe, found = read(layout(text))
+    start = RECIPE.index(before)
+    first, last = (len(layout(text[:place])) for place in (start, start + len(after)))
+    assert found
+    comment = after.startswith("//") and layout is on_few_lines  # it takes the rest along
+    for error in found:
+        assert error.span
+        assert first - 60 <= error.span.start <= last + 60 or comment
+    names = {decl.name.id for decl in recipe.decls if hasattr(decl, "name")} | recipe.unread
+    lost = {"rate", "policy", "sudoku", "mix", "main", "heldout"} - names
+    assert not lost or comment or lost == {"policy"}
+
+
 def test_several_mistakes_are_several_errors() -> None:
     slips = [SLIPS[0], SLIPS[7], SLIPS[19], SLIPS[29], SLIPS[32]]
     text = RECIPE
@@ -192,6 +224,31 @@ def test_any_cut_or_doubled_part_gives_diagnostics(data: st.DataObject) -> None:
     check_total(RECIPE[:start] + middle + RECIPE[end:])
 
 
+@given(st.binary(max_size=200) | st.text(max_size=100).map(lambda t: t.encode("utf-16")))
+def test_any_bytes_give_diagnostics(tmp_path_factory: pytest.TempPathFactory, data: bytes) -> None:
+    path = tmp_path_factory.getbasetemp() / "any.rl"
+    path.write_bytes(data)
+    source, found = read_source(path)
+    assert (source is None) == bool(found)
+    if source is not None:
+        check_total(source.text)
+
+
+@given(recipes, st.integers(0, 2**32), st.data())
+@settings(max_examples=60)
+def test_any_damage_to_any_recipe_gives_diagnostics(
+    recipe: Recipe, seed: int, data: st.DataObject
+) -> None:
+    """Characters dropped, doubled and exchanged, and what the fixes make of that."""
+    text = write(recipe, seed)
+    for _ in range(data.draw(st.integers(1, 5))):
+        place = data.draw(st.integers(0, len(text)))
+        new = data.draw(st.sampled_from(["", *MARKS, *WORDS]))
+        text = text[:place] + new + text[place + data.draw(st.integers(0, 2)) :]
+    check_total(text)
+    check_total(fix_all(Source("test.rl", text), lambda source: parse(source)[1]).source.text)
+
+
 def check_total(text: str) -> None:
     """Anything is either read and formatted, or refused with places inside the text."""
     source = Source("test.rl", text)
@@ -199,7 +256,10 @@ def check_total(text: str) -> None:
     assert render_human(found, color=True) or not found
     for error in found:
         assert error.span
-        assert 0 <= error.span.start <= error.span.end <= len(text)
+        spans = [error.span, *(span for span, _ in (error.fix.edits if error.fix else ()))]
+        assert all(0 <= span.start <= span.end <= len(text) for span in spans)
+        assert error.fix is None or any(text != span.text for span, text in error.fix.edits)
+    render_sarif(found, "1")
     if not found:
         format_text(source, recipe)
 

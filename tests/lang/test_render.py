@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import json
 import re
 
 from rlc.lang.diagnostics import Diagnostic, Diagnostics, Label, Severity
-from rlc.lang.render import render_human, render_json
+from rlc.lang.render import render_human
 from rlc.lang.source import Source, Span
 
 SOURCE = Source("a.rl", 'env x = gm("easy")\nenv y = x\n\ttrain 数 = 1\n')
@@ -96,24 +95,3 @@ def test_findings_come_by_file_and_place_and_are_counted() -> None:
     assert re.findall(r"^\w+\[RL\d+\]: (\w+)$", text, re.M) == ["gone", "first", "second", "third"]
     assert text.endswith("\n3 errors, 1 warning\n")
     assert render_human([], color=True) == ""
-
-
-def test_json_has_every_field() -> None:
-    found = Diagnostics()
-    found.append(Diagnostic("RL0001", Severity.ERROR, "no such file", None, None, file="b.rl"))
-    found.error("RL0101", span("gm"), "unknown", "did you mean `gem`?")
-    place, no_place = json.loads(render_json(found))
-    assert place == {
-        "code": "RL0101",
-        "severity": "error",
-        "message": "unknown",
-        "file": "a.rl",
-        "line": 1,
-        "column": 9,
-        "end_line": 1,
-        "end_column": 11,
-        "help": "did you mean `gem`?",
-    }
-    assert no_place["file"] == "b.rl"
-    assert no_place["line"] is no_place["column"] is no_place["help"] is None
-    assert json.loads(render_json([])) == []

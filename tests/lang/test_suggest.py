@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from rlc.lang.suggest import did_you_mean, edit_distance, nearest
+from rlc.lang.suggest import did_you_mean, edit_distance, nearest, sole_nearest
 
 WORDS = ["advantage", "batch", "model", "lora_rank", "adam", "gem", "std", "LoRA"]
 
@@ -35,6 +35,23 @@ def test_the_nearest_word_is_suggested(word: str, expected: str | None) -> None:
 def test_the_closest_wins_and_ties_are_stable() -> None:
     assert nearest("steps", ["step", "stepsx", "stops"]) == "step"
     assert nearest("steps", ["stops", "stepsx", "step"]) == "step"
+
+
+@pytest.mark.parametrize(
+    ("word", "names", "expected"),
+    [
+        ("stepz", ["steps", "stops"], "steps"),
+        ("stepx", ["steps", "stepz"], None),
+        ("guess3", ["guess1", "guess2"], None),
+        ("LORA-RANK", ["lora_rank", "lora_ranks"], "lora_rank"),
+        ("xyz", ["steps"], None),
+        ("stepz", ["steps", "steps"], "steps"),
+    ],
+)
+def test_a_correction_needs_one_nearest_word(
+    word: str, names: list[str], expected: str | None
+) -> None:
+    assert sole_nearest(word, names) == expected
 
 
 def test_a_suggestion_is_a_question() -> None:

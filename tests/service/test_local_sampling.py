@@ -342,7 +342,8 @@ def test_the_event_loop_turns_while_the_engine_works(service: LocalService) -> N
 
 def test_requests_made_together_leave_in_one_wave(service: LocalService) -> None:
     waves: list[int] = []
-    answer = service._worker.run_wave
+    worker: Any = service._worker
+    answer = worker.run_wave
 
     def counting(wave: Any) -> Any:
         waves.append(len(wave))
@@ -356,7 +357,7 @@ def test_requests_made_together_leave_in_one_wave(service: LocalService) -> None
 
     async def main() -> None:
         sampler = await service.create_sampling_client(base_model=folder())
-        service._worker.run_wave = counting
+        worker.run_wave = counting
         await asyncio.gather(*[turns(sampler, seed) for seed in range(20)])
 
     run(main)

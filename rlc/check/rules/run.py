@@ -12,7 +12,7 @@ SECONDS_A_STEP = 60  # what a step on the hosted service takes at the least, sam
 def _lasts_long_enough(view: View) -> None:
     """A checkpoint that the service deletes while the run still needs it."""
     ttl, service = view.save.ttl_seconds, view.model.service
-    if ttl is None or service != "tinker":
+    if ttl is None or service != "tinker" or view.steps is None:
         return
     expected = view.steps * SECONDS_A_STEP
     if ttl < expected:

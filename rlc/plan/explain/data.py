@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import json
 from typing import Any
 
 from rlc.catalog.models import prices_as_of
 from rlc.lang.diagnostics import Diagnostics
-from rlc.lang.render import render_json
+from rlc.lang.formats import finding_dicts
 from rlc.plan.assumptions import assumptions, environments_of
 from rlc.plan.codec import plan_hash, plan_to_dict
 from rlc.plan.cost import KINDS, Money, StageCost, bill_of, plan_cost, total_cost
@@ -39,7 +38,7 @@ def explain_dict(plan: Plan | None, recipe: str, found: Diagnostics) -> dict[str
             "graph": plain["graph"],
             "cost": cost_dict(plan),
         }
-    return data | {"diagnostics": json.loads(render_json(found))}
+    return data | {"diagnostics": finding_dicts(found)}
 
 
 # What a stage's record has beside the plan's own fields.

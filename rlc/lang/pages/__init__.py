@@ -1,0 +1,93 @@
+"""What `rlc explain CODE` says: a page for each diagnostic code, in the Markdown files beside this.
+
+A page has the same parts in the same order: what the code means, `## Why it matters`, `## Wrong`
+and `## Right` with an example each. An example in `rl` is a recipe or a part of one: `…` in a block
+stands for its other fields, and `policy`, `guess` and `main` are declared as in the quickstart
+where an example does not do so itself. One in `sh` is a command.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import textwrap
+
+from rlc.lang.codes import CODES
+from rlc.record import frozen
+
+_PAGE = re.compile(
+    r"# (?P<code>RL[0-9]{4})\n\n(?P<meaning>.+?)\n\n"
+    r"## Why it matters\n\n(?P<why>.+?)\n\n"
+    r"## Wrong\n\n```(?P<wrong_language>rl|sh)\n(?P<wrong>.+?)```\n\n"
+    r"## Right\n\n```(?P<right_language>rl|sh)\n(?P<right>.+?)```\n",
+    re.DOTALL,
+)
+_WIDTH = 88
+
+
+@frozen
+class Example:
+    """A recipe, or a part of one (``rl``), or a command (``sh``)."""
+
+    language: str
+    text: str
+
+
+@frozen
+class Page:
+    """What a code means, why it matters to whoever trains, and an example of each side."""
+
+    code: str
+    title: str
+    meaning: str
+    why: str
+    wrong: Example
+    right: Example
+
+
+def page(code: str) -> Page | None:
+    """The page of a code as `rlc explain` takes it, in either case; None for no code of rlc's.
+
+    Raises ValueError if the page is not written as it should be.
+    """
+    code = code.upper()
+    if code not in CODES:
+        return None
+    path = os.path.join(os.path.dirname(__file__), f"{code}.md")
+    with open(path, encoding="utf-8") as file:
+        match = _PAGE.fullmatch(file.read())
+    if match is None or match["code"] != code:
+        raise ValueError(f"{path} does not have the parts of a page")
+    wrong = Example(match["wrong_language"], match["wrong"])
+    right = Example(match["right_language"], match["right"])
+    return Page(code, CODES[code], match["meaning"], match["why"], wrong, right)
+
+
+def render(page: Page, color: bool) -> str:
+    """The page as a terminal shows it."""
+
+    def paint(text: str, style: str) -> str:
+        return f"\x1b[{style}m{text}\x1b[0m" if color else text
+
+    def example(title: str, shown: Example, style: str) -> list[str]:
+        return [paint(title, style), "", textwrap.indent(shown.text.rstrip(), "    "), ""]
+
+    return "\n".join(
+        [
+            paint(f"{page.code}: {page.title}", "1"),
+            "",
+            _wrapped(page.meaning),
+            "",
+            paint("Why it matters", "1"),
+            "",
+            _wrapped(page.why),
+            "",
+            *example("Wrong", page.wrong, "31;1"),
+            *example("Right", page.right, "32;1"),
+        ]
+    )
+
+
+def _wrapped(text: str) -> str:
+    """Paragraphs filled to a width that is easy to read."""
+    return "\n\n".join(textwrap.fill(part, _WIDTH) for part in text.split("\n\n"))

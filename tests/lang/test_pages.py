@@ -1,0 +1,104 @@
+"""The pages of `rlc explain CODE`: wrong examples are wrong in that way, right ones are right."""
+
+from __future__ import annotations
+
+import re
+import shlex
+import tempfile
+from pathlib import Path
+
+import pytest
+from page_examples import complete
+
+from rlc.cli.main import main
+from rlc.lang.codes import CODES
+from rlc.lang.pages import Example, page, render
+from rlc.lang.source import Source
+from rlc.plan.compile import compile_source
+
+RECIPE = complete("train main {\n  …\n}\n")
+FOLDER = Path(__file__).parents[2] / "rlc" / "lang" / "pages"
+
+
+@pytest.fixture
+def workplace(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A folder with the files that the examples speak of."""
+    (tmp_path / "recipes").mkdir()
+    (tmp_path / "locked").mkdir()
+    (tmp_path / "lib").mkdir()
+    for folder in (tmp_path, tmp_path / "recipes", tmp_path / "locked"):
+        (folder / "recipe.rl").write_text(RECIPE, encoding="utf-8")
+    (tmp_path / "weights.safetensors").write_bytes(b"\x08\x00\xff\xfe")
+    (tmp_path / "rollouts.jsonl").write_text("{}\n" * 400_000, encoding="utf-8")
+    (tmp_path / "empty.rl").write_text("\n", encoding="utf-8")
+    policy = 'model policy {\n  base      = "tiny"\n  lora_rank = 8\n}\n'
+    (tmp_path / "lib" / "qwen.rl").write_text(policy, encoding="utf-8")
+    stage = RECIPE[: RECIPE.index("model policy")].replace("main", "inner")
+    (tmp_path / "lib" / "stage.rl").write_text(stage, encoding="utf-8")
+    monkeypatch.chdir(tmp_path)
+
+    real = tempfile.mkstemp
+
+    def make(suffix: str, dir: str) -> tuple[int, str]:
+        if dir.endswith("locked"):  # root may write anywhere: the folder's rights would not do
+            raise PermissionError(13, "Permission denied", dir)
+        return real(suffix=suffix, dir=dir)
+
+    monkeypatch.setattr(tempfile, "mkstemp", make)
+    return tmp_path
+
+
+def codes_of(example: Example, capsys: pytest.CaptureFixture[str]) -> set[str]:
+    """The codes of all findings about an example."""
+    if example.language == "rl":
+        source = Source("example.rl", complete(example.text))
+        return {item.code for item in compile_source(source).diagnostics}
+    for line in example.text.splitlines():
+        program, *arguments = shlex.split(line)
+        assert program == "rlc"
+        main(arguments)
+    captured = capsys.readouterr()
+    return set(re.findall(r"^\w+\[(RL\d+)\]", captured.out + captured.err, re.M))
+
+
+@pytest.mark.parametrize("code", CODES)
+def test_the_examples_are_what_they_claim(
+    code: str, workplace: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    shown = page(code)
+    assert shown is not None
+    assert codes_of(shown.wrong, capsys) == {code}
+    mentioned = set(re.findall(r"RL\d{4}", shown.meaning + shown.why)) - {code}
+    assert codes_of(shown.right, capsys) <= mentioned
+
+
+def test_every_file_is_the_page_of_a_code() -> None:
+    assert {path.stem for path in FOLDER.glob("*.md")} == set(CODES)
+
+
+@pytest.mark.parametrize("code", CODES)
+def test_pages_are_short_and_plain(code: str) -> None:
+    text = (FOLDER / f"{code}.md").read_text(encoding="utf-8")
+    assert len(text.splitlines()) <= 66
+    assert max(len(line) for line in text.splitlines()) <= 105
+    shown = page(code)
+    assert shown is not None
+    assert shown.title == CODES[code]
+
+
+def test_a_code_may_be_written_small_and_an_unknown_one_has_no_page() -> None:
+    assert page("rl0204") == page("RL0204")
+    assert page("RL9999") is None
+    assert page("../codes") is None
+
+
+def test_a_page_reads_well_with_and_without_colour() -> None:
+    shown = page("RL0010")
+    assert shown is not None
+    plain = render(shown, color=False)
+    assert plain.startswith("RL0010: syntax error\n\nThe words at this place")
+    assert "\nWrong\n\n    train main {\n      steps: 50\n" in plain
+    assert max(len(line) for line in plain.splitlines()) <= 88
+    colored = render(shown, color=True)
+    assert "\x1b[1mRL0010" in colored
+    assert re.sub(r"\x1b\[[\d;]*m", "", colored) == plain
