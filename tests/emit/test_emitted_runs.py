@@ -149,3 +149,10 @@ def test_the_cookbook_example_trains(server: str, tmp_path: Path) -> None:
     run_script(server, tmp_path, script, *sizes)
     lines = metrics_of(tmp_path / "log" / "metrics.jsonl")
     assert len([line for line in lines if "env/all/reward/total" in line]) == 2
+
+
+def test_the_supervised_example_trains(server: str, tmp_path: Path) -> None:
+    script = str(ROOT / "examples" / "sft_cookbook.py")
+    run_script(server, tmp_path, script, "n_batches=6", "batch_size=8", "log_path=log")
+    losses = [line["train_mean_nll"] for line in metrics_of(tmp_path / "log" / "metrics.jsonl")]
+    assert losses[-1] < losses[0]

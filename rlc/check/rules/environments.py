@@ -177,22 +177,28 @@ def _context(view: View) -> None:
             message = f"a reply of {reply:,} tokens leaves no room for a prompt in {context:,}"
             view.error("RL0407", "sampling.max_tokens", message, "lower max_tokens")
             return
-        longest = _longest(env, reply, max_turns(env) or 1)
-        if "chat" in _names(env) and longest > context:
-            turns = max_turns(env) or 1
+        turns = max_turns(env) or 1
+        longest = _longest(env, reply, turns)
+        if longest > context:
             message = (
                 f"{turns} turns of {reply:,} tokens may outgrow the model's context of {context:,}"
             )
-            room = max(1, (context - _longest(env, 0, turns)) // turns)
-            advice = f"`{env.name}` would be cut off; {room:,} tokens a turn fit"
+            room = (context - _longest(env, 0, turns)) // (turns if _is_chat(env) else 1)
+            advice = f"`{env.name}` would be cut off; {max(1, room):,} tokens a turn fit"
             view.warning("RL0407", "sampling.max_tokens", message, advice)
 
 
+def _is_chat(env: EnvPlan) -> bool:
+    """Whether earlier replies stay in the prompt."""
+    return bool({"chat", "concat_with_action", "concat_chat"} & set(_names(env)))
+
+
 def _longest(env: EnvPlan, reply: int, turns: int) -> int:
-    """Tokens of the longest chat, as far as its observations were measured."""
+    """Tokens of the longest prompt with its reply, as far as its observations were measured."""
     chars = measured(env)
-    seen = chars.get("prompt", 0) + (turns - 1) * chars.get("observation", 0)
-    return turns * reply + seen // CHARACTERS_PER_TOKEN
+    kept = turns if {"chat", *OBSERVATIONS} & set(_names(env)) else 1
+    seen = chars.get("prompt", 0) + (kept - 1) * chars.get("observation", 0)
+    return (turns if _is_chat(env) else 1) * reply + seen // CHARACTERS_PER_TOKEN
 
 
 RULES = (
