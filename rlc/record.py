@@ -70,7 +70,7 @@ def define(cls: type[T]) -> type[T]:
 
 def field_names(node: object) -> tuple[str, ...] | None:
     """The names of a record's fields in order; None for anything else."""
-    return getattr(node, "__match_args__", None) if hasattr(node, "__fields__") else None
+    return getattr(node, "__field_names__", None)
 
 
 def evolve(node: T, **changes: Any) -> T:
@@ -80,8 +80,13 @@ def evolve(node: T, **changes: Any) -> T:
         import attrs
 
         return attrs.evolve(node, **changes)  # type: ignore[misc]
-    values = {name: getattr(node, name) for name in names if node.__fields__[name].init}  # type: ignore[attr-defined]
-    return type(node)(**{**values, **changes})
+    if changes.keys() - names or hasattr(node, "__attrs_post_init__"):
+        fields = node.__fields__  # type: ignore[attr-defined]
+        kept = {name: getattr(node, name) for name in names if fields[name].init}
+        return type(node)(**{**kept, **changes})
+    values, copy = node.__dict__, object.__new__(type(node))
+    copy.__dict__.update({name: values[name] for name in names}, **changes)
+    return copy
 
 
 def asdict(node: object) -> dict[str, Any]:
@@ -112,6 +117,7 @@ def _make_record(cls: Any, frozen: bool) -> None:
         else:
             fields[name] = _PLAIN if given is _NOTHING else Field(given, None, True, True, True)
     cls.__fields__ = fields
+    cls.__field_names__ = tuple(fields)
     setattr(cls, "__match_args__", tuple(fields))  # noqa: B010 (mypy knows it as final)
     cls.__attrs_attrs__ = _Attributes()
     cls.__init__ = _FirstInit()
@@ -174,6 +180,8 @@ def _compared(record: Any) -> tuple[Any, ...]:
 
 
 def _eq(self: Any, other: object) -> Any:
+    if self is other:
+        return True
     if other.__class__ is not self.__class__:
         return NotImplemented
     return _compared(self) == _compared(other)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from bisect import bisect_right
 from functools import cached_property
 
@@ -30,7 +31,7 @@ class Source:
     @cached_property
     def line_starts(self) -> list[int]:
         """Offset of the first character of each line; line 1 is at index 0."""
-        return [0] + [i + 1 for i, char in enumerate(self.text) if char == "\n"]
+        return [0, *(match.end() for match in re.finditer("\n", self.text))]
 
     def position(self, offset: int) -> tuple[int, int]:
         """1-based line and column (in characters) of an offset."""

@@ -10,10 +10,11 @@ from __future__ import annotations
 from collections.abc import Iterable
 from functools import reduce
 from math import ceil
+from operator import add
 
 from rlc.plan.shapes import Level, Rollout, rollout_shapes
 from rlc.plan.tree import BatchPlan, EnvPlan, EvalPlan, SftPlan, StagePlan, TrainPlan
-from rlc.record import asdict, frozen
+from rlc.record import frozen
 
 # Episodes played for each demonstration that the model itself has to give.
 TRIES = {"low": 1, "expected": 2, "high": 20}
@@ -31,20 +32,23 @@ class Tokens:
     reference: float = 0.0
 
     def __add__(self, other: Tokens) -> Tokens:
-        mine, theirs = asdict(self), asdict(other)
-        return Tokens(**{kind: mine[kind] + theirs[kind] for kind in mine})
+        return Tokens(*map(add, self.counts, other.counts))
 
     def __mul__(self, factor: float) -> Tokens:
-        return Tokens(**{kind: tokens * factor for kind, tokens in asdict(self).items()})
+        return Tokens(*(count * factor for count in self.counts))
 
     def most(self, other: Tokens) -> Tokens:
         """The larger number of each kind."""
-        mine, theirs = asdict(self), asdict(other)
-        return Tokens(**{kind: max(mine[kind], theirs[kind]) for kind in mine})
+        return Tokens(*map(max, self.counts, other.counts))
+
+    @property
+    def counts(self) -> tuple[float, ...]:
+        """The numbers alone, in the order of the kinds."""
+        return self.prefill, self.cached, self.sample, self.train, self.reference
 
     @property
     def total(self) -> float:
-        return sum(float(tokens) for tokens in asdict(self).values())
+        return float(sum(self.counts))
 
 
 def step_tokens(stage: StagePlan, level: Level) -> Tokens:
