@@ -14,6 +14,7 @@ but mutable), :func:`field`, :func:`evolve` and :func:`asdict`.
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import cached_property
 from typing import Any, TypeVar, dataclass_transform
 
 T = TypeVar("T")
@@ -80,12 +81,21 @@ def evolve(node: T, **changes: Any) -> T:
         import attrs
 
         return attrs.evolve(node, **changes)  # type: ignore[misc]
-    if changes.keys() - names or hasattr(node, "__attrs_post_init__"):
-        fields = node.__fields__  # type: ignore[attr-defined]
-        kept = {name: getattr(node, name) for name in names if fields[name].init}
-        return type(node)(**{**kept, **changes})
-    values, copy = node.__dict__, object.__new__(type(node))
-    copy.__dict__.update({name: values[name] for name in names}, **changes)
+    if node.__is_plain__ and changes.keys() <= node.__fields__.keys():  # type: ignore[attr-defined]
+        copy = object.__new__(type(node))
+        copy.__dict__.update(node.__dict__, **changes)
+        return copy
+    fields = node.__fields__  # type: ignore[attr-defined]
+    kept = {name: getattr(node, name) for name in names if fields[name].init}
+    return type(node)(**{**kept, **changes})
+
+
+def mapped(node: T, change: Callable[[Any], Any]) -> T:
+    """A copy of a record with ``change`` applied to every field."""
+    if not node.__is_plain__:  # type: ignore[attr-defined]
+        return evolve(node, **{n: change(getattr(node, n)) for n in field_names(node) or ()})
+    copy = object.__new__(type(node))
+    copy.__dict__.update({name: change(value) for name, value in node.__dict__.items()})
     return copy
 
 
@@ -119,6 +129,12 @@ def _make_record(cls: Any, frozen: bool) -> None:
     cls.__fields__ = fields
     cls.__field_names__ = tuple(fields)
     setattr(cls, "__match_args__", tuple(fields))  # noqa: B010 (mypy knows it as final)
+    # Whether an instance's attributes are its fields and nothing else, made by no code of its own.
+    cls.__is_plain__ = not any(
+        name == "__attrs_post_init__" or isinstance(value, cached_property)
+        for base in cls.__mro__
+        for name, value in base.__dict__.items()
+    )
     cls.__attrs_attrs__ = _Attributes()
     cls.__init__ = _FirstInit()
     if "__repr__" not in cls.__dict__:

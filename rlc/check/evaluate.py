@@ -27,7 +27,7 @@ from rlc.check.models import Artifact, model_value
 from rlc.check.scalars import NUMBERS, Scalars, article, describe
 from rlc.check.scope import NamedDecl, Scope
 from rlc.check.suggest import known_values, rename
-from rlc.check.values import Value, place
+from rlc.check.values import Value
 from rlc.lang.ast import Attribute, Binary, BlockDecl, Call, Expr, ListExpr, Name, ValueDecl
 from rlc.lang.diagnostics import Diagnostics, Label
 from rlc.record import evolve, field_names
@@ -94,7 +94,7 @@ class Evaluator:
         known = tuple(value for value in values if value)
         if len(known) < len(values):
             return None
-        return Value(want.type, known, expr.span, place(expr.span))
+        return Value(want.type, known, expr.span, expr.span)
 
     def _shorthand(self, expr: Expr, want: Param) -> Value | None:
         """A plain value that stands for the whole: ``$60`` for ``limit(usd = $60)``."""
@@ -124,7 +124,7 @@ class Evaluator:
         if fitting is None:
             return None
         values[param.name] = fitting
-        return Value(want.type, builtin.build(Args(values)), expr.span, place(expr.span))
+        return Value(want.type, builtin.build(Args(values)), expr.span, expr.span)
 
     def _declaration(self, decl: NamedDecl) -> Value | None:
         if isinstance(decl, BlockDecl):
@@ -143,7 +143,7 @@ class Evaluator:
         start = field and self.value(field.value, Param("model", "model", "a model"))
         if not start:
             return None
-        after = Value("string", stage.name.id, stage.name.span, place(stage.name.span))
+        after = Value("string", stage.name.id, stage.name.span, stage.name.span)
         return evolve(start, data=Artifact(start.data.model, after))
 
     def _param(self, decl: ValueDecl) -> Value | None:
@@ -161,7 +161,7 @@ class Evaluator:
         builtin = find_builtin(want.type, name.id)
         if builtin is not None and builtin.word:
             record = builtin.build(Args({}))
-            return Value(want.type, record, name.span, place(name.span))
+            return Value(want.type, record, name.span, name.span)
         words = words_of(want.type)
         if words and not self.scope.knows(name.id):
             message = f"`{name.id}` is not {KINDS[want.type].noun}"
@@ -174,7 +174,7 @@ class Evaluator:
                 return self._shorthand(name, want)
         value = self._reference(name, _NAMEABLE.get(want.type, (want.type,)), want)
         if value is not None and want.type == "model":
-            here = evolve(value, span=name.span, origin=place(name.span))
+            here = evolve(value, span=name.span, origin=name.span)
             return evolve(here, data=_at(value.data, name))
         return value
 
@@ -198,7 +198,7 @@ class Evaluator:
             self.found.error("RL0104", expr.attr.span, message, advice, fix=fix)
             return None
         value: Value = getattr(record, expr.attr.id)
-        return evolve(value, span=expr.span, origin=place(expr.span))
+        return evolve(value, span=expr.span, origin=expr.span)
 
     def _reference(self, name: Name, kinds: Sequence[str], want: Param) -> Value | None:
         """The value of a declared name, which must be of one of some kinds."""
@@ -315,7 +315,7 @@ def _declared_as(decl: NamedDecl) -> str:
 
 def _named_after(decl: ValueDecl, value: Value) -> Value:
     """The value under the name it was declared with."""
-    name: Any = Value("string", decl.name.id, decl.name.span, place(decl.name.span))
+    name: Any = Value("string", decl.name.id, decl.name.span, decl.name.span)
     if value.type == "env":
         return evolve(value, data=name_single(name, value.data))
     return evolve(value, data=evolve(value.data, name=name))
@@ -333,4 +333,4 @@ def _at(artifact: Artifact, name: Name) -> Artifact:
     """The stage that is gone on from is named here, if there is one."""
     if artifact.after is None:
         return artifact
-    return evolve(artifact, after=evolve(artifact.after, span=name.span, origin=place(name.span)))
+    return evolve(artifact, after=evolve(artifact.after, span=name.span, origin=name.span))

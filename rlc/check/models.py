@@ -16,7 +16,7 @@ from rlc.catalog.models import (
 )
 from rlc.check.bind import Evaluate, Owner, bind
 from rlc.check.suggest import known_values, rename
-from rlc.check.values import Value, place
+from rlc.check.values import Value
 from rlc.lang.ast import BlockDecl
 from rlc.lang.diagnostics import Diagnostics
 from rlc.plan.tree import ModelPlan
@@ -46,11 +46,11 @@ def model_value(decl: BlockDecl, evaluate: Evaluate, found: Diagnostics) -> Valu
     renderer = _renderer(values.pop("renderer"), base, model, decl, found)
     if service is None or renderer is None:
         return None
-    name = Value("string", decl.name.id, decl.name.span, place(decl.name.span))
+    name = Value("string", decl.name.id, decl.name.span, decl.name.span)
     context = Value("int", model.context, base.span, CATALOGUE if model.renderers else "unknown")
     fields: dict[str, Any] = {**values, "service": service, "renderer": renderer}
     record = ModelPlan(name=name, context=context, **fields)  # type: ignore[arg-type]
-    return Value("model", Artifact(record, None), decl.span, place(decl.name.span))
+    return Value("model", Artifact(record, None), decl.span, decl.name.span)
 
 
 def _find(base: Value, found: Diagnostics) -> Model | None:

@@ -10,7 +10,7 @@ from rlc.catalog.records import Param
 from rlc.catalog.training import retry_then
 from rlc.check.mixtures import weighted
 from rlc.check.scalars import describe
-from rlc.check.values import Value, place, unwrap
+from rlc.check.values import Value, said, unwrap
 from rlc.lang.ast import Binary, Call, Expr, Name, Number
 from rlc.lang.diagnostics import Label
 from rlc.plan.tree import RewardPlan, RolloutsPlan
@@ -86,7 +86,7 @@ def _may_follow(evaluator: Evaluator, head: Value, stage: Value, expr: Expr) -> 
 def _with_step(head: Value, stage: Value) -> Any:
     scheme: Any = head.data
     origin = scheme.name if isinstance(scheme.name, Value) else head
-    name = f"{unwrap(scheme.name)} |> {stage.origin.removeprefix('definition of ')}"
+    name = f"{unwrap(scheme.name)} |> {said(stage.origin).removeprefix('definition of ')}"
     return evolve(
         scheme,
         name=Value("string", name, origin.span, origin.origin),
@@ -100,7 +100,7 @@ def mixture(evaluator: Evaluator, expr: Binary, want: Param) -> Value | None:
         left, right = evaluator.value(expr.left, want), evaluator.value(expr.right, want)
         if left is None or right is None:
             return None
-        return Value("env", left.data + right.data, expr.span, place(expr.span))
+        return Value("env", left.data + right.data, expr.span, expr.span)
     if isinstance(expr.right, Number):
         message = "a weight comes before its environment"
         advice = f"write `{expr.right.span.text} * {expr.left.span.text}`"
@@ -110,7 +110,7 @@ def mixture(evaluator: Evaluator, expr: Binary, want: Param) -> Value | None:
     env = evaluator.value(expr.right, want)
     if weight is None or env is None:
         return None
-    return Value("env", weighted(weight, env.data), expr.span, place(expr.span))
+    return Value("env", weighted(weight, env.data), expr.span, expr.span)
 
 
 def then(evaluator: Evaluator, expr: Binary, want: Param) -> Value | None:
@@ -124,4 +124,4 @@ def then(evaluator: Evaluator, expr: Binary, want: Param) -> Value | None:
     after = evaluator.value(expr.right, want)
     if retry is None or after is None:
         return None
-    return Value("failure", retry_then(retry.data, after.data), expr.span, place(expr.span))
+    return Value("failure", retry_then(retry.data, after.data), expr.span, expr.span)

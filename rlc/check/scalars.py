@@ -8,7 +8,7 @@ from typing import Any
 
 from rlc.catalog.records import SCALARS, Param
 from rlc.check.suggest import known_values, rename
-from rlc.check.values import Value, is_command_line, place
+from rlc.check.values import Value, is_command_line, said
 from rlc.lang.ast import (
     Attribute,
     Binary,
@@ -46,7 +46,7 @@ class Scalars:
         """The value of ``expr`` as ``want`` takes it, or None after a report."""
         if isinstance(expr, Name):
             if want.optional and expr.id == "none":
-                return Value(want.type, None, expr.span, place(expr.span))
+                return Value(want.type, None, expr.span, expr.span)
             if want.type == "word":
                 return self._word(expr, want)
             if want.type == "string" and not self._knows(expr.id):
@@ -62,13 +62,13 @@ class Scalars:
         match expr:
             case Number():
                 kind = "int" if isinstance(expr.value, int) else "float"
-                return Value(kind, expr.value, span, place(span))
+                return Value(kind, expr.value, span, span)
             case Quantity():
-                return Value(*_quantity(expr), span, place(span))
+                return Value(*_quantity(expr), span, span)
             case String():
-                return Value("string", expr.value, span, place(span))
+                return Value("string", expr.value, span, span)
             case Bool():
-                return Value("bool", expr.value, span, place(span))
+                return Value("bool", expr.value, span, span)
             case Name() | Attribute():
                 return self._lookup(expr)
             case Negative():
@@ -86,7 +86,7 @@ class Scalars:
 
     def _word(self, name: Name, want: Param) -> Value | None:
         if name.id in want.all_choices():
-            return Value("word", name.id, name.span, place(name.span))
+            return Value("word", name.id, name.span, name.span)
         _report_choice(name.id, want, name.span, self._found)
         return None
 
@@ -154,6 +154,8 @@ def fit(value: Value, want: Param, span: Span, found: Diagnostics) -> Value | No
     if not _is_allowed(data, want):
         _report_choice(data, want, span, found)
         return None
+    if want.type == value.type:
+        return value
     return Value(want.type, data, value.span, value.origin)
 
 
@@ -212,11 +214,10 @@ def describe(expr: Expr) -> str:
     return names[type(expr).__name__]
 
 
-def combined(span: Span, operands: Iterable[Value]) -> str:
+def combined(span: Span, operands: Iterable[Value]) -> str | Span:
     """Origin of an expression: its place, and what the command line put into it."""
-    here = place(span)
-    given = [operand.origin for operand in operands if is_command_line(operand.origin)]
-    return ", ".join(dict.fromkeys([here, *given]))
+    given = [said(operand.origin) for operand in operands if is_command_line(operand.origin)]
+    return ", ".join(dict.fromkeys([said(span), *given])) if given else span
 
 
 _MISFIT = object()

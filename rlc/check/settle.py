@@ -1,56 +1,87 @@
-"""From values to plan records: every leaf becomes plain, and its origin is written down."""
+"""From values to plan records: every leaf becomes plain, and its origin can be asked for."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from rlc.check.values import Value, unwrap
+from rlc.check.values import Value, said, unwrap
 from rlc.lang.source import Span
-from rlc.record import define, field, field_names
+from rlc.record import define, field, field_names, mapped
+
+_MISSING = object()
+_PLAIN = {str, int, float, bool, type(None)}
 
 
 @define
 class Origins:
     """Where each leaf of a stage came from, and where each part stands, by dotted path.
 
-    ``span`` is the place of the stage itself.
+    ``span`` is the place of the stage itself; ``values`` are its parts as they were evaluated,
+    which are only gone through for what is asked.
     """
 
     span: Span
-    provenance: dict[str, str] = field(factory=dict)
-    places: dict[str, Span] = field(factory=dict)
+    values: dict[str, Value] = field(factory=dict)
 
     def at(self, path: str) -> Span:
         """The place of ``batch.size`` and the like, or of the nearest part around it."""
-        while path and path not in self.places:
-            path = path.rpartition(".")[0]
-        return self.places[path] if path else self.span
+        node: Any = self.values
+        place = self.span
+        for key in path.split("."):
+            node = _child(node, key)
+            if node is _MISSING:
+                break
+            while isinstance(node, Value):
+                place, node = node.span, node.data
+        return place
+
+    def provenance(self) -> dict[str, str]:
+        """What is said of every leaf's origin, in order."""
+        found: dict[str, str] = {}
+        for name, value in self.values.items():
+            _trace(value, name, value, found)
+        return found
 
 
-def settle(value: Value, path: str, origins: Origins) -> Any:
-    """The plain record or value; ``origins`` learns where its leaves came from."""
-    return _settle(value, path, value, origins)
+def settle(node: Any) -> Any:
+    """The plain record or value."""
+    kind = type(node)
+    if kind in _PLAIN:
+        return node
+    if kind is Value:
+        return settle(node.data)
+    if field_names(node) is not None:
+        return mapped(node, settle)
+    if kind is dict:
+        return {key: settle(item) for key, item in node.items()}
+    if kind is tuple:
+        return tuple([settle(item) for item in node])
+    return node
 
 
-def _settle(node: Any, path: str, here: Value, origins: Origins) -> Any:
+def _trace(node: Any, path: str, here: Value, found: dict[str, str]) -> None:
     """``here`` is the innermost value around ``node``: what has no origin of its own has its."""
     if isinstance(node, Value):
-        origins.places[path] = node.span
-        return _settle(node.data, path, node, origins)
+        _trace(node.data, path, node, found)
+    elif (children := _children(node)) is not None:
+        for key, child in children.items():
+            _trace(child, f"{path}.{key}", here, found)
+    else:
+        found[path] = said(here.origin)
+
+
+def _children(node: Any) -> Mapping[str, Any] | None:
+    """The parts of a record, dict or tuple by what they are called in a path."""
     if (names := field_names(node)) is not None:
-        parts = {n: _settle(getattr(node, n), f"{path}.{n}", here, origins) for n in names}
-        return type(node)(**parts)
-    if isinstance(node, dict):
-        return {key: _settle(item, f"{path}.{key}", here, origins) for key, item in node.items()}
+        return {name: getattr(node, name) for name in names}
     if isinstance(node, tuple):
-        keys = keys_of(node)
-        return tuple(
-            _settle(item, f"{path}.{key}", here, origins)
-            for key, item in zip(keys, node, strict=True)
-        )
-    origins.provenance[path] = here.origin
-    return node
+        return dict(zip(keys_of(node), node, strict=True))
+    return node if isinstance(node, dict) else None
+
+
+def _child(node: Any, key: str) -> Any:
+    return (_children(node) or {}).get(key, _MISSING)
 
 
 def keys_of(items: tuple[Any, ...]) -> list[str]:
@@ -62,13 +93,8 @@ def keys_of(items: tuple[Any, ...]) -> list[str]:
 
 def leaves(node: Any, path: str) -> Iterator[tuple[str, Any]]:
     """Every leaf of a settled record with its dotted path, in order."""
-    if (fields := field_names(node)) is not None:
-        children = {name: getattr(node, name) for name in fields}
-    elif isinstance(node, Mapping):
-        children = dict(node)
-    elif isinstance(node, tuple):
-        children = dict(zip(keys_of(node), node, strict=True))
-    else:
+    children = _children(node)
+    if children is None:
         yield path, node
         return
     for name, child in children.items():

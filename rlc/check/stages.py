@@ -12,7 +12,7 @@ from rlc.check.bind import Owner, bind
 from rlc.check.evaluate import Evaluator
 from rlc.check.mixtures import Mixture, merged
 from rlc.check.settle import Origins, settle
-from rlc.check.values import Value, unwrap
+from rlc.check.values import Value, said, unwrap
 from rlc.lang.ast import BlockDecl
 from rlc.lang.diagnostics import Diagnostics, Label
 from rlc.plan.tree import EvalPlan, SftPlan, StagePlan, TrainPlan
@@ -45,6 +45,10 @@ class CheckedStage:
     def name(self) -> str:
         return self.decl.name.id
 
+    def provenance(self) -> dict[str, str]:
+        """Where each leaf of the plan came from, by dotted path."""
+        return {"name": self.decl.name.span.place(), **self.origins.provenance()}
+
     def plan(self) -> StagePlan:
         """The stage's plan; only for a complete one."""
         return PLANS[self.decl.kind.id](name=self.name, **self.parts)
@@ -72,12 +76,9 @@ def check_stage(
     if "data" in values and values["data"].data.env is not None:
         complete &= _one_env(values["data"], found)
         values["data"] = _decided_data(values["data"])
-    stage = CheckedStage(decl, {}, Origins(decl.name.span), complete)
-    stage.origins.provenance["name"] = decl.name.span.place()
-    for name, value in values.items():
-        part = _PART_NAMES.get(name, name)
-        stage.parts[part] = settle(value, part, stage.origins)
-    return stage
+    written = {_PART_NAMES.get(name, name): value for name, value in values.items()}
+    parts = {name: settle(value) for name, value in written.items()}
+    return CheckedStage(decl, parts, Origins(decl.name.span, written), complete)
 
 
 def _split_model(values: Values) -> None:
@@ -113,7 +114,7 @@ def _steps(decl: BlockDecl, values: Values, misread: Collection[str], found: Dia
             return False
         count = ceil(epochs.data * tasks / per_step)
         plural = "s" * (epochs.data != 1)
-        origin = f"{epochs.origin}: {epochs.data} epoch{plural} of {tasks:,} tasks"
+        origin = f"{said(epochs.origin)}: {epochs.data} epoch{plural} of {tasks:,} tasks"
         values["steps"] = evolve(epochs, data=count, origin=origin)
     return True
 

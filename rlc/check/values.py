@@ -13,24 +13,27 @@ class Value:
     """A value with its type, place and origin.
 
     ``type`` is one of :data:`rlc.catalog.records.SCALARS` or a kind of the catalogue; ``data`` is
-    the plain value, or a plan record whose leaves may again be values. ``origin`` is what
-    provenance says: ``recipes/x.rl:12``, ``--set main.steps``, ``default of adam``.
+    the plain value, or a plan record whose leaves may again be values. ``origin`` is a place, or
+    what provenance says: ``--set main.steps``, ``default of adam``.
     """
 
     type: str
     data: Any
     span: Span
-    origin: str
+    origin: str | Span
 
 
-def place(span: Span) -> str:
-    """Where a span is, as provenance says it; the command line has no lines."""
-    name = span.source.name
-    return name if is_command_line(name) else span.place()
+def said(origin: str | Span) -> str:
+    """An origin as provenance says it: a place is ``recipes/x.rl:12``; the command line has no
+    lines."""
+    if isinstance(origin, str):
+        return origin
+    return origin.source.name if is_command_line(origin) else origin.place()
 
 
-def is_command_line(origin: str) -> bool:
-    return origin.startswith("--")
+def is_command_line(origin: str | Span) -> bool:
+    text = origin if isinstance(origin, str) else origin.source.name
+    return text.startswith("--")
 
 
 def unwrap(node: Any) -> Any:

@@ -21,7 +21,13 @@ INTERRUPTED, BROKEN = 130, 70
 
 def entry() -> None:
     """The console script."""
-    sys.exit(main(sys.argv[1:]))
+    status = main(sys.argv[1:])
+    if sys.argv[1:2] == ["check"]:
+        # It leaves nothing behind to clean up, and freeing what it read piece by piece would be
+        # a fifth of its time.
+        sys.stderr.flush()
+        os._exit(status)
+    sys.exit(status)
 
 
 def main(argv: Sequence[str]) -> int:

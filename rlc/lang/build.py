@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 from rlc.lang.ast import (
@@ -44,12 +45,20 @@ class TreeBuilder:
 
     def __init__(self, source: Source) -> None:
         self.source = source
+        self._made: dict[str, Callable[..., Any]] = {}
 
     def __call__(self, action: str, children: list[Any], start: int, end: int) -> Any:
-        span = Span(self.source, start, end)
+        make = self._made.get(action)
+        if make is None:
+            make = self._made[action] = self._maker(action)
+        return make(Span(self.source, start, end), *children)
+
+    def _maker(self, action: str) -> Callable[..., Any]:
+        """What builds the node of an action."""
         if action in OPERATORS:
-            return Binary(span, OPERATORS[action], *children)
-        return getattr(self, f"_{action}")(span, *children)
+            return lambda span, left, right: Binary(span, OPERATORS[action], left, right)
+        made: Callable[..., Any] = getattr(self, f"_{action}")
+        return made
 
     def _recipe(self, _: Span, *decls: Decl) -> Recipe:
         return Recipe(Span(self.source, 0, len(self.source.text)), decls)

@@ -8,6 +8,9 @@ from typing import Any, NamedTuple
 from rlc.lang.tables import END, KEEP, SPLICE, Rule, Tables
 from rlc.record import frozen
 
+# A named tuple without the detour through its constructor: there are thousands of them.
+new_tuple: Any = tuple.__new__
+
 MAX_DEPTH = 100  # nesting that every later recursive pass can follow on Python's stack
 
 
@@ -19,13 +22,9 @@ class Token(NamedTuple):
     end: int
 
 
-class _Parts(NamedTuple):
-    """The finished parts, as columns: values, the characters they cover, how deeply they nest."""
-
-    values: list[Any]
-    starts: list[int]
-    ends: list[int]
-    depths: list[int]
+# A finished part: its value, the characters it covers from and to, how deeply it nests. A plain
+# tuple, since one is made for each token and each reduction.
+_Part = tuple[Any, int, int, int]
 
 
 @frozen
@@ -42,9 +41,9 @@ Builder = Callable[[str, list[Any], int, int], Any]
 
 def run(tables: Tables, start: str, tokens: Sequence[Token], build: Builder) -> Any | Stuck:
     """The value of ``start`` over all of ``tokens``, or where the parse got stuck."""
-    table, rules = tables.states, tables.rules
+    table, rules, passed_on = tables.states, tables.rules, tables.passed_on
     first, accepting = tables.starts[start]
-    states, parts = [first], _Parts([], [], [], [])
+    states, parts = [first], list[_Part]()
     for index, token in enumerate(_closed(tokens)):
         kind, begin, end = token
         while True:
@@ -55,22 +54,37 @@ def run(tables: Tables, start: str, tokens: Sequence[Token], build: Builder) -> 
                 return Stuck(index)
             if action >= 0:
                 states.append(action)
-                parts.values.append(token)
-                parts.starts.append(begin)
-                parts.ends.append(end)
-                parts.depths.append(0)
+                parts.append((token, begin, end, 0))
                 break
             rule = rules[-1 - action]
             if rule.is_unit:
-                states[-1] = _passed_on(tables, states[-2], rule, kind)
+                state = passed_on.get((states[-2], rule.origin, kind))
+                states[-1] = state or _passed_on(tables, states[-2], rule, kind)
                 continue
-            if rule.keep:
-                del states[-len(rule.keep) :]
-            if _reduce(rule, parts, begin, build) > MAX_DEPTH:
-                return Stuck(index, too_deep=True)
-            states.append(table[states[-1]][rule.origin])
-            if kind == END and states[-1] == accepting:
-                return parts.values[-1]
+            depth, count = 0, rule.count
+            if count:
+                top = parts[-count:]
+                del states[-count:], parts[-count:]
+                from_, to = top[0][1], top[-1][2]
+                for part in top:
+                    if part[3] > depth:
+                        depth = part[3]
+            else:  # an empty rule stands where the next token begins
+                top, from_, to = [], begin, begin
+            kept = rule.kept
+            value: Any = _spliced(rule, top) if kept is None else [top[i][0] for i in kept]
+            if rule.passes and len(value) == 1:
+                value = value[0]
+            elif rule.action:
+                value = build(rule.action, value, from_, to)
+                depth += 1
+                if depth > MAX_DEPTH:
+                    return Stuck(index, too_deep=True)
+            parts.append((value, from_, to, depth))
+            state = table[states[-1]][rule.origin]
+            states.append(state)
+            if state == accepting and kind == END:
+                return value
     raise AssertionError("the end is always accepted or stuck")
 
 
@@ -96,60 +110,27 @@ def _as_name(tables: Tables, state: int, kind: str) -> int | None:
 def _passed_on(tables: Tables, below: int, rule: Rule, kind: str) -> int:
     """The state after a value went through the rules that only pass it on, ``rule`` the first:
     from an atom to an expression there are half a dozen, the same ones time and again."""
-    key = below, rule.origin, kind
-    state = tables.passed_on.get(key)
-    if state is None:
-        while rule.is_unit:
-            state = tables.states[below][rule.origin]
-            action = tables.states[state].get(kind, 0)
-            if action >= 0:
-                break
-            rule = tables.rules[-1 - action]
-        assert state is not None
-        tables.passed_on[key] = state
+    key, state = (below, rule.origin, kind), 0
+    while rule.is_unit:
+        state = tables.states[below][rule.origin]
+        action = tables.states[state].get(kind, 0)
+        if action >= 0:
+            break
+        rule = tables.rules[-1 - action]
+    tables.passed_on[key] = state
     return state
 
 
-def _reduce(rule: Rule, parts: _Parts, position: int, build: Builder) -> int:
-    """Put the value of a rule in place of its topmost parts; an empty rule stands at ``position``.
-
-    Gives how deep the value is nested.
-    """
-    values, starts, ends, depths = parts
-    if not rule.keep:
-        values.append(build(rule.action, [], position, position) if rule.action else [])
-        starts.append(position)
-        ends.append(position)
-        depths.append(0)
-        return 0
-    first = len(values) - len(rule.keep)
-    start, end, depth = starts[first], ends[-1], max(depths[first:])
-    children = _children(rule, values, first)
-    built: Any = children
-    if rule.action:
-        if rule.passes and len(children) == 1:
-            built = children[0]
-        else:
-            built = build(rule.action, children, start, end)
-            depth += 1
-    values[first], ends[first], depths[first] = built, end, depth
-    for column in parts:
-        del column[first + 1 :]
-    return depth
-
-
-def _children(rule: Rule, values: list[Any], first: int) -> list[Any]:
-    """What a rule keeps of the values from ``first`` on."""
-    if rule.kept is not None:
-        return [values[first + offset] for offset in rule.kept]
-    children: list[Any] = []
-    for how, value in zip(rule.keep, values[first:], strict=True):
+def _spliced(rule: Rule, top: list[_Part]) -> list[Any]:
+    """What a rule keeps of the values of its parts, where one of them is a list to go into."""
+    values: list[Any] = []
+    for how, part in zip(rule.keep, top, strict=True):
         if how == KEEP:
-            children.append(value)
+            values.append(part[0])
         elif how == SPLICE:
             # The first helper's list is ours to grow: a long list is built in linear time.
-            children = children + value if children else value
-    return children
+            values = values + part[0] if values else part[0]
+    return values
 
 
 def _advance(tables: Tables, states: list[int], kind: str, exact: bool = False) -> bool:

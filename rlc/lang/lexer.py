@@ -7,7 +7,7 @@ import re
 from functools import cache
 
 from rlc.lang.diagnostics import Diagnostics, replace
-from rlc.lang.lalr import Token
+from rlc.lang.lalr import Token, new_tuple
 from rlc.lang.source import Source, Span
 from rlc.lang.tables import Tables
 from rlc.record import frozen
@@ -31,7 +31,6 @@ _AFTER = {
     "UNKNOWN": r"[^\x00-\x7f]+|.",
 }
 
-MALFORMED = {*_BEFORE, *_AFTER} - {"BAD_STRING"}
 NUMBERS = {"NUMBER", "MONEY", "DURATION", "PERCENT"}
 
 # A word whose meaning cannot be guessed: it fits nowhere in the grammar.
@@ -57,36 +56,43 @@ def lex(source: Source, tables: Tables) -> Lexed:
     lexed = Lexed([], [], [], Diagnostics())
     match_at = _pattern(tuple(tables.terminals.items())).match
     keywords, text, position = tables.keywords, source.text, 0
+    plain = tables.words.keys() - keywords.values()
     quotes = None  # made for the first line in which they do not match
     while (match := match_at(text, position)) and len(lexed.diagnostics) < MAX_FINDINGS:
         kind = match.lastgroup or ""
-        start, position = match.span(kind)
+        start, position = match.span(match.lastindex or 0)
         if quotes is not None and start in quotes.ends:
             position = quotes.ends.pop(start)
-            lexed.tokens.append(Token("STRING", start, position))
+            kind = "STRING"
+        elif kind == "NAME":
+            kind = keywords.get(text[start:position], kind)
+        elif kind in plain:
+            pass
+        elif kind == "STRING":
+            if text.find("\\", start, position) >= 0:
+                _check_escapes(Span(source, start, position), lexed)
+        elif kind in NUMBERS:
+            kind = _number_kind(kind, Span(source, start, position), lexed)
         elif kind == "COMMENT":
             lexed.comments.append(Token(kind, start, position))
-        elif kind == "STRING":
-            if "\\" in match.group(kind):
-                _check_escapes(Span(source, start, position), lexed)
-            lexed.tokens.append(Token(kind, start, position))
-        elif kind in NUMBERS:
-            lexed.tokens.append(_number(kind, Span(source, start, position), lexed))
+            continue
+        elif kind == "SPACE":
+            continue
         elif kind == "BAD_STRING":
             from rlc.lang.malformed import Quotes
 
             quotes = quotes or Quotes(source)
             text, position = quotes.read_again(text, start, lexed)
-        elif kind in MALFORMED:
+            continue
+        else:
             from rlc.lang.malformed import check_word
 
             token = check_word(kind, Span(source, start, position), lexed)
             if token is not None:
                 lexed.tokens.append(token)
                 position = token.end
-        elif kind != "SPACE":
-            kind = keywords.get(match.group(kind), kind) if kind == "NAME" else kind
-            lexed.tokens.append(Token(kind, start, position))
+            continue
+        lexed.tokens.append(new_tuple(Token, (kind, start, position)))
     return lexed
 
 
@@ -111,17 +117,20 @@ def _check_escapes(span: Span, lexed: Lexed) -> None:
             )
 
 
-def _number(kind: str, span: Span, lexed: Lexed) -> Token:
-    """A well-formed number, unless a float cannot hold it."""
-    digits = span.text.strip("$%smhd")
+def _number_kind(kind: str, span: Span, lexed: Lexed) -> str:
+    """The kind of a well-formed number; BAD if a float cannot hold it."""
+    text = span.text.lower()
+    if "e" not in text and len(text) <= 300:
+        return kind
+    digits = text.strip("$%smhd")
     value = number_value(digits) if len(digits) <= 300 else math.inf
-    mantissa = digits.lower().partition("e")[0]
+    mantissa = digits.partition("e")[0]
     if math.isinf(value) or (value == 0 and mantissa.strip("0_.")):
         size = "large" if value else "small"
         lexed.diagnostics.error("RL0014", span, f"this number is too {size} to compute with")
         lexed.doubtful.append(span.start)
-        kind = BAD
-    return Token(kind, span.start, span.end)
+        return BAD
+    return kind
 
 
 def number_value(text: str) -> int | float:

@@ -40,11 +40,13 @@ class Rule:
     action: str
     passes: bool
     keep: tuple[int, ...]
+    count: int = field(init=False)  # of the symbols on the right side
     is_unit: bool = field(init=False)  # one part, passed on as it is: most reductions are
     kept: tuple[int, ...] | None = field(init=False)  # which parts; None where one is spliced in
 
     def __attrs_post_init__(self) -> None:
         kept = tuple(offset for offset, how in enumerate(self.keep) if how == KEEP)
+        self.__dict__["count"] = len(self.keep)
         self.__dict__["is_unit"] = self.passes and self.keep == (KEEP,)
         self.__dict__["kept"] = None if SPLICE in self.keep else kept
 

@@ -40,10 +40,10 @@ def _report_dollars(
 def _report_tokens(
     plan: TrainPlan | SftPlan, tokens: int, stage: CheckedStage, found: Diagnostics
 ) -> None:
-    from rlc.plan.cost import stage_cost
+    from rlc.plan.tokens import step_tokens, tokens_before
 
-    cost = stage_cost(plan)
-    total, step = cost.tokens("expected").total, cost.step_tokens["expected"].total
+    step = step_tokens(plan, "expected").total
+    total = step * plan.steps + tokens_before(plan, "expected").total
     if total <= tokens:
         return
     steps = min(plan.steps, int(tokens / step))

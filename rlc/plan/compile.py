@@ -74,7 +74,7 @@ def _plan(recipe: str, checked: tuple[CheckedStage, ...], seed: int | None) -> P
     stages = tuple(stage.plan() for stage in checked)
     provenance = {"seed": "default" if seed is None else "--seed"}
     for stage in checked:
-        for path, origin in stage.origins.provenance.items():
+        for path, origin in stage.provenance().items():
             provenance[f"stages.{stage.name}.{path}"] = origin
     return Plan(
         recipe=recipe,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from rlc.catalog.records import Args, Builtin
-from rlc.check.settle import Origins, settle
+from rlc.check.settle import settle
 from rlc.check.values import Value
 from rlc.lang.source import Source, Span
 from rlc.plan.formulas import Formula, scheme_formulas
@@ -17,7 +17,4 @@ def preset_formulas(builtin: Builtin) -> list[Formula]:
     values = {
         param.name: Value(param.type, param.default, span, "default") for param in builtin.params
     }
-    scheme = settle(
-        Value("advantage", builtin.build(Args(values)), span, "default"), "", Origins(span)
-    )
-    return scheme_formulas(scheme)
+    return scheme_formulas(settle(builtin.build(Args(values))))
