@@ -5,12 +5,14 @@ from __future__ import annotations
 import io
 from typing import Any
 
+import pytest
 from rich.console import Console
 
 from rlc.cli.progress import LiveObserver, PlainObserver, evaluation_line
 from rlc.lang.source import Source
 from rlc.plan.compile import compile_source
-from rlc.plan.tree import EvalPlan, Plan, SftPlan, TrainPlan
+from rlc.plan.tree import BudgetPlan, EvalPlan, Plan, SftPlan, TrainPlan
+from rlc.record import evolve
 
 RECIPE = """
 model policy { base = "tiny" lora_rank = 4 }
@@ -84,3 +86,83 @@ def test_failures_of_an_evaluation_are_said() -> None:
         evaluation, 0, metrics("heldout", 0, **RESULTS | {"eval/heldout/failed": 3.0})
     )
     assert text == "heldout after step 0: pass@1 0.750   3 failed"
+
+
+BUSY = {
+    "reward/mean": 0.5,
+    "reward/guess": 0.5,
+    "rollouts/failed": 3.0,
+    "failures/EnvError": 2.0,
+    "failures/TimeoutError": 1.0,
+    "rollouts/staleness": 1.25,
+    "service/concurrency": 96.0,
+    "service/backoffs": 2.0,
+    "spend/usd": 1.5,
+}
+
+
+def frame(width: int, step: dict[str, Any], steps: int = 40) -> list[str]:
+    """What the live display shows after some steps, without its colours."""
+    _, train, _ = stages()
+    train = evolve(train, steps=steps, budget=BudgetPlan(usd=4.0, tokens=None, seconds=None))
+    console = Console(file=io.StringIO(), width=width, height=40, force_terminal=True, record=True)
+    observer = LiveObserver(console)
+    observer.stage_started(train, 0, [])
+    for number in range(1, 31):
+        observer.step(number, metrics("main", number, **step))
+    observer.progress(3, 4)
+    console.print(observer._render())
+    return console.export_text().splitlines()
+
+
+@pytest.mark.parametrize("width", [80, 120])
+def test_the_live_display_fits_the_terminal(width: int) -> None:
+    lines = frame(width, BUSY)
+    assert all(len(line) <= width for line in lines)
+    shown = "\n".join(lines)
+    expected = (
+        "30 of 40   playing group 3 of 4",
+        "0.500  ▁▁▁▁",
+        "from 0.500",
+        "50 tokens/s",
+        "left 0:20",
+        "$1.50 of $4.00",
+        "96 replies at once   backed off 2 times",
+        "1.2 steps on average",
+        "60 EnvError   30 TimeoutError",
+        "3 rollouts failed (2 EnvError, 1 TimeoutError)",
+    )
+    for text in expected:
+        assert text in shown
+    assert sum("from 0.500" in line for line in lines) == 1  # the curve takes one line
+
+
+def test_the_live_display_says_nothing_of_what_is_not_there() -> None:
+    shown = "\n".join(frame(80, {"reward/mean": 0.5, "reward/guess": 0.5}))
+    for label in ("service", "staleness", "failed", "note"):
+        assert label not in shown
+
+
+def test_a_line_a_step_says_what_the_display_would() -> None:
+    out, (_, train, _) = io.StringIO(), stages()
+    observer = PlainObserver(Console(file=out, width=200))
+    observer.stage_started(train, 0, [])
+    observer.step(1, metrics("main", 1, **BUSY))
+    (line,) = out.getvalue().splitlines()
+    for text in (
+        "$1.50",
+        "stale by 1.2 steps",
+        "backed off 2 times",
+        "(2 EnvError, 1 TimeoutError)",
+    ):
+        assert text in line
+
+
+def test_a_step_without_a_usable_rollout_says_so() -> None:
+    out, (_, train, _) = io.StringIO(), stages()
+    observer = PlainObserver(Console(file=out, width=200))
+    observer.stage_started(train, 0, [])
+    observer.step(1, metrics("main", 1, **{"rollouts/failed": 16.0, "failures/EnvError": 16.0}))
+    assert "main 1/9  reward   none" in out.getvalue()
+    shown = "\n".join(frame(80, {"rollouts/failed": 16.0, "failures/EnvError": 16.0}))
+    assert "480 EnvError" in shown

@@ -1,0 +1,196 @@
+"""Charts as a template draws them: paths in a box of 1000 by 1000, labels in per cent of it.
+
+The box is stretched to the width there is, so that a chart fits a phone and a desktop; what must
+not be stretched (text) is laid over it.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+from attrs import frozen
+
+from rlc.report.series import Series, smoothed, table_steps, thinned, ticks
+
+BOX = 1000.0
+COLORS = 8  # of the page; further curves start again, with dashes
+
+
+@frozen
+class Curve:
+    """A path (and that of its moving mean), the outline of its band, and how it is told apart."""
+
+    name: str
+    color: int
+    dashed: bool
+    path: str
+    mean: str
+    band: str
+    dot: tuple[float, float] | None  # a single value is no path
+    last: str
+
+
+@frozen
+class Tick:
+    """``place`` in per cent, from the left or from the bottom."""
+
+    place: float
+    text: str
+
+
+@frozen
+class Chart:
+    """``table`` has a row for each shown step: the step, then each curve's value or nothing.
+    ``places`` says where each row is from left to right, in per cent."""
+
+    id: str
+    title: str
+    note: str
+    x_name: str
+    curves: tuple[Curve, ...]
+    x_ticks: tuple[Tick, ...]
+    y_ticks: tuple[Tick, ...]
+    head: tuple[str, ...]
+    table: tuple[tuple[str, ...], ...]
+    places: tuple[float, ...]
+
+    @property
+    def widest(self) -> str:
+        """The longest label of the upright axis."""
+        return max((tick.text for tick in self.y_ticks), key=len)
+
+    @property
+    def summary(self) -> str:
+        """The chart in a sentence, for those who do not see it."""
+        ends = "; ".join(f"{curve.name} is last {curve.last}" for curve in self.curves)
+        return f"{self.title} by {self.x_name}: {ends}"
+
+
+@frozen
+class _Scale:
+    low: float
+    high: float
+
+    def of(self, value: float) -> float:
+        """From 0 to 1."""
+        return (value - self.low) / (self.high - self.low) if self.high > self.low else 0.5
+
+
+def chart(
+    id: str,
+    title: str,
+    curves: Sequence[Series | None],
+    *,
+    note: str = "",
+    bounds: tuple[float | None, float | None] = (None, None),
+    x_name: str = "step",
+) -> Chart | None:
+    """The curves that there are in one box; None where there is none. ``bounds`` are values that
+    the scale includes."""
+    found = [curve for curve in curves if curve is not None]
+    if not found:
+        return None
+    x = _Scale(min(c.steps[0] for c in found), max(c.steps[-1] for c in found))
+    y_ticks = ticks(*_range(found, bounds))
+    y = _Scale(y_ticks[0], y_ticks[-1])
+    drawn = [_curve(curve, i, x, y) for i, curve in enumerate(found)]
+    window = max(smoothed(curve.values)[1] for curve in found)
+    if window:
+        note = f"{note}{'; ' if note else ''}thick: mean of {window} steps"
+    return _with_table(id, title, note, x_name, found, drawn, x, y_ticks)
+
+
+def _with_table(
+    id: str,
+    title: str,
+    note: str,
+    x_name: str,
+    found: Sequence[Series],
+    drawn: Sequence[Curve],
+    x: _Scale,
+    y_ticks: Sequence[float],
+) -> Chart:
+    steps = table_steps(found)
+    indexes = [dict(zip(curve.steps, curve.values, strict=True)) for curve in found]
+    y = _Scale(y_ticks[0], y_ticks[-1])
+    return Chart(
+        id=id,
+        title=title,
+        note=note,
+        x_name=x_name,
+        curves=tuple(drawn),
+        x_ticks=tuple(Tick(100 * x.of(step), f"{step:,}") for step in _whole_ticks(x)),
+        y_ticks=tuple(Tick(100 * y.of(value), number(value)) for value in y_ticks),
+        head=(x_name, *(curve.name for curve in found)),
+        table=tuple(
+            (f"{step:,}", *(number(i[step]) if step in i else "" for i in indexes))
+            for step in steps
+        ),
+        places=tuple(round(100 * x.of(step), 2) for step in steps),
+    )
+
+
+def _range(
+    curves: Sequence[Series], bounds: tuple[float | None, float | None]
+) -> tuple[float, float]:
+    edges = [value for value in bounds if value is not None]
+    for curve in curves:
+        edges += [min(curve.values), max(curve.values)]
+        if curve.spread is not None:
+            pairs = list(zip(curve.values, curve.spread, strict=True))
+            edges += [min(v - s for v, s in pairs), max(v + s for v, s in pairs)]
+    return min(edges), max(edges)
+
+
+def _whole_ticks(x: _Scale) -> list[int]:
+    """Whole steps within the scale, few enough for a phone."""
+    marks = [int(m) for m in ticks(x.low, x.high, 6) if m == int(m) and x.low <= m <= x.high]
+    return marks if len(marks) > 1 else sorted({int(x.low), int(x.high)})
+
+
+def _curve(curve: Series, index: int, x: _Scale, y: _Scale) -> Curve:
+    means, _ = smoothed(curve.values)
+    shown = thinned(curve.values)
+    single = len(curve.values) == 1
+    return Curve(
+        name=curve.name,
+        color=index % COLORS,
+        dashed=index >= COLORS,
+        path="" if single else _path(curve.steps, curve.values, shown, x, y),
+        mean=_path(curve.steps, means, thinned(means), x, y) if means else "",
+        band=_band(curve, x, y),
+        dot=(100 * x.of(curve.steps[0]), 100 * y.of(curve.values[0])) if single else None,
+        last=number(curve.values[-1]),
+    )
+
+
+def _path(
+    steps: Sequence[int], values: Sequence[float], shown: Sequence[int], x: _Scale, y: _Scale
+) -> str:
+    points = [f"{BOX * x.of(steps[i]):.0f} {BOX * (1 - y.of(values[i])):.0f}" for i in shown]
+    return "M" + "L".join(points)
+
+
+def _band(curve: Series, x: _Scale, y: _Scale) -> str:
+    """Forth along the upper edge and back along the lower."""
+    if curve.spread is None or len(curve.values) == 1:
+        return ""
+    upper = [v + s for v, s in zip(curve.values, curve.spread, strict=True)]
+    lower = [v - s for v, s in zip(curve.values, curve.spread, strict=True)]
+    if means := smoothed(upper)[0]:
+        upper, lower = means, smoothed(lower)[0]
+    forth = _path(curve.steps, upper, thinned(upper), x, y)
+    back = _path(curve.steps, lower, thinned(lower)[::-1], x, y)
+    return f"{forth}L{back[1:]}Z"
+
+
+def number(value: float) -> str:
+    """A number for people, with six significant digits: ``0.854167``, ``1,474``, ``5.03e-09``."""
+    if value == int(value) and abs(value) < 1e15:
+        return f"{int(value):,}"
+    if 1e-4 <= abs(value) < 1e6:
+        digits = max(0, 5 - math.floor(math.log10(abs(value))))
+        text = f"{value:,.{digits}f}"
+        return text.rstrip("0").rstrip(".") if "." in text else text
+    return f"{value:.4g}"

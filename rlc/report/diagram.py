@@ -1,0 +1,116 @@
+"""The job graph as a drawing: each stage a column of layers, what waits for what as arrows."""
+
+from __future__ import annotations
+
+from attrs import frozen
+
+from rlc.plan.explain.graph import edge_notes
+from rlc.plan.tree import GraphEdge, GraphNode, Plan
+
+_WIDTH, _ROW, _HEIGHT, _GAP = 316.0, 58.0, 32.0, 12.0
+_MARGIN = 40.0  # on either side, for edges that pass others
+
+
+@frozen
+class Box:
+    x: float
+    y: float
+    width: float
+    height: float
+    text: str
+    tip: str
+
+
+@frozen
+class Arrow:
+    path: str
+    text: str
+    x: float
+    y: float
+    turned: int  # degrees that its text is turned by
+    back: bool  # hands on what the step before made
+
+
+@frozen
+class Diagram:
+    """One stage. ``width`` and ``height`` are those of its view box."""
+
+    stage: str
+    boxes: tuple[Box, ...]
+    arrows: tuple[Arrow, ...]
+    width: float
+    height: float
+
+
+def diagrams(plan: Plan) -> list[Diagram]:
+    """A drawing for each stage of a plan, in order."""
+    return [_diagram(plan, stage.name) for stage in plan.stages]
+
+
+def _diagram(plan: Plan, stage: str) -> Diagram:
+    nodes = [node for node in plan.graph.nodes if node.stage == stage]
+    names = {node.id for node in nodes}
+    edges = [e for e in plan.graph.edges if e.source in names and e.target in names]
+    layers = _layers(nodes, edges)
+    boxes = {
+        node.id: _box(node, depth, place, len(layer))
+        for depth, layer in enumerate(layers)
+        for place, node in enumerate(layer)
+    }
+    back = [edge for edge in edges if edge.delay]
+    past = [e for e in edges if not e.delay and boxes[e.target].y - boxes[e.source].y > _ROW]
+    arrows = [_down(edge, boxes) for edge in edges if edge not in past and edge not in back]
+    arrows += [_past(edge, boxes, lane) for lane, edge in enumerate(past)]
+    arrows += [_back(edge, boxes, lane) for lane, edge in enumerate(back)]
+    height = len(layers) * _ROW + _GAP
+    return Diagram(stage, tuple(boxes.values()), tuple(arrows), _WIDTH + 2 * _MARGIN, height)
+
+
+def _layers(nodes: list[GraphNode], edges: list[GraphEdge]) -> list[list[GraphNode]]:
+    """Each node one layer below the last that it waits for within a step."""
+    depth = dict.fromkeys((node.id for node in nodes), 0)
+    for _ in nodes:  # as many rounds as the longest chain could need
+        for edge in edges:
+            if not edge.delay:
+                depth[edge.target] = max(depth[edge.target], depth[edge.source] + 1)
+    layers: list[list[GraphNode]] = [[] for _ in range(max(depth.values()) + 1)]
+    for node in nodes:
+        layers[depth[node.id]].append(node)
+    return layers
+
+
+def _box(node: GraphNode, depth: int, place: int, count: int) -> Box:
+    width = min(150.0, (_WIDTH - _GAP * (count + 1)) / count)
+    x = _MARGIN + (_WIDTH - count * width - (count - 1) * _GAP) / 2 + place * (width + _GAP)
+    return Box(x, _GAP + depth * _ROW, width, _HEIGHT, node.kind, node.label)
+
+
+def _down(edge: GraphEdge, boxes: dict[str, Box]) -> Arrow:
+    """From the bottom of a box to the top of one in the next layer."""
+    a, b = boxes[edge.source], boxes[edge.target]
+    x1, y1, x2, y2 = a.x + a.width / 2, a.y + a.height, b.x + b.width / 2, b.y
+    middle = (y1 + y2) / 2
+    path = f"M{x1:.0f} {y1:.0f}C{x1:.0f} {middle:.0f} {x2:.0f} {middle:.0f} {x2:.0f} {y2:.0f}"
+    return Arrow(path, _text(edge), (x1 + x2) / 2, middle, turned=0, back=False)
+
+
+def _past(edge: GraphEdge, boxes: dict[str, Box], lane: int) -> Arrow:
+    """Down along the left side, past the layers in between."""
+    a, b = boxes[edge.source], boxes[edge.target]
+    y1, y2, side = a.y + a.height / 2, b.y + b.height / 2, _MARGIN - 14 - 12 * lane
+    path = f"M{a.x:.0f} {y1:.0f}H{side:.0f}V{y2:.0f}H{b.x:.0f}"
+    return Arrow(path, _text(edge), side, (y1 + y2) / 2, turned=-90, back=False)
+
+
+def _back(edge: GraphEdge, boxes: dict[str, Box], lane: int) -> Arrow:
+    """Up along the right side."""
+    a, b = boxes[edge.source], boxes[edge.target]
+    x1, x2 = a.x + a.width, b.x + b.width
+    y1, y2, side = a.y + a.height / 2, b.y + b.height / 2, _MARGIN + _WIDTH + 14 + 12 * lane
+    path = f"M{x1:.0f} {y1:.0f}H{side:.0f}V{y2:.0f}H{x2:.0f}"
+    return Arrow(path, _text(edge), side, (y1 + y2) / 2, turned=90, back=True)
+
+
+def _text(edge: GraphEdge) -> str:
+    notes = edge_notes(edge)
+    return edge.carries + (f" ({notes})" if notes else "")

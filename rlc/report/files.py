@@ -1,0 +1,160 @@
+"""What a run folder holds, read without disturbing the run that may still be writing it."""
+
+from __future__ import annotations
+
+import json
+import sqlite3
+from collections.abc import Iterable, Iterator
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+from attrs import frozen
+
+from rlc.lang.diagnostics import Diagnostic
+from rlc.plan.codec import PlanFormatError, plan_from_dict
+from rlc.plan.compile import load
+from rlc.plan.tree import EvalPlan, Plan
+from rlc.run.metrics import METRICS_FILE
+from rlc.run.records import RunError
+from rlc.run.timeline import TIMELINE_FILE
+
+TOKEN_KINDS = ("prefill", "cached", "sampled", "trained")
+
+Record = dict[str, Any]
+
+
+@frozen
+class Spent:
+    """Tokens of one step by kind, and dollars; None where the price is unknown."""
+
+    stage: str
+    step: int
+    tokens: dict[str, int]
+    usd: float | None
+
+
+@frozen
+class Span:
+    """When a part of a node ran, in seconds since the epoch."""
+
+    stage: str
+    step: int
+    part: int
+    kind: str
+    start: float
+    end: float
+
+    @property
+    def seconds(self) -> float:
+        return self.end - self.start
+
+
+@frozen
+class RunFiles:
+    """``metrics`` has one record for each step and evaluation, in the order they were done;
+    ``evaluations`` says when each of those was; ``warnings`` are those of its recipe, where that
+    can be read and compiled still."""
+
+    path: Path
+    plan: Plan
+    metrics: tuple[Record, ...]
+    timeline: tuple[Span, ...]
+    evaluations: tuple[Span, ...]
+    spent: tuple[Spent, ...]
+    warnings: tuple[Diagnostic, ...] = ()
+
+    def of_stage(self, stage: str) -> list[Record]:
+        """The metrics of one stage, by step."""
+        mine = [record for record in self.metrics if record["stage"] == stage]
+        return sorted(mine, key=lambda record: int(record["step"]))
+
+
+def read_files(path: Path) -> RunFiles:
+    """Everything but the episodes. Raises RunError for what is not the folder of a run."""
+    plan = read_plan(path)
+    evals = {stage.name for stage in plan.stages if isinstance(stage, EvalPlan)}
+    spent, done = _read_journal(path / "journal.sqlite")
+    return RunFiles(
+        path=path,
+        plan=plan,
+        metrics=tuple(r for r in read_lines(path / METRICS_FILE) if "stage" in r and "step" in r),
+        timeline=tuple(_spans(read_lines(path / TIMELINE_FILE))),
+        evaluations=tuple(span for span in done if span.stage in evals),
+        spent=tuple(spent),
+        warnings=tuple(_warnings(plan)),
+    )
+
+
+def read_plan(path: Path) -> Plan:
+    """The plan of a run folder. Raises RunError where there is none."""
+    try:
+        data = json.loads((path / "plan.json").read_text(encoding="utf-8"))
+        if isinstance(data, dict):
+            data.pop("plan_hash", None)
+        return plan_from_dict(data)
+    except OSError as error:
+        raise RunError(
+            f"{path} is not a run folder: it has no plan.json",
+            "`rlc runs` lists the runs that there are",
+        ) from error
+    except (ValueError, PlanFormatError) as error:
+        raise RunError(f"{path / 'plan.json'} is not a plan: {error}") from error
+
+
+def _warnings(plan: Plan) -> list[Diagnostic]:
+    """What `rlc check` says of the recipe, unless it is gone or has errors by now."""
+    if not Path(plan.recipe).is_file():
+        return []
+    compiled = load(plan.recipe)
+    return list(compiled.diagnostics) if compiled.plan is not None else []
+
+
+def read_lines(path: Path) -> Iterator[Record]:
+    """The objects of a file of JSON lines, those that are damaged excepted; none without one."""
+    if not path.is_file():
+        return
+    with path.open(encoding="utf-8", errors="replace") as file:
+        for line in file:
+            if (record := parse_line(line)) is not None:
+                yield record
+
+
+def parse_line(line: str) -> Record | None:
+    """The object on a line, or None where a crash or an editor damaged it."""
+    try:
+        record = json.loads(line)
+    except ValueError:
+        return None
+    return record if isinstance(record, dict) else None
+
+
+def _spans(records: Iterable[Record]) -> Iterator[Span]:
+    for record in records:
+        try:
+            yield Span(**record)
+        except TypeError:  # a line that something else wrote
+            continue
+
+
+def _read_journal(path: Path) -> tuple[list[Spent], list[Span]]:
+    """What was spent, and when each finished step, or evaluation, was done."""
+    if not path.is_file():
+        return [], []
+    try:
+        with closing(sqlite3.connect(f"{path.resolve().as_uri()}?mode=ro", uri=True)) as db:
+            spent = db.execute(f"SELECT stage, step, usd, {', '.join(TOKEN_KINDS)} FROM spend")
+            rows = [
+                Spent(stage, step, dict(zip(TOKEN_KINDS, tokens, strict=True)), usd)
+                for stage, step, usd, *tokens in spent
+            ]
+            done = db.execute(
+                "SELECT stage, step, started, finished FROM steps WHERE finished IS NOT NULL"
+            )
+            spans = [
+                Span(stage, step, 0, "evaluation", started, finished)
+                for stage, step, started, finished in done
+            ]
+    except sqlite3.Error as error:
+        raise RunError(f"the journal {path} cannot be read: {error}") from error
+    return rows, spans

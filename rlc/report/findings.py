@@ -1,0 +1,66 @@
+"""What someone who knows the field would notice in the numbers of a run."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from statistics import fmean
+
+from attrs import frozen
+
+from rlc.plan.tree import TrainPlan
+from rlc.report.files import Record, RunFiles
+
+_RECENT = 10  # steps that are looked at
+
+
+@frozen
+class Finding:
+    """``text`` says what, ``advice`` what to do about it; ``code`` is that of a rule."""
+
+    text: str
+    advice: str = ""
+    code: str = ""
+
+
+def findings(files: RunFiles) -> list[Finding]:
+    """The warnings of the recipe, then what the run itself shows."""
+    found = [Finding(w.message, w.help or "", w.code) for w in files.warnings]
+    for stage in files.plan.stages:
+        if isinstance(stage, TrainPlan):
+            recent = files.of_stage(stage.name)[-_RECENT:]
+            if recent:
+                found.extend(_of_stage(stage, recent))
+    return found
+
+
+def _of_stage(stage: TrainPlan, recent: Sequence[Record]) -> Iterator[Finding]:
+    last = f"in the last {len(recent)} steps of {stage.name}"
+
+    def mean(key: str) -> float:
+        return fmean(float(record.get(key, 0.0)) for record in recent)
+
+    if (share := mean("groups/constant")) > 0.5:
+        good = mean("groups/all_good") > mean("groups/all_bad")
+        yield Finding(
+            f"{share:.0%} of the groups had members that were all alike {last}",
+            "they teach nothing: "
+            + ("harder tasks would" if good else "easier tasks or larger groups would"),
+        )
+    if (share := mean("turns/cut_off")) > 0.1:
+        yield Finding(
+            f"{share:.0%} of the replies ran into max_tokens {last}",
+            "raise max_tokens, or the reward punishes length more than mistakes",
+        )
+    if (share := mean("optim/skipped")) > 0.2:
+        yield Finding(
+            f"{share:.0%} of the updates were skipped {last}",
+            "no rollout was better than its group",
+        )
+    if (kl := abs(mean("kl/sample_train"))) > 0.01:
+        yield Finding(
+            f"sampler and trainer disagree by {kl:.3f} nats a token {last}",
+            "beyond 0.01 training tends to become unstable: fewer updates a batch, less staleness",
+        )
+    played = mean("rollouts/played") + mean("rollouts/failed")
+    if played and (share := mean("rollouts/failed") / played) > 0.05:
+        yield Finding(f"{share:.0%} of the rollouts failed {last}", "see the causes below")

@@ -1,0 +1,288 @@
+"""One self-contained page about a run: everything is in it, nothing is fetched."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+
+from attrs import frozen
+
+from rlc.plan.codec import plan_hash
+from rlc.plan.explain.layout import Paint
+from rlc.plan.explain.maths import formula_sections
+from rlc.plan.explain.values import shown_value, value_rows
+from rlc.plan.tree import EvalPlan, Plan, SftPlan, TrainPlan
+from rlc.report.charts import number
+from rlc.report.curves import StageCharts, stage_charts
+from rlc.report.diagram import Diagram, diagrams
+from rlc.report.episodes import Episode, Wanted, advantage, read_episodes, telling
+from rlc.report.files import Record, RunFiles, read_files
+from rlc.report.findings import Finding, findings
+from rlc.report.gantt import Bar, Gantt, bars, gantt
+from rlc.report.series import is_number, window_mean
+from rlc.report.spend import Spend, spend
+from rlc.report.timing import LANES, environment_shares, lane_of, step_times, totals
+from rlc.report.words import duration, moment, shortened, signed
+from rlc.run.runs import RunInfo, read_run
+
+_EPISODES = 24  # that a page shows
+_LOOKS = {
+    "finished": ("good", "✓"),
+    "running": ("good", "●"),
+    "failed": ("bad", "✕"),
+    "damaged": ("bad", "✕"),
+    "budget": ("warn", "■"),
+    "interrupted": ("warn", "‖"),
+}
+_STATES = {"budget": "ended at its budget"}
+
+
+@frozen
+class Change:
+    """A measure of a stage, from its first five steps to its last five."""
+
+    name: str
+    first: str
+    last: str
+    better: bool | None
+
+
+@frozen
+class StageLine:
+    name: str
+    kind: str
+    done: int
+    planned: int | None
+    changes: tuple[Change, ...]
+
+
+@frozen
+class Value:
+    group: str
+    name: str
+    text: str
+    origin: str
+    decided: bool
+
+
+@frozen
+class PlanPart:
+    """What one stage of the plan says: its values, its formulas by title (each line with the
+    remark beside it), its graph."""
+
+    stage: str
+    values: tuple[Value, ...]
+    formulas: tuple[tuple[str, tuple[tuple[str, str], ...]], ...]
+    diagram: Diagram
+
+
+@frozen
+class MetricLine:
+    """One metric of a stage over all its steps."""
+
+    stage: str
+    name: str
+    first: str
+    last: str
+    low: str
+    high: str
+
+
+@frozen
+class TimePart:
+    lane: str
+    seconds: float
+    share: float
+
+
+@frozen
+class Page:
+    """All that the template says."""
+
+    run: RunInfo
+    recipe: str
+    hash: str
+    seed: int
+    written: str
+    stages: tuple[StageLine, ...]
+    groups: tuple[StageCharts, ...]
+    times: tuple[TimePart, ...]
+    bars: tuple[Bar, ...]
+    gantt: Gantt | None
+    spend: Spend
+    plan: tuple[PlanPart, ...]
+    findings: tuple[Finding, ...]
+    episodes: tuple[Episode, ...]
+    metrics: tuple[MetricLine, ...]
+
+    @property
+    def seconds(self) -> float:
+        return sum(part.seconds for part in self.times)
+
+    @property
+    def look(self) -> str:
+        return _LOOKS[self.run.state][0]
+
+    @property
+    def mark(self) -> str:
+        """Says without colour what the colour says."""
+        return _LOOKS[self.run.state][1]
+
+    @property
+    def state(self) -> str:
+        return _STATES.get(self.run.state, self.run.state)
+
+    @property
+    def started(self) -> str:
+        return moment(self.run.started)
+
+
+def report_html(path: Path) -> str:
+    """The page about the run in a folder. Raises RunError for what is not the folder of a run."""
+    files = read_files(path)
+    return render(build(files, read_run(path), episodes(files)))
+
+
+def episodes(files: RunFiles) -> list[Episode]:
+    """Those of the last step of each stage that tell most."""
+    found: list[Episode] = []
+    for stage in files.plan.stages:
+        if records := files.of_stage(stage.name):
+            wanted = Wanted(stage=stage.name, step=int(records[-1]["step"]))
+            found.extend(telling(list(read_episodes(files.path, wanted))))
+    return found[:_EPISODES]
+
+
+def build(files: RunFiles, run: RunInfo, chosen: Sequence[Episode]) -> Page:
+    """What the page says, from what the folder holds."""
+    plan = files.plan
+    shares = environment_shares(files.metrics)
+    times = step_times(files.timeline, files.evaluations, shares)
+    return Page(
+        run=run,
+        recipe=plan.recipe,
+        hash=plan_hash(plan)[:12],
+        seed=plan.seed,
+        written=moment(time.time()),
+        stages=tuple(_stage_lines(files)),
+        groups=tuple(stage_charts(files)),
+        times=tuple(_time_parts(totals(times))),
+        bars=tuple(bars(times)),
+        gantt=gantt(files.timeline, files.evaluations),
+        spend=spend(files),
+        plan=tuple(_plan_parts(plan)),
+        findings=tuple(findings(files)),
+        episodes=tuple(chosen),
+        metrics=tuple(_metric_lines(files)),
+    )
+
+
+def _stage_lines(files: RunFiles) -> Iterator[StageLine]:
+    for stage in files.plan.stages:
+        records = files.of_stage(stage.name)
+        if isinstance(stage, EvalPlan):
+            yield StageLine(stage.name, "eval", len(records), None, _evaluated(stage, records))
+            continue
+        if isinstance(stage, SftPlan):
+            changes = [_change("loss", records, "loss/mean", more_is_better=False)]
+        else:
+            changes = [_change(e.name, records, f"reward/{e.name}", True) for e in stage.envs]
+        kind = "train" if isinstance(stage, TrainPlan) else "sft"
+        known = tuple(change for change in changes if change is not None)
+        yield StageLine(stage.name, kind, len(records), stage.steps, known)
+
+
+def _change(name: str, records: Sequence[Record], key: str, more_is_better: bool) -> Change | None:
+    values = [float(record[key]) for record in records if is_number(record.get(key))]
+    first, last = window_mean(values, last=False), window_mean(values, last=True)
+    if first is None or last is None:
+        return None
+    better = None if first == last else (last > first) == more_is_better
+    return Change(name, f"{first:.3f}", f"{last:.3f}", better)
+
+
+def _evaluated(stage: EvalPlan, records: Sequence[Record]) -> tuple[Change, ...]:
+    """Each result from the first evaluation to the last."""
+    if not records:
+        return ()
+    prefix, first, last = f"eval/{stage.name}/", records[0], records[-1]
+    faults = (f"{prefix}failed", f"{prefix}cut_off")
+    names = [k for k in last if k.startswith(prefix) and k not in faults and k in first]
+    return tuple(
+        Change(
+            key.removeprefix(prefix),
+            f"{first[key]:.3f}",
+            f"{last[key]:.3f}",
+            None if first[key] == last[key] else last[key] > first[key],
+        )
+        for key in names
+    )
+
+
+def _time_parts(seconds: Mapping[str, float]) -> Iterator[TimePart]:
+    total = sum(seconds.values()) or 1.0
+    for lane in LANES:
+        if lane in seconds:
+            yield TimePart(lane, seconds[lane], seconds[lane] / total)
+
+
+def _plan_parts(plan: Plan) -> Iterator[PlanPart]:
+    drawn = diagrams(plan)
+    for stage, diagram in zip(plan.stages, drawn, strict=True):
+        rows = value_rows(plan, stage)
+        values = tuple(
+            Value(
+                row.group,
+                row.name,
+                shown_value(row.name, row.value),
+                row.origin,
+                not row.origin.startswith(("default", "catalogue")),
+            )
+            for row in rows
+        )
+        formulas = [
+            (title, tuple(_with_remark(line) for line in lines))
+            for title, lines in formula_sections(stage, Paint())
+        ]
+        yield PlanPart(stage.name, values, tuple(formulas), diagram)
+
+
+def _with_remark(line: str) -> tuple[str, str]:
+    """A formula, and what stands in a column to its right."""
+    formula, _, remark = line.partition("   ")
+    return (line, "") if not formula.strip() else (formula, remark.strip())
+
+
+def _metric_lines(files: RunFiles) -> Iterator[MetricLine]:
+    """Every number that was recorded, drawn or not."""
+    for stage in files.plan.stages:
+        columns: dict[str, list[float]] = {}
+        for record in files.of_stage(stage.name):
+            for key, value in record.items():
+                if key != "step" and is_number(value):
+                    columns.setdefault(key, []).append(float(value))
+        for key, values in sorted(columns.items()):
+            ends = (values[0], values[-1], min(values), max(values))
+            yield MetricLine(stage.name, key, *map(number, ends))
+
+
+def render(page: Page) -> str:
+    """The page as HTML."""
+    from jinja2 import Environment, PackageLoader, StrictUndefined
+
+    environment = Environment(
+        loader=PackageLoader("rlc.report"),
+        undefined=StrictUndefined,
+        autoescape=True,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    environment.filters |= {
+        "duration": duration,
+        "shortened": shortened,
+        "signed": signed,
+        "advantage": advantage,
+    }
+    environment.globals |= {"lanes": LANES, "lane_of": lane_of}
+    return environment.get_template("report.html.j2").render(page=page)

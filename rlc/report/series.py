@@ -1,0 +1,103 @@
+"""Curves: numbers by step, made fewer without losing what stands out."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from itertools import pairwise
+from statistics import fmean
+
+from attrs import frozen
+
+from rlc.report.files import Record
+
+MOST_POINTS = 240  # of a curve that is drawn
+MOST_ROWS = 100  # of the table behind a chart
+_SMOOTH_FROM = 60  # points from which on a curve gets a moving mean
+
+
+@frozen
+class Series:
+    """One curve. ``spread``, where there is one, is the distance of a band's edges from it."""
+
+    name: str
+    steps: tuple[int, ...]
+    values: tuple[float, ...]
+    spread: tuple[float, ...] | None = None
+
+
+def series(name: str, records: Sequence[Record], key: str, spread: str = "") -> Series | None:
+    """A metric by step as a curve, exactly as it is recorded; None where no step has it."""
+    found = [r for r in records if is_number(r.get(key))]
+    if not found:
+        return None
+    steps = tuple(int(record["step"]) for record in found)
+    values = tuple(float(record[key]) for record in found)
+    if not spread or any(not is_number(record.get(spread)) for record in found):
+        return Series(name, steps, values)
+    return Series(name, steps, values, tuple(float(record[spread]) for record in found))
+
+
+def is_number(value: object) -> bool:
+    """Whether it can be drawn: a finite number."""
+    known = isinstance(value, int | float) and not isinstance(value, bool)
+    return known and math.isfinite(float(value))  # type: ignore[arg-type]
+
+
+def thinned(values: Sequence[float], most: int = MOST_POINTS) -> list[int]:
+    """Positions of at most about ``most`` values: the first, the last, and the lowest and highest
+    of each of equally long parts. All of them where they are few."""
+    if len(values) <= most:
+        return list(range(len(values)))
+    parts = most // 2
+    cuts = [round(part * len(values) / parts) for part in range(parts + 1)]
+    kept = {0, len(values) - 1}
+    for start, end in pairwise(cuts):
+        kept.add(min(range(start, end), key=values.__getitem__))
+        kept.add(max(range(start, end), key=values.__getitem__))
+    return sorted(kept)
+
+
+def table_steps(curves: Sequence[Series], most: int = MOST_ROWS) -> list[int]:
+    """The steps that a table of the curves shows: evenly spaced, and each curve's extremes."""
+    steps = sorted({step for curve in curves for step in curve.steps})
+    if len(steps) <= most:
+        return steps
+    kept = {steps[round(i * (len(steps) - 1) / (most - 1))] for i in range(most)}
+    for curve in curves:
+        pairs = list(zip(curve.values, curve.steps, strict=True))
+        kept |= {min(pairs)[1], max(pairs)[1]}
+    return sorted(kept)
+
+
+def smoothed(values: Sequence[float]) -> tuple[list[float], int]:
+    """A centred moving mean and the number of values in it; nothing for a short curve."""
+    if len(values) < _SMOOTH_FROM:
+        return [], 0
+    half = max(2, len(values) // 40)
+    sums = [0.0]
+    for value in values:
+        sums.append(sums[-1] + value)
+    means = []
+    for i in range(len(values)):
+        low, high = max(0, i - half), min(len(values), i + half + 1)
+        means.append((sums[high] - sums[low]) / (high - low))
+    return means, 2 * half + 1
+
+
+def ticks(low: float, high: float, most: int = 5) -> list[float]:
+    """Round numbers from at most ``low`` to at least ``high``, at most about ``most`` of them."""
+    if high <= low:
+        pad = abs(low) * 0.1 or 0.5
+        low, high = low - pad, high + pad
+    rough = (high - low) / max(1, most - 1)
+    power = 10.0 ** math.floor(math.log10(rough))
+    step = next(f * power for f in (1, 2, 2.5, 5, 10) if f * power >= rough * (1 - 1e-9))
+    first, last = math.floor(low / step + 1e-9), math.ceil(high / step - 1e-9)
+    return [i * step for i in range(first, last + 1)]
+
+
+def window_mean(values: Sequence[float], last: bool, size: int = 5) -> float | None:
+    """The mean of the first or last values."""
+    part = values[-size:] if last else values[:size]
+    return fmean(part) if part else None

@@ -1,0 +1,117 @@
+"""What a run used: tokens and dollars by kind and stage, and how far that is from its budgets."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from attrs import frozen
+
+from rlc.catalog.prices import part_cost, price_of
+from rlc.plan.tree import BudgetPlan, EvalPlan, Plan, StagePlan
+from rlc.report.charts import Chart, chart
+from rlc.report.files import TOKEN_KINDS, RunFiles, Spent
+from rlc.report.series import Series
+
+_PRICES = {"prefill": "prefill", "cached": "cached", "sampled": "sample", "trained": "train"}
+
+
+@frozen
+class Kind:
+    """Tokens of one kind in one stage; ``usd`` is None where the price is unknown."""
+
+    stage: str
+    kind: str
+    tokens: int
+    usd: float | None
+
+
+@frozen
+class Limit:
+    """How much of a budget is used. ``share`` is from 0 to 1."""
+
+    stage: str
+    what: str
+    used: float
+    limit: float
+
+    @property
+    def share(self) -> float:
+        return min(1.0, self.used / self.limit) if self.limit else 1.0
+
+
+@frozen
+class Spend:
+    """``usd`` is what the journal has; None where some price is unknown."""
+
+    kinds: tuple[Kind, ...]
+    usd: float | None
+    limits: tuple[Limit, ...]
+    chart: Chart | None
+
+    @property
+    def free(self) -> bool:
+        return self.usd == 0
+
+
+def spend(files: RunFiles) -> Spend:
+    """The whole account of a run, steps that were repeated included."""
+    known = all(row.usd is not None for row in files.spent)
+    usd = sum(row.usd or 0.0 for row in files.spent)
+    return Spend(
+        kinds=tuple(_kinds(files.plan, files.spent)),
+        usd=usd if known else None,
+        limits=tuple(_limits(files)),
+        chart=_cumulative(files) if usd else None,
+    )
+
+
+def _kinds(plan: Plan, spent: Sequence[Spent]) -> Iterator[Kind]:
+    for stage in plan.stages:
+        mine = [row for row in spent if row.stage == stage.name]
+        for kind in TOKEN_KINDS:
+            if tokens := sum(row.tokens[kind] for row in mine):
+                yield Kind(stage.name, kind, tokens, _usd(stage, kind, tokens))
+
+
+def _usd(stage: StagePlan, kind: str, tokens: int) -> float | None:
+    price = price_of(stage.model.base, stage.model.service)
+    return part_cost(tokens, getattr(price, _PRICES[kind])) if price else None
+
+
+def _limits(files: RunFiles) -> Iterator[Limit]:
+    for stage in files.plan.stages:
+        if isinstance(stage, EvalPlan):
+            continue
+        mine = [row for row in files.spent if row.stage == stage.name]
+        seconds = sum(record.get("time/total", 0.0) for record in files.of_stage(stage.name))
+        tokens = sum(sum(row.tokens.values()) for row in mine)
+        used = {"usd": sum(row.usd or 0 for row in mine), "tokens": tokens, "seconds": seconds}
+        for what, amount in used.items():
+            limit = _limit(stage.budget, what)
+            if limit is not None:
+                yield Limit(stage.name, what, amount, limit)
+
+
+def _limit(budget: BudgetPlan, what: str) -> float | None:
+    limit: float | None = getattr(budget, what)
+    return limit
+
+
+def _cumulative(files: RunFiles) -> Chart | None:
+    """Dollars after each step, as metrics.jsonl has them, and the budget of each stage."""
+    curves: list[Series | None] = []
+    for stage in files.plan.stages:
+        spent = _spent_by_step(files, stage)
+        curves.append(spent)
+        if spent is not None and not isinstance(stage, EvalPlan) and stage.budget.usd is not None:
+            limits = (stage.budget.usd,) * len(spent.steps)
+            curves.append(Series(f"budget of {stage.name}", spent.steps, limits))
+    return chart("spend", "Spent", curves, note="dollars", bounds=(0, None))
+
+
+def _spent_by_step(files: RunFiles, stage: StagePlan) -> Series | None:
+    records = [r for r in files.of_stage(stage.name) if "spend/usd" in r]
+    if not records:
+        return None
+    steps = tuple(int(record["step"]) for record in records)
+    return Series(stage.name, steps, tuple(float(record["spend/usd"]) for record in records))

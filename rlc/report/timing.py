@@ -1,0 +1,140 @@
+"""Where the time of a run went: for each step, what was going on while it was being made."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from heapq import heappop, heappush
+
+from attrs import field, frozen
+
+from rlc.report.files import Record, Span
+
+SAMPLING, ENVIRONMENT, TRAINING = "sampling", "environment", "training"
+DATA, SAVING, EVALUATION, WAITING = "data", "saving", "evaluation", "waiting"
+LANES = (SAMPLING, ENVIRONMENT, TRAINING, DATA, SAVING, EVALUATION, WAITING)
+
+_LANE_OF = {
+    "snapshot": SAVING,
+    "rollouts": SAMPLING,
+    "episodes": SAMPLING,
+    "returns": DATA,
+    "advantages": DATA,
+    "reference": TRAINING,
+    "datums": DATA,
+    "examples": DATA,
+    "forward_backward": TRAINING,
+    "optim_step": TRAINING,
+    "checkpoint": SAVING,
+    "evaluation": EVALUATION,
+}
+
+
+def lane_of(kind: str) -> str:
+    """What a node's time counts as, before that of the rollouts is shared out."""
+    return _LANE_OF.get(kind, DATA)
+
+
+@frozen
+class StepTime:
+    """Seconds from the end of the step before (or from the step's own start, if that was later)
+    to the end of this one, by what was going on. They add up to all of that time."""
+
+    stage: str
+    step: int
+    seconds: Mapping[str, float] = field(factory=dict)
+
+    @property
+    def total(self) -> float:
+        return sum(self.seconds.values())
+
+
+@frozen
+class _Window:
+    stage: str
+    step: int
+    start: float
+    end: float
+
+
+def step_times(
+    timeline: Sequence[Span], evaluations: Sequence[Span], shares: Mapping[tuple[str, int], float]
+) -> list[StepTime]:
+    """The time of each step, and of each evaluation, in the order in which they ended.
+
+    Each moment counts for what was going on then, in equal shares where several things were, of
+    this step or of another; a moment in which nothing was is ``waiting``. ``shares`` says which
+    part of the time of a step's rollouts their environments took; the rest was sampling.
+    """
+    spans = sorted([*timeline, *evaluations], key=lambda span: span.start)
+    windows = _windows(spans)
+    active: list[tuple[float, int, Span]] = []
+    times, coming = [], 0
+    for window in windows:
+        seconds = dict.fromkeys(LANES, 0.0)
+        now = window.start
+        while now < window.end:
+            while coming < len(spans) and spans[coming].start <= now:
+                heappush(active, (spans[coming].end, coming, spans[coming]))
+                coming += 1
+            while active and active[0][0] <= now:
+                heappop(active)
+            until = min([window.end, *(end for end, _, _ in active[:1])])
+            if coming < len(spans):
+                until = min(until, spans[coming].start)
+            _share(seconds, until - now, [span for _, _, span in active], shares)
+            now = until
+        times.append(StepTime(window.stage, window.step, seconds))
+    return times
+
+
+def _windows(spans: Iterable[Span]) -> list[_Window]:
+    first: dict[tuple[str, int], float] = {}
+    last: dict[tuple[str, int], float] = {}
+    for span in spans:
+        key = (span.stage, span.step)
+        first[key] = min(first.get(key, span.start), span.start)
+        last[key] = max(last.get(key, span.end), span.end)
+    windows, before = list[_Window](), 0.0
+    for (stage, step), end in sorted(last.items(), key=lambda item: item[1]):
+        windows.append(_Window(stage, step, min(end, max(before, first[stage, step])), end))
+        before = end
+    return windows
+
+
+def _share(
+    seconds: dict[str, float],
+    amount: float,
+    active: Sequence[Span],
+    shares: Mapping[tuple[str, int], float],
+) -> None:
+    """Divide a moment among the lanes of what is going on."""
+    lanes = {lane_of(span.kind): span for span in active}
+    if not lanes:
+        seconds[WAITING] += amount
+        return
+    part = amount / len(lanes)
+    for lane, span in lanes.items():
+        environment = shares.get((span.stage, span.step), 0.0) if lane == SAMPLING else 0.0
+        seconds[lane] += part * (1 - environment)
+        seconds[ENVIRONMENT] += part * environment
+
+
+def environment_shares(metrics: Iterable[Record]) -> dict[tuple[str, int], float]:
+    """Of each step, the part of its episodes' time that their environments took (0 to 1)."""
+    shares = {}
+    for record in metrics:
+        environment = float(record.get("time/episode/environment", 0.0))
+        sampling = float(record.get("time/episode/sampling", 0.0))
+        if environment + sampling > 0:
+            key = (str(record["stage"]), int(record["step"]))
+            shares[key] = environment / (environment + sampling)
+    return shares
+
+
+def totals(times: Iterable[StepTime]) -> dict[str, float]:
+    """Seconds by lane, over all steps; lanes that took no time are left out."""
+    sums = dict.fromkeys(LANES, 0.0)
+    for time in times:
+        for lane, seconds in time.seconds.items():
+            sums[lane] += seconds
+    return {lane: seconds for lane, seconds in sums.items() if seconds > 0}

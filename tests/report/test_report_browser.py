@@ -1,0 +1,106 @@
+"""The page in a real browser, where there is one: layout, scripts, colours.
+
+``RLC_BROWSER`` may name a headless Chromium that is not on the path.
+"""
+
+from __future__ import annotations
+
+import html
+import json
+import os
+import re
+import shutil
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import pytest
+from made_up_runs import write_run
+
+from rlc.report.page import report_html
+
+NAMES = ("chromium-headless-shell", "chromium", "chromium-browser", "google-chrome", "chrome")
+BROWSER = os.environ.get("RLC_BROWSER") or next(filter(None, map(shutil.which, NAMES)), None)
+pytestmark = pytest.mark.skipif(
+    BROWSER is None, reason="there is no Chromium on the path, and RLC_BROWSER names none"
+)
+FLAGS = (
+    *("--headless", "--no-sandbox", "--disable-gpu", "--hide-scrollbars"),
+    *("--enable-logging=stderr", "--v=0", "--virtual-time-budget=4000", "--dump-dom"),
+)
+# The page in a frame of the wanted width, and what is to be known of it.
+FRAME = """<!doctype html><body style="margin:0">
+<iframe style="border:0;width:{width}px;height:900px" srcdoc="{page}"></iframe><pre id="told"></pre>
+<script>
+const frame = document.querySelector("iframe");
+frame.addEventListener("load", () => {{
+  const inner = frame.contentDocument, root = inner.documentElement, told = {{}};
+  const measure = () => {{
+    const outside = [];
+    for (const element of inner.body.querySelectorAll("*")) {{
+      const box = element.getBoundingClientRect();
+      const cut = element.closest(".scroll, .gantt, .ys, svg");
+      if (!cut && box.width && (box.right > root.clientWidth + 1 || box.left < -1))
+        outside.push(element.outerHTML.slice(0, 120));
+    }}
+    return {{wide: root.scrollWidth, room: root.clientWidth, outside}};
+  }};
+  told.closed = measure();
+  for (const details of inner.querySelectorAll("details")) details.open = true;
+  told.open = measure();
+  const charts = [...inner.querySelectorAll(".chart")].map((c) => c.getBoundingClientRect());
+  told.overlaps = charts.filter((a, i) => charts.some((b, j) => i < j && a.left < b.right - 1 &&
+    b.left < a.right - 1 && a.top < b.bottom - 1 && b.top < a.bottom - 1)).length;
+  told.charts = charts.length;
+  const area = inner.querySelector("#main-reward .area");
+  area.dispatchEvent(new KeyboardEvent("keydown", {{key: "ArrowLeft"}}));
+  told.tip = area.querySelector(".tip").textContent;
+  inner.getElementById("closer").click();
+  const gantt = inner.querySelector(".gantt");
+  told.zoomed = gantt.scrollWidth / gantt.clientWidth;
+  told.ground = getComputedStyle(inner.body).backgroundColor;
+  told.text = inner.body.innerText;
+  document.getElementById("told").textContent = JSON.stringify(told);
+}});
+</script>
+"""
+
+
+@pytest.fixture(scope="module")
+def page(tmp_path_factory: pytest.TempPathFactory) -> str:
+    folder = tmp_path_factory.mktemp("browser") / "run"
+    write_run(folder, planned=80)
+    return report_html(folder)
+
+
+def look_at(page: str, width: int, folder: Path) -> dict[str, Any]:
+    """What the browser makes of the page; fails on anything that it writes to the console."""
+    file = folder / "frame.html"
+    file.write_text(FRAME.format(width=width, page=html.escape(page)), encoding="utf-8")
+    command = [str(BROWSER), *FLAGS, f"--user-data-dir={folder / 'profile'}", file.as_uri()]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+    assert "CONSOLE" not in done.stderr, done.stderr
+    found = re.search(r'<pre id="told">(.+?)</pre>', done.stdout, re.DOTALL)
+    assert found, done.stderr
+    told: dict[str, Any] = json.loads(html.unescape(found[1]))
+    return told
+
+
+@pytest.mark.parametrize("width", [1280, 390])
+def test_the_page_fits_and_works(page: str, width: int, tmp_path: Path) -> None:
+    told = look_at(page, width, tmp_path)
+    for state in ("closed", "open"):
+        assert told[state]["outside"] == []
+        assert told[state]["wide"] <= told[state]["room"] == width
+    assert told["charts"] >= 9
+    assert told["overlaps"] == 0
+    assert re.match(r"step 79 · guess 0\.\d+ · spell 0\.\d+ · all 0\.\d+$", told["tip"])
+    assert told["zoomed"] == pytest.approx(2, abs=0.1)
+    for text in ("finished", "80 of 80", "Where the time went", "What is 80 & <b>1</b>?", "grpo"):
+        assert text in told["text"]
+
+
+def test_the_console_is_watched(tmp_path: Path) -> None:
+    """A page with a mistake in its script is one that fails."""
+    with pytest.raises(AssertionError, match="CONSOLE"):
+        look_at("<script>nobody.knows()</script>", 390, tmp_path)

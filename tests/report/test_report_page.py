@@ -1,0 +1,202 @@
+"""The page about a run says what its files say, and nothing from elsewhere."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+
+import pytest
+from made_up_runs import ENVS, NODES, USAGE, write_lines, write_run
+
+from rlc.catalog.models import find_model
+from rlc.report.charts import Chart, number
+from rlc.report.files import read_files
+from rlc.report.page import Page, build, episodes, render, report_html
+from rlc.run.records import RunError
+from rlc.run.runs import read_run
+
+
+def page_of(path: Path) -> Page:
+    files = read_files(path)
+    return build(files, read_run(path), episodes(files))
+
+
+def charts_of(page: Page) -> dict[str, Chart]:
+    return {chart.id: chart for group in page.groups for chart in group.charts}
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("page") / "run"
+    write_run(path)
+    return path
+
+
+def test_tables_have_the_numbers_of_the_metrics_file(folder: Path) -> None:
+    lines = (folder / "metrics.jsonl").read_text().splitlines()
+    records = [record for line in lines if (record := json.loads(line))["stage"] == "main"]
+    charts = charts_of(page_of(folder))
+    for chart, prefix in (("main-reward", "reward"), ("main-length", "length")):
+        for env in ENVS:
+            column = charts[chart].head.index(env)
+            shown = [row[column] for row in charts[chart].table]
+            assert shown == [number(record[f"{prefix}/{env}"]) for record in records]
+    kl = charts["main-kl"]
+    assert [row[1] for row in kl.table] == [number(r["kl/sample_train"]) for r in records]
+    assert [row[2] for row in kl.table] == [number(r["kl/reference"]) for r in records]
+    groups = charts["main-groups"]
+    assert groups.head == ("step", "mixed", "all solved", "all alike, unsolved")
+    assert set(groups.table) == {(f"{step}", "0.75", "0.2", "0.05") for step in range(1, 9)}
+
+
+def test_evaluations_are_charted_by_the_step_they_are_of(folder: Path) -> None:
+    chart = charts_of(page_of(folder))["heldout-eval"]
+    assert chart.head == ("step of main", "pass@1", "pass@2")
+    assert [row[0] for row in chart.table] == ["0", "2", "4", "6", "8"]
+    assert chart.table[0][1:] == ("0.1", "0.15")
+    assert chart.table[-1][1:] == ("0.6", "0.9")
+
+
+def test_a_curve_goes_where_its_numbers_say(folder: Path) -> None:
+    chart = charts_of(page_of(folder))["heldout-eval"]
+    assert chart.curves[0].path == "M0 900L250 775L500 650L750 525L1000 400"
+
+
+def test_the_headline_compares_the_first_steps_with_the_last(folder: Path) -> None:
+    page, records = page_of(folder), read_files(folder).of_stage("main")
+    main = page.stages[0]
+    values = [record["reward/guess"] for record in records]
+    assert main.changes[0].first == f"{sum(values[:5]) / 5:.3f}"
+    assert main.changes[0].last == f"{sum(values[-5:]) / 5:.3f}"
+    assert main.changes[0].better
+    assert (main.done, main.planned) == (8, 8)
+
+
+def test_spend_by_kind_adds_up_to_the_journal(folder: Path) -> None:
+    spend = page_of(folder).spend
+    model = find_model("deepseek-ai/DeepSeek-V3.1")
+    assert model is not None
+    assert model.price.sample is not None
+    kinds = {kind.kind: kind for kind in spend.kinds}
+    assert kinds["sampled"].tokens == 8 * USAGE.sampled
+    assert kinds["sampled"].usd == pytest.approx(8 * USAGE.sampled * model.price.sample / 1e6)
+    assert sum(kind.usd or 0 for kind in spend.kinds) == pytest.approx(spend.usd)
+    (limit,) = spend.limits
+    assert (limit.what, limit.limit) == ("usd", 20)
+    assert limit.share == pytest.approx((spend.usd or 0) / 20)
+    assert spend.chart is not None
+    assert spend.chart.table[-1] == ("8", "0.1", "20")  # of metrics.jsonl, beside the budget
+
+
+def test_the_time_of_all_steps_adds_up(folder: Path) -> None:
+    parts = {part.lane: part.seconds for part in page_of(folder).times}
+    nodes = dict(NODES)
+    assert parts["sampling"] == pytest.approx(8 * nodes["rollouts"] * 0.75)
+    assert parts["environment"] == pytest.approx(8 * nodes["rollouts"] * 0.25)
+    trained = nodes["reference"] + nodes["forward_backward"] + nodes["optim_step"]
+    assert parts["training"] == pytest.approx(8 * trained)
+    assert parts["evaluation"] == pytest.approx(5)
+    assert sum(part.share for part in page_of(folder).times) == pytest.approx(1)
+
+
+def test_the_page_needs_no_network_and_quotes_what_models_say(folder: Path) -> None:
+    html = report_html(folder)
+    assert not re.search(r"(src|href)\s*=\s*[\"']?(https?:)?//", html)
+    assert "@import" not in html
+    assert "url(http" not in html
+    assert "What is 8 &amp; &lt;b&gt;1&lt;/b&gt;?" in html
+    assert "<b>1</b>?" not in html
+
+
+def test_the_plan_is_shown_with_origins_formulas_and_graph(folder: Path) -> None:
+    main = page_of(folder).plan[0]
+    values = {(value.group, value.name): value for value in main.values}
+    assert values["optimizer", "learning_rate"].text == "0.0001"
+    assert values["optimizer", "learning_rate"].origin.startswith("recipe.rl:")
+    assert values["optimizer", "learning_rate"].decided
+    assert not values["optimizer", "beta1"].decided
+    titles = [title for title, _ in main.formulas]
+    assert "advantage: grpo" in titles
+    boxes = [box.text for box in main.diagram.boxes]
+    assert boxes[0] == "snapshot"
+    assert {"rollouts", "reference", "optim_step"} <= set(boxes)
+    assert any(arrow.back and "step − 1" in arrow.text for arrow in main.diagram.arrows)
+
+
+def test_boxes_of_the_graph_do_not_overlap(folder: Path) -> None:
+    for part in page_of(folder).plan:
+        boxes = part.diagram.boxes
+        for i, a in enumerate(boxes):
+            assert 0 <= a.x < a.x + a.width <= part.diagram.width
+            for b in boxes[i + 1 :]:
+                apart = a.x + a.width <= b.x or b.x + b.width <= a.x
+                assert apart or a.y + a.height <= b.y or b.y + b.height <= a.y
+
+
+def test_what_the_numbers_tell_an_expert_is_said(folder: Path) -> None:
+    texts = [finding.text for finding in page_of(folder).findings]
+    assert any("30% of the replies ran into max_tokens" in text for text in texts)
+
+
+def test_a_run_that_goes_wrong_is_warned_of(tmp_path: Path) -> None:
+    records = write_run(tmp_path / "run")
+    wrong = {"groups/constant": 0.75, "groups/all_bad": 0.75, "kl/sample_train": -0.02}
+    wrong |= {"optim/skipped": 1.0, "rollouts/failed": 4.0, "groups/all_good": 0.0}
+    write_lines(tmp_path / "run" / "metrics.jsonl", [record | wrong for record in records])
+    said = {finding.text: finding.advice for finding in page_of(tmp_path / "run").findings}
+    for text in (
+        "75% of the groups had members that were all alike",
+        "disagree by 0.020 nats",
+        "100% of the updates were skipped",
+        "20% of the rollouts failed",
+    ):
+        assert any(text in line for line in said)
+    assert any("easier tasks" in advice for advice in said.values())
+
+
+def test_a_long_run_makes_a_small_page_that_keeps_the_extremes(tmp_path: Path) -> None:
+    records = write_run(tmp_path / "run", planned=2_000)
+    page = page_of(tmp_path / "run")
+    assert len(render(page)) < 600_000
+    chart = charts_of(page)["main-reward"]
+    rewards = [record["reward/guess"] for record in records if record["stage"] == "main"]
+    column = {row[1] for row in chart.table}
+    assert {number(min(rewards)), number(max(rewards))} <= column
+    assert chart.curves[0].mean
+    assert len(chart.table) < 110
+
+
+def test_a_run_that_has_just_begun_has_a_page(tmp_path: Path) -> None:
+    write_run(tmp_path / "run", done=0)
+    for name in ("metrics.jsonl", "timeline.jsonl", "rollouts.jsonl"):
+        (tmp_path / "run" / name).unlink()
+    page = page_of(tmp_path / "run")
+    assert page.groups == ()
+    assert page.times[0].lane == "evaluation"
+    assert "0 of 8" in render(page)
+
+
+def test_torn_lines_are_passed_over(tmp_path: Path) -> None:
+    write_run(tmp_path / "run")
+    whole = page_of(tmp_path / "run").metrics
+    for name in ("metrics.jsonl", "timeline.jsonl", "rollouts.jsonl"):
+        with (tmp_path / "run" / name).open("a") as file:
+            file.write('\x00{"stage": "ma')
+    assert page_of(tmp_path / "run").metrics == whole
+
+
+def test_what_is_no_run_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(RunError, match="is not a run folder"):
+        report_html(tmp_path)
+    write_run(tmp_path / "run")
+    (tmp_path / "run" / "plan.json").write_text("{}")
+    with pytest.raises(RunError, match="is not a plan"):
+        report_html(tmp_path / "run")
+
+
+def test_old_timelines_and_odd_records_do_not_matter(tmp_path: Path) -> None:
+    write_run(tmp_path / "run")
+    write_lines(tmp_path / "run" / "timeline.jsonl", [{"stage": "main", "what": 1}])
+    page = page_of(tmp_path / "run")
+    assert page.gantt is None
