@@ -7,7 +7,9 @@ from rlc.catalog.records import Declaration, Param
 from rlc.catalog.training import (
     DEFAULT_AGGREGATE,
     DEFAULT_BUDGET,
+    DEFAULT_DEADLINES,
     DEFAULT_FAILURE,
+    DEFAULT_GIVE_UP,
     DEFAULT_OVERLAP,
     DEFAULT_SAVE,
 )
@@ -55,6 +57,7 @@ _EPOCHS = Param(
 _SAVE = Param("save", "save", "when checkpoints are made; by default at the end", DEFAULT_SAVE)
 _BUDGET = Param("budget", "budget", "most to spend; by default no limit", DEFAULT_BUDGET)
 _TRACK = Param("track", "tracker", "where metrics go beside the run folder", (), many=True)
+_DEADLINES = Param("deadlines", "deadlines", "how long it waits for what", DEFAULT_DEADLINES)
 _OPTIMIZER = Param("optimizer", "optimizer", "how the gradient becomes an update")
 
 TRAIN_FIELDS = (
@@ -72,6 +75,17 @@ TRAIN_FIELDS = (
     _EPOCHS,
     _SAVE,
     Param("on_error", "failure", "what becomes of a failed rollout", DEFAULT_FAILURE),
+    Param(
+        "give_up", "give_up", "when so much fails that the run ends", DEFAULT_GIVE_UP, optional=True
+    ),
+    _DEADLINES,
+    Param(
+        "kl_guard",
+        "kl_guard",
+        "what happens where trainer and sampler drift apart; by default nothing",
+        None,
+        optional=True,
+    ),
     _BUDGET,
     _TRACK,
 )
@@ -84,6 +98,7 @@ SFT_FIELDS = (
     _STEPS,
     _EPOCHS,
     _SAVE,
+    _DEADLINES,
     _BUDGET,
     _TRACK,
 )

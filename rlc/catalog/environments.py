@@ -8,7 +8,15 @@ from functools import cache
 from typing import Any
 
 from rlc.catalog.records import Args, Builtin, Param, Signature, as_float
-from rlc.plan.tree import EnvPlan, RewardPlan, RolloutsPlan, StepPlan
+from rlc.plan.tree import (
+    MAX_TURNS,
+    STEP_TIMEOUT,
+    EnvPlan,
+    RewardPlan,
+    RolloutsPlan,
+    StepPlan,
+)
+from rlc.record import evolve
 
 _PATH = os.path.join(os.path.dirname(__file__), "data", "gem.json")
 _AT_LEAST_ONE = {"max_turns", "size", "max_tests", "max_workers"}
@@ -125,8 +133,17 @@ def _problems(args: Args) -> EnvPlan:
 
 def _factory(source: str, args: Args) -> EnvPlan:
     """An environment that Python code makes: ``module:attr``."""
-    target = args.values["builder" if source == "cookbook" else "factory"]
-    return _environment(source, _name_of(target.data), target, {"args": args.args}, None)
+    name = "builder" if source == "cookbook" else "factory"
+    own = {each: value for each, value in args.values.items() if each != name}
+    target = args.values[name]
+    return _environment(source, _name_of(target.data), target, own, None)
+
+
+def _workers(args: Args) -> StepPlan:
+    """An executor of one's own is a kind of its own."""
+    own = args.executor.data is not None
+    kind = evolve(args.executor, type="word", data="executor") if own else args.kind
+    return StepPlan("workers", {**args.values, "kind": kind})
 
 
 _SPLIT = Param("split", "string", "which part of the tasks", "train")
@@ -135,11 +152,13 @@ _SAMPLES = Param(
     "samples", "int", "the first n tasks, after shuffling; none: all", None, low=1, optional=True
 )
 _ATTRIBUTE = (r"[A-Za-z_][\w.]*:[A-Za-z_]\w*", "my_package.tasks:make")
+_SETS = ("train", "test")
 _ARGS = Param("args", "record", "its keyword arguments", {})
 
 # Data sets that `problems()` knows by name: tasks of each split, as published.
 PROBLEM_SETS: dict[str, dict[str, int | None]] = {
     "countdown": {"train": None, "test": 1_024, "stage2": None, "stage3": None},
+    "countdown_tasks": {"train": 489_340, "test": 1_024},
     "gsm8k": {"train": 7_473, "test": 1_319},
     "math": {"train": 12_000, "test": 500},
 }
@@ -173,6 +192,8 @@ SOURCES = (
                 "names of variables of the environment that it needs, such as OPENAI_API_KEY",
                 [],
             ),
+            Param("tools", "list", "names of the tools that the model may use; none: all", []),
+            Param("sessions", "int", "most sessions open at a time", 64, low=1, high=100_000),
         ),
     ),
     Builtin(
@@ -243,7 +264,11 @@ SOURCES = (
         "env",
         "an RLDatasetBuilder of tinker-cookbook",
         lambda args: _factory("cookbook", args),
-        (Param("builder", "string", "where the builder is", form=_ATTRIBUTE), _ARGS),
+        (
+            Param("builder", "string", "where the builder is", form=_ATTRIBUTE),
+            _ARGS,
+            Param("split", "string", "its training or its test set", "train", choices=_SETS),
+        ),
     ),
     Builtin(
         "python",
@@ -309,7 +334,7 @@ _PROMPT_FILE = (r".+\.(j2|jinja)", "prompt.j2")
 WRAPPERS = (
     _tool(
         "python_tool",
-        "the model may run Python code, in a process with limits",
+        "the model may run Python code, in a process with limits; the network is open to it",
         Param("timeout", "duration", "longest run of one piece of code", 5, above=0),
         _USES,
         Param("reward_use", "float", "reward of each call", 0.05),
@@ -419,7 +444,9 @@ WRAPPERS = (
         "rollouts",
         "wrapper",
         "how this environment's episodes are played, where it differs from the stage",
-        lambda args: RolloutsPlan(**{**args.values, "timeout": as_float(args.timeout)}),
+        lambda args: RolloutsPlan(
+            **{n: as_float(v) if n.endswith("timeout") else v for n, v in args.values.items()}
+        ),
         (
             Param("group", "int", "rollouts of each task", None, low=1, high=1_024, optional=True),
             Param("temperature", "float", "of the sampling", None, above=0, high=10, optional=True),
@@ -433,7 +460,98 @@ WRAPPERS = (
                 optional=True,
             ),
             Param("timeout", "duration", "longest episode", None, above=0, optional=True),
+            Param(
+                "turn_timeout",
+                "duration",
+                "longest turn: a reply with the step that follows",
+                None,
+                above=0,
+                optional=True,
+            ),
+            Param(
+                "step_timeout",
+                "duration",
+                "longest reset or step of the environment",
+                int(STEP_TIMEOUT),
+                above=0,
+                optional=True,
+            ),
+            Param(
+                "max_turns",
+                "int",
+                "an episode that has not ended by then is cut short",
+                MAX_TURNS,
+                low=1,
+            ),
         ),
+    ),
+    Builtin(
+        "workers",
+        "wrapper",
+        "where an environment that blocks is played: in threads, in processes, or by an executor",
+        _workers,
+        (
+            Param(
+                "kind",
+                "word",
+                "threads share one interpreter; processes are for environments that compute a lot",
+                "threads",
+                choices=("threads", "processes"),
+                noun="kind of workers",
+                only_if=("executor", ("none",)),
+            ),
+            Param(
+                "count",
+                "int",
+                "most calls at a time; none: what suits the machine",
+                None,
+                low=1,
+                high=4_096,
+                optional=True,
+            ),
+            Param(
+                "executor",
+                "string",
+                "a function of one's own that makes a concurrent.futures executor (Ray, Dask …)",
+                None,
+                form=_ATTRIBUTE,
+                optional=True,
+            ),
+        ),
+        not_after={"workers": _ONCE},
+    ),
+    Builtin(
+        "curriculum",
+        "wrapper",
+        "passes over tasks that were always solved, or never, when they were last played",
+        lambda args: StepPlan("curriculum", dict(args.values)),
+        (
+            Param(
+                "hopeless",
+                "float",
+                "at most this share of a task's rollouts solved it",
+                0.0,
+                low=0,
+                high=1,
+            ),
+            Param(
+                "solved",
+                "float",
+                "at least this share of a task's rollouts solved it",
+                1.0,
+                low=0,
+                high=1,
+            ),
+            Param(
+                "explore",
+                "float",
+                "share of those that are played all the same",
+                0.1,
+                low=0,
+                high=1,
+            ),
+        ),
+        not_after={"curriculum": _ONCE},
     ),
     Builtin(
         "reward",
@@ -465,9 +583,10 @@ WRAPPERS = (
 def max_turns(env: EnvPlan) -> int | None:
     """Most replies in an episode, tools included; None where unknown."""
     uses = sum(int(w.args["uses"]) for w in env.wrappers if w.name in TOOLS)
+    limit = env.rollouts.max_turns
     if env.max_turns is None:
-        return None
-    return env.max_turns + uses
+        return limit if limit < MAX_TURNS else None
+    return min(env.max_turns + uses, limit)
 
 
 def task_count(env: EnvPlan) -> int | None:

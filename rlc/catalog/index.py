@@ -11,7 +11,10 @@ from rlc.catalog.training import (
     AGGREGATES,
     BATCHES,
     BUDGETS,
+    DEADLINES,
     FAILURES,
+    GUARDS,
+    HOPES,
     OPTIMIZERS,
     OVERLAPS,
     PENALTIES,
@@ -49,6 +52,9 @@ KINDS = {
         Kind("tracker", "a place to send metrics to", 'wandb("my-project")'),
         Kind("failure", "a failure policy", "retry(3) then drop"),
         Kind("retry", "a number of retries", "retry(3)"),
+        Kind("give_up", "a limit of failures", "failures(steps = 3)"),
+        Kind("deadlines", "deadlines", "deadlines(request = 15m)"),
+        Kind("kl_guard", "a KL guard", "kl_guard(max = 0.1, then = synchronous)"),
     )
 }
 
@@ -68,6 +74,9 @@ BUILTINS: tuple[Builtin, ...] = (
     *SAVES,
     *BUDGETS,
     *FAILURES,
+    *HOPES,
+    *DEADLINES,
+    *GUARDS,
     *DATA,
     *METRICS,
     *TRACKERS,

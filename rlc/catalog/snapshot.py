@@ -23,8 +23,8 @@ PATH = Path(__file__).parent / "data" / "gem.json"
 # What an environment class needs beyond the library itself.
 _NEEDS = {
     "CodeEnv": ["hub"],
-    "MathEnv": ["hub", "pylatexenc"],
-    "MathVisualEnv": ["hub", "pylatexenc"],
+    "MathEnv": ["hub"],
+    "MathVisualEnv": ["hub"],
     "QaEnv": ["hub"],
     "HangmanEnv": ["nltk"],
     "WordSearchEnv": ["nltk"],

@@ -47,7 +47,7 @@ DATA = (
                 "a .jsonl, .csv or .parquet file",
                 form=(r".+\.(jsonl|csv|parquet)", "demonstrations.jsonl"),
             ),
-            Param("prompt", "string", "field of the prompt", "prompt"),
+            Param("prompt", "string", "field of the prompt: text, or a list of messages", "prompt"),
             Param("reply", "string", "field of the reply", "reply"),
             Param("n", "int", "take the first n rows; none: all", None, low=1, optional=True),
         ),

@@ -11,7 +11,10 @@ from rlc.plan.tree import (
     AggregatePlan,
     BatchPlan,
     BudgetPlan,
+    DeadlinesPlan,
     FailurePlan,
+    GiveUpPlan,
+    KlGuardPlan,
     KlPlan,
     OverlapPlan,
     SamplingPlan,
@@ -27,11 +30,19 @@ BATCHES = (
         "groups",
         "batch",
         "groups of rollouts that share one task, so that they can be compared",
-        lambda args: BatchPlan("groups", args.count, args.of, None, args.updates),
+        lambda args: BatchPlan("groups", args.count, args.of, None, args.updates, args.resample),
         (
             Param("count", "int", "tasks in a step", low=1, high=10_000),
             Param("of", "int", "rollouts of each task", 8, low=1, high=1_024),
             Param("updates", "int", "optimiser updates a batch is split into", 1, low=1, high=64),
+            Param(
+                "resample",
+                "int",
+                "most groups a step that are replaced because all their rewards are equal",
+                0,
+                low=0,
+                high=100_000,
+            ),
         ),
     ),
     Builtin(
@@ -74,6 +85,15 @@ SAMPLING = (
                 "longest episode, prompts and replies together; none: the model's context decides",
                 None,
                 low=1,
+                optional=True,
+            ),
+            Param(
+                "concurrency",
+                "int",
+                "most replies drawn at once; none: as many as the service bears",
+                None,
+                low=1,
+                high=100_000,
                 optional=True,
             ),
         ),
@@ -234,7 +254,7 @@ SAVES = (
         "every",
         "save",
         "a checkpoint every so many steps and at the end",
-        lambda args: SavePlan(args.n, args.keep, args.ttl, args.best),
+        lambda args: SavePlan(args.n, args.keep, args.ttl, args.best, args.rolling),
         (
             Param("n", "int", "steps from one checkpoint to the next", low=1),
             Param("keep", "int", "newest checkpoints that are kept", 3, low=1),
@@ -248,10 +268,19 @@ SAVES = (
                 optional=True,
             ),
             Param("best", "bool", "also keep the one with the highest mean reward", False),
+            Param(
+                "rolling",
+                "int",
+                "newest steps whose state is kept too, to go on from if the run is killed",
+                1,
+                low=1,
+                high=100,
+                optional=True,
+            ),
         ),
     ),
 )
-DEFAULT_SAVE = SavePlan(every=None, keep=3, ttl_seconds=None, best=False)
+DEFAULT_SAVE = SavePlan(every=None, keep=3, ttl_seconds=None, best=False, rolling=1)
 
 BUDGETS = (
     Builtin(
@@ -269,6 +298,80 @@ BUDGETS = (
     ),
 )
 DEFAULT_BUDGET = BudgetPlan(None, None, None)
+
+DEADLINES = (
+    Builtin(
+        "deadlines",
+        "deadlines",
+        "how long a stage waits before it ends, resumable, with what it waited for",
+        lambda args: DeadlinesPlan(
+            as_float(args.request), as_float(args.unreachable), as_float(args.step)
+        ),
+        (
+            Param(
+                "request",
+                "duration",
+                "longest silence of a service that owes answers and does not say that it pauses",
+                15 * 60,
+                above=0,
+                high=10 * YEAR,
+            ),
+            Param(
+                "unreachable",
+                "duration",
+                "longest time that its server cannot be reached",
+                60,
+                above=0,
+                high=10 * YEAR,
+            ),
+            Param(
+                "step",
+                "duration",
+                "longest time from one finished step to the next; none: for ever",
+                None,
+                above=0,
+                high=10 * YEAR,
+                optional=True,
+            ),
+        ),
+    ),
+)
+DEFAULT_DEADLINES = DeadlinesPlan(request=15 * 60.0, unreachable=60.0, step=None)
+
+GUARDS = (
+    Builtin(
+        "kl_guard",
+        "kl_guard",
+        "watches how far the trainer's logprobs are from the sampler's",
+        lambda args: KlGuardPlan(**args.values),
+        (
+            Param("max", "float", "most that is normal, in nats a token", 0.1, above=0, high=100),
+            Param(
+                "then",
+                "word",
+                "what happens above it: a warning, an end to asynchronous steps, or to the run",
+                "warn",
+                choices=("warn", "synchronous", "stop"),
+                noun="reaction",
+            ),
+        ),
+        formula=("d_t = log p_trainer,t − log q_sampler,t", "kl = mean(d_t² / 2)"),
+    ),
+)
+
+HOPES = (
+    Builtin(
+        "failures",
+        "give_up",
+        "ends a run, resumable, in which step after step fails",
+        lambda args: GiveUpPlan(**args.values),
+        (
+            Param("steps", "int", "such steps in a row", 3, low=1),
+            Param("share", "float", "share of failed rollouts in each", 1.0, above=0, high=1),
+        ),
+    ),
+)
+DEFAULT_GIVE_UP = GiveUpPlan(steps=3, share=1.0)
 
 DEFAULT_FAILURE = FailurePlan(retries=1, then="drop", penalty=None)
 

@@ -71,9 +71,12 @@ def _report_without_effect(
             continue
         other, allowed = param.only_if
         value = bound.values.get(other)
-        if value is not None and str(value.data) not in allowed:
+        if value is None:
+            continue
+        given = "none" if value.data is None else str(value.data)
+        if given not in allowed:
             choices = " or ".join(f"`{word}`" for word in allowed)
-            message = f"`{param.name}` counts with `{other}` = {choices}; here it is `{value.data}`"
+            message = f"`{param.name}` counts with `{other}` = {choices}; here it is `{given}`"
             item = slots[param.name]
             span = item.name.span if item.name else item.span
             found.error("RL0312", span, message, f"take `{param.name}` out, or change `{other}`")

@@ -190,7 +190,8 @@ def _decided_envs(envs: Value, values: Values) -> Value:
 def _undecided(rollouts: Any, envs: Value) -> Any:
     """The rollout settings of an environment that has none: they are defaults."""
     unset = evolve(envs, type="any", data=None, origin="default of rollouts")
-    return evolve(rollouts, max_failures=unset, timeout=unset)
+    names = ("max_failures", "timeout", "turn_timeout", "step_timeout", "max_turns")
+    return evolve(rollouts, **{n: evolve(unset, data=getattr(rollouts, n)) for n in names})
 
 
 def _within(around: Any, record: Any) -> Any:
@@ -225,8 +226,8 @@ def _decided_data(data: Value) -> Value:
         if unwrap(getattr(rollouts, name)) is None
     }
     unset = {
-        name: settings
-        for name in ("max_failures", "timeout")
+        name: evolve(settings, data=getattr(rollouts, name))
+        for name in ("max_failures", "timeout", "turn_timeout", "step_timeout", "max_turns")
         if not isinstance(getattr(rollouts, name), Value)
     }
     decided = _within(one.rollouts, evolve(rollouts, **filled, **unset))

@@ -7,10 +7,12 @@ from typing import Any
 
 from attrs import frozen
 
-from rlc.envs.base import EnvError, EnvSource, NumberedSource
+from rlc.envs.base import AsyncSource, BlockingSource, EnvError, NumberedSource
 from rlc.envs.history import ChatHistory, History, TextHistory
+from rlc.envs.remembering import Remembering
 from rlc.envs.solver_judge import SolverJudge, make_solver_judge
 from rlc.envs.templates import load_template
+from rlc.envs.workers import lifted
 from rlc.plan.tree import EnvPlan
 
 Wrappers = dict[str, dict[str, Any]]
@@ -21,20 +23,22 @@ Shown = Sequence[tuple[str, str]]  # solved problems: question and answer
 class PlayableEnv:
     """A planned environment with its source and a maker of histories (one an episode).
 
-    ``roles``: how a task is shared out, where several play it.
+    ``roles``: how a task is shared out, where several play it. ``count``: how many tasks there
+    are; None: no end to them, or not known before they are played.
     """
 
     plan: EnvPlan
-    source: EnvSource | NumberedSource
+    source: AsyncSource
     new_history: Callable[[], History]
     roles: SolverJudge | None = None
+    count: int | None = None
 
 
 def build_env(plan: EnvPlan, tokenizer: Any, renderer: str) -> PlayableEnv:
     """Raises EnvError if the environment cannot be made, the renderer cannot keep a prefix, or
     a template cannot be read."""
     wrappers = {wrapper.name: wrapper.args for wrapper in plan.wrappers}
-    source = _SOURCES[plan.source](plan, wrappers, tokenizer)
+    source = _SOURCES[plan.source](plan, wrappers, tokenizer, renderer)
 
     def histories(shown: Shown) -> Callable[[], History]:
         if _is_chat(plan, wrappers):
@@ -44,22 +48,39 @@ def build_env(plan: EnvPlan, tokenizer: Any, renderer: str) -> PlayableEnv:
         before = "".join(f"{question}\n{answer}\n\n" for question, answer in shown)
         return lambda: TextHistory(tokenizer, lambda text: template(before + text))
 
-    new_history = histories(getattr(source, "few_shot", ()))
+    own_history = getattr(source, "new_history", None)
+    new_history = own_history or histories(getattr(source, "few_shot", ()))
+    playable = _playable(plan, source, wrappers.get("workers"))
+    count = getattr(source, "count", None) or plan.args.get("samples")
     if "solver_judge" not in wrappers:
-        return PlayableEnv(plan, source, new_history)
+        return PlayableEnv(plan, playable, new_history, count=count)
     roles = make_solver_judge(wrappers["solver_judge"], histories(()), plan.source == "gem")
-    return PlayableEnv(plan, source, new_history, roles)
+    return PlayableEnv(plan, playable, new_history, roles, count)
+
+
+def _playable(
+    plan: EnvPlan, source: AsyncSource | BlockingSource, workers: dict[str, Any] | None
+) -> AsyncSource:
+    """Off the event loop, where the source blocks. Raises EnvError for workers that it cannot
+    have."""
+    if not isinstance(source, AsyncSource):
+        return lifted(source, workers)
+    if workers is not None:
+        raise EnvError(f"`{plan.name}` does not block, so `workers()` has nothing to do: leave it")
+    return source
 
 
 def _is_chat(plan: EnvPlan, wrappers: Wrappers) -> bool:
-    return "chat" in wrappers or (plan.source in _ONE_REPLY and "template" not in wrappers)
+    return "chat" in wrappers or (plan.source in _CHATS and "template" not in wrappers)
 
 
-def _gem_source(plan: EnvPlan, wrappers: Wrappers, tokenizer: Any) -> EnvSource:
+def _gem_source(plan: EnvPlan, wrappers: Wrappers, tokenizer: Any, _: str) -> BlockingSource:
     from rlc.envs.gem import OBSERVATIONS, GemSource
+    from rlc.envs.gem_tools import TOOLS
 
     observation = next((name for name in OBSERVATIONS if name in wrappers), None)
-    return GemSource(plan.id, plan.args, observation, tokenizer)
+    tools = [(name, args) for name, args in wrappers.items() if name in TOOLS]
+    return GemSource(plan.id, plan.args, observation, tokenizer, tools)
 
 
 def _problem_source(plan: EnvPlan) -> NumberedSource:
@@ -68,13 +89,44 @@ def _problem_source(plan: EnvPlan) -> NumberedSource:
     return ProblemSource(plan.id, plan.args)
 
 
-_SOURCES: dict[str, Callable[[EnvPlan, Wrappers, Any], EnvSource | NumberedSource]] = {
+def _openreward_source(
+    plan: EnvPlan, wrappers: Wrappers, tokenizer: Any, renderer: str
+) -> AsyncSource:
+    from rlc.envs.openreward import OpenRewardSource
+    from rlc.envs.tools import tool_chat_history
+
+    instruction = wrappers.get("chat", {}).get("instruction", "")
+    history = tool_chat_history(tokenizer, renderer, instruction)
+    return OpenRewardSource(plan.id, plan.args, history)
+
+
+def _cookbook_source(plan: EnvPlan, _: Wrappers, tokenizer: Any, renderer: str) -> AsyncSource:
+    from rlc.envs.cookbook import CookbookSource
+
+    args, split = plan.args["args"], plan.args["split"]
+    return CookbookSource(plan.id, args, split, plan.rollouts.group, tokenizer, renderer)
+
+
+def _python_source(plan: EnvPlan) -> AsyncSource | BlockingSource:
+    from rlc.envs.python_source import make_source
+
+    return make_source(plan.id, plan.args["args"])
+
+
+# A source may bring its own maker of histories, as an attribute `new_history`.
+_SOURCES: dict[str, Callable[[EnvPlan, Wrappers, Any, str], AsyncSource | BlockingSource]] = {
     "gem": _gem_source,
     "problems": lambda plan, *_: _problem_source(plan),
+    "openreward": _openreward_source,
+    "cookbook": _cookbook_source,
+    "python": lambda plan, *_: _python_source(plan),
 }
 _ONE_REPLY = ("problems",)  # asked as a chat that ends with the reply
+_CHATS = (*_ONE_REPLY, "python")  # asked as a chat even where the recipe has no `chat()`
 SOURCES = tuple(_SOURCES)
 WRAPPERS = (
+    "python_tool",
+    "search_tool",
     "concat",
     "concat_with_action",
     "concat_chat",
@@ -83,6 +135,8 @@ WRAPPERS = (
     "template",
     "chat",
     "solver_judge",
+    "curriculum",
+    "workers",
 )
 
 
@@ -97,7 +151,7 @@ def chat_history(
     ends with its first reply."""
     from tinker_cookbook.renderers import get_renderer
 
-    renderer = get_renderer(renderer_name, tokenizer)
+    renderer = get_renderer(renderer_name, Remembering(tokenizer))
     messages = [
         {"role": role, "content": text}
         for solved in shown

@@ -7,11 +7,11 @@ each grader says. A reply in which none can be found has the wrong format.
 from __future__ import annotations
 
 import importlib
+import importlib.util
 import math
 import re
 import sys
-import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from fractions import Fraction
 from functools import lru_cache
 from pathlib import Path
@@ -21,9 +21,9 @@ from attrs import frozen
 
 from rlc.envs import countdown
 from rlc.envs.base import EnvError
+from rlc.envs.math_meaning import compare
 
 LONGEST = 2_000  # characters of an answer that is compared; a longer one is wrong
-_SECONDS = 5  # that math-verify may take for each of its steps
 _TOLERANCE = Fraction(1, 10**6)
 _MOST_DIGITS = 300
 
@@ -70,7 +70,26 @@ class GraderPlan:
 def make_grader(plan: GraderPlan) -> Grader:
     """Raises EnvError for a grader that cannot be made: a package that is not here, a pattern that
     is none, a function that is not there."""
-    return _MAKERS[plan.name](plan)
+    return _Travelling(plan, _MAKERS[plan.name](plan))
+
+
+@frozen
+class _Travelling:
+    """A grader that goes to another process as its plan, and is made again there, once."""
+
+    plan: GraderPlan
+    grade: Grader
+
+    def __call__(self, text: str, row: Row) -> Grade:
+        return self.grade(text, row)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _arrived, (self.plan,)
+
+
+@lru_cache(maxsize=64)
+def _arrived(plan: GraderPlan) -> Grader:
+    return make_grader(plan)
 
 
 def require_gradable(plan: GraderPlan, row: Row) -> None:
@@ -79,6 +98,32 @@ def require_gradable(plan: GraderPlan, row: Row) -> None:
         _gold_number(row, plan.answer)
     if plan.name == "countdown":
         countdown_task(row, plan.answer)
+
+
+def require_right(plan: GraderPlan, grader: Grader, rows: Sequence[Row], data: str) -> None:
+    """Raises EnvError where a grader calls most of the rows' own answers wrong: then it, or the
+    field of the answer, is not what these rows need. Where it is not known how a right reply
+    would look (a target, a pattern, a function of one's own), nothing is tried."""
+    if plan.name not in ("exact", "math", "numeric"):
+        return
+    replies = [f"\\boxed{{{_gold(row, plan.answer)}}}" for row in rows]
+    wrong = [
+        row for row, reply in zip(rows, replies, strict=True) if not is_right(grader, reply, row)
+    ]
+    if 2 * len(wrong) > len(rows):
+        raise EnvError(
+            f"`grader = {plan.name}` calls the right answers of {data} wrong ({len(wrong)} of the "
+            f"first {len(rows)}, such as {str(wrong[0][plan.answer])[:60]!r}): take another "
+            "grader, or name the field that holds the `answer`"
+        )
+
+
+def is_right(grader: Grader, reply: str, row: Row) -> bool | None:
+    """What the grader says of a reply; None where the row lacks what it needs for that."""
+    try:
+        return grader(reply, row).correct > 0
+    except EnvError:
+        return None
 
 
 def boxed(text: str) -> str | None:
@@ -219,34 +264,25 @@ def countdown_task(row: Row, answer: str = "answer") -> tuple[list[int], int]:
 
 
 def _math(plan: GraderPlan) -> Grader:
-    """Equality of what the answers mean, by math-verify. The answer must be marked."""
-    try:
-        library = importlib.import_module("math_verify")
-    except ImportError as error:
-        raise EnvError(
-            "`grader = math` needs math-verify: pip install 'math-verify[antlr4_13_2]'"
-        ) from error
-
-    @lru_cache(maxsize=4_096)
-    def parsed(answer: str) -> tuple[Any, ...]:
-        return tuple(library.parse(f"\\boxed{{{answer}}}", parsing_timeout=_seconds()))
+    """Equality of what the answers mean, by math-verify. The answer must be marked; one that takes
+    too long to compare is wrong."""
+    if importlib.util.find_spec("math_verify") is None:
+        raise EnvError("`grader = math` needs math-verify: pip install 'math-verify[antlr4_13_2]'")
 
     def grade(text: str, row: Row) -> Grade:
         answer = final_answer(text)
-        if answer is None or len(answer) > LONGEST or not (meant := parsed(answer)):
+        if answer is None or len(answer) > LONGEST:
             return NOT_FOUND
-        gold = parsed(_gold(row, plan.answer))
-        if not gold:
+        meaning = compare(answer, _gold(row, plan.answer))
+        if meaning is None:
+            return Grade(0.0, True)
+        if not meaning.answer:
+            return NOT_FOUND
+        if not meaning.gold:
             raise EnvError(f"the answer {row[plan.answer]!r} is nothing that math-verify can read")
-        same = library.verify(list(gold), list(meant), timeout_seconds=_seconds())
-        return Grade(float(same), True)
+        return Grade(float(meaning.same), True)
 
     return grade
-
-
-def _seconds() -> int | None:
-    """math-verify keeps time with a signal, which only the main thread can set."""
-    return _SECONDS if threading.current_thread() is threading.main_thread() else None
 
 
 def _python(plan: GraderPlan) -> Grader:

@@ -6,9 +6,10 @@ Sampled tokens are kept as they are, never decoded and encoded again.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, Protocol
 
+from rlc.envs.base import Action, Observation
 from rlc.envs.templates import Template
 
 
@@ -17,11 +18,11 @@ class History(Protocol):
 
     stop: list[int] | list[str] | None
 
-    def observe(self, text: str) -> list[int]:
+    def observe(self, observation: Observation) -> list[int]:
         """The tokens of the whole next prompt."""
 
-    def reply(self, tokens: list[int]) -> str:
-        """Record the sampled tokens; gives the text that the environment gets."""
+    def reply(self, tokens: list[int]) -> Action:
+        """Record the sampled tokens; gives what the environment gets."""
 
 
 class ChatHistory:
@@ -33,7 +34,7 @@ class ChatHistory:
     """
 
     def __init__(
-        self, renderer: Any, instruction: str = "", shown: Sequence[dict[str, str]] = ()
+        self, renderer: Any, instruction: str = "", shown: Sequence[Mapping[str, Any]] = ()
     ) -> None:
         self.stop = renderer.get_stop_sequences()
         self._renderer = renderer
@@ -41,31 +42,32 @@ class ChatHistory:
         self._shown = shown
         self._tokens: list[int] = []
 
-    def observe(self, text: str) -> list[int]:
-        user = {"role": "user", "content": text}
-        if not self._tokens:
-            user["content"] = _with_instruction(text, self._instruction)
-            self._tokens = _prompt(self._renderer, [*self._shown, user])
+    def observe(self, observation: Observation) -> list[int]:
+        if self._tokens:
+            said = observation.messages or (_user(observation.text),)
+            self._tokens = self._tokens + self._delta(said)
         else:
-            self._tokens = self._tokens + self._delta(user)
+            text = _with_instruction(observation.text, self._instruction)
+            said = observation.messages or (_user(text),)
+            self._tokens = _prompt(self._renderer, [*self._shown, *said])
         return self._tokens
 
-    def reply(self, tokens: list[int]) -> str:
+    def reply(self, tokens: list[int]) -> Action:
         message, _ = self._renderer.parse_response(tokens)
         closed = tokens and tokens[-1] in self.stop
         # A reply cut off at max_tokens still has to end before the next turn begins.
         self._tokens = self._tokens + tokens + ([] if closed else list(self.stop))
-        return _content(message)
+        return Action(_content(message), message)
 
-    def _delta(self, user: dict[str, str]) -> list[int]:
-        """The tokens that a user turn and the next generation prompt add after a reply."""
+    def _delta(self, said: Sequence[Mapping[str, Any]]) -> list[int]:
+        """The tokens that messages and the next generation prompt add after a reply."""
         from tinker_cookbook.renderers import RenderContext
 
         reply = {"role": "assistant", "content": ""}
         rendered = self._renderer.render_message(reply, RenderContext(idx=0, is_last=False))
         parts = [rendered.header, *rendered.output] if rendered.header else rendered.output
         head = sum(part.length for part in parts)
-        return _prompt(self._renderer, [reply, user])[head:]
+        return _prompt(self._renderer, [reply, *said])[head:]
 
 
 class TextHistory:
@@ -77,14 +79,17 @@ class TextHistory:
         self._tokenizer = tokenizer
         self._template = template
 
-    def observe(self, text: str) -> list[int]:
-        prompt = self._template(text)
+    def observe(self, observation: Observation) -> list[int]:
+        prompt = self._template(observation.text)
         tokens: list[int] = self._tokenizer.encode(prompt, add_special_tokens=False)
         return tokens
 
-    def reply(self, tokens: list[int]) -> str:
-        text: str = self._tokenizer.decode(tokens, skip_special_tokens=True)
-        return text
+    def reply(self, tokens: list[int]) -> Action:
+        return Action(self._tokenizer.decode(tokens, skip_special_tokens=True))
+
+
+def _user(text: str) -> dict[str, str]:
+    return {"role": "user", "content": text}
 
 
 def _with_instruction(text: str, instruction: str) -> str:
@@ -93,7 +98,7 @@ def _with_instruction(text: str, instruction: str) -> str:
     return text + ("" if text.endswith("\n") else "\n") + instruction
 
 
-def _prompt(renderer: Any, messages: list[dict[str, str]]) -> list[int]:
+def _prompt(renderer: Any, messages: Sequence[Mapping[str, Any]]) -> list[int]:
     tokens: list[int] = renderer.build_generation_prompt(messages).to_ints()
     return tokens
 

@@ -22,7 +22,10 @@ SPLIT = "split"  # the field of a file's rows that says which split they belong 
 
 
 class ProblemSet(Protocol):
-    """Numbered problems."""
+    """Numbered problems; ``count`` of them, or None where there is no end."""
+
+    @property
+    def count(self) -> int | None: ...
 
     def row(self, order: int, number: int) -> Row:
         """Problem ``number`` (0, 1, …) in the order that the seed ``order`` names."""
@@ -34,6 +37,10 @@ class Listed:
 
     rows: Sequence[Row]
     shuffle: bool
+
+    @property
+    def count(self) -> int:
+        return len(self.rows)
 
     def row(self, order: int, number: int) -> Row:
         epoch, at = divmod(number, len(self.rows))
@@ -59,16 +66,19 @@ class Made:
 
 
 def problem_set(
-    data: str, split: str, shuffle: bool, samples: int | None, check: Callable[[Row], Row]
+    data: str, split: str, shuffle: bool, samples: int | None, check: Callable[[Row], None]
 ) -> ProblemSet:
-    """The problems of a known set, or of a file; each row goes through ``check``.
+    """The problems of a known set, or of a file; ``check`` raises EnvError for a row of no use.
 
     ``samples`` keeps the first so many. With ``shuffle`` those of one fixed order, so that every
     run and every stage has the same ones. Raises EnvError where there are not so many.
     """
     if data == "countdown" and split != "test":
         return Made(split, shuffle, samples)
-    rows = [_checked(row, number, data, check) for number, row in _rows(data, split)]
+    rows = []
+    for number, row in _rows(data, split):
+        _checked(row, number, data, check)
+        rows.append(row)
     if samples is not None:
         if samples > len(rows):
             raise EnvError(f"`samples = {samples}`, but {data} has {len(rows)} problems in {split}")
@@ -77,9 +87,9 @@ def problem_set(
     return Listed(rows, shuffle)
 
 
-def _checked(row: Row, number: int, data: str, check: Callable[[Row], Row]) -> Row:
+def _checked(row: Row, number: int, data: str, check: Callable[[Row], None]) -> None:
     try:
-        return check(row)
+        check(row)
     except EnvError as error:
         raise EnvError(f"row {number} of {data}: {error}") from error
 
@@ -151,7 +161,19 @@ def _math(split: str) -> list[Row]:
     ]
 
 
-_HUB: dict[str, Callable[[str], list[Row]]] = {"gsm8k": _gsm8k, "math": _math}
+def _countdown_tasks(split: str) -> list[Row]:
+    """The public Countdown problems, which come in one piece: a fixed draw of them is the test."""
+    rows = _fetch("countdown_tasks", "Jiayi-Pan/Countdown-Tasks-3to4", None, "train")
+    order = _permutation(0, 0, len(rows))
+    chosen = order[: countdown.TEST_SIZE] if split == "test" else order[countdown.TEST_SIZE :]
+    return [rows[at] for at in sorted(chosen)]
+
+
+_HUB: dict[str, Callable[[str], list[Row]]] = {
+    "gsm8k": _gsm8k,
+    "math": _math,
+    "countdown_tasks": _countdown_tasks,
+}
 
 
 def _fetch(name: str, dataset: str, config: str | None, split: str) -> list[Row]:

@@ -13,11 +13,15 @@ from rlc.envs.graders import (
     Grader,
     GraderPlan,
     countdown_task,
+    is_right,
     make_grader,
     require_gradable,
+    require_right,
 )
-from rlc.envs.problem_sets import ProblemSet, Row, problem_set
+from rlc.envs.problem_sets import Listed, ProblemSet, Row, problem_set
 from rlc.envs.rows import read_rows
+
+TRIED = 16  # rows whose own answers are graded before anything else
 
 
 class ProblemSource:
@@ -25,40 +29,49 @@ class ProblemSource:
 
     def __init__(self, data: str, args: Mapping[str, Any]) -> None:
         """``args`` are those of ``problems()``, all of them but ``data``. Raises EnvError for data
-        that cannot be read, has no such split, or has a row that cannot be asked or graded."""
+        that cannot be read, has no such split, or has a row that cannot be asked or graded, and for
+        a grader that does not know the right answers when it sees them."""
         self._fields = _Fields(args["question"], args["answer"], args["suffix"])
         self._format_coef = float(args["format_coef"])
         plan = GraderPlan(args["grader"], args["answer"], args["pattern"], args["grade_with"])
         self._grader = make_grader(plan)
 
-        def check(row: Row) -> Row:
-            row = self._fields.complete(row) if plan.name == "countdown" else row
-            self._fields.require(row)
+        self._is_countdown = plan.name == "countdown"
+
+        def check(row: Row) -> None:
+            self._fields.require(self._complete(row))
             require_gradable(plan, row)
-            return row
 
         self._problems: ProblemSet = problem_set(
             data, args["split"], args["shuffle"], args["samples"], check
         )
+        self.count = self._problems.count
         self.few_shot = self._solved(args["few_shot"])
+        if isinstance(self._problems, Listed):
+            require_right(plan, self._grader, self._problems.rows[:TRIED], data)
 
     def numbered(self, order: int, number: int, size: int) -> list[Episode]:
         """``size`` attempts at problem ``number`` of the order."""
-        row = self._problems.row(order, number)
+        row = self._complete(self._problems.row(order, number))
         first = Observation(self._fields.asked(row))
         return [_Attempt(first, self._grader, row, self._format_coef) for _ in range(size)]
+
+    def _complete(self, row: Row) -> Row:
+        return self._fields.completed(row) if self._is_countdown else row
 
     def _solved(self, path: str | None) -> tuple[tuple[str, str], ...]:
         """Question and answer of the problems of the file `few_shot`, asked as the others are."""
         if path is None:
             return ()
         rows = read_rows(path)
+        answer = self._fields.answer
         for number, row in enumerate(rows, start=1):
             try:
                 self._fields.require(row)
+                if is_right(self._grader, str(row[answer]), row) is False:
+                    raise EnvError("its own answer would be graded wrong as a reply")
             except EnvError as error:
                 raise EnvError(f"row {number} of {path}: {error}") from error
-        answer = self._fields.answer
         return tuple((self._fields.asked(row), str(row[answer])) for row in rows)
 
 
@@ -78,7 +91,7 @@ class _Fields:
             if row.get(name) in (None, ""):
                 raise EnvError(f"the field `{name}` is empty; there are {', '.join(map(str, row))}")
 
-    def complete(self, row: Row) -> Row:
+    def completed(self, row: Row) -> Row:
         """A row of the public Countdown data has only numbers and a target: ask for them."""
         numbers, target = countdown_task(row, self.answer)
         made = {self.question: countdown.question(numbers, target), self.answer: str(target)}

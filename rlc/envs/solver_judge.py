@@ -13,7 +13,7 @@ from typing import Any
 
 from attrs import evolve, frozen
 
-from rlc.envs.base import SOLVED, Episode, Observation
+from rlc.envs.base import SOLVED, Action, AsyncEpisode, Observation
 from rlc.envs.graders import boxed, tagged
 from rlc.envs.history import History
 from rlc.envs.templates import read_template
@@ -45,12 +45,14 @@ class SolverJudge:
             return NO_SOLUTION
         return f"\\boxed{{{answer}}}" if self.in_box else f"<answer>{answer}</answer>"
 
-    def solver(self, problem: Episode) -> Episode:
+    def solver(self, problem: AsyncEpisode) -> AsyncEpisode:
         """A solver's turn; ``problem`` is graded with its solution."""
         first = evolve(problem.first, text=self.solver_prompt(problem.first.text))
         return _Solver(first, problem, self.solution)
 
-    def judge(self, problem: Episode, solved: Sequence[tuple[str, Observation]]) -> Episode:
+    def judge(
+        self, problem: AsyncEpisode, solved: Sequence[tuple[str, Observation]]
+    ) -> AsyncEpisode:
         """The judge's turn; ``solved`` has each solver's reply and what the environment said."""
         solutions = [self.solution(reply) for reply, _ in solved]
         first = evolve(problem.first, text=self.judge_prompt(problem.first.text, solutions))
@@ -107,26 +109,32 @@ Put the number of the solution you pick between <answer> and </answer>, for exam
 @frozen
 class _Solver:
     first: Observation
-    problem: Episode
+    problem: AsyncEpisode
     solution: Callable[[str], str]
 
-    def step(self, action: str) -> Observation:
-        return _graded(self.problem.step(self.solution(action)))
+    async def play(self, action: Action) -> Observation:
+        return _graded(await self.problem.play(Action(self.solution(action.text))))
+
+    async def close(self) -> None:
+        await self.problem.close()
 
 
 @frozen
 class _Judge:
     first: Observation
-    problem: Episode
+    problem: AsyncEpisode
     outcomes: Sequence[Observation]
 
-    def step(self, action: str) -> Observation:
-        picked = picked_number(action)
+    async def play(self, action: Action) -> Observation:
+        picked = picked_number(action.text)
         if picked is not None and 1 <= picked <= len(self.outcomes):
             after = self.outcomes[picked - 1]
             return evolve(after, metrics={**after.metrics, "format": 1.0})
-        after = _graded(self.problem.step(""))
+        after = _graded(await self.problem.play(Action("")))
         return evolve(after, metrics={**after.metrics, "format": 0.0})
+
+    async def close(self) -> None:
+        await self.problem.close()
 
 
 def _answer(reply: str) -> str | None:
@@ -143,5 +151,5 @@ def picked_number(reply: str) -> int | None:
 
 def _graded(after: Observation) -> Observation:
     """One turn is all there is; whether it was correct is counted for every environment."""
-    correct = {"correct": float(after.reward >= SOLVED)}
+    correct = {"correct": float((after.reward or 0.0) >= SOLVED)}
     return evolve(after, text="", done=True, metrics={**correct, **after.metrics})

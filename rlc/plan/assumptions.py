@@ -23,7 +23,7 @@ from rlc.plan.shapes import (
     UNKNOWN_TURNS,
     rollout_shape,
 )
-from rlc.plan.tokens import ROW_TOKENS, TRIES
+from rlc.plan.tokens import RESAMPLED, ROW_TOKENS, TRIES
 from rlc.plan.tree import EnvPlan, EvalPlan, SamplingPlan, SftPlan, StagePlan, TrainPlan
 from rlc.record import asdict
 
@@ -57,6 +57,9 @@ def _sampling(stage: StagePlan) -> Iterator[str]:
     yield "low and expected: prompts shared by a group or kept from earlier turns are cached"
     if isinstance(stage, TrainPlan):
         yield "every rollout is trained on; rollouts that fail and are repeated are not counted"
+        if stage.batch.resample:
+            most = f"{stage.batch.resample:,} replacements"
+            yield f"low, expected, high: {_shares(RESAMPLED)} of the {most} played"
 
 
 def _examples(stage: SftPlan) -> Iterator[str]:

@@ -62,6 +62,8 @@ _EVAL_EDGES = (
     _Edge("snapshot", "episodes", "weights"),
     _Edge("episodes", "metrics", "rewards"),
 )
+# What changes the weights: in order, one step after the other.
+IN_ORDER = ("forward_backward", "optim_step", "checkpoint")
 # What a streamed stage does for each part of a batch.
 _STREAMED = ("rollouts", "returns", "advantages", "reference", "datums")
 

@@ -107,6 +107,8 @@ def _model(model: ModelPlan) -> ModelPlan:
 
 def _env(env: EnvPlan, group: int) -> EnvPlan:
     own = env.rollouts
+    if env.source == "cookbook":  # its builder may have groups of one size only
+        group = own.group
     small = evolve(own, group=min(own.group, group), max_tokens=min(own.max_tokens, MAX_TOKENS))
     return evolve(env, rollouts=small)
 
@@ -132,7 +134,7 @@ def _batch(batch: BatchPlan) -> BatchPlan:
         parallel = min(batch.parallel or MAX_PARALLEL, MAX_PARALLEL)
         return evolve(batch, count=min(batch.count, MAX_TURNS), parallel=parallel)
     count, size = min(batch.count, MAX_GROUPS), min(batch.size, MAX_GROUP_SIZE)
-    return evolve(batch, count=count, size=size)
+    return evolve(batch, count=count, size=size, resample=min(batch.resample, count))
 
 
 def _changes(before: StagePlan, after: StagePlan) -> dict[str, Any]:

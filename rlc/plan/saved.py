@@ -44,10 +44,11 @@ class PlanFileError(Exception):
 @frozen
 class SavedPlan:
     """A plan as its file says. ``made_from`` is None where the file does not know; then it is the
-    plan of a run folder."""
+    plan of a run folder. ``hashed`` says that its content is known to be what was written."""
 
     plan: Plan
     made_from: MadeFrom | None
+    hashed: bool = True
 
 
 def save_plan(path: str | os.PathLike[str], plan: Plan, made_from: MadeFrom) -> None:
@@ -73,15 +74,16 @@ def load_plan(path: str | os.PathLike[str]) -> Plan:
     """The plan in a file, to run. Raises PlanFileError if it was edited or is stale, with what
     differs."""
     saved = read_plan(path)
-    if saved.made_from is None:
+    if not saved.hashed:
         raise PlanFileError(
             f"{path} has no hash that would show whether it was edited",
             "`rlc explain RECIPE --out plan.json` writes one; a run is gone on with by --resume",
         )
-    if differences := stale_lines(path, saved):
+    made_from = saved.made_from
+    if made_from is not None and (differences := stale_lines(path, saved)):
         raise PlanFileError(
             f"{path} is stale: its recipe now says something else\n" + "\n".join(differences),
-            f"run the recipe itself, or write the plan anew with `{_again(saved.made_from)}`",
+            f"run the recipe itself, or write the plan anew with `{_again(made_from)}`",
         )
     return saved.plan
 
@@ -104,7 +106,8 @@ def read_plan(path: str | os.PathLike[str]) -> SavedPlan:
             f"{path} was edited: its hash is no longer that of its content{where}",
             "change the recipe instead, or use --set",
         )
-    return SavedPlan(plan, made_from if stated is not None else None)
+    hashed = stated is not None
+    return SavedPlan(plan, made_from if hashed else None, hashed)
 
 
 def stale_lines(path: str | os.PathLike[str], saved: SavedPlan) -> list[str]:

@@ -18,6 +18,7 @@ from rlc.record import frozen
 
 # Episodes played for each demonstration that the model itself has to give.
 TRIES = {"low": 1, "expected": 2, "high": 20}
+RESAMPLED = {"low": 0.0, "expected": 0.5, "high": 1.0}  # of the groups that may be replaced
 ROW_TOKENS = 300  # a prompt, and a reply, of a file that nobody has measured
 
 
@@ -121,7 +122,19 @@ def _train_tokens(stage: TrainPlan, level: Level) -> Tokens:
             total += tokens * part[env.name]
         else:
             total += _most(group_tokens(shape, tasks, size, cached) for shape in shapes)
+    total += _replacements(stage, level)
     return total + Tokens(reference=total.train) if stage.kl is not None else total
+
+
+def _replacements(stage: TrainPlan, level: Level) -> Tokens:
+    """Groups that are played in place of others, which are then not trained on. Any environment
+    may be the one that they come from."""
+    groups = stage.batch.resample * RESAMPLED[level]
+    return _most(
+        sampling_tokens(shape, groups, env.rollouts.group, level != "high")
+        for env in stage.envs
+        for shape in rollout_shapes(env, stage.model, stage.sampling, level)
+    )
 
 
 def _eval_tokens(stage: EvalPlan, level: Level) -> Tokens:

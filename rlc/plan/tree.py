@@ -14,6 +14,9 @@ from rlc.record import field, frozen
 
 SCHEMA_VERSION = 2
 
+STEP_TIMEOUT = 120.0  # seconds that a step of an environment may take where nothing else is said
+MAX_TURNS = 1_000  # of an episode where nothing else is said: it ends what would never end
+
 
 @frozen
 class ModelPlan:
@@ -41,13 +44,21 @@ class StepPlan:
 
 @frozen
 class RolloutsPlan:
-    """How an environment's episodes are played. ``timeout`` (seconds) bounds one episode."""
+    """How an environment's episodes are played.
+
+    Seconds: ``timeout`` bounds one episode, ``turn_timeout`` a reply with the step that follows,
+    ``step_timeout`` one reset or step of the environment. None: no bound. Waiting for a free place
+    counts for none of them.
+    """
 
     group: int  # rollouts of each task
     temperature: float
     max_tokens: int  # of one reply
     max_failures: int | None  # a group with more failed rollouts is left out; None: never
     timeout: float | None
+    turn_timeout: float | None = None
+    step_timeout: float | None = STEP_TIMEOUT
+    max_turns: int = MAX_TURNS  # an episode that has not ended by then is cut short
 
 
 @frozen
@@ -87,7 +98,7 @@ class BatchPlan:
     ``groups``: ``count`` groups of ``size`` rollouts (an environment may have a size of its
     own). ``turns``: episodes from ``parallel`` environments (groups of one) until at least
     ``count`` turns, then a random subsample of exactly ``count``. The batch is split into
-    ``updates`` optimiser updates.
+    ``updates`` optimiser updates. At most ``resample`` groups of equals are replaced by others.
     """
 
     kind: Literal["groups", "turns"]
@@ -95,11 +106,13 @@ class BatchPlan:
     size: int
     parallel: int | None
     updates: int
+    resample: int = 0
 
 
 @frozen
 class SamplingPlan:
-    """How replies are drawn. The last two limit a prompt, and a whole episode, in tokens."""
+    """How replies are drawn. ``max_prompt_tokens`` and ``max_episode_tokens`` limit a prompt, and
+    a whole episode; ``concurrency`` the replies that are drawn at once."""
 
     max_tokens: int
     temperature: float
@@ -107,6 +120,7 @@ class SamplingPlan:
     top_k: int
     max_prompt_tokens: int | None
     max_episode_tokens: int | None
+    concurrency: int | None = None  # None: as many as the service bears
 
 
 @frozen
@@ -179,12 +193,14 @@ class OverlapPlan:
 @frozen
 class SavePlan:
     """A checkpoint after every ``every`` steps and at the end; the newest ``keep`` are kept,
-    and with ``best`` the one of the best step."""
+    and with ``best`` the one of the best step. Beside these the states of the newest ``rolling``
+    steps, so that a run that is killed goes on where it was."""
 
     every: int | None  # None: only at the end
     keep: int
     ttl_seconds: int | None
     best: bool
+    rolling: int | None = 1  # None: none
 
 
 @frozen
@@ -196,6 +212,38 @@ class FailurePlan:
     retries: int
     then: Literal["drop", "stop", "penalise"]
     penalty: float | None
+
+
+@frozen
+class GiveUpPlan:
+    """When a run is hopeless: in ``steps`` steps in a row at least ``share`` of the rollouts
+    failed."""
+
+    steps: int
+    share: float
+
+
+@frozen
+class DeadlinesPlan:
+    """How long a stage waits, in seconds, before it ends with what it waited for.
+
+    ``request``: for an answer of the service, while nothing else is answered either.
+    ``unreachable``: for a server that cannot be reached. ``step``: from one finished step to the
+    next; None: for ever.
+    """
+
+    request: float
+    unreachable: float
+    step: float | None
+
+
+@frozen
+class KlGuardPlan:
+    """What happens once the trainer's logprobs are further from the sampler's than ``max``
+    (nats a token, mean of d²/2)."""
+
+    max: float
+    then: Literal["warn", "synchronous", "stop"]
 
 
 @frozen
@@ -237,6 +285,9 @@ class TrainPlan:
     on_error: FailurePlan
     budget: BudgetPlan
     track: tuple[TrackPlan, ...]
+    give_up: GiveUpPlan | None
+    deadlines: DeadlinesPlan
+    kl_guard: KlGuardPlan | None
 
 
 @frozen
@@ -273,6 +324,7 @@ class SftPlan:
     save: SavePlan
     budget: BudgetPlan
     track: tuple[TrackPlan, ...]
+    deadlines: DeadlinesPlan
 
 
 @frozen

@@ -56,6 +56,9 @@ SAMPLES: dict[str, tuple[str, str]] = {
     "save": ("every(5)", "every(2)"),
     "failure": ("drop", "stop"),
     "budget": ("none", "$5"),
+    "give_up": ("none", "failures(steps = 2)"),
+    "deadlines": ("deadlines(request = 2m)", "deadlines(request = 3m)"),
+    "kl_guard": ("none", "kl_guard(max = 0.2)"),
     "data": ('rows("rows.jsonl")', "demonstrations(task, n = 10)"),
     "metric": ("mean_reward()", "[mean_reward(), pass_at(1)]"),
     "tracker": ("[]", "[tensorboard()]"),
@@ -87,6 +90,7 @@ BY_NAME: dict[str, tuple[str, str]] = {
     "builder": ('"a.b:c"', '"a.b:d"'),
     "factory": ('"a.b:c"', '"a.b:d"'),
     "grade_with": ('"a.b:c"', '"a.b:d"'),
+    "executor": ('"a.b:c"', '"a.b:d"'),
     "gamma": ("0.5", "0.6"),
     "ddof": ("0", "1"),
 }

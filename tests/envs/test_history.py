@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from rlc.catalog.environments import TEMPLATES
-from rlc.envs.base import EnvError
+from rlc.envs.base import EnvError, Observation
 from rlc.envs.build import build_env
 from rlc.envs.history import ChatHistory, TextHistory
 from rlc.envs.templates import load_template
@@ -48,14 +48,17 @@ def env(*wrappers: StepPlan) -> EnvPlan:
 def test_a_chat_is_what_the_renderer_makes_of_the_whole_conversation() -> None:
     """Turn by turn and all at once give the same tokens."""
     history = ChatHistory(renderer())
-    history.observe("Guess.")
-    assert history.reply([*encode("\\boxed{5}"), tokenizer().eos_token_id]) == "\\boxed{5}"
+    history.observe(Observation("Guess."))
+    assert history.reply([*encode("\\boxed{5}"), tokenizer().eos_token_id]).text == "\\boxed{5}"
     whole = [
         {"role": "user", "content": "Guess."},
         {"role": "assistant", "content": "\\boxed{5}"},
         {"role": "user", "content": "Higher."},
     ]
-    assert history.observe("Higher.") == renderer().build_generation_prompt(whole).to_ints()
+    assert (
+        history.observe(Observation("Higher."))
+        == renderer().build_generation_prompt(whole).to_ints()
+    )
 
 
 replies = st.lists(st.integers(0, 255), max_size=6)
@@ -67,7 +70,7 @@ def test_every_prompt_extends_what_was_seen_and_sampled(
 ) -> None:
     history, seen = ChatHistory(renderer()), list[int]()
     for text, tokens, stopped in turns:
-        prompt = history.observe(text)
+        prompt = history.observe(Observation(text))
         assert prompt[: len(seen)] == seen
         reply = [*tokens, tokenizer().eos_token_id] if stopped else tokens
         history.reply(reply)
@@ -76,26 +79,27 @@ def test_every_prompt_extends_what_was_seen_and_sampled(
 
 def test_a_reply_that_was_cut_off_is_closed_before_the_next_turn() -> None:
     history = ChatHistory(renderer())
-    prompt = history.observe("Guess.")
+    prompt = history.observe(Observation("Guess."))
     history.reply(encode("seven is my"))
-    after = history.observe("Higher.")
+    after = history.observe(Observation("Higher."))
     assert after[len(prompt + encode("seven is my"))] == tokenizer().eos_token_id
 
 
 def test_the_instruction_is_added_to_the_first_turn_only() -> None:
     history = ChatHistory(renderer(), "Be brief.")
-    first = history.observe("Guess.")
+    first = history.observe(Observation("Guess."))
     history.reply([tokenizer().eos_token_id])
-    second = history.observe("Higher.")[len(first) :]
+    second = history.observe(Observation("Higher."))[len(first) :]
     assert "Guess.\nBe brief.<|im_end|>" in tokenizer().decode(first)
     assert "Be brief." not in tokenizer().decode(second)
 
 
 def test_a_template_starts_over_each_turn() -> None:
     history = TextHistory(tokenizer(), load_template("qwen3_game"))
-    assert history.observe("a board") == encode(load_template("qwen3_game")("a board"))
-    assert history.reply([*encode("\\boxed{1 2 3}"), tokenizer().eos_token_id]) == "\\boxed{1 2 3}"
-    assert history.observe("another") == encode(load_template("qwen3_game")("another"))
+    assert history.observe(Observation("a board")) == encode(load_template("qwen3_game")("a board"))
+    reply = history.reply([*encode("\\boxed{1 2 3}"), tokenizer().eos_token_id])
+    assert (reply.text, reply.message) == ("\\boxed{1 2 3}", None)
+    assert history.observe(Observation("another")) == encode(load_template("qwen3_game")("another"))
 
 
 def test_braces_in_an_observation_are_left_alone() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import sys
 from pathlib import Path
@@ -12,7 +13,7 @@ import pytest
 from transformers import AutoTokenizer
 
 from rlc.envs import countdown
-from rlc.envs.base import EnvError
+from rlc.envs.base import EnvError, TaskKey
 from rlc.envs.build import build_env
 from rlc.envs.countdown import row
 from rlc.envs.problems import ProblemSource
@@ -243,7 +244,8 @@ def prompt(path: str, *wrappers: StepPlan, **changes: Any) -> str:
     plan = EnvPlan("sums", 1.0, "problems", path, ARGS | changes, wrappers, 1, rollouts, reward)
     tokenizer = AutoTokenizer.from_pretrained(str(tiny_path()))
     env = build_env(plan, tokenizer, "qwen3_instruct")
-    text: str = tokenizer.decode(env.new_history().observe(asked(env.source, 1)[0]))  # type: ignore[arg-type]
+    (first,) = asyncio.run(env.source.open(TaskKey(0, 0, 0, 1), [0]))
+    text: str = tokenizer.decode(env.new_history().observe(first.first))
     return text
 
 

@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
 
 from rlc.envs import countdown
-from rlc.envs.base import EnvError, Episode, Observation
+from rlc.envs.base import Action, AsyncEpisode, EnvError, Observation, TaskKey
 from rlc.envs.countdown import row
 from rlc.envs.history import History
 from rlc.envs.problems import ProblemSource
 from rlc.envs.solver_judge import NO_SOLUTION, SolverJudge, make_solver_judge, picked_number
+from rlc.envs.workers import lifted
 
 USUAL = {"solvers": 2, "solver_prompt": None, "judge_prompt": None}
 ARGS = {
@@ -38,17 +40,23 @@ def roles(in_box: bool = False, **args: str | int | None) -> SolverJudge:
     return make_solver_judge(USUAL | args, unused, in_box)
 
 
-def problem(monkeypatch: pytest.MonkeyPatch) -> Episode:
+def problem(monkeypatch: pytest.MonkeyPatch) -> AsyncEpisode:
     """1, 2 and 3 make 9."""
     monkeypatch.setattr(countdown, "test_problems", lambda: (row([1, 2, 3], 9),))
-    return ProblemSource("countdown", ARGS).numbered(0, 0, 1)[0]
+    source = lifted(ProblemSource("countdown", ARGS))
+    (episode,) = asyncio.run(source.open(TaskKey(0, 0, 0, 1), [0]))
+    return episode
+
+
+def step(episode: AsyncEpisode, reply: str) -> Observation:
+    return asyncio.run(episode.play(Action(reply)))
 
 
 RIGHT, OTHER = "(1 + 2) * 3", "1 + 2 + 3"
 
 
-def outcomes(episode: Episode, replies: Sequence[str]) -> list[tuple[str, Observation]]:
-    return [(reply, roles().solver(episode).step(reply)) for reply in replies]
+def outcomes(episode: AsyncEpisode, replies: Sequence[str]) -> list[tuple[str, Observation]]:
+    return [(reply, step(roles().solver(episode), reply)) for reply in replies]
 
 
 @pytest.mark.parametrize(
@@ -64,7 +72,7 @@ def outcomes(episode: Episode, replies: Sequence[str]) -> list[tuple[str, Observ
 def test_a_solver_is_rewarded_for_its_own_solution(
     reply: str, reward: float, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    after = roles().solver(problem(monkeypatch)).step(reply)
+    after = step(roles().solver(problem(monkeypatch)), reply)
     assert (after.reward, after.done, after.metrics["correct"]) == (reward, True, reward)
 
 
@@ -87,7 +95,7 @@ def test_the_judge_is_rewarded_for_its_pick(
 ) -> None:
     episode = problem(monkeypatch)
     solved = outcomes(episode, [f"<answer>{OTHER}</answer>", f"<answer>{RIGHT}</answer>"])
-    after = roles().judge(episode, solved).step(reply)
+    after = step(roles().judge(episode, solved), reply)
     assert (after.reward, after.metrics["format"]) == (reward, formatted)
     assert after.metrics["correct"] == reward
     assert after.done

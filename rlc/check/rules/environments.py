@@ -46,6 +46,15 @@ def _wraps_gem(view: View) -> None:
             view.error("RL0305", f"envs.{env.name}.wrappers.{foreign[0]}", message, advice)
 
 
+def _blocks(view: View) -> None:
+    """Workers take calls that block off the event loop; some sources never block it."""
+    for env in view.envs:
+        if "workers" in _names(env) and env.source in ("openreward", "cookbook"):
+            message = f"`{env.source}()` waits without blocking, so `workers()` has nothing to do"
+            path = f"envs.{env.name}.wrappers.workers"
+            view.error("RL0305", path, message, "take it out")
+
+
 def _can_be_made(view: View) -> None:
     for env in view.envs:
         if env.source == "gem" and is_broken(env.id):
@@ -204,6 +213,7 @@ def _longest(env: EnvPlan, reply: int, turns: int) -> int:
 RULES = (
     Rule(("envs",), _has_prompt),
     Rule(("envs",), _wraps_gem),
+    Rule(("envs",), _blocks),
     Rule(("envs",), _can_be_made),
     Rule(("envs",), _files_are_there),
     Rule(("envs",), _grader_is_complete),

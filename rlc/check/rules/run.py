@@ -42,8 +42,18 @@ def _keeps_the_best(view: View) -> None:
         view.error("RL0312", "save.best", message, "for example `every(20, best = true)`")
 
 
+def _has_steps_to_stop(view: View) -> None:
+    """A guard that would end an overlap that there is none of."""
+    guard = view.kl_guard
+    if guard is not None and guard.then == "synchronous" and not view.overlap.max_staleness:
+        message = "`then = synchronous` needs asynchronous steps, and these never overlap"
+        advice = "take `asynchronous()` as the overlap, or `then = warn` or `stop`"
+        view.error("RL0312", "kl_guard.then", message, advice)
+
+
 RULES = (
     Rule(("save", "model", "steps"), _lasts_long_enough),
     Rule(("track", "envs"), _uploads_something),
     Rule(("save",), _keeps_the_best),
+    Rule(("kl_guard", "overlap"), _has_steps_to_stop),
 )

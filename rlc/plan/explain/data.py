@@ -13,14 +13,19 @@ from rlc.plan.cost import KINDS, Money, StageCost, bill_of, plan_cost, total_cos
 from rlc.plan.explain.maths import formulas_of, loss_scale
 from rlc.plan.explain.sizes import datum_sentence
 from rlc.plan.explain.surroundings import needed, written
+from rlc.plan.explain.timing import stage_timing
+from rlc.plan.latencies import Latencies
 from rlc.plan.shapes import LEVELS
 from rlc.plan.tokens import Tokens
 from rlc.plan.tree import SCHEMA_VERSION, Plan, StagePlan, TrainPlan
 from rlc.record import asdict
 
 
-def explain_dict(plan: Plan | None, recipe: str, found: Diagnostics) -> dict[str, Any]:
-    """Plain data for JSON; without a plan only the diagnostics have something to say."""
+def explain_dict(
+    plan: Plan | None, recipe: str, found: Diagnostics, latencies: Latencies | None = None
+) -> dict[str, Any]:
+    """Plain data for JSON; without a plan only the diagnostics have something to say. ``timing``
+    is there where ``latencies`` are given."""
     data: dict[str, Any] = {
         "schema_version": SCHEMA_VERSION,
         "plan_hash": None,
@@ -38,6 +43,9 @@ def explain_dict(plan: Plan | None, recipe: str, found: Diagnostics) -> dict[str
             "graph": plain["graph"],
             "cost": cost_dict(plan),
         }
+        if latencies is not None:
+            timings = (stage_timing(plan, stage, latencies) for stage in plan.stages)
+            data["timing"] = [timing for timing in timings if timing is not None]
     return data | {"diagnostics": finding_dicts(found)}
 
 

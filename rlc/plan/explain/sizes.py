@@ -65,6 +65,10 @@ def _training(stage: TrainPlan) -> Iterator[str]:
         yield _groups(stage)
     else:
         yield f"{batch.count:,} turns, from waves of {batch.parallel or 1:,} episodes side by side"
+    if batch.resample:
+        yield (
+            f"at most {count(batch.resample, 'group')} of equals a step are replaced by other tasks"
+        )
     if batch.updates > 1:
         yield f"split into {batch.updates:,} optimiser updates"
     yield from _overlap(stage)
@@ -135,7 +139,23 @@ def _environments(envs: Iterable[EnvPlan], model: ModelPlan) -> Iterator[str]:
             share, size = part[env.name], env.rollouts.group
             yield f"{env.name}: {share:.0%} of the tasks, in groups of {size:,}"
         yield f"{env.name}: {_longest(env)}"
+        yield from _chosen(env)
         yield f"{env.name}: {datum_sentence(env, model)}"
+
+
+def _chosen(env: EnvPlan) -> Iterator[str]:
+    """What is compared, and what is played, where that is not as one would think."""
+    if find_wrapper(env, "solver_judge") is not None:
+        yield (
+            f"{env.name}: each judge sees what its own solvers answered, so the judges of a task "
+            "have different prompts and are compared all the same"
+        )
+    if (curriculum := find_wrapper(env, "curriculum")) is not None:
+        low, high, explore = (curriculum.args[n] for n in ("hopeless", "solved", "explore"))
+        yield (
+            f"{env.name}: tasks that at most {low:.0%} or at least {high:.0%} of the rollouts "
+            f"solved when they were last played are passed over, but for {explore:.0%} of them"
+        )
 
 
 def _longest(env: EnvPlan) -> str:

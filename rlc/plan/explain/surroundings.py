@@ -14,7 +14,6 @@ _LIBRARIES = {"gem": "gem-llm", "openreward": "openreward", "cookbook": "tinker-
 _GEM_NEEDS = {
     "hub": "a data set from the Hugging Face hub, downloaded when the run starts",
     "nltk": "the word list of nltk, downloaded when the run starts",
-    "pylatexenc": "the package pylatexenc",
 }
 _TRACKER_PACKAGES = {"wandb": "wandb", "trackio": "trackio", "tensorboard": "tensorboardX"}
 _OPENREWARD_KEY = "OPENREWARD_API_KEY in the environment: for OpenReward's servers"
@@ -39,6 +38,9 @@ def _checkpoints(stage: TrainPlan | SftPlan) -> str:
     parts = [f"checkpoints {where} {when}"]
     if save.every:
         parts.append(f"the newest {save.keep:,} kept" + (", and the best" if save.best else ""))
+    if save.rolling is not None:
+        newest = "that of the newest step" if save.rolling == 1 else f"{save.rolling:,} newest"
+        parts.append(f"and the state after each step, {newest} kept")
     if save.ttl_seconds is not None:
         parts.append(f"deleted after {show(save.ttl_seconds, 'duration')}")
     return ", ".join(parts)
@@ -90,9 +92,8 @@ def _environment(env: EnvPlan) -> Iterator[str]:
     for need in needs(env):
         yield f"{env.name}: {_GEM_NEEDS[need]}"
     if env.source == "openreward":
-        yield _OPENREWARD_KEY
-        if env.args.get("base_url"):
-            yield f"{env.name}: the OpenReward server at {env.args['base_url']}"
+        own = env.args.get("base_url")
+        yield f"{env.name}: the OpenReward server at {own}" if own else _OPENREWARD_KEY
         for secret in env.args.get("secrets") or ():
             yield f"{secret} in the environment: {env.name} asks for it"
     if env.source in ("cookbook", "python"):

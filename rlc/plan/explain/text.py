@@ -14,7 +14,9 @@ from rlc.plan.explain.layout import Lines, Paint, count, section, wrapped
 from rlc.plan.explain.maths import formula_sections
 from rlc.plan.explain.sizes import size_lines
 from rlc.plan.explain.surroundings import needed, written
+from rlc.plan.explain.timing import timing_lines
 from rlc.plan.explain.values import value_lines
+from rlc.plan.latencies import Latencies
 from rlc.plan.tree import Plan, StagePlan
 
 _TITLES = {
@@ -24,15 +26,18 @@ _TITLES = {
 }
 
 
-def explain_text(plan: Plan, found: Diagnostics, color: bool = False) -> str:
-    """The whole plan; ``found`` are the findings of its recipe."""
-    lines = list(_plan(plan, Paint(color)))
+def explain_text(
+    plan: Plan, found: Diagnostics, color: bool = False, latencies: Latencies | None = None
+) -> str:
+    """The whole plan; ``found`` are the findings of its recipe. With ``latencies``, how long it
+    takes, too."""
+    lines = list(_plan(plan, latencies or {}, Paint(color)))
     if found:
         lines += ["", render_human(found, color=color).rstrip()]
     return "\n".join(line.rstrip() for line in lines) + "\n"
 
 
-def _plan(plan: Plan, paint: Paint) -> Lines:
+def _plan(plan: Plan, latencies: Latencies, paint: Paint) -> Lines:
     seed = f"seed {plan.seed} ({plan.provenance.get('seed', 'default')})"
     yield f"{paint.title(plan.recipe)}   plan {plan_hash(plan)[:12]}   {seed}"
     costs = plan_cost(plan)
@@ -42,6 +47,7 @@ def _plan(plan: Plan, paint: Paint) -> Lines:
     for stage, cost in zip(plan.stages, costs, strict=True):
         yield ""
         yield from _stage(plan, stage, cost, paint)
+        yield from section("timing", timing_lines(plan, stage, latencies), paint)
     yield ""
     yield paint.title("the whole job")
     if several:

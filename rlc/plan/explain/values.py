@@ -23,6 +23,7 @@ _NONE = {
     "context": UNKNOWN,
     "max_turns": UNKNOWN,
     "weights": "a fresh adapter",
+    "concurrency": "as the service bears",
 }
 # How a value is written, by its name.
 _UNITS = {
@@ -30,6 +31,11 @@ _UNITS = {
     "seconds": "duration",
     "ttl_seconds": "duration",
     "timeout": "duration",
+    "turn_timeout": "duration",
+    "step_timeout": "duration",
+    "request": "duration",
+    "unreachable": "duration",
+    "step": "duration",
 }
 
 

@@ -1,0 +1,128 @@
+"""What rlc itself costs: a whole job on a service in this process that answers at once.
+
+    python benchmarks/overhead.py [--steps 2000] [--wide 1024]
+
+Prints milliseconds a rollout (the processor's time, of a single-turn question, with everything
+that a step writes), the memory over the steps, and, for many multi-turn games at once, the most
+memory and the longest time for which the event loop stood still.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import tempfile
+import time
+from pathlib import Path
+from typing import Any
+
+from attrs import define, field
+from simulated import SimulatedService, Times, tiny_replies
+
+import rlc.service.local.runtime_env  # noqa: F401 (before torch)
+from rlc.lang.source import Source
+from rlc.plan.compile import compile_source
+from rlc.plan.tree import Plan
+from rlc.run.folder import RunFolder
+from rlc.run.job import Job
+from rlc.run.observer import Silent
+from rlc.service.http.latency import LogNormal
+from rlc.service.local.checkpoints import CheckpointStore
+
+MIB = 2**20
+RECIPE = """\
+model policy {{ base = "tiny" lora_rank = 8 }}
+env one = gem("rg:spell_backward") |> chat()
+env many = gem("game:GuessTheNumber-v0-easy") |> chat()
+train main {{
+  model = policy
+  env = {env}
+  batch = groups({groups}, of = 8)
+  sampling = sample(max_tokens = 16)
+  advantage = grpo()
+  loss = importance_sampling()
+  optimizer = adam(1e-4)
+  steps = {steps}
+}}
+"""
+
+
+def plan_of(env: str, groups: int, steps: int) -> Plan:
+    text = RECIPE.format(env=env, groups=groups, steps=steps)
+    plan = compile_source(Source("overhead.rl", text), {}, 1).plan
+    assert plan is not None
+    return plan
+
+
+def resident() -> int:
+    """Bytes of this process in memory."""
+    pages = int(Path("/proc/self/statm").read_text().split()[1])
+    return pages * 4096
+
+
+@define
+class Watch(Silent):
+    """Processor time and memory as each step is done."""
+
+    cpu: list[float] = field(factory=list)
+    memory: list[int] = field(factory=list)
+
+    def step(self, step: int, metrics: Any) -> None:  # noqa: ARG002
+        self.cpu.append(time.process_time())
+        self.memory.append(resident())
+
+
+async def longest_stall(until: asyncio.Task[Any]) -> float:
+    """The longest that a timer of a millisecond came late, in seconds."""
+    worst = 0.0
+    while not until.done():
+        before = time.perf_counter()
+        await asyncio.sleep(0.001)
+        worst = max(worst, time.perf_counter() - before - 0.001)
+    return worst
+
+
+def play(plan: Plan, times: Times, replies: list[list[int]]) -> tuple[Watch, float]:
+    watch = Watch()
+
+    async def main(folder: RunFolder) -> float:
+        service: Any = SimulatedService(CheckpointStore(folder.path / "served"), times, replies)
+        job = asyncio.create_task(Job(folder, service, watch).run())
+        worst = await longest_stall(job)
+        await job
+        return worst
+
+    with tempfile.TemporaryDirectory() as name:
+        folder = RunFolder.create(Path(name) / "run", plan)
+        try:
+            return watch, asyncio.run(main(folder))
+        finally:
+            folder.close()
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    parser.add_argument("--steps", type=int, default=2000)
+    parser.add_argument("--wide", type=int, default=1024, help="games at once")
+    options = parser.parse_args()
+    groups = 8
+    plan = plan_of("one", groups, options.steps)
+    watch, _ = play(plan, Times(), tiny_replies(["abc", "cba"]))
+    first = len(watch.cpu) // 10  # what is loaded once is loaded by then
+    rollouts = (len(watch.cpu) - 1 - first) * groups * 8
+    cost = (watch.cpu[-1] - watch.cpu[first]) / rollouts * 1000
+    print(f"{cost:.3f} ms of processor time a rollout over {rollouts:,} (wanted ≤ 1)", flush=True)
+    marks = [watch.memory[first + i * (len(watch.memory) - 1 - first) // 4] for i in range(5)]
+    print("memory over the steps, MiB: " + ", ".join(f"{m / MIB:.0f}" for m in marks), flush=True)
+
+    plan = plan_of("many", options.wide // 8, 3)
+    times = Times(LogNormal(0.2, 0.5))
+    watch, worst = play(plan, times, tiny_replies(["\\boxed{5}", "\\boxed{7}", "\\boxed{2}"]))
+    print(
+        f"{options.wide} games at once: {max(watch.memory) / MIB:.0f} MiB (wanted < 1024), "
+        f"the event loop stood still for {worst * 1000:.0f} ms at most (wanted ≤ 50)"
+    )
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,360 @@
+"""A training service that computes nothing and takes its time: declared latencies, made-up tokens.
+
+    python benchmarks/simulated.py --port 8123 --model tiny --sample lognormal:0.4,0.8
+
+It stands behind the same protocol and application as `rlc serve`, or is called in-process, and
+speaks the interface of `rlc.service.interface`. What it answers depends on the prompt alone:
+
+- Sample number k of a prompt, over a whole run, takes a time and has tokens drawn from (prompt,
+  k). A request of several samples is answered with the slowest, so n requests of one and one
+  request of n are as slow.
+- A model's gradients, updates and snapshots are worked off one after the other, each in a fixed
+  time; different models and all samples run side by side.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import json
+import time
+from collections import Counter, deque
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from contextlib import suppress
+from functools import cache
+from hashlib import blake2b
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any, TextIO, TypeVar
+
+import numpy as np
+from attrs import define, field, frozen
+from tinker import types
+
+import rlc.service.local.runtime_env  # noqa: F401 (before torch)
+from rlc.service.http.latency import Delay, Fixed, parse_delay
+from rlc.service.local.checkpoints import CheckpointStore, Description
+from rlc.service.local.lora import LoraSpec
+from rlc.service.local.service import ModelFacts, find_folder
+
+T = TypeVar("T")
+CONTEXT = 32_768
+LOGPROB = -0.5  # of every token
+
+
+@frozen
+class Times:
+    """How long things take, in seconds; a ``gradient`` is one request, of however many datums."""
+
+    sample: Delay = field(factory=Fixed)
+    gradient: float = 0.0
+    update: float = 0.0
+    snapshot: float = 0.0
+
+
+@frozen
+class Draw:
+    """A sample: its seconds, and tokens with their logprobs."""
+
+    seconds: float
+    tokens: list[int]
+    logprobs: list[float]
+
+
+@define(eq=False)
+class SimulatedService:
+    """See :class:`rlc.service.interface.ServiceClient`. ``replies`` are the texts, as tokens, that
+    a sample may be; one of them is drawn."""
+
+    store: CheckpointStore
+    times: Times
+    replies: Sequence[Sequence[int]]
+    device: Any = field(factory=lambda: SimpleNamespace(type="none"))
+    trained_tokens: int = 0
+    asked: Counter[bytes] = field(factory=Counter)
+    events: TextIO | None = None  # is told of samples and updates, one JSON object a line
+
+    def tell(self, **event: Any) -> None:
+        if self.events is not None:
+            print(json.dumps({"at": time.time(), **event}), file=self.events, flush=True)
+
+    def draw(self, model: str, prompt: Sequence[int], count: int) -> list[Draw]:
+        """The next samples of a prompt, for a model: another one starts anew."""
+        key = blake2b(np.asarray(prompt, dtype=np.int64).tobytes(), digest_size=8).digest()
+        asked = key + model.encode()
+        first = self.asked[asked]
+        self.asked[asked] += count
+        draws = [self._draw(key, first + number) for number in range(count)]
+        self.tell(kind="sample", seconds=[draw.seconds for draw in draws])
+        return draws
+
+    def _draw(self, key: bytes, number: int) -> Draw:
+        bits = blake2b(key, digest_size=16, salt=number.to_bytes(8, "little")).digest()
+        quantile = int.from_bytes(bits[:8], "little") / 2**64
+        tokens = list(self.replies[int.from_bytes(bits[8:], "little") % len(self.replies)])
+        return Draw(self.times.sample.at(quantile), tokens, [LOGPROB] * len(tokens))
+
+    async def facts(self, base_model: str) -> ModelFacts:
+        return ModelFacts(CONTEXT, "simulated", find_folder(base_model))
+
+    async def create_lora_training_client(
+        self,
+        base_model: str,
+        rank: int = 32,
+        seed: int | None = None,  # noqa: ARG002
+        train_mlp: bool = True,
+        train_attn: bool = True,
+        train_unembed: bool = True,
+        user_metadata: dict[str, str] | None = None,  # noqa: ARG002
+        model: str | None = None,
+    ) -> SimulatedTrainer:
+        spec = LoraSpec(rank, train_mlp, train_attn, train_unembed)
+        return SimulatedTrainer(self, base_model, spec, model or self.store.claim_model())
+
+    async def create_training_client_from_state_with_optimizer(
+        self,
+        path: str,
+        user_metadata: dict[str, str] | None = None,  # noqa: ARG002
+        model: str | None = None,
+    ) -> SimulatedTrainer:
+        _, description = self.store.load(path)
+        name = model or self.store.claim_model()
+        return SimulatedTrainer(self, description.base_model, description.lora, name)
+
+    create_training_client_from_state = create_training_client_from_state_with_optimizer
+
+    async def create_sampling_client(
+        self,
+        model_path: str | None = None,
+        base_model: str | None = None,  # noqa: ARG002
+    ) -> SimulatedSampler:
+        if model_path is not None:
+            self.store.load(model_path)  # raises ServiceError where there is none
+        model = "" if model_path is None else model_path.split("/")[2]
+        return SimulatedSampler(self, model)
+
+    async def delete_checkpoint(self, path: str) -> None:
+        self.store.delete(path)
+
+    def close(self) -> None:
+        """Nothing is running."""
+
+
+@define(eq=False)
+class SimulatedSampler:
+    """See :class:`rlc.service.interface.SamplingClient`."""
+
+    service: SimulatedService
+    model: str
+
+    def sample(
+        self,
+        prompt: types.ModelInput,
+        num_samples: int,
+        sampling_params: types.SamplingParams,
+        include_prompt_logprobs: bool = False,  # noqa: ARG002
+        topk_prompt_logprobs: int = 0,  # noqa: ARG002
+        prompt_logprobs_last_n: int | None = None,  # noqa: ARG002
+    ) -> Awaitable[types.SampleResponse]:
+        most = sampling_params.max_tokens or CONTEXT
+        draws = self.service.draw(self.model, prompt.to_ints(), num_samples)
+        sequences = [
+            types.SampledSequence(
+                stop_reason="stop" if len(draw.tokens) <= most else "length",
+                sequence_id="",
+                tokens_np=np.array(draw.tokens[:most], dtype=np.int32),
+                logprobs_np=np.array(draw.logprobs[:most], dtype=np.float32),
+            )
+            for draw in draws
+        ]
+        answer = types.SampleResponse(sequences=sequences)
+        return _after(max(draw.seconds for draw in draws), answer)
+
+    async def compute_logprobs(self, prompt: types.ModelInput) -> list[float | None]:
+        return [None, *[LOGPROB] * (prompt.length - 1)]
+
+
+@define(eq=False)
+class SimulatedTrainer:
+    """See :class:`rlc.service.interface.TrainingClient`."""
+
+    service: SimulatedService
+    base_model: str
+    spec: LoraSpec
+    model: str
+    _queue: deque[asyncio.Task[Any]] = field(factory=lambda: deque(maxlen=1), init=False)
+
+    @property
+    def trainer(self) -> Any:
+        """What the server asks a trained model for."""
+        return SimpleNamespace(adapter=SimpleNamespace(spec=self.spec))
+
+    def forward(
+        self,
+        data: list[types.Datum],
+        loss_fn: str,  # noqa: ARG002
+        loss_fn_config: Mapping[str, float | str] | None = None,  # noqa: ARG002
+    ) -> Awaitable[types.ForwardBackwardOutput]:
+        return self._work(self.service.times.gradient, lambda: _output(data))
+
+    def forward_backward(
+        self,
+        data: list[types.Datum],
+        loss_fn: str,
+        loss_fn_config: Mapping[str, float | str] | None = None,
+    ) -> Awaitable[types.ForwardBackwardOutput]:
+        self.service.trained_tokens += sum(datum.model_input.length for datum in data)
+        return self.forward(data, loss_fn, loss_fn_config)
+
+    def optim_step(
+        self,
+        optim_params: types.AdamParams,  # noqa: ARG002
+    ) -> Awaitable[types.OptimStepResponse]:
+        def update() -> types.OptimStepResponse:
+            self.service.tell(kind="update", model=self.model)
+            return types.OptimStepResponse()
+
+        return self._work(self.service.times.update, update)
+
+    def save_state(
+        self,
+        name: str,
+        ttl_seconds: int | None = None,
+        overwrite: bool = False,
+        user_metadata: dict[str, str] | None = None,
+    ) -> Awaitable[types.SaveWeightsResponse]:
+        def save() -> types.SaveWeightsResponse:
+            given = self._describe(0, ttl_seconds, user_metadata)
+            path = self.service.store.save(self.model, "weights", name, {}, given, overwrite)
+            return types.SaveWeightsResponse(path=path)
+
+        return self._work(self.service.times.snapshot, save)
+
+    def save_weights_for_sampler(
+        self,
+        name: str,
+        ttl_seconds: int | None = None,
+        overwrite: bool = True,
+        user_metadata: dict[str, str] | None = None,
+    ) -> Awaitable[types.SaveWeightsForSamplerResponse]:
+        def save() -> types.SaveWeightsForSamplerResponse:
+            given = self._describe(None, ttl_seconds, user_metadata)
+            path = self.service.store.save(
+                self.model, "sampler_weights", name, {}, given, overwrite
+            )
+            return types.SaveWeightsForSamplerResponse(path=path)
+
+        return self._work(self.service.times.snapshot, save)
+
+    def save_weights_and_get_sampling_client(self) -> Awaitable[SimulatedSampler]:
+        return self._work(
+            self.service.times.snapshot, lambda: SimulatedSampler(self.service, self.model)
+        )
+
+    def get_tokenizer(self) -> Any:
+        return tokenizer_of(self.base_model)
+
+    def _describe(
+        self, steps: int | None, ttl: int | None, metadata: dict[str, str] | None
+    ) -> Description:
+        expiry = self.service.store.expiry(ttl)
+        return Description(self.base_model, "simulated", self.spec, steps, expiry, metadata)
+
+    def _work(self, seconds: float, make: Callable[[], T]) -> Awaitable[T]:
+        """In turn: after what was asked for before has been done."""
+        before = self._queue[-1] if self._queue else None
+
+        async def work() -> T:
+            if before is not None:
+                with suppress(Exception):  # whoever asked for it hears of it
+                    await asyncio.shield(before)
+            if seconds:
+                await asyncio.sleep(seconds)
+            return make()
+
+        task = asyncio.ensure_future(work())
+        self._queue.append(task)
+        return task
+
+
+def _output(data: Sequence[types.Datum]) -> types.ForwardBackwardOutput:
+    outputs = [
+        {
+            "logprobs": types.TensorData(
+                data=np.full(datum.model_input.length, LOGPROB, np.float32),
+                dtype="float32",
+                shape=[datum.model_input.length],
+            )
+        }
+        for datum in data
+    ]
+    return types.ForwardBackwardOutput(
+        loss_fn_output_type="TensorData",
+        loss_fn_outputs=outputs,
+        metrics={"loss:sum": sum(map(_loss, data))},
+    )
+
+
+def _loss(datum: types.Datum) -> float:
+    """Importance sampling, − Σ exp(p − q) A: which rlc checks before it trains."""
+    inputs = datum.loss_fn_inputs
+    if "advantages" not in inputs:
+        return 0.0
+    ratio_T = np.exp(LOGPROB - inputs["logprobs"].to_numpy())
+    return -float(ratio_T @ inputs["advantages"].to_numpy())
+
+
+async def _after(seconds: float, answer: T) -> T:
+    if seconds:
+        await asyncio.sleep(seconds)
+    return answer
+
+
+@cache
+def tokenizer_of(base_model: str) -> Any:
+    from transformers import AutoTokenizer
+
+    return AutoTokenizer.from_pretrained(find_folder(base_model))
+
+
+def tiny_replies(texts: Sequence[str]) -> list[list[int]]:
+    """Texts as the tiny model's chat replies, with the token that ends them."""
+    tokenizer = tokenizer_of("tiny")
+    return [tokenizer.encode(f"{text}<|im_end|>", add_special_tokens=False) for text in texts]
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    parser.add_argument("--port", type=int, default=0)
+    parser.add_argument("--model", default="tiny", help="the name that clients call it by")
+    parser.add_argument("--checkpoints", type=Path, required=True)
+    parser.add_argument("--sample", default="0", help="seconds, or lognormal:MEDIAN,SIGMA …")
+    for kind in ("gradient", "update", "snapshot"):
+        parser.add_argument(f"--{kind}", type=float, default=0.0)
+    parser.add_argument("--replies", type=json.loads, default=["0", "1", "2"])
+    options = parser.parse_args()
+    serve(options)
+
+
+def serve(options: argparse.Namespace) -> None:
+    """Serve until told to stop; the first line says where."""
+    from rlc.service.http.app import build_app
+    from rlc.service.http.backend import Backend, load_models
+    from rlc.service.http.server import LOOPBACK, Server, bind
+
+    times = Times(parse_delay(options.sample), options.gradient, options.update, options.snapshot)
+    engine: Any = SimulatedService(
+        CheckpointStore(options.checkpoints),
+        times,
+        tiny_replies(options.replies),
+        events=(options.checkpoints / "events.jsonl").open("a", encoding="utf-8"),
+    )
+    served = asyncio.run(load_models(engine, {options.model: "tiny"}))
+    backend = Backend(engine, served)
+    with bind(LOOPBACK, options.port) as listening:
+        print(f"TINKER_BASE_URL=http://{LOOPBACK}:{listening.getsockname()[1]}", flush=True)
+        Server(build_app(backend), backend).serve_on(listening)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,151 @@
+"""Two small environments for OpenReward's own server, to play on this machine.
+
+    python examples/openreward_games.py [--port 8462]
+
+`Guess` is a game with a tool: find a number in four calls of `guess`, each answered with higher or
+lower. `Reverse` has a terminal tool: the model's plain message is its answer.
+
+    python examples/openreward_games.py --rows FILE
+
+writes turns of both as they look to a model, by a player who knows the form of an answer and little
+else: rows to imitate before reinforcement learning.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import random
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import uvicorn
+from openreward import sanitize_tool_schema
+from openreward.environments import (
+    Environment,
+    Server,
+    TextBlock,
+    ToolOutput,
+    terminal,
+    tool,
+)
+from pydantic import BaseModel
+
+HIGHEST, GUESSES = 10, 4
+TURNS, WORDS_TOLD = 240, 80  # that are written as rows
+WORDS = "apple bread chair dance eagle flame grape house index jelly knife lemon music night"
+
+
+class Number(BaseModel):
+    n: int
+
+
+class Answer(BaseModel):
+    text: str
+
+
+class Guess(Environment):
+    """Each number is a task; two of them are kept for the test."""
+
+    def __init__(self, task_spec: Mapping[str, Any], secrets: dict[str, str]) -> None:
+        super().__init__(task_spec, secrets)
+        self.number = int(task_spec["number"])
+        self.left = GUESSES
+
+    @classmethod
+    def list_splits(cls) -> Sequence[str]:
+        return ["train", "test"]
+
+    @classmethod
+    def list_tasks(cls, split: str) -> Sequence[Mapping[str, Any]]:
+        test = (3, 8)
+        numbers = [n for n in range(1, HIGHEST + 1) if (n in test) == (split == "test")]
+        return [{"number": number} for number in numbers]
+
+    def get_prompt(self) -> Sequence[TextBlock]:
+        return [TextBlock(text=f"Find the number, 1 to {HIGHEST}.")]
+
+    @tool
+    def guess(self, guessed: Number) -> ToolOutput:
+        """Guess the number."""
+        self.left -= 1
+        if guessed.n == self.number:
+            return ToolOutput(blocks=[TextBlock(text="right")], reward=1.0, finished=True)
+        hint = "higher" if guessed.n < self.number else "lower"
+        reward = None if self.left else 0.0
+        return ToolOutput(blocks=[TextBlock(text=hint)], reward=reward, finished=not self.left)
+
+
+class Reverse(Environment):
+    """A word to write backward: the share of letters that are right."""
+
+    @classmethod
+    def list_splits(cls) -> Sequence[str]:
+        return ["train"]
+
+    @classmethod
+    def list_tasks(cls, split: str) -> Sequence[Mapping[str, Any]]:  # noqa: ARG003
+        return [{"word": word} for word in WORDS.split()]
+
+    def get_prompt(self) -> Sequence[TextBlock]:
+        word = self.task_spec["word"]
+        task = f"Spell this word backward (example: sun -> nus): {word}"
+        return [TextBlock(text=f"{task}\nPut your answer inside \\boxed{{}}.")]
+
+    @terminal
+    @tool
+    def answer(self, given: Answer) -> ToolOutput:
+        """The word, backward."""
+        wanted = str(self.task_spec["word"])[::-1]
+        said = given.text.rpartition("\\boxed{")[2].partition("}")[0]
+        right = sum(a == b for a, b in zip(said, wanted, strict=False))
+        reward = right / max(len(said), len(wanted))
+        return ToolOutput(blocks=[TextBlock(text=wanted)], reward=reward, finished=True)
+
+
+def random_words(count: int, rng: random.Random) -> Iterator[dict[str, Any]]:
+    """Words written backward, or by mistake as they stand."""
+    for _ in range(count):
+        task = rng.choice(Reverse.list_tasks("train"))
+        answer = task["word"][:: rng.choice((-1, 1))]
+        prompt = Reverse(task, {}).get_prompt()[0].text
+        yield {"prompt": prompt, "reply": f"\\boxed{{{answer}}}"}
+
+
+def random_games(turns: int, rng: random.Random) -> Iterator[dict[str, Any]]:
+    """So many turns of games, each with the conversation before it; the guesses are random."""
+    schema = sanitize_tool_schema(Number.model_json_schema(), "openai")
+    tools = [{"name": "guess", "description": Guess.guess.__doc__, "parameters": schema}]
+    game, messages = Guess({"number": 1}, {}), list[dict[str, Any]]()
+    for _ in range(turns):
+        if not messages:
+            game = Guess({"number": rng.choice(Guess.list_tasks("train"))["number"]}, {})
+            messages = [{"role": "user", "content": game.get_prompt()[0].text}]
+        number = rng.randint(1, HIGHEST)
+        call = {"name": "guess", "arguments": {"n": number}}
+        reply = f"<tool_call>\n{json.dumps(call)}\n</tool_call>"
+        yield {"tools": tools, "prompt": messages, "reply": reply}
+        told = game.guess(Number(n=number))
+        function = {"name": "guess", "arguments": json.dumps(call["arguments"])}
+        called = {"role": "assistant", "tool_calls": [{"type": "function", "function": function}]}
+        result = {"role": "tool", "name": "guess", "content": told.blocks[0].text}
+        messages = [] if told.finished else [*messages, called, result]
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--port", type=int, default=8462)
+    parser.add_argument("--rows", type=Path)
+    args = parser.parse_args()
+    if args.rows:
+        rng = random.Random(1)
+        rows = map(json.dumps, [*random_games(TURNS, rng), *random_words(WORDS_TOLD, rng)])
+        args.rows.write_text("".join(f"{row}\n" for row in rows), encoding="utf-8")
+        return
+    app = Server([Guess, Reverse]).app
+    uvicorn.run(app, host="127.0.0.1", port=args.port, log_level="warning", timeout_keep_alive=60)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,25 @@
+# Countdown without the tasks that teach nothing: what was always solved, or never, when it was last
+# played is passed over, and a group whose members all did equally well gives way to another task.
+
+model policy {
+  base      = "Qwen/Qwen3.5-4B"
+  lora_rank = 32
+}
+
+# 4,096 problems, made from a seed. One of ten that would be passed over is played all the same, so
+# that what has been forgotten, or has come within reach, is found out.
+env numbers = problems("countdown", grader = countdown, samples = 4_096)
+  |> curriculum(hopeless = 0%, solved = 100%, explore = 10%)
+
+train main {
+  model     = policy
+  env       = numbers
+  batch     = groups(32, of = 8, resample = 16)  # at most 16 replacements a step
+  sampling  = sample(max_tokens = 1024)
+  advantage = grpo()
+  loss      = importance_sampling()
+  optimizer = adam(4e-5)
+  steps     = 100
+  save      = every(20)
+  budget    = $60
+}

@@ -1,0 +1,35 @@
+# How good is a model before any training? A game of several turns, eight attempts at each of 32
+# numbers; and a few problems for two solvers and a judge. Nothing is trained.
+#
+#     rlc run recipes/evaluate_only.rl
+#
+# The same with `base = "Qwen/Qwen3.5-4B"`, or with `weights = "tinker://…"` for a state of a run.
+
+model policy {
+  base = "tiny"
+}
+
+env duel = problems("countdown", split = "test", grader = countdown, format_coef = 0.0)
+  |> solver_judge(solvers = 2)
+
+env guess = gem("game:GuessTheNumber-v0-easy") |> chat()
+
+# pass_at(k) is unbiased: of all choices of k among the samples, the share with a right one.
+# any_at(k) looks at the first k alone. A judge's pick decides; solvers are counted beside it.
+eval countdown {
+  model    = policy
+  env      = duel
+  tasks    = 4
+  samples  = 2
+  sampling = sample(max_tokens = 24)
+  metrics  = [pass_at(1), pass_at(2), any_at(2)]
+}
+
+eval games {
+  model    = policy
+  env      = guess
+  tasks    = 32
+  samples  = 8
+  sampling = sample(max_tokens = 16)
+  metrics  = [mean_reward(), pass_at(1), pass_at(8), any_at(8)]
+}

@@ -1,0 +1,32 @@
+# Questions on several facts with a search tool: the model may search up to five times.
+#
+#     rlc run recipes/gem_search_tool.rl --set search_server='"http://10.0.0.7:8000/retrieve"'
+#
+# The server is one of those that come with GEM (gem/tools/search_engine), or any that speaks as they
+# do: a query with `topk` goes out, and passages come back, both as MessagePack. A run asks it once
+# before it starts; what goes wrong later is shown to the model, as GEM does.
+
+param search_server: string = "http://127.0.0.1:8000/retrieve"
+
+model policy {
+  base      = "Qwen/Qwen3-8B"
+  lora_rank = 32
+}
+
+# Only the answer is rewarded. Every turn is a prompt of its own, as `rlc check` warns: at most six.
+env questions = gem("qa:HotpotQA")
+  |> search_tool(url = search_server, uses = 5, top_k = 3, timeout = 5s)
+  |> concat_chat()
+  |> track()
+  |> template("no")
+
+train main {
+  model     = policy
+  env       = questions
+  batch     = groups(16, of = 8)
+  sampling  = sample(max_tokens = 1024, temperature = 1.0)
+  advantage = grpo()
+  loss      = importance_sampling()
+  optimizer = adam(4e-5)
+  steps     = 100
+}

@@ -1,0 +1,26 @@
+# A word to spell backward, on an OpenReward server of one's own. The environment has a terminal
+# tool: the model's plain message is its answer, and ends the episode.
+#
+#     python examples/openreward_games.py &      # the server; needs no key
+#     rlc run recipes/openreward_reverse.rl
+
+param learning_rate: float = 1e-3
+
+model policy {
+  base      = "tiny"
+  lora_rank = 8
+}
+
+env reverse = openreward("Games/Reverse", base_url = "http://127.0.0.1:8462", sessions = 32)
+
+train main {
+  model     = policy
+  env       = reverse
+  batch     = groups(8, of = 8)
+  sampling  = sample(max_tokens = 16)
+  advantage = grpo()
+  loss      = importance_sampling()
+  optimizer = adam(learning_rate)
+  steps     = 40
+  on_error  = retry(2) then drop
+}

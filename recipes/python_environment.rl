@@ -1,0 +1,26 @@
+# An environment of one's own, in Python: a reply is worth the share of it that is a given letter.
+#
+#     rlc run recipes/python_environment.rl
+#
+# The factory stands in letters.py, beside this recipe. rlc calls it with the args below; it gives a
+# source of episodes, in a few lines. rlc/envs/python_source.py says all that a source can have.
+# The mean reward goes from 0.32 to 1.00, with each of the seeds 1, 2 and 3.
+
+model policy {
+  base      = "tiny"
+  lora_rank = 8
+}
+
+env letters = python("letters:make", args = { letters = "e" })
+  |> chat(instruction = "One word only.")
+
+train main {
+  model     = policy
+  env       = letters
+  batch     = groups(16, of = 8)
+  sampling  = sample(max_tokens = 8)
+  advantage = grpo()
+  loss      = importance_sampling()
+  optimizer = adam(5e-4)
+  steps     = 30
+}

@@ -1,0 +1,36 @@
+# Two solvers and a judge, small enough for the model that comes along: spell a word backwards, and
+# say who did. First the form of both answers is imitated, without much skill; then all three are
+# trained, each against its like: in about a minute the judge's picks go from 0.1 right to 0.9.
+
+model policy {
+  base      = "tiny"
+  lora_rank = 16
+}
+
+# The reward is for what stands in \boxed{}, which neither prompt says: the instruction must.
+env duel = gem("rg:spell_backward")
+  |> chat(instruction = "Put your answer inside \\boxed{}.")
+  |> solver_judge(
+    solvers = 2,
+    solver_prompt = "recipes/data/spell_solver.j2",
+    judge_prompt = "recipes/data/spell_judge.j2",
+  )
+
+sft form {
+  model     = policy
+  data      = rows("recipes/data/spell_duel.jsonl")
+  batch     = 32
+  optimizer = adam(1e-3)
+  steps     = 12
+}
+
+train main {
+  model     = form
+  env       = duel
+  batch     = groups(12, of = 4)
+  sampling  = sample(max_tokens = 16)
+  advantage = grpo(scope = role)  # solvers against solvers, judges against judges
+  loss      = importance_sampling()
+  optimizer = adam(1e-3)
+  steps     = 30
+}

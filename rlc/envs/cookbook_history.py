@@ -1,0 +1,53 @@
+"""Prompts and replies as tokens, for environments that make and read them themselves."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from attrs import frozen
+
+from rlc.envs.base import Action, Observation
+
+Stop = list[int] | list[str] | None
+
+
+@frozen
+class TokenObservation(Observation):
+    """An observation that comes as the whole next prompt, with what ends the reply to it."""
+
+    tokens: tuple[int, ...] = ()
+    stop: tuple[int, ...] | tuple[str, ...] = ()
+
+
+@frozen
+class TokenAction(Action):
+    """A reply as it was sampled. ``finished``: it ended by itself, not at max_tokens."""
+
+    tokens: tuple[int, ...] = ()
+    finished: bool = True
+
+
+class TokenHistory:
+    """Hands prompts and replies on as they are. Where a prompt extends the one before with the
+    reply to it, the turns become one datum."""
+
+    def __init__(self, tokenizer: Any) -> None:
+        self.stop: Stop = None
+        self._tokenizer = tokenizer
+
+    def observe(self, observation: Observation) -> list[int]:
+        """The prompt of a :class:`TokenObservation`."""
+        assert isinstance(observation, TokenObservation)
+        self.stop = list(observation.stop) or None  # type: ignore[assignment]
+        return list(observation.tokens)
+
+    def reply(self, tokens: list[int]) -> TokenAction:
+        text = self._tokenizer.decode(tokens)
+        return TokenAction(text, tokens=tuple(tokens), finished=self._finished(tokens, text))
+
+    def _finished(self, tokens: Sequence[int], text: str) -> bool:
+        ends = (*(self.stop or ()), self._tokenizer.eos_token_id)
+        return any(
+            text.endswith(end) if isinstance(end, str) else end in tokens[-1:] for end in ends
+        )

@@ -1,0 +1,169 @@
+"""Code that a model writes, run in a process of its own, with limits.
+
+What is limited: seconds, memory, the size of files, what is read of the output, and what there is
+to see (an empty folder, no variables of the environment, no input). What is not: the network and
+other files that the user can read. Whoever trains a model that may attack its surroundings puts
+the whole run into a container.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import subprocess
+import sys
+import tempfile
+import threading
+from math import ceil
+from time import monotonic
+from typing import IO, Any
+
+from attrs import define, field, frozen
+
+from rlc.envs.base import EnvError
+
+MEMORY = 1024**3  # bytes of address space
+FILE_SIZE = 16 * 1024**2  # bytes of each file that is written, the output included
+LONGEST = 10_000  # characters of the output, and of the errors, that the model is shown
+_AS_ARGUMENT = 3_072  # longer code is run from a file, as GEM does
+
+# Limits itself, then becomes the program: no Python code runs between fork and exec, which is not
+# safe beside other threads. The alarm ends it even where nobody is left to do so.
+_LAUNCH = f"""\
+import os, resource, signal, sys
+seconds = int(sys.argv[1])
+for kind, most in (
+    (resource.RLIMIT_AS, {MEMORY}),
+    (resource.RLIMIT_FSIZE, {FILE_SIZE}),
+    (resource.RLIMIT_CPU, seconds),
+    (resource.RLIMIT_CORE, 0),
+):
+    hard = resource.getrlimit(kind)[1]
+    most = most if hard == resource.RLIM_INFINITY else min(most, hard)
+    resource.setrlimit(kind, (most, most))
+signal.alarm(seconds + 1)
+os.execv(sys.argv[2], sys.argv[2:])
+"""
+
+
+@frozen
+class Outcome:
+    """How a program ended, and what it wrote."""
+
+    ok: bool
+    output: str
+    errors: str
+
+
+class OutOfTimeError(Exception):
+    """The program ran longer than it may."""
+
+
+@define(eq=False)
+class Sandbox:
+    """Runs programs one at a time. :meth:`stop`, from any thread, ends the one that runs."""
+
+    _running: subprocess.Popen[bytes] | None = field(default=None, init=False)
+    _stopped: bool = field(default=False, init=False)
+    _lock: threading.Lock = field(factory=threading.Lock, init=False)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return Sandbox, ()  # a copy runs nothing yet
+
+    def run(self, code: str, seconds: float) -> Outcome:
+        """Run Python code to its end. Raises OutOfTimeError, and EnvError if it was stopped."""
+        if "\0" in code:
+            return Outcome(False, "", "SyntaxError: source code cannot contain null bytes")
+        text = code.encode("utf-8", errors="replace")
+        with (
+            tempfile.TemporaryDirectory(prefix="rlc-python-", ignore_cleanup_errors=True) as folder,
+            tempfile.TemporaryFile() as output,
+            tempfile.TemporaryFile() as errors,
+        ):
+            status = self._wait(_program(text, folder), folder, output, errors, seconds)
+            return Outcome(status == 0, _read(output), _read(errors).strip())
+
+    def stop(self) -> None:
+        """End what runs, with its children; nothing runs from now on. Safe to call twice."""
+        with self._lock:
+            self._stopped = True
+            if self._running is not None:
+                _kill(self._running)
+
+    def _wait(
+        self, program: list[str], folder: str, output: IO[bytes], errors: IO[bytes], seconds: float
+    ) -> int:
+        """Its exit status. Files, not pipes: a child that outlives it would keep a pipe open."""
+        launch = [sys.executable, "-I", "-S", "-c", _LAUNCH, str(ceil(seconds) + 1)]
+        with self._lock:
+            if self._stopped:
+                raise EnvError("the tool is closed")
+            self._running = process = subprocess.Popen(
+                [*launch, sys.executable, *program],
+                cwd=folder,
+                env=_environment(folder),
+                stdin=subprocess.DEVNULL,
+                stdout=output,
+                stderr=errors,
+                start_new_session=True,
+            )
+        try:
+            return process.wait(timeout=seconds)
+        except subprocess.TimeoutExpired as error:
+            raise OutOfTimeError from error
+        finally:
+            with self._lock:
+                self._running = None
+                _kill(process)
+
+
+@define
+class Clock:
+    """Seconds that are left of a limit."""
+
+    limit: float
+    _started: float = field(factory=monotonic, init=False)
+
+    @property
+    def left(self) -> float:
+        return max(0.0, self.limit - (monotonic() - self._started))
+
+
+def _program(code: bytes, folder: str) -> list[str]:
+    if len(code) < _AS_ARGUMENT:
+        return ["-c", os.fsdecode(code)]
+    path = os.path.join(folder, "program.py")
+    with open(path, "wb") as file:
+        file.write(code)
+    return [path]
+
+
+def _environment(folder: str) -> dict[str, str]:
+    """Nothing of the user's own: no keys, no settings of Python."""
+    return {
+        "PATH": os.defpath,
+        "HOME": folder,
+        "TMPDIR": folder,
+        "LANG": "C.UTF-8",
+        "PYTHONDONTWRITEBYTECODE": "1",
+        "OPENBLAS_NUM_THREADS": "1",
+        "OMP_NUM_THREADS": "1",
+    }
+
+
+def _kill(process: subprocess.Popen[bytes]) -> None:
+    """The process and whatever it has started, unless that went out of its way to leave."""
+    with contextlib.suppress(ProcessLookupError, PermissionError):
+        os.killpg(process.pid, signal.SIGKILL)
+    process.wait()
+
+
+def _read(file: IO[bytes]) -> str:
+    """What was written, up to the longest that is shown."""
+    size = file.seek(0, os.SEEK_END)
+    file.seek(0)
+    text = file.read(4 * LONGEST).decode("utf-8", errors="replace")
+    if len(text) <= LONGEST and size <= 4 * LONGEST:
+        return text
+    return f"{text[:LONGEST]}\n[cut off after {LONGEST:,} characters]"

@@ -1,0 +1,38 @@
+"""One at a time: who may use the global random generators."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from attrs import define, field
+
+
+@define(eq=False)
+class Turns:
+    """A lock with a holder that can be given up: its thread may hang, and the others go on."""
+
+    _holder: object | None = field(default=None, init=False)
+    _changed: threading.Condition = field(factory=threading.Condition, init=False)
+
+    @contextmanager
+    def held_by(self, holder: object) -> Iterator[None]:
+        """Waits until nobody else holds it."""
+        with self._changed:
+            self._changed.wait_for(lambda: self._holder is None)
+            self._holder = holder
+        try:
+            yield
+        finally:
+            self.give_up(holder)
+
+    def give_up(self, holder: object) -> None:
+        """Free it, if this is who holds it."""
+        with self._changed:
+            if self._holder is holder:
+                self._holder = None
+                self._changed.notify()
+
+
+GLOBALS = Turns()

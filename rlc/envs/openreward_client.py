@@ -1,0 +1,287 @@
+"""OpenReward's SDK (0.1.167) with its patience and its errors made plain.
+
+An environment is on OpenReward's own servers, or on a server of one's own at a ``base_url``.
+Where a server is over its limit (429) or still starting (503) it is asked again, and the clock of
+the episode stands still; what else goes wrong is an EnvError in plain words.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import importlib
+import os
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from contextlib import ExitStack
+from contextvars import ContextVar
+from functools import cache
+from typing import Any, TypeVar
+
+from attrs import define, field, frozen
+
+from rlc.envs.base import EnvError
+from rlc.envs.deadlines import waiting
+
+T = TypeVar("T")
+
+KEY = "OPENREWARD_API_KEY"
+BUSY = (429, 503)  # over its limit; still starting
+PATIENCE = 600.0  # seconds that a busy server is asked again
+_FIRST_PAUSE, _LONGEST_PAUSE = 0.25, 30.0
+_FAREWELL = 8.0  # seconds for ending a session
+
+
+@frozen
+class Address:
+    """Where an environment is, as the recipe says it. ``secrets`` are names of variables."""
+
+    id: str
+    variant: str | None
+    base_url: str | None
+    secrets: tuple[str, ...] = ()
+
+    @classmethod
+    def of(cls, env_id: str, args: Mapping[str, Any]) -> Address:
+        return cls(env_id, args["variant"], args["base_url"], tuple(args["secrets"]))
+
+    def missing(self) -> list[str]:
+        """Variables that are needed and not set."""
+        key = [KEY] if self.base_url is None and not os.environ.get(KEY) else []
+        return key + [name for name in self.secrets if _secret(name) is None]
+
+
+@define(eq=False)
+class Connection:
+    """One environment on one server, for as long as its event loop runs."""
+
+    address: Address
+    _client: Any = field(default=None, init=False)
+    _env: Any = field(default=None, init=False)
+    _connecting: asyncio.Lock = field(factory=asyncio.Lock, init=False)
+
+    async def splits(self) -> list[str]:
+        env = await self.environment()
+        names: list[str] = await self._ask(env.list_splits)
+        return names
+
+    async def count(self, split: str) -> int:
+        """How many tasks a split has."""
+        env = await self.environment()
+        return int(await self._ask(lambda: env.num_tasks(split)))
+
+    async def group_scores(self) -> bool:
+        """Whether the environment scores whole groups."""
+        env = await self.environment()
+        return bool(await self._ask(env.supports_score_group))
+
+    async def required_secrets(self) -> list[str]:
+        """What the environment asks for; a server of one's own does not say."""
+        if self.address.base_url is not None:
+            return []
+        env = await self.environment()
+        names: list[str] = await self._ask(env.list_required_secrets)
+        return names
+
+    async def session(self, split: str, index: int) -> Any:
+        """A session of one task, begun. The wait for it is on nobody's clock."""
+        env = await self.environment()
+
+        async def begin() -> Any:
+            session = env.session(split=split, index=index, secrets=self._secrets())
+            try:
+                return await session.__aenter__()
+            except BaseException:
+                await ended(session)
+                raise
+
+        with waiting():
+            return await self._ask(begin)
+
+    async def call(self, call: Callable[[], Awaitable[T]]) -> T:
+        """A call within a session, repeated while the server is busy."""
+        refusals = _Refusals()
+        token = _CURRENT.set(refusals)
+        try:
+            return await self._ask(call)
+        finally:
+            refusals.over()
+            _CURRENT.reset(token)
+
+    async def environment(self) -> Any:
+        """The SDK's environment. Raises EnvError where the server has none of that name."""
+        async with self._connecting:
+            if self._env is None:
+                address = self.address
+                self._client = sdk().AsyncOpenReward()
+                env = self._client.environments.get(address.id, base_url=address.base_url)
+                env.client.trace_configs.append(_trace())
+                env.variant = await self._variant(env)
+                self._env = env
+            return self._env
+
+    async def close(self) -> None:
+        client, self._client, self._env = self._client, None, None
+        if client is not None:
+            await client.environments.aclose()
+
+    async def _variant(self, env: Any) -> str | None:
+        """Which of the environments of a server is meant. One of several is never guessed: a
+        server takes an unknown name for its first."""
+        asked, base_url = self.address.variant, self.address.base_url
+        if base_url is None:
+            return asked
+        names = await self._ask(lambda: _names(env.client))
+        own = asked or self.address.id.rpartition("/")[2].lower()
+        if own in names:
+            return own
+        if asked is None and len(names) == 1:
+            return None
+        there = ", ".join(f"`{name}`" for name in names)
+        raise EnvError(
+            f"the server at {base_url} has no environment `{own}`; it has {there}"
+            + ("" if asked else ': say which with `variant = "…"`')
+        )
+
+    def _secrets(self) -> dict[str, Any]:
+        """By name, as the SDK takes them: it knows where the common ones may be sent, and others
+        go no further than to the environment."""
+        known = sdk().api.sandboxes.secrets.WELL_KNOWN_SECRETS
+        values = {name: _secret(name) for name in self.address.secrets}
+        return {name: v if name in known else (v, []) for name, v in values.items()}
+
+    async def _ask(self, call: Callable[[], Awaitable[T]]) -> T:
+        """Raises EnvError."""
+        pause, clock = _FIRST_PAUSE, asyncio.get_running_loop().time
+        give_up = clock() + PATIENCE
+        while True:
+            try:
+                return await call()
+            except EnvError:
+                raise
+            except Exception as error:
+                wished = _busy(error)
+                if wished is None or clock() > give_up:
+                    raise explained(error, self.address) from error
+            with waiting():
+                await asyncio.sleep(min(max(wished, pause), _LONGEST_PAUSE))
+            pause *= 2
+
+
+async def ended(session: Any) -> None:
+    """End a session, however far it came; a server that does not answer is not waited for."""
+    try:
+        async with asyncio.timeout(_FAREWELL):
+            await session.__aexit__(None, None, None)
+    except Exception as error:  # it is over either way, and the server reaps what is left
+        sdk().log_utils.get_logger("rlc").debug("session not ended", error=str(error))
+
+
+def explained(error: Exception, address: Address) -> EnvError:
+    """What went wrong with an environment, in one sentence."""
+    status, errors = getattr(error, "status", None), sdk().api.errors
+    where = address.base_url or "OpenReward"
+    if isinstance(error, sdk().api.environments.types.AuthenticationError):
+        given = "is not set" if not os.environ.get(KEY) else "is refused"
+        return EnvError(f"{where} asks for a key, and {KEY} {given}")
+    if isinstance(error, errors.MaxRetriesError) and error.errors:
+        return explained(error.errors[-1], address)
+    if status in _STATUS:
+        return EnvError(f"{where} {_STATUS[status].format(id=address.id)} ({status})")
+    if status is not None:
+        return EnvError(f"{where} answered {status}: {_line(error)}")
+    if isinstance(error, errors.ToolFailed):
+        return EnvError(f"a tool of `{address.id}` failed: {_line(error)}")
+    if isinstance(error, errors.SessionTerminatedError):
+        return EnvError(f"the session of `{address.id}` ended: {error.reason}")
+    if isinstance(error, ValueError):
+        return EnvError(_line(error))
+    return EnvError(f"{where} cannot be reached: {_line(error)}")
+
+
+_STATUS = {
+    402: "has no credit left for this key",
+    403: "does not let this key play `{id}`",
+    404: "has no environment `{id}`; names are case-sensitive",
+    429: "is over its limit for `{id}`, and was so for ten minutes",
+    503: "did not get `{id}` started in ten minutes",
+}
+
+
+@cache
+def sdk() -> Any:
+    """The package, quiet: it logs to standard output and looks for updates otherwise.
+
+    Raises EnvError if it is not installed.
+    """
+    os.environ.setdefault("OPENREWARD_DISABLE_UPDATE_CHECK", "1")
+    os.environ.setdefault("OPENREWARD_LOG_LEVEL", "CRITICAL")
+    try:
+        package = importlib.import_module("openreward")
+    except ImportError as error:
+        raise EnvError("OpenReward is not installed: pip install 'rlc[openreward]'") from error
+    return package
+
+
+def _secret(name: str) -> str | None:
+    """OpenReward writes some names in small letters; the variable may be in capitals."""
+    return os.environ.get(name) or os.environ.get(name.upper())
+
+
+def _line(error: Exception) -> str:
+    text = str(getattr(error, "message", None) or error).strip()
+    return text.splitlines()[0] if text else type(error).__name__
+
+
+def _busy(error: Exception) -> float | None:
+    """The pause in seconds that a busy server wishes; None for any other error. Of a call that was
+    repeated all tries must have been refused: else it may have run."""
+    tries: Sequence[Any] = getattr(error, "errors", None) or [error]
+    if any(getattr(one, "status", None) not in BUSY for one in tries):
+        return None
+    return float(getattr(tries[-1], "retry_after", None) or 0.0)
+
+
+async def _names(client: Any) -> list[str]:
+    async with client.get("/list_environments") as response:
+        response.raise_for_status()
+        names: list[str] = await response.json()
+        return names
+
+
+@define
+class _Refusals:
+    """The SDK repeats a refused call by itself; its pauses are on nobody's clock."""
+
+    _pause: ExitStack | None = None
+
+    def begin(self) -> None:
+        if self._pause is None:
+            self._pause = ExitStack()
+            self._pause.enter_context(waiting())
+
+    def over(self) -> None:
+        if self._pause is not None:
+            self._pause.close()
+            self._pause = None
+
+
+_CURRENT: ContextVar[_Refusals | None] = ContextVar("refusals", default=None)
+
+
+def _trace() -> Any:
+    """Tells the call under way when a request of it is refused, and when the next one begins."""
+    from aiohttp import TraceConfig
+
+    async def begins(*_: Any) -> None:
+        if (refusals := _CURRENT.get()) is not None:
+            refusals.over()
+
+    async def answered(_session: Any, _context: Any, params: Any) -> None:
+        refusals = _CURRENT.get()
+        if refusals is not None and params.response.status in BUSY:
+            refusals.begin()
+
+    config = TraceConfig()
+    config.on_request_start.append(begins)
+    config.on_request_end.append(answered)
+    config.freeze()
+    return config

@@ -1,0 +1,144 @@
+"""Worker processes, each behind an executor of its own.
+
+One process to an executor: a call that kills its process is the only one that fails, and a call
+that hangs can be ended with its process.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import multiprocessing
+import os
+import signal
+import sys
+import threading
+from collections.abc import Callable
+from concurrent.futures import BrokenExecutor, Executor, ProcessPoolExecutor
+from contextlib import suppress
+from multiprocessing.connection import wait
+from multiprocessing.context import SpawnContext, SpawnProcess
+from types import ModuleType
+from typing import Any
+
+from attrs import define, field, frozen
+
+from rlc.envs.base import EnvError
+from rlc.envs.deadlines import waiting
+
+
+class WorkerDiedError(EnvError):
+    """The process in which an environment was played is gone."""
+
+    cause = "died"
+
+
+@frozen(eq=False)
+class _Process:
+    executor: Executor
+    pid: int
+
+    def kill(self) -> None:
+        """End it at once, whatever it does."""
+        with suppress(ProcessLookupError):  # it has died by itself
+            os.kill(self.pid, signal.SIGKILL)
+        self.executor.shutdown(wait=False)
+
+
+@define(eq=False)
+class Processes:
+    """Up to ``count`` processes, started as they are needed and never forked: the program has
+    threads. ``warm_up`` is the function that each calls first, with
+    its arguments; that and starting count as waiting."""
+
+    count: int
+    warm_up: tuple[Any, ...] = ()
+    _idle: list[_Process] = field(factory=list, init=False)
+    _places: asyncio.Semaphore = field(init=False)
+
+    def __attrs_post_init__(self) -> None:
+        self._places = asyncio.Semaphore(self.count)
+
+    async def call(self, function: Callable[..., Any], *args: Any) -> Any:
+        """What the function gives, or raises. Raises WorkerDiedError if its process dies. A call
+        that is cancelled ends with its process, and another process takes its place."""
+        with waiting():
+            await self._places.acquire()
+        try:
+            return await self._in_place(function, args)
+        finally:
+            self._places.release()
+
+    async def close(self) -> None:
+        """End the processes, which have nothing to do."""
+        while self._idle:
+            self._idle.pop().kill()
+
+    async def _in_place(self, function: Callable[..., Any], args: tuple[Any, ...]) -> Any:
+        process = self._idle.pop() if self._idle else None
+        if process is None:
+            with waiting():
+                process = await self._started()
+        try:
+            outcome = await _result(process.executor, function, *args)
+        except BrokenExecutor as error:
+            process.executor.shutdown(wait=False)
+            raise WorkerDiedError("the process of the environment died") from error
+        except asyncio.CancelledError:
+            process.kill()
+            raise
+        except Exception:
+            self._idle.append(process)  # the environment has failed, not the process
+            raise
+        self._idle.append(process)
+        return outcome
+
+    async def _started(self) -> _Process:
+        """A new process. Raises WorkerDiedError if it does not start."""
+        executor = ProcessPoolExecutor(max_workers=1, mp_context=_Context(), initializer=_begin)
+        try:
+            process = _Process(executor, await _result(executor, os.getpid))
+        except BrokenExecutor as error:
+            raise WorkerDiedError("a worker process does not start") from error
+        try:
+            if self.warm_up:
+                await _result(executor, *self.warm_up)
+        except BaseException as error:
+            process.kill()
+            if isinstance(error, BrokenExecutor):
+                raise WorkerDiedError("the process of the environment died") from error
+            raise
+        return process
+
+
+class _Spawned(SpawnProcess):
+    """A process that does not import the program's main script, as it otherwise would: a script
+    that runs a recipe without a guard would run it again."""
+
+    @staticmethod
+    def _Popen(process_obj: Any) -> Any:  # noqa: N802, as multiprocessing calls it
+        main, sys.modules["__main__"] = sys.modules["__main__"], ModuleType("__main__")
+        try:
+            return SpawnProcess._Popen(process_obj)
+        finally:
+            sys.modules["__main__"] = main
+
+
+class _Context(SpawnContext):
+    Process = _Spawned
+
+
+def _begin() -> None:
+    """In a new process: leave Ctrl-C to the program, and end with it, however it ends."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    parent = multiprocessing.parent_process()
+    assert parent is not None
+
+    def end_with_it() -> None:
+        wait([parent.sentinel])
+        os._exit(1)
+
+    threading.Thread(target=end_with_it, daemon=True).start()
+
+
+async def _result(executor: Executor, function: Callable[..., Any], *args: Any) -> Any:
+    return await asyncio.wrap_future(executor.submit(function, *args))

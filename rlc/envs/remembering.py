@@ -1,0 +1,36 @@
+"""A tokenizer that does not encode the same text twice."""
+
+from __future__ import annotations
+
+from functools import lru_cache
+from typing import Any
+
+_LONGEST = 4_096  # characters of a text that is remembered
+_MOST = 2_048  # texts that are
+
+
+class Remembering:
+    """Any tokenizer, with what it has lately encoded.
+
+    A renderer encodes each piece of a message by itself, most of which are the same in every turn;
+    the members of a group are shown the same text.
+    """
+
+    def __init__(self, tokenizer: Any) -> None:
+        self._tokenizer = tokenizer
+        self._known = lru_cache(maxsize=_MOST)(self._encoded)
+
+    def encode(self, text: str, **settings: Any) -> list[int]:
+        """As the tokenizer does."""
+        if len(text) > _LONGEST:
+            tokens: list[int] = self._tokenizer.encode(text, **settings)
+            return tokens
+        return list(self._known(text, **settings))
+
+    def _encoded(self, text: str, **settings: Any) -> tuple[int, ...]:
+        return tuple(self._tokenizer.encode(text, **settings))
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("__"):  # asked for by those who copy it
+            raise AttributeError(name)
+        return getattr(self._tokenizer, name)

@@ -1,0 +1,178 @@
+"""Chats in which the model calls tools, through the tool support of tinker-cookbook's renderers.
+
+An observation brings its messages as plain data, in OpenAI's form: ``role`` and ``content``, with
+``tool_calls`` of earlier replies, and ``tool_call_id`` and ``name`` of a tool's result. The tools
+themselves come with the first message, a system message with ``tools``: a list of ``name``,
+``description`` and ``parameters`` (a JSON schema).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any
+
+from rlc.envs.base import Action, EnvError, Observation
+
+Message = dict[str, Any]
+
+# A short conversation in whose place a later turn is rendered.
+_ASKED: Message = {"role": "user", "content": "."}
+_ANSWERED: Message = {"role": "assistant", "content": ""}
+
+
+class ToolChatHistory:
+    """The prompt side of one episode with tools.
+
+    Where the renderer keeps earlier turns as they were, each prompt extends the sampled tokens
+    before it, so that the episode is one datum. Where it rewrites them, each turn is a prompt of
+    its own.
+    """
+
+    def __init__(self, renderer: Any, instruction: str = "") -> None:
+        """``instruction`` is added to what the user says first."""
+        self.stop: list[int] | list[str] | None = renderer.get_stop_sequences()
+        self._renderer = renderer
+        self._instruction = instruction
+        self._stops = frozenset(stop for stop in self.stop or () if isinstance(stop, int))
+        self._keeps = bool(renderer.has_extension_property and self._stops)
+        self._messages: list[Message] = []
+        self._tokens: list[int] = []
+
+    def observe(self, observation: Observation) -> list[int]:
+        """The tokens of the whole next prompt. Raises EnvError for tools that the renderer has no
+        way to show."""
+        shown = observation.messages or ({"role": "user", "content": observation.text},)
+        if not self._messages:
+            self._messages = self._opening(shown)
+            self._tokens = self._prompt(self._messages)
+            return self._tokens
+        new = [_rendered(message) for message in shown]
+        self._messages += new
+        if self._keeps:
+            self._tokens = self._tokens + self._after_reply(new)
+        else:
+            self._tokens = self._prompt(self._messages)
+        return self._tokens
+
+    def reply(self, tokens: list[int]) -> Action:
+        """Record the sampled tokens. The action's text is all that was said, markup included; its
+        message has what was read of it."""
+        message, _ = self._renderer.parse_response(tokens)
+        self._messages.append(_kept(message))
+        closed = bool(tokens) and tokens[-1] in self._stops
+        # A reply cut off at max_tokens still has to end before the next turn begins.
+        end = [] if closed or not self._keeps else [next(iter(self.stop or ()))]
+        self._tokens = self._tokens + tokens + end  # type: ignore[operator]
+        said = tokens[:-1] if closed else tokens
+        return Action(self._renderer.tokenizer.decode(said), message)
+
+    def _opening(self, shown: Sequence[Mapping[str, Any]]) -> list[Message]:
+        """The first messages, the tools in the renderer's own words."""
+        head, *rest = shown if shown[0]["role"] == "system" else ({"role": "system"}, *shown)
+        messages = [_rendered(message) for message in rest]
+        asked = next((message for message in messages if message["role"] == "user"), None)
+        if self._instruction and asked is not None:
+            asked["content"] = f"{asked['content'].rstrip()}\n{self._instruction}"
+        return [*self._prefix(str(head.get("content") or ""), head.get("tools") or ()), *messages]
+
+    def _prefix(self, system: str, tools: Sequence[Mapping[str, Any]]) -> list[Message]:
+        if not tools:
+            return [{"role": "system", "content": system}] if system else []
+        try:
+            made = self._renderer.create_conversation_prefix_with_tools(list(tools), system)
+        except NotImplementedError as error:
+            name = type(self._renderer).__name__.removesuffix("Renderer")
+            raise EnvError(
+                f"the model's renderer ({name}) has no way to show tools; take a model that was "
+                "trained to call them, or another `renderer`"
+            ) from error
+        return list(made)
+
+    def _after_reply(self, new: list[Message]) -> list[int]:
+        """The tokens that messages and the next generation prompt add after a reply.
+
+        Rendered behind a short conversation, and cut after the stop token of its reply.
+        """
+        left = 1 + sum(token in self._stops for token in self._prompt([_ASKED]))
+        tokens = self._prompt([_ASKED, _ANSWERED, *new])
+        for at, token in enumerate(tokens):
+            left -= token in self._stops
+            if not left:
+                return tokens[at + 1 :]
+        raise EnvError("the model's renderer does not end a turn with its stop token")
+
+    def _prompt(self, messages: list[Message]) -> list[int]:
+        tokens: list[int] = self._renderer.build_generation_prompt(messages).to_ints()
+        return tokens
+
+
+def tool_chat_history(
+    tokenizer: Any, renderer_name: str, instruction: str = ""
+) -> Callable[[], ToolChatHistory]:
+    """A maker of tool chats with a renderer of tinker-cookbook."""
+    from tinker_cookbook.renderers import get_renderer
+
+    renderer = get_renderer(renderer_name, tokenizer)
+    return lambda: ToolChatHistory(renderer, instruction)
+
+
+def conversation(prompt: Any, tools: Any = None) -> Observation:
+    """A prompt as a row of a file has it: text, or messages; ``tools`` may come with either.
+
+    Raises EnvError for messages that are none.
+    """
+    if isinstance(prompt, str) and not tools:
+        return Observation(prompt)
+    messages = [{"role": "user", "content": prompt}] if isinstance(prompt, str) else prompt
+    if not all(isinstance(m, dict) and isinstance(m.get("role"), str) for m in messages):
+        raise EnvError("each message of a conversation is an object with a `role` and a `content`")
+    if messages[0]["role"] != "system":
+        messages = [{"role": "system", "content": ""}, *messages]
+    head, *rest = messages
+    return Observation(readable(rest), messages=({**head, "tools": tools or []}, *rest))
+
+
+def readable(messages: Sequence[Mapping[str, Any]]) -> str:
+    """What messages say, for people."""
+    return "\n\n".join(text for text in map(text_of, messages) if text)
+
+
+def text_of(message: Mapping[str, Any]) -> str:
+    """What a message says; its thinking is not part of it."""
+    content = message.get("content") or ""
+    if isinstance(content, str):
+        return content
+    return "".join(part["text"] for part in content if part["type"] == "text")
+
+
+def calls_of(message: Mapping[str, Any]) -> Iterator[tuple[str, str, str]]:
+    """Id, tool and arguments (JSON) of each call in a reply; calls without an id are numbered."""
+    for number, call in enumerate(message.get("tool_calls") or ()):
+        yield call.id or f"call_{number}", call.function.name, call.function.arguments
+
+
+def unread_calls(message: Mapping[str, Any]) -> list[str]:
+    """Why calls in a reply could not be read."""
+    return [call.error for call in message.get("unparsed_tool_calls") or ()]
+
+
+def _rendered(message: Mapping[str, Any]) -> Message:
+    """A message of plain data as the cookbook's renderers take it."""
+    from tinker_cookbook.renderers.base import ToolCall
+
+    made: Message = {"content": "", **message}
+    if made["content"] is None:
+        made["content"] = ""
+    if made.get("tool_calls"):
+        made["tool_calls"] = [ToolCall.model_validate(call) for call in made["tool_calls"]]
+    return made
+
+
+def _kept(message: Mapping[str, Any]) -> Message:
+    """A reply as a later prompt shows it: calls that could not be read stay as they were said."""
+    unread = message.get("unparsed_tool_calls") or ()
+    kept = {key: value for key, value in message.items() if key != "unparsed_tool_calls"}
+    if unread and isinstance(kept["content"], list):
+        said = [{"type": "text", "text": call.raw_text} for call in unread]
+        kept["content"] = [*kept["content"], *said]
+    return kept

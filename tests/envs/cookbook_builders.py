@@ -1,0 +1,176 @@
+"""Small data sets in the cookbook's own types, as a user would write them."""
+
+# mypy: disable-error-code="misc"
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Sequence
+from typing import Any
+
+import chz
+from tinker import ModelInput
+from tinker_cookbook.renderers import get_renderer
+from tinker_cookbook.rl.types import (
+    Env,
+    EnvGroupBuilder,
+    RLDataset,
+    RLDatasetBuilder,
+    StepResult,
+)
+from tinker_cookbook.tokenizer_utils import get_tokenizer
+
+cleaned: list[str] = []
+
+
+class Echo(Env):
+    """Say a word back, twice. A reward of 1, an int, for each time."""
+
+    def __init__(self, word: str, renderer: Any, member: int) -> None:
+        self.word = word
+        self.renderer = renderer
+        self.member = member
+        self.messages = [{"role": "user", "content": f"Say {word}."}]
+
+    def prompt(self) -> ModelInput:
+        made: ModelInput = self.renderer.build_generation_prompt(self.messages)
+        return made
+
+    async def initial_observation(self) -> Any:
+        return self.prompt(), self.renderer.get_stop_sequences()
+
+    async def step(self, action: list[int], *, extra: Any = None) -> StepResult:
+        message, _ = self.renderer.parse_response(action)
+        said = message["content"]
+        if said == "fall over":
+            raise RuntimeError("fell over")
+        if said == "block":
+            time.sleep(0.2)
+        self.messages += [message, {"role": "user", "content": "Once more."}]
+        done = len(self.messages) > 3
+        return StepResult(
+            reward=int(self.word in said),
+            episode_done=done,
+            next_observation=ModelInput.empty() if done else self.prompt(),
+            next_stop_condition=self.renderer.get_stop_sequences(),
+            metrics={"finished": float(extra["stop_reason"] == "stop")},
+        )
+
+
+class OldEcho(Echo):
+    """From before `step` was told why the sampling stopped."""
+
+    async def step(self, action: list[int]) -> StepResult:  # type: ignore[override]
+        return await super().step(action, extra={"stop_reason": "stop"})
+
+
+class Words(EnvGroupBuilder):
+    env: Any = Echo
+
+    def __init__(self, word: str, renderer: Any, size: int) -> None:
+        self.word, self.renderer, self.size = word, renderer, size
+
+    async def make_envs(self) -> Sequence[Env]:
+        return [self.env(self.word, self.renderer, member) for member in range(self.size)]
+
+    async def cleanup(self) -> None:
+        cleaned.append(self.word)
+
+    def logging_tags(self) -> list[str]:
+        return ["echo", self.word]
+
+
+class OldWords(Words):
+    env = OldEcho
+
+
+class Rivals(Words):
+    """The longest episode of those that are compared gets one more."""
+
+    async def compute_group_rewards(self, trajectory_group: Any, env_group: Any) -> Any:
+        lengths = [sum(len(t.ac.tokens) for t in one.transitions) for one in trajectory_group]
+        best = lengths.index(max(lengths))
+        compared = {"compared": float(len(env_group))}
+        return [(float(n == best), compared) for n in range(len(lengths))]
+
+
+class Unequal(Words):
+    """Each member is asked for a word of its own."""
+
+    async def make_envs(self) -> Sequence[Env]:
+        return [Echo(f"{self.word}{n}", self.renderer, n) for n in range(self.size)]
+
+
+class Waits(Words):
+    """A game of two: the second waits for the first to move."""
+
+    async def make_envs(self) -> Sequence[Env]:
+        envs = await super().make_envs()
+        envs[1].initial_observation = asyncio.Event().wait
+        return envs
+
+
+class Data(RLDataset):
+    def __init__(self, batches: list[list[EnvGroupBuilder]]) -> None:
+        self.batches = batches
+        self.asked: list[int] = []
+
+    def get_batch(self, index: int) -> Sequence[EnvGroupBuilder]:
+        self.asked.append(index)
+        return self.batches[index]
+
+    def __len__(self) -> int:
+        return len(self.batches)
+
+
+GROUPS = {
+    "words": Words,
+    "old": OldWords,
+    "rivals": Rivals,
+    "unequal": Unequal,
+    "waits": Waits,
+}
+
+
+@chz.chz
+class WordsBuilder(RLDatasetBuilder):
+    """Five words in batches of two."""
+
+    model_name_for_tokenizer: str
+    renderer_name: str
+    group_size: int
+    kind: str = "words"
+
+    async def __call__(self) -> tuple[RLDataset, RLDataset | None]:
+        renderer = get_renderer(self.renderer_name, get_tokenizer(self.model_name_for_tokenizer))
+        made = [
+            GROUPS[self.kind](word, renderer, self.group_size)
+            for word in ("one", "two", "three", "four", "five")
+        ]
+        return Data([made[:2], made[2:4], made[4:]]), Data([made[:1]])
+
+
+@chz.chz
+class PairsBuilder(RLDatasetBuilder):
+    """Groups of two, whatever anybody asks for; no test set."""
+
+    renderer_name: str
+    model_name: str
+
+    async def __call__(self) -> tuple[RLDataset, None]:
+        renderer = get_renderer(self.renderer_name, get_tokenizer(self.model_name))
+        return Data([[Words("pair", renderer, 2)]]), None
+
+
+@chz.chz
+class BrokenBuilder(RLDatasetBuilder):
+    how: str = "raises"
+
+    async def __call__(self) -> Any:
+        if self.how == "raises":
+            raise OSError("the hub is away")
+        return Data([]), None
+
+
+not_a_builder = 7

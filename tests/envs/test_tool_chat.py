@@ -1,0 +1,152 @@
+"""Chats with tools: tokens are kept, calls are read, and results are shown as the renderer does."""
+
+from __future__ import annotations
+
+from functools import cache
+from typing import Any
+
+import pytest
+
+from rlc.envs.base import EnvError, Observation
+from rlc.envs.tools import (
+    ToolChatHistory,
+    calls_of,
+    conversation,
+    text_of,
+    tool_chat_history,
+    unread_calls,
+)
+
+TOOL = {"name": "look", "description": "Look.", "parameters": {"type": "object"}}
+CALL = '<tool_call>\n{"name": "look", "arguments": {"n": 4}}\n</tool_call>'
+ASKED = conversation("What is there?", [TOOL])
+END = "<|im_end|>"
+
+
+@cache
+def tokenizer() -> Any:
+    from transformers import AutoTokenizer
+
+    from rlc.service.tiny import path
+
+    return AutoTokenizer.from_pretrained(str(path()))
+
+
+def chat(renderer: str = "qwen3_instruct", instruction: str = "") -> ToolChatHistory:
+    return tool_chat_history(tokenizer(), renderer, instruction)()
+
+
+def encode(text: str) -> list[int]:
+    tokens: list[int] = tokenizer().encode(text, add_special_tokens=False)
+    return tokens
+
+
+def decode(tokens: list[int]) -> str:
+    return str(tokenizer().decode(tokens))
+
+
+def seen(text: str) -> Observation:
+    result = {"role": "tool", "content": text, "tool_call_id": "call_0", "name": "look"}
+    return Observation(text, messages=(result,))
+
+
+def test_the_tools_come_first_in_the_renderers_own_words() -> None:
+    prompt = decode(chat(instruction="Be brief.").observe(ASKED))
+    assert prompt.startswith("<|im_start|>system\n# Tools\n")
+    assert '"function": {"name": "look"' in prompt
+    user = "<|im_start|>user\nWhat is there?\nBe brief.<|im_end|>\n<|im_start|>assistant\n"
+    assert prompt.endswith(user)
+
+
+def test_an_episode_is_one_sequence_and_as_the_renderer_would_write_it() -> None:
+    """Each prompt extends what was sampled, and is what the whole conversation renders to."""
+    from tinker_cookbook.renderers import get_renderer
+
+    renderer = get_renderer("qwen3_instruct", tokenizer())
+    history, said = chat(), encode(f"I look.\n{CALL}{END}")
+    first = history.observe(ASKED)
+    action = history.reply(said)
+    second = history.observe(seen("a cat"))
+    assert second[: len(first) + len(said)] == first + said
+    assert decode(second).endswith(
+        "<tool_response>\na cat\n</tool_response><|im_end|>\n<|im_start|>assistant\n"
+    )
+    messages = [
+        *renderer.create_conversation_prefix_with_tools([TOOL]),
+        {"role": "user", "content": "What is there?"},
+        {"role": "assistant", "content": f"I look.\n{CALL}"},
+        {"role": "tool", "content": "a cat"},
+    ]
+    assert second == renderer.build_generation_prompt(messages).to_ints()
+    assert action.text == f"I look.\n{CALL}"
+    assert action.message is not None
+    assert list(calls_of(action.message)) == [("call_0", "look", '{"n": 4}')]
+    assert text_of(action.message).strip() == "I look."
+
+
+def test_sampled_tokens_are_never_encoded_again() -> None:
+    """The model may spell a phrase in letters that the tokenizer would write as one token."""
+    letters = [token for letter in "boxed" for token in encode(letter)]
+    history = chat()
+    first = history.observe(ASKED)
+    history.reply([*letters, *encode(END)])
+    assert history.observe(seen("x"))[len(first) :][: len(letters)] == letters
+
+
+def test_a_reply_that_was_cut_off_ends_before_the_result() -> None:
+    history = chat()
+    history.observe(ASKED)
+    action = history.reply(encode("I think"))
+    assert action.text == "I think"
+    assert f"I think{END}\n<|im_start|>user\n" in decode(history.observe(seen("x")))
+
+
+@pytest.mark.parametrize("said", ["<tool_call>\n{n: 4}\n</tool_call>", "<tool_call>\n{"])
+def test_a_call_that_cannot_be_read_is_told_apart_from_plain_text(said: str) -> None:
+    history = chat()
+    history.observe(ASKED)
+    action = history.reply(encode(said + END))
+    assert action.message is not None
+    assert len(unread_calls(action.message)) == 1
+    assert list(calls_of(action.message)) == []
+
+
+def test_where_the_renderer_rewrites_earlier_turns_each_turn_is_a_prompt_of_its_own() -> None:
+    history = chat("qwen3")
+    first = history.observe(ASKED)
+    history.reply(encode(f"<think>\nHm.\n</think>\n\n{CALL}{END}"))
+    second = decode(history.observe(seen("a cat")))
+    assert not second.startswith(decode(first) + "<think>\nHm.")
+    assert CALL in second
+    assert "Hm." not in second
+    assert second.endswith(
+        "<tool_response>\na cat\n</tool_response><|im_end|>\n<|im_start|>assistant\n"
+    )
+
+
+def test_a_broken_call_stays_in_the_prompts_of_a_renderer_that_rewrites() -> None:
+    history = chat("qwen3")
+    history.observe(ASKED)
+    history.reply(encode(f"<tool_call>\n{{n}}\n</tool_call>{END}"))
+    assert "<tool_call>\n{n}\n</tool_call>" in decode(history.observe(Observation("No JSON.")))
+
+
+def test_a_renderer_without_tools_is_refused_by_name() -> None:
+    with pytest.raises(EnvError, match=r"renderer \(RoleColon\) has no way to show tools"):
+        chat("role_colon").observe(ASKED)
+
+
+def test_a_conversation_from_a_row_keeps_its_calls() -> None:
+    call = {"type": "function", "function": {"name": "look", "arguments": '{"n": 4}'}}
+    messages = [
+        {"role": "user", "content": "What is there?"},
+        {"role": "assistant", "tool_calls": [call]},
+        {"role": "tool", "content": "a cat"},
+    ]
+    prompt = decode(chat().observe(conversation(messages, [TOOL])))
+    assert f"<|im_start|>assistant\n{CALL}{END}\n<|im_start|>user\n<tool_response>" in prompt
+
+
+def test_what_is_no_message_is_refused() -> None:
+    with pytest.raises(EnvError, match="an object with a `role`"):
+        conversation([{"text": "hi"}])
