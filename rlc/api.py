@@ -19,6 +19,7 @@ from rlc.record import frozen
 if TYPE_CHECKING:
     from rlc.lang.diagnostics import Diagnostics
     from rlc.plan.compile import Compiled
+    from rlc.plan.latencies import Latencies
     from rlc.plan.render_graph import Format
     from rlc.plan.tree import Plan
 
@@ -107,6 +108,7 @@ class Explanation:
     recipe: str
     plan: Plan | None
     diagnostics: Diagnostics
+    latencies: Latencies | None = None  # how long nodes take, where that is known
 
     def __str__(self) -> str:
         return self.text()
@@ -119,13 +121,13 @@ class Explanation:
             return render_human(self.diagnostics, color)
         from rlc.plan.explain import explain_text
 
-        return explain_text(self.plan, self.diagnostics, color)
+        return explain_text(self.plan, self.diagnostics, color, self.latencies)
 
     def to_dict(self) -> dict[str, Any]:
         """For a program: what `rlc explain --json` prints."""
         from rlc.plan.explain import explain_dict
 
-        return explain_dict(self.plan, self.recipe, self.diagnostics)
+        return explain_dict(self.plan, self.recipe, self.diagnostics, self.latencies)
 
     def graph(self, format: Format = "mermaid") -> str:
         """The job graph as a diagram's text. Raises RecipeError where there is no plan."""

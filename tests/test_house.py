@@ -22,6 +22,7 @@ MAY_IMPORT = {
     "envs": {"plan.tree"},
     "service": {"algo", "catalog", "plan.tree"},
     "run": {"algo", "catalog", "envs", "plan", "service"},
+    "report": {"lang", "catalog", "plan", "run"},
     "imports": {"lang", "catalog"},
     "emit": {"algo", "catalog", "envs.templates", "plan"},
     "cli": {
@@ -34,6 +35,7 @@ MAY_IMPORT = {
         "check",
         "plan",
         "envs",
+        "report",
         "run",
         "service",
     },
@@ -67,9 +69,8 @@ def modules_after(arguments: list[str]) -> set[str]:
     """Top-level modules that a command has imported when it ends."""
     code = (
         "import sys, json\n"
-        f"sys.argv = {['rlc', *arguments]!r}\n"
-        "from rlc.cli.main import entry\n"
-        "try:\n    entry()\nexcept SystemExit as end:\n    assert not end.code, end.code\n"
+        "from rlc.cli.main import main\n"
+        f"assert main({arguments!r}) == 0\n"
         "print('\\n' + json.dumps(sorted({name.split('.')[0] for name in sys.modules})))"
     )
     result = subprocess.run(

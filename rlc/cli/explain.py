@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import os
 import re
 import sys
 from typing import TYPE_CHECKING
@@ -19,6 +20,8 @@ from rlc.cli.options import (
 
 if TYPE_CHECKING:
     from rlc.api import Explanation
+    from rlc.plan.latencies import Latencies
+    from rlc.plan.tree import Plan
 
 _EPILOG = """\
 examples:
@@ -26,6 +29,7 @@ examples:
   rlc explain recipes/sudoku.rl --set main.steps=50
   rlc explain recipes/sudoku.rl --json | jq .cost.total
   rlc explain recipes/sudoku.rl --graph mermaid
+  rlc explain recipes/sudoku.rl --latency sampling=30s,training=5s
   rlc explain recipes/sudoku.rl --out plan.json    then: rlc run plan.json
   rlc explain plan.json                            a saved plan
   rlc explain RL0204                               what a finding means
@@ -50,6 +54,14 @@ def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) 
     how.add_argument("--json", action="store_true", help="print JSON")
     how.add_argument("--graph", choices=("mermaid", "dot"), help="print the job graph")
     parser.add_argument("--out", metavar="PLAN", help="also write the plan, for `rlc run PLAN`")
+    parser.add_argument(
+        "--latency",
+        action="append",
+        default=[],
+        metavar="NODE=SECONDS,…|RUN",
+        help="also predict how long a step takes, from how long its nodes do: sampling=30s, "
+        "training=5s, or any node of the graph; or as the run in a folder has measured",
+    )
     parser.set_defaults(run=run)
 
 
@@ -57,7 +69,7 @@ def run(args: argparse.Namespace) -> int:
     from rlc.api import is_saved_plan
 
     if _CODE.fullmatch(args.recipe):
-        if changes_plan(args) or args.json or args.graph or args.out:
+        if changes_plan(args) or args.json or args.graph or args.out or args.latency:
             return tell("the page of a code takes no options", 2)
         return _page(args.recipe.upper())
     saved = is_saved_plan(args.recipe)
@@ -72,6 +84,14 @@ def run(args: argparse.Namespace) -> int:
         return 1
     if args.out and explanation.plan is not None and not _save(args):
         return 2
+    if args.latency and explanation.plan is not None:
+        from rlc.plan.latencies import LatencyError
+        from rlc.record import evolve
+
+        try:
+            explanation = evolve(explanation, latencies=_latencies(explanation.plan, args.latency))
+        except LatencyError as error:
+            return tell(str(error), 2)
     return _print(explanation, args)
 
 
@@ -108,6 +128,24 @@ def _saved(path: str) -> Explanation | None:
         print(f"{path} is stale: its recipe now says something else", file=sys.stderr)
         print("\n".join(differences), file=sys.stderr)
     return explain(saved.plan)
+
+
+def _latencies(plan: Plan, given: list[str]) -> Latencies:
+    """Those of a run folder, or those that are written out. Raises LatencyError."""
+    from rlc.plan.latencies import LatencyError, declared_latencies, measured_latencies
+
+    if any("=" in text for text in given):
+        return declared_latencies(plan, given)
+    if len(given) > 1:
+        raise LatencyError("give the folder of one run")
+    path = os.path.join(given[0], "timeline.jsonl")
+    try:
+        with open(path, encoding="utf-8") as file:
+            return measured_latencies(plan, [json.loads(line) for line in file])
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        if isinstance(error, LatencyError):
+            raise
+        raise LatencyError(f"{path} cannot be read as a run's timeline: {error}") from error
 
 
 def _save(args: argparse.Namespace) -> bool:

@@ -13,7 +13,10 @@ from rlc import __version__
 REPORT_TO = "the issue tracker of the project"
 
 # In the order that `rlc --help` lists them; each module has add_parser(subparsers).
-COMMANDS = ("check", "explain", "run", "diff", "fmt", "catalog", "emit", "serve", "import")
+COMMANDS = (
+    *("check", "explain", "run", "runs", "show", "report", "diff", "fmt", "catalog", "emit"),
+    *("serve", "import"),
+)
 MODULES = {"import": "import_"}  # a word of Python
 
 INTERRUPTED, BROKEN = 130, 70

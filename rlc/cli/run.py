@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from rlc.run.job import Job
     from rlc.run.observer import Silent, Summary
 
+_ADVICE = "see to the room on its disk, and to its permissions"
 _EPILOG = """\
 examples:
   rlc run recipes/quickstart.rl
@@ -70,16 +71,17 @@ def run(args: argparse.Namespace) -> int:
         return _fail(errors, problem, status=2)
     folder = None
     try:
-        plan = None if args.resume else _plan(args)
-        if plan is None and not args.resume:
+        plan = _plan(args) if args.recipe else None
+        if plan is None and args.recipe:
             return 1
         folder = _open_folder(args, plan)
         return _run_folder(folder, args)
     except (RunError, ServiceError, AlgorithmError, PlanFileError) as error:
-        return _fail(errors, str(error), getattr(error, "hint", None), folder)
+        return _fail(errors, str(error), getattr(error, "hint", None), _kept(folder))
     except (OSError, sqlite3.Error) as error:
         place = folder.path if folder else args.resume or "the run folder"
-        return _fail(errors, f"cannot read or write {place}: {error}", None, folder)
+        told = f"cannot read or write {place}: {error}"
+        return _fail(errors, told, _ADVICE, _kept(folder))
     except Exception:
         if folder is None:
             raise
@@ -93,15 +95,7 @@ def run(args: argparse.Namespace) -> int:
 
 def _usage_problem(args: argparse.Namespace) -> str | None:
     if args.resume:
-        changed = [
-            args.recipe,
-            args.overrides,
-            args.seed is not None,
-            args.run_dir,
-            args.rehearse,
-            args.service,
-        ]
-        if any(changed):
+        if args.run_dir or (changes_plan(args) and not args.recipe):
             return "a resumed run keeps its plan: give --resume alone (or with --base-url, --quiet)"
     elif not args.recipe:
         return "give a recipe, or --resume with the folder of a run"
@@ -125,12 +119,17 @@ def _plan(args: argparse.Namespace) -> Plan | None:
 
 def _open_folder(args: argparse.Namespace, plan: Plan | None) -> RunFolder:
     """The folder of a run to go on with, or a new one."""
-    from rlc.run.folder import RunFolder
-    from rlc.run.start import open_run
+    from rlc.run.start import open_run, resume_run
 
-    if plan is None:
-        return RunFolder.resume(args.resume)
+    if args.resume:
+        return resume_run(args.resume, plan)
+    assert plan is not None
     return open_run(plan, args.run_dir, args.base_url)
+
+
+def _kept(folder: RunFolder | None) -> RunFolder | None:
+    """The folder of a run that failed, closed; None if nothing had begun, so that it is gone."""
+    return folder if folder is not None and folder.close_failed() else None
 
 
 def _run_folder(folder: RunFolder, args: argparse.Namespace) -> int:

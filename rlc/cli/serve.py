@@ -70,7 +70,7 @@ def _add_trouble(parser: argparse.ArgumentParser) -> None:
         "--faults",
         default="",
         metavar="KIND=RATE,…",
-        help="too_many (429), errors (500), drops, restarts, slow, lost; "
+        help="too_many (429), errors (500), drops, restarts, slow, lost, stuck, paused; "
         "for example errors=5%%,drops=5%%",
     )
     group.add_argument("--fault-seed", type=int, default=0, metavar="N", help="(default 0)")

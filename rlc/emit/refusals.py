@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 
 from rlc.algo.scheme import Baseline, Clip, Returns, Scale
-from rlc.plan.tree import EnvPlan, Plan, TrainPlan
+from rlc.catalog.training import DEFAULT_DEADLINES, DEFAULT_GIVE_UP
+from rlc.plan.tree import MAX_TURNS, STEP_TIMEOUT, EnvPlan, Plan, TrainPlan
 
 _TEXTS = ("qwen3_general", "qwen3_game", "no")
 # Losses that the cookbook hands to the service as they are.
@@ -39,10 +40,25 @@ def _common(stage: TrainPlan) -> Iterator[str]:
         yield "`penalise()`: the script leaves failed rollouts out"
     if stage.batch.updates > 1 and stage.batch.kind == "turns":
         yield "`updates`: the script makes one update of a batch of turns"
+    if stage.batch.resample:
+        yield "`resample`: the script replaces no groups"
     if stage.loss.name == "gspo":
         yield "`gspo()`: its sequence mask is not written by the script"
+    yield from _watched(stage)
     if stage.save.best:
         yield "`best`: the script keeps the newest checkpoints only"
+
+
+def _watched(stage: TrainPlan) -> Iterator[str]:
+    """What the runtime watches while it runs, where the recipe asks for it."""
+    for name, asked in (
+        ("kl_guard", stage.kl_guard is not None),
+        ("give_up", stage.give_up not in (None, DEFAULT_GIVE_UP)),
+        ("deadlines", stage.deadlines != DEFAULT_DEADLINES),
+        ("concurrency", stage.sampling.concurrency is not None),
+    ):
+        if asked:
+            yield f"`{name}`: the script watches nothing of the kind"
 
 
 def _environment(env: EnvPlan) -> Iterator[str]:
@@ -53,8 +69,12 @@ def _environment(env: EnvPlan) -> Iterator[str]:
             yield f"`{env.name}`: `{wrapper.name}()` is not written by the script"
         elif wrapper.name == "template" and wrapper.args["name"] not in _TEXTS:
             yield f"`{env.name}`: a template from a file is not written by the script"
-    if env.rollouts.max_failures is not None or env.rollouts.timeout is not None:
-        yield f"`{env.name}`: `rollouts()` limits failures or time, which the script does not"
+    own = env.rollouts
+    limits = (own.max_failures, own.timeout, own.turn_timeout, own.step_timeout, own.max_turns)
+    if limits != (None, None, None, STEP_TIMEOUT, MAX_TURNS):
+        yield (
+            f"`{env.name}`: `rollouts()` limits failures, time or turns, which the script does not"
+        )
 
 
 def _tinker(stage: TrainPlan) -> Iterator[str]:

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Awaitable, Callable, Iterable
 from typing import Any
 
 from attrs import asdict, define
 
 from rlc.envs.base import EnvError
-from rlc.envs.build import PlayableEnv, build_env, chat_history
+from rlc.envs.build import PlayableEnv, build_env
 from rlc.envs.seeds import derive_seed
+from rlc.envs.tools import tool_chat_history
 from rlc.plan.tree import EnvPlan, EvalPlan, SftPlan, StagePlan
+from rlc.run.closing import close_envs
 from rlc.run.datums import TokenSequence, merged_sequences
 from rlc.run.demonstrations import Demonstrator, read_pairs, row_turns
 from rlc.run.folder import RunFolder
@@ -19,6 +21,7 @@ from rlc.run.observer import Observer
 from rlc.run.records import RunError, Usage
 from rlc.run.supervised import Example
 from rlc.run.work import Weights
+from rlc.service.errors import CheckpointError
 from rlc.service.interface import ServiceClient, TrainingClient
 
 
@@ -30,6 +33,10 @@ def build_envs(envs: Iterable[EnvPlan], tokenizer: Any, renderer: str) -> dict[s
         raise RunError(str(error)) from error
 
 
+class LostCheckpointError(RunError):
+    """The newest checkpoint of a stage is of no use; the journal has forgotten it."""
+
+
 async def open_weights(
     service: ServiceClient, folder: RunFolder, stage: StagePlan, note: Callable[[str], None]
 ) -> TrainingClient:
@@ -37,16 +44,23 @@ async def open_weights(
     checkpoint with the optimiser; the end of the stage before; the model's saved state; a fresh
     adapter. Only the first has an optimiser's state."""
     metadata = {"rlc_run": folder.path.name, "rlc_stage": stage.name}
-    if own := folder.journal.checkpoints(stage.name):
-        return await service.create_training_client_from_state_with_optimizer(
-            own[-1].path, user_metadata=metadata
+    if folder.journal.checkpoints(stage.name):
+        return await _restored(
+            folder,
+            stage.name,
+            lambda path: service.create_training_client_from_state_with_optimizer(
+                path, user_metadata=metadata
+            ),
         )
-    path = stage.model.weights
     if stage.after is not None:
-        path = end_of(folder, stage.after)
         if not isinstance(stage, EvalPlan):
             note(f"{stage.name} goes on from the weights of {stage.after}, with a fresh optimiser")
-    if path is not None:
+        return await _restored(
+            folder,
+            stage.after,
+            lambda path: service.create_training_client_from_state(path, user_metadata=metadata),
+        )
+    if (path := stage.model.weights) is not None:
         return await service.create_training_client_from_state(path, user_metadata=metadata)
     model = stage.model
     return await service.create_lora_training_client(
@@ -60,12 +74,31 @@ async def open_weights(
     )
 
 
-def end_of(folder: RunFolder, stage: str) -> str:
-    """The checkpoint at the end of a stage. Raises RunError if there is none."""
+async def _restored(
+    folder: RunFolder, stage: str, load: Callable[[str], Awaitable[TrainingClient]]
+) -> TrainingClient:
+    """What ``load`` makes of the newest checkpoint of a stage.
+
+    Raises LostCheckpointError, with that one forgotten, where it is of no use and there is an
+    older one; RunError where there is none.
+    """
     checkpoints = folder.journal.checkpoints(stage)
     if not checkpoints:
         raise RunError(f"stage `{stage}` has left no checkpoint to go on from")
-    return checkpoints[-1].path
+    *older, newest = checkpoints
+    try:
+        return await load(newest.path)
+    except CheckpointError as error:
+        if not older:
+            raise RunError(
+                f"{error} It is the only one that `{stage}` has",
+                "put it back from a backup, or start a new run",
+            ) from error
+        folder.journal.drop_checkpoint(stage, newest.step)
+        raise LostCheckpointError(
+            f"{error} Going on from step {older[-1].step} of `{stage}`: what came after it is "
+            "done again"
+        ) from error
 
 
 @define(eq=False)
@@ -99,7 +132,7 @@ class ExampleSource:
 
     def _rows(self, tokenizer: Any) -> list[dict[str, Any]]:
         try:
-            new_history = chat_history(tokenizer, self.stage.model.renderer, "")
+            new_history = tool_chat_history(tokenizer, self.stage.model.renderer)
             played = [
                 row_turns(prompt, reply, new_history(), tokenizer)
                 for prompt, reply in read_pairs(self.stage.data)
@@ -117,7 +150,7 @@ class ExampleSource:
         env = build_envs([stage.data.env], tokenizer, stage.model.renderer)[stage.data.env.name]
         client = None
         if stage.data.policy == "model":
-            client = (await self.weights.snapshot()).client
+            client = (await self.weights.snapshot(0)).client
         player = Demonstrator(
             stage, env, tokenizer, self.folder.plan.seed, client, usage, self.observer.progress
         )
@@ -125,6 +158,7 @@ class ExampleSource:
             played = await player.play()
         finally:
             self.meter.record(PROBES, usage)
+            await close_envs([env])
         return [
             {
                 "env": rollout.env,

@@ -14,6 +14,7 @@ import numpy.typing as npt
 from attrs import define, evolve, field, frozen
 
 from rlc.run.records import Turn
+from rlc.run.tokens import shares
 
 if TYPE_CHECKING:
     from tinker import types
@@ -84,13 +85,13 @@ def merged_sequences(turns: Sequence[Turn]) -> list[TokenSequence]:
 
 
 def _merge(turns: Sequence[Turn]) -> Iterator[TokenSequence]:
-    current = TokenSequence()
+    current, last = TokenSequence(), None
     for index, turn in enumerate(turns):
         known = len(current.tokens)
-        if turn.prompt[:known] != current.tokens:
+        if not shares(turn.prompt, last) and list(turn.prompt[:known]) != current.tokens:
             yield current
             current, known = TokenSequence(), 0
-        fresh = turn.prompt[known:]
+        fresh, last = turn.prompt[known:], turn.prompt
         current.append(fresh, [0.0] * len(fresh), _NOT_SAMPLED)
         current.append(turn.tokens, turn.logprobs, index)
     if current.tokens:

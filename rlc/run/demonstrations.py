@@ -6,29 +6,32 @@ which the model would sample them.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
 from typing import Any
 
 from attrs import define
 
 from rlc.catalog.training import DEFAULT_FAILURE
-from rlc.envs.base import EnvError, Episode
+from rlc.envs.base import AsyncEpisode, EnvError, Observation
 from rlc.envs.build import PlayableEnv
 from rlc.envs.history import History
 from rlc.envs.rows import read_rows
+from rlc.envs.tools import conversation
 from rlc.plan.tree import DataPlan, EnvPlan, SamplingPlan, SftPlan
+from rlc.run.closing import close_all
 from rlc.run.collect import TaskStream, play_tasks
 from rlc.run.mixture import new_cursor
 from rlc.run.oracles import Oracle, find_oracle
 from rlc.run.records import Rollout, RunError, Turn, Usage
 from rlc.run.rollout import Player, Task, episode_credit
+from rlc.run.tasks import all_of
 from rlc.service.interface import SamplingClient
 
 MOST_TRIES = 20  # episodes played for each demonstration that is asked for
 _WAVE = 64  # episodes played side by side
 
 
-def read_pairs(data: DataPlan) -> list[tuple[str, str]]:
+def read_pairs(data: DataPlan) -> list[tuple[Observation, str]]:
     """Prompts and replies of a file, in order. Raises RunError for one that cannot be used."""
     assert data.path is not None
     try:
@@ -38,23 +41,30 @@ def read_pairs(data: DataPlan) -> list[tuple[str, str]]:
     return [_pair(row, number, data) for number, row in enumerate(rows[: data.count], start=1)]
 
 
-def _pair(row: dict[str, Any], number: int, data: DataPlan) -> tuple[str, str]:
-    values = []
-    for name in (data.prompt, data.reply):
-        value = row.get(str(name))
-        if not isinstance(value, str) or not value:
+def _pair(row: dict[str, Any], number: int, data: DataPlan) -> tuple[Observation, str]:
+    """A prompt is text, or a list of messages; a row may have the ``tools`` of a chat as well."""
+    prompt, reply = (row.get(str(name)) for name in (data.prompt, data.reply))
+    for name, value, kinds in (
+        (data.prompt, prompt, (str, list)),
+        (data.reply, reply, (str,)),
+    ):
+        if not isinstance(value, kinds) or not value:
             raise RunError(
                 f"row {number} of {data.path} has no text in the field `{name}`",
                 f"it has: {', '.join(map(str, row))}",
             )
-        values.append(value)
-    return values[0], values[1]
+    try:
+        return conversation(prompt, row.get("tools")), str(reply)
+    except EnvError as error:
+        raise RunError(f"row {number} of {data.path}: {error}") from error
 
 
-def row_turns(prompt: str, reply: str, history: History, tokenizer: Any) -> tuple[Turn, ...]:
+def row_turns(
+    prompt: Observation, reply: str, history: History, tokenizer: Any
+) -> tuple[Turn, ...]:
     """One prompt and its reply, as the history would show the one and take the other."""
     tokens = _encoded(reply, history, tokenizer)
-    return (_turn(history.observe(prompt), tokens, prompt, reply, 0.0),)
+    return (_turn(history.observe(prompt), tokens, prompt.text, reply, 0.0),)
 
 
 @define
@@ -97,7 +107,7 @@ class Demonstrator:
             oracle = find_oracle(self.env.plan)
             if oracle is None:
                 raise RunError(f"`{self.env.plan.name}` has no oracle", "take `policy = model`")
-            return [self._by_oracle(task, oracle) for task in tasks]
+            return await all_of(self._by_oracle(task, oracle) for task in tasks)
         player = Player(
             client=self.client,
             sampling=_plain_sampling(self.env.plan),
@@ -107,22 +117,25 @@ class Demonstrator:
         )
         return await play_tasks(player, tasks, lambda: None)
 
-    def _by_oracle(self, task: Task, oracle: Oracle) -> Rollout:
-        (episode,) = task.episodes(1)
-        turns = tuple(self._oracle_turns(episode, oracle))
+    async def _by_oracle(self, task: Task, oracle: Oracle) -> Rollout:
+        (episode,) = await task.env.source.open(task.key, [0])
+        try:
+            turns = tuple([turn async for turn in self._oracle_turns(episode, oracle)])
+        finally:
+            await close_all([episode])
         plan = self.env.plan
         credit = episode_credit(plan.reward, turns, ended_by_itself=True)
         return Rollout(plan.name, task.number, 0, "", turns, "done", credit)
 
-    def _oracle_turns(self, episode: Episode, oracle: Oracle) -> Iterator[Turn]:
+    async def _oracle_turns(self, episode: AsyncEpisode, oracle: Oracle) -> AsyncIterator[Turn]:
         history, seen, texts = self.env.new_history(), episode.first, list[str]()
         while not seen.done:
             texts.append(seen.text)
-            prompt, reply = history.observe(seen.text), oracle(texts)
+            prompt, reply = history.observe(seen), oracle(texts)
             tokens = _encoded(reply, history, self.tokenizer)
             action = history.reply(tokens)
-            after = episode.step(action)
-            yield _turn(prompt, tokens, seen.text, action, after.reward)
+            after = await episode.play(action)
+            yield _turn(prompt, tokens, seen.text, action.text, after.reward)
             seen = after
 
 
@@ -143,6 +156,6 @@ def _encoded(reply: str, history: History, tokenizer: Any) -> list[int]:
 
 
 def _turn(
-    prompt: list[int], tokens: list[int], observation: str, action: str, reward: float
+    prompt: list[int], tokens: list[int], observation: str, action: str, reward: float | None
 ) -> Turn:
     return Turn(prompt, tokens, [0.0] * len(tokens), observation, action, reward, "stop")

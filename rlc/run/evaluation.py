@@ -16,12 +16,14 @@ from rlc.envs.build import PlayableEnv
 from rlc.envs.solver_judge import JUDGE
 from rlc.plan.tree import EvalPlan, MetricPlan
 from rlc.run.build import build_envs
+from rlc.run.closing import close_envs
 from rlc.run.collect import TaskStream, play_tasks, require_any
 from rlc.run.folder import RunFolder
 from rlc.run.meter import Meter
 from rlc.run.metrics import ROLLOUTS_FILE, by_role, rollout_record, usage_metrics
 from rlc.run.mixture import new_cursor
 from rlc.run.observer import Observer
+from rlc.run.pacing import capped
 from rlc.run.records import Rollout, Usage
 from rlc.run.rollout import Player
 from rlc.run.tracking import MetricsLog
@@ -42,7 +44,7 @@ class Evaluation:
     async def play(self, client: SamplingClient) -> list[Rollout]:
         """All samples of all tasks. Raises RunError if not one of them succeeded."""
         player = Player(
-            client=client,
+            client=capped(client, self.plan.sampling.concurrency),
             sampling=self.plan.sampling,
             context=self.plan.model.context,
             on_error=DEFAULT_FAILURE,
@@ -76,7 +78,21 @@ def evaluation_metrics(plan: EvalPlan, rollouts: Sequence[Rollout]) -> dict[str,
             mine = [rollout for rollout in _deciding(rollouts) if rollout.env == env.name]
             metrics |= _metrics(plan, mine, f"eval/{plan.name}/{env.name}") if mine else {}
     failed = sum(rollout.error is not None for rollout in rollouts)
-    return metrics | {f"eval/{plan.name}/failed": float(failed)}
+    return metrics | {f"eval/{plan.name}/failed": float(failed)} | _faults(plan.name, rollouts)
+
+
+def _faults(name: str, rollouts: Sequence[Rollout]) -> dict[str, float]:
+    """Why a result may be bad without the model being bad: the share of the replies that were cut
+    off at max_tokens, and that of the episodes whose answer could be read, where that is known."""
+    turns = [turn for rollout in rollouts for turn in rollout.turns]
+    last = [rollout.turns[-1].metrics for rollout in rollouts if rollout.turns]
+    read = [metrics["format"] for metrics in last if "format" in metrics]
+    found = {}
+    if turns:
+        found["cut_off"] = fmean(turn.stop_reason == "length" for turn in turns)
+    if read:
+        found["format"] = fmean(read)
+    return {f"eval/{name}/{kind}": share for kind, share in found.items()}
 
 
 def _deciding(rollouts: Sequence[Rollout]) -> list[Rollout]:
@@ -140,10 +156,11 @@ class Evaluator:
             rollouts = await evaluation.play(client)
         finally:
             meter.record(step, usage)
+            await close_envs(envs.values())
         metrics = {"stage": plan.name, "step": step} | evaluation_metrics(plan, rollouts)
         metrics |= usage_metrics(usage) | {"time/total": time.perf_counter() - started}
         records = [rollout_record(plan.name, step, rollout) for rollout in rollouts]
         self.folder.append(ROLLOUTS_FILE, records)
-        journal.finish_step(plan.name, step, {}, metrics, None)
+        journal.finish_step(plan.name, step, {}, metrics)
         self.log.write(metrics)
         self.observer.evaluated(plan, step, metrics)

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-import fcntl
 import json
 import os
+import shutil
+import time
 from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
@@ -12,22 +13,26 @@ from typing import Any
 from rlc.plan.codec import PlanFormatError, plan_from_dict, plan_hash, plan_to_dict
 from rlc.plan.tree import EvalPlan, Plan
 from rlc.run.journal import Journal
+from rlc.run.locks import lock
 from rlc.run.metrics import METRICS_FILE, ROLLOUTS_FILE
 from rlc.run.records import RunError
+from rlc.run.timeline import TIMELINE_FILE
 
 
 class RunFolder:
     """An open, locked run folder. Make one with :meth:`create` or :meth:`resume`."""
 
-    def __init__(self, path: Path, plan: Plan, lock: int) -> None:
+    def __init__(self, path: Path, plan: Plan, held: int, journal: Journal | None = None) -> None:
         self.path = path
         self.plan = plan
-        self.journal = Journal(path / "journal.sqlite")
-        self._lock = lock
+        self.journal = journal or Journal(path / "journal.sqlite")
+        self._lock = held
+        self._new = False
 
     @classmethod
     def create(cls, path: Path, plan: Plan) -> RunFolder:
         """A new folder. Raises RunError if it exists with content or cannot be written."""
+        made = not path.exists()
         try:
             path.mkdir(parents=True, exist_ok=True)
             if any(path.iterdir()):
@@ -35,49 +40,113 @@ class RunFolder:
                     f"the run folder {path} already exists",
                     f"go on with it (`rlc run --resume {path}`) or choose another --run-dir",
                 )
-            lock = _lock(path)
-            _write_json(path / "plan.json", plan_to_dict(plan))
-            folder = cls(path, plan, lock)
+            folder = cls(path, plan, lock(path))
+            folder._write_plan()
+            folder._new = True
         except OSError as error:
+            if made:
+                shutil.rmtree(path, ignore_errors=True)
             raise RunError(
                 f"cannot write the run folder {path}: {error.strerror or error}",
                 "choose another place with --run-dir",
             ) from error
-        folder.journal.set_meta(plan_hash=plan_hash(plan), state="running")
+        text = json.dumps(plan_to_dict(plan), ensure_ascii=False)
+        folder.journal.set_meta(plan_hash=plan_hash(plan), plan=text, started=repr(time.time()))
+        folder.set_state("running")
         return folder
 
     @classmethod
     def resume(cls, path: Path) -> RunFolder:
-        """An existing folder. Raises RunError if it is none, is in use, or was edited."""
-        if not (path / "plan.json").is_file() or not (path / "journal.sqlite").is_file():
+        """An existing folder, whose plan is what its journal says. Raises RunError if it is no
+        run's, is in use, cannot be written, or has a ``plan.json`` that says something else."""
+        if not (path / "journal.sqlite").is_file():
             raise RunError(
                 f"{path} is not a run folder: it has no plan.json and journal.sqlite",
                 "give the folder that an earlier `rlc run` named",
             )
         try:
-            lock = _lock(path)
-            plan = plan_from_dict(json.loads((path / "plan.json").read_text(encoding="utf-8")))
+            held = lock(path)
         except OSError as error:
-            raise RunError(f"cannot use the run folder {path}: {error.strerror}") from error
-        except (ValueError, PlanFormatError) as error:
-            raise RunError(f"{path / 'plan.json'} is not a plan: {error}") from error
-        folder = cls(path, plan, lock)
-        if folder.journal.meta("plan_hash") is None:
-            raise RunError(
-                f"{path / 'journal.sqlite'} is empty or damaged: it does not know its plan",
-                "restore it from a backup, or start a new run",
-            )
-        if folder.journal.meta("plan_hash") != plan_hash(plan):
-            raise RunError(
-                f"{path / 'plan.json'} was changed after the run began",
-                "put it back as it was, or start a new run with the changed plan",
-            )
+            raise RunError(*_not_writable(path, error)) from error
+        try:
+            return cls._resumed(path, held)
+        except BaseException:
+            os.close(held)
+            raise
+
+    @classmethod
+    def _resumed(cls, path: Path, held: int) -> RunFolder:
+        journal = Journal(path / "journal.sqlite")
+        try:
+            folder = cls(path, _journalled_plan(path, journal), held, journal)
+            folder._compare_plan()
+        except OSError as error:
+            raise RunError(*_not_writable(path, error)) from error
+        except BaseException:
+            journal.close()
+            raise
         return folder
 
+    def _write_plan(self) -> None:
+        """``plan.json`` as a saved plan: its hash shows whether it was edited."""
+        data = {"plan_hash": plan_hash(self.plan), **plan_to_dict(self.plan)}
+        fresh = self.path / "plan.json.tmp"
+        fresh.write_text(json.dumps(data, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
+        fresh.replace(self.path / "plan.json")
+
+    def _compare_plan(self) -> None:
+        """Refuse an edited ``plan.json``, with what differs; one that is gone is written anew."""
+        file = self.path / "plan.json"
+        if not file.exists():
+            return self._write_plan()
+        try:
+            data = json.loads(file.read_text(encoding="utf-8"))
+            data.pop("plan_hash", None)
+            edited = plan_from_dict(data)
+        except (ValueError, AttributeError, PlanFormatError) as error:
+            raise RunError(
+                f"{file} is not a plan any more: {error}",
+                f"delete it: the journal knows the plan, and `rlc run --resume {self.path}` "
+                "writes it anew",
+            ) from error
+        if plan_hash(edited) != plan_hash(self.plan):
+            raise RunError(
+                f"{file} was changed after the run began\n" + "\n".join(self.changes(edited)),
+                "delete it to go on with the plan that was begun, or start a new run with the "
+                "changed recipe",
+            )
+        return None
+
+    def changes(self, other: Plan) -> list[str]:
+        """What another plan says differently from this run's, one line each; nothing where it
+        says the same."""
+        from rlc.plan.diff import diff_plans
+        from rlc.plan.diff_text import value_change_lines
+
+        if plan_hash(other) == plan_hash(self.plan):
+            return []
+        lines = [f"  {line}" for line in value_change_lines(diff_plans(self.plan, other))]
+        return lines or ["  the graph of the job"]
+
+    def set_state(self, state: str, cause: str = "") -> None:
+        """Write down how the run stands now, and why."""
+        self.journal.set_meta(state=state, cause=cause, updated=repr(time.time()))
+
+    def close_failed(self) -> bool:
+        """Close the folder of a run that failed; a new one in which no step was begun is deleted.
+        Says whether it is still there."""
+        keep = not self._new or self.journal.has_begun()
+        self.close()
+        if not keep:
+            shutil.rmtree(self.path, ignore_errors=True)
+        return keep
+
     def close(self) -> None:
-        """Close the journal and let the lock go."""
+        """Close the journal and let the lock go; safe to call twice."""
         self.journal.close()
-        os.close(self._lock)
+        if self._lock >= 0:
+            os.close(self._lock)
+        self._lock = -1
 
     def rewind(self) -> None:
         """Go back to the newest checkpoint of each stage: later steps are in no saved weights.
@@ -94,7 +163,8 @@ class RunFolder:
         done = {
             (s.name, step.step) for s in self.plan.stages for step in self.journal.steps(s.name)
         }
-        self.keep_lines(ROLLOUTS_FILE, lambda r: (r.get("stage"), r.get("step")) in done)
+        for name in (ROLLOUTS_FILE, TIMELINE_FILE):
+            self.keep_lines(name, lambda r: (r.get("stage"), r.get("step")) in done)
         self.rewrite(METRICS_FILE, self.journal.metrics())
 
     def append(self, name: str, records: Iterable[dict[str, Any]]) -> None:
@@ -129,16 +199,28 @@ def _record(line: str) -> dict[str, Any]:
     return record if isinstance(record, dict) else {}
 
 
-def _lock(path: Path) -> int:
-    """Hold the folder against a second process; the lock ends with this one."""
-    handle = os.open(path / ".lock", os.O_RDWR | os.O_CREAT, 0o644)
+def _journalled_plan(path: Path, journal: Journal) -> Plan:
+    """The plan that a run was begun with. Raises RunError."""
+    text = journal.meta("plan")
     try:
-        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError as error:
-        os.close(handle)
-        raise RunError(f"another process is running {path}", "wait for it to end") from error
-    return handle
+        if text is None and journal.meta("plan_hash") is not None:  # of an older version
+            text = (path / "plan.json").read_text(encoding="utf-8")
+        if text is not None:
+            return plan_from_dict(json.loads(text))
+    except PlanFormatError as error:
+        raise RunError(
+            f"{path} was begun by another version of rlc, whose plans this one does not read: "
+            f"{error}",
+            "go on with that version, or start a new run",
+        ) from error
+    raise RunError(
+        f"{path / 'journal.sqlite'} is empty or damaged: it does not know its plan",
+        "restore it from a backup, or start a new run",
+    )
 
 
-def _write_json(path: Path, value: Any) -> None:
-    path.write_text(json.dumps(value, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
+def _not_writable(path: Path, error: OSError) -> tuple[str, str]:
+    return (
+        f"cannot write the run folder {path}: {error.strerror or error}",
+        "see to its permissions and to the room on its disk, then go on",
+    )

@@ -6,38 +6,48 @@ steps overlap:
 ``delay``   hands on the output of the step before.
 ``slack``   of a delayed edge: the step before may be up to so many steps earlier. It always is
             just that many, so that a run can be repeated: a step starts when the step ``delay +
-            slack`` before it is done. A step after a checkpoint waits for the checkpoint, from
-            which a resumed run would start.
+            slack`` before it is done, or with the first where there is none.
 ``parts``   the nodes between run once for each part of a batch, each part as soon as it is there.
 
-What changes the weights happens in order, one step after the other.
+What changes the weights happens in order, one step after the other, and not before the step
+before is safe.
 """
 
 from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Awaitable, Callable, Iterable, Mapping
-from typing import Any
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from typing import Any, TypeVar
 
 from attrs import define, field, frozen
 
+from rlc.plan.graph import IN_ORDER
 from rlc.plan.tree import Graph, GraphEdge, GraphNode
 from rlc.run.tasks import first_cause
 
-IN_ORDER = ("forward_backward", "optim_step", "checkpoint")
+T = TypeVar("T")
 
 
 @frozen
 class At:
-    """Where in a stage a node runs: the step, and the part of its batch."""
+    """Where in a stage a node runs: the step, and the part of its batch. ``source`` is the step
+    whose results its delayed edges hand on; 0 is the beginning of the stage."""
 
     step: int
     part: int = 0
     parts: int = 1
+    source: int = 0
+
+    def share(self, items: Sequence[T]) -> Sequence[T]:
+        """What of some items falls to this part; all of them where there is only one."""
+        first, last = (len(items) * part // self.parts for part in (self.part, self.part + 1))
+        return items[first:last]
 
 
 StepFunction = Callable[[At, Mapping[str, Any]], Awaitable[Any]]
+# Told the kind of a node, where it ran, and when: start and end, in seconds since the epoch.
+OnSpan = Callable[[str, At, float, float], None]
 
 
 class Parts(list[Any]):
@@ -93,7 +103,9 @@ class _Step:
 
     shape: StageGraph
     number: int
-    before: StepOutcome | None  # what delayed edges hand on
+    source: int
+    before: StepOutcome | None  # what delayed edges hand on, where this process has it
+    on_span: OnSpan
     turn: asyncio.Event = field(factory=asyncio.Event)
     tasks: dict[str, list[asyncio.Task[tuple[Any, float]]]] = field(factory=dict)
 
@@ -101,7 +113,9 @@ class _Step:
         for node in self.shape.nodes:
             parts = self.shape.parts[node.id]
             self.tasks[node.id] = [
-                group.create_task(self._run(node, At(self.number, part, parts), functions))
+                group.create_task(
+                    self._run(node, At(self.number, part, parts, self.source), functions)
+                )
                 for part in range(parts)
             ]
 
@@ -136,9 +150,11 @@ class _Step:
             await self.turn.wait()
         if at.part and any(edge.parts > 1 for edge in incoming):
             await self.tasks[node.id][at.part - 1]
-        started = time.perf_counter()
+        clock, started = time.time(), time.perf_counter()
         output = await functions[node.kind](at, inputs)
-        return output, time.perf_counter() - started
+        spent = time.perf_counter() - started
+        self.on_span(node.kind, at, clock, clock + spent)
+        return output, spent
 
     async def _inputs(self, edges: list[GraphEdge], at: At) -> dict[str, Any]:
         """The outputs that a node waits for, by the kind of the node that made them."""
@@ -161,17 +177,24 @@ async def run_steps(
     functions: Mapping[str, StepFunction],
     steps: range,
     *,
-    begin: Callable[[int], None] = lambda _: None,
-    is_checkpoint: Callable[[int], bool] = lambda _: False,
+    begin: Callable[[int, int], None] = lambda *_: None,
+    known: Mapping[int, int] = {},
+    settle: Callable[[], Awaitable[None]] | None = None,
+    on_span: OnSpan = lambda *_: None,
+    overlapping: Callable[[], bool] = lambda: True,
     commit: Callable[[int, StepOutcome], Awaitable[bool]],
 ) -> None:
     """Run the steps of a stage, overlapped as far as its edges allow.
 
-    ``begin`` is called as a step starts, ``commit`` as it is done, in order; where that gives
-    False no more steps are done, and what later ones have begun is cancelled. A failing node
-    cancels all others, and its error is raised.
+    ``begin`` is called as a step starts, with its source, ``commit`` as it is done, in order;
+    where that gives False no more steps are done, and what later ones have begun is cancelled.
+    ``on_span`` is told when each part of a node ran. While ``overlapping`` gives False, steps
+    begin as if no edge had any slack, except those whose source is ``known``: they began before.
+    ``settle`` returns once the last step is safe: until then the next changes nothing. A failing
+    node cancels all others, and its error is raised.
     """
-    pipeline = _Pipeline(StageGraph.of(graph, stage), functions, steps, is_checkpoint)
+    pipeline = _Pipeline(StageGraph.of(graph, stage), functions, steps, on_span)
+    pipeline.overlapping, pipeline.known, pipeline.settle = overlapping, known, settle
     try:
         async with asyncio.TaskGroup() as group:
             await pipeline.run(group, begin, commit)
@@ -184,26 +207,32 @@ class _Pipeline:
     shape: StageGraph
     functions: Mapping[str, StepFunction]
     steps: range
-    is_checkpoint: Callable[[int], bool]
+    on_span: OnSpan
+    overlapping: Callable[[], bool] = lambda: True
+    known: Mapping[int, int] = field(factory=dict)
+    settle: Callable[[], Awaitable[None]] | None = None
     running: dict[int, _Step] = field(factory=dict)
     outcomes: dict[int, StepOutcome] = field(factory=dict)
 
     async def run(
         self,
         group: asyncio.TaskGroup,
-        begin: Callable[[int], None],
+        begin: Callable[[int, int], None],
         commit: Callable[[int, StepOutcome], Awaitable[bool]],
     ) -> None:
         fresh = self.steps.start
         for number in self.steps:
             while fresh in self.steps and self._source(fresh) < number:
-                begin(fresh)
-                before = self.outcomes.get(self._source(fresh))
-                self.running[fresh] = _Step(self.shape, fresh, before)
+                source = self._source(fresh)
+                begin(fresh, source)
+                before = self.outcomes.get(source)
+                self.running[fresh] = _Step(self.shape, fresh, source, before, self.on_span)
                 self.running[fresh].start(self.functions, group)
                 await self.running[fresh].launched()
                 fresh += 1
             step = self.running.pop(number)
+            if self.settle is not None:
+                await self.settle()
             step.turn.set()
             outcome = await step.outcome()
             self.outcomes[number] = outcome
@@ -215,9 +244,5 @@ class _Pipeline:
 
     def _source(self, step: int) -> int:
         """The step whose results the delayed edges of ``step`` hand on."""
-        source = step - 1
-        for _ in range(self.shape.slack):
-            if source < self.steps.start or self.is_checkpoint(source):
-                break
-            source -= 1
-        return source
+        slack = self.shape.slack if self.overlapping() else 0
+        return self.known.get(step, max(step - 1 - slack, 0))

@@ -3,30 +3,44 @@
 from __future__ import annotations
 
 import asyncio
+import errno
+import sqlite3
 import time
 from collections.abc import Sequence
+from contextlib import suppress
+from pathlib import Path
 
 from attrs import define, field
 
+from rlc.envs.attributes import search_beside
 from rlc.plan.tree import EvalPlan, KlPlan, ModelPlan, Plan, SftPlan, TrainPlan
 from rlc.record import evolve
-from rlc.run.build import ExampleSource, build_envs, open_weights
+from rlc.run.build import ExampleSource, LostCheckpointError, build_envs, open_weights
 from rlc.run.collect import TaskStream
 from rlc.run.evaluation import Evaluator
 from rlc.run.folder import RunFolder
+from rlc.run.guarded import GuardedService
 from rlc.run.journal import StoredStep
 from rlc.run.loop import StageLoop
 from rlc.run.meter import Meter
 from rlc.run.metrics import measure
-from rlc.run.mixture import new_cursor
 from rlc.run.observer import EvalSummary, Observer, StageSummary, Summary
+from rlc.run.records import RunError
 from rlc.run.reference import reference_client
 from rlc.run.remote import RemoteRun
 from rlc.run.stage import TrainWork
+from rlc.run.states import States
 from rlc.run.supervised import SupervisedWork
 from rlc.run.tracking import MetricsLog
 from rlc.run.work import Weights, Work
 from rlc.service.interface import RemoteService, ServiceClient, SessionEnd
+
+_DISK = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EROFS, errno.EACCES, errno.EIO}
+_CAUSES = {
+    "finished": "",
+    "budget": "the budget has no room for another step",
+    "interrupted": "it was asked to stop",
+}
 
 
 @define
@@ -39,15 +53,20 @@ class Job:
     _stopping: bool = field(default=False, init=False)
     _over_budget: bool = field(default=False, init=False)
     _remote: RemoteRun | None = field(default=None, init=False)
+    _guarded: GuardedService = field(init=False)
     _log: MetricsLog = field(init=False)
     _evaluator: Evaluator = field(init=False)
     _loop: StageLoop | None = field(default=None, init=False)
 
     def __attrs_post_init__(self) -> None:
+        search_beside(self.folder.plan.recipe)
         self._log = MetricsLog(self.folder.path)
         self._evaluator = Evaluator(self.folder, self._log, self.observer)
+        self._guarded = GuardedService.of(self.service, self.observer.note)
         if isinstance(self.service, RemoteService):
-            self._remote = RemoteRun(self.service, self.folder, self.observer)
+            pressed = self._guarded.pressed
+            self._remote = RemoteRun(self.service, self.folder, self.observer, pressed)
+        self.service = self._guarded
 
     def stop(self) -> None:
         """End with a checkpoint as soon as the running step is done."""
@@ -59,7 +78,7 @@ class Job:
         A session on a remote service is finished with the run, whichever way that ends.
         """
         self.observer.started(self.folder.plan, self.folder.path)
-        self.folder.journal.set_meta(state="running")
+        self.folder.set_state("running")
         end: SessionEnd = "errored"
         try:
             if self._remote:
@@ -68,15 +87,36 @@ class Job:
             end = "success" if summary.state == "finished" else "interrupted"
         except asyncio.CancelledError:
             end = "interrupted"
+            self._ended(end, "stopped at once")
+            raise
+        except Exception as error:
+            told = _of_the_disk(error, self.folder.path)
+            self._ended("failed", str(told).partition("\n")[0] or type(error).__name__)
+            if told is not error:
+                raise told from error
             raise
         finally:
             if self._remote:
                 await self._remote.close(end)
         return summary
 
+    def _ended(self, state: str, cause: str) -> None:
+        """Write down why the run ends; where even that cannot be written, the cause is what
+        counts, and it is raised."""
+        with suppress(sqlite3.Error):
+            self.folder.set_state(state, cause)
+
     async def _stages(self, plan: Plan) -> Summary:
-        """All stages in order, those that are done already excepted."""
-        self.folder.rewind()
+        """All stages in order, those that are done already excepted; once more from an older
+        checkpoint where the newest is of no use."""
+        while True:
+            self.folder.rewind()
+            try:
+                return await self._all_stages(plan)
+            except LostCheckpointError as lost:
+                self.observer.note(str(lost))
+
+    async def _all_stages(self, plan: Plan) -> Summary:
         summaries = list[StageSummary]()
         for stage in plan.stages:
             if self._ending:
@@ -89,7 +129,7 @@ class Job:
         state = "budget" if self._over_budget else "interrupted"
         if self._complete(plan):
             state = "finished"
-        journal.set_meta(state=state)
+        self.folder.set_state(state, _CAUSES[state])
         evaluations = [
             EvalSummary(stage.name, stored.step, _values(stored.metrics, stage.name))
             for stage in evals
@@ -115,11 +155,12 @@ class Job:
         started, journal = time.perf_counter(), self.folder.journal
         key = measure(stage)
         done = journal.steps(stage.name)
-        self.observer.stage_started(stage, len(done), [s.metrics[key] for s in done])
+        values = [s.metrics[key] for s in done if key in s.metrics]
+        self.observer.stage_started(stage, len(done), values)
         evaluations = self._evaluations_at_end(plan, stage)
         if len(done) < stage.steps or evaluations:
             try:
-                self._log.open(stage.name, stage.track)
+                self._log.open(stage)
                 if len(done) < stage.steps:
                     await self._steps(plan, stage, done)
                 for evaluation in evaluations if not self._ending else ():
@@ -131,7 +172,7 @@ class Job:
             stage=stage.name,
             planned=stage.steps,
             measure=key.partition("/")[0],
-            values=[float(s.metrics[key]) for s in journal.steps(stage.name)],
+            values=[float(s.metrics[key]) for s in journal.steps(stage.name) if key in s.metrics],
             seconds=time.perf_counter() - started,
             checkpoint=checkpoints[-1].path if checkpoints else None,
         )
@@ -139,30 +180,39 @@ class Job:
     async def _steps(
         self, plan: Plan, stage: TrainPlan | SftPlan, done: Sequence[StoredStep]
     ) -> None:
+        self._guarded.begin(stage)
         training = await open_weights(self.service, self.folder, stage, self.observer.note)
         meter = Meter(self.folder.journal, stage.name, stage.model)
         if self._remote:
             stage = self._remote.fitted(stage)
             await self._remote.verify(stage, training, meter)
-        weights = Weights(training, stage, lambda: self._ending, len(done))
+        journal, note = self.folder.journal, self.observer.note
+        weights = Weights(
+            training, self.service, journal, stage, lambda: self._ending, note, len(done)
+        )
 
         async def evaluate(step: int) -> None:
             await self._evaluations_during(plan, weights, step)
 
+        work = await self._work(weights, stage, done, meter)
         loop = StageLoop(
             folder=self.folder,
-            service=self.service,
+            service=self._guarded,
             observer=self.observer,
             log=self._log,
             stage=stage,
-            work=await self._work(weights, stage, done, meter),
+            work=work,
             meter=meter,
+            states=States(stage, journal, self.service, note),
             reference_meter=self._reference_meter(stage),
             stop_requested=lambda: self._stopping,
             evaluate=evaluate,
         )
         self._loop = loop
-        await loop.run(len(done))
+        try:
+            await loop.run(len(done))
+        finally:
+            await work.close()
         self._over_budget = loop.over_budget
 
     async def _work(
@@ -178,8 +228,8 @@ class Job:
             return SupervisedWork(stage, seed, weights, await source.examples())
         tokenizer = weights.training.get_tokenizer()
         envs = build_envs(stage.envs, tokenizer, stage.model.renderer)
-        cursor = dict(done[-1].cursor) if done else new_cursor(list(envs))
-        stream = TaskStream(envs, cursor, seed, ("task", stage.name), len(done))
+        cursors = [step.cursor for step in done]
+        stream = TaskStream.resumed(envs, seed, ("task", stage.name), cursors)
         reference = None
         if stage.kl is not None:
             reference = await reference_client(self.service, stage.kl.reference)
@@ -226,6 +276,20 @@ class Job:
             await self._evaluator.run(stage, step, client, training.get_tokenizer())
 
 
+def _of_the_disk(error: Exception, path: Path) -> Exception:
+    """The error itself, or where it says that the disk takes nothing more, what to do about it."""
+    if isinstance(error, sqlite3.OperationalError):
+        cause = str(error)
+    elif isinstance(error, OSError) and error.errno in _DISK:
+        cause = error.strerror or str(error)
+    else:
+        return error
+    return RunError(
+        f"cannot write the run folder {path}: {cause}",
+        "make room on its disk, or see to its permissions; every step that is journalled is kept",
+    )
+
+
 def _last_step(plan: Plan, stage: EvalPlan) -> int:
     """The step of its stage that an evaluation is last done after; 0 for a model as it is."""
     trained = {s.name: s.steps for s in plan.stages if not isinstance(s, EvalPlan)}
@@ -238,7 +302,7 @@ def _reference_model(model: ModelPlan, kl: KlPlan) -> ModelPlan:
 
 
 def _values(metrics: dict[str, float], name: str) -> dict[str, float]:
-    """The results of an evaluation without their prefix; failures only where there are any."""
+    """The results of an evaluation without their prefix; faults only where there are any."""
     prefix = f"eval/{name}/"
     values = {k.removeprefix(prefix): v for k, v in metrics.items() if k.startswith(prefix)}
-    return {k: v for k, v in values.items() if v or k != "failed"}
+    return {k: v for k, v in values.items() if v or k not in ("failed", "cut_off")}

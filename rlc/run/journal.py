@@ -1,7 +1,12 @@
 """The journal of a run: a SQLite file that is the truth about what has been done.
 
-A step is written when it starts and again, with its metrics, its data cursor and its checkpoint
-in one transaction, when it is done. Spend is written as it happens and never taken back.
+A step is written when it starts and again, with its metrics and its data cursor in one
+transaction, when it is done; the state that was saved after it is written once the service has
+it, and the weights that a step samples from before it does. Spend is written as it happens and
+never taken back.
+
+Every commit survives the death of the process. Against a loss of power the file is synced with each
+checkpoint, before an older one is deleted: what was written since then may be gone.
 """
 
 from __future__ import annotations
@@ -25,6 +30,11 @@ CREATE TABLE IF NOT EXISTS steps (
 CREATE TABLE IF NOT EXISTS checkpoints (
     stage TEXT, step INTEGER, path TEXT NOT NULL, created REAL NOT NULL,
     PRIMARY KEY (stage, step));
+CREATE TABLE IF NOT EXISTS snapshots (
+    stage TEXT, step INTEGER, path TEXT NOT NULL, created REAL NOT NULL,
+    PRIMARY KEY (stage, step));
+CREATE TABLE IF NOT EXISTS sources (
+    stage TEXT, step INTEGER, source INTEGER NOT NULL, PRIMARY KEY (stage, step));
 CREATE TABLE IF NOT EXISTS spend (
     stage TEXT, step INTEGER, prefill INTEGER, cached INTEGER, sampled INTEGER, trained INTEGER,
     usd REAL);
@@ -36,12 +46,14 @@ class StoredStep:
     """A finished step: its number, the data cursor after it, and its metrics."""
 
     step: int
-    cursor: dict[str, int]
+    cursor: dict[str, Any]
     metrics: dict[str, Any]
 
 
 @frozen
 class StoredCheckpoint:
+    """Weights as they were after a step, and where the service has them."""
+
     step: int
     path: str
 
@@ -71,13 +83,25 @@ class Journal:
         try:
             self._db = sqlite3.connect(path, isolation_level=None)
             self._db.execute("PRAGMA journal_mode=WAL")
-            self._db.execute("PRAGMA synchronous=FULL")
+            self._db.execute("PRAGMA synchronous=NORMAL")
             self._db.executescript(_SCHEMA)
+            (told,) = self._db.execute("PRAGMA quick_check(1)").fetchone()
+            if told != "ok":
+                raise sqlite3.DatabaseError(told.replace("\n", " "))
         except sqlite3.DatabaseError as error:
-            raise RunError(
-                f"the journal {path} cannot be read: {error}",
-                "restore it from a backup, or start a new run",
-            ) from error
+            raise RunError(*_unusable(path, error)) from error
+
+    @classmethod
+    def reading(cls, path: Path) -> Journal:
+        """A journal to look at, of a run that may be going on: nothing is written, not even a
+        lock. Raises RunError if there is none to read."""
+        journal = cls.__new__(cls)
+        try:
+            journal._db = sqlite3.connect(f"{path.resolve().as_uri()}?mode=ro", uri=True)
+            journal._db.execute("SELECT COUNT(*) FROM meta").fetchone()
+        except sqlite3.DatabaseError as error:
+            raise RunError(*_unusable(path, error)) from error
+        return journal
 
     def close(self) -> None:
         self._db.close()
@@ -89,37 +113,46 @@ class Journal:
         row = self._db.execute("SELECT value FROM meta WHERE key = ?", (key,)).fetchone()
         return row[0] if row else None
 
-    def start_step(self, stage: str, step: int) -> None:
-        self._db.execute(
-            "INSERT OR REPLACE INTO steps (stage, step, started) VALUES (?, ?, ?)",
-            (stage, step, time.time()),
-        )
+    def start_step(self, stage: str, step: int, source: int | None = None) -> None:
+        """A step begins; ``source`` is the one whose weights it samples from."""
+        with self._db:
+            self._db.execute("BEGIN")
+            self._db.execute(
+                "INSERT OR REPLACE INTO steps (stage, step, started) VALUES (?, ?, ?)",
+                (stage, step, time.time()),
+            )
+            if source is not None:
+                self._db.execute(
+                    "INSERT OR REPLACE INTO sources VALUES (?, ?, ?)", (stage, step, source)
+                )
+
+    def sources(self, stage: str) -> dict[int, int]:
+        """The step whose weights each step sampled from that ever began, rewound or not."""
+        rows = self._db.execute("SELECT step, source FROM sources WHERE stage = ?", (stage,))
+        return dict(rows.fetchall())
 
     def finish_step(
         self,
         stage: str,
         step: int,
-        cursor: dict[str, int],
+        cursor: dict[str, Any],
         metrics: dict[str, Any],
-        checkpoint: str | None,
     ) -> None:
-        """Commit a step and, if there is one, the checkpoint that was taken after it."""
-        now = time.time()
-        with self._db:
-            self._db.execute("BEGIN")
-            self._db.execute(
-                "UPDATE steps SET finished = ?, cursor = ?, metrics = ?"
-                " WHERE stage = ? AND step = ?",
-                (now, json.dumps(cursor), json.dumps(metrics), stage, step),
-            )
-            if checkpoint is not None:
-                self.add_checkpoint(stage, step, checkpoint)
+        """Commit a step."""
+        self._db.execute(
+            "UPDATE steps SET finished = ?, cursor = ?, metrics = ? WHERE stage = ? AND step = ?",
+            (time.time(), json.dumps(cursor), json.dumps(metrics), stage, step),
+        )
 
     def add_checkpoint(self, stage: str, step: int, path: str) -> None:
+        """Weights and optimiser after a step are saved under ``path``; with this the file is
+        synced."""
+        self._db.execute("PRAGMA synchronous=FULL")
         self._db.execute(
             "INSERT OR REPLACE INTO checkpoints VALUES (?, ?, ?, ?)",
             (stage, step, path, time.time()),
         )
+        self._db.execute("PRAGMA synchronous=NORMAL")
 
     def drop_checkpoint(self, stage: str, step: int) -> None:
         self._db.execute("DELETE FROM checkpoints WHERE stage = ? AND step = ?", (stage, step))
@@ -130,6 +163,26 @@ class Journal:
             "SELECT step, path FROM checkpoints WHERE stage = ? ORDER BY step", (stage,)
         )
         return [StoredCheckpoint(*row) for row in rows]
+
+    def add_snapshot(self, stage: str, step: int, path: str) -> None:
+        self._db.execute(
+            "INSERT OR REPLACE INTO snapshots VALUES (?, ?, ?, ?)", (stage, step, path, time.time())
+        )
+
+    def drop_snapshot(self, stage: str, step: int) -> None:
+        self._db.execute("DELETE FROM snapshots WHERE stage = ? AND step = ?", (stage, step))
+
+    def snapshots(self, stage: str) -> list[StoredCheckpoint]:
+        """Weights saved for sampling, oldest first."""
+        rows = self._db.execute(
+            "SELECT step, path FROM snapshots WHERE stage = ? ORDER BY step", (stage,)
+        )
+        return [StoredCheckpoint(*row) for row in rows]
+
+    def saved_paths(self) -> set[str]:
+        """Of all that the run has saved and still knows."""
+        rows = self._db.execute("SELECT path FROM checkpoints UNION SELECT path FROM snapshots")
+        return {path for (path,) in rows}
 
     def steps(self, stage: str) -> list[StoredStep]:
         """The finished steps in order."""
@@ -146,6 +199,21 @@ class Journal:
             "SELECT metrics FROM steps WHERE finished IS NOT NULL ORDER BY finished, rowid"
         )
         return [json.loads(metrics) for (metrics,) in rows]
+
+    def has_begun(self) -> bool:
+        """Whether any step was started, or anything paid for; True where it cannot be told."""
+        try:
+            row = self._db.execute(
+                "SELECT EXISTS (SELECT 1 FROM steps) OR EXISTS (SELECT 1 FROM spend)"
+            ).fetchone()
+        except sqlite3.Error:
+            return True
+        return bool(row[0])
+
+    def last_change(self) -> float:
+        """When a step last began or ended (seconds since the epoch); 0 before the first."""
+        row = self._db.execute("SELECT MAX(MAX(started, COALESCE(finished, 0))) FROM steps")
+        return float(row.fetchone()[0] or 0.0)
 
     def rewind(self, stage: str, step: int) -> None:
         """Forget the steps after ``step``: their weights were not saved."""
@@ -177,3 +245,12 @@ class Journal:
         """Dollars so far, repeated steps included; 0 where prices are unknown or nothing costs."""
         row = self._db.execute("SELECT COALESCE(SUM(usd), 0) FROM spend").fetchone()
         return float(row[0])
+
+
+def _unusable(path: Path, error: sqlite3.Error) -> tuple[str, str]:
+    """What to say of a file that cannot be used, and what to do."""
+    if isinstance(error, sqlite3.OperationalError):
+        why = "make room on the disk, or see to its permissions, then try again"
+        return f"the journal {path} cannot be opened: {error}", why
+    restore = "restore it from a backup, or start a new run"
+    return f"the journal {path} cannot be read: {error}", restore

@@ -11,13 +11,17 @@ from attrs import define, field
 from rlc.plan.tree import SftPlan, TrainPlan
 from rlc.run.folder import RunFolder
 from rlc.run.graph import StepOutcome, run_steps
+from rlc.run.guard import StageGuard
+from rlc.run.guard_deadlines import StepDeadline
+from rlc.run.guarded import GuardedService
 from rlc.run.meter import Meter, cost
-from rlc.run.metrics import ROLLOUTS_FILE, score, time_metrics, usage_metrics
+from rlc.run.metrics import ROLLOUTS_FILE, time_metrics, usage_metrics
 from rlc.run.observer import Observer
+from rlc.run.records import RunError
+from rlc.run.states import Saving, States
+from rlc.run.timeline import TIMELINE_FILE, Timeline
 from rlc.run.tracking import MetricsLog
-from rlc.run.work import Work
-from rlc.service.errors import ServiceError
-from rlc.service.interface import ServiceClient
+from rlc.run.work import StepReport, Work
 
 
 @define(eq=False)
@@ -28,20 +32,40 @@ class StageLoop:
     """
 
     folder: RunFolder
-    service: ServiceClient
+    service: GuardedService
     observer: Observer
     log: MetricsLog
     stage: TrainPlan | SftPlan
     work: Work
     meter: Meter
+    states: States
     reference_meter: Meter | None  # of a reference model, which has a price of its own
     stop_requested: Callable[[], bool]
     evaluate: Callable[[int], Awaitable[None]]
     over_budget: bool = field(default=False, init=False)
     _since: float = field(factory=time.perf_counter, init=False)
+    _timeline: Timeline = field(init=False)
+    _guard: StageGuard = field(init=False)
+    _failure: RunError | None = field(default=None, init=False)  # that the run ends with
+    _deadline: StepDeadline = field(init=False)
+
+    def __attrs_post_init__(self) -> None:
+        self._timeline = Timeline(self.stage.name)
+        self._guard = StageGuard(self.stage)
+        self._deadline = StepDeadline(self.stage, self.service.watch.owed)
 
     async def run(self, done: int) -> None:
-        """Run the steps after ``done``, to the end of the stage or of its budget."""
+        """Run the steps after ``done``, to the end of the stage or of its budget.
+
+        Raises RunError where its steps fail, or take too long.
+        """
+        self._guard.replay(step.metrics for step in self.folder.journal.steps(self.stage.name))
+        async with self._deadline.held():
+            await self._run(done)
+        if self._failure is not None:
+            raise self._failure
+
+    async def _run(self, done: int) -> None:
         await self._after_step(done)
         if self.over_budget or self.stop_requested():
             return
@@ -51,12 +75,22 @@ class StageLoop:
                 self.stage.name,
                 self.work.functions(),
                 range(done + 1, self.stage.steps + 1),
-                begin=lambda step: self.folder.journal.start_step(self.stage.name, step),
-                is_checkpoint=self.work.weights.is_due,
+                begin=self._begin,
+                known=self.folder.journal.sources(self.stage.name),
+                settle=self.states.settle,
+                on_span=self._timeline.add,
+                overlapping=lambda: not self._guard.synchronous,
                 commit=self._commit,
             )
+            await self.states.settle()
+        except Exception:
+            await self.states.end()
+            raise
         finally:
             self.record_usage()
+
+    def _begin(self, step: int, source: int) -> None:
+        self.folder.journal.start_step(self.stage.name, step, source)
 
     def record_usage(self) -> None:
         """Write down the tokens that steps under way have used so far."""
@@ -79,24 +113,38 @@ class StageLoop:
             metrics["tokens/reference"] = reference.prefill
         if cost(self.stage.model, usage) is not None:
             metrics["spend/usd"] = self.folder.journal.spent_usd()
+        metrics |= self.service.metrics()
+        verdict = self._guard.look(step, metrics, _first_cause(report))
+        metrics |= verdict.metrics
         self.folder.append(ROLLOUTS_FILE, report.rollouts)
-        journal = self.folder.journal
-        journal.finish_step(self.stage.name, step, report.cursor, metrics, report.checkpoint)
-        self.log.write(metrics)
-        if report.checkpoint is not None:
-            await self._retire_checkpoints()
+        self.folder.append(TIMELINE_FILE, self._timeline.take(step))
+        self.folder.journal.finish_step(self.stage.name, step, report.cursor, metrics)
+        self.states.keep(step, report.checkpoint)
+        self.log.write(metrics, report.rollouts)
         self.observer.step(step, metrics)
-        await self._after_step(step)
-        ending = self.over_budget or self.stop_requested()
-        if ending and report.checkpoint is None:
-            path = await self.work.weights.save(step)
-            journal.add_checkpoint(self.stage.name, step, path)
+        for text in verdict.notes:
+            self.observer.note(text)
+        self._failure = None if verdict.end is None else RunError(verdict.end)
+        if self._failure is None:
+            await self._after_step(step)
+        ending = self.over_budget or self.stop_requested() or self._failure is not None
+        if ending:
+            await self._save_for_good(step, report.checkpoint)
         return not ending
+
+    async def _save_for_good(self, step: int, made: Saving | None) -> None:
+        """The state of a run that ends here, for as long as the plan keeps checkpoints."""
+        await self.states.settle()
+        if made is None or not made.lasting:
+            path = await self.work.weights.save(step)
+            self.folder.journal.add_checkpoint(self.stage.name, step, path)
 
     async def _after_step(self, step: int) -> None:
         self.over_budget = step < self.stage.steps and not self._fits_another(step)
+        self._deadline.stop()  # an evaluation is no part of a step
         await self.evaluate(step)
         self._since = time.perf_counter()
+        self._deadline.start()
 
     def _fits_another(self, step: int) -> bool:
         """Whether the budget has room for one more step like the last."""
@@ -104,24 +152,7 @@ class StageLoop:
         last = journal.used(name, step)
         return step == 0 or journal.used(name).fits(self.stage.budget, last)
 
-    async def _retire_checkpoints(self) -> None:
-        """Delete all but the newest ``keep`` checkpoints, and the best where the plan says so.
-        One that cannot be deleted now is tried again with the next: no reason to end a run."""
-        journal, save = self.folder.journal, self.stage.save
-        checkpoints = journal.checkpoints(self.stage.name)
-        best = self._best([checkpoint.step for checkpoint in checkpoints]) if save.best else None
-        for old in checkpoints[: -save.keep]:
-            if old.step == best:
-                continue
-            try:
-                await self.service.delete_checkpoint(old.path)
-            except ServiceError as error:
-                self.observer.note(f"{old.path} is not deleted yet: {error}")
-                return
-            journal.drop_checkpoint(self.stage.name, old.step)
 
-    def _best(self, steps: list[int]) -> int:
-        """The step with the best score; of equals the first."""
-        done = self.folder.journal.steps(self.stage.name)
-        scores = {stored.step: score(stored.metrics) for stored in done}
-        return max(steps, key=lambda step: scores[step])
+def _first_cause(report: StepReport) -> str | None:
+    """What the first rollout failed of, of those that did."""
+    return next((record["error"] for record in report.rollouts if record["error"]), None)

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from statistics import fmean
+from statistics import fmean, pstdev
 from typing import Any
 
 import numpy as np
 from attrs import asdict
 
+from rlc.envs.base import SOLVED
 from rlc.plan.tree import EnvPlan, SftPlan, StagePlan
 from rlc.run.minibatch import EpisodeDatums
 from rlc.run.records import Rollout, Usage
@@ -23,34 +25,38 @@ def measure(stage: StagePlan) -> str:
 
 
 def score(metrics: Mapping[str, Any]) -> float:
-    """How good a step was, by its measure; more is better."""
-    return float(metrics["reward/mean"] if "reward/mean" in metrics else -metrics["loss/mean"])
+    """How good a step was, by its measure; more is better. One that has none is the worst."""
+    if "loss/mean" in metrics:
+        return -float(metrics["loss/mean"])
+    return float(metrics.get("reward/mean", "-inf"))
 
 
 def rollout_metrics(rollouts: Sequence[Rollout], envs: Sequence[EnvPlan]) -> dict[str, float]:
     """Rewards and lengths, over all episodes and by environment.
 
     Failures only count as failed, unless the plan gives them a reward; an environment without a
-    counted episode in this step has no reward entry. Where episodes are played in roles, each role
-    has entries of its own.
+    counted episode in this step has no reward entry, and neither has a step without any. Where
+    episodes are played in roles, each role has entries of its own.
     """
     played = [rollout for rollout in rollouts if rollout.error is None]
     counted = [rollout for rollout in rollouts if rollout.credit]
     metrics = {
-        "reward/mean": fmean(rollout.reward for rollout in counted),
-        "turns/mean": fmean(len(rollout.turns) for rollout in played),
+        **_mean("reward/mean", (rollout.reward for rollout in counted)),
+        **_mean("turns/mean", (len(rollout.turns) for rollout in played)),
         "rollouts/played": float(len(played)),
         "rollouts/failed": float(len(rollouts) - len(played)),
         "rollouts/context_overflow": float(sum(r.ended == "context" for r in played)),
-        "rollouts/cut_short": float(sum(r.ended in ("prompt", "tokens") for r in played)),
+        "rollouts/cut_short": float(sum(r.ended in ("prompt", "tokens", "turns") for r in played)),
         "rollouts/staleness": fmean(rollout.staleness for rollout in rollouts),
-        "turns/cut_off": _share_cut_off(played),
-        "groups/constant": _share_constant(counted),
+        **_share_cut_off(played),
+        **_group_shares(counted),
+        **_seconds(rollouts),
+        **_failures(rollouts),
     }
     for env in envs:
         mine = [rollout for rollout in counted if rollout.env == env.name]
         if mine:
-            metrics[f"reward/{env.name}"] = fmean(rollout.reward for rollout in mine)
+            metrics |= _of_env(env.name, mine)
             metrics |= _tracked(env, mine) | _measured(env.name, mine)
         for role, part in by_role(mine).items():
             metrics[f"reward/{env.name}/{role}"] = fmean(rollout.reward for rollout in part)
@@ -58,6 +64,20 @@ def rollout_metrics(rollouts: Sequence[Rollout], envs: Sequence[EnvPlan]) -> dic
     for role, part in by_role(counted).items():
         metrics |= {f"{role}_acc": fmean(rollout.last_metric("correct") for rollout in part)}
     return metrics
+
+
+def _of_env(name: str, rollouts: Sequence[Rollout]) -> dict[str, float]:
+    """Reward and its spread (population standard deviation), turns and sampled tokens of an
+    environment's episodes."""
+    rewards = [rollout.reward for rollout in rollouts]
+    return {
+        f"reward/{name}": fmean(rewards),
+        f"reward_std/{name}": pstdev(rewards),
+        f"turns/{name}": fmean(len(rollout.turns) for rollout in rollouts),
+        f"length/{name}": fmean(sum(len(t.tokens) for t in r.turns) for r in rollouts),
+        **_share_cut_off(rollouts, f"/{name}"),
+        **_group_shares(rollouts, f"/{name}"),
+    }
 
 
 def by_role(rollouts: Iterable[Rollout]) -> dict[str, list[Rollout]]:
@@ -79,7 +99,7 @@ def _tracked(env: EnvPlan, rollouts: Sequence[Rollout]) -> dict[str, float]:
     """Turns and rewards as the environment gave them, where the recipe has ``track()``."""
     if not any(wrapper.name == "track" for wrapper in env.wrappers):
         return {}
-    returns = [sum(turn.reward for turn in rollout.turns) for rollout in rollouts]
+    returns = [sum(turn.reward or 0.0 for turn in rollout.turns) for rollout in rollouts]
     return {
         f"episodes/{env.name}/turns": fmean(len(rollout.turns) for rollout in rollouts),
         f"episodes/{env.name}/return": fmean(returns),
@@ -124,7 +144,10 @@ def rollout_record(
         "reward": rollout.reward,
         "ended": rollout.ended,
         "error": rollout.error,
+        "cause": rollout.cause,
         "staleness": rollout.staleness,
+        "replaced": rollout.replaced,
+        "seconds": dict(rollout.seconds),
         "advantages": advantages or [],
         "turns": [
             {
@@ -135,20 +158,56 @@ def rollout_record(
                 "prompt_tokens": len(turn.prompt),
                 "tokens": len(turn.tokens),
                 "stop_reason": turn.stop_reason,
+                **({"calls": turn.calls} if turn.calls else {}),
             }
             for turn in rollout.turns
         ],
     }
 
 
-def _share_cut_off(rollouts: Sequence[Rollout]) -> float:
+def _mean(name: str, values: Iterable[float]) -> dict[str, float]:
+    """The mean of some values; no entry where there is none."""
+    values = list(values)
+    return {name: fmean(values)} if values else {}
+
+
+def _share_cut_off(rollouts: Sequence[Rollout], of: str = "") -> dict[str, float]:
     """Share of the replies that ran into max_tokens."""
-    return fmean(turn.stop_reason == "length" for rollout in rollouts for turn in rollout.turns)
+    turns = (turn for rollout in rollouts for turn in rollout.turns)
+    return _mean(f"turns/cut_off{of}", (turn.stop_reason == "length" for turn in turns))
 
 
-def _share_constant(rollouts: Sequence[Rollout]) -> float:
-    """Share of the groups whose members in one role all have the same reward."""
+def _group_shares(rollouts: Sequence[Rollout], of: str = "") -> dict[str, float]:
+    """Shares of the groups (of one role) whose members all have the same reward, solved or not:
+    they teach nothing where members are compared. The others are mixed."""
     groups: dict[tuple[tuple[str, int], str], set[float]] = {}
     for rollout in rollouts:
         groups.setdefault((rollout.group, rollout.role), set()).add(rollout.reward)
-    return fmean(len(rewards) == 1 for rewards in groups.values())
+    if not groups:
+        return {}
+    constant = [rewards for rewards in groups.values() if len(rewards) == 1]
+    good = sum(max(rewards) >= SOLVED for rewards in constant)
+    return {
+        f"groups/constant{of}": len(constant) / len(groups),
+        f"groups/all_good{of}": good / len(groups),
+        f"groups/all_bad{of}": (len(constant) - good) / len(groups),
+    }
+
+
+def _seconds(rollouts: Sequence[Rollout]) -> dict[str, float]:
+    """Seconds that an episode waited for samples and for its environment, on average."""
+    kinds = sorted({kind for rollout in rollouts for kind in rollout.seconds})
+    return {
+        f"time/episode/{kind}": fmean(rollout.seconds.get(kind, 0.0) for rollout in rollouts)
+        for kind in kinds
+    }
+
+
+def _failures(rollouts: Sequence[Rollout]) -> dict[str, float]:
+    """How many rollouts failed of each environment, and for each kind of cause."""
+    failed = [rollout for rollout in rollouts if rollout.error is not None]
+    envs = Counter(rollout.env for rollout in failed)
+    causes = Counter(rollout.cause or "unknown" for rollout in failed)
+    return {f"failed/{name}": float(number) for name, number in sorted(envs.items())} | {
+        f"failures/{kind}": float(number) for kind, number in sorted(causes.items())
+    }

@@ -15,7 +15,7 @@ def draw(weights: dict[str, float], cursor: dict[str, int], count: int) -> list[
     total = sum(weights.values())
     drawn = []
     for _ in range(count):
-        after = sum(cursor.values()) + 1
+        after = sum(cursor[env] for env in weights) + 1
         shortfalls = {env: w / total * after - cursor[env] for env, w in weights.items()}
         env = max(shortfalls, key=lambda name: shortfalls[name])
         drawn.append((env, cursor[env]))

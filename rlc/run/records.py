@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 from attrs import define, field, frozen
 
@@ -18,16 +18,18 @@ class RunError(Exception):
 @frozen
 class Turn:
     """One sampled reply. ``prompt`` holds all tokens before it; ``logprobs`` are the sampler's;
-    ``metrics`` are what the environment measured of it."""
+    ``metrics`` are what the environment measured of it. A ``reward`` of None is none at all.
+    ``calls`` of tools have an id, the tool's name and its arguments (JSON)."""
 
-    prompt: list[int] = field(repr=False)
-    tokens: list[int] = field(repr=False)
-    logprobs: list[float] = field(repr=False)
+    prompt: Sequence[int] = field(repr=False)
+    tokens: Sequence[int] = field(repr=False)
+    logprobs: Sequence[float] = field(repr=False)
     observation: str
     action: str
-    reward: float
+    reward: float | None
     stop_reason: str
     metrics: Mapping[str, float] = field(factory=dict)
+    calls: tuple[tuple[str, str, str], ...] = ()
 
 
 @frozen
@@ -36,11 +38,15 @@ class Rollout:
 
     ``task`` numbers the environment's tasks in the order they were drawn; ``digest`` identifies
     the task's first observation, the same for all members. ``credit`` is what the episode counts
-    for, one value a turn, as its environment's reward settings make it. ``error`` is the first
-    cause where the episode failed after all retries: such a rollout has no credit and enters no
-    statistics, unless the plan gives failures a reward. ``staleness`` counts the optimiser steps
+    for, one value a turn, as its environment's reward settings make it. ``error`` says why the
+    episode failed after all retries, ``cause`` the same in a word: such a rollout has no credit
+    and enters no statistics, unless the plan gives failures a reward. ``ended``, of the others,
+    tells an end of the environment's own (``done``, ``truncated``) from a limit that was reached
+    (``context``, ``prompt``, ``tokens``, ``turns``). ``staleness`` counts the optimiser steps
     since the weights that it was sampled from. Where a member is played in several roles, each
-    part is a rollout of its own, with its ``role``.
+    part is a rollout of its own, with its ``role``. ``seconds`` has how long it waited for each of
+    ``sampling`` and ``environment``. ``replaced``: its group was one of equals, and another is
+    trained on in its place.
     """
 
     env: str
@@ -48,11 +54,14 @@ class Rollout:
     member: int
     digest: str
     turns: tuple[Turn, ...]
-    ended: str  # "done", "context", "prompt", "tokens" or "failed"
+    ended: str
     credit: tuple[float, ...]
     error: str | None = None
     role: str = ""
     staleness: int = 0
+    seconds: Mapping[str, float] = field(factory=dict)
+    cause: str | None = None
+    replaced: bool = False
 
     @property
     def reward(self) -> float:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from datetime import UTC, datetime
 from typing import Any, TypeVar
 
@@ -29,6 +30,7 @@ class RemoteRun:
     service: RemoteService
     folder: RunFolder
     observer: Observer
+    on_pressure: Callable[[], None]
     _contexts: dict[str, int] = field(factory=dict, init=False)
     _seeds_probed: bool = field(default=False, init=False)
 
@@ -82,6 +84,10 @@ class RemoteRun:
     def note(self, text: str) -> None:
         """Pass on what the service says of itself."""
         self.observer.note(text)
+
+    def pressed(self) -> None:
+        """Pass on that the service has too much to do."""
+        self.on_pressure()
 
     def record(self, event: dict[str, Any]) -> None:
         """Keep ids of sessions and models in the run folder, for reconciling a bill."""

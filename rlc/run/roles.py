@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 
 from attrs import evolve, frozen
 
-from rlc.envs.base import Episode, Observation
+from rlc.envs.base import AsyncEpisode, Observation, TaskKey
 from rlc.envs.build import PlayableEnv
 from rlc.envs.history import History
 from rlc.envs.seeds import derive_seed
@@ -65,7 +65,7 @@ async def _judge(
 
 def _part(
     task: Task,
-    act: Callable[[Episode], Episode],
+    act: Callable[[AsyncEpisode], AsyncEpisode],
     history: Callable[[], History],
     size: int,
     seed: int,
@@ -80,8 +80,11 @@ class _Part:
     """The episodes of a task as one role sees them, in the task's own state."""
 
     task: Task
-    act: Callable[[Episode], Episode]
+    act: Callable[[AsyncEpisode], AsyncEpisode]
 
-    def numbered(self, order: int, number: int, size: int) -> list[Episode]:
-        task = evolve(self.task, order=order, number=number)
-        return [self.act(problem) for problem in task.episodes(size)]
+    async def open(self, task: TaskKey, members: Sequence[int]) -> list[AsyncEpisode]:
+        key = evolve(self.task.key, size=task.size)
+        return [self.act(problem) for problem in await self.task.env.source.open(key, members)]
+
+    async def close(self) -> None:
+        """The source is the environment's own, and closed with it."""

@@ -3,44 +3,81 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from array import array
+from collections.abc import Awaitable, Sequence
 from hashlib import blake2b
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
-from attrs import define, evolve, field, frozen
+from attrs import define, field, frozen
 
 from rlc.algo.rewards import reduce_rewards
-from rlc.envs.base import EnvError, Episode, NumberedSource, Observation
+from rlc.envs.base import (
+    Action,
+    AsyncEpisode,
+    ContractError,
+    EnvError,
+    Observation,
+    TaskKey,
+    checked,
+)
 from rlc.envs.build import PlayableEnv
+from rlc.envs.deadlines import Span, span
 from rlc.envs.history import History
 from rlc.envs.seeds import derive_seed
+from rlc.envs.tools import calls_of
 from rlc.plan.tree import FailurePlan, RewardPlan, RolloutsPlan, SamplingPlan
+from rlc.run.closing import close_all
+from rlc.run.pace import Pace
 from rlc.run.records import Rollout, RunError, Turn, Usage
 from rlc.run.tasks import all_of
+from rlc.run.tokens import TOKEN, Growing, Prefix
 from rlc.service.errors import ServiceLostError
 from rlc.service.interface import SamplingClient
+from rlc.service.underway import underway
 
 if TYPE_CHECKING:
     from tinker import types
+
+T = TypeVar("T")
 
 
 @frozen
 class Task:
     """One task to play: ``size`` members from the same state. ``seed`` names its streams;
-    ``order`` is the seed of the order in which the environment's tasks come."""
+    ``order`` is the seed of the order in which the environment's tasks come, ``row`` the place in
+    it, where that is not the number."""
 
     env: PlayableEnv
     number: int
     size: int
     seed: int
     order: int = 0
+    row: int | None = None
 
-    def episodes(self, size: int) -> list[Episode]:
-        """So many episodes of the task, all in the same state whenever they are asked for."""
-        source = self.env.source
-        if isinstance(source, NumberedSource):
-            return source.numbered(self.order, self.number, size)
-        return source.group(derive_seed(self.seed, "env"), size)
+    @property
+    def key(self) -> TaskKey:
+        """What the environment's source is asked for."""
+        place = self.number if self.row is None else self.row
+        return TaskKey(self.order, place, derive_seed(self.seed, "env"), self.size)
+
+
+@frozen(eq=False)
+class _Start:
+    """Episodes of some members, open, and the first reply of each."""
+
+    episodes: Sequence[AsyncEpisode]
+    replies: Sequence[types.SampledSequence]
+
+
+@define(eq=False)
+class _Try:
+    """One member's episode in play: what there is of it, however it ends."""
+
+    task: Task
+    member: int
+    seed: int
+    seconds: dict[str, float]
+    turns: list[Turn] = field(factory=list)
 
 
 @define
@@ -48,6 +85,7 @@ class Player:
     """Plays tasks with one snapshot of the weights and counts the tokens it uses.
 
     ``sampling`` is the stage's; temperature and length of a reply are those of each environment.
+    Every episode that is opened is closed, however it ends.
     """
 
     client: SamplingClient
@@ -56,130 +94,168 @@ class Player:
     on_error: FailurePlan
     usage: Usage
     staleness: int = 0
+    _pace: Pace = field(factory=Pace, init=False)
 
     async def play(self, task: Task) -> list[Rollout]:
         """All members of one task; the first reply of all comes from one request."""
+        shared = _no_seconds()
+        tries = [
+            _Try(task, member, derive_seed(task.seed, "member", member), shared)
+            for member in range(task.size)
+        ]
         try:
-            episodes = task.episodes(task.size)
-            opening = await self._open(task, episodes[0])
+            start = await self._start(task, range(task.size), task.seed, shared)
         except ServiceLostError:
             raise
         except Exception as error:
-            return await all_of(self._again(task, m, error, []) for m in range(task.size))
-        members = [
-            self._member(task, member, episode, opening[member])
-            for member, episode in enumerate(episodes)
-        ]
-        return await all_of(members)
-
-    async def _open(self, task: Task, episode: Episode) -> Sequence[types.SampledSequence]:
-        history = task.env.new_history()
-        prompt = history.observe(episode.first.text)
-        if limit := self._over(_Length(), prompt, task.env.plan.rollouts):
-            raise RunError(
-                f"the first prompt of `{task.env.plan.name}` has {len(prompt)} tokens; with "
-                f"max_tokens = {task.env.plan.rollouts.max_tokens} that is over {limit[1]}"
+            return await all_of(self._again(one, error) for one in tries)
+        try:
+            return await all_of(
+                self._member(one, episode, reply)
+                for one, episode, reply in zip(tries, start.episodes, start.replies, strict=True)
             )
-        return await self._sample(task, prompt, history, task.size, derive_seed(task.seed, "open"))
+        finally:
+            await close_all(
+                start.episodes
+            )  # those of members that were cancelled before they began
+
+    async def _start(
+        self, task: Task, members: Sequence[int], seed: int, seconds: dict[str, float]
+    ) -> _Start:
+        """Open the episodes of these members and ask for their first replies, all in one
+        request. Raises whatever goes wrong, with nothing left open."""
+        episodes = await self._opened(task, members, seconds)
+        try:
+            await self._pace.turn()
+            first = checked(episodes[0].first)
+            history = task.env.new_history()
+            prompt = history.observe(first)
+            if limit := self._over(Growing(), prompt, task.env.plan.rollouts):
+                raise RunError(
+                    f"the first prompt of `{task.env.plan.name}` has {len(prompt)} tokens; with "
+                    f"max_tokens = {task.env.plan.rollouts.max_tokens} that is over {limit[1]}"
+                )
+            seed = derive_seed(seed, "open")
+            async with span(task.env.plan.rollouts.turn_timeout, "a turn"):
+                replies = await self._sample(task, prompt, history, len(members), seed, seconds)
+            return _Start(episodes, replies)
+        except BaseException:
+            await close_all(episodes)
+            raise
+
+    async def _opened(
+        self, task: Task, members: Sequence[int], seconds: dict[str, float]
+    ) -> list[AsyncEpisode]:
+        limit = task.env.plan.rollouts.step_timeout
+        async with span(limit, "opening the episode") as spent:
+            episodes = await _foreign(task.env.source.open(task.key, members))
+        _count(seconds, "environment", spent)
+        if len(episodes) != len(members):
+            await close_all(episodes)
+            raise ContractError(f"{len(members)} episodes are due, and there are {len(episodes)}")
+        return episodes
 
     async def _member(
-        self, task: Task, member: int, episode: Episode, opening: types.SampledSequence
+        self, one: _Try, episode: AsyncEpisode, reply: types.SampledSequence
     ) -> Rollout:
-        seed, turns = derive_seed(task.seed, "member", member), list[Turn]()
+        one.seconds = dict(one.seconds)  # from here on a member's seconds are its own
         try:
-            return await self._episode(task, member, episode, opening, seed, turns)
+            return await self._episode(one, episode, reply)
         except ServiceLostError:  # no rollout is to blame, and none would fare better
             raise
         except Exception as error:  # whatever foreign environment code raises
-            return await self._again(task, member, error, turns)
+            return await self._again(one, error)
 
-    async def _again(self, task: Task, member: int, error: Exception, turns: list[Turn]) -> Rollout:
+    async def _again(self, one: _Try, error: Exception) -> Rollout:
         """Play a failed member afresh, from the same state, as often as the plan allows."""
+        task, member, seconds = one.task, one.member, dict(one.seconds)
         for attempt in range(1, self.on_error.retries + 1):
-            seed, turns = derive_seed(task.seed, "member", member, "attempt", attempt), []
+            seed = derive_seed(task.seed, "member", member, "attempt", attempt)
+            one = _Try(task, member, seed, seconds)
             try:
-                episode = task.episodes(task.size)[member]
-                opening = (await self._open(evolve(task, size=1, seed=seed), episode))[0]
-                return await self._episode(task, member, episode, opening, seed, turns)
+                start = await self._start(task, [member], seed, seconds)
+                return await self._episode(one, start.episodes[0], start.replies[0])
             except ServiceLostError:
                 raise
             except Exception as again:
                 error = again
-        return self._failed(task, member, error, turns)
+        return self._failed(one, error)
 
-    def _failed(self, task: Task, member: int, error: Exception, turns: list[Turn]) -> Rollout:
+    def _failed(self, one: _Try, error: Exception) -> Rollout:
         """What the plan makes of a rollout that failed for good."""
-        name, policy = task.env.plan.name, self.on_error
-        cause = f"{type(error).__name__}: {error}".splitlines()[0]
+        name, policy = one.task.env.plan.name, self.on_error
+        told = f"{type(error).__name__}: {error}".splitlines()[0]
         if policy.then == "stop":
-            raise RunError(f"a rollout of `{name}` failed: {cause}") from error
+            raise RunError(f"a rollout of `{name}` failed: {told}") from error
         played, credit = tuple[Turn, ...](), tuple[float, ...]()
         if policy.then == "penalise":
             assert policy.penalty is not None
-            played = tuple(turns)
-            credit = (*[0.0] * (len(turns) - 1), policy.penalty)
+            played = tuple(one.turns)
+            credit = (*[0.0] * (len(played) - 1), policy.penalty)
         return Rollout(
-            name, task.number, member, "", played, "failed", credit, cause, "", self.staleness
+            env=name,
+            task=one.task.number,
+            member=one.member,
+            digest="",
+            turns=played,
+            ended="failed",
+            credit=credit,
+            error=told,
+            cause=str(getattr(error, "cause", None) or type(error).__name__),
+            staleness=self.staleness,
+            seconds=one.seconds,
         )
 
     async def _episode(
-        self,
-        task: Task,
-        member: int,
-        episode: Episode,
-        opening: types.SampledSequence,
-        seed: int,
-        turns: list[Turn],
+        self, one: _Try, episode: AsyncEpisode, reply: types.SampledSequence
     ) -> Rollout:
-        """Play to the end; ``turns`` holds what was played if that is not reached."""
-        plan = task.env.plan
+        """Play to the end, and close; ``one.turns`` holds what was played if that fails."""
+        plan = one.task.env.plan
         try:
-            async with asyncio.timeout(plan.rollouts.timeout) as timer:
-                ended = await self._turns(task, episode, opening, seed, turns)
-        except TimeoutError as error:
-            if not timer.expired():
-                raise
-            raise EnvError(f"the episode took longer than {plan.rollouts.timeout:g} s") from error
-        digest = blake2b(episode.first.text.encode(), digest_size=8).hexdigest()
-        credit = episode_credit(plan.reward, turns, ended == "done")
+            async with span(plan.rollouts.timeout, "the episode"):
+                ended = await self._turns(one, episode, reply)
+            first = episode.first.text
+        finally:
+            await close_all([episode])
         return Rollout(
             env=plan.name,
-            task=task.number,
-            member=member,
-            digest=digest,
-            turns=tuple(turns),
+            task=one.task.number,
+            member=one.member,
+            digest=blake2b(first.encode(), digest_size=8).hexdigest(),
+            turns=tuple(one.turns),
             ended=ended,
-            credit=credit,
+            credit=episode_credit(plan.reward, one.turns, ended == "done"),
             staleness=self.staleness,
+            seconds=one.seconds,
         )
 
-    async def _turns(
-        self,
-        task: Task,
-        episode: Episode,
-        opening: types.SampledSequence,
-        seed: int,
-        turns: list[Turn],
-    ) -> str:
+    async def _turns(self, one: _Try, episode: AsyncEpisode, reply: types.SampledSequence) -> str:
         """Play turn after turn; gives how the episode ended."""
-        history, seen, length = task.env.new_history(), episode.first, _Length()
+        task, turns, limits = one.task, one.turns, one.task.env.plan.rollouts
+        history, seen, length = task.env.new_history(), checked(episode.first), Growing()
         while not seen.done:
-            prompt = history.observe(seen.text)
-            if limit := self._over(length, prompt, task.env.plan.rollouts):
+            if len(turns) == limits.max_turns:
+                return "turns"
+            await self._pace.turn()
+            prompt = history.observe(seen)
+            if limit := self._over(length, prompt, limits):
                 return limit[0]
-            reply = opening
-            if turns:
-                turn_seed = derive_seed(seed, "turn", len(turns))
-                reply = (await self._sample(task, prompt, history, 1, turn_seed))[0]
-            length.extend(prompt, reply.tokens)
-            action = history.reply(reply.tokens)
-            after = episode.step(action)
-            turns.append(_turn(prompt, reply, seen.text, action, after))
+            async with span(limits.turn_timeout, "a turn"):
+                if turns:
+                    seed = derive_seed(one.seed, "turn", len(turns))
+                    (reply,) = await self._sample(task, prompt, history, 1, seed, one.seconds)
+                    await self._pace.turn()
+                kept = length.extend(prompt, reply.tokens)
+                action = history.reply(reply.tokens)
+                async with span(limits.step_timeout, "a step of the environment") as spent:
+                    after = checked(await _foreign(episode.play(action)))
+            _count(one.seconds, "environment", spent)
+            turns.append(_turn(kept, reply, seen.text, action, after))
             seen = after
-        return "done"
+        return "truncated" if seen.truncated else "done"
 
     def _over(
-        self, length: _Length, prompt: list[int], rollouts: RolloutsPlan
+        self, length: Growing, prompt: list[int], rollouts: RolloutsPlan
     ) -> tuple[str, str] | None:
         """Which limit another reply could break: how the episode then ends, and in words."""
         most, whole = self.sampling.max_prompt_tokens, self.sampling.max_episode_tokens
@@ -192,39 +268,26 @@ class Player:
         return None
 
     async def _sample(
-        self, task: Task, prompt: list[int], history: History, count: int, seed: int
+        self,
+        task: Task,
+        prompt: list[int],
+        history: History,
+        count: int,
+        seed: int,
+        seconds: dict[str, float],
     ) -> Sequence[types.SampledSequence]:
         from tinker import types
 
         params = _params(self.sampling, task.env.plan.rollouts, history.stop, seed)
-        response = await self.client.sample(types.ModelInput.from_ints(prompt), count, params)
+        async with span(None, "sampling") as spent:
+            response = await self.client.sample(types.ModelInput.from_ints(prompt), count, params)
+        _count(seconds, "sampling", spent)
         # The prompt of the other samples of a request is billed as a cache hit.
         hits = response.prompt_cache_hit_tokens
         self.usage.prefill += len(prompt) - hits
         self.usage.cached += hits + (count - 1) * len(prompt)
         self.usage.sampled += sum(len(sequence.tokens) for sequence in response.sequences)
         return response.sequences
-
-
-@define
-class _Length:
-    """The tokens of an episode so far; those that a prompt repeats count once."""
-
-    before: int = 0  # in sequences that were left behind
-    current: list[int] = field(factory=list)
-
-    def with_prompt(self, prompt: list[int]) -> int:
-        """The length if this prompt came next."""
-        return self.before + self._left_behind(prompt) + len(prompt)
-
-    def extend(self, prompt: list[int], reply: Sequence[int]) -> None:
-        self.before += self._left_behind(prompt)
-        self.current = [*prompt, *reply]
-
-    def _left_behind(self, prompt: list[int]) -> int:
-        """Tokens of the current sequence, if ``prompt`` does not go on from them."""
-        known = len(self.current)
-        return 0 if prompt[:known] == self.current else known
 
 
 def episode_credit(
@@ -259,21 +322,48 @@ def _params(
 
 
 def _turn(
-    prompt: list[int],
+    prompt: Prefix,
     reply: types.SampledSequence,
     observation: str,
-    action: str,
+    action: Action,
     after: Observation,
 ) -> Turn:
     if reply.logprobs is None:
         raise RunError("the service returned no logprobs for a sampled sequence")
     return Turn(
         prompt=prompt,
-        tokens=list(reply.tokens),
-        logprobs=list(reply.logprobs),
+        tokens=array(TOKEN, reply.tokens),
+        logprobs=array("d", reply.logprobs),
         observation=observation,
-        action=action,
+        action=action.text,
         reward=after.reward,
         stop_reason=reply.stop_reason,
         metrics=after.metrics,
+        calls=tuple(calls_of(action.message or {})),
     )
+
+
+async def _foreign(call: Awaitable[T]) -> T:
+    """What code that is not ours gives. Where it tries to end the program, or raises what looks
+    like our own cancellation, only this call has failed."""
+    try:
+        with underway():
+            return await call
+    except SystemExit as error:
+        raise EnvError("the environment raised SystemExit") from error
+    except asyncio.CancelledError as error:
+        ours = asyncio.current_task()
+        if ours is None or ours.cancelling():
+            raise
+        raise EnvError("the environment raised CancelledError") from error
+
+
+def _no_seconds() -> dict[str, float]:
+    return {"sampling": 0.0, "environment": 0.0}
+
+
+def _count(seconds: dict[str, float], kind: str, spent: Span) -> None:
+    """Add a span; what was waited in it has an entry of its own, where there is any."""
+    seconds[kind] += spent.worked
+    if spent.waited:
+        seconds["waiting"] = seconds.get("waiting", 0.0) + spent.waited

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -14,7 +14,13 @@ from rlc.algo.advantages import compute_advantages
 from rlc.algo.episodes import Advantages, Episodes
 from rlc.envs.seeds import derive_seed
 from rlc.plan.tree import EnvPlan, TrainPlan
-from rlc.run.collect import TaskStream, play_tasks, require_any
+from rlc.run.closing import close_envs
+from rlc.run.collect import (
+    TaskStream,
+    play_groups,
+    play_replacing,
+    replaced_groups,
+)
 from rlc.run.datums import FloatArray
 from rlc.run.graph import At, Parts, StepFunction, StepOutcome
 from rlc.run.metrics import reference_metrics, rollout_metrics, rollout_record
@@ -83,7 +89,7 @@ class TrainWork:
         }
 
     async def snapshot(self, at: At, inputs: Mapping[str, Any]) -> Snapshot:
-        return await self.weights.snapshot()
+        return await self.weights.snapshot(at.source)
 
     async def rollouts(self, at: At, inputs: Mapping[str, Any]) -> list[Rollout]:
         """Everything that the step plays (or its share, in a part), failures included."""
@@ -98,35 +104,41 @@ class TrainWork:
         )
         if batch.kind == "turns":
             return await self._play_turns(player, at.step)
-        tasks = self.stream.of_step(at.step, batch.count)
-        first, last = (len(tasks) * part // at.parts for part in (at.part, at.part + 1))
-        return await self._play(player, tasks[first:last], at.step, len(tasks))
+        tasks = self.stream.of_step(at.step, batch.count, known=snapshot.step)
+        spares = range((at.step - 1) * batch.resample, at.step * batch.resample)
+
+        def play(fresh: Sequence[Task]) -> Awaitable[list[list[Rollout]]]:
+            return self._play(player, fresh, at.step, len(tasks))
+
+        return await play_replacing(play, at.share(tasks), self.stream.spare, at.share(spares))
 
     async def _play_turns(self, player: Player, step: int) -> list[Rollout]:
-        """Waves of parallel episodes until there are enough turns."""
+        """Waves of parallel episodes until there are enough turns, or one in which all failed."""
         batch, played = self.plan.batch, list[Rollout]()
         while sum(len(rollout.turns) for rollout in played) < batch.count:
             self._played[step] = 0
             tasks = self.stream.take(batch.parallel or batch.count)
-            wave = await self._play(player, tasks, step, len(tasks))
-            require_any(wave)
+            groups = await self._play(player, tasks, step, len(tasks))
+            wave = [rollout for group in groups for rollout in group]
             played.extend(wave)
+            if not any(rollout.turns for rollout in wave):  # nor would another have any
+                break
         self.stream.end_step()
         return played
 
     async def _play(
         self, player: Player, tasks: Sequence[Task], step: int, planned: int
-    ) -> list[Rollout]:
+    ) -> list[list[Rollout]]:
         def on_group() -> None:
             self._played[step] += 1
-            self.on_groups(self._played[step], planned)
+            self.on_groups(self._played[step], max(planned, self._played[step]))
 
-        return await play_tasks(player, tasks, on_group)
+        return await play_groups(player, tasks, on_group)
 
     async def returns(self, at: At, inputs: Mapping[str, Any]) -> Valid:
-        """Leave failures out, before any statistic, and label the rest."""
+        """Leave failures and replaced groups out, before any statistic, and label the rest."""
         rollouts = counted(inputs["rollouts"], self.plan.envs)
-        return Valid(rollouts, _episodes(rollouts))
+        return Valid(rollouts, labelled(rollouts))
 
     async def advantages(self, at: At, inputs: Mapping[str, Any]) -> Credited:
         valid: Valid = inputs["returns"]
@@ -181,7 +193,6 @@ class TrainWork:
         """Metrics, rollouts with their advantages, and the cursor after the step."""
         outputs = outcome.outputs
         rollouts = [rollout for part in Parts.of(outputs["rollouts"]) for rollout in part]
-        require_any(rollouts)
         update: Update = outputs["optim_step"]
         self.usage[step].trained = update.trained
         self._played.pop(step, None)
@@ -193,12 +204,20 @@ class TrainWork:
             rollout_record(self.plan.name, step, rollout, advantages.get(id(rollout)))
             for rollout in rollouts
         ]
-        cursor, checkpoint = self.stream.cursor_after(step), outputs["checkpoint"]
+        metrics |= self.stream.metrics()
+        if self.plan.batch.resample:
+            metrics |= replaced_groups(rollouts, self.stream.envs)
+        cursor, checkpoint = self.stream.finish(step, rollouts), outputs["checkpoint"]
         return StepReport(metrics, records, cursor, checkpoint)
+
+    async def close(self) -> None:
+        """Close the environments."""
+        await close_envs(self.stream.envs.values())
 
 
 def counted(rollouts: Sequence[Rollout], envs: Sequence[EnvPlan]) -> list[Rollout]:
-    """The rollouts that have a credit, without the groups in which too many failed."""
+    """The rollouts that have a credit, without the groups in which too many failed, and those that
+    others are trained on in place of."""
     allowed = {env.name: env.rollouts.max_failures for env in envs}
     members = {(r.group, r.member) for r in rollouts if r.error is not None}
     failed = Counter(group for group, _ in members)
@@ -207,7 +226,8 @@ def counted(rollouts: Sequence[Rollout], envs: Sequence[EnvPlan]) -> list[Rollou
         most = allowed[rollout.env]
         return most is not None and failed[rollout.group] > most
 
-    return [rollout for rollout in rollouts if rollout.credit and not too_many(rollout)]
+    fresh = [rollout for rollout in rollouts if rollout.credit and not rollout.replaced]
+    return [rollout for rollout in fresh if not too_many(rollout)]
 
 
 def _advantages_by_rollout(parts: Sequence[Credited]) -> dict[int, list[float]]:
@@ -221,7 +241,7 @@ def _advantages_by_rollout(parts: Sequence[Credited]) -> dict[int, list[float]]:
     }
 
 
-def _episodes(rollouts: Sequence[Rollout]) -> Episodes:
+def labelled(rollouts: Sequence[Rollout]) -> Episodes:
     """The arrays that an advantage scheme is computed from. A group is one task of one
     environment, whatever the order of its members; a failure before the first turn counts
     with its reward and no tokens."""

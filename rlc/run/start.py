@@ -14,6 +14,7 @@ from rlc.plan.codec import plan_hash
 from rlc.plan.tree import Plan
 from rlc.run.folder import RunFolder
 from rlc.run.observer import Observer, Silent, Summary
+from rlc.run.records import RunError
 from rlc.run.supported import require_runnable
 from rlc.service.connect import connect_service, require_service
 from rlc.service.interface import ServiceClient
@@ -74,6 +75,23 @@ def open_run(plan: Plan, run_dir: Path | None = None, base_url: str | None = Non
     return RunFolder.create(run_dir or Path("runs") / name, plan)
 
 
+def resume_run(run_dir: Path, plan: Plan | None = None) -> RunFolder:
+    """The folder of a run to go on with; ``plan`` is what its recipe says by now, if it is given.
+
+    Raises RunError where that is something else than what was begun, with the differences.
+    """
+    folder = RunFolder.resume(run_dir)
+    if plan is not None and (changes := folder.changes(plan)):
+        folder.close()
+        raise RunError(
+            f"the recipe says something else than what {run_dir} was begun with\n"
+            + "\n".join(changes),
+            f"`rlc run --resume {run_dir}` goes on with the plan that was begun; without "
+            "--resume the recipe is a new run",
+        )
+    return folder
+
+
 def connect_run(folder: RunFolder, base_url: str | None, resumed: bool) -> ServiceClient:
     """The service of a run. A resumed one goes back to the server that it was begun on.
 
@@ -82,8 +100,18 @@ def connect_run(folder: RunFolder, base_url: str | None, resumed: bool) -> Servi
     base_url = base_url or folder.journal.meta("server")
     if resumed:
         require_service(folder.plan, base_url)
+        _sweep(folder)
     metadata = {"rlc_run": folder.path.resolve().name, "rlc_plan": plan_hash(folder.plan)}
     return connect_service(folder.plan, folder.path / "checkpoints", base_url, metadata)
+
+
+def _sweep(folder: RunFolder) -> None:
+    """Delete what a process that was killed has left of checkpoints on this machine."""
+    checkpoints = folder.path / "checkpoints"
+    if checkpoints.is_dir():
+        from rlc.service.local.checkpoints import CheckpointStore
+
+        CheckpointStore(checkpoints).sweep(folder.journal.saved_paths())
 
 
 def _to_end(
@@ -104,6 +132,9 @@ def _to_end(
         try:
             jobs.append(Job(folder, connect_run(folder, base_url, resumed), observes))
             return asyncio.run(jobs[0].run())
+        except Exception:
+            folder.close_failed()
+            raise
         finally:
             observes.close()
             folder.close()

@@ -93,3 +93,6 @@ class SupervisedWork:
         metrics = {"loss/mean": update.metrics["loss/sum"] / tokens, **update.metrics}
         metrics["examples/tokens"] = float(tokens)
         return StepReport(metrics, [], {}, outcome.outputs["checkpoint"])
+
+    async def close(self) -> None:
+        """The examples hold nothing."""

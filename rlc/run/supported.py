@@ -3,17 +3,30 @@
 from __future__ import annotations
 
 import importlib.util
+import os
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 from rlc.envs.build import SOURCES, WRAPPERS
+from rlc.envs.openreward_client import KEY as OPENREWARD
+from rlc.envs.openreward_preflight import openreward_problems
+from rlc.envs.preflight import source_problems
 from rlc.envs.templates import TEMPLATE_FILES
 from rlc.plan.tree import EnvPlan, EvalPlan, Plan, SftPlan, StagePlan, TrackPlan, TrainPlan
 from rlc.run.oracles import find_oracle
 from rlc.run.records import RunError
 
 # Trackers, and the package that each needs.
-_TRACKERS = {"wandb": "wandb", "trackio": "trackio", "tensorboard": "tensorboardX"}
+_TRACKERS = {
+    "wandb": "wandb",
+    "trackio": "trackio",
+    "tensorboard": "tensorboardX",
+    "openreward_rollouts": "openreward",
+}
+
+
+# Sources whose tasks have numbers that say which one it is.
+NUMBERED = ("openreward", "problems")
 
 
 def require_runnable(plan: Plan) -> None:
@@ -28,6 +41,10 @@ def require_runnable(plan: Plan) -> None:
         for path, what in _files(stage):
             if not Path(path).is_file():
                 raise RunError(f"there is no file {path}, {what}")
+    envs = [env for stage in plan.stages for env in _environments(stage)]
+    own = source_problems(envs, plan.recipe)
+    if problems := [*unset_keys(plan), *openreward_problems(envs), *own]:
+        raise RunError("; ".join(problems))
 
 
 def unsupported(plan: Plan) -> list[str]:
@@ -63,11 +80,23 @@ def _environment(env: EnvPlan) -> Iterator[str]:
 
 
 def _training(stage: TrainPlan) -> Iterator[str]:
+    yield from _tasks(stage)
     kind = stage.overlap.kind
     if kind != "synchronous" and stage.batch.kind == "turns":
         yield f"`{kind}()` cannot be combined with `turns()` yet: take `groups()`"
     if kind == "streamed":
         yield from _streamed(stage)
+
+
+def _tasks(stage: TrainPlan) -> Iterator[str]:
+    """What chooses among tasks compares the rollouts of one."""
+    for env in stage.envs:
+        chosen = any(wrapper.name == "curriculum" for wrapper in env.wrappers)
+        if chosen and env.source not in NUMBERED:
+            yield f"`curriculum()` of `{env.name}`: the tasks of `{env.source}()` have no numbers"
+        if env.rollouts.group == 1 and (chosen or stage.batch.resample):
+            what = "`curriculum()`" if chosen else "`resample`"
+            yield f"{what} compares the rollouts of a task, and `{env.name}` is played once each"
 
 
 def _streamed(stage: TrainPlan) -> Iterator[str]:
@@ -98,6 +127,13 @@ def _trackers(trackers: Iterable[TrackPlan]) -> Iterator[str]:
             yield f"`{tracker.name}()` is not among the trackers yet"
         elif importlib.util.find_spec(package) is None:
             yield f"`{tracker.name}()` needs a package that is not here: pip install {package}"
+
+
+def unset_keys(plan: Plan) -> Iterator[str]:
+    """Keys of trackers that are not in the environment."""
+    trackers = [t for s in plan.stages if not isinstance(s, EvalPlan) for t in s.track]
+    if any(t.name == "openreward_rollouts" for t in trackers) and not os.environ.get(OPENREWARD):
+        yield f"`openreward_rollouts()` needs {OPENREWARD} in the environment, and it is not set"
 
 
 def _files(stage: StagePlan) -> Iterator[tuple[str, str]]:

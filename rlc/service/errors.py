@@ -17,3 +17,7 @@ class ServiceError(Exception):
 
 class ServiceLostError(ServiceError):
     """The service as a whole cannot go on: another request would fare no better."""
+
+
+class CheckpointError(ServiceError):
+    """A saved state that is missing, damaged or expired; an older one may serve."""

@@ -120,6 +120,10 @@ class Listener(Protocol):
     def note(self, text: str) -> None:
         """Something worth a line of its own: a pause, a full queue."""
 
+    def pressed(self) -> None:
+        """The service has too much to do: it refused a request as too many, or its queue is
+        full."""
+
     def record(self, event: dict[str, Any]) -> None:
         """A session or a model with its ids, for the run's own records."""
 
@@ -135,11 +139,15 @@ class RemoteService(ServiceClient, Protocol):
     def get_server_capabilities(self) -> Awaitable[types.GetServerCapabilitiesResponse]:
         """The models that the server trains and samples, and their contexts."""
 
+    async def ping(self) -> None:
+        """Raises ServiceError if its server cannot be reached now."""
+
     def separate_samples(self) -> None:
         """From now on ask for each sample of a seeded request on its own, with its own seed."""
 
     def listen(self, listener: Listener) -> None:
-        """Tell ``listener`` of pauses, and of sessions and models as they are made."""
+        """Tell ``listener`` of pauses and pressure, and of sessions and models as they are
+        made."""
 
     async def close(self, end: SessionEnd) -> None:
         """Finish the session. Never raises: the run is over already."""

@@ -103,7 +103,7 @@ def test_a_recipe_with_mistakes_is_not_run(tmp_path: Path) -> None:
     "arguments",
     [
         ["run"],
-        ["run", "recipes/quickstart.rl", "--resume", "somewhere"],
+        ["run", "recipes/quickstart.rl", "--resume", "somewhere", "--run-dir", "elsewhere"],
         ["run", "--resume", "somewhere", "--set", "main.steps=3"],
         ["run", "recipes/quickstart.rl", "--sed", "3"],
     ],

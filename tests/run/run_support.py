@@ -106,5 +106,8 @@ def comparable(path: Path) -> list[dict[str, Any]]:
 
 
 def rollouts(path: Path, stage: str | None = None) -> list[dict[str, Any]]:
+    """Everything a rollout says but how long it took."""
     records = [json.loads(line) for line in (path / "rollouts.jsonl").read_text().splitlines()]
+    for record in records:
+        del record["seconds"]
     return [record for record in records if stage in (None, record["stage"])]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+from attrs import evolve
 
 from rlc.plan.tree import (
     EnvPlan,
@@ -55,7 +56,25 @@ def test_pass_at_k_is_unbiased_and_any_at_k_looks_at_the_first_k() -> None:
 def test_a_failed_episode_solves_nothing_and_has_no_reward() -> None:
     metrics = (MetricPlan("pass_at", 1), MetricPlan("mean_reward", None))
     found = evaluation_metrics(plan(*metrics), played("a", 0, [None, 1.0, 0.5, None]))
-    assert found == {"eval/e/pass@1": 0.25, "eval/e/mean_reward": 0.75, "eval/e/failed": 2.0}
+    assert found == {
+        "eval/e/pass@1": 0.25,
+        "eval/e/mean_reward": 0.75,
+        "eval/e/failed": 2.0,
+        "eval/e/cut_off": 0.0,
+    }
+
+
+def test_what_was_cut_off_or_could_not_be_read_is_told_from_what_is_wrong() -> None:
+    found = [
+        Rollout("a", 0, m, "", (evolve(TURN, stop_reason=stop, metrics=read),), "done", (0.0,))
+        for m, (stop, read) in enumerate(
+            [("stop", {"format": 1.0}), ("length", {"format": 0.0}), ("stop", {"format": 1.0})]
+        )
+    ]
+    metrics = evaluation_metrics(plan(MetricPlan("pass_at", 1)), found)
+    assert metrics["eval/e/pass@1"] == 0
+    assert metrics["eval/e/format"] == pytest.approx(2 / 3)
+    assert metrics["eval/e/cut_off"] == pytest.approx(1 / 3)
 
 
 def test_a_mixture_has_the_results_of_each_environment_too() -> None:

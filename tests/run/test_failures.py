@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import Any
 
 import pytest
+from attrs import frozen
 from run_support import TINY, compiled, metrics, rollouts, run_new, train
 
+from rlc.envs.base import Episode, Observation
 from rlc.envs.gem import GemSource
 from rlc.plan.tree import EnvPlan, Plan, RewardPlan, RolloutsPlan
 from rlc.run.records import Rollout, RunError, Turn
@@ -47,23 +48,27 @@ def test_failures_with_a_reward_count_but_still_are_failures() -> None:
     assert {rollout.task for rollout in counted(played, [env(1)])} == {0}
 
 
+@frozen
+class Crashing:
+    episode: Episode
+
+    @property
+    def first(self) -> Observation:
+        return self.episode.first
+
+    def step(self, action: str) -> Observation:
+        if action.rstrip("}")[-1:] in "02468":
+            raise OSError("an even number")
+        return self.episode.step(action)
+
+
 @pytest.fixture
 def failing(monkeypatch: pytest.MonkeyPatch) -> None:
     """The game crashes on a guess of an even number."""
     group_of = GemSource.group
 
-    def group(self: GemSource, seed: int, size: int) -> list[Any]:
-        episodes = group_of(self, seed, size)
-        for episode in episodes:
-            step = episode.step
-
-            def crash(action: str, step: Any = step) -> Any:
-                if action.rstrip("}")[-1:] in "02468":
-                    raise OSError("an even number")
-                return step(action)
-
-            episode.step = crash  # type: ignore[method-assign]
-        return episodes
+    def group(self: GemSource, seed: int, size: int) -> list[Episode]:
+        return [Crashing(episode) for episode in group_of(self, seed, size)]
 
     monkeypatch.setattr(GemSource, "group", group)
 
@@ -80,7 +85,8 @@ def test_dropped_rollouts_leave_no_trace_in_the_statistics(tmp_path: Path) -> No
     played = rollouts(tmp_path / "run")
     failed = [rollout for rollout in played if rollout["error"]]
     assert {rollout["error"] for rollout in failed} == {"OSError: an even number"}
-    assert record["rollouts/failed"] == len(failed) > 0
+    assert record["rollouts/failed"] == record["failed/game"] == len(failed) > 0
+    assert record["failures/OSError"] == len(failed)
     rewards = [rollout["reward"] for rollout in played if not rollout["error"]]
     assert record["reward/mean"] == pytest.approx(sum(rewards) / len(rewards))
     assert all(rollout["advantages"] == [] for rollout in failed)

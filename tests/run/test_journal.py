@@ -13,7 +13,8 @@ from rlc.run.records import RunError, Usage
 def test_a_step_counts_only_once_it_is_finished(tmp_path: Path) -> None:
     journal = Journal(tmp_path / "journal.sqlite")
     journal.start_step("main", 1)
-    journal.finish_step("main", 1, {"env": 4}, {"reward/mean": 0.5}, "path-1")
+    journal.finish_step("main", 1, {"env": 4}, {"reward/mean": 0.5})
+    journal.add_checkpoint("main", 1, "path-1")
     journal.start_step("main", 2)
     journal.close()
 
@@ -28,7 +29,7 @@ def test_rewinding_forgets_later_steps_but_not_what_they_cost(tmp_path: Path) ->
     for step in (1, 2, 3):
         journal.start_step("main", step)
         journal.add_spend("main", step, Usage(prefill=10), 0.25)
-        journal.finish_step("main", step, {}, {}, None)
+        journal.finish_step("main", step, {}, {})
     journal.rewind("main", 1)
     assert [stored.step for stored in journal.steps("main")] == [1]
     assert journal.spent_usd() == 0.75

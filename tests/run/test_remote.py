@@ -85,6 +85,9 @@ class Remote:
         )
         return types.GetServerCapabilitiesResponse(supported_models=[model])
 
+    async def ping(self) -> None:
+        pass
+
     def separate_samples(self) -> None:
         self.separated = True
 
@@ -138,7 +141,7 @@ class Opened:
 def verify(tmp_path: Path, plan: Plan, remote: Remote) -> Opened:
     """Open a run on ``remote`` and verify its stage, as a job does before the first step."""
     observer, folder = Notes(), RunFolder.create(tmp_path / "run", plan)
-    run = RemoteRun(cast(RemoteService, remote), folder, observer)
+    run = RemoteRun(cast(RemoteService, remote), folder, observer, lambda: None)
 
     async def ask() -> TrainPlan:
         await run.open(plan)

@@ -10,8 +10,9 @@ import pytest
 from attrs import define, field
 from tinker import types
 
-from rlc.envs.base import EnvSource, Episode, Observation
+from rlc.envs.base import Action, EnvSource, Episode, Observation
 from rlc.envs.build import PlayableEnv
+from rlc.envs.workers import lifted
 from rlc.plan.tree import EnvPlan, FailurePlan, RewardPlan, RolloutsPlan, SamplingPlan
 from rlc.record import evolve
 from rlc.run.records import Rollout, RunError, Usage
@@ -95,13 +96,13 @@ class WordHistory:
     def __init__(self) -> None:
         self.tokens: list[int] = []
 
-    def observe(self, text: str) -> list[int]:
-        self.tokens = [*self.tokens, len(text)]
+    def observe(self, observation: Observation) -> list[int]:
+        self.tokens = [*self.tokens, len(observation.text)]
         return self.tokens
 
-    def reply(self, tokens: list[int]) -> str:
+    def reply(self, tokens: list[int]) -> Action:
         self.tokens = self.tokens + tokens
-        return str(tokens)
+        return Action(str(tokens))
 
 
 def play(
@@ -114,7 +115,7 @@ def play(
 ) -> tuple[list[Rollout], ScriptedSampler, Usage]:
     sampler, usage = ScriptedSampler(), Usage()
     player = Player(sampler, sampling, context, failure, usage, staleness=2)
-    task = Task(PlayableEnv(plan, source, WordHistory), number=3, size=size, seed=11)
+    task = Task(PlayableEnv(plan, lifted(source), WordHistory), number=3, size=size, seed=11)
     return asyncio.run(player.play(task)), sampler, usage
 
 
@@ -205,15 +206,15 @@ def test_no_reply_is_asked_for_that_the_episode_could_not_hold() -> None:
 class ForgetfulHistory(WordHistory):
     """Starts over each turn: nothing of a prompt is in the next."""
 
-    def observe(self, text: str) -> list[int]:
-        self.tokens = [7, len(text)]
+    def observe(self, observation: Observation) -> list[int]:
+        self.tokens = [7, len(observation.text)]
         return self.tokens
 
 
 def test_prompts_that_start_over_all_count() -> None:
     sampler, sampling = ScriptedSampler(), evolve(SAMPLING, max_episode_tokens=12)
     player = Player(sampler, sampling, None, DROP, Usage())
-    env = PlayableEnv(PLAN, CountingSource(length=50), ForgetfulHistory)
+    env = PlayableEnv(PLAN, lifted(CountingSource(length=50)), ForgetfulHistory)
     (rollout,) = asyncio.run(player.play(Task(env, number=0, size=1, seed=1)))
     assert (rollout.ended, len(rollout.turns)) == ("tokens", 3)  # 3 · 3 + 2 + 4 > 12
 
@@ -255,10 +256,10 @@ class HangingSampler(ScriptedSampler):
 def test_an_episode_that_takes_too_long_is_a_failure_of_its_own() -> None:
     plan = evolve(PLAN, rollouts=evolve(ROLLOUTS, timeout=0.01))
     player = Player(HangingSampler(), SAMPLING, None, DROP, Usage())
-    task = Task(PlayableEnv(plan, CountingSource(), WordHistory), number=0, size=2, seed=1)
+    task = Task(PlayableEnv(plan, lifted(CountingSource()), WordHistory), number=0, size=2, seed=1)
     rollouts = asyncio.run(player.play(task))
     assert {rollout.error for rollout in rollouts} == {
-        "EnvError: the episode took longer than 0.01 s"
+        "OverdueError: the episode took longer than 0.01 s"
     }
 
 

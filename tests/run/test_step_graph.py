@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Collection, Mapping
+from collections.abc import Mapping
 from itertools import pairwise
 from typing import Any
 
@@ -26,7 +26,8 @@ def run(
     functions: Mapping[str, StepFunction],
     steps: int = 1,
     stop_after: int | None = None,
-    checkpoints: Collection[int] = (),
+    first: int = 1,
+    known: Mapping[int, int] | None = None,
 ) -> list[StepOutcome]:
     """The outcomes of the steps, in order."""
     outcomes = []
@@ -40,8 +41,8 @@ def run(
             shape,
             "s",
             functions,
-            range(1, steps + 1),
-            is_checkpoint=lambda step: step in checkpoints,
+            range(first, steps + 1),
+            known=known or {},
             commit=commit,
         )
     )
@@ -102,6 +103,7 @@ def staged(log: list[str]) -> tuple[dict[str, StepFunction], dict[str, int]]:
 
     async def snapshot(at: At, inputs: Mapping[str, Any]) -> int:
         log.append(f"snapshot {at.step}")
+        log.append(f"source of {at.step}: {at.source}")
         return weights["version"]
 
     async def rollouts(at: At, inputs: Mapping[str, Any]) -> int:
@@ -134,9 +136,9 @@ def overlapping(slack: int) -> Graph:
     return Graph(nodes, (*edges, edge("optim_step", "snapshot", 1, slack)))
 
 
-def staleness(slack: int, checkpoints: Collection[int] = ()) -> list[int]:
+def staleness(slack: int) -> list[int]:
     functions, _ = staged([])
-    outcomes = run(overlapping(slack), functions, 6, checkpoints=checkpoints)
+    outcomes = run(overlapping(slack), functions, 6)
     return [outcome.outputs["forward_backward"] for outcome in outcomes]
 
 
@@ -149,8 +151,47 @@ def test_slack_bounds_how_old_the_weights_are_and_is_always_used(slack: int) -> 
     assert staleness(slack) == [min(step, slack) for step in range(6)]
 
 
-def test_a_step_after_a_checkpoint_starts_from_it() -> None:
-    assert staleness(2, checkpoints=(3,)) == [0, 1, 2, 0, 1, 2]
+def sources(log: list[str]) -> dict[int, int]:
+    """The step whose weights each step sampled from."""
+    words = [line.split() for line in log if line.startswith("source")]
+    return {int(step.rstrip(":")): int(source) for _, _, step, source in words}
+
+
+def test_a_resumed_stage_samples_from_the_same_weights() -> None:
+    whole: list[str] = []
+    run(overlapping(2), staged(whole)[0], 6)
+    rest: list[str] = []
+    run(overlapping(2), staged(rest)[0], 6, first=4)
+    assert sources(rest) == {4: 1, 5: 2, 6: 3}
+    assert sources(whole) | sources(rest) == sources(whole)
+
+
+def test_a_step_that_began_before_keeps_its_source() -> None:
+    """As where a guard made later steps synchronous."""
+    log: list[str] = []
+    run(overlapping(0), staged(log)[0], 6, first=4, known={4: 2, 5: 3})
+    assert sources(log) == {4: 2, 5: 3, 6: 5}
+
+
+def test_no_step_changes_the_weights_before_the_last_is_safe() -> None:
+    log: list[str] = []
+
+    async def settle() -> None:
+        log.append("settled")
+
+    async def commit(step: int, _: StepOutcome) -> bool:
+        log.append(f"done {step}")
+        return True
+
+    functions, _ = staged(log)
+    asyncio.run(
+        run_steps(overlapping(0), "s", functions, range(1, 3), settle=settle, commit=commit)
+    )
+    order = [line for line in log if line.startswith(("settled", "gradient", "done", "play"))]
+    once = ["settled", "gradient", "done"]
+    assert [line for line in order if not line.startswith("play")] == [
+        word if word == "settled" else f"{word} {step}" for step in (1, 2) for word in once
+    ]
 
 
 def test_rollouts_of_the_next_step_are_played_while_this_one_trains() -> None:

@@ -33,7 +33,7 @@ class Writer:
 def writers(monkeypatch: pytest.MonkeyPatch) -> list[Writer]:
     made: list[Writer] = []
 
-    def writer(folder: str) -> Writer:
+    def writer(folder: str, filename_suffix: str) -> Writer:
         made.append(Writer(folder))
         return made[-1]
 

@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from tinker_cookbook.renderers import get_renderer
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
+from rlc.envs.base import Observation
 from rlc.envs.gem import GemSource
 from rlc.envs.history import ChatHistory
 from rlc.envs.seeds import derive_seed
@@ -159,7 +160,9 @@ def test_demonstrations_are_what_a_run_would_show(tokenizer: Any) -> None:
             history = ChatHistory(renderer, task.instruction)
             got = encode(demonstration, tokenizer)
             for turn in demonstration.turns:
-                prompt = history.observe(_last_user_text(turn.prompt, task.instruction))
+                prompt = history.observe(
+                    Observation(_last_user_text(turn.prompt, task.instruction))
+                )
                 assert got.tokens_T[: len(prompt)] == prompt
                 reply = tokenizer.encode(turn.reply, add_special_tokens=False)
                 history.reply([*reply, tokenizer.eos_token_id])

@@ -28,9 +28,15 @@ def notice(message: str) -> str | None:
     return " ".join(message.split())[:200]
 
 
+def is_pause(message: str) -> bool:
+    """Whether a logged message says that the service is there, and has requests wait."""
+    return any(pattern.fullmatch(message) for pattern in (_BILLING, _QUEUE))
+
+
 @contextmanager
-def heard_by(tell: Callable[[str], None]) -> Iterator[None]:
-    """While open, ``tell`` gets the notices, on whatever thread they arise, in place of the log.
+def heard_by(tell: Callable[[str, bool], None]) -> Iterator[None]:
+    """While open, ``tell`` gets the notices, on whatever thread they arise, in place of the log;
+    each with whether it tells of a pause.
 
     With TINKER_LOG the user has asked for the log itself, and keeps it too.
     """
@@ -47,10 +53,11 @@ def heard_by(tell: Callable[[str], None]) -> Iterator[None]:
 
 
 class _Teller(logging.Handler):
-    def __init__(self, tell: Callable[[str], None]) -> None:
+    def __init__(self, tell: Callable[[str, bool], None]) -> None:
         super().__init__(logging.WARNING)
         self._tell = tell
 
     def emit(self, record: logging.LogRecord) -> None:
-        if text := notice(record.getMessage()):
-            self._tell(text)
+        message = record.getMessage()
+        if text := notice(message):
+            self._tell(text, is_pause(message))

@@ -30,17 +30,24 @@ class Patience:
     """How long a service may be silent, over all requests, before a run gives it up.
 
     A service with a full queue accepts requests and answers none. ``last_word`` is what it
-    said of its queue.
+    said of its queue. ``pause`` gives until when the SDK holds samples back, since one was refused
+    as too many; ``pressed`` is told when that has happened again.
     """
 
     where: str
     seconds: float = PATIENCE_SECONDS
     last_word: str = ""
+    pause: Callable[[], float | None] = lambda: None
+    pressed: Callable[[], None] = lambda: None
+    _paused: float | None = field(default=None, init=False)
     _heard: float = field(factory=time.monotonic)
 
     def heard(self) -> None:
         """The service has answered something."""
         self._heard = time.monotonic()
+        if (paused := self.pause()) != self._paused:
+            self._paused = paused
+            self.pressed()
 
     def left(self, asked: float) -> float:
         """Seconds until a request made at ``asked`` (monotonic) is given up."""

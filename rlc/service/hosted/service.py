@@ -8,11 +8,12 @@ from collections.abc import Awaitable, Callable, Mapping
 from contextlib import ExitStack
 from typing import Any, TypeVar
 
+import httpx
 import tinker
 from attrs import define, field
 from tinker import types
 
-from rlc.service.errors import ServiceError
+from rlc.service.errors import CheckpointError, ServiceError, ServiceLostError
 from rlc.service.hosted.clients import HostedSamplingClient, HostedTrainingClient
 from rlc.service.hosted.endpoint import Endpoint
 from rlc.service.hosted.notices import heard_by
@@ -21,10 +22,12 @@ from rlc.service.hosted.replies import Patience, Reply, in_thread, submit
 from rlc.service.interface import Listener, SessionEnd
 
 _CLOSING_SECONDS = 5.0  # whoever pressed Ctrl-C twice waits for it
+_PING_SECONDS = 5.0
 
 _log = logging.getLogger(__name__)
 
 C = TypeVar("C", tinker.TrainingClient, tinker.SamplingClient)
+T = TypeVar("T")
 
 
 @define(eq=False)
@@ -45,7 +48,6 @@ class HostedService:
     _separate: bool = field(default=False, init=False)
 
     def __attrs_post_init__(self) -> None:
-        self.patience = Patience(self.endpoint.name)
         self._sdk = tinker.ServiceClient(
             user_metadata=dict(self.metadata),
             project_id=self.endpoint.project,
@@ -53,6 +55,7 @@ class HostedService:
             base_url=self.endpoint.base_url,
             api_key=self.endpoint.api_key,
         )
+        self.patience = Patience(self.endpoint.name)
 
     @property
     def server(self) -> str:
@@ -90,12 +93,14 @@ class HostedService:
     ) -> HostedTrainingClient:
         """Go on from a saved state: the next steps are those the saved client would make."""
         metadata = {**self.metadata, **(user_metadata or {})}
-        return await self._training(
-            lambda: self._sdk.create_training_client_from_state_with_optimizer(
-                path, user_metadata=metadata
-            ),
-            metadata,
-            {"from": path},
+        return await _of_saved(
+            self._training(
+                lambda: self._sdk.create_training_client_from_state_with_optimizer(
+                    path, user_metadata=metadata
+                ),
+                metadata,
+                {"from": path},
+            )
         )
 
     async def create_training_client_from_state(
@@ -103,10 +108,12 @@ class HostedService:
     ) -> HostedTrainingClient:
         """Saved weights under a fresh optimiser."""
         metadata = {**self.metadata, **(user_metadata or {})}
-        return await self._training(
-            lambda: self._sdk.create_training_client_from_state(path, user_metadata=metadata),
-            metadata,
-            {"from": path},
+        return await _of_saved(
+            self._training(
+                lambda: self._sdk.create_training_client_from_state(path, user_metadata=metadata),
+                metadata,
+                {"from": path},
+            )
         )
 
     async def create_sampling_client(
@@ -129,9 +136,20 @@ class HostedService:
         try:
             await self._rest(lambda rest: rest.delete_checkpoint_from_tinker_path(path))
         except ServiceError as error:
-            cause = error.__cause__
-            if not (isinstance(cause, tinker.APIStatusError) and cause.status_code == 404):
+            if not _is_unknown(error):
                 raise
+
+    async def ping(self) -> None:
+        """Raises ServiceError if the server cannot be reached now."""
+        try:
+            async with httpx.AsyncClient(timeout=_PING_SECONDS) as client:
+                await client.get(f"{self.server.rstrip('/')}/api/v1/healthz")
+        except httpx.HTTPError as error:
+            why = str(error) or "it does not answer"
+            raise ServiceLostError(
+                f"cannot reach {self.endpoint.name}: {why}",
+                "is it up, and its address right? the run can be resumed later",
+            ) from error
 
     def separate_samples(self) -> None:
         """From now on ask for each sample of a seeded request on its own."""
@@ -141,12 +159,15 @@ class HostedService:
         """Tell ``listener``, on the running loop's thread, of pauses, sessions and models."""
         loop = asyncio.get_running_loop()
 
-        def tell(text: str) -> None:
+        def tell(text: str, is_pause: bool) -> None:
             self.patience.last_word = text
             if not loop.is_closed():
                 loop.call_soon_threadsafe(listener.note, text)
+                if is_pause:
+                    loop.call_soon_threadsafe(listener.pressed)
 
         self._listener = listener
+        self.patience.pressed = listener.pressed
         self._listening.enter_context(heard_by(tell))
 
     async def close(self, end: SessionEnd) -> None:
@@ -194,7 +215,10 @@ class HostedService:
         """A new client; the first one opens the session, which blocks its thread meanwhile."""
         reply: Reply[C] = await in_thread(lambda: submit(ask, self.patience))
         client = await reply
-        session = client.holder.get_session_id()
+        holder = client.holder
+        # The SDK tries a refused sample again by itself, and says so nowhere else.
+        self.patience.pause = lambda: getattr(holder, "_sample_backoff_until", None)
+        session = holder.get_session_id()
         if session != self._session:
             self._session = session
             self._record(
@@ -235,3 +259,19 @@ def default_url() -> str:
     from tinker.lib.base_url import resolve_base_url
 
     return resolve_base_url()
+
+
+async def _of_saved(making: Awaitable[T]) -> T:
+    """What is made of a saved state. Raises CheckpointError where the server has none."""
+    try:
+        return await making
+    except ServiceError as error:
+        if _is_unknown(error):
+            raise CheckpointError(f"{error}.", error.hint) from error
+        raise
+
+
+def _is_unknown(error: ServiceError) -> bool:
+    """Whether the server says that it does not know what it was asked for."""
+    cause = error.__cause__
+    return isinstance(cause, tinker.APIStatusError) and cause.status_code == 404

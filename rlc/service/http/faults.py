@@ -25,7 +25,8 @@ class Faults:
     ``too_many``: HTTP 429. ``errors``: HTTP 500. ``drops``: the connection is closed, half of
     the time after the request was carried out. ``restarts``: everything in memory is forgotten;
     checkpoints stay. ``slow``: an answer comes ``slow_seconds`` late. ``lost``: the promise of a
-    sample is forgotten, so that the SDK has to ask anew.
+    sample is forgotten, so that the SDK has to ask anew. ``stuck``: an answer never comes.
+    ``paused``: whoever asks for an answer is told that the queue is full, and to ask again.
     """
 
     too_many: float = 0.0
@@ -35,6 +36,8 @@ class Faults:
     slow: float = 0.0
     lost: float = 0.0
     slow_seconds: float = 1.0
+    stuck: float = 0.0
+    paused: float = 0.0
     seed: int = 0
 
     @property
@@ -47,7 +50,7 @@ class Faults:
         }
 
 
-RATES = ("too_many", "errors", "drops", "restarts", "slow", "lost")
+RATES = ("too_many", "errors", "drops", "restarts", "slow", "lost", "stuck", "paused")
 
 
 def parse_faults(text: str, seed: int) -> Faults:

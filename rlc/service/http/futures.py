@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import math
 import time
 from collections import deque
 from collections.abc import Awaitable, Callable
@@ -22,6 +23,7 @@ from rlc.service.http.wire import PROTOBUF, write_output, write_sample
 
 JSON = "application/json"
 _POLL_SECONDS = 25.0  # the SDK gives a poll 45
+_PAUSE_SECONDS = 0.05
 _KEEP_FETCHED = 60.0  # the connection may break while an answer goes out
 _KEEP_UNFETCHED = 3600.0
 
@@ -86,6 +88,8 @@ class Futures:
         """
         if self.faults.slow and self._dice.throw("slow") < self.faults.slow:
             delay += self.faults.slow_seconds
+        if self.faults.stuck and self._dice.throw("stuck") < self.faults.stuck:
+            delay = math.inf
         try:
             work = start()
         except (Refused, ServiceError) as error:
@@ -103,6 +107,8 @@ class Futures:
             raise
         except Exception as error:
             reply = _failure(error)
+        if math.isinf(delay):
+            return
         if delay:
             await asyncio.sleep(delay)
         promise.reply = reply
@@ -120,6 +126,9 @@ class Futures:
                 f"There is no promise {request_id}: it was answered long ago, "
                 "cancelled, or the server has been restarted since.",
             )
+        if self.faults.paused and self._dice.throw("paused") < self.faults.paused:
+            await asyncio.sleep(_PAUSE_SECONDS)
+            return Reply(b'{"type": "try_again", "queue_state": "paused_capacity"}', JSON, 408)
         await self._wait(promise)
         if promise.reply is None:
             if request_id not in self._promises:

@@ -13,7 +13,7 @@ import os
 import re
 import tempfile
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from contextlib import suppress
 from pathlib import Path
 from typing import Any, Literal
@@ -24,7 +24,7 @@ import safetensors
 import safetensors.numpy
 from attrs import define, evolve, frozen
 
-from rlc.service.errors import ServiceError
+from rlc.service.errors import CheckpointError, ServiceError
 from rlc.service.local.lora import LoraSpec
 
 SCHEME = "local://"
@@ -112,11 +112,14 @@ class CheckpointStore:
                 f"There is a checkpoint {name!r} already; pass overwrite to replace it."
             ) from error
         except OSError as error:
-            raise ServiceError(f"Cannot write the checkpoint {file}: {error}.") from error
+            raise ServiceError(
+                f"Cannot write the checkpoint {file}: {error.strerror or error}.",
+                "make room on its disk, or see to the folder's permissions",
+            ) from error
         return f"{SCHEME}{model}/{kind}/{name}"
 
     def load(self, path: str) -> tuple[Arrays, Description]:
-        """Read a checkpoint. Raises ServiceError if it is missing, damaged or expired."""
+        """Read a checkpoint. Raises CheckpointError if it is missing, damaged or expired."""
         file = self._file(path)
         try:
             with safetensors.safe_open(str(file), framework="numpy") as opened:
@@ -126,11 +129,13 @@ class CheckpointStore:
                 raise ValueError("wrong checksum")
             description = cattrs.structure(header["description"], Description)
         except FileNotFoundError as error:
-            raise ServiceError(f"There is no checkpoint {path} in {self.root}.") from error
+            raise CheckpointError(f"There is no checkpoint {path} in {self.root}.") from error
         except Exception as error:  # whatever a damaged file makes the readers raise
-            raise ServiceError(f"The checkpoint {path} is damaged and cannot be read.") from error
+            raise CheckpointError(
+                f"The checkpoint {path} is damaged and cannot be read."
+            ) from error
         if self._expired(description):
-            raise ServiceError(f"The checkpoint {path} has expired.")
+            raise CheckpointError(f"The checkpoint {path} has expired.")
         return arrays, description
 
     def list(self, model: str | None = None) -> list[Listed]:
@@ -154,6 +159,15 @@ class CheckpointStore:
         _write(file, arrays, evolve(description, expires_at=expires_at), overwrite=True)
         os.utime(file, (saved_at, saved_at))
 
+    def sweep(self, keep: Collection[str]) -> None:
+        """Delete what a process that was killed has left: files half written, and checkpoints
+        that nobody knows of. For a store that nothing else uses."""
+        for listed in self._found():
+            if listed.path not in keep:
+                self._file(listed.path).unlink(missing_ok=True)
+        for partial in self.root.glob("*/*weights/.*"):
+            partial.unlink(missing_ok=True)
+
     def expiry(self, ttl_seconds: int | None) -> float | None:
         """When something made now expires. Raises ServiceError for a lifetime of nothing."""
         if ttl_seconds is None:
@@ -163,11 +177,11 @@ class CheckpointStore:
         return time.time() + ttl_seconds
 
     def delete(self, path: str) -> None:
-        """Delete a checkpoint. Raises ServiceError if there is none."""
+        """Delete a checkpoint. Raises CheckpointError if there is none."""
         try:
             self._file(path).unlink()
         except FileNotFoundError as error:
-            raise ServiceError(f"There is no checkpoint {path} in {self.root}.") from error
+            raise CheckpointError(f"There is no checkpoint {path} in {self.root}.") from error
 
     def _file(self, path: str) -> Path:
         match = _PATH.fullmatch(path)

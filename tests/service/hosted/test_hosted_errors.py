@@ -27,10 +27,14 @@ class Heard:
 
     def __init__(self) -> None:
         self.notes: list[str] = []
+        self.times_pressed = 0
         self.events: list[dict[str, Any]] = []
 
     def note(self, text: str) -> None:
         self.notes.append(text)
+
+    def pressed(self) -> None:
+        self.times_pressed += 1
 
     def record(self, event: dict[str, Any]) -> None:
         self.events.append(event)

@@ -82,7 +82,7 @@ def outcome(folder: Path, root: Path, summary: Summary) -> Outcome:
     assert summary.state == "finished"
     file = str(summary.stages[-1].checkpoint).partition("://")[2]
     return Outcome(
-        lines(folder, "rollouts.jsonl"),
+        [record | {"seconds": {}} for record in lines(folder, "rollouts.jsonl")],
         [comparable(record) for record in lines(folder, "metrics.jsonl")],
         safetensors.numpy.load_file(root / f"{file}.safetensors"),
     )
@@ -91,7 +91,7 @@ def outcome(folder: Path, root: Path, summary: Summary) -> Outcome:
 def comparable(metrics: dict[str, Any]) -> dict[str, Any]:
     """A step's metrics without times and prices. How much of a prompt is already cached depends
     on when its request arrives; its length does not."""
-    left_out = ("time/", "spend/", "stage")
+    left_out = ("time/", "spend/", "service/", "stage")
     kept = {k: v for k, v in metrics.items() if not k.startswith(left_out)}
     return kept | {"tokens/prompt": kept.pop("tokens/prefill") + kept.pop("tokens/cached")}
 

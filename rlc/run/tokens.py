@@ -1,0 +1,82 @@
+"""Prompts that share their tokens: a long episode is kept once, not once a turn."""
+
+from __future__ import annotations
+
+from array import array
+from collections.abc import Iterator, Sequence
+from typing import Any, overload
+
+from attrs import define, field
+
+TOKEN = "i"  # 32 bits hold every vocabulary
+
+
+class Prefix(Sequence[int]):
+    """The first ``end`` tokens of a sequence that others go on with. Its slices are lists."""
+
+    __slots__ = ("_end", "_whole")
+
+    def __init__(self, whole: array[int], end: int) -> None:
+        self._whole = whole
+        self._end = end
+
+    def __len__(self) -> int:
+        return self._end
+
+    @overload
+    def __getitem__(self, at: int) -> int: ...
+    @overload
+    def __getitem__(self, at: slice) -> list[int]: ...
+    def __getitem__(self, at: int | slice) -> int | list[int]:
+        if isinstance(at, slice):
+            return self._whole[slice(*at.indices(self._end))].tolist()
+        return self._whole[range(self._end)[at]]
+
+    def __iter__(self) -> Iterator[int]:
+        return iter(self._whole[: self._end])
+
+    def __eq__(self, other: Any) -> bool:
+        if not isinstance(other, Sequence):
+            return NotImplemented
+        return len(self) == len(other) and all(a == b for a, b in zip(self, other, strict=True))
+
+    def __hash__(self) -> int:
+        return hash(tuple(self))
+
+    def __repr__(self) -> str:
+        return f"Prefix({self[:]})"
+
+
+def shares(prompt: Any, before: Any) -> bool:
+    """Whether a prompt is known to go on from an earlier one and the reply to it."""
+    known = isinstance(prompt, Prefix) and isinstance(before, Prefix)
+    return known and prompt._whole is before._whole
+
+
+@define
+class Growing:
+    """The tokens of an episode so far; those that a prompt repeats are kept, and count, once."""
+
+    before: int = 0  # in sequences that were left behind
+    _current: array[int] = field(factory=lambda: array(TOKEN), init=False)
+
+    def with_prompt(self, prompt: Sequence[int]) -> int:
+        """The length if this prompt came next."""
+        known = len(self._current)
+        return self.before + (0 if self._goes_on(prompt) else known) + len(prompt)
+
+    def extend(self, prompt: Sequence[int], reply: Sequence[int]) -> Prefix:
+        """Take in a prompt and the reply to it; gives the prompt to keep."""
+        if self._goes_on(prompt):
+            self._current.extend(prompt[len(self._current) :])
+        else:
+            self.before += len(self._current)
+            self._current = array(TOKEN, prompt)
+        kept = Prefix(self._current, len(prompt))
+        self._current.extend(reply)
+        return kept
+
+    def _goes_on(self, prompt: Sequence[int]) -> bool:
+        """Whether the prompt begins with all tokens so far."""
+        known = len(self._current)
+        return known <= len(prompt) and array(TOKEN, prompt[:known]) == self._current
