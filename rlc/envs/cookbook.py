@@ -19,6 +19,7 @@ Not played: members that start from different prompts, or wait for each other's 
 from __future__ import annotations
 
 import asyncio
+import copy
 import inspect
 from collections.abc import Callable, Coroutine, Mapping, Sequence
 from typing import Any
@@ -233,7 +234,9 @@ def _builder(target: str, args: Mapping[str, Any], size: int, tokenizer: Any, re
     from tinker_cookbook.tokenizer_utils import register_tokenizer
 
     name = str(getattr(tokenizer, "name_or_path", "") or "the-model-of-the-run")
-    register_tokenizer(name, lambda: tokenizer)
+    # Its own, since it works in a thread of its own: a tokenizer cannot be used by two at a time.
+    own_tokenizer = copy.deepcopy(tokenizer)
+    register_tokenizer(name, lambda: own_tokenizer)
     found = load_attribute(target)
     own = _Names(name, renderer, size).fill(parameter_names(found))
     return called(target, found, {**args, **own})

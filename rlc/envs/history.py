@@ -64,10 +64,11 @@ class ChatHistory:
         from tinker_cookbook.renderers import RenderContext
 
         reply = {"role": "assistant", "content": ""}
-        rendered = self._renderer.render_message(reply, RenderContext(idx=0, is_last=False))
-        parts = [rendered.header, *rendered.output] if rendered.header else rendered.output
-        head = sum(part.length for part in parts)
-        return _prompt(self._renderer, [reply, *said])[head:]
+        # What a renderer puts before a conversation, and before the next reply, is in both.
+        ended = _prompt(self._renderer, [reply])
+        next_reply = RenderContext(idx=1, is_last=True, prev_message=reply)
+        header = self._renderer._get_generation_suffix("assistant", next_reply)
+        return _prompt(self._renderer, [reply, *said])[len(ended) - len(header) :]
 
 
 class TextHistory:

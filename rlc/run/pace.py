@@ -7,6 +7,8 @@ from time import perf_counter
 
 from attrs import define, field
 
+from rlc.service.underway import underway
+
 _AT_A_TIME = 0.005  # seconds that may be computed before the loop comes round
 
 
@@ -22,10 +24,15 @@ class Pace:
         """Gives back control until there is time for more."""
         if not self._line.locked() and self._has_time():
             return
-        async with self._line:
-            if not self._has_time():
-                await asyncio.sleep(0)
-                self._fresh = perf_counter()
+        # Who stands in line will ask for more: a service that answers in waves is to know.
+        with underway():
+            async with self._line:
+                await self._come_round()
+
+    async def _come_round(self) -> None:
+        if not self._has_time():
+            await asyncio.sleep(0)
+            self._fresh = perf_counter()
 
     def _has_time(self) -> bool:
         return perf_counter() - self._fresh < _AT_A_TIME

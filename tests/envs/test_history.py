@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import cache
 from typing import Any
 
@@ -45,20 +46,53 @@ def env(*wrappers: StepPlan) -> EnvPlan:
     return EnvPlan("g", 1.0, "gem", guess, {}, wrappers, 4, rollouts, reward)
 
 
-def test_a_chat_is_what_the_renderer_makes_of_the_whole_conversation() -> None:
+@cache
+def marked(name: str, *marks: str) -> Any:
+    """A renderer whose prompts have more around the messages: a first token, a system message."""
+    from tinker_cookbook.renderers import get_renderer
+    from transformers import AutoTokenizer
+
+    from rlc.service.tiny import path
+
+    words = AutoTokenizer.from_pretrained(str(path()))
+    words.add_special_tokens({"additional_special_tokens": list(marks)})
+    return get_renderer(name, words)
+
+
+def llama() -> Any:
+    marks = ("begin_of_text", "start_header_id", "end_header_id", "eot_id")
+    return marked("llama3", *(f"<|{mark}|>" for mark in marks))
+
+
+def nemotron() -> Any:
+    return marked(
+        "nemotron3_preserve_thinking", "<|im_start|>", "<|im_end|>", "<think>", "</think>"
+    )
+
+
+@pytest.mark.parametrize("make", [renderer, llama, nemotron])
+def test_a_chat_is_what_the_renderer_makes_of_the_whole_conversation(
+    make: Callable[[], Any],
+) -> None:
     """Turn by turn and all at once give the same tokens."""
-    history = ChatHistory(renderer())
-    history.observe(Observation("Guess."))
-    assert history.reply([*encode("\\boxed{5}"), tokenizer().eos_token_id]).text == "\\boxed{5}"
+    rendered = make()
+    history = ChatHistory(rendered)
+    opening = history.observe(Observation("Guess."))
+    said = rendered.tokenizer.encode("\\boxed{5}", add_special_tokens=False)
+    assert history.reply([*said, *rendered.get_stop_sequences()]).text == "\\boxed{5}"
     whole = [
         {"role": "user", "content": "Guess."},
         {"role": "assistant", "content": "\\boxed{5}"},
         {"role": "user", "content": "Higher."},
     ]
-    assert (
-        history.observe(Observation("Higher."))
-        == renderer().build_generation_prompt(whole).to_ints()
-    )
+    expected = rendered.build_generation_prompt(whole).to_ints()
+    after = history.observe(Observation("Higher."))
+    assert after[: len(opening)] == opening
+    # The reply stands as it was sampled, whatever the renderer would write around it.
+    told = len(opening) + len(said) + 1
+    assert after[told:] == expected[len(expected) - len(after) + told :]
+    if make is not nemotron:
+        assert after == expected
 
 
 replies = st.lists(st.integers(0, 255), max_size=6)

@@ -5,6 +5,7 @@ Dimensions: N stream tokens, M of them whose logits are wanted, V vocabulary.
 
 from __future__ import annotations
 
+import copy
 import hashlib
 import inspect
 from collections import OrderedDict
@@ -123,6 +124,11 @@ class BaseModel:
             return transformers.AutoTokenizer.from_pretrained(str(self.folder))
         except (OSError, ValueError) as error:
             raise ServiceError(f"The tokenizer in {self.folder} cannot be loaded.") from error
+
+    @cached_property
+    def decoding_tokenizer(self) -> Any:
+        """A tokenizer for the thread that samples: one cannot be used by two threads at a time."""
+        return copy.deepcopy(self.tokenizer)
 
     @cached_property
     def fingerprint(self) -> str:

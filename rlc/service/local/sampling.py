@@ -147,7 +147,7 @@ def read_stops(
         return lambda tokens: tokens[-1] in ids
     if not all(isinstance(item, str) and item for item in items):
         raise ServiceError("stop must be strings (none of them empty) or token ids, not a mix.")
-    tokenizer = base.tokenizer
+    tokenizer = base.decoding_tokenizer
     # A token adds a byte of text or more, so a stop that ends here began this far back.
     reach = max(len(item.encode()) for item in items) + 4
 
