@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Iterator
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from statistics import fmean
 from typing import Any
 
-import msgspec
 import pytest
+from passages import passage_server
 from run_support import (
     RECIPES,
     TINY,
@@ -77,26 +75,10 @@ def test_code_is_run_and_rewarded_and_the_model_sees_what_it_prints(
     assert step["episodes/tooled/return"] == pytest.approx(fmean(returns))
 
 
-class Passages(BaseHTTPRequestHandler):
-    def do_POST(self) -> None:
-        request = msgspec.msgpack.decode(self.rfile.read(int(self.headers["Content-Length"])))
-        found = [{"document": {"contents": f"About\n{request['query']}"}}] * request["topk"]
-        self.send_response(200)
-        self.end_headers()
-        self.wfile.write(msgspec.msgpack.encode({"result": found}))
-
-    def log_message(self, format: str, *args: Any) -> None:
-        pass
-
-
 @pytest.fixture
 def server() -> Iterator[str]:
-    with ThreadingHTTPServer(("127.0.0.1", 0), Passages) as http:
-        thread = threading.Thread(target=http.serve_forever, args=(0.01,))
-        thread.start()
-        yield f"http://127.0.0.1:{http.server_port}/retrieve"
-        http.shutdown()
-        thread.join()
+    with passage_server() as url:
+        yield url
 
 
 def test_searches_reach_the_server_of_the_recipe(
