@@ -4,15 +4,20 @@
 
 Prints milliseconds a rollout (the processor's time, of a single-turn question, with everything
 that a step writes), the memory over the steps, and, for many multi-turn games at once, the most
-memory and the longest time for which the event loop stood still.
+memory and the longest time for which the event loop stood still: by the clock, which counts what
+other programs take from a busy machine too, and by the processor's time of single callbacks.
 """
 
 from __future__ import annotations
 
 import argparse
 import asyncio
+import heapq
 import tempfile
 import time
+from asyncio.events import Handle
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -72,6 +77,44 @@ class Watch(Silent):
         self.memory.append(resident())
 
 
+@define
+class Callbacks:
+    """Processor seconds of every callback of the event loop, with the coroutine it goes on with;
+    what another thread does meanwhile is not in them."""
+
+    all: list[tuple[float, str]] = field(factory=list)
+
+    @contextmanager
+    def watched(self) -> Iterator[None]:
+        kind: Any = Handle
+        run = kind._run
+
+        def timed(handle: Any) -> None:
+            name, since = _name(handle._callback), time.thread_time()
+            run(handle)
+            self.all.append((time.thread_time() - since, name))
+
+        kind._run = timed
+        try:
+            yield
+        finally:
+            kind._run = run
+
+    def lines(self, count: int = 5) -> Iterator[str]:
+        seconds = sorted(spent for spent, _ in self.all)
+        p99 = seconds[int(len(seconds) * 0.99)] * 1000
+        yield f"{len(seconds):,} callbacks, p99 {p99:.2f} ms; those that took longest:"
+        for spent, name in heapq.nlargest(count, self.all):
+            yield f"{spent * 1000:9.1f} ms  {name}"
+
+
+def _name(callback: Any) -> str:
+    task = getattr(callback, "__self__", None)
+    if isinstance(task, asyncio.Task):
+        return getattr(task.get_coro(), "__qualname__", "")
+    return getattr(callback, "__qualname__", "")
+
+
 async def longest_stall(until: asyncio.Task[Any]) -> float:
     """The longest that a timer of a millisecond came late, in seconds."""
     worst = 0.0
@@ -117,11 +160,14 @@ def main() -> None:
 
     plan = plan_of("many", options.wide // 8, 3)
     times = Times(LogNormal(0.2, 0.5))
-    watch, worst = play(plan, times, tiny_replies(["\\boxed{5}", "\\boxed{7}", "\\boxed{2}"]))
+    callbacks, replies = Callbacks(), tiny_replies(["\\boxed{5}", "\\boxed{7}", "\\boxed{2}"])
+    with callbacks.watched():
+        watch, worst = play(plan, times, replies)
     print(
         f"{options.wide} games at once: {max(watch.memory) / MIB:.0f} MiB (wanted < 1024), "
         f"the event loop stood still for {worst * 1000:.0f} ms at most (wanted ≤ 50)"
     )
+    print(*callbacks.lines(), sep="\n")
 
 
 if __name__ == "__main__":

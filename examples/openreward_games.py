@@ -2,13 +2,13 @@
 
     python examples/openreward_games.py [--port 8462]
 
-`Guess` is a game with a tool: find a number in four calls of `guess`, each answered with higher or
-lower. `Reverse` has a terminal tool: the model's plain message is its answer.
+`Guess` is a game with a tool: find a number of three in two calls of `guess`; the first is answered
+with higher or lower. `Reverse` has a terminal tool: the model's plain message is its answer.
 
     python examples/openreward_games.py --rows FILE
 
-writes turns of both as they look to a model, by a player who knows the form of an answer and little
-else: rows to imitate before reinforcement learning.
+writes turns of `Guess` as they look to a model, by a player who knows the form of a call and guesses
+at random: rows to imitate before reinforcement learning.
 """
 
 from __future__ import annotations
@@ -32,8 +32,8 @@ from openreward.environments import (
 )
 from pydantic import BaseModel
 
-HIGHEST, GUESSES = 10, 4
-TURNS, WORDS_TOLD = 240, 80  # that are written as rows
+HIGHEST, GUESSES = 3, 2
+TURNS = 240  # that are written as rows
 WORDS = "apple bread chair dance eagle flame grape house index jelly knife lemon music night"
 
 
@@ -46,7 +46,7 @@ class Answer(BaseModel):
 
 
 class Guess(Environment):
-    """Each number is a task; two of them are kept for the test."""
+    """Each number is a task. Who begins in the middle and heeds the hint finds every one."""
 
     def __init__(self, task_spec: Mapping[str, Any], secrets: dict[str, str]) -> None:
         super().__init__(task_spec, secrets)
@@ -55,13 +55,11 @@ class Guess(Environment):
 
     @classmethod
     def list_splits(cls) -> Sequence[str]:
-        return ["train", "test"]
+        return ["train"]
 
     @classmethod
-    def list_tasks(cls, split: str) -> Sequence[Mapping[str, Any]]:
-        test = (3, 8)
-        numbers = [n for n in range(1, HIGHEST + 1) if (n in test) == (split == "test")]
-        return [{"number": number} for number in numbers]
+    def list_tasks(cls, split: str) -> Sequence[Mapping[str, Any]]:  # noqa: ARG003
+        return [{"number": number} for number in range(1, HIGHEST + 1)]
 
     def get_prompt(self) -> Sequence[TextBlock]:
         return [TextBlock(text=f"Find the number, 1 to {HIGHEST}.")]
@@ -104,15 +102,6 @@ class Reverse(Environment):
         return ToolOutput(blocks=[TextBlock(text=wanted)], reward=reward, finished=True)
 
 
-def random_words(count: int, rng: random.Random) -> Iterator[dict[str, Any]]:
-    """Words written backward, or by mistake as they stand."""
-    for _ in range(count):
-        task = rng.choice(Reverse.list_tasks("train"))
-        answer = task["word"][:: rng.choice((-1, 1))]
-        prompt = Reverse(task, {}).get_prompt()[0].text
-        yield {"prompt": prompt, "reply": f"\\boxed{{{answer}}}"}
-
-
 def random_games(turns: int, rng: random.Random) -> Iterator[dict[str, Any]]:
     """So many turns of games, each with the conversation before it; the guesses are random."""
     schema = sanitize_tool_schema(Number.model_json_schema(), "openai")
@@ -140,7 +129,7 @@ def main() -> None:
     args = parser.parse_args()
     if args.rows:
         rng = random.Random(1)
-        rows = map(json.dumps, [*random_games(TURNS, rng), *random_words(WORDS_TOLD, rng)])
+        rows = map(json.dumps, random_games(TURNS, rng))
         args.rows.write_text("".join(f"{row}\n" for row in rows), encoding="utf-8")
         return
     app = Server([Guess, Reverse]).app

@@ -9,8 +9,8 @@ from __future__ import annotations
 import asyncio
 import threading
 import time
+from collections import deque
 from collections.abc import Callable
-from queue import Empty, SimpleQueue
 from typing import Any
 
 from attrs import define, field
@@ -23,35 +23,62 @@ _IDLE = 5.0  # seconds without a call after which a thread ends
 
 
 @define(eq=False)
-class _Call:
-    function: Callable[..., Any]
-    args: tuple[Any, ...]
-    loop: asyncio.AbstractEventLoop
-    result: asyncio.Future[Any]
-    given_up: bool = False
-    thread: _Thread | None = None
+class _Desk:
+    """Where one event loop and the threads meet. Whatever is many goes over once a round of the
+    loop: waking the other side for each call would cost more than most calls."""
 
-    def make(self) -> None:
-        """In the thread: make the call, and tell the loop."""
+    loop: asyncio.AbstractEventLoop
+    waking: bool = False  # the threads, at the end of this round
+    watching: bool = False
+    _done: deque[_Call] = field(factory=deque, init=False)
+    _told: bool = field(default=False, init=False)
+
+    def give(self, call: _Call) -> None:
+        """In a thread: the call is made."""
+        self._done.append(call)
+        if self._told:
+            return
+        self._told = True
         try:
-            outcome, error = self.function(*self.args), None
-        except Exception as raised:
-            outcome, error = None, _storable(raised)
-        except BaseException as raised:  # of an environment that tries to end the program
-            outcome, error = None, EnvError(f"the environment raised {type(raised).__name__}")
-        try:
-            self.loop.call_soon_threadsafe(self._settle, outcome, error)
+            self.loop.call_soon_threadsafe(self._settle)
         except RuntimeError:
             if not self.loop.is_closed():  # else nobody is left to tell
                 raise
 
-    def _settle(self, outcome: Any, error: Exception | None) -> None:
+    def _settle(self) -> None:
+        self._told = False  # first: what comes from here on is told anew
+        while self._done:
+            self._done.popleft().settle()
+
+
+@define(eq=False)
+class _Call:
+    function: Callable[..., Any]
+    args: tuple[Any, ...]
+    desk: _Desk
+    result: asyncio.Future[Any]
+    given_up: bool = False
+    thread: _Thread | None = None
+    _outcome: Any = field(default=None, init=False)
+    _error: Exception | None = field(default=None, init=False)
+
+    def make(self) -> None:
+        """In the thread."""
+        try:
+            self._outcome = self.function(*self.args)
+        except Exception as raised:
+            self._error = _storable(raised)
+        except BaseException as raised:  # of an environment that tries to end the program
+            self._error = EnvError(f"the environment raised {type(raised).__name__}")
+
+    def settle(self) -> None:
+        """In the loop."""
         if self.result.done():
             return
-        if error is None:
-            self.result.set_result(outcome)
+        if self._error is None:
+            self.result.set_result(self._outcome)
         else:
-            self.result.set_exception(error)
+            self.result.set_exception(self._error)
 
 
 def _storable(error: Exception) -> Exception:
@@ -72,49 +99,52 @@ class _Thread:
 @define(eq=False)
 class Threads:
     """Up to ``most`` threads. One is enough while calls are fast: further ones come only once all
-    have been busy for a millisecond with calls waiting, and go when there is nothing to do.
-
-    ``on_given_up`` is told the identity of a thread whose call was given up while it ran.
-    """
+    have been busy for a millisecond with calls waiting, and go when there is nothing to do."""
 
     most: int = MOST_THREADS
-    on_given_up: Callable[[int], None] | None = None
-    _calls: SimpleQueue[_Call] = field(factory=SimpleQueue, init=False)
+    _calls: deque[_Call] = field(factory=deque, init=False, repr=False)
     _threads: set[_Thread] = field(factory=set, init=False)
-    _lock: threading.Lock = field(factory=threading.Lock, init=False)
-    _watching: bool = field(default=False, init=False)
+    _wake: threading.Condition = field(factory=threading.Condition, init=False)
+    _desk: _Desk | None = field(default=None, init=False)
 
     async def call(self, function: Callable[..., Any], *args: Any) -> Any:
         """What the function gives, or raises. A call that is cancelled is given up: if it has
         begun, its thread no longer counts, and ends with it."""
         loop = asyncio.get_running_loop()
-        call = _Call(function, args, loop, loop.create_future())
-        self._submit(call)
+        desk = self._desk
+        if desk is None or desk.loop is not loop:
+            desk = self._desk = _Desk(loop)
+        call = _Call(function, args, desk, loop.create_future())
+        self._calls.append(call)
+        if not desk.waking:
+            desk.waking = True
+            loop.call_soon(self._wake_threads, desk)
         try:
             return await call.result
         except asyncio.CancelledError:
             self._give_up(call)
             raise
 
-    def _submit(self, call: _Call) -> None:
-        with self._lock:
-            self._calls.put(call)
+    def _wake_threads(self, desk: _Desk) -> None:
+        desk.waking = False
+        with self._wake:
             if not self._threads:
                 self._start()
-        if not self._watching and self._calls.qsize() > 1:
-            self._watching = True
-            call.loop.call_later(_SLOW, self._watch, call.loop)
+            self._wake.notify(len(self._calls))
+        if not desk.watching:
+            desk.watching = True
+            desk.loop.call_later(_SLOW, self._watch, desk)
 
-    def _watch(self, loop: asyncio.AbstractEventLoop) -> None:
+    def _watch(self, desk: _Desk) -> None:
         """Another thread, if calls wait and no thread has come to its next one for a while."""
-        with self._lock:
-            self._watching = not self._calls.empty()
+        with self._wake:
+            desk.watching = bool(self._calls)
             latest = time.monotonic() - _SLOW
             slow = all(0 < thread.since < latest for thread in self._threads)
-            if self._watching and slow and len(self._threads) < self.most:
+            if desk.watching and slow and len(self._threads) < self.most:
                 self._start()
-        if self._watching:
-            loop.call_later(_SLOW, self._watch, loop)
+        if desk.watching:
+            desk.loop.call_later(_SLOW, self._watch, desk)
 
     def _start(self) -> None:
         thread = _Thread()
@@ -122,29 +152,32 @@ class Threads:
         threading.Thread(target=self._work, args=(thread,), name="rlc-env", daemon=True).start()
 
     def _work(self, thread: _Thread) -> None:
-        while not thread.left:
-            try:
-                call = self._calls.get(timeout=_IDLE)
-            except Empty:
-                with self._lock:
-                    if self._calls.empty():
-                        self._threads.discard(thread)
-                        return
-                continue
-            with self._lock:
-                if call.given_up:
-                    continue
-                call.thread, thread.since = thread, time.monotonic()
+        while (call := self._next(thread)) is not None:
             call.make()
-            with self._lock:
+            with self._wake:
                 call.thread, thread.since = None, 0.0
+            call.desk.give(call)
+
+    def _next(self, thread: _Thread) -> _Call | None:
+        """The next call of a thread; None where it is to end."""
+        with self._wake:
+            while not thread.left:
+                if self._calls:
+                    call = self._calls.popleft()
+                    if not call.given_up:
+                        call.thread, thread.since = thread, time.monotonic()
+                        return call
+                elif not self._wake.wait(_IDLE) and not self._calls:
+                    self._threads.discard(thread)
+                    return None
+        return None
 
     def _give_up(self, call: _Call) -> None:
-        with self._lock:
+        with self._wake:
             call.given_up, thread = True, call.thread
             if thread is None:
                 return
             thread.left = True
             self._threads.discard(thread)
-            if not self._calls.empty() and not self._threads:
+            if self._calls and not self._threads:
                 self._start()

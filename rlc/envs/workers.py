@@ -61,10 +61,11 @@ class InThreads:
         await _closed(self.source, self.threads)
 
 
-@frozen
+@define
 class _Local:
     episode: Episode
     threads: Threads
+    _closed: bool = field(default=False, init=False)
 
     @property
     def first(self) -> Observation:
@@ -75,7 +76,10 @@ class _Local:
         return seen
 
     async def close(self) -> None:
-        await _closed(self.episode, self.threads)
+        """Once: an episode that is closed again is not asked again."""
+        if not self._closed:
+            self._closed = True
+            await _closed(self.episode, self.threads)
 
 
 async def _closed(closable: Any, threads: Threads) -> None:

@@ -31,6 +31,7 @@ from rlc.run.remote import RemoteRun
 from rlc.run.stage import TrainWork
 from rlc.run.states import States
 from rlc.run.supervised import SupervisedWork
+from rlc.run.tasks import aside
 from rlc.run.tracking import MetricsLog
 from rlc.run.work import Weights, Work
 from rlc.service.interface import RemoteService, ServiceClient, SessionEnd
@@ -227,7 +228,7 @@ class Job:
             source = ExampleSource(self.folder, stage, weights, meter, self.observer)
             return SupervisedWork(stage, seed, weights, await source.examples())
         tokenizer = weights.training.get_tokenizer()
-        envs = build_envs(stage.envs, tokenizer, stage.model.renderer)
+        envs = await aside(build_envs, stage.envs, tokenizer, stage.model.renderer)
         cursors = [step.cursor for step in done]
         stream = TaskStream.resumed(envs, seed, ("task", stage.name), cursors)
         reference = None

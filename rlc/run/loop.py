@@ -9,6 +9,7 @@ from typing import Any
 from attrs import define, field
 
 from rlc.plan.tree import SftPlan, TrainPlan
+from rlc.run.collector import short_collections
 from rlc.run.folder import RunFolder
 from rlc.run.graph import StepOutcome, run_steps
 from rlc.run.guard import StageGuard
@@ -19,6 +20,7 @@ from rlc.run.metrics import ROLLOUTS_FILE, time_metrics, usage_metrics
 from rlc.run.observer import Observer
 from rlc.run.records import RunError
 from rlc.run.states import Saving, States
+from rlc.run.tasks import aside
 from rlc.run.timeline import TIMELINE_FILE, Timeline
 from rlc.run.tracking import MetricsLog
 from rlc.run.work import StepReport, Work
@@ -61,7 +63,8 @@ class StageLoop:
         """
         self._guard.replay(step.metrics for step in self.folder.journal.steps(self.stage.name))
         async with self._deadline.held():
-            await self._run(done)
+            with short_collections():
+                await self._run(done)
         if self._failure is not None:
             raise self._failure
 
@@ -103,7 +106,7 @@ class StageLoop:
     async def _commit(self, step: int, outcome: StepOutcome) -> bool:
         """Rollouts, then the journal, then the metrics: what a crash leaves of a step that is
         not journalled is dropped on resume, and the metrics are made again from the journal."""
-        report = self.work.report(step, outcome)
+        report = await self.work.report(step, outcome)
         self.record_usage()
         usage, reference = self.work.usage.pop(step), self.work.reference_usage.pop(step, None)
         seconds = time.perf_counter() - self._since
@@ -116,7 +119,7 @@ class StageLoop:
         metrics |= self.service.metrics()
         verdict = self._guard.look(step, metrics, _first_cause(report))
         metrics |= verdict.metrics
-        self.folder.append(ROLLOUTS_FILE, report.rollouts)
+        await aside(self.folder.append, ROLLOUTS_FILE, report.rollouts)
         self.folder.append(TIMELINE_FILE, self._timeline.take(step))
         self.folder.journal.finish_step(self.stage.name, step, report.cursor, metrics)
         self.states.keep(step, report.checkpoint)

@@ -78,6 +78,7 @@ class _Try:
     seed: int
     seconds: dict[str, float]
     turns: list[Turn] = field(factory=list)
+    begun: bool = False  # from then on it closes its episode itself
 
 
 @define
@@ -114,10 +115,10 @@ class Player:
                 self._member(one, episode, reply)
                 for one, episode, reply in zip(tries, start.episodes, start.replies, strict=True)
             )
-        finally:
-            await close_all(
-                start.episodes
-            )  # those of members that were cancelled before they began
+        finally:  # those of members that were cancelled before they began
+            pairs = zip(tries, start.episodes, strict=True)
+            if left := [episode for one, episode in pairs if not one.begun]:
+                await close_all(left)
 
     async def _start(
         self, task: Task, members: Sequence[int], seed: int, seconds: dict[str, float]
@@ -210,7 +211,7 @@ class Player:
         self, one: _Try, episode: AsyncEpisode, reply: types.SampledSequence
     ) -> Rollout:
         """Play to the end, and close; ``one.turns`` holds what was played if that fails."""
-        plan = one.task.env.plan
+        plan, one.begun = one.task.env.plan, True
         try:
             async with span(plan.rollouts.timeout, "the episode"):
                 ended = await self._turns(one, episode, reply)

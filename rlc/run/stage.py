@@ -28,7 +28,8 @@ from rlc.run.minibatch import Minibatch, minibatches, rollout_datums
 from rlc.run.records import Rollout, Usage
 from rlc.run.reference import Reference
 from rlc.run.rollout import Player, Task
-from rlc.run.updates import Gradients, Update, adam_params, finish, submit
+from rlc.run.tasks import aside
+from rlc.run.updates import Gradients, Update, adam_params, finish, submit, wire_datums
 from rlc.run.work import Snapshot, StepReport, Weights
 from rlc.service.interface import SamplingClient
 
@@ -137,12 +138,12 @@ class TrainWork:
 
     async def returns(self, at: At, inputs: Mapping[str, Any]) -> Valid:
         """Leave failures and replaced groups out, before any statistic, and label the rest."""
-        rollouts = counted(inputs["rollouts"], self.plan.envs)
-        return Valid(rollouts, labelled(rollouts))
+        return await aside(_valid, inputs["rollouts"], self.plan.envs)
 
     async def advantages(self, at: At, inputs: Mapping[str, Any]) -> Credited:
         valid: Valid = inputs["returns"]
-        return Credited(valid.rollouts, compute_advantages(self.plan.advantage, valid.episodes))
+        advantages = await aside(compute_advantages, self.plan.advantage, valid.episodes)
+        return Credited(valid.rollouts, advantages)
 
     async def reference(self, at: At, inputs: Mapping[str, Any]) -> list[list[FloatArray]]:
         """The reference's logprobs of each rollout's sequences."""
@@ -152,10 +153,14 @@ class TrainWork:
 
     async def datums(self, at: At, inputs: Mapping[str, Any]) -> Batch:
         """Merge, shift, weigh: what the updates of the step (or of a part) are trained on."""
-        credited: Credited = inputs["advantages"]
+        return await aside(self._batch, at, inputs["advantages"], inputs.get("reference"))
+
+    def _batch(
+        self, at: At, credited: Credited, reference: Sequence[Sequence[FloatArray]] | None
+    ) -> Batch:
         rollouts, by_rollout = credited.rollouts, credited.advantages.by_rollout()
-        references = inputs.get("reference") or [None] * len(rollouts)
-        kept = [i for i in np.flatnonzero(credited.advantages.kept_R) if rollouts[i].turns]
+        references: Sequence[Any] = reference or [None] * len(rollouts)
+        kept = [int(i) for i in np.flatnonzero(credited.advantages.kept_R) if rollouts[i].turns]
         chosen_RT = self._choose_turns(at.step, [len(rollouts[i].turns) for i in kept])
         episodes = rollout_datums(
             [rollouts[i] for i in kept],
@@ -179,7 +184,8 @@ class TrainWork:
         """Submit, do not wait: the optimiser step is to follow in the same breath."""
         params = adam_params(self.plan.optimizer, at.step, self.plan.steps)
         batch: Batch = inputs["datums"]
-        return submit(self.weights.training, self.plan.loss, batch.minibatches, params)
+        data = await aside(wire_datums, self.plan.loss, batch.minibatches)
+        return submit(self.weights.training, self.plan.loss, batch.minibatches, data, params)
 
     async def optim_step(self, at: At, inputs: Mapping[str, Any]) -> Update:
         """All results, or nothing where no datum had an advantage."""
@@ -189,21 +195,19 @@ class TrainWork:
         self.weights.step = at.step
         return update
 
-    def report(self, step: int, outcome: StepOutcome) -> StepReport:
+    async def report(self, step: int, outcome: StepOutcome) -> StepReport:
         """Metrics, rollouts with their advantages, and the cursor after the step."""
         outputs = outcome.outputs
         rollouts = [rollout for part in Parts.of(outputs["rollouts"]) for rollout in part]
         update: Update = outputs["optim_step"]
         self.usage[step].trained = update.trained
         self._played.pop(step, None)
-        metrics = rollout_metrics(rollouts, self.plan.envs) | update.metrics
+        metrics = await aside(rollout_metrics, rollouts, self.plan.envs)
+        metrics |= update.metrics
         for batch in Parts.of(outputs["datums"]):
             metrics |= batch.metrics
-        advantages = _advantages_by_rollout(Parts.of(outputs["advantages"]))
-        records = [
-            rollout_record(self.plan.name, step, rollout, advantages.get(id(rollout)))
-            for rollout in rollouts
-        ]
+        credited = Parts.of(outputs["advantages"])
+        records = await aside(_records, self.plan.name, step, rollouts, credited)
         metrics |= self.stream.metrics()
         if self.plan.batch.resample:
             metrics |= replaced_groups(rollouts, self.stream.envs)
@@ -228,6 +232,19 @@ def counted(rollouts: Sequence[Rollout], envs: Sequence[EnvPlan]) -> list[Rollou
 
     fresh = [rollout for rollout in rollouts if rollout.credit and not rollout.replaced]
     return [rollout for rollout in fresh if not too_many(rollout)]
+
+
+def _valid(rollouts: Sequence[Rollout], envs: Sequence[EnvPlan]) -> Valid:
+    kept = counted(rollouts, envs)
+    return Valid(kept, labelled(kept))
+
+
+def _records(
+    stage: str, step: int, rollouts: Sequence[Rollout], credited: Sequence[Credited]
+) -> list[dict[str, Any]]:
+    """The lines of a step in ``rollouts.jsonl``."""
+    advantages = _advantages_by_rollout(credited)
+    return [rollout_record(stage, step, one, advantages.get(id(one))) for one in rollouts]
 
 
 def _advantages_by_rollout(parts: Sequence[Credited]) -> dict[int, list[float]]:

@@ -15,7 +15,8 @@ from rlc.run.datums import TokenSequence, TrainingDatum, shifted
 from rlc.run.graph import At, StepFunction, StepOutcome
 from rlc.run.minibatch import Minibatch
 from rlc.run.records import Usage
-from rlc.run.updates import Gradients, Update, adam_params, finish, submit
+from rlc.run.tasks import aside
+from rlc.run.updates import Gradients, Update, adam_params, finish, submit, wire_datums
 from rlc.run.work import StepReport, Weights
 
 LIKELIHOOD = LossPlan("cross_entropy", {})
@@ -76,7 +77,9 @@ class SupervisedWork:
     async def forward_backward(self, at: At, inputs: Mapping[str, Any]) -> Gradients:
         """Submit, do not wait: the optimiser step is to follow in the same breath."""
         params = adam_params(self.plan.optimizer, at.step, self.plan.steps)
-        return submit(self.weights.training, LIKELIHOOD, [inputs["examples"]], params)
+        batches: list[Minibatch] = [inputs["examples"]]
+        data = await aside(wire_datums, LIKELIHOOD, batches)
+        return submit(self.weights.training, LIKELIHOOD, batches, data, params)
 
     async def optim_step(self, at: At, inputs: Mapping[str, Any]) -> Update:
         params = adam_params(self.plan.optimizer, at.step, self.plan.steps)
@@ -85,7 +88,7 @@ class SupervisedWork:
         self.usage.setdefault(at.step, Usage()).trained = update.trained
         return update
 
-    def report(self, step: int, outcome: StepOutcome) -> StepReport:  # noqa: ARG002
+    async def report(self, step: int, outcome: StepOutcome) -> StepReport:  # noqa: ARG002
         """The mean loss of a token, in nats."""
         batch: Minibatch = outcome.outputs["examples"]
         update: Update = outcome.outputs["optim_step"]

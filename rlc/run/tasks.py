@@ -3,10 +3,25 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Coroutine, Iterable
-from typing import Any, TypeVar
+from collections.abc import Callable, Coroutine, Iterable
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any, ParamSpec, TypeVar
 
+from rlc.service.underway import underway
+
+P = ParamSpec("P")
 T = TypeVar("T")
+
+# Not the loop's own executor: what environments leave hanging in that must not hold up a run.
+_ASIDE = ThreadPoolExecutor(2, thread_name_prefix="rlc-aside")
+
+
+async def aside(function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
+    """What a function of a whole batch gives, without holding up the event loop meanwhile. It
+    changes nothing that others read. More requests follow, so the service is told to wait."""
+    with underway():
+        call = _ASIDE.submit(function, *args, **kwargs)
+        return await asyncio.wrap_future(call)
 
 
 async def all_of(coroutines: Iterable[Coroutine[Any, Any, T]]) -> list[T]:

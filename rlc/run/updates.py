@@ -14,6 +14,7 @@ from rlc.algo.schedules import learning_rate
 from rlc.plan.tree import AdamPlan, LossPlan
 from rlc.run.datums import TrainingDatum
 from rlc.run.minibatch import Minibatch
+from rlc.run.tasks import aside
 from rlc.service.interface import TrainingClient
 
 if TYPE_CHECKING:
@@ -48,21 +49,27 @@ class Update:
     trained: int
 
 
+def wire_datums(loss: LossPlan, minibatches: Sequence[Minibatch]) -> list[list[types.Datum]]:
+    """The datums of each minibatch as the service takes them: pure, and long for a large batch."""
+    return [[datum.to_tinker(loss.name) for datum in batch.datums] for batch in minibatches]
+
+
 def submit(
     training: TrainingClient,
     loss: LossPlan,
     minibatches: Sequence[Minibatch],
+    data: Sequence[list[types.Datum]],
     params: types.AdamParams,
 ) -> Gradients:
     """Submit the gradients, and an update after each but the last, without waiting: what
-    belongs together reaches the service in the same breath."""
+    belongs together reaches the service in the same breath. ``data`` are the
+    :func:`wire_datums` of the minibatches."""
     gradients: list[Gradient] = []
     updates: list[Awaitable[types.OptimStepResponse]] = []
-    for minibatch in minibatches:
+    for minibatch, datums in zip(minibatches, data, strict=True):
         if gradients:
             updates.append(training.optim_step(params))
-        data = [datum.to_tinker(loss.name) for datum in minibatch.datums]
-        output = training.forward_backward(data, loss.name, minibatch.loss_config or None)
+        output = training.forward_backward(datums, loss.name, minibatch.loss_config or None)
         gradients.append(Gradient(minibatch.datums, output))
     return Gradients(gradients, updates)
 
@@ -89,7 +96,7 @@ async def finish(
     metrics["loss/sum"] = sum(output.metrics["loss:sum"] for output in outputs)
     datums = [datum for gradient in gradients for datum in gradient.datums]
     if sampled:
-        metrics |= _kl_metrics(datums, outputs)
+        metrics |= await aside(_kl_metrics, datums, outputs)
     return Update(metrics, trained=sum(len(datum.inputs) for datum in datums))
 
 

@@ -113,7 +113,7 @@ class Work(Protocol):
     def functions(self) -> Mapping[str, StepFunction]:
         """By the kind of the graph's nodes."""
 
-    def report(self, step: int, outcome: StepOutcome) -> StepReport:
+    async def report(self, step: int, outcome: StepOutcome) -> StepReport:
         """Metrics, records and cursor of a step; what was kept of it is forgotten."""
 
     async def close(self) -> None:
