@@ -54,7 +54,8 @@ def bind(
             bound.complete = False
         else:
             bound.values[param.name] = value
-    _report_missing(params, slots, owner, bound, found)
+    if not bound.complete:
+        _report_missing(params, slots, owner, bound, found)
     _report_without_effect(params, slots, bound, found)
     return bound
 

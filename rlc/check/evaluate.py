@@ -238,14 +238,13 @@ class Evaluator:
         return evolve(value, data=single(value)) if builtin.kind == "env" else value
 
     def _bound(self, call: Call, builtin: Builtin, owner: Owner) -> Bound | None:
-        params, reason = list(builtin.params), None
+        params = builtin.params
         if builtin.more is not None:
             signature = self._more(call, builtin, owner)
             if signature is None:
                 return None
             params += signature.params
-            reason = signature.why_no_other
-        owner = evolve(owner, why_no_other=reason)
+            owner = evolve(owner, why_no_other=signature.why_no_other)
         bound = bind(call.args, params, owner, self.value, self.found)
         return bound if bound.complete else None
 

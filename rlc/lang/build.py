@@ -45,6 +45,7 @@ class TreeBuilder:
 
     def __init__(self, source: Source) -> None:
         self.source = source
+        self._text = source.text
         self._made: dict[str, Callable[..., Any]] = {}
 
     def __call__(self, action: str, children: list[Any], start: int, end: int) -> Any:
@@ -103,10 +104,10 @@ class TreeBuilder:
         return RecordExpr(span, fields)
 
     def _name(self, span: Span, _: Token) -> Name:
-        return Name(span, span.text)
+        return Name(span, self._text[span.start : span.end])
 
     def _number(self, span: Span, _: Token) -> Number:
-        return Number(span, number_value(span.text))
+        return Number(span, number_value(self._text[span.start : span.end]))
 
     def _money(self, span: Span, _: Token) -> Quantity:
         return Quantity(span, number_value(span.text[1:]), "$")
@@ -128,8 +129,8 @@ class TreeBuilder:
 
     def word(self, token: Token) -> Name:
         """A plain name where the grammar wants one."""
-        span = self._span(token)
-        return Name(span, span.text)
+        _, start, end = token
+        return Name(Span(self.source, start, end), self._text[start:end])
 
     def _span(self, token: Token) -> Span:
         return Span(self.source, token.start, token.end)

@@ -59,7 +59,9 @@ def run(tables: Tables, start: str, tokens: Sequence[Token], build: Builder) -> 
             rule = rules[-1 - action]
             if rule.is_unit:
                 state = passed_on.get((states[-2], rule.origin, kind))
-                states[-1] = state or _passed_on(tables, states[-2], rule, kind)
+                if state is None:
+                    state = _passed_on(tables, states[-2], rule, kind)
+                states[-1] = state
                 continue
             depth, count = 0, rule.count
             if count:

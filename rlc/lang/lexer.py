@@ -31,6 +31,7 @@ _AFTER = {
     "UNKNOWN": r"[^\x00-\x7f]+|.",
 }
 
+_FREQUENT = {"NAME", "EQUAL", "COMMA", "LPAR", "RPAR", "LBRACE", "RBRACE"}
 NUMBERS = {"NUMBER", "MONEY", "DURATION", "PERCENT"}
 
 # A word whose meaning cannot be guessed: it fits nowhere in the grammar.
@@ -98,7 +99,10 @@ def lex(source: Source, tables: Tables) -> Lexed:
 
 @cache
 def _pattern(terminals: tuple[tuple[str, str], ...]) -> re.Pattern[str]:
-    parts = (*_BEFORE.items(), *terminals, *_AFTER.items())
+    # Alternatives are tried in order, so the frequent ones come first: none of those that they
+    # overtake can begin as they do.
+    common = sorted(terminals, key=lambda terminal: terminal[0] not in _FREQUENT)
+    parts = (*_BEFORE.items(), *common, *_AFTER.items())
     words = "|".join(f"(?P<{name}>{pattern})" for name, pattern in parts)
     # White space before a word goes with it; at the end of the text it is a match of its own.
     return re.compile(f"(?:{dict(terminals)['SPACE']})?(?:{words})", re.DOTALL)
