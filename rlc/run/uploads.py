@@ -40,6 +40,7 @@ class RolloutUploads:
     def __attrs_post_init__(self) -> None:
         info = _run_info(self.stage)
         self._client = sdk().OpenReward(run_info=info)
+        self._client.rollout  # noqa: B018  the SDK makes it at first use: in two threads, twice
         self._losses = _Losses(sdk().api.rollouts.background.log)
         sdk().api.rollouts.background.log = self._losses
         self._pool = ThreadPoolExecutor(_THREADS, thread_name_prefix="uploads")

@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from torch import Tensor
 
 from rlc.service import local
 from rlc.service.errors import ServiceError
+from rlc.service.local.attention import Head, stream_attention, using
 from rlc.service.local.choose import Rule, choose
 from rlc.service.local.decoder import plan_fills
 from rlc.service.local.model import Snapshot
@@ -165,3 +168,29 @@ def test_importing_the_package_sets_the_wait_policy_before_torch() -> None:
     )
     told = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert told.stdout.split() == ["passive", "False"]
+
+
+def test_engines_of_one_process_keep_their_own_layout() -> None:
+    """One thread is within its layout while another comes and goes with its own."""
+
+    class Constant:
+        def __init__(self, value: float) -> None:
+            self.value = value
+
+        def attend(self, head: Head, q_NHD: Tensor, k_NKD: Tensor, v_NKD: Tensor) -> Tensor:
+            return torch.full_like(q_NHD, self.value)
+
+    module = torch.nn.Module()
+    module.layer_idx = 0  # type: ignore[assignment]
+    x = torch.zeros(1, 2, 3, 4)
+
+    def attended() -> float:
+        return float(stream_attention(module, x, x, x, None)[0].mean())
+
+    def other() -> float:
+        with using(Constant(2.0)):
+            return attended()
+
+    with using(Constant(1.0)), ThreadPoolExecutor(1) as pool:
+        assert pool.submit(other).result() == 2.0
+        assert attended() == 1.0

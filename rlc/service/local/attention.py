@@ -9,6 +9,7 @@ tokens, H heads, K key-value heads, D head size, R rows, Q queries, T keys.
 from __future__ import annotations
 
 import math
+import threading
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any, Protocol
@@ -47,18 +48,23 @@ class Layout(Protocol):
         """The attention output, [N, H, D]."""
 
 
-_in_force: Layout | None = None
+class _InForce(threading.local):
+    """An engine runs on a thread of its own, and a process may have several engines."""
+
+    layout: Layout | None = None
+
+
+_in_force = _InForce()
 
 
 @contextmanager
 def using(layout: Layout) -> Iterator[None]:
-    """Put a layout in force. The engine runs on one thread, so one at a time is enough."""
-    global _in_force
-    _in_force = layout
+    """Put a layout in force for the calls that this thread makes."""
+    _in_force.layout = layout
     try:
         yield
     finally:
-        _in_force = None
+        _in_force.layout = None
 
 
 def stream_attention(
@@ -71,7 +77,8 @@ def stream_attention(
     **options: Any,
 ) -> tuple[Tensor, None]:
     """The attention function that transformers' layers call; tensors are [1, heads, N, D]."""
-    assert _in_force is not None, "the model was called outside `using(layout)`"
+    layout = _in_force.layout
+    assert layout is not None, "the model was called outside `using(layout)`"
     for name in _UNSUPPORTED:
         if options.get(name) is not None:
             raise ServiceError(f"The local engine does not support this model: it uses {name}.")
@@ -81,7 +88,7 @@ def stream_attention(
         window=options.get("sliding_window"),
         softcap=options.get("softcap"),
     )
-    out_NHD = _in_force.attend(
+    out_NHD = layout.attend(
         head, query[0].transpose(0, 1), key[0].transpose(0, 1), value[0].transpose(0, 1)
     )
     return out_NHD.unsqueeze(0), None
