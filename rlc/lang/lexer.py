@@ -73,7 +73,8 @@ def lex(source: Source, tables: Tables) -> Lexed:
             if text.find("\\", start, position) >= 0:
                 _check_escapes(Span(source, start, position), lexed)
         elif kind in NUMBERS:
-            kind = _number_kind(kind, Span(source, start, position), lexed)
+            if position - start > 20 or "e" in text[start:position].lower():
+                kind = _number_kind(kind, Span(source, start, position), lexed)
         elif kind == "COMMENT":
             lexed.comments.append(Token(kind, start, position))
             continue
@@ -123,10 +124,7 @@ def _check_escapes(span: Span, lexed: Lexed) -> None:
 
 def _number_kind(kind: str, span: Span, lexed: Lexed) -> str:
     """The kind of a well-formed number; BAD if a float cannot hold it."""
-    text = span.text.lower()
-    if "e" not in text and len(text) <= 300:
-        return kind
-    digits = text.strip("$%smhd")
+    digits = span.text.lower().strip("$%smhd")
     value = number_value(digits) if len(digits) <= 300 else math.inf
     mantissa = digits.partition("e")[0]
     if math.isinf(value) or (value == 0 and mantissa.strip("0_.")):

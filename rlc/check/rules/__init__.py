@@ -22,12 +22,14 @@ RULES: tuple[Rule, ...] = (
     *evaluation.RULES,
     *run.RULES,
 )
+_CHECKS = [(frozenset(rule.needs), rule.check) for rule in RULES]
 
 
 def run_rules(stage: CheckedStage, stages: Mapping[str, CheckedStage], found: Diagnostics) -> None:
     """Apply every rule whose parts are there."""
     after = stages.get(stage.parts.get("after") or "")
     view = View(stage.parts, stage.origins, found, after.parts if after else {})
-    for rule in RULES:
-        if all(part in stage.parts for part in rule.needs):
-            rule.check(view)
+    known = stage.parts.keys()
+    for needs, check in _CHECKS:
+        if needs <= known:
+            check(view)
