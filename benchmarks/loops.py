@@ -23,12 +23,12 @@ from pathlib import Path
 from statistics import fmean, median
 
 HERE = Path(__file__).parent
-GROUPS, MEMBERS, PARTS = 8, 8, 4
+GROUPS, MEMBERS, PARTS, STALENESS = 8, 8, 4, 2
 SAMPLE, GRADIENT, UPDATE, SNAPSHOT = "lognormal:0.5,0.7", 0.8, 0.1, 0.1
 OVERLAPS = {
     "synchronous": "synchronous()",
     "streamed": f"streamed(minibatches = {PARTS})",
-    "asynchronous": "asynchronous(max_staleness = 1)",
+    "asynchronous": f"asynchronous(max_staleness = {STALENESS})",
 }
 BOUNDS = {"synchronous": 1.0, "streamed": 0.9, "asynchronous": 0.9}
 RECIPE = """\
@@ -40,7 +40,7 @@ train main {{
   batch = groups({groups}, of = {members})
   sampling = sample(max_tokens = 16)
   advantage = center()
-  loss = importance_sampling()
+  loss = {loss}()
   optimizer = adam(1e-4)
   steps = {steps}
   overlap = {overlap}
@@ -69,7 +69,12 @@ def write_inputs(folder: Path, mode: str, steps: int) -> None:
     ]
     (folder / "questions.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
     text = RECIPE.format(
-        folder=folder, groups=GROUPS, members=MEMBERS, steps=steps, overlap=OVERLAPS[mode]
+        folder=folder,
+        groups=GROUPS,
+        members=MEMBERS,
+        steps=steps,
+        overlap=OVERLAPS[mode],
+        loss="ppo" if mode == "asynchronous" else "importance_sampling",
     )
     (folder / "loop.rl").write_text(text)
 
@@ -79,7 +84,7 @@ def command(side: str, mode: str, url: str, folder: Path, out: Path, steps: int)
         rlc = str(Path(sys.executable).with_name("rlc"))
         where = ["--service", "tinker", "--base-url", url, "--run-dir", str(out)]
         return [rlc, "run", str(folder / "loop.rl"), *where]
-    sizes = [str(size) for size in (GROUPS, MEMBERS, steps)]
+    sizes = [str(size) for size in (GROUPS, MEMBERS, steps, STALENESS)]
     script = str(HERE / "peers/cookbook_loop.py")
     return [sys.executable, script, url, mode, str(folder / "questions.jsonl"), str(out), *sizes]
 
@@ -92,35 +97,45 @@ def steps_of(events: Path, before: int) -> tuple[list[float], list[list[float]]]
 
 
 def critical_seconds(folder: Path, samples: list[list[float]], steps: int) -> float:
-    """The mean step of the critical path, of the latencies that were drawn: groups in order, of
-    which each is as slow as its slowest member."""
+    """The mean step after the first on the plan's graph, its nodes taking what was drawn for the
+    step: groups in order, of which each is as slow as its slowest member."""
     import rlc
-    from rlc.plan.critical_path import critical_path, parts_of
+    from rlc.plan.critical_path import completion_times, parts_of
 
     plan = rlc.load(str(folder / "loop.rl")).plan()
-    parts = parts_of(plan.graph, "main")
-    groups = [max(group) for group in samples]
-    count = parts["rollouts"]
-    per = GROUPS // count
-    rollouts = [
-        fmean(
-            max(groups[step * GROUPS + part * per : step * GROUPS + (part + 1) * per])
-            for step in range(1, steps)
-        )
-        for part in range(count)
-    ]
-    seconds = {
-        "snapshot": [SNAPSHOT],
-        "rollouts": rollouts,
-        "forward_backward": [GRADIENT] * parts["forward_backward"],
-        "optim_step": [UPDATE],
-    }
-    return critical_path(plan.graph, "main", seconds).seconds
+    count = parts_of(plan.graph, "main")["rollouts"]
+    slowest = [max(group) for group in samples]
+
+    def seconds(step: int) -> dict[str, list[float]]:
+        taken = taken_at(slowest[step * GROUPS : (step + 1) * GROUPS], count)
+        gradients = [GRADIENT] * len(taken)
+        empty = count - len(taken)
+        return {
+            "snapshot": [SNAPSHOT],
+            "rollouts": taken + taken[-1:] * empty,
+            "forward_backward": gradients + [0.0] * empty,
+            "optim_step": [UPDATE],
+        }
+
+    done = completion_times(plan.graph, "main", [seconds(step) for step in range(steps)])
+    return (done[-1] - done[0]) / (steps - 1)
+
+
+def taken_at(groups: list[float], parts: int) -> list[float]:
+    """When each part of the groups is taken that has any: once its share is ready and no gradient
+    is under way, or all are (see `rlc.run.arrivals`). One part is all of them."""
+    ready, share, taken, done = sorted(groups), -(-len(groups) // parts), list[float](), 0.0
+    while ready:
+        at = min(max(ready[min(share, len(ready)) - 1], done), ready[-1])
+        taken.append(at)
+        done = max(at, done) + GRADIENT
+        ready = [group for group in ready if group > at]
+    return taken
 
 
 def measure(mode: str, rounds: int, steps: int) -> None:
     seconds: dict[str, list[float]] = {"rlc": [], "cookbook": []}
-    critical = 0.0
+    bounds = []
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         write_inputs(folder, mode, steps)
@@ -139,8 +154,8 @@ def measure(mode: str, rounds: int, steps: int) -> None:
                     updates, samples = steps_of(events, before)
                     seconds[side].append((updates[-1] - updates[0]) / (len(updates) - 1))
                     if side == "rlc":
-                        critical = critical_seconds(folder, samples, steps)
-    report(mode, seconds, critical)
+                        bounds.append(critical_seconds(folder, samples, steps))
+    report(mode, seconds, fmean(bounds))
 
 
 def report(mode: str, seconds: dict[str, list[float]], critical: float) -> None:

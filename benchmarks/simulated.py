@@ -32,6 +32,7 @@ from attrs import define, field, frozen
 from tinker import types
 
 import rlc.service.local.runtime_env  # noqa: F401 (before torch)
+from rlc.algo.losses import loss_and_grad
 from rlc.service.http.latency import Delay, Fixed, parse_delay
 from rlc.service.local.checkpoints import CheckpointStore, Description
 from rlc.service.local.lora import LoraSpec
@@ -192,10 +193,13 @@ class SimulatedTrainer:
     def forward(
         self,
         data: list[types.Datum],
-        loss_fn: str,  # noqa: ARG002
-        loss_fn_config: Mapping[str, float | str] | None = None,  # noqa: ARG002
+        loss_fn: str,
+        loss_fn_config: Mapping[str, float | str] | None = None,
     ) -> Awaitable[types.ForwardBackwardOutput]:
-        return self._work(self.service.times.gradient, lambda: _output(data))
+        def output() -> types.ForwardBackwardOutput:
+            return _output(data, loss_fn, loss_fn_config)
+
+        return self._work(self.service.times.gradient, output)
 
     def forward_backward(
         self,
@@ -277,7 +281,13 @@ class SimulatedTrainer:
         return task
 
 
-def _output(data: Sequence[types.Datum]) -> types.ForwardBackwardOutput:
+def _output(
+    data: Sequence[types.Datum], loss_fn: str, config: Mapping[str, float | str] | None
+) -> types.ForwardBackwardOutput:
+    """What a model would answer of which every token has LOGPROB. The loss is computed, because
+    rlc compares it with its formula before it trains."""
+    settings = {name: float(value) for name, value in (config or {}).items()}
+    losses = (_loss(datum, loss_fn, settings) for datum in data)
     outputs = [
         {
             "logprobs": types.TensorData(
@@ -291,17 +301,14 @@ def _output(data: Sequence[types.Datum]) -> types.ForwardBackwardOutput:
     return types.ForwardBackwardOutput(
         loss_fn_output_type="TensorData",
         loss_fn_outputs=outputs,
-        metrics={"loss:sum": sum(map(_loss, data))},
+        metrics={"loss:sum": sum(losses)},
     )
 
 
-def _loss(datum: types.Datum) -> float:
-    """Importance sampling, − Σ exp(p − q) A: which rlc checks before it trains."""
-    inputs = datum.loss_fn_inputs
-    if "advantages" not in inputs:
-        return 0.0
-    ratio_T = np.exp(LOGPROB - inputs["logprobs"].to_numpy())
-    return -float(ratio_T @ inputs["advantages"].to_numpy())
+def _loss(datum: types.Datum, name: str, config: dict[str, float]) -> float:
+    inputs = {key: value.to_numpy() for key, value in datum.loss_fn_inputs.items()}
+    known = {key: value for key, value in inputs.items() if key != "mask"}
+    return loss_and_grad(name, config, [LOGPROB] * datum.model_input.length, known)[0]
 
 
 async def _after(seconds: float, answer: T) -> T:

@@ -209,11 +209,12 @@ class SudokuTrainer(SimulatedTrainer):
     def forward(
         self,
         data: list[types.Datum],
-        loss_fn: str,  # noqa: ARG002
-        loss_fn_config: Mapping[str, float | str] | None = None,  # noqa: ARG002
+        loss_fn: str,
+        loss_fn_config: Mapping[str, float | str] | None = None,
     ) -> Awaitable[types.ForwardBackwardOutput]:
         lengths = [datum.model_input.length for datum in data]
-        return self._work(self.service.speeds.gradient(sum(lengths)), lambda: _output(data))
+        seconds = self.service.speeds.gradient(sum(lengths))
+        return self._work(seconds, lambda: _output(data, loss_fn, loss_fn_config))
 
     def forward_backward(
         self,

@@ -2,13 +2,13 @@
 
     python examples/openreward_games.py [--port 8462]
 
-`Guess` is a game with a tool: find a number of three in two calls of `guess`; the first is answered
-with higher or lower. `Reverse` has a terminal tool: the model's plain message is its answer.
+`Guess` is a game with a tool: one of three buttons opens every door, nobody says which, and there
+are two tries. `Reverse` has a terminal tool: the model's plain message is its answer.
 
     python examples/openreward_games.py --rows FILE
 
-writes turns of `Guess` as they look to a model, by a player who knows the form of a call and guesses
-at random: rows to imitate before reinforcement learning.
+writes turns of `Guess` as they look to a model, by a player who knows the form of a call and
+presses at random: rows to imitate before reinforcement learning.
 """
 
 from __future__ import annotations
@@ -32,7 +32,8 @@ from openreward.environments import (
 )
 from pydantic import BaseModel
 
-HIGHEST, GUESSES = 3, 2
+BUTTONS, RIGHT, TRIES = 3, 2, 2
+DOORS = {"train": ("front", "back", "side"), "test": ("cellar", "garden")}
 TURNS = 240  # that are written as rows
 WORDS = "apple bread chair dance eagle flame grape house index jelly knife lemon music night"
 
@@ -46,33 +47,31 @@ class Answer(BaseModel):
 
 
 class Guess(Environment):
-    """Each number is a task. Who begins in the middle and heeds the hint finds every one."""
+    """Each door is a task. The right button gives a point at once, and half of one at last."""
 
     def __init__(self, task_spec: Mapping[str, Any], secrets: dict[str, str]) -> None:
         super().__init__(task_spec, secrets)
-        self.number = int(task_spec["number"])
-        self.left = GUESSES
+        self.left = TRIES
 
     @classmethod
     def list_splits(cls) -> Sequence[str]:
-        return ["train"]
+        return list(DOORS)
 
     @classmethod
-    def list_tasks(cls, split: str) -> Sequence[Mapping[str, Any]]:  # noqa: ARG003
-        return [{"number": number} for number in range(1, HIGHEST + 1)]
+    def list_tasks(cls, split: str) -> Sequence[Mapping[str, Any]]:
+        return [{"door": door} for door in DOORS[split]]
 
     def get_prompt(self) -> Sequence[TextBlock]:
-        return [TextBlock(text=f"Find the number, 1 to {HIGHEST}.")]
+        return [TextBlock(text=f"Open the {self.task_spec['door']} door.")]
 
     @tool
-    def guess(self, guessed: Number) -> ToolOutput:
-        """Guess the number."""
+    def press(self, button: Number) -> ToolOutput:
+        """Press 1 to 3."""
         self.left -= 1
-        if guessed.n == self.number:
-            return ToolOutput(blocks=[TextBlock(text="right")], reward=1.0, finished=True)
-        hint = "higher" if guessed.n < self.number else "lower"
-        reward = None if self.left else 0.0
-        return ToolOutput(blocks=[TextBlock(text=hint)], reward=reward, finished=not self.left)
+        if button.n == RIGHT:
+            reward = 1.0 if self.left else 0.5
+            return ToolOutput(blocks=[TextBlock(text="click")], reward=reward, finished=True)
+        return ToolOutput(blocks=[TextBlock(text="no")], reward=0.0, finished=not self.left)
 
 
 class Reverse(Environment):
@@ -103,22 +102,22 @@ class Reverse(Environment):
 
 
 def random_games(turns: int, rng: random.Random) -> Iterator[dict[str, Any]]:
-    """So many turns of games, each with the conversation before it; the guesses are random."""
+    """So many turns of games, each with the conversation before it; the buttons are random."""
     schema = sanitize_tool_schema(Number.model_json_schema(), "openai")
-    tools = [{"name": "guess", "description": Guess.guess.__doc__, "parameters": schema}]
-    game, messages = Guess({"number": 1}, {}), list[dict[str, Any]]()
+    tools = [{"name": "press", "description": Guess.press.__doc__, "parameters": schema}]
+    game, messages = Guess({}, {}), list[dict[str, Any]]()
     for _ in range(turns):
         if not messages:
-            game = Guess({"number": rng.choice(Guess.list_tasks("train"))["number"]}, {})
+            game = Guess(rng.choice(Guess.list_tasks("train")), {})
             messages = [{"role": "user", "content": game.get_prompt()[0].text}]
-        number = rng.randint(1, HIGHEST)
-        call = {"name": "guess", "arguments": {"n": number}}
+        number = rng.randint(1, BUTTONS)
+        call = {"name": "press", "arguments": {"n": number}}
         reply = f"<tool_call>\n{json.dumps(call)}\n</tool_call>"
         yield {"tools": tools, "prompt": messages, "reply": reply}
-        told = game.guess(Number(n=number))
-        function = {"name": "guess", "arguments": json.dumps(call["arguments"])}
+        told = game.press(Number(n=number))
+        function = {"name": "press", "arguments": json.dumps(call["arguments"])}
         called = {"role": "assistant", "tool_calls": [{"type": "function", "function": function}]}
-        result = {"role": "tool", "name": "guess", "content": told.blocks[0].text}
+        result = {"role": "tool", "name": "press", "content": told.blocks[0].text}
         messages = [] if told.finished else [*messages, called, result]
 
 

@@ -1,34 +1,39 @@
 # A game with a tool, on an OpenReward server of one's own. The tiny model first imitates calls with
-# random guesses; then the reward teaches it which guesses to make.
+# random arguments; then the reward teaches it which button opens the doors.
 #
 #     python examples/openreward_games.py &      # the server; needs no key
 #     rlc run recipes/openreward_games.rl
+
+param learning_rate: float = 5e-4
 
 model policy {
   base      = "tiny"
   lora_rank = 32
 }
 
-env guess = openreward("Games/Guess", base_url = "http://127.0.0.1:8462", sessions = 16)
+# A plain message leaves the game, which gives no reward then: `nonterminal` says that it is 0.
+env guess = openreward("Games/Guess", base_url = "http://127.0.0.1:8462", sessions = 48)
   |> reward(sum, nonterminal = 0.0)
 
-# Somebody who calls the tool as it should be, and guesses at random.
+# Somebody who calls the tool as it should be, and presses at random. A call has 65 tokens here, and
+# each has to be nearly certain before most calls can be read: hence the many steps.
 sft calls {
   model     = policy
   data      = rows("recipes/data/openreward_games.jsonl")
-  batch     = 8
-  steps     = 100
+  batch     = 4
+  steps     = 300
   optimizer = adam(1e-2, schedule = linear(warmup = 5))
 }
 
+# Without a deviation to divide by, a rare failure late in the run moves little.
 train main {
   model     = calls
   env       = guess
-  batch     = groups(6, of = 8)
+  batch     = groups(3, of = 16)
   sampling  = sample(max_tokens = 72)
-  advantage = grpo()
+  advantage = rloo()
   loss      = importance_sampling()
-  optimizer = adam(1e-4)
-  steps     = 25
+  optimizer = adam(learning_rate, schedule = linear())
+  steps     = 30
   on_error  = retry(2) then drop
 }

@@ -1,6 +1,6 @@
 """tinker-cookbook's own training loop on questions of a file, in the mode that is asked for.
 
-    python benchmarks/peers/cookbook_loop.py URL MODE QUESTIONS.jsonl LOGS GROUPS MEMBERS STEPS
+    python benchmarks/peers/cookbook_loop.py URL MODE QUESTIONS LOGS GROUPS MEMBERS STEPS STALENESS
 
 Its model is called `tiny` as on the other side; the tokenizer is that of the folder.
 """
@@ -74,8 +74,8 @@ class Builder(RLDatasetBuilder):
         return Questions(rows, renderer, self.groups, self.members), None
 
 
-def config(url: str, mode: str, path: str, logs: str, sizes: tuple[int, int, int]) -> Any:
-    groups, members, steps = sizes
+def config(url: str, mode: str, path: str, logs: str, sizes: tuple[int, int, int, int]) -> Any:
+    groups, members, steps, staleness = sizes
     modes: dict[str, dict[str, Any]] = {
         "synchronous": {},
         "streamed": {
@@ -84,7 +84,9 @@ def config(url: str, mode: str, path: str, logs: str, sizes: tuple[int, int, int
             )
         },
         "asynchronous": {
-            "async_config": train.AsyncConfig(max_steps_off_policy=1, groups_per_batch=groups)
+            "async_config": train.AsyncConfig(
+                max_steps_off_policy=staleness, groups_per_batch=groups
+            )
         },
     }
     return train.Config(
@@ -93,6 +95,7 @@ def config(url: str, mode: str, path: str, logs: str, sizes: tuple[int, int, int
         dataset_builder=Builder(path=path, groups=groups, members=members),
         renderer_name="qwen3_instruct",
         learning_rate=1e-4,
+        loss_fn="ppo" if mode == "asynchronous" else "importance_sampling",
         max_tokens=MAX_TOKENS,
         lora_rank=8,
         eval_every=0,
@@ -116,8 +119,9 @@ def main() -> None:
         return AutoTokenizer.from_pretrained(WEIGHTS)
 
     register_tokenizer("tiny", tiny)
-    groups, members, steps = map(int, sizes)
-    asyncio.run(train.main(config(url, mode, path, logs, (groups, members, steps))))
+    groups, members, steps, staleness = map(int, sizes)
+    given = (groups, members, steps, staleness)
+    asyncio.run(train.main(config(url, mode, path, logs, given)))
 
 
 if __name__ == "__main__":

@@ -236,8 +236,19 @@ OVERLAPS = (
         "streamed",
         "overlap",
         "the gradient of a batch is taken in parts, as soon as the groups of a part are there",
-        lambda args: OverlapPlan("streamed", args.minibatches, 0),
-        (Param("minibatches", "int", "parts of a batch", 4, low=2, high=1_024),),
+        lambda args: OverlapPlan("streamed", args.minibatches, 0, args.order),
+        (
+            Param("minibatches", "int", "most parts of a batch", 4, low=2, high=1_024),
+            Param(
+                "order",
+                "word",
+                "what makes a part: the groups that are ready, or a fixed choice, so that a run "
+                "on this machine repeats itself to the bit; none: fixed on this machine only",
+                None,
+                choices=("ready", "fixed"),
+                optional=True,
+            ),
+        ),
     ),
     Builtin(
         "asynchronous",

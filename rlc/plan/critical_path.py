@@ -64,9 +64,19 @@ def critical_path(graph: Graph, stage: str, seconds: Seconds) -> CriticalPath:
     return CriticalPath(period, tuple(dict.fromkeys(on_path)), slack)
 
 
-def completion_times(graph: Graph, stage: str, seconds: Seconds, steps: int) -> list[float]:
-    """When each of the first steps is done, in seconds since the stage began."""
-    system = _System.of(graph, stage, seconds)
+def completion_times(graph: Graph, stage: str, by_step: Sequence[Seconds]) -> list[float]:
+    """When each of the first steps is done, in seconds since the stage began; ``by_step`` says how
+    long the nodes of each take. Raises ValueError as :func:`critical_path` does."""
+    if not by_step:
+        return []
+    steps = range(1, len(by_step) + 1)
+    system = _System.of(graph, stage, by_step[0])
+    parts = parts_of(graph, stage)
+    took = {
+        (event, step): _seconds(seconds, event, parts.get(event[0], 1))
+        for step, seconds in zip(steps, by_step, strict=True)
+        for event in system.order
+    }
     incoming: dict[Event, list[Constraint]] = {event: [] for event in system.order}
     for constraint in system.given:
         incoming[constraint.target].append(constraint)
@@ -79,14 +89,14 @@ def completion_times(graph: Graph, stage: str, seconds: Seconds, steps: int) -> 
     # until nothing moves: each pass is exact for one more of those waits.
     while True:
         moved = False
-        for step in range(1, steps + 1):
+        for step in steps:
             for event in system.order:
                 waits = [end(c.source, step - c.delay) for c in incoming[event]]
-                ended = max(waits, default=0.0) + system.seconds[event]
+                ended = max(waits, default=0.0) + took[event, step]
                 moved |= ended > end(event, step)
                 ends[event, step] = ended
         if not moved:
-            return [end(DONE, step) for step in range(1, steps + 1)]
+            return [end(DONE, step) for step in steps]
 
 
 def parts_of(graph: Graph, stage: str) -> dict[str, int]:

@@ -12,6 +12,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
+from rlc.catalog.models import LOCAL
 from rlc.plan.tree import EvalPlan, Graph, GraphEdge, GraphNode, SftPlan, StagePlan, TrainPlan
 
 
@@ -115,6 +116,17 @@ def _in_stage(stage: StagePlan, edge: _Edge) -> GraphEdge:
             parts = stage.overlap.minibatches
     source, target = f"{stage.name}.{edge.source}", f"{stage.name}.{edge.target}"
     return GraphEdge(source, target, edge.carries, edge.delay, slack, parts)
+
+
+def takes_what_is_ready(stage: TrainPlan) -> bool:
+    """Whether a part of a batch is made of the groups that are in, instead of a fixed choice.
+
+    Where sampling and training share a processor there is nothing to gain, and the sum of a
+    gradient's parts would differ in its last bits from run to run.
+    """
+    overlap = stage.overlap
+    chosen = overlap.order or ("fixed" if stage.model.service == LOCAL else "ready")
+    return overlap.minibatches > 1 and chosen == "ready"
 
 
 def _model_label(stage: StagePlan) -> str:

@@ -12,7 +12,7 @@ from typing import Any, Literal
 from rlc.algo.scheme import AdvantageScheme
 from rlc.record import field, frozen
 
-SCHEMA_VERSION = 2
+SCHEMA_VERSION = 3
 
 STEP_TIMEOUT = 120.0  # seconds that a step of an environment may take where nothing else is said
 MAX_TURNS = 1_000  # of an episode where nothing else is said: it ends what would never end
@@ -181,13 +181,15 @@ class KlPlan:
 class OverlapPlan:
     """Whether sampling and training overlap; the graph's edges say the same.
 
-    ``streamed``: the gradient of a batch is taken in ``minibatches`` as its groups come in.
+    ``streamed``: the gradient of a batch is taken in up to ``minibatches`` parts. Under the order
+    ``ready`` a part is made of the groups that are in, under ``fixed`` of the same ones each time.
     ``asynchronous``: a rollout may be sampled from weights up to ``max_staleness`` steps old.
     """
 
     kind: Literal["synchronous", "streamed", "asynchronous"]
     minibatches: int
     max_staleness: int
+    order: Literal["ready", "fixed"] | None = "fixed"  # None: as the service needs
 
 
 @frozen

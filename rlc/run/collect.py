@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from attrs import define, evolve, field
@@ -185,7 +185,7 @@ async def play_replacing(
     play: Callable[[Sequence[Task]], Awaitable[list[list[Rollout]]]],
     tasks: Sequence[Task],
     spare: Callable[[str, int], Task],
-    spares: Sequence[int],
+    spares: Iterator[int],
 ) -> list[Rollout]:
     """Play tasks; a group of equals is marked as replaced, and another task of its environment is
     played in its place, as long as there are numbers of spare ones. What is still equal then
@@ -194,11 +194,11 @@ async def play_replacing(
     while tasks:
         fresh = list[Task]()
         for task, group in zip(tasks, await play(tasks), strict=True):
-            if len(fresh) < len(spares) and is_constant(group):
-                fresh.append(spare(task.env.plan.name, spares[len(fresh)]))
+            if is_constant(group) and (number := next(spares, None)) is not None:
+                fresh.append(spare(task.env.plan.name, number))
                 group = [evolve(member, replaced=True) for member in group]
             rollouts.extend(group)
-        tasks, spares = fresh, spares[len(fresh) :]
+        tasks = fresh
     return rollouts
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -13,7 +13,9 @@ from attrs import define, field, frozen
 from rlc.algo.advantages import compute_advantages
 from rlc.algo.episodes import Advantages, Episodes
 from rlc.envs.seeds import derive_seed
+from rlc.plan.graph import takes_what_is_ready
 from rlc.plan.tree import EnvPlan, TrainPlan
+from rlc.run.arrivals import Arrivals, Playing, share_of
 from rlc.run.closing import close_envs
 from rlc.run.collect import (
     TaskStream,
@@ -74,6 +76,7 @@ class TrainWork:
     usage: dict[int, Usage] = field(factory=dict)
     reference_usage: dict[int, Usage] = field(factory=dict)
     _played: Counter[int] = field(factory=Counter, init=False)
+    _arrivals: dict[int, Arrivals] = field(factory=dict, init=False)
 
     def functions(self) -> dict[str, StepFunction]:
         """By the kind of the graph's nodes."""
@@ -108,10 +111,19 @@ class TrainWork:
         tasks = self.stream.of_step(at.step, batch.count, known=snapshot.step)
         spares = range((at.step - 1) * batch.resample, at.step * batch.resample)
 
-        def play(fresh: Sequence[Task]) -> Awaitable[list[list[Rollout]]]:
-            return self._play(player, fresh, at.step, len(tasks))
+        def play(chosen: Sequence[Task], spares: Iterator[int]) -> Playing:
+            def some(fresh: Sequence[Task]) -> Awaitable[list[list[Rollout]]]:
+                return self._play(player, fresh, at.step, len(tasks))
 
-        return await play_replacing(play, at.share(tasks), self.stream.spare, at.share(spares))
+            return play_replacing(some, chosen, self.stream.spare, spares)
+
+        if not takes_what_is_ready(self.plan):
+            return await play(at.share(tasks), iter(at.share(spares)))
+        if at.step not in self._arrivals:
+            arrivals = self._arrivals[at.step] = Arrivals(share_of(tasks, at.parts))
+            left = iter(spares)
+            arrivals.start(play([task], left) for task in tasks)
+        return await self._arrivals[at.step].part()
 
     async def _play_turns(self, player: Player, step: int) -> list[Rollout]:
         """Waves of parallel episodes until there are enough turns, or one in which all failed."""
@@ -185,7 +197,10 @@ class TrainWork:
         params = adam_params(self.plan.optimizer, at.step, self.plan.steps)
         batch: Batch = inputs["datums"]
         data = await aside(wire_datums, self.plan.loss, batch.minibatches)
-        return submit(self.weights.training, self.plan.loss, batch.minibatches, data, params)
+        gradients = submit(self.weights.training, self.plan.loss, batch.minibatches, data, params)
+        if at.step in self._arrivals:
+            self._arrivals[at.step].train(gradients)
+        return gradients
 
     async def optim_step(self, at: At, inputs: Mapping[str, Any]) -> Update:
         """All results, or nothing where no datum had an advantage."""
@@ -198,7 +213,7 @@ class TrainWork:
     async def report(self, step: int, outcome: StepOutcome) -> StepReport:
         """Metrics, rollouts with their advantages, and the cursor after the step."""
         outputs = outcome.outputs
-        rollouts = [rollout for part in Parts.of(outputs["rollouts"]) for rollout in part]
+        rollouts = self._in_order(step, Parts.of(outputs["rollouts"]))
         update: Update = outputs["optim_step"]
         self.usage[step].trained = update.trained
         self._played.pop(step, None)
@@ -213,6 +228,16 @@ class TrainWork:
             metrics |= replaced_groups(rollouts, self.stream.envs)
         cursor, checkpoint = self.stream.finish(step, rollouts), outputs["checkpoint"]
         return StepReport(metrics, records, cursor, checkpoint)
+
+    def _in_order(self, step: int, parts: Sequence[list[Rollout]]) -> list[Rollout]:
+        """The rollouts of a step by their tasks, whatever came in first; those that took the place
+        of others last."""
+        rollouts = [rollout for part in parts for rollout in part]
+        if self._arrivals.pop(step, None) is None:
+            return rollouts
+        tasks = self.stream.of_step(step, self.plan.batch.count)
+        place = {(task.env.plan.name, task.number): at for at, task in enumerate(tasks)}
+        return sorted(rollouts, key=lambda rollout: place.get(rollout.group, len(place)))
 
     async def close(self) -> None:
         """Close the environments."""

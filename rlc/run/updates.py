@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Sequence
 from statistics import fmean
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from attrs import frozen
 
@@ -26,7 +26,7 @@ class Gradient:
     """A ``forward_backward`` under way, and the datums that went into it."""
 
     datums: list[TrainingDatum]
-    output: Awaitable[types.ForwardBackwardOutput]
+    output: asyncio.Future[types.ForwardBackwardOutput]
 
 
 @frozen(eq=False)
@@ -69,9 +69,18 @@ def submit(
     for minibatch, datums in zip(minibatches, data, strict=True):
         if gradients:
             updates.append(training.optim_step(params))
-        output = training.forward_backward(datums, loss.name, minibatch.loss_config or None)
+        output = asyncio.ensure_future(
+            training.forward_backward(datums, loss.name, minibatch.loss_config or None)
+        )
+        output.add_done_callback(_seen)
         gradients.append(Gradient(minibatch.datums, output))
     return Gradients(gradients, updates)
+
+
+def _seen(output: asyncio.Future[Any]) -> None:
+    """What has failed is told by who waits for it, if the step comes so far."""
+    if not output.cancelled():
+        output.exception()
 
 
 async def finish(

@@ -45,7 +45,7 @@ def changed(**changes: Any) -> dict[str, Any]:
         (changed(seed="one"), "plan.seed"),
         (changed(extra=1), "extra"),
         (changed(stages=[{"name": "main"}]), r"plan.stages\[0\]"),
-        ({"schema_version": 2}, "recipe"),
+        ({"schema_version": 3}, "recipe"),
     ],
 )
 def test_what_is_no_plan_is_refused_with_its_place(data: object, words: str) -> None:

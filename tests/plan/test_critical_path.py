@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import selectors
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import pytest
@@ -60,7 +60,7 @@ class VirtualLoop(asyncio.SelectorEventLoop):
         return self._jump.now
 
 
-def executed(plan: Plan, seconds: Mapping[str, list[float]], steps: int) -> list[float]:
+def executed(plan: Plan, by_step: Sequence[Mapping[str, list[float]]]) -> list[float]:
     """When the executor is done with each step, its nodes being slow as told."""
     done: list[float] = []
 
@@ -69,7 +69,7 @@ def executed(plan: Plan, seconds: Mapping[str, list[float]], steps: int) -> list
 
         def node(kind: str) -> Any:
             async def work(at: At, inputs: Mapping[str, Any]) -> None:
-                await asyncio.sleep(seconds[kind][at.part])
+                await asyncio.sleep(by_step[at.step - 1][kind][at.part])
 
             return work
 
@@ -77,8 +77,9 @@ def executed(plan: Plan, seconds: Mapping[str, list[float]], steps: int) -> list
             done.append(loop.time())
             return True
 
-        functions = {kind: node(kind) for kind in seconds}
-        await run_steps(plan.graph, "main", functions, range(1, steps + 1), commit=commit)
+        functions = {kind: node(kind) for kind in by_step[0]}
+        steps = range(1, len(by_step) + 1)
+        await run_steps(plan.graph, "main", functions, steps, commit=commit)
 
     with asyncio.Runner(loop_factory=VirtualLoop) as runner:
         runner.run(main())
@@ -96,9 +97,10 @@ def latencies(draw: st.DrawFn, overlap: str) -> dict[str, list[float]]:
 @given(data=st.data())
 @settings(max_examples=25, deadline=None, derandomize=True)
 def test_every_step_is_done_when_the_constraints_say(overlap: str, data: st.DataObject) -> None:
-    plan, seconds = PLANS[overlap], data.draw(latencies(overlap))
-    predicted = completion_times(plan.graph, "main", seconds, 8)
-    assert predicted == pytest.approx(executed(plan, seconds, 8), abs=1e-6)
+    plan = PLANS[overlap]
+    by_step = data.draw(st.lists(latencies(overlap), min_size=1, max_size=8))
+    predicted = completion_times(plan.graph, "main", by_step)
+    assert predicted == pytest.approx(executed(plan, by_step), abs=1e-6)
 
 
 @pytest.mark.parametrize("overlap", OVERLAPS)
@@ -107,7 +109,7 @@ def test_every_step_is_done_when_the_constraints_say(overlap: str, data: st.Data
 def test_the_period_is_that_of_executed_steps(overlap: str, data: st.DataObject) -> None:
     """With whole seconds, after the transient, twelve steps repeat for a slack of up to three."""
     plan, seconds = PLANS[overlap], data.draw(latencies(overlap))
-    done = executed(plan, seconds, 60)
+    done = executed(plan, [seconds] * 60)
     period = critical_path(plan.graph, "main", seconds).seconds
     assert (done[51] - done[39]) / 12 == pytest.approx(period, abs=1e-6)
 

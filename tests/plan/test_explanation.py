@@ -61,7 +61,7 @@ def test_json_has_exactly_its_keys_and_the_whole_plan() -> None:
         assert record["provenance"]["name"] == plan.provenance[f"stages.{stage.name}.name"]
     assert data["stages"][0]["formulas"]["advantage"][0].startswith("G_t")
     stages = [{k: v for k, v in s.items() if k not in ADDED} for s in data["stages"]]
-    again = {"recipe": plan.recipe, "seed": plan.seed, "schema_version": 2, "provenance": {}}
+    again = {"recipe": plan.recipe, "seed": plan.seed, "schema_version": 3, "provenance": {}}
     assert plan_from_dict(again | {"stages": stages, "graph": data["graph"]}) == plan
 
 

@@ -119,8 +119,8 @@ def test_a_plan_of_another_version_is_stale(saved: Path, version: int) -> None:
         ("[]", "a plan is a JSON object"),
         ("{", "is not JSON"),
         ("{}", "has no schema_version"),
-        ('{"schema_version": 2}', "is not a plan"),
-        ('{"schema_version": 2, "made_from": 3}', "made_from is not what rlc writes"),
+        ('{"schema_version": 3}', "is not a plan"),
+        ('{"schema_version": 3, "made_from": 3}', "made_from is not what rlc writes"),
     ],
 )
 def test_what_is_no_plan_is_refused(tmp_path: Path, text: str, words: str) -> None:

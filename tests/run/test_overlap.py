@@ -89,8 +89,11 @@ def test_tokens_of_rollouts_that_were_thrown_away_are_paid_for(tmp_path: Path) -
 
 
 @pytest.mark.parametrize("minibatches", [2, 7])  # 7: parts without a group
-def test_streaming_trains_on_the_same_as_a_whole_batch(tmp_path: Path, minibatches: int) -> None:
-    overlap = f"streamed(minibatches = {minibatches})"
+@pytest.mark.parametrize("order", ["fixed", "ready"])
+def test_streaming_trains_on_the_same_as_a_whole_batch(
+    tmp_path: Path, minibatches: int, order: str
+) -> None:
+    overlap = f"streamed(minibatches = {minibatches}, order = {order})"
     run_new(tmp_path / "whole", tiny(train()))
     run_new(tmp_path / "streamed", tiny(train(overlap=overlap)))
     whole, streamed = (without_cache(comparable(tmp_path / n)) for n in ("whole", "streamed"))

@@ -53,7 +53,7 @@ def replaced(
         waves.append(keys)
         return [group(t, *outcomes.get(key, (0.0, 1.0))) for t, key in zip(wave, keys, strict=True)]
 
-    rollouts = asyncio.run(play_replacing(play, tasks, task, range(spares)))
+    rollouts = asyncio.run(play_replacing(play, tasks, task, iter(range(spares))))
     return rollouts, waves
 
 
@@ -133,6 +133,19 @@ def test_a_resumed_run_replaces_the_same(tmp_path: Path, overlap: str) -> None:
     assert all(not r["advantages"] for r in whole if r["replaced"])
     ordinary = {r["task"] for r in whole if r["task"] < SPARES}
     assert ordinary == set(range(16))  # the cursor of the others goes on as ever
+
+
+def test_whatever_is_ready_is_replaced_too(tmp_path: Path) -> None:
+    overlap = "streamed(minibatches = 2, order = ready)"
+    run_new(tmp_path / "run", tiny(train(**BATCH, overlap=overlap)))
+    played = rollouts(tmp_path / "run")
+    spare = {r["task"] for r in played if r["task"] >= SPARES}
+    counted = sum(step["resampled/spell"] for step in metrics(tmp_path / "run"))
+    assert len(spare) == counted > 0
+    assert {r["task"] for r in played if r["task"] < SPARES} == set(range(16))
+    for step in range(1, 5):  # in the order of the tasks, whichever came first
+        tasks = [r["task"] for r in played if r["step"] == step and r["task"] < SPARES]
+        assert tasks == sorted(tasks)
 
 
 def test_single_rollouts_have_nothing_to_compare() -> None:

@@ -13,6 +13,7 @@ from rlc.catalog.records import REQUIRED, Param
 from rlc.check.scalars import show
 from rlc.plan.cost import StageCost
 from rlc.plan.explain.layout import Lines, count, wrapped
+from rlc.plan.graph import takes_what_is_ready
 from rlc.plan.shapes import extends_prefix, find_wrapper
 from rlc.plan.tokens import shares
 from rlc.plan.tree import EnvPlan, EvalPlan, ModelPlan, SftPlan, StagePlan, TrainPlan
@@ -90,10 +91,11 @@ def _groups(stage: TrainPlan) -> str:
 def _overlap(stage: TrainPlan) -> Iterator[str]:
     overlap = stage.overlap
     if overlap.kind == "streamed":
-        yield (
-            f"streamed: the gradient is taken in {overlap.minibatches:,} parts, each as soon as "
-            "its groups are there"
-        )
+        parts = f"streamed: the gradient is taken in {overlap.minibatches:,} parts"
+        if takes_what_is_ready(stage):
+            yield f"{parts} at most, each of the groups that are in when the one before is done"
+        else:
+            yield f"{parts}, each as soon as its groups are there"
     elif overlap.kind == "asynchronous":
         late = count(overlap.max_staleness, "step")
         yield f"asynchronous: rollouts may come from weights up to {late} old"

@@ -37,7 +37,7 @@ def stage_timing(plan: Plan, stage: StagePlan, latencies: Latencies) -> dict[str
     path = critical_path(plan.graph, stage.name, given)
     depth = _BEFORE_STEADY * (1 + max(edge.slack for edge in plan.graph.edges))
     head = min(depth, stage.steps)
-    begun = completion_times(plan.graph, stage.name, given, head)[-1]
+    begun = completion_times(plan.graph, stage.name, [given] * head)[-1]
     return {
         "stage": stage.name,
         "seconds_per_step": path.seconds,

@@ -24,6 +24,7 @@ _NONE = {
     "max_turns": UNKNOWN,
     "weights": "a fresh adapter",
     "concurrency": "as the service bears",
+    "order": "as the service needs",
 }
 # How a value is written, by its name.
 _UNITS = {

@@ -24,7 +24,7 @@ from rlc.service.http.server import Server
 
 OVERLAPS = {
     "synchronous": {"main__overlap": "synchronous()"},
-    "streamed": {"main__overlap": "streamed(minibatches = 2)"},
+    "streamed": {"main__overlap": "streamed(minibatches = 2, order = fixed)"},
     "asynchronous": {"main__loss": "ppo()", "main__overlap": "asynchronous(max_staleness = 2)"},
 }
 
