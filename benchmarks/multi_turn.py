@@ -10,6 +10,9 @@ peer (`benchmarks/peers/low_level.py`) has the guide's wrapper, `concat`; the ta
 too. Both sides train on every turn of a step's episodes. The guide's own default is to train on a
 random 128 of the turns and to throw the rest away; what that sends is printed as well.
 
+As many episodes a step as in the guide's Sudoku, by a player who slips in a quarter of the moves:
+more slips or more episodes favour a chat, as episodes get longer and training a larger share.
+
 What a prompt holds differs: a chat has the boards and replies so far, `concat` neither of them,
 `concat_with_action` and `concat_chat` the replies. So the longer the replies, the less a chat saves
 over `concat`, and the more over the other two.
@@ -310,10 +313,10 @@ def main() -> None:
     parser.add_argument("--table", action="store_true", help="tokens alone, nothing is timed")
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--steps", type=int, default=4)
-    parser.add_argument("--episodes", type=int, default=16, help="of a step")
+    parser.add_argument("--episodes", type=int, default=GUIDE_ENVS, help="of a step")
     parser.add_argument("--overlaps", default=",".join(OVERLAPS))
     parser.add_argument("--thought", type=float, default=30.0, help="median tokens before a move")
-    parser.add_argument("--slips", type=float, default=0.15, help="share of wrong moves")
+    parser.add_argument("--slips", type=float, default=0.25, help="share of wrong moves")
     parser.add_argument("--train", type=float, default=8_000.0, help="tokens a second")
     parser.add_argument("--decode", type=float, default=60.0, help="tokens a second of a sample")
     parser.add_argument("--scale", type=float, default=0.25, help="factor of all times")

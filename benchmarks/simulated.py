@@ -286,29 +286,33 @@ def _output(
 ) -> types.ForwardBackwardOutput:
     """What a model would answer of which every token has LOGPROB. The loss is computed, because
     rlc compares it with its formula before it trains."""
-    settings = {name: float(value) for name, value in (config or {}).items()}
-    losses = (_loss(datum, loss_fn, settings) for datum in data)
-    outputs = [
-        {
-            "logprobs": types.TensorData(
-                data=np.full(datum.model_input.length, LOGPROB, np.float32),
-                dtype="float32",
-                shape=[datum.model_input.length],
-            )
-        }
-        for datum in data
-    ]
+    outputs = [{"logprobs": _logprobs(datum.model_input.length)} for datum in data]
     return types.ForwardBackwardOutput(
         loss_fn_output_type="TensorData",
         loss_fn_outputs=outputs,
-        metrics={"loss:sum": sum(losses)},
+        metrics={"loss:sum": _loss(data, loss_fn, config)},
     )
 
 
-def _loss(datum: types.Datum, name: str, config: dict[str, float]) -> float:
-    inputs = {key: value.to_numpy() for key, value in datum.loss_fn_inputs.items()}
-    known = {key: value for key, value in inputs.items() if key != "mask"}
-    return loss_and_grad(name, config, [LOGPROB] * datum.model_input.length, known)[0]
+@cache
+def _logprobs(length: int) -> types.TensorData:
+    return types.TensorData(
+        data=np.full(length, LOGPROB, np.float32), dtype="float32", shape=[length]
+    )
+
+
+def _loss(
+    data: Sequence[types.Datum], name: str, config: Mapping[str, float | str] | None
+) -> float:
+    """Of all datums as one, since the losses that are asked for here go token by token."""
+    settings = {key: float(value) for key, value in (config or {}).items()}
+    inputs = {
+        key: np.concatenate([datum.loss_fn_inputs[key].to_numpy() for datum in data])
+        for key in data[0].loss_fn_inputs
+        if key not in ("mask", "target_tokens")
+    }
+    tokens = sum(datum.model_input.length for datum in data)
+    return loss_and_grad(name, settings, np.full(tokens, LOGPROB), inputs)[0]
 
 
 async def _after(seconds: float, answer: T) -> T:

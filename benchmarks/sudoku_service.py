@@ -264,7 +264,7 @@ def main() -> None:
     parser.add_argument("--model", required=True, help="its folder, which is its name as well")
     parser.add_argument("--checkpoints", type=Path, required=True)
     parser.add_argument("--thought", type=float, default=30.0, help="median tokens before a move")
-    parser.add_argument("--slips", type=float, default=0.15, help="share of wrong moves")
+    parser.add_argument("--slips", type=float, default=0.25, help="share of wrong moves")
     for name, value in asdict(Speeds()).items():
         parser.add_argument(f"--{name}", type=float, default=value)
     serve(parser.parse_args())
