@@ -47,5 +47,5 @@ def test_a_wave_waits_for_what_is_under_way() -> None:
 
 
 def test_a_wave_does_not_wait_for_ever(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "_PATIENCE", 0.01)
+    monkeypatch.setattr(module, "_LOOKS", 5)
     assert waves(answer_after=None) == [["at once"], ["late"]]

@@ -6,9 +6,9 @@ it is done. Jobs run in the order of submission.
 Sampling requests are batched in *waves*. A wave leaves when every job submitted before its
 first request is done and the loop has then turned a few times without a new request: so it
 holds all that the program can ask for before it needs an answer; for answers of environments
-(`rlc.service.underway`) it waits a second. What it holds depends on the program's own order and
-never on the clock, which is why the same program gives the same numbers to the last bit, unless
-its environments take longer than that.
+(`rlc.service.underway`) it waits about a second. What it holds depends on the program's own
+order and never on the clock, which is why the same program gives the same numbers to the last
+bit, unless its environments take longer than that.
 """
 
 from __future__ import annotations
@@ -28,8 +28,10 @@ from rlc.service.underway import calls_underway
 # Turns of the loop without a new request. A task that wakes up may pass its result on through
 # a few others (gather, a queue, a lock) before the next request is made.
 _QUIET_TURNS = 10
-_PATIENCE = 1.0  # seconds that a wave waits for calls whose answers may bring more requests
-_POLL = 0.0002  # seconds from one look at these calls to the next
+# A wave looks so often, so many seconds apart, whether calls are under way that may bring more
+# requests. Looks are counted and not seconds, which also pass while the program cannot go on: the
+# machine is busy, a disk is slow.
+_LOOKS, _POLL = 1_000, 0.001
 
 T = TypeVar("T")
 Request = TypeVar("Request")
@@ -54,7 +56,7 @@ class _Loop(Generic[Request]):
     barrier: int = 0  # jobs that must be done before the waiting requests leave
     quiet: int = 0
     turning: bool = False
-    late: float | None = None  # when a wave no longer waits for calls that are under way
+    looks: int = 0  # in vain, at calls that the next wave waits for
 
 
 @define(eq=False)
@@ -110,20 +112,15 @@ class Worker(Generic[Request]):
         if state.quiet <= _QUIET_TURNS:
             loop.call_soon(self._turn, loop, state)
             return
-        if calls_underway(loop) and not self._is_late(loop, state):
-            state.quiet = 0
+        if calls_underway(loop) and state.looks < _LOOKS:
+            state.quiet, state.looks = 0, state.looks + 1
             loop.call_later(_POLL, self._turn, loop, state)
             return
-        state.turning, state.late = False, None
+        state.turning, state.looks = False, 0
         if state.waiting and state.done >= state.barrier:
             wave = [p for p in state.waiting if not p.future.cancelled()]
             state.waiting = []
             self._start(loop, lambda: self._answers(wave), [p.future for p in wave])
-
-    def _is_late(self, loop: asyncio.AbstractEventLoop, state: _Loop[Request]) -> bool:
-        if state.late is None:
-            state.late = loop.time() + _PATIENCE
-        return loop.time() >= state.late
 
     def _answers(self, wave: Sequence[Pending[Request]]) -> Sequence[Outcome]:
         """Run a wave; if it fails as a whole, every request hears why."""
