@@ -20,7 +20,7 @@ env guess = openreward("Games/Guess", base_url = "http://127.0.0.1:8462", sessio
 sft calls {
   model     = policy
   data      = rows("recipes/data/openreward_games.jsonl")
-  batch     = 4
+  batch     = 8
   steps     = 300
   optimizer = adam(1e-2, schedule = linear(warmup = 5))
 }
@@ -34,6 +34,6 @@ train main {
   advantage = rloo()
   loss      = importance_sampling()
   optimizer = adam(learning_rate, schedule = linear())
-  steps     = 30
+  steps     = 50
   on_error  = retry(2) then drop
 }
