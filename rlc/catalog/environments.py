@@ -268,6 +268,7 @@ SOURCES = (
             Param("builder", "string", "where the builder is", form=_ATTRIBUTE),
             _ARGS,
             Param("split", "string", "its training or its test set", "train", choices=_SETS),
+            Param("self_play", "bool", "members of a group play with each other", False),
         ),
     ),
     Builtin(

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from typing import Any, Protocol, runtime_checkable
+from typing import Any, Protocol, TypeGuard, runtime_checkable
 
 from attrs import evolve, field, frozen
 
@@ -81,6 +81,19 @@ class AsyncEpisode(Protocol):
     async def close(self) -> None:
         """Let go of what the episode holds. Always awaited, however the episode ended; safe to
         call twice."""
+
+
+class JoiningEpisode(AsyncEpisode, Protocol):
+    """An episode of a game that the members of a group play with each other. Each call may wait
+    for other members' moves, and ``first`` is there once ``join`` has given it."""
+
+    async def join(self) -> Observation:
+        """The opening observation, once it is this member's turn."""
+
+
+def joins(episode: AsyncEpisode) -> TypeGuard[JoiningEpisode]:
+    """Whether an episode is part of such a game."""
+    return hasattr(type(episode), "join")
 
 
 @runtime_checkable

@@ -103,8 +103,15 @@ def _openreward_source(
 def _cookbook_source(plan: EnvPlan, _: Wrappers, tokenizer: Any, renderer: str) -> AsyncSource:
     from rlc.envs.cookbook import CookbookSource
 
-    args, split = plan.args["args"], plan.args["split"]
-    return CookbookSource(plan.id, args, split, plan.rollouts.group, tokenizer, renderer)
+    return CookbookSource(
+        builder=plan.id,
+        args=plan.args["args"],
+        split=plan.args["split"],
+        size=plan.rollouts.group,
+        tokenizer=tokenizer,
+        renderer=renderer,
+        self_play=plan.args["self_play"],
+    )
 
 
 def _python_source(plan: EnvPlan) -> AsyncSource | BlockingSource:

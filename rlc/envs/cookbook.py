@@ -29,6 +29,7 @@ from attrs import define, evolve, field, frozen
 from rlc.envs.attributes import called, explained, load_attribute, parameter_names
 from rlc.envs.base import Action, AsyncEpisode, ContractError, EnvError, Observation, TaskKey
 from rlc.envs.cookbook_data import Batches
+from rlc.envs.cookbook_game import GameEpisode
 from rlc.envs.cookbook_group import Group
 from rlc.envs.cookbook_history import TokenAction, TokenHistory, TokenObservation
 from rlc.envs.cookbook_loop import LoopThread
@@ -52,11 +53,14 @@ class CookbookSource:
         size: int,
         tokenizer: Any,
         renderer: str,
+        self_play: bool = False,
     ) -> None:
-        """``size`` is that of the recipe's groups. Raises EnvError for a builder that cannot be
-        found or called, has no such data set, or makes groups of another size."""
+        """``size`` is that of the recipe's groups; with ``self_play`` the members of a group play
+        with each other, and each begins when it is its turn. Raises EnvError for a builder that
+        cannot be found or called, has no such data set, or makes groups of another size."""
         require_open(builder, args)
         self._target = builder
+        self._self_play = self_play
         self._tokenizer = tokenizer
         self._loop = LoopThread()
         self.new_history: Callable[[], TokenHistory] = lambda: TokenHistory(tokenizer)
@@ -92,18 +96,29 @@ class CookbookSource:
                 f"a group of `{self._target}` is rewarded by comparing its episodes, so that none "
                 "can be played again by itself"
             )
+        if self._self_play:
+            return self._game(group, task, members)
         for member in set(range(len(group.envs))) - set(members):
             await group.close(member)
         starts = await self._starts([group.envs[member] for member in members])
         if any(start.tokens != starts[0].tokens for start in starts):
             raise EnvError(
-                f"the members of a group of `{self._target}` start from different prompts, which "
-                "this version cannot play"
+                f"the members of a group of `{self._target}` start from different prompts: if "
+                "they play with each other, say `self_play = true`"
             )
-        return [
-            _CookbookEpisode(start, group.envs[m], group, m, self)
-            for m, start in zip(members, starts, strict=True)
-        ]
+        return [self.episode(group, m, start) for m, start in zip(members, starts, strict=True)]
+
+    def _game(self, group: Group, task: TaskKey, members: Sequence[int]) -> list[AsyncEpisode]:
+        if len(members) < task.size:
+            raise EnvError(
+                f"the members of a group of `{self._target}` play with each other, so that none "
+                "can be played again by itself"
+            )
+        return [GameEpisode(self, group, member) for member in members]
+
+    def episode(self, group: Group, member: int, first: TokenObservation) -> AsyncEpisode:
+        """A member's episode from its first prompt on."""
+        return _CookbookEpisode(first, group.envs[member], group, member, self)
 
     async def _starts(self, envs: Sequence[Any]) -> list[TokenObservation]:
         async def all_of_them() -> list[Any]:
@@ -114,8 +129,8 @@ class CookbookSource:
             return [self.first(start) for start in await self.run(all_of_them())]
         except TimeoutError as error:
             raise EnvError(
-                f"`{self._target}` gave no first observation in {_OPENING:g} s: members that wait "
-                "for each other's moves cannot be played"
+                f"`{self._target}` gave no first observation in {_OPENING:g} s: if its members "
+                "wait for each other's moves, say `self_play = true`"
             ) from error
 
     def first(self, start: Any) -> TokenObservation:

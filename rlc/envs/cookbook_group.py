@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import Coroutine, Mapping
+from typing import Any, TypeVar
 
 from attrs import define, field
 
@@ -13,6 +13,7 @@ from rlc.envs.cookbook_history import TokenAction
 from rlc.envs.cookbook_loop import LoopThread
 from rlc.envs.deadlines import waiting
 
+T = TypeVar("T")
 Grade = tuple[float, Mapping[str, float]]
 
 
@@ -30,6 +31,7 @@ class Group:
     _playing: set[int] = field(init=False)
     _open: set[int] = field(init=False)
     _over: asyncio.Event = field(factory=asyncio.Event, init=False)
+    _deserted: asyncio.Event = field(factory=asyncio.Event, init=False)
     _grading: asyncio.Task[dict[int, Grade]] | None = field(default=None, init=False)
 
     def __attrs_post_init__(self) -> None:
@@ -75,6 +77,20 @@ class Group:
         if result.episode_done:
             self._final[member] = result.next_observation
 
+    async def together(self, call: Coroutine[Any, Any, T]) -> T:
+        """What a call gives that may wait for other members' moves. Raises EnvError once one of
+        them has left before the end of its episode: its moves would be waited for in vain."""
+        move = asyncio.ensure_future(call)
+        alone = asyncio.ensure_future(self._deserted.wait())
+        try:
+            await asyncio.wait({move, alone}, return_when=asyncio.FIRST_COMPLETED)
+            if move.done():
+                return move.result()
+        finally:
+            alone.cancel()
+            move.cancel()
+        raise EnvError(f"another member of the group of `{self.target}` left the game")
+
     async def graded(self, member: int) -> Grade:
         """What the comparison adds to a finished member, once no other is still playing. Members
         that failed or were cut off are not compared."""
@@ -90,6 +106,8 @@ class Group:
     async def close(self, member: int) -> None:
         """A member is done with, however it ended. Safe to call twice."""
         self._leave(member)
+        if member not in self._final:
+            self._deserted.set()
         if member not in self._open:
             return
         self._open.discard(member)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from array import array
 from collections.abc import Awaitable, Sequence
+from contextlib import nullcontext
 from hashlib import blake2b
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -19,6 +20,7 @@ from rlc.envs.base import (
     Observation,
     TaskKey,
     checked,
+    joins,
 )
 from rlc.envs.build import PlayableEnv
 from rlc.envs.deadlines import Span, span
@@ -66,7 +68,7 @@ class _Start:
     """Episodes of some members, open, and the first reply of each."""
 
     episodes: Sequence[AsyncEpisode]
-    replies: Sequence[types.SampledSequence]
+    replies: Sequence[types.SampledSequence | None]  # None: asked for when it is their turn
 
 
 @define(eq=False)
@@ -126,6 +128,8 @@ class Player:
         """Open the episodes of these members and ask for their first replies, all in one
         request. Raises whatever goes wrong, with nothing left open."""
         episodes = await self._opened(task, members, seconds)
+        if any(joins(episode) for episode in episodes):
+            return _Start(episodes, [None] * len(episodes))
         try:
             await self._pace.turn()
             first = checked(episodes[0].first)
@@ -157,7 +161,7 @@ class Player:
         return episodes
 
     async def _member(
-        self, one: _Try, episode: AsyncEpisode, reply: types.SampledSequence
+        self, one: _Try, episode: AsyncEpisode, reply: types.SampledSequence | None
     ) -> Rollout:
         one.seconds = dict(one.seconds)  # from here on a member's seconds are its own
         try:
@@ -165,6 +169,8 @@ class Player:
         except ServiceLostError:  # no rollout is to blame, and none would fare better
             raise
         except Exception as error:  # whatever foreign environment code raises
+            if joins(episode):  # a game is over for those who left it
+                return self._failed(one, error)
             return await self._again(one, error)
 
     async def _again(self, one: _Try, error: Exception) -> Rollout:
@@ -208,7 +214,7 @@ class Player:
         )
 
     async def _episode(
-        self, one: _Try, episode: AsyncEpisode, reply: types.SampledSequence
+        self, one: _Try, episode: AsyncEpisode, reply: types.SampledSequence | None
     ) -> Rollout:
         """Play to the end, and close; ``one.turns`` holds what was played if that fails."""
         plan, one.begun = one.task.env.plan, True
@@ -230,10 +236,12 @@ class Player:
             seconds=one.seconds,
         )
 
-    async def _turns(self, one: _Try, episode: AsyncEpisode, reply: types.SampledSequence) -> str:
+    async def _turns(
+        self, one: _Try, episode: AsyncEpisode, reply: types.SampledSequence | None
+    ) -> str:
         """Play turn after turn; gives how the episode ended."""
         task, turns, limits = one.task, one.turns, one.task.env.plan.rollouts
-        history, seen, length = task.env.new_history(), checked(episode.first), Growing()
+        history, seen, length = task.env.new_history(), await _first(one, episode), Growing()
         while not seen.done:
             if len(turns) == limits.max_turns:
                 return "turns"
@@ -242,14 +250,15 @@ class Player:
             if limit := self._over(length, prompt, limits):
                 return limit[0]
             async with span(limits.turn_timeout, "a turn"):
-                if turns:
+                if turns or reply is None:
                     seed = derive_seed(one.seed, "turn", len(turns))
                     (reply,) = await self._sample(task, prompt, history, 1, seed, one.seconds)
                     await self._pace.turn()
                 kept = length.extend(prompt, reply.tokens)
                 action = history.reply(reply.tokens)
                 async with span(limits.step_timeout, "a step of the environment") as spent:
-                    after = checked(await _foreign(episode.play(action)))
+                    holds = not joins(episode)
+                    after = checked(await _foreign(episode.play(action), holds))
             _count(one.seconds, "environment", spent)
             turns.append(_turn(kept, reply, seen.text, action, after))
             seen = after
@@ -344,11 +353,23 @@ def _turn(
     )
 
 
-async def _foreign(call: Awaitable[T]) -> T:
+async def _first(one: _Try, episode: AsyncEpisode) -> Observation:
+    """The opening observation; in a game, once it is this member's turn."""
+    if not joins(episode):
+        return checked(episode.first)
+    limit = one.task.env.plan.rollouts.step_timeout
+    async with span(limit, "the first turn in the game") as spent:
+        seen = checked(await _foreign(episode.join(), holds=False))
+    _count(one.seconds, "environment", spent)
+    return seen
+
+
+async def _foreign(call: Awaitable[T], holds: bool = True) -> T:
     """What code that is not ours gives. Where it tries to end the program, or raises what looks
-    like our own cancellation, only this call has failed."""
+    like our own cancellation, only this call has failed. A call that ``holds`` up the next wave
+    waits for nobody else's."""
     try:
-        with underway():
+        with underway() if holds else nullcontext():
             return await call
     except SystemExit as error:
         raise EnvError("the environment raised SystemExit") from error

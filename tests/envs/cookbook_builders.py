@@ -111,6 +111,67 @@ class Waits(Words):
         return envs
 
 
+class Table:
+    """Whose turn it is, and what was said."""
+
+    def __init__(self, players: int) -> None:
+        self.players, self.moves = players, list[str]()
+        self.news = asyncio.Condition()
+
+    async def turn_of(self, player: int) -> None:
+        async with self.news:
+            await self.news.wait_for(lambda: len(self.moves) % self.players == player)
+
+    async def move(self, said: str) -> None:
+        async with self.news:
+            self.moves.append(said)
+            self.news.notify_all()
+
+
+class Seat(Env):
+    """One player at a table: says something twice, hears the others in between. What is said
+    later wins against what was said first, if it is not the same."""
+
+    def __init__(self, table: Table, player: int, renderer: Any) -> None:
+        self.table, self.player, self.renderer, self.said = table, player, renderer, 0
+
+    async def initial_observation(self) -> Any:
+        await self.table.turn_of(self.player)
+        return self.prompt(), self.renderer.get_stop_sequences()
+
+    def prompt(self) -> ModelInput:
+        heard = " ".join(self.table.moves) or "nothing"
+        messages = [{"role": "user", "content": f"Player {self.player}, you heard {heard}."}]
+        made: ModelInput = self.renderer.build_generation_prompt(messages)
+        return made
+
+    async def step(self, action: list[int], *, extra: Any = None) -> StepResult:
+        message, _ = self.renderer.parse_response(action)
+        if message["content"] == "fall over":
+            raise RuntimeError("fell over")
+        won = bool(self.table.moves) and message["content"] != self.table.moves[-1]
+        await self.table.move(message["content"])
+        self.said += 1
+        done = self.said == 2
+        if not done:
+            await self.table.turn_of(self.player)
+        return StepResult(
+            reward=float(won),
+            episode_done=done,
+            next_observation=ModelInput.empty() if done else self.prompt(),
+            next_stop_condition=self.renderer.get_stop_sequences(),
+            metrics={},
+        )
+
+
+class Tables(Words):
+    """A game that all members play with each other."""
+
+    async def make_envs(self) -> Sequence[Env]:
+        table = Table(self.size)
+        return [Seat(table, player, self.renderer) for player in range(self.size)]
+
+
 class Data(RLDataset):
     def __init__(self, batches: list[list[EnvGroupBuilder]]) -> None:
         self.batches = batches
@@ -130,6 +191,7 @@ GROUPS = {
     "rivals": Rivals,
     "unequal": Unequal,
     "waits": Waits,
+    "tables": Tables,
 }
 
 

@@ -251,17 +251,81 @@ def test_text_is_no_action_of_the_cookbook() -> None:
 @pytest.mark.parametrize(
     ("kind", "message"),
     [
-        ("unequal", "start from different prompts"),
-        ("waits", "members that wait for each other's moves cannot be played"),
+        ("unequal", "start from different prompts: .* say `self_play = true`"),
+        ("waits", "if its members wait for each other's moves, say `self_play = true`"),
     ],
 )
-def test_games_of_several_players_are_refused(
+def test_games_of_several_players_must_be_told_of(
     kind: str, message: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("rlc.envs.cookbook._OPENING", 0.05)
     made = source(kind=kind)
     with pytest.raises(EnvError, match=message):
         on(made, made.open(key(0), [0, 1]))
+    assert cookbook_builders.cleaned == ["one", "one"]
+
+
+def table(size: int) -> CookbookSource:
+    args = {"kind": "tables"}
+    return CookbookSource(WORDS, args, "train", size, tokenizer(), "qwen3_instruct", self_play=True)
+
+
+async def joined(episode: Any, *replies: str) -> list[Observation]:
+    await episode.join()
+    return await play(episode, *replies)
+
+
+def test_members_play_with_each_other_and_join_when_it_is_their_turn() -> None:
+    made = table(3)
+
+    async def played() -> Any:
+        seats = await made.open(key(0, 3), [0, 1, 2])
+        said = [("a", "d"), ("b", "e"), ("c", "e")]
+        seen = await asyncio.gather(*(joined(s, *w) for s, w in zip(seats, said, strict=True)))
+        for seat in seats:
+            await seat.close()
+        return seen
+
+    one, two, three = on(made, played())
+    assert [seen[0].text.count("heard") for seen in (one, two, three)] == [1, 1, 1]
+    assert "heard nothing" in one[0].text
+    assert "heard a." in two[0].text
+    assert "heard a b." in three[0].text
+    assert "heard a b c d." in two[1].text
+    assert [[s.reward for s in seen[1:]] for seen in (one, two, three)] == [[0, 1], [1, 1], [1, 0]]
+    assert all(seen[-1].done for seen in (one, two, three))
+    assert cookbook_builders.cleaned == ["one", "one"]  # the first of them to count its members
+
+
+@pytest.mark.parametrize("how", ["falls over", "leaves"])
+def test_nobody_waits_for_a_member_that_is_gone(how: str) -> None:
+    made = table(2)
+
+    async def gone(seat: Any) -> None:
+        try:
+            await joined(seat, *(["fall over"] if how == "falls over" else ["a"]))
+        finally:
+            await seat.close()
+
+    async def played() -> Any:
+        first, second = await made.open(key(0), [0, 1])
+        outcomes = await asyncio.gather(
+            gone(first), joined(second, "b", "c"), return_exceptions=True
+        )
+        await second.close()
+        return outcomes
+
+    own, other = on(made, played())
+    assert (own is None) == (how == "leaves")
+    assert isinstance(other, EnvError)
+    assert "another member of the group" in str(other)
+    assert cookbook_builders.cleaned == ["one", "one"]
+
+
+def test_a_game_cannot_be_played_again_by_one_member() -> None:
+    made = table(2)
+    with pytest.raises(EnvError, match="play with each other, so that none can be played again"):
+        on(made, made.open(key(0), [1]))
     assert cookbook_builders.cleaned == ["one", "one"]
 
 

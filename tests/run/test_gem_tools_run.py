@@ -115,6 +115,28 @@ def test_a_data_set_of_the_cookbook_is_trained_on_and_resumed(tmp_path: Path) ->
     assert comparable(tmp_path / "parts") == comparable(tmp_path / "whole")
 
 
+def test_a_game_that_members_play_with_each_other(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each member has prompts of its own; when one of them leaves, the game is over for all."""
+    monkeypatch.syspath_prepend(str(Path(__file__).parents[1] / "envs"))
+    table = 'cookbook("cookbook_builders:WordsBuilder", args = {kind = "tables"}, self_play = true)'
+    text = TINY + f"env table = {table}\n" + train(env="table", **SHORT)
+    run_new(tmp_path / "run", compiled(text))
+    played = rollouts(tmp_path / "run")
+    assert [r["task"] for r in played] == [task for task in range(4) for _ in range(4)]
+    assert {(r["ended"], len(r["turns"])) for r in played} == {("done", 2)}
+    for r in played:
+        assert f"Player {r['member']}, you heard" in r["turns"][0]["observation"]
+
+    longest = max(len(r["turns"][0]["observation"]) for r in played)
+    most = {"main.sampling.max_prompt_tokens": str(longest // 2)}
+    run_new(tmp_path / "cut", compiled(text, most))
+    lost = [r["error"] for r in rollouts(tmp_path / "cut") if r["error"]]
+    assert lost
+    assert all("another member of the group" in error for error in lost)
+
+
 def test_an_evaluation_has_groups_of_its_samples(tmp_path: Path) -> None:
     fields = {"model": "main", "env": "sums", "samples": "2", "tasks": "3"}
     text = TINY + SUMS + train(env="sums", **(SHORT | {"steps": "1"}))
