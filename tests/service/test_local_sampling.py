@@ -202,6 +202,27 @@ def test_the_same_program_gives_the_same_bits_twice(tmp_path: Path) -> None:
     assert once(tmp_path / "a") == once(tmp_path / "b")
 
 
+def test_who_asks_first_changes_no_bit(tmp_path: Path) -> None:
+    """Eleven prompts of different lengths in one wave, in some orders."""
+
+    async def program(service: LocalService, order: list[int]) -> dict[int, Any]:
+        client = await trained(service)
+        sampler = await client.save_weights_and_get_sampling_client()
+        asked = {
+            n: sampler.sample(prompt([*PROMPT[: 1 + n % 5], n]), 1 + n % 3, params(seed=n))
+            for n in order
+        }
+        replies = {n: await reply for n, reply in asked.items()}
+        return {n: [s.logprobs for s in replies[n].sequences] for n in sorted(replies)}
+
+    found = []
+    for number, order in enumerate((range(11), reversed(range(11)), np.roll(range(11), 4))):
+        opened = engine(tmp_path / str(number))
+        found.append(run(partial(program, opened, [int(n) for n in order])))
+        opened.close()
+    assert found[0] == found[1] == found[2]
+
+
 def test_frequencies_follow_the_probabilities(service: LocalService) -> None:
     async def main() -> Any:
         sampler = await service.create_sampling_client(base_model=folder())

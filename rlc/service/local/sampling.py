@@ -159,10 +159,12 @@ def read_stops(
 
 
 def run_wave(wave: Sequence[Pending[SampleRequest]]) -> list[Outcome]:
-    """Answer requests; those of one snapshot are decoded together."""
+    """Answer requests; those of one snapshot are decoded together, in an order of their own: the
+    place in a batch can change the last bits of a result, and who comes first is up to the clock.
+    """
     outcomes: dict[int, Outcome] = {}
     together: dict[tuple[Engine, Snapshot], list[Pending[SampleRequest]]] = {}
-    for pending in wave:
+    for pending in sorted(wave, key=_place):
         key = (pending.request.engine, pending.request.snapshot)
         together.setdefault(key, []).append(pending)
     with torch.inference_mode():
@@ -170,6 +172,12 @@ def run_wave(wave: Sequence[Pending[SampleRequest]]) -> list[Outcome]:
             answers = _decode_together(engine, snapshot, some)
             outcomes.update(zip(map(id, some), answers, strict=True))
     return [outcomes[id(pending)] for pending in wave]
+
+
+def _place(pending: Pending[SampleRequest]) -> tuple[bytes, int, int]:
+    """Requests that are equal in this have the same answer."""
+    request = pending.request
+    return request.prompt.tobytes(), request.seed, request.num_samples
 
 
 def _decode_together(
