@@ -142,7 +142,7 @@ class Evaluator:
 
     def is_done(self, plan: EvalPlan, step: int) -> bool:
         """Whether the weights after ``step`` of its stage have been evaluated."""
-        return any(stored.step == step for stored in self.folder.journal.steps(plan.name))
+        return self.folder.journal.step(plan.name, step) is not None
 
     async def run(self, plan: EvalPlan, step: int, client: SamplingClient, tokenizer: Any) -> None:
         """Evaluate the weights after ``step`` of the stage (0: before the first)."""

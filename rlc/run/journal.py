@@ -38,7 +38,10 @@ CREATE TABLE IF NOT EXISTS sources (
 CREATE TABLE IF NOT EXISTS spend (
     stage TEXT, step INTEGER, prefill INTEGER, cached INTEGER, sampled INTEGER, trained INTEGER,
     usd REAL);
+CREATE INDEX IF NOT EXISTS spend_of_step ON spend (stage, step);
 """
+
+_STEPS = "SELECT step, cursor, metrics FROM steps WHERE stage = ? AND finished IS NOT NULL"
 
 
 @frozen
@@ -75,11 +78,15 @@ class Used:
         )
         return all(limit is None or total <= limit for limit, total in limits)
 
+    def __add__(self, more: Used) -> Used:
+        return Used(self.usd + more.usd, self.tokens + more.tokens, self.seconds + more.seconds)
+
 
 class Journal:
     """One open journal. Raises RunError if the file cannot be used."""
 
     def __init__(self, path: Path) -> None:
+        self._used: dict[str, Used] = {}  # by stages whose sum was asked for, kept up to date
         try:
             self._db = sqlite3.connect(path, isolation_level=None)
             self._db.execute("PRAGMA journal_mode=WAL")
@@ -96,6 +103,7 @@ class Journal:
         """A journal to look at, of a run that may be going on: nothing is written, not even a
         lock. Raises RunError if there is none to read."""
         journal = cls.__new__(cls)
+        journal._used = {}
         try:
             journal._db = sqlite3.connect(f"{path.resolve().as_uri()}?mode=ro", uri=True)
             journal._db.execute("SELECT COUNT(*) FROM meta").fetchone()
@@ -143,6 +151,7 @@ class Journal:
             "UPDATE steps SET finished = ?, cursor = ?, metrics = ? WHERE stage = ? AND step = ?",
             (time.time(), json.dumps(cursor), json.dumps(metrics), stage, step),
         )
+        self._add(stage, Used(0.0, 0, metrics.get("time/total", 0.0)))
 
     def add_checkpoint(self, stage: str, step: int, path: str) -> None:
         """Weights and optimiser after a step are saved under ``path``; with this the file is
@@ -186,12 +195,13 @@ class Journal:
 
     def steps(self, stage: str) -> list[StoredStep]:
         """The finished steps in order."""
-        rows = self._db.execute(
-            "SELECT step, cursor, metrics FROM steps"
-            " WHERE stage = ? AND finished IS NOT NULL ORDER BY step",
-            (stage,),
-        )
-        return [StoredStep(step, json.loads(cursor), json.loads(m)) for step, cursor, m in rows]
+        rows = self._db.execute(f"{_STEPS} ORDER BY step", (stage,))
+        return [_stored(*row) for row in rows]
+
+    def step(self, stage: str, step: int) -> StoredStep | None:
+        """A step, if it is finished."""
+        row = self._db.execute(f"{_STEPS} AND step = ?", (stage, step)).fetchone()
+        return row and _stored(*row)
 
     def metrics(self) -> list[dict[str, Any]]:
         """The metrics of all finished steps and evaluations, in the order they were done."""
@@ -218,17 +228,28 @@ class Journal:
     def rewind(self, stage: str, step: int) -> None:
         """Forget the steps after ``step``: their weights were not saved."""
         self._db.execute("DELETE FROM steps WHERE stage = ? AND step > ?", (stage, step))
+        self._used.pop(stage, None)
 
     def add_spend(self, stage: str, step: int, usage: Usage, usd: float | None) -> None:
-        values = asdict(usage)
+        tokens = asdict(usage).values()
         self._db.execute(
-            "INSERT INTO spend VALUES (?, ?, ?, ?, ?, ?, ?)", (stage, step, *values.values(), usd)
+            "INSERT INTO spend VALUES (?, ?, ?, ?, ?, ?, ?)", (stage, step, *tokens, usd)
         )
+        self._add(stage, Used(usd or 0.0, sum(tokens), 0.0))
 
     def used(self, stage: str, step: int | None = None) -> Used:
         """What a stage has used (or one step of it); seconds are those of finished steps."""
-        where = "stage = ?" + ("" if step is None else " AND step = ?")
-        values = (stage,) if step is None else (stage, step)
+        if step is not None:
+            return self._sum("stage = ? AND step = ?", stage, step)
+        if stage not in self._used:
+            self._used[stage] = self._sum("stage = ?", stage)
+        return self._used[stage]
+
+    def _add(self, stage: str, more: Used) -> None:
+        if stage in self._used:
+            self._used[stage] += more
+
+    def _sum(self, where: str, *values: str | int) -> Used:
         usd, tokens = self._db.execute(
             "SELECT COALESCE(SUM(usd), 0), COALESCE(SUM(prefill + cached + sampled + trained), 0)"
             f" FROM spend WHERE {where}",
@@ -245,6 +266,10 @@ class Journal:
         """Dollars so far, repeated steps included; 0 where prices are unknown or nothing costs."""
         row = self._db.execute("SELECT COALESCE(SUM(usd), 0) FROM spend").fetchone()
         return float(row[0])
+
+
+def _stored(step: int, cursor: str, metrics: str) -> StoredStep:
+    return StoredStep(step, json.loads(cursor), json.loads(metrics))
 
 
 def _unusable(path: Path, error: sqlite3.Error) -> tuple[str, str]:

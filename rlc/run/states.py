@@ -123,6 +123,5 @@ class States:
 
     def _best(self, steps: Sequence[int]) -> int:
         """The step with the best score; of equals the first."""
-        done = self.journal.steps(self.stage.name)
-        scores = {stored.step: score(stored.metrics) for stored in done}
-        return max(steps, key=lambda step: scores[step])
+        done = [self.journal.step(self.stage.name, step) for step in steps]
+        return max(filter(None, done), key=lambda stored: score(stored.metrics)).step
