@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from rlc.catalog.advantages import PRESETS, STEPS
-from rlc.catalog.environments import SOURCES, WRAPPERS
+from rlc.catalog.environments import SOURCES
 from rlc.catalog.losses import LOSSES
 from rlc.catalog.records import Builtin, Kind
 from rlc.catalog.stages import DATA, METRICS, TRACKERS
@@ -22,6 +22,7 @@ from rlc.catalog.training import (
     SAVES,
     SCHEDULES,
 )
+from rlc.catalog.wrappers import WRAPPERS
 
 KINDS = {
     kind.name: kind

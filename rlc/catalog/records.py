@@ -32,6 +32,9 @@ SCALARS: Mapping[str, str] = MappingProxyType(
     }
 )
 
+# The form of a string that names something in Python code, with an example.
+ATTRIBUTE = (r"[A-Za-z_][\w.]*:[A-Za-z_]\w*", "my_package.tasks:make")
+
 
 @frozen
 class Param:

@@ -52,8 +52,8 @@ def emit(plan: Plan, target: str = "tinker", name: str = "train.py") -> str:
 
 def _facts(stage: TrainPlan) -> dict[str, Any]:
     """What the templates ask about a stage."""
-    from rlc.catalog.environments import TEMPLATES
     from rlc.catalog.prices import price_of
+    from rlc.catalog.wrappers import TEMPLATES
     from rlc.envs.templates import load_template
 
     wrappers = [{wrapper.name: wrapper.args for wrapper in env.wrappers} for env in stage.envs]

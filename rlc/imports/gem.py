@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from rlc.catalog.environments import OBSERVATIONS, gem_facts, gem_ids
+from rlc.catalog.gem import gem_facts, gem_ids
+from rlc.catalog.wrappers import OBSERVATIONS
 from rlc.imports.pieces import (
     MAIN,
     POLICY,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from rlc.catalog.environments import gem_facts, gem_ids
+from rlc.catalog.gem import gem_facts, gem_ids
 from rlc.catalog.models import renderer_keeps_prefix
 from rlc.imports.gem import gem_source, wandb
 from rlc.imports.pieces import (

@@ -8,7 +8,6 @@ from collections import Counter
 import pytest
 
 from rlc.catalog.declarations import DECLARATIONS
-from rlc.catalog.environments import TEMPLATES
 from rlc.catalog.index import BUILTINS, KINDS, find_builtin
 from rlc.catalog.models import (
     FREE,
@@ -21,6 +20,7 @@ from rlc.catalog.models import (
 )
 from rlc.catalog.prices import dollars, part_cost
 from rlc.catalog.records import SCALARS, Builtin
+from rlc.catalog.wrappers import TEMPLATES
 from rlc.run.records import Usage
 
 OPAQUE_TOKEN = 1

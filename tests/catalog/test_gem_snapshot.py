@@ -7,7 +7,7 @@ import pytest
 pytest.importorskip("gem")
 
 from rlc.catalog import snapshot
-from rlc.catalog.environments import gem_facts, gem_ids, gem_snapshot, is_broken
+from rlc.catalog.gem import gem_facts, gem_ids, gem_snapshot, is_broken
 from rlc.lang.source import Source
 from rlc.plan.compile import compile_source
 from rlc.plan.tree import TrainPlan

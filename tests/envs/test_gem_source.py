@@ -16,8 +16,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from rlc.catalog.environments import gem_facts as facts
-from rlc.catalog.environments import gem_ids, is_broken
+from rlc.catalog.gem import gem_facts as facts
+from rlc.catalog.gem import gem_ids, is_broken
 from rlc.envs.base import ContractError, EnvError
 from rlc.envs.gem import GemSource
 from rlc.envs.gem_turns import Turns

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rlc.catalog.environments import TEMPLATES
+from rlc.catalog.wrappers import TEMPLATES
 from rlc.envs.base import EnvError, Observation
 from rlc.envs.build import build_env
 from rlc.envs.history import ChatHistory, TextHistory

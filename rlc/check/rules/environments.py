@@ -4,16 +4,10 @@ from __future__ import annotations
 
 import os
 
-from rlc.catalog.environments import (
-    OBSERVATIONS,
-    PROMPT_MAKERS,
-    TOOLS,
-    is_broken,
-    library,
-    max_turns,
-    measured,
-)
+from rlc.catalog.environments import max_turns, measured
+from rlc.catalog.gem import is_broken, library
 from rlc.catalog.models import find_model, renderer_keeps_prefix
+from rlc.catalog.wrappers import OBSERVATIONS, PROMPT_MAKERS, TOOLS
 from rlc.check.rules.base import Rule, View
 from rlc.plan.tree import EnvPlan
 
