@@ -8,12 +8,12 @@ The builder's fields that the recipe decides elsewhere are filled in and may not
 of the model, that of the renderer, and the size of a group. The model's name stands for the
 tokenizer of the run, whatever serves it.
 
-Prompts come as tokens, and replies go back as they were sampled. What `compute_group_rewards` gives
-is added to an episode's last reward; where it compares episodes, it waits for all of a group. An
-environment's code runs in an event loop of its own: what blocks there holds up the other episodes
-of the source, but nothing else.
+Prompts come as tokens, with images and sounds among them, and replies go back as they were sampled.
+What `compute_group_rewards` gives is added to an episode's last reward; where it compares episodes,
+it waits for all of a group. An environment's code runs in an event loop of its own: what blocks
+there holds up the other episodes of the source, but nothing else.
 
-Not played: members that start from different prompts, or wait for each other's moves.
+Members that start from different prompts, or wait for each other's moves, play with ``self_play``.
 """
 
 from __future__ import annotations
@@ -28,6 +28,7 @@ from attrs import define, evolve, field, frozen
 
 from rlc.envs.attributes import called, explained, load_attribute, parameter_names
 from rlc.envs.base import Action, AsyncEpisode, ContractError, EnvError, Observation, TaskKey
+from rlc.envs.chunks import marked, shown
 from rlc.envs.cookbook_data import Batches
 from rlc.envs.cookbook_game import GameEpisode
 from rlc.envs.cookbook_group import Group
@@ -142,12 +143,13 @@ class CookbookSource:
     def prompt(self, model_input: Any, stop: Any, before: Sequence[int] = ()) -> TokenObservation:
         """A prompt as an observation; its text leaves out what the tokens ``before`` it were."""
         try:
-            tokens = tuple(model_input.to_ints())
-        except Exception as error:
-            raise ContractError(f"`{self._target}` gave a prompt that is not only text") from error
-        known = len(before) if tokens[: len(before)] == tuple(before) else 0
-        text = self._tokenizer.decode(list(tokens[known:]))
-        return TokenObservation(text, tokens=tokens, stop=tuple(stop or ()))
+            tokens, chunks = marked(model_input)
+        except (AttributeError, TypeError) as error:
+            given = type(model_input).__name__
+            raise ContractError(f"`{self._target}` gave a {given}, not a prompt") from error
+        known = len(before) if tokens[: len(before)] == list(before) else 0
+        text = shown(tokens[known:], chunks, self._tokenizer)
+        return TokenObservation(text, tokens=tuple(tokens), chunks=chunks, stop=tuple(stop or ()))
 
     async def run(self, coroutine: Coroutine[Any, Any, Any]) -> Any:
         """In the loop of the environments."""
@@ -175,10 +177,10 @@ class _CookbookEpisode:
     _group: Group
     _member: int
     _source: CookbookSource
-    _last: tuple[int, ...] = field(init=False)
+    _seen: TokenObservation = field(init=False)
 
     def __attrs_post_init__(self) -> None:
-        self._last = self.first.tokens
+        self._seen = self.first
 
     async def play(self, action: Action) -> Observation:
         """One step; after the last one, with what the group's comparison adds."""
@@ -187,16 +189,16 @@ class _CookbookEpisode:
         result = await self._source.run(self._step(action))
         metrics = {str(name): value for name, value in (result.metrics or {}).items()}
         reward = float(result.reward)
-        self._group.played(self._member, self._last, action, result)
+        self._group.played(self._member, self._seen, action, result)
         if result.episode_done:
             more, of_group = await self._group.graded(self._member)
             tags = {f"tag/{tag}": 1.0 for tag in self._group.tags}
             metrics = {**metrics, **of_group, **tags}
             return Observation("", reward + more, True, metrics)
-        before = (*self._last, *action.tokens)
+        before = (*self._seen.tokens, *action.tokens)
         seen = self._source.prompt(result.next_observation, result.next_stop_condition, before)
-        self._last = seen.tokens
-        return evolve(seen, reward=reward, metrics=metrics)
+        self._seen = evolve(seen, reward=reward, metrics=metrics)
+        return self._seen
 
     async def close(self) -> None:
         await self._group.close(self._member)

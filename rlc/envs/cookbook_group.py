@@ -9,7 +9,8 @@ from typing import Any, TypeVar
 from attrs import define, field
 
 from rlc.envs.base import EnvError
-from rlc.envs.cookbook_history import TokenAction
+from rlc.envs.chunks import model_input
+from rlc.envs.cookbook_history import TokenAction, TokenObservation
 from rlc.envs.cookbook_loop import LoopThread
 from rlc.envs.deadlines import waiting
 
@@ -56,17 +57,14 @@ class Group:
         """The builder's `logging_tags`."""
         return [str(tag) for tag in self.builder.logging_tags()]
 
-    def played(
-        self, member: int, prompt: tuple[int, ...], action: TokenAction, result: Any
-    ) -> None:
+    def played(self, member: int, seen: TokenObservation, action: TokenAction, result: Any) -> None:
         """Write down one step, as the cookbook does."""
-        from tinker import ModelInput
         from tinker_cookbook.completers import TokensWithLogprobs
         from tinker_cookbook.rl.types import Transition
 
         reason = "stop" if action.finished else "length"
         transition = Transition(
-            ob=ModelInput.from_ints(list(prompt)),
+            ob=model_input(seen.tokens, seen.chunks),
             ac=TokensWithLogprobs(list(action.tokens), None, reason),
             reward=result.reward,
             episode_done=result.episode_done,

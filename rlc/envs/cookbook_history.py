@@ -8,15 +8,18 @@ from typing import Any
 from attrs import frozen
 
 from rlc.envs.base import Action, Observation
+from rlc.envs.chunks import NO_CHUNKS, Chunks
 
 Stop = list[int] | list[str] | None
 
 
 @frozen
 class TokenObservation(Observation):
-    """An observation that comes as the whole next prompt, with what ends the reply to it."""
+    """An observation that comes as the whole next prompt, with what ends the reply to it. Among
+    the ``tokens`` are the marks of ``chunks``."""
 
     tokens: tuple[int, ...] = ()
+    chunks: Chunks = NO_CHUNKS
     stop: tuple[int, ...] | tuple[str, ...] = ()
 
 
@@ -34,12 +37,14 @@ class TokenHistory:
 
     def __init__(self, tokenizer: Any) -> None:
         self.stop: Stop = None
+        self.chunks: Chunks = NO_CHUNKS
         self._tokenizer = tokenizer
 
     def observe(self, observation: Observation) -> list[int]:
         """The prompt of a :class:`TokenObservation`."""
         assert isinstance(observation, TokenObservation)
         self.stop = list(observation.stop) or None  # type: ignore[assignment]
+        self.chunks = observation.chunks
         return list(observation.tokens)
 
     def reply(self, tokens: list[int]) -> TokenAction:

@@ -10,6 +10,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Protocol
 
 from rlc.envs.base import Action, Observation
+from rlc.envs.chunks import NO_CHUNKS, Chunks
 from rlc.envs.templates import Template
 
 
@@ -23,6 +24,12 @@ class History(Protocol):
 
     def reply(self, tokens: list[int]) -> Action:
         """Record the sampled tokens; gives what the environment gets."""
+
+
+def chunks_of(history: History) -> Chunks:
+    """What in a history's prompts so far is no text, by its marks among the tokens: the history's
+    ``chunks``, where it has any."""
+    return getattr(history, "chunks", NO_CHUNKS)
 
 
 class ChatHistory:

@@ -13,6 +13,7 @@ import numpy as np
 import numpy.typing as npt
 from attrs import define, evolve, field, frozen
 
+from rlc.envs.chunks import NO_CHUNKS, Chunks, model_input
 from rlc.run.records import Turn
 from rlc.run.tokens import shares
 
@@ -25,11 +26,13 @@ _NOT_SAMPLED = -1
 
 @define
 class TokenSequence:
-    """Tokens one after another; ``turns`` says which turn each was sampled in, -1 for none."""
+    """Tokens one after another, with the marks of ``chunks``; ``turns`` says which turn each was
+    sampled in, -1 for none."""
 
     tokens: list[int] = field(factory=list)
     logprobs: list[float] = field(factory=list)
     turns: list[int] = field(factory=list)
+    chunks: Chunks = NO_CHUNKS
 
     def append(self, tokens: Sequence[int], logprobs: Sequence[float], turn: int) -> None:
         self.tokens.extend(tokens)
@@ -40,8 +43,8 @@ class TokenSequence:
 @frozen(eq=False)
 class TrainingDatum:
     """One sequence, already shifted: position ``t`` predicts ``targets_T[t]`` from the inputs
-    up to ``t``. ``mask_T`` marks sampled targets; ``reference_T`` holds the logprobs that a
-    reference gives the targets, where there is one."""
+    up to ``t``, which hold the marks of ``chunks``. ``mask_T`` marks sampled targets;
+    ``reference_T`` holds the logprobs that a reference gives the targets, where there is one."""
 
     inputs: list[int]
     targets_T: npt.NDArray[np.int64]
@@ -49,6 +52,7 @@ class TrainingDatum:
     advantages_T: FloatArray
     mask_T: npt.NDArray[np.bool_]
     reference_T: FloatArray | None = None
+    chunks: Chunks = NO_CHUNKS
 
     @property
     def sampled(self) -> int:
@@ -74,7 +78,7 @@ class TrainingDatum:
         if loss == "gspo":  # which tokens the ratio of the sequence is taken over
             arrays["sequence_ratio_mask"] = self.mask_T.astype(np.float32)
         return types.Datum(
-            model_input=types.ModelInput.from_ints(self.inputs),
+            model_input=model_input(self.inputs, self.chunks),
             loss_fn_inputs={key: types.TensorData.from_numpy(a) for key, a in arrays.items()},
         )
 
@@ -94,6 +98,7 @@ def _merge(turns: Sequence[Turn]) -> Iterator[TokenSequence]:
         fresh, last = turn.prompt[known:], turn.prompt
         current.append(fresh, [0.0] * len(fresh), _NOT_SAMPLED)
         current.append(turn.tokens, turn.logprobs, index)
+        current.chunks = turn.chunks
     if current.tokens:
         yield current
 
@@ -132,9 +137,10 @@ def shifted(
     logprobs_T = np.asarray(sequence.logprobs[1:], dtype=np.float64)
     return TrainingDatum(
         inputs=sequence.tokens[:-1],
-        targets_T=np.asarray(sequence.tokens[1:], dtype=np.int64),
+        targets_T=np.maximum(np.asarray(sequence.tokens[1:], dtype=np.int64), 0),  # no marks
         logprobs_T=np.where(mask_T, logprobs_T, 0.0),
         advantages_T=np.where(mask_T, advantages_T[turn_T], 0.0),
         mask_T=mask_T,
         reference_T=reference_T,
+        chunks=sequence.chunks,
     )

@@ -6,6 +6,8 @@ from collections.abc import Mapping, Sequence
 
 from attrs import define, field, frozen
 
+from rlc.envs.chunks import NO_CHUNKS, Chunks
+
 
 class RunError(Exception):
     """A run that cannot start or go on. ``hint`` says what to do."""
@@ -17,9 +19,10 @@ class RunError(Exception):
 
 @frozen
 class Turn:
-    """One sampled reply. ``prompt`` holds all tokens before it; ``logprobs`` are the sampler's;
-    ``metrics`` are what the environment measured of it. A ``reward`` of None is none at all.
-    ``calls`` of tools have an id, the tool's name and its arguments (JSON)."""
+    """One sampled reply. ``prompt`` holds all tokens before it, with the marks of ``chunks``, which
+    are no text; ``logprobs`` are the sampler's; ``metrics`` are what the environment measured of
+    it. A ``reward`` of None is none at all. ``calls`` of tools have an id, the tool's name and its
+    arguments (JSON)."""
 
     prompt: Sequence[int] = field(repr=False)
     tokens: Sequence[int] = field(repr=False)
@@ -30,6 +33,7 @@ class Turn:
     stop_reason: str
     metrics: Mapping[str, float] = field(factory=dict)
     calls: tuple[tuple[str, str, str], ...] = ()
+    chunks: Chunks = field(default=NO_CHUNKS, repr=False)
 
 
 @frozen

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 from attrs import define
 
+from rlc.envs.chunks import model_input
 from rlc.run.datums import FloatArray, TokenSequence, merged_sequences
 from rlc.run.records import Rollout, Usage
 from rlc.run.tasks import all_of
@@ -39,9 +40,8 @@ class Reference:
         return await all_of(map(self._of_sequence, merged_sequences(rollout.turns)))
 
     async def _of_sequence(self, sequence: TokenSequence) -> FloatArray:
-        from tinker import types
-
-        prompt = types.ModelInput.from_ints(sequence.tokens)
+        prompt = model_input(sequence.tokens, sequence.chunks)
         logprobs = await self.client.compute_logprobs(prompt)
         self.usage.prefill += len(sequence.tokens)
-        return np.array(logprobs[1:], dtype=np.float64)
+        told = [0.0 if logprob is None else logprob for logprob in logprobs[1:]]  # of no text: none
+        return np.array(told, dtype=np.float64)

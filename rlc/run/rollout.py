@@ -23,8 +23,9 @@ from rlc.envs.base import (
     joins,
 )
 from rlc.envs.build import PlayableEnv
+from rlc.envs.chunks import Chunks, model_input
 from rlc.envs.deadlines import Span, span
-from rlc.envs.history import History
+from rlc.envs.history import History, chunks_of
 from rlc.envs.seeds import derive_seed
 from rlc.envs.tools import calls_of
 from rlc.plan.tree import FailurePlan, RewardPlan, RolloutsPlan, SamplingPlan
@@ -260,7 +261,7 @@ class Player:
                     holds = not joins(episode)
                     after = checked(await _foreign(episode.play(action), holds))
             _count(one.seconds, "environment", spent)
-            turns.append(_turn(kept, reply, seen.text, action, after))
+            turns.append(_turn(kept, chunks_of(history), reply, seen.text, action, after))
             seen = after
         return "truncated" if seen.truncated else "done"
 
@@ -286,11 +287,10 @@ class Player:
         seed: int,
         seconds: dict[str, float],
     ) -> Sequence[types.SampledSequence]:
-        from tinker import types
-
         params = _params(self.sampling, task.env.plan.rollouts, history.stop, seed)
         async with span(None, "sampling") as spent:
-            response = await self.client.sample(types.ModelInput.from_ints(prompt), count, params)
+            asked = model_input(prompt, chunks_of(history))
+            response = await self.client.sample(asked, count, params)
         _count(seconds, "sampling", spent)
         # The prompt of the other samples of a request is billed as a cache hit.
         hits = response.prompt_cache_hit_tokens
@@ -333,6 +333,7 @@ def _params(
 
 def _turn(
     prompt: Prefix,
+    chunks: Chunks,
     reply: types.SampledSequence,
     observation: str,
     action: Action,
@@ -350,6 +351,7 @@ def _turn(
         stop_reason=reply.stop_reason,
         metrics=after.metrics,
         calls=tuple(calls_of(action.message or {})),
+        chunks=chunks,
     )
 
 

@@ -11,6 +11,7 @@ from typing import Any
 
 import chz
 from tinker import ModelInput
+from tinker.types import ImageChunk
 from tinker_cookbook.renderers import get_renderer
 from tinker_cookbook.rl.types import (
     Env,
@@ -111,6 +112,19 @@ class Waits(Words):
         return envs
 
 
+class Pictured(Echo):
+    """Shows a picture of the word before each question; both turns show the first."""
+
+    def prompt(self) -> ModelInput:
+        told = super().prompt()
+        picture = ImageChunk(data=self.word.encode(), format="png", expected_tokens=3)
+        return ModelInput(chunks=[picture, *told.chunks])
+
+
+class Pictures(Words):
+    env = Pictured
+
+
 class Table:
     """Whose turn it is, and what was said."""
 
@@ -191,6 +205,7 @@ GROUPS = {
     "rivals": Rivals,
     "unequal": Unequal,
     "waits": Waits,
+    "pictures": Pictures,
     "tables": Tables,
 }
 

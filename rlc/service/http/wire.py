@@ -10,6 +10,7 @@ from attrs import frozen
 from google.protobuf.message import DecodeError  # type: ignore[import-untyped]
 from tinker import types
 from tinker.proto import tinker_public_pb2 as pb
+from tinker.types.dmel_chunk import DmelChunk
 from tinker.types.topk_logprobs import TopkLogprobs
 
 from rlc.service.http.refusals import Refused
@@ -61,15 +62,25 @@ def read_pass(body: bytes) -> Pass:
 
 
 def _datum(message: Any, where: str) -> types.Datum:
-    tokens: list[int] = []
-    for chunk in message.model_input:
-        if chunk.WhichOneof("chunk") != "encoded_text":
-            raise Refused(400, f"{where}: this server reads text only, not images or audio.")
-        tokens += _array(chunk.encoded_text.tokens, np.dtype(np.int32), where).tolist()
+    chunks = [_chunk(chunk, where) for chunk in message.model_input]
     inputs = {
         name: _tensor(tensor, f"{where}, {name}") for name, tensor in message.loss_fn_inputs.items()
     }
-    return types.Datum(model_input=types.ModelInput.from_ints(tokens), loss_fn_inputs=inputs)
+    return types.Datum(model_input=types.ModelInput(chunks=chunks), loss_fn_inputs=inputs)
+
+
+def _chunk(message: Any, where: str) -> types.ModelInputChunk:
+    kind = message.WhichOneof("chunk")
+    if kind == "encoded_text":
+        tokens = _array(message.encoded_text.tokens, np.dtype(np.int32), where)
+        return types.EncodedTextChunk(tokens=tokens.tolist())
+    if kind == "dmel":
+        return DmelChunk(dmel=message.dmel.dmel)
+    if kind != "image" or message.image.format not in ("png", "jpeg"):
+        raise Refused(400, f"{where}: a chunk is text, an image (png or jpeg) or dmel.")
+    image = message.image
+    expected = image.expected_tokens if image.HasField("expected_tokens") else None
+    return types.ImageChunk(data=image.data, format=image.format, expected_tokens=expected)
 
 
 def _tensor(message: Any, where: str) -> types.TensorData:

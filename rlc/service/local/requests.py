@@ -17,13 +17,14 @@ if TYPE_CHECKING:
 def check_tokens(model_input: types.ModelInput, base: BaseModel, where: str) -> IntArray:
     """The token ids of an input.
 
-    Raises ServiceError for an input that is empty, holds images, has an id outside the
+    Raises ServiceError for an input that is empty, holds images or sounds, has an id outside the
     vocabulary, or is longer than the model's context.
     """
     try:
         tokens = np.asarray(model_input.to_ints(), dtype=np.int64)
     except ValueError as error:
-        raise ServiceError(f"{where}: the local engine reads text only, not images.") from error
+        told = f"{where}: the local engine reads text only, no images or sounds."
+        raise ServiceError(told) from error
     if not len(tokens):
         raise ServiceError(f"{where} has no tokens.")
     if tokens.min() < 0 or tokens.max() >= base.vocabulary:

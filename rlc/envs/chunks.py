@@ -1,0 +1,85 @@
+"""Prompts that are not only text: images and sounds among the tokens.
+
+Such a chunk stands among the tokens as a negative number, its mark, once for each position that it
+takes in the model's context. The mark comes from what the chunk holds, so that prompts are
+compared, counted and gone on with as those of text are; the chunks go beside the tokens, by mark.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from hashlib import blake2b
+from itertools import groupby
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any
+
+from rlc.envs.base import ContractError
+
+if TYPE_CHECKING:
+    from tinker import types
+
+Chunks = Mapping[int, Any]  # by mark; each is one of the SDK's chunks that are no text
+NO_CHUNKS: Chunks = MappingProxyType({})
+_MARKS = 2**31  # as many as there are negative numbers of 32 bits
+
+
+def marked(model_input: types.ModelInput) -> tuple[list[int], Chunks]:
+    """A prompt as tokens and marks, and the chunks that the marks stand for.
+
+    Raises ContractError for a chunk that does not say how many positions it takes.
+    """
+    tokens: list[int] = []
+    chunks: dict[int, Any] = {}
+    for chunk in model_input.chunks:
+        if chunk.type == "encoded_text":
+            tokens += chunk.tokens
+        else:
+            mark = _mark(chunk)
+            tokens += [mark] * _length(chunk)
+            chunks[mark] = chunk
+    return tokens, chunks
+
+
+def model_input(tokens: Sequence[int], chunks: Chunks) -> types.ModelInput:
+    """The prompt that :func:`marked` made tokens and chunks of."""
+    from tinker import types
+
+    if not chunks:
+        return types.ModelInput.from_ints(list(tokens))
+    made: list[Any] = []
+    for mark, run in groupby(tokens, _mark_or_text):
+        if mark is None:
+            made.append(types.EncodedTextChunk(tokens=list(run)))
+        else:  # the same chunk may come twice in a row
+            made += [chunks[mark]] * (len(list(run)) // chunks[mark].length)
+    return types.ModelInput(chunks=made)
+
+
+def shown(tokens: Sequence[int], chunks: Chunks, tokenizer: Any) -> str:
+    """The text of tokens, for people; a chunk is the name of its kind."""
+    if not chunks:
+        return str(tokenizer.decode(list(tokens)))
+    parts = []
+    for mark, run in groupby(tokens, _mark_or_text):
+        text = tokenizer.decode(list(run)) if mark is None else f"[{chunks[mark].type}]"
+        parts.append(text)
+    return "".join(parts)
+
+
+def _mark(chunk: Any) -> int:
+    digest = blake2b(chunk.model_dump_json().encode(), digest_size=8).digest()
+    return -1 - int.from_bytes(digest) % _MARKS
+
+
+def _mark_or_text(token: int) -> int | None:
+    return token if token < 0 else None
+
+
+def _length(chunk: Any) -> int:
+    try:
+        length = int(chunk.length)
+    except ValueError as error:  # the SDK's, for an image
+        raise ContractError(f"an {chunk.type} of a prompt has no `expected_tokens`") from error
+    if length < 1:
+        raise ContractError(f"an {chunk.type} of a prompt takes {length} positions")
+    return length

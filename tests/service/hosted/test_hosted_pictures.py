@@ -1,0 +1,106 @@
+"""A run whose prompts hold pictures, through the official SDK to a server whose model sees.
+
+The embedded engine reads text only. Here each picture is read as tokens, one for each byte, so that
+sampler and trainer agree only if both are shown the same pictures in the same places.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from engine_tinker import EngineTinker, engine_tinker
+from tinker.types import EncodedTextChunk, ModelInput
+
+from rlc.lang.source import Source
+from rlc.plan.compile import compile_source
+from rlc.plan.tree import Plan
+from rlc.run.folder import RunFolder
+from rlc.run.job import Job
+from rlc.run.observer import Silent
+from rlc.service.connect import connect_service
+
+RECIPE = """
+model policy { base = "Qwen/Qwen3-8B"  lora_rank = 4  renderer = "qwen3_instruct" }
+env pictures = cookbook("cookbook_builders:WordsBuilder", args = {kind = "pictures"})
+train main {
+  model     = policy
+  env       = pictures
+  batch     = groups(2, of = 4)
+  sampling  = sample(max_tokens = 12)
+  advantage = grpo()
+  loss      = importance_sampling()
+  kl        = reference(policy.base, coef = 0.01)
+  optimizer = adam(1e-3)
+  steps     = 2
+}
+"""
+
+
+def read(prompt: ModelInput) -> list[int]:
+    """The tokens of a model that sees."""
+    tokens: list[int] = []
+    for chunk in prompt.chunks:
+        if isinstance(chunk, EncodedTextChunk):
+            tokens += chunk.tokens
+        else:
+            tokens += chunk.data[: chunk.length]  # type: ignore[union-attr]
+    return tokens
+
+
+@pytest.fixture
+def server(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[EngineTinker]:
+    monkeypatch.setenv("TINKER_API_KEY", "tml-x")
+    monkeypatch.syspath_prepend(str(Path(__file__).parents[2] / "envs"))
+    with engine_tinker(tmp_path / "server") as running:
+        yield running
+
+
+def plan() -> Plan:
+    compiled = compile_source(Source("pictures.rl", RECIPE), {}, 1)
+    assert compiled.plan is not None, compiled.diagnostics
+    return compiled.plan
+
+
+class Notes(Silent):
+    def __init__(self) -> None:
+        self.notes: list[str] = []
+
+    def note(self, text: str) -> None:
+        self.notes.append(text)
+
+
+def run(path: Path, server: EngineTinker) -> tuple[list[dict[str, Any]], list[str]]:
+    """The metrics of a new run, and what was said in it."""
+    folder = RunFolder.create(path, plan())
+    service = connect_service(folder.plan, path / "checkpoints", server.url)
+    try:
+        notes = Notes()
+        asyncio.run(Job(folder, service, notes).run())
+        return folder.journal.metrics(), notes.notes
+    finally:
+        folder.close()
+
+
+def test_sampler_trainer_and_reference_are_shown_the_same(
+    server: EngineTinker, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(ModelInput, "to_ints", read)
+    (first, second), _ = run(tmp_path / "run", server)
+    for step in (first, second):
+        assert step["rollouts/failed"] == 0
+        assert abs(step["kl/sample_train_k2"]) < 1e-8
+    assert first["kl/reference"] == pytest.approx(0, abs=1e-6)
+    _probe, *asked = server.asked("asample")
+    assert all(body["prompt"]["chunks"][0]["type"] == "image" for body in asked)
+    rollouts = (tmp_path / "run" / "rollouts.jsonl").read_text(encoding="utf-8")
+    assert "[image]" in rollouts
+
+
+def test_a_model_that_reads_text_only_says_so(server: EngineTinker, tmp_path: Path) -> None:
+    (_, second), notes = run(tmp_path / "run", server)
+    assert second["rollouts/played"] == 0
+    assert "reads text only, no images or sounds" in notes[-1]
