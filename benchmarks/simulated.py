@@ -95,6 +95,14 @@ class SimulatedService:
         tokens = list(self.replies[int.from_bytes(bits[8:], "little") % len(self.replies)])
         return Draw(self.times.sample.at(quantile), tokens, [LOGPROB] * len(tokens))
 
+    def trainer(self, base_model: str, spec: LoraSpec, model: str) -> SimulatedTrainer:
+        """A new client of the kind that this service has."""
+        return SimulatedTrainer(self, base_model, spec, model)
+
+    def sampler(self, model: str) -> SimulatedSampler:
+        """A new client on a snapshot of a model's weights."""
+        return SimulatedSampler(self, model)
+
     async def facts(self, base_model: str) -> ModelFacts:
         return ModelFacts(CONTEXT, "simulated", find_folder(base_model))
 
@@ -110,7 +118,7 @@ class SimulatedService:
         model: str | None = None,
     ) -> SimulatedTrainer:
         spec = LoraSpec(rank, train_mlp, train_attn, train_unembed)
-        return SimulatedTrainer(self, base_model, spec, model or self.store.claim_model())
+        return self.trainer(base_model, spec, model or self.store.claim_model())
 
     async def create_training_client_from_state_with_optimizer(
         self,
@@ -120,7 +128,7 @@ class SimulatedService:
     ) -> SimulatedTrainer:
         _, description = self.store.load(path)
         name = model or self.store.claim_model()
-        return SimulatedTrainer(self, description.base_model, description.lora, name)
+        return self.trainer(description.base_model, description.lora, name)
 
     create_training_client_from_state = create_training_client_from_state_with_optimizer
 
@@ -132,7 +140,7 @@ class SimulatedService:
         if model_path is not None:
             self.store.load(model_path)  # raises ServiceError where there is none
         model = "" if model_path is None else model_path.split("/")[2]
-        return SimulatedSampler(self, model)
+        return self.sampler(model)
 
     async def delete_checkpoint(self, path: str) -> None:
         self.store.delete(path)
@@ -251,9 +259,7 @@ class SimulatedTrainer:
         return self._work(self.service.times.snapshot, save)
 
     def save_weights_and_get_sampling_client(self) -> Awaitable[SimulatedSampler]:
-        return self._work(
-            self.service.times.snapshot, lambda: SimulatedSampler(self.service, self.model)
-        )
+        return self._work(self.service.times.snapshot, lambda: self.service.sampler(self.model))
 
     def get_tokenizer(self) -> Any:
         return tokenizer_of(self.base_model)

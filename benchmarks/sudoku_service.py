@@ -123,30 +123,11 @@ class SudokuService(SimulatedService):
     player: Player
     speeds: Speeds
 
-    async def create_lora_training_client(
-        self,
-        base_model: str,
-        rank: int = 32,
-        seed: int | None = None,  # noqa: ARG002
-        train_mlp: bool = True,
-        train_attn: bool = True,
-        train_unembed: bool = True,
-        user_metadata: dict[str, str] | None = None,  # noqa: ARG002
-        model: str | None = None,
-    ) -> SudokuTrainer:
-        spec = LoraSpec(rank, train_mlp, train_attn, train_unembed)
-        return SudokuTrainer(
-            service=self,
-            base_model=base_model,
-            spec=spec,
-            model=model or self.store.claim_model(),
-        )
+    def trainer(self, base_model: str, spec: LoraSpec, model: str) -> SudokuTrainer:
+        return SudokuTrainer(service=self, base_model=base_model, spec=spec, model=model)
 
-    async def create_sampling_client(
-        self, model_path: str | None = None, base_model: str | None = None
-    ) -> SudokuSampler:
-        plain = await super().create_sampling_client(model_path, base_model)
-        return SudokuSampler(service=self, model=plain.model)
+    def sampler(self, model: str) -> SudokuSampler:
+        return SudokuSampler(service=self, model=model)
 
 
 @define(eq=False)
@@ -225,10 +206,6 @@ class SudokuTrainer(SimulatedTrainer):
         lengths = [datum.model_input.length for datum in data]
         self.service.tell(kind="gradient", loss=loss_fn, lengths=lengths)
         return self.forward(data, loss_fn, loss_fn_config)
-
-    def save_weights_and_get_sampling_client(self) -> Awaitable[SimulatedSampler]:
-        seconds = self.service.times.snapshot
-        return self._work(seconds, lambda: SudokuSampler(service=self.service, model=self.model))
 
 
 def write_model(folder: Path) -> None:

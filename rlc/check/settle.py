@@ -46,14 +46,10 @@ class Origins:
 
 def settle(node: Any) -> Any:
     """The plain record or value."""
-    kind = type(node)
-    if kind is Value:
+    while (kind := type(node)) is Value:
         node = node.data
-        kind = type(node)
     if kind in _PLAIN:
         return node
-    if kind is Value:
-        return settle(node)
     if field_names(node) is not None:
         return mapped(node, settle)
     if kind is dict:

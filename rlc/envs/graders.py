@@ -10,16 +10,15 @@ import importlib
 import importlib.util
 import math
 import re
-import sys
 from collections.abc import Callable, Mapping, Sequence
 from fractions import Fraction
 from functools import lru_cache
-from pathlib import Path
 from typing import Any
 
 from attrs import frozen
 
 from rlc.envs import countdown
+from rlc.envs.attributes import load_attribute
 from rlc.envs.base import EnvError
 from rlc.envs.math_meaning import compare
 
@@ -300,23 +299,6 @@ def _python(plan: GraderPlan) -> Grader:
         return Grade(float(value), True)
 
     return grade
-
-
-def load_attribute(target: str) -> Any:
-    """What ``module:attr`` names; modules of the current folder are found too. Raises EnvError."""
-    module, _, attribute = target.partition(":")
-    here = str(Path.cwd())
-    if here not in sys.path:
-        sys.path.append(here)
-    try:
-        found = importlib.import_module(module)
-        for name in attribute.split("."):
-            found = getattr(found, name)
-    except (ImportError, AttributeError) as error:
-        raise EnvError(f"`{target}` cannot be loaded: {error}") from error
-    if not callable(found):
-        raise EnvError(f"`{target}` is a {type(found).__name__}, not a function")
-    return found
 
 
 _MAKERS: dict[str, Callable[[GraderPlan], Grader]] = {

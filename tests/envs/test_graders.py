@@ -189,7 +189,7 @@ def test_a_function_of_ones_own(monkeypatch: pytest.MonkeyPatch, tmp_path: Path)
     (tmp_path / "own_graders.py").write_text(
         "def right(reply, row):\n    return reply == row['a']\n"
     )
-    monkeypatch.chdir(tmp_path)
+    monkeypatch.syspath_prepend(str(tmp_path))
     right = make_grader(GraderPlan("python", "a", function="own_graders:right"))
     assert (right("x", {"a": "x"}), right("y", {"a": "x"})) == (RIGHT, WRONG)
 
@@ -203,9 +203,9 @@ def test_a_function_of_ones_own(monkeypatch: pytest.MonkeyPatch, tmp_path: Path)
 @pytest.mark.parametrize(
     ("plan", "message"),
     [
-        (GraderPlan("python", "a", function="no_such_module:f"), "cannot be loaded: No module"),
-        (GraderPlan("python", "a", function="math:no_such"), "cannot be loaded: .* no attribute"),
-        (GraderPlan("python", "a", function="math:pi"), "is a float, not a function"),
+        (GraderPlan("python", "a", function="no_such_module:f"), "no module"),
+        (GraderPlan("python", "a", function="math:no_such"), "has no `no_such`"),
+        (GraderPlan("python", "a", function="math:pi"), "type float, which cannot be called"),
         (GraderPlan("regex", "a", pattern="("), "is no regular expression"),
     ],
 )

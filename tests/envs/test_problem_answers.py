@@ -12,6 +12,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from problem_support import ARGS, jsonl
 
 from rlc.envs.base import Action, EnvError, Observation, TaskKey
 from rlc.envs.countdown import TEST_SIZE
@@ -19,25 +20,10 @@ from rlc.envs.problems import ProblemSource
 from rlc.envs.sending import packed
 from rlc.envs.workers import lifted
 
-ARGS = {
-    "split": "train",
-    "question": "question",
-    "answer": "answer",
-    "grader": "numeric",
-    "grade_with": None,
-    "pattern": None,
-    "shuffle": False,
-    "samples": None,
-    "few_shot": None,
-    "suffix": "",
-    "format_coef": 0.1,
-}
-
 
 def rows(folder: Path, answers: Sequence[Any], name: str = "rows.jsonl") -> str:
     found = [{"question": f"Which is number {n}?", "answer": a} for n, a in enumerate(answers)]
-    (folder / name).write_text("".join(json.dumps(row) + "\n" for row in found), encoding="utf-8")
-    return str(folder / name)
+    return jsonl(folder, found, name)
 
 
 # The field that was meant holds whole solutions, longer than any answer that is compared.

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-import json
 import sys
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from problem_support import ARGS, jsonl
 from transformers import AutoTokenizer
 
 from rlc.envs import countdown
@@ -20,25 +20,7 @@ from rlc.envs.problems import ProblemSource
 from rlc.plan.tree import EnvPlan, RewardPlan, RolloutsPlan, StepPlan
 from rlc.service.tiny import path as tiny_path
 
-ARGS = {
-    "split": "train",
-    "question": "question",
-    "answer": "answer",
-    "grader": "numeric",
-    "grade_with": None,
-    "pattern": None,
-    "shuffle": False,
-    "samples": None,
-    "few_shot": None,
-    "suffix": "",
-    "format_coef": 0.1,
-}
 SUMS = [{"question": f"{n} + {n} = ?", "answer": 2 * n} for n in range(5)]
-
-
-def jsonl(path: Path, rows: list[Any], name: str = "sums.jsonl") -> str:
-    (path / name).write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
-    return str(path / name)
 
 
 def asked(source: ProblemSource, count: int, order: int = 7, start: int = 0) -> list[str]:
@@ -81,13 +63,13 @@ def test_members_share_the_question_and_are_graded_by_the_row(tmp_path: Path) ->
 def test_files_of_every_kind_say_the_same(tmp_path: Path) -> None:
     pyarrow = pytest.importorskip("pyarrow")
     parquet = pytest.importorskip("pyarrow.parquet")
-    (tmp_path / "sums.csv").write_text(
+    (tmp_path / "rows.csv").write_text(
         "question,answer\n" + "".join(f"{r['question']},{r['answer']}\n" for r in SUMS)
     )
-    parquet.write_table(pyarrow.Table.from_pylist(SUMS), tmp_path / "sums.parquet")
+    parquet.write_table(pyarrow.Table.from_pylist(SUMS), tmp_path / "rows.parquet")
     jsonl(tmp_path, SUMS)
     sources = [
-        ProblemSource(str(tmp_path / f"sums{end}"), ARGS) for end in (".jsonl", ".csv", ".parquet")
+        ProblemSource(str(tmp_path / f"rows{end}"), ARGS) for end in (".jsonl", ".csv", ".parquet")
     ]
     assert asked(sources[0], 5) == asked(sources[1], 5) == asked(sources[2], 5)
     assert {s.numbered(0, 2, 1)[0].step("4").reward for s in sources} == {1.0}
