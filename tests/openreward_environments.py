@@ -106,9 +106,24 @@ class Slow(Plain):
         return ToolOutput(blocks=[TextBlock(text="at last")], reward=1.0, finished=True)
 
 
+# A red square, eight by eight.
+PICTURE = (
+    "iVBORw0KGgoAAAANSUhEUgAAAAgAAAAICAIAAABLbSncAAAAEklEQVR4nGP8z4AdMOEQH6QSAM1BAQ/oQeJvAAAA"
+    "AElFTkSuQmCC"
+)
+
+
 class Pictures(Plain):
+    """Shows a picture, and another with each look."""
+
     def get_prompt(self) -> Sequence[TextBlock | ImageBlock]:
-        return [ImageBlock(data="", mimeType="image/png")]
+        return [TextBlock(text="What is this?"), ImageBlock(data=PICTURE, mimeType="image/png")]
+
+    @tool
+    def look(self, args: Number) -> ToolOutput:
+        """Another picture."""
+        told = TextBlock(text=f"Picture {args.n}:")
+        return ToolOutput(blocks=[told, ImageBlock(data=PICTURE, mimeType="image/png")])
 
 
 class Fickle(Plain):

@@ -66,6 +66,19 @@ def shown(tokens: Sequence[int], chunks: Chunks, tokenizer: Any) -> str:
     return "".join(parts)
 
 
+def written(chunks: Chunks) -> dict[str, Any]:
+    """Chunks as JSON."""
+    return {str(mark): chunk.model_dump(mode="json") for mark, chunk in chunks.items()}
+
+
+def read(record: Mapping[str, Any]) -> Chunks:
+    """What :func:`written` wrote."""
+    from tinker import types
+
+    read = types.ModelInput.model_validate({"chunks": list(record.values())}).chunks
+    return dict(zip(map(int, record), read, strict=True))
+
+
 def _mark(chunk: Any) -> int:
     digest = blake2b(chunk.model_dump_json().encode(), digest_size=8).digest()
     return -1 - int.from_bytes(digest) % _MARKS

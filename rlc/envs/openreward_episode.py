@@ -139,13 +139,14 @@ class OpenRewardEpisode:
             self._counts["tool_errors"] += 1
             said = f"Error ({error.reason}): {error.detail}"
             return _Output({**message, "content": said}, None, error.reason == "episode_finished")
-        content = _text(output.blocks)
+        content = _content(output.blocks)
         return _Output({**message, "content": content}, output.reward, output.finished)
 
     def _ended(self, output: Any) -> Observation:
         if output is None:
             return Observation("", None, True, self._metrics(), truncated=True)
-        return Observation(_text(output.blocks), output.reward, True, self._metrics())
+        said = text_of({"content": _content(output.blocks)})
+        return Observation(said, output.reward, True, self._metrics())
 
     def _observed(
         self, outputs: Sequence[_Output], messages: tuple[Mapping[str, Any], ...]
@@ -168,7 +169,7 @@ class _Output:
 
 
 def opening_messages(messages: Sequence[Any]) -> list[Plain]:
-    """The SDK's messages as plain data. Raises EnvError for what is no text."""
+    """The SDK's messages as plain data. Raises EnvError for what is no text and no image."""
     return [plain for message in messages for plain in _message(message)]
 
 
@@ -178,16 +179,18 @@ def _message(message: Any) -> Iterator[Plain]:
     for block in message.blocks:
         by_type.setdefault(block.type, []).append(block)
     for block in by_type.get("tool_result", ()):
-        content = _text(block.blocks)
+        content = _content(block.blocks)
         yield {"role": "tool", "tool_call_id": block.tool_call_id, "name": "", "content": content}
     rest = [block for block in message.blocks if block.type in ("text", "image")]
     calls = by_type.get("tool_call", ())
     if not rest and not calls and "tool_result" in by_type:
         return
-    plain: Plain = {"role": message.role, "content": _text(rest)}
+    content = _content(rest)
+    plain: Plain = {"role": message.role, "content": content}
     if thinking := [block.text for block in by_type.get("reasoning", ())]:
         thought = [{"type": "thinking", "thinking": text} for text in thinking]
-        plain["content"] = [*thought, {"type": "text", "text": plain["content"]}]
+        said = [{"type": "text", "text": content}] if isinstance(content, str) else content
+        plain["content"] = [*thought, *said]
     if calls:
         plain["tool_calls"] = [_made_call(block) for block in calls]
     yield plain
@@ -210,12 +213,19 @@ def _tool(tool: Any) -> Plain:
     return {"name": tool.name, "description": tool.description, "parameters": parameters}
 
 
-def _text(blocks: Sequence[Any]) -> str:
-    """The text of blocks. Raises EnvError for an image."""
-    for block in blocks:
-        if block.type != "text":
-            raise EnvError(f"the environment shows an {block.type}; this version plays text only")
-    return "\n".join(block.text for block in blocks)
+def _content(blocks: Sequence[Any]) -> str | list[Plain]:
+    """The text of blocks; text and images in turn where there are images."""
+    if all(block.type == "text" for block in blocks):
+        return "\n".join(block.text for block in blocks)
+    return [_part(block) for block in blocks]
+
+
+def _part(block: Any) -> Plain:
+    if block.type == "text":
+        return {"type": "text", "text": block.text}
+    if block.type != "image":
+        raise EnvError(f"the environment shows a block of the type {block.type}")
+    return {"type": "image", "image": f"data:{block.mimeType};base64,{block.data}"}
 
 
 def _unread(why: str) -> Plain:

@@ -3,7 +3,8 @@
 An observation brings its messages as plain data, in OpenAI's form: ``role`` and ``content``, with
 ``tool_calls`` of earlier replies, and ``tool_call_id`` and ``name`` of a tool's result. The tools
 themselves come with the first message, a system message with ``tools``: a list of ``name``,
-``description`` and ``parameters`` (a JSON schema).
+``description`` and ``parameters`` (a JSON schema). A content may be a list of parts, texts and
+images; an image is a data URI.
 """
 
 from __future__ import annotations
@@ -11,7 +12,10 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
+from attrs import define
+
 from rlc.envs.base import Action, EnvError, Observation
+from rlc.envs.chunks import NO_CHUNKS, Chunks, marked
 
 Message = dict[str, Any]
 
@@ -31,6 +35,7 @@ class ToolChatHistory:
     def __init__(self, renderer: Any, instruction: str = "") -> None:
         """``instruction`` is added to what the user says first."""
         self.stop: list[int] | list[str] | None = renderer.get_stop_sequences()
+        self.chunks: Chunks = NO_CHUNKS
         self._renderer = renderer
         self._instruction = instruction
         self._stops = frozenset(stop for stop in self.stop or () if isinstance(stop, int))
@@ -72,7 +77,7 @@ class ToolChatHistory:
         messages = [_rendered(message) for message in rest]
         asked = next((message for message in messages if message["role"] == "user"), None)
         if self._instruction and asked is not None:
-            asked["content"] = f"{asked['content'].rstrip()}\n{self._instruction}"
+            asked["content"] = _with_instruction(asked["content"], self._instruction)
         return [*self._prefix(str(head.get("content") or ""), head.get("tools") or ()), *messages]
 
     def _prefix(self, system: str, tools: Sequence[Mapping[str, Any]]) -> list[Message]:
@@ -81,9 +86,8 @@ class ToolChatHistory:
         try:
             made = self._renderer.create_conversation_prefix_with_tools(list(tools), system)
         except NotImplementedError as error:
-            name = type(self._renderer).__name__.removesuffix("Renderer")
             raise EnvError(
-                f"the model's renderer ({name}) has no way to show tools; take a model that was "
+                f"{self._named} has no way to show tools; take a model that was "
                 "trained to call them, or another `renderer`"
             ) from error
         return list(made)
@@ -102,8 +106,26 @@ class ToolChatHistory:
         raise EnvError("the model's renderer does not end a turn with its stop token")
 
     def _prompt(self, messages: list[Message]) -> list[int]:
-        tokens: list[int] = self._renderer.build_generation_prompt(messages).to_ints()
+        """Messages as tokens. Raises EnvError where the renderer leaves an image out, as some do
+        without a word."""
+        from tinker_cookbook.exceptions import RendererError
+
+        images, prompt = sum(map(_images, messages)), None
+        try:
+            prompt = self._renderer.build_generation_prompt(messages)
+        except RendererError:
+            if not images:
+                raise
+        seen = 0 if prompt is None else sum(chunk.type == "image" for chunk in prompt.chunks)
+        if prompt is None or seen < images:
+            raise EnvError(f"{self._named} shows no images; take a model that sees")
+        tokens, chunks = marked(prompt)
+        self.chunks = {**self.chunks, **chunks} if chunks else self.chunks
         return tokens
+
+    @property
+    def _named(self) -> str:
+        return f"the model's renderer ({type(self._renderer).__name__.removesuffix('Renderer')})"
 
 
 def tool_chat_history(
@@ -112,8 +134,25 @@ def tool_chat_history(
     """A maker of tool chats with a renderer of tinker-cookbook."""
     from tinker_cookbook.renderers import get_renderer
 
-    renderer = get_renderer(renderer_name, tokenizer)
+    sight: Any = Sight(str(tokenizer.name_or_path))
+    renderer = get_renderer(renderer_name, tokenizer, image_processor=sight)
     return lambda: ToolChatHistory(renderer, instruction)
+
+
+@define
+class Sight:
+    """A model's image processor, which is loaded with the first image."""
+
+    model: str
+
+    def __getattr__(self, name: str) -> Any:
+        from tinker_cookbook.image_processing_utils import get_image_processor
+
+        try:
+            processor = get_image_processor(self.model)
+        except (OSError, ValueError) as error:
+            raise EnvError(f"there is no image processor of {self.model}") from error
+        return getattr(processor, name)
 
 
 def conversation(prompt: Any, tools: Any = None) -> Observation:
@@ -138,11 +177,11 @@ def readable(messages: Sequence[Mapping[str, Any]]) -> str:
 
 
 def text_of(message: Mapping[str, Any]) -> str:
-    """What a message says; its thinking is not part of it."""
+    """What a message says, for people; its thinking is not part of it."""
     content = message.get("content") or ""
     if isinstance(content, str):
         return content
-    return "".join(part["text"] for part in content if part["type"] == "text")
+    return "".join(map(_said, content))
 
 
 def calls_of(message: Mapping[str, Any]) -> Iterator[tuple[str, str, str]]:
@@ -154,6 +193,23 @@ def calls_of(message: Mapping[str, Any]) -> Iterator[tuple[str, str, str]]:
 def unread_calls(message: Mapping[str, Any]) -> list[str]:
     """Why calls in a reply could not be read."""
     return [call.error for call in message.get("unparsed_tool_calls") or ()]
+
+
+def _said(part: Mapping[str, Any]) -> str:
+    if part["type"] == "image":
+        return "[image]"
+    return str(part["text"]) if part["type"] == "text" else ""
+
+
+def _images(message: Mapping[str, Any]) -> int:
+    content = message.get("content") or ""
+    return 0 if isinstance(content, str) else sum(part["type"] == "image" for part in content)
+
+
+def _with_instruction(content: str | list[Message], instruction: str) -> str | list[Message]:
+    if isinstance(content, str):
+        return f"{content.rstrip()}\n{instruction}"
+    return [*content, {"type": "text", "text": f"\n{instruction}"}]
 
 
 def _rendered(message: Mapping[str, Any]) -> Message:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Iterable
 from typing import Any
 
-from attrs import asdict, define
+from attrs import define
 
 from rlc.envs.base import EnvError
 from rlc.envs.build import PlayableEnv, build_env
@@ -120,7 +120,7 @@ class ExampleSource:
             self.folder.rewrite(name, await self._make())
         records = self.folder.read(name)
         return [
-            Example.of([TokenSequence(**part) for part in record["sequences"]])
+            Example.of([TokenSequence.read(part) for part in record["sequences"]])
             for record in records
         ]
 
@@ -140,7 +140,7 @@ class ExampleSource:
         except EnvError as error:
             raise RunError(str(error)) from error
         return [
-            {"row": number, "sequences": [asdict(s) for s in merged_sequences(turns)]}
+            {"row": number, "sequences": [s.written() for s in merged_sequences(turns)]}
             for number, turns in enumerate(played)
         ]
 
@@ -165,7 +165,7 @@ class ExampleSource:
                 "task": rollout.task,
                 "reward": rollout.reward,
                 "actions": [turn.action for turn in rollout.turns],
-                "sequences": [asdict(s) for s in merged_sequences(rollout.turns)],
+                "sequences": [s.written() for s in merged_sequences(rollout.turns)],
             }
             for rollout in played
         ]

@@ -6,14 +6,14 @@ chat is one datum. Targets are the inputs shifted by one; only sampled tokens ca
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING
+from collections.abc import Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
 from attrs import define, evolve, field, frozen
 
-from rlc.envs.chunks import NO_CHUNKS, Chunks, model_input
+from rlc.envs.chunks import NO_CHUNKS, Chunks, model_input, read, written
 from rlc.run.records import Turn
 from rlc.run.tokens import shares
 
@@ -38,6 +38,17 @@ class TokenSequence:
         self.tokens.extend(tokens)
         self.logprobs.extend(logprobs)
         self.turns.extend([turn] * len(tokens))
+
+    def written(self) -> dict[str, Any]:
+        """As JSON."""
+        record = {"tokens": self.tokens, "logprobs": self.logprobs, "turns": self.turns}
+        return {**record, "chunks": written(self.chunks)} if self.chunks else record
+
+    @classmethod
+    def read(cls, record: Mapping[str, Any]) -> TokenSequence:
+        """What :meth:`written` wrote."""
+        chunks = read(record["chunks"]) if "chunks" in record else NO_CHUNKS
+        return cls(record["tokens"], record["logprobs"], record["turns"], chunks)
 
 
 @frozen(eq=False)

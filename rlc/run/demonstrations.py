@@ -14,7 +14,8 @@ from attrs import define
 from rlc.catalog.training import DEFAULT_FAILURE
 from rlc.envs.base import AsyncEpisode, EnvError, Observation
 from rlc.envs.build import PlayableEnv
-from rlc.envs.history import History
+from rlc.envs.chunks import Chunks
+from rlc.envs.history import History, chunks_of
 from rlc.envs.rows import read_rows
 from rlc.envs.tools import conversation
 from rlc.plan.tree import DataPlan, EnvPlan, SamplingPlan, SftPlan
@@ -64,7 +65,8 @@ def row_turns(
 ) -> tuple[Turn, ...]:
     """One prompt and its reply, as the history would show the one and take the other."""
     tokens = _encoded(reply, history, tokenizer)
-    return (_turn(history.observe(prompt), tokens, prompt.text, reply, 0.0),)
+    asked = history.observe(prompt)
+    return (_turn(asked, chunks_of(history), tokens, prompt.text, reply, 0.0),)
 
 
 @define
@@ -135,7 +137,8 @@ class Demonstrator:
             tokens = _encoded(reply, history, self.tokenizer)
             action = history.reply(tokens)
             after = await episode.play(action)
-            yield _turn(prompt, tokens, seen.text, action.text, after.reward)
+            shown = chunks_of(history)
+            yield _turn(prompt, shown, tokens, seen.text, action.text, after.reward)
             seen = after
 
 
@@ -156,6 +159,12 @@ def _encoded(reply: str, history: History, tokenizer: Any) -> list[int]:
 
 
 def _turn(
-    prompt: list[int], tokens: list[int], observation: str, action: str, reward: float | None
+    prompt: list[int],
+    chunks: Chunks,
+    tokens: list[int],
+    observation: str,
+    action: str,
+    reward: float | None,
 ) -> Turn:
-    return Turn(prompt, tokens, [0.0] * len(tokens), observation, action, reward, "stop")
+    none = [0.0] * len(tokens)
+    return Turn(prompt, tokens, none, observation, action, reward, "stop", chunks=chunks)

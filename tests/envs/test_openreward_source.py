@@ -12,6 +12,7 @@ from openreward_servers import KEY, base_url
 from rlc.envs.base import Action, AsyncEpisode, EnvError, Observation, TaskKey
 from rlc.envs.deadlines import span
 from rlc.envs.openreward import OpenRewardSource, task_order
+from rlc.envs.tools import text_of
 
 ARGS = {
     "split": "train",
@@ -149,11 +150,21 @@ def test_a_conversation_under_way_keeps_its_roles_and_calls() -> None:
     assert rest[2]["tool_call_id"] == "c1"
 
 
+def test_pictures_are_parts_of_messages() -> None:
+    first, after = episode("Pictures", calls(("look", '{"n": 2}')))
+    assert first.text == "What is this?[image]"
+    said, picture = first.messages[1]["content"]
+    assert said == {"type": "text", "text": "What is this?"}
+    assert picture["type"] == "image"
+    assert picture["image"].startswith("data:image/png;base64,iVBOR")
+    (result,) = after.messages
+    assert (result["role"], text_of(result)) == ("tool", "Picture 2:[image]")
+
+
 @pytest.mark.parametrize(
     ("name", "action", "told"),
     [
         ("Broken", calls(("look", '{"n": 1}')), "a tool of `Test/Broken` failed: .*is no 1"),
-        ("Pictures", says(""), "the environment shows an image"),
         ("Unpaid", says(""), r"no credit left for this key \(402\)"),
         ("Nowhere", says(""), 'has no environment `nowhere`; .*`variant = "…"`'),
         ("Locked", says(""), "asks for a key, and OPENREWARD_API_KEY is not set"),

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import base64
+import io
 from functools import cache
 from typing import Any
 
 import pytest
+from PIL import Image
 
 from rlc.envs.base import EnvError, Observation
+from rlc.envs.chunks import model_input, shown
 from rlc.envs.tools import (
     ToolChatHistory,
     calls_of,
@@ -43,6 +47,62 @@ def encode(text: str) -> list[int]:
 
 def decode(tokens: list[int]) -> str:
     return str(tokenizer().decode(tokens))
+
+
+@pytest.fixture
+def sees(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The image processor of Qwen's vision models, as it is made without their files."""
+    from tinker_cookbook import image_processing_utils
+    from transformers import Qwen2VLImageProcessorPil
+
+    processor = Qwen2VLImageProcessorPil()
+    monkeypatch.setattr(image_processing_utils, "get_image_processor", lambda _: processor)
+
+
+def picture(colour: str) -> dict[str, str]:
+    data = io.BytesIO()
+    Image.new("RGB", (56, 56), colour).save(data, "PNG")
+    encoded = base64.b64encode(data.getvalue()).decode()
+    return {"type": "image", "image": f"data:image/png;base64,{encoded}"}
+
+
+def shows(colour: str) -> Observation:
+    content = [{"type": "text", "text": "See:"}, picture(colour)]
+    result = {"role": "tool", "content": content, "tool_call_id": "call_0", "name": "look"}
+    return Observation("See:[image]", messages=(result,))
+
+
+@pytest.mark.usefixtures("sees")
+def test_pictures_stay_where_they_are_shown() -> None:
+    """In the opening, and in the result of a tool beside it."""
+    asked = conversation([{"role": "user", "content": [picture("red")]}], [TOOL])
+    history, said = chat("qwen3_vl_instruct", "Be brief."), encode(f"{CALL}{END}")
+    first = history.observe(asked)
+    history.reply(said)
+    second = history.observe(shows("blue"))
+    red, blue = dict.fromkeys(token for token in second if token < 0)
+    assert (second.count(red), second.count(blue)) == (4, 4)
+    prompt = model_input(second, history.chunks)
+    images = [chunk for chunk in prompt.chunks if chunk.type == "image"]
+    assert [image.length for image in images] == [4, 4]
+    told = shown(second, history.chunks, tokenizer())
+    assert "<|vision_start|>[image]<|vision_end|>\nBe brief.<|im_end|>" in told
+    assert "<tool_response>\nSee:<|vision_start|>[image]<|vision_end|>\n</tool_response>" in told
+    assert second[: first.index(red) + 4] == first[: first.index(red) + 4]
+
+
+@pytest.mark.usefixtures("sees")
+@pytest.mark.parametrize("renderer", ["qwen3_instruct", "role_colon"])
+def test_a_renderer_that_shows_no_pictures_says_so(renderer: str) -> None:
+    asked = conversation([{"role": "user", "content": [picture("red")]}])
+    with pytest.raises(EnvError, match="shows no images; take a model that sees"):
+        chat(renderer).observe(asked)
+
+
+def test_a_model_without_an_image_processor_says_so() -> None:
+    asked = conversation([{"role": "user", "content": [picture("red")]}])
+    with pytest.raises(EnvError, match="there is no image processor of"):
+        chat("qwen3_vl_instruct").observe(asked)
 
 
 def seen(text: str) -> Observation:

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import json
+
 import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
+from tinker.types import EncodedTextChunk, ImageChunk, ModelInput
 
-from rlc.run.datums import TrainingDatum, episode_datums
+from rlc.envs.chunks import marked
+from rlc.run.datums import TokenSequence, TrainingDatum, episode_datums, merged_sequences
 from rlc.run.records import Turn
 
 
@@ -74,3 +78,24 @@ def test_the_tinker_datum_has_what_each_loss_takes() -> None:
     assert set(entropy.loss_fn_inputs) == {"target_tokens", "weights"}
     assert entropy.loss_fn_inputs["weights"].data == [0.0, 0.5]
     assert ppo.model_input.to_ints() == [1, 2]
+
+
+def test_pictures_are_inputs_and_never_targets() -> None:
+    """A picture takes positions, in the second turn too, and what is trained on is the replies."""
+    picture = ImageChunk(data=b"cat", format="png", expected_tokens=3)
+    asked = ModelInput(chunks=[EncodedTextChunk(tokens=[1]), picture, EncodedTextChunk(tokens=[2])])
+    first, chunks = marked(asked)
+    again = [*first, 7, 8, 3, *first[1:4], 4]
+    turns = [
+        Turn(first, [7, 8], [-0.1, -0.2], "", "", 0.0, "stop", chunks=chunks),
+        Turn(again, [9], [-0.3], "", "", 1.0, "stop", chunks=chunks),
+    ]
+    (sequence,) = merged_sequences(turns)
+    assert TokenSequence.read(json.loads(json.dumps(sequence.written()))) == sequence
+    (datum,) = episode_datums(turns, np.array([1.0, 2.0]), np.array([True, True]))
+    assert datum.targets_T.tolist() == [0, 0, 0, 2, 7, 8, 3, 0, 0, 0, 4, 9]
+    assert datum.advantages_T.tolist() == [0, 0, 0, 0, 1, 1, 0, 0, 0, 0, 0, 2]
+    sent = datum.to_tinker("importance_sampling").model_input
+    text = [getattr(chunk, "tokens", "picture") for chunk in sent.chunks]
+    assert text == [[1], "picture", [2, 7, 8, 3], "picture", [4]]
+    assert sent.length == len(datum.targets_T)
