@@ -8,7 +8,7 @@ from typing import Any
 from attrs import frozen
 
 from rlc.envs.base import AsyncSource, BlockingSource, EnvError, NumberedSource
-from rlc.envs.history import ChatHistory, History, TextHistory
+from rlc.envs.history import ChatHistory, Chats, History, TextHistory
 from rlc.envs.remembering import Remembering
 from rlc.envs.solver_judge import SolverJudge, make_solver_judge
 from rlc.envs.templates import load_template
@@ -164,12 +164,13 @@ def chat_history(
         for solved in shown
         for role, text in zip(("user", "assistant"), solved, strict=True)
     ]
+    chats = Chats(renderer, messages)
     if one_reply:
-        return lambda: ChatHistory(renderer, instruction, messages)
+        return lambda: ChatHistory(chats, instruction)
     if not renderer.has_extension_property:
         raise EnvError(
             f"the renderer `{renderer_name}` rewrites earlier turns, so chat() cannot keep them"
         )
     if not all(isinstance(stop, int) for stop in renderer.get_stop_sequences()):
         raise EnvError(f"the renderer `{renderer_name}` ends a turn with text, not with a token")
-    return lambda: ChatHistory(renderer, instruction, messages)
+    return lambda: ChatHistory(chats, instruction)

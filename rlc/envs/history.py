@@ -7,11 +7,15 @@ Sampled tokens are kept as they are, never decoded and encoded again.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from functools import cached_property, lru_cache
 from typing import Any, Protocol
 
 from rlc.envs.base import Action, Observation
 from rlc.envs.chunks import NO_CHUNKS, Chunks
 from rlc.envs.templates import Template
+
+_GROUPS = 1_024  # whose openings are remembered
+_REPLY = {"role": "assistant", "content": ""}  # one that stands for any
 
 
 class History(Protocol):
@@ -32,50 +36,64 @@ def chunks_of(history: History) -> Chunks:
     return getattr(history, "chunks", NO_CHUNKS)
 
 
-class ChatHistory:
-    """A chat through a renderer of tinker-cookbook; each prompt extends the tokens before it,
-    so a whole episode becomes one datum.
+class Chats:
+    """What the chats of an environment have in common: a renderer of tinker-cookbook, messages that
+    are ``shown`` first, and whatever need not be rendered twice.
 
-    ``renderer`` must have the extension property (it does not rewrite earlier turns), unless there
-    is but one turn. ``shown`` are messages that come before the first observation.
+    The renderer must have the extension property (it does not rewrite earlier turns), unless a
+    chat ends with its first reply.
     """
 
-    def __init__(
-        self, renderer: Any, instruction: str = "", shown: Sequence[Mapping[str, Any]] = ()
-    ) -> None:
-        self.stop = renderer.get_stop_sequences()
-        self._renderer = renderer
-        self._instruction = instruction
+    def __init__(self, renderer: Any, shown: Sequence[Mapping[str, Any]] = ()) -> None:
+        self.renderer = renderer
         self._shown = shown
+        # The members of a group are all asked the same.
+        self.asked = lru_cache(maxsize=_GROUPS)(lambda text: self.opening([_user(text)]))
+
+    def opening(self, messages: Sequence[Mapping[str, Any]]) -> list[int]:
+        """The tokens up to the first reply, after these messages."""
+        return _prompt(self.renderer, [*self._shown, *messages])
+
+    def more(self, messages: Sequence[Mapping[str, Any]]) -> list[int]:
+        """The tokens that messages and the next generation prompt add after a reply."""
+        return _prompt(self.renderer, [_REPLY, *messages])[self._known :]
+
+    @cached_property
+    def _known(self) -> int:
+        """How many tokens a renderer puts before a conversation and a reply, however it goes on."""
+        from tinker_cookbook.renderers import RenderContext
+
+        ended = _prompt(self.renderer, [_REPLY])
+        next_reply = RenderContext(idx=1, is_last=True, prev_message=_REPLY)
+        header = self.renderer._get_generation_suffix("assistant", next_reply)
+        return len(ended) - len(header)
+
+
+class ChatHistory:
+    """A chat; each prompt extends the tokens before it, so a whole episode becomes one datum."""
+
+    def __init__(self, chats: Chats, instruction: str = "") -> None:
+        self.stop = chats.renderer.get_stop_sequences()
+        self._chats = chats
+        self._instruction = instruction
         self._tokens: list[int] = []
 
     def observe(self, observation: Observation) -> list[int]:
         if self._tokens:
             said = observation.messages or (_user(observation.text),)
-            self._tokens = self._tokens + self._delta(said)
+            self._tokens = self._tokens + self._chats.more(said)
+        elif observation.messages:
+            self._tokens = self._chats.opening(observation.messages)
         else:
-            text = _with_instruction(observation.text, self._instruction)
-            said = observation.messages or (_user(text),)
-            self._tokens = _prompt(self._renderer, [*self._shown, *said])
+            self._tokens = self._chats.asked(_with_instruction(observation.text, self._instruction))
         return self._tokens
 
     def reply(self, tokens: list[int]) -> Action:
-        message, _ = self._renderer.parse_response(tokens)
+        message, _ = self._chats.renderer.parse_response(tokens)
         closed = tokens and tokens[-1] in self.stop
         # A reply cut off at max_tokens still has to end before the next turn begins.
         self._tokens = self._tokens + tokens + ([] if closed else list(self.stop))
         return Action(_content(message), message)
-
-    def _delta(self, said: Sequence[Mapping[str, Any]]) -> list[int]:
-        """The tokens that messages and the next generation prompt add after a reply."""
-        from tinker_cookbook.renderers import RenderContext
-
-        reply = {"role": "assistant", "content": ""}
-        # What a renderer puts before a conversation, and before the next reply, is in both.
-        ended = _prompt(self._renderer, [reply])
-        next_reply = RenderContext(idx=1, is_last=True, prev_message=reply)
-        header = self._renderer._get_generation_suffix("assistant", next_reply)
-        return _prompt(self._renderer, [reply, *said])[len(ended) - len(header) :]
 
 
 class TextHistory:

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from rlc.catalog.wrappers import TEMPLATES
 from rlc.envs.base import EnvError, Observation
 from rlc.envs.build import build_env
-from rlc.envs.history import ChatHistory, TextHistory
+from rlc.envs.history import ChatHistory, Chats, TextHistory
 from rlc.envs.templates import load_template
 from rlc.plan.tree import EnvPlan, RewardPlan, RolloutsPlan, StepPlan
 
@@ -76,7 +76,7 @@ def test_a_chat_is_what_the_renderer_makes_of_the_whole_conversation(
 ) -> None:
     """Turn by turn and all at once give the same tokens."""
     rendered = make()
-    history = ChatHistory(rendered)
+    history = ChatHistory(Chats(rendered))
     opening = history.observe(Observation("Guess."))
     said = rendered.tokenizer.encode("\\boxed{5}", add_special_tokens=False)
     assert history.reply([*said, *rendered.get_stop_sequences()]).text == "\\boxed{5}"
@@ -102,7 +102,7 @@ replies = st.lists(st.integers(0, 255), max_size=6)
 def test_every_prompt_extends_what_was_seen_and_sampled(
     turns: list[tuple[str, list[int], bool]],
 ) -> None:
-    history, seen = ChatHistory(renderer()), list[int]()
+    history, seen = ChatHistory(Chats(renderer())), list[int]()
     for text, tokens, stopped in turns:
         prompt = history.observe(Observation(text))
         assert prompt[: len(seen)] == seen
@@ -112,7 +112,7 @@ def test_every_prompt_extends_what_was_seen_and_sampled(
 
 
 def test_a_reply_that_was_cut_off_is_closed_before_the_next_turn() -> None:
-    history = ChatHistory(renderer())
+    history = ChatHistory(Chats(renderer()))
     prompt = history.observe(Observation("Guess."))
     history.reply(encode("seven is my"))
     after = history.observe(Observation("Higher."))
@@ -120,7 +120,7 @@ def test_a_reply_that_was_cut_off_is_closed_before_the_next_turn() -> None:
 
 
 def test_the_instruction_is_added_to_the_first_turn_only() -> None:
-    history = ChatHistory(renderer(), "Be brief.")
+    history = ChatHistory(Chats(renderer()), "Be brief.")
     first = history.observe(Observation("Guess."))
     history.reply([tokenizer().eos_token_id])
     second = history.observe(Observation("Higher."))[len(first) :]

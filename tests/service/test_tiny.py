@@ -15,7 +15,7 @@ from transformers import AutoModelForCausalLM, AutoTokenizer
 
 from rlc.envs.base import Observation
 from rlc.envs.gem import GemSource
-from rlc.envs.history import ChatHistory
+from rlc.envs.history import ChatHistory, Chats
 from rlc.envs.seeds import derive_seed
 from rlc.envs.templates import load_template
 from rlc.service.tiny import path
@@ -157,7 +157,7 @@ def test_demonstrations_are_what_a_run_would_show(tokenizer: Any) -> None:
     renderer = get_renderer("qwen3_instruct", tokenizer)
     for task in (task for task in TASKS if task.frame is None):
         for demonstration in play(few(task, 3), noisy=True, seed=5):
-            history = ChatHistory(renderer, task.instruction)
+            history = ChatHistory(Chats(renderer), task.instruction)
             got = encode(demonstration, tokenizer)
             for turn in demonstration.turns:
                 prompt = history.observe(
