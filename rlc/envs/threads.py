@@ -18,7 +18,7 @@ from attrs import define, field
 from rlc.envs.base import EnvError
 
 MOST_THREADS = 32
-_SLOW = 0.001  # seconds that all threads must be busy before there is another
+_SLOW = 0.01  # seconds that all threads must be busy before there is another
 _IDLE = 5.0  # seconds without a call after which a thread ends
 
 
@@ -99,7 +99,7 @@ class _Thread:
 @define(eq=False)
 class Threads:
     """Up to ``most`` threads. One is enough while calls are fast: further ones come only once all
-    have been busy for a millisecond with calls waiting, and go when there is nothing to do."""
+    have been busy for ten milliseconds with calls waiting, and go when there is nothing to do."""
 
     most: int = MOST_THREADS
     _calls: deque[_Call] = field(factory=deque, init=False, repr=False)

@@ -9,7 +9,6 @@ from typing import Any
 from attrs import define, field
 
 from rlc.plan.tree import SftPlan, TrainPlan
-from rlc.run.collector import short_collections
 from rlc.run.folder import RunFolder
 from rlc.run.graph import StepOutcome, run_steps
 from rlc.run.guard import StageGuard
@@ -18,6 +17,7 @@ from rlc.run.guarded import GuardedService
 from rlc.run.meter import Meter, cost
 from rlc.run.metrics import ROLLOUTS_FILE, time_metrics, usage_metrics
 from rlc.run.observer import Observer
+from rlc.run.pauses import short_pauses
 from rlc.run.records import RunError
 from rlc.run.states import Saving, States
 from rlc.run.tasks import aside
@@ -63,7 +63,7 @@ class StageLoop:
         """
         self._guard.replay(step.metrics for step in self.folder.journal.steps(self.stage.name))
         async with self._deadline.held():
-            with short_collections():
+            with short_pauses():
                 await self._run(done)
         if self._failure is not None:
             raise self._failure
