@@ -134,8 +134,22 @@ class Fickle(Plain):
 
 
 class Judged(Plain):
+    """Who said most is best; no group is scored in which somebody says it is unfair."""
+
     async def score_group(self, candidates: Sequence[Any]) -> Sequence[GroupScore]:
-        return [GroupScore(reward=1.0) for _ in candidates]
+        said = [
+            "".join(
+                block.text
+                for message in candidate.messages
+                for block in message.blocks
+                if message.role == "assistant" and block.type == "text"
+            )
+            for candidate in candidates
+        ]
+        if "unfair" in said:
+            raise RuntimeError("somebody says it is unfair")
+        longest = max(map(len, said))
+        return [GroupScore(reward=float(len(text) == longest)) for text in said]
 
 
 class Vault(Plain):

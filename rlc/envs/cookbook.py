@@ -29,6 +29,7 @@ from attrs import define, evolve, field, frozen
 from rlc.envs.attributes import called, explained, load_attribute, parameter_names
 from rlc.envs.base import Action, AsyncEpisode, ContractError, EnvError, Observation, TaskKey
 from rlc.envs.chunks import marked, shown
+from rlc.envs.comparing import require_whole
 from rlc.envs.cookbook_data import Batches
 from rlc.envs.cookbook_game import GameEpisode
 from rlc.envs.cookbook_group import Group
@@ -92,11 +93,8 @@ class CookbookSource:
     ) -> list[AsyncEpisode]:
         if len(group.envs) < task.size:
             raise EnvError(_sizes(self._target, len(group.envs), task.size))
-        if group.compares and len(members) < task.size:
-            raise EnvError(
-                f"a group of `{self._target}` is rewarded by comparing its episodes, so that none "
-                "can be played again by itself"
-            )
+        if group.compares:
+            require_whole(self._target, members, task.size)
         if self._self_play:
             return self._game(group, task, members)
         for member in set(range(len(group.envs))) - set(members):

@@ -10,9 +10,9 @@ from attrs import define, field
 
 from rlc.envs.base import EnvError
 from rlc.envs.chunks import model_input
+from rlc.envs.comparing import Comparison
 from rlc.envs.cookbook_history import TokenAction, TokenObservation
 from rlc.envs.cookbook_loop import LoopThread
-from rlc.envs.deadlines import waiting
 
 T = TypeVar("T")
 Grade = tuple[float, Mapping[str, float]]
@@ -29,15 +29,13 @@ class Group:
     loop: LoopThread
     _transitions: dict[int, list[Any]] = field(factory=dict, init=False)
     _final: dict[int, Any] = field(factory=dict, init=False)
-    _playing: set[int] = field(init=False)
     _open: set[int] = field(init=False)
-    _over: asyncio.Event = field(factory=asyncio.Event, init=False)
     _deserted: asyncio.Event = field(factory=asyncio.Event, init=False)
-    _grading: asyncio.Task[dict[int, Grade]] | None = field(default=None, init=False)
+    _comparison: Comparison[Grade] = field(init=False)
 
     def __attrs_post_init__(self) -> None:
-        self._playing = set(range(len(self.envs)))
-        self._open = set(self._playing)
+        self._open = set(range(len(self.envs)))
+        self._comparison = Comparison(self.target, len(self.envs), self._grades)
 
     @property
     def compares(self) -> bool:
@@ -90,20 +88,12 @@ class Group:
         raise EnvError(f"another member of the group of `{self.target}` left the game")
 
     async def graded(self, member: int) -> Grade:
-        """What the comparison adds to a finished member, once no other is still playing. Members
-        that failed or were cut off are not compared."""
-        if not self.compares:
-            return 0.0, {}
-        self._leave(member)
-        with waiting():
-            await self._over.wait()
-        if self._grading is None:
-            self._grading = asyncio.create_task(self._grades())
-        return (await asyncio.shield(self._grading))[member]
+        """What the comparison adds to a finished member, once no other is still playing."""
+        return await self._comparison.finish(member) if self.compares else (0.0, {})
 
     async def close(self, member: int) -> None:
         """A member is done with, however it ended. Safe to call twice."""
-        self._leave(member)
+        self._comparison.leave(member)
         if member not in self._final:
             self._deserted.set()
         if member not in self._open:
@@ -111,29 +101,14 @@ class Group:
         self._open.discard(member)
         if self._open:
             return
-        if self._grading is not None:
-            self._grading.cancel()
+        self._comparison.close()
         await self.loop.call(self.builder.cleanup())
 
-    def _leave(self, member: int) -> None:
-        self._playing.discard(member)
-        if not self._playing:
-            self._over.set()
-
-    async def _grades(self) -> dict[int, Grade]:
+    async def _grades(self, members: list[int]) -> list[Grade]:
         from tinker_cookbook.rl.types import Trajectory
 
-        members = sorted(self._final)
         trajectories = [Trajectory(self._transitions[m], self._final[m]) for m in members]
         rewards = await self.loop.call(
             self.builder.compute_group_rewards(trajectories, [self.envs[m] for m in members])
         )
-        if len(rewards) != len(members):
-            raise EnvError(
-                f"`compute_group_rewards` of `{self.target}` gave {len(rewards)} rewards for "
-                f"{len(members)} episodes"
-            )
-        return {
-            member: (float(reward), metrics)
-            for member, (reward, metrics) in zip(members, rewards, strict=True)
-        }
+        return [(float(reward), metrics) for reward, metrics in rewards]

@@ -10,9 +10,11 @@ from typing import Any
 from attrs import define, field
 
 from rlc.envs.base import AsyncEpisode, ContractError, EnvError, TaskKey
+from rlc.envs.comparing import require_whole
 from rlc.envs.deadlines import waiting
 from rlc.envs.openreward_client import Address, Connection
 from rlc.envs.openreward_episode import OpenRewardEpisode, Play
+from rlc.envs.openreward_group import ScoredEpisode, ScoredGroup
 from rlc.envs.problem_sets import Listed
 from rlc.envs.tools import ToolChatHistory
 
@@ -24,6 +26,7 @@ class OpenRewardSource:
     Every member of a task has a session of its own, and at most ``sessions`` are open at a time.
     A group is opened with one; the others begin when their members make their first move, so a
     large group needs no more slots than there are. ``new_history`` makes the chats of its episodes.
+    Where the environment scores whole groups, each member's last turn waits for the others'.
     """
 
     id: str
@@ -32,6 +35,7 @@ class OpenRewardSource:
     _connection: Connection = field(init=False)
     _slots: asyncio.Semaphore = field(init=False)
     _tasks: Listed | None = field(default=None, init=False)
+    _scores: bool = field(default=False, init=False)  # whether it scores groups, once it was asked
     _listing: asyncio.Lock = field(factory=asyncio.Lock, init=False)
 
     def __attrs_post_init__(self) -> None:
@@ -44,6 +48,8 @@ class OpenRewardSource:
     async def open(self, task: TaskKey, members: Sequence[int]) -> list[AsyncEpisode]:
         """Raises EnvError where a session does not begin or has no prompt in text."""
         index = await self._index(task)
+        if self._scores:
+            require_whole(self.id, members, task.size)
         play = await self._begin(index)
         try:
             first = await play.opening(self.args["tools"])
@@ -66,10 +72,14 @@ class OpenRewardSource:
             return other
 
         tools = self.args["tools"]
-        return [
+        episodes = [
             OpenRewardEpisode(first, another, tools, play if at == 0 else None)
             for at, _ in enumerate(members)
         ]
+        if not self._scores:
+            return list(episodes)
+        group = ScoredGroup(self.id, task.size, lambda: self._begin(index))
+        return [ScoredEpisode(one, group, at) for at, one in enumerate(episodes)]
 
     async def close(self) -> None:
         await self._connection.close()
@@ -89,6 +99,7 @@ class OpenRewardSource:
         async with self._listing:
             if self._tasks is None:
                 count = await self._connection.count(self.args["split"])
+                self._scores = await self._connection.group_scores()
                 self._tasks = task_order(count, self.args["shuffle"], self.args["samples"])
         return int(self._tasks.row(task.order, task.number)["index"])
 

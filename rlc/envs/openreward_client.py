@@ -192,6 +192,8 @@ def explained(error: Exception, address: Address) -> EnvError:
         return EnvError(f"a tool of `{address.id}` failed: {_line(error)}")
     if isinstance(error, errors.SessionTerminatedError):
         return EnvError(f"the session of `{address.id}` ended: {error.reason}")
+    if isinstance(error, errors.ScoreGroupFailed):
+        return EnvError(f"`{address.id}` could not score a group: {_line(error)}")
     if isinstance(error, ValueError):
         return EnvError(_line(error))
     return EnvError(f"{where} cannot be reached: {_line(error)}")

@@ -68,6 +68,13 @@ class Play:
             return None
         return await self._made(lambda: self.session.call_terminal_tool(text))
 
+    async def scored(self, candidates: Sequence[Any]) -> Sequence[Any]:
+        """What the environment gives each of these transcripts, in comparison."""
+        scores: Sequence[Any] = await self.connection.call(
+            lambda: self.session.score_group(candidates)
+        )
+        return scores
+
     async def close(self) -> None:
         if not self._over:
             self._over = True

@@ -56,10 +56,6 @@ async def _ask(env: EnvPlan, connection: Connection) -> None:
     asked = [name for name in await connection.required_secrets() if name.lower() not in given]
     if asked:
         raise EnvError(f"it asks for secrets: `secrets = [{_quoted(asked)}]`")
-    if await connection.group_scores():
-        raise EnvError(
-            "it scores whole groups (score_group), and this version pays episodes one by one"
-        )
     if env.args["tools"]:
         names = await _tools(connection, split)
         for name in env.args["tools"]:

@@ -51,7 +51,7 @@ class ToolChatHistory:
             self._messages = self._opening(shown)
             self._tokens = self._prompt(self._messages)
             return self._tokens
-        new = [_rendered(message) for message in shown]
+        new = [rendered(message) for message in shown]
         self._messages += new
         if self._keeps:
             self._tokens = self._tokens + self._after_reply(new)
@@ -74,7 +74,7 @@ class ToolChatHistory:
     def _opening(self, shown: Sequence[Mapping[str, Any]]) -> list[Message]:
         """The first messages, the tools in the renderer's own words."""
         head, *rest = shown if shown[0]["role"] == "system" else ({"role": "system"}, *shown)
-        messages = [_rendered(message) for message in rest]
+        messages = [rendered(message) for message in rest]
         asked = next((message for message in messages if message["role"] == "user"), None)
         if self._instruction and asked is not None:
             asked["content"] = _with_instruction(asked["content"], self._instruction)
@@ -212,7 +212,7 @@ def _with_instruction(content: str | list[Message], instruction: str) -> str | l
     return [*content, {"type": "text", "text": f"\n{instruction}"}]
 
 
-def _rendered(message: Mapping[str, Any]) -> Message:
+def rendered(message: Mapping[str, Any]) -> Message:
     """A message of plain data as the cookbook's renderers take it."""
     from tinker_cookbook.renderers.base import ToolCall
 

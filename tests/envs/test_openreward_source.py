@@ -12,6 +12,7 @@ from openreward_servers import KEY, base_url
 from rlc.envs.base import Action, AsyncEpisode, EnvError, Observation, TaskKey
 from rlc.envs.deadlines import span
 from rlc.envs.openreward import OpenRewardSource, task_order
+from rlc.envs.openreward_group import transcript
 from rlc.envs.tools import text_of
 
 ARGS = {
@@ -273,3 +274,79 @@ def test_more_samples_than_tasks_are_refused() -> None:
         episode("Shop", samples=4)
     with pytest.raises(EnvError, match="has 0 tasks"):
         episode("Shop", split="empty")
+
+
+def group_of(*replies: str, **args: Any) -> list[Any]:
+    """What each member of a group of `Judged` sees of its last turn, or why it failed. Who is
+    to ``leave`` does so before."""
+
+    async def play(source: OpenRewardSource) -> list[Any]:
+        task = TaskKey(0, 0, seed=0, size=len(replies))
+        members = await source.open(task, range(len(replies)))
+
+        async def member(episode: AsyncEpisode, reply: str) -> Any:
+            try:
+                await episode.play(calls(("look", '{"n": 4}')))
+                return await episode.play(says(reply)) if reply != "leave" else None
+            finally:
+                await episode.close()
+
+        played = zip(members, replies, strict=True)
+        return await asyncio.gather(*(member(*one) for one in played), return_exceptions=True)
+
+    result: list[Any] = playing("Judged", play, **args)
+    return result
+
+
+def test_a_group_is_scored_once_nobody_plays_any_more() -> None:
+    """With fewer sessions than members too: who is done makes room."""
+    short, longest, gone, middle = group_of("no", "certainly", "leave", "maybe", sessions=1)
+    assert gone is None
+    assert [seen.reward for seen in (short, longest, middle)] == [0.0, 1.0, 0.0]
+    assert longest.metrics["group_score"] == 1.0
+    assert longest.done
+
+
+def test_a_group_that_cannot_be_scored_says_why() -> None:
+    errors = group_of("something", "unfair")
+    assert [type(error) for error in errors] == [EnvError, EnvError]
+    assert "`Test/Judged` could not score a group: " in str(errors[0])
+    assert "somebody says it is unfair" in str(errors[0])
+
+
+def test_one_member_of_a_scored_group_cannot_be_played_again() -> None:
+    async def alone(source: OpenRewardSource) -> Any:
+        return await source.open(TaskKey(0, 0, seed=0, size=4), [2])
+
+    with pytest.raises(EnvError, match="none can be played again by itself"):
+        playing("Judged", alone)
+
+
+def test_what_was_said_reaches_the_judge_in_the_sdks_own_form() -> None:
+    (first,) = episode("Talk")
+    thought = {"type": "thinking", "thinking": "Hm."}
+    seen = {"type": "image", "image": "data:image/png;base64,iVBO"}
+    garbled = {"function": {"name": "look", "arguments": "[4]"}, "id": "c2", "type": "function"}
+    messages = transcript(
+        [
+            *first.messages,
+            {"role": "assistant", "content": [thought, {"type": "text", "text": "So."}]},
+            {"role": "assistant", "content": "", "tool_calls": [garbled]},
+            {"role": "tool", "tool_call_id": "c2", "content": [seen]},
+        ]
+    )
+    told = [(m.role, [block.type for block in m.blocks]) for m in messages]
+    assert told == [
+        ("system", ["text"]),
+        ("user", ["text"]),
+        ("assistant", ["text", "tool_call"]),
+        ("user", ["tool_result"]),
+        ("user", ["text"]),
+        ("assistant", ["reasoning", "text"]),
+        ("assistant", ["tool_call"]),
+        ("user", ["tool_result"]),
+    ]
+    assert messages[2].blocks[1].input == {"n": 7}
+    assert messages[6].blocks[0].input == {"arguments": "[4]"}
+    (picture,) = messages[7].blocks[0].blocks
+    assert (picture.mimeType, picture.data) == ("image/png", "iVBO")

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 from openreward_servers import KEY, base_url
-from run_support import RECIPES, compiled, metrics, plan, rollouts, run, run_new, train
+from run_support import RECIPES, block, compiled, metrics, plan, rollouts, run, run_new, train
 
 from rlc.plan.rehearse import rehearse
 from rlc.plan.tree import Plan
@@ -100,6 +100,21 @@ def test_failures_of_one_environment_neither_stop_nor_skew_the_other(tmp_path: P
     errors = {r["error"] for r in rollouts(tmp_path / "run") if r["env"] == "pictures"}
     (error,) = errors
     assert "(Qwen3Instruct) shows no images; take a model that sees" in error
+
+
+def test_groups_that_are_scored_as_a_whole(tmp_path: Path) -> None:
+    """The longest reply of each group has the reward, in training and in an evaluation."""
+    fields = {"env": "judged", "batch": "groups(2, of = 4)", "steps": "1"}
+    after = block("eval", "after", {"model": "main", "env": "judged", "tasks": "2", "samples": "3"})
+    run_new(tmp_path / "run", recipe(train(**fields), after, judged="Judged"))
+    for stage, size in (("main", 4), ("after", 3)):
+        played = rollouts(tmp_path / "run", stage)
+        for group in (played[:size], played[size:]):
+            assert len(group) == size
+            lengths = [len(r["turns"][0]["action"].removesuffix("<|im_end|>")) for r in group]
+            scored = [r["turns"][0]["metrics"]["group_score"] for r in group]
+            assert scored == [r["reward"] for r in group]
+            assert scored == [float(length == max(lengths)) for length in lengths]
 
 
 def test_a_resumed_run_goes_on_with_the_next_tasks(tmp_path: Path) -> None:
