@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
+from problem_support import ARGS
 
 from rlc.envs import countdown
 from rlc.envs.base import Action, AsyncEpisode, EnvError, Observation, TaskKey
@@ -17,19 +18,7 @@ from rlc.envs.solver_judge import NO_SOLUTION, SolverJudge, make_solver_judge, p
 from rlc.envs.workers import lifted
 
 USUAL = {"solvers": 2, "solver_prompt": None, "judge_prompt": None}
-ARGS = {
-    "split": "test",
-    "question": "question",
-    "answer": "answer",
-    "grader": "countdown",
-    "grade_with": None,
-    "pattern": None,
-    "shuffle": False,
-    "samples": None,
-    "few_shot": None,
-    "suffix": "",
-    "format_coef": 0.0,
-}
+COUNTDOWN = ARGS | {"split": "test", "grader": "countdown", "format_coef": 0.0}
 
 
 def unused() -> History:
@@ -43,7 +32,7 @@ def roles(in_box: bool = False, **args: str | int | None) -> SolverJudge:
 def problem(monkeypatch: pytest.MonkeyPatch) -> AsyncEpisode:
     """1, 2 and 3 make 9."""
     monkeypatch.setattr(countdown, "test_problems", lambda: (row([1, 2, 3], 9),))
-    source = lifted(ProblemSource("countdown", ARGS))
+    source = lifted(ProblemSource("countdown", COUNTDOWN))
     (episode,) = asyncio.run(source.open(TaskKey(0, 0, 0, 1), [0]))
     return episode
 
