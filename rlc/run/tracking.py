@@ -36,7 +36,7 @@ class MetricsLog:
             try:
                 self._trackers.append(self._opened(stage, plan))
             except Exception as error:  # whatever a tracker's library raises
-                cause = str(error).splitlines()[0]
+                cause = _cause(error)
                 raise RunError(f"`{plan.name}()` does not start: {cause}") from error
 
     def _opened(self, stage: TrainPlan | SftPlan, plan: TrackPlan) -> Any:
@@ -61,6 +61,12 @@ class MetricsLog:
         """Finish the trackers of a stage."""
         while self._trackers:
             self._trackers.pop().close()
+
+
+def _cause(error: Exception) -> str:
+    if isinstance(error, ModuleNotFoundError):
+        return f"{error.name} is not installed"
+    return str(error).splitlines()[0]
 
 
 def _name(folder: Path, stage: str, args: Mapping[str, Any]) -> str:
@@ -96,9 +102,11 @@ def _environment(**variables: str) -> Iterator[None]:
                 os.environ[name] = value
 
 
-def _trackio(folder: Path, stage: str, args: Mapping[str, Any]) -> ml_log.Logger:
-    name = _name(folder, stage, args)
-    return ml_log.TrackioLogger(project=args["project"], log_dir=folder, trackio_name=name)
+class _Trackio(ml_log.TrackioLogger):  # type: ignore[misc]  # whose run would be a new one each time
+    def __init__(self, folder: Path, stage: str, args: Mapping[str, Any]) -> None:
+        name = _name(folder, stage, args)
+        init = importlib.import_module("trackio").init
+        self.run = init(project=args["project"], name=name, resume="allow")
 
 
 class _EventFiles(ml_log.Logger):  # type: ignore[misc]  # tinker-cookbook has none of its own
@@ -121,6 +129,6 @@ class _EventFiles(ml_log.Logger):  # type: ignore[misc]  # tinker-cookbook has n
 
 _OPEN: dict[str, Callable[[Path, str, Mapping[str, Any]], ml_log.Logger]] = {
     "wandb": _wandb,
-    "trackio": _trackio,
+    "trackio": _Trackio,
     "tensorboard": _EventFiles,
 }

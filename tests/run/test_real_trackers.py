@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import importlib
 import json
+import sqlite3
 from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -77,6 +79,21 @@ def test_wandb_offline_has_the_metrics_and_one_run_for_a_resumed_stage(
     history = [row for path in written for row in wandb_history(path)]
     assert [row["reward/mean"] for row in history] == [0.25, 0.5, 0.75]
     assert [row["_step"] for row in history] == [1, 2, 3]
+
+
+def test_trackio_has_the_metrics_and_one_run_for_a_resumed_stage(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pytest.importorskip("trackio", reason="trackio is not installed")
+    monkeypatch.setattr("trackio.sqlite_storage.TRACKIO_DIR", tmp_path / "trackio")
+    plan = stage("trackio", project="games", run=None)
+    tracked(tmp_path, plan, STEPS[:2])
+    tracked(tmp_path, plan, STEPS[2:])
+    with closing(sqlite3.connect(tmp_path / "trackio" / "games.db")) as stored:
+        rows = stored.execute("SELECT run_id, step, metrics FROM metrics ORDER BY id").fetchall()
+    assert len({run for run, _, _ in rows}) == 1
+    assert [step for _, step, _ in rows] == [1, 2, 3]
+    assert [json.loads(metrics)["reward/mean"] for _, _, metrics in rows] == [0.25, 0.5, 0.75]
 
 
 def wandb_history(path: Path) -> list[dict[str, Any]]:

@@ -65,7 +65,9 @@ def test_a_tracker_is_closed_when_a_run_fails(tmp_path: Path, writers: list[Writ
     assert [writer.closed for writer in writers] == [True]
 
 
-def test_a_tracker_that_does_not_start_is_one_sentence(tmp_path: Path) -> None:
-    pytest.importorskip("tinker_cookbook")
+def test_a_tracker_that_does_not_start_is_one_sentence(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, "trackio", None)
     with pytest.raises(RunError, match=r"`trackio\(\)` does not start: trackio is not installed"):
         run_new(tmp_path / "run", tiny(train(track='[trackio("games")]')))
