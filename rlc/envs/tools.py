@@ -146,6 +146,8 @@ class Sight:
     model: str
 
     def __getattr__(self, name: str) -> Any:
+        if name.startswith("__"):  # asked for by those who copy it
+            raise AttributeError(name)
         from tinker_cookbook.image_processing_utils import get_image_processor
 
         try:
