@@ -78,7 +78,7 @@ class ToolChatHistory:
         asked = next((message for message in messages if message["role"] == "user"), None)
         if self._instruction and asked is not None:
             asked["content"] = _with_instruction(asked["content"], self._instruction)
-        return [*self._prefix(str(head.get("content") or ""), head.get("tools") or ()), *messages]
+        return [*self._prefix(text_of(head), head.get("tools") or ()), *messages]
 
     def _prefix(self, system: str, tools: Sequence[Mapping[str, Any]]) -> list[Message]:
         if not tools:
