@@ -49,7 +49,7 @@ class OwnExecutor:
         """Let go of the executor."""
         executor, self._executor = self._executor, None
         if executor is not None:
-            executor.shutdown(wait=False, cancel_futures=True)
+            executor.shutdown(wait=False)  # Dask's can be asked for no more
 
     @asynccontextmanager
     async def _place(self) -> AsyncIterator[None]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import runpy
 import subprocess
 import sys
 from pathlib import Path
@@ -93,6 +94,16 @@ def test_version_and_help(capsys: pytest.CaptureFixture[str]) -> None:
             main(args)
         assert end.value.code == 0
         assert words in capsys.readouterr().out
+
+
+def test_the_package_can_be_run(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(sys, "argv", ["rlc", "--version"])
+    with pytest.raises(SystemExit) as end:
+        runpy.run_module("rlc", run_name="__main__")
+    assert end.value.code == 0
+    assert capsys.readouterr().out.startswith("rlc 0.")
 
 
 def test_an_interrupt_is_status_130(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -21,6 +21,7 @@ from rlc.envs.executors import OwnExecutor
 from rlc.envs.processes import Processes
 from rlc.envs.threads import Threads
 from rlc.envs.workers import InProcesses, InThreads, lifted
+from rlc.run.closing import close_all
 
 T = TypeVar("T")
 PROCESSES = {"kind": "processes", "count": 2, "executor": None}
@@ -187,15 +188,25 @@ def test_an_environment_that_cannot_be_sent_says_so() -> None:
         run(lambda: play(AddingSource(), "lock"))
 
 
-def test_any_executor_will_do() -> None:
+@pytest.mark.parametrize("make", ["make_threads", "make_dask"])
+@pytest.mark.filterwarnings("ignore::ResourceWarning")
+def test_any_executor_will_do(make: str, caplog: pytest.LogCaptureFixture) -> None:
+    if make == "make_dask":
+        pytest.importorskip("distributed", reason="Dask's distributed is not installed")
+
     async def test() -> list[Observation]:
-        source = lifted(AddingSource(), own("make_threads", count=1))
+        source = lifted(AddingSource(), own(make, count=1))
         members = await start(source, 4, seed=1)
         played = await asyncio.gather(*[say(member, "1") for member in members])
-        await source.close()
+        await close_all([source])
         return [one[0] for one in played]
 
     assert {seen.text for seen in run(test)} == {"2"}
+    assert "did not close" not in caplog.text
+    while worker_games.DASK:
+        client = worker_games.DASK.pop()
+        client.close()
+        client.cluster.close()
 
 
 def test_what_is_no_executor_is_refused() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import multiprocessing
 import os
 import signal
@@ -81,6 +82,19 @@ def make_processes() -> Executor:
 
 def make_threads() -> Executor:
     return ThreadPoolExecutor(2)
+
+
+def make_dask() -> Any:
+    """An executor on a cluster of Dask's, in this process."""
+    distributed: Any = importlib.import_module("distributed")
+    cluster = distributed.LocalCluster(
+        n_workers=2, threads_per_worker=1, processes=False, dashboard_address=None
+    )
+    DASK.append(distributed.Client(cluster))
+    return DASK[-1].get_executor()
+
+
+DASK: list[Any] = []
 
 
 def make_nothing() -> object:
