@@ -7,9 +7,9 @@ import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-# A few thousand objects at a time: what a pass looks through is what it takes, and most of what a
+# Some hundred objects at a time: what a pass looks through is what it takes, and most of what a
 # thousand episodes in play are made of stays. All of it is looked through rarely.
-_THRESHOLDS = (1_000, 5, 200)
+_THRESHOLDS = (500, 2, 1_000)
 _SWITCH = 0.002  # seconds for which a thread keeps the interpreter to itself; else 0.005
 
 _running: list[tuple[tuple[int, int, int], float]] = []  # a stage each, with what was before it
