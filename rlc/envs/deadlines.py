@@ -7,9 +7,10 @@ Code within, however deep, that only queues says so: ``with waiting(): await slo
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Iterator
-from contextlib import asynccontextmanager, contextmanager
+from collections.abc import Iterator
+from contextlib import contextmanager
 from contextvars import ContextVar
+from types import TracebackType
 
 from attrs import define, field
 
@@ -58,27 +59,43 @@ class Span:
 _AROUND: ContextVar[tuple[Span, ...]] = ContextVar("spans", default=())
 
 
-@asynccontextmanager
-async def span(seconds: float | None, what: str) -> AsyncIterator[Span]:
+class span:  # noqa: N801 (used as a function; there are many in an episode, so no generator)
     """Measure, and end after so many seconds of work (None: never). Raises OverdueError with
     ``what`` as its subject."""
-    timer = None if seconds is None else asyncio.timeout(seconds)
-    spent, started = Span(timer=timer), asyncio.get_running_loop().time()
-    token = _AROUND.set((*_AROUND.get(), spent))
-    try:
-        if timer is None:
-            yield spent
-            return
+
+    __slots__ = ("_seconds", "_spent", "_started", "_token", "_what")
+
+    def __init__(self, seconds: float | None, what: str) -> None:
+        self._seconds = seconds
+        self._what = what
+
+    async def __aenter__(self) -> Span:
+        timer = None if self._seconds is None else asyncio.timeout(self._seconds)
+        self._spent = Span(timer=timer)
+        self._started = asyncio.get_running_loop().time()
+        self._token = _AROUND.set((*_AROUND.get(), self._spent))
+        if timer is not None:
+            await timer.__aenter__()
+        return self._spent
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        timer, late = self._spent._timer, error
         try:
-            async with timer:
-                yield spent
-        except TimeoutError as error:
-            if not timer.expired():
-                raise
-            raise OverdueError(f"{what} took longer than {seconds:g} s") from error
-    finally:
-        _AROUND.reset(token)
-        spent.worked = asyncio.get_running_loop().time() - started - spent.waited
+            if timer is not None:
+                await timer.__aexit__(kind, error, trace)
+        except TimeoutError as raised:
+            late = raised
+        finally:
+            _AROUND.reset(self._token)
+            now = asyncio.get_running_loop().time()
+            self._spent.worked = now - self._started - self._spent.waited
+        if isinstance(late, TimeoutError) and timer is not None and timer.expired():
+            raise OverdueError(f"{self._what} took longer than {self._seconds:g} s") from late
 
 
 @contextmanager
