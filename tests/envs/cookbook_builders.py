@@ -12,6 +12,7 @@ from typing import Any
 import chz
 from tinker import ModelInput
 from tinker.types import ImageChunk
+from tinker.types.dmel_chunk import DmelChunk
 from tinker_cookbook.renderers import get_renderer
 from tinker_cookbook.rl.types import (
     Env,
@@ -125,6 +126,18 @@ class Pictures(Words):
     env = Pictured
 
 
+class Spoken(Echo):
+    """Says the word before each question, as the tensor of a sound: type, dimensions, content."""
+
+    def prompt(self) -> ModelInput:
+        said = bytes([0, 1, len(self.word)]) + self.word.encode()
+        return ModelInput(chunks=[DmelChunk(dmel=said), *super().prompt().chunks])
+
+
+class Sounds(Words):
+    env = Spoken
+
+
 class Table:
     """Whose turn it is, and what was said."""
 
@@ -206,6 +219,7 @@ GROUPS = {
     "unequal": Unequal,
     "waits": Waits,
     "pictures": Pictures,
+    "sounds": Sounds,
     "tables": Tables,
 }
 

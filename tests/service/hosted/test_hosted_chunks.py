@@ -1,7 +1,8 @@
-"""A run whose prompts hold pictures, through the official SDK to a server whose model sees.
+"""Runs whose prompts hold pictures or sounds, through the official SDK to a server whose model
+sees and hears.
 
-The embedded engine reads text only. Here each picture is read as tokens, one for each byte, so that
-sampler and trainer agree only if both are shown the same pictures in the same places.
+The embedded engine reads text only. Here each picture and sound is read as tokens, one for each
+byte, so that sampler and trainer agree only if both are given the same in the same places.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ from typing import Any
 import pytest
 from engine_tinker import EngineTinker, engine_tinker
 from tinker.types import EncodedTextChunk, ModelInput
+from tinker.types.dmel_chunk import DmelChunk
 
 from rlc.lang.source import Source
 from rlc.plan.compile import compile_source
@@ -25,10 +27,10 @@ from rlc.service.connect import connect_service
 
 RECIPE = """
 model policy { base = "Qwen/Qwen3-8B"  lora_rank = 4  renderer = "qwen3_instruct" }
-env pictures = cookbook("cookbook_builders:WordsBuilder", args = {kind = "pictures"})
+env words = cookbook("cookbook_builders:WordsBuilder", args = {kind = "pictures"})
 train main {
   model     = policy
-  env       = pictures
+  env       = words
   batch     = groups(2, of = 4)
   sampling  = sample(max_tokens = 12)
   advantage = grpo()
@@ -41,11 +43,13 @@ train main {
 
 
 def read(prompt: ModelInput) -> list[int]:
-    """The tokens of a model that sees."""
+    """The tokens of a model that sees and hears."""
     tokens: list[int] = []
     for chunk in prompt.chunks:
         if isinstance(chunk, EncodedTextChunk):
             tokens += chunk.tokens
+        elif isinstance(chunk, DmelChunk):
+            tokens += chunk.dmel[-chunk.length :]
         else:
             tokens += chunk.data[: chunk.length]  # type: ignore[union-attr]
     return tokens
@@ -59,8 +63,8 @@ def server(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[EngineTi
         yield running
 
 
-def plan() -> Plan:
-    compiled = compile_source(Source("pictures.rl", RECIPE), {}, 1)
+def plan(kind: str) -> Plan:
+    compiled = compile_source(Source("words.rl", RECIPE.replace("pictures", kind)), {}, 1)
     assert compiled.plan is not None, compiled.diagnostics
     return compiled.plan
 
@@ -73,9 +77,11 @@ class Notes(Silent):
         self.notes.append(text)
 
 
-def run(path: Path, server: EngineTinker) -> tuple[list[dict[str, Any]], list[str]]:
+def run(
+    path: Path, server: EngineTinker, kind: str = "pictures"
+) -> tuple[list[dict[str, Any]], list[str]]:
     """The metrics of a new run, and what was said in it."""
-    folder = RunFolder.create(path, plan())
+    folder = RunFolder.create(path, plan(kind))
     service = connect_service(folder.plan, path / "checkpoints", server.url)
     try:
         notes = Notes()
@@ -85,19 +91,20 @@ def run(path: Path, server: EngineTinker) -> tuple[list[dict[str, Any]], list[st
         folder.close()
 
 
-def test_sampler_trainer_and_reference_are_shown_the_same(
-    server: EngineTinker, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize(("kind", "chunk"), [("pictures", "image"), ("sounds", "dmel")])
+def test_sampler_trainer_and_reference_are_given_the_same(
+    server: EngineTinker, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: str, chunk: str
 ) -> None:
     monkeypatch.setattr(ModelInput, "to_ints", read)
-    (first, second), _ = run(tmp_path / "run", server)
+    (first, second), _ = run(tmp_path / "run", server, kind)
     for step in (first, second):
         assert step["rollouts/failed"] == 0
         assert abs(step["kl/sample_train_k2"]) < 1e-8
     assert first["kl/reference"] == pytest.approx(0, abs=1e-6)
     _probe, *asked = server.asked("asample")
-    assert all(body["prompt"]["chunks"][0]["type"] == "image" for body in asked)
+    assert all(body["prompt"]["chunks"][0]["type"] == chunk for body in asked)
     rollouts = (tmp_path / "run" / "rollouts.jsonl").read_text(encoding="utf-8")
-    assert "[image]" in rollouts
+    assert f"[{chunk}]" in rollouts
 
 
 def test_a_model_that_reads_text_only_says_so(server: EngineTinker, tmp_path: Path) -> None:
