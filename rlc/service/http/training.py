@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
-from typing import Any, TypeVar
+from collections.abc import Awaitable, Callable, Generator
+from typing import Any, Generic, TypeVar
 
+from attrs import frozen
 from tinker import types
 from tinker.types import SaveWeightsForSamplerResponseInternal
 from tinker.types.optimizer import AdamOptimizerConfig, AdamParams, OptimizerConfig
@@ -105,7 +106,7 @@ def save_weights(backend: Backend, request: types.SaveWeightsRequest) -> types.U
         saving = model.client.save_state(
             _name(request.path), request.ttl_seconds, request.overwrite, request.user_metadata
         )
-        return _then(saving, lambda saved: types.SaveWeightsResponse(path=tinker_path(saved.path)))
+        return _Then(saving, lambda saved: types.SaveWeightsResponse(path=tinker_path(saved.path)))
 
     return backend.promise_turn(model, request.seq_id, start)
 
@@ -128,7 +129,7 @@ def _save_sampler(
     saving = model.client.save_weights_for_sampler(
         _name(request.path), request.ttl_seconds, user_metadata=request.user_metadata
     )
-    return _then(
+    return _Then(
         saving, lambda saved: types.SaveWeightsForSamplerResponse(path=tinker_path(saved.path))
     )
 
@@ -145,7 +146,7 @@ def _make_sampler(
         backend.sessions.add_snapshot(session, model, sampler, request.kind == "inflight")
         return SaveWeightsForSamplerResponseInternal(sampling_session_id=sampler_id)
 
-    return _then(taking, register)
+    return _Then(taking, register)
 
 
 def load_weights(backend: Backend, request: types.LoadWeightsRequest) -> types.UntypedAPIFuture:
@@ -158,7 +159,7 @@ def load_weights(backend: Backend, request: types.LoadWeightsRequest) -> types.U
     return backend.promise_turn(
         model,
         request.seq_id,
-        lambda: _then(model.client.load(path, request.optimizer), lambda _: answer),
+        lambda: _Then(model.client.load(path, request.optimizer), lambda _: answer),
     )
 
 
@@ -215,9 +216,16 @@ def unload_model(backend: Backend, request: types.UnloadModelRequest) -> types.U
     return types.UnloadModelResponse(model_id=model.id)
 
 
-async def _then(work: Awaitable[T], make: Callable[[T], R]) -> R:
-    """The answer made of a result. ``work`` has been queued in its turn, before this starts."""
-    return make(await work)
+@frozen(eq=False)
+class _Then(Generic[T, R]):
+    """The answer made of a result, whose work has been queued in its turn. Unlike a coroutine it
+    may be left unawaited, by a server that ends."""
+
+    _work: Awaitable[T]
+    _make: Callable[[T], R]
+
+    def __await__(self) -> Generator[Any, None, R]:
+        return self._make((yield from self._work.__await__()))
 
 
 def _name(path: str | None) -> str:
