@@ -46,7 +46,7 @@ class OpenRewardSource:
         self._slots = asyncio.Semaphore(self.args["sessions"])
 
     async def open(self, task: TaskKey, members: Sequence[int]) -> list[AsyncEpisode]:
-        """Raises EnvError where a session does not begin or has no prompt in text."""
+        """Raises EnvError where a session does not begin, or begins with what cannot be shown."""
         index = await self._index(task)
         if self._scores:
             require_whole(self.id, members, task.size)

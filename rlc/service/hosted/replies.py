@@ -13,6 +13,7 @@ from attrs import define, field
 
 from rlc.service.errors import ServiceLostError
 from rlc.service.hosted.refusals import translate
+from rlc.service.later import Then
 
 if TYPE_CHECKING:
     from tinker import APIFuture
@@ -91,17 +92,6 @@ class Reply(Generic[T]):
             task.cancel()
         self._patience.heard()
         return answer
-
-
-@define(eq=False)
-class Then(Generic[T, U]):
-    """A reply and what is made of it. Unlike a coroutine it may be left unawaited."""
-
-    _reply: Reply[T]
-    _make: Callable[[T], U]
-
-    def __await__(self) -> Generator[Any, None, U]:
-        return self._make((yield from self._reply.__await__()))
 
 
 def submit(ask: Callable[[], APIFuture[T]], patience: Patience) -> Reply[T]:

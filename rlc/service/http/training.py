@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Generator
-from typing import Any, Generic, TypeVar
+from collections.abc import Awaitable
+from typing import Any
 
-from attrs import frozen
 from tinker import types
 from tinker.types import SaveWeightsForSamplerResponseInternal
 from tinker.types.optimizer import AdamOptimizerConfig, AdamParams, OptimizerConfig
@@ -16,11 +15,9 @@ from rlc.service.http.refusals import Refused
 from rlc.service.http.runs import engine_path, new_run, tinker_path
 from rlc.service.http.sessions import Model, Sampler, Session
 from rlc.service.http.wire import Pass
+from rlc.service.later import Then
 from rlc.service.local.clients import LocalSamplingClient
 from rlc.service.local.lora import LoraSpec
-
-T = TypeVar("T")
-R = TypeVar("R")
 
 
 def create_model(backend: Backend, request: types.CreateModelRequest) -> types.UntypedAPIFuture:
@@ -106,7 +103,7 @@ def save_weights(backend: Backend, request: types.SaveWeightsRequest) -> types.U
         saving = model.client.save_state(
             _name(request.path), request.ttl_seconds, request.overwrite, request.user_metadata
         )
-        return _Then(saving, lambda saved: types.SaveWeightsResponse(path=tinker_path(saved.path)))
+        return Then(saving, lambda saved: types.SaveWeightsResponse(path=tinker_path(saved.path)))
 
     return backend.promise_turn(model, request.seq_id, start)
 
@@ -129,7 +126,7 @@ def _save_sampler(
     saving = model.client.save_weights_for_sampler(
         _name(request.path), request.ttl_seconds, user_metadata=request.user_metadata
     )
-    return _Then(
+    return Then(
         saving, lambda saved: types.SaveWeightsForSamplerResponse(path=tinker_path(saved.path))
     )
 
@@ -146,7 +143,7 @@ def _make_sampler(
         backend.sessions.add_snapshot(session, model, sampler, request.kind == "inflight")
         return SaveWeightsForSamplerResponseInternal(sampling_session_id=sampler_id)
 
-    return _Then(taking, register)
+    return Then(taking, register)
 
 
 def load_weights(backend: Backend, request: types.LoadWeightsRequest) -> types.UntypedAPIFuture:
@@ -159,7 +156,7 @@ def load_weights(backend: Backend, request: types.LoadWeightsRequest) -> types.U
     return backend.promise_turn(
         model,
         request.seq_id,
-        lambda: _Then(model.client.load(path, request.optimizer), lambda _: answer),
+        lambda: Then(model.client.load(path, request.optimizer), lambda _: answer),
     )
 
 
@@ -214,18 +211,6 @@ def unload_model(backend: Backend, request: types.UnloadModelRequest) -> types.U
     del backend.sessions.models[model.id]
     backend.futures.forget(model.id)
     return types.UnloadModelResponse(model_id=model.id)
-
-
-@frozen(eq=False)
-class _Then(Generic[T, R]):
-    """The answer made of a result, whose work has been queued in its turn. Unlike a coroutine it
-    may be left unawaited, by a server that ends."""
-
-    _work: Awaitable[T]
-    _make: Callable[[T], R]
-
-    def __await__(self) -> Generator[Any, None, R]:
-        return self._make((yield from self._work.__await__()))
 
 
 def _name(path: str | None) -> str:
