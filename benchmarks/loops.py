@@ -6,7 +6,7 @@ One server (`benchmarks/simulated.py`, a process of its own) computes nothing an
 latencies: sample k of a prompt takes the same heavy-tailed time whoever asks. Both programs use
 the unmodified SDK, the same model, questions, order, batch and overlap, and take turns within a
 round. A step is what lies between two optimiser updates, on the server's clock. The critical path
-is computed from the latencies that were drawn, by `rlc.plan.critical_path`.
+is computed from the latencies that were drawn, by `rlc.pricing.critical_path`.
 """
 
 from __future__ import annotations
@@ -100,7 +100,7 @@ def critical_seconds(folder: Path, samples: list[list[float]], steps: int) -> fl
     """The mean step after the first on the plan's graph, its nodes taking what was drawn for the
     step: groups in order, of which each is as slow as its slowest member."""
     import rlc
-    from rlc.plan.critical_path import completion_times, parts_of
+    from rlc.pricing.critical_path import completion_times, parts_of
 
     plan = rlc.load(str(folder / "loop.rl")).plan()
     count = parts_of(plan.graph, "main")["rollouts"]
@@ -123,7 +123,7 @@ def critical_seconds(folder: Path, samples: list[list[float]], steps: int) -> fl
 
 def taken_at(groups: list[float], parts: int) -> list[float]:
     """When each part of the groups is taken that has any: once its share is ready and no gradient
-    is under way, or all are (see `rlc.run.arrivals`). One part is all of them."""
+    is under way, or all are (see `rlc.runtime.rollouts.ready_groups`). One part is all of them."""
     ready, share, taken, done = sorted(groups), -(-len(groups) // parts), list[float](), 0.0
     while ready:
         at = min(max(ready[min(share, len(ready)) - 1], done), ready[-1])

@@ -48,9 +48,9 @@ from sudoku_service import Player, Speeds, SudokuService, write_model
 import rlc
 import rlc.service.local.runtime_env  # before torch
 from rlc.envs.seeds import derive_seed
-from rlc.run.folder import RunFolder
-from rlc.run.job import Job
-from rlc.run.observer import Silent
+from rlc.runtime.job import Job
+from rlc.runtime.journal.folder import RunFolder
+from rlc.runtime.observer import Silent
 from rlc.service.local.checkpoints import CheckpointStore
 
 HERE = Path(__file__).parent

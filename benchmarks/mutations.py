@@ -24,14 +24,14 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from random import Random
 
+from rlc.compile.recipe import compile_source
 from rlc.lang.diagnostics import Diagnostic, Diagnostics
 from rlc.lang.fixes import fix_all
-from rlc.lang.lexer import lex
-from rlc.lang.parser import parse
 from rlc.lang.render import render_human
 from rlc.lang.source import Source
-from rlc.lang.tables import load_tables
-from rlc.plan.compile import compile_source
+from rlc.lang.syntax import parse
+from rlc.lang.syntax.lexer import lex
+from rlc.lang.syntax.tables import load_tables
 from rlc.record import define, evolve, field, frozen
 
 RECIPES = Path(__file__).parents[1] / "recipes"

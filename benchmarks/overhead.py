@@ -25,12 +25,12 @@ from attrs import define, field
 from simulated import SimulatedService, Times, tiny_replies
 
 import rlc.service.local.runtime_env  # noqa: F401 (before torch)
+from rlc.compile.recipe import compile_source
 from rlc.lang.source import Source
-from rlc.plan.compile import compile_source
-from rlc.plan.tree import Plan
-from rlc.run.folder import RunFolder
-from rlc.run.job import Job
-from rlc.run.observer import Silent
+from rlc.plan.records import Plan
+from rlc.runtime.job import Job
+from rlc.runtime.journal.folder import RunFolder
+from rlc.runtime.observer import Silent
 from rlc.service.http.latency import LogNormal
 from rlc.service.local.checkpoints import CheckpointStore
 

@@ -35,7 +35,7 @@ import rlc.service.local.runtime_env  # noqa: F401 (before torch)
 from rlc.algo.losses import loss_and_grad
 from rlc.service.http.latency import Delay, Fixed, parse_delay
 from rlc.service.local.checkpoints import CheckpointStore, Description
-from rlc.service.local.lora import LoraSpec
+from rlc.service.local.model.lora import LoraSpec
 from rlc.service.local.service import ModelFacts, find_folder
 
 T = TypeVar("T")

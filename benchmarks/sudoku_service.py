@@ -40,10 +40,10 @@ from simulated import (
 from tinker import types
 
 import rlc.service.local.runtime_env  # noqa: F401 (before torch)
+from rlc.envs.gem.oracles import Board, empty_cells, fitting_digits, read_board, sudoku_move
 from rlc.service.http.latency import LogNormal
 from rlc.service.local.checkpoints import CheckpointStore
-from rlc.service.local.lora import LoraSpec
-from rlc.service.tiny.oracles import Board, empty_cells, fitting_digits, read_board, sudoku_move
+from rlc.service.local.model.lora import LoraSpec
 
 BLOCK = 16  # tokens of the prefix cache that are kept or not
 SEEN_FROM = 256  # tokens at the end of a prompt in which the board and the turn are found

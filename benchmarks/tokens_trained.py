@@ -17,13 +17,13 @@ from typing import Any
 from transformers import AutoTokenizer
 
 import rlc.service.local.runtime_env  # noqa: F401 (before anything imports torch)
+from rlc.compile.recipe import compile_source
 from rlc.lang.source import Source
-from rlc.plan.compile import compile_source
-from rlc.plan.tree import SftPlan
-from rlc.run.build import build_envs
-from rlc.run.datums import merged_sequences
-from rlc.run.demonstrations import Demonstrator
-from rlc.run.records import Rollout, Usage
+from rlc.plan.records import SftPlan
+from rlc.runtime.build import build_envs
+from rlc.runtime.records import Rollout, Usage
+from rlc.runtime.stages.demonstrations import Demonstrator
+from rlc.runtime.updates.datums import merged_sequences
 from rlc.service.tiny import path
 
 HISTORIES = {

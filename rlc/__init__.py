@@ -1,7 +1,7 @@
 """rlc: a compiler for reinforcement-learning post-training recipes.
 
 From Python: ``load``, ``load_plan``, ``explain`` (:mod:`rlc.api`), ``run`` and ``resume``
-(:mod:`rlc.run.start`).
+(:mod:`rlc.runtime.start`).
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from typing import Any
 
     from rlc.api import Explanation, Recipe, RecipeError, explain, load, load_plan
-    from rlc.run.start import resume, run
+    from rlc.runtime.start import resume, run
 
 __version__ = "0.1.0"
 
@@ -24,9 +24,8 @@ def __getattr__(name: str) -> Any:
         raise AttributeError(f"module 'rlc' has no attribute {name!r}")
     from importlib import import_module
 
-    if name == "run":  # the room of that name can be called
-        return import_module("rlc.run")
-    return getattr(import_module("rlc.run.start" if name == "resume" else "rlc.api"), name)
+    module = "rlc.runtime.start" if name in ("run", "resume") else "rlc.api"
+    return getattr(import_module(module), name)
 
 
 def __dir__() -> list[str]:

@@ -17,11 +17,11 @@ from typing import TYPE_CHECKING, Any
 from rlc.record import frozen
 
 if TYPE_CHECKING:
+    from rlc.compile.recipe import Compiled
+    from rlc.explain.diagrams import Format
     from rlc.lang.diagnostics import Diagnostics
-    from rlc.plan.compile import Compiled
-    from rlc.plan.latencies import Latencies
-    from rlc.plan.render_graph import Format
-    from rlc.plan.tree import Plan
+    from rlc.plan.records import Plan
+    from rlc.pricing.latencies import Latencies
 
 # What a value may be set to: a string is what would stand in the recipe.
 Setting = str | int | float | bool | None | Sequence["Setting"]
@@ -50,12 +50,12 @@ class Recipe:
     def compile(self) -> Compiled:
         """The plan, or None where there are errors, with all findings.
 
-        Raises :class:`rlc.plan.service.ServiceMismatchError` for a ``service`` that does not have
+        Raise :class:`rlc.compile.services.ServiceMismatchError` if the ``service`` does not have
         the model.
         """
-        from rlc.plan.compile import load as load_recipe
-        from rlc.plan.rehearse import rehearse
-        from rlc.plan.service import on_service
+        from rlc.compile.recipe import load as load_recipe
+        from rlc.compile.rehearse import rehearse
+        from rlc.compile.services import on_service
         from rlc.record import evolve
 
         compiled = load_recipe(self.path, self.overrides, self.seed)
@@ -85,10 +85,10 @@ class Recipe:
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write the plan to a file that `rlc run` and :func:`load_plan` take.
 
-        Raises RecipeError if the recipe has errors, :class:`rlc.plan.saved.PlanFileError` if the
+        Raises RecipeError if the recipe has errors, :class:`rlc.compile.saved.PlanFileError` if the
         file cannot be written.
         """
-        from rlc.plan.saved import MadeFrom, save_plan
+        from rlc.compile.saved import MadeFrom, save_plan
 
         overrides = list(self.overrides)
         origin = MadeFrom(self.path, overrides, self.seed, self.rehearse, self.service)
@@ -119,19 +119,19 @@ class Explanation:
             from rlc.lang.render import render_human
 
             return render_human(self.diagnostics, color)
-        from rlc.plan.explain import explain_text
+        from rlc.explain import explain_text
 
         return explain_text(self.plan, self.diagnostics, color, self.latencies)
 
     def to_dict(self) -> dict[str, Any]:
         """For a program: what `rlc explain --json` prints."""
-        from rlc.plan.explain import explain_dict
+        from rlc.explain import explain_dict
 
         return explain_dict(self.plan, self.recipe, self.diagnostics, self.latencies)
 
     def graph(self, format: Format = "mermaid") -> str:
         """The job graph as a diagram's text. Raises RecipeError where there is no plan."""
-        from rlc.plan.render_graph import render_graph
+        from rlc.explain.diagrams import render_graph
 
         if self.plan is None:
             raise RecipeError(self.diagnostics)
@@ -142,14 +142,14 @@ class Explanation:
             from html import escape
 
             return f"<pre>{escape(self.text())}</pre>"
-        from rlc.plan.explain.notebook import explain_html
+        from rlc.explain.notebook import explain_html
 
         return explain_html(self.plan, self.diagnostics)
 
     def _repr_markdown_(self) -> str:
         if self.plan is None:
             return f"```\n{self.text()}```\n"
-        from rlc.plan.explain.notebook import explain_markdown
+        from rlc.explain.notebook import explain_markdown
 
         return explain_markdown(self.plan, self.diagnostics)
 
@@ -194,9 +194,11 @@ def written(value: Setting) -> str:
 
 
 def load_plan(path: str | os.PathLike[str]) -> Plan:
-    """A saved plan, to run. Raises :class:`rlc.plan.saved.PlanFileError` if it was edited, or its
-    recipe has changed since."""
-    from rlc.plan.saved import load_plan as load_saved
+    """A saved plan, to run.
+
+    Raise :class:`rlc.compile.saved.PlanFileError` if it was edited, or its recipe has changed.
+    """
+    from rlc.compile.saved import load_plan as load_saved
 
     return load_saved(path)
 

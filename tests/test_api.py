@@ -11,14 +11,14 @@ from html.parser import HTMLParser
 from pathlib import Path
 
 import pytest
+from paths import RECIPES
 
 import rlc
 from rlc.api import Setting, written
+from rlc.compile.services import ServiceMismatchError
 from rlc.lang.diagnostics import Diagnostics
-from rlc.plan.service import ServiceMismatchError
 
-ROOT = Path(__file__).parent.parent
-QUICKSTART = ROOT / "recipes" / "quickstart.rl"
+QUICKSTART = RECIPES / "quickstart.rl"
 TINY: dict[str, Setting] = {
     "main.steps": 1,
     "main.batch": "groups(1, of = 2)",
@@ -84,7 +84,7 @@ def test_errors_are_raised_with_their_places(tmp_path: Path) -> None:
 
 
 def test_a_service_that_has_not_the_model_is_refused() -> None:
-    sudoku = ROOT / "recipes" / "sudoku.rl"
+    sudoku = RECIPES / "sudoku.rl"
     with pytest.raises(ServiceMismatchError):
         rlc.load(sudoku, service="local").plan()
 
@@ -106,7 +106,7 @@ class Tags(HTMLParser):
 
 
 def test_it_shows_itself_in_a_notebook() -> None:
-    recipe = rlc.load(ROOT / "recipes" / "warm_start.rl")
+    recipe = rlc.load(RECIPES / "warm_start.rl")
     html = recipe._repr_html_()
     tags = Tags()
     tags.feed(html)

@@ -9,60 +9,110 @@ import sys
 from pathlib import Path
 
 import pytest
+from paths import ROOT
 
-ROOT = Path(__file__).parent.parent
-
-# A room may import the rooms named here, and nothing else of rlc.
+# From the ground floor up. A room may import the rooms named here, and nothing else of rlc.
 MAY_IMPORT = {
-    "lang": set[str](),
-    "algo": set[str](),
-    "catalog": {"lang", "algo", "plan.tree"},
-    "check": {"lang", "algo", "catalog", "plan.tree"},
-    "plan": {"lang", "algo", "catalog", "check"},
-    "envs": {"plan.tree"},
-    "service": {"algo", "catalog", "plan.tree"},
-    "run": {"algo", "catalog", "envs", "plan", "service"},
-    "report": {"lang", "catalog", "plan", "run"},
-    "imports": {"lang", "catalog"},
-    "emit": {"algo", "catalog", "envs.templates", "plan"},
-    "cli": {
-        "api",
-        "emit",
-        "imports",
-        "lang",
-        "algo",
-        "catalog",
-        "check",
-        "plan",
-        "envs",
-        "report",
-        "run",
-        "service",
-    },
+    "lang": "",
+    "algo": "",
+    "plan": "algo",
+    "catalog": "lang algo plan",
+    "pricing": "plan catalog",
+    "check": "lang algo plan catalog pricing",
+    "compile": "lang algo plan catalog pricing check",
+    "explain": "lang algo plan catalog pricing check compile",
+    "envs": "algo plan catalog",
+    "service": "algo plan catalog",
+    "runtime": "algo plan catalog pricing envs service",
+    "report": "lang plan catalog pricing check compile explain runtime",
+    "emit": "algo plan catalog pricing compile explain envs",
+    "imports": "lang catalog",
+    "cli": "lang algo plan catalog pricing check compile explain envs service runtime report emit "
+    "imports api",
 }
-FOUNDATION = {"record"}  # records, which every room makes
+MOST_FILES = 17  # Python files in one folder, its `__init__.py` included
 HEAVY = {"torch", "transformers", "tinker", "gem", "numpy", "reasoning_gym", "tinker_cookbook"}
 
 
-def imported_modules(path: Path) -> set[str]:
-    """Modules of rlc that a file names in an import, without the leading ``rlc.``."""
-    found = set()
-    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
-        if isinstance(node, ast.ImportFrom) and (node.module or "").startswith("rlc."):
-            found.add(str(node.module).removeprefix("rlc."))
-        elif isinstance(node, ast.Import):
-            names = (alias.name for alias in node.names)
-            found |= {name.removeprefix("rlc.") for name in names if name.startswith("rlc.")}
+def modules() -> dict[str, Path]:
+    """Every module of rlc by its dotted name, without the leading ``rlc.``."""
+    found = {}
+    for path in sorted((ROOT / "rlc").rglob("*.py")):
+        parts = path.relative_to(ROOT / "rlc").with_suffix("").parts
+        found[".".join(parts).removesuffix(".__init__").removesuffix("__init__")] = path
     return found
 
 
-@pytest.mark.parametrize("room", sorted(MAY_IMPORT))
-def test_rooms_import_only_what_they_may_know(room: str) -> None:
-    allowed = MAY_IMPORT[room] | FOUNDATION | {room}
-    for path in sorted((ROOT / "rlc" / room).rglob("*.py")):
-        for module in imported_modules(path):
-            known = module in allowed or module.split(".")[0] in allowed
-            assert known, f"{path.relative_to(ROOT)} imports rlc.{module}"
+def imports_of(path: Path, known: dict[str, Path], lazy: bool = True) -> set[str]:
+    """Modules of rlc that a file imports; without ``lazy``, only as it is itself imported."""
+    found = set()
+    tree = ast.parse(path.read_text(encoding="utf-8"))
+    for node in ast.walk(tree) if lazy else eager(tree):
+        if isinstance(node, ast.ImportFrom) and (node.module or "").startswith("rlc."):
+            module = str(node.module).removeprefix("rlc.")
+            names = [f"{module}.{alias.name}" for alias in node.names]
+            found |= {name if name in known else module for name in names}
+        elif isinstance(node, ast.Import):
+            names = [alias.name for alias in node.names if alias.name.startswith("rlc.")]
+            found |= {name.removeprefix("rlc.") for name in names}
+    return found
+
+
+def eager(tree: ast.Module) -> list[ast.stmt]:
+    """The statements of a module itself, not those of its functions."""
+    return [node for node in tree.body if isinstance(node, ast.Import | ast.ImportFrom)]
+
+
+@pytest.mark.parametrize("room", MAY_IMPORT)
+def test_a_room_imports_only_what_it_may_know(room: str) -> None:
+    known = modules()
+    allowed = {room, "record", *MAY_IMPORT[room].split()}
+    for name, path in known.items():
+        if name.split(".")[0] == room:
+            for module in imports_of(path, known):
+                assert module.split(".")[0] in allowed, f"rlc.{name} imports rlc.{module}"
+
+
+def test_every_room_has_its_law() -> None:
+    rooms = {path.name for path in (ROOT / "rlc").iterdir() if (path / "__init__.py").is_file()}
+    assert rooms == MAY_IMPORT.keys()
+
+
+def test_rooms_stand_one_above_the_other() -> None:
+    below = set[str]()
+    for room, known in MAY_IMPORT.items():
+        assert set(known.split()) - {"api"} <= below, f"{room} knows a room above it"
+        below.add(room)
+
+
+def test_the_parser_shows_two_functions() -> None:
+    known = modules()
+    for name, path in known.items():
+        if not name.startswith("lang"):
+            inside = {m for m in imports_of(path, known) if m.startswith("lang.syntax.")}
+            assert not inside, f"rlc.{name} imports {inside}"
+
+
+def test_no_file_imports_itself_over_others() -> None:
+    known = modules()
+    graph = {name: imports_of(path, known) & known.keys() for name, path in known.items()}
+    done = set[str]()
+
+    def visit(name: str, above: tuple[str, ...]) -> None:
+        assert name not in above, f"a circle: {' -> '.join([*above[above.index(name) :], name])}"
+        if name not in done:
+            for module in sorted(graph[name]):
+                visit(module, (*above, name))
+            done.add(name)
+
+    for name in graph:
+        visit(name, ())
+
+
+def test_no_room_is_crowded() -> None:
+    for folder in {path.parent for path in modules().values()}:
+        count = len(list(folder.glob("*.py")))
+        assert count <= MOST_FILES, f"{folder.relative_to(ROOT)} holds {count} files"
 
 
 def modules_after(arguments: list[str]) -> set[str]:

@@ -8,12 +8,12 @@ import sys
 from pathlib import Path
 
 import pytest
+from paths import RECIPES, ROOT
 
-from rlc.lang.parser import parse
+from rlc.compile.recipe import compile_source
 from rlc.lang.source import Source
-from rlc.plan.compile import compile_source
+from rlc.lang.syntax import parse
 
-ROOT = Path(__file__).parent.parent
 README = (ROOT / "README.md").read_text(encoding="utf-8")
 
 
@@ -28,7 +28,7 @@ def test_the_recipe_is_the_quickstart() -> None:
     shown = re.search(r"```rl\n(.*?)```", README, re.DOTALL)
     assert shown
     recipe, found = parse(Source("README.md", shown[1]))
-    path = ROOT / "recipes" / "quickstart.rl"
+    path = RECIPES / "quickstart.rl"
     quickstart, _ = parse(Source(path.name, path.read_text(encoding="utf-8")))
     assert not found
     assert recipe == quickstart

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from rlc.catalog.models import SERVICES, renderer_names
-from rlc.catalog.records import Declaration, Param
-from rlc.catalog.training import (
+from rlc.catalog.builtins.training import (
     DEFAULT_AGGREGATE,
     DEFAULT_BUDGET,
     DEFAULT_DEADLINES,
@@ -13,7 +11,9 @@ from rlc.catalog.training import (
     DEFAULT_OVERLAP,
     DEFAULT_SAVE,
 )
-from rlc.plan.tree import MetricPlan
+from rlc.catalog.facts.models import renderer_names
+from rlc.catalog.records import Declaration, Param
+from rlc.plan.records import SERVICES, MetricPlan
 
 # The types that a param can be declared with.
 PARAM_TYPES = ("int", "float", "bool", "string", "money", "duration")

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from rlc.catalog.advantages import PRESETS, STEPS
-from rlc.catalog.environments import SOURCES
-from rlc.catalog.losses import LOSSES
-from rlc.catalog.records import Builtin, Kind
-from rlc.catalog.stages import DATA, METRICS, TRACKERS
-from rlc.catalog.training import (
+from rlc.catalog.builtins.advantages import PRESETS, STEPS
+from rlc.catalog.builtins.losses import LOSSES
+from rlc.catalog.builtins.sources import SOURCES
+from rlc.catalog.builtins.stages import DATA, METRICS, TRACKERS
+from rlc.catalog.builtins.training import (
     AGGREGATES,
     BATCHES,
     BUDGETS,
@@ -22,7 +21,8 @@ from rlc.catalog.training import (
     SAVES,
     SCHEDULES,
 )
-from rlc.catalog.wrappers import WRAPPERS
+from rlc.catalog.builtins.wrappers import WRAPPERS
+from rlc.catalog.records import Builtin, Kind
 
 KINDS = {
     kind.name: kind

@@ -6,15 +6,16 @@ import re
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from rlc.catalog.advantages import UNSUPPORTED
+from rlc.catalog.builtins.advantages import UNSUPPORTED
+from rlc.catalog.builtins.sources import PROBLEM_SETS
+from rlc.catalog.builtins.wrappers import TEMPLATES
 from rlc.catalog.declarations import DECLARATIONS
-from rlc.catalog.environments import PROBLEM_SETS
-from rlc.catalog.gem import gem_facts, gem_ids, is_broken, library
+from rlc.catalog.facts.gem import gem_facts, gem_ids, is_broken, library
+from rlc.catalog.facts.models import Model, find_model, find_retired, model_names, retired_names
 from rlc.catalog.index import BUILTINS, KINDS, find_builtin
-from rlc.catalog.models import LOCAL, Model, find_model, find_retired, model_names, retired_names
 from rlc.catalog.records import Builtin, Declaration, Param
-from rlc.catalog.wrappers import TEMPLATES
 from rlc.lang.codes import CODES
+from rlc.plan.records import LOCAL
 from rlc.record import asdict, field, field_names, frozen
 
 UNKNOWN = "unknown"

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from rlc.catalog.advantages import UNSUPPORTED
+from rlc.catalog.builtins.advantages import UNSUPPORTED
 from rlc.catalog.declarations import PARAM_TYPES
 from rlc.catalog.index import (
     KINDS,

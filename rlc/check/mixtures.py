@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from rlc.check.values import Value, unwrap
-from rlc.plan.tree import EnvPlan
+from rlc.plan.records import EnvPlan
 from rlc.record import evolve, field_names
 
 Mixture = tuple[EnvPlan, ...]

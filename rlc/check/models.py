@@ -6,20 +6,13 @@ import os
 from typing import Any
 
 from rlc.catalog.declarations import MODEL_FIELDS
-from rlc.catalog.models import (
-    FREE,
-    LOCAL,
-    Model,
-    find_model,
-    find_retired,
-    model_names,
-)
+from rlc.catalog.facts.models import FREE, Model, find_model, find_retired, model_names
 from rlc.check.bind import Evaluate, Owner, bind
 from rlc.check.suggest import known_values, rename
 from rlc.check.values import Value
 from rlc.lang.ast import BlockDecl
 from rlc.lang.diagnostics import Diagnostics
-from rlc.plan.tree import ModelPlan
+from rlc.plan.records import LOCAL, ModelPlan
 from rlc.record import frozen
 
 CATALOGUE = "catalogue"

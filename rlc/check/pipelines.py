@@ -4,20 +4,34 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from rlc.catalog.environments import AS_THEY_COME, UNDECIDED
+from rlc.catalog.builtins.sources import AS_THEY_COME, UNDECIDED
+from rlc.catalog.builtins.training import retry_then
 from rlc.catalog.index import KINDS, find_builtin, how_to_make
 from rlc.catalog.records import Param
-from rlc.catalog.training import retry_then
 from rlc.check.mixtures import weighted
 from rlc.check.scalars import describe
 from rlc.check.values import Value, said, unwrap
 from rlc.lang.ast import Binary, Call, Expr, Name, Number
 from rlc.lang.diagnostics import Label
-from rlc.plan.tree import RewardPlan, RolloutsPlan
+from rlc.plan.records import RewardPlan, RolloutsPlan
 from rlc.record import evolve
 
 if TYPE_CHECKING:
-    from rlc.check.evaluate import Evaluator
+    from typing import Protocol
+
+    from rlc.check.scalars import Scalars
+    from rlc.lang.diagnostics import Diagnostics
+
+    class Evaluator(Protocol):
+        """What is needed of :class:`rlc.check.evaluate.Evaluator`."""
+
+        found: Diagnostics
+        scalars: Scalars
+
+        def value(self, expr: Expr, want: Param) -> Value | None: ...
+
+        def call(self, call: Call, want: Param) -> Value | None: ...
+
 
 _WEIGHT = Param("weight", "float", "share of the tasks, relative to the others", above=0)
 

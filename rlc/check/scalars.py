@@ -24,8 +24,8 @@ from rlc.lang.ast import (
 )
 from rlc.lang.diagnostics import Diagnostics, Label
 from rlc.lang.source import Span
+from rlc.plan.units import SECONDS, show
 
-SECONDS = {"s": 1, "m": 60, "h": 3_600, "d": 86_400}
 NUMBERS = ("int", "float")
 LARGEST_INT = 2**53  # a float, and JSON's readers, still hold it exactly
 LARGEST = 1e300  # keeps every later conversion to a float finite
@@ -184,22 +184,6 @@ def article(want: Param) -> str:
     if want.type == "word":
         return f"one of the words {known_values(want.all_choices())}"
     return SCALARS[want.type]
-
-
-def show(data: Any, kind: str) -> str:
-    """A value as a recipe would write it."""
-    if kind == "duration" and isinstance(data, (int, float)):
-        unit = next(u for u in ("d", "h", "m", "s") if data % SECONDS[u] == 0 or u == "s")
-        return f"{data / SECONDS[unit]:g}{unit}"
-    if kind == "money":
-        return f"${data:g}"
-    if isinstance(data, bool):
-        return str(data).lower()
-    if isinstance(data, float):
-        return f"{data:g}"
-    if isinstance(data, int):
-        return f"{data:,}".replace(",", "_")
-    return f'"{data}"' if isinstance(data, str) and kind == "string" else str(data)
 
 
 def describe(expr: Expr) -> str:

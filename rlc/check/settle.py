@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
 from typing import Any
 
 from rlc.check.values import Value, said, unwrap
 from rlc.lang.source import Span
+from rlc.plan.leaves import children_of
 from rlc.record import define, field, field_names, mapped
 
 _MISSING = object()
@@ -63,38 +63,12 @@ def _trace(node: Any, path: str, here: Value, found: dict[str, str]) -> None:
     """``here`` is the innermost value around ``node``: what has no origin of its own has its."""
     if isinstance(node, Value):
         _trace(node.data, path, node, found)
-    elif (children := _children(node)) is not None:
+    elif (children := children_of(node, unwrap)) is not None:
         for key, child in children.items():
             _trace(child, f"{path}.{key}", here, found)
     else:
         found[path] = said(here.origin)
 
 
-def _children(node: Any) -> Mapping[str, Any] | None:
-    """The parts of a record, dict or tuple by what they are called in a path."""
-    if (names := field_names(node)) is not None:
-        return {name: getattr(node, name) for name in names}
-    if isinstance(node, tuple):
-        return dict(zip(keys_of(node), node, strict=True))
-    return node if isinstance(node, dict) else None
-
-
 def _child(node: Any, key: str) -> Any:
-    return (_children(node) or {}).get(key, _MISSING)
-
-
-def keys_of(items: tuple[Any, ...]) -> list[str]:
-    """What the items of a tuple are called in a path: their names, else their numbers."""
-    names = [unwrap(getattr(unwrap(item), "name", None)) for item in items]
-    named = all(isinstance(name, str) for name in names) and len(set(names)) == len(names)
-    return names if named else [str(index) for index in range(len(items))]
-
-
-def leaves(node: Any, path: str) -> Iterator[tuple[str, Any]]:
-    """Every leaf of a settled record with its dotted path, in order."""
-    children = _children(node)
-    if children is None:
-        yield path, node
-        return
-    for name, child in children.items():
-        yield from leaves(child, f"{path}.{name}")
+    return (children_of(node, unwrap) or {}).get(key, _MISSING)

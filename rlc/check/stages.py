@@ -6,8 +6,8 @@ from collections.abc import Callable, Collection, Mapping
 from math import ceil
 from typing import Any
 
+from rlc.catalog.builtins.sources import task_count
 from rlc.catalog.declarations import DECLARATIONS
-from rlc.catalog.environments import task_count
 from rlc.check.bind import Owner, bind
 from rlc.check.evaluate import Evaluator
 from rlc.check.mixtures import Mixture, merged
@@ -15,7 +15,7 @@ from rlc.check.settle import Origins, settle
 from rlc.check.values import Value, said, unwrap
 from rlc.lang.ast import BlockDecl
 from rlc.lang.diagnostics import Diagnostics, Label
-from rlc.plan.tree import EvalPlan, SftPlan, StagePlan, TrainPlan
+from rlc.plan.records import EvalPlan, SftPlan, StagePlan, TrainPlan
 from rlc.record import evolve, frozen
 
 PLANS: Mapping[str, Callable[..., StagePlan]] = {

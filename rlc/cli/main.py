@@ -64,7 +64,9 @@ def _parser(argv: Sequence[str]) -> argparse.ArgumentParser:
     # A command's module is imported only if it is called; help and usage errors need them all.
     called = [name for name in COMMANDS if argv[:1] == [name]]
     for name in called or (() if argv[:1] == ["--version"] else COMMANDS):
-        importlib.import_module(f"rlc.cli.{MODULES.get(name, name)}").add_parser(subparsers)
+        importlib.import_module(f"rlc.cli.commands.{MODULES.get(name, name)}").add_parser(
+            subparsers
+        )
     return parser
 
 

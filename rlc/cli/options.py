@@ -7,11 +7,11 @@ import os
 import sys
 from typing import TYPE_CHECKING, TextIO
 
-from rlc.catalog.models import SERVICES
+from rlc.plan.records import SERVICES
 
 if TYPE_CHECKING:
     from rlc.api import Recipe
-    from rlc.plan.compile import Compiled
+    from rlc.compile.recipe import Compiled
 
 
 def has_color(stream: TextIO) -> bool:
@@ -53,7 +53,7 @@ def recipe_of(args: argparse.Namespace) -> Recipe:
 
 def compile_plan(args: argparse.Namespace) -> Compiled:
     """The plan that the recipe and the options decide, with all findings."""
-    from rlc.plan.service import ServiceMismatchError
+    from rlc.compile.services import ServiceMismatchError
 
     try:
         return recipe_of(args).compile()

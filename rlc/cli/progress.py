@@ -18,8 +18,8 @@ from rich.progress_bar import ProgressBar
 from rich.table import Table
 from rich.text import Text
 
-from rlc.plan.tree import EvalPlan, Plan, SftPlan, TrainPlan
-from rlc.run.metrics import measure
+from rlc.plan.records import EvalPlan, Plan, SftPlan, TrainPlan
+from rlc.runtime.journal.metrics import measure
 
 _BARS = "▁▂▃▄▅▆▇█"
 _CURVE_WIDTH = 48

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 
 from rlc.algo.scheme import Baseline, Clip, Returns, Scale
-from rlc.catalog.training import DEFAULT_DEADLINES, DEFAULT_GIVE_UP
-from rlc.plan.tree import MAX_TURNS, STEP_TIMEOUT, EnvPlan, Plan, TrainPlan
+from rlc.catalog.builtins.training import DEFAULT_DEADLINES, DEFAULT_GIVE_UP
+from rlc.plan.records import MAX_TURNS, STEP_TIMEOUT, EnvPlan, Plan, TrainPlan
 
 _TEXTS = ("qwen3_general", "qwen3_game", "no")
 # Losses that the cookbook hands to the service as they are.

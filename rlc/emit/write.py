@@ -11,9 +11,9 @@ from typing import Any
 
 from rlc import __version__
 from rlc.emit.refusals import TARGETS, refusals
+from rlc.explain.formulas import scheme_formulas
 from rlc.plan.codec import plan_hash
-from rlc.plan.formulas import scheme_formulas
-from rlc.plan.tree import Plan, TrainPlan
+from rlc.plan.records import Plan, TrainPlan
 
 
 class EmitError(ValueError):
@@ -52,8 +52,8 @@ def emit(plan: Plan, target: str = "tinker", name: str = "train.py") -> str:
 
 def _facts(stage: TrainPlan) -> dict[str, Any]:
     """What the templates ask about a stage."""
-    from rlc.catalog.prices import price_of
-    from rlc.catalog.wrappers import TEMPLATES
+    from rlc.catalog.builtins.wrappers import TEMPLATES
+    from rlc.catalog.facts.prices import price_of
     from rlc.envs.templates import load_template
 
     wrappers = [{wrapper.name: wrapper.args for wrapper in env.wrappers} for env in stage.envs]

@@ -8,12 +8,12 @@ from typing import Any
 from attrs import frozen
 
 from rlc.envs.base import AsyncSource, BlockingSource, EnvError, NumberedSource
+from rlc.envs.caching_tokenizer import Remembering
 from rlc.envs.history import ChatHistory, Chats, History, TextHistory
-from rlc.envs.remembering import Remembering
-from rlc.envs.solver_judge import SolverJudge, make_solver_judge
+from rlc.envs.judges.solver_judge import SolverJudge, make_solver_judge
 from rlc.envs.templates import load_template
-from rlc.envs.workers import lifted
-from rlc.plan.tree import EnvPlan
+from rlc.envs.workers.lift import lifted
+from rlc.plan.records import EnvPlan
 
 Wrappers = dict[str, dict[str, Any]]
 Shown = Sequence[tuple[str, str]]  # solved problems: question and answer
@@ -75,8 +75,8 @@ def _is_chat(plan: EnvPlan, wrappers: Wrappers) -> bool:
 
 
 def _gem_source(plan: EnvPlan, wrappers: Wrappers, tokenizer: Any, _: str) -> BlockingSource:
-    from rlc.envs.gem import OBSERVATIONS, GemSource
-    from rlc.envs.gem_tools import TOOLS
+    from rlc.envs.gem.source import OBSERVATIONS, GemSource
+    from rlc.envs.gem.tools import TOOLS
 
     observation = next((name for name in OBSERVATIONS if name in wrappers), None)
     tools = [(name, args) for name, args in wrappers.items() if name in TOOLS]
@@ -84,7 +84,7 @@ def _gem_source(plan: EnvPlan, wrappers: Wrappers, tokenizer: Any, _: str) -> Bl
 
 
 def _problem_source(plan: EnvPlan) -> NumberedSource:
-    from rlc.envs.problems import ProblemSource
+    from rlc.envs.problems.source import ProblemSource
 
     return ProblemSource(plan.id, plan.args)
 
@@ -92,8 +92,8 @@ def _problem_source(plan: EnvPlan) -> NumberedSource:
 def _openreward_source(
     plan: EnvPlan, wrappers: Wrappers, tokenizer: Any, renderer: str
 ) -> AsyncSource:
-    from rlc.envs.openreward import OpenRewardSource
-    from rlc.envs.tools import tool_chat_history
+    from rlc.envs.openreward.source import OpenRewardSource
+    from rlc.envs.tool_chat import tool_chat_history
 
     instruction = wrappers.get("chat", {}).get("instruction", "")
     history = tool_chat_history(tokenizer, renderer, instruction)
@@ -101,7 +101,7 @@ def _openreward_source(
 
 
 def _cookbook_source(plan: EnvPlan, _: Wrappers, tokenizer: Any, renderer: str) -> AsyncSource:
-    from rlc.envs.cookbook import CookbookSource
+    from rlc.envs.cookbook.source import CookbookSource
 
     return CookbookSource(
         builder=plan.id,

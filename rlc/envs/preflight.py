@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator
 
 from rlc.envs.attributes import load_attribute, require_takes, search_beside
 from rlc.envs.base import EnvError
-from rlc.plan.tree import EnvPlan
+from rlc.plan.records import EnvPlan
 
 
 def source_problems(envs: Iterable[EnvPlan], recipe: str) -> Iterator[str]:
@@ -24,13 +24,13 @@ def _require(env: EnvPlan) -> None:
     if env.source == "python":
         require_takes(env.id, load_attribute(env.id), env.args["args"])
     if env.source == "cookbook":
-        from rlc.envs.cookbook import filled_in, require_open
+        from rlc.envs.cookbook.source import filled_in, require_open
 
         args = env.args["args"]
         require_open(env.id, args)
         require_takes(env.id, load_attribute(env.id), filled_in(env.id, args))
     tools = [(wrapper.name, wrapper.args) for wrapper in env.wrappers]
     if env.source == "gem" and any(name == "search_tool" for name, _ in tools):
-        from rlc.envs.gem_tools import require_search
+        from rlc.envs.gem.tools import require_search
 
         require_search(tools)

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from rlc.catalog.gem import gem_facts, gem_ids
-from rlc.catalog.wrappers import OBSERVATIONS
+from rlc.catalog.builtins.wrappers import OBSERVATIONS
+from rlc.catalog.facts.gem import gem_facts, gem_ids
 from rlc.imports.pieces import (
     MAIN,
     POLICY,

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from rlc.catalog.gem import gem_facts, gem_ids
-from rlc.catalog.models import renderer_keeps_prefix
+from rlc.catalog.facts.gem import gem_facts, gem_ids
+from rlc.catalog.facts.models import renderer_keeps_prefix
 from rlc.imports.gem import gem_source, wandb
 from rlc.imports.pieces import (
     MAIN,

@@ -5,8 +5,8 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
+from rlc.catalog.facts.models import Model, find_model, find_retired
 from rlc.catalog.index import find_anywhere
-from rlc.catalog.models import Model, find_model, find_retired
 from rlc.imports.settings import Settings
 from rlc.imports.write import Line, Word, block, call, literal
 

@@ -33,8 +33,8 @@ from rlc.imports.write import (
     pipeline,
     recipe_text,
 )
-from rlc.lang.parser import parse
 from rlc.lang.source import Source
+from rlc.lang.syntax import parse
 from rlc.record import frozen
 
 PREFIX = "rllm."

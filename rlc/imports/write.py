@@ -10,8 +10,8 @@ from typing import Any
 from rlc.imports.settings import InputError
 from rlc.imports.shown import shown
 from rlc.lang.formatter import format_text
-from rlc.lang.parser import parse
 from rlc.lang.source import Source
+from rlc.lang.syntax import parse
 from rlc.record import frozen
 
 WIDTH = 100

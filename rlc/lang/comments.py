@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from rlc.lang.lexer import lex
 from rlc.lang.source import Source
-from rlc.lang.tables import load_tables
+from rlc.lang.syntax.lexer import lex
+from rlc.lang.syntax.tables import load_tables
 from rlc.record import frozen
 
 GAP = "  "  # at least, between code and comment

@@ -32,10 +32,10 @@ from rlc.lang.ast import (
     ValueDecl,
 )
 from rlc.lang.comments import align_comments
-from rlc.lang.lalr import Token
-from rlc.lang.lexer import lex
 from rlc.lang.source import Source, Span
-from rlc.lang.tables import load_tables
+from rlc.lang.syntax.lalr import Token
+from rlc.lang.syntax.lexer import lex
+from rlc.lang.syntax.tables import load_tables
 from rlc.record import define, frozen
 
 WIDTH = 100

@@ -9,7 +9,7 @@ from functools import cache
 from typing import Any
 
 from rlc.algo.scheme import AdvantageStep, Baseline, Clip, Scale
-from rlc.plan.tree import SCHEMA_VERSION, EvalPlan, Plan, SftPlan, StagePlan, TrainPlan
+from rlc.plan.records import SCHEMA_VERSION, EvalPlan, Plan, SftPlan, StagePlan, TrainPlan
 
 # The unions of a plan: the tag that tells their records apart, `step` and `kind`.
 STEPS = {"baseline": Baseline, "scale": Scale, "clip": Clip}

@@ -12,8 +12,16 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
-from rlc.catalog.models import LOCAL
-from rlc.plan.tree import EvalPlan, Graph, GraphEdge, GraphNode, SftPlan, StagePlan, TrainPlan
+from rlc.plan.records import (
+    LOCAL,
+    EvalPlan,
+    Graph,
+    GraphEdge,
+    GraphNode,
+    SftPlan,
+    StagePlan,
+    TrainPlan,
+)
 
 
 class _Edge(NamedTuple):

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 
 from attrs import evolve, frozen
 
-from rlc.plan.tree import EvalPlan, SftPlan, StagePlan, TrainPlan
+from rlc.plan.records import EvalPlan, SftPlan, StagePlan, TrainPlan
 from rlc.report.charts import Chart, chart
 from rlc.report.files import Record, RunFiles
 from rlc.report.series import Series, is_number, series

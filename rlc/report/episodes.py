@@ -10,7 +10,7 @@ from statistics import fmean
 from attrs import frozen
 
 from rlc.report.files import Record, parse_line
-from rlc.run.metrics import ROLLOUTS_FILE
+from rlc.runtime.journal.metrics import ROLLOUTS_FILE
 
 
 @frozen

@@ -11,13 +11,13 @@ from typing import Any
 
 from attrs import frozen
 
+from rlc.compile.recipe import load
 from rlc.lang.diagnostics import Diagnostic
 from rlc.plan.codec import PlanFormatError, plan_from_dict
-from rlc.plan.compile import load
-from rlc.plan.tree import EvalPlan, Plan
-from rlc.run.metrics import METRICS_FILE
-from rlc.run.records import RunError
-from rlc.run.timeline import TIMELINE_FILE
+from rlc.plan.records import EvalPlan, Plan
+from rlc.runtime.journal.metrics import METRICS_FILE
+from rlc.runtime.journal.timeline import TIMELINE_FILE
+from rlc.runtime.records import RunError
 
 TOKEN_KINDS = ("prefill", "cached", "sampled", "trained")
 

@@ -7,7 +7,7 @@ from statistics import fmean
 
 from attrs import frozen
 
-from rlc.plan.tree import TrainPlan
+from rlc.plan.records import TrainPlan
 from rlc.report.files import Record, RunFiles
 
 _RECENT = 10  # steps that are looked at

@@ -8,11 +8,12 @@ from pathlib import Path
 
 from attrs import frozen
 
+from rlc.explain.layout import Paint
+from rlc.explain.maths import formula_sections
+from rlc.explain.values import value_rows
 from rlc.plan.codec import plan_hash
-from rlc.plan.explain.layout import Paint
-from rlc.plan.explain.maths import formula_sections
-from rlc.plan.explain.values import shown_value, value_rows
-from rlc.plan.tree import EvalPlan, Plan, SftPlan, TrainPlan
+from rlc.plan.records import EvalPlan, Plan, SftPlan, TrainPlan
+from rlc.plan.units import shown_value
 from rlc.report.charts import number
 from rlc.report.curves import StageCharts, stage_charts
 from rlc.report.diagram import Diagram, diagrams
@@ -24,7 +25,7 @@ from rlc.report.series import is_number, window_mean
 from rlc.report.spend import Spend, spend
 from rlc.report.timing import LANES, environment_shares, lane_of, step_times, totals
 from rlc.report.words import duration, moment, shortened, signed
-from rlc.run.runs import RunInfo, read_run
+from rlc.runtime.journal.runs import RunInfo, read_run
 
 _EPISODES = 24  # that a page shows
 _LOOKS = {

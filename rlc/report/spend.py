@@ -6,8 +6,8 @@ from collections.abc import Iterator, Sequence
 
 from attrs import frozen
 
-from rlc.catalog.prices import part_cost, price_of
-from rlc.plan.tree import BudgetPlan, EvalPlan, Plan, StagePlan
+from rlc.catalog.facts.prices import part_cost, price_of
+from rlc.plan.records import BudgetPlan, EvalPlan, Plan, StagePlan
 from rlc.report.charts import Chart, chart
 from rlc.report.files import TOKEN_KINDS, RunFiles, Spent
 from rlc.report.series import Series

@@ -6,7 +6,7 @@ import importlib.util
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from rlc.plan.tree import Plan
+from rlc.plan.records import Plan
 from rlc.service.errors import ServiceError
 from rlc.service.interface import RemoteService, ServiceClient
 

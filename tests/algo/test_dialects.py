@@ -9,10 +9,10 @@ from algo_schemes import advantages_of, single_turn
 from rlc.algo.advantages import Episodes, compute_advantages
 from rlc.algo.errors import AlgorithmError
 from rlc.algo.scheme import AdvantageScheme
-from rlc.catalog.advantages import PRESETS, UNSUPPORTED
+from rlc.catalog.builtins.advantages import PRESETS, UNSUPPORTED
+from rlc.compile.recipe import compile_source
 from rlc.lang.source import Source
-from rlc.plan.compile import compile_source
-from rlc.plan.tree import TrainPlan
+from rlc.plan.records import TrainPlan
 
 RECIPE = """
 model policy {{ base = "tiny" }}

@@ -7,9 +7,9 @@ from collections import Counter
 
 import pytest
 
+from rlc.catalog.builtins.wrappers import TEMPLATES
 from rlc.catalog.declarations import DECLARATIONS
-from rlc.catalog.index import BUILTINS, KINDS, find_builtin
-from rlc.catalog.models import (
+from rlc.catalog.facts.models import (
     FREE,
     find_model,
     find_retired,
@@ -18,10 +18,10 @@ from rlc.catalog.models import (
     renderer_keeps_prefix,
     renderer_names,
 )
-from rlc.catalog.prices import dollars, part_cost
+from rlc.catalog.facts.prices import dollars, part_cost
+from rlc.catalog.index import BUILTINS, KINDS, find_builtin
 from rlc.catalog.records import SCALARS, Builtin
-from rlc.catalog.wrappers import TEMPLATES
-from rlc.run.records import Usage
+from rlc.runtime.records import Usage
 
 OPAQUE_TOKEN = 1
 
@@ -90,7 +90,7 @@ def test_cached_prefill_costs_a_fifth() -> None:
 
 
 def test_a_retired_model_has_a_living_replacement() -> None:
-    from rlc.catalog.models import _data
+    from rlc.catalog.facts.models import _data
 
     for name in _data()["retired"]:
         retired = find_retired(name)

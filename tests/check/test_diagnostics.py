@@ -8,10 +8,10 @@ from pathlib import Path
 import pytest
 from golden import check_golden
 
+from rlc.compile.recipe import compile_source
 from rlc.lang.codes import CODES
 from rlc.lang.render import render_human
 from rlc.lang.source import Source
-from rlc.plan.compile import compile_source
 
 CASES = sorted(Path(__file__).with_name("cases").glob("RL*.rl"))
 

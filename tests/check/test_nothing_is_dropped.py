@@ -16,9 +16,9 @@ from rlc.catalog.declarations import (
 )
 from rlc.catalog.index import BUILTINS
 from rlc.catalog.records import Builtin, Param
+from rlc.compile.recipe import Compiled, compile_source
 from rlc.lang.source import Source
 from rlc.plan.codec import plan_hash
-from rlc.plan.compile import Compiled, compile_source
 
 MODEL = {"base": '"Qwen/Qwen3-8B"'}
 TRAIN = {

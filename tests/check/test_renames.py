@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import pytest
+from paths import RECIPES
 
+from rlc.compile.recipe import compile_source
 from rlc.lang.diagnostics import Diagnostics
 from rlc.lang.fixes import fix_all
 from rlc.lang.source import Source
-from rlc.plan.compile import compile_source
 
-CLEAN = (Path(__file__).parents[2] / "recipes" / "quickstart.rl").read_text(encoding="utf-8")
+CLEAN = (RECIPES / "quickstart.rl").read_text(encoding="utf-8")
 
 
 def check(source: Source) -> Diagnostics:

@@ -7,13 +7,13 @@ from pathlib import Path
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from paths import RECIPES
 
+from rlc.compile.recipe import compile_source
+from rlc.explain import explain_text
 from rlc.lang.render import render_human
 from rlc.lang.source import Source
-from rlc.plan.compile import compile_source
-from rlc.plan.explain import explain_text
 
-RECIPES = Path(__file__).parents[2] / "recipes"
 CASES = Path(__file__).with_name("cases")
 TEXTS = [
     path.read_text(encoding="utf-8")

@@ -10,11 +10,11 @@ import sys
 from pathlib import Path
 
 import pytest
+from paths import RECIPES
 
 from rlc.cli.main import main
 
-ROOT = Path(__file__).parents[2]
-CLEAN = (ROOT / "recipes" / "quickstart.rl").read_text(encoding="utf-8")
+CLEAN = (RECIPES / "quickstart.rl").read_text(encoding="utf-8")
 WRONG = CLEAN.replace("steps     = 50", "stepz     = 50")
 WARNED = CLEAN.replace("3e-4", "3e-10")
 
@@ -110,7 +110,7 @@ def test_an_interrupt_is_status_130(monkeypatch: pytest.MonkeyPatch) -> None:
     def interrupted(*_: object) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("rlc.plan.compile.check", interrupted)
+    monkeypatch.setattr("rlc.compile.recipe.check", interrupted)
     assert main(["check", "a.rl"]) == 130
 
 
@@ -120,7 +120,7 @@ def test_a_mistake_of_rlc_is_one_line_and_status_70(
     def broken(*_: object) -> None:
         raise RuntimeError("the roof\nfell in")
 
-    monkeypatch.setattr("rlc.plan.compile.check", broken)
+    monkeypatch.setattr("rlc.compile.recipe.check", broken)
     monkeypatch.delenv("RLC_DEBUG", raising=False)
     assert main(["check", "a.rl"]) == 70
     error = capsys.readouterr().err

@@ -8,11 +8,11 @@ import sys
 from pathlib import Path
 
 import pytest
+from paths import RECIPES
 
 from rlc.cli.main import main
 
-ROOT = Path(__file__).parents[2]
-CLEAN = (ROOT / "recipes" / "quickstart.rl").read_text(encoding="utf-8")
+CLEAN = (RECIPES / "quickstart.rl").read_text(encoding="utf-8")
 # Three mistakes with one sensible reading, and one that needs its author.
 SLIPPED = CLEAN.replace("lora_rank = 8", "lora_rank: 8").replace("of = 8)", "of = 8")
 SLIPPED = SLIPPED.replace("steps     = 50", "steps     == 50")

@@ -6,10 +6,10 @@ import json
 from pathlib import Path
 
 import pytest
+from paths import RECIPES
 
 from rlc.cli.main import main
 
-RECIPES = Path(__file__).parents[2] / "recipes"
 QUICKSTART, MIXTURE = str(RECIPES / "quickstart.rl"), str(RECIPES / "mixture.rl")
 
 

@@ -6,12 +6,12 @@ import json
 from pathlib import Path
 
 import pytest
+from paths import RECIPES
 
 from rlc.cli.main import main
 
-ROOT = Path(__file__).parents[2]
-SUDOKU = str(ROOT / "recipes" / "sudoku.rl")
-QUICKSTART = str(ROOT / "recipes" / "quickstart.rl")
+SUDOKU = str(RECIPES / "sudoku.rl")
+QUICKSTART = str(RECIPES / "quickstart.rl")
 
 
 def test_the_plan_and_its_price_are_printed(capsys: pytest.CaptureFixture[str]) -> None:

@@ -8,8 +8,9 @@ import sys
 from pathlib import Path
 
 import pytest
+from paths import RECIPES
 
-from rlc.cli import fmt
+from rlc.cli.commands import fmt
 
 UGLY = "train t { a=1   bb = 2 } # end\n"
 CLEAN = "train t {\n  a  = 1\n  bb = 2\n}  # end\n"
@@ -125,4 +126,4 @@ def test_check_and_diff_of_standard_input(
 
 
 def test_the_recipes_of_the_project_are_formatted() -> None:
-    assert rlc_fmt("--check", str(Path(__file__).parents[2] / "recipes")) == 0
+    assert rlc_fmt("--check", str(RECIPES)) == 0

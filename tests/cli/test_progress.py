@@ -9,9 +9,9 @@ import pytest
 from rich.console import Console
 
 from rlc.cli.progress import LiveObserver, PlainObserver, evaluation_line
+from rlc.compile.recipe import compile_source
 from rlc.lang.source import Source
-from rlc.plan.compile import compile_source
-from rlc.plan.tree import BudgetPlan, EvalPlan, Plan, SftPlan, TrainPlan
+from rlc.plan.records import BudgetPlan, EvalPlan, Plan, SftPlan, TrainPlan
 from rlc.record import evolve
 
 RECIPE = """

@@ -5,12 +5,13 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from paths import RECIPES
 
 from rlc.cli.main import main
-from rlc.plan.compile import load
-from rlc.run.folder import RunFolder
+from rlc.compile.recipe import load
+from rlc.runtime.journal.folder import RunFolder
 
-RECIPE = Path(__file__).parents[2] / "recipes" / "quickstart.rl"
+RECIPE = RECIPES / "quickstart.rl"
 
 
 @pytest.fixture

@@ -10,8 +10,8 @@ import sys
 from pathlib import Path
 
 import pytest
+from paths import RECIPES, ROOT
 
-ROOT = Path(__file__).parent.parent.parent
 RLC = str(Path(sys.executable).with_name("rlc"))
 SMALL = ["--set", "main.steps=3", "--set", "main.batch=groups(2, of = 4)"]
 
@@ -91,7 +91,7 @@ def test_an_existing_run_folder_is_left_alone(tmp_path: Path) -> None:
 
 def test_a_recipe_with_mistakes_is_not_run(tmp_path: Path) -> None:
     recipe = tmp_path / "bad.rl"
-    recipe.write_text((ROOT / "recipes" / "quickstart.rl").read_text().replace("steps", "stesp"))
+    recipe.write_text((RECIPES / "quickstart.rl").read_text().replace("steps", "stesp"))
     done = rlc("run", str(recipe), "--run-dir", str(tmp_path / "run"))
     assert done.returncode == 1
     assert "stesp" in done.stderr

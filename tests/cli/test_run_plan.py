@@ -6,10 +6,11 @@ import json
 from pathlib import Path
 
 import pytest
+from paths import RECIPES
 
 from rlc.cli.main import main
 
-QUICKSTART = Path(__file__).parents[2] / "recipes" / "quickstart.rl"
+QUICKSTART = RECIPES / "quickstart.rl"
 SMALL = [
     *("--set", "main.steps=1"),
     *("--set", "main.batch=groups(1, of = 2)"),

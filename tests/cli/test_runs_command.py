@@ -9,10 +9,10 @@ from pathlib import Path
 import pytest
 from made_up_runs import START, write_run
 
+from rlc.cli.commands.runs import last_results, table
 from rlc.cli.main import main
-from rlc.cli.runs import last_results, table
-from rlc.run.journal import Journal
-from rlc.run.runs import RunInfo, StageInfo
+from rlc.runtime.journal.database import Journal
+from rlc.runtime.journal.runs import RunInfo, StageInfo
 
 
 def set_meta(folder: Path, **values: str) -> None:

@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pytest
 
+from rlc.cli.commands.serve import parse_models
 from rlc.cli.main import main
-from rlc.cli.serve import parse_models
 
 RLC = [str(Path(sys.executable).with_name("rlc")), "serve", "--port", "0"]
 

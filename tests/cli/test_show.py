@@ -11,8 +11,8 @@ import pytest
 from made_up_runs import write_lines, write_run
 from rich.console import Console
 
+from rlc.cli.commands.show import transcript
 from rlc.cli.main import main
-from rlc.cli.show import transcript
 from rlc.report.episodes import Episode, telling
 
 

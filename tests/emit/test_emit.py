@@ -10,10 +10,10 @@ from pathlib import Path
 import pytest
 from golden import check_golden
 
+from rlc.compile.recipe import compile_source
 from rlc.emit.write import EmitError, emit, literal
 from rlc.lang.source import Source
-from rlc.plan.compile import compile_source
-from rlc.plan.tree import Plan
+from rlc.plan.records import Plan
 
 EXPECTED = Path(__file__).with_name("expected")
 

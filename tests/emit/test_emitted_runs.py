@@ -11,19 +11,19 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from http_testing import running_server
+from paths import ROOT
 
 import rlc.service.local.runtime_env  # noqa: F401 (before anything imports torch)
+from rlc.compile.recipe import compile_source
 from rlc.emit.write import emit
 from rlc.lang.source import Source
-from rlc.plan.compile import compile_source
-from rlc.plan.tree import Plan
-from rlc.run.folder import RunFolder
-from rlc.run.job import Job
-from rlc.run.observer import Silent
-from rlc.service.http.testing import running_server
+from rlc.plan.records import Plan
+from rlc.runtime.job import Job
+from rlc.runtime.journal.folder import RunFolder
+from rlc.runtime.observer import Silent
 from rlc.service.local import connect
 
-ROOT = Path(__file__).parents[2]
 TINY = "rlc/service/tiny/weights"  # a name that is a folder: where the cookbook finds a tokenizer
 
 JOB = """

@@ -10,12 +10,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rlc.catalog.wrappers import TEMPLATES
+from rlc.catalog.builtins.wrappers import TEMPLATES
 from rlc.envs.base import EnvError, Observation
 from rlc.envs.build import build_env
 from rlc.envs.history import ChatHistory, Chats, TextHistory
 from rlc.envs.templates import load_template
-from rlc.plan.tree import EnvPlan, RewardPlan, RolloutsPlan, StepPlan
+from rlc.plan.records import EnvPlan, RewardPlan, RolloutsPlan, StepPlan
 
 
 @cache

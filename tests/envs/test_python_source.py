@@ -9,13 +9,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from paths import RECIPES
 
 from rlc.envs.attributes import load_attribute, search_beside
 from rlc.envs.base import AsyncSource, EnvError, Observation, TaskKey
 from rlc.envs.python_source import make_source
-from rlc.envs.workers import lifted
-
-RECIPES = Path(__file__).parents[2] / "recipes"
+from rlc.envs.workers.lift import lifted
 
 OWN = """
 from rlc.envs.base import EnvError, Observation

@@ -12,7 +12,7 @@ from PIL import Image
 
 from rlc.envs.base import EnvError, Observation
 from rlc.envs.chunks import model_input, shown
-from rlc.envs.tools import (
+from rlc.envs.tool_chat import (
     ToolChatHistory,
     calls_of,
     conversation,

@@ -142,8 +142,8 @@ def test_keep_going_leaves_the_unknown_to_comments() -> None:
     ],
 )
 def test_less_common_options_compile_too(words: str, text: str) -> None:
+    from rlc.compile.recipe import compile_source
     from rlc.lang.source import Source
-    from rlc.plan.compile import compile_source
 
     recipe = convert(job_of_command(words.split()))
     assert text in recipe

@@ -14,11 +14,11 @@ from import_cases import (
     SOLVER_JUDGE,
 )
 
+from rlc.compile.recipe import compile_source
 from rlc.imports.convert import convert, job_of_command, job_of_text, with_overrides
 from rlc.lang.formatter import format_text
-from rlc.lang.parser import parse
 from rlc.lang.source import Source
-from rlc.plan.compile import compile_source
+from rlc.lang.syntax import parse
 
 GOLDEN = Path(__file__).parent / "cases"
 COUNTDOWN = 'problems("countdown", grader = countdown)'

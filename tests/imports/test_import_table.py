@@ -8,15 +8,15 @@ from typing import Any
 
 import pytest
 from import_cases import COMMANDS, OPENREWARD_RESUMED
+from paths import RECIPES, ROOT
 
 from rlc.algo.scheme import AdvantageScheme
-from rlc.catalog.models import find_retired
+from rlc.catalog.facts.models import find_retired
+from rlc.compile.recipe import compile_source, load
 from rlc.imports.convert import convert, job_of_text
 from rlc.lang.source import Source
-from rlc.plan.compile import compile_source, load
-from rlc.plan.tree import EnvPlan, EvalPlan, Plan, TrainPlan
+from rlc.plan.records import EnvPlan, EvalPlan, Plan, TrainPlan
 
-ROOT = Path(__file__).parents[2]
 BOXED = "Please reason step by step, and put your final answer within \\boxed{}."
 ADAM = (0.9, 0.95, 1e-8)
 
@@ -33,7 +33,7 @@ def imported(text: str) -> Plan:
 def written(name: str, monkeypatch: pytest.MonkeyPatch) -> Plan:
     """A recipe of the folder; its files are named from the root."""
     monkeypatch.chdir(ROOT)
-    return _complete(load(ROOT / "recipes" / f"{name}.rl").plan)
+    return _complete(load(RECIPES / f"{name}.rl").plan)
 
 
 def _complete(plan: Plan | None) -> Plan:
@@ -243,7 +243,7 @@ def test_the_cookbook_tutorial(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_the_tutorial_has_eight_problems_and_a_solved_one() -> None:
-    folder = ROOT / "recipes" / "data"
+    folder = RECIPES / "data"
     problems = rows(folder / "word_problems.jsonl")
     assert len({problem["question"] for problem in problems}) == 8
     assert all(problem["answer"].isdigit() for problem in problems)
@@ -262,13 +262,13 @@ EXPLAINED = {
     "RL0414": "`rlc check` warns that concat() changes nothing",
     "RL0415": "the square of the turns, as `rlc check` warns",
 }
-RECIPES = [*GEM, "openreward", "solver_judge", "cookbook_tutorial"]
+IMPORTED = [*GEM, "openreward", "solver_judge", "cookbook_tutorial"]
 
 
-@pytest.mark.parametrize("name", RECIPES)
+@pytest.mark.parametrize("name", IMPORTED)
 def test_the_recipes_explain_their_warnings(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(ROOT)
-    path = ROOT / "recipes" / f"{name}.rl"
+    path = RECIPES / f"{name}.rl"
     lines = [line.partition("# ")[2].strip() for line in path.read_text().splitlines()]
     comments = " ".join(lines)
     for warning in load(path).diagnostics:

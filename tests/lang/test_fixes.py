@@ -7,8 +7,8 @@ from test_recovery import RECIPE, SLIPS
 
 from rlc.lang.diagnostics import Diagnostics, Fix, replace
 from rlc.lang.fixes import MAX_ROUNDS, apply_fixes, fix_all
-from rlc.lang.parser import parse
 from rlc.lang.source import Source, Span
+from rlc.lang.syntax import parse
 
 MEANT = parse(Source("test.rl", RECIPE))[0]
 

@@ -13,10 +13,10 @@ from recipe_strategies import recipes, write
 
 from rlc.lang.ast import Recipe
 from rlc.lang.formatter import WIDTH, format_text
-from rlc.lang.lexer import lex
-from rlc.lang.parser import parse
 from rlc.lang.source import Source
-from rlc.lang.tables import load_tables
+from rlc.lang.syntax import parse
+from rlc.lang.syntax.lexer import lex
+from rlc.lang.syntax.tables import load_tables
 
 
 def read(text: str) -> tuple[Source, Recipe]:

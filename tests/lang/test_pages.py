@@ -9,15 +9,16 @@ from pathlib import Path
 
 import pytest
 from page_examples import complete
+from paths import ROOT
 
 from rlc.cli.main import main
+from rlc.compile.recipe import compile_source
 from rlc.lang.codes import CODES
 from rlc.lang.pages import Example, page, render
 from rlc.lang.source import Source
-from rlc.plan.compile import compile_source
 
 RECIPE = complete("train main {\n  …\n}\n")
-FOLDER = Path(__file__).parents[2] / "rlc" / "lang" / "pages"
+FOLDER = ROOT / "rlc" / "lang" / "pages"
 
 
 @pytest.fixture

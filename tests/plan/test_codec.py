@@ -6,12 +6,12 @@ import json
 from typing import Any
 
 import pytest
-from plan_recipes import EVERYTHING, RECIPES, planned
+from plan_recipes import EVERYTHING, RECIPE_FILES, planned
 
 from rlc.plan.codec import PlanFormatError, plan_from_dict, plan_hash, plan_to_dict
 from rlc.record import evolve
 
-TEXTS = [EVERYTHING, *(path.read_text(encoding="utf-8") for path in RECIPES)]
+TEXTS = [EVERYTHING, *(path.read_text(encoding="utf-8") for path in RECIPE_FILES)]
 
 
 @pytest.mark.parametrize("text", TEXTS)

@@ -9,12 +9,12 @@ from pathlib import Path
 import pytest
 from made_up_runs import ENVS, NODES, USAGE, write_lines, write_run
 
-from rlc.catalog.models import find_model
+from rlc.catalog.facts.models import find_model
 from rlc.report.charts import Chart, number
 from rlc.report.files import read_files
 from rlc.report.page import Page, build, episodes, render, report_html
-from rlc.run.records import RunError
-from rlc.run.runs import read_run
+from rlc.runtime.journal.runs import read_run
+from rlc.runtime.records import RunError
 
 
 def page_of(path: Path) -> Page:

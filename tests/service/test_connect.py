@@ -6,14 +6,13 @@ import importlib.util
 from pathlib import Path
 
 import pytest
+from paths import RECIPES
 
-from rlc.plan.compile import load
-from rlc.plan.tree import Plan
+from rlc.compile.recipe import load
+from rlc.plan.records import Plan
 from rlc.record import evolve
 from rlc.service.connect import require_service
 from rlc.service.errors import ServiceError
-
-RECIPES = Path(__file__).parents[2] / "recipes"
 
 
 def plan(name: str) -> Plan:

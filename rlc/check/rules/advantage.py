@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from rlc.algo.scheme import AdvantageStep, Baseline, Clip, Scale
 from rlc.check.rules.base import Rule, View
 from rlc.lang.diagnostics import Label
-from rlc.plan.tree import EnvPlan, FailurePlan
+from rlc.plan.records import EnvPlan, FailurePlan
 
 _GAME = "solver_judge"  # the wrapper that gives episodes parts in roles
 

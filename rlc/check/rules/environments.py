@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import os
 
-from rlc.catalog.environments import max_turns, measured
-from rlc.catalog.gem import is_broken, library
-from rlc.catalog.models import find_model, renderer_keeps_prefix
-from rlc.catalog.wrappers import OBSERVATIONS, PROMPT_MAKERS, TOOLS
+from rlc.catalog.builtins.sources import max_turns, measured
+from rlc.catalog.builtins.wrappers import OBSERVATIONS, PROMPT_MAKERS, TOOLS
+from rlc.catalog.facts.gem import is_broken, library
+from rlc.catalog.facts.models import find_model, renderer_keeps_prefix
 from rlc.check.rules.base import Rule, View
-from rlc.plan.tree import EnvPlan
+from rlc.plan.records import EnvPlan
 
 CHARACTERS_PER_TOKEN = 4
 _CHAT = ("concat_chat", "concat_chat_on_reset")

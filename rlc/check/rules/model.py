@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from rlc.catalog.models import find_model
+from rlc.catalog.facts.models import find_model
 from rlc.check.rules.base import Rule, View
 
 

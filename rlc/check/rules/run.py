@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from rlc.check.rules.base import Rule, View
-from rlc.check.scalars import show
-from rlc.plan.tree import EnvPlan
+from rlc.plan.records import EnvPlan
+from rlc.plan.units import show
 
 SECONDS_A_STEP = 60  # what a step on the hosted service takes at the least, sampling included
 

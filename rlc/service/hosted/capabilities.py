@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 
 from attrs import frozen
 
-from rlc.catalog.models import find_retired
-from rlc.plan.tree import EvalPlan, Plan, SftPlan, StagePlan, TrainPlan
+from rlc.catalog.facts.models import find_retired
+from rlc.plan.records import EvalPlan, Plan, SftPlan, StagePlan, TrainPlan
 from rlc.service.errors import ServiceError
 
 if TYPE_CHECKING:

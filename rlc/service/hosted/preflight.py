@@ -12,7 +12,7 @@ import httpx
 from tinker import types
 from tinker.lib.client_connection_pool_type import ClientConnectionPoolType
 
-from rlc.plan.tree import Plan
+from rlc.plan.records import Plan
 from rlc.service.errors import ServiceLostError
 from rlc.service.hosted.capabilities import smaller_contexts
 from rlc.service.hosted.endpoint import Endpoint

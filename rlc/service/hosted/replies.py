@@ -13,7 +13,7 @@ from attrs import define, field
 
 from rlc.service.errors import ServiceLostError
 from rlc.service.hosted.refusals import translate
-from rlc.service.later import Then
+from rlc.service.mapped_awaitable import Then
 
 if TYPE_CHECKING:
     from tinker import APIFuture

@@ -18,7 +18,7 @@ from tinker import types
 
 from rlc.service.http.refusals import Refused
 from rlc.service.local.checkpoints import SCHEME, CheckpointStore, Listed
-from rlc.service.local.lora import LoraSpec
+from rlc.service.local.model.lora import LoraSpec
 
 TINKER = "tinker://"
 _FILE = "run.json"

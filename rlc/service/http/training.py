@@ -15,9 +15,9 @@ from rlc.service.http.refusals import Refused
 from rlc.service.http.runs import engine_path, new_run, tinker_path
 from rlc.service.http.sessions import Model, Sampler, Session
 from rlc.service.http.wire import Pass
-from rlc.service.later import Then
 from rlc.service.local.clients import LocalSamplingClient
-from rlc.service.local.lora import LoraSpec
+from rlc.service.local.model.lora import LoraSpec
+from rlc.service.mapped_awaitable import Then
 
 
 def create_model(backend: Backend, request: types.CreateModelRequest) -> types.UntypedAPIFuture:

@@ -25,7 +25,7 @@ import safetensors.numpy
 from attrs import define, evolve, frozen
 
 from rlc.service.errors import CheckpointError, ServiceError
-from rlc.service.local.lora import LoraSpec
+from rlc.service.local.model.lora import LoraSpec
 
 SCHEME = "local://"
 _FORMAT = 1

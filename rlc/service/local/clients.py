@@ -13,17 +13,17 @@ from tinker import types
 from rlc.service.errors import ServiceError
 from rlc.service.local.checkpoints import CheckpointStore, Description, Kind
 from rlc.service.local.live import LiveWorker
-from rlc.service.local.lora import Adapter
-from rlc.service.local.model import Snapshot
+from rlc.service.local.model.base import Snapshot
+from rlc.service.local.model.lora import Adapter
 from rlc.service.local.restore import restore
-from rlc.service.local.sampling import (
+from rlc.service.local.sampling.sampler import (
     Engine,
     SampleRequest,
     Scoring,
     read_logprobs_request,
     read_request,
 )
-from rlc.service.local.trainer import Trainer
+from rlc.service.local.training.trainer import Trainer
 from rlc.service.local.worker import Worker, failed
 
 AnyWorker = Worker[SampleRequest] | LiveWorker

@@ -19,9 +19,9 @@ import torch
 from attrs import define, field, frozen
 
 from rlc.service.errors import ServiceError
-from rlc.service.local.decoder import Sample
-from rlc.service.local.model import Snapshot
-from rlc.service.local.sampling import Engine, SampleRequest, admit, answer
+from rlc.service.local.model.base import Snapshot
+from rlc.service.local.sampling.decoder import Sample
+from rlc.service.local.sampling.sampler import Engine, SampleRequest, admit, answer
 from rlc.service.local.worker import Outcome, Pending, attempt
 
 T = TypeVar("T")

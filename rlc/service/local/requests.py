@@ -8,10 +8,10 @@ import numpy as np
 from tinker import types
 
 from rlc.service.errors import ServiceError
-from rlc.service.local.packing import IntArray
+from rlc.service.local.model.packing import IntArray
 
 if TYPE_CHECKING:
-    from rlc.service.local.model import BaseModel
+    from rlc.service.local.model.base import BaseModel
 
 
 def check_tokens(model_input: types.ModelInput, base: BaseModel, where: str) -> IntArray:

@@ -7,10 +7,10 @@ from torch import Tensor
 
 from rlc.service.errors import ServiceError
 from rlc.service.local.checkpoints import Arrays, CheckpointStore, Description
-from rlc.service.local.lora import Adapter, LoraSpec, size
-from rlc.service.local.model import BaseModel
-from rlc.service.local.optimizer import AdamW
-from rlc.service.local.trainer import Trainer
+from rlc.service.local.model.base import BaseModel
+from rlc.service.local.model.lora import Adapter, LoraSpec, size
+from rlc.service.local.training.optimizer import AdamW
+from rlc.service.local.training.trainer import Trainer
 
 
 def check_base(base: BaseModel, description: Description, path: str) -> None:

@@ -13,14 +13,14 @@ from tinker import types
 from rlc.service.errors import ServiceError
 from rlc.service.local.checkpoints import Arrays, CheckpointStore, Description
 from rlc.service.local.clients import AnyWorker, LocalSamplingClient, LocalTrainingClient
-from rlc.service.local.decoder import Decoder
 from rlc.service.local.live import LiveWorker
-from rlc.service.local.lora import Adapter, LoraSpec
-from rlc.service.local.model import BaseModel, Snapshot, load_base
-from rlc.service.local.prefix_cache import PrefixCache
+from rlc.service.local.model.base import BaseModel, Snapshot, load_base
+from rlc.service.local.model.lora import Adapter, LoraSpec
+from rlc.service.local.model.prefix_cache import PrefixCache
 from rlc.service.local.restore import check_base, restore_optimizer, restored_adapter
-from rlc.service.local.sampling import Engine, run_wave
-from rlc.service.local.trainer import Trainer
+from rlc.service.local.sampling.decoder import Decoder
+from rlc.service.local.sampling.sampler import Engine, run_wave
+from rlc.service.local.training.trainer import Trainer
 from rlc.service.local.worker import Worker
 
 TINY = "tiny"

@@ -6,7 +6,7 @@ it is done. Jobs run in the order of submission.
 Sampling requests are batched in *waves*. A wave leaves when every job submitted before its
 first request is done and the loop has then turned a few times without a new request: so it
 holds all that the program can ask for before it needs an answer; for answers of environments
-(`rlc.service.underway`) it waits about a second. What it holds depends on the program's own
+(`rlc.service.pending_calls`) it waits about a second. What it holds depends on the program's own
 order and never on the clock, which is why the same program gives the same numbers to the last
 bit, unless its environments take longer than that.
 """
@@ -23,7 +23,7 @@ import torch
 from attrs import define, field
 
 from rlc.service.errors import ServiceError
-from rlc.service.underway import calls_underway
+from rlc.service.pending_calls import calls_underway
 
 # Turns of the loop without a new request. A task that wakes up may pass its result on through
 # a few others (gather, a queue, a lock) before the next request is made.

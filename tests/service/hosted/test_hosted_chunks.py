@@ -14,15 +14,16 @@ from typing import Any
 
 import pytest
 from engine_tinker import EngineTinker, engine_tinker
+from paths import SUPPORT
 from tinker.types import EncodedTextChunk, ModelInput
 from tinker.types.dmel_chunk import DmelChunk
 
+from rlc.compile.recipe import compile_source
 from rlc.lang.source import Source
-from rlc.plan.compile import compile_source
-from rlc.plan.tree import Plan
-from rlc.run.folder import RunFolder
-from rlc.run.job import Job
-from rlc.run.observer import Silent
+from rlc.plan.records import Plan
+from rlc.runtime.job import Job
+from rlc.runtime.journal.folder import RunFolder
+from rlc.runtime.observer import Silent
 from rlc.service.connect import connect_service
 
 RECIPE = """
@@ -58,7 +59,7 @@ def read(prompt: ModelInput) -> list[int]:
 @pytest.fixture
 def server(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[EngineTinker]:
     monkeypatch.setenv("TINKER_API_KEY", "tml-x")
-    monkeypatch.syspath_prepend(str(Path(__file__).parents[2] / "envs"))
+    monkeypatch.syspath_prepend(str(SUPPORT))
     with engine_tinker(tmp_path / "server") as running:
         yield running
 

@@ -8,17 +8,18 @@ import time
 from pathlib import Path
 from typing import Any
 
+import http_testing as testing
 import pytest
 from engine_tinker import EngineTinker, engine_tinker
 from hosted_support import hosted_plan
 
-from rlc.plan.tree import Plan
-from rlc.run.folder import RunFolder
-from rlc.run.job import Job
-from rlc.run.observer import Silent, Summary
+from rlc.plan.records import Plan
+from rlc.runtime.job import Job
+from rlc.runtime.journal.folder import RunFolder
+from rlc.runtime.observer import Silent
+from rlc.runtime.summary import Summary
 from rlc.service.connect import connect_service
 from rlc.service.errors import ServiceLostError
-from rlc.service.http import testing
 from rlc.service.http.faults import Faults
 from rlc.service.http.server import Server
 

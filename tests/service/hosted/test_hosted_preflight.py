@@ -9,7 +9,7 @@ import pytest
 from hosted_support import hosted_plan, with_model
 from stub_tinker import stub_tinker
 
-from rlc.plan.tree import Plan
+from rlc.plan.records import Plan
 from rlc.service.connect import require_service
 from rlc.service.errors import ServiceError
 

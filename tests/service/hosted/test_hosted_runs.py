@@ -23,9 +23,10 @@ from engine_tinker import FAULTS, MODEL, EngineTinker, engine_tinker
 from hosted_support import hosted_plan, with_model
 from tinker import types
 
-from rlc.run.folder import RunFolder
-from rlc.run.job import Job
-from rlc.run.observer import Silent, Summary
+from rlc.runtime.job import Job
+from rlc.runtime.journal.folder import RunFolder
+from rlc.runtime.observer import Silent
+from rlc.runtime.summary import Summary
 from rlc.service.connect import connect_service
 from rlc.service.errors import ServiceError, ServiceLostError
 from rlc.service.local.clients import LocalSamplingClient

@@ -10,11 +10,12 @@ import pytest
 from engine_tinker import engine_tinker
 from hosted_support import BASE
 
+from rlc.compile.recipe import compile_source
 from rlc.lang.source import Source
-from rlc.plan.compile import compile_source
-from rlc.run.folder import RunFolder
-from rlc.run.job import Job
-from rlc.run.observer import Silent, Summary
+from rlc.runtime.job import Job
+from rlc.runtime.journal.folder import RunFolder
+from rlc.runtime.observer import Silent
+from rlc.runtime.summary import Summary
 from rlc.service.connect import connect_service
 
 STAGES = """

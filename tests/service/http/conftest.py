@@ -10,11 +10,10 @@ from typing import Any
 import pytest
 import tinker
 import tinker._base_client
+from http_testing import Running, running
 from serving_support import KEY
 from tinker.lib import api_future_impl, internal_client_holder, retry_handler
 from tinker.lib.public_interfaces import sampling_client
-
-from rlc.service.http.testing import Running, running
 
 
 @pytest.fixture(autouse=True)

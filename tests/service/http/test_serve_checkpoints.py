@@ -11,10 +11,10 @@ from typing import Any
 import numpy as np
 import pytest
 import tinker
+from http_testing import Running, running_server
 from serving_support import BASE, KEY, policy_data, prompt, sampling, weights
 from tinker import types
 
-from rlc.service.http.testing import Running, running_server
 from rlc.service.local import checkpoints
 
 HOUR = 3600

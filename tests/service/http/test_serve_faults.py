@@ -9,6 +9,7 @@ from statistics import median
 import numpy as np
 import pytest
 import tinker
+from http_testing import running
 from serving_support import BASE, KEY, policy_data, prompt, sampling, weights
 from tinker import types
 from tinker.lib.retryable_exception import RetryableException
@@ -16,7 +17,6 @@ from tinker.lib.retryable_exception import RetryableException
 from rlc.service.errors import ServiceError
 from rlc.service.http.faults import Faults, parse_faults
 from rlc.service.http.latency import Dice, Fixed, Latency, LogNormal, Pareto, parse_delay
-from rlc.service.http.testing import running
 
 STEPS = 3
 

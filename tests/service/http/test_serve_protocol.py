@@ -11,13 +11,13 @@ from typing import Any
 import numpy as np
 import pytest
 import tinker
+from http_testing import Running, running
 from serving_support import BASE, KEY, policy_data, prompt, sampling, sft_data, weights
 from tinker import types
 from tinker.proto.request_conv import forward_backward_request_to_proto
 from tinker.types.optimizer import DimuonOptimizerConfig, DimuonParams
 
 from rlc.service.http import app, sessions
-from rlc.service.http.testing import Running, running
 
 JSON = "application/json"
 PROTOBUF = "application/x-protobuf"

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 import tinker
+from http_testing import Running
 from serving_support import (
     BASE,
     KEY,
@@ -21,7 +22,6 @@ from serving_support import (
 )
 from tinker import types
 
-from rlc.service.http.testing import Running
 from rlc.service.local.service import LocalService
 
 

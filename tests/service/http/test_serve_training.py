@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 import tinker
+from http_testing import Running
 from serving_support import (
     BASE,
     assert_close,
@@ -20,7 +21,6 @@ from serving_support import (
 )
 from tinker import types
 
-from rlc.service.http.testing import Running
 from rlc.service.local.service import LocalService
 
 LOSSES: dict[types.LossFnType, dict[str, float] | None] = {

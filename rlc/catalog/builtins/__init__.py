@@ -1,0 +1,1 @@
+"""What a recipe can call: each builtin is declared once, with its traits."""

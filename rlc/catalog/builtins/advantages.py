@@ -1,0 +1,292 @@
+"""Advantage schemes: presets, and the steps that other schemes are put together from.
+
+A preset is a name for a record; rlc.algo.advantages computes what these records say, and
+rlc.explain.formulas prints them. The dialects of libraries are in rlc.catalog.builtins.dialects.
+"""
+
+from __future__ import annotations
+
+from rlc.algo.scheme import AdvantageScheme, Baseline, Clip, Returns, Scale
+from rlc.catalog.builtins.dialects import DIALECTS
+from rlc.catalog.builtins.schemes import (
+    CONSTANT,
+    EPISODE,
+    SCALED,
+    SCOPE,
+    SCOPES,
+    SINGLETON,
+    best_margin,
+    by_mean,
+    eps,
+    gamma,
+    leave_one_out,
+    length_weighted,
+    mean,
+    nonzero_share,
+    preset,
+    scheme,
+    std,
+    whitened,
+    word,
+)
+from rlc.catalog.records import Args, Builtin, Param
+from rlc.record import evolve
+
+_OVER = Param("over", "word", "which values are compared", choices=SCOPES, noun="scope")
+_WEIGHT = word("weight", "count each value once, or by its tokens", ("value", "tokens"), "value")
+
+
+def _center(args: Args) -> AdvantageScheme:
+    return scheme("center", mean(args.scope, args.singleton), constant=args.constant)
+
+
+def _grpo(args: Args) -> AdvantageScheme:
+    steps = [std(args.scope, args.eps)] if args.scale.data == "std" else []
+    centred = mean(args.scope, args.singleton)
+    return scheme("grpo", centred, *steps, constant=args.constant)
+
+
+def _rloo(args: Args) -> AdvantageScheme:
+    baseline = leave_one_out(args.scope, args.singleton)
+    return scheme("rloo", baseline, constant=args.constant)
+
+
+def _rebn(args: Args) -> AdvantageScheme:
+    steps = mean("batch"), std("batch", args.eps)
+    return scheme("rebn", *steps, returns=Returns("turn", args.gamma))
+
+
+def _grpo_passk(args: Args) -> AdvantageScheme:
+    steps = [std(args.scope, args.eps, of="returns")] if args.scale.data == "std" else []
+    return scheme("grpo_passk", *best_margin(args.scope), *steps)
+
+
+def _reinforce_pp(args: Args) -> AdvantageScheme:
+    steps = whitened(ddof=1, place="inside")
+    return scheme("reinforce_pp", *steps, returns=Returns("turn", args.gamma))
+
+
+def _reinforce_pp_baseline(args: Args) -> AdvantageScheme:
+    steps = whitened(ddof=1, place="inside")
+    return scheme("reinforce_pp_baseline", mean(args.scope, "raw"), *steps)
+
+
+def _returns(args: Args) -> AdvantageScheme:
+    returns = EPISODE if args.gamma.data is None else Returns("turn", args.gamma)
+    return scheme("returns", returns=returns, constant=args.constant)
+
+
+OURS = (
+    preset(
+        "grpo",
+        "episode return less the group's mean, over the group's spread (arXiv 2402.03300)",
+        _grpo,
+        SCALED,
+        eps(1e-6, only_if=("scale", ("std",))),
+        SINGLETON,
+        CONSTANT,
+        SCOPE,
+    ),
+    preset("center", "episode return less the group's mean", _center, SINGLETON, CONSTANT, SCOPE),
+    preset(
+        "dr_grpo",
+        "episode return less the group's mean, not scaled (Dr. GRPO, arXiv 2503.20783)",
+        lambda args: scheme("dr_grpo", mean(args.scope)),
+        SCOPE,
+    ),
+    preset(
+        "rloo",
+        "episode return less the mean of the others in the group (arXiv 2402.14740)",
+        _rloo,
+        SINGLETON,
+        CONSTANT,
+        SCOPE,
+    ),
+    preset(
+        "reinforce",
+        "the episode return itself, without a baseline",
+        lambda _: scheme("reinforce"),
+    ),
+    preset(
+        "reinforce_pp",
+        "return of each turn, whitened over the batch's tokens (REINFORCE++, arXiv 2501.03262)",
+        _reinforce_pp,
+        gamma(1.0),
+    ),
+    preset(
+        "reinforce_pp_baseline",
+        "episode return less the group's mean, whitened over the batch's tokens (arXiv 2501.03262)",
+        _reinforce_pp_baseline,
+        SCOPE,
+    ),
+    preset(
+        "rebn",
+        "discounted return of each turn, normalised over the batch (GEM, arXiv 2510.01051)",
+        _rebn,
+        gamma(0.9),
+        eps(1e-9),
+    ),
+    preset(
+        "opo",
+        "episode return less the group's length-weighted mean (arXiv 2505.23585)",
+        lambda args: scheme("opo", length_weighted(args.scope)),
+        SCOPE,
+    ),
+    preset(
+        "maxrl",
+        "episode return less the group's mean, over that mean (arXiv 2602.02710)",
+        lambda args: scheme("maxrl", mean(args.scope), by_mean(args.scope, args.eps)),
+        eps(1e-6),
+        SCOPE,
+    ),
+    preset(
+        "grpo_passk",
+        "the group's best gets its lead over the second best, the others nothing "
+        "(pass@k training, arXiv 2503.19595)",
+        _grpo_passk,
+        SCALED,
+        eps(1e-6, only_if=("scale", ("std",))),
+        SCOPE,
+    ),
+    preset(
+        "gpg",
+        "episode return less the group's mean, over the share of returns that are not 0 "
+        "(arXiv 2504.02546)",
+        lambda args: scheme("gpg", mean(args.scope), nonzero_share("batch")),
+        SCOPE,
+    ),
+    preset(
+        "returns",
+        "without gamma one return for each episode; with gamma a discounted return for each turn",
+        _returns,
+        evolve(gamma(None), optional=True),
+        CONSTANT,
+    ),
+)
+
+PRESETS = (*OURS, *DIALECTS)
+
+
+def _baseline(args: Args) -> Baseline:
+    """Without ``weight`` each kind counts as it is defined: ``length_weighted`` by tokens."""
+    weight = args.weight
+    if weight.data is None:
+        weight = evolve(weight, data="tokens" if args.kind.data == "length_weighted" else "value")
+    return Baseline(args.kind, args.over, weight, args.singleton)
+
+
+def _scale(args: Args) -> Scale:
+    """Without ``of`` a deviation is that of the values, a mean or share that of the returns."""
+    of = args.of
+    if of.data is None:
+        deviation = args.kind.data in ("std", "std_of_others", "rms")
+        of = evolve(of, data="values" if deviation else "returns")
+    return Scale(**{**args.values, "of": of})
+
+
+STEPS = (
+    Builtin(
+        "baseline",
+        "step",
+        "subtract what the peers got",
+        _baseline,
+        (
+            Param(
+                "kind",
+                "word",
+                "how the peers are averaged, or that the best of the others counts",
+                choices=("mean", "leave_one_out", "length_weighted", "best_of_others"),
+                noun="baseline",
+            ),
+            _OVER,
+            evolve(_WEIGHT, default=None, optional=True),
+            SINGLETON,
+        ),
+    ),
+    Builtin(
+        "scale",
+        "step",
+        "divide by the peers' spread, by their mean, or by the share that is not 0",
+        _scale,
+        (
+            Param(
+                "kind",
+                "word",
+                "what to divide by",
+                choices=("std", "std_of_others", "rms", "mean", "nonzero_share"),
+                noun="scale",
+            ),
+            _OVER,
+            eps(1e-6),
+            _WEIGHT,
+            Param(
+                "ddof", "int", "1 for the unbiased deviation, 0 for the biased", 1, low=0, high=1
+            ),
+            word(
+                "eps_place",
+                "add eps outside or inside the root, or take it as the smallest variance",
+                ("outside", "inside", "clamp"),
+                "outside",
+            ),
+            Param(
+                "of",
+                "word",
+                "measure the values as they are here, or the returns; by default as the kind needs",
+                None,
+                choices=("values", "returns"),
+                optional=True,
+            ),
+            Param("tolerance", "float", "what is no larger counts as 0", 0.0, low=0, high=1),
+        ),
+    ),
+    Builtin(
+        "clip",
+        "step",
+        "limit the advantage",
+        lambda args: Clip(args.low, args.high),
+        (
+            Param(
+                "low", "float", "smallest advantage; none: no limit", None, high=0, optional=True
+            ),
+            Param("high", "float", "largest advantage; none: no limit", None, low=0, optional=True),
+        ),
+    ),
+)
+
+_CRITIC = "it needs a learned value head, which the training service does not have"
+_CUSTOM = "the service computes no such loss, and a loss of one's own cannot be written yet"
+
+# Known elsewhere and impossible to express here, each with the reason.
+UNSUPPORTED: dict[str, str] = {
+    **dict.fromkeys(("gae", "verl.gae", "openrlhf.gae", "vapo", "spo"), _CRITIC),
+    **dict.fromkeys(
+        ("gdpo", "verl.gdpo", "trl.gdpo", "nemo.gdpo"),
+        "it normalises each component of the reward, and environments give one number",
+    ),
+    **dict.fromkeys(
+        ("remax", "verl.remax"),
+        "its baseline is a greedy rollout of each task, and all rollouts are sampled alike; "
+        "`rloo()` has a baseline without one",
+    ),
+    **dict.fromkeys(
+        ("rae", "prime.rae", "spiral.rae"),
+        "its baseline is a running average over steps, and a scheme sees one step only; "
+        "`center(scope = role)` compares within the step",
+    ),
+    **dict.fromkeys(
+        ("dual_clip", "sapo", "gmpo", "dppo", "clip_cov", "kl_cov", "luspo", "vespo"),
+        f"{_CUSTOM}; the nearest are `ppo()`, `cispo()` and `gspo()`",
+    ),
+    "stable_reinforce": "the service has it as an alpha that needs its own way of sampling",
+    "gpg_loss": "it is `cross_entropy()`, with `gpg()` as the advantage",
+    "entropy_bonus": "it needs the logits of all tokens, and the service tells the sampled one's",
+    **dict.fromkeys(
+        ("kl_loss", "low_var_kl"),
+        "a KL term in the loss needs a loss of one's own; "
+        "`kl = reference(…)` takes the distance off the advantages",
+    ),
+    **dict.fromkeys(
+        ("tis", "mis"),
+        "it needs the learner's logprobs before the step; `cispo()` truncates the ratio as well",
+    ),
+}

@@ -1,0 +1,227 @@
+"""Environment sources, and what the plan's other rooms ask of a planned environment."""
+
+from __future__ import annotations
+
+import os
+from typing import Any
+
+from rlc.catalog.builtins.wrappers import TOOLS
+from rlc.catalog.facts.gem import gem_facts, gem_ids, gem_signature
+from rlc.catalog.records import ATTRIBUTE, Args, Builtin, Param
+from rlc.plan.records import MAX_TURNS, EnvPlan, RewardPlan, RolloutsPlan
+
+# What an environment has until its stage decides: the stage's batch and sampling, and the rewards
+# as they come.
+UNDECIDED = RolloutsPlan(None, None, None, None, None)  # type: ignore[arg-type]
+AS_THEY_COME = RewardPlan("turns", None, None, None)
+
+
+def _environment(
+    source: str, name: str, env_id: Any, args: dict[str, Any], max_turns: int | None
+) -> EnvPlan:
+    return EnvPlan(name, 1.0, source, env_id, args, (), max_turns, UNDECIDED, AS_THEY_COME)
+
+
+def _gem(args: Args) -> EnvPlan:
+    env_id = args.id.data
+    own = {name: value for name, value in args.values.items() if name != "id"}
+    return _environment("gem", _name_of(env_id), args.id, own, _max_turns(env_id, own))
+
+
+def _max_turns(env_id: str, args: dict[str, Any]) -> Any:
+    """1 for a single-turn environment; None where a game draws its size, and its limit with it."""
+    if not gem_facts(env_id)["multi_turn"]:
+        return 1
+    if any(value.data is None for value in args.values()):
+        return None
+    return args["max_turns"]
+
+
+def _name_of(env_id: str, after: str = ":") -> str:
+    """``game:Sudoku-v0-easy`` as a name of the language: ``Sudoku_v0_easy``."""
+    last = env_id.partition(after)[2] or env_id
+    return "".join(char if char.isalnum() else "_" for char in last)
+
+
+def _openreward(args: Args) -> EnvPlan:
+    own = {name: value for name, value in args.values.items() if name != "id"}
+    return _environment("openreward", _name_of(args.id.data, "/"), args.id, own, None)
+
+
+def _problems(args: Args) -> EnvPlan:
+    own = {name: value for name, value in args.values.items() if name != "data"}
+    return _environment(
+        "problems", os.path.basename(args.data.data).partition(".")[0], args.data, own, 1
+    )
+
+
+def _factory(source: str, args: Args) -> EnvPlan:
+    """An environment that Python code makes: ``module:attr``."""
+    name = "builder" if source == "cookbook" else "factory"
+    own = {each: value for each, value in args.values.items() if each != name}
+    target = args.values[name]
+    return _environment(source, _name_of(target.data), target, own, None)
+
+
+_SPLIT = Param("split", "string", "which part of the tasks", "train")
+_SHUFFLE = Param("shuffle", "bool", "in an order drawn from the seed, else as they come", True)
+_SAMPLES = Param(
+    "samples", "int", "the first n tasks, after shuffling; none: all", None, low=1, optional=True
+)
+_SETS = ("train", "test")
+_ARGS = Param("args", "record", "its keyword arguments", {})
+
+# Data sets that `problems()` knows by name: tasks of each split, as published.
+PROBLEM_SETS: dict[str, dict[str, int | None]] = {
+    "countdown": {"train": None, "test": 1_024, "stage2": None, "stage3": None},
+    "countdown_tasks": {"train": 489_340, "test": 1_024},
+    "gsm8k": {"train": 7_473, "test": 1_319},
+    "math": {"train": 12_000, "test": 500},
+}
+
+SOURCES = (
+    Builtin(
+        "gem",
+        "env",
+        "an environment of GEM, by its id",
+        _gem,
+        (Param("id", "string", "id in GEM's registry", choices=gem_ids, noun="GEM environment"),),
+        more=gem_signature,
+    ),
+    Builtin(
+        "openreward",
+        "env",
+        "an environment of OpenReward, played with its tools",
+        _openreward,
+        (
+            Param(
+                "id", "string", "its name", form=(r"[\w.-]+/[\w.-]+", "GeneralReasoning/WhoDunIt")
+            ),
+            _SPLIT,
+            _SHUFFLE,
+            _SAMPLES,
+            Param("variant", "string", "one of several that share the name", None, optional=True),
+            Param("base_url", "string", "a server of one's own", None, optional=True),
+            Param(
+                "secrets",
+                "list",
+                "names of variables of the environment that it needs, such as OPENAI_API_KEY",
+                [],
+            ),
+            Param("tools", "list", "names of the tools that the model may use; none: all", []),
+            Param("sessions", "int", "most sessions open at a time", 64, low=1, high=100_000),
+        ),
+    ),
+    Builtin(
+        "problems",
+        "env",
+        "questions with answers to check: a data set by name, or the rows of a file",
+        _problems,
+        (
+            Param(
+                "data",
+                "string",
+                "a known data set, or a .jsonl, .csv or .parquet file",
+                choices=tuple(PROBLEM_SETS),
+                noun="set of problems",
+                form=(r".+\.(jsonl|csv|parquet)", "problems.jsonl"),
+            ),
+            _SPLIT,
+            Param("question", "string", "field of the question", "question"),
+            Param("answer", "string", "field of the answer", "answer"),
+            Param(
+                "grader",
+                "word",
+                "how an answer is checked",
+                "math",
+                choices=("math", "exact", "numeric", "regex", "countdown", "python"),
+                noun="grader",
+            ),
+            Param(
+                "grade_with",
+                "string",
+                "the function of `grader = python`",
+                None,
+                form=ATTRIBUTE,
+                optional=True,
+                only_if=("grader", ("python",)),
+            ),
+            Param(
+                "pattern",
+                "string",
+                "finds the answer for `grader = regex`",
+                None,
+                optional=True,
+                only_if=("grader", ("regex",)),
+            ),
+            _SHUFFLE,
+            _SAMPLES,
+            Param(
+                "few_shot",
+                "string",
+                "a .jsonl file of solved problems that are put before each question",
+                None,
+                form=(r".+\.jsonl", "few_shot.jsonl"),
+                optional=True,
+            ),
+            Param("suffix", "string", "added to each question", ""),
+            Param(
+                "format_coef",
+                "float",
+                "reward = format_coef (format − 1) + correct",
+                0.1,
+                low=0,
+                high=10,
+            ),
+        ),
+    ),
+    Builtin(
+        "cookbook",
+        "env",
+        "an RLDatasetBuilder of tinker-cookbook",
+        lambda args: _factory("cookbook", args),
+        (
+            Param("builder", "string", "where the builder is", form=ATTRIBUTE),
+            _ARGS,
+            Param("split", "string", "its training or its test set", "train", choices=_SETS),
+            Param("self_play", "bool", "members of a group play with each other", False),
+        ),
+    ),
+    Builtin(
+        "python",
+        "env",
+        "an environment of one's own: a factory that gives groups of episodes",
+        lambda args: _factory("python", args),
+        (Param("factory", "string", "where the factory is", form=ATTRIBUTE), _ARGS),
+    ),
+)
+
+
+def measured(env: EnvPlan) -> dict[str, int]:
+    """Mean characters of an environment's ``prompt`` and ``observation``, where measured."""
+    facts = gem_facts(env.id) if env.source == "gem" else {}
+    return dict(facts.get("chars") or {})
+
+
+def needs(env: EnvPlan) -> list[str]:
+    """What an environment needs beyond its library."""
+    return list(gem_facts(env.id)["needs"]) if env.source == "gem" else []
+
+
+def max_turns(env: EnvPlan) -> int | None:
+    """Most replies in an episode, tools included; None where unknown."""
+    uses = sum(int(w.args["uses"]) for w in env.wrappers if w.name in TOOLS)
+    limit = env.rollouts.max_turns
+    if env.max_turns is None:
+        return limit if limit < MAX_TURNS else None
+    return min(env.max_turns + uses, limit)
+
+
+def task_count(env: EnvPlan) -> int | None:
+    """How many tasks an environment has; None where that is unknown, or there is no end."""
+    samples = env.args.get("samples")
+    if samples is not None:
+        return int(samples)
+    if env.source == "problems":
+        return PROBLEM_SETS.get(env.id, {}).get(env.args["split"])
+    return None

@@ -1,0 +1,105 @@
+"""What the stages take beside training itself: data to imitate, metrics, trackers."""
+
+from __future__ import annotations
+
+from rlc.catalog.records import Args, Builtin, Param
+from rlc.plan.records import DataPlan, MetricPlan, TrackPlan
+
+
+def _demonstrations(args: Args) -> DataPlan:
+    return DataPlan(
+        "demonstrations", args.env, args.n, args.policy, args.min_reward, None, None, None
+    )
+
+
+def _rows(args: Args) -> DataPlan:
+    return DataPlan("rows", None, args.n, None, None, args.path, args.prompt, args.reply)
+
+
+DATA = (
+    Builtin(
+        "demonstrations",
+        "data",
+        "episodes of an environment that went well",
+        _demonstrations,
+        (
+            Param("env", "env", "where they are played"),
+            Param("n", "int", "how many", low=1, high=10_000_000),
+            Param(
+                "policy",
+                "word",
+                "who plays: the environment's own oracle, or the model itself",
+                "oracle",
+                choices=("oracle", "model"),
+            ),
+            Param("min_reward", "float", "an episode with less is left out", 1.0),
+        ),
+    ),
+    Builtin(
+        "rows",
+        "data",
+        "prompts and replies from the rows of a file",
+        _rows,
+        (
+            Param(
+                "path",
+                "string",
+                "a .jsonl, .csv or .parquet file",
+                form=(r".+\.(jsonl|csv|parquet)", "demonstrations.jsonl"),
+            ),
+            Param("prompt", "string", "field of the prompt: text, or a list of messages", "prompt"),
+            Param("reply", "string", "field of the reply", "reply"),
+            Param("n", "int", "take the first n rows; none: all", None, low=1, optional=True),
+        ),
+    ),
+)
+
+
+def _at(name: str, doc: str, formula: str) -> Builtin:
+    return Builtin(
+        name,
+        "metric",
+        doc,
+        lambda args: MetricPlan(name, args.k),
+        (Param("k", "int", "episodes of a task that are looked at", low=1, high=1_024),),
+        formula=(formula,),
+    )
+
+
+METRICS = (
+    _at(
+        "pass_at",
+        "chance that one of k episodes solves the task, without bias (arXiv 2107.03374)",
+        "pass@k = mean over tasks of 1 − C(n−c, k) / C(n, k)",
+    ),
+    _at(
+        "any_at",
+        "share of tasks that one of the first k episodes solves",
+        "any@k = mean over tasks of [c_k > 0]",
+    ),
+    Builtin(
+        "mean_reward",
+        "metric",
+        "mean reward of all episodes",
+        lambda _: MetricPlan("mean_reward", None),
+    ),
+)
+
+
+def _tracker(name: str, doc: str, *params: Param) -> Builtin:
+    return Builtin(name, "tracker", doc, lambda args: TrackPlan(name, dict(args.values)), params)
+
+
+_PROJECT = Param("project", "string", "the project that the run is part of")
+_RUN = Param("run", "string", "name of the run; none: that of its folder", None, optional=True)
+
+TRACKERS = (
+    _tracker("wandb", "Weights & Biases (WANDB_API_KEY in the environment)", _PROJECT, _RUN),
+    _tracker("trackio", "trackio, on this machine", _PROJECT, _RUN),
+    _tracker("tensorboard", "event files in the run folder"),
+    _tracker(
+        "openreward_rollouts",
+        "episodes uploaded to OpenReward (OPENREWARD_API_KEY in the environment)",
+        Param("run", "string", "name of the run"),
+    ),
+)

@@ -1,0 +1,424 @@
+"""Batches, sampling, optimiser, overlap, checkpoints, budgets, and what happens to a failed
+rollout."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from rlc.catalog.records import Args, Builtin, Param, as_float
+from rlc.plan.records import (
+    AdamPlan,
+    AggregatePlan,
+    BatchPlan,
+    BudgetPlan,
+    DeadlinesPlan,
+    FailurePlan,
+    GiveUpPlan,
+    KlGuardPlan,
+    KlPlan,
+    OverlapPlan,
+    SamplingPlan,
+    SavePlan,
+    SchedulePlan,
+)
+
+HOUR = 3_600
+YEAR = 365 * 24 * HOUR
+
+BATCHES = (
+    Builtin(
+        "groups",
+        "batch",
+        "groups of rollouts that share one task, so that they can be compared",
+        lambda args: BatchPlan("groups", args.count, args.of, None, args.updates, args.resample),
+        (
+            Param("count", "int", "tasks in a step", low=1, high=10_000),
+            Param("of", "int", "rollouts of each task", 8, low=1, high=1_024),
+            Param("updates", "int", "optimiser updates a batch is split into", 1, low=1, high=64),
+            Param(
+                "resample",
+                "int",
+                "most groups a step that are replaced because all their rewards are equal",
+                0,
+                low=0,
+                high=100_000,
+            ),
+        ),
+    ),
+    Builtin(
+        "turns",
+        "batch",
+        "single episodes until there are enough turns, then a random choice of exactly so many",
+        lambda args: BatchPlan("turns", args.count, 1, args.parallel, args.updates),
+        (
+            Param("count", "int", "turns that a step trains on", low=1, high=1_000_000),
+            Param("parallel", "int", "episodes played side by side", 64, low=1, high=10_000),
+            Param("updates", "int", "optimiser updates a batch is split into", 1, low=1, high=64),
+        ),
+    ),
+)
+
+SAMPLING = (
+    Builtin(
+        "sample",
+        "sampling",
+        "how replies are drawn",
+        lambda args: SamplingPlan(**args.values),
+        (
+            Param("max_tokens", "int", "longest reply, in tokens", low=1),
+            Param("temperature", "float", "1 samples the model itself", 1.0, above=0, high=10),
+            Param(
+                "top_p", "float", "share of the probability to sample from", 1.0, above=0, high=1
+            ),
+            Param("top_k", "int", "likeliest tokens to sample from; -1 for all", -1, low=-1),
+            Param(
+                "max_prompt_tokens",
+                "int",
+                "a longer prompt ends the episode; none: the model's context decides",
+                None,
+                low=1,
+                optional=True,
+            ),
+            Param(
+                "max_episode_tokens",
+                "int",
+                "longest episode, prompts and replies together; none: the model's context decides",
+                None,
+                low=1,
+                optional=True,
+            ),
+            Param(
+                "concurrency",
+                "int",
+                "most replies drawn at once; none: as many as the service bears",
+                None,
+                low=1,
+                high=100_000,
+                optional=True,
+            ),
+        ),
+    ),
+)
+
+
+def _schedule(kind: Any, args: Args) -> SchedulePlan:
+    return SchedulePlan(kind, args.warmup, args.values.get("floor", 1.0))
+
+
+_WARMUP = Param("warmup", "int", "steps in which the rate rises from zero", 0, low=0)
+_FLOOR = Param(
+    "floor", "float", "share of the rate that is left at the last step", 0.0, low=0, high=1
+)
+
+SCHEDULES = (
+    Builtin(
+        "constant",
+        "schedule",
+        "the full learning rate from the end of the warm-up on",
+        lambda args: _schedule("constant", args),
+        (_WARMUP,),
+        formula=("lr_s = lr min(1, s / warmup)",),
+    ),
+    Builtin(
+        "linear",
+        "schedule",
+        "down in a straight line to the floor at the last step",
+        lambda args: _schedule("linear", args),
+        (_WARMUP, _FLOOR),
+        formula=("lr_s = lr (1 − (1 − floor) x)", "x: from 0 after the warm-up to 1 at the end"),
+    ),
+    Builtin(
+        "cosine",
+        "schedule",
+        "down along half a cosine to the floor at the last step (arXiv 1608.03983)",
+        lambda args: _schedule("cosine", args),
+        (_WARMUP, _FLOOR),
+        formula=(
+            "lr_s = lr (floor + (1 − floor) (1 + cos π x) / 2)",
+            "x: from 0 after the warm-up to 1 at the end",
+        ),
+    ),
+)
+DEFAULT_SCHEDULE = SchedulePlan("constant", 0, 1.0)
+
+OPTIMIZERS = (
+    Builtin(
+        "adam",
+        "optimizer",
+        "Adam with decoupled weight decay",
+        lambda args: AdamPlan(**args.values),
+        (
+            Param("learning_rate", "float", "step size", low=0, high=1),
+            Param("beta1", "float", "decay of the gradient's mean", 0.9, low=0, below=1),
+            Param("beta2", "float", "decay of the squared gradient's mean", 0.95, low=0, below=1),
+            Param("eps", "float", "added to the root of the squared mean", 1e-8, above=0, high=1),
+            Param("weight_decay", "float", "decoupled weight decay", 0.0, low=0, high=1),
+            Param("grad_clip_norm", "float", "largest gradient norm; 0 for any", 0.0, low=0),
+            Param("schedule", "schedule", "learning rate over the steps", DEFAULT_SCHEDULE),
+        ),
+    ),
+)
+
+
+def _aggregate(name: str, doc: str, formula: str, *params: Param) -> Builtin:
+    return Builtin(
+        name,
+        "aggregate",
+        doc,
+        lambda args: AggregatePlan(name, args.values.get("length")),
+        params,
+        formula=(formula,),
+    )
+
+
+# Names: verl's loss_agg_mode. The weights are computed in rlc.algo.aggregate.
+AGGREGATES = (
+    _aggregate("token_sum", "the service's own: every token counts once", "L = Σ_i Σ_t l_it"),
+    _aggregate(
+        "token_mean",
+        "mean over all tokens of the batch (DAPO, arXiv 2503.14476)",
+        "L = Σ_i Σ_t l_it / Σ_i n_i",
+    ),
+    _aggregate("seq_mean_token_sum", "mean over sequences of their sums", "L = Σ_i Σ_t l_it / B"),
+    _aggregate(
+        "seq_mean_token_mean",
+        "mean over sequences of their means, as in GRPO (arXiv 2402.03300)",
+        "L = Σ_i (Σ_t l_it / n_i) / B",
+    ),
+    _aggregate(
+        "seq_mean_token_sum_norm",
+        "mean over sequences of their sums over one fixed length (Dr. GRPO, arXiv 2503.20783)",
+        "L = Σ_i Σ_t l_it / (B length)",
+        Param("length", "int", "the fixed length, usually max_tokens", low=1),
+    ),
+    _aggregate(
+        "prompt_mean",
+        "mean over tasks of the mean over each one's tokens",
+        "L = Σ_p (Σ_i∈p Σ_t l_it / Σ_i∈p n_i) / P",
+    ),
+)
+DEFAULT_AGGREGATE = AggregatePlan("token_sum", None)
+
+PENALTIES = (
+    Builtin(
+        "reference",
+        "kl",
+        "takes the distance from a reference model off the advantages, token by token",
+        lambda args: KlPlan(**args.values),
+        (
+            Param("reference", "string", "a base model (`policy.base`) or a saved state's path"),
+            Param("coef", "float", "strength", above=0, high=100),
+            Param(
+                "discount",
+                "float",
+                "above 0 a token also answers for the later ones, discounted by this",
+                0.0,
+                low=0,
+                high=1,
+            ),
+        ),
+        formula=(
+            "d_t = log q_t − log p_ref,t",
+            "A_t = A_t + coef (mean(d) − d_t)",
+            "mean(d): over all sampled tokens of the batch",
+        ),
+    ),
+)
+
+OVERLAPS = (
+    Builtin(
+        "synchronous",
+        "overlap",
+        "sample, then train: every rollout comes from the newest weights",
+        lambda _: OverlapPlan("synchronous", 1, 0),
+    ),
+    Builtin(
+        "streamed",
+        "overlap",
+        "the gradient of a batch is taken in parts, as soon as the groups of a part are there",
+        lambda args: OverlapPlan("streamed", args.minibatches, 0, args.order),
+        (
+            Param("minibatches", "int", "most parts of a batch", 4, low=2, high=1_024),
+            Param(
+                "order",
+                "word",
+                "what makes a part: the groups that are ready, or a fixed choice, so that a run "
+                "on this machine repeats itself to the bit; none: fixed on this machine only",
+                None,
+                choices=("ready", "fixed"),
+                optional=True,
+            ),
+        ),
+    ),
+    Builtin(
+        "asynchronous",
+        "overlap",
+        "sampling goes on while training: a rollout may come from somewhat older weights",
+        lambda args: OverlapPlan("asynchronous", 1, args.max_staleness),
+        (Param("max_staleness", "int", "most steps that its weights lag", 1, low=1, high=64),),
+    ),
+)
+DEFAULT_OVERLAP = OverlapPlan("synchronous", 1, 0)
+
+SAVES = (
+    Builtin(
+        "every",
+        "save",
+        "a checkpoint every so many steps and at the end",
+        lambda args: SavePlan(args.n, args.keep, args.ttl, args.best, args.rolling),
+        (
+            Param("n", "int", "steps from one checkpoint to the next", low=1),
+            Param("keep", "int", "newest checkpoints that are kept", 3, low=1),
+            Param(
+                "ttl",
+                "duration",
+                "time after which the service may delete one",
+                None,
+                low=HOUR,
+                high=10 * YEAR,
+                optional=True,
+            ),
+            Param("best", "bool", "also keep the one with the highest mean reward", False),
+            Param(
+                "rolling",
+                "int",
+                "newest steps whose state is kept too, to go on from if the run is killed",
+                1,
+                low=1,
+                high=100,
+                optional=True,
+            ),
+        ),
+    ),
+)
+DEFAULT_SAVE = SavePlan(every=None, keep=3, ttl_seconds=None, best=False, rolling=1)
+
+BUDGETS = (
+    Builtin(
+        "limit",
+        "budget",
+        "what a stage may use before it stops with a checkpoint",
+        lambda args: BudgetPlan(args.usd, args.tokens, as_float(args.time)),
+        (
+            Param("usd", "money", "most to spend", None, above=0, optional=True),
+            Param(
+                "tokens", "int", "most tokens, of all kinds together", None, low=1, optional=True
+            ),
+            Param("time", "duration", "longest time", None, above=0, optional=True),
+        ),
+    ),
+)
+DEFAULT_BUDGET = BudgetPlan(None, None, None)
+
+DEADLINES = (
+    Builtin(
+        "deadlines",
+        "deadlines",
+        "how long a stage waits before it ends, resumable, with what it waited for",
+        lambda args: DeadlinesPlan(
+            as_float(args.request), as_float(args.unreachable), as_float(args.step)
+        ),
+        (
+            Param(
+                "request",
+                "duration",
+                "longest silence of a service that owes answers and does not say that it pauses",
+                15 * 60,
+                above=0,
+                high=10 * YEAR,
+            ),
+            Param(
+                "unreachable",
+                "duration",
+                "longest time that its server cannot be reached",
+                60,
+                above=0,
+                high=10 * YEAR,
+            ),
+            Param(
+                "step",
+                "duration",
+                "longest time from one finished step to the next; none: for ever",
+                None,
+                above=0,
+                high=10 * YEAR,
+                optional=True,
+            ),
+        ),
+    ),
+)
+DEFAULT_DEADLINES = DeadlinesPlan(request=15 * 60.0, unreachable=60.0, step=None)
+
+GUARDS = (
+    Builtin(
+        "kl_guard",
+        "kl_guard",
+        "watches how far the trainer's logprobs are from the sampler's",
+        lambda args: KlGuardPlan(**args.values),
+        (
+            Param("max", "float", "most that is normal, in nats a token", 0.1, above=0, high=100),
+            Param(
+                "then",
+                "word",
+                "what happens above it: a warning, an end to asynchronous steps, or to the run",
+                "warn",
+                choices=("warn", "synchronous", "stop"),
+                noun="reaction",
+            ),
+        ),
+        formula=("d_t = log p_trainer,t − log q_sampler,t", "kl = mean(d_t² / 2)"),
+    ),
+)
+
+HOPES = (
+    Builtin(
+        "failures",
+        "give_up",
+        "ends a run, resumable, in which step after step fails",
+        lambda args: GiveUpPlan(**args.values),
+        (
+            Param("steps", "int", "such steps in a row", 3, low=1),
+            Param("share", "float", "share of failed rollouts in each", 1.0, above=0, high=1),
+        ),
+    ),
+)
+DEFAULT_GIVE_UP = GiveUpPlan(steps=3, share=1.0)
+
+DEFAULT_FAILURE = FailurePlan(retries=1, then="drop", penalty=None)
+
+
+def retry_then(retries: Args, then: FailurePlan) -> FailurePlan:
+    """``retry(n) then drop``."""
+    return FailurePlan(retries.n, then.then, then.penalty)
+
+
+FAILURES = (
+    Builtin(
+        "drop",
+        "failure",
+        "leave the failed rollout out and go on",
+        lambda _: FailurePlan(0, "drop", None),
+        word=True,
+    ),
+    Builtin(
+        "stop",
+        "failure",
+        "stop the run at the first failure",
+        lambda _: FailurePlan(0, "stop", None),
+        word=True,
+    ),
+    Builtin(
+        "penalise",
+        "failure",
+        "count the failed rollout with a reward of its own",
+        lambda args: FailurePlan(0, "penalise", args.reward),
+        (Param("reward", "float", "what a failed rollout gets"),),
+    ),
+    Builtin(
+        "retry",
+        "retry",
+        "play the rollout again, up to n times; `then` says what if that fails too",
+        lambda args: args,
+        (Param("n", "int", "attempts after the first", low=1, high=100),),
+    ),
+)

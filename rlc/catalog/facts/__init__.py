@@ -1,0 +1,1 @@
+"""Dated facts: models, prices, and the snapshot of GEM's environments."""

@@ -1,0 +1,132 @@
+"""The models: the embedded one and the hosted line-up, as dated data with a source."""
+
+from __future__ import annotations
+
+import json
+import os
+from functools import cache
+from typing import Any
+
+from rlc.plan.records import LOCAL, TINKER
+from rlc.record import frozen
+
+TINY = "tiny"
+
+_PATH = os.path.join(os.path.dirname(__file__), "data", "models.json")
+
+
+@frozen
+class Price:
+    """USD per million tokens of each kind; None where unknown."""
+
+    prefill: float | None
+    cached: float | None
+    sample: float | None
+    train: float | None
+
+
+FREE = Price(0.0, 0.0, 0.0, 0.0)
+
+
+@frozen
+class Model:
+    """What is known of a base model. ``context`` is in tokens; None where unknown.
+
+    ``learning_rates`` bound what is plausible for RL with LoRA. ``lora`` counts the parameters of
+    an adapter of rank 1: in feed-forward, attention and output layers. ``unconfirmed`` names facts
+    that no primary source confirms.
+    """
+
+    base: str
+    service: str
+    context: int | None
+    renderers: tuple[str, ...]
+    price: Price
+    max_rank: int | None = None
+    learning_rates: tuple[float, float] = (1e-7, 1e-3)
+    lora: tuple[int, int, int] | None = None
+    unconfirmed: tuple[str, ...] = ()
+
+    @property
+    def chatml(self) -> bool:
+        """Whether its chat markup is ChatML, which the ``qwen3_`` templates write out."""
+        return self.base == TINY or self.base.startswith("Qwen/")
+
+
+@frozen
+class Retired:
+    """A model that the service no longer trains, and the nearest that it does."""
+
+    since: str
+    use: str
+
+
+_TINY = Model(TINY, LOCAL, 8192, ("qwen3_instruct",), FREE, 128, (1e-5, 1e-1))
+
+
+def find_model(base: str) -> Model | None:
+    """The catalogue's model of that name; a folder on this machine is not in it."""
+    return _models().get(base)
+
+
+def model_names() -> tuple[str, ...]:
+    return tuple(_models())
+
+
+def find_retired(base: str) -> Retired | None:
+    facts = _data()["retired"].get(base)
+    return Retired(**facts) if facts else None
+
+
+def retired_names() -> tuple[str, ...]:
+    return tuple(_data()["retired"])
+
+
+def renderer_names() -> tuple[str, ...]:
+    return tuple(name for names in _data()["renderers"].values() for name in names)
+
+
+def renderer_keeps_prefix(renderer: str) -> bool | None:
+    """Whether a prompt rendered with it extends the tokens before; None where unknown.
+
+    A renderer that drops earlier reasoning, or that ends a turn with text instead of a token,
+    does not.
+    """
+    groups = _data()["renderers"]
+    if renderer in groups["keeps_prefix"]:
+        return True
+    return False if renderer in (*groups["rewrites"], *groups["ends_with_text"]) else None
+
+
+def storage_price() -> float:
+    """USD for a GB of checkpoints and month."""
+    return float(_data()["storage"])
+
+
+def prices_as_of() -> str:
+    """Date and source of the prices."""
+    return f"{_data()['as_of']}, {_data()['source']}"
+
+
+@cache
+def _models() -> dict[str, Model]:
+    return {TINY: _TINY} | {name: _hosted(name, f) for name, f in _data()["models"].items()}
+
+
+def _hosted(name: str, facts: dict[str, Any]) -> Model:
+    return Model(
+        base=name,
+        service=TINKER,
+        context=facts["context"],
+        renderers=tuple(facts["renderers"]),
+        price=Price(facts["prefill"], facts["cached"], facts["sample"], facts["train"]),
+        max_rank=facts.get("max_rank"),
+        lora=tuple(facts["lora"]) if "lora" in facts else None,
+        unconfirmed=tuple(facts.get("unconfirmed", ())),
+    )
+
+
+@cache
+def _data() -> Any:
+    with open(_PATH, encoding="utf-8") as file:
+        return json.load(file)

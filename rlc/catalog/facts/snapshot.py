@@ -1,0 +1,170 @@
+"""Writes what the catalogue knows of GEM's environments from the installed library.
+
+    python -m rlc.catalog.facts.snapshot
+
+Signatures are read from the classes' source, not from the classes: some modules need packages
+that only their own environments use. Prompt lengths are measured by playing one turn, where that
+needs no download.
+"""
+
+from __future__ import annotations
+
+import ast
+import contextlib
+import importlib.metadata
+import importlib.util
+import io
+import json
+from pathlib import Path
+from typing import Any
+
+PATH = Path(__file__).parent / "data" / "gem.json"
+
+# What an environment class needs beyond the library itself.
+_NEEDS = {
+    "CodeEnv": ["hub"],
+    "MathEnv": ["hub"],
+    "MathVisualEnv": ["hub"],
+    "QaEnv": ["hub"],
+    "HangmanEnv": ["nltk"],
+    "WordSearchEnv": ["nltk"],
+    "WordleEnv": ["nltk"],
+    "CrosswordsEnv": [],
+}
+_NOT_FROM_A_RECIPE = {"self", "name", "dataset"}
+_TYPES = {bool: "bool", int: "int", float: "float", str: "string", tuple: "list", list: "list"}
+_PROBES = (0, 1, 2)  # seeds
+
+
+def main() -> None:
+    PATH.write_text(render(snapshot()), encoding="utf-8")
+    print(f"wrote {PATH}")
+
+
+def snapshot() -> dict[str, Any]:
+    """The whole snapshot, prompt lengths included."""
+    facts = registry()
+    for env_id, record in facts["environments"].items():
+        needs = facts["classes"][record["class"]]["needs"]
+        record["chars"] = probe(env_id) if not needs else None
+    return facts
+
+
+def registry() -> dict[str, Any]:
+    """Ids, registered arguments and signatures."""
+    import gem.envs  # noqa: F401  (fills the registry)
+    from gem.envs.registration import ENV_REGISTRY
+
+    environments: dict[str, Any] = {}
+    nullable: set[tuple[str, str]] = set()
+    for env_id, spec in sorted(ENV_REGISTRY.items()):
+        entry = str(spec.entry_point)
+        kwargs = {k: v for k, v in spec.kwargs.items() if k not in _NOT_FROM_A_RECIPE}
+        nullable |= {(entry, name) for name, value in kwargs.items() if value is None}
+        environments[env_id] = {"class": entry, "args": kwargs}
+    entries = {record["class"] for record in environments.values()}
+    classes = {entry: _class_facts(entry, nullable) for entry in sorted(entries)}
+    for record in environments.values():
+        accepted = classes[record["class"]]["params"]
+        record["args"] = {k: v for k, v in record["args"].items() if k in accepted}
+    version = importlib.metadata.version("gem-llm")
+    facts = {
+        "library": "gem-llm",
+        "version": version,
+        "classes": classes,
+        "environments": environments,
+    }
+    return dict(json.loads(json.dumps(facts)))
+
+
+def probe(env_id: str) -> dict[str, int] | None:
+    """Mean characters of the first observation and, in a game, of the one after a random move."""
+    import gem
+
+    first, later = [], []
+    with contextlib.redirect_stdout(io.StringIO()):
+        try:
+            env = gem.make(env_id)
+        except Exception:
+            return None  # an environment that cannot be made has no measured prompt
+        for seed in _PROBES:
+            first.append(_shown(*env.reset(seed=seed)))
+            with contextlib.suppress(NotImplementedError, AttributeError):
+                text, _, _, _, info = env.step(env.sample_random_action())
+                later.append(_shown(text, info))
+    mean = {"prompt": sum(first) // len(first)}
+    return mean | ({"observation": sum(later) // len(later)} if later else {})
+
+
+def _shown(text: str, info: dict[str, Any]) -> int:
+    return len(str(info.get("prefix", ""))) + len(text) + len(str(info.get("suffix", "")))
+
+
+def _class_facts(entry: str, nullable: set[tuple[str, str]]) -> dict[str, Any]:
+    module, name = entry.split(":")
+    params = {
+        param: facts | ({"optional": True} if (entry, param) in nullable else {})
+        for param, facts in _parameters(module, name).items()
+    }
+    return {
+        "params": params,
+        "multi_turn": "max_turns" in params,
+        "needs": _NEEDS.get(name, []),
+    }
+
+
+def _parameters(module: str, name: str) -> dict[str, dict[str, Any]]:
+    """Keyword parameters of a class's ``__init__``, read from its source."""
+    spec = importlib.util.find_spec(module)
+    if spec is None or spec.origin is None:
+        raise ImportError(module)
+    init = _find_init(ast.parse(Path(spec.origin).read_text(encoding="utf-8")), name)
+    if init is None:  # re-exported: the class is in a module beside it
+        folder = Path(spec.origin).parent
+        trees = (
+            ast.parse(path.read_text(encoding="utf-8")) for path in sorted(folder.glob("*.py"))
+        )
+        init = next(found for tree in trees if (found := _find_init(tree, name)))
+    arguments = init.args.args
+    defaults = [None] * (len(arguments) - len(init.args.defaults)) + list(init.args.defaults)
+    return {
+        argument.arg: _parameter(argument, default)
+        for argument, default in zip(arguments, defaults, strict=True)
+        if argument.arg not in _NOT_FROM_A_RECIPE
+    }
+
+
+def _find_init(tree: ast.Module, name: str) -> ast.FunctionDef | None:
+    for node in tree.body:
+        if isinstance(node, ast.ClassDef) and node.name == name:
+            for item in node.body:
+                if isinstance(item, ast.FunctionDef) and item.name == "__init__":
+                    return item
+    return None
+
+
+def _parameter(argument: ast.arg, default: ast.expr | None) -> dict[str, Any]:
+    annotation = ast.unparse(argument.annotation) if argument.annotation else ""
+    value = ast.literal_eval(default) if default is not None else None
+    kind = _TYPES.get(type(value)) or {"Optional[str]": "string"}[annotation]
+    optional = value is None or annotation.startswith("Optional")
+    return {"type": kind, "default": value} | ({"optional": True} if optional else {})
+
+
+def render(facts: dict[str, Any]) -> str:
+    """JSON with one line for each class and environment, so that a change is easy to review."""
+
+    def line(key: str, value: Any) -> str:
+        return f"{json.dumps(key)}: {json.dumps(value, sort_keys=True)}"
+
+    def table(name: str) -> str:
+        rows = ",\n".join(f"  {line(key, value)}" for key, value in sorted(facts[name].items()))
+        return f"{json.dumps(name)}: {{\n{rows}\n }}"
+
+    parts = [line(key, facts[key]) for key in ("library", "version")]
+    parts += [table(key) for key in ("classes", "environments")]
+    return "{\n " + ",\n ".join(parts) + "\n}\n"
+
+
+if __name__ == "__main__":
+    main()

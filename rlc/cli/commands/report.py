@@ -1,0 +1,57 @@
+"""``rlc report``: one page about a run."""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+
+from rlc.cli.options import tell
+
+_EPILOG = """\
+examples:
+  rlc report runs/sudoku-20261121-093000                 writes report.html into the run folder
+  rlc report runs/sudoku-20261121-093000 -o sudoku.html
+  rlc report runs/sudoku-20261121-093000 --open          and shows it in the browser
+
+The page is one file that needs no network. It can be written while the run goes on.
+
+exit status: 0 written, 1 no such run, 2 usage
+"""
+
+
+def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+    parser = subparsers.add_parser(
+        "report",
+        help="write a page about a run",
+        description="Write one self-contained HTML page about a run: curves, evaluations, spend, "
+        "where the time went, the plan, warnings and sample episodes.",
+        epilog=_EPILOG,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument("run_dir", metavar="RUN", type=Path, help="the folder of the run")
+    parser.add_argument(
+        "-o", "--out", metavar="FILE", type=Path, help="the page (default RUN/report.html)"
+    )
+    parser.add_argument("--open", action="store_true", help="show it in the browser")
+    parser.set_defaults(run=run)
+
+
+def run(args: argparse.Namespace) -> int:
+    import webbrowser
+
+    from rlc.report.page import report_html
+    from rlc.runtime.records import RunError
+
+    out: Path = args.out or args.run_dir / "report.html"
+    try:
+        page = report_html(args.run_dir)
+    except RunError as error:
+        return tell(str(error), hint=error.hint)
+    try:
+        out.write_text(page, encoding="utf-8")
+    except OSError as error:
+        return tell(f"cannot write {out}: {error.strerror}", hint="choose another place with -o")
+    print(f"wrote {out} ({len(page.encode()) / 1024:,.0f} KB)")
+    if args.open and not webbrowser.open(out.resolve().as_uri()):
+        return tell("there is no browser to show it in", hint=f"open {out} yourself")
+    return 0

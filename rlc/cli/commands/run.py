@@ -1,0 +1,248 @@
+"""``rlc run``: run a recipe, or go on with a run."""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import os
+import shlex
+import signal
+import sqlite3
+import sys
+import traceback
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from rlc.cli.options import add_plan_options, changes_plan, compile_plan, has_color
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+    from rlc.cli.progress import LiveObserver, PlainObserver
+    from rlc.plan.records import Plan
+    from rlc.runtime.job import Job
+    from rlc.runtime.journal.folder import RunFolder
+    from rlc.runtime.observer import Silent
+    from rlc.runtime.summary import Summary
+
+_ADVICE = "see to the room on its disk, and to its permissions"
+_EPILOG = """\
+examples:
+  rlc run recipes/quickstart.rl
+  rlc run recipes/quickstart.rl --set main.steps=10 --seed 2
+  rlc run recipes/sudoku.rl --rehearse
+  rlc run --resume runs/quickstart-20261121-093000
+
+exit status: 0 finished or stopped at the budget, 1 failed, 2 usage, 130 interrupted
+"""
+
+
+def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+    parser = subparsers.add_parser(
+        "run",
+        help="run the training job of a recipe",
+        description="Run the training job of a recipe, exactly as `rlc explain` shows it.",
+        epilog=_EPILOG,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument("recipe", nargs="?", help="the recipe (.rl), or a saved plan (.json)")
+    add_plan_options(parser)
+    parser.add_argument("--run-dir", type=Path, help="folder of the run (default runs/NAME-TIME)")
+    parser.add_argument("--resume", metavar="RUN", type=Path, help="go on with the run in a folder")
+    parser.add_argument(
+        "--base-url",
+        metavar="URL",
+        help="a server to use in place of the hosted Tinker service (default TINKER_BASE_URL)",
+    )
+    parser.add_argument("--quiet", action="store_true", help="show errors and the result only")
+    parser.set_defaults(run=run)
+
+
+def run(args: argparse.Namespace) -> int:
+    """Exit status of the whole command."""
+    from rich.console import Console
+
+    from rlc.algo.errors import AlgorithmError
+    from rlc.compile.saved import PlanFileError
+    from rlc.runtime.records import RunError
+    from rlc.service.errors import ServiceError
+
+    errors = Console(stderr=True)
+    if problem := _usage_problem(args):
+        return _fail(errors, problem, status=2)
+    folder = None
+    try:
+        plan = _plan(args) if args.recipe else None
+        if plan is None and args.recipe:
+            return 1
+        folder = _open_folder(args, plan)
+        return _run_folder(folder, args)
+    except (RunError, ServiceError, AlgorithmError, PlanFileError) as error:
+        return _fail(errors, str(error), getattr(error, "hint", None), _kept(folder))
+    except (OSError, sqlite3.Error) as error:
+        place = folder.path if folder else args.resume or "the run folder"
+        told = f"cannot read or write {place}: {error}"
+        return _fail(errors, told, _ADVICE, _kept(folder))
+    except Exception:
+        if folder is None:
+            raise
+        log = folder.path / "crash.log"
+        log.write_text(traceback.format_exc(), encoding="utf-8")
+        return _fail(errors, f"rlc itself failed; {log} holds the details", folder=folder)
+    finally:
+        if folder is not None:
+            folder.close()
+
+
+def _usage_problem(args: argparse.Namespace) -> str | None:
+    if args.resume:
+        if args.run_dir or (changes_plan(args) and not args.recipe):
+            return "a resumed run keeps its plan: give --resume alone (or with --base-url, --quiet)"
+    elif not args.recipe:
+        return "give a recipe, or --resume with the folder of a run"
+    elif args.recipe.endswith(".json") and changes_plan(args):
+        return "a saved plan is run as it is: give its recipe, to decide something else"
+    return None
+
+
+def _plan(args: argparse.Namespace) -> Plan | None:
+    """The plan of the recipe, or the saved one; None if it has errors, which are shown."""
+    from rlc.api import is_saved_plan, load_plan
+    from rlc.lang.render import render_human
+
+    if is_saved_plan(args.recipe):
+        return load_plan(args.recipe)
+    compiled = compile_plan(args)
+    if compiled.diagnostics and not (args.quiet and compiled.plan):
+        sys.stderr.write(render_human(compiled.diagnostics, color=has_color(sys.stderr)))
+    return compiled.plan
+
+
+def _open_folder(args: argparse.Namespace, plan: Plan | None) -> RunFolder:
+    """The folder of a run to go on with, or a new one."""
+    from rlc.runtime.start import open_run, resume_run
+
+    if args.resume:
+        return resume_run(args.resume, plan)
+    assert plan is not None
+    return open_run(plan, args.run_dir, args.base_url)
+
+
+def _kept(folder: RunFolder | None) -> RunFolder | None:
+    """The folder of a run that failed, closed; None if nothing had begun, so that it is gone."""
+    return folder if folder is not None and folder.close_failed() else None
+
+
+def _run_folder(folder: RunFolder, args: argparse.Namespace) -> int:
+    import rlc.service.local.runtime_env  # noqa: F401, I001 (before anything imports torch)
+    from rich.console import Console
+
+    from rlc.runtime.job import Job
+    from rlc.runtime.start import connect_run
+
+    class LastingConsole(Console):
+        """Goes quiet when its reader goes away: a closed pager must not end a run."""
+
+        def on_broken_pipe(self) -> None:
+            self.quiet = True
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+
+    console = LastingConsole()
+    service = connect_run(folder, args.base_url, resumed=bool(args.resume))
+    observer = _observer(console, args.quiet)
+    try:
+        summary = asyncio.run(_interruptible(Job(folder, service, observer)))
+    except asyncio.CancelledError:
+        observer.close()
+        _hint_resume(console, folder)
+        return 130
+    finally:
+        observer.close()
+    _print_summary(console, summary)
+    return 130 if summary.state == "interrupted" else 0
+
+
+def _observer(console: Console, quiet: bool) -> LiveObserver | PlainObserver | Silent:
+    from rlc.cli.progress import LiveObserver, PlainObserver
+    from rlc.runtime.observer import Silent
+
+    if quiet:
+        return Silent()
+    live = console.is_terminal and not console.is_dumb_terminal
+    return LiveObserver(console) if live else PlainObserver(console)
+
+
+async def _interruptible(job: Job) -> Summary:
+    """Ctrl-C once: finish the step and save. Twice: stop now; the last checkpoint stands."""
+    task = asyncio.ensure_future(job.run())
+    loop, pressed = asyncio.get_running_loop(), 0
+
+    def interrupt() -> None:
+        nonlocal pressed
+        pressed += 1
+        if pressed == 1:
+            job.stop()
+            job.observer.note("stopping after this step, with a checkpoint; Ctrl-C again: now")
+        else:
+            task.cancel()
+
+    for name in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+        loop.add_signal_handler(name, interrupt)
+    return await task
+
+
+def _print_summary(console: Console, summary: Summary) -> None:
+    from rlc.cli.progress import duration, sparkline
+
+    def line(text: str) -> None:
+        console.print(text, highlight=False, markup=False, soft_wrap=True)
+
+    for stage in summary.stages:
+        first, last = stage.window(last=False), stage.window(last=True)
+        done = f"{len(stage.values)} of {stage.planned} steps in {duration(stage.seconds)}"
+        line(f"\n{stage.stage}: {done}")
+        if first is not None:
+            change = f"{first:.3f} → {last:.3f}   (first five steps → last five)"
+            line(f"  {stage.measure:<10} {change}")
+            line(f"             {sparkline(stage.values)}")
+        if stage.checkpoint:
+            line(f"  checkpoint {stage.checkpoint}")
+    for number, evaluation in enumerate(summary.evaluations):
+        results = "   ".join(f"{name} {value:.3f}" for name, value in evaluation.metrics.items())
+        line("\n" * (number == 0) + f"{evaluation.name} after step {evaluation.step}: {results}")
+    line(f"  run folder {summary.folder}   (metrics.jsonl, rollouts.jsonl, plan.json)")
+    if summary.spent_usd:
+        line(f"  spent      ${summary.spent_usd:.2f}")
+    line(_next_step(summary))
+
+
+def _next_step(summary: Summary) -> str:
+    if summary.state == "budget":
+        return "  stopped at the budget, with a checkpoint"
+    if summary.state == "interrupted":
+        return f"  next       rlc run --resume {shlex.quote(str(summary.folder))}"
+    return (
+        "  next       change the recipe and run it again; `rlc explain RECIPE` shows what would run"
+    )
+
+
+def _hint_resume(console: Console, folder: RunFolder) -> None:
+    command = f"rlc run --resume {shlex.quote(str(folder.path))}"
+    console.print(f"stopped; go on with: {command}", highlight=False, markup=False, soft_wrap=True)
+
+
+def _fail(
+    console: Console,
+    message: str,
+    hint: str | None = None,
+    folder: RunFolder | None = None,
+    status: int = 1,
+) -> int:
+    console.print(f"error: {message}", highlight=False, markup=False, soft_wrap=True)
+    hints = [hint] if hint else []
+    if folder is not None:
+        command = f"rlc run --resume {shlex.quote(str(folder.path))}"
+        hints.append(f"what was done is kept; go on with: {command}")
+    for text in hints:
+        console.print(f"  help: {text}", highlight=False, markup=False, soft_wrap=True)
+    return status

@@ -1,0 +1,111 @@
+"""``--set`` values: the recipe's own grammar, put into the syntax tree before it is checked."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+
+from rlc.catalog.declarations import DECLARATIONS
+from rlc.catalog.index import find_anywhere
+from rlc.check.suggest import known_values
+from rlc.lang.ast import Argument, Binary, BlockDecl, Call, Expr, Field, Name, Recipe, ValueDecl
+from rlc.lang.diagnostics import Diagnostics
+from rlc.lang.source import Source
+from rlc.lang.syntax import parse_field
+from rlc.record import evolve
+
+
+def apply_overrides(
+    recipe: Recipe, overrides: Mapping[str, str] | Iterable[str], found: Diagnostics
+) -> Recipe:
+    """The recipe with ``name=value`` and ``decl.field=value`` put in, the last of each name."""
+    if isinstance(overrides, Mapping):
+        overrides = [f"{name}={value}" for name, value in overrides.items()]
+    for text in overrides:
+        override, wrong = parse_field(Source(f"--set {text.partition('=')[0].strip()}", text))
+        found.extend(wrong)
+        if override is not None:
+            recipe = _apply(recipe, *override, found)
+    return recipe
+
+
+def _apply(recipe: Recipe, path: list[Name], value: Expr, found: Diagnostics) -> Recipe:
+    head = path[0]
+    decls = list(recipe.decls)
+    names = {d.name.id: i for i, d in enumerate(decls) if isinstance(d, BlockDecl | ValueDecl)}
+    index = names.get(head.id)
+    if index is None:
+        if head.id not in recipe.unread:
+            advice = known_values(list(names), head.id) if names else None
+            found.error("RL0106", head.span, f"this recipe declares no `{head.id}`", advice)
+        return recipe
+    decl = decls[index]
+    assert isinstance(decl, BlockDecl | ValueDecl)
+    if isinstance(decl, BlockDecl):
+        decls[index] = _in_block(decl, path, value, found)
+    else:
+        decls[index] = evolve(decl, value=_in_expr(decl.value, path, 1, value, found))
+    return evolve(recipe, decls=tuple(decls))
+
+
+def _in_block(decl: BlockDecl, path: list[Name], value: Expr, found: Diagnostics) -> BlockDecl:
+    if len(path) == 1:
+        names = ", ".join(f"`{decl.name.id}.{field.name.id}`" for field in decl.fields)
+        message = f"`{decl.name.id}` has fields and no value of its own"
+        found.error("RL0106", path[0].span, message, f"set {names}")
+        return decl
+    name = path[1]
+    known = [param.name for param in DECLARATIONS[decl.kind.id].fields]
+    fields = list(decl.fields)
+    index = next((i for i, field in enumerate(fields) if field.name.id == name.id), None)
+    if index is None:
+        if name.id not in known or len(path) > 2:
+            advice = known_values([f.name.id for f in fields] if len(path) > 2 else known, name.id)
+            message = f"`{decl.name.id}` has no field `{name.id}` to set"
+            found.error("RL0106", name.span, message, advice)
+            return decl
+        fields.append(Field(name.span.to(value.span), name, value))
+    else:
+        inner = _in_expr(fields[index].value, path, 2, value, found)
+        fields[index] = evolve(fields[index], value=inner)
+    return evolve(decl, fields=tuple(fields))
+
+
+def _in_expr(expr: Expr, path: list[Name], depth: int, value: Expr, found: Diagnostics) -> Expr:
+    """``expr`` with the part that the rest of the path names replaced."""
+    rest = path[depth:]
+    if not rest:
+        return value
+    if len(rest) == 1 and (call := _head_call(expr)) is not None:
+        changed = _with_argument(call, rest[0], value)
+        return _replaced(expr, call, changed)
+    message = f"there is nothing to set at `{'.'.join(name.id for name in path)}`"
+    whole = ".".join(name.id for name in path[:depth])
+    found.error("RL0106", rest[0].span, message, f"set the whole: `--set '{whole}=…'`")
+    return expr
+
+
+def _head_call(expr: Expr) -> Call | None:
+    """The call that a pipeline starts with."""
+    while isinstance(expr, Binary) and expr.op == "|>":
+        expr = expr.left
+    return expr if isinstance(expr, Call) else None
+
+
+def _replaced(expr: Expr, old: Call, new: Call) -> Expr:
+    if isinstance(expr, Binary):
+        return evolve(expr, left=_replaced(expr.left, old, new))
+    return new
+
+
+def _with_argument(call: Call, name: Name, value: Expr) -> Call:
+    """The call with one argument replaced or added; unknown names are left to the checker."""
+    builtin = find_anywhere(call.func.id) if isinstance(call.func, Name) else None
+    names = [param.name for param in builtin.params] if builtin else []
+    argument = Argument(name.span.to(value.span), name, value)
+    args = list(call.args)
+    for index, old in enumerate(args):
+        own = old.name.id if old.name else names[index] if index < len(names) else None
+        if own == name.id:
+            args[index] = argument if old.name else evolve(argument, name=None)
+            return evolve(call, args=tuple(args))
+    return evolve(call, args=(*args, argument))

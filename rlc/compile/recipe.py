@@ -1,0 +1,85 @@
+"""From recipe text to a plan: parse, override, check, put together."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Collection, Mapping
+
+from rlc.check.analyse import analyse
+from rlc.check.rules.budget import report_budgets
+from rlc.check.stages import CheckedStage
+from rlc.lang.diagnostics import Diagnostics
+from rlc.lang.imports import resolve_imports
+from rlc.lang.read import read_source
+from rlc.lang.source import Source
+from rlc.lang.syntax import parse
+from rlc.plan.graph import build_graph
+from rlc.plan.records import Plan
+from rlc.record import frozen
+
+DEFAULT_SEED = 1
+
+# ``{"main.steps": "10"}`` or ``["main.steps=10"]``
+Overrides = Mapping[str, str] | Collection[str]
+
+
+@frozen
+class Compiled:
+    """The plan, or None where there are errors or no stages; and everything that was found."""
+
+    plan: Plan | None
+    diagnostics: Diagnostics
+
+
+def load(
+    path: str | os.PathLike[str], overrides: Overrides = (), seed: int | None = None
+) -> Compiled:
+    """Compile the recipe in a file (``-``: standard input)."""
+    source, found = read_source(path)
+    if source is None:
+        return Compiled(None, found)
+    return compile_source(source, overrides, seed)
+
+
+def check(path: str | os.PathLike[str]) -> Diagnostics:
+    """All that is wrong with the recipe in a file (``-``: standard input)."""
+    source, found = read_source(path)
+    if source is not None:
+        _, found = _checked(source, ())
+    return found
+
+
+def compile_source(source: Source, overrides: Overrides = (), seed: int | None = None) -> Compiled:
+    """Compile a recipe, with the values that ``overrides`` put into it."""
+    stages, found = _checked(source, overrides)
+    return Compiled(_plan(source.name, stages, seed) if stages else None, found)
+
+
+def _checked(source: Source, overrides: Overrides) -> tuple[tuple[CheckedStage, ...], Diagnostics]:
+    """The stages of a recipe, none where there are errors, and everything that was found."""
+    recipe, found = parse(source)
+    recipe = resolve_imports(recipe, found)
+    if overrides:
+        from rlc.compile.overrides import apply_overrides  # most checks have none
+
+        recipe = apply_overrides(recipe, overrides, found)
+    stages = analyse(recipe, found)
+    if found.has_errors or not all(stage.complete for stage in stages):
+        return (), found
+    report_budgets(stages, found)
+    return stages, found
+
+
+def _plan(recipe: str, checked: tuple[CheckedStage, ...], seed: int | None) -> Plan:
+    stages = tuple(stage.plan() for stage in checked)
+    provenance = {"seed": "default" if seed is None else "--seed"}
+    for stage in checked:
+        for path, origin in stage.provenance().items():
+            provenance[f"stages.{stage.name}.{path}"] = origin
+    return Plan(
+        recipe=recipe,
+        seed=DEFAULT_SEED if seed is None else seed,
+        stages=stages,
+        graph=build_graph(stages),
+        provenance=provenance,
+    )

@@ -1,0 +1,144 @@
+"""A rehearsal: the same job on the embedded tiny model, small and short."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from rlc.catalog.facts.models import TINY, find_model
+from rlc.plan.graph import build_graph
+from rlc.plan.leaves import leaves
+from rlc.plan.records import (
+    LOCAL,
+    BatchPlan,
+    BudgetPlan,
+    DataPlan,
+    EnvPlan,
+    EvalPlan,
+    KlPlan,
+    ModelPlan,
+    Plan,
+    SamplingPlan,
+    SftPlan,
+    StagePlan,
+    TrainPlan,
+)
+from rlc.record import evolve
+
+ORIGIN = "--rehearse"
+MAX_STEPS = 3
+MAX_GROUPS, MAX_GROUP_SIZE = 4, 4
+MAX_TURNS, MAX_PARALLEL = 16, 4
+MAX_TOKENS = 24
+MAX_RANK = 8
+MAX_EXAMPLES, MAX_DEMONSTRATIONS = 8, 32
+MAX_TASKS, MAX_SAMPLES = 4, 4
+_NO_BUDGET = BudgetPlan(None, None, None)
+
+
+def rehearse(plan: Plan) -> Plan:
+    """The plan to rehearse ``plan`` with: same stages, environments, wrappers, advantage, loss.
+
+    What is changed says ``--rehearse`` in its provenance.
+    """
+    stages = tuple(_stage(stage) for stage in plan.stages)
+    provenance = dict(plan.provenance)
+    for before, after in zip(plan.stages, stages, strict=True):
+        provenance |= _changes(before, after)
+    return evolve(plan, stages=stages, graph=build_graph(stages), provenance=provenance)
+
+
+def _stage(stage: StagePlan) -> StagePlan:
+    if isinstance(stage, TrainPlan):
+        return _train(stage)
+    return _sft(stage) if isinstance(stage, SftPlan) else _eval(stage)
+
+
+def _train(stage: TrainPlan) -> TrainPlan:
+    return evolve(
+        stage,
+        model=_model(stage.model),
+        envs=tuple(_env(env, MAX_GROUP_SIZE) for env in stage.envs),
+        batch=_batch(stage.batch),
+        sampling=_sampling(stage.sampling),
+        kl=_kl(stage.kl),
+        steps=min(stage.steps, MAX_STEPS),
+        budget=_NO_BUDGET,
+        track=(),
+    )
+
+
+def _sft(stage: SftPlan) -> SftPlan:
+    return evolve(
+        stage,
+        model=_model(stage.model),
+        data=_data(stage.data),
+        batch=min(stage.batch, MAX_EXAMPLES),
+        steps=min(stage.steps, MAX_STEPS),
+        budget=_NO_BUDGET,
+        track=(),
+    )
+
+
+def _eval(stage: EvalPlan) -> EvalPlan:
+    samples = min(stage.samples, max([MAX_SAMPLES, *(m.k or 1 for m in stage.metrics)]))
+    return evolve(
+        stage,
+        model=_model(stage.model),
+        envs=tuple(_env(env, samples) for env in stage.envs),
+        tasks=min(stage.tasks, MAX_TASKS),
+        samples=samples,
+        sampling=_sampling(stage.sampling),
+        every=None if stage.every is None else min(stage.every, MAX_STEPS),
+    )
+
+
+def _model(model: ModelPlan) -> ModelPlan:
+    tiny = find_model(TINY)
+    assert tiny is not None
+    return evolve(
+        model,
+        base=TINY,
+        lora_rank=min(model.lora_rank, MAX_RANK),
+        weights=None,
+        renderer=tiny.renderers[0],
+        context=tiny.context,
+        service=LOCAL,
+    )
+
+
+def _env(env: EnvPlan, group: int) -> EnvPlan:
+    own = env.rollouts
+    if env.source == "cookbook":  # its builder may have groups of one size only
+        group = own.group
+    small = evolve(own, group=min(own.group, group), max_tokens=min(own.max_tokens, MAX_TOKENS))
+    return evolve(env, rollouts=small)
+
+
+def _kl(kl: KlPlan | None) -> KlPlan | None:
+    """The reference of a rehearsal is the tiny model, whatever it was."""
+    return None if kl is None else evolve(kl, reference=TINY)
+
+
+def _data(data: DataPlan) -> DataPlan:
+    if data.count is None:
+        return data
+    env = data.env and _env(data.env, 1)
+    return evolve(data, env=env, count=min(data.count, MAX_DEMONSTRATIONS))
+
+
+def _sampling(sampling: SamplingPlan) -> SamplingPlan:
+    return evolve(sampling, max_tokens=min(sampling.max_tokens, MAX_TOKENS))
+
+
+def _batch(batch: BatchPlan) -> BatchPlan:
+    if batch.kind == "turns":
+        parallel = min(batch.parallel or MAX_PARALLEL, MAX_PARALLEL)
+        return evolve(batch, count=min(batch.count, MAX_TURNS), parallel=parallel)
+    count, size = min(batch.count, MAX_GROUPS), min(batch.size, MAX_GROUP_SIZE)
+    return evolve(batch, count=count, size=size, resample=min(batch.resample, count))
+
+
+def _changes(before: StagePlan, after: StagePlan) -> dict[str, Any]:
+    path = f"stages.{before.name}"
+    old = dict(leaves(before, path))
+    return {name: ORIGIN for name, value in leaves(after, path) if old.get(name) != value}

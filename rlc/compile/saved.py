@@ -1,0 +1,198 @@
+"""Plans in files: written with their hash, read back only if they are what was written.
+
+A saved plan is the plan's JSON with two keys more: ``plan_hash``, and ``made_from``, the recipe and
+the options that it was compiled from. A plan that was edited is refused, and so is a stale one,
+whose recipe compiles to something else by now.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+from typing import Any
+
+from rlc import __version__
+from rlc.plan.codec import PlanFormatError, plan_from_dict, plan_hash, plan_to_dict
+from rlc.plan.differences import difference_lines
+from rlc.plan.records import SCHEMA_VERSION, Plan
+from rlc.record import asdict, frozen
+
+SUFFIX = ".json"
+_SHOWN = 12  # differences that a message lists
+
+
+@frozen
+class MadeFrom:
+    """What a plan was compiled from. ``recipe`` is a path, in the file relative to its folder."""
+
+    recipe: str
+    overrides: list[str]
+    seed: int | None
+    rehearse: bool
+    service: str | None = None
+    rlc: str = __version__
+
+
+class PlanFileError(Exception):
+    """A saved plan that is not to be used; ``hint`` says what to do."""
+
+    def __init__(self, message: str, hint: str | None = None) -> None:
+        super().__init__(message)
+        self.hint = hint
+
+
+@frozen
+class SavedPlan:
+    """A plan as its file says. ``made_from`` is None where the file does not know; then it is the
+    plan of a run folder. ``hashed`` says that its content is known to be what was written."""
+
+    plan: Plan
+    made_from: MadeFrom | None
+    hashed: bool = True
+
+
+def save_plan(path: str | os.PathLike[str], plan: Plan, made_from: MadeFrom) -> None:
+    """Write a plan in one step: a reader finds all of it, or what was there before.
+
+    Raises PlanFileError where it cannot be written.
+    """
+    target = Path(path)
+    origin = asdict(made_from)
+    origin["recipe"] = _relative(made_from.recipe, target)
+    data = {"plan_hash": plan_hash(plan), "made_from": origin, **plan_to_dict(plan)}
+    text = json.dumps(data, indent=2, ensure_ascii=False) + "\n"
+    partial = target.with_name(f".{target.name}.{os.getpid()}")
+    try:
+        partial.write_text(text, encoding="utf-8")
+        os.replace(partial, target)
+    except OSError as error:
+        partial.unlink(missing_ok=True)
+        raise PlanFileError(f"cannot write {target}: {error.strerror or error}") from error
+
+
+def load_plan(path: str | os.PathLike[str]) -> Plan:
+    """The plan in a file, to run. Raises PlanFileError if it was edited or is stale, with what
+    differs."""
+    saved = read_plan(path)
+    if not saved.hashed:
+        raise PlanFileError(
+            f"{path} has no hash that would show whether it was edited",
+            "`rlc explain RECIPE --out plan.json` writes one; a run is gone on with by --resume",
+        )
+    made_from = saved.made_from
+    if made_from is not None and (differences := stale_lines(path, saved)):
+        raise PlanFileError(
+            f"{path} is stale: its recipe now says something else\n" + "\n".join(differences),
+            f"run the recipe itself, or write the plan anew with `{_again(made_from)}`",
+        )
+    return saved.plan
+
+
+def read_plan(path: str | os.PathLike[str]) -> SavedPlan:
+    """The plan in a file, stale or not. Raises PlanFileError if it is none, or was edited."""
+    data = _read(path)
+    stated, origin = data.pop("plan_hash", None), data.pop("made_from", None)
+    made_from = None if origin is None else _made_from(origin, path)
+    _require_version(path, data, made_from)
+    try:
+        plan = plan_from_dict(data)
+    except PlanFormatError as error:
+        raise PlanFileError(f"{path} is not a plan: {error}") from error
+    if stated is not None and stated != plan_hash(plan):
+        saved = SavedPlan(plan, made_from)
+        lines = stale_lines(path, saved) if made_from else []
+        where = "\n".join(["; it differs from its recipe in", *lines]) if lines else ""
+        raise PlanFileError(
+            f"{path} was edited: its hash is no longer that of its content{where}",
+            "change the recipe instead, or use --set",
+        )
+    hashed = stated is not None
+    return SavedPlan(plan, made_from if hashed else None, hashed)
+
+
+def stale_lines(path: str | os.PathLike[str], saved: SavedPlan) -> list[str]:
+    """What the recipe of a plan now says differently, from the plan to the recipe; nothing where
+    it says the same, or is not there any more."""
+    if saved.made_from is None or not (recipe := _recipe(path, saved.made_from)).is_file():
+        return []
+    now = _compiled(recipe, saved.made_from)
+    if now is None:
+        return [f"  {recipe} has errors by now: `rlc check` shows them"]
+    lines = difference_lines(saved.plan, now)
+    more = [f"  and {len(lines) - _SHOWN} more"] if len(lines) > _SHOWN else []
+    return lines[:_SHOWN] + more
+
+
+def _compiled(recipe: Path, made_from: MadeFrom) -> Plan | None:
+    from rlc.compile.recipe import load
+    from rlc.compile.rehearse import rehearse
+    from rlc.compile.services import on_service
+
+    plan = load(recipe, made_from.overrides, made_from.seed).plan
+    if plan is not None and made_from.rehearse:
+        plan = rehearse(plan)
+    if plan is not None and made_from.service is not None:
+        plan = on_service(plan, made_from.service)
+    return plan
+
+
+def _read(path: str | os.PathLike[str]) -> dict[str, Any]:
+    try:
+        data = json.loads(Path(path).read_text(encoding="utf-8"))
+    except OSError as error:
+        raise PlanFileError(f"cannot read {path}: {error.strerror or error}") from error
+    except ValueError as error:
+        raise PlanFileError(f"{path} is not JSON: {error}") from error
+    if not isinstance(data, dict):
+        raise PlanFileError(f"{path} is not a plan: a plan is a JSON object")
+    return data
+
+
+def _require_version(
+    path: str | os.PathLike[str], data: dict[str, Any], made_from: MadeFrom | None
+) -> None:
+    version = data.get("schema_version")
+    if version == SCHEMA_VERSION:
+        return
+    if not isinstance(version, int):
+        raise PlanFileError(f"{path} is not a plan: it has no schema_version")
+    hint = "write it anew with `rlc explain RECIPE --out plan.json`"
+    if made_from is not None:
+        hint = f"write it anew with `{_again(made_from)}`"
+    raise PlanFileError(
+        f"{path} is stale: its schema_version is {version}, and this rlc reads {SCHEMA_VERSION}",
+        hint,
+    )
+
+
+def _made_from(data: object, path: str | os.PathLike[str]) -> MadeFrom:
+    from cattrs import Converter
+
+    try:
+        return Converter().structure(data, MadeFrom)
+    except Exception as error:  # whatever a converter raises on foreign data
+        raise PlanFileError(f"{path} was edited: made_from is not what rlc writes") from error
+
+
+def _recipe(path: str | os.PathLike[str], made_from: MadeFrom) -> Path:
+    """Where the recipe of a saved plan is, from the current folder."""
+    return Path(os.path.relpath(Path(path).parent / made_from.recipe))
+
+
+def _relative(recipe: str, target: Path) -> str:
+    """A path that means the same from the folder of the saved plan."""
+    return os.path.relpath(recipe, target.parent)
+
+
+def _again(made_from: MadeFrom) -> str:
+    """The command that wrote a plan."""
+    import shlex
+
+    words = ["rlc", "explain", made_from.recipe]
+    for override in made_from.overrides:
+        words += ["--set", override]
+    words += [] if made_from.seed is None else ["--seed", str(made_from.seed)]
+    words += ["--rehearse"] if made_from.rehearse else []
+    words += [] if made_from.service is None else ["--service", made_from.service]
+    return shlex.join([*words, "--out", "plan.json"])

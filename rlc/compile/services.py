@@ -1,0 +1,38 @@
+"""A plan moved to another training service: ``--service tinker``."""
+
+from __future__ import annotations
+
+from rlc.catalog.facts.models import find_model
+from rlc.plan.graph import build_graph
+from rlc.plan.records import LOCAL, Plan
+from rlc.record import evolve
+
+ORIGIN = "--service"
+
+
+class ServiceMismatchError(ValueError):
+    """A model that is not on the service that was asked for; the message says what to do."""
+
+
+def on_service(plan: Plan, service: str) -> Plan:
+    """The same plan with every model on ``service``.
+
+    Any server that speaks Tinker's protocol may serve any model, so `tinker` takes them all; the
+    embedded engine has only those of this machine.
+
+    Raises:
+        ServiceMismatchError: the embedded engine does not have a model.
+    """
+    provenance = dict(plan.provenance)
+    for stage in plan.stages:
+        model = find_model(stage.model.base)
+        if service == LOCAL and model is not None and model.service != LOCAL:
+            raise ServiceMismatchError(
+                f'"{stage.model.base}" is not on this machine; give the folder that holds its '
+                "weights as `base`, or rehearse the job with `--rehearse`"
+            )
+        provenance[f"stages.{stage.name}.model.service"] = ORIGIN
+    stages = tuple(
+        evolve(stage, model=evolve(stage.model, service=service)) for stage in plan.stages
+    )
+    return evolve(plan, stages=stages, graph=build_graph(stages), provenance=provenance)

@@ -1,0 +1,202 @@
+"""GEM's tools (gem-llm 0.1.0): code and searches between the turns of an environment.
+
+What the model sees, when a call counts, and how it is rewarded is GEM's own `ToolEnvWrapper`: the
+first call in a reply is made, its result is the next observation, and the environment does not see
+the reply. A reply without a call, or after the last one that is allowed, goes to the environment.
+
+Ours is how the code runs (:mod:`rlc.envs.gem.sandbox`). GEM's own runner ends code after ten
+seconds whatever `timeout` says, limits neither memory nor output, and leaves children behind.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from importlib.util import find_spec
+from typing import Any, ClassVar
+
+from attrs import define, field, frozen
+
+from rlc.envs.base import EnvError
+from rlc.envs.gem.sandbox import Clock, Outcome, OutOfTimeError, Sandbox
+
+TOOLS = ("python_tool", "search_tool")
+
+Call = tuple[str, Mapping[str, Any]]  # a tool of the recipe with its arguments
+
+_FAILED = "[SearchTool Error:"  # how GEM's search tool begins what went wrong
+_IMPORT = re.compile(r"import (\w+)(?: as \w+)?")
+_ADDRESS = re.compile(r" object at 0x[0-9a-f]+")
+
+
+def with_tools(env: Any, tools: Sequence[Call]) -> Any:
+    """A GEM environment with the tools around it, the first of them innermost."""
+    from gem.tools.tool_env_wrapper import ToolEnvWrapper
+
+    for name, args in tools:
+        env = ToolEnvWrapper(
+            env,
+            [_tool(name, args)],
+            tool_reward=args.get("reward_use", 0.0),
+            tool_success_reward=args.get("reward_success", 0.0),
+            max_tool_uses=args["uses"],
+        )
+    return env
+
+
+def tool_metrics(env: Any) -> dict[str, float]:
+    """Calls of each tool in the episode so far, and how many of them worked."""
+    return {
+        f"{wrapper.tools[0].rlc_name}_{what}": float(count)
+        for wrapper in _tool_wrappers(env)
+        for what, count in (
+            ("uses", wrapper.tool_use_counter),
+            ("successes", wrapper.tool_success_counter),
+        )
+    }
+
+
+def stop_tools(env: Any) -> None:
+    """End what the tools of an episode still run. From any thread, and as often as one likes."""
+    for wrapper in _tool_wrappers(env):
+        for tool in wrapper.tools:
+            tool.stop()
+
+
+def require_search(tools: Sequence[Call]) -> None:
+    """Asks each search server once. Raises EnvError for one that does not answer as GEM's do."""
+    for name, args in tools:
+        if name == "search_tool":
+            answer = SearchTool(args["url"], args["top_k"], args["timeout"]).search("test")
+            if answer.startswith(_FAILED):
+                cause = _cause(answer.removeprefix(_FAILED).rstrip("]").strip())
+                raise EnvError(
+                    f"the server of `search_tool()`, {args['url']}, gave nothing: {cause}"
+                )
+
+
+def run_python(sandbox: Sandbox, code: str, seconds: float) -> Outcome:
+    """Run code as GEM does: what looks dangerous is refused, and code that misses an import is run
+    again with the usual ones. ``seconds`` bound both runs together."""
+    from gem.utils.sandbox import check_forbidden_imports
+    from gem.utils.sandbox import run_python as run_by_gem
+
+    if check_forbidden_imports(code):
+        return Outcome(*run_by_gem(code, "none"))  # only says no
+    if code == "...":  # a placeholder of the prompt
+        return Outcome(False, "", "SyntaxError: invalid syntax")
+    clock = Clock(seconds)
+    try:
+        outcome = sandbox.run(code, clock.left)
+        if not outcome.ok and "is not defined" in outcome.errors:
+            outcome = sandbox.run(f"{_usual_imports()}\n{code}", clock.left)
+    except OutOfTimeError:
+        return Outcome(False, "", f"\nExecution timed out after {seconds:g} seconds.")
+    return outcome
+
+
+def _usual_imports() -> str:
+    """GEM's, but for libraries that are not installed: those would fail whatever the code is."""
+    from gem.utils.constants import BASE_IMPORTS
+
+    return "\n".join(
+        line
+        for line in BASE_IMPORTS.splitlines()
+        if not (named := _IMPORT.fullmatch(line)) or find_spec(named[1])
+    )
+
+
+def _tool_wrappers(env: Any) -> Iterator[Any]:
+    """From the outermost in."""
+    from gem.tools.tool_env_wrapper import ToolEnvWrapper
+
+    while env is not env.unwrapped:
+        if isinstance(env, ToolEnvWrapper):
+            yield env
+        env = env.env
+
+
+@define
+class PythonTool:
+    """GEM's `PythonCodeTool` with our runner. A copy runs nothing."""
+
+    seconds: float
+    last_line: bool  # of an error
+    rlc_name: ClassVar[str] = "python_tool"
+    tool_type: ClassVar[str] = "python_code"
+    sandbox: Sandbox = field(factory=Sandbox, init=False)
+
+    def instruction_string(self) -> str:
+        return str(self._gem().instruction_string())
+
+    def execute_action(self, action: str) -> tuple[bool, bool, str, str]:
+        """Whether there is code in the action, whether it failed, the observation, and the action
+        up to the end of the code."""
+        code, parsed_action, found = self._gem()._parse_action(action)
+        if not found:
+            return False, True, "", parsed_action
+        outcome = run_python(self.sandbox, code, self.seconds)
+        errors = outcome.errors.rpartition("\n")[2] if self.last_line else outcome.errors
+        text = f"{outcome.output}\n{errors}" if errors else outcome.output
+        observation = "Code execution result: " + text.lstrip(" \n") + "\n"
+        return True, not outcome.ok, observation, parsed_action
+
+    def stop(self) -> None:
+        """End what it runs."""
+        self.sandbox.stop()
+
+    def _gem(self) -> Any:
+        from gem.tools.python_code_tool import PythonCodeTool
+
+        return PythonCodeTool()
+
+
+@frozen
+class SearchTool:
+    """GEM's own, but for the texts of errors: addresses in memory, which differ each time, are
+    left out."""
+
+    url: str
+    top_k: int
+    seconds: float
+    rlc_name: ClassVar[str] = "search_tool"
+    tool_type: ClassVar[str] = "search"
+
+    def instruction_string(self) -> str:
+        return str(self._gem().instruction_string())
+
+    def execute_action(self, action: str) -> tuple[bool, bool, str, str]:
+        """As :meth:`PythonTool.execute_action`."""
+        found, failed, observation, parsed_action = self._gem().execute_action(action)
+        return found, failed, _ADDRESS.sub("", observation), parsed_action
+
+    def search(self, query: str) -> str:
+        """The passages as text, or what went wrong."""
+        return str(self._gem()._search(query))
+
+    def stop(self) -> None:
+        """A search ends by itself, after its timeout."""
+
+    def _gem(self) -> Any:
+        from gem.tools.search_tool import SearchTool as GemSearchTool
+
+        return GemSearchTool(search_url=self.url, topk=self.top_k, timeout=self.seconds)
+
+
+def _tool(name: str, args: Mapping[str, Any]) -> PythonTool | SearchTool:
+    if name == "python_tool":
+        return PythonTool(args["timeout"], last_line=args["errors"] == "last_line")
+    return SearchTool(args["url"], args["top_k"], args["timeout"])
+
+
+def _cause(text: str) -> str:
+    """What is behind the nested errors of an HTTP library."""
+    for sign, plain in (
+        ("refused", "connection refused"),
+        ("timed out", "no answer in time"),
+        ("Name or service not known", "there is no such host"),
+        ("name resolution", "there is no such host"),
+    ):
+        if sign in text:
+            return plain
+    return text.splitlines()[0] if text else "no cause given"

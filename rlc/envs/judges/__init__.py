@@ -1,0 +1,1 @@
+"""Environments in which one model judges the work of another."""

@@ -1,0 +1,155 @@
+"""Solvers answer a problem, a judge picks one of their answers.
+
+Each call is an episode of one turn, so that it is sampled, timed, repeated and credited like any
+other. A solver is rewarded for its own solution, the judge for the one it picks. A judge that picks
+none of those there are (0 and negative numbers included) is rewarded as an empty answer is.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from attrs import evolve, frozen
+
+from rlc.envs.base import SOLVED, Action, AsyncEpisode, Observation
+from rlc.envs.history import History
+from rlc.envs.problems.graders import boxed, tagged
+from rlc.envs.templates import read_template
+
+SOLVER, JUDGE = "solver", "judge"
+NO_SOLUTION = "No solution found"
+
+_INDEX = re.compile(r"[0-9]{1,9}")
+
+
+@frozen
+class SolverJudge:
+    """The settings of ``solver_judge()``.
+
+    ``judge_history`` makes the judge's prompt; ``in_box`` says that the environment reads answers
+    from ``\\\\boxed{…}`` instead of ``<answer>`` tags.
+    """
+
+    solvers: int
+    solver_prompt: Callable[[str], str]
+    judge_prompt: Callable[[str, Sequence[str]], str]
+    judge_history: Callable[[], History]
+    in_box: bool
+
+    def solution(self, reply: str) -> str:
+        """What a solver's reply gives as its solution, marked as the environment reads it."""
+        answer = _answer(reply)
+        if answer is None:
+            return NO_SOLUTION
+        return f"\\boxed{{{answer}}}" if self.in_box else f"<answer>{answer}</answer>"
+
+    def solver(self, problem: AsyncEpisode) -> AsyncEpisode:
+        """A solver's turn; ``problem`` is graded with its solution."""
+        first = evolve(problem.first, text=self.solver_prompt(problem.first.text))
+        return _Solver(first, problem, self.solution)
+
+    def judge(
+        self, problem: AsyncEpisode, solved: Sequence[tuple[str, Observation]]
+    ) -> AsyncEpisode:
+        """The judge's turn; ``solved`` has each solver's reply and what the environment said."""
+        solutions = [self.solution(reply) for reply, _ in solved]
+        first = evolve(problem.first, text=self.judge_prompt(problem.first.text, solutions))
+        return _Judge(first, problem, [after for _, after in solved])
+
+
+def make_solver_judge(
+    args: dict[str, Any], judge_history: Callable[[], History], in_box: bool
+) -> SolverJudge:
+    """From the arguments of ``solver_judge()``. Raises EnvError for a file that is no template."""
+    solver_prompt, judge_prompt = usual_solver_prompt, usual_judge_prompt
+    if args["solver_prompt"] is not None:
+        solver_file = read_template(args["solver_prompt"], "problem")
+
+        def solver_prompt(problem: str) -> str:
+            return solver_file(problem=problem)
+
+    if args["judge_prompt"] is not None:
+        judge_file = read_template(args["judge_prompt"], "problem", "solutions")
+
+        def judge_prompt(problem: str, solutions: Sequence[str]) -> str:
+            return judge_file(problem=problem, solutions=list(solutions))
+
+    return SolverJudge(args["solvers"], solver_prompt, judge_prompt, judge_history, in_box)
+
+
+def usual_solver_prompt(problem: str) -> str:
+    """The prompt of a solver where the recipe has none."""
+    return f"{problem.rstrip()}\n\nPut your final answer between <answer> and </answer>."
+
+
+def usual_judge_prompt(problem: str, solutions: Sequence[str]) -> str:
+    """The prompt of a judge where the recipe has none."""
+    listed = "\n\n".join(f"Solution {i}:\n{text}" for i, text in enumerate(solutions, start=1))
+    return f"""\
+Here is a problem, and {len(solutions)} proposed solutions to it. Find one that is right.
+
+Problem:
+{problem.rstrip()}
+
+{listed}
+
+Check each solution before you decide:
+1. Does it lead to the result that the problem asks for?
+2. Does it keep every rule of the problem?
+3. Does it use what is given, as often as it may be used?
+4. Is each step of it correct when you work it out yourself?
+5. Is it complete, and in the form that is asked for?
+
+Put the number of the solution you pick between <answer> and </answer>, for example \
+<answer>1</answer>."""
+
+
+@frozen
+class _Solver:
+    first: Observation
+    problem: AsyncEpisode
+    solution: Callable[[str], str]
+
+    async def play(self, action: Action) -> Observation:
+        return _graded(await self.problem.play(Action(self.solution(action.text))))
+
+    async def close(self) -> None:
+        await self.problem.close()
+
+
+@frozen
+class _Judge:
+    first: Observation
+    problem: AsyncEpisode
+    outcomes: Sequence[Observation]
+
+    async def play(self, action: Action) -> Observation:
+        picked = picked_number(action.text)
+        if picked is not None and 1 <= picked <= len(self.outcomes):
+            after = self.outcomes[picked - 1]
+            return evolve(after, metrics={**after.metrics, "format": 1.0})
+        after = _graded(await self.problem.play(Action("")))
+        return evolve(after, metrics={**after.metrics, "format": 0.0})
+
+    async def close(self) -> None:
+        await self.problem.close()
+
+
+def _answer(reply: str) -> str | None:
+    """The first tagged answer; without a tag, what the last ``\\boxed{…}`` holds."""
+    answer = tagged(reply, last=False)
+    return boxed(reply) if answer is None else answer
+
+
+def picked_number(reply: str) -> int | None:
+    """The whole number that a reply answers; None where it answers none."""
+    text = _answer(reply)
+    return int(text) if text is not None and _INDEX.fullmatch(text) else None
+
+
+def _graded(after: Observation) -> Observation:
+    """One turn is all there is; whether it was correct is counted for every environment."""
+    correct = {"correct": float((after.reward or 0.0) >= SOLVED)}
+    return evolve(after, text="", done=True, metrics={**correct, **after.metrics})

@@ -1,0 +1,83 @@
+"""What is wrong with a recipe's OpenReward environments, found before anything is paid for.
+
+Each is asked for its splits, its tasks, its tools and the secrets that it needs.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from difflib import get_close_matches
+
+from rlc.envs.base import EnvError
+from rlc.envs.openreward.client import KEY, Address, Connection, ended
+from rlc.envs.openreward.source import task_order
+from rlc.plan.records import EnvPlan
+
+
+def openreward_problems(envs: Sequence[EnvPlan]) -> list[str]:
+    """A sentence for each thing that is wrong; nothing where all can be played. Environments of
+    other sources are passed over. Blocks, and may be called from within a running loop."""
+    mine = [env for env in envs if env.source == "openreward"]
+    if not mine:
+        return []
+    with ThreadPoolExecutor(max_workers=1) as pool:
+        return pool.submit(asyncio.run, _all_problems(mine)).result()
+
+
+async def _all_problems(envs: Sequence[EnvPlan]) -> list[str]:
+    found = await asyncio.gather(*map(_problem, envs))
+    return list(dict.fromkeys(text for text in found if text is not None))
+
+
+async def _problem(env: EnvPlan) -> str | None:
+    """The first thing that is wrong with an environment."""
+    address = Address.of(env.id, env.args)
+    if missing := address.missing():
+        return f"`{env.name}` needs {', '.join(missing)} in the environment, and it is not set"
+    connection = Connection(address)
+    try:
+        await _ask(env, connection)
+    except EnvError as error:
+        return f"`{env.name}` cannot be played: {error}"
+    finally:
+        await connection.close()
+    return None
+
+
+async def _ask(env: EnvPlan, connection: Connection) -> None:
+    """Raises EnvError."""
+    split = env.args["split"]
+    if split not in (splits := await connection.splits()):
+        raise EnvError(f"it has no split {_unknown(split, splits)}")
+    task_order(await connection.count(split), env.args["shuffle"], env.args["samples"])
+    given = {"api_key", KEY.lower(), *(name.lower() for name in env.args["secrets"])}
+    asked = [name for name in await connection.required_secrets() if name.lower() not in given]
+    if asked:
+        raise EnvError(f"it asks for secrets: `secrets = [{_quoted(asked)}]`")
+    if env.args["tools"]:
+        names = await _tools(connection, split)
+        for name in env.args["tools"]:
+            if name not in names:
+                raise EnvError(f"it has no tool {_unknown(name, names)}")
+
+
+async def _tools(connection: Connection, split: str) -> list[str]:
+    """The tools of the first task: an environment may have some for a task only."""
+    session = await connection.session(split, 0)
+    try:
+        return [tool.name for tool in await connection.call(session.list_tools)]
+    finally:
+        await ended(session)
+
+
+def _unknown(name: str, known: Sequence[str]) -> str:
+    close = get_close_matches(name, known, n=1)
+    advice = f"; did you mean `{close[0]}`?" if close else ""
+    listed = ", ".join(f"`{one}`" for one in known) or "none"
+    return f"`{name}`: there is {listed}{advice}"
+
+
+def _quoted(names: Sequence[str]) -> str:
+    return ", ".join(f'"{name}"' for name in names)

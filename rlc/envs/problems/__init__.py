@@ -1,0 +1,1 @@
+"""Questions with answers to check, and the graders that check them."""

@@ -1,0 +1,192 @@
+"""Sets of problems: those known by name, and the rows of a file. Task n is a pure function of
+the seed of the order and of n, so that a run that is resumed goes on with the next."""
+
+from __future__ import annotations
+
+import importlib
+import random
+from collections.abc import Callable, Mapping, Sequence
+from functools import lru_cache
+from typing import Any, Protocol
+
+from attrs import frozen
+
+from rlc.envs.base import EnvError
+from rlc.envs.problems import countdown
+from rlc.envs.problems.graders import boxed
+from rlc.envs.problems.rows import read_rows
+from rlc.envs.seeds import derive_seed
+
+Row = Mapping[str, Any]
+SPLIT = "split"  # the field of a file's rows that says which split they belong to
+
+
+class ProblemSet(Protocol):
+    """Numbered problems; ``count`` of them, or None where there is no end."""
+
+    @property
+    def count(self) -> int | None: ...
+
+    def row(self, order: int, number: int) -> Row:
+        """Problem ``number`` (0, 1, …) in the order that the seed ``order`` names."""
+
+
+@frozen
+class Listed:
+    """The rows of a list, again and again: with ``shuffle`` each epoch in an order of its own."""
+
+    rows: Sequence[Row]
+    shuffle: bool
+
+    @property
+    def count(self) -> int:
+        return len(self.rows)
+
+    def row(self, order: int, number: int) -> Row:
+        epoch, at = divmod(number, len(self.rows))
+        return self.rows[_permutation(order, epoch, len(self.rows))[at] if self.shuffle else at]
+
+
+@frozen
+class Made:
+    """Countdown problems, made as they are asked for; no split shares one with another. With
+    ``count`` there are so many and then the next epoch, without it they never repeat."""
+
+    split: str
+    shuffle: bool
+    count: int | None
+
+    def row(self, order: int, number: int) -> Row:
+        if self.count is None:
+            seed = derive_seed(order, "task", number) if self.shuffle else number
+            return countdown.problem(self.split, seed)
+        epoch, at = divmod(number, self.count)
+        seed = _permutation(order, epoch, self.count)[at] if self.shuffle else at
+        return countdown.problem(self.split, seed)
+
+
+def problem_set(
+    data: str, split: str, shuffle: bool, samples: int | None, check: Callable[[Row], None]
+) -> ProblemSet:
+    """The problems of a known set, or of a file; ``check`` raises EnvError for a row of no use.
+
+    ``samples`` keeps the first so many. With ``shuffle`` those of one fixed order, so that every
+    run and every stage has the same ones. Raises EnvError where there are not so many.
+    """
+    if data == "countdown" and split != "test":
+        return Made(split, shuffle, samples)
+    rows = []
+    for number, row in _rows(data, split):
+        _checked(row, number, data, check)
+        rows.append(row)
+    if samples is not None:
+        if samples > len(rows):
+            raise EnvError(f"`samples = {samples}`, but {data} has {len(rows)} problems in {split}")
+        order = _permutation(0, 0, len(rows)) if shuffle else range(samples)
+        rows = [rows[at] for at in order[:samples]]
+    return Listed(rows, shuffle)
+
+
+def _checked(row: Row, number: int, data: str, check: Callable[[Row], None]) -> None:
+    try:
+        check(row)
+    except EnvError as error:
+        raise EnvError(f"row {number} of {data}: {error}") from error
+
+
+def _rows(data: str, split: str) -> list[tuple[int, Row]]:
+    """The rows of a split with their numbers in the whole, from 1."""
+    if data == "countdown":
+        return list(enumerate(countdown.test_problems(), start=1))
+    if data in _HUB:
+        return list(enumerate(_HUB[data](split), start=1))
+    return _of_split(read_rows(data), data, split)
+
+
+def _of_split(rows: Sequence[Row], data: str, split: str) -> list[tuple[int, Row]]:
+    """Where the rows have a field ``split``, those in which it says so. Otherwise all are
+    ``train``."""
+    there = {str(row[SPLIT]) for row in rows if row.get(SPLIT) is not None} or {"train"}
+    if split not in there:
+        listed = ", ".join(f"`{name}`" for name in sorted(there))
+        raise EnvError(f"{data} has no split `{split}`; it has {listed}")
+    numbered = enumerate(rows, start=1)
+    return [(number, row) for number, row in numbered if str(row.get(SPLIT) or "train") == split]
+
+
+@lru_cache(maxsize=8)
+def _permutation(order: int, epoch: int, count: int) -> tuple[int, ...]:
+    numbers = list(range(count))
+    random.Random(derive_seed(order, "epoch", epoch)).shuffle(numbers)
+    return tuple(numbers)
+
+
+def _gsm8k(split: str) -> list[Row]:
+    """Worked solutions; the answer is what follows ``####``."""
+    return [
+        {**row, "answer": row["answer"].rpartition("####")[2].strip()}
+        for row in _fetch("gsm8k", "openai/gsm8k", "main", split)
+    ]
+
+
+_MATH_TEST = "HuggingFaceH4/MATH-500"
+_MATH_ALL = "EleutherAI/hendrycks_math"
+_SUBJECTS = (
+    "algebra",
+    "counting_and_probability",
+    "geometry",
+    "intermediate_algebra",
+    "number_theory",
+    "prealgebra",
+    "precalculus",
+)
+
+
+def _math(split: str) -> list[Row]:
+    """All of MATH without the 500 problems that are the usual test, or those 500."""
+    test = _fetch("math", _MATH_TEST, None, "test")
+    rows = test
+    if split == "train":
+        known = {row["problem"] for row in test}
+        rows = [
+            row
+            for subject in _SUBJECTS
+            for part in ("train", "test")
+            for row in _fetch("math", _MATH_ALL, subject, part)
+            if row["problem"] not in known
+        ]
+    return [
+        {**row, "question": row["problem"], "answer": boxed(row["solution"]) or row["solution"]}
+        for row in rows
+    ]
+
+
+def _countdown_tasks(split: str) -> list[Row]:
+    """The public Countdown problems, which come in one piece: a fixed draw of them is the test."""
+    rows = _fetch("countdown_tasks", "Jiayi-Pan/Countdown-Tasks-3to4", None, "train")
+    order = _permutation(0, 0, len(rows))
+    chosen = order[: countdown.TEST_SIZE] if split == "test" else order[countdown.TEST_SIZE :]
+    return [rows[at] for at in sorted(chosen)]
+
+
+_HUB: dict[str, Callable[[str], list[Row]]] = {
+    "gsm8k": _gsm8k,
+    "math": _math,
+    "countdown_tasks": _countdown_tasks,
+}
+
+
+def _fetch(name: str, dataset: str, config: str | None, split: str) -> list[Row]:
+    """Rows from the Hugging Face hub, or from its cache. Raises EnvError where that fails."""
+    try:
+        library = importlib.import_module("datasets")
+    except ImportError as error:
+        raise EnvError(f"`{name}` needs the package datasets: pip install datasets") from error
+    try:
+        return list(library.load_dataset(dataset, config, split=split))
+    except Exception as error:  # whatever the library and its network stack raise
+        cause = (str(error) or type(error).__name__).splitlines()[0]
+        raise EnvError(
+            f"`{name}` comes from the Hugging Face hub ({dataset}), which gave nothing: {cause}; "
+            "its rows in a .jsonl file do as well"
+        ) from error

@@ -1,0 +1,1 @@
+"""Blocking environments, run in threads, processes or an executor."""

@@ -1,0 +1,120 @@
+"""A plan for a program: the same as the text, as plain data."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from rlc.catalog.facts.models import prices_as_of
+from rlc.explain.maths import formulas_of, loss_scale
+from rlc.explain.sizes import datum_sentence
+from rlc.explain.surroundings import needed, written
+from rlc.explain.timing import stage_timing
+from rlc.lang.diagnostics import Diagnostics
+from rlc.lang.formats import finding_dicts
+from rlc.plan.codec import plan_hash, plan_to_dict
+from rlc.plan.records import SCHEMA_VERSION, Plan, StagePlan, TrainPlan
+from rlc.pricing.assumptions import assumptions, environments_of
+from rlc.pricing.cost import KINDS, Money, StageCost, bill_of, plan_cost, total_cost
+from rlc.pricing.latencies import Latencies
+from rlc.pricing.shapes import LEVELS
+from rlc.pricing.tokens import Tokens
+from rlc.record import asdict
+
+
+def explain_dict(
+    plan: Plan | None, recipe: str, found: Diagnostics, latencies: Latencies | None = None
+) -> dict[str, Any]:
+    """Plain data for JSON; without a plan only the diagnostics have something to say. ``timing``
+    is there where ``latencies`` are given."""
+    data: dict[str, Any] = {
+        "schema_version": SCHEMA_VERSION,
+        "plan_hash": None,
+        "recipe": recipe,
+        "stages": [],
+        "graph": {"nodes": [], "edges": []},
+        "cost": None,
+    }
+    if plan is not None:
+        plain = plan_to_dict(plan)
+        stages = zip(plan.stages, plain["stages"], strict=True)
+        data |= {
+            "plan_hash": plan_hash(plan),
+            "stages": [_stage_dict(plan, stage, record) for stage, record in stages],
+            "graph": plain["graph"],
+            "cost": cost_dict(plan),
+        }
+        if latencies is not None:
+            timings = (stage_timing(plan, stage, latencies) for stage in plan.stages)
+            data["timing"] = [timing for timing in timings if timing is not None]
+    return data | {"diagnostics": finding_dicts(found)}
+
+
+# What a stage's record has beside the plan's own fields.
+ADDED = ("seed", "formulas", "datums", "loss_scale", "writes", "needs", "provenance")
+
+
+def _stage_dict(plan: Plan, stage: StagePlan, record: dict[str, Any]) -> dict[str, Any]:
+    prefix = f"stages.{stage.name}."
+    origins = {path: origin for path, origin in plan.provenance.items() if path.startswith(prefix)}
+    alone = Plan(plan.recipe, plan.seed, (stage,), plan.graph)
+    added = {
+        "seed": plan.seed,
+        "formulas": formulas_of(stage),
+        "datums": {env.name: datum_sentence(env, stage.model) for env in environments_of(stage)},
+        "loss_scale": asdict(loss_scale(stage)) if isinstance(stage, TrainPlan) else None,
+        "writes": list(written(alone)),
+        "needs": needed(alone),
+        "provenance": {path.removeprefix(prefix): origin for path, origin in origins.items()},
+    }
+    return {**record, **added}
+
+
+def cost_dict(plan: Plan) -> dict[str, Any]:
+    """Estimates by level; a null total is unknown, and ``at_least`` its lower bound."""
+    costs = plan_cost(plan)
+    return {
+        "currency": "USD",
+        "prices": prices_as_of(),
+        "kinds": list(KINDS),
+        **_amounts({level: total_cost(costs, level) for level in LEVELS}),
+        "bill": {level: _bill(bill_of(costs, level)) for level in LEVELS},
+        "stages": [
+            _stage_cost_dict(stage, cost) for stage, cost in zip(plan.stages, costs, strict=True)
+        ],
+    }
+
+
+def _stage_cost_dict(stage: StagePlan, cost: StageCost) -> dict[str, Any]:
+    return {
+        "stage": cost.stage,
+        "kind": cost.kind,
+        "times": cost.times,
+        "free": cost.free,
+        "step": {
+            level: {
+                "tokens": _tokens(cost.step_tokens[level]),
+                "total": cost.step[level].total,
+                "at_least": cost.step[level].usd,
+            }
+            for level in LEVELS
+        },
+        "tokens_before": {level: _tokens(cost.tokens_before[level]) for level in LEVELS},
+        "bill": {level: _bill(cost.bill[level]) for level in LEVELS},
+        **_amounts({level: cost.total(level) for level in LEVELS}),
+        "assumptions": assumptions(stage),
+    }
+
+
+def _amounts(totals: dict[Any, Money]) -> dict[str, Any]:
+    return {
+        "total": {level: money.total for level, money in totals.items()},
+        "at_least": {level: money.usd for level, money in totals.items()},
+    }
+
+
+def _bill(bill: dict[str, Money]) -> dict[str, float | None]:
+    return {kind: money.total for kind, money in bill.items()}
+
+
+def _tokens(tokens: Tokens) -> dict[str, int]:
+    return {kind: round(number) for kind, number in asdict(tokens).items()}

@@ -1,0 +1,94 @@
+"""The job graph for other programs: Mermaid and Graphviz, stages as boxes around their steps.
+
+A dashed edge hands on what an earlier step made, a bold one goes from stage to stage.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from typing import Literal
+
+from rlc.explain.graph import edge_notes
+from rlc.explain.layout import count
+from rlc.plan.records import EvalPlan, GraphEdge, GraphNode, Plan, StagePlan, kind_of
+
+Format = Literal["mermaid", "dot"]
+FORMATS: tuple[Format, ...] = ("mermaid", "dot")
+
+
+def render_graph(plan: Plan, format: Format) -> str:
+    """The graph as the text of a diagram."""
+    lines = _mermaid(plan) if format == "mermaid" else _dot(plan)
+    return "\n".join(lines) + "\n"
+
+
+def _mermaid(plan: Plan) -> Iterator[str]:
+    yield "flowchart TD"
+    for node in _of_stage(plan, ""):
+        yield f'  {_id(node.id)}(["{_mermaid_text(node.label)}"])'
+    for stage in plan.stages:
+        yield f'  subgraph {_id(stage.name)}["{_mermaid_text(_title(stage))}"]'
+        for node in _of_stage(plan, stage.name):
+            yield f'    {_id(node.id)}["{node.kind}"]'
+        yield "  end"
+    for edge in plan.graph.edges:
+        arrow = "-.->" if edge.delay else "==>" if _between_stages(plan, edge) else "-->"
+        label = f'|"{_mermaid_text(_label(edge))}"|'
+        yield f"  {_id(edge.source)} {arrow}{label} {_id(edge.target)}"
+
+
+def _dot(plan: Plan) -> Iterator[str]:
+    yield "digraph job {"
+    yield '  node [shape=box, fontname="sans-serif"];'
+    yield '  edge [fontname="sans-serif", fontsize=10];'
+    for node in _of_stage(plan, ""):
+        yield f"  {_quoted(node.id)} [label={_quoted(node.label)}, shape=ellipse];"
+    for stage in plan.stages:
+        yield f"  subgraph {_quoted(f'cluster_{stage.name}')} {{"
+        yield f"    label={_quoted(_title(stage))};"
+        for node in _of_stage(plan, stage.name):
+            tip = f"tooltip={_quoted(node.label)}"
+            yield f"    {_quoted(node.id)} [label={_quoted(node.kind)}, {tip}];"
+        yield "  }"
+    for edge in plan.graph.edges:
+        style = "dashed" if edge.delay else "bold" if _between_stages(plan, edge) else "solid"
+        yield (
+            f"  {_quoted(edge.source)} -> {_quoted(edge.target)} "
+            f"[label={_quoted(_label(edge))}, style={style}];"
+        )
+    yield "}"
+
+
+def _of_stage(plan: Plan, stage: str) -> list[GraphNode]:
+    return [node for node in plan.graph.nodes if node.stage == stage]
+
+
+def _between_stages(plan: Plan, edge: GraphEdge) -> bool:
+    stages = {node.id: node.stage for node in plan.graph.nodes}
+    return stages[edge.source] != stages[edge.target]
+
+
+def _title(stage: StagePlan) -> str:
+    kind = kind_of(stage)
+    if isinstance(stage, EvalPlan):
+        return f"{kind} {stage.name}: {count(stage.tasks, 'task')}"
+    return f"{kind} {stage.name}: {count(stage.steps, 'step')}"
+
+
+def _label(edge: GraphEdge) -> str:
+    notes = edge_notes(edge)
+    return edge.carries + (f" ({notes})" if notes else "")
+
+
+def _id(name: str) -> str:
+    """An identifier that Mermaid takes, different for different names; `end` is a word of its."""
+    return "n_" + re.sub(r"\W", "_", name.replace("_", "__"))
+
+
+def _mermaid_text(text: str) -> str:
+    return text.replace('"', "#quot;")
+
+
+def _quoted(text: str) -> str:
+    return '"' + text.replace("\\", "\\\\").replace('"', '\\"') + '"'

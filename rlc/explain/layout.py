@@ -1,0 +1,58 @@
+"""What the sections of the text have in common: width, colours, amounts."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from textwrap import wrap
+
+from rlc.plan.units import UNKNOWN as UNKNOWN
+from rlc.pricing.cost import Money
+from rlc.record import frozen
+
+WIDTH = 100  # columns of the text
+INDENT = 4
+ROOM = WIDTH - INDENT  # columns of a section's lines
+
+Lines = Iterator[str]
+
+
+@frozen
+class Paint:
+    """Bold titles and dim remarks on a terminal, nothing elsewhere."""
+
+    on: bool = False
+
+    def title(self, text: str) -> str:
+        return f"\x1b[1m{text}\x1b[0m" if self.on else text
+
+    def dim(self, text: str) -> str:
+        return f"\x1b[2m{text}\x1b[0m" if self.on else text
+
+
+def section(title: str, lines: Iterable[str], paint: Paint) -> Lines:
+    """A titled part, indented; nothing where it has no lines."""
+    for number, line in enumerate(lines):
+        if number == 0:
+            yield ""
+            yield f"  {paint.title(title)}"
+        yield f"{'':{INDENT}}{line}"
+
+
+def wrapped(text: str, bullet: str = "", hang: int = 0) -> Lines:
+    """A sentence over as many lines as it needs, those after the first indented."""
+    later = " " * (hang or len(bullet))
+    yield from wrap(text, ROOM, initial_indent=bullet, subsequent_indent=later)
+
+
+def count(number: int, noun: str) -> str:
+    """``1 step``, ``2,000 steps``."""
+    return f"{number:,} {noun}{'s' * (number != 1)}"
+
+
+def dollars(money: Money, sign: str = "$") -> str:
+    """``$1.25``, or ``$0.0125`` below a dollar; ``≥ $1.25`` for a lower bound; ``unknown`` where
+    nothing is known."""
+    if not money.complete and money.usd == 0:
+        return UNKNOWN
+    places = 4 if 0 < money.usd < 1 else 2
+    return f"{'' if money.complete else '≥ '}{sign}{money.usd:,.{places}f}"

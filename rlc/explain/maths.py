@@ -1,0 +1,161 @@
+"""What a stage computes, as formulas."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from rlc.catalog.index import find_builtin
+from rlc.catalog.records import Builtin
+from rlc.explain.formulas import scheme_formulas
+from rlc.explain.layout import Lines, Paint
+from rlc.plan.records import AdamPlan, EvalPlan, SftPlan, StagePlan, TrainPlan
+from rlc.plan.units import show
+from rlc.pricing.shapes import rollout_shape
+from rlc.pricing.tokens import shares
+from rlc.record import frozen
+
+SFT_LOSS = ("L = − Σ_t log p_t", "t: the tokens of the replies")
+
+
+def formula_sections(stage: StagePlan, paint: Paint) -> Iterator[tuple[str, Lines]]:
+    """Titles and lines, in the order in which things are computed."""
+    if isinstance(stage, EvalPlan):
+        yield "metrics", _metrics(stage, paint)
+        return
+    if isinstance(stage, SftPlan):
+        yield "loss: cross_entropy", iter(SFT_LOSS)
+    else:
+        yield f"advantage: {stage.advantage.name}", _advantage(stage, paint)
+        if stage.kl is not None:
+            yield "KL penalty: reference", _penalty(stage, paint)
+        yield f"aggregation: {stage.aggregate.kind}", _aggregate(stage, paint)
+        yield f"loss: {stage.loss.name}", _loss(stage, paint)
+    if stage.optimizer.schedule.kind != "constant" or stage.optimizer.schedule.warmup:
+        yield f"learning rate: {stage.optimizer.schedule.kind}", _schedule(stage.optimizer, paint)
+
+
+def formulas_of(stage: StagePlan) -> dict[str, list[str]]:
+    """The same as data, by what each computes."""
+    if isinstance(stage, EvalPlan):
+        metrics = {metric.name for metric in stage.metrics}
+        return {"metrics": [line for name in sorted(metrics) for line in _formula("metric", name)]}
+    schedule = list(_formula("schedule", stage.optimizer.schedule.kind))
+    if isinstance(stage, SftPlan):
+        return {"loss": list(SFT_LOSS), "schedule": schedule}
+    penalty = {} if stage.kl is None else {"kl": list(_formula("kl", "reference"))}
+    return {
+        "advantage": [formula.text for formula in scheme_formulas(stage.advantage)],
+        **penalty,
+        "aggregate": list(_formula("aggregate", stage.aggregate.kind)),
+        "loss": list(_formula("loss", stage.loss.name)),
+        "schedule": schedule,
+    }
+
+
+def _builtin(kind: str, name: str) -> Builtin:
+    builtin = find_builtin(kind, name)
+    if builtin is None:
+        raise ValueError(f"the catalogue has no {kind} {name!r}")
+    return builtin
+
+
+def _formula(kind: str, name: str) -> tuple[str, ...]:
+    builtin = _builtin(kind, name)
+    return builtin.formula or (builtin.doc,)
+
+
+def _advantage(stage: TrainPlan, paint: Paint) -> Lines:
+    formulas = scheme_formulas(stage.advantage)
+    width = max(len(formula.text) for formula in formulas)
+    for formula in formulas:
+        yield f"{formula.text:{width}}   {paint.dim(formula.remark)}".rstrip()
+
+
+def _loss(stage: TrainPlan, paint: Paint) -> Lines:
+    yield from _formula("loss", stage.loss.name)
+    yield paint.dim(_builtin("loss", stage.loss.name).doc)
+    for name, value in stage.loss.config.items():
+        yield f"{name} = {show(value, 'float')}"
+
+
+def _penalty(stage: TrainPlan, paint: Paint) -> Lines:
+    assert stage.kl is not None
+    yield from _formula("kl", "reference")
+    discount = f", discount = {stage.kl.discount:g}" if stage.kl.discount else ""
+    yield f'reference = "{stage.kl.reference}", coef = {stage.kl.coef:g}{discount}'
+    yield paint.dim("the reference reads every sequence of a batch once")
+
+
+def _schedule(optimizer: AdamPlan, paint: Paint) -> Lines:
+    schedule = optimizer.schedule
+    yield from _formula("schedule", schedule.kind)
+    floor = f", floor = {schedule.floor:g}" if schedule.kind != "constant" else ""
+    yield f"lr = {optimizer.learning_rate:g}, warmup = {schedule.warmup:,}{floor}"
+    if schedule.warmup:
+        yield paint.dim("in the first `warmup` steps the rate rises to lr in a straight line")
+
+
+def _metrics(stage: EvalPlan, paint: Paint) -> Lines:
+    for metric in stage.metrics:
+        builtin = _builtin("metric", metric.name)
+        name = metric.name if metric.k is None else f"{metric.name}({metric.k})"
+        yield f"{name}: {' '.join(builtin.formula) or builtin.doc}"
+        if builtin.formula:
+            yield paint.dim(f"  {builtin.doc}")
+
+
+def _aggregate(stage: TrainPlan, paint: Paint) -> Lines:
+    """The formula, and what one token then weighs in the gradient."""
+    yield from _formula("aggregate", stage.aggregate.kind)
+    if stage.aggregate.length is not None:
+        yield f"length = {stage.aggregate.length:,}"
+    scale = loss_scale(stage)
+    what = f"about {scale.sequences:,.0f} sequences with {scale.tokens:,.0f} sampled tokens"
+    yield f"an update sums over {what}"
+    if stage.aggregate.kind == "token_sum":
+        yield paint.dim("each token weighs 1, so the gradient grows with the batch")
+        return
+    yield f"each token weighs about {scale.weight:.3g}, folded into its advantage"
+    yield paint.dim("Adam undoes a constant factor, except in eps and grad_clip_norm")
+
+
+@frozen
+class LossScale:
+    """What is expected of one optimiser update: its sequences, the tokens sampled in them, and the
+    weight of one such token in the gradient (its mean, where sequences differ)."""
+
+    sequences: float
+    tokens: float
+    weight: float
+
+
+def loss_scale(stage: TrainPlan) -> LossScale:
+    """The effective scale of a stage's loss (weights: :mod:`rlc.algo.aggregate`)."""
+    sequences, tokens = _update_size(stage)
+    tasks = stage.batch.count / stage.batch.updates
+    each = tokens / sequences
+    weights = {
+        "token_sum": 1.0,
+        "token_mean": 1 / tokens,
+        "seq_mean_token_sum": 1 / sequences,
+        "seq_mean_token_mean": 1 / (sequences * each),
+        "seq_mean_token_sum_norm": 1 / (sequences * (stage.aggregate.length or 1)),
+        "prompt_mean": 1 / (tasks * (tokens / tasks)),
+    }
+    return LossScale(sequences, tokens, weights[stage.aggregate.kind])
+
+
+def _update_size(stage: TrainPlan) -> tuple[float, float]:
+    """Sequences and sampled tokens of one update, as far as they can be expected."""
+    part, sequences, tokens = shares(stage.envs), 0.0, 0.0
+    for env in stage.envs:
+        shape = rollout_shape(env, stage.model, stage.sampling, "expected")
+        of_rollout = sum(e.copies * (1 if e.one_datum else e.turns) for e in shape)
+        sampled = sum(e.copies * e.sampled() for e in shape)
+        rollouts = stage.batch.count * env.rollouts.group * part[env.name]
+        if stage.batch.kind == "turns":
+            turns = sum(e.copies * e.turns for e in shape)
+            rollouts = stage.batch.count / turns * part[env.name]
+        sequences += rollouts * of_rollout
+        tokens += rollouts * sampled
+    return sequences / stage.batch.updates, tokens / stage.batch.updates

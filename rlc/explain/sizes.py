@@ -1,0 +1,192 @@
+"""How much a stage collects and trains on."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from math import ceil
+from typing import Any
+
+from rlc.catalog.builtins.sources import max_turns
+from rlc.catalog.facts.models import renderer_keeps_prefix
+from rlc.catalog.index import find_builtin
+from rlc.catalog.records import REQUIRED, Param
+from rlc.explain.layout import Lines, count, wrapped
+from rlc.plan.graph import takes_what_is_ready
+from rlc.plan.records import EnvPlan, EvalPlan, ModelPlan, SftPlan, StagePlan, TrainPlan
+from rlc.plan.units import show
+from rlc.pricing.cost import StageCost
+from rlc.pricing.shapes import extends_prefix, find_wrapper
+from rlc.pricing.tokens import shares
+
+
+def size_lines(stage: StagePlan, cost: StageCost) -> Lines:
+    """Groups, rollouts, turns, tokens, and what becomes of an episode."""
+    if isinstance(stage, TrainPlan):
+        sentences = _training(stage)
+    elif isinstance(stage, SftPlan):
+        sentences = _imitation(stage)
+    else:
+        sentences = _evaluation(stage, cost)
+    for sentence in sentences:
+        yield from wrapped(sentence, hang=2)
+    tokens = round(cost.step_tokens["high"].total)
+    yield f"at most {tokens:,} tokens {'an evaluation' if cost.kind == 'eval' else 'a step'}"
+
+
+def pipeline(env: EnvPlan) -> str:
+    """An environment as a recipe writes it, without the arguments that are defaults."""
+    source = find_builtin("env", env.source)
+    params = source.params if source else ()
+    if source is not None and source.more is not None:
+        params += source.more(env.id).params
+    calls = [_call(env.source, params, env.args, env.id)]
+    for wrapper in env.wrappers:
+        builtin = find_builtin("wrapper", wrapper.name)
+        calls.append(_call(wrapper.name, builtin.params if builtin else (), wrapper.args))
+    return " |> ".join(calls)
+
+
+def _call(
+    name: str, params: tuple[Param, ...], args: Mapping[str, Any], first: str | None = None
+) -> str:
+    defaults = {param.name: param.default for param in params}
+    given = [] if first is None else [f'"{first}"']
+    for key, value in args.items():
+        if defaults.get(key) == value:
+            continue
+        shown = show(value, "string" if isinstance(value, str) else "any")
+        required = key in defaults and defaults[key] is REQUIRED
+        given.append(shown if required else f"{key} = {shown}")
+    return f"{name}({', '.join(given)})"
+
+
+def _training(stage: TrainPlan) -> Iterator[str]:
+    batch = stage.batch
+    if batch.kind == "groups":
+        yield _groups(stage)
+    else:
+        yield f"{batch.count:,} turns, from waves of {batch.parallel or 1:,} episodes side by side"
+    if batch.resample:
+        yield (
+            f"at most {count(batch.resample, 'group')} of equals a step are replaced by other tasks"
+        )
+    if batch.updates > 1:
+        yield f"split into {batch.updates:,} optimiser updates"
+    yield from _overlap(stage)
+    yield from _environments(stage.envs, stage.model)
+
+
+def _groups(stage: TrainPlan) -> str:
+    """Each environment's share of the groups, and the rollouts of a step."""
+    sizes = {env.rollouts.group for env in stage.envs}
+    count_ = stage.batch.count
+    if len(sizes) == 1:
+        size = sizes.pop()
+        return f"{count_:,} groups of {size:,}: {count_ * size:,} rollouts"
+    part = shares(stage.envs)
+    rollouts = sum(count_ * part[env.name] * env.rollouts.group for env in stage.envs)
+    return f"{count_:,} groups: about {ceil(rollouts):,} rollouts"
+
+
+def _overlap(stage: TrainPlan) -> Iterator[str]:
+    overlap = stage.overlap
+    if overlap.kind == "streamed":
+        parts = f"streamed: the gradient is taken in {overlap.minibatches:,} parts"
+        if takes_what_is_ready(stage):
+            yield f"{parts} at most, each of the groups that are in when the one before is done"
+        else:
+            yield f"{parts}, each as soon as its groups are there"
+    elif overlap.kind == "asynchronous":
+        late = count(overlap.max_staleness, "step")
+        yield f"asynchronous: rollouts may come from weights up to {late} old"
+
+
+def _imitation(stage: SftPlan) -> Iterator[str]:
+    yield f"{count(stage.batch, 'example')} a step"
+    data = stage.data
+    if data.env is None:
+        yield f"rows of {data.path}" + (f", the first {data.count:,}" if data.count else "")
+        return
+    who = "its oracle" if data.policy == "oracle" else "the model itself"
+    yield (
+        f"{data.count or 0:,} episodes of {data.env.name} with a reward of at least "
+        f"{data.min_reward:g}, played by {who}"
+    )
+    yield from _environments((data.env,), stage.model)
+
+
+def _evaluation(stage: EvalPlan, cost: StageCost) -> Iterator[str]:
+    episodes = stage.tasks * stage.samples
+    samples = f", {count(stage.samples, 'sample')} of each" if stage.samples > 1 else ""
+    yield f"{count(stage.tasks, 'task')}{samples}: {count(episodes, 'episode')} an evaluation"
+    yield f"{count(cost.times, 'evaluation')} {when_evaluated(stage)}"
+    yield from _environments(stage.envs, stage.model)
+
+
+def when_evaluated(stage: EvalPlan) -> str:
+    """``before the first step of main, after every 5, at its end``."""
+    if stage.after is None:
+        return f"of {stage.model.name} as it is"
+    first = "before its first step, " if stage.first else ""
+    every = f"after every {count(stage.every, 'step')}, " if stage.every else ""
+    return f"of {stage.after} ({first}{every}at its end)"
+
+
+def _environments(envs: Iterable[EnvPlan], model: ModelPlan) -> Iterator[str]:
+    envs = tuple(envs)
+    part = shares(envs)
+    for env in envs:
+        yield f"{env.name}: {pipeline(env)}"
+        if len(envs) > 1:
+            share, size = part[env.name], env.rollouts.group
+            yield f"{env.name}: {share:.0%} of the tasks, in groups of {size:,}"
+        yield f"{env.name}: {_longest(env)}"
+        yield from _chosen(env)
+        yield f"{env.name}: {datum_sentence(env, model)}"
+
+
+def _chosen(env: EnvPlan) -> Iterator[str]:
+    """What is compared, and what is played, where that is not as one would think."""
+    if find_wrapper(env, "solver_judge") is not None:
+        yield (
+            f"{env.name}: each judge sees what its own solvers answered, so the judges of a task "
+            "have different prompts and are compared all the same"
+        )
+    if (curriculum := find_wrapper(env, "curriculum")) is not None:
+        low, high, explore = (curriculum.args[n] for n in ("hopeless", "solved", "explore"))
+        yield (
+            f"{env.name}: tasks that at most {low:.0%} or at least {high:.0%} of the rollouts "
+            f"solved when they were last played are passed over, but for {explore:.0%} of them"
+        )
+
+
+def _longest(env: EnvPlan) -> str:
+    turns, reply = max_turns(env), env.rollouts.max_tokens
+    game = find_wrapper(env, "solver_judge")
+    if game is not None:
+        solvers = int(game.args["solvers"])
+        return f"{count(solvers, 'solver')} and a judge: {solvers + 1} replies of {reply:,} tokens"
+    if turns is None:
+        return f"an unknown number of turns of at most {reply:,} tokens"
+    most = f"at most {count(turns, 'turn')} of {reply:,} tokens"
+    return f"{most}: {turns * reply:,} sampled tokens a rollout"
+
+
+def datum_sentence(env: EnvPlan, model: ModelPlan) -> str:
+    """What training sequences an episode becomes, and what that means for the bill."""
+    if find_wrapper(env, "solver_judge") is not None:
+        return "one training sequence a reply"
+    if max_turns(env) == 1 or extends_prefix(env, model, unknown=False):
+        return "one training sequence an episode"
+    why = "every turn is billed with its whole prompt"
+    if find_wrapper(env, "chat") is None and env.source == "gem":
+        return f"one training sequence a turn: {why}"
+    if renderer_keeps_prefix(model.renderer) is None:
+        return (
+            f"one training sequence an episode, if the renderer {model.renderer} keeps earlier "
+            "turns as they were, which is not known; else one a turn"
+        )
+    return (
+        f"one training sequence a turn, for the renderer {model.renderer} rewrites earlier turns: "
+        f"{why}"
+    )

@@ -1,0 +1,75 @@
+"""Everything about a plan, for a person."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from rlc.explain.costs import assumed_lines, cost_lines, job_cost_lines
+from rlc.explain.graph import job_lines, step_lines
+from rlc.explain.layout import Lines, Paint, count, section, wrapped
+from rlc.explain.maths import formula_sections
+from rlc.explain.sizes import size_lines
+from rlc.explain.surroundings import needed, written
+from rlc.explain.timing import timing_lines
+from rlc.explain.values import value_lines
+from rlc.lang.diagnostics import Diagnostics
+from rlc.lang.render import render_human
+from rlc.plan.codec import plan_hash
+from rlc.plan.records import Plan, StagePlan
+from rlc.pricing.cost import StageCost, plan_cost
+from rlc.pricing.latencies import Latencies
+
+_TITLES = {
+    "train": "{} on {}",
+    "sft": "{} of supervised training on {}",
+    "eval": "{} on {}",
+}
+
+
+def explain_text(
+    plan: Plan, found: Diagnostics, color: bool = False, latencies: Latencies | None = None
+) -> str:
+    """The whole plan; ``found`` are the findings of its recipe. With ``latencies``, how long it
+    takes, too."""
+    lines = list(_plan(plan, latencies or {}, Paint(color)))
+    if found:
+        lines += ["", render_human(found, color=color).rstrip()]
+    return "\n".join(line.rstrip() for line in lines) + "\n"
+
+
+def _plan(plan: Plan, latencies: Latencies, paint: Paint) -> Lines:
+    seed = f"seed {plan.seed} ({plan.provenance.get('seed', 'default')})"
+    yield f"{paint.title(plan.recipe)}   plan {plan_hash(plan)[:12]}   {seed}"
+    costs = plan_cost(plan)
+    several = len(costs) > 1
+    if several:
+        yield from section("stages", job_lines(plan, costs), paint)
+    for stage, cost in zip(plan.stages, costs, strict=True):
+        yield ""
+        yield from _stage(plan, stage, cost, paint)
+        yield from section("timing", timing_lines(plan, stage, latencies), paint)
+    yield ""
+    yield paint.title("the whole job")
+    if several:
+        yield from section("cost in USD", job_cost_lines(costs), paint)
+    yield from section("writes", _sentences(written(plan)), paint)
+    yield from section("needs", _sentences(iter(needed(plan))), paint)
+
+
+def _stage(plan: Plan, stage: StagePlan, cost: StageCost, paint: Paint) -> Lines:
+    unit = "evaluation" if cost.kind == "eval" else "step"
+    title = _TITLES[cost.kind].format(count(cost.times, unit), stage.model.service)
+    yield paint.title(f"stage {stage.name}: {title}")
+    yield from section("values", value_lines(plan, stage, paint), paint)
+    for name, lines in formula_sections(stage, paint):
+        yield from section(name, lines, paint)
+    of = "each evaluation" if cost.kind == "eval" else "each step"
+    yield from section(of, step_lines(plan, stage), paint)
+    yield from section("sizes", size_lines(stage, cost), paint)
+    yield from section("cost", cost_lines(cost), paint)
+    yield from section("assumed", assumed_lines(stage), paint)
+
+
+def _sentences(sentences: Iterator[str]) -> Lines:
+    for sentence in sentences:
+        yield from wrapped(sentence, bullet="- ")

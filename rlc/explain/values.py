@@ -1,0 +1,133 @@
+"""The values of a stage, each with where it came from."""
+
+from __future__ import annotations
+
+from textwrap import wrap
+from typing import Any
+
+from rlc.explain.layout import ROOM, UNKNOWN, Lines, Paint
+from rlc.plan.leaves import leaves
+from rlc.plan.records import EvalPlan, Plan, StagePlan, TrainPlan
+from rlc.plan.units import shown_value
+from rlc.record import frozen
+
+_VALUE_WIDTH = 32
+_NO_BREAK = "\N{NO-BREAK SPACE}"  # a name stays with its value
+
+
+@frozen
+class Row:
+    """``group`` is the part of the stage, ``name`` the value's name there."""
+
+    group: str
+    name: str
+    value: Any
+    origin: str
+
+
+def value_lines(plan: Plan, stage: StagePlan, paint: Paint) -> Lines:
+    """What was decided line by line, then, part by part, what was left to defaults."""
+    rows = value_rows(plan, stage)
+    same = _same_model(plan, stage)
+    if same is not None:
+        rows = [row for row in rows if row.group != "model"]
+        rows.insert(0, Row("model", "name", stage.model.name, f"as in {same}"))
+    decided = [row for row in rows if not _is_default(row)]
+    table = [(row.name, shown_value(row.name, row.value)) for row in decided]
+    head = max(len(row.group) for row in rows)
+    widths = [max((len(cells[column]) for cells in table), default=0) for column in range(2)]
+    widths[1] = min(widths[1], _VALUE_WIDTH)
+    for group in dict.fromkeys(row.group for row in rows):
+        mine = [row for row in rows if row.group == group]
+        label = group
+        for line in _part_lines(mine, widths, ROOM - head - 2, paint):
+            yield f"{label:{head}}  {line}"
+            label = ""
+
+
+def _part_lines(rows: list[Row], widths: list[int], room: int, paint: Paint) -> Lines:
+    """One part of a stage in ``room`` columns."""
+    for row in rows:
+        if not _is_default(row):
+            yield from _decided(row, widths, room, paint)
+    defaults = [row for row in rows if _is_default(row)]
+    for origin in dict.fromkeys(row.origin for row in defaults):
+        values = [
+            f"{row.name} {shown_value(row.name, row.value)}".replace(" ", _NO_BREAK)
+            for row in defaults
+            if row.origin == origin
+        ]
+        for line in wrap(f"{origin}: {', '.join(values)}", room, subsequent_indent="  "):
+            yield paint.dim(line.replace(_NO_BREAK, " "))
+
+
+def _decided(row: Row, widths: list[int], room: int, paint: Paint) -> Lines:
+    text = shown_value(row.name, row.value)
+    start = f"{row.name:{widths[0]}}  {text:{widths[1]}}  "
+    if len(start) + len(row.origin) <= room:
+        yield start + paint.dim(row.origin)
+        return
+    label = row.name
+    for line in wrap(text, room - widths[0] - 2):
+        yield f"{label:{widths[0]}}  {line}"
+        label = ""
+    yield " " * (widths[0] + 2) + paint.dim(row.origin)
+
+
+def _is_default(row: Row) -> bool:
+    """Whether nobody wrote the value."""
+    return row.origin.startswith(("default", "catalogue", "sampling of "))
+
+
+def _same_model(plan: Plan, stage: StagePlan) -> str | None:
+    """An earlier stage with the very same model, so that it need not be shown again."""
+    for earlier in plan.stages:
+        if earlier is stage:
+            return None
+        if earlier.model == stage.model:
+            return earlier.name
+    return None
+
+
+def value_rows(plan: Plan, stage: StagePlan) -> list[Row]:
+    """Every value of a stage with its origin, but for what a name alone says: that of a builtin,
+    or of a stage that goes on from no other."""
+    prefix = f"stages.{stage.name}."
+    rows = []
+    for path, value in leaves(stage, prefix.removesuffix(".")):
+        origin = plan.provenance.get(path, UNKNOWN)
+        repeated = f"{path.removesuffix('max_turns')}args.max_turns" in plan.provenance
+        implied = origin.startswith("definition of ") or path == f"{prefix}name"
+        if not repeated and not implied and (path != f"{prefix}after" or value is not None):
+            group, name = _heading(path.removeprefix(prefix), stage)
+            rows.append(Row(group, name, value, origin))
+    groups = list(dict.fromkeys(row.group for row in rows))
+    return sorted(rows, key=lambda row: groups.index(row.group))  # stable: the recipe's order
+
+
+def _heading(path: str, stage: StagePlan) -> tuple[str, str]:
+    """The part that a value belongs to, and its name there: ``guess``, ``chat.instruction``."""
+    group, _, name = path.partition(".")
+    if group == "envs":
+        env, _, name = name.partition(".")
+        return f"env {env}", _without(name, "wrappers", "args")
+    if group == "advantage" and name.startswith("steps.") and isinstance(stage, TrainPlan):
+        steps = [type(step).__name__.lower() for step in stage.advantage.steps]
+        return group, _numbered(name.removeprefix("steps."), steps)
+    if group == "metrics" and isinstance(stage, EvalPlan):
+        return group, _numbered(name, [metric.name for metric in stage.metrics])
+    return (group, _without(name, "config", "wrappers", "args")) if name else ("stage", group)
+
+
+def _numbered(name: str, items: list[str]) -> str:
+    """``baseline.over`` for ``0.over``; a second one of a name has a number."""
+    index, _, field = name.partition(".")
+    if not index.isdigit():  # different names stand for themselves
+        return name
+    item = items[int(index)]
+    number = items[: int(index) + 1].count(item)
+    return f"{item}{number if number > 1 else ''}.{field}"
+
+
+def _without(path: str, *parts: str) -> str:
+    return ".".join(name for name in path.split(".") if name not in parts)

@@ -1,0 +1,165 @@
+"""The wording of syntax errors: what was found, what was expected, what to do."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from rlc.lang.diagnostics import Diagnostics, Fix, replace
+from rlc.lang.source import Source, Span
+from rlc.lang.syntax.lalr import MAX_DEPTH, Stuck, Token, expected
+from rlc.lang.syntax.tables import END, Tables
+from rlc.record import frozen
+
+_CODE = "RL0010"
+_VALUES = {"NUMBER", "MONEY", "DURATION", "PERCENT", "STRING", "TRUE", "FALSE"}
+_STARTS_OF_VALUES = {"NAME", "LPAR", "LSQB", "LBRACE", "MINUS", *_VALUES}
+_OPERATORS = {"PLUS", "MINUS", "STAR", "SLASH", "PIPE", "THEN", "DOT", "LPAR"}
+
+
+@frozen
+class Edit:
+    """A change of one token: drop ``tokens[index]`` or not, then put a token of ``kind`` there."""
+
+    index: int
+    drop: bool
+    kind: str | None
+
+    def apply(self, tokens: Sequence[Token]) -> list[Token]:
+        edited = list(tokens)
+        place = tokens[self.index - 1].end if self.index else tokens[0].start
+        added = [] if self.kind is None else [Token(self.kind, place, place)]
+        edited[self.index : self.index + self.drop] = added
+        return edited
+
+
+def report_edit(
+    source: Source, tables: Tables, tokens: Sequence[Token], edit: Edit, found: Diagnostics
+) -> None:
+    """Say what is wrong with ``tokens``, given the edit that puts them right."""
+    place, word = _found(source, tokens, edit.index)
+    fix = _fix(source, tables, tokens, edit)
+    if edit.kind is None:
+        found.error(_CODE, place, f"unexpected {word}", "leave it out", fix=fix)
+    elif edit.kind == "COMMA" and not edit.drop:
+        end = Span(source, tokens[edit.index - 1].end, tokens[edit.index - 1].end)
+        found.error(_CODE, end, f"missing `,` before {word}", fix=fix)
+    else:
+        advice = "a name and its value are joined by `=`" if edit.kind == "EQUAL" else None
+        message = f"expected `{tables.words[edit.kind]}`, found {word}"
+        found.error(_CODE, place, message, advice, fix=fix)
+
+
+def _fix(source: Source, tables: Tables, tokens: Sequence[Token], edit: Edit) -> Fix:
+    """The edit as a change of the text; safe unless it drops a word that may have had a meaning."""
+    token = tokens[min(edit.index, len(tokens) - 1)]
+    span = Span(source, token.start, token.end)
+    if edit.kind is None:
+        around = tokens[max(0, edit.index - 1) : edit.index + 2]
+        doubled = sum(other.kind == token.kind for other in around) > 1
+        return replace(span, "", f"remove `{span.text}`", safe=doubled or token.kind == "COMMA")
+    word = tables.words[edit.kind]
+    if edit.drop:
+        spaced = source.text[max(0, span.start - 1) : span.start].isspace()
+        return replace(span, word if spaced else f" {word}", f"write `{word}`")
+    end = tokens[edit.index - 1].end
+    added = f" {word}" if edit.kind == "EQUAL" else word
+    # Two names in a call may be two arguments, or one and its value.
+    kinds = [entry.kind for entry in tokens[max(0, edit.index - 2) : edit.index + 1]]
+    clear = edit.kind != "COMMA" or kinds not in (
+        ["LPAR", "NAME", "NAME"],
+        ["COMMA", "NAME", "NAME"],
+    )
+    return replace(Span(source, end, end), added, f"add `{word}`", safe=clear)
+
+
+def report_stuck(
+    source: Source,
+    tables: Tables,
+    start: str,
+    tokens: Sequence[Token],
+    stuck: Stuck,
+    found: Diagnostics,
+) -> None:
+    """Say why ``tokens`` cannot be read, where no single edit puts them right."""
+    place, word = _found(source, tokens, stuck.index)
+    if stuck.too_deep:
+        advice = f"at most {MAX_DEPTH} levels are read; a sum counts one level for each term"
+        found.error("RL0016", place, "this expression is nested too deeply", advice)
+        return
+    before = tokens[: stuck.index]
+    kinds = expected(tables, start, before)
+    wanted = _wanted(tables, kinds)
+    if not wanted:
+        message = f"unexpected {word}"
+    elif stuck.index == len(tokens):
+        message = f"expected {wanted} after `{_text(source, tokens[-1])}`"
+    else:
+        message = f"expected {wanted}, found {word}"
+    hyphened = _hyphened(tokens, stuck.index, source)
+    if hyphened is not None:
+        name = hyphened.text.replace("-", "_")
+        fix = replace(hyphened, name, f"write `{name}`")
+        found.error(_CODE, place, message, f"names use `_`: `{name}`", fix=fix)
+        return
+    found.error(_CODE, place, message, _help(tokens, stuck.index))
+
+
+def _found(source: Source, tokens: Sequence[Token], index: int) -> tuple[Span, str]:
+    """The place of a token and its text; just after the last one for the end."""
+    if index == len(tokens):
+        end = tokens[-1].end
+        return Span(source, end, end), "the end"
+    token = tokens[index]
+    text = _text(source, token)
+    return Span(source, token.start, token.end), f"`{text}`" if text else "the end"
+
+
+def _text(source: Source, token: Token) -> str:
+    text = source.text[token.start : token.end]
+    return text if len(text) <= 40 else f"{text[:39]}…"
+
+
+def _wanted(tables: Tables, kinds: set[str]) -> str:
+    """What may come next in words; empty where too much may, after a complete value."""
+    words: list[str] = []
+    if kinds >= _VALUES:
+        words.append("a value")
+        kinds = kinds - _STARTS_OF_VALUES
+    elif "NAME" in kinds and END not in kinds:
+        words.append("a name")
+    rest = kinds - _OPERATORS - {END}
+    words += sorted(f"`{tables.words[kind]}`" for kind in rest if kind in tables.words)
+    if len(words) > 4 or (END in kinds and "a value" not in words):
+        return ""
+    return (
+        words[0] if len(words) == 1 else f"{', '.join(words[:-1])} or {words[-1]}" if words else ""
+    )
+
+
+def _hyphened(tokens: Sequence[Token], index: int, source: Source) -> Span | None:
+    """``lora-rank``, where the parse got stuck on a hyphen in it."""
+    first = index - 1
+    if first < 0 or [token.kind for token in tokens[first : index + 2]] != [
+        "NAME",
+        "MINUS",
+        "NAME",
+    ]:
+        return None
+    last = index + 1
+    while [token.kind for token in tokens[last + 1 : last + 3]] == ["MINUS", "NAME"]:
+        last += 2
+    span = Span(source, tokens[first].start, tokens[last].end)
+    return None if any(char.isspace() for char in span.text) else span
+
+
+def _help(tokens: Sequence[Token], index: int) -> str | None:
+    """Advice for the mistakes that are made most."""
+    kinds = [token.kind for token in tokens]
+    kind = kinds[index] if index < len(kinds) else END
+    if kind == "PIPE" and {"PLUS", "MINUS", "STAR", "SLASH"} & set(kinds[:index]):
+        return "a pipeline inside arithmetic takes parentheses: `3 * (a |> f())`"
+    if kind in ("PLUS", "MINUS", "STAR", "SLASH") and "PIPE" in kinds[:index]:
+        return "a pipeline inside arithmetic takes parentheses: `(a |> f()) + b`"
+    if kind == "DOT":
+        return "`.` follows a name only: `policy.base`"
+    return None

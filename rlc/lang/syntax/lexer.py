@@ -1,0 +1,128 @@
+"""Text to tokens. Never fails: a malformed word is reported, then read as what was meant."""
+
+from __future__ import annotations
+
+import math
+import re
+from functools import cache
+
+from rlc.lang.diagnostics import Diagnostics, replace
+from rlc.lang.source import Source, Span
+from rlc.lang.syntax.lalr import Token, new_tuple
+from rlc.lang.syntax.lexed import BAD, MAX_FINDINGS, QUOTES, Lexed
+from rlc.lang.syntax.tables import Tables
+
+ESCAPES = {'"': '"', "\\": "\\", "n": "\n", "t": "\t"}
+
+# Malformed words, tried around the grammar's own terminals.
+_BEFORE = {
+    "SLASH_COMMENT": r"//[^\n]*|/\*(?:[^*]|\*(?!/))*(?:\*/)?",
+    "DOUBLE_EQUAL": r"==+",
+    "POINT_FIRST": r"\.[0-9](?:[\w.]|(?<=[eE])[+-])*%?",
+}
+_AFTER = {
+    "BAD_NUMBER": r"\$?[0-9](?:[\w.]|(?<=[eE])[+-])*%?\w*",
+    "BAD_NAME": r"[^\W\d]\w*",
+    "BAD_QUOTES": r"'[^'\r\n]*'?|[“”][^“”\"\r\n]*[“”\"]?|`[^`\r\n]*`?",
+    "BAD_STRING": r'"(?:[^"\\\r\n]|\\[^\r\n])*\\?',
+    "UNKNOWN": r"[^\x00-\x7f]+|.",
+}
+
+_FREQUENT = {"NAME", "EQUAL", "COMMA", "LPAR", "RPAR", "LBRACE", "RBRACE"}
+NUMBERS = {"NUMBER", "MONEY", "DURATION", "PERCENT"}
+
+
+def lex(source: Source, tables: Tables) -> Lexed:
+    """Split a text into tokens and comments, up to MAX_FINDINGS malformed words."""
+    lexed = Lexed([], [], [], Diagnostics())
+    match_at = _pattern(tuple(tables.terminals.items())).match
+    keywords, text, position = tables.keywords, source.text, 0
+    plain = tables.words.keys() - keywords.values()
+    quotes = None  # made for the first line in which they do not match
+    while (match := match_at(text, position)) and len(lexed.diagnostics) < MAX_FINDINGS:
+        kind = match.lastgroup or ""
+        start, position = match.span(match.lastindex or 0)
+        if quotes is not None and start in quotes.ends:
+            position = quotes.ends.pop(start)
+            kind = "STRING"
+        elif kind == "NAME":
+            kind = keywords.get(text[start:position], kind)
+        elif kind in plain:
+            pass
+        elif kind == "STRING":
+            if text.find("\\", start, position) >= 0:
+                _check_escapes(Span(source, start, position), lexed)
+        elif kind in NUMBERS:
+            if position - start > 20 or "e" in text[start:position].lower():
+                kind = _number_kind(kind, Span(source, start, position), lexed)
+        elif kind == "COMMENT":
+            lexed.comments.append(Token(kind, start, position))
+            continue
+        elif kind == "SPACE":
+            continue
+        elif kind == "BAD_STRING":
+            from rlc.lang.syntax.malformed import Quotes
+
+            quotes = quotes or Quotes(source)
+            text, position = quotes.read_again(text, start, lexed)
+            continue
+        else:
+            from rlc.lang.syntax.malformed import check_word
+
+            token = check_word(kind, Span(source, start, position), lexed)
+            if token is not None:
+                lexed.tokens.append(token)
+                position = token.end
+            continue
+        lexed.tokens.append(new_tuple(Token, (kind, start, position)))
+    return lexed
+
+
+@cache
+def _pattern(terminals: tuple[tuple[str, str], ...]) -> re.Pattern[str]:
+    # Alternatives are tried in order, so the frequent ones come first: none of those that they
+    # overtake can begin as they do.
+    common = sorted(terminals, key=lambda terminal: terminal[0] not in _FREQUENT)
+    parts = (*_BEFORE.items(), *common, *_AFTER.items())
+    words = "|".join(f"(?P<{name}>{pattern})" for name, pattern in parts)
+    # White space before a word goes with it; at the end of the text it is a match of its own.
+    return re.compile(f"(?:{dict(terminals)['SPACE']})?(?:{words})", re.DOTALL)
+
+
+def _check_escapes(span: Span, lexed: Lexed) -> None:
+    for match in re.finditer(r"\\(.)", span.text):
+        if match.group(1) not in ESCAPES:
+            place = Span(span.source, span.start + match.start(), span.start + match.end())
+            lexed.diagnostics.error(
+                "RL0013",
+                place,
+                f"unknown escape `{match.group()}` in a string",
+                'the escapes are \\" \\\\ \\n \\t; write `\\\\` for a backslash',
+                fix=replace(place, f"\\{match.group()}", "double the backslash"),
+            )
+
+
+def _number_kind(kind: str, span: Span, lexed: Lexed) -> str:
+    """The kind of a well-formed number; BAD if a float cannot hold it."""
+    digits = span.text.lower().strip("$%smhd")
+    value = number_value(digits) if len(digits) <= 300 else math.inf
+    mantissa = digits.partition("e")[0]
+    if math.isinf(value) or (value == 0 and mantissa.strip("0_.")):
+        size = "large" if value else "small"
+        lexed.diagnostics.error("RL0014", span, f"this number is too {size} to compute with")
+        lexed.doubtful.append(span.start)
+        return BAD
+    return kind
+
+
+def number_value(text: str) -> int | float:
+    """The value of a number's digits: an int where they have neither point nor exponent."""
+    return int(text) if text.replace("_", "").isdigit() else float(text)
+
+
+def string_value(text: str) -> str:
+    """The value of a string as written, quotes included; an unknown escape keeps its letter."""
+    body = text[1:-1] if len(text) > 1 and text[-1] in QUOTES else text[1:]
+    if "\\" not in body:
+        return body
+    return re.sub(r"\\(.)", lambda match: ESCAPES.get(match[1], match[1]), body)

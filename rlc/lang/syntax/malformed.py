@@ -1,0 +1,220 @@
+"""Words that are none: each is reported and, where that can be guessed, read as what was meant."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+
+from rlc.lang.diagnostics import Fix, replace
+from rlc.lang.source import Source, Span
+from rlc.lang.syntax.lalr import Token
+from rlc.lang.syntax.lexed import BAD, QUOTES, Lexed
+from rlc.lang.syntax.quotes import EXTRA, NO_CLOSING, misquote
+from rlc.record import field, frozen
+
+
+def check_word(kind: str, span: Span, lexed: Lexed) -> Token | None:
+    """Report a malformed word; the token to go on with, or None to go on without."""
+    return _CHECKS[kind](span, lexed)
+
+
+@frozen
+class Quotes:
+    """Lines whose quotes do not match, read again as if the likeliest mistake were not there."""
+
+    source: Source
+    ends: dict[int, int] = field(factory=dict)  # of strings that lack a quote, by their start
+    lines: set[int] = field(factory=set)  # that were read again
+
+    def read_again(self, text: str, start: int, lexed: Lexed) -> tuple[str, int]:
+        """Report the mistake in the line of the open string at ``start``.
+
+        Gives the text and the place to go on with: an extra quote is blanked out, and all that
+        was read of the line is forgotten.
+        """
+        line = text.rfind("\n", 0, start) + 1
+        stop = text.find("\n", start)
+        stop = len(text) if stop < 0 else stop
+        found = None if line in self.lines else misquote(text[line:stop])
+        self.lines.add(line)
+        if found is None:  # past help: the string ends with the line
+            end = line + len(text[line:stop].rstrip())
+            _report_quote(NO_CLOSING, Span(self.source, start, end), lexed)
+            self.ends[start] = end
+            return text, start
+        _forget(line, lexed)
+        where = Span(self.source, line + found.start, line + found.end)
+        _report_quote(found.kind, where, lexed)
+        if found.kind == EXTRA:
+            return f"{text[: where.start]} {text[where.end :]}", line
+        self.ends[where.start] = where.end
+        return text, line
+
+
+def _forget(line: int, lexed: Lexed) -> None:
+    """Drop what was read from ``line`` on."""
+    for words in (lexed.tokens, lexed.comments):
+        while words and words[-1].start >= line:
+            words.pop()
+    lexed.doubtful[:] = [start for start in lexed.doubtful if start < line]
+    lexed.diagnostics[:] = [d for d in lexed.diagnostics if d.span and d.span.start < line]
+
+
+def _report_quote(kind: str, span: Span, lexed: Lexed) -> None:
+    fix: Fix | None
+    if kind == EXTRA:
+        message, advice = "this quote is one too many", "leave it out"
+        fix = replace(span, "", "remove the quote")
+    elif kind == NO_CLOSING:
+        message = "this string has no closing quote on its line"
+        advice = 'end it with `"`; a line break inside a string is written `\\n`'
+        fix = None
+        if span.text.startswith('"'):
+            fix = replace(Span(span.source, span.end, span.end), '"', "add the closing quote")
+    else:
+        message, advice = "this string has no opening quote", 'start it with `"`'
+        fix = replace(Span(span.source, span.start, span.start), '"', "add the opening quote")
+    if kind != EXTRA:
+        lexed.doubtful.append(span.start)
+    lexed.diagnostics.error("RL0012", span, message, advice, fix=fix)
+
+
+_UNITS = {
+    **dict.fromkeys(["sec", "secs", "second", "seconds"], "s"),
+    **dict.fromkeys(["min", "mins", "minute", "minutes"], "m"),
+    **dict.fromkeys(["hr", "hrs", "hour", "hours"], "h"),
+    **dict.fromkeys(["day", "days"], "d"),
+}
+
+
+def _check_number(span: Span, lexed: Lexed) -> Token:
+    text = span.text
+    meant, advice = _number_meant(text), None
+    if meant is not None:
+        advice = f"write `{meant}`"
+    elif not text.startswith("$") and re.fullmatch(r"[0-9._]+[A-Za-z]+", text):
+        advice = "the units are s m h d, as in `90s` and `7d`, and %, as in `10%`"
+    lexed.diagnostics.error(
+        "RL0014",
+        span,
+        f"`{_short(text)}` is not a number",
+        advice or "numbers look like `128`, `1_000`, `0.5`, `4e-5`, `$25`, `90s`, `10%`",
+        fix=replace(span, meant, f"write `{meant}`") if meant else None,
+    )
+    lexed.doubtful.append(span.start)
+    return Token(BAD, span.start, span.end)
+
+
+def _number_meant(text: str) -> str | None:
+    """``0.5`` for ``.5``, ``5.0`` for ``5.``, ``90s`` for ``90sec``; None where it is not clear."""
+    if re.fullmatch(r"\.[0-9]+(?:[eE][+-]?[0-9]+)?%?", text):
+        return f"0{text}"
+    if re.fullmatch(r"\$?[0-9]+\.", text):
+        return f"{text}0"
+    match = re.fullmatch(r"([0-9]+(?:\.[0-9]+)?)([A-Za-z]+)", text)
+    unit = _UNITS.get(match[2].lower()) if match else None
+    return f"{match[1]}{unit}" if match and unit else None
+
+
+def _check_name(span: Span, lexed: Lexed) -> Token:
+    message = f"the name `{_short(span.text)}` has letters that names cannot have"
+    lexed.diagnostics.error("RL0015", span, message, "names use a to z, A to Z, digits and `_`")
+    return Token("NAME", span.start, span.end)
+
+
+def _check_quotes(span: Span, lexed: Lexed) -> Token:
+    """A string in other quotes, or one of them alone."""
+    if span.end - span.start < 2 or span.text[-1] not in QUOTES:
+        end = span.start + len(span.text.rstrip())
+        _report_quote(NO_CLOSING, Span(span.source, span.start, end), lexed)
+        return Token("STRING", span.start, end)
+    body, after = span.text[1:-1], span.source.text[span.end : span.end + 1]
+    plain = not set(body) & {'"', "\\"} and not after.isalnum()
+    fix = replace(span, f'"{body}"', "write double quotes") if plain else None
+    advice = f'write `"{_short(body)}"`'
+    lexed.diagnostics.error("RL0012", span, "strings are written in double quotes", advice, fix=fix)
+    return Token("STRING", span.start, span.end)
+
+
+def _check_double_equal(span: Span, lexed: Lexed) -> Token:
+    advice = "one `=` gives a name its value; a recipe has no comparisons"
+    message = f"expected `=`, found `{_short(span.text)}`"
+    lexed.diagnostics.error("RL0010", span, message, advice, fix=replace(span, "=", "write `=`"))
+    return Token("EQUAL", span.start, span.end)
+
+
+def _check_slash_comment(span: Span, lexed: Lexed) -> None:
+    advice = "comments start with `#` and run to the end of the line"
+    mark = Span(span.source, span.start, span.start + 2)
+    fix = replace(mark, "#", "write `#`") if mark.text == "//" else None
+    lexed.diagnostics.error(
+        "RL0015", mark, f"`{mark.text}` does not start a comment", advice, fix=fix
+    )
+
+
+_CHARACTER_HELP = {
+    ";": "nothing ends with `;`: leave it out",
+    "%": "a percentage is written without a space: `10%`",
+    "$": "a price is written without a space: `$25`",
+    "|": "a pipeline is written with `|>`",
+}
+
+
+def _check_character(span: Span, lexed: Lexed) -> Token | None:
+    lexed.diagnostics.error(
+        "RL0015",
+        span,
+        f"{_visible(span.text)} has no meaning in a recipe",
+        _CHARACTER_HELP.get(span.text, "leave it out, or put it in a string or a comment"),
+        fix=_without(span),
+    )
+    if span.text == "|":
+        return Token("PIPE", span.start, span.end)
+    if span.text != ";" and not _is_space(span.text):
+        lexed.doubtful.append(span.start)
+    return None
+
+
+def _without(span: Span) -> Fix | None:
+    """What to write for a character where that is clear."""
+    text, before, after = span.source.text, span.start, span.end
+    if span.text == "|":
+        return replace(span, "|>", "write `|>`")
+    if span.text == ";":
+        return replace(span, "", "remove `;`")
+    if _is_space(span.text):
+        return replace(span, " ", "write a space")
+    if span.text == "$" and (gap := re.compile(r"[ \t]+(?=[0-9])").match(text, after)):
+        return replace(Span(span.source, after, gap.end()), "", "remove the space")
+    if span.text == "%" and (
+        gap := re.search(r"(?<=[0-9])[ \t]+$", text[max(0, before - 9) : before])
+    ):
+        start = before - len(gap[0])
+        return replace(Span(span.source, start, before), "", "remove the space")
+    return None
+
+
+def _is_space(text: str) -> bool:
+    """Whether it looks like a space or like nothing: what copying from a web page leaves."""
+    return all(char.isspace() or char in "\u200b\u200c\u200d\u2060\ufeff" for char in text)
+
+
+_CHECKS: dict[str, Callable[[Span, Lexed], Token | None]] = {
+    "BAD_NUMBER": _check_number,
+    "POINT_FIRST": _check_number,
+    "BAD_NAME": _check_name,
+    "BAD_QUOTES": _check_quotes,
+    "DOUBLE_EQUAL": _check_double_equal,
+    "SLASH_COMMENT": _check_slash_comment,
+    "UNKNOWN": _check_character,
+}
+
+
+def _short(text: str) -> str:
+    return text if len(text) <= 40 else f"{text[:39]}…"
+
+
+def _visible(text: str) -> str:
+    """A character as a message can show it; invisible ones by their number."""
+    shown = _short(text)
+    return f"`{shown}`" if shown.isprintable() else f"the character U+{ord(text[0]):04X}"

@@ -1,6 +1,0 @@
-"""A plan as text and as JSON: what people read, and paste into a pull request."""
-
-from rlc.plan.explain.data import explain_dict
-from rlc.plan.explain.text import explain_text
-
-__all__ = ["explain_dict", "explain_text"]

@@ -1,0 +1,414 @@
+"""The plan: every value decided, nothing left to a default.
+
+An immutable tree of plain values. Where each value came from is kept beside the tree, in
+``Plan.provenance``, keyed by the dotted path of the leaf (``stages.main.optimizer.beta1``),
+so that moving a line in a recipe leaves the content hash alone.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Literal
+
+from rlc.algo.scheme import AdvantageScheme
+from rlc.record import field, frozen
+
+SCHEMA_VERSION = 3
+
+LOCAL, TINKER = SERVICES = ("local", "tinker")  # the embedded engine; Tinker, hosted or served
+
+STEP_TIMEOUT = 120.0  # seconds that a step of an environment may take where nothing else is said
+MAX_TURNS = 1_000  # of an episode where nothing else is said: it ends what would never end
+
+
+@frozen
+class ModelPlan:
+    """A base model with a LoRA adapter: a fresh one, or that of a saved state."""
+
+    name: str
+    base: str
+    lora_rank: int
+    train_mlp: bool
+    train_attn: bool
+    train_unembed: bool
+    weights: str | None  # path of the saved state to start from; None: a fresh adapter
+    renderer: str
+    context: int | None  # tokens; None where unknown
+    service: str  # "local" or "tinker"
+
+
+@frozen
+class StepPlan:
+    """One stage of an ``env`` pipeline: ``concat()``, ``chat(instruction = "…")``."""
+
+    name: str
+    args: dict[str, Any]
+
+
+@frozen
+class RolloutsPlan:
+    """How an environment's episodes are played.
+
+    Seconds: ``timeout`` bounds one episode, ``turn_timeout`` a reply with the step that follows,
+    ``step_timeout`` one reset or step of the environment. None: no bound. Waiting for a free place
+    counts for none of them.
+    """
+
+    group: int  # rollouts of each task
+    temperature: float
+    max_tokens: int  # of one reply
+    max_failures: int | None  # a group with more failed rollouts is left out; None: never
+    timeout: float | None
+    turn_timeout: float | None = None
+    step_timeout: float | None = STEP_TIMEOUT
+    max_turns: int = MAX_TURNS  # an episode that has not ended by then is cut short
+
+
+@frozen
+class RewardPlan:
+    """From the rewards of an episode's turns to what it is credited with.
+
+    ``nonterminal``, where given, is appended as a last reward if the episode did not end by
+    itself; ``reduce`` then makes one number, or ``turns`` keeps one for each turn; ``low`` and
+    ``high`` limit the result.
+    """
+
+    reduce: Literal["turns", "sum", "mean", "max", "min", "last"]
+    nonterminal: float | None
+    low: float | None
+    high: float | None
+
+
+@frozen
+class EnvPlan:
+    """One environment of a mixture. ``args`` are the source's own keyword arguments."""
+
+    name: str
+    weight: float
+    source: str
+    id: str
+    args: dict[str, Any]
+    wrappers: tuple[StepPlan, ...]
+    max_turns: int | None  # what the environment itself allows; None where unknown
+    rollouts: RolloutsPlan
+    reward: RewardPlan
+
+
+@frozen
+class BatchPlan:
+    """What one step collects.
+
+    ``groups``: ``count`` groups of ``size`` rollouts (an environment may have a size of its
+    own). ``turns``: episodes from ``parallel`` environments (groups of one) until at least
+    ``count`` turns, then a random subsample of exactly ``count``. The batch is split into
+    ``updates`` optimiser updates. At most ``resample`` groups of equals are replaced by others.
+    """
+
+    kind: Literal["groups", "turns"]
+    count: int
+    size: int
+    parallel: int | None
+    updates: int
+    resample: int = 0
+
+
+@frozen
+class SamplingPlan:
+    """How replies are drawn. ``max_prompt_tokens`` and ``max_episode_tokens`` limit a prompt, and
+    a whole episode; ``concurrency`` the replies that are drawn at once."""
+
+    max_tokens: int
+    temperature: float
+    top_p: float
+    top_k: int
+    max_prompt_tokens: int | None
+    max_episode_tokens: int | None
+    concurrency: int | None = None  # None: as many as the service bears
+
+
+@frozen
+class LossPlan:
+    """A loss of the service, with its whole configuration (nothing left to the server)."""
+
+    name: str
+    config: dict[str, float]
+
+
+@frozen
+class AggregatePlan:
+    """How token losses are weighted before the service sums them.
+
+    The weights are folded into the advantages (:mod:`rlc.algo.aggregate`). ``length`` is the
+    divisor of ``seq_mean_token_sum_norm``.
+    """
+
+    kind: str
+    length: int | None
+
+
+@frozen
+class SchedulePlan:
+    """Learning rate over the steps of a stage: up to the full rate in ``warmup`` steps, then
+    constant, or down to ``floor`` times the rate at the last step."""
+
+    kind: Literal["constant", "linear", "cosine"]
+    warmup: int
+    floor: float
+
+
+@frozen
+class AdamPlan:
+    learning_rate: float
+    beta1: float
+    beta2: float
+    eps: float
+    weight_decay: float
+    grad_clip_norm: float  # 0 means no clipping
+    schedule: SchedulePlan
+
+
+@frozen
+class KlPlan:
+    """A penalty on the distance from a reference, taken off the advantages.
+
+    ``reference`` is a base model, or the path of a saved state. With a ``discount`` each token
+    also answers for the later ones.
+    """
+
+    reference: str
+    coef: float
+    discount: float
+
+
+@frozen
+class OverlapPlan:
+    """Whether sampling and training overlap; the graph's edges say the same.
+
+    ``streamed``: the gradient of a batch is taken in up to ``minibatches`` parts. Under the order
+    ``ready`` a part is made of the groups that are in, under ``fixed`` of the same ones each time.
+    ``asynchronous``: a rollout may be sampled from weights up to ``max_staleness`` steps old.
+    """
+
+    kind: Literal["synchronous", "streamed", "asynchronous"]
+    minibatches: int
+    max_staleness: int
+    order: Literal["ready", "fixed"] | None = "fixed"  # None: as the service needs
+
+
+@frozen
+class SavePlan:
+    """A checkpoint after every ``every`` steps and at the end; the newest ``keep`` are kept,
+    and with ``best`` the one of the best step. Beside these the states of the newest ``rolling``
+    steps, so that a run that is killed goes on where it was."""
+
+    every: int | None  # None: only at the end
+    keep: int
+    ttl_seconds: int | None
+    best: bool
+    rolling: int | None = 1  # None: none
+
+
+@frozen
+class FailurePlan:
+    """What happens to a rollout whose environment or sampling call fails: it is played again
+    up to ``retries`` times, then dropped, or counted with the reward ``penalty``, or the run
+    stops."""
+
+    retries: int
+    then: Literal["drop", "stop", "penalise"]
+    penalty: float | None
+
+
+@frozen
+class GiveUpPlan:
+    """When a run is hopeless: in ``steps`` steps in a row at least ``share`` of the rollouts
+    failed."""
+
+    steps: int
+    share: float
+
+
+@frozen
+class DeadlinesPlan:
+    """How long a stage waits, in seconds, before it ends with what it waited for.
+
+    ``request``: for an answer of the service, while nothing else is answered either.
+    ``unreachable``: for a server that cannot be reached. ``step``: from one finished step to the
+    next; None: for ever.
+    """
+
+    request: float
+    unreachable: float
+    step: float | None
+
+
+@frozen
+class KlGuardPlan:
+    """What happens once the trainer's logprobs are further from the sampler's than ``max``
+    (nats a token, mean of d²/2)."""
+
+    max: float
+    then: Literal["warn", "synchronous", "stop"]
+
+
+@frozen
+class BudgetPlan:
+    """What a stage may use before it stops with a checkpoint; None: no limit."""
+
+    usd: float | None
+    tokens: int | None
+    seconds: float | None
+
+
+@frozen
+class TrackPlan:
+    """One place that metrics or rollouts are sent to, beside the run folder."""
+
+    name: str
+    args: dict[str, Any]
+
+
+@frozen
+class TrainPlan:
+    """One training stage. ``after`` names the stage whose weights it goes on from."""
+
+    name: str
+    model: ModelPlan
+    after: str | None
+    envs: tuple[EnvPlan, ...]
+    batch: BatchPlan
+    sampling: SamplingPlan
+    advantage: AdvantageScheme
+    aggregate: AggregatePlan
+    loss: LossPlan
+    kl: KlPlan | None
+    optimizer: AdamPlan
+    overlap: OverlapPlan
+    steps: int
+    epochs: int | None  # where `steps` follows from it
+    save: SavePlan
+    on_error: FailurePlan
+    budget: BudgetPlan
+    track: tuple[TrackPlan, ...]
+    give_up: GiveUpPlan | None
+    deadlines: DeadlinesPlan
+    kl_guard: KlGuardPlan | None
+
+
+@frozen
+class DataPlan:
+    """Demonstrations for supervised training.
+
+    ``demonstrations``: ``count`` episodes of ``env`` with a reward of at least ``min_reward``,
+    played by the environment's own ``oracle`` or by the ``model``. ``rows``: prompts and replies
+    from the fields of a file's rows.
+    """
+
+    kind: Literal["demonstrations", "rows"]
+    env: EnvPlan | None
+    count: int | None
+    policy: Literal["oracle", "model"] | None
+    min_reward: float | None
+    path: str | None
+    prompt: str | None
+    reply: str | None
+
+
+@frozen
+class SftPlan:
+    """One supervised stage: log-likelihood of the replies, ``batch`` examples a step."""
+
+    name: str
+    model: ModelPlan
+    after: str | None
+    data: DataPlan
+    batch: int
+    optimizer: AdamPlan
+    steps: int
+    epochs: int | None  # where `steps` follows from it
+    save: SavePlan
+    budget: BudgetPlan
+    track: tuple[TrackPlan, ...]
+    deadlines: DeadlinesPlan
+
+
+@frozen
+class MetricPlan:
+    """``pass_at(8)``: the unbiased estimate of pass@8. ``k`` is None where there is none."""
+
+    name: str
+    k: int | None
+
+
+@frozen
+class EvalPlan:
+    """One evaluation: ``samples`` episodes of each of ``tasks`` tasks.
+
+    Of the stage ``after`` it is done at its end; with ``every`` also after every so many of its
+    steps, with ``first`` also before the first.
+    """
+
+    name: str
+    model: ModelPlan
+    after: str | None
+    envs: tuple[EnvPlan, ...]
+    tasks: int
+    samples: int
+    sampling: SamplingPlan
+    metrics: tuple[MetricPlan, ...]
+    every: int | None
+    first: bool
+
+
+StagePlan = TrainPlan | SftPlan | EvalPlan
+
+
+def kind_of(stage: StagePlan) -> str:
+    """The word that a recipe declares the stage with."""
+    if isinstance(stage, TrainPlan):
+        return "train"
+    return "eval" if isinstance(stage, EvalPlan) else "sft"
+
+
+@frozen
+class GraphNode:
+    """``kind`` names the work; the runtime has one function for each kind of step node."""
+
+    id: str
+    kind: str
+    stage: str
+    label: str
+
+
+@frozen
+class GraphEdge:
+    """``target`` waits for ``source``; ``carries`` names what flows.
+
+    ``delay`` is in steps: an edge with delay 1 carries the result of the step before; with
+    ``slack`` that of up to so many steps earlier. ``parts`` says in how many parts it is handed on.
+    """
+
+    source: str
+    target: str
+    carries: str
+    delay: int = 0
+    slack: int = 0
+    parts: int = 1
+
+
+@frozen
+class Graph:
+    nodes: tuple[GraphNode, ...]
+    edges: tuple[GraphEdge, ...]
+
+
+@frozen
+class Plan:
+    """A whole job. ``plan_hash`` is computed from everything but ``recipe`` and ``provenance``
+    (:func:`rlc.plan.codec.plan_hash`)."""
+
+    recipe: str
+    seed: int
+    stages: tuple[StagePlan, ...]
+    graph: Graph
+    provenance: dict[str, str] = field(factory=dict, eq=False)
+    schema_version: int = SCHEMA_VERSION

@@ -1,0 +1,63 @@
+"""Values of a plan as a recipe writes them: ``90s``, ``$25``, ``1_000``."""
+
+from __future__ import annotations
+
+from typing import Any
+
+UNKNOWN = "unknown"
+SECONDS = {"s": 1, "m": 60, "h": 3_600, "d": 86_400}
+
+# What None stands for, by the name of the value.
+_NONE = {
+    "usd": "no limit",
+    "tokens": "no limit",
+    "seconds": "no limit",
+    "ttl_seconds": "never deleted",
+    "context": UNKNOWN,
+    "max_turns": UNKNOWN,
+    "weights": "a fresh adapter",
+    "concurrency": "as the service bears",
+    "order": "as the service needs",
+}
+# How a value is written, by its name.
+_UNITS = {
+    "usd": "money",
+    "seconds": "duration",
+    "ttl_seconds": "duration",
+    "timeout": "duration",
+    "turn_timeout": "duration",
+    "step_timeout": "duration",
+    "request": "duration",
+    "unreachable": "duration",
+    "step": "duration",
+}
+
+
+def show(data: Any, kind: str) -> str:
+    """A value as a recipe would write it."""
+    if kind == "duration" and isinstance(data, (int, float)):
+        unit = next(u for u in ("d", "h", "m", "s") if data % SECONDS[u] == 0 or u == "s")
+        return f"{data / SECONDS[unit]:g}{unit}"
+    if kind == "money":
+        return f"${data:g}"
+    if isinstance(data, bool):
+        return str(data).lower()
+    if isinstance(data, float):
+        return f"{data:g}"
+    if isinstance(data, int):
+        return f"{data:,}".replace(",", "_")
+    return f'"{data}"' if isinstance(data, str) and kind == "string" else str(data)
+
+
+def shown_value(name: str, value: object) -> str:
+    """A value as a recipe would write it; None in words where there are any."""
+    last = name.rpartition(".")[2]
+    if name == "every" and value is None:
+        return "at the end"
+    if value is None:
+        return _NONE.get(last, "none")
+    if last in _UNITS:
+        return show(value, _UNITS[last])
+    if isinstance(value, str) and not value.isidentifier():
+        return show(value, "string")
+    return show(value, "any")

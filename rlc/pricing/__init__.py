@@ -1,0 +1,1 @@
+"""Tokens, sizes, cost and duration of a plan."""

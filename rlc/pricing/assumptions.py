@@ -1,0 +1,150 @@
+"""What an estimate takes for granted, in sentences."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from rlc.catalog.builtins.sources import max_turns, measured
+from rlc.catalog.facts.models import find_model, storage_price
+from rlc.catalog.facts.prices import price_of
+from rlc.plan.records import EnvPlan, EvalPlan, SamplingPlan, SftPlan, StagePlan, TrainPlan
+from rlc.plan.units import show
+from rlc.pricing.cost import (
+    BYTES_PER_PARAMETER,
+    GIGABYTE,
+    checkpoint_bytes,
+    is_free,
+    kept_checkpoints,
+    lora_parameters,
+    reference_price,
+)
+from rlc.pricing.shapes import (
+    REPLY_SHARE,
+    TURN_SHARE,
+    UNKNOWN_TURNS,
+    rollout_shape,
+)
+from rlc.pricing.tokens import RESAMPLED, ROW_TOKENS, TRIES
+from rlc.record import asdict
+
+
+def assumptions(stage: StagePlan) -> list[str]:
+    """Everything that the estimates of a stage assume."""
+    return [*_sampling(stage), *_of_environments(stage), *_prices(stage), *_storage(stage)]
+
+
+def environments_of(stage: StagePlan) -> tuple[EnvPlan, ...]:
+    """The environments that a stage plays."""
+    if isinstance(stage, SftPlan):
+        return () if stage.data.env is None else (stage.data.env,)
+    return stage.envs
+
+
+def sampling_of(stage: StagePlan) -> SamplingPlan | None:
+    """How a stage samples; None for one that does not say."""
+    return None if isinstance(stage, SftPlan) else stage.sampling
+
+
+def _sampling(stage: StagePlan) -> Iterator[str]:
+    envs = environments_of(stage)
+    if envs:
+        yield f"low, expected, high: replies of {_shares(REPLY_SHARE)} of max_tokens"
+    if any(max_turns(env) != 1 for env in envs):
+        yield f"low, expected, high: episodes of {_shares(TURN_SHARE)} of the turns allowed"
+    if isinstance(stage, SftPlan):
+        yield from _examples(stage)
+        return
+    yield "low and expected: prompts shared by a group or kept from earlier turns are cached"
+    if isinstance(stage, TrainPlan):
+        yield "every rollout is trained on; rollouts that fail and are repeated are not counted"
+        if stage.batch.resample:
+            most = f"{stage.batch.resample:,} replacements"
+            yield f"low, expected, high: {_shares(RESAMPLED)} of the {most} played"
+
+
+def _examples(stage: SftPlan) -> Iterator[str]:
+    if stage.data.env is None:
+        yield f"prompts and replies of {ROW_TOKENS} tokens each (the file is not read)"
+    elif stage.data.policy == "oracle":
+        yield "the oracle's replies cost nothing to make and are as long as the model's"
+    else:
+        tries = ", ".join(str(number) for number in TRIES.values())
+        yield f"low, expected, high: {tries} episodes played for each that is good enough"
+
+
+def _of_environments(stage: StagePlan) -> Iterator[str]:
+    for env in environments_of(stage):
+        for sentence in _of_environment(env, stage):
+            yield f"{env.name}: {sentence}"
+
+
+def _of_environment(env: EnvPlan, stage: StagePlan) -> Iterator[str]:
+    chars = measured(env)
+    first, *others = rollout_shape(env, stage.model, sampling_of(stage), "high")
+    how = f"{chars['prompt']:,} characters" if chars else "not measured, assumed"
+    yield f"a first prompt of about {first.prompt:g} tokens ({how})"
+    if others:
+        judge = others[0].prompt
+        yield f"the judge's prompt holds the solutions: up to {judge:,.0f} tokens"
+    if max_turns(env) == 1:
+        return
+    if env.max_turns is None:
+        why = "the game draws its own limit" if env.source == "gem" else "its limit is not known"
+        yield f"at most {UNKNOWN_TURNS} turns, assumed ({why})"
+    how = f"{chars['observation']:,} characters" if "observation" in chars else "not measured"
+    yield f"later observations of about {first.observation:g} tokens ({how})"
+    allowed = max_turns(env) or UNKNOWN_TURNS
+    if first.turns < allowed:
+        yield (
+            f"replies at max_tokens leave room for {first.turns:,} of its {allowed:,} turns; high "
+            "also covers more turns with shorter replies"
+        )
+
+
+def _prices(stage: StagePlan) -> Iterator[str]:
+    model = stage.model
+    if is_free(model):
+        return
+    price = price_of(model.base, model.service)
+    if price is None:
+        yield f"the prices of {model.base} are unknown: the sums are lower bounds"
+    else:
+        for kind, value in asdict(price).items():
+            if value is None:
+                yield f"the {kind} price of {model.base} is unknown: the sums are lower bounds"
+    known = find_model(model.base)
+    unsure = [name for name in (known.unconfirmed if known else ()) if name in asdict(price or ())]
+    if unsure:
+        yield f"no primary source confirms the price of {', '.join(unsure)} of {model.base}"
+    if isinstance(stage, TrainPlan) and stage.kl is not None:
+        yield from _reference(stage)
+
+
+def _reference(stage: TrainPlan) -> Iterator[str]:
+    assert stage.kl is not None
+    if reference_price(stage.kl, stage.model) is None:
+        yield f"the price of {stage.kl.reference} is unknown: the sums are lower bounds"
+    else:
+        yield "the reference is billed as a prefill of every sequence, uncached"
+
+
+def _storage(stage: StagePlan) -> Iterator[str]:
+    if isinstance(stage, EvalPlan) or is_free(stage.model):
+        return
+    size = checkpoint_bytes(stage.model, "high")
+    if size is None:
+        yield "the size of the adapter is unknown, and with it the price of its checkpoints"
+        return
+    kept = kept_checkpoints(stage.save, stage.steps)
+    ttl = stage.save.ttl_seconds
+    time = "a month, and on until they are deleted" if ttl is None else show(ttl, "duration")
+    low, high = BYTES_PER_PARAMETER["low"], BYTES_PER_PARAMETER["high"]
+    yield (
+        f"{kept:,} checkpoint{'s' * (kept != 1)} of {size / GIGABYTE:.2g} GB kept for {time}, at "
+        f"${storage_price():.2f} a GB and month ({lora_parameters(stage.model):,} parameters "
+        f"with Adam's moments, {low} to {high} bytes each)"
+    )
+
+
+def _shares(part: dict[str, float]) -> str:
+    return ", ".join(f"{share:.0%}" for share in part.values())

@@ -1,0 +1,204 @@
+"""Dollars of a plan, before anything runs: low, expected and high.
+
+``high`` has every reply at max_tokens, every episode at its last turn and no cache hit;
+``expected`` and ``low`` have the shares of :mod:`rlc.pricing.shapes` and a cache that never misses.
+What has no known price makes a sum a lower bound, and never a smaller price.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Mapping
+
+from rlc.catalog.facts.models import FREE, Price, find_model, storage_price
+from rlc.catalog.facts.prices import part_cost, price_of
+from rlc.plan.records import (
+    LOCAL,
+    EvalPlan,
+    KlPlan,
+    ModelPlan,
+    Plan,
+    SavePlan,
+    StagePlan,
+    TrainPlan,
+    kind_of,
+)
+from rlc.pricing.shapes import LEVELS, Level
+from rlc.pricing.tokens import Tokens, step_tokens, tokens_before
+from rlc.record import asdict, evolve, frozen
+
+# What a bill is made of. A stage's own sampling and training have the first four.
+KINDS = ("prefill", "cached", "sample", "train", "reference", "evaluation", "storage")
+
+GIGABYTE = 1e9
+MONTH = 30 * 24 * 3_600
+# Adapter weights and Adam's two moments: in 16 bits, or in 32.
+BYTES_PER_PARAMETER = {"low": 6, "expected": 12, "high": 12}
+
+
+@frozen
+class Money:
+    """USD. Where something of it has an unknown price it is not ``complete``: a lower bound."""
+
+    usd: float = 0.0
+    complete: bool = True
+
+    def __add__(self, other: Money) -> Money:
+        return Money(self.usd + other.usd, self.complete and other.complete)
+
+    def __mul__(self, factor: float) -> Money:
+        return Money(self.usd * factor, self.complete)
+
+    @property
+    def total(self) -> float | None:
+        """USD, or None where only a lower bound is known."""
+        return self.usd if self.complete else None
+
+
+def in_all(amounts: Iterable[Money]) -> Money:
+    """The sum."""
+    return sum(amounts, Money())
+
+
+@frozen
+class StageCost:
+    """What a stage takes: tokens by level, of one step (or evaluation) and before the first;
+    and the bill of the whole stage by level and kind."""
+
+    stage: str
+    kind: str  # "train", "sft" or "eval"
+    times: int  # steps, or evaluations
+    free: bool
+    step_tokens: dict[Level, Tokens]
+    tokens_before: dict[Level, Tokens]
+    step: dict[Level, Money]
+    bill: dict[Level, dict[str, Money]]
+
+    def total(self, level: Level) -> Money:
+        """The whole stage."""
+        return in_all(self.bill[level].values())
+
+    def tokens(self, level: Level) -> Tokens:
+        """The whole stage."""
+        return self.step_tokens[level] * self.times + self.tokens_before[level]
+
+
+def plan_cost(plan: Plan) -> tuple[StageCost, ...]:
+    """The cost of each stage."""
+    stages = {stage.name: stage for stage in plan.stages}
+    return tuple(stage_cost(stage, stages) for stage in plan.stages)
+
+
+def total_cost(stages: Iterable[StageCost], level: Level) -> Money:
+    """The whole plan."""
+    return in_all(stage.total(level) for stage in stages)
+
+
+def bill_of(stages: Iterable[StageCost], level: Level) -> dict[str, Money]:
+    """The bill of the whole plan, by :data:`KINDS`: what evaluations take is one kind."""
+    bill = dict.fromkeys(KINDS, Money())
+    for stage in stages:
+        for kind, money in stage.bill[level].items():
+            name = "evaluation" if stage.kind == "eval" else kind
+            bill[name] += money
+    return bill
+
+
+def stage_cost(stage: StagePlan, stages: Mapping[str, StagePlan] | None = None) -> StageCost:
+    """The cost of one stage; ``stages`` holds those that an evaluation may follow."""
+    times = _times(stage, stages or {})
+    one = {level: step_tokens(stage, level) for level in LEVELS}
+    before = {level: tokens_before(stage, level) for level in LEVELS}
+    bill = {level: _priced(stage, one[level] * times + before[level]) for level in LEVELS}
+    for level in LEVELS:
+        bill[level]["storage"] = storage_cost(stage, level)
+    return StageCost(
+        stage=stage.name,
+        kind=kind_of(stage),
+        times=times,
+        free=is_free(stage.model),
+        step_tokens=one,
+        tokens_before=before,
+        step={level: in_all(_priced(stage, one[level]).values()) for level in LEVELS},
+        bill=bill,
+    )
+
+
+def _times(stage: StagePlan, stages: Mapping[str, StagePlan]) -> int:
+    """Steps of a stage; how often an evaluation is done."""
+    if not isinstance(stage, EvalPlan):
+        return stage.steps
+    evaluated = stages.get(stage.after or "")
+    if evaluated is None or isinstance(evaluated, EvalPlan):
+        return 1
+    between = 0 if stage.every is None else (evaluated.steps - 1) // stage.every
+    return 1 + between + stage.first
+
+
+def _priced(stage: StagePlan, tokens: Tokens) -> dict[str, Money]:
+    """The price of tokens, by kind."""
+    kl = stage.kl if isinstance(stage, TrainPlan) else None
+    prices = _prices(_price(stage.model))
+    prices["reference"] = None if kl is None else reference_price(kl, stage.model)
+    return {kind: _money(count, prices[kind]) for kind, count in asdict(tokens).items()}
+
+
+def is_free(model: ModelPlan) -> bool:
+    """Whether nobody sends a bill: on this machine, and where a model that is not in Tinker's
+    line-up is served by a server of one's own."""
+    known = find_model(model.base)
+    own = known.service == LOCAL if known else os.path.isdir(model.base)
+    return model.service == LOCAL or own
+
+
+def _price(model: ModelPlan) -> Price | None:
+    return FREE if is_free(model) else price_of(model.base, model.service)
+
+
+def _prices(price: Price | None) -> dict[str, float | None]:
+    return asdict(price or Price(None, None, None, None))
+
+
+def reference_price(kl: KlPlan, model: ModelPlan) -> float | None:
+    """USD per million tokens that the reference reads: a prefill of its base model. A saved
+    state is taken to be one of the stage's own base."""
+    base = model.base if "://" in kl.reference else kl.reference
+    return _prices(_price(evolve(model, base=base)))["prefill"]
+
+
+def _money(tokens: float, price: float | None) -> Money:
+    cost = part_cost(tokens, price)
+    return Money(0.0, complete=False) if cost is None else Money(cost)
+
+
+def storage_cost(stage: StagePlan, level: Level) -> Money:
+    """The checkpoints that a stage leaves, for as long as they are kept, or for a month."""
+    if isinstance(stage, EvalPlan) or is_free(stage.model):
+        return Money()
+    size = checkpoint_bytes(stage.model, level)
+    if size is None:
+        return Money(0.0, complete=False)
+    months = MONTH if stage.save.ttl_seconds is None else stage.save.ttl_seconds
+    kept = kept_checkpoints(stage.save, stage.steps)
+    return Money(kept * size / GIGABYTE * storage_price() * months / MONTH)
+
+
+def kept_checkpoints(save: SavePlan, steps: int) -> int:
+    """Checkpoints that are there when the stage ends."""
+    made = 1 if save.every is None else -(-steps // save.every)
+    return min(made, save.keep + save.best)
+
+
+def checkpoint_bytes(model: ModelPlan, level: Level) -> float | None:
+    """Size of a checkpoint; None where the adapter's size is unknown."""
+    parameters = lora_parameters(model)
+    return None if parameters is None else parameters * BYTES_PER_PARAMETER[level]
+
+
+def lora_parameters(model: ModelPlan) -> int | None:
+    """Parameters of the adapter; None where unknown."""
+    known = find_model(model.base)
+    if known is None or known.lora is None:
+        return None
+    trained = (model.train_mlp, model.train_attn, model.train_unembed)
+    return model.lora_rank * sum(n for n, on in zip(known.lora, trained, strict=True) if on)

@@ -1,0 +1,268 @@
+"""How long a step of a stage takes, from how long its nodes take.
+
+What the executor (:mod:`rlc.runtime.graph`) waits for is written down as constraints between
+events: an event of step n starts no earlier than another of step n − delay ends. Steps in the
+steady state are then as long as the slowest cycle of constraints, the seconds on it by its delay
+(the maximum cycle ratio of a timed event graph; Baccelli et al., Synchronization and Linearity,
+1992).
+Synchronous, streamed and asynchronous stages differ in their edges only.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import NamedTuple
+
+from rlc.plan.graph import IN_ORDER
+from rlc.plan.records import Graph, GraphEdge
+from rlc.record import frozen
+
+Event = tuple[str, int]  # the kind of a node, and the part
+Seconds = Mapping[str, Sequence[float]]  # by kind, of each part; those not named take none
+
+# A step begins, may change the weights, is done.
+BEGIN, TURN, DONE = ("begin", 0), ("turn", 0), ("done", 0)
+_NEVER = float("-inf")
+
+
+class Constraint(NamedTuple):
+    """``target`` of step n starts when ``source`` of step n − ``delay`` has ended."""
+
+    source: Event
+    target: Event
+    delay: int = 0
+
+
+@frozen
+class CriticalPath:
+    """What a step in the steady state waits for.
+
+    Args:
+        seconds: of a step, in the mean.
+        critical: the kinds of the nodes on the critical cycle, in their order.
+        slack: by kind, by how many seconds (one part of) a node could be slower at no cost.
+    """
+
+    seconds: float
+    critical: tuple[str, ...]
+    slack: dict[str, float]
+
+
+def critical_path(graph: Graph, stage: str, seconds: Seconds) -> CriticalPath:
+    """The critical path of a stage whose nodes take so long.
+
+    Raises ValueError where the stage has no node, or a node not as many parts as ``seconds``.
+    """
+    system = _System.of(graph, stage, seconds)
+    cycles = list(system.cycles())
+    worst = max(cycles, key=lambda cycle: system.seconds_of(cycle) / _delay(cycle))
+    period = system.seconds_of(worst) / _delay(worst)
+    slack: dict[str, float] = {}
+    for kind, part in system.nodes:
+        room = min(system.room(cycle, (kind, part), period) for cycle in cycles)
+        slack[kind] = min(slack.get(kind, room), room)
+    on_path = (event[0] for event in system.events_of(worst) if event in system.nodes)
+    return CriticalPath(period, tuple(dict.fromkeys(on_path)), slack)
+
+
+def completion_times(graph: Graph, stage: str, by_step: Sequence[Seconds]) -> list[float]:
+    """When each of the first steps is done, in seconds since the stage began; ``by_step`` says how
+    long the nodes of each take. Raises ValueError as :func:`critical_path` does."""
+    if not by_step:
+        return []
+    steps = range(1, len(by_step) + 1)
+    system = _System.of(graph, stage, by_step[0])
+    parts = parts_of(graph, stage)
+    took = {
+        (event, step): _seconds(seconds, event, parts.get(event[0], 1))
+        for step, seconds in zip(steps, by_step, strict=True)
+        for event in system.order
+    }
+    incoming: dict[Event, list[Constraint]] = {event: [] for event in system.order}
+    for constraint in system.given:
+        incoming[constraint.target].append(constraint)
+    ends: dict[tuple[Event, int], float] = {}
+
+    def end(event: Event, step: int) -> float:
+        return ends.get((event, step), 0.0)
+
+    # The turn of a step waits for what begins later steps, so events are settled step by step
+    # until nothing moves: each pass is exact for one more of those waits.
+    while True:
+        moved = False
+        for step in steps:
+            for event in system.order:
+                waits = [end(c.source, step - c.delay) for c in incoming[event]]
+                ended = max(waits, default=0.0) + took[event, step]
+                moved |= ended > end(event, step)
+                ends[event, step] = ended
+        if not moved:
+            return [end(DONE, step) for step in steps]
+
+
+def parts_of(graph: Graph, stage: str) -> dict[str, int]:
+    """In how many parts each node of a stage runs, by its kind."""
+    own = {node.id: node.kind for node in graph.nodes if node.stage == stage}
+    parts = dict.fromkeys(own.values(), 1)
+    for edge in _edges(graph, stage):
+        for end in (own[edge.source], own[edge.target]):
+            parts[end] = max(parts[end], edge.parts)
+    return parts
+
+
+def _edges(graph: Graph, stage: str) -> list[GraphEdge]:
+    own = {node.id for node in graph.nodes if node.stage == stage}
+    return [edge for edge in graph.edges if edge.source in own and edge.target in own]
+
+
+def constraints(graph: Graph, stage: str) -> list[Constraint]:
+    """What the executor waits for: :func:`rlc.runtime.graph.run_steps`, in one table."""
+    kinds = {node.id: node.kind for node in graph.nodes}
+    parts, edges = parts_of(graph, stage), _edges(graph, stage)
+    slack = max((edge.slack for edge in edges), default=0)
+    found = [Constraint(DONE, BEGIN, 1 + slack), Constraint(DONE, TURN, 1), Constraint(TURN, DONE)]
+    in_parts = {kinds[edge.target] for edge in edges if edge.parts > 1}
+    for kind, count in parts.items():
+        for part in range(count):
+            found += [Constraint(BEGIN, (kind, part)), Constraint((kind, part), DONE)]
+            if kind in IN_ORDER:
+                found.append(Constraint(TURN, (kind, part)))
+            if part and kind in in_parts:
+                found.append(Constraint((kind, part - 1), (kind, part)))
+    for edge in edges:
+        source, target = kinds[edge.source], kinds[edge.target]
+        if edge.delay and target not in IN_ORDER:
+            found += _launched(target, parts[target], slack)
+        if not edge.delay:
+            found += _handed_on(source, target, parts)
+    return found
+
+
+def _launched(kind: str, parts: int, slack: int) -> Iterator[Constraint]:
+    """What reads the weights is done with it before a step changes them, and before the next step
+    begins."""
+    for part in range(parts):
+        yield Constraint((kind, part), TURN, -slack)
+        yield Constraint((kind, part), BEGIN, 1)
+
+
+def _handed_on(source: str, target: str, parts: Mapping[str, int]) -> Iterator[Constraint]:
+    """Part by part where both have as many, else all of the source to each part."""
+    for part in range(parts[target]):
+        same = parts[source] == parts[target]
+        for given in (part,) if same else range(parts[source]):
+            yield Constraint((source, given), (target, part))
+
+
+Cycle = tuple[Constraint, ...]  # its delayed constraints; between them lies the longest way
+
+
+@frozen
+class _System:
+    """The constraints of a stage. Between two delayed ones events are of one step, and acyclic."""
+
+    seconds: dict[Event, float]
+    order: tuple[Event, ...]  # those of one step, sources first
+    given: tuple[Constraint, ...]
+    # The seconds of the longest way, both ends included, from where a delayed constraint leads to
+    # each event, and from each event to where one starts.
+    ahead: dict[Event, dict[Event, float]]
+    behind: dict[Event, dict[Event, float]]
+
+    @classmethod
+    def of(cls, graph: Graph, stage: str, seconds: Seconds) -> _System:
+        parts, given = parts_of(graph, stage), tuple(constraints(graph, stage))
+        if not parts:
+            raise ValueError(f"the graph has no stage {stage}")
+        events = [BEGIN, TURN, DONE, *((kind, p) for kind, n in parts.items() for p in range(n))]
+        took = {event: _seconds(seconds, event, parts.get(event[0], 1)) for event in events}
+        order = _sorted(events, given)
+        ways = [(c.source, c.target) for c in given if not c.delay]
+        back = [(target, source) for source, target in ways]
+        delayed = [constraint for constraint in given if constraint.delay]
+        ahead = {c.target: _longest(c.target, order, ways, took) for c in delayed}
+        behind = {c.source: _longest(c.source, order[::-1], back, took) for c in delayed}
+        return cls(took, order, given, ahead, behind)
+
+    @property
+    def nodes(self) -> list[Event]:
+        return [event for event in self.order if event not in (BEGIN, TURN, DONE)]
+
+    def cycles(self) -> Iterator[Cycle]:
+        """The cycles that are the longest of those with their delayed constraints."""
+        delayed = [constraint for constraint in self.given if constraint.delay]
+        for index, first in enumerate(delayed):
+            yield from self._closed([first], delayed[index + 1 :])
+
+    def _closed(self, path: list[Constraint], others: Sequence[Constraint]) -> Iterator[Cycle]:
+        reached = self.ahead[path[-1].target]
+        if reached[path[0].source] > _NEVER:
+            yield tuple(path)
+        for follower in others:
+            if follower not in path and reached[follower.source] > _NEVER:
+                yield from self._closed([*path, follower], others)
+
+    def seconds_of(self, cycle: Cycle) -> float:
+        return sum(self.ahead[start][end] for start, end in _ways(cycle))
+
+    def _detour(self, start: Event, event: Event, end: Event) -> float:
+        """How much shorter than the longest way from start to end is the one through an event."""
+        through = self.ahead[start][event] + self.behind[end][event] - self.seconds[event]
+        return self.ahead[start][end] - through
+
+    def room(self, cycle: Cycle, event: Event, period: float) -> float:
+        """How much longer ``event`` could take until the cycle, led through it, is critical."""
+        detour = min(self._detour(start, event, end) for start, end in _ways(cycle))
+        return max(period * _delay(cycle) - self.seconds_of(cycle) + detour, 0.0)
+
+    def events_of(self, cycle: Cycle) -> Iterator[Event]:
+        """The events of a cycle in their order."""
+        for start, end in _ways(cycle):
+            for event in self.order:
+                if self.seconds[event] and self._detour(start, event, end) < 1e-9:
+                    yield event
+
+
+def _seconds(seconds: Seconds, event: Event, parts: int) -> float:
+    given = seconds.get(event[0], (0.0,) * parts)
+    if len(given) != parts:
+        raise ValueError(f"{event[0]} runs in {parts} parts, and {len(given)} are given")
+    return given[event[1]]
+
+
+def _ways(cycle: Cycle) -> Iterator[tuple[Event, Event]]:
+    """From where each delayed constraint leads to where the next one starts."""
+    for constraint, follower in zip(cycle, (*cycle[1:], cycle[0]), strict=True):
+        yield constraint.target, follower.source
+
+
+def _delay(cycle: Cycle) -> int:
+    return sum(constraint.delay for constraint in cycle)
+
+
+def _sorted(events: Sequence[Event], given: Sequence[Constraint]) -> tuple[Event, ...]:
+    from graphlib import TopologicalSorter
+
+    sorter: TopologicalSorter[Event] = TopologicalSorter({event: set() for event in events})
+    for constraint in given:
+        if not constraint.delay:
+            sorter.add(constraint.target, constraint.source)
+    return tuple(sorter.static_order())
+
+
+def _longest(
+    start: Event,
+    order: Sequence[Event],
+    ways: Sequence[tuple[Event, Event]],
+    took: Mapping[Event, float],
+) -> dict[Event, float]:
+    """The seconds of the longest way from ``start`` to each event."""
+    longest = dict.fromkeys(order, _NEVER)
+    longest[start] = took[start]
+    onward: dict[Event, list[Event]] = {event: [] for event in order}
+    for source, target in ways:
+        onward[source].append(target)
+    for event in order:
+        for target in onward[event]:
+            longest[target] = max(longest[target], longest[event] + took[target])
+    return longest

@@ -1,0 +1,232 @@
+"""How long episodes are, in tokens and turns, before anything runs.
+
+For an episode of T turns with a first prompt of p tokens, replies of r and later observations of
+o tokens, the prompts are, for t = 0 … T-1,
+
+    chat      p + t (r + o)      everything so far
+    concat    p + t o            all observations so far
+    latest    p, then o          the latest observation only
+
+Where each prompt extends the tokens before it, the episode is one training sequence of
+``p + T r + (T-1) o`` tokens; else each turn is one, of its prompt and its reply.
+
+Three levels: ``high`` has every reply at max_tokens and every episode at its last turn, and covers
+whatever else the limits allow; ``expected`` and ``low`` have the shares below. No episode outgrows
+the model's context or the limits of the sampling.
+"""
+
+from __future__ import annotations
+
+import os
+from bisect import bisect_left
+from math import ceil
+from typing import Literal
+
+from rlc.catalog.builtins.sources import max_turns, measured
+from rlc.catalog.facts.models import renderer_keeps_prefix
+from rlc.plan.records import EnvPlan, ModelPlan, SamplingPlan, StepPlan
+from rlc.record import evolve, frozen
+
+Level = Literal["low", "expected", "high"]
+LEVELS: tuple[Level, ...] = ("low", "expected", "high")
+History = Literal["chat", "concat", "latest"]
+
+REPLY_SHARE = {"low": 0.1, "expected": 0.5, "high": 1.0}  # of max_tokens
+TURN_SHARE = {"low": 0.1, "expected": 0.5, "high": 1.0}  # of the environment's limit
+CHARACTERS_PER_TOKEN = 4
+UNKNOWN_PROMPT, UNKNOWN_OBSERVATION = 300, 100  # tokens, where nothing was measured
+UNKNOWN_TURNS = 20
+TEMPLATE_TOKENS, CHAT_TOKENS = 50, 10  # markup around an observation
+JUDGE_TOKENS = 100  # what a judge is told beside the task and its solutions
+_UNLIMITED = 2**53
+
+
+@frozen
+class Episode:
+    """The shape of one episode. ``extends`` says that each prompt extends the tokens before it.
+
+    ``copies`` of it are played side by side in one rollout; ``shared`` says that its first prompt
+    is the same for a whole group.
+    """
+
+    prompt: float
+    observation: float
+    turns: int
+    reply: float
+    history: History
+    extends: bool = False
+    copies: int = 1
+    shared: bool = True
+
+    @property
+    def one_datum(self) -> bool:
+        return self.extends or self.turns == 1
+
+    def prompt_at(self, turn: int) -> float:
+        """Length of the prompt of a turn, from 0 on."""
+        if self.history == "latest":
+            return self.prompt if turn == 0 else self.observation
+        grows = self.observation + (self.reply if self.history == "chat" else 0)
+        return self.prompt + turn * grows
+
+    def prompts(self, turns: int | None = None) -> float:
+        """Tokens of the prompts of all turns, or of the first few, together."""
+        count = self.turns if turns is None else turns
+        if self.history == "latest":
+            return self.prompt + (count - 1) * self.observation
+        return count * (self.prompt + self.prompt_at(count - 1)) / 2
+
+    def fresh(self) -> float:
+        """Prompt tokens that no earlier prompt of the episode began with."""
+        return self.prompts() if self.history == "latest" else self.prompt_at(self.turns - 1)
+
+    def sampled(self) -> float:
+        return self.turns * self.reply
+
+    def datum_tokens(self) -> float:
+        """Tokens of all its training sequences."""
+        if self.one_datum:
+            return self.prompt_at(self.turns - 1) + self.reply
+        return self.prompts() + self.sampled()
+
+    def length(self, turn: int) -> float:
+        """Tokens of the episode once the prompt of a turn is there, repeated ones once."""
+        if self.extends:
+            return self.prompt_at(turn)
+        return self.prompts(turn + 1) + turn * self.reply
+
+
+# The episodes that one rollout consists of: one, or all players of a game.
+Rollout = tuple[Episode, ...]
+
+
+def rollout_shapes(
+    env: EnvPlan, model: ModelPlan, sampling: SamplingPlan | None, level: Level
+) -> tuple[Rollout, ...]:
+    """The assumed shapes of one rollout of an environment: one, or those that ``high`` covers.
+
+    Where an episode of longest replies meets a limit before its last turn, more turns with shorter
+    replies sample less and read more.
+    """
+    episode = _episode(env, model, level)
+    game = find_wrapper(env, "solver_judge")
+    if game is not None:
+        return (_game(episode, int(game.args["solvers"])),)
+    limits = Limits.of(env, model, sampling)
+    longest = limits.cut(episode)
+    if level != "high" or longest.turns == episode.turns:
+        return ((longest,),)
+    return (longest,), (limits.cut(evolve(episode, reply=limits.reply_for(episode))),)
+
+
+def rollout_shape(
+    env: EnvPlan, model: ModelPlan, sampling: SamplingPlan | None, level: Level
+) -> Rollout:
+    """The first of :func:`rollout_shapes`: that with the longest replies."""
+    return rollout_shapes(env, model, sampling, level)[0]
+
+
+def _episode(env: EnvPlan, model: ModelPlan, level: Level) -> Episode:
+    chars = measured(env)
+    history = history_of(env)
+    markup, per_turn = TEMPLATE_TOKENS, 0
+    if history == "chat":
+        markup = per_turn = CHAT_TOKENS
+    observation = chars.get("observation", UNKNOWN_OBSERVATION * CHARACTERS_PER_TOKEN)
+    return Episode(
+        prompt=ceil(_prompt_characters(env, chars) / CHARACTERS_PER_TOKEN) + markup,
+        observation=ceil(observation / CHARACTERS_PER_TOKEN) + per_turn,
+        turns=max(1, round((max_turns(env) or UNKNOWN_TURNS) * TURN_SHARE[level])),
+        reply=max(1, round(env.rollouts.max_tokens * REPLY_SHARE[level])),
+        history=history,
+        extends=extends_prefix(env, model, unknown=level != "high"),
+    )
+
+
+def _prompt_characters(env: EnvPlan, chars: dict[str, int]) -> int:
+    """The first observation, and what the recipe puts around it."""
+    added = sum(len(str(wrapper.args.get("instruction", ""))) for wrapper in env.wrappers)
+    added += len(str(env.args.get("suffix") or ""))
+    few_shot = env.args.get("few_shot")
+    if few_shot and os.path.isfile(few_shot):  # all of it comes before each question
+        added += os.path.getsize(few_shot)
+    return chars.get("prompt", UNKNOWN_PROMPT * CHARACTERS_PER_TOKEN) + added
+
+
+def history_of(env: EnvPlan) -> History:
+    """What of an episode is in its prompts; all but GEM's environments are chats."""
+    names = {wrapper.name for wrapper in env.wrappers}
+    if env.source != "gem" or names & {
+        "chat",
+        "concat_with_action",
+        "concat_chat",
+        "concat_chat_on_reset",
+    }:
+        return "chat"
+    return "concat" if "concat" in names else "latest"
+
+
+def extends_prefix(env: EnvPlan, model: ModelPlan, unknown: bool) -> bool:
+    """Whether each prompt extends the tokens before it; ``unknown`` where the renderer's ways are.
+
+    A history in text is tokenised anew for each turn, so only a chat through the renderer can.
+    """
+    if env.source == "gem" and find_wrapper(env, "chat") is None:
+        return False
+    keeps = renderer_keeps_prefix(model.renderer)
+    return unknown if keeps is None else keeps
+
+
+def find_wrapper(env: EnvPlan, name: str) -> StepPlan | None:
+    return next((wrapper for wrapper in env.wrappers if wrapper.name == name), None)
+
+
+def _game(solver: Episode, solvers: int) -> Rollout:
+    """Solvers answer the same question; the judge reads the question and all answers."""
+    solver = evolve(solver, turns=1, copies=solvers)
+    prompt = solver.prompt + solvers * solver.reply + JUDGE_TOKENS
+    return solver, evolve(solver, prompt=prompt, copies=1, shared=False)
+
+
+@frozen
+class Limits:
+    """What ends an episode early, in tokens: a reply of up to ``reply`` is not begun where it
+    could break one of the others."""
+
+    reply: int
+    context: int
+    prompt: int
+    whole: int
+
+    @classmethod
+    def of(cls, env: EnvPlan, model: ModelPlan, sampling: SamplingPlan | None) -> Limits:
+        return cls(
+            reply=env.rollouts.max_tokens,
+            context=model.context or _UNLIMITED,
+            prompt=(sampling and sampling.max_prompt_tokens) or _UNLIMITED,
+            whole=(sampling and sampling.max_episode_tokens) or _UNLIMITED,
+        )
+
+    def cut(self, episode: Episode) -> Episode:
+        """The episode with the turns that fit; the first always does."""
+        later = range(1, episode.turns)
+        fits = 1 + bisect_left(later, True, key=lambda turn: self._ends(episode, turn))
+        return evolve(episode, turns=fits)
+
+    def reply_for(self, episode: Episode) -> int:
+        """The longest reply with which all its turns fit; one token where none does."""
+        last = episode.turns - 1
+
+        def too_long(reply: int) -> bool:
+            return self._ends(evolve(episode, reply=reply), last)
+
+        return max(1, bisect_left(range(1, self.reply), True, key=too_long))
+
+    def _ends(self, episode: Episode, turn: int) -> bool:
+        """Whether an episode is over before it gets to a turn."""
+        at = episode.prompt_at(turn)
+        return (
+            at > self.prompt
+            or at + self.reply > self.context
+            or episode.length(turn) + self.reply > self.whole
+        )

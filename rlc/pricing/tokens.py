@@ -1,0 +1,167 @@
+"""Tokens of a step, by the kinds that a service bills.
+
+Sampling prefills every prompt; what extends an earlier one, or is shared by a group, can come
+from the service's cache. Training is billed for every token of a sequence. A reference model
+reads every sequence once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from functools import reduce
+from math import ceil
+from operator import add
+
+from rlc.plan.records import BatchPlan, EnvPlan, EvalPlan, SftPlan, StagePlan, TrainPlan
+from rlc.pricing.shapes import Level, Rollout, rollout_shapes
+from rlc.record import frozen
+
+# Episodes played for each demonstration that the model itself has to give.
+TRIES = {"low": 1, "expected": 2, "high": 20}
+RESAMPLED = {"low": 0.0, "expected": 0.5, "high": 1.0}  # of the groups that may be replaced
+ROW_TOKENS = 300  # a prompt, and a reply, of a file that nobody has measured
+
+
+@frozen
+class Tokens:
+    """Tokens by kind; ``reference`` are those that a reference model reads."""
+
+    prefill: float = 0.0
+    cached: float = 0.0
+    sample: float = 0.0
+    train: float = 0.0
+    reference: float = 0.0
+
+    def __add__(self, other: Tokens) -> Tokens:
+        return Tokens(*map(add, self.counts, other.counts))
+
+    def __mul__(self, factor: float) -> Tokens:
+        return Tokens(*(count * factor for count in self.counts))
+
+    def most(self, other: Tokens) -> Tokens:
+        """The larger number of each kind."""
+        return Tokens(*map(max, self.counts, other.counts))
+
+    @property
+    def counts(self) -> tuple[float, ...]:
+        """The numbers alone, in the order of the kinds."""
+        return self.prefill, self.cached, self.sample, self.train, self.reference
+
+    @property
+    def total(self) -> float:
+        return float(sum(self.counts))
+
+
+def step_tokens(stage: StagePlan, level: Level) -> Tokens:
+    """Tokens of one step of a stage, or of one evaluation."""
+    if isinstance(stage, TrainPlan):
+        return _train_tokens(stage, level)
+    if isinstance(stage, EvalPlan):
+        return _eval_tokens(stage, level)
+    return Tokens(train=stage.batch * _example_tokens(stage, level))
+
+
+def tokens_before(stage: StagePlan, level: Level) -> Tokens:
+    """Tokens of a stage before its first step: demonstrations that the model plays itself."""
+    if not isinstance(stage, SftPlan) or stage.data.policy != "model":
+        return Tokens()
+    assert stage.data.env is not None
+    shapes = rollout_shapes(stage.data.env, stage.model, None, level)
+    played = (stage.data.count or 0) * TRIES[level]
+    return _most(sampling_tokens(shape, played, 1, level != "high") for shape in shapes)
+
+
+def sampling_tokens(shape: Rollout, groups: float, size: int, cached: bool) -> Tokens:
+    """Tokens of playing groups of ``size`` rollouts; with ``cached`` the cache never misses."""
+    total = Tokens()
+    for episode in shape:
+        members = size * episode.copies
+        everything = groups * members * episode.prompts()
+        fresh = everything
+        if cached:
+            repeated = (members - 1) * episode.prompt if episode.shared else 0.0
+            fresh = groups * (members * episode.fresh() - repeated)
+        total += Tokens(fresh, everything - fresh, groups * members * episode.sampled())
+    return total
+
+
+def group_tokens(shape: Rollout, groups: float, size: int, cached: bool) -> Tokens:
+    """Tokens of playing groups and training on every rollout of them."""
+    trained = sum(episode.copies * episode.datum_tokens() for episode in shape)
+    played = sampling_tokens(shape, groups, size, cached)
+    return played + Tokens(train=groups * size * trained)
+
+
+def turn_tokens(shape: Rollout, batch: BatchPlan, cached: bool) -> Tokens:
+    """Tokens of a batch that is counted in turns, of which exactly ``batch.count`` are trained
+    on; a sequence of several turns holds the whole episode whatever is chosen."""
+    turns = sum(episode.copies * episode.turns for episode in shape)
+    episodes = _episodes_played(batch, turns, worst=not cached)
+    trained = sum(episode.copies * episode.datum_tokens() for episode in shape)
+    if all(episode.one_datum for episode in shape):
+        train = min(episodes, batch.count) * trained
+    else:
+        train = batch.count * trained / turns
+    return sampling_tokens(shape, episodes, 1, cached) + Tokens(train=train)
+
+
+def shares(envs: Iterable[EnvPlan]) -> dict[str, float]:
+    """Which part of the tasks each environment of a mixture has."""
+    weights = {env.name: env.weight for env in envs}
+    total = sum(weights.values())
+    return {name: weight / total for name, weight in weights.items()}
+
+
+def _train_tokens(stage: TrainPlan, level: Level) -> Tokens:
+    part, cached, total = shares(stage.envs), level != "high", Tokens()
+    for env in stage.envs:
+        shapes = rollout_shapes(env, stage.model, stage.sampling, level)
+        tasks, size = stage.batch.count * part[env.name], env.rollouts.group
+        if stage.batch.kind == "turns":
+            tokens = _most(turn_tokens(shape, stage.batch, cached) for shape in shapes)
+            total += tokens * part[env.name]
+        else:
+            total += _most(group_tokens(shape, tasks, size, cached) for shape in shapes)
+    total += _replacements(stage, level)
+    return total + Tokens(reference=total.train) if stage.kl is not None else total
+
+
+def _replacements(stage: TrainPlan, level: Level) -> Tokens:
+    """Groups that are played in place of others, which are then not trained on. Any environment
+    may be the one that they come from."""
+    groups = stage.batch.resample * RESAMPLED[level]
+    return _most(
+        sampling_tokens(shape, groups, env.rollouts.group, level != "high")
+        for env in stage.envs
+        for shape in rollout_shapes(env, stage.model, stage.sampling, level)
+    )
+
+
+def _eval_tokens(stage: EvalPlan, level: Level) -> Tokens:
+    part, cached, total = shares(stage.envs), level != "high", Tokens()
+    for env in stage.envs:
+        shapes = rollout_shapes(env, stage.model, stage.sampling, level)
+        tasks = stage.tasks * part[env.name]
+        total += _most(sampling_tokens(shape, tasks, stage.samples, cached) for shape in shapes)
+    return total
+
+
+def _example_tokens(stage: SftPlan, level: Level) -> float:
+    if stage.data.env is None:
+        return 2.0 * ROW_TOKENS
+    shapes = rollout_shapes(stage.data.env, stage.model, None, level)
+    return max(sum(e.copies * e.datum_tokens() for e in shape) for shape in shapes)
+
+
+def _most(tokens: Iterable[Tokens]) -> Tokens:
+    """What is enough for each of several shapes."""
+    return reduce(Tokens.most, tokens)
+
+
+def _episodes_played(batch: BatchPlan, turns: int, worst: bool) -> float:
+    """Whole waves of parallel episodes until there are enough turns; at worst one turn is
+    missing, and a whole wave is played for it."""
+    parallel = batch.parallel or 1
+    if worst:
+        return parallel + (batch.count - 1) / turns
+    return ceil(batch.count / (parallel * turns)) * parallel

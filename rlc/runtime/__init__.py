@@ -1,0 +1,1 @@
+"""The runtime: executes a plan on a training service."""

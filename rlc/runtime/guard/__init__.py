@@ -1,0 +1,1 @@
+"""What keeps a run within its limits: deadlines, concurrency, budgets, error limits."""

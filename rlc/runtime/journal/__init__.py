@@ -1,0 +1,1 @@
+"""What a run writes down: journal, checkpoints, metrics, and the run folder."""

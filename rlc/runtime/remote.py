@@ -1,0 +1,126 @@
+"""A run on a service over a network: checked before the first step, recorded, closed at the end."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from datetime import UTC, datetime
+from typing import Any, TypeVar
+
+from attrs import define, field
+
+from rlc.plan.records import EvalPlan, LossPlan, Plan, SftPlan, TrainPlan
+from rlc.record import evolve
+from rlc.runtime.guard.meter import PROBES, Meter, cost
+from rlc.runtime.journal.folder import RunFolder
+from rlc.runtime.observer import Observer
+from rlc.runtime.records import RunError, Usage
+from rlc.runtime.updates.probes import probe_loss, probe_seeds
+from rlc.service.hosted.capabilities import smaller_contexts
+from rlc.service.interface import RemoteService, SessionEnd, TrainingClient
+
+SERVICE_FILE = "service.jsonl"
+
+S = TypeVar("S", bound=TrainPlan | SftPlan | EvalPlan)
+
+
+@define(eq=False)
+class RemoteRun:
+    """What a run does with a remote service beside training. Is the service's listener."""
+
+    service: RemoteService
+    folder: RunFolder
+    observer: Observer
+    on_pressure: Callable[[], None]
+    _contexts: dict[str, int] = field(factory=dict, init=False)
+    _seeds_probed: bool = field(default=False, init=False)
+
+    async def open(self, plan: Plan) -> None:
+        """Compare the plan with what the service can do now.
+
+        Raises:
+            ServiceError: it cannot do what the plan asks.
+            RunError: a budget in dollars that could not be kept, for want of a price.
+        """
+        for stage in plan.stages:
+            if not isinstance(stage, EvalPlan):
+                _require_prices(stage)
+        self.folder.journal.set_meta(server=self.service.server)
+        self.service.listen(self)
+        answer = await self.service.get_server_capabilities()
+        self._contexts = smaller_contexts(plan, answer.supported_models, self.service.server)
+        for base, context in self._contexts.items():
+            self.note(
+                f"the service has {context:,} tokens of context for `{base}`, less than the plan "
+                "counts on; an episode that needs more ends there"
+            )
+
+    def fitted(self, stage: S) -> S:
+        """The stage with the context that the service really has."""
+        context = self._contexts.get(stage.model.base, stage.model.context)
+        return evolve(stage, model=evolve(stage.model, context=context))
+
+    async def verify(
+        self, stage: TrainPlan | SftPlan, training: TrainingClient, meter: Meter
+    ) -> None:
+        """Probe the loss of a stage, and once the seeds; what that uses is metered.
+
+        Raises ServiceError where the service does not compute the loss of the plan.
+        """
+        loss = stage.loss if isinstance(stage, TrainPlan) else LossPlan("cross_entropy", {})
+        probe = await probe_loss(training, loss)
+        if probe is None:
+            self.note(f"`{loss.name}` is not compared with the service's: no local formula")
+        else:
+            meter.add(PROBES, probe.usage)
+            record = {"event": "loss probe", "stage": stage.name, "loss": loss.name}
+            self.record(record | {"told": probe.told, "expected": probe.expected})
+        if not self._seeds_probed and _asks_for_several(stage):
+            await self._verify_seeds(stage, training, meter)
+
+    async def close(self, end: SessionEnd) -> None:
+        """Finish the session."""
+        await self.service.close(end)
+
+    def note(self, text: str) -> None:
+        """Pass on what the service says of itself."""
+        self.observer.note(text)
+
+    def pressed(self) -> None:
+        """Pass on that the service has too much to do."""
+        self.on_pressure()
+
+    def record(self, event: dict[str, Any]) -> None:
+        """Keep ids of sessions and models in the run folder, for reconciling a bill."""
+        now = datetime.now(UTC).isoformat(timespec="seconds")
+        self.folder.append(SERVICE_FILE, [{"time": now, **event}])
+
+    async def _verify_seeds(
+        self, stage: TrainPlan | SftPlan, training: TrainingClient, meter: Meter
+    ) -> None:
+        sampler = await self.service.create_sampling_client(base_model=stage.model.base)
+        distinct, used = await probe_seeds(sampler, training.get_tokenizer())
+        meter.add(PROBES, used)
+        if not distinct:
+            self.service.separate_samples()
+            self.note(
+                "the service repeats the samples of a seeded request; each is asked for alone, "
+                "with a seed of its own"
+            )
+        self.record({"event": "seed probe", "distinct": distinct})
+        self._seeds_probed = True
+
+
+def _require_prices(stage: TrainPlan | SftPlan) -> None:
+    if stage.budget.usd is not None and cost(stage.model, Usage(1, 1, 1, 1)) is None:
+        raise RunError(
+            f"the budget of stage `{stage.name}` cannot be kept: not all prices of "
+            f"`{stage.model.base}` are known",
+            "leave the budget out, or limit the steps",
+        )
+
+
+def _asks_for_several(stage: TrainPlan | SftPlan) -> bool:
+    """Whether a request of the stage asks for more than one sample."""
+    if isinstance(stage, SftPlan):
+        return False
+    return max(stage.batch.size, *(env.rollouts.group for env in stage.envs)) > 1

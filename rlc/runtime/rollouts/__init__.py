@@ -1,0 +1,1 @@
+"""Episodes: which tasks are played, and how."""

@@ -1,0 +1,90 @@
+"""Playing a task in roles: a rollout for each solver and for the judge of every member.
+
+Solvers of all members have one prompt, so their replies come from one request. A judge sees the
+solutions of its own member; where a solver failed for good, it is not asked, and fails with it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from attrs import evolve, frozen
+
+from rlc.envs.base import AsyncEpisode, Observation, TaskKey
+from rlc.envs.build import PlayableEnv
+from rlc.envs.history import History
+from rlc.envs.judges.solver_judge import JUDGE, SOLVER, SolverJudge
+from rlc.envs.seeds import derive_seed
+from rlc.runtime.concurrency import all_of
+from rlc.runtime.records import Rollout
+from rlc.runtime.rollouts.rollout import Player, Task
+
+
+async def play_task(player: Player, task: Task) -> list[Rollout]:
+    """All rollouts of one task, in all their roles; see :meth:`Player.play`."""
+    roles = task.env.roles
+    return await player.play(task) if roles is None else await _solver_judge(player, task, roles)
+
+
+async def _solver_judge(player: Player, task: Task, roles: SolverJudge) -> list[Rollout]:
+    """Member by member: its solvers, then its judge."""
+    count = roles.solvers
+    solving = _part(task, roles.solver, task.env.new_history, task.size * count, task.seed)
+    played = await player.play(solving)
+    solved_G = [played[m * count : (m + 1) * count] for m in range(task.size)]
+    judged_G = await all_of(
+        _judge(player, task, roles, member, solved) for member, solved in enumerate(solved_G)
+    )
+    return [
+        evolve(rollout, member=member, role=role)
+        for member, (solved, judged) in enumerate(zip(solved_G, judged_G, strict=True))
+        for role, rollouts in ((SOLVER, solved), (JUDGE, [judged]))
+        for rollout in rollouts
+    ]
+
+
+async def _judge(
+    player: Player, task: Task, roles: SolverJudge, member: int, solved: Sequence[Rollout]
+) -> Rollout:
+    failed = next((rollout for rollout in solved if rollout.error or not rollout.turns), None)
+    if failed is not None:
+        cause = f"a solver failed: {failed.error or 'it had no turn'}"
+        return evolve(failed, turns=(), ended="failed", credit=(), error=cause)
+    turns = [rollout.turns[0] for rollout in solved]
+    outcomes = [(t.action, Observation("", t.reward, True, t.metrics)) for t in turns]
+    judging = _part(
+        task,
+        lambda problem: roles.judge(problem, outcomes),
+        roles.judge_history,
+        1,
+        derive_seed(task.seed, JUDGE, member),
+    )
+    (rollout,) = await player.play(judging)
+    return rollout
+
+
+def _part(
+    task: Task,
+    act: Callable[[AsyncEpisode], AsyncEpisode],
+    history: Callable[[], History],
+    size: int,
+    seed: int,
+) -> Task:
+    """What one role plays of a task, as a task of its own."""
+    env = PlayableEnv(task.env.plan, _Part(task, act), history)
+    return evolve(task, env=env, size=size, seed=seed)
+
+
+@frozen
+class _Part:
+    """The episodes of a task as one role sees them, in the task's own state."""
+
+    task: Task
+    act: Callable[[AsyncEpisode], AsyncEpisode]
+
+    async def open(self, task: TaskKey, members: Sequence[int]) -> list[AsyncEpisode]:
+        key = evolve(self.task.key, size=task.size)
+        return [self.act(problem) for problem in await self.task.env.source.open(key, members)]
+
+    async def close(self) -> None:
+        """The source is the environment's own, and closed with it."""

@@ -1,0 +1,1 @@
+"""The stages of a job, one module for each kind."""

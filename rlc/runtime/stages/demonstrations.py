@@ -1,0 +1,170 @@
+"""What a supervised stage imitates: the rows of a file, or episodes that went well.
+
+Each example is a list of turns with the tokens that the model is to write, in the very form in
+which the model would sample them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Callable, Sequence
+from typing import Any
+
+from attrs import define
+
+from rlc.catalog.builtins.training import DEFAULT_FAILURE
+from rlc.envs.base import AsyncEpisode, EnvError, Observation
+from rlc.envs.build import PlayableEnv
+from rlc.envs.chunks import Chunks
+from rlc.envs.history import History, chunks_of
+from rlc.envs.oracles import Oracle, find_oracle
+from rlc.envs.problems.rows import read_rows
+from rlc.envs.tool_chat import conversation
+from rlc.plan.records import DataPlan, EnvPlan, SamplingPlan, SftPlan
+from rlc.runtime.cleanup import close_all
+from rlc.runtime.concurrency import all_of
+from rlc.runtime.records import Rollout, RunError, Turn, Usage
+from rlc.runtime.rollouts.collect import TaskStream, play_tasks
+from rlc.runtime.rollouts.mixture import new_cursor
+from rlc.runtime.rollouts.rollout import Player, Task, episode_credit
+from rlc.service.interface import SamplingClient
+
+MOST_TRIES = 20  # episodes played for each demonstration that is asked for
+_WAVE = 64  # episodes played side by side
+
+
+def read_pairs(data: DataPlan) -> list[tuple[Observation, str]]:
+    """Prompts and replies of a file, in order. Raises RunError for one that cannot be used."""
+    assert data.path is not None
+    try:
+        rows = read_rows(data.path)
+    except EnvError as error:
+        raise RunError(str(error)) from error
+    return [_pair(row, number, data) for number, row in enumerate(rows[: data.count], start=1)]
+
+
+def _pair(row: dict[str, Any], number: int, data: DataPlan) -> tuple[Observation, str]:
+    """A prompt is text, or a list of messages; a row may have the ``tools`` of a chat as well."""
+    prompt, reply = (row.get(str(name)) for name in (data.prompt, data.reply))
+    for name, value, kinds in (
+        (data.prompt, prompt, (str, list)),
+        (data.reply, reply, (str,)),
+    ):
+        if not isinstance(value, kinds) or not value:
+            raise RunError(
+                f"row {number} of {data.path} has no text in the field `{name}`",
+                f"it has: {', '.join(map(str, row))}",
+            )
+    try:
+        return conversation(prompt, row.get("tools")), str(reply)
+    except EnvError as error:
+        raise RunError(f"row {number} of {data.path}: {error}") from error
+
+
+def row_turns(
+    prompt: Observation, reply: str, history: History, tokenizer: Any
+) -> tuple[Turn, ...]:
+    """One prompt and its reply, as the history would show the one and take the other."""
+    tokens = _encoded(reply, history, tokenizer)
+    asked = history.observe(prompt)
+    return (_turn(asked, chunks_of(history), tokens, prompt.text, reply, 0.0),)
+
+
+@define
+class Demonstrator:
+    """Plays episodes of one environment until enough of them are good enough."""
+
+    stage: SftPlan
+    env: PlayableEnv
+    tokenizer: Any
+    seed: int
+    client: SamplingClient | None  # of the model; None for an oracle
+    usage: Usage
+    on_progress: Callable[[int, int], None]
+
+    async def play(self) -> list[Rollout]:
+        """The demonstrations, in the order of their tasks. Raises RunError where too few of the
+        episodes reach the reward that the plan asks for."""
+        data, good, played = self.stage.data, list[Rollout](), 0
+        assert data.count is not None
+        assert data.min_reward is not None
+        names = ("demonstrations", self.stage.name)
+        stream = TaskStream(
+            {self.env.plan.name: self.env}, new_cursor([self.env.plan.name]), self.seed, names
+        )
+        while len(good) < data.count and played < MOST_TRIES * data.count:
+            wave = await self._wave(stream.take(min(_WAVE, data.count)))
+            played += len(wave)
+            good += [r for r in wave if r.turns and r.reward >= data.min_reward]
+            self.on_progress(min(len(good), data.count), data.count)
+        if len(good) < data.count:
+            raise RunError(
+                f"only {len(good)} of {played} episodes of `{self.env.plan.name}` reached the "
+                f"reward of {data.min_reward:g} that demonstrations need; {data.count} are wanted",
+                "lower `min_reward` or `n`",
+            )
+        return good[: data.count]
+
+    async def _wave(self, tasks: Sequence[Task]) -> list[Rollout]:
+        if self.client is None:
+            oracle = find_oracle(self.env.plan)
+            if oracle is None:
+                raise RunError(f"`{self.env.plan.name}` has no oracle", "take `policy = model`")
+            return await all_of(self._by_oracle(task, oracle) for task in tasks)
+        player = Player(
+            client=self.client,
+            sampling=_plain_sampling(self.env.plan),
+            context=self.stage.model.context,
+            on_error=DEFAULT_FAILURE,
+            usage=self.usage,
+        )
+        return await play_tasks(player, tasks, lambda: None)
+
+    async def _by_oracle(self, task: Task, oracle: Oracle) -> Rollout:
+        (episode,) = await task.env.source.open(task.key, [0])
+        try:
+            turns = tuple([turn async for turn in self._oracle_turns(episode, oracle)])
+        finally:
+            await close_all([episode])
+        plan = self.env.plan
+        credit = episode_credit(plan.reward, turns, ended_by_itself=True)
+        return Rollout(plan.name, task.number, 0, "", turns, "done", credit)
+
+    async def _oracle_turns(self, episode: AsyncEpisode, oracle: Oracle) -> AsyncIterator[Turn]:
+        history, seen, texts = self.env.new_history(), episode.first, list[str]()
+        while not seen.done:
+            texts.append(seen.text)
+            prompt, reply = history.observe(seen), oracle(texts)
+            tokens = _encoded(reply, history, self.tokenizer)
+            action = history.reply(tokens)
+            after = await episode.play(action)
+            shown = chunks_of(history)
+            yield _turn(prompt, shown, tokens, seen.text, action.text, after.reward)
+            seen = after
+
+
+def _plain_sampling(env: EnvPlan) -> SamplingPlan:
+    rollouts = env.rollouts
+    return SamplingPlan(rollouts.max_tokens, rollouts.temperature, 1.0, -1, None, None)
+
+
+def _encoded(reply: str, history: History, tokenizer: Any) -> list[int]:
+    """A reply with what ends it: the history's own stop, or the tokenizer's end of sequence."""
+    tokens: list[int] = tokenizer.encode(reply, add_special_tokens=False)
+    stop = history.stop
+    if stop is None:
+        return [*tokens, tokenizer.eos_token_id]
+    if not isinstance(stop[0], int):
+        raise EnvError("the renderer ends a turn with text, not with a token")
+    return [*tokens, stop[0]]
+
+
+def _turn(
+    prompt: list[int],
+    chunks: Chunks,
+    tokens: list[int],
+    observation: str,
+    action: str,
+    reward: float | None,
+) -> Turn:
+    none = [0.0] * len(tokens)
+    return Turn(prompt, tokens, none, observation, action, reward, "stop", chunks=chunks)

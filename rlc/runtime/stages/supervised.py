@@ -1,0 +1,108 @@
+"""The work of a supervised stage: a function for each kind of node in its step graph."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+from attrs import define, field, frozen
+
+from rlc.envs.seeds import derive_seed
+from rlc.plan.records import LossPlan, SftPlan
+from rlc.runtime.concurrency import aside
+from rlc.runtime.graph import At, StepFunction, StepOutcome
+from rlc.runtime.records import Usage
+from rlc.runtime.stages.work import StepReport, Weights
+from rlc.runtime.updates.datums import TokenSequence, TrainingDatum, shifted
+from rlc.runtime.updates.gradients import (
+    Gradients,
+    Update,
+    adam_params,
+    finish,
+    submit,
+    wire_datums,
+)
+from rlc.runtime.updates.minibatch import Minibatch
+
+LIKELIHOOD = LossPlan("cross_entropy", {})
+
+
+@frozen(eq=False)
+class Example:
+    """One demonstration, as the sequences that its turns make."""
+
+    datums: list[TrainingDatum]
+
+    @classmethod
+    def of(cls, sequences: Sequence[TokenSequence]) -> Example:
+        """Every token that the model is to write counts once."""
+        turns = 1 + max(turn for sequence in sequences for turn in sequence.turns)
+        weight_T, chosen_T = np.ones(turns), np.ones(turns, dtype=np.bool_)
+        return cls([shifted(sequence, weight_T, chosen_T) for sequence in sequences])
+
+
+@define(eq=False)
+class SupervisedWork:
+    """One supervised stage in progress; see :class:`rlc.runtime.stages.work.Work`.
+
+    Each epoch is its own random order of the examples, and a step takes the next of them, so
+    what a step trains on depends on its number alone.
+    """
+
+    plan: SftPlan
+    seed: int
+    weights: Weights
+    examples: list[Example]
+    usage: dict[int, Usage] = field(factory=dict)
+    reference_usage: dict[int, Usage] = field(factory=dict)
+
+    def functions(self) -> dict[str, StepFunction]:
+        """By the kind of the graph's nodes."""
+        return {
+            "examples": self.next_examples,
+            "forward_backward": self.forward_backward,
+            "optim_step": self.optim_step,
+            "checkpoint": self.weights.checkpoint,
+        }
+
+    async def next_examples(self, at: At, inputs: Mapping[str, Any]) -> Minibatch:  # noqa: ARG002
+        chosen = (self.examples[index] for index in self._places(at.step))
+        return Minibatch([datum for example in chosen for datum in example.datums], {})
+
+    def _places(self, step: int) -> Iterator[int]:
+        """The examples of a step: the next ``batch`` of all epochs one after another."""
+        size, orders = len(self.examples), dict[int, npt.NDArray[np.int64]]()
+        for number in range((step - 1) * self.plan.batch, step * self.plan.batch):
+            epoch, place = divmod(number, size)
+            if epoch not in orders:
+                seed = derive_seed(self.seed, "examples", self.plan.name, epoch)
+                orders[epoch] = np.random.default_rng(seed).permutation(size)
+            yield int(orders[epoch][place])
+
+    async def forward_backward(self, at: At, inputs: Mapping[str, Any]) -> Gradients:
+        """Submit, do not wait: the optimiser step is to follow in the same breath."""
+        params = adam_params(self.plan.optimizer, at.step, self.plan.steps)
+        batches: list[Minibatch] = [inputs["examples"]]
+        data = await aside(wire_datums, LIKELIHOOD, batches)
+        return submit(self.weights.training, LIKELIHOOD, batches, data, params)
+
+    async def optim_step(self, at: At, inputs: Mapping[str, Any]) -> Update:
+        params = adam_params(self.plan.optimizer, at.step, self.plan.steps)
+        update = await finish(self.weights.training, [inputs["forward_backward"]], params)
+        self.weights.step = at.step
+        self.usage.setdefault(at.step, Usage()).trained = update.trained
+        return update
+
+    async def report(self, step: int, outcome: StepOutcome) -> StepReport:  # noqa: ARG002
+        """The mean loss of a token, in nats."""
+        batch: Minibatch = outcome.outputs["examples"]
+        update: Update = outcome.outputs["optim_step"]
+        tokens = sum(datum.sampled for datum in batch.datums)
+        metrics = {"loss/mean": update.metrics["loss/sum"] / tokens, **update.metrics}
+        metrics["examples/tokens"] = float(tokens)
+        return StepReport(metrics, [], {}, outcome.outputs["checkpoint"])
+
+    async def close(self) -> None:
+        """The examples hold nothing."""

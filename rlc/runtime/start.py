@@ -1,0 +1,161 @@
+"""From a plan, or the folder of a run, to a job that runs: what `rlc run` and Python share."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import time
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Protocol
+
+from rlc.plan.codec import plan_hash
+from rlc.plan.differences import difference_lines
+from rlc.plan.records import Plan
+from rlc.runtime.journal.folder import RunFolder
+from rlc.runtime.observer import Observer, Silent
+from rlc.runtime.preflight import require_runnable
+from rlc.runtime.records import RunError
+from rlc.runtime.summary import Summary
+from rlc.service.connect import connect_service, require_service
+from rlc.service.interface import ServiceClient
+
+
+class Planned(Protocol):
+    """Anything that has a plan, such as :class:`rlc.api.Recipe`."""
+
+    def plan(self) -> Plan: ...
+
+
+def run(
+    job: Plan | Planned,
+    run_dir: str | os.PathLike[str] | None = None,
+    base_url: str | None = None,
+    observer: Observer | None = None,
+) -> Summary:
+    """Run a job to its end, or to its budget; it writes a run folder as `rlc run` does.
+
+    In a notebook it runs in a thread of its own, and an interrupt ends it after the running step,
+    with a checkpoint.
+
+    Args:
+        job: a plan, or a recipe.
+        run_dir: folder of the run; by default ``runs/NAME-TIME``.
+        base_url: a server to use in place of the hosted service.
+        observer: is told what happens; by default nobody is.
+
+    Raises:
+        rlc.RecipeError: the recipe has errors.
+        RunError, ServiceError, AlgorithmError: what cannot be run, or failed; what was done is
+            kept, and :func:`resume` goes on with it.
+    """
+    plan = job if isinstance(job, Plan) else job.plan()
+    folder = None if run_dir is None else Path(run_dir)
+    return _to_end(lambda: open_run(plan, folder, base_url), base_url, False, observer)
+
+
+def resume(
+    run_dir: str | os.PathLike[str], base_url: str | None = None, observer: Observer | None = None
+) -> Summary:
+    """Go on with the run in a folder, to the same end as an undisturbed one.
+
+    Raises RunError for a folder that is no run's, is in use, or whose plan was changed; else as
+    :func:`run`.
+    """
+    return _to_end(lambda: RunFolder.resume(Path(run_dir)), base_url, True, observer)
+
+
+def open_run(plan: Plan, run_dir: Path | None = None, base_url: str | None = None) -> RunFolder:
+    """A new run folder, made only once the plan can be run and its service is known to be usable.
+
+    Raises RunError or ServiceError.
+    """
+    require_runnable(plan)
+    require_service(plan, base_url)
+    name = f"{Path(plan.recipe).stem}-{time.strftime('%Y%m%d-%H%M%S')}"
+    return RunFolder.create(run_dir or Path("runs") / name, plan)
+
+
+def resume_run(run_dir: Path, plan: Plan | None = None) -> RunFolder:
+    """The folder of a run to go on with; ``plan`` is what its recipe says by now, if it is given.
+
+    Raises RunError where that is something else than what was begun, with the differences.
+    """
+    folder = RunFolder.resume(run_dir)
+    if plan is not None and (changes := difference_lines(folder.plan, plan)):
+        folder.close()
+        raise RunError(
+            f"the recipe says something else than what {run_dir} was begun with\n"
+            + "\n".join(changes),
+            f"`rlc run --resume {run_dir}` goes on with the plan that was begun; without "
+            "--resume the recipe is a new run",
+        )
+    return folder
+
+
+def connect_run(folder: RunFolder, base_url: str | None, resumed: bool) -> ServiceClient:
+    """The service of a run. A resumed one goes back to the server that it was begun on.
+
+    Raises ServiceError.
+    """
+    base_url = base_url or folder.journal.meta("server")
+    if resumed:
+        require_service(folder.plan, base_url)
+        _sweep(folder)
+    metadata = {"rlc_run": folder.path.resolve().name, "rlc_plan": plan_hash(folder.plan)}
+    return connect_service(folder.plan, folder.path / "checkpoints", base_url, metadata)
+
+
+def _sweep(folder: RunFolder) -> None:
+    """Delete what a process that was killed has left of checkpoints on this machine."""
+    checkpoints = folder.path / "checkpoints"
+    if checkpoints.is_dir():
+        from rlc.service.local.checkpoints import CheckpointStore
+
+        CheckpointStore(checkpoints).sweep(folder.journal.saved_paths())
+
+
+def _to_end(
+    open_folder: Callable[[], RunFolder],
+    base_url: str | None,
+    resumed: bool,
+    observer: Observer | None,
+) -> Summary:
+    """The job of a folder; where a loop is running already, in another thread."""
+    import rlc.service.local.runtime_env  # noqa: F401 (before anything imports torch)
+    from rlc.runtime.job import Job
+
+    jobs: list[Job] = []
+
+    def work() -> Summary:
+        folder = open_folder()
+        observes = observer or Silent()
+        try:
+            jobs.append(Job(folder, connect_run(folder, base_url, resumed), observes))
+            return asyncio.run(jobs[0].run())
+        except Exception:
+            folder.close_failed()
+            raise
+        finally:
+            observes.close()
+            folder.close()
+
+    if not _in_a_loop():
+        return work()
+    with ThreadPoolExecutor(max_workers=1) as pool:
+        future = pool.submit(work)
+        try:
+            return future.result()
+        except KeyboardInterrupt:
+            for job in jobs:
+                job.stop()
+            return future.result()
+
+
+def _in_a_loop() -> bool:
+    try:
+        asyncio.get_running_loop()
+    except RuntimeError:
+        return False
+    return True

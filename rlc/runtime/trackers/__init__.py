@@ -1,0 +1,1 @@
+"""Experiment trackers that metrics and episodes are sent to."""

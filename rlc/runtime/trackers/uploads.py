@@ -1,0 +1,166 @@
+"""The tracker ``openreward_rollouts()``: episodes uploaded to OpenReward, run by run.
+
+It is no part of the training: what cannot be uploaded is counted and told, and never stops a run.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Mapping, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor, wait
+from typing import Any
+
+from attrs import define, field
+
+from rlc.envs.openreward.client import sdk
+from rlc.plan.records import EnvPlan, SftPlan, TrainPlan
+
+_log = logging.getLogger(__name__)
+
+MOST_WAITING = 10_000  # episodes that wait for their upload; more are left out
+_THREADS = 8  # the SDK blocks when an upload begins, up to 15 seconds
+_PATIENCE = 60.0  # seconds for what is left at the end of a stage
+
+Record = Mapping[str, Any]
+
+
+@define(eq=False)
+class RolloutUploads:
+    """Uploads the episodes of a stage's OpenReward environments, in threads of its own."""
+
+    run: str
+    stage: TrainPlan | SftPlan
+    failed: int = field(default=0, init=False)
+    _client: Any = field(init=False)
+    _losses: _Losses = field(init=False)
+    _pool: ThreadPoolExecutor = field(init=False)
+    _waiting: set[Future[None]] = field(factory=set, init=False)
+
+    def __attrs_post_init__(self) -> None:
+        info = _run_info(self.stage)
+        self._client = sdk().OpenReward(run_info=info)
+        self._client.rollout  # noqa: B018  the SDK makes it at first use: in two threads, twice
+        self._losses = _Losses(sdk().api.rollouts.background.log)
+        sdk().api.rollouts.background.log = self._losses
+        self._pool = ThreadPoolExecutor(_THREADS, thread_name_prefix="uploads")
+
+    def log_rollouts(self, records: Sequence[Record]) -> None:
+        """Take a step's episodes, as ``rollouts.jsonl`` has them; those of other sources are
+        passed over. Returns at once."""
+        envs = {env.name: env for env in _environments(self.stage) if env.source == "openreward"}
+        self._settle()
+        for record in records:
+            if record["env"] not in envs or not record["turns"]:
+                continue
+            if len(self._waiting) >= MOST_WAITING:
+                self.failed += 1
+            else:
+                env = envs[record["env"]]
+                self._waiting.add(self._pool.submit(self._upload, env, record))
+
+    def log_metrics(self, metrics: Mapping[str, Any], step: Any = None) -> None:
+        """Metrics are not what is uploaded here."""
+
+    def close(self) -> None:
+        """Finish what is under way, or give it up when it takes too long."""
+        until = time.monotonic() + _PATIENCE
+        wait(self._waiting, timeout=_PATIENCE)
+        self._settle()
+        self.failed += sum(future.cancel() or not future.done() for future in self._waiting)
+        self._pool.shutdown(wait=False, cancel_futures=True)
+        self._client.rollout.shutdown_timeout = max(1.0, until - time.monotonic())
+        self._client.rollout.close()
+        self._client.close()
+        sdk().api.rollouts.background.log = self._losses.log
+        told = (self.failed, "episodes"), (self._losses.count, "batches of messages")
+        for count, what in told:
+            if count:
+                name = self.stage.name
+                _log.warning("openreward_rollouts: %d %s of `%s` not uploaded", count, what, name)
+
+    def _settle(self) -> None:
+        """Count what has failed."""
+        done = {future for future in self._waiting if future.done()}
+        self._waiting -= done
+        for future in done:
+            if (error := future.exception()) is not None:
+                self.failed += 1
+                _log.debug("an upload failed: %s", error)
+
+    def _upload(self, env: EnvPlan, record: Record) -> None:
+        """Raises whatever goes wrong."""
+        upload = self._client.rollout.create(
+            run_name=self.run,
+            rollout_name=f"{env.name} {record['task']}/{record['member']} step {record['step']}",
+            environment=env.id,
+            variant=env.args["variant"],
+            split=env.args["split"],
+            metadata={key: record[key] for key in _LABELS},
+        )
+        if upload._rollouts_disabled:  # how the SDK says that the upload could not begin
+            raise ConnectionError("OpenReward did not take the rollout")
+        for message, settings in _messages(record):
+            upload.log(message, **settings)
+
+
+@define(eq=False)
+class _Losses:
+    """Stands in for the log of the SDK's uploader, the only place where it tells of a batch that
+    it gave up."""
+
+    log: Any
+    count: int = 0
+
+    def error(self, event: str, **details: Any) -> None:
+        self.count += 1
+        self.log.error(event, **details)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.log, name)
+
+
+_LABELS = ("stage", "step", "env", "task", "member", "reward", "ended", "error", "advantages")
+
+
+def _messages(record: Record) -> list[tuple[Any, dict[str, Any]]]:
+    """What was said in an episode, with the reward and the end where they fell."""
+    package, turns = sdk(), record["turns"]
+    said: list[tuple[Any, dict[str, Any]]] = [
+        (package.UserMessage(content=turns[0]["observation"]), {})
+    ]
+    for number, turn in enumerate(turns):
+        last = number == len(turns) - 1
+        outcome = {"reward": turn["reward"], "is_finished": last and record["ended"] == "done"}
+        calls = turn.get("calls", ())
+        said.append((package.AssistantMessage(content=turn["action"]), {} if calls else outcome))
+        for call_id, name, arguments in calls:
+            call = package.ToolCall(name=name, content=arguments, call_id=f"{number}-{call_id}")
+            said.append((call, {}))
+        seen = "" if last else turns[number + 1]["observation"]
+        if calls:
+            result = package.ToolResult(content=seen, call_id=f"{number}-{calls[0][0]}")
+            said.append((result, outcome))
+        elif not last:
+            said.append((package.UserMessage(content=seen), {}))
+    return said
+
+
+def _environments(stage: TrainPlan | SftPlan) -> Sequence[EnvPlan]:
+    return stage.envs if isinstance(stage, TrainPlan) else ()
+
+
+def _run_info(stage: TrainPlan | SftPlan) -> Any:
+    from rlc import __version__
+
+    return sdk().RunInfo(
+        model_name=stage.model.base,
+        run_type="train",
+        training_stage="rl" if isinstance(stage, TrainPlan) else "sft",
+        peft_type="lora",
+        peft_rank=stage.model.lora_rank,
+        lr=stage.optimizer.learning_rate,
+        optimizer="adam",
+        framework="rlc",
+        framework_version=__version__,
+    )

@@ -1,0 +1,157 @@
+"""From rollouts and advantages to the datums of ``forward_backward``.
+
+Turns whose prompt extends the tokens before it are merged into one sequence, so an episode of a
+chat is one datum. Targets are the inputs shifted by one; only sampled tokens carry an advantage.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import numpy.typing as npt
+from attrs import define, evolve, field, frozen
+
+from rlc.envs.chunks import NO_CHUNKS, Chunks, model_input, read, written
+from rlc.runtime.records import Turn
+from rlc.runtime.rollouts.tokens import shares
+
+if TYPE_CHECKING:
+    from tinker import types
+
+FloatArray = npt.NDArray[np.float64]
+_NOT_SAMPLED = -1
+
+
+@define
+class TokenSequence:
+    """Tokens one after another, with the marks of ``chunks``; ``turns`` says which turn each was
+    sampled in, -1 for none."""
+
+    tokens: list[int] = field(factory=list)
+    logprobs: list[float] = field(factory=list)
+    turns: list[int] = field(factory=list)
+    chunks: Chunks = NO_CHUNKS
+
+    def append(self, tokens: Sequence[int], logprobs: Sequence[float], turn: int) -> None:
+        self.tokens.extend(tokens)
+        self.logprobs.extend(logprobs)
+        self.turns.extend([turn] * len(tokens))
+
+    def written(self) -> dict[str, Any]:
+        """As JSON."""
+        record = {"tokens": self.tokens, "logprobs": self.logprobs, "turns": self.turns}
+        return {**record, "chunks": written(self.chunks)} if self.chunks else record
+
+    @classmethod
+    def read(cls, record: Mapping[str, Any]) -> TokenSequence:
+        """What :meth:`written` wrote."""
+        chunks = read(record["chunks"]) if "chunks" in record else NO_CHUNKS
+        return cls(record["tokens"], record["logprobs"], record["turns"], chunks)
+
+
+@frozen(eq=False)
+class TrainingDatum:
+    """One sequence, already shifted: position ``t`` predicts ``targets_T[t]`` from the inputs
+    up to ``t``, which hold the marks of ``chunks``. ``mask_T`` marks sampled targets;
+    ``reference_T`` holds the logprobs that a reference gives the targets, where there is one."""
+
+    inputs: list[int]
+    targets_T: npt.NDArray[np.int64]
+    logprobs_T: FloatArray
+    advantages_T: FloatArray
+    mask_T: npt.NDArray[np.bool_]
+    reference_T: FloatArray | None = None
+    chunks: Chunks = NO_CHUNKS
+
+    @property
+    def sampled(self) -> int:
+        """Tokens that are trained on."""
+        return int(self.mask_T.sum())
+
+    def with_advantages(self, advantages_T: FloatArray) -> TrainingDatum:
+        return evolve(self, advantages_T=advantages_T)
+
+    def to_tinker(self, loss: str) -> types.Datum:
+        """The datum that ``loss`` takes; cross-entropy has the advantages as its weights."""
+        from tinker import types
+
+        arrays: dict[str, npt.NDArray[np.float32] | npt.NDArray[np.int64]] = {
+            "target_tokens": self.targets_T
+        }
+        advantages_T = self.advantages_T.astype(np.float32)
+        if loss == "cross_entropy":
+            arrays["weights"] = advantages_T
+        else:
+            arrays["logprobs"] = self.logprobs_T.astype(np.float32)
+            arrays["advantages"] = advantages_T
+        if loss == "gspo":  # which tokens the ratio of the sequence is taken over
+            arrays["sequence_ratio_mask"] = self.mask_T.astype(np.float32)
+        return types.Datum(
+            model_input=model_input(self.inputs, self.chunks),
+            loss_fn_inputs={key: types.TensorData.from_numpy(a) for key, a in arrays.items()},
+        )
+
+
+def merged_sequences(turns: Sequence[Turn]) -> list[TokenSequence]:
+    """The turns of an episode, those that extend the tokens before them in one sequence."""
+    return list(_merge(turns))
+
+
+def _merge(turns: Sequence[Turn]) -> Iterator[TokenSequence]:
+    current, last = TokenSequence(), None
+    for index, turn in enumerate(turns):
+        known = len(current.tokens)
+        if not shares(turn.prompt, last) and list(turn.prompt[:known]) != current.tokens:
+            yield current
+            current, known = TokenSequence(), 0
+        fresh, last = turn.prompt[known:], turn.prompt
+        current.append(fresh, [0.0] * len(fresh), _NOT_SAMPLED)
+        current.append(turn.tokens, turn.logprobs, index)
+        current.chunks = turn.chunks
+    if current.tokens:
+        yield current
+
+
+def episode_datums(
+    turns: Sequence[Turn],
+    advantages_T: FloatArray,
+    chosen_T: npt.NDArray[np.bool_],
+    reference_ST: Sequence[FloatArray] | None = None,
+) -> list[TrainingDatum]:
+    """The datums of one episode that have a token to train on.
+
+    ``advantages_T`` and ``chosen_T`` have one value a turn; one that is not chosen is context
+    only. ``reference_ST`` has the reference's logprobs of each of :func:`merged_sequences`, from
+    the second token on.
+    """
+    sequences = merged_sequences(turns)
+    none: list[FloatArray | None] = [None] * len(sequences)
+    references = none if reference_ST is None else reference_ST
+    datums = [
+        shifted(sequence, advantages_T, chosen_T, reference_T)
+        for sequence, reference_T in zip(sequences, references, strict=True)
+    ]
+    return [datum for datum in datums if datum.mask_T.any()]
+
+
+def shifted(
+    sequence: TokenSequence,
+    advantages_T: FloatArray,
+    chosen_T: npt.NDArray[np.bool_],
+    reference_T: FloatArray | None = None,
+) -> TrainingDatum:
+    """One sequence as a datum; the arguments are those of :func:`episode_datums`."""
+    turn_T = np.asarray(sequence.turns[1:], dtype=np.int64)
+    mask_T = (turn_T != _NOT_SAMPLED) & chosen_T[turn_T]
+    logprobs_T = np.asarray(sequence.logprobs[1:], dtype=np.float64)
+    return TrainingDatum(
+        inputs=sequence.tokens[:-1],
+        targets_T=np.maximum(np.asarray(sequence.tokens[1:], dtype=np.int64), 0),  # no marks
+        logprobs_T=np.where(mask_T, logprobs_T, 0.0),
+        advantages_T=np.where(mask_T, advantages_T[turn_T], 0.0),
+        mask_T=mask_T,
+        reference_T=reference_T,
+        chunks=sequence.chunks,
+    )

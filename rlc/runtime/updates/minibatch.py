@@ -1,0 +1,130 @@
+"""From credited rollouts to what each optimiser update is trained on.
+
+Order: the KL penalty is added to the advantages of the tokens; the batch is split into updates,
+the members of a group together; in each update the aggregation's weights are folded into the
+advantages; sequences that could not change anything are left out.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import pairwise
+
+import numpy as np
+import numpy.typing as npt
+from attrs import frozen
+
+from rlc.algo.aggregate import aggregate_weights, is_uniform
+from rlc.algo.kl import kl_penalty
+from rlc.plan.records import AggregatePlan, KlPlan, LossPlan, TrainPlan
+from rlc.runtime.records import Rollout, RunError
+from rlc.runtime.updates.datums import FloatArray, TrainingDatum, episode_datums
+
+QUADRATIC = "dro"  # acts on a token without an advantage too
+
+
+@frozen(eq=False)
+class EpisodeDatums:
+    """The datums of one rollout that has any. ``group`` labels its task."""
+
+    group: tuple[str, int]
+    datums: list[TrainingDatum]
+
+    @property
+    def sampled(self) -> int:
+        """Tokens that are trained on."""
+        return sum(datum.sampled for datum in self.datums)
+
+
+@frozen(eq=False)
+class Minibatch:
+    """The datums of one optimiser update and the configuration of its loss."""
+
+    datums: list[TrainingDatum]
+    loss_config: dict[str, float]
+
+
+def rollout_datums(
+    rollouts: Sequence[Rollout],
+    advantages_RT: Sequence[FloatArray],
+    chosen_RT: Sequence[npt.NDArray[np.bool_]],
+    reference_RST: Sequence[Sequence[FloatArray] | None],
+) -> list[EpisodeDatums]:
+    """The datums of each rollout; advantages and choice by turn, reference by sequence."""
+    rows = zip(rollouts, advantages_RT, chosen_RT, reference_RST, strict=True)
+    episodes = [
+        EpisodeDatums(rollout.group, episode_datums(rollout.turns, advantages_T, chosen_T, ref_ST))
+        for rollout, advantages_T, chosen_T, ref_ST in rows
+    ]
+    return [episode for episode in episodes if episode.datums]
+
+
+def minibatches(plan: TrainPlan, episodes: Sequence[EpisodeDatums]) -> list[Minibatch]:
+    """What each update of a batch is trained on, in order; updates without a datum are left out."""
+    if plan.kl is not None:
+        episodes = _penalised(plan.kl, episodes)
+    split = _split(episodes, plan.batch.updates)
+    made = [_weighted(plan.aggregate, plan.loss, part) for part in split]
+    return [minibatch for minibatch in made if minibatch.datums]
+
+
+def _penalised(kl: KlPlan, episodes: Sequence[EpisodeDatums]) -> list[EpisodeDatums]:
+    """Take the distance from the reference off the advantages, token by token."""
+    datums = [datum for episode in episodes for datum in episode.datums]
+    change_DT = kl_penalty(
+        [datum.logprobs_T for datum in datums],
+        [_require_reference(datum) for datum in datums],
+        [datum.mask_T for datum in datums],
+        kl.coef,
+        kl.discount,
+    )
+    changed = iter(
+        datum.with_advantages(datum.advantages_T + change_T)
+        for datum, change_T in zip(datums, change_DT, strict=True)
+    )
+    return [EpisodeDatums(e.group, [next(changed) for _ in e.datums]) for e in episodes]
+
+
+def _require_reference(datum: TrainingDatum) -> FloatArray:
+    if datum.reference_T is None:
+        raise RunError("a sequence has no logprobs of the reference that it is compared with")
+    return datum.reference_T
+
+
+def _split(episodes: Sequence[EpisodeDatums], updates: int) -> list[list[EpisodeDatums]]:
+    """Even parts, in order; the members of a group stay together."""
+    groups: dict[tuple[str, int], list[EpisodeDatums]] = {}
+    for episode in episodes:
+        groups.setdefault(episode.group, []).append(episode)
+    members, cuts = list(groups.values()), np.linspace(0, len(groups), updates + 1).round()
+    bounds = cuts.astype(int).tolist()
+    return [
+        [episode for group in members[start:end] for episode in group]
+        for start, end in pairwise(bounds)
+    ]
+
+
+def _weighted(
+    aggregate: AggregatePlan, loss: LossPlan, episodes: Sequence[EpisodeDatums]
+) -> Minibatch:
+    """Fold the weights of the aggregation into advantages and loss."""
+    if not episodes:
+        return Minibatch([], loss.config)
+    labels = {group: i for i, group in enumerate(dict.fromkeys(e.group for e in episodes))}
+    weight_R = aggregate_weights(
+        aggregate.kind,
+        [episode.sampled for episode in episodes],
+        [labels[episode.group] for episode in episodes],
+        aggregate.length,
+    )
+    datums = [
+        datum.with_advantages(weight * datum.advantages_T)
+        for episode, weight in zip(episodes, weight_R.tolist(), strict=True)
+        for datum in episode.datums
+    ]
+    if loss.name != QUADRATIC:
+        return Minibatch([datum for datum in datums if datum.advantages_T.any()], loss.config)
+    if not is_uniform(aggregate.kind):
+        raise RunError(f"`{loss.name}()` cannot be weighted by `{aggregate.kind}()`")
+    pull = loss.config["beta"] * float(weight_R[0])
+    return Minibatch(datums, {**loss.config, "beta": pull})

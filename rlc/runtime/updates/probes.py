@@ -1,0 +1,160 @@
+"""Small questions to a service before the first step: does it compute what the plan asks for?
+
+A server that ignores a setting, averages where it should sum, or gives all samples of a request
+the same random numbers trains something else without a word. A few tokens tell.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import numpy.typing as npt
+from attrs import frozen
+
+from rlc.algo.losses import LOSSES, loss_and_grad
+from rlc.plan.records import LossPlan
+from rlc.runtime.records import Usage
+from rlc.runtime.updates.datums import TrainingDatum
+from rlc.service.errors import ServiceError
+from rlc.service.interface import SamplingClient, TrainingClient
+
+if TYPE_CHECKING:
+    from tinker import types
+
+FloatArray = npt.NDArray[np.float64]
+
+_TEXT = "A few words, no more, will do to find out how this service counts what it is sent."
+_LENGTHS = (9, 6)  # two datums, of unlike lengths: a mean shows
+_LEAST = max(_LENGTHS) + 1
+# The server's sum may be taken in another precision; a wrong formula is further off than this.
+_TOLERANCE = 0.01
+_SAMPLES, _SAMPLE_TOKENS = 4, 8
+
+
+@frozen
+class LossProbe:
+    """What the service made of the probe, and what it should have."""
+
+    told: float
+    expected: float
+    usage: Usage
+
+
+async def probe_loss(training: TrainingClient, loss: LossPlan) -> LossProbe | None:
+    """Compare the service's loss on two small datums with the local formula.
+
+    The sampler's logprobs are placed around the trainer's own, so that ratios lie below, inside
+    and above the clip range, with advantages of both signs. Nothing is trained: no gradient is
+    asked for. None where no local formula of that name is known.
+
+    Raises:
+        ServiceError: the service computes something else, or refuses the loss.
+    """
+    if loss.name not in LOSSES:
+        return None
+    datums = _datums(training.get_tokenizer())
+    first = await _forward(training, datums, "cross_entropy", {})
+    datums = [
+        _aimed(datum, logprobs_T, ratios)
+        for datum, logprobs_T, ratios in zip(datums, _logprobs(first), _ratios(loss), strict=True)
+    ]
+    second = await _forward(training, datums, loss.name, loss.config)
+    expected, size = _expected(loss, datums, _logprobs(second))
+    told = second.metrics.get("loss:sum", math.nan)
+    if not abs(told - expected) <= _TOLERANCE * size:
+        raise ServiceError(
+            f"the service does not compute `{loss.name}` as the plan says: on a probe it gives "
+            f"{told:.6g}, the formula {expected:.6g}",
+            "choose another loss or service; nothing has been trained yet",
+        )
+    return LossProbe(told, expected, Usage(trained=2 * sum(_LENGTHS)))
+
+
+async def probe_seeds(sampler: SamplingClient, tokenizer: Any) -> tuple[bool, Usage]:
+    """Whether the samples of one seeded request differ, as they should, and what it cost."""
+    from tinker import types
+
+    prompt = _tokens(tokenizer)
+    params = types.SamplingParams(max_tokens=_SAMPLE_TOKENS, temperature=1.0, seed=1)
+    response = await sampler.sample(types.ModelInput.from_ints(prompt), _SAMPLES, params)
+    hits = response.prompt_cache_hit_tokens
+    usage = Usage(
+        prefill=len(prompt) - hits,
+        cached=hits + (_SAMPLES - 1) * len(prompt),
+        sampled=sum(len(sequence.tokens) for sequence in response.sequences),
+    )
+    return len({tuple(sequence.tokens) for sequence in response.sequences}) > 1, usage
+
+
+def _tokens(tokenizer: Any) -> list[int]:
+    tokens = list(tokenizer.encode(_TEXT))
+    return (tokens * _LEAST)[: max(_LEAST, len(tokens))]
+
+
+def _datums(tokenizer: Any) -> list[TrainingDatum]:
+    """Datums with weights of 1 everywhere and nothing sampled yet."""
+    tokens = _tokens(tokenizer)
+    return [
+        TrainingDatum(
+            inputs=tokens[:length],
+            targets_T=np.asarray(tokens[1 : length + 1], dtype=np.int64),
+            logprobs_T=np.zeros(length),
+            advantages_T=np.ones(length),
+            mask_T=np.ones(length, dtype=np.bool_),
+        )
+        for length in _LENGTHS
+    ]
+
+
+def _ratios(loss: LossPlan) -> tuple[list[float], list[float]]:
+    """For each datum the ratios of its tokens: below, inside and above the clip range, or around
+    1 where there is none. Where a whole sequence has one ratio, a datum is below or above."""
+    low = loss.config.get("clip_low_threshold", 0.8)
+    high = loss.config.get("clip_high_threshold", 1.2)
+    below, above = low / 2 if low > 0 else 0.25, high * 1.5
+    if loss.name == "gspo":
+        return [below], [above]
+    ratios = [below, (low + high) / 2, 1.0, above]
+    return ratios, ratios[::-1]
+
+
+def _aimed(datum: TrainingDatum, logprobs_T: FloatArray, ratios: Sequence[float]) -> TrainingDatum:
+    """The datum with a sampler that gives these ratios, first with a large advantage and then
+    with a small negative one: the sum does not vanish, so its sign and size tell."""
+    ratio_T = np.resize(np.asarray(ratios), len(logprobs_T))
+    is_second_T = np.arange(len(logprobs_T)) // len(ratios) % 2 == 1
+    return TrainingDatum(
+        inputs=datum.inputs,
+        targets_T=datum.targets_T,
+        logprobs_T=logprobs_T - np.log(ratio_T),
+        advantages_T=np.where(is_second_T, -0.3, 1.0),
+        mask_T=datum.mask_T,
+    )
+
+
+async def _forward(
+    training: TrainingClient, datums: Sequence[TrainingDatum], loss: str, config: dict[str, float]
+) -> types.ForwardBackwardOutput:
+    data = [datum.to_tinker(loss) for datum in datums]
+    return await training.forward(data, loss, config or None)
+
+
+def _logprobs(output: types.ForwardBackwardOutput) -> list[FloatArray]:
+    return [np.asarray(o["logprobs"].to_numpy(), dtype=np.float64) for o in output.loss_fn_outputs]
+
+
+def _expected(
+    loss: LossPlan, datums: Sequence[TrainingDatum], logprobs_DT: Sequence[FloatArray]
+) -> tuple[float, float]:
+    """The loss by the local formula from the service's own logprobs, and the size of its terms."""
+    total = size = 0.0
+    for datum, logprobs_T in zip(datums, logprobs_DT, strict=True):
+        inputs = {"logprobs": datum.logprobs_T, "advantages": datum.advantages_T}
+        if loss.name == "cross_entropy":
+            inputs = {"weights": datum.advantages_T}
+        total += loss_and_grad(loss.name, loss.config, logprobs_T, inputs)[0]
+        size += float(np.abs(datum.advantages_T).sum())
+    return total, max(size, abs(total))

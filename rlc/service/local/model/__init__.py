@@ -1,0 +1,1 @@
+"""The base model: attention, packing, LoRA, caches."""

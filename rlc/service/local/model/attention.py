@@ -1,0 +1,252 @@
+"""Attention over a stream of tokens whose structure a layout describes.
+
+The model sees one batch row of ``N`` tokens, so its linear layers compute nothing twice and
+nothing for padding. Only attention needs to know which tokens belong together: it is
+registered with transformers under ``NAME`` and asks the layout in force. Dimensions: N stream
+tokens, H heads, K key-value heads, D head size, R rows, Q queries, T keys.
+"""
+
+from __future__ import annotations
+
+import math
+import threading
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any, Protocol
+
+import numpy as np
+import torch
+from attrs import define, field, frozen
+from torch import Tensor
+from torch.nn.functional import scaled_dot_product_attention
+from transformers import AttentionInterface
+
+from rlc.service.errors import ServiceError
+from rlc.service.local.model.kv_store import KVStore
+from rlc.service.local.model.packing import IntArray, Pack, length_buckets
+
+NAME = "rlc_stream"
+# Arguments that change the result and that `attend` does not know; models that need them
+# are refused rather than computed wrongly.
+_UNSUPPORTED = ("s_aux", "position_bias", "score_mod")
+
+
+@frozen
+class Head:
+    """How one layer attends."""
+
+    layer: int
+    scale: float
+    window: int | None  # keys this far back and further are hidden
+    softcap: float | None
+
+
+class Layout(Protocol):
+    """Which stream tokens see which."""
+
+    def attend(self, head: Head, q_NHD: Tensor, k_NKD: Tensor, v_NKD: Tensor) -> Tensor:
+        """The attention output, [N, H, D]."""
+
+
+class _InForce(threading.local):
+    """An engine runs on a thread of its own, and a process may have several engines."""
+
+    layout: Layout | None = None
+
+
+_in_force = _InForce()
+
+
+@contextmanager
+def using(layout: Layout) -> Iterator[None]:
+    """Put a layout in force for the calls that this thread makes."""
+    _in_force.layout = layout
+    try:
+        yield
+    finally:
+        _in_force.layout = None
+
+
+def stream_attention(
+    module: torch.nn.Module,
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    attention_mask: Tensor | None,  # noqa: ARG001 (the layout knows better)
+    scaling: float | None = None,
+    **options: Any,
+) -> tuple[Tensor, None]:
+    """The attention function that transformers' layers call; tensors are [1, heads, N, D]."""
+    layout = _in_force.layout
+    assert layout is not None, "the model was called outside `using(layout)`"
+    for name in _UNSUPPORTED:
+        if options.get(name) is not None:
+            raise ServiceError(f"The local engine does not support this model: it uses {name}.")
+    head = Head(
+        layer=int(module.layer_idx),  # type: ignore[arg-type]
+        scale=query.shape[-1] ** -0.5 if scaling is None else scaling,
+        window=options.get("sliding_window"),
+        softcap=options.get("softcap"),
+    )
+    out_NHD = layout.attend(
+        head, query[0].transpose(0, 1), key[0].transpose(0, 1), value[0].transpose(0, 1)
+    )
+    return out_NHD.unsqueeze(0), None
+
+
+AttentionInterface.register(NAME, stream_attention)
+
+
+def scaled_dot_product(q: Tensor, k: Tensor, v: Tensor, head: Head, bias: Tensor | None) -> Tensor:
+    """Attention of [R, H, Q, D] queries over [R, K, T, D] keys, H a multiple of K.
+
+    ``bias`` ([R or 1, 1, Q, T]) is added to the scores: 0 where a query may look, -inf where
+    not. Without one, queries see the keys up to their own index.
+    """
+    if head.softcap is None and bias is None:
+        return scaled_dot_product_attention(
+            q, k, v, is_causal=True, scale=head.scale, enable_gqa=q.shape[1] != k.shape[1]
+        )
+    R, H, Q, _ = q.shape
+    K, T = k.shape[1], k.shape[2]
+    if bias is None:
+        at = torch.arange(T, device=q.device)
+        bias = hide_unseen(at[:, None], at, None)[None, None]
+    # The heads that share keys become further queries: nothing is repeated in memory.
+    folded = q.reshape(R, K, H // K * Q, -1)
+    tiled = bias if Q == 1 else bias.repeat(1, 1, H // K, 1)
+    # The fused kernel loses to plain products for a single query.
+    if head.softcap is None and Q > 1:
+        out = scaled_dot_product_attention(folded, k, v, attn_mask=tiled, scale=head.scale)
+    else:
+        scores = (folded * head.scale) @ k.mT
+        if head.softcap is not None:
+            scores = head.softcap * torch.tanh(scores / head.softcap)
+        out = (scores + tiled).softmax(-1) @ v
+    return out.reshape(R, H, Q, -1)
+
+
+def hide_unseen(q_positions: Tensor, k_positions: Tensor, window: int | None) -> Tensor:
+    """0 where a query at one position may see a key at another, -inf elsewhere; broadcasts."""
+    hidden = k_positions > q_positions
+    if window is not None:
+        hidden = hidden | (k_positions <= q_positions - window)
+    return torch.zeros(hidden.shape, device=hidden.device).masked_fill_(hidden, -math.inf)
+
+
+@frozen(eq=False)
+class _Bucket:
+    path_RT: Tensor  # flattened; padded at the end
+    rows: int
+    width: int
+
+
+@frozen(eq=False)
+class PackLayout:
+    """Each path of a pack attends to itself, causally; differentiable.
+
+    Every path is gathered whole, shared prefix included: recomputing the prefix's attention
+    is cheaper than the mask that would avoid it, and its outputs are dropped.
+    """
+
+    buckets: tuple[_Bucket, ...]
+    owner_N: Tensor  # where in the concatenated bucket outputs each stream token's own lies
+
+    @classmethod
+    def of(cls, pack: Pack, device: torch.device) -> PackLayout:
+        """Lay out the paths that own tokens, in buckets of similar length."""
+        owning = np.unique(pack.owner_N)
+        buckets, offset = [], 0
+        start_of_path = np.zeros(len(pack.paths), dtype=np.int64)
+        for members in length_buckets([len(pack.paths[i]) for i in owning]):
+            paths = [pack.paths[owning[m]] for m in members]
+            width = len(paths[0])
+            start_of_path[owning[members]] = offset + width * np.arange(len(members))
+            path_RT = torch.from_numpy(padded(paths, width)).to(device)
+            buckets.append(_Bucket(path_RT.flatten(), len(members), width))
+            offset += width * len(members)
+        owner_N = torch.from_numpy(start_of_path[pack.owner_N] + pack.positions_N)
+        return cls(tuple(buckets), owner_N.to(device))
+
+    def attend(self, head: Head, q_NHD: Tensor, k_NKD: Tensor, v_NKD: Tensor) -> Tensor:
+        outs = [self._bucket(bucket, head, q_NHD, k_NKD, v_NKD) for bucket in self.buckets]
+        return torch.cat(outs).index_select(0, self.owner_N)
+
+    def _bucket(self, bucket: _Bucket, head: Head, *qkv_N: Tensor) -> Tensor:
+        q, k, v = (
+            x.index_select(0, bucket.path_RT).view(bucket.rows, -1, *x.shape[1:]).transpose(1, 2)
+            for x in qkv_N
+        )
+        bias = None
+        if head.window is not None and bucket.width > head.window:
+            at = torch.arange(bucket.width, device=q.device)
+            bias = hide_unseen(at[:, None], at, head.window)[None, None]
+        return scaled_dot_product(q, k, v, head, bias).transpose(1, 2).flatten(0, 1)
+
+
+def padded(arrays: Sequence[IntArray], width: int) -> IntArray:
+    """[R, width], zeros after each array's end."""
+    out = np.zeros((len(arrays), width), dtype=np.int64)
+    for row, array in zip(out, arrays, strict=True):
+        row[: len(array)] = array
+    return out
+
+
+@frozen(eq=False)
+class Queries:
+    """Rows of a key-value store, and the stream tokens that look into each.
+
+    ``stream_RQ`` are their places in the stream, flattened and padded, or None where stream
+    token i is the only one of row i; ``rows`` is then the number of rows.
+    """
+
+    rows: Tensor | int
+    stream_RQ: Tensor | None
+    positions_RQ: Tensor
+    keys: int  # how much of the rows is in use
+
+
+@define(eq=False)
+class StoreLayout:
+    """New tokens are written to rows of a key-value store; then each looks into its own row.
+
+    Token ``source_W[i]`` of the stream goes to row ``row_W[i]`` at ``position_W[i]``, so that
+    one token may go to several rows; ``source_W`` None stands for all tokens in order.
+    ``out_N`` finds each token in the concatenated [R, Q] outputs; None where they are equal.
+    """
+
+    store: KVStore
+    source_W: Tensor | None
+    row_W: Tensor
+    position_W: Tensor
+    queries: Sequence[Queries]
+    out_N: Tensor | None
+    _slots: Tensor | None = field(default=None, init=False)
+    _biases: dict[tuple[int, int | None], Tensor] = field(factory=dict, init=False)
+
+    def attend(self, head: Head, q_NHD: Tensor, k_NKD: Tensor, v_NKD: Tensor) -> Tensor:
+        if self.source_W is not None:
+            k_NKD = k_NKD.index_select(0, self.source_W)
+            v_NKD = v_NKD.index_select(0, self.source_W)
+        if self._slots is None:
+            self._slots = self.store.slots(self.row_W, self.position_W, k_NKD.shape[1])
+        self.store.write(head.layer, self._slots, k_NKD, v_NKD)
+        outs = [self._look(i, head, q_NHD) for i in range(len(self.queries))]
+        out = outs[0] if len(outs) == 1 else torch.cat(outs)
+        return out if self.out_N is None else out.index_select(0, self.out_N)
+
+    def _look(self, i: int, head: Head, q_NHD: Tensor) -> Tensor:
+        some = self.queries[i]
+        k, v = self.store.read(head.layer, some.rows, some.keys)
+        q = q_NHD if some.stream_RQ is None else q_NHD.index_select(0, some.stream_RQ)
+        q = q.reshape(*some.positions_RQ.shape, *q.shape[1:]).transpose(1, 2)
+        bias = self._bias(i, head.window)
+        return scaled_dot_product(q, k, v, head, bias).transpose(1, 2).flatten(0, 1)
+
+    def _bias(self, i: int, window: int | None) -> Tensor:
+        if (i, window) not in self._biases:
+            positions = self.queries[i].positions_RQ
+            at_T = torch.arange(self.queries[i].keys, device=positions.device)
+            bias = hide_unseen(positions[:, :, None], at_T, window)
+            self._biases[i, window] = bias.unsqueeze(1)
+        return self._biases[i, window]

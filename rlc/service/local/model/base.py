@@ -1,0 +1,216 @@
+"""A frozen base model in fp32, shared by every adapter over it.
+
+Dimensions: N stream tokens, M of them whose logits are wanted, V vocabulary.
+"""
+
+from __future__ import annotations
+
+import copy
+import hashlib
+import inspect
+from collections import OrderedDict
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+import transformers
+from attrs import define, field, frozen
+from torch import Tensor
+
+from rlc.service.errors import ServiceError
+from rlc.service.local.model.attention import NAME, Layout, PackLayout, using
+from rlc.service.local.model.lora import Adapter, LoraLinear, install
+from rlc.service.local.model.packing import IntArray, pack
+
+_LAYER_TYPES = {"full_attention", "sliding_attention"}
+_TOKENIZER_FILES = ("tokenizer.json", "tokenizer_config.json", "tokenizer.model", "vocab.json")
+_MERGED_KEPT = 2  # the snapshot in use and the one before it
+
+
+@frozen(eq=False)
+class Snapshot:
+    """Weights that no longer change: an adapter, or the bare base model."""
+
+    adapter: Adapter | None
+
+
+@define(eq=False)
+class BaseModel:
+    """A causal language model whose linear layers take adapters. Use `load_base`."""
+
+    name: str
+    folder: Path
+    module: Any = field(repr=False)
+    layers: dict[str, LoraLinear] = field(repr=False)
+    device: torch.device
+    _merged: OrderedDict[Snapshot, dict[str, Tensor]] = field(factory=OrderedDict, init=False)
+
+    def logits(
+        self, tokens_N: IntArray, positions_N: IntArray, layout: Layout, keep_M: Tensor
+    ) -> Tensor:
+        """Logits [M, V] of the stream tokens ``keep_M``, with the weights last switched in."""
+        tokens = torch.from_numpy(tokens_N).to(self.device)
+        positions = torch.from_numpy(positions_N).to(self.device)
+        with using(layout):
+            out = self.module(
+                input_ids=tokens[None],
+                position_ids=positions[None],
+                use_cache=False,
+                logits_to_keep=keep_M,
+            )
+        return out.logits[0]  # type: ignore[no-any-return]
+
+    def use_adapter(self, adapter: Adapter | None) -> None:
+        """Compute with the base weights plus an unmerged adapter: what training needs."""
+        for name, layer in self.layers.items():
+            layer.merged = None
+            layer.pair = adapter.pairs.get(name) if adapter else None
+            layer.scale = adapter.spec.scale if adapter else 0.0
+
+    def use_snapshot(self, snapshot: Snapshot) -> None:
+        """Compute with a snapshot merged into the weights: what sampling needs."""
+        merged = self._merge(snapshot)
+        for name, layer in self.layers.items():
+            layer.merged = merged.get(name)
+            layer.pair = None
+
+    def _merge(self, snapshot: Snapshot) -> dict[str, Tensor]:
+        if snapshot.adapter is None:
+            return {}
+        if snapshot not in self._merged:
+            while len(self._merged) >= _MERGED_KEPT:
+                self._merged.popitem(last=False)
+            scale = snapshot.adapter.spec.scale
+            self._merged[snapshot] = {
+                name: self.layers[name].merge(pair, scale)
+                for name, pair in snapshot.adapter.pairs.items()
+            }
+        self._merged.move_to_end(snapshot)
+        return self._merged[snapshot]
+
+    @cached_property
+    def context(self) -> int:
+        """The longest sequence, in tokens."""
+        return int(self.module.config.max_position_embeddings)
+
+    @cached_property
+    def depth(self) -> int:
+        """How many layers attend."""
+        return int(self.module.config.num_hidden_layers)
+
+    @cached_property
+    def vocabulary(self) -> int:
+        """How many token ids the model has logits for."""
+        return int(self.module.get_output_embeddings().weight.shape[0])
+
+    @cached_property
+    def end_tokens(self) -> frozenset[int]:
+        """The ids that end a text when a request names no stop of its own."""
+        sources = (self.module.generation_config, self.module.config)
+        found = next((s.eos_token_id for s in sources if s.eos_token_id is not None), None)
+        if found is None:
+            found = self.tokenizer.eos_token_id
+        return frozenset(found if isinstance(found, list) else () if found is None else (found,))
+
+    @cached_property
+    def tokenizer(self) -> Any:
+        """The folder's tokenizer. Raises ServiceError where there is none."""
+        # Without any of these files transformers would make up an empty tokenizer.
+        if not any((self.folder / file).is_file() for file in _TOKENIZER_FILES):
+            raise ServiceError(f"{self.folder} has no tokenizer.")
+        try:
+            return transformers.AutoTokenizer.from_pretrained(str(self.folder))
+        except (OSError, ValueError) as error:
+            raise ServiceError(f"The tokenizer in {self.folder} cannot be loaded.") from error
+
+    @cached_property
+    def decoding_tokenizer(self) -> Any:
+        """A tokenizer for the thread that samples: one cannot be used by two threads at a time."""
+        return copy.deepcopy(self.tokenizer)
+
+    @cached_property
+    def fingerprint(self) -> str:
+        """Tells one base model from another: its configuration and the sizes of its files."""
+        digest = hashlib.sha256((self.folder / "config.json").read_bytes())
+        for file in sorted(self.folder.glob("*.safetensors")):
+            digest.update(f"{file.name} {file.stat().st_size}\n".encode())
+        return digest.hexdigest()
+
+    @property
+    def floats_per_token(self) -> int:
+        """Roughly how many numbers one token's forward pass keeps for its backward pass."""
+        config = self.module.config
+        inner = getattr(config, "intermediate_size", None) or 4 * config.hidden_size
+        per_layer = 16 * int(config.hidden_size) + 5 * int(inner)
+        return per_layer * self.depth + 4 * self.vocabulary
+
+
+def load_base(name: str, folder: Path, device: torch.device) -> BaseModel:
+    """Load a Hugging Face causal language model from a folder.
+
+    Raises ServiceError for a folder without one, or a model whose attention cannot be laid
+    out as the engine does it.
+    """
+    module = _from_pretrained(folder)
+    _check_supported(module, name)
+    module.requires_grad_(False).eval().to(device)
+    base = BaseModel(name, folder, module, install(module), device)
+    _check_faithful(base)
+    return base
+
+
+def _from_pretrained(folder: Path) -> Any:
+    if not (folder / "config.json").is_file():
+        raise ServiceError(f"There is no model in {folder}: it has no config.json.")
+    transformers.utils.logging.disable_progress_bar()
+    try:
+        return transformers.AutoModelForCausalLM.from_pretrained(
+            str(folder), dtype=torch.float32, attn_implementation=NAME, local_files_only=True
+        )
+    except Exception as error:  # transformers raises many kinds for a damaged folder
+        reason = str(error).splitlines()[0] if str(error) else type(error).__name__
+        raise ServiceError(f"The model in {folder} cannot be loaded: {reason}") from error
+
+
+def _check_supported(module: Any, name: str) -> None:
+    kind = type(module).__name__
+    layer_types = set(getattr(module.config, "layer_types", None) or ())
+    if not module._supports_attention_backend or layer_types - _LAYER_TYPES:
+        raise ServiceError(
+            f"The local engine does not support the attention of {kind} ({name}): "
+            "it runs decoders with full or sliding-window attention."
+        )
+    if "logits_to_keep" not in inspect.signature(module.forward).parameters:
+        raise ServiceError(f"The local engine does not support {kind} ({name}).")
+
+
+def _check_faithful(base: BaseModel) -> None:
+    """Compare the engine's layout with transformers' own attention on a few tokens.
+
+    An architecture may do something in its attention that the engine does not know of; this
+    finds out before anything is trained on wrong numbers.
+    """
+    ids = np.arange(1, 8, dtype=np.int64) * 37 % base.vocabulary
+    branches = [ids[:5], np.concatenate([ids[:3], ids[4:]])]
+    packed = pack(branches)
+    with torch.inference_mode():
+        ours = base.logits(
+            packed.tokens_N,
+            packed.positions_N,
+            PackLayout.of(packed, base.device),
+            torch.arange(len(packed.tokens_N), device=base.device),
+        )
+        base.module.set_attn_implementation("eager")
+        theirs = [
+            base.module(torch.from_numpy(b)[None].to(base.device)).logits[0] for b in branches
+        ]
+        base.module.set_attn_implementation(NAME)
+    for path, expected in zip(packed.paths, theirs, strict=True):
+        if not torch.allclose(ours[path], expected, rtol=1e-3, atol=1e-3):
+            kind = type(base.module).__name__
+            raise ServiceError(
+                f"The local engine does not reproduce {kind} ({base.name}): "
+                "its attention does something the engine does not know."
+            )

@@ -1,0 +1,1 @@
+"""Losses and optimiser of the embedded engine."""

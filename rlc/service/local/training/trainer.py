@@ -1,0 +1,179 @@
+"""Forward, backward and optimiser step of one adapter; synchronous, on the engine's thread.
+
+Dimensions: N stream tokens, M tokens of all datums, P adapter parameters, V vocabulary.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+import numpy.typing as npt
+import torch
+from attrs import define, field
+from tinker import types
+from torch import Tensor
+
+from rlc.service.errors import ServiceError
+from rlc.service.local.model.attention import PackLayout
+from rlc.service.local.model.base import BaseModel, Snapshot
+from rlc.service.local.model.lora import Adapter
+from rlc.service.local.model.packing import IntArray, micro_batches, pack
+from rlc.service.local.requests import check_tokens
+from rlc.service.local.training import losses
+from rlc.service.local.training.optimizer import AdamW, check
+
+Float32 = npt.NDArray[np.float32]
+
+
+@define(eq=False)
+class Trainer:
+    """An adapter with its gradient and its optimiser."""
+
+    base: BaseModel
+    adapter: Adapter  # leaves: gradients accumulate in views of `optimizer.gradient_P`
+    optimizer: AdamW
+    token_budget: int
+    has_gradient: bool = field(default=False, init=False)
+
+    @classmethod
+    def of(cls, base: BaseModel, adapter: Adapter, token_budget: int) -> Trainer:
+        """Start training ``adapter``, whose vector is from now on changed in place."""
+        optimizer = AdamW.over(adapter.flat_P)
+        leaves = Adapter.over(base.layers, adapter.spec, adapter.flat_P)
+        gradients = Adapter.over(base.layers, adapter.spec, optimizer.gradient_P)
+        for name, pair in leaves.pairs.items():
+            for leaf, gradient in zip(pair, gradients.pairs[name], strict=True):
+                leaf.requires_grad_().grad = gradient
+        return cls(base, leaves, optimizer, token_budget)
+
+    def run(
+        self,
+        data: Sequence[types.Datum],
+        loss_name: str,
+        config: Mapping[str, float | str] | None,
+        backward: bool,
+    ) -> types.ForwardBackwardOutput:
+        """Logprobs and summed loss of ``data``; with ``backward`` its gradient is added.
+
+        Raises ServiceError for bad input or a loss that is not finite; the accumulated
+        gradient is then what it was before.
+        """
+        loss, sequences, arrays = self._read(data, loss_name, config)
+        moving = [backward and losses.has_gradient(loss, a) for a in arrays]
+        before_P = self.optimizer.gradient_P.clone() if backward else None
+        self.base.use_adapter(self.adapter)
+        logprobs: list[Float32] = [np.empty(0, dtype=np.float32)] * len(data)
+        loss_sum = 0.0
+        try:
+            for gradient in (True, False):
+                chosen = [i for i, moves in enumerate(moving) if moves == gradient]
+                for batch in self._batches(chosen, sequences):
+                    loss_sum += self._batch(loss, batch, sequences, arrays, gradient, logprobs)
+        except BaseException:
+            if before_P is not None:
+                self.optimizer.gradient_P.copy_(before_P)
+            raise
+        self.has_gradient |= backward
+        outputs = [{"logprobs": types.TensorData.from_numpy(lp)} for lp in logprobs]
+        return types.ForwardBackwardOutput("logprobs", outputs, {"loss:sum": loss_sum})
+
+    def _read(
+        self, data: Sequence[types.Datum], loss_name: str, config: Mapping[str, float | str] | None
+    ) -> tuple[losses.Loss, list[IntArray], list[dict[str, np.ndarray]]]:
+        loss = losses.find(loss_name)
+        decided = losses.settings(loss, config)
+        if not data:
+            raise ServiceError("There is no data to compute a loss on.")
+        sequences, arrays = [], []
+        for i, datum in enumerate(data):
+            where = f"Datum {i}"
+            sequences.append(check_tokens(datum.model_input, self.base, where))
+            arrays.append(losses.read_inputs(loss, decided, datum, where))
+            targets = arrays[-1]["target_tokens"]
+            if targets.min() < 0 or targets.max() >= self.base.vocabulary:
+                raise ServiceError(
+                    f"{where}: a target token is outside the vocabulary of "
+                    f"{self.base.vocabulary} tokens."
+                )
+        return loss, sequences, arrays
+
+    def _batches(self, chosen: list[int], sequences: list[IntArray]) -> list[list[int]]:
+        runs = micro_batches([sequences[i] for i in chosen], self.token_budget)
+        return [[chosen[j] for j in run] for run in runs]
+
+    def _batch(
+        self,
+        loss: losses.Loss,
+        batch: list[int],
+        sequences: list[IntArray],
+        arrays: list[dict[str, np.ndarray]],
+        gradient: bool,
+        logprobs: list[Float32],
+    ) -> float:
+        with torch.set_grad_enabled(gradient):
+            targets = [arrays[i]["target_tokens"] for i in batch]
+            lp_M = packed_logprobs(self.base, [sequences[i] for i in batch], targets)
+            summed = losses.total(loss, lp_M, [arrays[i] for i in batch])
+        if not torch.isfinite(summed):
+            raise ServiceError(
+                f"The {loss.name} loss is not finite: the weights or the logprobs have diverged."
+            )
+        if gradient:
+            summed.backward()  # type: ignore[no-untyped-call]
+        pieces = np.split(lp_M.detach().cpu().numpy(), np.cumsum([t.size for t in targets])[:-1])
+        for i, piece, target in zip(batch, pieces, targets, strict=True):
+            logprobs[i] = piece.reshape(target.shape)
+        return float(summed.detach())
+
+    def step(self, params: types.AdamParams) -> types.OptimStepResponse:
+        """One AdamW step on the accumulated gradient, which is then cleared.
+
+        Without a forward_backward since the last step nothing changes, moments included, and
+        ``grad_norm`` is 0. Raises ServiceError, and changes only the gradient, which it
+        clears, if that is not finite.
+        """
+        check(params)
+        norm = self.optimizer.step(params) if self.has_gradient else 0.0
+        self.has_gradient = False
+        return types.OptimStepResponse(metrics={"grad_norm": norm})
+
+    def drop_gradient(self) -> None:
+        """Forget what was accumulated since the last step."""
+        self.optimizer.gradient_P.zero_()
+        self.has_gradient = False
+
+    def snapshot(self) -> Snapshot:
+        """The weights as they are now."""
+        return Snapshot(self.adapter.frozen_copy(self.base.layers))
+
+
+def next_logprobs(base: BaseModel, sequence: IntArray) -> Tensor:
+    """Log-probabilities [T, V] of every token after each prefix of a sequence."""
+    packed = pack([sequence])
+    everything = torch.arange(len(sequence), device=base.device)
+    layout = PackLayout.of(packed, base.device)
+    logits_TV = base.logits(packed.tokens_N, packed.positions_N, layout, everything)
+    return torch.log_softmax(logits_TV.float(), dim=-1)
+
+
+def packed_logprobs(
+    base: BaseModel, sequences: Sequence[IntArray], targets: Sequence[IntArray]
+) -> Tensor:
+    """Log-probability of each target after its sequence's tokens so far, one after another.
+
+    Targets are [T], or [T, K] for K at each position; these follow one another. The softmax is
+    computed once for each stream token, however many sequences share it.
+    """
+    packed = pack(sequences)
+    everything = torch.arange(len(packed.tokens_N), device=base.device)
+    layout = PackLayout.of(packed, base.device)
+    logits_NV = base.logits(packed.tokens_N, packed.positions_N, layout, everything)
+    logprobs_NV = torch.log_softmax(logits_NV.float(), dim=-1)
+    rows = [
+        np.repeat(path, target.size // len(path))
+        for path, target in zip(packed.paths, targets, strict=True)
+    ]
+    tokens_M = np.concatenate([target.ravel() for target in targets])
+    at_M = np.concatenate(rows) * logits_NV.shape[1] + tokens_M
+    return logprobs_NV.flatten().index_select(0, torch.from_numpy(at_M).to(base.device))

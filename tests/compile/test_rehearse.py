@@ -1,0 +1,76 @@
+"""A rehearsal is the same job, small."""
+
+from __future__ import annotations
+
+import pytest
+from plan_recipes import EVERYTHING, RECIPE_FILES, planned
+
+from rlc.compile.rehearse import MAX_STEPS, MAX_TOKENS, rehearse
+from rlc.plan.codec import plan_from_dict, plan_to_dict
+from rlc.plan.leaves import leaves
+from rlc.plan.records import BudgetPlan, EvalPlan, SftPlan, TrainPlan
+from rlc.pricing.assumptions import environments_of as _environments
+from rlc.record import evolve
+
+TEXTS = [EVERYTHING, *(path.read_text(encoding="utf-8") for path in RECIPE_FILES)]
+
+
+KEPT = (
+    "name",
+    "after",
+    "advantage",
+    "aggregate",
+    "loss",
+    "optimizer",
+    "overlap",
+    "save",
+    "on_error",
+    "metrics",
+    "first",
+)
+
+
+@pytest.mark.parametrize("text", TEXTS)
+def test_a_rehearsal_keeps_what_the_job_is_about(text: str) -> None:
+    plan = planned(text)
+    small = rehearse(plan)
+    assert [node.id for node in small.graph.nodes] == [node.id for node in plan.graph.nodes]
+    assert small.graph.edges == plan.graph.edges
+    for before, after in zip(plan.stages, small.stages, strict=True):
+        for part in KEPT:
+            assert getattr(after, part, None) == getattr(before, part, None)
+        for old, new in zip(_environments(before), _environments(after), strict=True):
+            assert evolve(new, rollouts=old.rollouts) == old
+            assert new.rollouts.max_tokens <= MAX_TOKENS
+
+
+@pytest.mark.parametrize("text", TEXTS)
+def test_a_rehearsal_is_small_and_local(text: str) -> None:
+    for stage in rehearse(planned(text)).stages:
+        assert (stage.model.base, stage.model.service) == ("tiny", "local")
+        if isinstance(stage, TrainPlan):
+            assert stage.steps <= MAX_STEPS
+            assert stage.batch.count * max(env.rollouts.group for env in stage.envs) <= 16
+        elif isinstance(stage, SftPlan):
+            assert stage.steps <= MAX_STEPS
+        if not isinstance(stage, EvalPlan):
+            assert stage.budget == BudgetPlan(None, None, None)
+            assert stage.track == ()
+
+
+@pytest.mark.parametrize("text", TEXTS)
+def test_what_a_rehearsal_changes_says_so(text: str) -> None:
+    plan = planned(text)
+    small = rehearse(plan)
+    assert set(small.provenance) == set(plan.provenance)
+    for before, after in zip(plan.stages, small.stages, strict=True):
+        path = f"stages.{before.name}"
+        old = dict(leaves(before, path))
+        for name, value in leaves(after, path):
+            assert (small.provenance[name] == "--rehearse") == (value != old[name])
+
+
+def test_a_rehearsal_of_a_rehearsal_is_itself() -> None:
+    small = rehearse(planned(EVERYTHING))
+    assert rehearse(small) == small
+    assert plan_from_dict(plan_to_dict(small)) == small

@@ -1,0 +1,36 @@
+"""``--service`` moves a plan, and says so."""
+
+from __future__ import annotations
+
+import pytest
+
+from rlc.compile.recipe import compile_source
+from rlc.compile.services import ServiceMismatchError, on_service
+from rlc.lang.source import Source
+from rlc.plan.records import Plan
+
+RECIPE = """
+model policy {{ base = "{base}" }}
+env sums = gem("rg:simple_equations") |> template("qwen3_general")
+train main {{
+  model = policy  env = sums  batch = groups(2)  sampling = sample(max_tokens = 16)
+  advantage = grpo()  loss = importance_sampling()  optimizer = adam(1e-4)  steps = 1
+}}
+"""
+
+
+def plan_on(base: str) -> Plan:
+    compiled = compile_source(Source("r.rl", RECIPE.format(base=base)))
+    assert compiled.plan is not None
+    return compiled.plan
+
+
+def test_a_model_of_this_machine_can_be_trained_through_a_server() -> None:
+    plan = on_service(plan_on("tiny"), "tinker")
+    assert plan.stages[0].model.service == "tinker"
+    assert plan.provenance["stages.main.model.service"] == "--service"
+
+
+def test_the_embedded_engine_has_no_hosted_models() -> None:
+    with pytest.raises(ServiceMismatchError, match="not on this machine"):
+        on_service(plan_on("Qwen/Qwen3-8B"), "local")

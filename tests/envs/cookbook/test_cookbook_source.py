@@ -1,0 +1,414 @@
+"""Data sets of the cookbook as sources: tasks by number, tokens as they are, rewards of groups."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Coroutine
+from functools import cache
+from typing import Any, TypeVar
+
+import cookbook_builders
+import pytest
+
+from rlc.envs.base import AsyncSource, EnvError, Observation, TaskKey
+from rlc.envs.cookbook.history import TokenAction, TokenHistory, TokenObservation
+from rlc.envs.cookbook.source import CookbookSource, require_open
+
+T = TypeVar("T")
+WORDS = "cookbook_builders:WordsBuilder"
+ARITHMETIC = "tinker_cookbook.recipes.math_rl.arithmetic_env:ArithmeticDatasetBuilder"
+GUESS = "tinker_cookbook.recipes.multiplayer_rl.guess_number.env:GuessNumberDatasetBuilder"
+
+
+@cache
+def tokenizer() -> Any:
+    from transformers import AutoTokenizer
+
+    from rlc.service.tiny import path
+
+    return AutoTokenizer.from_pretrained(str(path()))
+
+
+def tokens(text: str) -> list[int]:
+    encoded: list[int] = tokenizer().encode(text, add_special_tokens=False)
+    return encoded
+
+
+def source(
+    builder: str = WORDS, split: str = "train", size: int = 2, **args: Any
+) -> CookbookSource:
+    return CookbookSource(builder, args, split, size, tokenizer(), "qwen3_instruct")
+
+
+@pytest.fixture(autouse=True)
+def fresh() -> None:
+    cookbook_builders.cleaned.clear()
+
+
+def on(made: CookbookSource, coroutine: Coroutine[Any, Any, T]) -> T:
+    """What a coroutine gives that plays with a source, which is closed after it."""
+
+    async def then_close() -> T:
+        try:
+            return await coroutine
+        finally:
+            await made.close()
+
+    return asyncio.run(then_close())
+
+
+def key(number: int, size: int = 2) -> TaskKey:
+    return TaskKey(order=0, number=number, seed=0, size=size)
+
+
+async def play(episode: Any, *replies: str) -> list[Observation]:
+    """Replies through the source's own history, as the runtime hands them on."""
+    history, seen = TokenHistory(tokenizer()), [episode.first]
+    for reply in replies:
+        history.observe(seen[-1])
+        seen.append(await episode.play(history.reply(tokens(f"{reply}<|im_end|>"))))
+    return seen
+
+
+def test_a_task_is_a_group_and_after_the_last_the_next_epoch_begins() -> None:
+    made = source()
+
+    async def firsts() -> list[str]:
+        texts = []
+        for number in range(12):
+            episodes = await made.open(key(number), [0, 1])
+            texts.append(episodes[0].first.text)
+            for episode in episodes:
+                await episode.close()
+        return texts
+
+    texts = on(made, firsts())
+    words = ["one", "two", "three", "four", "five"]
+    assert [next(w for w in words if f"Say {w}." in text) for text in texts] == [
+        *words,
+        *words,
+        *words[:2],
+    ]
+
+
+def test_batches_are_asked_for_once_while_they_are_gone_through() -> None:
+    made = source()
+    data: Any = made._batches._data
+    data.asked.clear()
+    for number in range(5):
+        made._batches.group(number)
+    assert data.asked == [0, 1, 2]
+    made._batches.group(1)  # a second time, as after a failure
+    assert data.asked == [0, 1, 2, 0]
+    asyncio.run(made.close())
+
+
+def test_prompts_and_replies_are_the_tokens_themselves() -> None:
+    made = source()
+
+    async def played() -> Any:
+        first, _ = await made.open(key(0), [0, 1])
+        return await play(first, "one", "no")
+
+    first, second, last = on(made, played())
+    assert isinstance(first, TokenObservation)
+    assert first.text == tokenizer().decode(list(first.tokens))
+    assert list(first.stop) == tokens("<|im_end|>")
+    reply = tokens("one<|im_end|>")
+    assert list(second.tokens[: len(first.tokens) + len(reply)]) == [*first.tokens, *reply]
+    assert second.text == "\n<|im_start|>user\nOnce more.<|im_end|>\n<|im_start|>assistant\n"
+    assert [o.reward for o in (second, last)] == [1.0, 0.0]
+    assert last.done
+    assert last.metrics == {"finished": 1.0, "tag/echo": 1.0, "tag/one": 1.0}
+
+
+def test_an_environment_hears_whether_a_reply_came_to_its_end() -> None:
+    history = TokenHistory(tokenizer())
+    history.observe(TokenObservation("", tokens=(1, 2), stop=tuple(tokens("<|im_end|>"))))
+    assert history.reply(tokens("all said<|im_end|>")).finished
+    assert not history.reply(tokens("cut off in the mid")).finished
+    history.observe(TokenObservation("", tokens=(1, 2), stop=("]\n",)))
+    assert history.reply(tokens("[move]\n")).finished
+
+
+def test_older_environments_are_not_told_why_sampling_stopped() -> None:
+    made = source(kind="old")
+
+    async def played() -> Any:
+        first, _ = await made.open(key(0), [0, 1])
+        return await play(first, "one", "one")
+
+    assert [seen.reward for seen in on(made, played())][1:] == [1.0, 1.0]
+
+
+def test_rewards_of_a_group_come_with_the_last_step_of_each() -> None:
+    made = source(kind="rivals", size=3)
+
+    async def played() -> Any:
+        episodes = await made.open(key(0, 3), [0, 1, 2])
+        replies = (("one", "one"), ("one", "a long reply with one"), ("no", "no"))
+        together = [play(e, *said) for e, said in zip(episodes, replies, strict=True)]
+        return await asyncio.gather(*together)
+
+    ends = [seen[-1] for seen in on(made, played())]
+    assert [end.reward for end in ends] == [1.0, 2.0, 0.0]
+    assert all(end.metrics["compared"] == 3 for end in ends)
+
+
+def test_a_member_that_fails_is_not_compared_and_holds_nobody_up() -> None:
+    made = source(kind="rivals", size=3)
+
+    async def member(episode: Any, *replies: str) -> Any:
+        try:
+            return (await play(episode, *replies))[-1]
+        except RuntimeError as error:
+            return str(error)
+        finally:
+            await episode.close()
+
+    async def played() -> Any:
+        episodes = await made.open(key(0, 3), [0, 1, 2])
+        replies = (("one", "one"), ("fall over",), ("one", "one and more"))
+        together = [member(e, *said) for e, said in zip(episodes, replies, strict=True)]
+        return await asyncio.gather(*together)
+
+    first, failed, last = on(made, played())
+    assert failed == "fell over"
+    assert (first.reward, last.reward) == (1.0, 2.0)
+    assert last.metrics["compared"] == 2
+    assert cookbook_builders.cleaned == ["one", "one"]  # the one that was counted, and this
+
+
+def test_one_that_is_compared_cannot_be_played_again_alone() -> None:
+    made = source(kind="rivals")
+    with pytest.raises(EnvError, match="none can be played again by itself"):
+        on(made, made.open(key(0), [1]))
+    assert cookbook_builders.cleaned == ["one", "one"]
+
+
+def test_one_that_is_not_compared_can() -> None:
+    made = source()
+
+    async def played() -> Any:
+        (again,) = await made.open(key(3), [1])
+        return await play(again, "four")
+
+    assert on(made, played())[-1].reward == 1.0
+
+
+def test_a_group_is_cleaned_up_once_its_last_member_is_closed() -> None:
+    made = source()
+
+    async def closed() -> None:
+        cookbook_builders.cleaned.clear()
+        first, second = await made.open(key(1), [0, 1])
+        await first.close()
+        await first.close()
+        assert not cookbook_builders.cleaned
+        await second.close()
+        await second.close()
+        assert cookbook_builders.cleaned == ["two"]
+
+    on(made, closed())
+
+
+def test_an_environment_that_blocks_does_not_block_the_run() -> None:
+    made = source()
+
+    async def beside() -> tuple[bool, int]:
+        first, _ = await made.open(key(0), [0, 1])
+        task = asyncio.create_task(play(first, "block"))
+        ticks = 0
+        while not task.done():
+            await asyncio.sleep(0)
+            ticks += 1
+        return task.result()[-1].done, ticks
+
+    done, ticks = on(made, beside())
+    assert not done
+    assert ticks > 100
+
+
+def test_the_test_set_is_another_set() -> None:
+    made = source(split="test")
+    assert made._batches.count == 1
+    asyncio.run(made.close())
+
+
+def test_text_is_no_action_of_the_cookbook() -> None:
+    made = source()
+
+    async def played() -> Any:
+        from rlc.envs.base import Action
+
+        first, _ = await made.open(key(0), [0, 1])
+        await first.play(Action("one"))
+
+    with pytest.raises(EnvError, match="takes tokens, not text"):
+        on(made, played())
+
+
+@pytest.mark.parametrize(
+    ("kind", "message"),
+    [
+        ("unequal", "start from different prompts: .* say `self_play = true`"),
+        ("waits", "if its members wait for each other's moves, say `self_play = true`"),
+    ],
+)
+def test_games_of_several_players_must_be_told_of(
+    kind: str, message: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("rlc.envs.cookbook.source._OPENING", 0.05)
+    made = source(kind=kind)
+    with pytest.raises(EnvError, match=message):
+        on(made, made.open(key(0), [0, 1]))
+    assert cookbook_builders.cleaned == ["one", "one"]
+
+
+def table(size: int) -> CookbookSource:
+    args = {"kind": "tables"}
+    return CookbookSource(WORDS, args, "train", size, tokenizer(), "qwen3_instruct", self_play=True)
+
+
+async def joined(episode: Any, *replies: str) -> list[Observation]:
+    await episode.join()
+    return await play(episode, *replies)
+
+
+def test_members_play_with_each_other_and_join_when_it_is_their_turn() -> None:
+    made = table(3)
+
+    async def played() -> Any:
+        seats = await made.open(key(0, 3), [0, 1, 2])
+        said = [("a", "d"), ("b", "e"), ("c", "e")]
+        seen = await asyncio.gather(*(joined(s, *w) for s, w in zip(seats, said, strict=True)))
+        for seat in seats:
+            await seat.close()
+        return seen
+
+    one, two, three = on(made, played())
+    assert [seen[0].text.count("heard") for seen in (one, two, three)] == [1, 1, 1]
+    assert "heard nothing" in one[0].text
+    assert "heard a." in two[0].text
+    assert "heard a b." in three[0].text
+    assert "heard a b c d." in two[1].text
+    assert [[s.reward for s in seen[1:]] for seen in (one, two, three)] == [[0, 1], [1, 1], [1, 0]]
+    assert all(seen[-1].done for seen in (one, two, three))
+    assert cookbook_builders.cleaned == ["one", "one"]  # the first of them to count its members
+
+
+@pytest.mark.parametrize("how", ["falls over", "leaves"])
+def test_nobody_waits_for_a_member_that_is_gone(how: str) -> None:
+    made = table(2)
+
+    async def gone(seat: Any) -> None:
+        try:
+            await joined(seat, *(["fall over"] if how == "falls over" else ["a"]))
+        finally:
+            await seat.close()
+
+    async def played() -> Any:
+        first, second = await made.open(key(0), [0, 1])
+        outcomes = await asyncio.gather(
+            gone(first), joined(second, "b", "c"), return_exceptions=True
+        )
+        await second.close()
+        return outcomes
+
+    own, other = on(made, played())
+    assert (own is None) == (how == "leaves")
+    assert isinstance(other, EnvError)
+    assert "another member of the group" in str(other)
+    assert cookbook_builders.cleaned == ["one", "one"]
+
+
+def test_a_game_cannot_be_played_again_by_one_member() -> None:
+    made = table(2)
+    with pytest.raises(EnvError, match="play with each other, so that none can be played again"):
+        on(made, made.open(key(0), [1]))
+    assert cookbook_builders.cleaned == ["one", "one"]
+
+
+@pytest.mark.parametrize(
+    ("builder", "settings", "message"),
+    [
+        ("cookbook_builders:WordsBilder", {}, r"has no `WordsBilder`; did you mean `WordsBuilder`"),
+        (
+            "cookbook_bilders:WordsBuilder",
+            {},
+            "no module `cookbook_bilders` .*; did you mean `cookb",
+        ),
+        ("cookbook_builders:not_a_builder", {}, "is of the type int, which cannot be called"),
+        (WORDS, {"kidn": "words"}, "does not take `kidn`; it takes .*; did you mean `kind`"),
+        (ARITHMETIC, {"batch_size": 4}, "needs `n_batches`"),
+        (WORDS, {"kind": "none"}, "failed to build its data: KeyError: 'none'"),
+        (WORDS, {"group_size": 4}, "leave `group_size` out .*: it comes from the recipe's groups"),
+        (
+            WORDS,
+            {"renderer_name": "x"},
+            "leave `renderer_name` out .*: it comes from the recipe's model",
+        ),
+        (
+            "cookbook_builders:PairsBuilder",
+            {"size": 3},
+            r"makes groups of 2.*`groups\(…, of = 2\)`",
+        ),
+        ("cookbook_builders:PairsBuilder", {"split": "test"}, "has no test set"),
+        ("cookbook_builders:BrokenBuilder", {}, "OSError: the hub is away"),
+        ("cookbook_builders:BrokenBuilder", {"how": "empty"}, "has no batches"),
+        ("builtins:dict", {}, "failed to build its data: TypeError"),
+    ],
+)
+def test_what_can_be_wrong_is_said_before_anything_is_played(
+    builder: str, settings: dict[str, Any], message: str
+) -> None:
+    with pytest.raises(EnvError, match=message):
+        source(builder, **settings)
+
+
+def test_fields_that_the_recipe_decides_are_known_without_building() -> None:
+    with pytest.raises(EnvError, match="leave `model_name` out"):
+        require_open(GUESS, {"model_name": "mine"})
+
+
+def test_the_cookbooks_own_arithmetic() -> None:
+    made = source(ARITHMETIC, size=3, batch_size=2, n_batches=3)
+
+    async def played() -> Any:
+        return [
+            (await play(episode, reply))[-1]
+            for episode, reply in zip(
+                await made.open(key(4, 3), [0, 1, 2]), (str(n) for n in range(3)), strict=True
+            )
+        ]
+
+    assert made._batches.count == 6
+    ends = on(made, played())
+    assert all(end.done for end in ends)
+    assert {end.metrics["correct"] for end in ends} <= {0.0, 1.0}
+
+
+def test_the_cookbooks_own_game_of_many_turns() -> None:
+    made = source(GUESS, batch_size=8)
+
+    async def found() -> tuple[int, float]:
+        (episode, _) = await made.open(key(7), [0, 1])
+        seen, low, high, turns = episode.first, 0, 1024, 0
+        while not seen.done:
+            guess, turns = (low + high) // 2, turns + 1
+            reply = tokens(f"Guess: {guess}<|im_end|>")
+            seen = await episode.play(TokenAction("", tokens=tuple(reply)))
+            answer = seen.text.rpartition("<|im_start|>user")[2]
+            low, high = (guess + 1, high) if "Too low" in answer else (low, guess)
+        return turns, float(seen.reward or 0)
+
+    turns, reward = on(made, found())
+    assert reward == 1.0
+    assert 1 <= turns <= 10
+
+
+def test_it_is_a_source_of_the_runtime() -> None:
+    made = source()
+    assert isinstance(made, AsyncSource)
+    asyncio.run(made.close())
+    asyncio.run(made.close())

@@ -1,0 +1,229 @@
+"""Is a reply right? Each grader by value, and what it does with bad input."""
+
+from __future__ import annotations
+
+import math
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from rlc.envs.base import EnvError
+from rlc.envs.problems.graders import (
+    Grade,
+    GraderPlan,
+    boxed,
+    final_answer,
+    make_grader,
+    number_in,
+    require_gradable,
+    tagged,
+)
+
+RIGHT, WRONG, NONE = Grade(1.0, True), Grade(0.0, True), Grade(0.0, False)
+
+
+def grade(grader: str, reply: str, answer: Any, **plan: Any) -> Grade:
+    return make_grader(GraderPlan(grader, "answer", **plan))(reply, {"answer": answer})
+
+
+@pytest.mark.parametrize(
+    ("text", "held"),
+    [
+        ("\\boxed{7}", "7"),
+        ("first \\boxed{1}, no: \\boxed{ 2 }.", "2"),
+        ("\\boxed{\\frac{1}{2}} {", "\\frac{1}{2}"),
+        ("over\n\\boxed{a\nb}\nlines", "a\nb"),
+        ("\\boxed{\\boxed{3}}", "3"),
+        ("\\boxed{5", None),
+        ("boxed{5}", None),
+        ("}\\boxed {6}", "6"),
+    ],
+)
+def test_what_a_box_holds(text: str, held: str | None) -> None:
+    assert boxed(text) == held
+
+
+@given(st.text(alphabet="\\boxed{} <answer>/1", max_size=80))
+def test_no_reply_breaks_the_search_for_an_answer(text: str) -> None:
+    assert final_answer(text) != ""
+    assert boxed(text + "\\boxed{9}") == "9"
+
+
+def test_tags_in_any_case_on_several_lines() -> None:
+    text = "<answer>one</answer> <ANSWER>\n two \n</Answer>"
+    assert (tagged(text), tagged(text, last=False)) == ("two", "one")
+
+
+@pytest.mark.parametrize(
+    ("text", "number"),
+    [
+        ("1,234", 1234),
+        ("1,234,567.5", 1234567.5),
+        ("1,23", None),
+        ("$5.50", 5.5),
+        ("\\$1{,}000", 1000),
+        ("12%", 12),
+        ("5.", 5),
+        (".5", 0.5),
+        ("-2", -2),
+        ("−2", -2),
+        ("3/4", 0.75),
+        ("3/0", None),
+        ("1e3", 1000),
+        ("1e9999", None),
+        ("9" * 400, None),
+        ("five", None),
+        ("", None),
+    ],
+)
+def test_numbers(text: str, number: float | None) -> None:
+    assert number_in(text) == number
+
+
+@pytest.mark.parametrize(
+    ("reply", "answer", "expected"),
+    [
+        ("\\boxed{1,234}", "1234", RIGHT),
+        ("so it is 1,234.", 1234, RIGHT),
+        ("#### 72", "48/2 = 24\n48+24 = 72\n#### 72", RIGHT),
+        ("it was 3, then 4", "3", WRONG),
+        ("\\boxed{3} and 4", "3", RIGHT),
+        ("\\boxed{many}", "3", NONE),
+        ("no idea", "3", NONE),
+        ("1000001", "1000000", WRONG),
+        ("0.3333333", "1/3", RIGHT),
+        ("0.333", "1/3", WRONG),
+        ("10-5", "5", RIGHT),
+    ],
+)
+def test_numeric(reply: str, answer: object, expected: Grade) -> None:
+    assert grade("numeric", reply, answer) == expected
+
+
+@pytest.mark.parametrize(
+    ("reply", "answer", "expected"),
+    [
+        ("Paris", "Paris", RIGHT),
+        ("  two\n words ", "two words", RIGHT),
+        ("I say <answer>Paris</answer>", "Paris", RIGHT),
+        ("I say Paris", "Paris", WRONG),
+        ("paris", "Paris", WRONG),
+        ("  ", "Paris", NONE),
+    ],
+)
+def test_exact(reply: str, answer: str, expected: Grade) -> None:
+    assert grade("exact", reply, answer) == expected
+
+
+@pytest.mark.parametrize(
+    ("pattern", "reply", "expected"),
+    [
+        (r"answer: (\w+)", "answer: B, no, answer: A", RIGHT),
+        (r"answer: (\w+)", "A", NONE),
+        ("[ABC]", "B A", RIGHT),
+        (r"x|(A)", "x", NONE),  # a group that took no part
+        (r"answer: (\w+)", "answer: B", WRONG),
+    ],
+)
+def test_regex(pattern: str, reply: str, expected: Grade) -> None:
+    assert grade("regex", reply, "A", pattern=pattern) == expected
+
+
+@pytest.mark.parametrize(
+    ("reply", "answer", "expected"),
+    [
+        ("\\boxed{\\frac{1}{2}}", "0.5", RIGHT),
+        ("\\boxed{\\frac{1}{2}}", "\\dfrac12", RIGHT),
+        ("\\boxed{x+1}", "1+x", RIGHT),
+        ("\\boxed{1,234}", "1234", RIGHT),
+        ("\\boxed{2}", "The sum is \\boxed{3}", WRONG),
+        ("<answer>3</answer>", "The sum is \\boxed{3}", RIGHT),
+        ("it is 3", "3", NONE),
+        ("\\boxed{}", "3", NONE),
+    ],
+)
+def test_math(reply: str, answer: str, expected: Grade) -> None:
+    pytest.importorskip("math_verify")
+    assert grade("math", reply, answer) == expected
+
+
+def test_an_endless_answer_is_not_compared() -> None:
+    pytest.importorskip("math_verify")
+    assert grade("math", "\\boxed{" + "9+" * 2_000 + "9}", "3") == NONE
+
+
+def test_math_says_what_it_needs(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "math_verify", None)
+    with pytest.raises(EnvError, match=r"needs math-verify: pip install"):
+        make_grader(GraderPlan("math", "answer"))
+
+
+@pytest.mark.parametrize(
+    ("reply", "expected"),
+    [
+        ("<answer> (1 + 2) * 3 </answer>", RIGHT),
+        ("<answer>1</answer> better: <answer>3*(1+2)</answer>", RIGHT),
+        ("<answer>1 + 2 + 3</answer>", WRONG),
+        ("<answer>3 * 3</answer>", WRONG),
+        ("<answer>3**2</answer>", NONE),
+        ("<answer>(1 + 2) * 3 = 9</answer>", NONE),
+        ("(1 + 2) * 3", NONE),
+    ],
+)
+def test_countdown(reply: str, expected: Grade) -> None:
+    grader = make_grader(GraderPlan("countdown", "answer"))
+    assert grader(reply, {"nums": [1, 2, 3], "target": 9}) == expected
+    assert grader(reply, {"nums": "[1 2 3]", "answer": "9"}) == expected  # from a .csv file
+
+
+def grade_length(reply: str, row: Mapping[str, Any]) -> float | None:
+    return {"": None, "nan": math.nan}.get(reply, len(reply) / row["longest"])
+
+
+def test_a_function_of_ones_own(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    (tmp_path / "own_graders.py").write_text(
+        "def right(reply, row):\n    return reply == row['a']\n"
+    )
+    monkeypatch.syspath_prepend(str(tmp_path))
+    right = make_grader(GraderPlan("python", "a", function="own_graders:right"))
+    assert (right("x", {"a": "x"}), right("y", {"a": "x"})) == (RIGHT, WRONG)
+
+    length = make_grader(GraderPlan("python", "answer", function=f"{__name__}:grade_length"))
+    assert length("ab", {"longest": 4}) == Grade(0.5, True)
+    assert length("", {"longest": 4}) == NONE
+    with pytest.raises(EnvError, match="gave nan instead of a finite number"):
+        length("nan", {"longest": 4})
+
+
+@pytest.mark.parametrize(
+    ("plan", "message"),
+    [
+        (GraderPlan("python", "a", function="no_such_module:f"), "no module"),
+        (GraderPlan("python", "a", function="math:no_such"), "has no `no_such`"),
+        (GraderPlan("python", "a", function="math:pi"), "type float, which cannot be called"),
+        (GraderPlan("regex", "a", pattern="("), "is no regular expression"),
+    ],
+)
+def test_graders_that_cannot_be_made(plan: GraderPlan, message: str) -> None:
+    with pytest.raises(EnvError, match=message):
+        make_grader(plan)
+
+
+def test_answers_that_cannot_be_compared() -> None:
+    with pytest.raises(EnvError, match="'many' is no number"):
+        require_gradable(GraderPlan("numeric", "answer"), {"answer": "many"})
+    for row in ({"answer": "9"}, {"nums": [1], "target": None}, {"nums": ["x"], "target": 1}):
+        with pytest.raises(EnvError, match="whole numbers in the fields `nums` and `target`"):
+            require_gradable(GraderPlan("countdown", "answer"), row)
+
+
+@pytest.mark.parametrize(
+    ("got", "reward"), [(RIGHT, 1.0), (WRONG, 0.0), (NONE, -0.1), (Grade(0.5, True), 0.5)]
+)
+def test_the_reward(got: Grade, reward: float) -> None:
+    assert got.reward(0.1) == pytest.approx(reward)

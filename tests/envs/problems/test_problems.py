@@ -1,0 +1,259 @@
+"""Problems: rows from files and by name, their order, their rewards, and what the model sees."""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from problem_support import ARGS, jsonl
+from transformers import AutoTokenizer
+
+from rlc.envs.base import EnvError, TaskKey
+from rlc.envs.build import build_env
+from rlc.envs.problems import countdown
+from rlc.envs.problems.countdown import row
+from rlc.envs.problems.source import ProblemSource
+from rlc.plan.records import EnvPlan, RewardPlan, RolloutsPlan, StepPlan
+from rlc.service.tiny import path as tiny_path
+
+SUMS = [{"question": f"{n} + {n} = ?", "answer": 2 * n} for n in range(5)]
+
+
+def asked(source: ProblemSource, count: int, order: int = 7, start: int = 0) -> list[str]:
+    return [source.numbered(order, n, 1)[0].first.text for n in range(start, start + count)]
+
+
+def test_rows_come_in_order_again_and_again(tmp_path: Path) -> None:
+    source = ProblemSource(jsonl(tmp_path, SUMS), ARGS | {"suffix": " Say it."})
+    questions = [f"{row['question']} Say it." for row in SUMS]
+    assert asked(source, 12) == [*questions, *questions, *questions[:2]]
+
+
+def test_each_epoch_has_every_row_once_in_an_order_of_its_own(tmp_path: Path) -> None:
+    source = ProblemSource(jsonl(tmp_path, SUMS * 4), ARGS | {"shuffle": True})
+    epochs = [asked(source, 20, start=start) for start in (0, 20, 40)]
+    assert all(sorted(epoch) == sorted(epochs[0]) for epoch in epochs)
+    assert epochs[0] != epochs[1] != epochs[2]
+    assert asked(source, 20, order=8) != epochs[0]
+
+
+def test_a_task_depends_on_seed_and_number_alone(tmp_path: Path) -> None:
+    path = jsonl(tmp_path, SUMS)
+    straight = asked(ProblemSource(path, ARGS | {"shuffle": True}), 13)
+    assert asked(ProblemSource(path, ARGS | {"shuffle": True}), 6, start=7) == straight[7:]
+
+
+def test_members_share_the_question_and_are_graded_by_the_row(tmp_path: Path) -> None:
+    source = ProblemSource(jsonl(tmp_path, SUMS), ARGS)
+    members = source.numbered(0, 3, 3)
+    after = [m.step(reply) for m, reply in zip(members, ["\\boxed{6}", "7", "?"], strict=True)]
+    assert [a.reward for a in after] == [1.0, 0.0, -0.1]
+    assert [a.metrics for a in after] == [
+        {"correct": 1.0, "format": 1.0},
+        {"correct": 0.0, "format": 1.0},
+        {"correct": 0.0, "format": 0.0},
+    ]
+    assert all(a.done for a in after)
+
+
+def test_files_of_every_kind_say_the_same(tmp_path: Path) -> None:
+    pyarrow = pytest.importorskip("pyarrow")
+    parquet = pytest.importorskip("pyarrow.parquet")
+    (tmp_path / "rows.csv").write_text(
+        "question,answer\n" + "".join(f"{r['question']},{r['answer']}\n" for r in SUMS)
+    )
+    parquet.write_table(pyarrow.Table.from_pylist(SUMS), tmp_path / "rows.parquet")
+    jsonl(tmp_path, SUMS)
+    sources = [
+        ProblemSource(str(tmp_path / f"rows{end}"), ARGS) for end in (".jsonl", ".csv", ".parquet")
+    ]
+    assert asked(sources[0], 5) == asked(sources[1], 5) == asked(sources[2], 5)
+    assert {s.numbered(0, 2, 1)[0].step("4").reward for s in sources} == {1.0}
+
+
+def test_a_field_named_split_selects(tmp_path: Path) -> None:
+    rows = [{**row, "split": "test" if n % 2 else "train"} for n, row in enumerate(SUMS)]
+    path = jsonl(tmp_path, rows)
+    assert asked(ProblemSource(path, ARGS), 3) == ["0 + 0 = ?", "2 + 2 = ?", "4 + 4 = ?"]
+    assert asked(ProblemSource(path, ARGS | {"split": "test"}), 2) == ["1 + 1 = ?", "3 + 3 = ?"]
+    with pytest.raises(EnvError, match=r"has no split `dev`; it has `test`, `train`"):
+        ProblemSource(path, ARGS | {"split": "dev"})
+
+
+def test_without_that_field_there_is_only_train(tmp_path: Path) -> None:
+    with pytest.raises(EnvError, match=r"has no split `test`; it has `train`"):
+        ProblemSource(jsonl(tmp_path, SUMS), ARGS | {"split": "test"})
+
+
+def test_samples_are_the_first_or_the_same_ones_of_every_seed(tmp_path: Path) -> None:
+    path = jsonl(tmp_path, SUMS * 1)
+    first = ProblemSource(path, ARGS | {"samples": 2})
+    assert asked(first, 3) == ["0 + 0 = ?", "1 + 1 = ?", "0 + 0 = ?"]
+    some = ProblemSource(path, ARGS | {"samples": 3, "shuffle": True})
+    assert set(asked(some, 3, order=1)) == set(asked(some, 3, order=2))
+    with pytest.raises(EnvError, match=r"`samples = 9`, but .* has 5 problems in train"):
+        ProblemSource(path, ARGS | {"samples": 9})
+
+
+@pytest.mark.parametrize(
+    ("rows", "changes", "message"),
+    [
+        ([], {}, "has no rows"),
+        ([["x"]], {}, "row 1 of .* has no named fields"),
+        ([SUMS[0], {"question": "x"}], {}, "row 2 of .*: the field `answer` is empty; there are"),
+        ([SUMS[0], {"question": "x", "answer": "y"}], {}, "row 2 of .*'y' is no number"),
+        (SUMS, {"question": "problem"}, "row 1 of .*: the field `problem` is empty; there are que"),
+        (SUMS, {"grader": "countdown"}, "row 1 of .*: countdown needs whole numbers in"),
+    ],
+)
+def test_rows_that_cannot_be_used(
+    tmp_path: Path, rows: list[Any], changes: dict[str, Any], message: str
+) -> None:
+    with pytest.raises(EnvError, match=message):
+        ProblemSource(jsonl(tmp_path, rows), ARGS | changes)
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "message"),
+    [
+        ("rows.jsonl", "{]\n", "line 1 is not JSON"),
+        ("rows.csv", 'question,answer\n"x,1', "cannot be read"),
+        ("rows.jsonl", b"\xff\xfe", "cannot be read"),
+        ("rows.parquet", "no such thing", "cannot be read"),
+    ],
+)
+def test_files_that_cannot_be_read(
+    tmp_path: Path, name: str, text: str | bytes, message: str
+) -> None:
+    (tmp_path / name).write_bytes(text.encode() if isinstance(text, str) else text)
+    with pytest.raises(EnvError, match=message):
+        ProblemSource(str(tmp_path / name), ARGS)
+    with pytest.raises(EnvError, match=r"cannot read .*: No such file"):
+        ProblemSource(str(tmp_path / f"missing-{name}"), ARGS)
+
+
+def test_parquet_says_what_it_needs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "pyarrow", None)
+    with pytest.raises(EnvError, match="pip install pyarrow"):
+        ProblemSource(str(tmp_path / "x.parquet"), ARGS)
+
+
+COUNTDOWN = ARGS | {"grader": "countdown", "shuffle": True}
+
+
+def test_countdown_has_no_end_and_no_repeats() -> None:
+    train = ProblemSource("countdown", COUNTDOWN)
+    assert len(set(asked(train, 40))) == 40
+    assert asked(train, 5, order=8) != asked(train, 5)
+    in_order = ProblemSource("countdown", COUNTDOWN | {"shuffle": False})
+    assert asked(in_order, 5, order=8) == asked(in_order, 5)
+
+
+def test_some_countdown_problems_come_again_each_epoch() -> None:
+    some = ProblemSource("countdown", COUNTDOWN | {"samples": 8})
+    first, second = asked(some, 8), asked(some, 8, start=8)
+    assert first != second
+    assert set(first) == set(second) == set(asked(some, 8, order=9))
+
+
+def test_many_countdown_problems_are_made_one_by_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    made = []
+
+    def problem(split: str, seed: int) -> dict[str, Any]:
+        made.append(seed)
+        return row([1], 1)
+
+    monkeypatch.setattr(countdown, "problem", problem)
+    asked(ProblemSource("countdown", COUNTDOWN | {"samples": 400_000}), 3)
+    assert len(set(made)) == 3
+
+
+def test_countdown_test_has_its_size() -> None:
+    test = ProblemSource("countdown", COUNTDOWN | {"split": "test"})
+    assert len(set(asked(test, 1_024))) == 1_024
+    assert set(asked(test, 1_024, start=1_024)) == set(asked(test, 1_024))
+
+
+def test_rows_of_the_public_countdown_data_are_asked_for(tmp_path: Path) -> None:
+    path = jsonl(tmp_path, [{"target": 9, "nums": [1, 2, 3]}])
+    (episode,) = ProblemSource(path, COUNTDOWN).numbered(0, 0, 1)
+    assert episode.first.text.startswith("Using the numbers 1, 2, 3, find a way")
+    assert episode.step("<answer>(1 + 2) * 3</answer>").reward == 1.0
+
+
+HUB = {
+    ("openai/gsm8k", "main", "test"): [{"question": "q", "answer": "a lot of work\n#### 1,200"}],
+    ("HuggingFaceH4/MATH-500", None, "test"): [{"problem": "p0", "solution": "so \\boxed{0}"}],
+    ("EleutherAI/hendrycks_math", "algebra", "train"): [
+        {"problem": "p1", "solution": "\\boxed{1}"}
+    ],
+    ("EleutherAI/hendrycks_math", "algebra", "test"): [
+        {"problem": "p0", "solution": "so \\boxed{0}"},
+        {"problem": "p2", "solution": "\\boxed{2}"},
+    ],
+}
+
+
+def hub(monkeypatch: pytest.MonkeyPatch, load: Any) -> None:
+    monkeypatch.setitem(sys.modules, "datasets", SimpleNamespace(load_dataset=load))
+
+
+def test_known_sets_come_from_the_hub(monkeypatch: pytest.MonkeyPatch) -> None:
+    hub(monkeypatch, lambda name, config, split: HUB.get((name, config, split), []))
+    gsm8k = ProblemSource("gsm8k", ARGS | {"split": "test"})
+    assert gsm8k.numbered(0, 0, 1)[0].step("1200").reward == 1.0
+    train = ProblemSource("math", ARGS)
+    assert asked(train, 2) == ["p1", "p2"]  # without the problem of the test
+    assert asked(ProblemSource("math", ARGS | {"split": "test"}), 1) == ["p0"]
+
+
+def test_no_hub_is_one_clear_sentence(monkeypatch: pytest.MonkeyPatch) -> None:
+    def unreachable(name: str, config: str | None, split: str) -> None:
+        raise ConnectionError("no route to host\nmore")
+
+    hub(monkeypatch, unreachable)
+    with pytest.raises(EnvError, match=r"Hugging Face hub .* gave nothing: no route to host; its"):
+        ProblemSource("gsm8k", ARGS)
+
+
+def prompt(path: str, *wrappers: StepPlan, **changes: Any) -> str:
+    """What the model sees of the first problem."""
+    rollouts, reward = RolloutsPlan(1, 1.0, 8, None, None), RewardPlan("sum", None, None, None)
+    plan = EnvPlan("sums", 1.0, "problems", path, ARGS | changes, wrappers, 1, rollouts, reward)
+    tokenizer = AutoTokenizer.from_pretrained(str(tiny_path()))
+    env = build_env(plan, tokenizer, "qwen3_instruct")
+    (first,) = asyncio.run(env.source.open(TaskKey(0, 0, 0, 1), [0]))
+    text: str = tokenizer.decode(env.new_history().observe(first.first))
+    return text
+
+
+def test_a_question_is_a_chat(tmp_path: Path) -> None:
+    text = prompt(jsonl(tmp_path, SUMS))
+    assert text == "<|im_start|>user\n0 + 0 = ?<|im_end|>\n<|im_start|>assistant\n"
+
+
+def test_solved_problems_come_before_it_as_turns(tmp_path: Path) -> None:
+    solved = jsonl(tmp_path, [{"question": "1 + 1 = ?", "answer": "\\boxed{2}"}], "shots.jsonl")
+    text = prompt(jsonl(tmp_path, SUMS), few_shot=solved, suffix=" Box it.")
+    assert text == (
+        "<|im_start|>user\n1 + 1 = ? Box it.<|im_end|>\n"
+        "<|im_start|>assistant\n\\boxed{2}<|im_end|>\n"
+        "<|im_start|>user\n0 + 0 = ? Box it.<|im_end|>\n<|im_start|>assistant\n"
+    )
+
+
+def test_in_a_template_they_are_text(tmp_path: Path) -> None:
+    solved = jsonl(tmp_path, [{"question": "1 + 1 = ?", "answer": "2"}], "shots.jsonl")
+    no = StepPlan("template", {"name": "no"})
+    text = prompt(jsonl(tmp_path, SUMS), no, few_shot=solved)
+    assert text == "1 + 1 = ?\n2\n\n0 + 0 = ?"
+
+
+def test_solved_problems_need_both_fields(tmp_path: Path) -> None:
+    solved = jsonl(tmp_path, [{"question": "1 + 1 = ?"}], "shots.jsonl")
+    with pytest.raises(EnvError, match=r"row 1 of .*shots.jsonl: the field `answer` is empty"):
+        ProblemSource(jsonl(tmp_path, SUMS), ARGS | {"few_shot": solved})

@@ -1,0 +1,185 @@
+"""What ``rlc explain`` says of the recipes of the project."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from golden import check_golden
+from plan_recipes import EVERYTHING, RECIPE_FILES, planned, recipe, stages_of
+
+from rlc.compile.recipe import compile_source
+from rlc.compile.rehearse import rehearse
+from rlc.explain import explain_dict, explain_text
+from rlc.explain.data import ADDED
+from rlc.explain.maths import loss_scale
+from rlc.lang.diagnostics import Diagnostics
+from rlc.lang.source import Source
+from rlc.plan.codec import plan_from_dict, plan_hash
+from rlc.plan.records import TrainPlan
+
+EXPECTED = Path(__file__).with_name("expected")
+KEYS = ["schema_version", "plan_hash", "recipe", "stages", "graph", "cost", "diagnostics"]
+TEXTS = {path.stem: path.read_text(encoding="utf-8") for path in RECIPE_FILES}
+
+
+@pytest.mark.parametrize("name", [*TEXTS, "everything"])
+def test_a_plan_is_explained_like_this(name: str) -> None:
+    text = TEXTS.get(name, EVERYTHING)
+    compiled = compile_source(Source(f"{name}.rl", text))
+    assert compiled.plan is not None
+    explained = explain_text(compiled.plan, compiled.diagnostics)
+    check_golden(EXPECTED / f"{name}.txt", explained)
+    alone = explain_text(compiled.plan, Diagnostics())
+    assert max(len(line) for line in alone.splitlines()) <= 100
+
+
+def test_a_rehearsal_is_explained_too() -> None:
+    text = explain_text(rehearse(planned(TEXTS["sudoku"])), Diagnostics())
+    assert "3 steps on local" in text
+    assert "--rehearse" in text
+    assert "free: it runs on this machine" in text
+
+
+def test_colour_only_adds_escapes() -> None:
+    plan = planned(EVERYTHING)
+    colored = explain_text(plan, Diagnostics(), color=True)
+    for escape in ("\x1b[1m", "\x1b[2m", "\x1b[0m"):
+        colored = colored.replace(escape, "")
+    assert colored.split() == explain_text(plan, Diagnostics()).split()
+
+
+def test_json_has_exactly_its_keys_and_the_whole_plan() -> None:
+    plan = planned(EVERYTHING)
+    data = json.loads(json.dumps(explain_dict(plan, "test.rl", Diagnostics())))
+    assert list(data) == KEYS
+    assert data["plan_hash"] == plan_hash(plan)
+    assert set(data["graph"]) == {"nodes", "edges"}
+    for stage, record in zip(plan.stages, data["stages"], strict=True):
+        assert record["name"] == stage.name
+        assert record["provenance"]["name"] == plan.provenance[f"stages.{stage.name}.name"]
+    assert data["stages"][0]["formulas"]["advantage"][0].startswith("G_t")
+    stages = [{k: v for k, v in s.items() if k not in ADDED} for s in data["stages"]]
+    again = {"recipe": plan.recipe, "seed": plan.seed, "schema_version": 3, "provenance": {}}
+    assert plan_from_dict(again | {"stages": stages, "graph": data["graph"]}) == plan
+
+
+def test_json_has_the_cost_by_kind_and_level() -> None:
+    cost = explain_dict(planned(EVERYTHING), "test.rl", Diagnostics())["cost"]
+    assert set(cost["total"]) == {"low", "expected", "high"}
+    assert list(cost["bill"]["high"]) == cost["kinds"]
+    assert cost["total"]["high"] == pytest.approx(sum(cost["bill"]["high"].values()))
+    assert [stage["kind"] for stage in cost["stages"]] == ["train", "train", "sft", "train", "eval"]
+
+
+def test_an_unknown_price_is_null_and_prints_as_unknown() -> None:
+    plan = planned(EVERYTHING, 'policy.base="openai/gpt-oss-120b:peft:131072"')
+    cost = explain_dict(plan, "test.rl", Diagnostics())["cost"]
+    assert cost["total"]["high"] is None
+    assert cost["at_least"]["high"] > 0
+    text = explain_text(plan, Diagnostics())
+    assert "≥ " in text
+    assert "unknown" in text
+    assert "a lower bound" in text
+
+
+def section(text: str, title: str) -> str:
+    """The lines of the last section of that title."""
+    lines = text.splitlines()
+    start = len(lines) - 1 - lines[::-1].index(f"  {title}")
+    end = next((i for i in range(start + 1, len(lines)) if not lines[i].strip()), len(lines))
+    return "\n".join(line.strip() for line in lines[start + 1 : end])
+
+
+def test_what_a_job_needs_and_writes_is_told() -> None:
+    text = explain_text(planned(EVERYTHING), Diagnostics())
+    needs, writes = section(text, "needs"), section(text, "writes")
+    for name in ("TINKER_API_KEY", "OPENREWARD_API_KEY", "WANDB_API_KEY", "OPENAI_API_KEY"):
+        assert name in needs
+    for package in ("gem-llm", "openreward", "wandb", "tensorboardX"):
+        assert f"the package {package}" in needs
+    assert "third: checkpoints on the service every 5 steps and at the end" in writes
+    assert "the newest 2 kept, and the best" in writes.replace("\n", " ")
+    assert "tensorboard/third" in writes
+
+
+def test_every_value_is_shown_with_its_origin() -> None:
+    """What is not implied by a builtin's name stands in the text, with where it came from."""
+    from rlc.explain.values import value_rows
+
+    plan = planned(EVERYTHING, "third.steps=9")
+    text = explain_text(plan, Diagnostics())
+    flat = " ".join(text.split())
+    assert "steps 9 --set third.steps" in flat
+    for stage in plan.stages:
+        for row in value_rows(plan, stage):
+            if row.group != "model":
+                assert row.name in text
+                assert row.origin in flat
+
+
+TURNS = {
+    "chat()": ("qwen3_instruct", "one training sequence an episode"),
+    'concat() |> template("no")': ("qwen3_5", "one training sequence a turn: every turn"),
+}
+
+
+@pytest.mark.parametrize("wrappers", TURNS)
+def test_it_says_whether_an_episode_is_one_sequence(wrappers: str) -> None:
+    renderer, sentence = TURNS[wrappers]
+    plan = planned(
+        f'model m {{ base = "Qwen/Qwen3.5-4B" renderer = "{renderer}" }}\n'
+        f'env guess = gem("game:GuessTheNumber-v0-easy") |> {wrappers}\n'
+        "train main { model = m env = guess batch = groups(2) sampling = sample(8)\n"
+        "  advantage = grpo() loss = cispo() optimizer = adam(1e-5) steps = 1 }"
+    )
+    assert f"guess: {sentence}" in explain_text(plan, Diagnostics())
+
+
+def test_a_renderer_that_rewrites_turns_costs_a_sequence_a_turn() -> None:
+    text = explain_text(planned(EVERYTHING), Diagnostics())
+    flat = " ".join(text.split())
+    assert "whodunit: one training sequence a turn, for the renderer qwen3_5 rewrites" in flat
+
+
+AGGREGATES = {
+    "token_sum()": 1.0,
+    "token_mean()": 1 / (128 * 16),
+    "seq_mean_token_sum()": 1 / 128,
+    "seq_mean_token_mean()": 1 / (128 * 16),
+    "seq_mean_token_sum_norm(length = 32)": 1 / (128 * 32),
+    "prompt_mean()": 1 / (16 * 8 * 16),
+}
+
+
+@pytest.mark.parametrize("aggregate", AGGREGATES)
+def test_the_effective_scale_of_the_loss(aggregate: str) -> None:
+    """16 groups of 8 episodes with two replies of eight tokens, as expected."""
+    plan = planned(recipe("quickstart"), f"main.aggregate={aggregate}")
+    (stage,) = stages_of(plan, TrainPlan)
+    scale = loss_scale(stage)
+    assert (scale.sequences, scale.tokens) == (128, 128 * 16)
+    assert scale.weight == pytest.approx(AGGREGATES[aggregate])
+    split = planned(recipe("quickstart"), f"main.aggregate={aggregate}", "main.batch.updates=2")
+    assert loss_scale(stages_of(split, TrainPlan)[0]).tokens == 64 * 16
+
+
+def test_the_scale_is_that_of_the_runtime() -> None:
+    """The same weights as those that are folded into the advantages."""
+    from rlc.algo.aggregate import KINDS, aggregate_weights
+
+    tokens_D, prompts_D = [16] * 128, [task for task in range(16) for _ in range(8)]
+    for kind in KINDS:
+        length = 32 if kind == "seq_mean_token_sum_norm" else None
+        (weight,) = set(aggregate_weights(kind, tokens_D, prompts_D, length).round(15))
+        named = next(text for text in AGGREGATES if text.startswith(f"{kind}("))
+        assert AGGREGATES[named] == pytest.approx(weight)
+
+
+def test_json_of_a_recipe_with_errors_has_the_same_keys() -> None:
+    compiled = compile_source(Source("bad.rl", "train main {}\n"))
+    data = explain_dict(compiled.plan, "bad.rl", compiled.diagnostics)
+    assert list(data) == KEYS
+    assert data["plan_hash"] is None
+    assert data["diagnostics"][0]["code"] == "RL0302"

@@ -1,0 +1,344 @@
+"""Tokens and dollars before anything runs."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from plan_recipes import EVERYTHING, first_train, planned, recipe, stages_of
+
+from rlc.catalog.facts.models import find_model
+from rlc.compile.services import on_service
+from rlc.plan.records import BatchPlan, EvalPlan, SavePlan, SftPlan, TrainPlan
+from rlc.pricing.assumptions import assumptions
+from rlc.pricing.cost import (
+    KINDS,
+    Money,
+    bill_of,
+    kept_checkpoints,
+    lora_parameters,
+    plan_cost,
+    stage_cost,
+    total_cost,
+)
+from rlc.pricing.shapes import LEVELS, Episode, History, rollout_shape, rollout_shapes
+from rlc.pricing.tokens import TRIES, Tokens, group_tokens, sampling_tokens, turn_tokens
+
+WORKED = """\
+model policy {{ base = "{base}" }}
+env one = gem("rg:chain_sum") |> template("no")
+train main {{
+  model = policy  env = one  batch = groups(64, of = 16)  sampling = sample(2048)
+  advantage = grpo()  loss = importance_sampling()  optimizer = adam(1e-5)  steps = 100
+}}
+"""
+
+
+def test_the_worked_example_of_a_single_turn_step() -> None:
+    """Qwen3-8B, 64 groups of 16, prompt 150, response 2048: $2.2786 a step at most."""
+    episode = Episode(150, 0, 1, 2048, "latest")
+    tokens = group_tokens((episode,), 64, 16, cached=False)
+    assert tokens == Tokens(prefill=153_600, sample=2_097_152, train=2_250_752)
+    qwen = find_model("Qwen/Qwen3-8B")
+    assert qwen is not None
+    assert (qwen.price.sample, qwen.price.train, qwen.price.prefill) == (0.6, 0.44, 0.195)
+    assert tokens.sample * 0.6 / 1e6 == pytest.approx(1.2583, abs=5e-5)
+    assert tokens.train * 0.44 / 1e6 == pytest.approx(0.9903, abs=5e-5)
+    step = (tokens.sample * 0.6 + tokens.train * 0.44 + tokens.prefill * 0.195) / 1e6
+    assert step == pytest.approx(2.2786, abs=5e-5)
+
+
+def test_the_worked_example_from_a_recipe() -> None:
+    """The same through the whole compiler; only the prompt is a measured one."""
+    stage = first_train(planned(WORKED.format(base="Qwen/Qwen3-8B")))
+    cost = stage_cost(stage)
+    (episode,) = rollout_shape(stage.envs[0], stage.model, stage.sampling, "high")
+    extra = (episode.prompt - 150) * 1_024 * (0.195 + 0.44) / 1e6
+    assert cost.step["high"].usd - extra == pytest.approx(2.2786, abs=5e-5)
+    assert cost.bill["high"]["sample"].usd == pytest.approx(125.83, abs=5e-3)
+
+
+def test_a_group_shares_its_prompt() -> None:
+    tokens = group_tokens((Episode(150, 0, 1, 2048, "latest"),), 64, 16, cached=True)
+    assert (tokens.prefill, tokens.cached) == (64 * 150, 64 * 15 * 150)
+
+
+P, O, T, R = 100, 20, 5, 30  # noqa: E741  (prompt, observation, turns, reply)
+MERGED = P + T * R + 4 * O
+
+
+@pytest.mark.parametrize(
+    ("history", "extends", "prefill", "fresh", "train"),
+    [
+        ("chat", True, T * P + 10 * (R + O), P + 4 * (R + O), MERGED),
+        ("chat", False, T * P + 10 * (R + O), P + 4 * (R + O), T * P + 10 * (R + O) + T * R),
+        ("concat", False, T * P + 10 * O, P + 4 * O, T * P + 10 * O + T * R),
+        ("latest", False, P + 4 * O, P + 4 * O, P + 4 * O + T * R),
+    ],
+)
+def test_the_tokens_of_an_episode(
+    history: History, extends: bool, prefill: int, fresh: int, train: int
+) -> None:
+    """One sequence where each turn extends the last, else one a turn: quadratic in the turns."""
+    shape = (Episode(P, O, T, R, history, extends),)
+    assert group_tokens(shape, 1, 1, cached=False) == Tokens(prefill, 0, T * R, train)
+    assert group_tokens(shape, 1, 1, cached=True) == Tokens(fresh, prefill - fresh, T * R, train)
+
+
+def test_turns_are_played_in_waves_and_only_the_chosen_are_trained_on() -> None:
+    batch = BatchPlan("turns", 100, 1, 16, 1)
+    shape = (Episode(P, O, T, R, "concat"),)
+    tokens = turn_tokens(shape, batch, cached=True)
+    assert tokens.sample == 2 * 16 * T * R  # two waves of 16 × 5 turns
+    assert tokens.train == pytest.approx(100 * (T * P + 10 * O + T * R) / T)
+    assert turn_tokens(shape, batch, cached=False).sample == pytest.approx((99 + 16 * T) * R)
+
+
+@given(
+    st.builds(
+        Episode,
+        prompt=st.integers(1, 5000),
+        observation=st.integers(0, 500),
+        turns=st.integers(1, 30),
+        reply=st.integers(1, 4000),
+        history=st.sampled_from(["chat", "concat", "latest"]),
+        extends=st.booleans(),
+        copies=st.integers(1, 3),
+        shared=st.booleans(),
+    ),
+    st.integers(1, 64),
+    st.integers(1, 16),
+)
+def test_a_cache_moves_tokens_and_loses_none(episode: Episode, groups: int, size: int) -> None:
+    with_cache = group_tokens((episode,), groups, size, cached=True)
+    without = group_tokens((episode,), groups, size, cached=False)
+    assert with_cache.prefill + with_cache.cached == pytest.approx(without.prefill)
+    assert (with_cache.sample, with_cache.train) == (without.sample, without.train)
+    assert 0 < with_cache.prefill <= without.prefill
+
+
+def test_a_judge_reads_what_the_solvers_wrote() -> None:
+    (stage,) = stages_of(
+        planned(
+            'model m { base = "Qwen/Qwen3-8B" }\n'
+            'env arena = problems("countdown") |> solver_judge(solvers = 3)\n'
+            "train main { model = m env = arena batch = groups(2, of = 4) sampling = sample(100)\n"
+            "  advantage = grpo() loss = cispo() optimizer = adam(1e-5) steps = 1 }"
+        ),
+        TrainPlan,
+    )
+    solver, judge = rollout_shape(stage.envs[0], stage.model, stage.sampling, "high")
+    assert (solver.copies, solver.reply, judge.copies) == (3, 100, 1)
+    assert judge.prompt > solver.prompt + 3 * 100
+    high = stage_cost(stage).step_tokens["high"]
+    assert high.sample == 2 * 4 * (3 + 1) * 100
+    assert high.train == 2 * 4 * (3 * (solver.prompt + 100) + judge.prompt + 100)
+
+
+LIMITED = """\
+model m { base = "Qwen/Qwen3-8B" renderer = "qwen3_instruct" }
+env long = gem("game:Game2048-v0-easy", max_turns = 1_000_000_000) |> chat()
+train main { model = m env = long batch = groups(1, of = 1) advantage = reinforce()
+  loss = cispo() optimizer = adam(1e-5) steps = 1
+  sampling = sample(1_000LIMIT) }
+"""
+
+
+@pytest.mark.parametrize(
+    ("limit", "most"),
+    [
+        ("", 32_768),
+        (", max_episode_tokens = 8_000", 8_000),
+        (", max_prompt_tokens = 4_000", 5_000),
+    ],
+)
+def test_no_episode_outgrows_its_limits(limit: str, most: int) -> None:
+    """A billion turns are allowed; the context, or the sampling, ends the episode before."""
+    (stage,) = stages_of(planned(LIMITED.replace("LIMIT", limit)), TrainPlan)
+    (episode,) = rollout_shape(stage.envs[0], stage.model, stage.sampling, "high")
+    assert most - 2_000 < episode.datum_tokens() <= most
+    assert any(f"room for {episode.turns} of" in sentence for sentence in assumptions(stage))
+
+
+def test_a_limit_is_covered_by_short_replies_too() -> None:
+    """Many short turns read more than the few long ones that fit, and sample less."""
+    (stage,) = stages_of(planned(LIMITED.replace("LIMIT", "")), TrainPlan)
+    few, many = (
+        shape[0] for shape in rollout_shapes(stage.envs[0], stage.model, stage.sampling, "high")
+    )
+    assert few.turns < many.turns
+    assert few.sampled() > many.sampled()
+    assert few.prompts() < many.prompts()
+    high = stage_cost(stage).step_tokens["high"]
+    assert (high.sample, high.prefill) == (few.sampled(), many.prompts())
+
+
+def test_each_environment_has_its_own_group_and_length() -> None:
+    text = (
+        'model m { base = "Qwen/Qwen3-8B" }\n'
+        'env a = gem("rg:chain_sum") |> template("no") |> rollouts(group = 2, max_tokens = 10)\n'
+        'env b = gem("rg:spell_backward") |> template("no")\n'
+        "train main { model = m env = 3 * a + 1 * b batch = groups(4, of = 8)\n"
+        "  sampling = sample(100) advantage = grpo() loss = cispo() optimizer = adam(1e-5)\n"
+        "  steps = 1 }"
+    )
+    (stage,) = planned(text).stages
+    assert stage_cost(stage).step_tokens["high"].sample == 3 * 2 * 10 + 1 * 8 * 100
+
+
+def test_a_reference_reads_every_sequence_once() -> None:
+    base = WORKED.format(base="Qwen/Qwen3-8B")
+    plain = stage_cost(planned(base).stages[0])
+    with_kl = stage_cost(planned(base, "main.kl=reference(policy.base, coef = 0.01)").stages[0])
+    assert plain.bill["high"]["reference"] == Money()
+    tokens = with_kl.step_tokens["high"]
+    assert tokens.reference == tokens.train
+    assert with_kl.bill["high"]["reference"].usd == pytest.approx(100 * tokens.train * 0.195e-6)
+
+
+WARM = """\
+model m {{ base = "Qwen/Qwen3-8B" }}
+env sums = gem("rg:chain_sum") |> template("no")
+sft warmup {{ model = m data = demonstrations(sums, n = 100, policy = {policy})
+  batch = 10 steps = 20 optimizer = adam(1e-4) }}
+train main {{ model = warmup env = sums batch = groups(4) sampling = sample(64)
+  advantage = grpo() loss = cispo() optimizer = adam(1e-5) steps = 10 }}
+eval held {{ model = main env = sums tasks = 8 samples = 4 every = {every} first = {first} }}
+"""
+
+
+def warm(policy: str = "oracle", every: str = "none", first: str = "false") -> str:
+    return WARM.format(policy=policy, every=every, first=first)
+
+
+def test_supervised_training_is_billed_for_its_sequences_alone() -> None:
+    (stage,) = stages_of(planned(warm()), SftPlan)
+    cost = stage_cost(stage)
+    assert cost.times == 20
+    step = cost.step_tokens["high"]
+    assert step.train > 0
+    assert (step.prefill, step.sample) == (0, 0)
+    assert cost.tokens_before["high"] == Tokens()
+
+
+def test_demonstrations_of_the_model_itself_are_sampled_first() -> None:
+    from rlc.runtime.stages.demonstrations import MOST_TRIES
+
+    (stage,) = stages_of(planned(warm(policy="model")), SftPlan)
+    cost = stage_cost(stage)
+    assert cost.tokens_before["low"].sample == 100 * round(1_024 * 0.1)
+    assert cost.tokens_before["high"].sample == 100 * MOST_TRIES * 1_024
+    assert TRIES["high"] == MOST_TRIES  # what the runtime gives up after
+    assert cost.bill["high"]["sample"].usd > 0
+
+
+@pytest.mark.parametrize(
+    ("every", "first", "times"),
+    [("none", "false", 1), ("none", "true", 2), ("3", "false", 4), ("5", "true", 3)],
+)
+def test_an_evaluation_is_paid_for_as_often_as_it_is_done(
+    every: str, first: str, times: int
+) -> None:
+    """Of ten steps: after 3, 6, 9 and 10; before the first, after 5 and 10."""
+    plan = planned(warm(every=every, first=first))
+    cost = next(cost for cost in plan_cost(plan) if cost.kind == "eval")
+    (stage,) = stages_of(plan, EvalPlan)
+    assert cost.times == times
+    one = cost.step_tokens["high"]
+    assert one.sample == 8 * 4 * 64
+    assert one.train == 0
+    assert bill_of(plan_cost(plan), "high")["evaluation"] == cost.total("high")
+    assert stage_cost(stage).times == 1  # alone there is no stage that it follows
+
+
+def test_the_bill_adds_up() -> None:
+    costs = plan_cost(planned(warm("model", "3", "true")))
+    for level in LEVELS:
+        bill = bill_of(costs, level)
+        assert tuple(bill) == KINDS
+        assert sum(money.usd for money in bill.values()) == pytest.approx(
+            total_cost(costs, level).usd
+        )
+    totals = [total_cost(costs, level).usd for level in LEVELS]
+    assert totals == sorted(totals)
+
+
+def test_checkpoints_cost_for_as_long_as_they_are_kept() -> None:
+    text = WORKED.format(base="Qwen/Qwen3-8B")
+    (stage,) = planned(text, "main.save=every(10, keep = 3, ttl = 15d)").stages
+    parameters = lora_parameters(stage.model)
+    assert parameters == 32 * (1_769_472 + 958_464 + 156_032)
+    usd = 3 * parameters * 12 / 1e9 * 0.10 * 15 / 30
+    assert stage_cost(stage).bill["high"]["storage"].usd == pytest.approx(usd)
+    (halved,) = planned(text, "policy.train_mlp=false").stages
+    assert lora_parameters(halved.model) == 32 * (958_464 + 156_032)
+
+
+@pytest.mark.parametrize(
+    ("every", "keep", "best", "steps", "kept"),
+    [
+        (None, 3, False, 100, 1),
+        (10, 3, False, 100, 3),
+        (10, 3, True, 100, 4),
+        (60, 3, False, 100, 2),
+    ],
+)
+def test_so_many_checkpoints_are_left(
+    every: int | None, keep: int, best: bool, steps: int, kept: int
+) -> None:
+    assert kept_checkpoints(SavePlan(every, keep, None, best), steps) == kept
+
+
+def test_the_embedded_engine_is_free() -> None:
+    costs = plan_cost(planned(recipe("quickstart")))
+    assert all(cost.free for cost in costs)
+    assert [total_cost(costs, level) for level in LEVELS] == [Money()] * 3
+    assert costs[0].step_tokens["high"].sample > 0
+
+
+def test_a_server_of_ones_own_is_free() -> None:
+    """The tiny model, or a folder, is not on hosted Tinker: whoever serves it sends no bill."""
+    cost = stage_cost(on_service(planned(recipe("quickstart")), "tinker").stages[0])
+    assert cost.free
+    assert cost.total("high") == Money()
+
+
+def test_an_unknown_price_makes_a_lower_bound_and_never_nothing() -> None:
+    """The train price of this variant is not known."""
+    (stage,) = planned(WORKED.format(base="openai/gpt-oss-120b:peft:131072")).stages
+    cost = stage_cost(stage)
+    assert cost.bill["high"]["train"] == Money(0.0, complete=False)
+    assert cost.total("high").total is None
+    assert cost.total("high").usd >= cost.bill["high"]["sample"].usd > 0
+    assert any("train price" in sentence for sentence in assumptions(stage))
+
+
+def test_a_model_that_nobody_priced_has_an_unknown_price() -> None:
+    plan = planned(WORKED.format(base="Qwen/Qwen3-8B"))
+    (stage,) = stages_of(plan, TrainPlan)
+    from rlc.record import evolve
+
+    foreign = evolve(stage, model=evolve(stage.model, base="somebody/else"))
+    cost = stage_cost(foreign)
+    assert cost.total("expected").total is None
+    assert cost.bill["expected"]["storage"] == Money(0.0, complete=False)
+    assert any("prices of somebody/else are unknown" in s for s in assumptions(foreign))
+
+
+def test_low_is_below_expected_is_below_high() -> None:
+    for cost in plan_cost(planned(EVERYTHING)):
+        totals = [cost.total(level).usd for level in LEVELS]
+        assert totals == sorted(totals)
+
+
+def test_more_updates_of_a_batch_take_no_more_tokens() -> None:
+    text = WORKED.format(base="Qwen/Qwen3-8B")
+    one = stage_cost(planned(text).stages[0]).step_tokens
+    four = stage_cost(planned(text, "main.batch.updates=4").stages[0]).step_tokens
+    assert one == four
+
+
+def test_playing_alone_trains_on_nothing() -> None:
+    tokens = sampling_tokens((Episode(P, O, T, R, "chat", True),), 3, 2, cached=True)
+    assert tokens.train == 0
+    assert tokens.sample == 3 * 2 * T * R

@@ -1,0 +1,140 @@
+"""The curriculum: which tasks are passed over, and that a resumed run passes over the same."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from run_support import TINY, comparable, compiled, metrics, rollouts, run, run_new, train
+
+from rlc.plan.records import Plan
+from rlc.runtime.journal.folder import RunFolder
+from rlc.runtime.records import Rollout, RunError
+from rlc.runtime.rollouts.curriculum import Curriculum, solved_share
+
+shares = st.dictionaries(st.integers(0, 9), st.sampled_from([0.0, 0.25, 0.5, 1.0]), max_size=10)
+
+
+def curriculum(count: int = 10, explore: float = 0.0, **limits: float) -> Curriculum:
+    return Curriculum(
+        count, limits.get("hopeless", 0.0), limits.get("solved", 1.0), explore, seed=5
+    )
+
+
+def played(made: Curriculum, draws: int) -> list[int]:
+    position, tasks = 0, []
+    for _ in range(draws):
+        at = made.next(position)
+        tasks.append(at % made.count)
+        position = at + 1
+    return tasks
+
+
+def test_what_was_never_played_is_played_in_order() -> None:
+    assert played(curriculum(count=4), 8) == [0, 1, 2, 3, 0, 1, 2, 3]
+
+
+@given(shares, st.integers(1, 40))
+def test_solved_and_hopeless_tasks_are_passed_over(known: dict[int, float], draws: int) -> None:
+    made = curriculum()
+    made.learn(1, known)
+    made.know(1)
+    taught = [task for task in range(10) if 0 < known.get(task, 0.5) < 1]
+    tasks = played(made, draws)
+    if taught:
+        assert set(tasks) <= set(taught)
+        counts = Counter(tasks)
+        assert all(abs(counts[task] - draws / len(taught)) < 1 for task in taught)
+    else:
+        assert tasks == [n % 10 for n in range(draws)]  # there is always something to play
+
+
+def test_all_tasks_are_visited_again_where_some_are_explored() -> None:
+    made = curriculum(count=6, explore=0.2)
+    made.learn(1, dict.fromkeys(range(5), 1.0))  # only task 5 teaches
+    made.know(1)
+    counts = Counter(played(made, 600))
+    assert set(counts) == set(range(6))
+    rounds = counts[5]
+    for task in range(5):
+        assert 0.1 * rounds < counts[task] < 0.3 * rounds
+
+
+def test_only_what_was_known_counts() -> None:
+    """A step that is sampled from older weights does not know what came after them."""
+    made = curriculum(count=3)
+    made.learn(1, {0: 1.0})
+    made.learn(2, {0: 0.5, 1: 0.0})
+    made.know(0)
+    assert played(made, 3) == [0, 1, 2]
+    made.know(1)
+    assert played(made, 3) == [1, 2, 1]
+    made.know(2)  # task 0 is not solved any more
+    assert played(made, 3) == [0, 2, 0]
+    assert made.metrics() == {"known": 2 / 3, "hopeless": 1 / 3, "solved": 0.0}
+
+
+def test_limits_of_ones_own() -> None:
+    made = curriculum(count=4, hopeless=0.25, solved=0.75)
+    made.learn(1, {0: 0.25, 1: 0.26, 2: 0.74, 3: 0.75})
+    made.know(1)
+    assert played(made, 4) == [1, 2, 1, 2]
+
+
+def test_the_judge_decides_and_failures_do_not_count() -> None:
+    def one(reward: float, role: str = "", error: str | None = None) -> Rollout:
+        return Rollout("a", 0, 0, "", (), "done", (reward,), error, role)
+
+    assert solved_share([one(1.0), one(0.9), one(0.0, error="gone")]) == 0.5
+    assert solved_share([one(1.0, "solver"), one(0.0, "judge")]) == 0.0
+    assert solved_share([one(0.0, error="gone")]) is None
+
+
+ROWS = [{"question": f"{n} + 1 = ?", "answer": n + 1} for n in range(7)]
+
+
+def job(folder: Path, env: str = "3 * sums + 1 * spell", **fields: str) -> Plan:
+    data = folder / "sums.jsonl"
+    data.write_text("".join(json.dumps(row) + "\n" for row in ROWS))
+    sums = f'env sums = problems("{data}", grader = numeric) |> curriculum(explore = 25%)\n'
+    return compiled(TINY + sums + train(env=env, **fields))
+
+
+def test_a_resumed_run_passes_over_the_same_tasks(tmp_path: Path) -> None:
+    plan = job(tmp_path, steps="6", loss="ppo()", overlap="asynchronous(max_staleness = 2)")
+    run_new(tmp_path / "whole", plan)
+    run_new(tmp_path / "parts", plan, stop_after=("main", 3))
+    folder = RunFolder.resume(tmp_path / "parts")
+    folder.journal.drop_checkpoint("main", 3)  # as after a kill
+    run(folder)
+
+    def seen(name: str) -> list[Any]:
+        return [(r["step"], r["env"], r["task"], r["digest"]) for r in rollouts(tmp_path / name)]
+
+    def known(name: str) -> list[float]:
+        return [record["curriculum/sums/known"] for record in comparable(tmp_path / name)]
+
+    assert seen("parts") == seen("whole")
+    assert known("parts") == known("whole")
+    assert known("whole")[0] == 0 < known("whole")[-1]
+    counts = Counter(env for _, env, _, _ in seen("whole"))
+    assert counts == {"sums": 3 * 6 * 4, "spell": 6 * 4}  # the weights of the mixture hold
+
+
+def test_the_tiny_model_is_not_asked_again_what_it_cannot_do(tmp_path: Path) -> None:
+    """With nothing explored, a task that was never solved comes again only when all are so."""
+    plan = job(tmp_path, env="sums", steps="3", batch="groups(3, of = 2)")
+    run_new(tmp_path / "run", plan)
+    steps = metrics(tmp_path / "run")
+    assert [step["curriculum/sums/known"] for step in steps] == [0, 3 / 7, 6 / 7]
+
+
+def test_nobody_knows_how_many_countdown_problems_there_are(tmp_path: Path) -> None:
+    env = 'env duel = problems("countdown", grader = countdown) |> curriculum()\n'
+    with pytest.raises(RunError, match="`duel` has a curriculum, and nobody knows how many tasks"):
+        run_new(tmp_path / "run", compiled(TINY + env + train(env="duel")))

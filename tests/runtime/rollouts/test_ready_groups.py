@@ -1,0 +1,159 @@
+"""Parts of a batch are made of the groups that are in."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from rlc.runtime.rollouts.ready_groups import Arrivals, share_of
+from rlc.runtime.updates.gradients import Gradient, Gradients
+
+
+def groups(count: int) -> list[asyncio.Future[Any]]:
+    """Groups under way; a group of this test is its number alone."""
+    return [asyncio.get_running_loop().create_future() for _ in range(count)]
+
+
+async def played(group: asyncio.Future[Any]) -> Any:
+    return await group
+
+
+async def settled() -> None:
+    """Let all that can go on go on."""
+    for _ in range(5):
+        await asyncio.sleep(0)
+
+
+def begun(share: int, group: Sequence[asyncio.Future[Any]]) -> Any:
+    """Arrivals, of which a group is not what the types say."""
+    arrivals = Arrivals(share)
+    arrivals.start(map(played, group))
+    return arrivals
+
+
+def gradient() -> tuple[Gradients, asyncio.Future[Any]]:
+    output = asyncio.get_running_loop().create_future()
+    return Gradients([Gradient([], output)], []), output
+
+
+def test_what_comes_in_while_a_gradient_is_computed_goes_together() -> None:
+    async def main() -> None:
+        group = groups(6)
+        arrivals = begun(2, group)
+        parts = [asyncio.create_task(arrivals.part()) for _ in range(3)]
+        group[4].set_result(["e"])
+        await settled()
+        assert not parts[0].done()  # one alone is not its share
+        group[1].set_result(["b"])
+        assert await parts[0] == ["b", "e"]
+        for number in (5, 0, 2):
+            group[number].set_result([f"{number}"])
+        await settled()
+        assert not parts[1].done()
+        submitted, output = gradient()
+        arrivals.train(submitted)
+        await settled()
+        assert not parts[1].done()
+        output.set_result(None)
+        assert await parts[1] == ["0", "2", "5"]
+        group[3].set_result(["d"])
+        assert await parts[2] == ["d"]
+
+    asyncio.run(main())
+
+
+def test_once_all_are_in_nothing_is_waited_for() -> None:
+    async def main() -> None:
+        group = groups(4)
+        arrivals = begun(2, group)
+        for number in (0, 1):
+            group[number].set_result([number])
+        assert await arrivals.part() == [0, 1]
+        arrivals.train(gradient()[0])  # and it stays under way
+        last = asyncio.create_task(arrivals.part())
+        for number in (3, 2):
+            group[number].set_result([number])
+        assert await last == [2, 3]
+        assert await arrivals.part() == []
+
+    asyncio.run(main())
+
+
+@pytest.mark.parametrize("outcome", ["fails", "has nothing"])
+def test_a_gradient_that_is_over_holds_up_nothing(outcome: str) -> None:
+    async def main() -> None:
+        group = groups(3)
+        arrivals = begun(1, group)
+        group[0].set_result([0])
+        assert await arrivals.part() == [0]
+        following = asyncio.create_task(arrivals.part())
+        group[1].set_result([1])
+        submitted, output = gradient()
+        if outcome == "fails":
+            arrivals.train(submitted)
+            output.set_exception(RuntimeError("no"))
+        else:
+            arrivals.train(Gradients([], []))
+        assert await following == [1]
+        group[2].set_result([2])
+        await settled()
+
+    asyncio.run(main())
+
+
+def test_a_group_that_cannot_be_played_ends_all() -> None:
+    async def main() -> None:
+        group = groups(3)
+        arrivals = begun(2, group)
+        part = asyncio.create_task(arrivals.part())
+        await settled()
+        group[1].set_exception(ValueError("the cause"))
+        with pytest.raises(ValueError, match="the cause"):
+            await part
+        assert group[0].cancelled()
+        assert group[2].cancelled()
+
+    asyncio.run(main())
+
+
+def test_a_step_that_is_called_off_takes_its_groups_along() -> None:
+    async def main() -> None:
+        group = groups(2)
+        part = asyncio.create_task(begun(1, group).part())
+        await settled()
+        part.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await part
+        assert all(one.cancelled() for one in group)
+
+    asyncio.run(main())
+
+
+@given(st.permutations(range(8)), st.integers(2, 10), st.data())
+def test_every_group_is_in_one_part(order: list[int], most: int, data: st.DataObject) -> None:
+    """Whenever gradients are done, in at most so many parts, none but the last below its share."""
+    share = share_of(range(8), most)
+    done_after = data.draw(st.lists(st.booleans(), min_size=8, max_size=8))
+
+    async def main() -> list[list[int]]:
+        group = groups(8)
+        arrivals = begun(share, group)
+        parts = [asyncio.create_task(arrivals.part()) for _ in range(most)]
+        for number, trained in zip(order, done_after, strict=True):
+            group[number].set_result([number])
+            await settled()
+            if trained:
+                arrivals.train(Gradients([], []))
+                await settled()
+        return [await part for part in parts]
+
+    parts = asyncio.run(main())
+    assert sorted(number for part in parts for number in part) == list(range(8))
+    filled = [part for part in parts if part]
+    assert all(len(part) >= share for part in filled[:-1])
+    assert filled == parts[: len(filled)]

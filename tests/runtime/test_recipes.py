@@ -1,0 +1,70 @@
+"""Every recipe of the project, rehearsed: its own graph and environments on the tiny model.
+
+What loads from a hub gets rows of our own; what asks a server, one on loopback. The recipes of
+OpenReward's and the cookbook's are rehearsed with their sources, by tests of their own.
+"""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from passages import passage_server
+from paths import RECIPES
+from run_support import compiled, metrics, run_new
+
+from rlc.compile.rehearse import rehearse
+from rlc.plan.records import EvalPlan, Plan
+from rlc.record import evolve
+from rlc.runtime.preflight import require_runnable
+
+ELSEWHERE = {
+    "cookbook_arithmetic": "test_gem_tools_run.py",
+    "python_environment": "test_gem_tools_run.py",
+    "openreward": "test_openreward_runs.py",
+    "openreward_games": "test_openreward_runs.py",
+    "openreward_reverse": "test_openreward_runs.py",
+    "quickstart": "test_job.py",
+    "spell_backward": "test_job.py",
+    "sudoku": "tests/cli/test_run.py",
+}
+HERE = sorted({path.stem for path in RECIPES.glob("*.rl")} - ELSEWHERE.keys())
+SUMS = [{"problem": f"{n} + {n}?", "answer": str(2 * n)} for n in range(1, 40)]
+
+
+@pytest.fixture(autouse=True)
+def rows(monkeypatch: pytest.MonkeyPatch) -> None:
+    datasets: Any = importlib.import_module("datasets")
+    made = datasets.Dataset.from_list(SUMS)
+    for module in ("gem.envs.math_env", "gem.envs.qa_env"):
+        monkeypatch.setattr(importlib.import_module(module), "load_dataset", lambda *_: made)
+
+
+@pytest.fixture(scope="module")
+def server() -> Iterator[str]:
+    with passage_server() as url:
+        yield url
+
+
+def short(plan: Plan) -> Plan:
+    """One step a stage."""
+    stages = tuple(s if isinstance(s, EvalPlan) else evolve(s, steps=1) for s in plan.stages)
+    return evolve(plan, stages=stages)
+
+
+@pytest.mark.parametrize("name", HERE)
+def test_a_recipe_rehearses(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, server: str, name: str
+) -> None:
+    monkeypatch.chdir(RECIPES.parent)  # paths of data files
+    text = (RECIPES / f"{name}.rl").read_text(encoding="utf-8")
+    text = text.replace("http://127.0.0.1:8000/retrieve", server)
+    job = short(rehearse(evolve(compiled(text), recipe=str(RECIPES / f"{name}.rl"))))
+    require_runnable(job)
+    assert run_new(tmp_path / "run", job).state == "finished"
+    for stage in job.stages:
+        found = metrics(tmp_path / "run", stage.name)
+        assert found, f"nothing is known of {stage.name}"

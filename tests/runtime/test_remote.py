@@ -1,0 +1,208 @@
+"""What a run asks of a service over a network before its first step, and keeps for the bill."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, cast
+
+import pytest
+from attrs import define, field
+from tinker import types
+
+from rlc.compile.recipe import compile_source
+from rlc.lang.source import Source
+from rlc.plan.records import Plan, TrainPlan
+from rlc.record import evolve
+from rlc.runtime.guard.meter import Meter
+from rlc.runtime.journal.folder import RunFolder
+from rlc.runtime.observer import Silent
+from rlc.runtime.records import RunError
+from rlc.runtime.remote import RemoteRun
+from rlc.service.errors import ServiceError
+from rlc.service.interface import Listener, RemoteService
+from rlc.service.local import connect
+from rlc.service.local.service import LocalService
+
+RECIPE = """
+model policy { base = "Qwen/Qwen3-8B"  renderer = "qwen3_instruct" }
+env guess = gem("game:GuessTheNumber-v0-easy") |> chat()
+train main { model = policy  env = guess  batch = groups(2, of = 4)
+             sampling = sample(max_tokens = 12)  advantage = grpo()  loss = ppo()
+             optimizer = adam(1e-4)  steps = 2 }
+"""
+
+
+def hosted_plan() -> Plan:
+    compiled = compile_source(Source("r.rl", RECIPE), {}, 1)
+    assert compiled.plan is not None, compiled.diagnostics
+    return compiled.plan
+
+
+def stage_of(plan: Plan) -> TrainPlan:
+    (stage,) = plan.stages
+    assert isinstance(stage, TrainPlan)
+    return stage
+
+
+@define(eq=False)
+class Remote:
+    """The embedded engine as if it were far away, under the name of a hosted model."""
+
+    engine: LocalService
+    context: int = 32768
+    repeats: bool = False
+    averages: bool = False
+    server: str = "http://far.away"
+    separated: bool = False
+    ends: list[str] = field(factory=list)
+    listener: Listener | None = None
+
+    async def create_lora_training_client(self, base_model: str, **facts: Any) -> Any:
+        client = await self.engine.create_lora_training_client("tiny", rank=2, seed=1)
+        return Averaging(client) if self.averages else client
+
+    async def create_training_client_from_state_with_optimizer(self, path: str, **_: Any) -> Any:
+        return await self.engine.create_training_client_from_state_with_optimizer(path)
+
+    async def create_training_client_from_state(self, path: str, **_: Any) -> Any:
+        return await self.engine.create_training_client_from_state(path)
+
+    async def create_sampling_client(
+        self, model_path: str | None = None, base_model: str | None = None
+    ) -> Any:
+        client = await self.engine.create_sampling_client(base_model="tiny")
+        return Repeating(client) if self.repeats else client
+
+    async def delete_checkpoint(self, path: str) -> None:
+        await self.engine.delete_checkpoint(path)
+
+    async def get_server_capabilities(self) -> types.GetServerCapabilitiesResponse:
+        model = types.SupportedModel(
+            model_name="Qwen/Qwen3-8B", max_context_length=self.context, trainable=True
+        )
+        return types.GetServerCapabilitiesResponse(supported_models=[model])
+
+    async def ping(self) -> None:
+        pass
+
+    def separate_samples(self) -> None:
+        self.separated = True
+
+    def listen(self, listener: Listener) -> None:
+        self.listener = listener
+
+    async def close(self, end: str) -> None:
+        self.ends.append(end)
+
+
+@define
+class Repeating:
+    client: Any
+
+    async def sample(self, prompt: Any, count: int, params: Any) -> types.SampleResponse:
+        response = await self.client.sample(prompt, 1, params)
+        return types.SampleResponse(sequences=list(response.sequences) * count)
+
+
+@define
+class Averaging:
+    client: Any
+
+    def get_tokenizer(self) -> Any:
+        return self.client.get_tokenizer()
+
+    async def forward(
+        self, data: list[types.Datum], loss_fn: str, config: Mapping[str, Any] | None = None
+    ) -> types.ForwardBackwardOutput:
+        output = await self.client.forward(data, loss_fn, config)
+        output.metrics["loss:sum"] /= len(data)
+        return output  # type: ignore[no-any-return]
+
+
+class Notes(Silent):
+    def __init__(self) -> None:
+        self.notes: list[str] = []
+
+    def note(self, text: str) -> None:
+        self.notes.append(text)
+
+
+@define
+class Opened:
+    run: RemoteRun
+    folder: RunFolder
+    notes: list[str]
+    stage: TrainPlan
+
+
+def verify(tmp_path: Path, plan: Plan, remote: Remote) -> Opened:
+    """Open a run on ``remote`` and verify its stage, as a job does before the first step."""
+    observer, folder = Notes(), RunFolder.create(tmp_path / "run", plan)
+    run = RemoteRun(cast(RemoteService, remote), folder, observer, lambda: None)
+
+    async def ask() -> TrainPlan:
+        await run.open(plan)
+        stage = run.fitted(stage_of(plan))
+        training = await remote.create_lora_training_client("Qwen/Qwen3-8B")
+        await run.verify(stage, training, Meter(folder.journal, stage.name, stage.model))
+        return stage
+
+    stage = asyncio.run(ask())
+    return Opened(run, folder, observer.notes, stage)
+
+
+@pytest.fixture
+def remote(tmp_path: Path) -> Remote:
+    return Remote(connect(tmp_path / "checkpoints"))
+
+
+def test_the_embedded_engine_is_not_remote(tmp_path: Path, remote: Remote) -> None:
+    assert isinstance(remote, RemoteService)
+    assert not isinstance(remote.engine, RemoteService)
+
+
+def test_probes_are_recorded_and_paid_for(tmp_path: Path, remote: Remote) -> None:
+    opened = verify(tmp_path, hosted_plan(), remote)
+    lines = (tmp_path / "run" / "service.jsonl").read_text().splitlines()
+    loss, seeds = map(json.loads, lines)
+    assert (loss["event"], loss["loss"]) == ("loss probe", "ppo")
+    assert loss["told"] == pytest.approx(loss["expected"], rel=1e-4)
+    assert (seeds["event"], seeds["distinct"]) == ("seed probe", True)
+    assert 0 < opened.folder.journal.spent_usd() < 1e-3
+    assert not remote.separated
+    assert opened.notes == []
+    assert opened.folder.journal.meta("server") == "http://far.away"
+
+
+def test_a_wrong_loss_ends_the_run_before_a_step(tmp_path: Path, remote: Remote) -> None:
+    remote.averages = True
+    with pytest.raises(ServiceError, match="does not compute `ppo` as the plan says"):
+        verify(tmp_path, hosted_plan(), remote)
+
+
+def test_repeated_samples_are_noticed_and_said(tmp_path: Path, remote: Remote) -> None:
+    remote.repeats = True
+    opened = verify(tmp_path, hosted_plan(), remote)
+    assert remote.separated
+    assert "repeats the samples" in opened.notes[0]
+
+
+def test_a_smaller_context_is_said_and_kept_to(tmp_path: Path, remote: Remote) -> None:
+    remote.context = 8192
+    opened = verify(tmp_path, hosted_plan(), remote)
+    assert opened.stage.model.context == 8192
+    assert "8,192 tokens of context" in opened.notes[0]
+
+
+def test_a_budget_without_prices_is_refused(tmp_path: Path, remote: Remote) -> None:
+    stage = stage_of(hosted_plan())
+    unpriced = evolve(
+        stage,
+        model=evolve(stage.model, base="nobody/knows"),
+        budget=evolve(stage.budget, usd=5.0),
+    )
+    with pytest.raises(RunError, match="budget of stage `main` cannot be kept"):
+        verify(tmp_path, evolve(hosted_plan(), stages=(unpriced,)), remote)

@@ -1,0 +1,65 @@
+"""A penalty on the distance from a reference, in a run."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from run_support import metrics, rollouts, run, run_new, tiny, train
+
+from rlc.plan.records import Plan
+from rlc.record import evolve
+from rlc.runtime.journal.folder import RunFolder
+
+
+def penalised(coef: float, **fields: str) -> Plan:
+    return tiny(train(kl=f'reference("tiny", coef = {coef})', **fields))
+
+
+def test_an_untrained_adapter_is_where_its_base_model_is(tmp_path: Path) -> None:
+    run_new(tmp_path / "run", penalised(0.1))
+    first, *later = (record["kl/reference"] for record in metrics(tmp_path / "run"))
+    assert abs(first) < 1e-4
+    assert all(abs(distance) > 1e-3 for distance in later)
+
+
+def test_a_strong_penalty_keeps_the_policy_near(tmp_path: Path) -> None:
+    distances = {}
+    for coef in (1e-6, 3.0):
+        job = penalised(coef, steps="6", optimizer="adam(3e-3)", batch="groups(2, of = 4)")
+        run_new(tmp_path / str(coef), job)
+        distances[coef] = [record["kl/reference"] for record in metrics(tmp_path / str(coef))]
+    free, held = (sum(distances[coef][3:]) for coef in (1e-6, 3.0))
+    assert held < 0.5 * free
+
+
+def test_what_the_reference_reads_is_counted_and_metered(tmp_path: Path) -> None:
+    run_new(tmp_path / "run", penalised(0.1, steps="2"))
+    records, played = metrics(tmp_path / "run"), rollouts(tmp_path / "run")
+    tokens = sum(
+        record["turns"][-1]["prompt_tokens"] + record["turns"][-1]["tokens"] for record in played
+    )
+    assert sum(record["tokens/reference"] for record in records) == tokens
+    kinds = ("prefill", "cached", "sampled", "trained", "reference")
+    used = sum(record[f"tokens/{kind}"] for record in records for kind in kinds)
+    folder = RunFolder.resume(tmp_path / "run")
+    assert folder.journal.used("main").tokens == used
+    folder.close()
+
+
+def test_a_saved_state_as_the_reference(tmp_path: Path) -> None:
+    """A policy that goes on from the very state that it is compared with."""
+    summary = run_new(tmp_path / "first", tiny(train(steps="2", optimizer="adam(3e-3)")))
+    saved = str(summary.stages[0].checkpoint)
+    job = penalised(0.1, steps="1")
+    stage = job.stages[0]
+    for weights, near in ((saved, True), (None, False)):
+        changed = evolve(
+            stage,
+            kl=evolve(stage.kl, reference=saved),  # type: ignore[union-attr]
+            model=evolve(stage.model, weights=weights),
+        )
+        path = tmp_path / str(near)
+        folder = RunFolder.create(path, evolve(job, stages=(changed,)))
+        (path / "checkpoints").symlink_to(tmp_path / "first" / "checkpoints")
+        run(folder)
+        assert (abs(metrics(path)[0]["kl/reference"]) < 1e-4) == near

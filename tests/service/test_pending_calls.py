@@ -1,0 +1,51 @@
+"""A wave of requests waits for calls whose answers bring more of them, but not for ever."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+
+import pytest
+
+from rlc.service.local import worker as module
+from rlc.service.local.worker import Pending, Worker
+from rlc.service.pending_calls import calls_underway, underway
+
+
+def waves(answer_after: float | None) -> list[list[str]]:
+    """The waves of two requests, of which one is made after a call that takes so many seconds;
+    None: after one that is done only when the first request is answered."""
+    seen: list[list[str]] = []
+
+    def run_wave(wave: Sequence[Pending[str]]) -> list[str]:
+        seen.append([pending.request for pending in wave])
+        return seen[-1]
+
+    async def scenario() -> None:
+        loop, worker = asyncio.get_running_loop(), Worker(run_wave, 1)
+        called, first = loop.create_future(), worker.sample("at once")
+        if answer_after is None:
+            first.add_done_callback(called.set_result)
+        else:
+            loop.call_later(answer_after, called.set_result, None)
+
+        async def late() -> None:
+            with underway():
+                await called
+            await worker.sample("late")
+
+        await asyncio.gather(first, late())
+        assert calls_underway(loop) == 0
+        worker.close()
+
+    asyncio.run(scenario())
+    return seen
+
+
+def test_a_wave_waits_for_what_is_under_way() -> None:
+    assert waves(answer_after=0.01) == [["at once", "late"]]
+
+
+def test_a_wave_does_not_wait_for_ever(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "_LOOKS", 5)
+    assert waves(answer_after=None) == [["at once"], ["late"]]

@@ -1,0 +1,114 @@
+"""Whole runs on the embedded engine, and what they leave behind."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from paths import RECIPES
+
+from rlc.compile.recipe import compile_source
+from rlc.lang.render import render_human
+from rlc.lang.source import Source
+from rlc.plan.records import Plan
+from rlc.runtime.job import Job
+from rlc.runtime.journal.folder import RunFolder
+from rlc.runtime.observer import Silent
+from rlc.runtime.summary import Summary
+from rlc.service.connect import connect_service
+
+TINY = """\
+model policy { base = "tiny" lora_rank = 4 }
+env guess = gem("game:GuessTheNumber-v0-easy") |> chat()
+env spell = gem("rg:spell_backward") |> chat(instruction = "Put your answer inside \\\\boxed{}.")
+"""
+TRAIN = {
+    "model": "policy",
+    "env": "guess",
+    "batch": "groups(4, of = 4)",
+    "sampling": "sample(max_tokens = 12)",
+    "advantage": "grpo()",
+    "loss": "importance_sampling()",
+    "optimizer": "adam(1e-3)",
+    "steps": "4",
+    "save": "every(2, keep = 2)",
+}
+
+
+def block(kind: str, name: str, fields: Mapping[str, str]) -> str:
+    lines = "".join(f"  {key} = {value}\n" for key, value in fields.items())
+    return f"{kind} {name} {{\n{lines}}}\n"
+
+
+def train(name: str = "main", **fields: str) -> str:
+    """A small training stage with some of its fields changed."""
+    return block("train", name, TRAIN | fields)
+
+
+def compiled(text: str, overrides: Mapping[str, str] | None = None, seed: int = 1) -> Plan:
+    """The plan of a recipe's text."""
+    result = compile_source(Source("recipe.rl", text), overrides or {}, seed)
+    assert result.plan is not None, render_human(result.diagnostics, color=False)
+    return result.plan
+
+
+def tiny(*stages: str, seed: int = 1) -> Plan:
+    """A plan of some stages on the tiny model; ``guess`` and ``spell`` are there to play."""
+    return compiled(TINY + "".join(stages), seed=seed)
+
+
+def plan(name: str, overrides: Mapping[str, str] | None = None, seed: int = 1) -> Plan:
+    """The plan of a recipe of the project."""
+    return compiled((RECIPES / f"{name}.rl").read_text(encoding="utf-8"), overrides, seed)
+
+
+class StopAfter(Silent):
+    """Presses Ctrl-C as soon as a step is done."""
+
+    def __init__(self, stage: str, step: int) -> None:
+        self.last = (stage, step)
+        self.job: Job | None = None
+
+    def step(self, step: int, metrics: Mapping[str, Any]) -> None:
+        if (metrics["stage"], step) == self.last and self.job is not None:
+            self.job.stop()
+
+
+def run(folder: RunFolder, stop_after: tuple[str, int] | None = None) -> Summary:
+    observer = Silent() if stop_after is None else StopAfter(*stop_after)
+    job = Job(folder, connect_service(folder.plan, folder.path / "checkpoints"), observer)
+    if isinstance(observer, StopAfter):
+        observer.job = job
+    try:
+        return asyncio.run(job.run())
+    finally:
+        folder.close()
+
+
+def run_new(path: Path, job: Plan, stop_after: tuple[str, int] | None = None) -> Summary:
+    """Run a plan in a new folder."""
+    return run(RunFolder.create(path, job), stop_after)
+
+
+def metrics(path: Path, stage: str | None = None) -> list[dict[str, Any]]:
+    records = [json.loads(line) for line in (path / "metrics.jsonl").read_text().splitlines()]
+    return [record for record in records if stage in (None, record["stage"])]
+
+
+def comparable(path: Path) -> list[dict[str, Any]]:
+    """Everything a step says but how long it took."""
+    return [
+        {key: value for key, value in record.items() if not key.startswith("time/")}
+        for record in metrics(path)
+    ]
+
+
+def rollouts(path: Path, stage: str | None = None) -> list[dict[str, Any]]:
+    """Everything a rollout says but how long it took."""
+    records = [json.loads(line) for line in (path / "rollouts.jsonl").read_text().splitlines()]
+    for record in records:
+        del record["seconds"]
+    return [record for record in records if stage in (None, record["stage"])]

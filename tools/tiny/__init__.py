@@ -1,0 +1,1 @@
+"""The scripts that rebuild the tiny model (`python -m tools.tiny.build`)."""
