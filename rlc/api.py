@@ -18,7 +18,7 @@ from rlc.record import frozen
 
 if TYPE_CHECKING:
     from rlc.compile.recipe import Compiled
-    from rlc.explain.diagrams import Format
+    from rlc.explanation.diagrams import Format
     from rlc.lang.diagnostics import Diagnostics
     from rlc.plan.records import Plan
     from rlc.pricing.latencies import Latencies
@@ -119,19 +119,19 @@ class Explanation:
             from rlc.lang.render import render_human
 
             return render_human(self.diagnostics, color)
-        from rlc.explain import explain_text
+        from rlc.explanation import explain_text
 
         return explain_text(self.plan, self.diagnostics, color, self.latencies)
 
     def to_dict(self) -> dict[str, Any]:
         """For a program: what `rlc explain --json` prints."""
-        from rlc.explain import explain_dict
+        from rlc.explanation import explain_dict
 
         return explain_dict(self.plan, self.recipe, self.diagnostics, self.latencies)
 
     def graph(self, format: Format = "mermaid") -> str:
         """The job graph as a diagram's text. Raises RecipeError where there is no plan."""
-        from rlc.explain.diagrams import render_graph
+        from rlc.explanation.diagrams import render_graph
 
         if self.plan is None:
             raise RecipeError(self.diagnostics)
@@ -142,14 +142,14 @@ class Explanation:
             from html import escape
 
             return f"<pre>{escape(self.text())}</pre>"
-        from rlc.explain.notebook import explain_html
+        from rlc.explanation.notebook import explain_html
 
         return explain_html(self.plan, self.diagnostics)
 
     def _repr_markdown_(self) -> str:
         if self.plan is None:
             return f"```\n{self.text()}```\n"
-        from rlc.explain.notebook import explain_markdown
+        from rlc.explanation.notebook import explain_markdown
 
         return explain_markdown(self.plan, self.diagnostics)
 

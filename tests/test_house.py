@@ -20,15 +20,15 @@ MAY_IMPORT = {
     "pricing": "plan catalog",
     "check": "lang algo plan catalog pricing",
     "compile": "lang algo plan catalog pricing check",
-    "explain": "lang algo plan catalog pricing check compile",
+    "explanation": "lang algo plan catalog pricing check compile",
     "envs": "algo plan catalog",
     "service": "algo plan catalog",
     "runtime": "algo plan catalog pricing envs service",
-    "report": "lang plan catalog pricing check compile explain runtime",
-    "emit": "algo plan catalog pricing compile explain envs",
+    "report": "lang plan catalog pricing check compile explanation runtime",
+    "emit": "algo plan catalog pricing compile explanation envs",
     "imports": "lang catalog",
-    "cli": "lang algo plan catalog pricing check compile explain envs service runtime report emit "
-    "imports api",
+    "cli": "lang algo plan catalog pricing check compile explanation envs service runtime report "
+    "emit imports api",
 }
 MOST_FILES = 17  # Python files in one folder, its `__init__.py` included
 HEAVY = {"torch", "transformers", "tinker", "gem", "numpy", "reasoning_gym", "tinker_cookbook"}

@@ -11,7 +11,7 @@ from typing import Any
 
 from rlc import __version__
 from rlc.emit.refusals import TARGETS, refusals
-from rlc.explain.formulas import scheme_formulas
+from rlc.explanation.formulas import scheme_formulas
 from rlc.plan.codec import plan_hash
 from rlc.plan.records import Plan, TrainPlan
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from attrs import frozen
 
-from rlc.explain.graph import edge_notes
+from rlc.explanation.graph import edge_notes
 from rlc.plan.records import GraphEdge, GraphNode, Plan
 
 _WIDTH, _ROW, _HEIGHT, _GAP = 316.0, 58.0, 32.0, 12.0

@@ -8,9 +8,9 @@ from pathlib import Path
 
 from attrs import frozen
 
-from rlc.explain.layout import Paint
-from rlc.explain.maths import formula_sections
-from rlc.explain.values import value_rows
+from rlc.explanation.layout import Paint
+from rlc.explanation.maths import formula_sections
+from rlc.explanation.values import value_rows
 from rlc.plan.codec import plan_hash
 from rlc.plan.records import EvalPlan, Plan, SftPlan, TrainPlan
 from rlc.plan.units import shown_value

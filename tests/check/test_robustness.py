@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from paths import RECIPES
 
 from rlc.compile.recipe import compile_source
-from rlc.explain import explain_text
+from rlc.explanation import explain_text
 from rlc.lang.render import render_human
 from rlc.lang.source import Source
 

@@ -9,7 +9,7 @@ import pytest
 from plan_recipes import planned
 
 from rlc.cli.main import main
-from rlc.explain import explain_dict, explain_text
+from rlc.explanation import explain_dict, explain_text
 from rlc.lang.diagnostics import Diagnostics
 from rlc.pricing.latencies import LatencyError, declared_latencies, measured_latencies
 

@@ -1,7 +1,7 @@
 """Advantage schemes: presets, and the steps that other schemes are put together from.
 
 A preset is a name for a record; rlc.algo.advantages computes what these records say, and
-rlc.explain.formulas prints them. The dialects of libraries are in rlc.catalog.builtins.dialects.
+rlc.explanation.formulas prints them. The dialects of libraries are in dialects.py.
 """
 
 from __future__ import annotations

@@ -157,7 +157,7 @@ def _in_full(entry: Entry) -> Iterator[RenderableType]:
 def _expansion(entry: Entry) -> list[str]:
     """What a preset of advantages is a name for."""
     from rlc.catalog.index import find_builtin
-    from rlc.explain.presets import preset_formulas
+    from rlc.explanation.presets import preset_formulas
 
     builtin = find_builtin("advantage", entry.name)
     return [] if builtin is None else [formula.text for formula in preset_formulas(builtin)]

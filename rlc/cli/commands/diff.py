@@ -39,8 +39,8 @@ def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) 
 
 
 def run(args: argparse.Namespace) -> int:
-    from rlc.explain.diff.compare import diff_plans
-    from rlc.explain.diff.text import diff_dict, diff_text
+    from rlc.explanation.diff.compare import diff_plans
+    from rlc.explanation.diff.text import diff_dict, diff_text
 
     changed, after = changes_plan(args), args.after or args.before
     if args.after is None and not changed:

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from html import escape
 
-from rlc.explain.costs import FREE
-from rlc.explain.diagrams import render_graph
-from rlc.explain.layout import count, dollars
-from rlc.explain.sizes import when_evaluated
-from rlc.explain.text import explain_text
+from rlc.explanation.costs import FREE
+from rlc.explanation.diagrams import render_graph
+from rlc.explanation.layout import count, dollars
+from rlc.explanation.sizes import when_evaluated
+from rlc.explanation.text import explain_text
 from rlc.lang.diagnostics import Diagnostics
 from rlc.plan.codec import plan_hash
 from rlc.plan.records import EvalPlan, Plan, StagePlan

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from rlc.explain.graph import edge_notes
-from rlc.explain.maths import formulas_of
+from rlc.explanation.graph import edge_notes
+from rlc.explanation.maths import formulas_of
 from rlc.plan.codec import plan_hash
 from rlc.plan.differences import Change, value_changes
 from rlc.plan.records import GraphEdge, Plan

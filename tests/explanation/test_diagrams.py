@@ -7,7 +7,7 @@ import re
 import pytest
 from plan_recipes import EVERYTHING, planned, recipe
 
-from rlc.explain.diagrams import FORMATS, Format, render_graph
+from rlc.explanation.diagrams import FORMATS, Format, render_graph
 
 
 def test_every_node_and_edge_is_drawn_once() -> None:

@@ -9,8 +9,8 @@ import re
 from collections.abc import Iterator
 from typing import Literal
 
-from rlc.explain.graph import edge_notes
-from rlc.explain.layout import count
+from rlc.explanation.graph import edge_notes
+from rlc.explanation.layout import count
 from rlc.plan.records import EvalPlan, GraphEdge, GraphNode, Plan, StagePlan, kind_of
 
 Format = Literal["mermaid", "dot"]

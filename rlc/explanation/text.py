@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from rlc.explain.costs import assumed_lines, cost_lines, job_cost_lines
-from rlc.explain.graph import job_lines, step_lines
-from rlc.explain.layout import Lines, Paint, count, section, wrapped
-from rlc.explain.maths import formula_sections
-from rlc.explain.sizes import size_lines
-from rlc.explain.surroundings import needed, written
-from rlc.explain.timing import timing_lines
-from rlc.explain.values import value_lines
+from rlc.explanation.costs import assumed_lines, cost_lines, job_cost_lines
+from rlc.explanation.graph import job_lines, step_lines
+from rlc.explanation.layout import Lines, Paint, count, section, wrapped
+from rlc.explanation.maths import formula_sections
+from rlc.explanation.sizes import size_lines
+from rlc.explanation.surroundings import needed, written
+from rlc.explanation.timing import timing_lines
+from rlc.explanation.values import value_lines
 from rlc.lang.diagnostics import Diagnostics
 from rlc.lang.render import render_human
 from rlc.plan.codec import plan_hash

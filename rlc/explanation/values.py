@@ -5,7 +5,7 @@ from __future__ import annotations
 from textwrap import wrap
 from typing import Any
 
-from rlc.explain.layout import ROOM, UNKNOWN, Lines, Paint
+from rlc.explanation.layout import ROOM, UNKNOWN, Lines, Paint
 from rlc.plan.leaves import leaves
 from rlc.plan.records import EvalPlan, Plan, StagePlan, TrainPlan
 from rlc.plan.units import shown_value

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from rlc.explain.layout import Lines, wrapped
+from rlc.explanation.layout import Lines, wrapped
 from rlc.plan.records import EvalPlan, Plan, StagePlan
 from rlc.pricing.critical_path import completion_times, critical_path
 from rlc.pricing.latencies import Latencies

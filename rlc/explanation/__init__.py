@@ -1,6 +1,6 @@
 """A plan as text and as JSON: what people read, and paste into a pull request."""
 
-from rlc.explain.data import explain_dict
-from rlc.explain.text import explain_text
+from rlc.explanation.data import explain_dict
+from rlc.explanation.text import explain_text
 
 __all__ = ["explain_dict", "explain_text"]

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from rlc.explain.layout import Lines, count, wrapped
-from rlc.explain.sizes import when_evaluated
+from rlc.explanation.layout import Lines, count, wrapped
+from rlc.explanation.sizes import when_evaluated
 from rlc.plan.records import EvalPlan, GraphEdge, Plan, StagePlan
 from rlc.pricing.cost import StageCost
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from rlc.catalog.records import Args, Builtin
 from rlc.check.settle import settle
 from rlc.check.values import Value
-from rlc.explain.formulas import Formula, scheme_formulas
+from rlc.explanation.formulas import Formula, scheme_formulas
 from rlc.lang.source import Source, Span
 
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 from typing import Any
 
 from rlc.catalog.facts.models import prices_as_of
-from rlc.explain.maths import formulas_of, loss_scale
-from rlc.explain.sizes import datum_sentence
-from rlc.explain.surroundings import needed, written
-from rlc.explain.timing import stage_timing
+from rlc.explanation.maths import formulas_of, loss_scale
+from rlc.explanation.sizes import datum_sentence
+from rlc.explanation.surroundings import needed, written
+from rlc.explanation.timing import stage_timing
 from rlc.lang.diagnostics import Diagnostics
 from rlc.lang.formats import finding_dicts
 from rlc.plan.codec import plan_hash, plan_to_dict

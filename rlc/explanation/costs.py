@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from rlc.catalog.facts.models import prices_as_of
-from rlc.explain.layout import Lines, count, dollars, wrapped
+from rlc.explanation.layout import Lines, count, dollars, wrapped
 from rlc.plan.records import StagePlan
 from rlc.pricing.assumptions import assumptions
 from rlc.pricing.cost import KINDS, Money, StageCost, bill_of, total_cost

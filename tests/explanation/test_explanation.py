@@ -11,9 +11,9 @@ from plan_recipes import EVERYTHING, RECIPE_FILES, planned, recipe, stages_of
 
 from rlc.compile.recipe import compile_source
 from rlc.compile.rehearse import rehearse
-from rlc.explain import explain_dict, explain_text
-from rlc.explain.data import ADDED
-from rlc.explain.maths import loss_scale
+from rlc.explanation import explain_dict, explain_text
+from rlc.explanation.data import ADDED
+from rlc.explanation.maths import loss_scale
 from rlc.lang.diagnostics import Diagnostics
 from rlc.lang.source import Source
 from rlc.plan.codec import plan_from_dict, plan_hash
@@ -106,7 +106,7 @@ def test_what_a_job_needs_and_writes_is_told() -> None:
 
 def test_every_value_is_shown_with_its_origin() -> None:
     """What is not implied by a builtin's name stands in the text, with where it came from."""
-    from rlc.explain.values import value_rows
+    from rlc.explanation.values import value_rows
 
     plan = planned(EVERYTHING, "third.steps=9")
     text = explain_text(plan, Diagnostics())

@@ -10,7 +10,7 @@ from rlc.catalog.builtins.sources import max_turns
 from rlc.catalog.facts.models import renderer_keeps_prefix
 from rlc.catalog.index import find_builtin
 from rlc.catalog.records import REQUIRED, Param
-from rlc.explain.layout import Lines, count, wrapped
+from rlc.explanation.layout import Lines, count, wrapped
 from rlc.plan.graph import takes_what_is_ready
 from rlc.plan.records import EnvPlan, EvalPlan, ModelPlan, SftPlan, StagePlan, TrainPlan
 from rlc.plan.units import show

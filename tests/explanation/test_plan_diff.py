@@ -7,8 +7,8 @@ import json
 import pytest
 from plan_recipes import EVERYTHING, planned, recipe
 
-from rlc.explain.diff.compare import diff_plans
-from rlc.explain.diff.text import NO_CHANGE, diff_dict, diff_text
+from rlc.explanation.diff.compare import diff_plans
+from rlc.explanation.diff.text import NO_CHANGE, diff_dict, diff_text
 
 QUICK = recipe("quickstart")
 

@@ -6,8 +6,8 @@ from collections.abc import Iterator
 
 from rlc.catalog.index import find_builtin
 from rlc.catalog.records import Builtin
-from rlc.explain.formulas import scheme_formulas
-from rlc.explain.layout import Lines, Paint
+from rlc.explanation.formulas import scheme_formulas
+from rlc.explanation.layout import Lines, Paint
 from rlc.plan.records import AdamPlan, EvalPlan, SftPlan, StagePlan, TrainPlan
 from rlc.plan.units import show
 from rlc.pricing.shapes import rollout_shape

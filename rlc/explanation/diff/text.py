@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from rlc.explain.diff.compare import PlanDiff
-from rlc.explain.layout import WIDTH, Lines, Paint, dollars, section
+from rlc.explanation.diff.compare import PlanDiff
+from rlc.explanation.layout import WIDTH, Lines, Paint, dollars, section
 from rlc.plan.differences import Side, change_lines
 from rlc.plan.records import SCHEMA_VERSION
 from rlc.pricing.cost import KINDS, Money
