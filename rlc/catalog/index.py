@@ -22,7 +22,7 @@ from rlc.catalog.builtins.training import (
     SCHEDULES,
 )
 from rlc.catalog.builtins.wrappers import WRAPPERS
-from rlc.catalog.records import Builtin, Kind
+from rlc.catalog.records import Builtin, Kind, LossTraits
 
 KINDS = {
     kind.name: kind
@@ -94,6 +94,14 @@ def find_builtin(kind: str, name: str) -> Builtin | None:
 def find_anywhere(name: str) -> Builtin | None:
     """A builtin of that name, of whatever kind: a name is used once."""
     return _BY_NAME.get(name)
+
+
+def loss_traits(name: str) -> LossTraits:
+    """The traits of a builtin loss. Raise KeyError if there is none of that name."""
+    traits = _BY_NAME[name].traits
+    if not isinstance(traits, LossTraits):
+        raise KeyError(name)
+    return traits
 
 
 def names_of(kind: str) -> list[str]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from enum import Enum
 from types import MappingProxyType
-from typing import Any
+from typing import Any, Literal
 
 from rlc.record import evolve, field, frozen
 
@@ -88,7 +88,8 @@ class Builtin:
     ``build`` makes the plan record from the arguments, an :class:`Args`. ``more`` gives the
     parameters that depend on the first argument. ``not_after`` maps a step of the same pipeline
     to the reason why this one cannot follow it. ``word`` marks one that is written without
-    parentheses.
+    parentheses. ``traits`` is the record of what others need to know of it, one class a kind
+    (:class:`LossTraits`, …); :mod:`rlc.catalog.index` has a typed function for each.
     """
 
     name: str
@@ -100,6 +101,7 @@ class Builtin:
     more: Callable[[str], Signature] | None = None
     not_after: Mapping[str, str] = field(factory=dict)
     word: bool = False
+    traits: Any = None
 
     def usage(self) -> str:
         """The shortest way to write it, with what it cannot do without: ``adam(learning_rate)``."""
@@ -128,6 +130,26 @@ class Args:
 def as_float(value: Any) -> Any:
     """A value with its origin, as a float: durations are written as whole numbers mostly."""
     return value if value.data is None else evolve(value, data=float(value.data))
+
+
+@frozen
+class LossTraits:
+    """What a loss does and what it needs, for all that handles losses without knowing their names.
+
+    ``config``: parameter -> the service's key in ``loss_fn_config``. ``clip``: whether a token
+    outside the clip range loses its gradient, or its weight is bounded; None: it has no clip.
+    ``takes_stale``: it stays stable with rollouts several steps old. ``pull``: the setting that
+    scales a term without the advantage in it; None: the loss is linear in the advantages, up to
+    their sign. ``per_sequence``: one ratio for all tokens that ``sequence_ratio_mask`` marks.
+    ``sampler_logprobs``: it compares with the sampler; otherwise the advantages are ``weights``.
+    """
+
+    config: Mapping[str, str] = field(factory=dict)
+    clip: Literal["gradient", "weight"] | None = None
+    takes_stale: bool = False
+    pull: str | None = None
+    per_sequence: bool = False
+    sampler_logprobs: bool = True
 
 
 @frozen

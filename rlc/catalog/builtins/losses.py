@@ -6,16 +6,13 @@ probability of a token, q the sampler's.
 
 from __future__ import annotations
 
-from rlc.catalog.records import Args, Builtin, Param
+from rlc.catalog.records import Args, Builtin, LossTraits, Param
 from rlc.plan.records import LossPlan
+from rlc.record import evolve
 
 _RATIO = "ρ_t = p_t / q_t"
 _CLIPPED = "clip(ρ_t, clip_low, clip_high)"
-
-
-def _thresholds(name: str, args: Args) -> LossPlan:
-    config = {"clip_low_threshold": args.clip_low, "clip_high_threshold": args.clip_high}
-    return LossPlan(name, config)
+_THRESHOLDS = {"clip_low": "clip_low_threshold", "clip_high": "clip_high_threshold"}
 
 
 def _clip_params(low: float, high: float) -> tuple[Param, Param]:
@@ -25,54 +22,69 @@ def _clip_params(low: float, high: float) -> tuple[Param, Param]:
     )
 
 
+def _loss(
+    name: str,
+    doc: str,
+    traits: LossTraits,
+    formula: tuple[str, ...],
+    params: tuple[Param, ...] = (),
+) -> Builtin:
+    """A loss under the service's own name."""
+
+    def build(args: Args) -> LossPlan:
+        return LossPlan(name, {key: args.values[own] for own, key in keys.items()})
+
+    keys = {param.name: traits.config.get(param.name, param.name) for param in params}
+    return Builtin(
+        name, "loss", doc, build, params, formula=formula, traits=evolve(traits, config=keys)
+    )
+
+
 LOSSES = (
-    Builtin(
+    _loss(
         "importance_sampling",
-        "loss",
         "policy gradient, corrected for what the sampler's weights were",
-        lambda _: LossPlan("importance_sampling", {}),
-        formula=("L = − Σ_t ρ_t A_t", _RATIO),
+        LossTraits(),
+        ("L = − Σ_t ρ_t A_t", _RATIO),
     ),
-    Builtin(
+    _loss(
         "ppo",
-        "loss",
         "importance sampling that stops rewarding a ratio outside the clip range",
-        lambda args: _thresholds("ppo", args),
+        LossTraits(_THRESHOLDS, clip="gradient", takes_stale=True),
+        (f"L = − Σ_t min(ρ_t A_t, {_CLIPPED} A_t)", _RATIO),
         _clip_params(0.8, 1.2),
-        formula=(f"L = − Σ_t min(ρ_t A_t, {_CLIPPED} A_t)", _RATIO),
     ),
-    Builtin(
+    _loss(
         "cispo",
-        "loss",
         "log-likelihood weighted by a clipped ratio; no token loses its gradient",
-        lambda args: _thresholds("cispo", args),
+        LossTraits(_THRESHOLDS, clip="weight", takes_stale=True),
+        (f"L = − Σ_t sg({_CLIPPED}) log p_t A_t", _RATIO, "sg: no gradient"),
         _clip_params(0.0, 4.0),
-        formula=(f"L = − Σ_t sg({_CLIPPED}) log p_t A_t", _RATIO, "sg: no gradient"),
     ),
-    Builtin(
+    _loss(
         "dro",
-        "loss",
         "direct reward optimisation: a quadratic pull towards the sampler",
-        lambda args: LossPlan("dro", {"beta": args.beta}),
+        LossTraits(pull="beta"),
+        ("L = − Σ_t (log p_t A_t − β/2 (log p_t − log q_t)²)",),
         (Param("beta", "float", "strength of the pull", 0.05, above=0),),
-        formula=("L = − Σ_t (log p_t A_t − β/2 (log p_t − log q_t)²)",),
     ),
-    Builtin(
+    _loss(
         "gspo",
-        "loss",
         "PPO with one ratio for the whole sequence (arXiv 2507.18071)",
-        lambda args: _thresholds("gspo", args),
-        _clip_params(0.9997, 1.0004),
-        formula=(
+        LossTraits(_THRESHOLDS, clip="gradient", takes_stale=True, per_sequence=True),
+        (
             "L = − Σ_t min(s_t A_t, clip(s_t, clip_low, clip_high) A_t)",
             "s_t: exp of the mean of log p − log q over the sequence, its gradient on token t",
         ),
+        _clip_params(0.9997, 1.0004),
     ),
-    Builtin(
+    _loss(
         "cross_entropy",
-        "loss",
         "log-likelihood weighted by the advantage: the policy gradient without a ratio",
-        lambda _: LossPlan("cross_entropy", {}),
-        formula=("L = − Σ_t A_t log p_t",),
+        LossTraits(sampler_logprobs=False),
+        ("L = − Σ_t A_t log p_t",),
     ),
 )
+
+# What supervised training computes, and how a service is asked for logprobs.
+LIKELIHOOD = LossPlan("cross_entropy", {})

@@ -3,24 +3,24 @@
 from __future__ import annotations
 
 from rlc.algo.aggregate import is_uniform
+from rlc.catalog.index import loss_traits, names_of
 from rlc.check.rules.base import Rule, View
 from rlc.lang.diagnostics import Label
-
-CLIPPED = ("ppo", "cispo", "gspo")
 
 
 def _fresh_rollouts(view: View) -> None:
     """Without a clip, the ratio of a stale rollout can grow without bound."""
     stale, name = view.overlap.max_staleness, view.loss.name
-    if stale > 1 and name not in CLIPPED:
+    if stale > 1 and not loss_traits(name).takes_stale:
         label = Label(view.at("overlap.max_staleness"), f"rollouts may be {stale} steps old")
         message = f"`{name}()` has no clip, and rollouts may come from weights {stale} steps old"
-        view.error("RL0313", "loss", message, "take `ppo()`, `cispo()` or `gspo()`", label)
+        *others, last = (f"`{n}()`" for n in names_of("loss") if loss_traits(n).takes_stale)
+        view.error("RL0313", "loss", message, f"take {', '.join(others)} or {last}", label)
 
 
 def _clip_acts(view: View) -> None:
     """With one update a batch, and fresh rollouts, every ratio is 1 and no clip ever acts."""
-    if view.loss.name not in ("ppo", "gspo"):
+    if loss_traits(view.loss.name).clip != "gradient":
         return
     if view.overlap.max_staleness or view.batch.updates > 1:
         return
@@ -30,11 +30,11 @@ def _clip_acts(view: View) -> None:
 
 
 def _weighable(view: View) -> None:
-    """Weights that differ by sequence fold into the advantages only where the loss is linear
+    """Weights that differ by sequence fold into the advantages only if the loss is linear
     in them."""
-    if view.loss.name == "dro" and not is_uniform(view.aggregate.kind):
+    if loss_traits(view.loss.name).pull is not None and not is_uniform(view.aggregate.kind):
         label = Label(view.at("loss"), "its quadratic term does not scale with the advantage")
-        message = f"`dro()` cannot be weighted by `{view.aggregate.kind}()`"
+        message = f"`{view.loss.name}()` cannot be weighted by `{view.aggregate.kind}()`"
         advice = "take `token_mean()`, or another loss"
         view.error("RL0314", "aggregate", message, advice, label)
 
