@@ -2,7 +2,7 @@
 
 The runtime itself is asynchronous: it plays :class:`AsyncEpisode`s of :class:`AsyncSource`s. An
 environment whose calls block keeps the simpler :class:`EnvSource` or :class:`NumberedSource`, and
-:mod:`rlc.envs.workers.lift` takes its calls off the event loop.
+:mod:`rlc.envs.workers.async_adapter` takes its calls off the event loop.
 """
 
 from __future__ import annotations

@@ -8,11 +8,11 @@ from typing import Any
 from attrs import frozen
 
 from rlc.envs.base import AsyncSource, BlockingSource, EnvError, NumberedSource
-from rlc.envs.caching_tokenizer import Remembering
+from rlc.envs.caching_tokenizer import CachingTokenizer
 from rlc.envs.history import ChatHistory, Chats, History, TextHistory
 from rlc.envs.judges.solver_judge import SolverJudge, make_solver_judge
 from rlc.envs.templates import load_template
-from rlc.envs.workers.lift import lifted
+from rlc.envs.workers.async_adapter import make_async
 from rlc.plan.records import EnvPlan
 
 Wrappers = dict[str, dict[str, Any]]
@@ -64,7 +64,7 @@ def _playable(
     """Off the event loop, where the source blocks. Raises EnvError for workers that it cannot
     have."""
     if not isinstance(source, AsyncSource):
-        return lifted(source, workers)
+        return make_async(source, workers)
     if workers is not None:
         raise EnvError(f"`{plan.name}` does not block, so `workers()` has nothing to do: leave it")
     return source
@@ -115,7 +115,7 @@ def _cookbook_source(plan: EnvPlan, _: Wrappers, tokenizer: Any, renderer: str) 
 
 
 def _python_source(plan: EnvPlan) -> AsyncSource | BlockingSource:
-    from rlc.envs.python_source import make_source
+    from rlc.envs.python.source import make_source
 
     return make_source(plan.id, plan.args["args"])
 
@@ -158,7 +158,7 @@ def chat_history(
     ends with its first reply."""
     from tinker_cookbook.renderers import get_renderer
 
-    renderer = get_renderer(renderer_name, Remembering(tokenizer))
+    renderer = get_renderer(renderer_name, CachingTokenizer(tokenizer))
     messages = [
         {"role": role, "content": text}
         for solved in shown

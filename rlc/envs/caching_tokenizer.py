@@ -9,7 +9,7 @@ _LONGEST = 4_096  # characters of a text that is remembered
 _MOST = 2_048  # texts that are
 
 
-class Remembering:
+class CachingTokenizer:
     """Any tokenizer, with what it has lately encoded.
 
     A renderer encodes each piece of a message by itself, most of which are the same in every turn;

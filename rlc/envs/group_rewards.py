@@ -24,7 +24,7 @@ def require_whole(target: str, members: Sequence[int], size: int) -> None:
 
 
 @define(eq=False)
-class Comparison(Generic[G]):
+class GroupRewards(Generic[G]):
     """One group. ``compare`` gives one grade for each of the members that it is asked for, in
     their order; members that failed or were cut off are not among them."""
 

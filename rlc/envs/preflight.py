@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 
-from rlc.envs.attributes import load_attribute, require_takes, search_beside
 from rlc.envs.base import EnvError
+from rlc.envs.python.attributes import load_attribute, require_takes, search_beside
 from rlc.plan.records import EnvPlan
 
 

@@ -7,7 +7,7 @@ from collections.abc import Callable, Coroutine, Iterable
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, ParamSpec, TypeVar
 
-from rlc.service.pending_calls import underway
+from rlc.service.pending_calls import pending_call
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -19,7 +19,7 @@ _ASIDE = ThreadPoolExecutor(2, thread_name_prefix="rlc-aside")
 async def aside(function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
     """What a function of a whole batch gives, without holding up the event loop meanwhile. It
     changes nothing that others read. More requests follow, so the service is told to wait."""
-    with underway():
+    with pending_call():
         call = _ASIDE.submit(function, *args, **kwargs)
         return await asyncio.wrap_future(call)
 

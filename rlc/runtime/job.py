@@ -12,7 +12,7 @@ from pathlib import Path
 
 from attrs import define, field
 
-from rlc.envs.attributes import search_beside
+from rlc.envs.python.attributes import search_beside
 from rlc.plan.records import EvalPlan, KlPlan, ModelPlan, Plan, SftPlan, TrainPlan
 from rlc.record import evolve
 from rlc.runtime.build import ExampleSource, LostCheckpointError, build_envs, open_weights

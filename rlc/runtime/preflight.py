@@ -8,9 +8,9 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 from rlc.envs.build import SOURCES, WRAPPERS
+from rlc.envs.gem.oracles import find_oracle
 from rlc.envs.openreward.client import KEY as OPENREWARD
 from rlc.envs.openreward.preflight import openreward_problems
-from rlc.envs.oracles import find_oracle
 from rlc.envs.preflight import source_problems
 from rlc.envs.templates import TEMPLATE_FILES
 from rlc.plan.records import EnvPlan, EvalPlan, Plan, SftPlan, StagePlan, TrackPlan, TrainPlan

@@ -12,7 +12,7 @@ R = TypeVar("R")
 
 
 @frozen(eq=False)
-class Then(Generic[T, R]):
+class MappedAwaitable(Generic[T, R]):
     """What ``make`` makes of the result of ``work``, which is under way already. Unlike a coroutine
     it may be left unawaited, by a run or a server that ends."""
 

@@ -15,7 +15,7 @@ _CALLS: WeakKeyDictionary[asyncio.AbstractEventLoop, int] = WeakKeyDictionary()
 
 
 @contextmanager
-def underway() -> Iterator[None]:
+def pending_call() -> Iterator[None]:
     """Around a call after which there may be another request to a service."""
     loop = asyncio.get_running_loop()
     _CALLS[loop] = _CALLS.get(loop, 0) + 1
@@ -25,6 +25,6 @@ def underway() -> Iterator[None]:
         _CALLS[loop] -= 1
 
 
-def calls_underway(loop: asyncio.AbstractEventLoop) -> int:
+def count_pending(loop: asyncio.AbstractEventLoop) -> int:
     """How many such calls a loop waits for."""
     return _CALLS.get(loop, 0)

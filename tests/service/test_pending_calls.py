@@ -9,7 +9,7 @@ import pytest
 
 from rlc.service.local import worker as module
 from rlc.service.local.worker import Pending, Worker
-from rlc.service.pending_calls import calls_underway, underway
+from rlc.service.pending_calls import count_pending, pending_call
 
 
 def waves(answer_after: float | None) -> list[list[str]]:
@@ -30,12 +30,12 @@ def waves(answer_after: float | None) -> list[list[str]]:
             loop.call_later(answer_after, called.set_result, None)
 
         async def late() -> None:
-            with underway():
+            with pending_call():
                 await called
             await worker.sample("late")
 
         await asyncio.gather(first, late())
-        assert calls_underway(loop) == 0
+        assert count_pending(loop) == 0
         worker.close()
 
     asyncio.run(scenario())

@@ -15,14 +15,12 @@ from transformers import AutoModelForCausalLM, AutoTokenizer
 
 from rlc.envs.base import Observation
 from rlc.envs.gem.oracles import (
-    Slips,
     binary_search,
     boxed,
     consistent_code,
     fitting_digits,
     possible_codes,
     read_board,
-    slip,
     sudoku_move,
 )
 from rlc.envs.gem.source import GemSource
@@ -35,6 +33,7 @@ from tools.tiny.demonstrations import TASKS, Example, Task, encode, play
 from tools.tiny.games import Game
 from tools.tiny.measure import measure
 from tools.tiny.phrases import find_phrases
+from tools.tiny.slips import Slips, slip
 from tools.tiny.tokenizer import build_tokenizer, save_tokenizer
 from tools.tiny.train import batch_loss, batches, rate_share
 

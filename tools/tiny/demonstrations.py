@@ -12,17 +12,10 @@ from typing import TYPE_CHECKING, Any
 
 from attrs import Factory, frozen
 
-from rlc.envs.gem.oracles import (
-    Slips,
-    binary_search,
-    boxed,
-    consistent_code,
-    slip,
-    spell_backward,
-    sudoku_move,
-)
+from rlc.envs.gem.oracles import binary_search, boxed, consistent_code, spell_backward, sudoku_move
 from tools.tiny.chatml import BOXED, framed, user_turn
 from tools.tiny.games import Game
+from tools.tiny.slips import Slips, slip
 
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerFast

@@ -10,9 +10,9 @@ from attrs import define, field
 
 from rlc.envs.base import EnvError
 from rlc.envs.chunks import model_input
+from rlc.envs.cookbook.event_loop_thread import EventLoopThread
 from rlc.envs.cookbook.history import TokenAction, TokenObservation
-from rlc.envs.cookbook.loop_thread import LoopThread
-from rlc.envs.group_rewards import Comparison
+from rlc.envs.group_rewards import GroupRewards
 
 T = TypeVar("T")
 Grade = tuple[float, Mapping[str, float]]
@@ -26,16 +26,16 @@ class Group:
     target: str
     builder: Any
     envs: list[Any]
-    loop: LoopThread
+    loop: EventLoopThread
     _transitions: dict[int, list[Any]] = field(factory=dict, init=False)
     _final: dict[int, Any] = field(factory=dict, init=False)
     _open: set[int] = field(init=False)
     _deserted: asyncio.Event = field(factory=asyncio.Event, init=False)
-    _comparison: Comparison[Grade] = field(init=False)
+    _group_rewards: GroupRewards[Grade] = field(init=False)
 
     def __attrs_post_init__(self) -> None:
         self._open = set(range(len(self.envs)))
-        self._comparison = Comparison(self.target, len(self.envs), self._grades)
+        self._group_rewards = GroupRewards(self.target, len(self.envs), self._grades)
 
     @property
     def compares(self) -> bool:
@@ -89,11 +89,11 @@ class Group:
 
     async def graded(self, member: int) -> Grade:
         """What the comparison adds to a finished member, once no other is still playing."""
-        return await self._comparison.finish(member) if self.compares else (0.0, {})
+        return await self._group_rewards.finish(member) if self.compares else (0.0, {})
 
     async def close(self, member: int) -> None:
         """A member is done with, however it ended. Safe to call twice."""
-        self._comparison.leave(member)
+        self._group_rewards.leave(member)
         if member not in self._final:
             self._deserted.set()
         if member not in self._open:
@@ -101,7 +101,7 @@ class Group:
         self._open.discard(member)
         if self._open:
             return
-        self._comparison.close()
+        self._group_rewards.close()
         await self.loop.call(self.builder.cleanup())
 
     async def _grades(self, members: list[int]) -> list[Grade]:

@@ -26,15 +26,15 @@ from typing import Any
 
 from attrs import define, evolve, field, frozen
 
-from rlc.envs.attributes import called, explained, load_attribute, parameter_names
 from rlc.envs.base import Action, AsyncEpisode, ContractError, EnvError, Observation, TaskKey
 from rlc.envs.chunks import marked, shown
 from rlc.envs.cookbook.data import Batches
+from rlc.envs.cookbook.event_loop_thread import EventLoopThread
 from rlc.envs.cookbook.game import GameEpisode
 from rlc.envs.cookbook.group import Group
 from rlc.envs.cookbook.history import TokenAction, TokenHistory, TokenObservation
-from rlc.envs.cookbook.loop_thread import LoopThread
 from rlc.envs.group_rewards import require_whole
+from rlc.envs.python.attributes import called, explained, load_attribute, parameter_names
 
 _MODEL = ("model_name_for_tokenizer", "model_name")
 _RENDERER = ("renderer_name",)
@@ -64,7 +64,7 @@ class CookbookSource:
         self._target = builder
         self._self_play = self_play
         self._tokenizer = tokenizer
-        self._loop = LoopThread()
+        self._loop = EventLoopThread()
         self.new_history: Callable[[], TokenHistory] = lambda: TokenHistory(tokenizer)
         try:
             made = _builder(builder, args, size, tokenizer, renderer)

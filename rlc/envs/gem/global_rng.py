@@ -10,7 +10,7 @@ from attrs import define, field
 
 
 @define(eq=False)
-class Turns:
+class GlobalRngLock:
     """A lock with a holder that can be given up: its thread may hang, and the others go on."""
 
     _holder: object | None = field(default=None, init=False)
@@ -25,9 +25,9 @@ class Turns:
         try:
             yield
         finally:
-            self.give_up(holder)
+            self.release(holder)
 
-    def give_up(self, holder: object) -> None:
+    def release(self, holder: object) -> None:
         """Free it, if this is who holds it."""
         with self._changed:
             if self._holder is holder:
@@ -35,4 +35,4 @@ class Turns:
                 self._changed.notify()
 
 
-GLOBALS = Turns()
+GLOBAL_RNG = GlobalRngLock()

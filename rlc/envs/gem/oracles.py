@@ -1,19 +1,24 @@
-"""Players that know the answer, and players that slip.
+"""Players that know the answer, for some games of GEM.
 
-An oracle reads the observations of an episode so far and gives the right thing to write inside
-the box. A slip turns that into the kind of mistake that reinforcement learning can undo.
+Each reads the observations of an episode so far and returns what belongs inside the box.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from itertools import permutations
-from random import Random
 
-from attrs import frozen
+from rlc.plan.records import EnvPlan
 
 Board = list[list[int]]
+Oracle = Callable[[Sequence[str]], str]  # from the observations of an episode so far to a reply
+
+
+def find_oracle(env: EnvPlan) -> Oracle | None:
+    """The player that knows the answers of an environment; None if there is none."""
+    answer = _ORACLES.get(env.id.partition("-v")[0]) if env.source == "gem" else None
+    return None if answer is None else lambda texts: boxed(answer(texts))
 
 
 def boxed(answer: str) -> str:
@@ -122,43 +127,14 @@ def _search(board: Board) -> Board | None:
     return None
 
 
-@frozen
-class Slips:
-    """How often a careless player goes wrong, as chances that sum to at most 1."""
-
-    forget_box: float = 0.0
-    out_of_range: float = 0.0
-    heedless: float = 0.0  # an answer that ignores the hints, or the word as it stands
-    wrong_letter: float = 0.0  # for each letter, when nothing else went wrong
-
-
-def slip(env_id: str, answer: str, texts: Sequence[str], slips: Slips, rng: Random) -> str:
-    """The reply of a player who knows ``answer`` and is as careless as ``slips`` says."""
-    draw = rng.random()
-    if draw < slips.forget_box:
-        return answer
-    draw -= slips.forget_box
-    if draw < slips.out_of_range:
-        return boxed(re.sub(r"\d+", lambda digits: digits[0] + str(rng.randrange(10)), answer))
-    draw -= slips.out_of_range
-    if draw < slips.heedless:
-        return boxed(_heedless_answer(env_id, texts, rng))
-    letters = "abcdefghijklmnopqrstuvwxyz"
-    changed = [rng.choice(letters) if rng.random() < slips.wrong_letter else c for c in answer]
-    return boxed("".join(changed))
-
-
-def _heedless_answer(env_id: str, texts: Sequence[str], rng: Random) -> str:
-    if "GuessTheNumber" in env_id:
-        return str(rng.randint(*number_range(texts[0])))
-    if "spell_backward" in env_id:
-        return word_to_spell(texts[0])
-    if "Mastermind" in env_id:
-        return " ".join(map(str, rng.choice(possible_codes(texts[:1]))))
-    size = len(read_board(texts[-1]))
-    return " ".join(str(rng.randint(1, size)) for _ in range(3))
-
-
 def _integers(pattern: str, text: str) -> list[tuple[int, ...]]:
     found = [re.findall(r"\d+", match[0]) for match in re.finditer(pattern, text)]
     return [tuple(map(int, digits)) for digits in found]
+
+
+_ORACLES: dict[str, Oracle] = {
+    "game:GuessTheNumber": binary_search,
+    "game:Mastermind": consistent_code,
+    "game:Sudoku": sudoku_move,
+    "rg:spell_backward": spell_backward,
+}

@@ -18,7 +18,7 @@ from typing import Any
 from attrs import define, field
 
 from rlc.envs.base import ContractError, EnvError, Episode, Observation
-from rlc.envs.gem.global_rng import GLOBALS
+from rlc.envs.gem.global_rng import GLOBAL_RNG
 from rlc.envs.gem.math import MathGrader
 from rlc.envs.gem.pickling import dump_without, load_with
 from rlc.envs.gem.tools import Call, stop_tools, tool_metrics, with_tools
@@ -150,7 +150,7 @@ class _Isolated:
         return self.env.unwrapped
 
     def reset(self, seed: int) -> tuple[Any, dict[str, Any]]:
-        with GLOBALS.held_by(self):
+        with GLOBAL_RNG.held_by(self):
             found: tuple[Any, dict[str, Any]] = self.env.reset(seed=seed)
             return found
 
@@ -158,7 +158,7 @@ class _Isolated:
         self._turn += 1
         if type(self.unwrapped).__module__ in _NEVER_DRAW:
             return self._graded(action)
-        with GLOBALS.held_by(self):
+        with GLOBAL_RNG.held_by(self):
             _seed_globals(derive_seed(self.seed, "turn", self._turn))
             return self._scored(action)
 
@@ -212,7 +212,7 @@ class _GemEpisode:
     def close(self) -> None:
         """End what its tools run. A step that hangs no longer holds the others up."""
         stop_tools(self._env)
-        GLOBALS.give_up(self._inner)
+        GLOBAL_RNG.release(self._inner)
 
 
 def _unpacked(source: GemSource, first: Observation, state: bytes) -> _GemEpisode:

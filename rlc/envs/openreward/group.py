@@ -14,7 +14,7 @@ from typing import Any
 from attrs import define, evolve, field
 
 from rlc.envs.base import Action, AsyncEpisode, Observation
-from rlc.envs.group_rewards import Comparison
+from rlc.envs.group_rewards import GroupRewards
 from rlc.envs.openreward.client import sdk
 from rlc.envs.openreward.episode import Play
 from rlc.envs.tool_chat import calls_of, rendered
@@ -31,23 +31,23 @@ class ScoredGroup:
     begin: Callable[[], Awaitable[Play]]
     _said: dict[int, Sequence[Any]] = field(factory=dict, init=False)
     _open: set[int] = field(init=False)
-    _comparison: Comparison[float] = field(init=False)
+    _group_rewards: GroupRewards[float] = field(init=False)
 
     def __attrs_post_init__(self) -> None:
         self._open = set(range(self.size))
-        self._comparison = Comparison(self.target, self.size, self._scores)
+        self._group_rewards = GroupRewards(self.target, self.size, self._scores)
 
     async def score(self, member: int, said: Sequence[Any]) -> float:
         """What the comparison gives a member that is done; ``said`` are the SDK's messages."""
         self._said[member] = said
-        return await self._comparison.finish(member)
+        return await self._group_rewards.finish(member)
 
     def close(self, member: int) -> None:
         """A member is done with, however it ended. Safe to call twice."""
-        self._comparison.leave(member)
+        self._group_rewards.leave(member)
         self._open.discard(member)
         if not self._open:
-            self._comparison.close()
+            self._group_rewards.close()
 
     async def _scores(self, members: list[int]) -> list[float]:
         play = await self.begin()

@@ -17,10 +17,10 @@ from typing import Any
 
 from attrs import frozen
 
-from rlc.envs.attributes import load_attribute
 from rlc.envs.base import EnvError
 from rlc.envs.problems import countdown
-from rlc.envs.problems.math_meaning import compare
+from rlc.envs.problems.math_equivalence import compare
+from rlc.envs.python.attributes import load_attribute
 
 LONGEST = 2_000  # characters of an answer that is compared; a longer one is wrong
 _TOLERANCE = Fraction(1, 10**6)

@@ -16,7 +16,7 @@ from rlc.envs.workers.processes import WorkerDiedError
 
 
 @define(eq=False)
-class OwnExecutor:
+class ExecutorWorkers:
     """One executor, made with the first call, and anew where it broke.
 
     When an executor breaks, so do all its calls, and it does not say which of them is to blame.

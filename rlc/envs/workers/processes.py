@@ -45,7 +45,7 @@ class _Process:
 
 
 @define(eq=False)
-class Processes:
+class ProcessWorkers:
     """Up to ``count`` processes, started as they are needed and never forked: the program has
     threads. ``warm_up`` is the function that each calls first, with
     its arguments; that and starting count as waiting."""

@@ -23,7 +23,7 @@ _IDLE = 5.0  # seconds without a call after which a thread ends
 
 
 @define(eq=False)
-class _Desk:
+class _LoopBridge:
     """Where one event loop and the threads meet. Whatever is many goes over once a round of the
     loop: waking the other side for each call would cost more than most calls."""
 
@@ -55,7 +55,7 @@ class _Desk:
 class _Call:
     function: Callable[..., Any]
     args: tuple[Any, ...]
-    desk: _Desk
+    bridge: _LoopBridge
     result: asyncio.Future[Any]
     given_up: bool = False
     thread: _Thread | None = None
@@ -97,7 +97,7 @@ class _Thread:
 
 
 @define(eq=False)
-class Threads:
+class ThreadWorkers:
     """Up to ``most`` threads. One is enough while calls are fast: further ones come only once all
     have been busy for ten milliseconds with calls waiting, and go when there is nothing to do."""
 
@@ -105,46 +105,46 @@ class Threads:
     _calls: deque[_Call] = field(factory=deque, init=False, repr=False)
     _threads: set[_Thread] = field(factory=set, init=False)
     _wake: threading.Condition = field(factory=threading.Condition, init=False)
-    _desk: _Desk | None = field(default=None, init=False)
+    _bridge: _LoopBridge | None = field(default=None, init=False)
 
     async def call(self, function: Callable[..., Any], *args: Any) -> Any:
         """What the function gives, or raises. A call that is cancelled is given up: if it has
         begun, its thread no longer counts, and ends with it."""
         loop = asyncio.get_running_loop()
-        desk = self._desk
-        if desk is None or desk.loop is not loop:
-            desk = self._desk = _Desk(loop)
-        call = _Call(function, args, desk, loop.create_future())
+        bridge = self._bridge
+        if bridge is None or bridge.loop is not loop:
+            bridge = self._bridge = _LoopBridge(loop)
+        call = _Call(function, args, bridge, loop.create_future())
         self._calls.append(call)
-        if not desk.waking:
-            desk.waking = True
-            loop.call_soon(self._wake_threads, desk)
+        if not bridge.waking:
+            bridge.waking = True
+            loop.call_soon(self._wake_threads, bridge)
         try:
             return await call.result
         except asyncio.CancelledError:
             self._give_up(call)
             raise
 
-    def _wake_threads(self, desk: _Desk) -> None:
-        desk.waking = False
+    def _wake_threads(self, bridge: _LoopBridge) -> None:
+        bridge.waking = False
         with self._wake:
             if not self._threads:
                 self._start()
             self._wake.notify(len(self._calls))
-        if not desk.watching:
-            desk.watching = True
-            desk.loop.call_later(_SLOW, self._watch, desk)
+        if not bridge.watching:
+            bridge.watching = True
+            bridge.loop.call_later(_SLOW, self._watch, bridge)
 
-    def _watch(self, desk: _Desk) -> None:
+    def _watch(self, bridge: _LoopBridge) -> None:
         """Another thread, if calls wait and no thread has come to its next one for a while."""
         with self._wake:
-            desk.watching = bool(self._calls)
+            bridge.watching = bool(self._calls)
             latest = time.monotonic() - _SLOW
             slow = all(0 < thread.since < latest for thread in self._threads)
-            if desk.watching and slow and len(self._threads) < self.most:
+            if bridge.watching and slow and len(self._threads) < self.most:
                 self._start()
-        if desk.watching:
-            desk.loop.call_later(_SLOW, self._watch, desk)
+        if bridge.watching:
+            bridge.loop.call_later(_SLOW, self._watch, bridge)
 
     def _start(self) -> None:
         thread = _Thread()
@@ -156,7 +156,7 @@ class Threads:
             call.make()
             with self._wake:
                 call.thread, thread.since = None, 0.0
-            call.desk.give(call)
+            call.bridge.give(call)
 
     def _next(self, thread: _Thread) -> _Call | None:
         """The next call of a thread; None where it is to end."""

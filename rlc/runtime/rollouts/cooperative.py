@@ -7,7 +7,7 @@ from time import perf_counter
 
 from attrs import define, field
 
-from rlc.service.pending_calls import underway
+from rlc.service.pending_calls import pending_call
 
 _AT_A_TIME = 0.005  # seconds that may be computed before the loop comes round
 
@@ -25,7 +25,7 @@ class Pace:
         if not self._line.locked() and self._has_time():
             return
         # Who stands in line will ask for more: a service that answers in waves is to know.
-        with underway():
+        with pending_call():
             async with self._line:
                 await self._come_round()
 

@@ -36,7 +36,7 @@ from rlc.runtime.rollouts.cooperative import Pace
 from rlc.runtime.rollouts.tokens import TOKEN, Growing, Prefix
 from rlc.service.errors import ServiceLostError
 from rlc.service.interface import SamplingClient
-from rlc.service.pending_calls import underway
+from rlc.service.pending_calls import pending_call
 
 if TYPE_CHECKING:
     from tinker import types
@@ -371,7 +371,7 @@ async def _foreign(call: Awaitable[T], holds: bool = True) -> T:
     like our own cancellation, only this call has failed. A call that ``holds`` up the next wave
     waits for nobody else's."""
     try:
-        with underway() if holds else nullcontext():
+        with pending_call() if holds else nullcontext():
             return await call
     except SystemExit as error:
         raise EnvError("the environment raised SystemExit") from error

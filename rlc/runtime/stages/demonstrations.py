@@ -15,8 +15,8 @@ from rlc.catalog.builtins.training import DEFAULT_FAILURE
 from rlc.envs.base import AsyncEpisode, EnvError, Observation
 from rlc.envs.build import PlayableEnv
 from rlc.envs.chunks import Chunks
+from rlc.envs.gem.oracles import Oracle, find_oracle
 from rlc.envs.history import History, chunks_of
-from rlc.envs.oracles import Oracle, find_oracle
 from rlc.envs.problems.rows import read_rows
 from rlc.envs.tool_chat import conversation
 from rlc.plan.records import DataPlan, EnvPlan, SamplingPlan, SftPlan

@@ -13,7 +13,7 @@ from attrs import define, field
 
 from rlc.service.errors import ServiceLostError
 from rlc.service.hosted.refusals import translate
-from rlc.service.mapped_awaitable import Then
+from rlc.service.mapped_awaitable import MappedAwaitable
 
 if TYPE_CHECKING:
     from tinker import APIFuture
@@ -73,9 +73,9 @@ class Reply(Generic[T]):
     def __await__(self) -> Generator[Any, None, T]:
         return self._wait().__await__()
 
-    def then(self, make: Callable[[T], U]) -> Then[T, U]:
+    def then(self, make: Callable[[T], U]) -> MappedAwaitable[T, U]:
         """The answer made into something else, once it is here."""
-        return Then(self, make)
+        return MappedAwaitable(self, make)
 
     async def _wait(self) -> T:
         task = asyncio.ensure_future(self._future.result_async())

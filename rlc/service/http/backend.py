@@ -76,17 +76,17 @@ class Backend:
             self.futures.run(self.futures.open(request_id), start, self._delay("train"))
         return types.UntypedAPIFuture(request_id=request_id, model_id=owner)
 
-    def promise_turn(
+    def promise_in_order(
         self, model: Model, seq: int | None, start: Callable[[], Awaitable[Any]]
     ) -> types.UntypedAPIFuture:
         """Accept work on a model, to be started when the requests before it have been."""
-        number = model.turns.next if seq is None else seq
+        number = model.sequencer.next if seq is None else seq
         request_id = f"{model.id}/{number}"
         if self.futures.find(request_id) is None:
-            model.turns.check(number)
+            model.sequencer.check(number)
             delay = self._delay("train")
             promise = self.futures.open(request_id)
-            model.turns.take(number, lambda: self.futures.run(promise, start, delay))
+            model.sequencer.take(number, lambda: self.futures.run(promise, start, delay))
         return types.UntypedAPIFuture(request_id=request_id, model_id=model.id)
 
     def promise_sample(

@@ -18,7 +18,7 @@ _SNAPSHOTS = 16  # unnamed samplers that a model may have
 
 
 @define(eq=False)
-class Turns:
+class RequestSequencer:
     """Carries out a model's requests in the order of their numbers, however they arrive."""
 
     next: int = 1
@@ -55,7 +55,7 @@ class Model:
     base_model: str
     rank: int
     client: LocalTrainingClient
-    turns: Turns = field(factory=Turns, init=False)
+    sequencer: RequestSequencer = field(factory=RequestSequencer, init=False)
     snapshots: OrderedDict[str, Sampler] = field(factory=OrderedDict, init=False)  # by last use
     inflight: list[Sampler] = field(factory=list, init=False)
 

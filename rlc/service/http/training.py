@@ -17,7 +17,7 @@ from rlc.service.http.sessions import Model, Sampler, Session
 from rlc.service.http.wire import Pass
 from rlc.service.local.clients import LocalSamplingClient
 from rlc.service.local.model.lora import LoraSpec
-from rlc.service.mapped_awaitable import Then
+from rlc.service.mapped_awaitable import MappedAwaitable
 
 
 def create_model(backend: Backend, request: types.CreateModelRequest) -> types.UntypedAPIFuture:
@@ -77,7 +77,7 @@ def forward_backward(backend: Backend, request: Pass) -> types.UntypedAPIFuture:
         run = model.client.forward if request.forward_only else model.client.forward_backward
         return run(request.read_data(), request.loss_fn, request.config)
 
-    return backend.promise_turn(model, request.seq_id, start)
+    return backend.promise_in_order(model, request.seq_id, start)
 
 
 def optim_step(backend: Backend, request: types.OptimStepRequest) -> types.UntypedAPIFuture:
@@ -90,7 +90,7 @@ def optim_step(backend: Backend, request: types.OptimStepRequest) -> types.Untyp
             raise ServiceError(f"This server has AdamW only, not {params.type!r}.")
         return model.client.optim_step(params)
 
-    return backend.promise_turn(model, request.seq_id, start)
+    return backend.promise_in_order(model, request.seq_id, start)
 
 
 def save_weights(backend: Backend, request: types.SaveWeightsRequest) -> types.UntypedAPIFuture:
@@ -103,9 +103,11 @@ def save_weights(backend: Backend, request: types.SaveWeightsRequest) -> types.U
         saving = model.client.save_state(
             _name(request.path), request.ttl_seconds, request.overwrite, request.user_metadata
         )
-        return Then(saving, lambda saved: types.SaveWeightsResponse(path=tinker_path(saved.path)))
+        return MappedAwaitable(
+            saving, lambda saved: types.SaveWeightsResponse(path=tinker_path(saved.path))
+        )
 
-    return backend.promise_turn(model, request.seq_id, start)
+    return backend.promise_in_order(model, request.seq_id, start)
 
 
 def save_weights_for_sampler(
@@ -114,7 +116,7 @@ def save_weights_for_sampler(
     """Weights alone: under a name, or without one as a sampler in memory."""
     model = backend.sessions.model(request.model_id)
     save = _save_sampler if request.sampling_session_seq_id is None else _make_sampler
-    return backend.promise_turn(model, request.seq_id, lambda: save(backend, model, request))
+    return backend.promise_in_order(model, request.seq_id, lambda: save(backend, model, request))
 
 
 def _save_sampler(
@@ -126,7 +128,7 @@ def _save_sampler(
     saving = model.client.save_weights_for_sampler(
         _name(request.path), request.ttl_seconds, user_metadata=request.user_metadata
     )
-    return Then(
+    return MappedAwaitable(
         saving, lambda saved: types.SaveWeightsForSamplerResponse(path=tinker_path(saved.path))
     )
 
@@ -143,7 +145,7 @@ def _make_sampler(
         backend.sessions.add_snapshot(session, model, sampler, request.kind == "inflight")
         return SaveWeightsForSamplerResponseInternal(sampling_session_id=sampler_id)
 
-    return Then(taking, register)
+    return MappedAwaitable(taking, register)
 
 
 def load_weights(backend: Backend, request: types.LoadWeightsRequest) -> types.UntypedAPIFuture:
@@ -153,10 +155,10 @@ def load_weights(backend: Backend, request: types.LoadWeightsRequest) -> types.U
         return _create_from_state(backend, request, path)
     model = backend.sessions.model(request.model_id)
     answer = types.LoadWeightsResponse(path=request.path, model_id=model.id)
-    return backend.promise_turn(
+    return backend.promise_in_order(
         model,
         request.seq_id,
-        lambda: Then(model.client.load(path, request.optimizer), lambda _: answer),
+        lambda: MappedAwaitable(model.client.load(path, request.optimizer), lambda _: answer),
     )
 
 

@@ -23,7 +23,7 @@ import torch
 from attrs import define, field
 
 from rlc.service.errors import ServiceError
-from rlc.service.pending_calls import calls_underway
+from rlc.service.pending_calls import count_pending
 
 # Turns of the loop without a new request. A task that wakes up may pass its result on through
 # a few others (gather, a queue, a lock) before the next request is made.
@@ -112,7 +112,7 @@ class Worker(Generic[Request]):
         if state.quiet <= _QUIET_TURNS:
             loop.call_soon(self._turn, loop, state)
             return
-        if calls_underway(loop) and state.looks < _LOOKS:
+        if count_pending(loop) and state.looks < _LOOKS:
             state.quiet, state.looks = 0, state.looks + 1
             loop.call_later(_POLL, self._turn, loop, state)
             return

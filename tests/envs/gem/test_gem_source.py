@@ -19,7 +19,7 @@ import pytest
 from rlc.catalog.facts.gem import gem_facts as facts
 from rlc.catalog.facts.gem import gem_ids, is_broken
 from rlc.envs.base import ContractError, EnvError
-from rlc.envs.gem.global_rng import Turns
+from rlc.envs.gem.global_rng import GlobalRngLock
 from rlc.envs.gem.source import GemSource
 
 GUESS = "game:GuessTheNumber-v0-easy"
@@ -187,7 +187,7 @@ def test_threads_do_not_get_into_each_others_draws() -> None:
 
 
 def test_who_hangs_with_the_generators_in_hand_can_be_passed_by() -> None:
-    turns, hangs, entered = Turns(), threading.Event(), threading.Event()
+    turns, hangs, entered = GlobalRngLock(), threading.Event(), threading.Event()
 
     def hang() -> None:
         with turns.held_by("hanging"):
@@ -197,12 +197,12 @@ def test_who_hangs_with_the_generators_in_hand_can_be_passed_by() -> None:
     thread = threading.Thread(target=hang)
     thread.start()
     entered.wait()
-    turns.give_up("another")  # which does not hold it
+    turns.release("another")  # which does not hold it
     with ThreadPoolExecutor(1) as pool:
         taken = turns.held_by("next")
         waits = pool.submit(taken.__enter__)
         assert not waits.done()
-        turns.give_up("hanging")
+        turns.release("hanging")
         waits.result(timeout=5)
     hangs.set()
     thread.join()

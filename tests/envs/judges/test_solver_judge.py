@@ -15,7 +15,7 @@ from rlc.envs.judges.solver_judge import NO_SOLUTION, SolverJudge, make_solver_j
 from rlc.envs.problems import countdown
 from rlc.envs.problems.countdown import row
 from rlc.envs.problems.source import ProblemSource
-from rlc.envs.workers.lift import lifted
+from rlc.envs.workers.async_adapter import make_async
 
 USUAL = {"solvers": 2, "solver_prompt": None, "judge_prompt": None}
 COUNTDOWN = ARGS | {"split": "test", "grader": "countdown", "format_coef": 0.0}
@@ -32,7 +32,7 @@ def roles(in_box: bool = False, **args: str | int | None) -> SolverJudge:
 def problem(monkeypatch: pytest.MonkeyPatch) -> AsyncEpisode:
     """1, 2 and 3 make 9."""
     monkeypatch.setattr(countdown, "test_problems", lambda: (row([1, 2, 3], 9),))
-    source = lifted(ProblemSource("countdown", COUNTDOWN))
+    source = make_async(ProblemSource("countdown", COUNTDOWN))
     (episode,) = asyncio.run(source.open(TaskKey(0, 0, 0, 1), [0]))
     return episode
 

@@ -17,8 +17,8 @@ from problem_support import ARGS, jsonl
 from rlc.envs.base import Action, EnvError, Observation, TaskKey
 from rlc.envs.problems.countdown import TEST_SIZE
 from rlc.envs.problems.source import ProblemSource
-from rlc.envs.workers.lift import lifted
-from rlc.envs.workers.sending import packed
+from rlc.envs.workers.async_adapter import make_async
+from rlc.envs.workers.remote_calls import pickle_source
 
 
 def rows(folder: Path, answers: Sequence[Any], name: str = "rows.jsonl") -> str:
@@ -74,12 +74,12 @@ def test_a_solved_problem_must_be_right_itself(tmp_path: Path) -> None:
 def test_every_grader_can_go_to_another_process(tmp_path: Path, grader: str) -> None:
     pattern = {"pattern": r"\d+"} if grader == "regex" else {}
     data = "countdown" if grader == "countdown" else rows(tmp_path, ["4", "5"])
-    packed(ProblemSource(data, ARGS | {"grader": grader} | pattern))
+    pickle_source(ProblemSource(data, ARGS | {"grader": grader} | pattern))
 
 
 def test_a_worker_process_grades_the_same(tmp_path: Path) -> None:
     async def played() -> list[Observation]:
-        source = lifted(
+        source = make_async(
             ProblemSource(rows(tmp_path, ["4"]), ARGS),
             {"kind": "processes", "count": 1, "executor": None},
         )

@@ -7,7 +7,7 @@ import threading
 
 import pytest
 
-from rlc.envs.workers.threads import Threads
+from rlc.envs.workers.threads import ThreadWorkers
 
 
 def test_many_calls_at_once_each_get_what_is_theirs() -> None:
@@ -16,11 +16,11 @@ def test_many_calls_at_once_each_get_what_is_theirs() -> None:
             raise ValueError("seven")
         return number * number
 
-    async def main(threads: Threads) -> list[object]:
+    async def main(threads: ThreadWorkers) -> list[object]:
         calls = [threads.call(square, number) for number in range(200)]
         return list(await asyncio.gather(*calls, return_exceptions=True))
 
-    threads = Threads(4)
+    threads = ThreadWorkers(4)
     for _ in range(2):  # the second loop finds threads that served the first
         results = asyncio.run(main(threads))
         assert isinstance(results.pop(7), ValueError)
@@ -31,7 +31,7 @@ def test_calls_that_block_do_not_wait_for_one_another() -> None:
     both = threading.Barrier(2)
 
     async def main() -> None:
-        threads = Threads(2)
+        threads = ThreadWorkers(2)
         async with asyncio.timeout(20):  # never reached: each call ends only with the other
             await asyncio.gather(*(threads.call(both.wait) for _ in range(2)))
 
@@ -42,7 +42,7 @@ def test_a_call_that_is_given_up_makes_room() -> None:
     release = threading.Event()
 
     async def main() -> int:
-        threads = Threads(1)
+        threads = ThreadWorkers(1)
         with pytest.raises(TimeoutError):
             async with asyncio.timeout(0.05):
                 await threads.call(release.wait)

@@ -17,10 +17,10 @@ from worker_games import AddingSource, LockedSource, LockedStateSource
 
 from rlc.envs.base import Action, AsyncEpisode, EnvError, Episode, Observation, TaskKey
 from rlc.envs.deadlines import OverdueError, span
-from rlc.envs.workers.executors import OwnExecutor
-from rlc.envs.workers.lift import InProcesses, InThreads, lifted
-from rlc.envs.workers.processes import Processes
-from rlc.envs.workers.threads import Threads
+from rlc.envs.workers.async_adapter import ProcessSource, ThreadedSource, make_async
+from rlc.envs.workers.executors import ExecutorWorkers
+from rlc.envs.workers.processes import ProcessWorkers
+from rlc.envs.workers.threads import ThreadWorkers
 from rlc.runtime.cleanup import close_all
 
 T = TypeVar("T")
@@ -32,7 +32,7 @@ def own(function: str, count: int | None = None) -> dict[str, Any]:
     return {"kind": "executor", "count": count, "executor": executor}
 
 
-async def start(source: InThreads | InProcesses, size: int = 1, seed: int = 0) -> list[Any]:
+async def start(source: ThreadedSource | ProcessSource, size: int = 1, seed: int = 0) -> list[Any]:
     return await source.open(TaskKey(0, 0, seed, size), range(size))
 
 
@@ -74,7 +74,7 @@ class WaitingSource:
 def test_a_step_that_blocks_leaves_the_loop_to_the_others() -> None:
     async def test() -> float | None:
         source = WaitingSource()
-        (episode,) = await start(lifted(source))
+        (episode,) = await start(make_async(source))
         playing = asyncio.ensure_future(episode.play(Action("now")))
         while not source.made[0].begun.is_set():
             await asyncio.sleep(0)
@@ -89,7 +89,7 @@ def test_as_many_steps_block_side_by_side_as_there_are_threads() -> None:
     barrier = threading.Barrier(3)
 
     async def test() -> set[int]:
-        threads = Threads(3)
+        threads = ThreadWorkers(3)
         return set(await asyncio.gather(*[threads.call(barrier.wait, 30) for _ in range(3)]))
 
     assert run(test) == {0, 1, 2}
@@ -98,7 +98,7 @@ def test_as_many_steps_block_side_by_side_as_there_are_threads() -> None:
 def test_a_step_that_hangs_gives_its_place_to_another_thread() -> None:
     async def test() -> tuple[str, str]:
         source = WaitingSource()
-        stuck, fine = await start(lifted(source, {"kind": "threads", "count": 1}), 2)
+        stuck, fine = await start(make_async(source, {"kind": "threads", "count": 1}), 2)
         source.made[1].go_on.set()
         with pytest.raises(OverdueError, match=r"a step took longer than 0\.01 s"):
             async with span(0.01, "a step"):
@@ -116,7 +116,7 @@ def test_an_environment_cannot_end_the_program(error: type[BaseException]) -> No
         raise error
 
     async def test() -> None:
-        await Threads().call(step)
+        await ThreadWorkers().call(step)
 
     with pytest.raises(EnvError, match=f"the environment raised {error.__name__}"):
         run(test)
@@ -135,7 +135,7 @@ def test_an_episode_goes_from_process_to_process() -> None:
     """Two at a time, so both processes play; the results are those of a thread."""
 
     async def test(settings: dict[str, Any] | None) -> list[list[Observation]]:
-        source = lifted(AddingSource(), settings)
+        source = make_async(AddingSource(), settings)
         members = await start(source, 2, seed=10)
         played = await asyncio.gather(*[say(member, "1", "2", "3") for member in members])
         await source.close()
@@ -153,7 +153,7 @@ def test_what_goes_wrong_in_a_process_is_that_episodes_affair() -> None:
     """Deaths, hangs and odd errors: the others go on, and so do those that come after."""
 
     async def test() -> list[str]:
-        source = lifted(AddingSource(), PROCESSES)
+        source = make_async(AddingSource(), PROCESSES)
         told = []
         for word, seconds in (("die", 30), ("hang", 0.05), ("leave", 30), ("stubborn", 30)):
             broken, fine = await start(source, 2)
@@ -176,10 +176,10 @@ def test_what_goes_wrong_in_a_process_is_that_episodes_affair() -> None:
 
 def test_an_environment_that_cannot_be_sent_says_so() -> None:
     with pytest.raises(EnvError, match=r"the environment cannot be sent .* take `workers\(threads"):
-        lifted(LockedSource(), PROCESSES)
+        make_async(LockedSource(), PROCESSES)
 
     async def play(source: AddingSource, *actions: str) -> None:
-        (episode,) = await start(lifted(source, own("make_threads")))
+        (episode,) = await start(make_async(source, own("make_threads")))
         await say(episode, *actions)
 
     with pytest.raises(EnvError, match="the state of an episode cannot be sent"):
@@ -195,7 +195,7 @@ def test_any_executor_will_do(make: str, caplog: pytest.LogCaptureFixture) -> No
         pytest.importorskip("distributed", reason="Dask's distributed is not installed")
 
     async def test() -> list[Observation]:
-        source = lifted(AddingSource(), own(make, count=1))
+        source = make_async(AddingSource(), own(make, count=1))
         members = await start(source, 4, seed=1)
         played = await asyncio.gather(*[say(member, "1") for member in members])
         await close_all([source])
@@ -211,16 +211,16 @@ def test_any_executor_will_do(make: str, caplog: pytest.LogCaptureFixture) -> No
 
 def test_what_is_no_executor_is_refused() -> None:
     with pytest.raises(EnvError, match="has no `submit`: it is of type object"):
-        run(lambda: start(lifted(AddingSource(), own("make_nothing"))))
+        run(lambda: start(make_async(AddingSource(), own("make_nothing"))))
     with pytest.raises(EnvError, match=r"worker_games\.py has no `make_what`"):
-        lifted(AddingSource(), own("make_what"))
+        make_async(AddingSource(), own("make_what"))
 
 
 def test_an_executor_that_breaks_is_made_anew_and_only_the_guilty_fail() -> None:
     """A dead process breaks its whole pool, and every call that is under way in it."""
 
     async def test() -> list[Any]:
-        source = lifted(AddingSource(), own("make_processes"))
+        source = make_async(AddingSource(), own("make_processes"))
         members = await start(source, 4)
         actions = ["1", "die", "2", "3"]
         played = await asyncio.gather(
@@ -242,7 +242,7 @@ def test_places_are_waited_for_outside_of_the_deadline() -> None:
     """One process, and a call in it that takes as long as the test likes."""
 
     async def test() -> float:
-        processes = Processes(1)
+        processes = ProcessWorkers(1)
         await processes.call(os.getpid)
         begun, done = asyncio.Event(), asyncio.Event()
 
@@ -277,7 +277,7 @@ def test_calls_given_up_leave_an_executor_behind() -> None:
             made.append(ThreadPoolExecutor(1))
             return made[-1]
 
-        workers = OwnExecutor(make)
+        workers = ExecutorWorkers(make)
         with pytest.raises(OverdueError):
             async with span(0.01, "a step"):
                 await workers.call(stuck.wait, 30)

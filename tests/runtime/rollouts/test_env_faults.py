@@ -28,7 +28,7 @@ from tinker import types
 from rlc.envs.base import Action, AsyncEpisode, AsyncSource, Observation, TaskKey
 from rlc.envs.build import PlayableEnv
 from rlc.envs.deadlines import waiting
-from rlc.envs.workers.lift import lifted
+from rlc.envs.workers.async_adapter import make_async
 from rlc.plan.records import EnvPlan, FailurePlan, Plan
 from rlc.record import evolve
 from rlc.runtime import cleanup as closing
@@ -59,7 +59,7 @@ BOTH = pytest.mark.parametrize("kind", ["blocking", "awaiting"])
 
 
 def source_of(kind: str, games: Games) -> AsyncSource:
-    return lifted(games) if kind == "blocking" else AsyncGames(games)
+    return make_async(games) if kind == "blocking" else AsyncGames(games)
 
 
 def play(
@@ -187,15 +187,15 @@ class Opening:
 def test_a_group_that_does_not_open_fails_as_a_whole_or_is_opened_again(
     how: str, told: str
 ) -> None:
-    failed = play(lifted(Opening(Games(), how, 10**6)), step_timeout=SOON)
+    failed = play(make_async(Opening(Games(), how, 10**6)), step_timeout=SOON)
     assert [rollout.error for rollout in failed] == [told] * 3
     retry = FailurePlan(1, "drop", None)
-    again = play(lifted(Opening(Games(), how, 1)), failure=retry, step_timeout=SOON)
-    assert [seen(rollout) for rollout in again] == [seen(r) for r in play(lifted(Games()))]
+    again = play(make_async(Opening(Games(), how, 1)), failure=retry, step_timeout=SOON)
+    assert [seen(rollout) for rollout in again] == [seen(r) for r in play(make_async(Games()))]
 
 
 def test_a_turn_has_a_deadline_that_includes_its_reply() -> None:
-    rollouts = play(lifted(Games()), sampler=HangingSampler(), turn_timeout=0.02)
+    rollouts = play(make_async(Games()), sampler=HangingSampler(), turn_timeout=0.02)
     assert {rollout.error for rollout in rollouts} == {
         "OverdueError: a turn took longer than 0.02 s"
     }
@@ -330,7 +330,7 @@ def test_waiting_for_a_slot_counts_for_no_deadline() -> None:
 def test_a_step_that_hangs_stops_neither_the_group_nor_the_program() -> None:
     """Its thread never ends, and no one waits for it."""
     before = threading.active_count()
-    rollouts = play(lifted(Games("hangs")), step_timeout=SOON)
+    rollouts = play(make_async(Games("hangs")), step_timeout=SOON)
     assert [rollout.cause for rollout in rollouts] == [None, "timeout", None]
     assert all(thread.daemon for thread in threading.enumerate() if thread.name == "rlc-env")
     assert threading.active_count() <= before + 3

@@ -16,7 +16,7 @@ from test_rollout import PLAN, ScriptedSampler, WordHistory
 from rlc.envs.base import Episode, Observation
 from rlc.envs.build import PlayableEnv
 from rlc.envs.judges.solver_judge import make_solver_judge
-from rlc.envs.workers.lift import lifted
+from rlc.envs.workers.async_adapter import make_async
 from rlc.plan.records import FailurePlan, Plan, SamplingPlan
 from rlc.runtime.journal.folder import RunFolder
 from rlc.runtime.records import Rollout, Usage
@@ -176,7 +176,7 @@ def play(broken: int, retries: int = 0) -> tuple[list[Rollout], ScriptedSampler]
     roles = make_solver_judge(usual, WordHistory, in_box=False)
     sampler, sampling = ScriptedSampler(), SamplingPlan(4, 1.0, 1.0, -1, None, None)
     player = Player(sampler, sampling, None, FailurePlan(retries, "drop", None), Usage())
-    env = PlayableEnv(PLAN, lifted(Problems()), WordHistory, roles)
+    env = PlayableEnv(PLAN, make_async(Problems()), WordHistory, roles)
     return asyncio.run(play_task(player, Task(env, number=5, size=2, seed=1))), sampler
 
 

@@ -12,7 +12,7 @@ from tinker import types
 
 from rlc.envs.base import Action, EnvSource, Episode, Observation
 from rlc.envs.build import PlayableEnv
-from rlc.envs.workers.lift import lifted
+from rlc.envs.workers.async_adapter import make_async
 from rlc.plan.records import EnvPlan, FailurePlan, RewardPlan, RolloutsPlan, SamplingPlan
 from rlc.record import evolve
 from rlc.runtime.records import Rollout, RunError, Usage
@@ -115,7 +115,7 @@ def play(
 ) -> tuple[list[Rollout], ScriptedSampler, Usage]:
     sampler, usage = ScriptedSampler(), Usage()
     player = Player(sampler, sampling, context, failure, usage, staleness=2)
-    task = Task(PlayableEnv(plan, lifted(source), WordHistory), number=3, size=size, seed=11)
+    task = Task(PlayableEnv(plan, make_async(source), WordHistory), number=3, size=size, seed=11)
     return asyncio.run(player.play(task)), sampler, usage
 
 
@@ -214,7 +214,7 @@ class ForgetfulHistory(WordHistory):
 def test_prompts_that_start_over_all_count() -> None:
     sampler, sampling = ScriptedSampler(), evolve(SAMPLING, max_episode_tokens=12)
     player = Player(sampler, sampling, None, DROP, Usage())
-    env = PlayableEnv(PLAN, lifted(CountingSource(length=50)), ForgetfulHistory)
+    env = PlayableEnv(PLAN, make_async(CountingSource(length=50)), ForgetfulHistory)
     (rollout,) = asyncio.run(player.play(Task(env, number=0, size=1, seed=1)))
     assert (rollout.ended, len(rollout.turns)) == ("tokens", 3)  # 3 · 3 + 2 + 4 > 12
 
@@ -256,7 +256,9 @@ class HangingSampler(ScriptedSampler):
 def test_an_episode_that_takes_too_long_is_a_failure_of_its_own() -> None:
     plan = evolve(PLAN, rollouts=evolve(ROLLOUTS, timeout=0.01))
     player = Player(HangingSampler(), SAMPLING, None, DROP, Usage())
-    task = Task(PlayableEnv(plan, lifted(CountingSource()), WordHistory), number=0, size=2, seed=1)
+    task = Task(
+        PlayableEnv(plan, make_async(CountingSource()), WordHistory), number=0, size=2, seed=1
+    )
     rollouts = asyncio.run(player.play(task))
     assert {rollout.error for rollout in rollouts} == {
         "OverdueError: the episode took longer than 0.01 s"

@@ -15,7 +15,7 @@ _PATIENCE = 5.0  # seconds that the end waits for code that blocks the loop
 
 
 @define(eq=False)
-class LoopThread:
+class EventLoopThread:
     """Runs coroutines, all in one loop. Started with the first of them."""
 
     _loop: asyncio.AbstractEventLoop | None = field(default=None, init=False)

@@ -11,10 +11,10 @@ from typing import Any
 import pytest
 from paths import RECIPES
 
-from rlc.envs.attributes import load_attribute, search_beside
 from rlc.envs.base import AsyncSource, EnvError, Observation, TaskKey
-from rlc.envs.python_source import make_source
-from rlc.envs.workers.lift import lifted
+from rlc.envs.python.attributes import load_attribute, search_beside
+from rlc.envs.python.source import make_source
+from rlc.envs.workers.async_adapter import make_async
 
 OWN = """
 from rlc.envs.base import EnvError, Observation
@@ -68,7 +68,7 @@ def module(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[str, st
 
 def first_text(target: str, **args: Any) -> str:
     made = make_source(target, args)
-    source = made if isinstance(made, AsyncSource) else lifted(made)
+    source = made if isinstance(made, AsyncSource) else make_async(made)
 
     async def opened() -> str:
         episodes = await source.open(TaskKey(order=0, number=4, seed=9, size=2), [0, 1])

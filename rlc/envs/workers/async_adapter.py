@@ -8,12 +8,19 @@ from typing import Any, Protocol
 
 from attrs import define, field, frozen
 
-from rlc.envs.attributes import load_attribute
 from rlc.envs.base import Action, AsyncEpisode, BlockingSource, Episode, Observation, TaskKey
-from rlc.envs.workers.executors import OwnExecutor
-from rlc.envs.workers.processes import Processes
-from rlc.envs.workers.sending import Parcel, load, open_group, opened, packed, step
-from rlc.envs.workers.threads import MOST_THREADS, Threads
+from rlc.envs.python.attributes import load_attribute
+from rlc.envs.workers.executors import ExecutorWorkers
+from rlc.envs.workers.processes import ProcessWorkers
+from rlc.envs.workers.remote_calls import (
+    PickledSource,
+    load_source,
+    open_episodes,
+    open_group,
+    pickle_source,
+    step,
+)
+from rlc.envs.workers.threads import MOST_THREADS, ThreadWorkers
 
 
 class Workers(Protocol):
@@ -27,34 +34,36 @@ class Workers(Protocol):
         """Let the workers go; safe to call twice."""
 
 
-def lifted(
+def make_async(
     source: BlockingSource, settings: Mapping[str, Any] | None = None
-) -> InThreads | InProcesses:
+) -> ThreadedSource | ProcessSource:
     """The source with its calls made where the arguments of ``workers()`` say; None: in threads.
     Raises EnvError for an executor that is not there, or a source that cannot be sent to it."""
     kind, count = "threads", None
     if settings is not None:
         kind, count = settings["kind"], settings["count"]
     if kind == "threads":
-        return InThreads(source, Threads(count or MOST_THREADS))
-    parcel = packed(source)
+        return ThreadedSource(source, ThreadWorkers(count or MOST_THREADS))
+    pickled = pickle_source(source)
     if kind == "processes":
         count = count or os.cpu_count() or 1
-        return InProcesses(parcel, Processes(count, (load, parcel)), source)
+        return ProcessSource(pickled, ProcessWorkers(count, (load_source, pickled)), source)
     assert settings is not None
-    return InProcesses(parcel, OwnExecutor(load_attribute(settings["executor"]), count), source)
+    return ProcessSource(
+        pickled, ExecutorWorkers(load_attribute(settings["executor"]), count), source
+    )
 
 
 @frozen
-class InThreads:
+class ThreadedSource:
     """An :class:`rlc.envs.base.AsyncSource` whose episodes stay where they are."""
 
     source: BlockingSource
-    threads: Threads
+    threads: ThreadWorkers
 
     async def open(self, task: TaskKey, members: Sequence[int]) -> list[AsyncEpisode]:
         """All resets of a group are one call."""
-        episodes = await self.threads.call(opened, self.source, task)
+        episodes = await self.threads.call(open_episodes, self.source, task)
         return [_Local(episodes[member], self.threads) for member in members]
 
     async def close(self) -> None:
@@ -64,7 +73,7 @@ class InThreads:
 @define
 class _Local:
     episode: Episode
-    threads: Threads
+    threads: ThreadWorkers
     _closed: bool = field(default=False, init=False)
 
     @property
@@ -82,31 +91,31 @@ class _Local:
             await _closed(self.episode, self.threads)
 
 
-async def _closed(closable: Any, threads: Threads) -> None:
+async def _closed(closable: Any, threads: ThreadWorkers) -> None:
     close = getattr(closable, "close", None)
     if close is not None:
         await threads.call(close)
 
 
 @frozen
-class InProcesses:
+class ProcessSource:
     """An :class:`rlc.envs.base.AsyncSource` whose episodes go from process to process."""
 
-    parcel: Parcel = field(repr=False)
+    pickled: PickledSource = field(repr=False)
     workers: Workers
     source: BlockingSource = field(repr=False)
 
     async def open(self, task: TaskKey, members: Sequence[int]) -> list[AsyncEpisode]:
         """All resets of a group are one call."""
         ask = (task, list(members))
-        states = await self.workers.call(open_group, self.parcel.digest, None, *ask)
+        states = await self.workers.call(open_group, self.pickled.digest, None, *ask)
         if states is None:
-            states = await self.workers.call(open_group, self.parcel.digest, self.parcel, *ask)
+            states = await self.workers.call(open_group, self.pickled.digest, self.pickled, *ask)
         return [_Travelling(first, state, self.workers) for state, first in states]
 
     async def close(self) -> None:
         await self.workers.close()
-        await _closed(self.source, Threads(1))
+        await _closed(self.source, ThreadWorkers(1))
 
 
 @define

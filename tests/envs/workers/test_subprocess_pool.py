@@ -9,26 +9,26 @@ import pytest
 from paths import SUPPORT
 
 from rlc.envs.base import EnvError
-from rlc.envs.problems.line_servers import LineServers
-from rlc.envs.problems.math_meaning import Meaning, compare
+from rlc.envs.problems.math_equivalence import Equivalence, compare
+from rlc.envs.workers.subprocess_pool import SubprocessPool
 
 
 @pytest.fixture
-def servers(monkeypatch: pytest.MonkeyPatch) -> Iterator[LineServers]:
+def servers(monkeypatch: pytest.MonkeyPatch) -> Iterator[SubprocessPool]:
     monkeypatch.setenv("PYTHONPATH", str(SUPPORT))
-    servers = LineServers("line_server", patience=20.0, most=2)
+    servers = SubprocessPool("line_server", patience=20.0, most=2)
     yield servers
     servers.close()
 
 
-def test_questions_of_many_threads_are_answered_by_few_processes(servers: LineServers) -> None:
+def test_questions_of_many_threads_are_answered_by_few_processes(servers: SubprocessPool) -> None:
     with ThreadPoolExecutor(8) as threads:
         answers = list(threads.map(servers.ask, range(40)))
     assert answers == [[number, number] for number in range(40)]
     assert 1 <= len(servers._idle) <= 2
 
 
-def test_a_process_that_hangs_or_dies_is_replaced(servers: LineServers) -> None:
+def test_a_process_that_hangs_or_dies_is_replaced(servers: SubprocessPool) -> None:
     assert servers.ask("die") is None
     servers.patience = 0.05
     assert servers.ask("hang") is None
@@ -38,14 +38,14 @@ def test_a_process_that_hangs_or_dies_is_replaced(servers: LineServers) -> None:
 
 def test_a_process_that_does_not_start_says_so() -> None:
     with pytest.raises(EnvError, match="a process of no_such_module does not start"):
-        LineServers("no_such_module", patience=1.0, most=1).ask("anybody?")
+        SubprocessPool("no_such_module", patience=1.0, most=1).ask("anybody?")
 
 
 def test_meanings_are_compared_from_any_thread() -> None:
     pytest.importorskip("math_verify")
     with ThreadPoolExecutor(4) as threads:
         found = list(threads.map(compare, ["1/2", "x + 1", "0.4", "\\text"], ["0.5", "1 + x"] * 2))
-    assert found[:2] == [Meaning(True, True, True)] * 2
-    assert found[2] == Meaning(True, True, False)
+    assert found[:2] == [Equivalence(True, True, True)] * 2
+    assert found[2] == Equivalence(True, True, False)
     assert found[3] is not None
     assert not found[3].same

@@ -29,20 +29,20 @@ _LOADED: dict[str, BlockingSource] = {}  # in a worker: the sources that it has 
 
 
 @frozen
-class Parcel:
+class PickledSource:
     """A source on its way to other processes; ``digest`` names it."""
 
     digest: str
     content: bytes
 
 
-def packed(source: BlockingSource) -> Parcel:
+def pickle_source(source: BlockingSource) -> PickledSource:
     """Raises EnvError for a source that cannot be pickled."""
     content = _pickled(source, "the environment")
-    return Parcel(blake2b(content, digest_size=16).hexdigest(), content)
+    return PickledSource(blake2b(content, digest_size=16).hexdigest(), content)
 
 
-def opened(source: BlockingSource, task: TaskKey) -> list[Episode]:
+def open_episodes(source: BlockingSource, task: TaskKey) -> list[Episode]:
     """The episodes of all members of a task. Raises ContractError if they are not so many."""
     if isinstance(source, NumberedSource):
         episodes = source.numbered(task.order, task.number, task.size)
@@ -53,24 +53,24 @@ def opened(source: BlockingSource, task: TaskKey) -> list[Episode]:
     return episodes
 
 
-def load(parcel: Parcel) -> None:
+def load_source(pickled: PickledSource) -> None:
     """In a worker: unpack a source, and with it import its library."""
-    if parcel.digest not in _LOADED:
-        _LOADED[parcel.digest] = pickle.loads(parcel.content)
+    if pickled.digest not in _LOADED:
+        _LOADED[pickled.digest] = pickle.loads(pickled.content)
 
 
 def open_group(
-    digest: str, parcel: Parcel | None, task: TaskKey, members: Sequence[int]
+    digest: str, pickled: PickledSource | None, task: TaskKey, members: Sequence[int]
 ) -> list[tuple[bytes, Observation]] | None:
     """In a worker: the states and first observations of some members of a task. None where the
-    worker has not met the source: it is to be asked again, with the parcel."""
+    worker has not met the source: it is to be asked again, with the pickled."""
 
     def made() -> list[tuple[bytes, Observation]]:
-        episodes = opened(_LOADED[digest], task)
+        episodes = open_episodes(_LOADED[digest], task)
         return [(_state(episodes[member]), episodes[member].first) for member in members]
 
-    if parcel is not None:
-        _sendable(lambda: load(parcel))
+    if pickled is not None:
+        _sendable(lambda: load_source(pickled))
     return _sendable(made) if digest in _LOADED else None
 
 

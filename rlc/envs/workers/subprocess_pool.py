@@ -21,7 +21,7 @@ READY = "ready"  # the first line that a process writes
 
 
 @define(eq=False)
-class LineServers:
+class SubprocessPool:
     """Up to ``most`` processes of ``python -m module``, which answers each line of JSON with one.
 
     Started as they are needed, from any thread. A process that has no answer within ``patience``

@@ -3,7 +3,7 @@
 math-verify limits its time with a signal, which works in the main thread only, and what it asks of
 SymPy may not return for hours.
 
-    python -m rlc.envs.problems.math_meaning     reads [answer, gold], writes a Meaning
+    python -m rlc.envs.problems.math_equivalence     reads [answer, gold], writes a Equivalence
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from typing import Any
 
 from attrs import asdict, frozen
 
-from rlc.envs.problems.line_servers import READY, LineServers
+from rlc.envs.workers.subprocess_pool import READY, SubprocessPool
 
 SECONDS = 5  # that math-verify may take for each of its three steps
 _PATIENCE = 3.0 * SECONDS + 5.0
@@ -26,7 +26,7 @@ _MOST_PROCESSES = 4
 
 
 @frozen
-class Meaning:
+class Equivalence:
     """Which of the two could be read, and whether they are equal."""
 
     answer: bool
@@ -34,16 +34,16 @@ class Meaning:
     same: bool
 
 
-def compare(answer: str, gold: str) -> Meaning | None:
+def compare(answer: str, gold: str) -> Equivalence | None:
     """Blocks. None where it takes too long. Raises EnvError where math-verify does not start."""
     found = _servers().ask([answer, gold])
-    return None if found is None else Meaning(**found)
+    return None if found is None else Equivalence(**found)
 
 
 @cache
-def _servers() -> LineServers:
+def _servers() -> SubprocessPool:
     count = min(_MOST_PROCESSES, os.cpu_count() or 1)
-    servers = LineServers("rlc.envs.problems.math_meaning", _PATIENCE, count)
+    servers = SubprocessPool("rlc.envs.problems.math_equivalence", _PATIENCE, count)
     atexit.register(servers.close)
     return servers
 
@@ -56,13 +56,13 @@ def serve() -> None:
     def parsed(text: str) -> tuple[Any, ...]:
         return tuple(math_verify.parse(f"\\boxed{{{text}}}", parsing_timeout=SECONDS))
 
-    def meaning(answer: str, gold: str) -> Meaning:
+    def meaning(answer: str, gold: str) -> Equivalence:
         meant = parsed(answer)
         expected = parsed(gold) if meant else ()
         if not meant or not expected:
-            return Meaning(bool(meant), bool(expected), False)
+            return Equivalence(bool(meant), bool(expected), False)
         same = math_verify.verify(list(expected), list(meant), timeout_seconds=SECONDS)
-        return Meaning(True, True, bool(same))
+        return Equivalence(True, True, bool(same))
 
     print(READY, flush=True)
     for line in sys.stdin:
