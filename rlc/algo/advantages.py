@@ -16,7 +16,7 @@ from rlc.algo.episodes import Advantages, Episodes
 from rlc.algo.errors import AlgorithmError
 from rlc.algo.ragged import Bools, Floats, Ints
 from rlc.algo.returns import flat_returns
-from rlc.algo.scheme import AdvantageScheme, Baseline, Clip, Scale, Scope, task_scope
+from rlc.algo.scheme import AdvantageScheme, Baseline, Scale, Scope, task_scope
 from rlc.algo.scopes import Scopes, stable_order
 
 __all__ = ["Advantages", "Episodes", "compute_advantages"]
@@ -38,11 +38,21 @@ def compute_advantages(scheme: AdvantageScheme, episodes: Episodes) -> Advantage
     with np.errstate(all="ignore"):  # what overflows is refused after each step
         return_V = flat_returns(scheme.returns, episodes.rewards_N, turns_R)
         _require_representable(return_V)
-        state = _start(_Columns(episodes, by_turn, return_V))
+        columns = _Columns(episodes, by_turn, return_V)
+        order_V = stable_order(columns.label(episodes.group_R))
+        peers = _Peers(columns, slice(None) if order_V is None else order_V)
+        state = _State(peers, peers.returns, np.zeros(len(peers.returns), dtype=bool))
         if scheme.constant == "drop":
-            state = _drop_constant(task_scope(scheme), state)
+            groups = peers.over(task_scope(scheme))
+            drop_S = groups.summary(state.value_V).constant & (groups.size_S > 1)
+            state = state.select(~groups.spread(drop_S)) if drop_S.any() else state
         for step in scheme.steps:
-            state = _apply(step, state)
+            if isinstance(step, Baseline):
+                state = _subtract(step, state)
+            elif isinstance(step, Scale):
+                state = _divide(step, state)
+            else:
+                state = evolve(state, value_V=np.clip(state.value_V, step.low, step.high))
             _require_representable(state.value_V)
     all_V, kept_V = np.zeros(len(return_V)), np.zeros(len(return_V), dtype=bool)
     all_V[state.peers.item_V], kept_V[state.peers.item_V] = state.value_V, True
@@ -127,7 +137,7 @@ class _Peers:
         return " of ".join(f"{part} {int(self.label(part)[at])}" for part in parts)
 
     def weights(self, weight: str) -> Floats | None:
-        """None where each value counts once."""
+        """The weight of each value; None if each counts once."""
         return self.tokens if weight == "tokens" else None
 
     def select(self, keep_V: Bools) -> _Peers:
@@ -147,32 +157,9 @@ class _State:
         return _State(self.peers.select(keep_V), self.value_V[keep_V], self.raw_V[keep_V])
 
 
-def _start(columns: _Columns) -> _State:
-    order_V = stable_order(columns.label(columns.episodes.group_R))
-    peers = _Peers(columns, slice(None) if order_V is None else order_V)
-    return _State(peers, peers.returns, np.zeros(len(peers.returns), dtype=bool))
-
-
 def _require_representable(value_V: Floats) -> None:
     if not np.isfinite(value_V).all():
         raise AlgorithmError("the rewards are so large that their returns or advantages overflow")
-
-
-def _drop_constant(scope: Scope, state: _State) -> _State:
-    groups = state.peers.over(scope)
-    drop_S = groups.summary(state.value_V).constant & (groups.size_S > 1)
-    return state.select(~groups.spread(drop_S)) if drop_S.any() else state
-
-
-def _apply(step: Baseline | Scale | Clip, state: _State) -> _State:
-    if isinstance(step, Baseline):
-        return _subtract(step, state)
-    if isinstance(step, Scale):
-        return _divide(step, state)
-    return evolve(state, value_V=np.clip(state.value_V, step.low, step.high))
-
-
-# Baselines
 
 
 def _subtract(step: Baseline, state: _State) -> _State:
@@ -194,16 +181,12 @@ def _subtract(step: Baseline, state: _State) -> _State:
         if step.kind == "leave_one_out":
             sum_V = scopes.spread(of_scope.weight_S)
             centred_V *= sum_V / (sum_V - (1.0 if weight_V is None else weight_V))
-        _zero(centred_V, scopes, of_scope.constant, weight_V)
+        # Exact zeros where a scope is constant, or a value weighs nothing.
+        if of_scope.constant.any():
+            centred_V[scopes.spread(of_scope.constant)] = 0.0
+        if weight_V is not None:
+            centred_V[weight_V == 0] = 0.0
     return _settle_singletons(step, scopes, evolve(state, value_V=centred_V), value_V)
-
-
-def _zero(value_V: Floats, scopes: Scopes, mark_S: Bools, weight_V: Floats | None) -> None:
-    """Put exact zeros where a scope is marked or a value weighs nothing."""
-    if mark_S.any():
-        value_V[scopes.spread(mark_S)] = 0.0
-    if weight_V is not None:
-        value_V[weight_V == 0] = 0.0
 
 
 def _settle_singletons(step: Baseline, scopes: Scopes, state: _State, before_V: Floats) -> _State:
@@ -223,9 +206,6 @@ def _settle_singletons(step: Baseline, scopes: Scopes, state: _State, before_V: 
     return evolve(state, value_V=value_V, raw_V=state.raw_V | alone_V)
 
 
-# Scales
-
-
 def _divide(step: Scale, state: _State) -> _State:
     """Divide by the size s of each scope.
 
@@ -241,7 +221,9 @@ def _divide(step: Scale, state: _State) -> _State:
         alone_V = state.raw_V & scopes.spread(scopes.size_S == 1)
         untouched_V |= alone_V & (step.kind == "mean")
         size_V[alone_V & (size_V == 0)] = 1.0
-    scaled_V = state.value_V / _divisor(step, size_V)
+    combine = {"outside": np.add, "inside": np.hypot, "clamp": np.maximum}[step.eps_place]
+    eps = step.eps if step.eps_place == "outside" else np.sqrt(step.eps)
+    scaled_V = state.value_V / combine(size_V, eps)
     scaled_V[size_V <= step.tolerance] = 0.0
     scaled_V[np.isinf(size_V)] = np.nan  # the size has overflowed: refused by the caller
     if weight_V is not None:
@@ -249,13 +231,6 @@ def _divide(step: Scale, state: _State) -> _State:
     if untouched_V.any():
         scaled_V[untouched_V] = state.value_V[untouched_V]
     return evolve(state, value_V=scaled_V)
-
-
-def _divisor(step: Scale, size_V: Floats) -> Floats:
-    if step.eps_place == "outside":
-        return size_V + step.eps
-    root = np.sqrt(step.eps)
-    return np.hypot(size_V, root) if step.eps_place == "inside" else np.maximum(size_V, root)
 
 
 @frozen(eq=False)

@@ -75,16 +75,17 @@ def loss_and_grad(
     if name not in LOSSES:
         raise AlgorithmError(f"unknown loss {name!r}; known are {', '.join(sorted(LOSSES))}")
     logprobs_T = np.asarray(logprobs_T, dtype=np.float64)
-    columns = _columns(name, dict(config or {}), inputs, len(logprobs_T))
+    columns = _columns(name, config or {}, inputs, len(logprobs_T))
     with np.errstate(all="ignore"):  # an overflowing ratio is refused below
         loss_T, grad_T = LOSSES[name].terms(logprobs_T, columns)
     if not (np.isfinite(loss_T).all() and np.isfinite(grad_T).all()):
-        raise AlgorithmError(f"{name} is not finite: check the logprobs and the {_inputs(name)}")
+        names = " and ".join(LOSSES[name].inputs)
+        raise AlgorithmError(f"{name} is not finite: check the logprobs and the {names}")
     return float(loss_T.sum()), grad_T
 
 
 def _columns(
-    name: str, config: dict[str, float], inputs: Mapping[str, npt.ArrayLike], length: int
+    name: str, config: Mapping[str, float], inputs: Mapping[str, npt.ArrayLike], length: int
 ) -> dict[str, Floats]:
     """Inputs and settings of a loss as checked columns of shape (T,)."""
     loss = LOSSES[name]
@@ -116,10 +117,6 @@ def _require_known(name: str, what: str, given: set[str], known: set[str]) -> No
     if unknown := sorted(given - known):
         choices = ", ".join(sorted(known)) or "none"
         raise AlgorithmError(f"{name} has no {what} {unknown[0]!r}; it knows {choices}")
-
-
-def _inputs(name: str) -> str:
-    return " and ".join(LOSSES[name].inputs)
 
 
 def _cross_entropy(logprobs_T: Floats, columns: _Columns) -> _Terms:

@@ -1,4 +1,4 @@
-"""pass@k and any@n of one problem, from n samples of which c are correct."""
+"""pass@k of one problem, from n samples of which c are correct."""
 
 from __future__ import annotations
 
@@ -16,23 +16,9 @@ def pass_at_k(n: int, c: int, k: int) -> float:
     Raises:
         AlgorithmError: not ``0 <= c <= n`` or not ``1 <= k <= n``.
     """
-    _require_counts(n, c)
+    if n < 1 or not 0 <= c <= n:
+        raise AlgorithmError(f"{c} correct of {n} samples is not possible")
     if not 1 <= k <= n:
         raise AlgorithmError(f"pass@{k} needs at least {max(k, 1)} samples and k >= 1; n is {n}")
     ways = comb(n, k)
     return (ways - comb(n - c, k)) / ways
-
-
-def any_at_n(n: int, c: int) -> float:
-    """1 if any of the n samples is correct, else 0: pass@n without an estimate.
-
-    Raises:
-        AlgorithmError: not ``0 <= c <= n`` or ``n < 1``.
-    """
-    _require_counts(n, c)
-    return 1.0 if c else 0.0
-
-
-def _require_counts(n: int, c: int) -> None:
-    if n < 1 or not 0 <= c <= n:
-        raise AlgorithmError(f"{c} correct of {n} samples is not possible")

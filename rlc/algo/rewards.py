@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from math import fsum
 
 from rlc.algo.errors import AlgorithmError
-
-REDUCTIONS = ("turns", "sum", "mean", "max", "min", "last")
 
 
 def reduce_rewards(
@@ -43,17 +41,18 @@ def reduce_rewards(
         kept = [0.0 if reward is None else reward for reward in rewards_T]
         kept[-1] = fsum([kept[-1], *last])
         return tuple(_limited(value, low, high) for value in kept)
-    return (*[0.0] * (len(rewards_T) - 1), _limited(_reduced(values, reduce), low, high))
+    reduced = _REDUCERS[reduce](values)
+    return (*[0.0] * (len(rewards_T) - 1), _limited(reduced, low, high))
 
 
-def _reduced(values: Sequence[float], reduce: str) -> float:
-    if reduce == "sum":
-        return fsum(values)
-    if reduce == "mean":
-        return fsum(values) / len(values)
-    if reduce == "last":
-        return float(values[-1])
-    return float(max(values) if reduce == "max" else min(values))
+_REDUCERS: dict[str, Callable[[Sequence[float]], float]] = {
+    "sum": fsum,
+    "mean": lambda values: fsum(values) / len(values),
+    "max": max,
+    "min": min,
+    "last": lambda values: values[-1],
+}
+REDUCTIONS = ("turns", *_REDUCERS)
 
 
 def _limited(value: float, low: float | None, high: float | None) -> float:

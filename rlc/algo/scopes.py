@@ -79,7 +79,7 @@ class Scopes:
         return out_V
 
     def spread(self, x_S: npt.NDArray[T]) -> npt.NDArray[T]:
-        """What is known of each scope to each of its values, shape (V,)."""
+        """Repeat one item per scope for each of the scope's values, shape (V,)."""
         return np.repeat(x_S, self.size_S) if self._order_V is None else x_S[self._scope]
 
     def total(self, x_V: Floats) -> Floats:
@@ -105,7 +105,7 @@ class Scopes:
         return Summary(weight_S, total_S / weight_S, low_S, high_S)
 
     def best_of_others(self, x_V: Floats) -> Floats:
-        """For each value the largest of the others in its scope; -inf where there is none."""
+        """For each value the largest of the others in its scope; -inf if there are no others."""
         best_S, second_S = self._reduced(x_V, _largest), self._reduced(x_V, _second)
         best_V = self.spread(best_S)
         return np.where(x_V == best_V, self.spread(second_S), best_V)

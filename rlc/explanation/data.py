@@ -12,8 +12,8 @@ from rlc.explanation.timing import stage_timing
 from rlc.lang.diagnostics import Diagnostics
 from rlc.lang.formats import finding_dicts
 from rlc.plan.codec import plan_hash, plan_to_dict
-from rlc.plan.records import SCHEMA_VERSION, Plan, StagePlan, TrainPlan
-from rlc.pricing.assumptions import assumptions, environments_of
+from rlc.plan.records import SCHEMA_VERSION, Plan, StagePlan, TrainPlan, environments_of
+from rlc.pricing.assumptions import assumptions
 from rlc.pricing.cost import KINDS, Money, StageCost, bill_of, plan_cost, total_cost
 from rlc.pricing.latencies import Latencies
 from rlc.pricing.shapes import LEVELS

@@ -14,9 +14,9 @@ from rlc.plan.records import (
     StagePlan,
     TrackPlan,
     TrainPlan,
+    environments_of,
 )
 from rlc.plan.units import show
-from rlc.pricing.assumptions import environments_of
 
 _LIBRARIES = {"gem": "gem-llm", "openreward": "openreward", "cookbook": "tinker-cookbook"}
 _GEM_NEEDS = {

@@ -362,6 +362,13 @@ class EvalPlan:
 StagePlan = TrainPlan | SftPlan | EvalPlan
 
 
+def environments_of(stage: StagePlan) -> tuple[EnvPlan, ...]:
+    """The environments that a stage plays."""
+    if isinstance(stage, SftPlan):
+        return () if stage.data.env is None else (stage.data.env,)
+    return stage.envs
+
+
 def kind_of(stage: StagePlan) -> str:
     """The word that a recipe declares the stage with."""
     if isinstance(stage, TrainPlan):

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from rlc.catalog.builtins.sources import max_turns, measured
 from rlc.catalog.facts.models import find_model, storage_price
 from rlc.catalog.facts.prices import price_of
-from rlc.plan.records import EnvPlan, EvalPlan, SamplingPlan, SftPlan, StagePlan, TrainPlan
+from rlc.plan.records import EnvPlan, EvalPlan, SftPlan, StagePlan, TrainPlan, environments_of
 from rlc.plan.units import show
 from rlc.pricing.cost import (
     BYTES_PER_PARAMETER,
@@ -30,19 +30,12 @@ from rlc.record import asdict
 
 def assumptions(stage: StagePlan) -> list[str]:
     """Everything that the estimates of a stage assume."""
-    return [*_sampling(stage), *_of_environments(stage), *_prices(stage), *_storage(stage)]
-
-
-def environments_of(stage: StagePlan) -> tuple[EnvPlan, ...]:
-    """The environments that a stage plays."""
-    if isinstance(stage, SftPlan):
-        return () if stage.data.env is None else (stage.data.env,)
-    return stage.envs
-
-
-def sampling_of(stage: StagePlan) -> SamplingPlan | None:
-    """How a stage samples; None for one that does not say."""
-    return None if isinstance(stage, SftPlan) else stage.sampling
+    envs = [
+        f"{env.name}: {sentence}"
+        for env in environments_of(stage)
+        for sentence in _environment(env, stage)
+    ]
+    return [*_sampling(stage), *envs, *_prices(stage), *_storage(stage)]
 
 
 def _sampling(stage: StagePlan) -> Iterator[str]:
@@ -52,7 +45,13 @@ def _sampling(stage: StagePlan) -> Iterator[str]:
     if any(max_turns(env) != 1 for env in envs):
         yield f"low, expected, high: episodes of {_shares(TURN_SHARE)} of the turns allowed"
     if isinstance(stage, SftPlan):
-        yield from _examples(stage)
+        if stage.data.env is None:
+            yield f"prompts and replies of {ROW_TOKENS} tokens each (the file is not read)"
+        elif stage.data.policy == "oracle":
+            yield "the oracle's replies cost nothing to make and are as long as the model's"
+        else:
+            tries = ", ".join(str(number) for number in TRIES.values())
+            yield f"low, expected, high: {tries} episodes played for each that is good enough"
         return
     yield "low and expected: prompts shared by a group or kept from earlier turns are cached"
     if isinstance(stage, TrainPlan):
@@ -62,25 +61,10 @@ def _sampling(stage: StagePlan) -> Iterator[str]:
             yield f"low, expected, high: {_shares(RESAMPLED)} of the {most} played"
 
 
-def _examples(stage: SftPlan) -> Iterator[str]:
-    if stage.data.env is None:
-        yield f"prompts and replies of {ROW_TOKENS} tokens each (the file is not read)"
-    elif stage.data.policy == "oracle":
-        yield "the oracle's replies cost nothing to make and are as long as the model's"
-    else:
-        tries = ", ".join(str(number) for number in TRIES.values())
-        yield f"low, expected, high: {tries} episodes played for each that is good enough"
-
-
-def _of_environments(stage: StagePlan) -> Iterator[str]:
-    for env in environments_of(stage):
-        for sentence in _of_environment(env, stage):
-            yield f"{env.name}: {sentence}"
-
-
-def _of_environment(env: EnvPlan, stage: StagePlan) -> Iterator[str]:
+def _environment(env: EnvPlan, stage: StagePlan) -> Iterator[str]:
     chars = measured(env)
-    first, *others = rollout_shape(env, stage.model, sampling_of(stage), "high")
+    sampling = None if isinstance(stage, SftPlan) else stage.sampling
+    first, *others = rollout_shape(env, stage.model, sampling, "high")
     how = f"{chars['prompt']:,} characters" if chars else "not measured, assumed"
     yield f"a first prompt of about {first.prompt:g} tokens ({how})"
     if others:
@@ -117,15 +101,10 @@ def _prices(stage: StagePlan) -> Iterator[str]:
     if unsure:
         yield f"no primary source confirms the price of {', '.join(unsure)} of {model.base}"
     if isinstance(stage, TrainPlan) and stage.kl is not None:
-        yield from _reference(stage)
-
-
-def _reference(stage: TrainPlan) -> Iterator[str]:
-    assert stage.kl is not None
-    if reference_price(stage.kl, stage.model) is None:
-        yield f"the price of {stage.kl.reference} is unknown: the sums are lower bounds"
-    else:
-        yield "the reference is billed as a prefill of every sequence, uncached"
+        if reference_price(stage.kl, stage.model) is None:
+            yield f"the price of {stage.kl.reference} is unknown: the sums are lower bounds"
+        else:
+            yield "the reference is billed as a prefill of every sequence, uncached"
 
 
 def _storage(stage: StagePlan) -> Iterator[str]:

@@ -2,7 +2,7 @@
 
 ``high`` has every reply at max_tokens, every episode at its last turn and no cache hit;
 ``expected`` and ``low`` have the shares of :mod:`rlc.pricing.shapes` and a cache that never misses.
-What has no known price makes a sum a lower bound, and never a smaller price.
+A part without a known price makes the sum a lower bound.
 """
 
 from __future__ import annotations
@@ -38,7 +38,8 @@ BYTES_PER_PARAMETER = {"low": 6, "expected": 12, "high": 12}
 
 @frozen
 class Money:
-    """USD. Where something of it has an unknown price it is not ``complete``: a lower bound."""
+    """An amount in USD. One that is not ``complete`` is a lower bound: part of it has no known
+    price."""
 
     usd: float = 0.0
     complete: bool = True
@@ -51,8 +52,11 @@ class Money:
 
     @property
     def total(self) -> float | None:
-        """USD, or None where only a lower bound is known."""
+        """USD; None if only a lower bound is known."""
         return self.usd if self.complete else None
+
+
+UNKNOWN = Money(0.0, complete=False)
 
 
 def in_all(amounts: Iterable[Money]) -> Money:
@@ -109,9 +113,11 @@ def stage_cost(stage: StagePlan, stages: Mapping[str, StagePlan] | None = None) 
     times = _times(stage, stages or {})
     one = {level: step_tokens(stage, level) for level in LEVELS}
     before = {level: tokens_before(stage, level) for level in LEVELS}
-    bill = {level: _priced(stage, one[level] * times + before[level]) for level in LEVELS}
-    for level in LEVELS:
-        bill[level]["storage"] = storage_cost(stage, level)
+    bill = {
+        level: _priced(stage, one[level] * times + before[level])
+        | {"storage": storage_cost(stage, level)}
+        for level in LEVELS
+    }
     return StageCost(
         stage=stage.name,
         kind=kind_of(stage),
@@ -138,9 +144,10 @@ def _times(stage: StagePlan, stages: Mapping[str, StagePlan]) -> int:
 def _priced(stage: StagePlan, tokens: Tokens) -> dict[str, Money]:
     """The price of tokens, by kind."""
     kl = stage.kl if isinstance(stage, TrainPlan) else None
-    prices = _prices(_price(stage.model))
+    prices = _prices(stage.model)
     prices["reference"] = None if kl is None else reference_price(kl, stage.model)
-    return {kind: _money(count, prices[kind]) for kind, count in asdict(tokens).items()}
+    costs = {kind: part_cost(count, prices[kind]) for kind, count in asdict(tokens).items()}
+    return {kind: UNKNOWN if cost is None else Money(cost) for kind, cost in costs.items()}
 
 
 def is_free(model: ModelPlan) -> bool:
@@ -151,11 +158,8 @@ def is_free(model: ModelPlan) -> bool:
     return model.service == LOCAL or own
 
 
-def _price(model: ModelPlan) -> Price | None:
-    return FREE if is_free(model) else price_of(model.base, model.service)
-
-
-def _prices(price: Price | None) -> dict[str, float | None]:
+def _prices(model: ModelPlan) -> dict[str, float | None]:
+    price = FREE if is_free(model) else price_of(model.base, model.service)
     return asdict(price or Price(None, None, None, None))
 
 
@@ -163,12 +167,7 @@ def reference_price(kl: KlPlan, model: ModelPlan) -> float | None:
     """USD per million tokens that the reference reads: a prefill of its base model. A saved
     state is taken to be one of the stage's own base."""
     base = model.base if "://" in kl.reference else kl.reference
-    return _prices(_price(evolve(model, base=base)))["prefill"]
-
-
-def _money(tokens: float, price: float | None) -> Money:
-    cost = part_cost(tokens, price)
-    return Money(0.0, complete=False) if cost is None else Money(cost)
+    return _prices(evolve(model, base=base))["prefill"]
 
 
 def storage_cost(stage: StagePlan, level: Level) -> Money:
@@ -177,7 +176,7 @@ def storage_cost(stage: StagePlan, level: Level) -> Money:
         return Money()
     size = checkpoint_bytes(stage.model, level)
     if size is None:
-        return Money(0.0, complete=False)
+        return UNKNOWN
     months = MONTH if stage.save.ttl_seconds is None else stage.save.ttl_seconds
     kept = kept_checkpoints(stage.save, stage.steps)
     return Money(kept * size / GIGABYTE * storage_price() * months / MONTH)
@@ -190,13 +189,13 @@ def kept_checkpoints(save: SavePlan, steps: int) -> int:
 
 
 def checkpoint_bytes(model: ModelPlan, level: Level) -> float | None:
-    """Size of a checkpoint; None where the adapter's size is unknown."""
+    """Size of a checkpoint; None if the adapter's size is unknown."""
     parameters = lora_parameters(model)
     return None if parameters is None else parameters * BYTES_PER_PARAMETER[level]
 
 
 def lora_parameters(model: ModelPlan) -> int | None:
-    """Parameters of the adapter; None where unknown."""
+    """Parameters of the adapter; None if unknown."""
     known = find_model(model.base)
     if known is None or known.lora is None:
         return None

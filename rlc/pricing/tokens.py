@@ -58,7 +58,11 @@ def step_tokens(stage: StagePlan, level: Level) -> Tokens:
         return _train_tokens(stage, level)
     if isinstance(stage, EvalPlan):
         return _eval_tokens(stage, level)
-    return Tokens(train=stage.batch * _example_tokens(stage, level))
+    if stage.data.env is None:
+        return Tokens(train=stage.batch * 2.0 * ROW_TOKENS)
+    shapes = rollout_shapes(stage.data.env, stage.model, None, level)
+    longest = max(sum(e.copies * e.datum_tokens() for e in shape) for shape in shapes)
+    return Tokens(train=stage.batch * longest)
 
 
 def tokens_before(stage: StagePlan, level: Level) -> Tokens:
@@ -95,8 +99,11 @@ def group_tokens(shape: Rollout, groups: float, size: int, cached: bool) -> Toke
 def turn_tokens(shape: Rollout, batch: BatchPlan, cached: bool) -> Tokens:
     """Tokens of a batch that is counted in turns, of which exactly ``batch.count`` are trained
     on; a sequence of several turns holds the whole episode whatever is chosen."""
-    turns = sum(episode.copies * episode.turns for episode in shape)
-    episodes = _episodes_played(batch, turns, worst=not cached)
+    turns, parallel = sum(episode.copies * episode.turns for episode in shape), batch.parallel or 1
+    # Whole waves of parallel episodes until there are enough turns; at worst one turn is missing,
+    # and a whole wave is played for it.
+    worst, usual = parallel + (batch.count - 1) / turns, ceil(batch.count / (parallel * turns))
+    episodes = usual * parallel if cached else worst
     trained = sum(episode.copies * episode.datum_tokens() for episode in shape)
     if all(episode.one_datum for episode in shape):
         train = min(episodes, batch.count) * trained
@@ -122,19 +129,14 @@ def _train_tokens(stage: TrainPlan, level: Level) -> Tokens:
             total += tokens * part[env.name]
         else:
             total += _most(group_tokens(shape, tasks, size, cached) for shape in shapes)
-    total += _replacements(stage, level)
-    return total + Tokens(reference=total.train) if stage.kl is not None else total
-
-
-def _replacements(stage: TrainPlan, level: Level) -> Tokens:
-    """Groups that are played in place of others, which are then not trained on. Any environment
-    may be the one that they come from."""
-    groups = stage.batch.resample * RESAMPLED[level]
-    return _most(
-        sampling_tokens(shape, groups, env.rollouts.group, level != "high")
+    # Groups that are replaced are not trained on; any environment may be the one they come from.
+    replaced = stage.batch.resample * RESAMPLED[level]
+    total += _most(
+        sampling_tokens(shape, replaced, env.rollouts.group, cached)
         for env in stage.envs
         for shape in rollout_shapes(env, stage.model, stage.sampling, level)
     )
+    return total + Tokens(reference=total.train) if stage.kl is not None else total
 
 
 def _eval_tokens(stage: EvalPlan, level: Level) -> Tokens:
@@ -146,22 +148,6 @@ def _eval_tokens(stage: EvalPlan, level: Level) -> Tokens:
     return total
 
 
-def _example_tokens(stage: SftPlan, level: Level) -> float:
-    if stage.data.env is None:
-        return 2.0 * ROW_TOKENS
-    shapes = rollout_shapes(stage.data.env, stage.model, None, level)
-    return max(sum(e.copies * e.datum_tokens() for e in shape) for shape in shapes)
-
-
 def _most(tokens: Iterable[Tokens]) -> Tokens:
     """What is enough for each of several shapes."""
     return reduce(Tokens.most, tokens)
-
-
-def _episodes_played(batch: BatchPlan, turns: int, worst: bool) -> float:
-    """Whole waves of parallel episodes until there are enough turns; at worst one turn is
-    missing, and a whole wave is played for it."""
-    parallel = batch.parallel or 1
-    if worst:
-        return parallel + (batch.count - 1) / turns
-    return ceil(batch.count / (parallel * turns)) * parallel

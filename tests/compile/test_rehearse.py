@@ -9,7 +9,7 @@ from rlc.compile.rehearse import MAX_STEPS, MAX_TOKENS, rehearse
 from rlc.plan.codec import plan_from_dict, plan_to_dict
 from rlc.plan.leaves import leaves
 from rlc.plan.records import BudgetPlan, EvalPlan, SftPlan, TrainPlan
-from rlc.pricing.assumptions import environments_of as _environments
+from rlc.plan.records import environments_of as _environments
 from rlc.record import evolve
 
 TEXTS = [EVERYTHING, *(path.read_text(encoding="utf-8") for path in RECIPE_FILES)]

@@ -9,7 +9,7 @@ from typing import Any
 
 from attrs import define
 
-from rlc.algo.passk import any_at_n, pass_at_k
+from rlc.algo.passk import pass_at_k
 from rlc.catalog.builtins.training import DEFAULT_FAILURE
 from rlc.envs.base import SOLVED
 from rlc.envs.build import PlayableEnv
@@ -124,7 +124,9 @@ def _value(
         rewards = [rollout.reward for rollout in rollouts if rollout.error is None]
         return fmean(rewards) if rewards else None
     if metric.name == "any_at":
-        return fmean(any_at_n(metric.k, sum(solved_S[: metric.k])) for solved_S in solved_TS)
+        return fmean(
+            pass_at_k(metric.k, sum(solved_S[: metric.k]), metric.k) for solved_S in solved_TS
+        )
     return fmean(pass_at_k(len(solved_S), sum(solved_S), metric.k) for solved_S in solved_TS)
 
 
