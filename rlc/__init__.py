@@ -1,31 +1,63 @@
-"""rlc: a compiler for reinforcement-learning post-training recipes.
+"""A compiler for reinforcement-learning post-training recipes.
 
-From Python: ``load``, ``load_plan``, ``explain`` (:mod:`rlc.api`), ``run`` and ``resume``
-(:mod:`rlc.runtime.start`).
+The functions here do what the commands of the same names do::
+
+    import rlc
+
+    recipe = rlc.load("recipes/quickstart.rl", set={"main.steps": 10})
+    recipe.check()              # the findings, empty if there are none
+    print(recipe.explain())     # values with their origins, formulas, graph, cost
+    summary = rlc.run(recipe)   # train; the summary has the checkpoint and the rewards
+    rlc.resume(summary.folder)  # continue a run that was interrupted
+
+Every error that rlc raises for its user derives from `rlc.Error`, which has a ``message`` and a
+``hint``.
 """
 
 from __future__ import annotations
 
-TYPE_CHECKING = False  # typing is left alone: it takes longer to import than all of this
+TYPE_CHECKING = False  # importing typing would take longer than all of this
 if TYPE_CHECKING:
     from typing import Any
 
     from rlc.api import Explanation, Recipe, RecipeError, explain, load, load_plan
+    from rlc.errors import Error
+    from rlc.plan.records import Plan
     from rlc.runtime.start import resume, run
+    from rlc.runtime.summary import Summary
 
 __version__ = "0.1.0"
 
-__all__ = ["Explanation", "Recipe", "RecipeError", "explain", "load", "load_plan", "resume", "run"]
+__all__ = [
+    "Error",
+    "Explanation",
+    "Plan",
+    "Recipe",
+    "RecipeError",
+    "Summary",
+    "explain",
+    "load",
+    "load_plan",
+    "resume",
+    "run",
+]
+
+_ELSEWHERE = {  # than in rlc.api
+    "Error": "rlc.errors",
+    "Plan": "rlc.plan.records",
+    "Summary": "rlc.runtime.summary",
+    "resume": "rlc.runtime.start",
+    "run": "rlc.runtime.start",
+}
 
 
 def __getattr__(name: str) -> Any:
-    """The names above, imported when they are asked for: `import rlc` costs nothing."""
+    """Import one of the names above when it is first used, so that `import rlc` costs nothing."""
     if name not in __all__:
         raise AttributeError(f"module 'rlc' has no attribute {name!r}")
     from importlib import import_module
 
-    module = "rlc.runtime.start" if name in ("run", "resume") else "rlc.api"
-    return getattr(import_module(module), name)
+    return getattr(import_module(_ELSEWHERE.get(name, "rlc.api")), name)
 
 
 def __dir__() -> list[str]:

@@ -14,6 +14,7 @@ import os
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
+from rlc.errors import Error
 from rlc.record import frozen
 
 if TYPE_CHECKING:
@@ -27,7 +28,7 @@ if TYPE_CHECKING:
 Setting = str | int | float | bool | None | Sequence["Setting"]
 
 
-class RecipeError(ValueError):
+class RecipeError(Error, ValueError):
     """A recipe with errors; the text is what `rlc check` prints, ``diagnostics`` holds them."""
 
     def __init__(self, diagnostics: Diagnostics) -> None:

@@ -4,12 +4,16 @@ from __future__ import annotations
 
 import ast
 import json
+import re
 import subprocess
 import sys
+from importlib import import_module
 from pathlib import Path
 
 import pytest
 from paths import ROOT
+
+import rlc
 
 # From the ground floor up. A room may import the rooms named here, and nothing else of rlc.
 MAY_IMPORT = {
@@ -66,7 +70,7 @@ def eager(tree: ast.Module) -> list[ast.stmt]:
 @pytest.mark.parametrize("room", MAY_IMPORT)
 def test_a_room_imports_only_what_it_may_know(room: str) -> None:
     known = modules()
-    allowed = {room, "record", *MAY_IMPORT[room].split()}
+    allowed = {room, "errors", "record", *MAY_IMPORT[room].split()}
     for name, path in known.items():
         if name.split(".")[0] == room:
             for module in imports_of(path, known):
@@ -107,6 +111,24 @@ def test_no_file_imports_itself_over_others() -> None:
 
     for name in graph:
         visit(name, ())
+
+
+def test_every_error_derives_from_one() -> None:
+    """Private ones aside, which their own module catches."""
+    for name, path in modules().items():
+        if name == "record":  # its error is the one of attrs
+            continue
+        text = path.read_text(encoding="utf-8")
+        if not re.search(r"^class \w+\(.*(Error|Exception|Refused)\b", text, re.MULTILINE):
+            continue
+        for error in vars(import_module(f"rlc.{name}")).values():
+            if not (isinstance(error, type) and issubclass(error, BaseException)):
+                continue
+            if error.__module__ != f"rlc.{name}" or issubclass(error, rlc.Error):
+                continue
+            caught = re.search(rf"^ +except .*\b{error.__name__}\b", text, re.MULTILINE)
+            assert error.__name__.startswith("_"), f"{error} does not derive from rlc.Error"
+            assert caught, f"rlc.{name} does not catch {error.__name__}"
 
 
 def test_no_room_is_crowded() -> None:

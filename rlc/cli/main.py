@@ -1,4 +1,4 @@
-"""The ``rlc`` command: finds the subcommand and turns whatever happens into an exit status."""
+"""The ``rlc`` command: finds the subcommand, prints errors and returns an exit status."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ import sys
 from collections.abc import Sequence
 
 from rlc import __version__
+from rlc.errors import Error
 
 REPORT_TO = "the issue tracker of the project"
 
@@ -34,7 +35,7 @@ def entry() -> None:
 
 
 def main(argv: Sequence[str]) -> int:
-    """Run one command and give its exit status."""
+    """Run one command and return its exit status."""
     try:
         args = _parser(argv).parse_args(argv)
         status = int(args.run(args))
@@ -45,6 +46,14 @@ def main(argv: Sequence[str]) -> int:
         # Whoever read our output went away; keep Python from complaining about it at exit.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 1
+    except Error as error:
+        from rlc.cli.options import tell
+
+        return tell(
+            error.message,
+            getattr(args, "error_status", error.exit_status),
+            *filter(None, (error.hint, *getattr(error, "__notes__", ()))),
+        )
     except Exception as error:
         if os.environ.get("RLC_DEBUG") == "1":
             raise

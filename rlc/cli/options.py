@@ -11,7 +11,6 @@ from rlc.plan.records import SERVICES
 
 if TYPE_CHECKING:
     from rlc.api import Recipe
-    from rlc.compile.recipe import Compiled
 
 
 def has_color(stream: TextIO) -> bool:
@@ -51,24 +50,13 @@ def recipe_of(args: argparse.Namespace) -> Recipe:
     return load(args.recipe, args.overrides, args.seed, args.rehearse, args.service)
 
 
-def compile_plan(args: argparse.Namespace) -> Compiled:
-    """The plan that the recipe and the options decide, with all findings."""
-    from rlc.compile.services import ServiceMismatchError
-
-    try:
-        return recipe_of(args).compile()
-    except ServiceMismatchError as error:
-        raise SystemExit(tell(str(error), status=2)) from error
-
-
 def changes_plan(args: argparse.Namespace) -> bool:
     """Whether an option decides something beside the recipe."""
     return bool(args.overrides or args.rehearse or args.service or args.seed is not None)
 
 
-def tell(message: str, status: int = 1, hint: str | None = None) -> int:
-    """Print an error of a command; gives the exit status to end with."""
-    print(f"error: {message}", file=sys.stderr)
-    if hint:
-        print(f"  help: {hint}", file=sys.stderr)
+def tell(message: str, status: int = 1, *hints: str) -> int:
+    """Print an error with what to do about it, and return the exit status to end with."""
+    for line in (f"error: {message}", *(f"  help: {hint}" for hint in hints)):
+        print(line, file=sys.stderr)
     return status

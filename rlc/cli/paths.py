@@ -5,9 +5,13 @@ from __future__ import annotations
 import os
 from collections.abc import Iterable
 
+from rlc.errors import Error
 
-class NoRecipeError(Exception):
+
+class NoRecipeError(Error):
     """A folder on the command line holds no recipe."""
+
+    exit_status = 2
 
 
 def recipe_files(paths: Iterable[str]) -> list[str]:

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from rlc import __version__
+from rlc.errors import Error
 from rlc.plan.codec import PlanFormatError, plan_from_dict, plan_hash, plan_to_dict
 from rlc.plan.differences import difference_lines
 from rlc.plan.records import SCHEMA_VERSION, Plan
@@ -34,12 +35,8 @@ class MadeFrom:
     rlc: str = __version__
 
 
-class PlanFileError(Exception):
-    """A saved plan that is not to be used; ``hint`` says what to do."""
-
-    def __init__(self, message: str, hint: str | None = None) -> None:
-        super().__init__(message)
-        self.hint = hint
+class PlanFileError(Error):
+    """A saved plan that cannot be used."""
 
 
 @frozen

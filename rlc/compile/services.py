@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from rlc.catalog.facts.models import find_model
+from rlc.errors import Error
 from rlc.plan.graph import build_graph
 from rlc.plan.records import LOCAL, Plan
 from rlc.record import evolve
@@ -10,8 +11,10 @@ from rlc.record import evolve
 ORIGIN = "--service"
 
 
-class ServiceMismatchError(ValueError):
+class ServiceMismatchError(Error, ValueError):
     """A model that is not on the service that was asked for; the message says what to do."""
+
+    exit_status = 2
 
 
 def on_service(plan: Plan, service: str) -> Plan:

@@ -11,16 +11,18 @@ from typing import Any
 
 from rlc import __version__
 from rlc.emit.refusals import TARGETS, refusals
+from rlc.errors import Error
 from rlc.explanation.formulas import scheme_formulas
 from rlc.plan.codec import plan_hash
 from rlc.plan.records import Plan, TrainPlan
 
 
-class EmitError(ValueError):
+class EmitError(Error, ValueError):
     """A plan that a target cannot express. ``reasons`` has a sentence for each obstacle."""
 
     def __init__(self, target: str, reasons: list[str]) -> None:
-        super().__init__(f"this plan cannot be written as a `{target}` script")
+        lines = [f"this plan cannot be written as a `{target}` script", *reasons]
+        super().__init__("\n  - ".join(lines))
         self.reasons = reasons
 
 

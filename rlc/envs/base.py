@@ -13,10 +13,12 @@ from typing import Any, Protocol, TypeGuard, runtime_checkable
 
 from attrs import evolve, field, frozen
 
+from rlc.errors import Error
+
 SOLVED = 1.0  # the reward from which on a task counts as solved
 
 
-class EnvError(Exception):
+class EnvError(Error):
     """An environment that cannot be made or failed; the text is one sentence. ``cause`` is the
     word by which rollouts that failed with it are counted."""
 

@@ -11,18 +11,14 @@ from collections.abc import Callable, Iterable, Mapping
 from enum import Enum
 from typing import Any
 
+from rlc.errors import Error
 from rlc.imports.shown import shown
 from rlc.lang.suggest import did_you_mean
 from rlc.record import frozen
 
 
-class InputError(Exception):
-    """Input that cannot become a recipe. ``message`` is one sentence, ``advice`` what to do."""
-
-    def __init__(self, message: str, advice: str | None = None) -> None:
-        super().__init__(message)
-        self.message = message
-        self.advice = advice
+class InputError(Error):
+    """Input that cannot become a recipe."""
 
 
 class _Required(Enum):

@@ -9,6 +9,7 @@ from functools import cache
 from typing import Any
 
 from rlc.algo.scheme import AdvantageStep, Baseline, Clip, Scale
+from rlc.errors import Error
 from rlc.plan.records import SCHEMA_VERSION, EvalPlan, Plan, SftPlan, StagePlan, TrainPlan
 
 # The unions of a plan: the tag that tells their records apart, `step` and `kind`.
@@ -17,7 +18,7 @@ STAGES = {"train": TrainPlan, "sft": SftPlan, "eval": EvalPlan}
 _NOT_CONTENT = ("recipe", "provenance")
 
 
-class PlanFormatError(ValueError):
+class PlanFormatError(Error, ValueError):
     """Data that is not a plan; the message says where and why."""
 
 

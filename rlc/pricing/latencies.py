@@ -7,6 +7,7 @@ from collections.abc import Iterable, Mapping
 from difflib import get_close_matches
 from typing import Any
 
+from rlc.errors import Error
 from rlc.plan.records import EvalPlan, Plan
 from rlc.plan.units import SECONDS
 from rlc.pricing.critical_path import parts_of
@@ -24,8 +25,10 @@ _UNITS = {"ms": 0.001, **SECONDS}
 _TIME = re.compile(r"(\d+(?:\.\d+)?)(ms|[smhd])")
 
 
-class LatencyError(ValueError):
-    """Latencies that cannot be read; the text says what to write."""
+class LatencyError(Error, ValueError):
+    """Latencies that cannot be read; the message says what to write."""
+
+    exit_status = 2
 
 
 def declared_latencies(plan: Plan, texts: Iterable[str]) -> Latencies:

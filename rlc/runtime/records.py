@@ -7,14 +7,11 @@ from collections.abc import Mapping, Sequence
 from attrs import define, field, frozen
 
 from rlc.envs.chunks import NO_CHUNKS, Chunks
+from rlc.errors import Error
 
 
-class RunError(Exception):
-    """A run that cannot start or go on. ``hint`` says what to do."""
-
-    def __init__(self, message: str, hint: str | None = None) -> None:
-        super().__init__(message)
-        self.hint = hint
+class RunError(Error):
+    """A run that cannot start or continue."""
 
 
 @frozen

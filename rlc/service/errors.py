@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
+from rlc.errors import Error
 
-class ServiceError(Exception):
+
+class ServiceError(Error):
     """A request that a training service refused or could not carry out.
 
-    The message is one sentence for the user: what is wrong, and what would be right. ``hint``
-    says what to do where the message alone does not.
+    The message is one sentence for the user: what is wrong, and what would be right.
     """
-
-    def __init__(self, message: str, hint: str | None = None) -> None:
-        super().__init__(message)
-        self.hint = hint
 
 
 class ServiceLostError(ServiceError):

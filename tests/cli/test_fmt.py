@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import argparse
 import io
 import sys
 from pathlib import Path
@@ -10,7 +9,7 @@ from pathlib import Path
 import pytest
 from paths import RECIPES
 
-from rlc.cli.commands import fmt
+from rlc.cli.main import main
 
 UGLY = "train t { a=1   bb = 2 } # end\n"
 CLEAN = "train t {\n  a  = 1\n  bb = 2\n}  # end\n"
@@ -18,12 +17,7 @@ BROKEN = "train t { a = }\n"
 
 
 def rlc_fmt(*args: str) -> int:
-    parser = argparse.ArgumentParser()
-    fmt.add_parser(parser.add_subparsers())
-    parsed = parser.parse_args(["fmt", *args])
-    status = parsed.run(parsed)
-    assert isinstance(status, int)
-    return status
+    return main(["fmt", *args])
 
 
 @pytest.fixture

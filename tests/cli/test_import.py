@@ -82,8 +82,8 @@ def test_what_a_check_finds_is_printed(capsys: pytest.CaptureFixture[str]) -> No
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        (["absent.sh"], "rlc import: absent.sh cannot be read: No such file or directory"),
-        (["."], "rlc import: . cannot be read: Is a directory"),
+        (["absent.sh"], "error: absent.sh cannot be read: No such file or directory"),
+        (["."], "error: . cannot be read: Is a directory"),
         (["--", "python", "tinker_train.py", "gama=1"], "did you mean `gamma`?"),
         (["--", "python", "tinker_train.py", "num_env=many"], "`num_env` takes a whole number"),
         (["--from", "openreward", "--", "a=1"], "is described by its configuration"),

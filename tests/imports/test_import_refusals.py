@@ -18,7 +18,7 @@ def refusal(words: str, source: str | None = None, env: str | None = None) -> tu
     """What is said of a command, and the advice."""
     with pytest.raises(InputError) as caught:
         convert(job_of_command(words.split()), source, env)
-    return caught.value.message, caught.value.advice or ""
+    return caught.value.message, caught.value.hint or ""
 
 
 @pytest.mark.parametrize(

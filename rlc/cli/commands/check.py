@@ -8,7 +8,7 @@ import sys
 from typing import TYPE_CHECKING, TextIO
 
 from rlc.cli.options import has_color
-from rlc.cli.paths import NoRecipeError, recipe_files
+from rlc.cli.paths import recipe_files
 from rlc.lang.diagnostics import Diagnostic, Diagnostics
 
 if TYPE_CHECKING:
@@ -54,11 +54,7 @@ def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) 
 def run(args: argparse.Namespace) -> int:
     """Check each path; the exit status."""
     gc.disable()  # a check is over before a collection would pay; large ones take a third less
-    try:
-        files = recipe_files(args.paths)
-    except NoRecipeError as error:
-        print(f"rlc check: {error}", file=sys.stderr)
-        return 2
+    files = recipe_files(args.paths)
     if args.fix or args.diff:
         return _fix(files, args)
     from rlc.compile.recipe import check

@@ -7,7 +7,7 @@ import json
 import sys
 
 from rlc.api import is_saved_plan
-from rlc.cli.options import add_plan_options, changes_plan, compile_plan, has_color, tell
+from rlc.cli.options import add_plan_options, changes_plan, has_color, recipe_of, tell
 from rlc.plan.records import Plan
 
 SAME, DIFFERENT, ERROR = 0, 1, 2
@@ -35,7 +35,7 @@ def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) 
     parser.add_argument("after", nargs="?", help="another (default: the first, with the options)")
     add_plan_options(parser)
     parser.add_argument("--json", action="store_true", help="print JSON")
-    parser.set_defaults(run=run)
+    parser.set_defaults(run=run, error_status=ERROR)
 
 
 def run(args: argparse.Namespace) -> int:
@@ -69,20 +69,12 @@ def _without_options(args: argparse.Namespace) -> argparse.Namespace:
 def _plan(path: str, args: argparse.Namespace) -> Plan | None:
     """The plan of a recipe with options, or a saved one, stale or not; None after a report."""
     if is_saved_plan(path):
-        return _saved(path)
-    compiled = compile_plan(argparse.Namespace(**{**vars(args), "recipe": path}))
+        from rlc.compile.saved import read_plan
+
+        return read_plan(path).plan
+    compiled = recipe_of(argparse.Namespace(**{**vars(args), "recipe": path})).compile()
     if compiled.plan is None:
         from rlc.lang.render import render_human
 
         sys.stderr.write(render_human(compiled.diagnostics, color=has_color(sys.stderr)))
     return compiled.plan
-
-
-def _saved(path: str) -> Plan | None:
-    from rlc.compile.saved import PlanFileError, read_plan
-
-    try:
-        return read_plan(path).plan
-    except PlanFileError as error:
-        tell(str(error), hint=error.hint)
-        return None

@@ -6,7 +6,7 @@ import argparse
 import sys
 from pathlib import Path
 
-from rlc.cli.options import add_plan_options, compile_plan, has_color
+from rlc.cli.options import add_plan_options, has_color, recipe_of, tell
 
 _EPILOG = """\
 examples:
@@ -37,28 +37,21 @@ def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) 
 
 def run(args: argparse.Namespace) -> int:
     """Exit status of the whole command."""
-    from rlc.emit.write import EmitError, emit
+    from rlc.emit.write import emit
     from rlc.lang.render import render_human
 
-    compiled = compile_plan(args)
+    compiled = recipe_of(args).compile()
     if compiled.diagnostics:
         sys.stderr.write(render_human(compiled.diagnostics, color=has_color(sys.stderr)))
     if compiled.plan is None:
         return 1
-    try:
-        text = emit(compiled.plan, args.target, args.output.name if args.output else "train.py")
-    except EmitError as error:
-        print(f"error: {error}", file=sys.stderr)
-        for reason in error.reasons:
-            print(f"  - {reason}", file=sys.stderr)
-        return 1
+    text = emit(compiled.plan, args.target, args.output.name if args.output else "train.py")
     if args.output is None:
         sys.stdout.write(text)
         return 0
     try:
         args.output.write_text(text, encoding="utf-8")
     except OSError as error:
-        print(f"error: cannot write {args.output}: {error.strerror}", file=sys.stderr)
-        return 2
+        return tell(f"cannot write {args.output}: {error.strerror}", 2)
     print(f"wrote {args.output}; run it with `python {args.output}`")
     return 0

@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING
 from rlc.cli.options import (
     add_plan_options,
     changes_plan,
-    compile_plan,
     has_color,
     recipe_of,
     tell,
@@ -80,18 +79,12 @@ def run(args: argparse.Namespace) -> int:
     if args.out and args.recipe == "-":
         return tell("a plan is saved with the name of its recipe: give a file", 2)
     explanation = _saved(args.recipe) if saved else _recipe(args)
-    if explanation is None:
-        return 1
     if args.out and explanation.plan is not None and not _save(args):
         return 2
     if args.latency and explanation.plan is not None:
-        from rlc.pricing.latencies import LatencyError
         from rlc.record import evolve
 
-        try:
-            explanation = evolve(explanation, latencies=_latencies(explanation.plan, args.latency))
-        except LatencyError as error:
-            return tell(str(error), 2)
+        explanation = evolve(explanation, latencies=_latencies(explanation.plan, args.latency))
     return _print(explanation, args)
 
 
@@ -110,20 +103,16 @@ def _print(explanation: Explanation, args: argparse.Namespace) -> int:
 def _recipe(args: argparse.Namespace) -> Explanation:
     from rlc.api import Explanation
 
-    compiled = compile_plan(args)
+    compiled = recipe_of(args).compile()
     return Explanation(args.recipe, compiled.plan, compiled.diagnostics)
 
 
-def _saved(path: str) -> Explanation | None:
+def _saved(path: str) -> Explanation:
     """A saved plan; a stale one is shown with what its recipe says by now."""
     from rlc.api import explain
-    from rlc.compile.saved import PlanFileError, read_plan, stale_lines
+    from rlc.compile.saved import read_plan, stale_lines
 
-    try:
-        saved = read_plan(path)
-    except PlanFileError as error:
-        tell(str(error), hint=error.hint)
-        return None
+    saved = read_plan(path)
     if differences := stale_lines(path, saved):
         print(f"{path} is stale: its recipe now says something else", file=sys.stderr)
         print("\n".join(differences), file=sys.stderr)
@@ -154,7 +143,7 @@ def _save(args: argparse.Namespace) -> bool:
     try:
         recipe_of(args).save(args.out)
     except PlanFileError as error:
-        tell(str(error), hint=error.hint)
+        tell(error.message)
         return False
     print(f"wrote {args.out}: `rlc run {args.out}` runs exactly this", file=sys.stderr)
     return True

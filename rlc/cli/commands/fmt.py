@@ -7,7 +7,7 @@ import sys
 from typing import TYPE_CHECKING
 
 from rlc.cli.options import has_color
-from rlc.cli.paths import NoRecipeError, recipe_files
+from rlc.cli.paths import recipe_files
 
 if TYPE_CHECKING:
     from rlc.lang.diagnostics import Diagnostics
@@ -39,11 +39,7 @@ def run(args: argparse.Namespace) -> int:
     from rlc.lang.diagnostics import Diagnostics
     from rlc.lang.render import render_human
 
-    try:
-        files = recipe_files(args.paths)
-    except NoRecipeError as error:
-        print(f"rlc fmt: {error}", file=sys.stderr)
-        return 2
+    files = recipe_files(args.paths)
     found = Diagnostics()
     changes = 0
     for file in files:

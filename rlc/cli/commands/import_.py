@@ -74,18 +74,11 @@ def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) 
 def run(args: argparse.Namespace) -> int:
     """Convert, write, and say what a check of the recipe finds; the exit status."""
     from rlc.imports.convert import convert, with_overrides
-    from rlc.imports.settings import InputError
 
-    try:
-        job = with_overrides(_job(args.input), args.overrides)
-        source = None if args.source == "auto" else args.source
-        text = convert(job, source, args.env, args.keep_going)
-        _write(text, args.output)
-    except InputError as error:
-        print(f"rlc import: {error.message}", file=sys.stderr)
-        if error.advice:
-            print(f"  {error.advice}", file=sys.stderr)
-        return 1
+    job = with_overrides(_job(args.input), args.overrides)
+    source = None if args.source == "auto" else args.source
+    text = convert(job, source, args.env, args.keep_going)
+    _write(text, args.output)
     return _check(text, args.output or "<import>")
 
 

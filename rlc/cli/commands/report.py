@@ -40,18 +40,14 @@ def run(args: argparse.Namespace) -> int:
     import webbrowser
 
     from rlc.report.page import report_html
-    from rlc.runtime.records import RunError
 
     out: Path = args.out or args.run_dir / "report.html"
-    try:
-        page = report_html(args.run_dir)
-    except RunError as error:
-        return tell(str(error), hint=error.hint)
+    page = report_html(args.run_dir)
     try:
         out.write_text(page, encoding="utf-8")
     except OSError as error:
-        return tell(f"cannot write {out}: {error.strerror}", hint="choose another place with -o")
+        return tell(f"cannot write {out}: {error.strerror}", 1, "choose another place with -o")
     print(f"wrote {out} ({len(page.encode()) / 1024:,.0f} KB)")
     if args.open and not webbrowser.open(out.resolve().as_uri()):
-        return tell("there is no browser to show it in", hint=f"open {out} yourself")
+        return tell("there is no browser to show it in", 1, f"open {out} yourself")
     return 0

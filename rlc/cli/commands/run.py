@@ -13,7 +13,8 @@ import traceback
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from rlc.cli.options import add_plan_options, changes_plan, compile_plan, has_color
+from rlc.cli.options import add_plan_options, changes_plan, has_color, recipe_of, tell
+from rlc.errors import Error
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -59,17 +60,9 @@ def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) 
 
 
 def run(args: argparse.Namespace) -> int:
-    """Exit status of the whole command."""
-    from rich.console import Console
-
-    from rlc.algo.errors import AlgorithmError
-    from rlc.compile.saved import PlanFileError
-    from rlc.runtime.records import RunError
-    from rlc.service.errors import ServiceError
-
-    errors = Console(stderr=True)
+    """Run the job; the exit status."""
     if problem := _usage_problem(args):
-        return _fail(errors, problem, status=2)
+        return tell(problem, 2)
     folder = None
     try:
         plan = _plan(args) if args.recipe else None
@@ -77,18 +70,24 @@ def run(args: argparse.Namespace) -> int:
             return 1
         folder = _open_folder(args, plan)
         return _run_folder(folder, args)
-    except (RunError, ServiceError, AlgorithmError, PlanFileError) as error:
-        return _fail(errors, str(error), getattr(error, "hint", None), _kept(folder))
+    except Error as error:
+        if folder is not None and folder.close_failed():
+            error.add_note(_how_to_resume(folder))
+        raise
     except (OSError, sqlite3.Error) as error:
         place = folder.path if folder else args.resume or "the run folder"
-        told = f"cannot read or write {place}: {error}"
-        return _fail(errors, told, _ADVICE, _kept(folder))
-    except Exception:
+        failure = Error(f"cannot read or write {place}: {error}", _ADVICE)
+        if folder is not None and folder.close_failed():
+            failure.add_note(_how_to_resume(folder))
+        raise failure from error
+    except Exception as error:
         if folder is None:
             raise
         log = folder.path / "crash.log"
         log.write_text(traceback.format_exc(), encoding="utf-8")
-        return _fail(errors, f"rlc itself failed; {log} holds the details", folder=folder)
+        failure = Error(f"rlc itself failed; {log} holds the details")
+        failure.add_note(_how_to_resume(folder))
+        raise failure from error
     finally:
         if folder is not None:
             folder.close()
@@ -112,7 +111,7 @@ def _plan(args: argparse.Namespace) -> Plan | None:
 
     if is_saved_plan(args.recipe):
         return load_plan(args.recipe)
-    compiled = compile_plan(args)
+    compiled = recipe_of(args).compile()
     if compiled.diagnostics and not (args.quiet and compiled.plan):
         sys.stderr.write(render_human(compiled.diagnostics, color=has_color(sys.stderr)))
     return compiled.plan
@@ -126,11 +125,6 @@ def _open_folder(args: argparse.Namespace, plan: Plan | None) -> RunFolder:
         return resume_run(args.resume, plan)
     assert plan is not None
     return open_run(plan, args.run_dir, args.base_url)
-
-
-def _kept(folder: RunFolder | None) -> RunFolder | None:
-    """The folder of a run that failed, closed; None if nothing had begun, so that it is gone."""
-    return folder if folder is not None and folder.close_failed() else None
 
 
 def _run_folder(folder: RunFolder, args: argparse.Namespace) -> int:
@@ -154,7 +148,8 @@ def _run_folder(folder: RunFolder, args: argparse.Namespace) -> int:
         summary = asyncio.run(_interruptible(Job(folder, service, observer)))
     except asyncio.CancelledError:
         observer.close()
-        _hint_resume(console, folder)
+        line = f"stopped; go on with: {_resume_command(folder.path)}"
+        console.print(line, highlight=False, markup=False, soft_wrap=True)
         return 130
     finally:
         observer.close()
@@ -220,29 +215,15 @@ def _next_step(summary: Summary) -> str:
     if summary.state == "budget":
         return "  stopped at the budget, with a checkpoint"
     if summary.state == "interrupted":
-        return f"  next       rlc run --resume {shlex.quote(str(summary.folder))}"
+        return f"  next       {_resume_command(summary.folder)}"
     return (
         "  next       change the recipe and run it again; `rlc explain RECIPE` shows what would run"
     )
 
 
-def _hint_resume(console: Console, folder: RunFolder) -> None:
-    command = f"rlc run --resume {shlex.quote(str(folder.path))}"
-    console.print(f"stopped; go on with: {command}", highlight=False, markup=False, soft_wrap=True)
+def _how_to_resume(folder: RunFolder) -> str:
+    return f"what was done is kept; go on with: {_resume_command(folder.path)}"
 
 
-def _fail(
-    console: Console,
-    message: str,
-    hint: str | None = None,
-    folder: RunFolder | None = None,
-    status: int = 1,
-) -> int:
-    console.print(f"error: {message}", highlight=False, markup=False, soft_wrap=True)
-    hints = [hint] if hint else []
-    if folder is not None:
-        command = f"rlc run --resume {shlex.quote(str(folder.path))}"
-        hints.append(f"what was done is kept; go on with: {command}")
-    for text in hints:
-        console.print(f"  help: {text}", highlight=False, markup=False, soft_wrap=True)
-    return status
+def _resume_command(run_dir: Path) -> str:
+    return f"rlc run --resume {shlex.quote(str(run_dir))}"

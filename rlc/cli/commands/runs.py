@@ -66,7 +66,8 @@ def run(args: argparse.Namespace) -> int:
     else:
         return tell(
             f"there are no runs in {args.root}",
-            hint="`rlc run RECIPE` starts one; name their folder if they are elsewhere",
+            1,
+            "`rlc run RECIPE` starts one; name their folder if they are elsewhere",
         )
     return 0
 

@@ -5,10 +5,12 @@ from __future__ import annotations
 import argparse
 import importlib.util
 import os
-import sys
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
+
+from rlc.cli.options import tell
+from rlc.errors import Error
 
 if TYPE_CHECKING:
     from rlc.service.http.backend import Backend
@@ -53,7 +55,7 @@ def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) 
     )
     parser.add_argument("--device", metavar="NAME", help="cpu or cuda (default: what is there)")
     _add_trouble(parser)
-    parser.set_defaults(run=run)
+    parser.set_defaults(run=run, error_status=_USAGE)
 
 
 def _add_trouble(parser: argparse.ArgumentParser) -> None:
@@ -79,14 +81,9 @@ def _add_trouble(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     """Serve until Ctrl-C."""
     if missing := [name for name in _PACKAGES if importlib.util.find_spec(name) is None]:
-        return _refuse(f"serving needs {', '.join(missing)}: pip install 'rlc[serve]'")
-    from rlc.service.errors import ServiceError
-
+        return tell(f"serving needs {', '.join(missing)}", _USAGE, "pip install 'rlc[serve]'")
     try:
-        key = _key(args)
-        _serve(args, key)
-    except ServiceError as error:
-        return _refuse(str(error))
+        _serve(args, _key(args))
     except KeyboardInterrupt:
         print("\nstopped; checkpoints stay in " + str(args.checkpoints))
     return 0
@@ -130,19 +127,17 @@ def parse_models(given: Sequence[str]) -> dict[str, str]:
 
 def _key(args: argparse.Namespace) -> str | None:
     """The key that clients must have; None on loopback without one."""
-    from rlc.service.errors import ServiceError
-
     key = os.environ.get(KEY_VARIABLE) or None
     if args.host in (LOOPBACK, "localhost"):
         return key
     if not args.allow_remote:
-        raise ServiceError(
+        raise Error(
             f"--host {args.host} would let other machines in; add --allow-remote to mean it"
         )
     if key is None:
-        raise ServiceError(f"--allow-remote needs a key for the clients in {KEY_VARIABLE}")
+        raise Error(f"--allow-remote needs a key for the clients in {KEY_VARIABLE}")
     if not key.startswith("tml-"):
-        raise ServiceError(f"{KEY_VARIABLE} must start with tml-: the SDK takes no other keys")
+        raise Error(f"{KEY_VARIABLE} must start with tml-: the SDK takes no other keys")
     return key
 
 
@@ -166,8 +161,3 @@ def _banner(
         "Ctrl-C stops it.",
     ]
     return "\n".join(lines)
-
-
-def _refuse(message: str) -> int:
-    print(f"rlc serve: {message}", file=sys.stderr)
-    return _USAGE

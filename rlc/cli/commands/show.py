@@ -63,25 +63,19 @@ def _positive(text: str) -> int:
 def run(args: argparse.Namespace) -> int:
     from rlc.report.files import read_lines, read_plan
     from rlc.runtime.journal.metrics import METRICS_FILE
-    from rlc.runtime.records import RunError
 
-    try:
-        plan = read_plan(args.run_dir)
-    except RunError as error:
-        return tell(str(error), hint=error.hint)
+    plan = read_plan(args.run_dir)
     stages = {stage.name: stage for stage in plan.stages}
     if args.stage is not None and args.stage not in stages:
-        return tell(f"there is no stage `{args.stage}`", hint=f"known: {', '.join(stages)}")
+        return tell(f"there is no stage `{args.stage}`", 1, f"known: {', '.join(stages)}")
     envs = list(dict.fromkeys(e.name for s in plan.stages for e in getattr(s, "envs", ())))
     if args.env is not None and args.env not in envs:
-        return tell(f"there is no environment `{args.env}`", hint=f"known: {', '.join(envs)}")
+        return tell(f"there is no environment `{args.env}`", 1, f"known: {', '.join(envs)}")
     metrics = [r for r in read_lines(args.run_dir / METRICS_FILE) if "stage" in r and "step" in r]
     wanted = _wanted(args, metrics)
     if wanted is None:
         where = f"of {args.stage} " if args.stage else ""
-        return tell(
-            f"no step {where}with episodes is done yet", hint="`rlc runs` says how far it is"
-        )
+        return tell(f"no step {where}with episodes is done yet", 1, "`rlc runs` says how far it is")
     return _show(args, wanted, metrics)
 
 
@@ -113,7 +107,7 @@ def _show(args: argparse.Namespace, wanted: Wanted, metrics: Sequence[Record]) -
     else:
         chosen = [Episode(record) for record in islice(records, args.limit or _LIMIT)]
     if not chosen:
-        return tell("there are no such episodes", hint=_known_steps(wanted, metrics))
+        return tell("there are no such episodes", 1, _known_steps(wanted, metrics))
     if args.json:
         for episode in chosen:
             print(json.dumps(episode.record, ensure_ascii=False))

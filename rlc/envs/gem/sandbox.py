@@ -56,10 +56,6 @@ class Outcome:
     errors: str
 
 
-class OutOfTimeError(Exception):
-    """The program ran longer than it may."""
-
-
 @define(eq=False)
 class Sandbox:
     """Runs programs one at a time. :meth:`stop`, from any thread, ends the one that runs."""
@@ -72,7 +68,10 @@ class Sandbox:
         return Sandbox, ()  # a copy runs nothing yet
 
     def run(self, code: str, seconds: float) -> Outcome:
-        """Run Python code to its end. Raises OutOfTimeError, and EnvError if it was stopped."""
+        """Run Python code to its end.
+
+        Raise TimeoutError if it takes longer than ``seconds``, EnvError if it was stopped.
+        """
         if "\0" in code:
             return Outcome(False, "", "SyntaxError: source code cannot contain null bytes")
         text = code.encode("utf-8", errors="replace")
@@ -111,7 +110,7 @@ class Sandbox:
         try:
             return process.wait(timeout=seconds)
         except subprocess.TimeoutExpired as error:
-            raise OutOfTimeError from error
+            raise TimeoutError(f"the program ran for {seconds:g} s") from error
         finally:
             with self._lock:
                 self._running = None

@@ -18,7 +18,7 @@ from typing import Any, ClassVar
 from attrs import define, field, frozen
 
 from rlc.envs.base import EnvError
-from rlc.envs.gem.sandbox import Clock, Outcome, OutOfTimeError, Sandbox
+from rlc.envs.gem.sandbox import Clock, Outcome, Sandbox
 
 TOOLS = ("python_tool", "search_tool")
 
@@ -90,7 +90,7 @@ def run_python(sandbox: Sandbox, code: str, seconds: float) -> Outcome:
         outcome = sandbox.run(code, clock.left)
         if not outcome.ok and "is not defined" in outcome.errors:
             outcome = sandbox.run(f"{_usual_imports()}\n{code}", clock.left)
-    except OutOfTimeError:
+    except TimeoutError:
         return Outcome(False, "", f"\nExecution timed out after {seconds:g} seconds.")
     return outcome
 

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from rlc.errors import Error
 
-class Refused(Exception):  # noqa: N818 (it is what happened, not what went wrong here)
+
+class Refused(Error):  # noqa: N818 (it is what happened, not what went wrong here)
     """One sentence for the client.
 
     The status decides what the SDK does: it gives up on 400, 401, 404, 413 and 415, takes 410
@@ -13,4 +15,3 @@ class Refused(Exception):  # noqa: N818 (it is what happened, not what went wron
     def __init__(self, status: int, message: str) -> None:
         super().__init__(message)
         self.status = status
-        self.message = message

@@ -151,7 +151,7 @@ def test_a_full_disk_is_told_and_loses_nothing(
         fill(patched)
         with pytest.raises((RunError, ServiceError), match=r"annot write .*(space|full)") as told:
             run(folder)
-    assert "make room on its disk" in str(told.value.hint)  # type: ignore[attr-defined]
+    assert "make room on its disk" in str(told.value.hint)
     run(RunFolder.resume(tmp_path / "run"))
     assert comparable(tmp_path / "run") == comparable(whole)
     assert rollouts(tmp_path / "run") == rollouts(whole)
