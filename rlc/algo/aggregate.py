@@ -40,12 +40,6 @@ KINDS = (
     "seq_mean_token_sum_norm",
     "prompt_mean",
 )
-_BY_SEQUENCE = ("seq_mean_token_mean", "prompt_mean")
-
-
-def is_uniform(kind: str) -> bool:
-    """Whether all sequences have the same weight, so that even DRO can be weighted."""
-    return kind not in _BY_SEQUENCE
 
 
 def aggregate_weights(

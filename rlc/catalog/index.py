@@ -22,7 +22,7 @@ from rlc.catalog.builtins.training import (
     SCHEDULES,
 )
 from rlc.catalog.builtins.wrappers import WRAPPERS
-from rlc.catalog.records import Builtin, Kind, LossTraits
+from rlc.catalog.records import AggregateTraits, Builtin, Kind, LossTraits
 
 KINDS = {
     kind.name: kind
@@ -100,6 +100,14 @@ def loss_traits(name: str) -> LossTraits:
     """The traits of a builtin loss. Raise KeyError if there is none of that name."""
     traits = _BY_NAME[name].traits
     if not isinstance(traits, LossTraits):
+        raise KeyError(name)
+    return traits
+
+
+def aggregate_traits(name: str) -> AggregateTraits:
+    """The traits of a builtin aggregation. Raise KeyError if there is none of that name."""
+    traits = _BY_NAME[name].traits
+    if not isinstance(traits, AggregateTraits):
         raise KeyError(name)
     return traits
 

@@ -153,6 +153,23 @@ class LossTraits:
 
 
 @frozen
+class AggregateTraits:
+    """What an aggregation weighs. ``over``: what shares one weight, the sequences of a batch, of
+    a task, or none of them; None: every token weighs 1, so no batch has to be known.
+    ``token_weight``: what a token is expected to weigh in the gradient, from the sequences and
+    sampled tokens of an update and the argument ``length``.
+    """
+
+    over: Literal["batch", "task", "sequence"] | None
+    token_weight: Callable[[float, float, int | None], float]
+
+    @property
+    def uniform(self) -> bool:
+        """Whether all sequences have the same weight, so that any loss can be weighted."""
+        return self.over in ("batch", None)
+
+
+@frozen
 class Kind:
     """A kind of thing that builtins make.
 

@@ -6,11 +6,10 @@ from collections.abc import Callable, Iterator, Mapping
 
 from rlc.algo.scheme import Baseline, Clip, Returns, Scale
 from rlc.catalog.builtins.training import DEFAULT_DEADLINES, DEFAULT_GIVE_UP
+from rlc.catalog.index import aggregate_traits, loss_traits
 from rlc.plan.records import MAX_TURNS, STEP_TIMEOUT, EnvPlan, Plan, TrainPlan
 
 _TEXTS = ("qwen3_general", "qwen3_game", "no")
-# Losses that the cookbook hands to the service as they are.
-_SERVER_LOSSES = ("importance_sampling", "ppo", "cispo", "dro")
 
 
 def refusals(plan: Plan, target: str) -> list[str]:
@@ -42,8 +41,8 @@ def _common(stage: TrainPlan) -> Iterator[str]:
         yield "`updates`: the script makes one update of a batch of turns"
     if stage.batch.resample:
         yield "`resample`: the script replaces no groups"
-    if stage.loss.name == "gspo":
-        yield "`gspo()`: its sequence mask is not written by the script"
+    if loss_traits(stage.loss.name).per_sequence:
+        yield f"`{stage.loss.name}()`: its sequence mask is not written by the script"
     yield from _watched(stage)
     if stage.save.best:
         yield "`best`: the script keeps the newest checkpoints only"
@@ -84,10 +83,11 @@ def _tinker(stage: TrainPlan) -> Iterator[str]:
         yield "`kl`: the script has no reference model; use the cookbook target"
     if stage.batch.updates > 1:
         yield "`updates`: the script makes one update of each batch"
-    if stage.aggregate.kind == "prompt_mean":
-        yield "`prompt_mean()` is not written by the script"
-    if stage.loss.name == "dro" and stage.aggregate.kind != "token_sum":
-        yield "`dro()` is written with `token_sum()` only"
+    weighs = aggregate_traits(stage.aggregate.kind).over
+    if weighs == "task":
+        yield f"`{stage.aggregate.kind}()` is not written by the script"
+    if loss_traits(stage.loss.name).pull is not None and weighs is not None:
+        yield f"`{stage.loss.name}()` is written with `token_sum()` only"
     for env in stage.envs:
         own = env.reward
         if own.reduce not in ("turns", "sum") or own.nonterminal is not None:
@@ -136,11 +136,12 @@ def _cookbook(stage: TrainPlan) -> Iterator[str]:
         yield "`adam()`: the cookbook's loop has neither weight decay nor clipping"
     if optimizer.schedule.kind != "constant" or optimizer.schedule.warmup:
         yield f"`{optimizer.schedule.kind}()`: the cookbook's loop has a constant learning rate"
-    if stage.aggregate.kind != "token_sum":
+    if aggregate_traits(stage.aggregate.kind).over is not None:
         yield f"`{stage.aggregate.kind}()`: the cookbook's loop sums over tokens"
     if stage.batch.kind != "groups":
         yield "`turns()`: the cookbook's loop collects groups"
-    if stage.loss.name not in _SERVER_LOSSES:
+    loss = loss_traits(stage.loss.name)
+    if loss.per_sequence or not loss.sampler_logprobs:  # its datums have no column for these
         yield f"`{stage.loss.name}()` is not a loss of the cookbook's loop"
     if stage.sampling.top_p != 1 or stage.sampling.top_k != -1:
         yield "`sample()`: the cookbook's loop samples from all tokens"

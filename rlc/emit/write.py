@@ -56,6 +56,7 @@ def _facts(stage: TrainPlan) -> dict[str, Any]:
     """What the templates ask about a stage."""
     from rlc.catalog.builtins.wrappers import TEMPLATES
     from rlc.catalog.facts.prices import price_of
+    from rlc.catalog.index import loss_traits
     from rlc.envs.templates import load_template
 
     wrappers = [{wrapper.name: wrapper.args for wrapper in env.wrappers} for env in stage.envs]
@@ -67,6 +68,7 @@ def _facts(stage: TrainPlan) -> dict[str, Any]:
         "any_concat": any("concat" in names for names in wrappers),
         "by_tokens": any(getattr(step, "weight", "") == "tokens" for step in stage.advantage.steps),
         "by_turn": stage.advantage.returns.unit == "turn",
+        "traits": loss_traits(stage.loss.name),
         "price": price_of(stage.model.base, stage.model.service),
     }
 

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from rlc.catalog.index import find_builtin
+from rlc.catalog.builtins.losses import LIKELIHOOD
+from rlc.catalog.index import aggregate_traits, find_builtin
 from rlc.catalog.records import Builtin
 from rlc.explanation.formulas import scheme_formulas
 from rlc.explanation.layout import Lines, Paint
@@ -23,7 +24,7 @@ def formula_sections(stage: StagePlan, paint: Paint) -> Iterator[tuple[str, Line
         yield "metrics", _metrics(stage, paint)
         return
     if isinstance(stage, SftPlan):
-        yield "loss: cross_entropy", iter(SFT_LOSS)
+        yield f"loss: {LIKELIHOOD.name}", iter(SFT_LOSS)
     else:
         yield f"advantage: {stage.advantage.name}", _advantage(stage, paint)
         if stage.kl is not None:
@@ -112,7 +113,7 @@ def _aggregate(stage: TrainPlan, paint: Paint) -> Lines:
     scale = loss_scale(stage)
     what = f"about {scale.sequences:,.0f} sequences with {scale.tokens:,.0f} sampled tokens"
     yield f"an update sums over {what}"
-    if stage.aggregate.kind == "token_sum":
+    if aggregate_traits(stage.aggregate.kind).over is None:
         yield paint.dim("each token weighs 1, so the gradient grows with the batch")
         return
     yield f"each token weighs about {scale.weight:.3g}, folded into its advantage"
@@ -132,17 +133,8 @@ class LossScale:
 def loss_scale(stage: TrainPlan) -> LossScale:
     """The effective scale of a stage's loss (weights: :mod:`rlc.algo.aggregate`)."""
     sequences, tokens = _update_size(stage)
-    tasks = stage.batch.count / stage.batch.updates
-    each = tokens / sequences
-    weights = {
-        "token_sum": 1.0,
-        "token_mean": 1 / tokens,
-        "seq_mean_token_sum": 1 / sequences,
-        "seq_mean_token_mean": 1 / (sequences * each),
-        "seq_mean_token_sum_norm": 1 / (sequences * (stage.aggregate.length or 1)),
-        "prompt_mean": 1 / (tasks * (tokens / tasks)),
-    }
-    return LossScale(sequences, tokens, weights[stage.aggregate.kind])
+    weight = aggregate_traits(stage.aggregate.kind).token_weight
+    return LossScale(sequences, tokens, weight(sequences, tokens, stage.aggregate.length))
 
 
 def _update_size(stage: TrainPlan) -> tuple[float, float]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from rlc.catalog.index import find_builtin
 from rlc.imports.pieces import (
     MAIN,
     POLICY,
@@ -84,14 +85,7 @@ ADVANTAGES = {
     "centered": "center(constant = drop)",
     "direct": "returns(constant = drop)",
 }
-# What the service takes where the trainer hands it no configuration.
-LOSSES: dict[str, dict[str, float]] = {
-    "importance_sampling": {},
-    "ppo": {"clip_low": 0.8, "clip_high": 1.2},
-    "cispo": {"clip_low": 0.0, "clip_high": 4.0},
-    "dro": {"beta": 0.05},
-}
-CONFIG = {"clip_low_threshold": "clip_low", "clip_high_threshold": "clip_high", "beta": "beta"}
+LOSSES = ("importance_sampling", "ppo", "cispo", "dro")  # what the trainer accepts
 
 
 @frozen
@@ -303,22 +297,24 @@ def _loss(settings: Settings) -> list[Line]:
     if name not in LOSSES:
         settings.problem(f"there is no loss_fn `{shown(name)}`", f"known: {', '.join(LOSSES)}")
         name = "importance_sampling"
-    config = dict(LOSSES[name])
+    loss = find_builtin("loss", name)
+    assert loss is not None
+    # Where the trainer passes no configuration, the service takes its defaults.
+    config = {param.name: param.default for param in loss.params}
+    own_names = {key: own for own, key in loss.traits.config.items()}
     for key, value in given.items():
-        if CONFIG.get(key) in config:
-            config[CONFIG[key]] = _number(key, value)
+        if key in own_names:
+            config[own_names[key]] = _number(key, value)
         else:
             settings.problem(f"`{name}` takes no `{shown(key)}` in `loss_fn_config`")
+    what = "clip range" if loss.traits.clip else ", ".join(config)
+    fresh = loss.traits.clip == "gradient"
     text = remarks(
         _default(settings, "loss_fn"),
-        "" if given or not config else "clip range: the service's default",
-        "each batch is fresh and used once, so the clip never acts" if name == "ppo" else "",
+        "" if given or not config else f"{what}: the service's default",
+        "each batch is fresh and used once, so the clip never acts" if fresh else "",
     )
-    return [Line("loss", call(name, **config), text.replace("clip range", _what(name)))]
-
-
-def _what(loss: str) -> str:
-    return "beta" if loss == "dro" else "clip range"
+    return [Line("loss", call(name, **config), text)]
 
 
 def _number(name: str, value: Any) -> float:

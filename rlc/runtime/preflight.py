@@ -7,6 +7,7 @@ import os
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
+from rlc.catalog.index import aggregate_traits
 from rlc.envs.build import SOURCES, WRAPPERS
 from rlc.envs.gem.oracles import find_oracle
 from rlc.envs.openreward.client import KEY as OPENREWARD
@@ -106,7 +107,7 @@ def _streamed(stage: TrainPlan) -> Iterator[str]:
         over = getattr(step, "over", "group")
         if over not in ("group", "role"):
             yield f"`over = {over}` in the advantage needs {whole}"
-    if stage.aggregate.kind != "token_sum":
+    if aggregate_traits(stage.aggregate.kind).over is not None:
         yield f"`{stage.aggregate.kind}()` needs {whole}"
     if stage.kl is not None:
         yield f"the mean distance of `kl = reference(…)` needs {whole}"

@@ -8,7 +8,8 @@ from typing import Any, TypeVar
 
 from attrs import define, field
 
-from rlc.plan.records import EvalPlan, LossPlan, Plan, SftPlan, TrainPlan
+from rlc.catalog.builtins.losses import LIKELIHOOD
+from rlc.plan.records import EvalPlan, Plan, SftPlan, TrainPlan
 from rlc.record import evolve
 from rlc.runtime.guard.meter import PROBES, Meter, cost
 from rlc.runtime.journal.folder import RunFolder
@@ -66,7 +67,7 @@ class RemoteRun:
 
         Raises ServiceError where the service does not compute the loss of the plan.
         """
-        loss = stage.loss if isinstance(stage, TrainPlan) else LossPlan("cross_entropy", {})
+        loss = stage.loss if isinstance(stage, TrainPlan) else LIKELIHOOD
         probe = await probe_loss(training, loss)
         if probe is None:
             self.note(f"`{loss.name}` is not compared with the service's: no local formula")

@@ -7,9 +7,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rlc.algo.aggregate import KINDS, aggregate_weights, is_uniform
+from rlc.algo.aggregate import KINDS, aggregate_weights
 from rlc.algo.errors import AlgorithmError
 from rlc.algo.losses import loss_and_grad
+from rlc.catalog.index import aggregate_traits
 
 LENGTH = 7
 CONFIG: dict[str, dict[str, float]] = {
@@ -72,7 +73,7 @@ def test_weighted_advantages_have_the_gradient_of_the_averaged_loss(
         np.testing.assert_allclose(grad_T, expected, rtol=1e-12, atol=1e-15)
 
 
-@pytest.mark.parametrize("kind", [kind for kind in KINDS if is_uniform(kind)])
+@pytest.mark.parametrize("kind", [kind for kind in KINDS if aggregate_traits(kind).uniform])
 @given(batch=batches())
 def test_a_uniform_weight_folds_into_dro_with_its_beta(kind: str, batch: list[Sequence]) -> None:
     sums = [loss_and_grad("dro", CONFIG["dro"], lp, inputs)[1] for lp, inputs, _ in batch]
@@ -88,12 +89,6 @@ def test_a_uniform_weight_folds_into_dro_with_its_beta(kind: str, batch: list[Se
 def weights_of(kind: str, batch: list[Sequence]) -> np.ndarray:
     sizes, tasks = [len(lp) for lp, _, _ in batch], [task for _, _, task in batch]
     return aggregate_weights(kind, sizes, tasks, LENGTH)
-
-
-def test_only_two_kinds_tell_sequences_apart() -> None:
-    for kind in KINDS:
-        weights = aggregate_weights(kind, [1, 2, 4], [0, 0, 1], LENGTH)
-        assert (len(set(weights.tolist())) == 1) == is_uniform(kind)
 
 
 def test_gradients_agree_with_autograd() -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from rlc.catalog.records import Args, Builtin, Param, as_float
+from rlc.catalog.records import AggregateTraits, Args, Builtin, Param, as_float
 from rlc.plan.records import (
     AdamPlan,
     AggregatePlan,
@@ -160,7 +160,9 @@ OPTIMIZERS = (
 )
 
 
-def _aggregate(name: str, doc: str, formula: str, *params: Param) -> Builtin:
+def _aggregate(
+    name: str, doc: str, formula: str, traits: AggregateTraits, *params: Param
+) -> Builtin:
     return Builtin(
         name,
         "aggregate",
@@ -168,33 +170,48 @@ def _aggregate(name: str, doc: str, formula: str, *params: Param) -> Builtin:
         lambda args: AggregatePlan(name, args.values.get("length")),
         params,
         formula=(formula,),
+        traits=traits,
     )
 
 
 # Names: verl's loss_agg_mode. The weights are computed in rlc.algo.aggregate.
 AGGREGATES = (
-    _aggregate("token_sum", "the service's own: every token counts once", "L = Σ_i Σ_t l_it"),
+    _aggregate(
+        "token_sum",
+        "the service's own: every token counts once",
+        "L = Σ_i Σ_t l_it",
+        AggregateTraits(None, lambda *_: 1.0),
+    ),
     _aggregate(
         "token_mean",
         "mean over all tokens of the batch (DAPO, arXiv 2503.14476)",
         "L = Σ_i Σ_t l_it / Σ_i n_i",
+        AggregateTraits("batch", lambda _, tokens, __: 1 / tokens),
     ),
-    _aggregate("seq_mean_token_sum", "mean over sequences of their sums", "L = Σ_i Σ_t l_it / B"),
+    _aggregate(
+        "seq_mean_token_sum",
+        "mean over sequences of their sums",
+        "L = Σ_i Σ_t l_it / B",
+        AggregateTraits("batch", lambda sequences, *_: 1 / sequences),
+    ),
     _aggregate(
         "seq_mean_token_mean",
         "mean over sequences of their means, as in GRPO (arXiv 2402.03300)",
         "L = Σ_i (Σ_t l_it / n_i) / B",
+        AggregateTraits("sequence", lambda _, tokens, __: 1 / tokens),
     ),
     _aggregate(
         "seq_mean_token_sum_norm",
         "mean over sequences of their sums over one fixed length (Dr. GRPO, arXiv 2503.20783)",
         "L = Σ_i Σ_t l_it / (B length)",
+        AggregateTraits("batch", lambda sequences, _, length: 1 / (sequences * (length or 1))),
         Param("length", "int", "the fixed length, usually max_tokens", low=1),
     ),
     _aggregate(
         "prompt_mean",
         "mean over tasks of the mean over each one's tokens",
         "L = Σ_p (Σ_i∈p Σ_t l_it / Σ_i∈p n_i) / P",
+        AggregateTraits("task", lambda _, tokens, __: 1 / tokens),
     ),
 )
 DEFAULT_AGGREGATE = AggregatePlan("token_sum", None)

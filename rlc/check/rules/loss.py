@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from rlc.algo.aggregate import is_uniform
-from rlc.catalog.index import loss_traits, names_of
+from rlc.catalog.index import aggregate_traits, loss_traits, names_of
 from rlc.check.rules.base import Rule, View
 from rlc.lang.diagnostics import Label
 
@@ -32,7 +31,8 @@ def _clip_acts(view: View) -> None:
 def _weighable(view: View) -> None:
     """Weights that differ by sequence fold into the advantages only if the loss is linear
     in them."""
-    if loss_traits(view.loss.name).pull is not None and not is_uniform(view.aggregate.kind):
+    uniform = aggregate_traits(view.aggregate.kind).uniform
+    if loss_traits(view.loss.name).pull is not None and not uniform:
         label = Label(view.at("loss"), "its quadratic term does not scale with the advantage")
         message = f"`{view.loss.name}()` cannot be weighted by `{view.aggregate.kind}()`"
         advice = "take `token_mean()`, or another loss"

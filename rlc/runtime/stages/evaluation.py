@@ -123,11 +123,15 @@ def _value(
     if metric.k is None:
         rewards = [rollout.reward for rollout in rollouts if rollout.error is None]
         return fmean(rewards) if rewards else None
-    if metric.name == "any_at":
-        return fmean(
-            pass_at_k(metric.k, sum(solved_S[: metric.k]), metric.k) for solved_S in solved_TS
-        )
-    return fmean(pass_at_k(len(solved_S), sum(solved_S), metric.k) for solved_S in solved_TS)
+    of_task = _OF_TASK[metric.name]
+    return fmean(of_task(solved_S, metric.k) for solved_S in solved_TS)
+
+
+# Metrics of k episodes: whether each episode of a task solved it, and k -> the task's value.
+_OF_TASK: Mapping[str, Callable[[Sequence[bool], int], float]] = {
+    "pass_at": lambda solved_S, k: pass_at_k(len(solved_S), sum(solved_S), k),
+    "any_at": lambda solved_S, k: pass_at_k(k, sum(solved_S[:k]), k),
+}
 
 
 def _label(metric: MetricPlan) -> str:

@@ -9,8 +9,9 @@ import numpy as np
 import numpy.typing as npt
 from attrs import define, field, frozen
 
+from rlc.catalog.builtins.losses import LIKELIHOOD
 from rlc.envs.seeds import derive_seed
-from rlc.plan.records import LossPlan, SftPlan
+from rlc.plan.records import SftPlan
 from rlc.runtime.concurrency import aside
 from rlc.runtime.graph import At, StepFunction, StepOutcome
 from rlc.runtime.records import Usage
@@ -25,8 +26,6 @@ from rlc.runtime.updates.gradients import (
     wire_datums,
 )
 from rlc.runtime.updates.minibatch import Minibatch
-
-LIKELIHOOD = LossPlan("cross_entropy", {})
 
 
 @frozen(eq=False)

@@ -13,6 +13,7 @@ import numpy as np
 import numpy.typing as npt
 from attrs import define, evolve, field, frozen
 
+from rlc.catalog.index import loss_traits
 from rlc.envs.chunks import NO_CHUNKS, Chunks, model_input, read, written
 from rlc.runtime.records import Turn
 from rlc.runtime.rollouts.tokens import shares
@@ -74,19 +75,19 @@ class TrainingDatum:
         return evolve(self, advantages_T=advantages_T)
 
     def to_tinker(self, loss: str) -> types.Datum:
-        """The datum that ``loss`` takes; cross-entropy has the advantages as its weights."""
+        """The datum that ``loss`` takes; one without a ratio has the advantages as its weights."""
         from tinker import types
 
         arrays: dict[str, npt.NDArray[np.float32] | npt.NDArray[np.int64]] = {
             "target_tokens": self.targets_T
         }
-        advantages_T = self.advantages_T.astype(np.float32)
-        if loss == "cross_entropy":
-            arrays["weights"] = advantages_T
-        else:
+        advantages_T, traits = self.advantages_T.astype(np.float32), loss_traits(loss)
+        if traits.sampler_logprobs:
             arrays["logprobs"] = self.logprobs_T.astype(np.float32)
             arrays["advantages"] = advantages_T
-        if loss == "gspo":  # which tokens the ratio of the sequence is taken over
+        else:
+            arrays["weights"] = advantages_T
+        if traits.per_sequence:  # which tokens the ratio of the sequence is taken over
             arrays["sequence_ratio_mask"] = self.mask_T.astype(np.float32)
         return types.Datum(
             model_input=model_input(self.inputs, self.chunks),

@@ -14,13 +14,12 @@ import numpy as np
 import numpy.typing as npt
 from attrs import frozen
 
-from rlc.algo.aggregate import aggregate_weights, is_uniform
+from rlc.algo.aggregate import aggregate_weights
 from rlc.algo.kl import kl_penalty
+from rlc.catalog.index import aggregate_traits, loss_traits
 from rlc.plan.records import AggregatePlan, KlPlan, LossPlan, TrainPlan
 from rlc.runtime.records import Rollout, RunError
 from rlc.runtime.updates.datums import FloatArray, TrainingDatum, episode_datums
-
-QUADRATIC = "dro"  # acts on a token without an advantage too
 
 
 @frozen(eq=False)
@@ -122,9 +121,10 @@ def _weighted(
         for episode, weight in zip(episodes, weight_R.tolist(), strict=True)
         for datum in episode.datums
     ]
-    if loss.name != QUADRATIC:
+    pull = loss_traits(loss.name).pull
+    if pull is None:
         return Minibatch([datum for datum in datums if datum.advantages_T.any()], loss.config)
-    if not is_uniform(aggregate.kind):
+    if not aggregate_traits(aggregate.kind).uniform:
         raise RunError(f"`{loss.name}()` cannot be weighted by `{aggregate.kind}()`")
-    pull = loss.config["beta"] * float(weight_R[0])
-    return Minibatch(datums, {**loss.config, "beta": pull})
+    # The pull acts on a token without an advantage too, and has the same weight as the others.
+    return Minibatch(datums, {**loss.config, pull: loss.config[pull] * float(weight_R[0])})

@@ -15,6 +15,8 @@ import numpy.typing as npt
 from attrs import frozen
 
 from rlc.algo.losses import LOSSES, loss_and_grad
+from rlc.catalog.builtins.losses import LIKELIHOOD
+from rlc.catalog.index import loss_traits
 from rlc.plan.records import LossPlan
 from rlc.runtime.records import Usage
 from rlc.runtime.updates.datums import TrainingDatum
@@ -56,12 +58,12 @@ async def probe_loss(training: TrainingClient, loss: LossPlan) -> LossProbe | No
     if loss.name not in LOSSES:
         return None
     datums = _datums(training.get_tokenizer())
-    first = await _forward(training, datums, "cross_entropy", {})
+    first = await _forward(training, datums, LIKELIHOOD)
     datums = [
         _aimed(datum, logprobs_T, ratios)
         for datum, logprobs_T, ratios in zip(datums, _logprobs(first), _ratios(loss), strict=True)
     ]
-    second = await _forward(training, datums, loss.name, loss.config)
+    second = await _forward(training, datums, loss)
     expected, size = _expected(loss, datums, _logprobs(second))
     told = second.metrics.get("loss:sum", math.nan)
     if not abs(told - expected) <= _TOLERANCE * size:
@@ -112,10 +114,10 @@ def _datums(tokenizer: Any) -> list[TrainingDatum]:
 def _ratios(loss: LossPlan) -> tuple[list[float], list[float]]:
     """For each datum the ratios of its tokens: below, inside and above the clip range, or around
     1 where there is none. Where a whole sequence has one ratio, a datum is below or above."""
-    low = loss.config.get("clip_low_threshold", 0.8)
-    high = loss.config.get("clip_high_threshold", 1.2)
+    traits = loss_traits(loss.name)
+    low, high = loss.config.values() if traits.clip else (0.8, 1.2)
     below, above = low / 2 if low > 0 else 0.25, high * 1.5
-    if loss.name == "gspo":
+    if traits.per_sequence:
         return [below], [above]
     ratios = [below, (low + high) / 2, 1.0, above]
     return ratios, ratios[::-1]
@@ -136,10 +138,10 @@ def _aimed(datum: TrainingDatum, logprobs_T: FloatArray, ratios: Sequence[float]
 
 
 async def _forward(
-    training: TrainingClient, datums: Sequence[TrainingDatum], loss: str, config: dict[str, float]
+    training: TrainingClient, datums: Sequence[TrainingDatum], loss: LossPlan
 ) -> types.ForwardBackwardOutput:
-    data = [datum.to_tinker(loss) for datum in datums]
-    return await training.forward(data, loss, config or None)
+    data = [datum.to_tinker(loss.name) for datum in datums]
+    return await training.forward(data, loss.name, loss.config or None)
 
 
 def _logprobs(output: types.ForwardBackwardOutput) -> list[FloatArray]:
@@ -152,9 +154,9 @@ def _expected(
     """The loss by the local formula from the service's own logprobs, and the size of its terms."""
     total = size = 0.0
     for datum, logprobs_T in zip(datums, logprobs_DT, strict=True):
-        inputs = {"logprobs": datum.logprobs_T, "advantages": datum.advantages_T}
-        if loss.name == "cross_entropy":
-            inputs = {"weights": datum.advantages_T}
+        inputs = {"weights": datum.advantages_T}
+        if loss_traits(loss.name).sampler_logprobs:
+            inputs = {"logprobs": datum.logprobs_T, "advantages": datum.advantages_T}
         total += loss_and_grad(loss.name, loss.config, logprobs_T, inputs)[0]
         size += float(np.abs(datum.advantages_T).sum())
     return total, max(size, abs(total))
