@@ -17,7 +17,7 @@ from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Any
 
-import rlc.service.local.runtime_env  # noqa: F401 (before torch)
+import rlc.service.local.torch_settings  # noqa: F401 (before torch)
 
 # isort: split
 import numpy as np

@@ -46,7 +46,7 @@ from simulated import Times, tokenizer_of
 from sudoku_service import Player, Speeds, SudokuService, write_model
 
 import rlc
-import rlc.service.local.runtime_env  # before torch
+import rlc.service.local.torch_settings  # before torch
 from rlc.envs.seeds import derive_seed
 from rlc.runtime.job import Job
 from rlc.runtime.journal.folder import RunFolder

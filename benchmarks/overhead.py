@@ -24,7 +24,7 @@ from typing import Any
 from attrs import define, field
 from simulated import SimulatedService, Times, tiny_replies
 
-import rlc.service.local.runtime_env  # noqa: F401 (before torch)
+import rlc.service.local.torch_settings  # noqa: F401 (before torch)
 from rlc.compile.recipe import compile_source
 from rlc.lang.source import Source
 from rlc.plan.records import Plan

@@ -24,7 +24,7 @@ from pathlib import Path
 from statistics import median
 from typing import Any
 
-import rlc.service.local.runtime_env  # noqa: F401 (before torch)
+import rlc.service.local.torch_settings  # noqa: F401 (before torch)
 
 BASE, KEY = "tiny", "tml-local"
 CONCURRENCY = (1, 16, 64)

@@ -31,7 +31,7 @@ import numpy as np
 from attrs import define, field, frozen
 from tinker import types
 
-import rlc.service.local.runtime_env  # noqa: F401 (before torch)
+import rlc.service.local.torch_settings  # noqa: F401 (before torch)
 from rlc.algo.losses import loss_and_grad
 from rlc.service.http.latency import Delay, Fixed, parse_delay
 from rlc.service.local.checkpoints import CheckpointStore, Description

@@ -39,7 +39,7 @@ from simulated import (
 )
 from tinker import types
 
-import rlc.service.local.runtime_env  # noqa: F401 (before torch)
+import rlc.service.local.torch_settings  # noqa: F401 (before torch)
 from rlc.envs.gem.oracles import Board, empty_cells, fitting_digits, read_board, sudoku_move
 from rlc.service.http.latency import LogNormal
 from rlc.service.local.checkpoints import CheckpointStore

@@ -16,7 +16,7 @@ from typing import Any
 
 from transformers import AutoTokenizer
 
-import rlc.service.local.runtime_env  # noqa: F401 (before anything imports torch)
+import rlc.service.local.torch_settings  # noqa: F401 (before anything imports torch)
 from rlc.compile.recipe import compile_source
 from rlc.lang.source import Source
 from rlc.plan.records import SftPlan

@@ -113,7 +113,7 @@ def _sweep(folder: RunFolder) -> None:
     if checkpoints.is_dir():
         from rlc.service.local.checkpoints import CheckpointStore
 
-        CheckpointStore(checkpoints).sweep(folder.journal.saved_paths())
+        CheckpointStore(checkpoints).delete_all_but(folder.journal.saved_paths())
 
 
 def _to_end(
@@ -123,7 +123,7 @@ def _to_end(
     observer: Observer | None,
 ) -> Summary:
     """The job of a folder; where a loop is running already, in another thread."""
-    import rlc.service.local.runtime_env  # noqa: F401 (before anything imports torch)
+    import rlc.service.local.torch_settings  # noqa: F401 (before anything imports torch)
     from rlc.runtime.job import Job
 
     jobs: list[Job] = []

@@ -14,7 +14,7 @@ import pytest
 from http_testing import running_server
 from paths import ROOT
 
-import rlc.service.local.runtime_env  # noqa: F401 (before anything imports torch)
+import rlc.service.local.torch_settings  # noqa: F401 (before anything imports torch)
 from rlc.compile.recipe import compile_source
 from rlc.emit.write import emit
 from rlc.lang.source import Source

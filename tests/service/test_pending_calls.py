@@ -7,8 +7,8 @@ from collections.abc import Sequence
 
 import pytest
 
-from rlc.service.local import worker as module
-from rlc.service.local.worker import Pending, Worker
+from rlc.service.local import wave_worker as module
+from rlc.service.local.wave_worker import Pending, WaveWorker
 from rlc.service.pending_calls import count_pending, pending_call
 
 
@@ -18,11 +18,11 @@ def waves(answer_after: float | None) -> list[list[str]]:
     seen: list[list[str]] = []
 
     def run_wave(wave: Sequence[Pending[str]]) -> list[str]:
-        seen.append([pending.request for pending in wave])
+        seen.append([pending.work for pending in wave])
         return seen[-1]
 
     async def scenario() -> None:
-        loop, worker = asyncio.get_running_loop(), Worker(run_wave, 1)
+        loop, worker = asyncio.get_running_loop(), WaveWorker(run_wave, 1)
         called, first = loop.create_future(), worker.sample("at once")
         if answer_after is None:
             first.add_done_callback(called.set_result)

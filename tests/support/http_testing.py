@@ -52,7 +52,7 @@ def running(
     key: str | None = None,
 ) -> Iterator[Running]:
     """As `running_server`, with the server's state."""
-    engine = local.connect(checkpoints, device="cpu", threads=1, live=True)
+    engine = local.connect(checkpoints, device="cpu", threads=1, continuous=True)
     try:
         names = models or {"tiny": "tiny", "Qwen/Qwen3-8B": "tiny"}
         served = asyncio.run(load_models(engine, names))

@@ -28,7 +28,14 @@ from rlc.runtime.journal.folder import RunFolder
 PHASES = ("sampling", "training", "saving", "evaluating", "snapshot", "journalling")
 _AWAKE = len(PHASES)  # the place after those of the phases: whether there was any yet
 _SERVER = multiprocessing.get_context("forkserver")
-_PRELOADED = ["rlc.service.local.runtime_env", "torch", "transformers", "tinker", "gem", "killing"]
+_PRELOADED = [
+    "rlc.service.local.torch_settings",
+    "torch",
+    "transformers",
+    "tinker",
+    "gem",
+    "killing",
+]
 _LONGEST = 240.0  # seconds that a run may take on a busy machine
 
 EVAL = {

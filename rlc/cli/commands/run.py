@@ -128,7 +128,7 @@ def _open_folder(args: argparse.Namespace, plan: Plan | None) -> RunFolder:
 
 
 def _run_folder(folder: RunFolder, args: argparse.Namespace) -> int:
-    import rlc.service.local.runtime_env  # noqa: F401, I001 (before anything imports torch)
+    import rlc.service.local.torch_settings  # noqa: F401, I001 (before anything imports torch)
     from rich.console import Console
 
     from rlc.runtime.job import Job

@@ -104,7 +104,7 @@ def _serve(args: argparse.Namespace, key: str | None) -> None:
     faults = parse_faults(args.faults, seed)
     listening = bind(args.host, args.port)
     with listening:
-        engine = local.connect(args.checkpoints, device=args.device, live=True)
+        engine = local.connect(args.checkpoints, device=args.device, continuous=True)
         try:
             served = asyncio.run(load_models(engine, parse_models(args.models)))
             backend = Backend(engine, served, latency, faults)

@@ -10,7 +10,7 @@ import numpy as np
 from attrs import define, field, frozen
 
 from rlc.service.errors import ServiceError
-from rlc.service.local.sampling.philox import stream_key, uniforms
+from rlc.service.local.sampling.random_streams import stream_key, uniforms
 
 
 class Delay(Protocol):

@@ -17,7 +17,7 @@ from attrs import define, frozen
 from tinker import types
 
 from rlc.service.http.refusals import Refused
-from rlc.service.local.checkpoints import SCHEME, CheckpointStore, Listed
+from rlc.service.local.checkpoints import SCHEME, CheckpointInfo, CheckpointStore
 from rlc.service.local.model.lora import LoraSpec
 
 TINKER = "tinker://"
@@ -146,11 +146,11 @@ def _is_plain(run_id: str) -> bool:
     return bool(run_id) and "/" not in run_id and "\\" not in run_id and not run_id.startswith(".")
 
 
-def _first(listed: list[Listed], kind: str) -> types.Checkpoint | None:
+def _first(listed: list[CheckpointInfo], kind: str) -> types.Checkpoint | None:
     return next((_checkpoint(item) for item in listed if item.kind == kind), None)
 
 
-def _checkpoint(item: Listed) -> types.Checkpoint:
+def _checkpoint(item: CheckpointInfo) -> types.Checkpoint:
     expires_at = item.description.expires_at
     return types.Checkpoint(
         checkpoint_id=f"{item.kind}/{item.name}",

@@ -42,7 +42,7 @@ Arrays = dict[str, np.ndarray]
 
 @frozen
 class Description:
-    """What a checkpoint is of. ``optimizer_steps`` is None where there is no optimiser."""
+    """What a checkpoint holds. ``optimizer_steps`` is None if there is no optimiser."""
 
     base_model: str
     fingerprint: str
@@ -53,8 +53,8 @@ class Description:
 
 
 @frozen
-class Listed:
-    """A checkpoint as a list shows it."""
+class CheckpointInfo:
+    """A checkpoint without its arrays."""
 
     path: str
     model: str
@@ -72,7 +72,7 @@ class CheckpointStore:
     root: Path
 
     def claim_model(self) -> str:
-        """A folder of its own for a new model: ``model-1``, ``model-2``, …"""
+        """Make the folder of a new model and return its name: ``model-1``, ``model-2``, …"""
         number = 1
         while True:
             try:
@@ -95,8 +95,8 @@ class CheckpointStore:
     ) -> str:
         """Write a checkpoint and return its path; expired ones are deleted.
 
-        Raises ServiceError for a name that is taken (without ``overwrite``) or unusable, or a
-        folder that cannot be written.
+        Raise ServiceError if the name is taken (without ``overwrite``) or unusable, or the
+        folder cannot be written.
         """
         if not _NAME.fullmatch(name):
             raise ServiceError(
@@ -105,7 +105,9 @@ class CheckpointStore:
         file = self.root / model / kind / f"{name}{_SUFFIX}"
         try:
             file.parent.mkdir(parents=True, exist_ok=True)
-            self._delete_expired()
+            for info in self._found():
+                if _expired(info.description):
+                    self._file(info.path).unlink(missing_ok=True)
             _write(file, arrays, description, overwrite)
         except FileExistsError as error:
             raise ServiceError(
@@ -119,7 +121,7 @@ class CheckpointStore:
         return f"{SCHEME}{model}/{kind}/{name}"
 
     def load(self, path: str) -> tuple[Arrays, Description]:
-        """Read a checkpoint. Raises CheckpointError if it is missing, damaged or expired."""
+        """Read a checkpoint. Raise CheckpointError if it is missing, damaged or expired."""
         file = self._file(path)
         try:
             with safetensors.safe_open(str(file), framework="numpy") as opened:
@@ -130,46 +132,45 @@ class CheckpointStore:
             description = cattrs.structure(header["description"], Description)
         except FileNotFoundError as error:
             raise CheckpointError(f"There is no checkpoint {path} in {self.root}.") from error
-        except Exception as error:  # whatever a damaged file makes the readers raise
+        except Exception as error:  # a damaged file makes the readers raise many kinds
             raise CheckpointError(
                 f"The checkpoint {path} is damaged and cannot be read."
             ) from error
-        if self._expired(description):
+        if _expired(description):
             raise CheckpointError(f"The checkpoint {path} has expired.")
         return arrays, description
 
-    def list(self, model: str | None = None) -> list[Listed]:
-        """The checkpoints of one model or of all, the newest first; expired ones are left out."""
-        found = [listed for listed in self._found(model) if not self._expired(listed.description)]
-        return sorted(found, key=lambda listed: (-listed.saved_at, listed.path))
+    def list(self, model: str | None = None) -> list[CheckpointInfo]:
+        """List the checkpoints of one model or of all, newest first; expired ones are left out."""
+        found = [info for info in self._found(model) if not _expired(info.description)]
+        return sorted(found, key=lambda info: (-info.saved_at, info.path))
 
-    def find(self, path: str) -> Listed:
-        """One checkpoint without its arrays. Raises ServiceError if it is missing or expired."""
-        file = self._file(path)
-        listed = self._listed(file)
-        if listed is None or self._expired(listed.description):
+    def find(self, path: str) -> CheckpointInfo:
+        """Describe one checkpoint. Raise ServiceError if it is missing or expired."""
+        info = self._info(self._file(path))
+        if info is None or _expired(info.description):
             raise ServiceError(f"There is no checkpoint {path} in {self.root}.")
-        return listed
+        return info
 
     def keep_until(self, path: str, expires_at: float | None) -> None:
-        """Change when a checkpoint expires. Raises ServiceError if it is missing or expired."""
+        """Change when a checkpoint expires. Raise ServiceError if it is missing or expired."""
         arrays, description = self.load(path)
         file = self._file(path)
         saved_at = file.stat().st_mtime
         _write(file, arrays, evolve(description, expires_at=expires_at), overwrite=True)
         os.utime(file, (saved_at, saved_at))
 
-    def sweep(self, keep: Collection[str]) -> None:
-        """Delete what a process that was killed has left: files half written, and checkpoints
-        that nobody knows of. For a store that nothing else uses."""
-        for listed in self._found():
-            if listed.path not in keep:
-                self._file(listed.path).unlink(missing_ok=True)
+    def delete_all_but(self, keep: Collection[str]) -> None:
+        """Delete what a killed process has left: files half written, and checkpoints that are
+        not in ``keep``. For a store that nothing else uses."""
+        for info in self._found():
+            if info.path not in keep:
+                self._file(info.path).unlink(missing_ok=True)
         for partial in self.root.glob("*/*weights/.*"):
             partial.unlink(missing_ok=True)
 
     def expiry(self, ttl_seconds: int | None) -> float | None:
-        """When something made now expires. Raises ServiceError for a lifetime of nothing."""
+        """Return when something made now expires. Raise ServiceError if that is not later."""
         if ttl_seconds is None:
             return None
         if ttl_seconds <= 0:
@@ -177,7 +178,7 @@ class CheckpointStore:
         return time.time() + ttl_seconds
 
     def delete(self, path: str) -> None:
-        """Delete a checkpoint. Raises CheckpointError if there is none."""
+        """Delete a checkpoint. Raise CheckpointError if there is none."""
         try:
             self._file(path).unlink()
         except FileNotFoundError as error:
@@ -193,13 +194,13 @@ class CheckpointStore:
         model, kind, name = match.groups()
         return self.root / model / kind / f"{name}{_SUFFIX}"
 
-    def _found(self, model: str | None = None) -> Iterator[Listed]:
+    def _found(self, model: str | None = None) -> Iterator[CheckpointInfo]:
         for file in self.root.glob(f"{model or '*'}/*weights/*.safetensors"):
-            if listed := self._listed(file):
-                yield listed
+            if info := self._info(file):
+                yield info
 
-    def _listed(self, file: Path) -> Listed | None:
-        """What a file's header says; None for one that is gone or damaged."""
+    def _info(self, file: Path) -> CheckpointInfo | None:
+        """Read a file's header; None if it is gone or damaged."""
         model, folder = file.parent.parent.name, file.parent.name
         kind = next((kind for kind in _KINDS if kind == folder), None)
         if kind is None:
@@ -211,16 +212,12 @@ class CheckpointStore:
             description = cattrs.structure(header["description"], Description)
             stat, name = file.stat(), file.name.removesuffix(_SUFFIX)
             path = f"{SCHEME}{model}/{kind}/{name}"
-            return Listed(path, model, kind, name, stat.st_mtime, stat.st_size, description)
+            return CheckpointInfo(path, model, kind, name, stat.st_mtime, stat.st_size, description)
         return None
 
-    def _delete_expired(self) -> None:
-        for listed in self._found():
-            if self._expired(listed.description):
-                self._file(listed.path).unlink(missing_ok=True)
 
-    def _expired(self, description: Description) -> bool:
-        return description.expires_at is not None and description.expires_at < time.time()
+def _expired(description: Description) -> bool:
+    return description.expires_at is not None and description.expires_at < time.time()
 
 
 def _write(file: Path, arrays: Arrays, description: Description, overwrite: bool) -> None:

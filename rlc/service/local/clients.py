@@ -1,21 +1,23 @@
-"""The clients that programs hold: Tinker's methods, each an awaitable on the engine's thread."""
+"""The clients that programs hold: Tinker's methods, each an awaitable on the engine's thread.
+
+See `rlc.service.interface` for what the methods promise.
+"""
 
 from __future__ import annotations
 
+import asyncio
 import itertools
 from collections.abc import Awaitable, Callable, Mapping
+from functools import partial
 from typing import Any
 
-import numpy as np
 from attrs import define
 from tinker import types
 
 from rlc.service.errors import ServiceError
-from rlc.service.local.checkpoints import CheckpointStore, Description, Kind
-from rlc.service.local.live import LiveWorker
-from rlc.service.local.model.base import Snapshot
-from rlc.service.local.model.lora import Adapter
-from rlc.service.local.restore import restore
+from rlc.service.local.checkpoints import CheckpointStore, Kind
+from rlc.service.local.continuous_worker import ContinuousWorker
+from rlc.service.local.model.base_model import Snapshot
 from rlc.service.local.sampling.sampler import (
     Engine,
     SampleRequest,
@@ -23,10 +25,11 @@ from rlc.service.local.sampling.sampler import (
     read_logprobs_request,
     read_request,
 )
+from rlc.service.local.training.state import restore, state_arrays
 from rlc.service.local.training.trainer import Trainer
-from rlc.service.local.worker import Worker, failed
+from rlc.service.local.wave_worker import WaveWorker
 
-AnyWorker = Worker[SampleRequest] | LiveWorker
+AnyWorker = WaveWorker[SampleRequest] | ContinuousWorker
 _numbers = itertools.count()
 
 
@@ -65,7 +68,7 @@ class LocalSamplingClient:
         )
 
     def compute_logprobs(self, prompt: types.ModelInput) -> Awaitable[list[float | None]]:
-        """Log-probability of each prompt token given those before; the first is None."""
+        """Return the logprob of each prompt token given those before; None for the first."""
         reply = self._send(
             lambda number: read_logprobs_request(self._engine, self._snapshot, number, prompt)
         )
@@ -76,15 +79,16 @@ class LocalSamplingClient:
         return unpack()
 
     def get_tokenizer(self) -> Any:
-        """The Hugging Face tokenizer of the base model."""
+        """Return the Hugging Face tokenizer of the base model."""
         return self._engine.base.tokenizer
 
     def _send(self, read: Callable[[int], SampleRequest]) -> Awaitable[types.SampleResponse]:
         try:
-            request = read(next(_numbers))
+            return self._worker.sample(read(next(_numbers)))
         except ServiceError as error:
-            return failed(error)
-        return self._worker.sample(request)
+            future = asyncio.get_running_loop().create_future()
+            future.set_exception(error)
+            return future
 
 
 @define(eq=False)
@@ -99,7 +103,7 @@ class LocalTrainingClient:
     _engine: Engine
     trainer: Trainer
     _store: CheckpointStore
-    _model: str | None = None  # its folder, once it has one
+    _model: str | None = None  # the folder of its checkpoints, once it has one
 
     def forward(
         self,
@@ -107,7 +111,7 @@ class LocalTrainingClient:
         loss_fn: str,
         loss_fn_config: Mapping[str, float | str] | None = None,
     ) -> Awaitable[types.ForwardBackwardOutput]:
-        """Logprobs and loss, without a gradient."""
+        """Compute logprobs and loss, without a gradient."""
         return self._worker.submit(lambda: self.trainer.run(data, loss_fn, loss_fn_config, False))
 
     def forward_backward(
@@ -116,11 +120,11 @@ class LocalTrainingClient:
         loss_fn: str,
         loss_fn_config: Mapping[str, float | str] | None = None,
     ) -> Awaitable[types.ForwardBackwardOutput]:
-        """Logprobs and loss; the gradient of the summed loss is added to what is there."""
+        """Compute logprobs and loss, and add the gradient of the summed loss to what is there."""
         return self._worker.submit(lambda: self.trainer.run(data, loss_fn, loss_fn_config, True))
 
     def optim_step(self, optim_params: types.AdamParams) -> Awaitable[types.OptimStepResponse]:
-        """AdamW on the accumulated gradient, which is then cleared; see `Trainer.step`."""
+        """Step AdamW on the accumulated gradient, and clear it; see `Trainer.step`."""
         return self._worker.submit(lambda: self.trainer.step(optim_params))
 
     def save_state(
@@ -131,12 +135,8 @@ class LocalTrainingClient:
         user_metadata: dict[str, str] | None = None,
     ) -> Awaitable[types.SaveWeightsResponse]:
         """Save weights and optimiser, exactly."""
-
-        def save() -> types.SaveWeightsResponse:
-            path = self._save("weights", name, ttl_seconds, overwrite, user_metadata)
-            return types.SaveWeightsResponse(path=path)
-
-        return self._worker.submit(save)
+        save = partial(self._save, "weights", name, ttl_seconds, overwrite, user_metadata)
+        return self._worker.submit(lambda: types.SaveWeightsResponse(path=save()))
 
     def save_weights_for_sampler(
         self,
@@ -146,29 +146,21 @@ class LocalTrainingClient:
         user_metadata: dict[str, str] | None = None,
     ) -> Awaitable[types.SaveWeightsForSamplerResponse]:
         """Save the weights alone."""
-
-        def save() -> types.SaveWeightsForSamplerResponse:
-            path = self._save("sampler_weights", name, ttl_seconds, overwrite, user_metadata)
-            return types.SaveWeightsForSamplerResponse(path=path)
-
-        return self._worker.submit(save)
+        save = partial(self._save, "sampler_weights", name, ttl_seconds, overwrite, user_metadata)
+        return self._worker.submit(lambda: types.SaveWeightsForSamplerResponse(path=save()))
 
     def save_weights_and_get_sampling_client(self) -> Awaitable[LocalSamplingClient]:
-        """A sampling client on the weights as they are after the calls made so far."""
+        """Return a sampling client on the weights as they are after the calls made so far."""
         return self._worker.submit(
             lambda: LocalSamplingClient(self._worker, self._engine, self.trainer.snapshot())
         )
 
     def get_tokenizer(self) -> Any:
-        """The Hugging Face tokenizer of the base model."""
+        """Return the Hugging Face tokenizer of the base model."""
         return self._engine.base.tokenizer
 
     def load(self, path: str, optimizer: bool) -> Awaitable[None]:
-        """Go on from a saved state of the same shape; without ``optimizer`` with a fresh one.
-
-        An accumulated gradient is dropped. Raises ServiceError, and changes nothing, for a
-        checkpoint that is missing or of another base model or adapter.
-        """
+        """Continue from a saved state of the same shape; see `restore`."""
         return self._worker.submit(lambda: restore(self.trainer, self._store, path, optimizer))
 
     def _save(
@@ -182,22 +174,5 @@ class LocalTrainingClient:
         expires_at = self._store.expiry(ttl_seconds)
         if self._model is None:
             self._model = self._store.claim_model()
-        arrays, description = describe(self.trainer, kind, expires_at, user_metadata)
+        arrays, description = state_arrays(self.trainer, kind, expires_at, user_metadata)
         return self._store.save(self._model, kind, name, arrays, description, overwrite)
-
-
-def describe(
-    trainer: Trainer, kind: Kind, expires_at: float | None, user_metadata: dict[str, str] | None
-) -> tuple[dict[str, np.ndarray], Description]:
-    """A trainer's content as named arrays: adapter, and for ``weights`` Adam's moments."""
-    base, optimizer, spec = trainer.base, trainer.optimizer, trainer.adapter.spec
-    vectors = {"adapter": optimizer.parameters_P}
-    if kind == "weights":
-        vectors |= {"adam_mean": optimizer.mean_P, "adam_square": optimizer.square_P}
-    arrays = {}
-    for label, vector_P in vectors.items():
-        for name, (a, b) in Adapter.over(base.layers, spec, vector_P).pairs.items():
-            arrays[f"{label}/{name}.lora_A"] = a.cpu().numpy()
-            arrays[f"{label}/{name}.lora_B"] = b.cpu().numpy()
-    steps = optimizer.steps if kind == "weights" else None
-    return arrays, Description(base.name, base.fingerprint, spec, steps, expires_at, user_metadata)

@@ -13,15 +13,15 @@ from tinker import types
 from rlc.service.errors import ServiceError
 from rlc.service.local.checkpoints import Arrays, CheckpointStore, Description
 from rlc.service.local.clients import AnyWorker, LocalSamplingClient, LocalTrainingClient
-from rlc.service.local.live import LiveWorker
-from rlc.service.local.model.base import BaseModel, Snapshot, load_base
+from rlc.service.local.continuous_worker import ContinuousWorker
+from rlc.service.local.model.base_model import BaseModel, Snapshot, load_base
 from rlc.service.local.model.lora import Adapter, LoraSpec
 from rlc.service.local.model.prefix_cache import PrefixCache
-from rlc.service.local.restore import check_base, restore_optimizer, restored_adapter
 from rlc.service.local.sampling.decoder import Decoder
 from rlc.service.local.sampling.sampler import Engine, run_wave
+from rlc.service.local.training.state import check_base, restore_optimizer, restored_adapter
 from rlc.service.local.training.trainer import Trainer
-from rlc.service.local.worker import Worker
+from rlc.service.local.wave_worker import WaveWorker
 
 TINY = "tiny"
 _GIB = 2**30
@@ -36,10 +36,6 @@ class ModelFacts:
     architecture: str
     folder: Path
 
-    @classmethod
-    def of(cls, base: BaseModel) -> ModelFacts:
-        return cls(base.context, str(base.module.config.model_type), base.folder)
-
 
 @define(eq=False, init=False)
 class LocalService:
@@ -51,10 +47,14 @@ class LocalService:
     _engines: dict[Path, Engine] = field(factory=dict)
 
     def __init__(
-        self, root: Path, device: str | None, threads: int | None, live: bool = False
+        self, root: Path, device: str | None, threads: int | None, continuous: bool = False
     ) -> None:
-        threads = threads or _threads()
-        worker = LiveWorker(threads) if live else Worker(run_wave, threads)
+        if not threads:
+            # The cores this process may use, at most 8: small models gain nothing from more.
+            wanted = os.environ.get("OMP_NUM_THREADS", "")
+            cores = len(os.sched_getaffinity(0))
+            threads = int(wanted) if wanted.isdecimal() else min(cores, 8)
+        worker = ContinuousWorker(threads) if continuous else WaveWorker(run_wave, threads)
         self.__attrs_init__(pick_device(device), CheckpointStore(root), worker)
 
     @property
@@ -73,7 +73,7 @@ class LocalService:
         user_metadata: dict[str, str] | None = None,  # noqa: ARG002 (nothing to bill)
         model: str | None = None,
     ) -> Awaitable[LocalTrainingClient]:
-        """A fresh adapter; the same seed gives the same one.
+        """Create a fresh adapter; the same seed gives the same one.
 
         ``model`` is the folder of its checkpoints; None takes the next free ``model-<number>``.
         """
@@ -91,16 +91,8 @@ class LocalService:
         user_metadata: dict[str, str] | None = None,  # noqa: ARG002
         model: str | None = None,
     ) -> Awaitable[LocalTrainingClient]:
-        """Go on from a saved state: the next steps are those the saved client would make."""
-
-        def create() -> LocalTrainingClient:
-            engine, arrays, description = self._load(path)
-            base = engine.base
-            client = self._client(engine, restored_adapter(base, arrays, description, path), model)
-            restore_optimizer(client.trainer.optimizer, base, arrays, description, path)
-            return client
-
-        return self._worker.submit(create)
+        """Continue from a saved state: the next steps are those the saved client would make."""
+        return self._worker.submit(lambda: self._restored(path, model, optimizer=True))
 
     def create_training_client_from_state(
         self,
@@ -108,15 +100,8 @@ class LocalService:
         user_metadata: dict[str, str] | None = None,  # noqa: ARG002
         model: str | None = None,
     ) -> Awaitable[LocalTrainingClient]:
-        """Saved weights under a fresh optimiser."""
-
-        def create() -> LocalTrainingClient:
-            engine, arrays, description = self._load(path)
-            return self._client(
-                engine, restored_adapter(engine.base, arrays, description, path), model
-            )
-
-        return self._worker.submit(create)
+        """Continue from saved weights, with a fresh optimiser."""
+        return self._worker.submit(lambda: self._restored(path, model, optimizer=False))
 
     def create_sampling_client(
         self, model_path: str | None = None, base_model: str | None = None
@@ -126,10 +111,10 @@ class LocalService:
         def create() -> LocalSamplingClient:
             if (model_path is None) == (base_model is None):
                 raise ServiceError("Give either model_path or base_model to sample from.")
-            if model_path is None:
-                assert base_model is not None
+            if base_model is not None:
                 engine = self._engine(base_model)
                 return LocalSamplingClient(self._worker, engine, engine.bare)
+            assert model_path is not None
             engine, arrays, description = self._load(model_path)
             adapter = restored_adapter(engine.base, arrays, description, model_path)
             return LocalSamplingClient(self._worker, engine, Snapshot(adapter))
@@ -137,9 +122,9 @@ class LocalService:
         return self._worker.submit(create)
 
     def get_server_capabilities(self) -> Awaitable[types.GetServerCapabilitiesResponse]:
-        """The models that need no path: the tiny one."""
+        """List the models that need no path: the tiny one."""
 
-        def tell() -> types.GetServerCapabilitiesResponse:
+        def describe() -> types.GetServerCapabilitiesResponse:
             model = types.SupportedModel(
                 model_name=TINY,
                 max_context_length=self._engine(TINY).base.context,
@@ -148,18 +133,23 @@ class LocalService:
             )
             return types.GetServerCapabilitiesResponse(supported_models=[model])
 
-        return self._worker.submit(tell)
+        return self._worker.submit(describe)
 
     def delete_checkpoint(self, path: str) -> Awaitable[None]:
-        """Delete a checkpoint. Raises ServiceError if there is none."""
+        """Delete a checkpoint. Raise ServiceError if there is none."""
         return self._worker.submit(lambda: self._store.delete(path))
 
     def facts(self, base_model: str) -> Awaitable[ModelFacts]:
-        """What can be said of a base model, which is loaded for it."""
-        return self._worker.submit(lambda: ModelFacts.of(self._engine(base_model).base))
+        """Load a base model and describe it."""
+
+        def describe() -> ModelFacts:
+            base = self._engine(base_model).base
+            return ModelFacts(base.context, str(base.module.config.model_type), base.folder)
+
+        return self._worker.submit(describe)
 
     def close(self) -> None:
-        """Finish what was asked for, and end the engine's thread."""
+        """Finish what was submitted, and end the engine's thread."""
         self._worker.close()
 
     def _engine(self, base_model: str) -> Engine:
@@ -168,6 +158,14 @@ class LocalService:
             name = base_model if base_model == TINY else str(folder)
             self._engines[folder] = make_engine(load_base(name, folder, self.device))
         return self._engines[folder]
+
+    def _restored(self, path: str, model: str | None, optimizer: bool) -> LocalTrainingClient:
+        engine, arrays, description = self._load(path)
+        adapter = restored_adapter(engine.base, arrays, description, path)
+        client = self._client(engine, adapter, model)
+        if optimizer:
+            restore_optimizer(client.trainer.optimizer, engine.base, arrays, description, path)
+        return client
 
     def _client(self, engine: Engine, adapter: Adapter, model: str | None) -> LocalTrainingClient:
         trainer = Trainer.of(engine.base, adapter, engine.token_budget)
@@ -181,7 +179,7 @@ class LocalService:
 
 
 def pick_device(name: str | None) -> torch.device:
-    """The device to compute on. Raises ServiceError if it is not there."""
+    """Return the device to compute on. Raise ServiceError if it is not there."""
     if name is None:
         name = "cuda" if torch.cuda.is_available() else "cpu"
     try:
@@ -196,7 +194,7 @@ def pick_device(name: str | None) -> torch.device:
 
 
 def find_folder(base_model: str) -> Path:
-    """Where a base model lies. Raises ServiceError for a name that is not a folder."""
+    """Return the folder of a base model. Raise ServiceError if there is none."""
     if base_model == TINY:
         from rlc.service import tiny
 
@@ -215,20 +213,10 @@ def make_engine(base: BaseModel) -> Engine:
     cuda = base.device.type == "cuda"
     memory = torch.cuda.mem_get_info(base.device)[0] if cuda else 4 * _GIB
     token_budget = max(256, memory // 8 // (4 * base.floats_per_token))
-    kv_bytes = _kv_bytes_per_token(base)
-    decoder = Decoder(base, PrefixCache(memory // 8), chunk=token_budget)
-    max_rows = _MAX_ROWS[base.device.type]
-    return Engine(base, decoder, token_budget, max_rows, memory // 4 // kv_bytes)
-
-
-def _kv_bytes_per_token(base: BaseModel) -> int:
     config = base.module.config
     heads = getattr(config, "num_key_value_heads", None) or config.num_attention_heads
     head_dim = getattr(config, "head_dim", None) or config.hidden_size // config.num_attention_heads
-    return int(2 * 4 * heads * head_dim * config.num_hidden_layers)
-
-
-def _threads() -> int:
-    """The cores this process may use, at most 8: small models gain nothing from more."""
-    wanted = os.environ.get("OMP_NUM_THREADS", "")
-    return int(wanted) if wanted.isdecimal() else min(len(os.sched_getaffinity(0)), 8)
+    kv_bytes_per_token = int(2 * 4 * heads * head_dim * config.num_hidden_layers)
+    decoder = Decoder(base, PrefixCache(memory // 8), chunk=token_budget)
+    max_rows = _MAX_ROWS[base.device.type]
+    return Engine(base, decoder, token_budget, max_rows, memory // 4 // kv_bytes_per_token)

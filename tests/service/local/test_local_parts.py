@@ -16,12 +16,12 @@ from torch import Tensor
 from rlc.service import local
 from rlc.service.errors import ServiceError
 from rlc.service.local.model.attention import Head, stream_attention, using
-from rlc.service.local.model.base import Snapshot
+from rlc.service.local.model.base_model import Snapshot
 from rlc.service.local.model.packing import length_buckets, micro_batches, pack
 from rlc.service.local.model.prefix_cache import PrefixCache
 from rlc.service.local.sampling.decoder import plan_fills
-from rlc.service.local.sampling.philox import philox, stream_key, uniforms
-from rlc.service.local.sampling.sampling_rule import Rule, choose
+from rlc.service.local.sampling.next_token import SamplingRule, next_tokens
+from rlc.service.local.sampling.random_streams import philox, stream_key, uniforms
 
 EXAMPLES = settings(deadline=None, derandomize=True)
 SEQUENCES = st.lists(
@@ -90,7 +90,7 @@ def test_uniforms_are_uniform_and_streams_differ() -> None:
 @pytest.mark.parametrize("uniform", [0.0, 0.5, 1 - 2.0**-53])
 def test_a_token_without_probability_is_never_chosen(uniform: float) -> None:
     logits = torch.tensor([[-torch.inf, 1.0, -torch.inf, 1.0, -torch.inf]])
-    tokens, logprobs = choose(logits, [Rule(1.0, -1, 1.0)], np.array([uniform]))
+    tokens, logprobs = next_tokens(logits, [SamplingRule(1.0, -1, 1.0)], np.array([uniform]))
     assert tokens[0] in (1, 3)
     assert logprobs[0] == pytest.approx(np.log(0.5))
 
@@ -163,7 +163,7 @@ def test_devices_that_are_not_there(device: str, says: str, tmp_path: object) ->
 
 def test_importing_the_package_sets_the_wait_policy_before_torch() -> None:
     code = (
-        "import os, sys, rlc.service.local.runtime_env; "
+        "import os, sys, rlc.service.local.torch_settings; "
         "print(os.environ['OMP_WAIT_POLICY'], 'torch' in sys.modules)"
     )
     told = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)

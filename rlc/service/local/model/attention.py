@@ -2,7 +2,7 @@
 
 The model sees one batch row of ``N`` tokens, so its linear layers compute nothing twice and
 nothing for padding. Only attention needs to know which tokens belong together: it is
-registered with transformers under ``NAME`` and asks the layout in force. Dimensions: N stream
+registered with transformers under ``NAME`` and asks the current layout. Dimensions: N stream
 tokens, H heads, K key-value heads, D head size, R rows, Q queries, T keys.
 """
 
@@ -22,7 +22,7 @@ from torch.nn.functional import scaled_dot_product_attention
 from transformers import AttentionInterface
 
 from rlc.service.errors import ServiceError
-from rlc.service.local.model.kv_store import KVStore
+from rlc.service.local.model.kv_cache import KVCache
 from rlc.service.local.model.packing import IntArray, Pack, length_buckets
 
 NAME = "rlc_stream"
@@ -48,23 +48,23 @@ class Layout(Protocol):
         """The attention output, [N, H, D]."""
 
 
-class _InForce(threading.local):
+class _Current(threading.local):
     """An engine runs on a thread of its own, and a process may have several engines."""
 
     layout: Layout | None = None
 
 
-_in_force = _InForce()
+_current = _Current()
 
 
 @contextmanager
 def using(layout: Layout) -> Iterator[None]:
-    """Put a layout in force for the calls that this thread makes."""
-    _in_force.layout = layout
+    """Use a layout for the calls that this thread makes."""
+    _current.layout = layout
     try:
         yield
     finally:
-        _in_force.layout = None
+        _current.layout = None
 
 
 def stream_attention(
@@ -72,12 +72,12 @@ def stream_attention(
     query: Tensor,
     key: Tensor,
     value: Tensor,
-    attention_mask: Tensor | None,  # noqa: ARG001 (the layout knows better)
+    attention_mask: Tensor | None,  # noqa: ARG001 (the layout decides)
     scaling: float | None = None,
     **options: Any,
 ) -> tuple[Tensor, None]:
     """The attention function that transformers' layers call; tensors are [1, heads, N, D]."""
-    layout = _in_force.layout
+    layout = _current.layout
     assert layout is not None, "the model was called outside `using(layout)`"
     for name in _UNSUPPORTED:
         if options.get(name) is not None:
@@ -169,19 +169,20 @@ class PackLayout:
         return cls(tuple(buckets), owner_N.to(device))
 
     def attend(self, head: Head, q_NHD: Tensor, k_NKD: Tensor, v_NKD: Tensor) -> Tensor:
-        outs = [self._bucket(bucket, head, q_NHD, k_NKD, v_NKD) for bucket in self.buckets]
+        outs = []
+        for bucket in self.buckets:
+            q, k, v = (
+                x.index_select(0, bucket.path_RT)
+                .view(bucket.rows, -1, *x.shape[1:])
+                .transpose(1, 2)
+                for x in (q_NHD, k_NKD, v_NKD)
+            )
+            bias = None
+            if head.window is not None and bucket.width > head.window:
+                at = torch.arange(bucket.width, device=q.device)
+                bias = hide_unseen(at[:, None], at, head.window)[None, None]
+            outs.append(scaled_dot_product(q, k, v, head, bias).transpose(1, 2).flatten(0, 1))
         return torch.cat(outs).index_select(0, self.owner_N)
-
-    def _bucket(self, bucket: _Bucket, head: Head, *qkv_N: Tensor) -> Tensor:
-        q, k, v = (
-            x.index_select(0, bucket.path_RT).view(bucket.rows, -1, *x.shape[1:]).transpose(1, 2)
-            for x in qkv_N
-        )
-        bias = None
-        if head.window is not None and bucket.width > head.window:
-            at = torch.arange(bucket.width, device=q.device)
-            bias = hide_unseen(at[:, None], at, head.window)[None, None]
-        return scaled_dot_product(q, k, v, head, bias).transpose(1, 2).flatten(0, 1)
 
 
 def padded(arrays: Sequence[IntArray], width: int) -> IntArray:
@@ -194,9 +195,9 @@ def padded(arrays: Sequence[IntArray], width: int) -> IntArray:
 
 @frozen(eq=False)
 class Queries:
-    """Rows of a key-value store, and the stream tokens that look into each.
+    """Rows of a key-value cache, and the stream tokens that attend to each.
 
-    ``stream_RQ`` are their places in the stream, flattened and padded, or None where stream
+    ``stream_RQ`` are their places in the stream, flattened and padded, or None if stream
     token i is the only one of row i; ``rows`` is then the number of rows.
     """
 
@@ -207,15 +208,15 @@ class Queries:
 
 
 @define(eq=False)
-class StoreLayout:
-    """New tokens are written to rows of a key-value store; then each looks into its own row.
+class CacheLayout:
+    """New tokens are written to rows of a key-value cache; then each attends to its own row.
 
     Token ``source_W[i]`` of the stream goes to row ``row_W[i]`` at ``position_W[i]``, so that
     one token may go to several rows; ``source_W`` None stands for all tokens in order.
-    ``out_N`` finds each token in the concatenated [R, Q] outputs; None where they are equal.
+    ``out_N`` finds each token in the concatenated [R, Q] outputs; None if these are in order.
     """
 
-    store: KVStore
+    cache: KVCache
     source_W: Tensor | None
     row_W: Tensor
     position_W: Tensor
@@ -229,24 +230,18 @@ class StoreLayout:
             k_NKD = k_NKD.index_select(0, self.source_W)
             v_NKD = v_NKD.index_select(0, self.source_W)
         if self._slots is None:
-            self._slots = self.store.slots(self.row_W, self.position_W, k_NKD.shape[1])
-        self.store.write(head.layer, self._slots, k_NKD, v_NKD)
-        outs = [self._look(i, head, q_NHD) for i in range(len(self.queries))]
+            self._slots = self.cache.slots(self.row_W, self.position_W, k_NKD.shape[1])
+        self.cache.write(head.layer, self._slots, k_NKD, v_NKD)
+        outs = []
+        for i, some in enumerate(self.queries):
+            k, v = self.cache.read(head.layer, some.rows, some.keys)
+            q = q_NHD if some.stream_RQ is None else q_NHD.index_select(0, some.stream_RQ)
+            q = q.reshape(*some.positions_RQ.shape, *q.shape[1:]).transpose(1, 2)
+            if (i, head.window) not in self._biases:
+                at_T = torch.arange(some.keys, device=q.device)
+                bias = hide_unseen(some.positions_RQ[:, :, None], at_T, head.window)
+                self._biases[i, head.window] = bias.unsqueeze(1)
+            out = scaled_dot_product(q, k, v, head, self._biases[i, head.window])
+            outs.append(out.transpose(1, 2).flatten(0, 1))
         out = outs[0] if len(outs) == 1 else torch.cat(outs)
         return out if self.out_N is None else out.index_select(0, self.out_N)
-
-    def _look(self, i: int, head: Head, q_NHD: Tensor) -> Tensor:
-        some = self.queries[i]
-        k, v = self.store.read(head.layer, some.rows, some.keys)
-        q = q_NHD if some.stream_RQ is None else q_NHD.index_select(0, some.stream_RQ)
-        q = q.reshape(*some.positions_RQ.shape, *q.shape[1:]).transpose(1, 2)
-        bias = self._bias(i, head.window)
-        return scaled_dot_product(q, k, v, head, bias).transpose(1, 2).flatten(0, 1)
-
-    def _bias(self, i: int, window: int | None) -> Tensor:
-        if (i, window) not in self._biases:
-            positions = self.queries[i].positions_RQ
-            at_T = torch.arange(self.queries[i].keys, device=positions.device)
-            bias = hide_unseen(positions[:, :, None], at_T, window)
-            self._biases[i, window] = bias.unsqueeze(1)
-        return self._biases[i, window]

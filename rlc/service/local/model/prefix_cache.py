@@ -14,7 +14,7 @@ from weakref import WeakKeyDictionary
 from attrs import define, field, frozen
 from torch import Tensor
 
-from rlc.service.local.model.base import Snapshot
+from rlc.service.local.model.base_model import Snapshot
 from rlc.service.local.model.packing import IntArray, common_prefix, sort_key
 
 
@@ -23,7 +23,7 @@ class Entry:
     """A sequence and its keys and values."""
 
     tokens: IntArray
-    cut: Tensor  # as `KVStore.cut` gives it
+    cut: Tensor  # from `KVCache.cut`
 
 
 @define(eq=False)
@@ -44,7 +44,7 @@ class PrefixCache:
     _age: OrderedDict[tuple[int, bytes], _Shelf] = field(factory=OrderedDict, init=False)
 
     def longest(self, snapshot: Snapshot, tokens: IntArray) -> tuple[Entry | None, int]:
-        """The entry that shares the most leading tokens with ``tokens``, and how many."""
+        """Return the entry that shares the most leading tokens with ``tokens``, and how many."""
         shelf = self._shelves.get(snapshot)
         if shelf is None:
             return None, 0

@@ -15,9 +15,9 @@ import torch
 from attrs import define, field, frozen
 from torch import Tensor
 
-from rlc.service.local.model.attention import Queries, StoreLayout, padded
-from rlc.service.local.model.base import BaseModel, Snapshot
-from rlc.service.local.model.kv_store import KVStore
+from rlc.service.local.model.attention import CacheLayout, Queries, padded
+from rlc.service.local.model.base_model import BaseModel, Snapshot
+from rlc.service.local.model.kv_cache import KVCache
 from rlc.service.local.model.packing import (
     IntArray,
     common_prefix,
@@ -25,10 +25,10 @@ from rlc.service.local.model.packing import (
     lexicographic,
 )
 from rlc.service.local.model.prefix_cache import Entry, PrefixCache
-from rlc.service.local.sampling.philox import uniforms
-from rlc.service.local.sampling.sampling_rule import Rule, choose
+from rlc.service.local.sampling.next_token import SamplingRule, next_tokens
+from rlc.service.local.sampling.random_streams import uniforms
 
-_ROOM = 64  # tokens by which the store grows, at least
+_ROOM = 64  # tokens by which the key-value cache grows, at least
 
 
 @define(eq=False)
@@ -37,7 +37,7 @@ class Sample:
 
     prompt: IntArray
     key: int  # of its random stream
-    rule: Rule
+    rule: SamplingRule
     limit: int  # tokens, at least 1
     stops: Callable[[list[int]], bool]
     cancelled: Callable[[], bool]
@@ -48,7 +48,7 @@ class Sample:
 
     @property
     def longest(self) -> int:
-        """Tokens it may come to."""
+        """The number of tokens it may reach."""
         return len(self.prompt) + self.limit
 
     def accept(self, token: int, logprob: float) -> bool:
@@ -106,9 +106,9 @@ class Decoder:
     """Active rows over one base model. All rows are of the snapshot given to `begin`."""
 
     base: BaseModel
-    cache: PrefixCache
+    prefixes: PrefixCache
     chunk: int  # stream tokens computed at once in a prefill
-    store: KVStore = field(init=False)
+    kv: KVCache = field(init=False)
     samples: list[Sample] = field(factory=list, init=False)
     _snapshot: Snapshot | None = field(default=None, init=False)
     _lengths_B: IntArray = field(init=False)
@@ -116,7 +116,7 @@ class Decoder:
     _logits_BV: Tensor = field(init=False)
 
     def __attrs_post_init__(self) -> None:
-        self.store = KVStore(self.base.depth, self.base.device)
+        self.kv = KVCache(self.base.depth, self.base.device)
         self.begin(None)
 
     def begin(self, snapshot: Snapshot | None) -> None:
@@ -134,14 +134,14 @@ class Decoder:
         assert self._snapshot is not None
         joining = [samples[i] for i in lexicographic([s.prompt for s in samples])]
         prompts = [s.prompt for s in joining]
-        fills = plan_fills(prompts, [self.cache.longest(self._snapshot, p) for p in prompts])
+        fills = plan_fills(prompts, [self.prefixes.longest(self._snapshot, p) for p in prompts])
         lengths = np.array([len(p) for p in prompts], dtype=np.int64)
         self._reserve(len(self.samples) + len(joining), int(lengths.max()))
         first = len(self.samples)
         for row, (sample, fill) in enumerate(zip(joining, fills, strict=True), start=first):
             sample.computed += fill.own
             if fill.entry is not None and fill.copied:
-                self.store.paste(row, fill.entry.cut, fill.copied)
+                self.kv.paste(row, fill.entry.cut, fill.copied)
         logits = self._prefill(prompts, fills, first)
         self.samples += joining
         self._lengths_B = np.concatenate([self._lengths_B, lengths])
@@ -155,14 +155,14 @@ class Decoder:
         assert self._snapshot is not None
         for row in range(len(self.samples) - joined, len(self.samples)):
             prompt = self.samples[row].prompt
-            if self.cache.longest(self._snapshot, prompt)[1] < len(prompt):
-                self.cache.put(self._snapshot, prompt, self.store.cut(row, len(prompt)))
+            if self.prefixes.longest(self._snapshot, prompt)[1] < len(prompt):
+                self.prefixes.put(self._snapshot, prompt, self.kv.cut(row, len(prompt)))
 
     def step(self) -> list[Sample]:
         """Give every row a token; return the samples that are complete, or were cancelled."""
         t_B = np.array([len(s.tokens) for s in self.samples], dtype=np.uint64)
         rules = [s.rule for s in self.samples]
-        tokens, logprobs = choose(self._logits_BV, rules, uniforms(self._keys_B, t_B))
+        tokens, logprobs = next_tokens(self._logits_BV, rules, uniforms(self._keys_B, t_B))
         leaving = [
             row
             for row, sample in enumerate(self.samples)
@@ -175,10 +175,10 @@ class Decoder:
 
     def _reserve(self, rows: int, length: int) -> None:
         used = int(self._lengths_B.max(initial=0))
-        capacity = self.store.capacity
+        capacity = self.kv.capacity
         if length > capacity:
             capacity = max(length + _ROOM, capacity * 3 // 2)
-        self.store.reserve(rows, capacity, len(self.samples), used)
+        self.kv.reserve(rows, capacity, len(self.samples), used)
 
     def _prefill(self, prompts: Sequence[IntArray], fills: Sequence[Fill], first: int) -> Tensor:
         """Compute the stream in chunks; logits [rows, V] after each prompt.
@@ -210,7 +210,9 @@ class Decoder:
             )
             keep = wanted[(wanted >= start) & (wanted < end)] - start
             logits.append(
-                self._logits(tokens_N[start:end], positions_N[start:end], layout, self._to(keep))
+                self.base.logits(
+                    tokens_N[start:end], positions_N[start:end], layout, self._to(keep)
+                )
             )
         return torch.cat(logits)[self._to(where)]
 
@@ -221,7 +223,7 @@ class Decoder:
         position_W: IntArray,
         rows_N: IntArray,
         positions_N: IntArray,
-    ) -> StoreLayout:
+    ) -> CacheLayout:
         rows, starts, counts = np.unique(rows_N, return_index=True, return_counts=True)
         queries, out_N, offset = [], np.empty(len(rows_N), dtype=np.int64), 0
         for members in length_buckets(list(counts), waste=0.5):
@@ -240,8 +242,8 @@ class Decoder:
                     keys=int(positions_RQ.max()) + 1,
                 )
             )
-        return StoreLayout(
-            self.store,
+        return CacheLayout(
+            self.kv,
             self._to(source_W),
             self._to(row_W),
             self._to(position_W),
@@ -255,13 +257,13 @@ class Decoder:
         for row in leaving:
             sample, length = self.samples[row], int(self._lengths_B[row])
             sequence = np.concatenate([sample.prompt, np.array(sample.tokens, dtype=np.int64)])
-            self.cache.put(self._snapshot, sequence[:length], self.store.cut(row, length))
+            self.prefixes.put(self._snapshot, sequence[:length], self.kv.cut(row, length))
         left = len(self.samples) - len(leaving)
         out = set(leaving)
         gaps = [row for row in leaving if row < left]
         movers = [row for row in range(left, len(self.samples)) if row not in out]
         if movers:
-            self.store.move(movers, gaps, int(self._lengths_B[movers].max()))
+            self.kv.move(movers, gaps, int(self._lengths_B[movers].max()))
         for gap, mover in zip(gaps, movers, strict=True):
             self.samples[gap] = self.samples[mover]
             self._lengths_B[gap] = self._lengths_B[mover]
@@ -282,15 +284,10 @@ class Decoder:
         rows = torch.arange(B, device=self.base.device)
         positions = self._to(positions_B)
         queries = Queries(B, None, positions[:, None], keys=longest)
-        layout = StoreLayout(self.store, None, rows, positions, [queries], None)
+        layout = CacheLayout(self.kv, None, rows, positions, [queries], None)
         tokens_B = np.array([s.tokens[-1] for s in self.samples], dtype=np.int64)
-        self._logits_BV = self._logits(tokens_B, positions_B, layout, rows)
+        self._logits_BV = self.base.logits(tokens_B, positions_B, layout, rows)
         self._lengths_B = positions_B + 1
-
-    def _logits(
-        self, tokens_N: IntArray, positions_N: IntArray, layout: StoreLayout, keep: Tensor
-    ) -> Tensor:
-        return self.base.logits(tokens_N, positions_N, layout, keep)
 
     def _to(self, array: IntArray) -> Tensor:
         return torch.from_numpy(array).to(self.base.device)

@@ -14,14 +14,13 @@ from tinker import types
 from tinker.types.topk_logprobs import TopkLogprobs
 
 from rlc.service.errors import ServiceError
-from rlc.service.local.model.base import BaseModel, Snapshot
+from rlc.service.local.model.base_model import BaseModel, Snapshot
 from rlc.service.local.model.packing import IntArray, micro_batches
-from rlc.service.local.requests import check_tokens
 from rlc.service.local.sampling.decoder import Decoder, Sample
-from rlc.service.local.sampling.philox import stream_key
-from rlc.service.local.sampling.sampling_rule import Rule
-from rlc.service.local.training.trainer import next_logprobs, packed_logprobs
-from rlc.service.local.worker import Outcome, Pending
+from rlc.service.local.sampling.next_token import SamplingRule
+from rlc.service.local.sampling.random_streams import stream_key
+from rlc.service.local.training.trainer import packed_logprobs
+from rlc.service.local.wave_worker import Outcome, Pending
 
 
 @define(eq=False)
@@ -38,14 +37,14 @@ class Engine:
 
 @frozen
 class Scoring:
-    """What a request wants to know of its prompt's own tokens."""
+    """Which of its prompt's own logprobs a request asks for."""
 
     logprobs: bool = False
     last_n: int | None = None  # of the last tokens only
     topk: int = 0  # the likeliest tokens at each position, so many
 
     def check(self, length: int, vocabulary: int) -> None:
-        """Raise ServiceError for what a prompt of ``length`` tokens cannot give."""
+        """Raise ServiceError if a prompt of ``length`` tokens cannot be scored like this."""
         if self.last_n is not None and not (self.logprobs and 1 <= self.last_n < length):
             raise ServiceError(
                 f"prompt_logprobs_last_n = {self.last_n} needs prompt logprobs and a number "
@@ -68,7 +67,7 @@ class SampleRequest:
     number: int
     num_samples: int
     seed: int
-    rule: Rule
+    rule: SamplingRule
     limit: int
     stops: Callable[[list[int]], bool]
 
@@ -91,8 +90,8 @@ def read_request(
     params: types.SamplingParams,
     scoring: Scoring,
 ) -> SampleRequest:
-    """Check a request. Raises ServiceError, one sentence, for anything it cannot honour."""
-    tokens = check_tokens(prompt, engine.base, "The prompt")
+    """Check a request. Raise ServiceError, with one sentence, if it cannot be honoured."""
+    tokens = engine.base.token_ids(prompt, "The prompt")
     scoring.check(len(tokens), engine.base.vocabulary)
     if num_samples < 1:
         raise ServiceError(f"num_samples must be at least 1, not {num_samples}.")
@@ -113,7 +112,7 @@ def read_request(
         number,
         num_samples,
         secrets.randbits(64) if params.seed is None else params.seed,
-        Rule.of(params),
+        SamplingRule.of(params),
         limit,
         read_stops(params.stop, engine.base),
     )
@@ -122,9 +121,9 @@ def read_request(
 def read_logprobs_request(
     engine: Engine, snapshot: Snapshot, number: int, prompt: types.ModelInput
 ) -> SampleRequest:
-    """A request for the prompt's own logprobs: nothing is sampled."""
-    tokens = check_tokens(prompt, engine.base, "The prompt")
-    greedy = Rule(0.0, -1, 1.0)
+    """Check a request for the prompt's own logprobs: nothing is sampled."""
+    tokens = engine.base.token_ids(prompt, "The prompt")
+    greedy = SamplingRule(0.0, -1, 1.0)
     return SampleRequest(
         engine, snapshot, tokens, Scoring(True), number, 0, 0, greedy, 1, lambda _: False
     )
@@ -133,7 +132,7 @@ def read_logprobs_request(
 def read_stops(
     stop: str | Sequence[str] | Sequence[int] | None, base: BaseModel
 ) -> Callable[[list[int]], bool]:
-    """Whether a completion has just ended.
+    """Return a function that says whether a completion has just ended.
 
     Token ids end it by being sampled, strings by appearing in its text; None stands for the
     model's own end tokens, an empty list for nothing.
@@ -162,43 +161,24 @@ def run_wave(wave: Sequence[Pending[SampleRequest]]) -> list[Outcome]:
     """Answer requests; those of one snapshot are decoded together, in an order of their own: the
     place in a batch can change the last bits of a result, and who comes first is up to the clock.
     """
-    outcomes: dict[int, Outcome] = {}
+
+    def place(pending: Pending[SampleRequest]) -> tuple[bytes, int, int]:
+        """Requests that are equal in this have the same reply."""
+        request = pending.work
+        return request.prompt.tobytes(), request.seed, request.num_samples
+
+    replies: dict[int, Outcome] = {}
     together: dict[tuple[Engine, Snapshot], list[Pending[SampleRequest]]] = {}
-    for pending in sorted(wave, key=_place):
-        key = (pending.request.engine, pending.request.snapshot)
+    for pending in sorted(wave, key=place):
+        key = (pending.work.engine, pending.work.snapshot)
         together.setdefault(key, []).append(pending)
     with torch.inference_mode():
         for (engine, snapshot), some in together.items():
-            answers = _decode_together(engine, snapshot, some)
-            outcomes.update(zip(map(id, some), answers, strict=True))
-    return [outcomes[id(pending)] for pending in wave]
-
-
-def _place(pending: Pending[SampleRequest]) -> tuple[bytes, int, int]:
-    """Requests that are equal in this have the same answer."""
-    request = pending.request
-    return request.prompt.tobytes(), request.seed, request.num_samples
-
-
-def _decode_together(
-    engine: Engine, snapshot: Snapshot, some: Sequence[Pending[SampleRequest]]
-) -> list[types.SampleResponse]:
-    made = [p.request.samples(p.future.cancelled) for p in some]
-    _decode(engine, snapshot, [sample for samples in made for sample in samples])
-    return answer(engine, snapshot, [(p.request, m) for p, m in zip(some, made, strict=True)])
-
-
-def answer(
-    engine: Engine, snapshot: Snapshot, complete: Sequence[tuple[SampleRequest, Sequence[Sample]]]
-) -> list[types.SampleResponse]:
-    """The responses to requests whose samples are complete; prompts are scored here."""
-    asking = [i for i, (request, _) in enumerate(complete) if request.scoring.logprobs]
-    logprobs = prompt_logprobs(engine, snapshot, [complete[i][0].prompt for i in asking])
-    of_prompt = dict(zip(asking, logprobs, strict=True))
-    return [
-        _response(request, samples, of_prompt.get(i), prompt_topk(engine, request))
-        for i, (request, samples) in enumerate(complete)
-    ]
+            complete = [(p.work, p.work.samples(p.future.cancelled)) for p in some]
+            _decode(engine, snapshot, [sample for _, samples in complete for sample in samples])
+            made = responses(engine, snapshot, complete)
+            replies.update(zip(map(id, some), made, strict=True))
+    return [replies[id(pending)] for pending in wave]
 
 
 def _decode(engine: Engine, snapshot: Snapshot, samples: Sequence[Sample]) -> None:
@@ -213,8 +193,41 @@ def _decode(engine: Engine, snapshot: Snapshot, samples: Sequence[Sample]) -> No
         decoder.begin(None)
 
 
+def responses(
+    engine: Engine, snapshot: Snapshot, complete: Sequence[tuple[SampleRequest, Sequence[Sample]]]
+) -> list[types.SampleResponse]:
+    """Return the responses to requests whose samples are complete; prompts are scored here."""
+    scored = [i for i, (request, _) in enumerate(complete) if request.scoring.logprobs]
+    logprobs = prompt_logprobs(engine, snapshot, [complete[i][0].prompt for i in scored])
+    of_prompt = dict(zip(scored, logprobs, strict=True))
+    made = []
+    for i, (request, samples) in enumerate(complete):
+        if i in of_prompt and request.scoring.last_n is not None:
+            of_prompt[i][: -request.scoring.last_n] = np.nan
+        sequences = [
+            types.SampledSequence(
+                stop_reason=sample.stop_reason or "length",  # a cancelled one is read by nobody
+                sequence_id=f"{request.number}-{j}",
+                tokens_np=np.array(sample.tokens, dtype=np.int32),
+                logprobs_np=np.array(sample.logprobs, dtype=np.float32),
+            )
+            for j, sample in enumerate(samples)
+        ]
+        computed = sum(sample.computed for sample in samples)
+        cached = max(len(request.prompt) - computed, 0) if samples else 0
+        made.append(
+            types.SampleResponse(
+                sequences=sequences,
+                prompt_logprobs_np=of_prompt.get(i),
+                topk_prompt_logprobs_np=prompt_topk(engine, request),
+                prompt_cache_hit_tokens=cached,
+            )
+        )
+    return made
+
+
 def admit(engine: Engine, waiting: deque[Sample]) -> list[Sample]:
-    """As many of the waiting as there is room for, once a quarter of the rows is free."""
+    """Take as many of the waiting as there is room for, once a quarter of the rows is free."""
     active = engine.decoder.samples
     if active and len(active) > 3 * engine.max_rows // 4:
         return []
@@ -233,7 +246,7 @@ def admit(engine: Engine, waiting: deque[Sample]) -> list[Sample]:
 def prompt_logprobs(
     engine: Engine, snapshot: Snapshot, prompts: Sequence[IntArray]
 ) -> list[np.ndarray]:
-    """Logprobs of each prompt's tokens given those before, NaN for the first."""
+    """Return the logprobs of each prompt's tokens given those before, NaN for the first."""
     out = [np.full(len(prompt), np.nan, dtype=np.float32) for prompt in prompts]
     longer = [i for i, prompt in enumerate(prompts) if len(prompt) > 1]
     engine.base.use_snapshot(snapshot)
@@ -248,9 +261,10 @@ def prompt_logprobs(
 
 
 def prompt_topk(engine: Engine, request: SampleRequest) -> TopkLogprobs | None:
-    """The likeliest tokens at each position of a prompt, with the snapshot switched in.
+    """Return the likeliest tokens at each position of a prompt; None if none are asked for.
 
-    Positions that are not scored, the first one among them, hold the SDK's sentinels.
+    The snapshot is switched in for it. Positions that are not scored, the first one among
+    them, hold the SDK's sentinels.
     """
     k, length = request.scoring.topk, len(request.prompt)
     if not k:
@@ -259,35 +273,9 @@ def prompt_topk(engine: Engine, request: SampleRequest) -> TopkLogprobs | None:
     logprobs_TK = np.full((length, k), -99999.0, dtype=np.float32)
     if length > 1:
         engine.base.use_snapshot(request.snapshot)
-        lp_TV = next_logprobs(engine.base, request.prompt[:-1])
-        best = lp_TV.topk(k, dim=-1)
+        logits_TV, _ = engine.base.packed_logits([request.prompt[:-1]])
+        best = torch.log_softmax(logits_TV.float(), dim=-1).topk(k, dim=-1)
         first = max(1, length - (request.scoring.last_n or length))
         tokens_TK[first:] = best.indices[first - 1 :].cpu().numpy()
         logprobs_TK[first:] = best.values[first - 1 :].cpu().numpy()
     return TopkLogprobs(tokens_TK, logprobs_TK)
-
-
-def _response(
-    request: SampleRequest,
-    samples: Sequence[Sample],
-    logprobs: np.ndarray | None,
-    topk: TopkLogprobs | None,
-) -> types.SampleResponse:
-    if logprobs is not None and request.scoring.last_n is not None:
-        logprobs[: -request.scoring.last_n] = np.nan
-    sequences = [
-        types.SampledSequence(
-            stop_reason=sample.stop_reason or "length",  # a cancelled one is read by nobody
-            sequence_id=f"{request.number}-{i}",
-            tokens_np=np.array(sample.tokens, dtype=np.int32),
-            logprobs_np=np.array(sample.logprobs, dtype=np.float32),
-        )
-        for i, sample in enumerate(samples)
-    ]
-    computed = sum(sample.computed for sample in samples)
-    return types.SampleResponse(
-        sequences=sequences,
-        prompt_logprobs_np=logprobs,
-        topk_prompt_logprobs_np=topk,
-        prompt_cache_hit_tokens=max(len(request.prompt) - computed, 0) if samples else 0,
-    )

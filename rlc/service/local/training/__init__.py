@@ -1,1 +1,2 @@
-"""Losses and optimiser of the embedded engine."""
+"""Training: forward and backward passes (`trainer`) of the losses of the Tinker API (`losses`),
+AdamW (`optimizer`), and both as a checkpoint (`state`)."""

@@ -38,9 +38,9 @@ class AdamW:
     def step(self, params: types.AdamParams) -> float:
         """Step, clear the gradient, and return its norm before clipping.
 
-        Clipping multiplies by ``min(1, max_norm / (norm + 1e-6))``, as PyTorch's does. Raises
-        ServiceError for settings out of range, or a gradient that is not finite, which is
-        cleared; nothing else changes then.
+        Clipping multiplies by ``min(1, max_norm / (norm + 1e-6))``, as PyTorch's does. Raise
+        ServiceError if a setting is out of range, or if the gradient is not finite: it is
+        cleared then, and nothing else changes.
         """
         check(params)
         norm = float(self.gradient_P.double().norm())
@@ -49,11 +49,6 @@ class AdamW:
             raise ServiceError("The gradient is not finite, so no optimiser step was taken.")
         if params.grad_clip_norm > 0:
             self.gradient_P.mul_(min(1.0, params.grad_clip_norm / (norm + 1e-6)))
-        self._update(params)
-        self.gradient_P.zero_()
-        return norm
-
-    def _update(self, params: types.AdamParams) -> None:
         self.steps += 1
         self.mean_P.lerp_(self.gradient_P, 1 - params.beta1)
         self.square_P.mul_(params.beta2).addcmul_(
@@ -66,10 +61,12 @@ class AdamW:
         self.parameters_P.addcdiv_(
             self.mean_P, spread_P, value=-params.learning_rate / unbiased_mean
         )
+        self.gradient_P.zero_()
+        return norm
 
 
 def check(params: types.AdamParams) -> None:
-    """Raise ServiceError for settings with which a step means nothing."""
+    """Raise ServiceError if a setting is out of range."""
     rules = {
         "learning_rate": params.learning_rate >= 0,
         "beta1": 0 <= params.beta1 < 1,

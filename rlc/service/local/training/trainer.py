@@ -15,11 +15,9 @@ from tinker import types
 from torch import Tensor
 
 from rlc.service.errors import ServiceError
-from rlc.service.local.model.attention import PackLayout
-from rlc.service.local.model.base import BaseModel, Snapshot
+from rlc.service.local.model.base_model import BaseModel, Snapshot
 from rlc.service.local.model.lora import Adapter
-from rlc.service.local.model.packing import IntArray, micro_batches, pack
-from rlc.service.local.requests import check_tokens
+from rlc.service.local.model.packing import IntArray, micro_batches
 from rlc.service.local.training import losses
 from rlc.service.local.training.optimizer import AdamW, check
 
@@ -54,10 +52,10 @@ class Trainer:
         config: Mapping[str, float | str] | None,
         backward: bool,
     ) -> types.ForwardBackwardOutput:
-        """Logprobs and summed loss of ``data``; with ``backward`` its gradient is added.
+        """Compute logprobs and summed loss of ``data``; with ``backward`` add its gradient.
 
-        Raises ServiceError for bad input or a loss that is not finite; the accumulated
-        gradient is then what it was before.
+        Raise ServiceError for bad input or if the loss is not finite; the accumulated gradient
+        is then what it was before.
         """
         loss, sequences, arrays = self._read(data, loss_name, config)
         moving = [backward and losses.has_gradient(loss, a) for a in arrays]
@@ -68,7 +66,8 @@ class Trainer:
         try:
             for gradient in (True, False):
                 chosen = [i for i, moves in enumerate(moving) if moves == gradient]
-                for batch in self._batches(chosen, sequences):
+                runs = micro_batches([sequences[i] for i in chosen], self.token_budget)
+                for batch in [[chosen[j] for j in run] for run in runs]:
                     loss_sum += self._batch(loss, batch, sequences, arrays, gradient, logprobs)
         except BaseException:
             if before_P is not None:
@@ -88,7 +87,7 @@ class Trainer:
         sequences, arrays = [], []
         for i, datum in enumerate(data):
             where = f"Datum {i}"
-            sequences.append(check_tokens(datum.model_input, self.base, where))
+            sequences.append(self.base.token_ids(datum.model_input, where))
             arrays.append(losses.read_inputs(loss, decided, datum, where))
             targets = arrays[-1]["target_tokens"]
             if targets.min() < 0 or targets.max() >= self.base.vocabulary:
@@ -97,10 +96,6 @@ class Trainer:
                     f"{self.base.vocabulary} tokens."
                 )
         return loss, sequences, arrays
-
-    def _batches(self, chosen: list[int], sequences: list[IntArray]) -> list[list[int]]:
-        runs = micro_batches([sequences[i] for i in chosen], self.token_budget)
-        return [[chosen[j] for j in run] for run in runs]
 
     def _batch(
         self,
@@ -127,11 +122,11 @@ class Trainer:
         return float(summed.detach())
 
     def step(self, params: types.AdamParams) -> types.OptimStepResponse:
-        """One AdamW step on the accumulated gradient, which is then cleared.
+        """Take one AdamW step on the accumulated gradient, and clear it.
 
         Without a forward_backward since the last step nothing changes, moments included, and
-        ``grad_norm`` is 0. Raises ServiceError, and changes only the gradient, which it
-        clears, if that is not finite.
+        ``grad_norm`` is 0. Raise ServiceError if the gradient is not finite: it is cleared, and
+        nothing else changes.
         """
         check(params)
         norm = self.optimizer.step(params) if self.has_gradient else 0.0
@@ -148,32 +143,20 @@ class Trainer:
         return Snapshot(self.adapter.frozen_copy(self.base.layers))
 
 
-def next_logprobs(base: BaseModel, sequence: IntArray) -> Tensor:
-    """Log-probabilities [T, V] of every token after each prefix of a sequence."""
-    packed = pack([sequence])
-    everything = torch.arange(len(sequence), device=base.device)
-    layout = PackLayout.of(packed, base.device)
-    logits_TV = base.logits(packed.tokens_N, packed.positions_N, layout, everything)
-    return torch.log_softmax(logits_TV.float(), dim=-1)
-
-
 def packed_logprobs(
     base: BaseModel, sequences: Sequence[IntArray], targets: Sequence[IntArray]
 ) -> Tensor:
-    """Log-probability of each target after its sequence's tokens so far, one after another.
+    """Return the log-probability of each target after its sequence's tokens so far, concatenated.
 
     Targets are [T], or [T, K] for K at each position; these follow one another. The softmax is
     computed once for each stream token, however many sequences share it.
     """
-    packed = pack(sequences)
-    everything = torch.arange(len(packed.tokens_N), device=base.device)
-    layout = PackLayout.of(packed, base.device)
-    logits_NV = base.logits(packed.tokens_N, packed.positions_N, layout, everything)
+    logits_NV, paths = base.packed_logits(sequences)
     logprobs_NV = torch.log_softmax(logits_NV.float(), dim=-1)
     rows = [
         np.repeat(path, target.size // len(path))
-        for path, target in zip(packed.paths, targets, strict=True)
+        for path, target in zip(paths, targets, strict=True)
     ]
     tokens_M = np.concatenate([target.ravel() for target in targets])
-    at_M = np.concatenate(rows) * logits_NV.shape[1] + tokens_M
+    at_M = np.concatenate(rows) * logprobs_NV.shape[1] + tokens_M
     return logprobs_NV.flatten().index_select(0, torch.from_numpy(at_M).to(base.device))

@@ -15,7 +15,7 @@ from rlc.service.errors import ServiceError
 
 
 @frozen
-class Rule:
+class SamplingRule:
     """The distribution that a row samples from."""
 
     temperature: float  # 0: the likeliest token
@@ -23,7 +23,7 @@ class Rule:
     top_p: float  # 1: all
 
     @classmethod
-    def of(cls, params: types.SamplingParams) -> Rule:
+    def of(cls, params: types.SamplingParams) -> SamplingRule:
         """Read a request's rule. Raises ServiceError for values out of range."""
         rule = cls(params.temperature, params.top_k, params.top_p)
         if not 0 <= rule.temperature < float("inf"):
@@ -39,8 +39,8 @@ class Rule:
         return self.temperature > 0 and (self.top_k != -1 or self.top_p < 1)
 
 
-def choose(
-    logits_BV: Tensor, rules: Sequence[Rule], uniform_B: npt.NDArray[np.float64]
+def next_tokens(
+    logits_BV: Tensor, rules: Sequence[SamplingRule], uniform_B: npt.NDArray[np.float64]
 ) -> tuple[list[int], list[float]]:
     """Tokens by inverting the cumulative distribution, and their logprobs.
 
@@ -62,7 +62,7 @@ def choose(
     return token_B1[:, 0].tolist(), chosen_B1[:, 0].tolist()
 
 
-def _shaped(logits_BV: Tensor, rules: Sequence[Rule]) -> Tensor:
+def _shaped(logits_BV: Tensor, rules: Sequence[SamplingRule]) -> Tensor:
     """Logits of the tempered and filtered distributions."""
     if any(rule.temperature not in (0, 1) for rule in rules):
         temperatures = [rule.temperature or 1.0 for rule in rules]
@@ -74,7 +74,7 @@ def _shaped(logits_BV: Tensor, rules: Sequence[Rule]) -> Tensor:
     return logits_BV
 
 
-def _filtered(logits_BV: Tensor, rules: Sequence[Rule]) -> Tensor:
+def _filtered(logits_BV: Tensor, rules: Sequence[SamplingRule]) -> Tensor:
     """Keep the ``top_k`` likeliest, and of those the fewest that reach ``top_p`` together."""
     V = logits_BV.shape[1]
     device = logits_BV.device

@@ -16,7 +16,7 @@ from rlc.service.errors import ServiceError
 
 
 @define(eq=False)
-class KVStore:
+class KVCache:
     """One tensor [X, S, K, C, D], made at the first write, when K and D are known."""
 
     layers: int
@@ -26,7 +26,7 @@ class KVStore:
     _kv: Tensor | None = None
 
     @property
-    def kv(self) -> Tensor:
+    def tensor(self) -> Tensor:
         assert self._kv is not None, "nothing has been written yet"
         return self._kv
 
@@ -40,7 +40,7 @@ class KVStore:
             self._kv[:, :used_rows, :, :used] = old[:, :used_rows, :, :used]
 
     def slots(self, row_W: Tensor, position_W: Tensor, heads: int) -> Tensor:
-        """Where a token's heads lie among the S·K·C of a layer, flattened: [W, K] → W·K."""
+        """Return where a token's heads lie among the S·K·C of a layer, flattened: [W, K] → W·K."""
         head_K = torch.arange(heads, device=self.device)
         rows_WK = row_W[:, None] * heads + head_K
         return (rows_WK * self.capacity + position_W[:, None]).flatten()
@@ -56,23 +56,23 @@ class KVStore:
             self._kv[place].view(-1, D).index_copy_(0, slots, x_WKD.reshape(-1, D))
 
     def read(self, layer: int, rows: Tensor | int, length: int) -> tuple[Tensor, Tensor]:
-        """The first ``length`` tokens of the named rows, or of the first ``rows`` as a view."""
-        k, v = self.kv[2 * layer], self.kv[2 * layer + 1]
+        """Return the first ``length`` tokens of some rows; a view of the first ones for a count."""
+        k, v = self.tensor[2 * layer], self.tensor[2 * layer + 1]
         if isinstance(rows, int):
             return k[:rows, :, :length], v[:rows, :, :length]
         return k[rows, :, :length], v[rows, :, :length]
 
     def move(self, source: list[int], target: list[int], length: int) -> None:
         """Copy rows over others, the first ``length`` tokens of each."""
-        self.kv[:, target, :, :length] = self.kv[:, source, :, :length]
+        self.tensor[:, target, :, :length] = self.tensor[:, source, :, :length]
 
     def cut(self, row: int, length: int) -> Tensor:
-        """A copy of the first ``length`` tokens of a row: [X, K, T, D]."""
-        return self.kv[:, row, :, :length].clone()
+        """Return a copy of the first ``length`` tokens of a row: [X, K, T, D]."""
+        return self.tensor[:, row, :, :length].clone()
 
     def paste(self, row: int, cut: Tensor, length: int) -> None:
         """Put the first ``length`` tokens of a copy into a row."""
-        self.kv[:, row, :, :length] = cut[:, :, :length]
+        self.tensor[:, row, :, :length] = cut[:, :, :length]
 
     def _empty(self, heads: int, size: int) -> Tensor:
         # Zeros, not garbage: hidden keys have weight 0, and 0 × NaN would still be NaN.

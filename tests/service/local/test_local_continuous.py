@@ -24,8 +24,8 @@ FOREVER: list[int] = []
 
 
 @pytest.fixture
-def live(tmp_path: Path) -> Iterator[LocalService]:
-    opened = local.connect(tmp_path, device="cpu", threads=1, live=True)
+def continuous(tmp_path: Path) -> Iterator[LocalService]:
+    opened = local.connect(tmp_path, device="cpu", threads=1, continuous=True)
     yield opened
     opened.close()
 
@@ -60,7 +60,7 @@ class Gate:
 
 
 def test_a_request_joins_the_batch_that_is_running_and_gets_the_same_answer(
-    live: LocalService, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    continuous: LocalService, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     plain = engine(tmp_path / "plain")
 
@@ -74,7 +74,7 @@ def test_a_request_joins_the_batch_that_is_running_and_gets_the_same_answer(
     gate = Gate(monkeypatch, at_step=3)
 
     async def main() -> list[types.SampleResponse]:
-        sampler = await live.create_sampling_client(base_model=folder())
+        sampler = await continuous.create_sampling_client(base_model=folder())
         first = asyncio.ensure_future(sampler.sample(prompt([5, 17, 40]), 2, sampling(12)))
         await gate.wait()
         second = sampler.sample(prompt([5, 17, 9, 33]), 3, sampling(4), True)
@@ -94,7 +94,7 @@ def test_a_request_joins_the_batch_that_is_running_and_gets_the_same_answer(
 
 
 def test_other_weights_have_their_turn_before_later_requests_for_the_first(
-    live: LocalService, monkeypatch: pytest.MonkeyPatch
+    continuous: LocalService, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     gate = Gate(monkeypatch, at_step=1)
     done: list[str] = []
@@ -104,7 +104,7 @@ def test_other_weights_have_their_turn_before_later_requests_for_the_first(
         done.append(name)
 
     async def main() -> None:
-        client = await live.create_lora_training_client(folder(), rank=2, seed=0)
+        client = await continuous.create_lora_training_client(folder(), rank=2, seed=0)
         one = await client.save_weights_and_get_sampling_client()
         two = await client.save_weights_and_get_sampling_client()
         asked = [asyncio.ensure_future(ask("first", one, 8))]
@@ -120,7 +120,7 @@ def test_other_weights_have_their_turn_before_later_requests_for_the_first(
 
 
 def test_training_goes_on_in_the_middle_of_a_batch(
-    live: LocalService, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    continuous: LocalService, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Neither waits for the other to end, and neither changes the other's numbers."""
     step = types.AdamParams(learning_rate=0.02)
@@ -152,14 +152,14 @@ def test_training_goes_on_in_the_middle_of_a_batch(
         return plain_run(trainer, *given)
 
     monkeypatch.setattr(Trainer, "run", noted)
-    tokens, norm = run(lambda: work(live, gate))
+    tokens, norm = run(lambda: work(continuous, gate))
     assert (steps_before, len(gate.rows)) == ([3], 40)
     assert tokens == expected[0]
     assert norm == pytest.approx(expected[1], rel=1e-5)
 
 
 def test_a_failure_of_the_engine_is_told_to_its_batch_and_ends_there(
-    live: LocalService, monkeypatch: pytest.MonkeyPatch
+    continuous: LocalService, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     plain_add = Decoder.add
 
@@ -171,7 +171,7 @@ def test_a_failure_of_the_engine_is_told_to_its_batch_and_ends_there(
     monkeypatch.setattr(Decoder, "add", add)
 
     async def main() -> None:
-        sampler = await live.create_sampling_client(base_model=folder())
+        sampler = await continuous.create_sampling_client(base_model=folder())
         with pytest.raises(RuntimeError, match="fell over"):
             await sampler.sample(prompt([5, 17, 40]), 2, sampling(7))
         answer = await sampler.sample(prompt([5, 17, 40]), 2, sampling(3))
@@ -180,15 +180,17 @@ def test_a_failure_of_the_engine_is_told_to_its_batch_and_ends_there(
     run(main)
 
 
-def test_what_was_asked_for_is_finished_on_closing_and_nothing_after(live: LocalService) -> None:
+def test_what_was_asked_for_is_finished_on_closing_and_nothing_after(
+    continuous: LocalService,
+) -> None:
     async def main() -> None:
-        sampler = await live.create_sampling_client(base_model=folder())
+        sampler = await continuous.create_sampling_client(base_model=folder())
         asked = sampler.sample(prompt([5, 17, 40]), 2, sampling(5))
-        live.close()
+        continuous.close()
         assert len((await asked).sequences) == 2
         with pytest.raises(ServiceError, match="has been closed"):
             await sampler.sample(prompt([5, 17, 40]), 2, sampling(5))
         with pytest.raises(ServiceError, match="has been closed"):
-            await live.create_sampling_client(base_model=folder())
+            await continuous.create_sampling_client(base_model=folder())
 
     run(main)

@@ -9,6 +9,7 @@ import copy
 import hashlib
 import inspect
 from collections import OrderedDict
+from collections.abc import Sequence
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -17,6 +18,7 @@ import numpy as np
 import torch
 import transformers
 from attrs import define, field, frozen
+from tinker import types
 from torch import Tensor
 
 from rlc.service.errors import ServiceError
@@ -62,6 +64,13 @@ class BaseModel:
             )
         return out.logits[0]  # type: ignore[no-any-return]
 
+    def packed_logits(self, sequences: Sequence[IntArray]) -> tuple[Tensor, Sequence[IntArray]]:
+        """Return the logits [N, V] of a packed stream of sequences, and their paths in it."""
+        packed = pack(sequences)
+        everything = torch.arange(len(packed.tokens_N), device=self.device)
+        layout = PackLayout.of(packed, self.device)
+        return self.logits(packed.tokens_N, packed.positions_N, layout, everything), packed.paths
+
     def use_adapter(self, adapter: Adapter | None) -> None:
         """Compute with the base weights plus an unmerged adapter: what training needs."""
         for name, layer in self.layers.items():
@@ -71,24 +80,46 @@ class BaseModel:
 
     def use_snapshot(self, snapshot: Snapshot) -> None:
         """Compute with a snapshot merged into the weights: what sampling needs."""
-        merged = self._merge(snapshot)
+        adapter, merged = snapshot.adapter, dict[str, Tensor]()
+        if adapter is not None:
+            if snapshot not in self._merged:
+                while len(self._merged) >= _MERGED_KEPT:
+                    self._merged.popitem(last=False)
+                self._merged[snapshot] = {
+                    name: self.layers[name].merge(pair, adapter.spec.scale)
+                    for name, pair in adapter.pairs.items()
+                }
+            self._merged.move_to_end(snapshot)
+            merged = self._merged[snapshot]
         for name, layer in self.layers.items():
             layer.merged = merged.get(name)
             layer.pair = None
 
-    def _merge(self, snapshot: Snapshot) -> dict[str, Tensor]:
-        if snapshot.adapter is None:
-            return {}
-        if snapshot not in self._merged:
-            while len(self._merged) >= _MERGED_KEPT:
-                self._merged.popitem(last=False)
-            scale = snapshot.adapter.spec.scale
-            self._merged[snapshot] = {
-                name: self.layers[name].merge(pair, scale)
-                for name, pair in snapshot.adapter.pairs.items()
-            }
-        self._merged.move_to_end(snapshot)
-        return self._merged[snapshot]
+    def token_ids(self, model_input: types.ModelInput, where: str) -> IntArray:
+        """Return the token ids of an input; ``where`` begins the messages about it.
+
+        Raise ServiceError for an input that is empty, holds images or sounds, has an id outside
+        the vocabulary, or is longer than the model's context.
+        """
+        try:
+            tokens = np.asarray(model_input.to_ints(), dtype=np.int64)
+        except ValueError as error:
+            message = f"{where}: the local engine reads text only, no images or sounds."
+            raise ServiceError(message) from error
+        if not len(tokens):
+            raise ServiceError(f"{where} has no tokens.")
+        outside = tokens[(tokens < 0) | (tokens >= self.vocabulary)]
+        if len(outside):
+            raise ServiceError(
+                f"{where}: token {int(outside[0])} is outside the vocabulary of "
+                f"{self.vocabulary} tokens."
+            )
+        if len(tokens) > self.context:
+            raise ServiceError(
+                f"{where} has {len(tokens)} tokens, more than the model's context of "
+                f"{self.context}."
+            )
+        return tokens
 
     @cached_property
     def context(self) -> int:
@@ -116,7 +147,7 @@ class BaseModel:
 
     @cached_property
     def tokenizer(self) -> Any:
-        """The folder's tokenizer. Raises ServiceError where there is none."""
+        """The folder's tokenizer. Raise ServiceError if there is none."""
         # Without any of these files transformers would make up an empty tokenizer.
         if not any((self.folder / file).is_file() for file in _TOKENIZER_FILES):
             raise ServiceError(f"{self.folder} has no tokenizer.")
@@ -132,7 +163,7 @@ class BaseModel:
 
     @cached_property
     def fingerprint(self) -> str:
-        """Tells one base model from another: its configuration and the sizes of its files."""
+        """A hash of its configuration and the sizes of its files, to tell models apart."""
         digest = hashlib.sha256((self.folder / "config.json").read_bytes())
         for file in sorted(self.folder.glob("*.safetensors")):
             digest.update(f"{file.name} {file.stat().st_size}\n".encode())
@@ -150,31 +181,18 @@ class BaseModel:
 def load_base(name: str, folder: Path, device: torch.device) -> BaseModel:
     """Load a Hugging Face causal language model from a folder.
 
-    Raises ServiceError for a folder without one, or a model whose attention cannot be laid
-    out as the engine does it.
+    Raise ServiceError if there is none, or if the engine does not support its attention.
     """
-    module = _from_pretrained(folder)
-    _check_supported(module, name)
-    module.requires_grad_(False).eval().to(device)
-    base = BaseModel(name, folder, module, install(module), device)
-    _check_faithful(base)
-    return base
-
-
-def _from_pretrained(folder: Path) -> Any:
     if not (folder / "config.json").is_file():
         raise ServiceError(f"There is no model in {folder}: it has no config.json.")
     transformers.utils.logging.disable_progress_bar()
     try:
-        return transformers.AutoModelForCausalLM.from_pretrained(
+        module: Any = transformers.AutoModelForCausalLM.from_pretrained(
             str(folder), dtype=torch.float32, attn_implementation=NAME, local_files_only=True
         )
     except Exception as error:  # transformers raises many kinds for a damaged folder
         reason = str(error).splitlines()[0] if str(error) else type(error).__name__
         raise ServiceError(f"The model in {folder} cannot be loaded: {reason}") from error
-
-
-def _check_supported(module: Any, name: str) -> None:
     kind = type(module).__name__
     layer_types = set(getattr(module.config, "layer_types", None) or ())
     if not module._supports_attention_backend or layer_types - _LAYER_TYPES:
@@ -184,30 +202,28 @@ def _check_supported(module: Any, name: str) -> None:
         )
     if "logits_to_keep" not in inspect.signature(module.forward).parameters:
         raise ServiceError(f"The local engine does not support {kind} ({name}).")
+    module.requires_grad_(False).eval().to(device)
+    base = BaseModel(name, folder, module, install(module), device)
+    _check_faithful(base)
+    return base
 
 
 def _check_faithful(base: BaseModel) -> None:
     """Compare the engine's layout with transformers' own attention on a few tokens.
 
-    An architecture may do something in its attention that the engine does not know of; this
-    finds out before anything is trained on wrong numbers.
+    An architecture may do something in its attention that the engine does not know of: raise
+    ServiceError before anything is trained on wrong numbers.
     """
     ids = np.arange(1, 8, dtype=np.int64) * 37 % base.vocabulary
     branches = [ids[:5], np.concatenate([ids[:3], ids[4:]])]
-    packed = pack(branches)
     with torch.inference_mode():
-        ours = base.logits(
-            packed.tokens_N,
-            packed.positions_N,
-            PackLayout.of(packed, base.device),
-            torch.arange(len(packed.tokens_N), device=base.device),
-        )
+        ours, paths = base.packed_logits(branches)
         base.module.set_attn_implementation("eager")
         theirs = [
             base.module(torch.from_numpy(b)[None].to(base.device)).logits[0] for b in branches
         ]
         base.module.set_attn_implementation(NAME)
-    for path, expected in zip(packed.paths, theirs, strict=True):
+    for path, expected in zip(paths, theirs, strict=True):
         if not torch.allclose(ours[path], expected, rtol=1e-3, atol=1e-3):
             kind = type(base.module).__name__
             raise ServiceError(
