@@ -25,7 +25,7 @@ Overrides = Mapping[str, str] | Collection[str]
 
 @frozen
 class Compiled:
-    """The plan, or None where there are errors or no stages; and everything that was found."""
+    """What a recipe compiles to. ``plan`` is None if there are errors or no stages."""
 
     plan: Plan | None
     diagnostics: Diagnostics
@@ -42,7 +42,7 @@ def load(
 
 
 def check(path: str | os.PathLike[str]) -> Diagnostics:
-    """All that is wrong with the recipe in a file (``-``: standard input)."""
+    """Everything that is wrong with the recipe in a file (``-``: standard input)."""
     source, found = read_source(path)
     if source is not None:
         _, found = _checked(source, ())
@@ -52,11 +52,25 @@ def check(path: str | os.PathLike[str]) -> Diagnostics:
 def compile_source(source: Source, overrides: Overrides = (), seed: int | None = None) -> Compiled:
     """Compile a recipe, with the values that ``overrides`` put into it."""
     stages, found = _checked(source, overrides)
-    return Compiled(_plan(source.name, stages, seed) if stages else None, found)
+    if not stages:
+        return Compiled(None, found)
+    plans = tuple(stage.plan() for stage in stages)
+    provenance = {"seed": "default" if seed is None else "--seed"}
+    for stage in stages:
+        for path, origin in stage.provenance().items():
+            provenance[f"stages.{stage.name}.{path}"] = origin
+    plan = Plan(
+        recipe=source.name,
+        seed=DEFAULT_SEED if seed is None else seed,
+        stages=plans,
+        graph=build_graph(plans),
+        provenance=provenance,
+    )
+    return Compiled(plan, found)
 
 
 def _checked(source: Source, overrides: Overrides) -> tuple[tuple[CheckedStage, ...], Diagnostics]:
-    """The stages of a recipe, none where there are errors, and everything that was found."""
+    """The stages of a recipe and everything that was found; no stages if there are errors."""
     recipe, found = parse(source)
     recipe = resolve_imports(recipe, found)
     if overrides:
@@ -68,18 +82,3 @@ def _checked(source: Source, overrides: Overrides) -> tuple[tuple[CheckedStage, 
         return (), found
     report_budgets(stages, found)
     return stages, found
-
-
-def _plan(recipe: str, checked: tuple[CheckedStage, ...], seed: int | None) -> Plan:
-    stages = tuple(stage.plan() for stage in checked)
-    provenance = {"seed": "default" if seed is None else "--seed"}
-    for stage in checked:
-        for path, origin in stage.provenance().items():
-            provenance[f"stages.{stage.name}.{path}"] = origin
-    return Plan(
-        recipe=recipe,
-        seed=DEFAULT_SEED if seed is None else seed,
-        stages=stages,
-        graph=build_graph(stages),
-        provenance=provenance,
-    )

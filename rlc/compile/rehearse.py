@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from rlc.catalog.facts.models import TINY, find_model
 from rlc.plan.graph import build_graph
 from rlc.plan.leaves import leaves
@@ -14,7 +12,6 @@ from rlc.plan.records import (
     DataPlan,
     EnvPlan,
     EvalPlan,
-    KlPlan,
     ModelPlan,
     Plan,
     SamplingPlan,
@@ -43,7 +40,10 @@ def rehearse(plan: Plan) -> Plan:
     stages = tuple(_stage(stage) for stage in plan.stages)
     provenance = dict(plan.provenance)
     for before, after in zip(plan.stages, stages, strict=True):
-        provenance |= _changes(before, after)
+        path = f"stages.{before.name}"
+        old = dict(leaves(before, path))
+        changed = (name for name, value in leaves(after, path) if old.get(name) != value)
+        provenance |= dict.fromkeys(changed, ORIGIN)
     return evolve(plan, stages=stages, graph=build_graph(stages), provenance=provenance)
 
 
@@ -60,7 +60,7 @@ def _train(stage: TrainPlan) -> TrainPlan:
         envs=tuple(_env(env, MAX_GROUP_SIZE) for env in stage.envs),
         batch=_batch(stage.batch),
         sampling=_sampling(stage.sampling),
-        kl=_kl(stage.kl),
+        kl=None if stage.kl is None else evolve(stage.kl, reference=TINY),
         steps=min(stage.steps, MAX_STEPS),
         budget=_NO_BUDGET,
         track=(),
@@ -114,11 +114,6 @@ def _env(env: EnvPlan, group: int) -> EnvPlan:
     return evolve(env, rollouts=small)
 
 
-def _kl(kl: KlPlan | None) -> KlPlan | None:
-    """The reference of a rehearsal is the tiny model, whatever it was."""
-    return None if kl is None else evolve(kl, reference=TINY)
-
-
 def _data(data: DataPlan) -> DataPlan:
     if data.count is None:
         return data
@@ -136,9 +131,3 @@ def _batch(batch: BatchPlan) -> BatchPlan:
         return evolve(batch, count=min(batch.count, MAX_TURNS), parallel=parallel)
     count, size = min(batch.count, MAX_GROUPS), min(batch.size, MAX_GROUP_SIZE)
     return evolve(batch, count=count, size=size, resample=min(batch.resample, count))
-
-
-def _changes(before: StagePlan, after: StagePlan) -> dict[str, Any]:
-    path = f"stages.{before.name}"
-    old = dict(leaves(before, path))
-    return {name: ORIGIN for name, value in leaves(after, path) if old.get(name) != value}

@@ -1,8 +1,8 @@
-"""Plans in files: written with their hash, read back only if they are what was written.
+"""Plans in files, with their hash.
 
-A saved plan is the plan's JSON with two keys more: ``plan_hash``, and ``made_from``, the recipe and
+A saved plan is the plan's JSON with two more keys: ``plan_hash``, and ``made_from``, the recipe and
 the options that it was compiled from. A plan that was edited is refused, and so is a stale one,
-whose recipe compiles to something else by now.
+whose recipe now compiles to something else.
 """
 
 from __future__ import annotations
@@ -41,8 +41,8 @@ class PlanFileError(Error):
 
 @frozen
 class SavedPlan:
-    """A plan as its file says. ``made_from`` is None where the file does not know; then it is the
-    plan of a run folder. ``hashed`` says that its content is known to be what was written."""
+    """A plan and what its file says of it. ``made_from`` is None for the plan of a run folder.
+    ``hashed``: the file had the hash of its content, so it was not edited."""
 
     plan: Plan
     made_from: MadeFrom | None
@@ -50,13 +50,13 @@ class SavedPlan:
 
 
 def save_plan(path: str | os.PathLike[str], plan: Plan, made_from: MadeFrom) -> None:
-    """Write a plan in one step: a reader finds all of it, or what was there before.
+    """Write a plan atomically: a reader finds all of it, or what was there before.
 
-    Raises PlanFileError where it cannot be written.
+    Raise PlanFileError if it cannot be written.
     """
     target = Path(path)
     origin = asdict(made_from)
-    origin["recipe"] = _relative(made_from.recipe, target)
+    origin["recipe"] = os.path.relpath(made_from.recipe, target.parent)
     data = {"plan_hash": plan_hash(plan), "made_from": origin, **plan_to_dict(plan)}
     text = json.dumps(data, indent=2, ensure_ascii=False) + "\n"
     partial = target.with_name(f".{target.name}.{os.getpid()}")
@@ -69,8 +69,8 @@ def save_plan(path: str | os.PathLike[str], plan: Plan, made_from: MadeFrom) -> 
 
 
 def load_plan(path: str | os.PathLike[str]) -> Plan:
-    """The plan in a file, to run. Raises PlanFileError if it was edited or is stale, with what
-    differs."""
+    """Return the plan in a file, to run. Raise PlanFileError if it was edited or is stale; the
+    message says what differs."""
     saved = read_plan(path)
     if not saved.hashed:
         raise PlanFileError(
@@ -87,7 +87,8 @@ def load_plan(path: str | os.PathLike[str]) -> Plan:
 
 
 def read_plan(path: str | os.PathLike[str]) -> SavedPlan:
-    """The plan in a file, stale or not. Raises PlanFileError if it is none, or was edited."""
+    """Return the plan in a file, stale or not. Raise PlanFileError if there is none in it, or it
+    was edited."""
     data = _read(path)
     stated, origin = data.pop("plan_hash", None), data.pop("made_from", None)
     made_from = None if origin is None else _made_from(origin, path)
@@ -109,9 +110,12 @@ def read_plan(path: str | os.PathLike[str]) -> SavedPlan:
 
 
 def stale_lines(path: str | os.PathLike[str], saved: SavedPlan) -> list[str]:
-    """What the recipe of a plan now says differently, from the plan to the recipe; nothing where
-    it says the same, or is not there any more."""
-    if saved.made_from is None or not (recipe := _recipe(path, saved.made_from)).is_file():
+    """How the recipe of a plan differs from it by now, as lines; empty if it does not, or the
+    recipe is gone."""
+    if saved.made_from is None:
+        return []
+    recipe = Path(os.path.relpath(Path(path).parent / saved.made_from.recipe))
+    if not recipe.is_file():
         return []
     now = _compiled(recipe, saved.made_from)
     if now is None:
@@ -168,18 +172,8 @@ def _made_from(data: object, path: str | os.PathLike[str]) -> MadeFrom:
 
     try:
         return Converter().structure(data, MadeFrom)
-    except Exception as error:  # whatever a converter raises on foreign data
+    except Exception as error:  # a converter may raise anything
         raise PlanFileError(f"{path} was edited: made_from is not what rlc writes") from error
-
-
-def _recipe(path: str | os.PathLike[str], made_from: MadeFrom) -> Path:
-    """Where the recipe of a saved plan is, from the current folder."""
-    return Path(os.path.relpath(Path(path).parent / made_from.recipe))
-
-
-def _relative(recipe: str, target: Path) -> str:
-    """A path that means the same from the folder of the saved plan."""
-    return os.path.relpath(recipe, target.parent)
 
 
 def _again(made_from: MadeFrom) -> str:

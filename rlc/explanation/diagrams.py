@@ -34,7 +34,7 @@ def _mermaid(plan: Plan) -> Iterator[str]:
         yield "  end"
     for edge in plan.graph.edges:
         arrow = "-.->" if edge.delay else "==>" if _between_stages(plan, edge) else "-->"
-        label = f'|"{_mermaid_text(_label(edge))}"|'
+        label = f'|"{_mermaid_text(edge.carries + edge_notes(edge))}"|'
         yield f"  {_id(edge.source)} {arrow}{label} {_id(edge.target)}"
 
 
@@ -55,7 +55,7 @@ def _dot(plan: Plan) -> Iterator[str]:
         style = "dashed" if edge.delay else "bold" if _between_stages(plan, edge) else "solid"
         yield (
             f"  {_quoted(edge.source)} -> {_quoted(edge.target)} "
-            f"[label={_quoted(_label(edge))}, style={style}];"
+            f"[label={_quoted(edge.carries + edge_notes(edge))}, style={style}];"
         )
     yield "}"
 
@@ -74,11 +74,6 @@ def _title(stage: StagePlan) -> str:
     if isinstance(stage, EvalPlan):
         return f"{kind} {stage.name}: {count(stage.tasks, 'task')}"
     return f"{kind} {stage.name}: {count(stage.steps, 'step')}"
-
-
-def _label(edge: GraphEdge) -> str:
-    notes = edge_notes(edge)
-    return edge.carries + (f" ({notes})" if notes else "")
 
 
 def _id(name: str) -> str:

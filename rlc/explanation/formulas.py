@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Set
-
 from attrs import frozen
 
-from rlc.algo.scheme import AdvantageScheme, AdvantageStep, Baseline, Clip, Scale, Scope, task_scope
+from rlc.algo.scheme import AdvantageScheme, Baseline, Clip, Scale, Scope, task_scope
 
 
 @frozen
@@ -19,36 +17,31 @@ class Formula:
 
 def scheme_formulas(scheme: AdvantageScheme) -> list[Formula]:
     """The scheme from rewards to advantages, one line a step, in order."""
-    lines = [_returns(scheme)]
-    symbol = "G" if scheme.returns.unit == "turn" else "R"
+    if scheme.returns.unit == "episode":
+        symbol = "R"
+        lines = [Formula("R = Σ_t r_t", "one return for each episode, on all its tokens")]
+    else:
+        symbol, gamma = "G", scheme.returns.gamma
+        discount = "" if gamma == 1 else f"{gamma:g} "
+        to_go = f"G_t = r_t + {discount}G_(t+1)"
+        lines = [Formula(to_go, "one return for each turn, on its tokens")]
     if scheme.constant == "drop":
         what = f"{task_scope(scheme)}s"
         lines.append(Formula(f"drop {what} with max {symbol} = min {symbol}", "nothing to compare"))
     current, raw = symbol, set[Scope]()
     for step in scheme.steps:
-        lines.append(_step(step, current, symbol, raw))
+        if isinstance(step, Baseline):
+            lines.append(_baseline(step, current))
+        elif isinstance(step, Scale):
+            lines.append(_scale(step, current, symbol, step.over in raw))
+        else:
+            lines.append(_clip(step, current))
         current = "A"
         if isinstance(step, Baseline) and step.singleton == "raw":
-            raw.add(step.over)
+            raw.add(step.over)  # a single value is kept as it was
     if not scheme.steps:
         lines.append(Formula(f"A = {symbol}", "no baseline"))
     return lines
-
-
-def _returns(scheme: AdvantageScheme) -> Formula:
-    if scheme.returns.unit == "episode":
-        return Formula("R = Σ_t r_t", "one return for each episode, on all its tokens")
-    discount = "" if scheme.returns.gamma == 1 else f"{scheme.returns.gamma:g} "
-    return Formula(f"G_t = r_t + {discount}G_(t+1)", "one return for each turn, on its tokens")
-
-
-def _step(step: AdvantageStep, current: str, returns: str, raw: Set[Scope]) -> Formula:
-    """``raw``: over which scopes a single value has been kept as it was."""
-    if isinstance(step, Baseline):
-        return _baseline(step, current)
-    if isinstance(step, Scale):
-        return _scale(step, current, returns, step.over in raw)
-    return _clip(step, current)
 
 
 _SINGLETONS = {
@@ -80,7 +73,14 @@ def _baseline(step: Baseline, current: str) -> Formula:
 
 
 def _scale(step: Scale, current: str, returns: str, raw: bool) -> Formula:
-    size = _size(step, returns if step.of == "returns" else current)
+    measured = returns if step.of == "returns" else current
+    weighted = ", each by its tokens" if step.weight == "tokens" else ""
+    name, over = step.kind, str(step.over)
+    if step.kind == "std_of_others":
+        name, over = "std", f"(others in {step.over})"
+    size = f"{name}_{over}({measured}{weighted})"
+    if step.kind == "nonzero_share":
+        size = f"share_{step.over}({measured} ≠ 0{weighted})"
     divisor = size
     if step.eps:
         divisor = {
@@ -98,16 +98,6 @@ def _scale(step: Scale, current: str, returns: str, raw: bool) -> Formula:
     return Formula(f"A = {current} / {divisor}", "; ".join(remarks))
 
 
-def _size(step: Scale, measured: str) -> str:
-    weighted = ", each by its tokens" if step.weight == "tokens" else ""
-    if step.kind == "nonzero_share":
-        return f"share_{step.over}({measured} ≠ 0{weighted})"
-    name, over = step.kind, str(step.over)
-    if step.kind == "std_of_others":
-        name, over = "std", f"(others in {step.over})"
-    return f"{name}_{over}({measured}{weighted})"
-
-
 _ZEROS = {
     "std": "0 where all are equal",
     "std_of_others": "not divided where the others are equal",
@@ -115,14 +105,15 @@ _ZEROS = {
     "mean": "0 where the mean is not positive",
     "nonzero_share": "0 where all are 0",
 }
-
-
 _ALONE = {"std": "the deviation of {} of one is 1", "mean": "{} of one is not divided"}
 
 
 def _clip(step: Clip, current: str) -> Formula:
-    if step.low is not None and step.high is not None:
-        return Formula(f"A = clip({current}, {step.low:g}, {step.high:g})")
-    if step.low is not None:
-        return Formula(f"A = max({current}, {step.low:g})")
-    return Formula(f"A = {current}" if step.high is None else f"A = min({current}, {step.high:g})")
+    match step:
+        case Clip(low=None, high=None):
+            return Formula(f"A = {current}")
+        case Clip(low=None, high=high):
+            return Formula(f"A = min({current}, {high:g})")
+        case Clip(low=low, high=None):
+            return Formula(f"A = max({current}, {low:g})")
+    return Formula(f"A = clip({current}, {step.low:g}, {step.high:g})")

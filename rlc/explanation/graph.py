@@ -27,19 +27,17 @@ def step_lines(plan: Plan, stage: StagePlan) -> Lines:
     for node, label in labels.items():
         short = node.removeprefix(f"{stage.name}.")
         yield f"{short:{width}}  {label}"
-        waits = [_waits(edge, stage.name) for edge in plan.graph.edges if edge.target == node]
+        waits = [
+            f"{edge.carries} from {edge.source.removeprefix(f'{stage.name}.')}{edge_notes(edge)}"
+            for edge in plan.graph.edges
+            if edge.target == node
+        ]
         if waits:
             yield from wrapped(", ".join(waits), bullet=f"{'':{width}}    ← ")
 
 
-def _waits(edge: GraphEdge, stage: str) -> str:
-    source = edge.source.removeprefix(f"{stage}.")
-    notes = edge_notes(edge)
-    return f"{edge.carries} from {source}" + (f" ({notes})" if notes else "")
-
-
 def edge_notes(edge: GraphEdge) -> str:
-    """``step − 1, up to 2 older``, ``in 4 parts``."""
+    """`` (step − 1, up to 2 older)``, `` (in 4 parts)``; empty if there is nothing to note."""
     notes = []
     if edge.delay:
         notes.append(f"step − {edge.delay}")
@@ -47,4 +45,4 @@ def edge_notes(edge: GraphEdge) -> str:
         notes.append(f"up to {edge.slack} older")
     if edge.parts > 1:
         notes.append(f"in {edge.parts} parts")
-    return ", ".join(notes)
+    return f" ({', '.join(notes)})" if notes else ""

@@ -31,8 +31,9 @@ def formula_sections(stage: StagePlan, paint: Paint) -> Iterator[tuple[str, Line
             yield "KL penalty: reference", _penalty(stage, paint)
         yield f"aggregation: {stage.aggregate.kind}", _aggregate(stage, paint)
         yield f"loss: {stage.loss.name}", _loss(stage, paint)
-    if stage.optimizer.schedule.kind != "constant" or stage.optimizer.schedule.warmup:
-        yield f"learning rate: {stage.optimizer.schedule.kind}", _schedule(stage.optimizer, paint)
+    schedule = stage.optimizer.schedule
+    if schedule.kind != "constant" or schedule.warmup:
+        yield f"learning rate: {schedule.kind}", _schedule(stage.optimizer, paint)
 
 
 def formulas_of(stage: StagePlan) -> dict[str, list[str]]:

@@ -62,8 +62,14 @@ def _call(
 
 def _training(stage: TrainPlan) -> Iterator[str]:
     batch = stage.batch
-    if batch.kind == "groups":
-        yield _groups(stage)
+    sizes = {env.rollouts.group for env in stage.envs}
+    if batch.kind == "groups" and len(sizes) == 1:
+        size = sizes.pop()
+        yield f"{batch.count:,} groups of {size:,}: {batch.count * size:,} rollouts"
+    elif batch.kind == "groups":
+        part = shares(stage.envs)
+        rollouts = sum(batch.count * part[env.name] * env.rollouts.group for env in stage.envs)
+        yield f"{batch.count:,} groups: about {ceil(rollouts):,} rollouts"
     else:
         yield f"{batch.count:,} turns, from waves of {batch.parallel or 1:,} episodes side by side"
     if batch.resample:
@@ -72,23 +78,6 @@ def _training(stage: TrainPlan) -> Iterator[str]:
         )
     if batch.updates > 1:
         yield f"split into {batch.updates:,} optimiser updates"
-    yield from _overlap(stage)
-    yield from _environments(stage.envs, stage.model)
-
-
-def _groups(stage: TrainPlan) -> str:
-    """Each environment's share of the groups, and the rollouts of a step."""
-    sizes = {env.rollouts.group for env in stage.envs}
-    count_ = stage.batch.count
-    if len(sizes) == 1:
-        size = sizes.pop()
-        return f"{count_:,} groups of {size:,}: {count_ * size:,} rollouts"
-    part = shares(stage.envs)
-    rollouts = sum(count_ * part[env.name] * env.rollouts.group for env in stage.envs)
-    return f"{count_:,} groups: about {ceil(rollouts):,} rollouts"
-
-
-def _overlap(stage: TrainPlan) -> Iterator[str]:
     overlap = stage.overlap
     if overlap.kind == "streamed":
         parts = f"streamed: the gradient is taken in {overlap.minibatches:,} parts"
@@ -99,6 +88,7 @@ def _overlap(stage: TrainPlan) -> Iterator[str]:
     elif overlap.kind == "asynchronous":
         late = count(overlap.max_staleness, "step")
         yield f"asynchronous: rollouts may come from weights up to {late} old"
+    yield from _environments(stage.envs, stage.model)
 
 
 def _imitation(stage: SftPlan) -> Iterator[str]:
@@ -140,36 +130,31 @@ def _environments(envs: Iterable[EnvPlan], model: ModelPlan) -> Iterator[str]:
         if len(envs) > 1:
             share, size = part[env.name], env.rollouts.group
             yield f"{env.name}: {share:.0%} of the tasks, in groups of {size:,}"
-        yield f"{env.name}: {_longest(env)}"
-        yield from _chosen(env)
+        yield from (f"{env.name}: {sentence}" for sentence in _environment(env))
         yield f"{env.name}: {datum_sentence(env, model)}"
 
 
-def _chosen(env: EnvPlan) -> Iterator[str]:
-    """What is compared, and what is played, where that is not as one would think."""
-    if find_wrapper(env, "solver_judge") is not None:
+def _environment(env: EnvPlan) -> Iterator[str]:
+    """How long its episodes are, and what is compared and played where that is unusual."""
+    turns, reply = max_turns(env), env.rollouts.max_tokens
+    if (game := find_wrapper(env, "solver_judge")) is not None:
+        solvers = int(game.args["solvers"])
+        yield f"{count(solvers, 'solver')} and a judge: {solvers + 1} replies of {reply:,} tokens"
         yield (
-            f"{env.name}: each judge sees what its own solvers answered, so the judges of a task "
-            "have different prompts and are compared all the same"
+            "each judge sees what its own solvers answered, so the judges of a task have "
+            "different prompts and are compared all the same"
         )
+    elif turns is None:
+        yield f"an unknown number of turns of at most {reply:,} tokens"
+    else:
+        most = f"at most {count(turns, 'turn')} of {reply:,} tokens"
+        yield f"{most}: {turns * reply:,} sampled tokens a rollout"
     if (curriculum := find_wrapper(env, "curriculum")) is not None:
         low, high, explore = (curriculum.args[n] for n in ("hopeless", "solved", "explore"))
         yield (
-            f"{env.name}: tasks that at most {low:.0%} or at least {high:.0%} of the rollouts "
+            f"tasks that at most {low:.0%} or at least {high:.0%} of the rollouts "
             f"solved when they were last played are passed over, but for {explore:.0%} of them"
         )
-
-
-def _longest(env: EnvPlan) -> str:
-    turns, reply = max_turns(env), env.rollouts.max_tokens
-    game = find_wrapper(env, "solver_judge")
-    if game is not None:
-        solvers = int(game.args["solvers"])
-        return f"{count(solvers, 'solver')} and a judge: {solvers + 1} replies of {reply:,} tokens"
-    if turns is None:
-        return f"an unknown number of turns of at most {reply:,} tokens"
-    most = f"at most {count(turns, 'turn')} of {reply:,} tokens"
-    return f"{most}: {turns * reply:,} sampled tokens a rollout"
 
 
 def datum_sentence(env: EnvPlan, model: ModelPlan) -> str:

@@ -91,7 +91,7 @@ def _down(edge: GraphEdge, boxes: dict[str, Box]) -> Arrow:
     x1, y1, x2, y2 = a.x + a.width / 2, a.y + a.height, b.x + b.width / 2, b.y
     middle = (y1 + y2) / 2
     path = f"M{x1:.0f} {y1:.0f}C{x1:.0f} {middle:.0f} {x2:.0f} {middle:.0f} {x2:.0f} {y2:.0f}"
-    return Arrow(path, _text(edge), (x1 + x2) / 2, middle, turned=0, back=False)
+    return Arrow(path, edge.carries + edge_notes(edge), (x1 + x2) / 2, middle, turned=0, back=False)
 
 
 def _past(edge: GraphEdge, boxes: dict[str, Box], lane: int) -> Arrow:
@@ -99,7 +99,7 @@ def _past(edge: GraphEdge, boxes: dict[str, Box], lane: int) -> Arrow:
     a, b = boxes[edge.source], boxes[edge.target]
     y1, y2, side = a.y + a.height / 2, b.y + b.height / 2, _MARGIN - 14 - 12 * lane
     path = f"M{a.x:.0f} {y1:.0f}H{side:.0f}V{y2:.0f}H{b.x:.0f}"
-    return Arrow(path, _text(edge), side, (y1 + y2) / 2, turned=-90, back=False)
+    return Arrow(path, edge.carries + edge_notes(edge), side, (y1 + y2) / 2, turned=-90, back=False)
 
 
 def _back(edge: GraphEdge, boxes: dict[str, Box], lane: int) -> Arrow:
@@ -108,9 +108,4 @@ def _back(edge: GraphEdge, boxes: dict[str, Box], lane: int) -> Arrow:
     x1, x2 = a.x + a.width, b.x + b.width
     y1, y2, side = a.y + a.height / 2, b.y + b.height / 2, _MARGIN + _WIDTH + 14 + 12 * lane
     path = f"M{x1:.0f} {y1:.0f}H{side:.0f}V{y2:.0f}H{x2:.0f}"
-    return Arrow(path, _text(edge), side, (y1 + y2) / 2, turned=90, back=True)
-
-
-def _text(edge: GraphEdge) -> str:
-    notes = edge_notes(edge)
-    return edge.carries + (f" ({notes})" if notes else "")
+    return Arrow(path, edge.carries + edge_notes(edge), side, (y1 + y2) / 2, turned=90, back=True)

@@ -63,12 +63,12 @@ def diff_plans(before: Plan, after: Plan) -> PlanDiff:
         cost={
             level: (total_cost(costs[0], level), total_cost(costs[1], level)) for level in LEVELS
         },
-        bill={kind: (bills[0][kind], bills[1][kind]) for kind in KINDS if _differ(bills, kind)},
+        bill={
+            kind: (bills[0][kind], bills[1][kind])
+            for kind in KINDS
+            if bills[0][kind] != bills[1][kind]
+        },
     )
-
-
-def _differ(bills: tuple[dict[str, Money], dict[str, Money]], kind: str) -> bool:
-    return bills[0][kind] != bills[1][kind]
 
 
 def _formula_changes(before: Plan, after: Plan) -> Iterator[FormulaChange]:
@@ -97,5 +97,4 @@ def _graph_lines(plan: Plan) -> dict[str, None]:
 
 def edge_line(edge: GraphEdge) -> str:
     """``main.optim_step → main.snapshot: weights (step − 1)``."""
-    notes = edge_notes(edge)
-    return f"{edge.source} → {edge.target}: {edge.carries}" + (f" ({notes})" if notes else "")
+    return f"{edge.source} → {edge.target}: {edge.carries}{edge_notes(edge)}"
