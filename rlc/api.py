@@ -54,18 +54,9 @@ class Recipe:
         Raise :class:`rlc.compile.services.ServiceMismatchError` if the ``service`` does not have
         the model.
         """
-        from rlc.compile.recipe import load as load_recipe
-        from rlc.compile.rehearse import rehearse
-        from rlc.compile.services import on_service
-        from rlc.record import evolve
+        from rlc.compile.recipe import load
 
-        compiled = load_recipe(self.path, self.overrides, self.seed)
-        plan = compiled.plan
-        if plan is not None and self.rehearse:
-            plan = rehearse(plan)
-        if plan is not None and self.service is not None:
-            plan = on_service(plan, self.service)
-        return evolve(compiled, plan=plan)
+        return load(self.path, self.overrides, self.seed, self.rehearse, self.service)
 
     def check(self) -> Diagnostics:
         """All that is wrong with it; empty where nothing is."""

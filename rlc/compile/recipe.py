@@ -32,13 +32,31 @@ class Compiled:
 
 
 def load(
-    path: str | os.PathLike[str], overrides: Overrides = (), seed: int | None = None
+    path: str | os.PathLike[str],
+    overrides: Overrides = (),
+    seed: int | None = None,
+    rehearse: bool = False,
+    service: str | None = None,
 ) -> Compiled:
-    """Compile the recipe in a file (``-``: standard input)."""
+    """Compile the recipe in a file (``-``: standard input).
+
+    With ``rehearse`` the plan is a rehearsal of it; with ``service`` it runs there. Raise
+    :class:`rlc.compile.services.ServiceMismatchError` if that service does not have the model.
+    """
     source, found = read_source(path)
     if source is None:
         return Compiled(None, found)
-    return compile_source(source, overrides, seed)
+    compiled = compile_source(source, overrides, seed)
+    plan = compiled.plan
+    if plan is not None and rehearse:
+        from rlc.compile.rehearse import rehearse as rehearsal_of
+
+        plan = rehearsal_of(plan)
+    if plan is not None and service is not None:
+        from rlc.compile.services import on_service
+
+        plan = on_service(plan, service)
+    return Compiled(plan, compiled.diagnostics)
 
 
 def check(path: str | os.PathLike[str]) -> Diagnostics:

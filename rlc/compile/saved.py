@@ -117,25 +117,15 @@ def stale_lines(path: str | os.PathLike[str], saved: SavedPlan) -> list[str]:
     recipe = Path(os.path.relpath(Path(path).parent / saved.made_from.recipe))
     if not recipe.is_file():
         return []
-    now = _compiled(recipe, saved.made_from)
+    from rlc.compile.recipe import load
+
+    made = saved.made_from
+    now = load(recipe, made.overrides, made.seed, made.rehearse, made.service).plan
     if now is None:
         return [f"  {recipe} has errors by now: `rlc check` shows them"]
     lines = difference_lines(saved.plan, now)
     more = [f"  and {len(lines) - _SHOWN} more"] if len(lines) > _SHOWN else []
     return lines[:_SHOWN] + more
-
-
-def _compiled(recipe: Path, made_from: MadeFrom) -> Plan | None:
-    from rlc.compile.recipe import load
-    from rlc.compile.rehearse import rehearse
-    from rlc.compile.services import on_service
-
-    plan = load(recipe, made_from.overrides, made_from.seed).plan
-    if plan is not None and made_from.rehearse:
-        plan = rehearse(plan)
-    if plan is not None and made_from.service is not None:
-        plan = on_service(plan, made_from.service)
-    return plan
 
 
 def _read(path: str | os.PathLike[str]) -> dict[str, Any]:
