@@ -24,6 +24,8 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from random import Random
 
+from attrs import define, evolve, field, frozen
+
 from rlc.compile.recipe import compile_source
 from rlc.lang.diagnostics import Diagnostic, Diagnostics
 from rlc.lang.fixes import fix_all
@@ -32,7 +34,6 @@ from rlc.lang.source import Source
 from rlc.lang.syntax import parse
 from rlc.lang.syntax.lexer import lex
 from rlc.lang.syntax.tables import load_tables
-from rlc.record import define, evolve, field, frozen
 
 RECIPES = Path(__file__).parents[1] / "recipes"
 AIMS = {1: 97.0, 5: 94.0}

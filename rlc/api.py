@@ -14,8 +14,9 @@ import os
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
+from attrs import frozen
+
 from rlc.errors import Error
-from rlc.record import frozen
 
 if TYPE_CHECKING:
     from rlc.compile.recipe import Compiled

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Literal
 
-from rlc.record import frozen
+from attrs import frozen
 
 Scope = Literal["group", "role", "env", "batch"]
 """Which values are compared: those of one task (``group``), of one task in one role (``role``:

@@ -7,7 +7,7 @@ from enum import Enum
 from types import MappingProxyType
 from typing import Any, Literal
 
-from rlc.record import evolve, field, frozen
+from attrs import evolve, field, frozen
 
 
 class _Required(Enum):

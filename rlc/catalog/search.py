@@ -6,6 +6,8 @@ import re
 from collections.abc import Iterator, Sequence
 from typing import Any
 
+from attrs import asdict, field, frozen, has
+
 from rlc.catalog.builtins.advantages import UNSUPPORTED
 from rlc.catalog.builtins.sources import PROBLEM_SETS
 from rlc.catalog.builtins.wrappers import TEMPLATES
@@ -16,7 +18,6 @@ from rlc.catalog.index import BUILTINS, KINDS, find_builtin
 from rlc.catalog.records import Builtin, Declaration, Param
 from rlc.lang.codes import CODES
 from rlc.plan.records import LOCAL
-from rlc.record import asdict, field, field_names, frozen
 
 UNKNOWN = "unknown"
 
@@ -154,7 +155,7 @@ def _plain(value: Any) -> Any:
     """Data for JSON: a record as its fields."""
     if isinstance(value, tuple):
         return [_plain(item) for item in value]
-    return asdict(value) if field_names(value) is not None else value
+    return asdict(value) if has(type(value)) else value
 
 
 def _unsupported() -> Iterator[Entry]:

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 
+from attrs import define, field, frozen
+
 from rlc.catalog.records import Param
 from rlc.check.suggest import closest, known_values, rename
 from rlc.check.values import Value
 from rlc.lang.ast import Argument, Expr, Field, Name
 from rlc.lang.diagnostics import Diagnostics, Label
 from rlc.lang.source import Span
-from rlc.record import define, field, frozen
 
 # Evaluates an expression for a parameter; reports what is wrong and gives None.
 Evaluate = Callable[[Expr, Param], Value | None]

@@ -9,6 +9,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from attrs import evolve, fields_dict
+
 from rlc.catalog.builtins.advantages import UNSUPPORTED
 from rlc.catalog.declarations import PARAM_TYPES
 from rlc.catalog.index import (
@@ -30,7 +32,6 @@ from rlc.check.suggest import known_values, rename
 from rlc.check.values import Value
 from rlc.lang.ast import Attribute, Binary, BlockDecl, Call, Expr, ListExpr, Name, ValueDecl
 from rlc.lang.diagnostics import Diagnostics, Label
-from rlc.record import evolve, field_names
 
 _ANY = Param("param", "any", "a plain value")
 # Of which declarations a parameter may name one.
@@ -190,7 +191,7 @@ class Evaluator:
         if model is None:
             return None
         record = model.data.model
-        names = field_names(record) or ()
+        names = tuple(fields_dict(type(record)))
         if expr.attr.id not in names:
             message = f"a model has no field `{expr.attr.id}`"
             advice = known_values(names, expr.attr.id)

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
+from attrs import evolve
+
 from rlc.check.values import Value, unwrap
+from rlc.plan.leaves import children_of
 from rlc.plan.records import EnvPlan
-from rlc.record import evolve, field_names
 
 Mixture = tuple[EnvPlan, ...]
 
@@ -15,9 +17,9 @@ def single(env: Value) -> Mixture:
     """A mixture of one. Its leaves get origins of their own: a mixture may have several sources."""
     record = env.data
     leaves = {
-        name: evolve(env, type="any", data=getattr(record, name))
-        for name in field_names(record) or ()
-        if isinstance(getattr(record, name), str | int | float | None)
+        name: evolve(env, type="any", data=part)
+        for name, part in (children_of(record) or {}).items()
+        if isinstance(part, str | int | float | None)
     }
     leaves["weight"] = evolve(leaves["weight"], origin="default")
     return (evolve(record, **leaves),)
@@ -62,12 +64,10 @@ def _facts(env: EnvPlan) -> Any:
 
 def _plain(node: Any) -> Any:
     node = unwrap(node)
-    if isinstance(node, dict):
-        return {key: _plain(item) for key, item in node.items()}
     if isinstance(node, tuple):
         return [_plain(item) for item in node]
-    if (names := field_names(node)) is not None:
-        return {name: _plain(getattr(node, name)) for name in names}
+    if (children := children_of(node)) is not None:
+        return {name: _plain(child) for name, child in children.items()}
     return node
 
 

@@ -5,6 +5,8 @@ from __future__ import annotations
 import os
 from typing import Any
 
+from attrs import frozen
+
 from rlc.catalog.declarations import MODEL_FIELDS
 from rlc.catalog.facts.models import FREE, Model, find_model, find_retired, model_names
 from rlc.check.bind import Evaluate, Owner, bind
@@ -13,7 +15,6 @@ from rlc.check.values import Value
 from rlc.lang.ast import BlockDecl
 from rlc.lang.diagnostics import Diagnostics
 from rlc.plan.records import LOCAL, ModelPlan
-from rlc.record import frozen
 
 CATALOGUE = "catalogue"
 

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from attrs import evolve
+
 from rlc.catalog.builtins.sources import AS_THEY_COME, UNDECIDED
 from rlc.catalog.builtins.training import retry_then
 from rlc.catalog.index import KINDS, find_builtin, how_to_make
@@ -14,7 +16,6 @@ from rlc.check.values import Value, said, unwrap
 from rlc.lang.ast import Binary, Call, Expr, Name, Number
 from rlc.lang.diagnostics import Label
 from rlc.plan.records import RewardPlan, RolloutsPlan
-from rlc.record import evolve
 
 if TYPE_CHECKING:
     from typing import Protocol

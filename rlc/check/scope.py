@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from attrs import define, evolve, field
+
 from rlc.catalog.declarations import DECLARATIONS
 from rlc.catalog.index import find_anywhere
 from rlc.catalog.records import Declaration
 from rlc.check.suggest import closest, known_values, rename
 from rlc.lang.ast import BlockDecl, Decl, ImportDecl, Name, Recipe, ValueDecl
 from rlc.lang.diagnostics import Diagnostics, Label
-from rlc.record import define, evolve, field
 
 NamedDecl = BlockDecl | ValueDecl
 

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
+from attrs import define, evolve, field, fields, has
+
 from rlc.check.values import Value, said, unwrap
 from rlc.lang.source import Span
 from rlc.plan.leaves import children_of
-from rlc.record import define, field, field_names, mapped
 
 _MISSING = object()
 _PLAIN = {str, int, float, bool, type(None)}
@@ -50,8 +51,8 @@ def settle(node: Any) -> Any:
         node = node.data
     if kind in _PLAIN:
         return node
-    if field_names(node) is not None:
-        return mapped(node, settle)
+    if has(kind):
+        return evolve(node, **{f.name: settle(getattr(node, f.name)) for f in fields(kind)})
     if kind is dict:
         return {key: settle(item) for key, item in node.items()}
     if kind is tuple:

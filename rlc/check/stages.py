@@ -6,6 +6,8 @@ from collections.abc import Callable, Collection, Mapping
 from math import ceil
 from typing import Any
 
+from attrs import evolve, frozen
+
 from rlc.catalog.builtins.sources import task_count
 from rlc.catalog.declarations import DECLARATIONS
 from rlc.check.bind import Owner, bind
@@ -16,7 +18,6 @@ from rlc.check.values import Value, said, unwrap
 from rlc.lang.ast import BlockDecl
 from rlc.lang.diagnostics import Diagnostics, Label
 from rlc.plan.records import EvalPlan, SftPlan, StagePlan, TrainPlan
-from rlc.record import evolve, frozen
 
 PLANS: Mapping[str, Callable[..., StagePlan]] = {
     "train": TrainPlan,

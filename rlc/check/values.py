@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
+from attrs import frozen
+
 from rlc.lang.source import Span
-from rlc.record import frozen
 
 
 @frozen

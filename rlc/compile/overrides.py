@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
+from attrs import evolve
+
 from rlc.catalog.declarations import DECLARATIONS
 from rlc.catalog.index import find_anywhere
 from rlc.check.suggest import known_values
@@ -11,7 +13,6 @@ from rlc.lang.ast import Argument, Binary, BlockDecl, Call, Expr, Field, Name, R
 from rlc.lang.diagnostics import Diagnostics
 from rlc.lang.source import Source
 from rlc.lang.syntax import parse_field
-from rlc.record import evolve
 
 
 def apply_overrides(

@@ -5,6 +5,8 @@ from __future__ import annotations
 import os
 from collections.abc import Collection, Mapping
 
+from attrs import frozen
+
 from rlc.check.analyse import analyse
 from rlc.check.rules.budget import report_budgets
 from rlc.check.stages import CheckedStage
@@ -15,7 +17,6 @@ from rlc.lang.source import Source
 from rlc.lang.syntax import parse
 from rlc.plan.graph import build_graph
 from rlc.plan.records import Plan
-from rlc.record import frozen
 
 DEFAULT_SEED = 1
 

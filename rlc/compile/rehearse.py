@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from attrs import evolve
+
 from rlc.catalog.facts.models import TINY, find_model
 from rlc.plan.graph import build_graph
 from rlc.plan.leaves import leaves
@@ -19,7 +21,6 @@ from rlc.plan.records import (
     StagePlan,
     TrainPlan,
 )
-from rlc.record import evolve
 
 ORIGIN = "--rehearse"
 MAX_STEPS = 3

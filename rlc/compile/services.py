@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from attrs import evolve
+
 from rlc.catalog.facts.models import find_model
 from rlc.errors import Error
 from rlc.plan.graph import build_graph
 from rlc.plan.records import LOCAL, Plan
-from rlc.record import evolve
 
 ORIGIN = "--service"
 

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+from attrs import asdict
+
 from rlc.catalog.facts.models import prices_as_of
 from rlc.explanation.layout import Lines, count, dollars, wrapped
 from rlc.plan.records import StagePlan
 from rlc.pricing.assumptions import assumptions
 from rlc.pricing.cost import KINDS, Money, StageCost, bill_of, total_cost
 from rlc.pricing.shapes import LEVELS
-from rlc.record import asdict
 
 FREE = "free: it runs on this machine, or on a server of your own"
 _LABELS = {"cached": "cached prefill"}

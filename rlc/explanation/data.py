@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+from attrs import asdict
+
 from rlc.catalog.facts.models import prices_as_of
 from rlc.explanation.maths import formulas_of, loss_scale
 from rlc.explanation.sizes import datum_sentence
@@ -18,7 +20,6 @@ from rlc.pricing.cost import KINDS, Money, StageCost, bill_of, plan_cost, total_
 from rlc.pricing.latencies import Latencies
 from rlc.pricing.shapes import LEVELS
 from rlc.pricing.tokens import Tokens
-from rlc.record import asdict
 
 
 def explain_dict(

@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from textwrap import wrap
 
+from attrs import frozen
+
 from rlc.plan.units import UNKNOWN as UNKNOWN
 from rlc.pricing.cost import Money
-from rlc.record import frozen
 
 WIDTH = 100  # columns of the text
 INDENT = 4

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from attrs import frozen
+
 from rlc.catalog.builtins.losses import LIKELIHOOD
 from rlc.catalog.index import aggregate_traits, find_builtin
 from rlc.catalog.records import Builtin
@@ -13,7 +15,6 @@ from rlc.plan.records import AdamPlan, EvalPlan, SftPlan, StagePlan, TrainPlan
 from rlc.plan.units import show
 from rlc.pricing.shapes import rollout_shape
 from rlc.pricing.tokens import shares
-from rlc.record import frozen
 
 SFT_LOSS = ("L = − Σ_t log p_t", "t: the tokens of the replies")
 

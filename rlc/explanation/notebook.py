@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from html import escape
 
+from attrs import frozen
+
 from rlc.explanation.costs import FREE
 from rlc.explanation.diagrams import render_graph
 from rlc.explanation.layout import count, dollars
@@ -14,7 +16,6 @@ from rlc.plan.codec import plan_hash
 from rlc.plan.records import EvalPlan, Plan, StagePlan
 from rlc.pricing.cost import KINDS, bill_of, plan_cost, total_cost
 from rlc.pricing.shapes import LEVELS
-from rlc.record import frozen
 
 
 @frozen

@@ -5,11 +5,12 @@ from __future__ import annotations
 from textwrap import wrap
 from typing import Any
 
+from attrs import frozen
+
 from rlc.explanation.layout import ROOM, UNKNOWN, Lines, Paint
 from rlc.plan.leaves import leaves
 from rlc.plan.records import EvalPlan, Plan, StagePlan, TrainPlan
 from rlc.plan.units import shown_value
-from rlc.record import frozen
 
 _VALUE_WIDTH = 32
 _NO_BREAK = "\N{NO-BREAK SPACE}"  # a name stays with its value

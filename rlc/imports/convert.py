@@ -6,13 +6,14 @@ import re
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
+from attrs import evolve, field, frozen
+
 from rlc.imports import gem, gem_cookbook, openreward, rllm
 from rlc.imports.rllm_options import LEGACY, UNIFIED
 from rlc.imports.settings import InputError, Settings
 from rlc.imports.shell import commands
 from rlc.imports.shown import shown
 from rlc.imports.yaml_text import flat, read_yaml, resolved
-from rlc.record import evolve, field, frozen
 
 GEM, COOKBOOK, OPENREWARD, RLLM = "gem", "gem-cookbook", "openreward", "rllm"
 SOURCES = (GEM, COOKBOOK, OPENREWARD, RLLM)

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from attrs import frozen
+
 from rlc.catalog.index import find_builtin
 from rlc.imports.pieces import (
     MAIN,
@@ -22,7 +24,6 @@ from rlc.imports.pieces import (
 from rlc.imports.settings import REQUIRED, InputError, Option, Settings, table
 from rlc.imports.shown import shown
 from rlc.imports.write import Line, Word, block, call, declaration, literal, pipeline, recipe_text
-from rlc.record import frozen
 
 _FOLDER = "a run writes to a folder of its own (`rlc run --run-dir`)"
 _LIMITS = "rlc finds out by itself how many rollouts the environment takes at once"

@@ -6,6 +6,8 @@ import math
 from collections.abc import Iterable
 from typing import Any
 
+from attrs import frozen
+
 from rlc.imports.pieces import (
     MAIN,
     POLICY,
@@ -35,7 +37,6 @@ from rlc.imports.write import (
 )
 from rlc.lang.source import Source
 from rlc.lang.syntax import parse
-from rlc.record import frozen
 
 PREFIX = "rllm."
 # Rows of Jiayi-Pan/Countdown-Tasks-3to4, less those of the test split.

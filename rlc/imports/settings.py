@@ -11,10 +11,11 @@ from collections.abc import Callable, Iterable, Mapping
 from enum import Enum
 from typing import Any
 
+from attrs import frozen
+
 from rlc.errors import Error
 from rlc.imports.shown import shown
 from rlc.lang.suggest import did_you_mean
-from rlc.record import frozen
 
 
 class InputError(Error):

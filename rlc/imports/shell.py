@@ -5,9 +5,10 @@ from __future__ import annotations
 
 import re
 
+from attrs import define
+
 from rlc.imports.settings import InputError
 from rlc.imports.shown import shown
-from rlc.record import define
 
 _ASSIGNMENT = re.compile(r"([A-Za-z_]\w*)=(.*)", re.DOTALL)
 _VARIABLE = re.compile(r"\{([A-Za-z_]\w*)(?::?-([^{}]*))?\}|([A-Za-z_]\w*)")

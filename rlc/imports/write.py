@@ -7,12 +7,13 @@ import textwrap
 from collections.abc import Iterable, Sequence
 from typing import Any
 
+from attrs import frozen
+
 from rlc.imports.settings import InputError
 from rlc.imports.shown import shown
 from rlc.lang.formatter import format_text
 from rlc.lang.source import Source
 from rlc.lang.syntax import parse
-from rlc.record import frozen
 
 WIDTH = 100
 LONGEST_TRAILING = 58  # a longer comment stands above its field

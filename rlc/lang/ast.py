@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from typing import TypeAlias
 
+from attrs import field, frozen
+
 from rlc.lang.source import Span
-from rlc.record import field, frozen
 
 
 @frozen

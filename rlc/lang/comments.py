@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from attrs import frozen
+
 from rlc.lang.source import Source
 from rlc.lang.syntax.lexer import lex
 from rlc.lang.syntax.tables import load_tables
-from rlc.record import frozen
 
 GAP = "  "  # at least, between code and comment
 MAX_PADDING = 20  # columns; a comment further from its code no longer reads as its own

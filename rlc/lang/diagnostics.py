@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable
 from enum import StrEnum
 
+from attrs import frozen
+
 from rlc.lang.source import Span
-from rlc.record import frozen
 
 
 class Severity(StrEnum):

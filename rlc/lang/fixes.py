@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 
+from attrs import frozen
+
 from rlc.lang.diagnostics import Diagnostic, Diagnostics, Fix
 from rlc.lang.source import Source
-from rlc.record import frozen
 
 MAX_ROUNDS = 20  # a fix may bring another mistake to light; this many in a row never happen
 

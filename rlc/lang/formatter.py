@@ -16,6 +16,8 @@ import math
 from collections.abc import Callable, Sequence
 from functools import partial
 
+from attrs import define, frozen
+
 from rlc.lang.ast import (
     Argument,
     Attribute,
@@ -36,7 +38,6 @@ from rlc.lang.source import Source, Span
 from rlc.lang.syntax.lalr import Token
 from rlc.lang.syntax.lexer import lex
 from rlc.lang.syntax.tables import load_tables
-from rlc.record import define, frozen
 
 WIDTH = 100
 STEP = 2  # columns of one indent

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import os
 
+from attrs import define, evolve, field
+
 from rlc.lang.ast import BlockDecl, Decl, ImportDecl, Recipe
 from rlc.lang.diagnostics import Diagnostics, Label
 from rlc.lang.read import read_source
 from rlc.lang.source import Span
 from rlc.lang.syntax import parse
-from rlc.record import define, evolve, field
 
 RUNS = ("sft", "train", "eval")  # what only the recipe itself may declare
 

@@ -7,7 +7,7 @@ import re
 from bisect import bisect_right
 from functools import cached_property
 
-from rlc.record import field, frozen
+from attrs import field, frozen
 
 
 @frozen

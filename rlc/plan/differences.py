@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
+from attrs import frozen
+
 from rlc.plan.codec import plan_hash
 from rlc.plan.leaves import leaves
 from rlc.plan.records import Plan, kind_of
 from rlc.plan.units import shown_value
-from rlc.record import frozen
 
 _VALUE_WIDTH = 48  # columns of a change from one value to another
 Values = Mapping[str, tuple[Any, str]]  # path: value and origin

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
-from rlc.record import field_names
+from attrs import fields, has
 
 
 def leaves(node: Any, path: str) -> Iterator[tuple[str, Any]]:
@@ -26,8 +26,8 @@ def children_of(
     The items of a tuple are called by their names if they have different ones, else by their
     numbers. ``plain`` takes the origin off a value where values still have one.
     """
-    if (names := field_names(node)) is not None:
-        return {name: getattr(node, name) for name in names}
+    if has(type(node)):
+        return {field.name: getattr(node, field.name) for field in fields(type(node))}
     if isinstance(node, tuple):
         keys = [plain(getattr(plain(item), "name", None)) for item in node]
         if not all(isinstance(key, str) for key in keys) or len(set(keys)) < len(keys):

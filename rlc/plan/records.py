@@ -9,8 +9,9 @@ from __future__ import annotations
 
 from typing import Any, Literal
 
+from attrs import field, frozen
+
 from rlc.algo.scheme import AdvantageScheme
-from rlc.record import field, frozen
 
 SCHEMA_VERSION = 3
 

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from attrs import asdict
+
 from rlc.catalog.builtins.sources import max_turns, measured
 from rlc.catalog.facts.models import find_model, storage_price
 from rlc.catalog.facts.prices import price_of
@@ -25,7 +27,6 @@ from rlc.pricing.shapes import (
     rollout_shape,
 )
 from rlc.pricing.tokens import RESAMPLED, ROW_TOKENS, TRIES
-from rlc.record import asdict
 
 
 def assumptions(stage: StagePlan) -> list[str]:
@@ -92,12 +93,12 @@ def _prices(stage: StagePlan) -> Iterator[str]:
     price = price_of(model.base, model.service)
     if price is None:
         yield f"the prices of {model.base} are unknown: the sums are lower bounds"
-    else:
-        for kind, value in asdict(price).items():
-            if value is None:
-                yield f"the {kind} price of {model.base} is unknown: the sums are lower bounds"
+    prices = asdict(price) if price is not None else {}
+    for kind, value in prices.items():
+        if value is None:
+            yield f"the {kind} price of {model.base} is unknown: the sums are lower bounds"
     known = find_model(model.base)
-    unsure = [name for name in (known.unconfirmed if known else ()) if name in asdict(price or ())]
+    unsure = [name for name in (known.unconfirmed if known else ()) if name in prices]
     if unsure:
         yield f"no primary source confirms the price of {', '.join(unsure)} of {model.base}"
     if isinstance(stage, TrainPlan) and stage.kl is not None:

@@ -10,6 +10,8 @@ from __future__ import annotations
 import os
 from collections.abc import Iterable, Mapping
 
+from attrs import asdict, evolve, frozen
+
 from rlc.catalog.facts.models import FREE, Price, find_model, storage_price
 from rlc.catalog.facts.prices import part_cost, price_of
 from rlc.plan.records import (
@@ -25,7 +27,6 @@ from rlc.plan.records import (
 )
 from rlc.pricing.shapes import LEVELS, Level
 from rlc.pricing.tokens import Tokens, step_tokens, tokens_before
-from rlc.record import asdict, evolve, frozen
 
 # What a bill is made of. A stage's own sampling and training have the first four.
 KINDS = ("prefill", "cached", "sample", "train", "reference", "evaluation", "storage")

@@ -13,9 +13,10 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import NamedTuple
 
+from attrs import frozen
+
 from rlc.plan.graph import IN_ORDER
 from rlc.plan.records import Graph, GraphEdge
-from rlc.record import frozen
 
 Event = tuple[str, int]  # the kind of a node, and the part
 Seconds = Mapping[str, Sequence[float]]  # by kind, of each part; those not named take none

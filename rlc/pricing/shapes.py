@@ -22,10 +22,11 @@ from bisect import bisect_left
 from math import ceil
 from typing import Literal
 
+from attrs import evolve, frozen
+
 from rlc.catalog.builtins.sources import max_turns, measured
 from rlc.catalog.facts.models import renderer_keeps_prefix
 from rlc.plan.records import EnvPlan, ModelPlan, SamplingPlan, StepPlan
-from rlc.record import evolve, frozen
 
 Level = Literal["low", "expected", "high"]
 LEVELS: tuple[Level, ...] = ("low", "expected", "high")

@@ -12,9 +12,10 @@ from functools import reduce
 from math import ceil
 from operator import add
 
+from attrs import frozen
+
 from rlc.plan.records import BatchPlan, EnvPlan, EvalPlan, SftPlan, StagePlan, TrainPlan
 from rlc.pricing.shapes import Level, Rollout, rollout_shapes
-from rlc.record import frozen
 
 # Episodes played for each demonstration that the model itself has to give.
 TRIES = {"low": 1, "expected": 2, "high": 20}

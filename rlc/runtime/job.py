@@ -10,11 +10,10 @@ from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
 
-from attrs import define, field
+from attrs import define, evolve, field
 
 from rlc.envs.python.attributes import search_beside
 from rlc.plan.records import EvalPlan, KlPlan, ModelPlan, Plan, SftPlan, TrainPlan
-from rlc.record import evolve
 from rlc.runtime.build import ExampleSource, LostCheckpointError, build_envs, open_weights
 from rlc.runtime.concurrency import aside
 from rlc.runtime.guard.meter import Meter

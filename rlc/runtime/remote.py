@@ -6,11 +6,10 @@ from collections.abc import Callable
 from datetime import UTC, datetime
 from typing import Any, TypeVar
 
-from attrs import define, field
+from attrs import define, evolve, field
 
 from rlc.catalog.builtins.losses import LIKELIHOOD
 from rlc.plan.records import EvalPlan, Plan, SftPlan, TrainPlan
-from rlc.record import evolve
 from rlc.runtime.guard.meter import PROBES, Meter, cost
 from rlc.runtime.journal.folder import RunFolder
 from rlc.runtime.observer import Observer

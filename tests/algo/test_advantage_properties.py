@@ -24,6 +24,7 @@ from algo_schemes import (
     single_turn,
     std,
 )
+from attrs import evolve
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -31,7 +32,6 @@ from rlc.algo.advantages import Episodes, compute_advantages
 from rlc.algo.ragged import Floats
 from rlc.algo.scheme import AdvantageScheme, AdvantageStep, Baseline, Clip, Returns, Scale
 from rlc.algo.scopes import stable_order
-from rlc.record import evolve
 
 # Eighths: differences and shifts are exact, so that constancy survives them.
 eighths = st.integers(-80, 80).map(lambda n: n / 8)

@@ -5,10 +5,11 @@ from __future__ import annotations
 import numpy as np
 import pytest
 from algo_schemes import advantages_of, single_turn
+from attrs import evolve
 
 from rlc.algo.advantages import Episodes, compute_advantages
 from rlc.algo.errors import AlgorithmError
-from rlc.algo.scheme import AdvantageScheme
+from rlc.algo.scheme import AdvantageScheme, Baseline, Scale
 from rlc.catalog.builtins.advantages import PRESETS, UNSUPPORTED
 from rlc.compile.recipe import compile_source
 from rlc.lang.source import Source
@@ -277,10 +278,10 @@ def test_presets_of_a_group_take_another_scope(preset: object) -> None:
 
 def scheme_in_groups(scheme: AdvantageScheme) -> AdvantageScheme:
     """The same scheme over groups."""
-    from rlc.record import evolve
-
     steps = [
-        evolve(step, over="group") if getattr(step, "over", "") == "role" else step
+        evolve(step, over="group")
+        if isinstance(step, Baseline | Scale) and step.over == "role"
+        else step
         for step in scheme.steps
     ]
     return evolve(scheme, steps=tuple(steps))

@@ -6,13 +6,13 @@ import io
 from typing import Any
 
 import pytest
+from attrs import evolve
 from rich.console import Console
 
 from rlc.cli.progress import LiveObserver, PlainObserver, evaluation_line
 from rlc.compile.recipe import compile_source
 from rlc.lang.source import Source
 from rlc.plan.records import BudgetPlan, EvalPlan, Plan, SftPlan, TrainPlan
-from rlc.record import evolve
 
 RECIPE = """
 model policy { base = "tiny" lora_rank = 4 }

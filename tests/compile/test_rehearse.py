@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+from attrs import evolve
 from plan_recipes import EVERYTHING, RECIPE_FILES, planned
 
 from rlc.compile.rehearse import MAX_STEPS, MAX_TOKENS, rehearse
@@ -10,7 +11,6 @@ from rlc.plan.codec import plan_from_dict, plan_to_dict
 from rlc.plan.leaves import leaves
 from rlc.plan.records import BudgetPlan, EvalPlan, SftPlan, TrainPlan
 from rlc.plan.records import environments_of as _environments
-from rlc.record import evolve
 
 TEXTS = [EVERYTHING, *(path.read_text(encoding="utf-8") for path in RECIPE_FILES)]
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 
 import pytest
+from attrs import evolve
 from plan_recipes import EVERYTHING, planned, recipe
 
 from rlc.explanation.diagrams import FORMATS, Format, render_graph
@@ -51,8 +52,6 @@ def test_a_stage_may_be_called_end() -> None:
 def test_quotes_in_a_label_are_escaped(tmp_path: object) -> None:
     folder = '/tmp/"weights"'
     plan = planned(recipe("quickstart"))
-    from rlc.record import evolve
-
     node = evolve(plan.graph.nodes[0], label=f"{folder} + LoRA")
     odd = evolve(plan, graph=evolve(plan.graph, nodes=(node, *plan.graph.nodes[1:])))
     assert '\\"weights\\"' in render_graph(odd, "dot")

@@ -6,10 +6,10 @@ import json
 from typing import Any
 
 import pytest
+from attrs import evolve
 from plan_recipes import EVERYTHING, RECIPE_FILES, planned
 
 from rlc.plan.codec import PlanFormatError, plan_from_dict, plan_hash, plan_to_dict
-from rlc.record import evolve
 
 TEXTS = [EVERYTHING, *(path.read_text(encoding="utf-8") for path in RECIPE_FILES)]
 

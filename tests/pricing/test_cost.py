@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+from attrs import evolve
 from hypothesis import given
 from hypothesis import strategies as st
 from plan_recipes import EVERYTHING, first_train, planned, recipe, stages_of
@@ -316,8 +317,6 @@ def test_an_unknown_price_makes_a_lower_bound_and_never_nothing() -> None:
 def test_a_model_that_nobody_priced_has_an_unknown_price() -> None:
     plan = planned(WORKED.format(base="Qwen/Qwen3-8B"))
     (stage,) = stages_of(plan, TrainPlan)
-    from rlc.record import evolve
-
     foreign = evolve(stage, model=evolve(stage.model, base="somebody/else"))
     cost = stage_cost(foreign)
     assert cost.total("expected").total is None

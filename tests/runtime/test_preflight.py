@@ -6,12 +6,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from attrs import evolve
 from paths import RECIPES
 from run_support import TINY, block, compiled, tiny, train
 
 from rlc.compile.rehearse import rehearse
 from rlc.plan.records import Plan, StepPlan, TrainPlan
-from rlc.record import evolve
 from rlc.runtime.preflight import require_runnable, unsupported
 from rlc.runtime.records import RunError
 

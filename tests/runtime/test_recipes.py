@@ -12,13 +12,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from attrs import evolve
 from passages import passage_server
 from paths import RECIPES
 from run_support import compiled, metrics, run_new
 
 from rlc.compile.rehearse import rehearse
 from rlc.plan.records import EvalPlan, Plan
-from rlc.record import evolve
 from rlc.runtime.preflight import require_runnable
 
 ELSEWHERE = {

@@ -9,13 +9,12 @@ from pathlib import Path
 from typing import Any, cast
 
 import pytest
-from attrs import define, field
+from attrs import define, evolve, field
 from tinker import types
 
 from rlc.compile.recipe import compile_source
 from rlc.lang.source import Source
 from rlc.plan.records import Plan, TrainPlan
-from rlc.record import evolve
 from rlc.runtime.guard.meter import Meter
 from rlc.runtime.journal.folder import RunFolder
 from rlc.runtime.observer import Silent

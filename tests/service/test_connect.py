@@ -6,11 +6,11 @@ import importlib.util
 from pathlib import Path
 
 import pytest
+from attrs import evolve
 from paths import RECIPES
 
 from rlc.compile.recipe import load
 from rlc.plan.records import Plan
-from rlc.record import evolve
 from rlc.service.connect import require_service
 from rlc.service.errors import ServiceError
 

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from typing import Any
+
+from attrs import evolve
+
 from rlc.compile.recipe import compile_source
 from rlc.lang.source import Source
 from rlc.plan.records import Plan, TrainPlan
-from rlc.record import evolve
 
 BASE = "Qwen/Qwen3-8B"
 RECIPE = """
@@ -33,7 +36,7 @@ def hosted_plan(seed: int = 1, **overrides: str) -> Plan:
     return compiled.plan
 
 
-def with_model(plan: Plan, **facts: object) -> Plan:
+def with_model(plan: Plan, **facts: Any) -> Plan:
     """The plan with other facts of its model, as nobody could write them in a recipe."""
     (stage,) = plan.stages
     assert isinstance(stage, TrainPlan)

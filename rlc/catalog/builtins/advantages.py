@@ -6,6 +6,8 @@ rlc.explanation.formulas prints them. The dialects of libraries are in dialects.
 
 from __future__ import annotations
 
+from attrs import evolve
+
 from rlc.algo.scheme import AdvantageScheme, Baseline, Clip, Returns, Scale
 from rlc.catalog.builtins.dialects import DIALECTS
 from rlc.catalog.builtins.schemes import (
@@ -30,7 +32,6 @@ from rlc.catalog.builtins.schemes import (
     word,
 )
 from rlc.catalog.records import Args, Builtin, Param
-from rlc.record import evolve
 
 _OVER = Param("over", "word", "which values are compared", choices=SCOPES, noun="scope")
 _WEIGHT = word("weight", "count each value once, or by its tokens", ("value", "tokens"), "value")

@@ -6,9 +6,10 @@ probability of a token, q the sampler's.
 
 from __future__ import annotations
 
+from attrs import evolve
+
 from rlc.catalog.records import Args, Builtin, LossTraits, Param
 from rlc.plan.records import LossPlan
-from rlc.record import evolve
 
 _RATIO = "ρ_t = p_t / q_t"
 _CLIPPED = "clip(ρ_t, clip_low, clip_high)"

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from attrs import evolve
+
 from rlc.catalog.records import ATTRIBUTE, Args, Builtin, Param, as_float
 from rlc.plan.records import MAX_TURNS, STEP_TIMEOUT, RewardPlan, RolloutsPlan, StepPlan
-from rlc.record import evolve
 
 # Templates by name: the whole prompt around an observation (texts: rlc.envs.templates).
 TEMPLATES = ("qwen3_game", "qwen3_general", "no")

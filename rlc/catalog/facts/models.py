@@ -7,8 +7,9 @@ import os
 from functools import cache
 from typing import Any
 
+from attrs import frozen
+
 from rlc.plan.records import LOCAL, TINKER
-from rlc.record import frozen
 
 TINY = "tiny"
 

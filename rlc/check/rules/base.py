@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from attrs import frozen
+
 from rlc.check.settle import Origins
 from rlc.lang.diagnostics import Diagnostics, Label
 from rlc.lang.source import Span
-from rlc.record import frozen
 
 
 @frozen

@@ -8,6 +8,8 @@ import sys
 from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING
 
+from attrs import asdict
+
 from rlc.cli.options import has_color, tell
 
 if TYPE_CHECKING:
@@ -65,8 +67,6 @@ def run(args: argparse.Namespace) -> int:
         advice = known_values(words(among), args.term)
         return tell(f"the catalogue has nothing about `{args.term}`", 1, advice)
     if args.json:
-        from rlc.record import asdict
-
         print(json.dumps([asdict(entry) for entry in found], indent=2, ensure_ascii=False))
     else:
         _print(_views(found, args.term, args.kind))

@@ -9,6 +9,8 @@ import re
 import sys
 from typing import TYPE_CHECKING
 
+from attrs import evolve
+
 from rlc.cli.options import (
     add_plan_options,
     changes_plan,
@@ -82,8 +84,6 @@ def run(args: argparse.Namespace) -> int:
     if args.out and explanation.plan is not None and not _save(args):
         return 2
     if args.latency and explanation.plan is not None:
-        from rlc.record import evolve
-
         explanation = evolve(explanation, latencies=_latencies(explanation.plan, args.latency))
     return _print(explanation, args)
 

@@ -10,6 +10,8 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from attrs import asdict
+
 from rlc.cli.options import tell
 
 if TYPE_CHECKING:
@@ -73,8 +75,6 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _as_dict(info: RunInfo) -> dict[str, Any]:
-    from attrs import asdict
-
     return asdict(info) | {"path": str(info.path), "resumable": info.resumable}
 
 

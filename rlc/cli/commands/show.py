@@ -8,6 +8,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from attrs import evolve
+
 from rlc.cli.options import tell
 
 if TYPE_CHECKING:
@@ -81,8 +83,6 @@ def run(args: argparse.Namespace) -> int:
 
 def _wanted(args: argparse.Namespace, metrics: Sequence[Record]) -> Wanted | None:
     """Which episodes: of the last step where none is named, of any that failed."""
-    from attrs import evolve
-
     from rlc.report.episodes import Wanted, last_step
 
     found = last_step(metrics, args.stage)

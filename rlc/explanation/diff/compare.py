@@ -8,6 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from attrs import frozen
+
 from rlc.explanation.graph import edge_notes
 from rlc.explanation.maths import formulas_of
 from rlc.plan.codec import plan_hash
@@ -15,7 +17,6 @@ from rlc.plan.differences import Change, value_changes
 from rlc.plan.records import GraphEdge, Plan
 from rlc.pricing.cost import KINDS, Money, bill_of, plan_cost, total_cost
 from rlc.pricing.shapes import LEVELS, Level
-from rlc.record import frozen
 
 
 @frozen

@@ -18,12 +18,13 @@ from __future__ import annotations
 import re
 from collections import Counter
 
+from attrs import define, field, frozen
+
 from rlc.lang.diagnostics import Diagnostics, Fix, Label, replace
 from rlc.lang.source import Span
 from rlc.lang.syntax.lalr import Token
 from rlc.lang.syntax.layout import BEFORE_VALUE, CLOSE, LITERALS, OPEN, Layout
 from rlc.lang.syntax.lexed import MAX_FINDINGS
-from rlc.record import define, field, frozen
 
 _REST_OF_LINE = re.compile(r"[ \t\r]*(?:#[^\r\n]*)?(?=\r?\n|$)")
 TEXTS = {"LPAR": "(", "RPAR": ")", "LSQB": "[", "RSQB": "]", "LBRACE": "{", "RBRACE": "}"}

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from attrs import frozen
+
 from rlc.lang.diagnostics import Diagnostics, Fix, replace
 from rlc.lang.source import Source, Span
 from rlc.lang.syntax.lalr import MAX_DEPTH, Stuck, Token, expected
 from rlc.lang.syntax.tables import END, Tables
-from rlc.record import frozen
 
 _CODE = "RL0010"
 _VALUES = {"NUMBER", "MONEY", "DURATION", "PERCENT", "STRING", "TRUE", "FALSE"}

@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
+from attrs import frozen
+
 from rlc.lang.syntax.tables import END, KEEP, SPLICE, Rule, Tables
-from rlc.record import frozen
 
 # A named tuple without the detour through its constructor: there are thousands of them.
 new_tuple: Any = tuple.__new__

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from attrs import frozen
+
 from rlc.lang.diagnostics import Diagnostics
 from rlc.lang.syntax.lalr import Token
-from rlc.record import frozen
 
 MAX_FINDINGS = 50  # in one file; one with more is not a recipe, and nobody reads on
 

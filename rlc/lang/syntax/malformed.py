@@ -5,12 +5,13 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 
+from attrs import field, frozen
+
 from rlc.lang.diagnostics import Fix, replace
 from rlc.lang.source import Source, Span
 from rlc.lang.syntax.lalr import Token
 from rlc.lang.syntax.lexed import BAD, QUOTES, Lexed
 from rlc.lang.syntax.quotes import EXTRA, NO_CLOSING, misquote
-from rlc.record import field, frozen
 
 
 def check_word(kind: str, span: Span, lexed: Lexed) -> Token | None:

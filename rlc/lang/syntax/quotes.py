@@ -13,7 +13,7 @@ import re
 from collections.abc import Iterator
 from itertools import accumulate, pairwise
 
-from rlc.record import frozen
+from attrs import frozen
 
 MAX_LINE = 4_000  # characters; beyond, a line is no recipe's
 MAX_CUTS = 12  # places where a text may have ended

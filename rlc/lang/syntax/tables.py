@@ -15,7 +15,7 @@ from contextlib import suppress
 from functools import cache, cached_property
 from typing import TYPE_CHECKING, Any
 
-from rlc.record import asdict, field, frozen
+from attrs import asdict, frozen
 
 if TYPE_CHECKING:
     from lark.lexer import TerminalDef
@@ -40,15 +40,9 @@ class Rule:
     action: str
     passes: bool
     keep: tuple[int, ...]
-    count: int = field(init=False)  # of the symbols on the right side
-    is_unit: bool = field(init=False)  # one part, passed on as it is: most reductions are
-    kept: tuple[int, ...] | None = field(init=False)  # which parts; None where one is spliced in
-
-    def __attrs_post_init__(self) -> None:
-        kept = tuple(offset for offset, how in enumerate(self.keep) if how == KEEP)
-        self.__dict__["count"] = len(self.keep)
-        self.__dict__["is_unit"] = self.passes and self.keep == (KEEP,)
-        self.__dict__["kept"] = None if SPLICE in self.keep else kept
+    count: int  # of the symbols on the right side
+    is_unit: bool  # one part, passed on as it is: most reductions are
+    kept: tuple[int, ...] | None  # the offsets of the parts; None if one is spliced in
 
 
 @frozen
@@ -147,7 +141,16 @@ def _rule(rule: Any) -> Rule:
     origin = str(rule.origin.name)
     action = "" if origin.startswith("_") else str(rule.alias or origin)
     passes = bool(rule.options.expand1) and rule.alias is None
-    return Rule(origin, action, passes, tuple(keep(symbol) for symbol in rule.expansion))
+    parts = tuple(keep(symbol) for symbol in rule.expansion)
+    return Rule(
+        origin,
+        action,
+        passes,
+        keep=parts,
+        count=len(parts),
+        is_unit=passes and parts == (KEEP,),
+        kept=None if SPLICE in parts else tuple(i for i, how in enumerate(parts) if how == KEEP),
+    )
 
 
 def _to_json(tables: Tables, grammar: str) -> str:
@@ -159,14 +162,15 @@ def _from_json(text: str, grammar: str) -> Tables:
     data = json.loads(text)
     if data.pop("grammar") != grammar:
         raise ValueError("tables of another grammar")
-    data["rules"] = tuple(
-        Rule(rule["origin"], rule["action"], rule["passes"], tuple(rule["keep"]))
-        for rule in data["rules"]
-    )
+    data["rules"] = tuple(_rule_from_json(**rule) for rule in data["rules"])
     data["ignored"] = tuple(data["ignored"])
     data["states"] = tuple(data["states"])
     data["starts"] = {start: (first, last) for start, (first, last) in data["starts"].items()}
     return Tables(**data)
+
+
+def _rule_from_json(keep: list[int], kept: list[int] | None, **rest: Any) -> Rule:
+    return Rule(keep=tuple(keep), kept=None if kept is None else tuple(kept), **rest)
 
 
 def _read(path: str) -> str:

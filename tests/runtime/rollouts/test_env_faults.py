@@ -11,7 +11,7 @@ from typing import Any
 
 import faulty_games
 import pytest
-from attrs import define, field
+from attrs import define, evolve, field
 from faulty_games import RELEASE, AsyncGames, Games
 from run_support import TINY, compiled, metrics, rollouts, run_new, train
 from test_rollout import (
@@ -30,7 +30,6 @@ from rlc.envs.build import PlayableEnv
 from rlc.envs.deadlines import waiting
 from rlc.envs.workers.async_adapter import make_async
 from rlc.plan.records import EnvPlan, FailurePlan, Plan
-from rlc.record import evolve
 from rlc.runtime import cleanup as closing
 from rlc.runtime.records import Rollout, RunError, Usage
 from rlc.runtime.rollouts.rollout import Player, Task

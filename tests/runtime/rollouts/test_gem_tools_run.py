@@ -8,6 +8,7 @@ from statistics import fmean
 from typing import Any
 
 import pytest
+from attrs import evolve
 from passages import passage_server
 from paths import RECIPES, SUPPORT
 from run_support import (
@@ -176,8 +177,6 @@ class Sixes(RLDatasetBuilder):
 
 def _in(job: Any, folder: Path) -> Any:
     """The plan of a recipe that lies in this folder."""
-    from rlc.record import evolve
-
     return evolve(job, recipe=str(folder / "recipe.rl"))
 
 

@@ -7,14 +7,13 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from attrs import define, field
+from attrs import define, evolve, field
 from tinker import types
 
 from rlc.envs.base import Action, EnvSource, Episode, Observation
 from rlc.envs.build import PlayableEnv
 from rlc.envs.workers.async_adapter import make_async
 from rlc.plan.records import EnvPlan, FailurePlan, RewardPlan, RolloutsPlan, SamplingPlan
-from rlc.record import evolve
 from rlc.runtime.records import Rollout, RunError, Usage
 from rlc.runtime.rollouts.rollout import Player, Task
 

@@ -8,6 +8,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from attrs import evolve
 from run_support import block, comparable, metrics, rollouts, run, run_new, tiny, train
 
 from rlc.plan.records import Plan
@@ -174,11 +175,9 @@ def test_training_starts_from_a_saved_state(tmp_path: Path) -> None:
 
 
 def job_from(weights: str) -> Plan:
-    from attrs import evolve
-
     job = tiny(train(steps="1"))
     stage = job.stages[0]
-    return evolve(job, stages=(evolve(stage, model=evolve(stage.model, weights=weights)),))  # type: ignore[misc]
+    return evolve(job, stages=(evolve(stage, model=evolve(stage.model, weights=weights)),))
 
 
 def test_an_evaluation_is_done_when_the_recipe_says(tmp_path: Path) -> None:

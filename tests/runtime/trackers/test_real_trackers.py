@@ -11,10 +11,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from attrs import evolve
 from run_support import tiny, train
 
 from rlc.plan.records import TrackPlan, TrainPlan
-from rlc.record import evolve
 from rlc.runtime.trackers.tracking import MetricsLog
 
 STEPS = [

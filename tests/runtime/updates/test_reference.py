@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from attrs import evolve
 from run_support import metrics, rollouts, run, run_new, tiny, train
 
-from rlc.plan.records import Plan
-from rlc.record import evolve
+from rlc.plan.records import Plan, TrainPlan
 from rlc.runtime.journal.folder import RunFolder
 
 
@@ -52,10 +52,12 @@ def test_a_saved_state_as_the_reference(tmp_path: Path) -> None:
     saved = str(summary.stages[0].checkpoint)
     job = penalised(0.1, steps="1")
     stage = job.stages[0]
+    assert isinstance(stage, TrainPlan)
+    assert stage.kl is not None
     for weights, near in ((saved, True), (None, False)):
         changed = evolve(
             stage,
-            kl=evolve(stage.kl, reference=saved),  # type: ignore[union-attr]
+            kl=evolve(stage.kl, reference=saved),
             model=evolve(stage.model, weights=weights),
         )
         path = tmp_path / str(near)
