@@ -1,15 +1,18 @@
-"""A process that answers lines: with their doubles, too late, or not at all."""
+"""A process that answers questions: with their doubles, too late, or not at all."""
 
-import json
 import os
-import sys
 import time
+from typing import Any
 
-print("ready", flush=True)
-for line in sys.stdin:
-    question = json.loads(line)
+from rlc.envs.workers.subprocess_pool import serve
+
+
+def answer(question: Any) -> list[Any]:
     if question == "hang":
         time.sleep(600)
     if question == "die":
         os._exit(1)
-    print(json.dumps([question, question]), flush=True)
+    return [question, question]
+
+
+serve(answer)

@@ -1,4 +1,4 @@
-"""One at a time: who may use the global random generators."""
+"""A lock for the global random generators."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ from attrs import define, field
 
 @define(eq=False)
 class GlobalRngLock:
-    """A lock with a holder that can be given up: its thread may hang, and the others go on."""
+    """A lock that can be taken from its holder, whose thread may hang while the others go on."""
 
     _holder: object | None = field(default=None, init=False)
     _changed: threading.Condition = field(factory=threading.Condition, init=False)
 
     @contextmanager
     def held_by(self, holder: object) -> Iterator[None]:
-        """Waits until nobody else holds it."""
+        """Wait until nobody else holds the lock, and hold it."""
         with self._changed:
             self._changed.wait_for(lambda: self._holder is None)
             self._holder = holder
@@ -28,7 +28,7 @@ class GlobalRngLock:
             self.release(holder)
 
     def release(self, holder: object) -> None:
-        """Free it, if this is who holds it."""
+        """Free the lock if ``holder`` holds it."""
         with self._changed:
             if self._holder is holder:
                 self._holder = None

@@ -8,6 +8,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Sequence
 from itertools import permutations
+from operator import eq
 
 from rlc.plan.records import EnvPlan
 
@@ -27,13 +28,13 @@ def boxed(answer: str) -> str:
 
 
 def number_range(opening: str) -> tuple[int, int]:
-    """The range that a GuessTheNumber opening tells."""
+    """The range that the opening of a GuessTheNumber game names."""
     low, high = _integers(r"between (\d+) and (\d+)", opening)[0]
     return low, high
 
 
 def binary_search(texts: Sequence[str]) -> str:
-    """The middle of what the hints leave; never needs more than ⌈log₂(n + 1)⌉ guesses."""
+    """The middle of the numbers that the hints leave; needs at most ⌈log₂(n + 1)⌉ guesses."""
     low, high = number_range(texts[0])
     for (guess,) in _integers(r"higher than (\d+)", "\n".join(texts)):
         low = max(low, guess + 1)
@@ -66,23 +67,27 @@ def possible_codes(texts: Sequence[str]) -> list[tuple[int, ...]]:
     marks = r"\[([\d, ]+)\]\. This guess receives (\d+) black peg\(s\) and (\d+) white"
     for digits, black, white in re.findall(marks, "\n".join(texts)):
         guess = tuple(map(int, digits.split(",")))
-        codes = [code for code in codes if _marks(guess, code) == (int(black), int(white))]
+        places, digits_found = int(black), int(black) + int(white)
+        codes = [
+            code
+            for code in codes
+            if sum(map(eq, guess, code)) == places and len({*guess} & {*code}) == digits_found
+        ]
     return codes
-
-
-def _marks(guess: tuple[int, ...], code: tuple[int, ...]) -> tuple[int, int]:
-    black = sum(a == b for a, b in zip(guess, code, strict=True))
-    return black, len(set(guess) & set(code)) - black
 
 
 def sudoku_move(texts: Sequence[str]) -> str:
     """The first cell that only one digit fits; failing that, the first empty cell, solved."""
     board = read_board(texts[-1])
     cells = empty_cells(board)
-    single = next((cell for cell in cells if len(fitting_digits(board, *cell)) == 1), None)
-    row, column = single or cells[0]
-    digit = fitting_digits(board, row, column)[0] if single else _solved(board)[row][column]
-    return f"{row + 1} {column + 1} {digit}"
+    row, column = next((c for c in cells if len(fitting_digits(board, *c)) == 1), cells[0])
+    digits = fitting_digits(board, row, column)
+    if len(digits) != 1:
+        solution = _solution([list(row) for row in board])
+        if solution is None:
+            raise ValueError("the board has no solution")
+        digits = [solution[row][column]]
+    return f"{row + 1} {column + 1} {digits[0]}"
 
 
 def read_board(text: str) -> Board:
@@ -107,21 +112,15 @@ def fitting_digits(board: Board, row: int, column: int) -> list[int]:
     return [digit for digit in range(1, size + 1) if digit not in held]
 
 
-def _solved(board: Board) -> Board:
-    solution = _search([list(row) for row in board])
-    if solution is None:
-        raise ValueError("the board has no solution")
-    return solution
-
-
-def _search(board: Board) -> Board | None:
+def _solution(board: Board) -> Board | None:
+    """Fill a board in place; None if it has no solution."""
     cells = empty_cells(board)
     if not cells:
         return board
     row, column = cells[0]
     for digit in fitting_digits(board, row, column):
         board[row][column] = digit
-        if solution := _search(board):
+        if solution := _solution(board):
             return solution
     board[row][column] = 0
     return None

@@ -1,4 +1,4 @@
-"""Pickling a value without the large parts that it has in common with others."""
+"""Pickling of values without the large parts that they share with others."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any
 
 
 def dump_without(value: Any, parts: Mapping[str, Any]) -> bytes:
-    """The pickled value, in which the parts are only named."""
+    """Pickle a value with each of the parts replaced by its name."""
     names, file = {id(part): name for name, part in parts.items()}, io.BytesIO()
 
     class Pickler(pickle.Pickler):
@@ -21,7 +21,7 @@ def dump_without(value: Any, parts: Mapping[str, Any]) -> bytes:
 
 
 def load_with(data: bytes, parts: Mapping[str, Any]) -> Any:
-    """The value, with these parts in the places of those that are named."""
+    """Unpickle a value that :func:`dump_without` pickled, with these parts in it."""
 
     class Unpickler(pickle.Unpickler):
         def persistent_load(self, name: Any) -> Any:

@@ -1,9 +1,9 @@
 """Code that a model writes, run in a process of its own, with limits.
 
-What is limited: seconds, memory, the size of files, what is read of the output, and what there is
-to see (an empty folder, no variables of the environment, no input). What is not: the network and
-other files that the user can read. Whoever trains a model that may attack its surroundings puts
-the whole run into a container.
+Limited are seconds, memory, the size of files, how much output is read, and what the code can see
+(an empty folder, no variables of the environment, no input). Not limited are the network and other
+files that the user can read: to train a model that may attack its surroundings, run rlc in a
+container.
 """
 
 from __future__ import annotations
@@ -28,8 +28,17 @@ FILE_SIZE = 16 * 1024**2  # bytes of each file that is written, the output inclu
 LONGEST = 10_000  # characters of the output, and of the errors, that the model is shown
 _AS_ARGUMENT = 3_072  # longer code is run from a file, as GEM does
 
+# Nothing of the user's own: no keys, no settings of Python.
+_ENVIRONMENT = {
+    "PATH": os.defpath,
+    "LANG": "C.UTF-8",
+    "PYTHONDONTWRITEBYTECODE": "1",
+    "OPENBLAS_NUM_THREADS": "1",
+    "OMP_NUM_THREADS": "1",
+}
+
 # Limits itself, then becomes the program: no Python code runs between fork and exec, which is not
-# safe beside other threads. The alarm ends it even where nobody is left to do so.
+# safe beside other threads. The alarm ends it even if this process is gone.
 _LAUNCH = f"""\
 import os, resource, signal, sys
 seconds = int(sys.argv[1])
@@ -80,11 +89,16 @@ class Sandbox:
             tempfile.TemporaryFile() as output,
             tempfile.TemporaryFile() as errors,
         ):
-            status = self._wait(_program(text, folder), folder, output, errors, seconds)
+            program = ["-c", os.fsdecode(text)]
+            if len(text) >= _AS_ARGUMENT:
+                program = [os.path.join(folder, "program.py")]
+                with open(program[0], "wb") as file:
+                    file.write(text)
+            status = self._wait(program, folder, output, errors, seconds)
             return Outcome(status == 0, _read(output), _read(errors).strip())
 
     def stop(self) -> None:
-        """End what runs, with its children; nothing runs from now on. Safe to call twice."""
+        """End the running program with its children, and refuse others. Safe to call twice."""
         with self._lock:
             self._stopped = True
             if self._running is not None:
@@ -93,7 +107,8 @@ class Sandbox:
     def _wait(
         self, program: list[str], folder: str, output: IO[bytes], errors: IO[bytes], seconds: float
     ) -> int:
-        """Its exit status. Files, not pipes: a child that outlives it would keep a pipe open."""
+        """Run a program and return its exit status. Its output goes to files, not to pipes: a child
+        that outlives it would keep a pipe open."""
         launch = [sys.executable, "-I", "-S", "-c", _LAUNCH, str(ceil(seconds) + 1)]
         with self._lock:
             if self._stopped:
@@ -101,7 +116,7 @@ class Sandbox:
             self._running = process = subprocess.Popen(
                 [*launch, sys.executable, *program],
                 cwd=folder,
-                env=_environment(folder),
+                env={**_ENVIRONMENT, "HOME": folder, "TMPDIR": folder},
                 stdin=subprocess.DEVNULL,
                 stdout=output,
                 stderr=errors,
@@ -119,7 +134,7 @@ class Sandbox:
 
 @define
 class Clock:
-    """Seconds that are left of a limit."""
+    """The seconds left of a limit."""
 
     limit: float
     _started: float = field(factory=monotonic, init=False)
@@ -129,37 +144,15 @@ class Clock:
         return max(0.0, self.limit - (monotonic() - self._started))
 
 
-def _program(code: bytes, folder: str) -> list[str]:
-    if len(code) < _AS_ARGUMENT:
-        return ["-c", os.fsdecode(code)]
-    path = os.path.join(folder, "program.py")
-    with open(path, "wb") as file:
-        file.write(code)
-    return [path]
-
-
-def _environment(folder: str) -> dict[str, str]:
-    """Nothing of the user's own: no keys, no settings of Python."""
-    return {
-        "PATH": os.defpath,
-        "HOME": folder,
-        "TMPDIR": folder,
-        "LANG": "C.UTF-8",
-        "PYTHONDONTWRITEBYTECODE": "1",
-        "OPENBLAS_NUM_THREADS": "1",
-        "OMP_NUM_THREADS": "1",
-    }
-
-
 def _kill(process: subprocess.Popen[bytes]) -> None:
-    """The process and whatever it has started, unless that went out of its way to leave."""
+    """Kill the process and its children, except those that left its process group."""
     with contextlib.suppress(ProcessLookupError, PermissionError):
         os.killpg(process.pid, signal.SIGKILL)
     process.wait()
 
 
 def _read(file: IO[bytes]) -> str:
-    """What was written, up to the longest that is shown."""
+    """The start of what was written, up to :data:`LONGEST` characters."""
     size = file.seek(0, os.SEEK_END)
     file.seek(0)
     text = file.read(4 * LONGEST).decode("utf-8", errors="replace")

@@ -1,9 +1,9 @@
 """GEM environments (gem-llm 0.1.0), made safe for a concurrent, reproducible run.
 
 GEM seeds and draws from the *global* ``random`` and ``numpy.random``. Every call into an
-environment here first seeds both from the episode's own stream, and has them to itself until it is
-done, so what an episode does never depends on which others run beside it. Tools are called outside
-of that: they draw nothing, and take long.
+environment first takes a lock and seeds both generators from the episode's own stream, so what an
+episode does never depends on the episodes beside it. Tools are called without the lock: they draw
+nothing, and take long.
 """
 
 from __future__ import annotations
@@ -17,14 +17,15 @@ from typing import Any
 
 from attrs import define, field
 
-from rlc.envs.base import ContractError, EnvError, Episode, Observation
+from rlc.envs.base import ContractError, EnvError, Episode, Observation, first_line
 from rlc.envs.gem.global_rng import GLOBAL_RNG
-from rlc.envs.gem.math import MathGrader
+from rlc.envs.gem.math import math_grader
 from rlc.envs.gem.pickling import dump_without, load_with
 from rlc.envs.gem.tools import Call, stop_tools, tool_metrics, with_tools
 from rlc.envs.seeds import derive_seed
+from rlc.envs.workers.subprocess_pool import SubprocessPool
 
-# GEM's observation wrapper, by the names of the language.
+# Arguments of GEM's ObservationWrapper for the wrappers of a recipe.
 _OBSERVATIONS = {
     "concat": {"include_action": False, "include_chat_template": False},
     "concat_with_action": {"include_action": True, "include_chat_template": False},
@@ -39,9 +40,9 @@ OBSERVATIONS = tuple(_OBSERVATIONS)
 
 # Attributes of environments that are the same for all copies.
 _SHARED = ("ds", "dataset", "dataset_iter", "mp_pool", "thread_pool_executer")
-_MEASURED = ("correct", "unreadable")  # of what a step says beside its reward
+_METRICS = ("correct", "unreadable")  # in the info of a step
 _REASONING = "gem.envs.reasoning_gym"
-# Their steps draw nothing, and grading takes a while: they run side by side.
+# Their steps draw no random numbers, and grading takes a while: they run side by side.
 _NEVER_DRAW = ("gem.envs.math_env", "gem.envs.qa_env", "gem.envs.code_env")
 
 
@@ -67,57 +68,52 @@ class GemSource:
         self._observation = observation
         self._tokenizer = tokenizer if chat else None
         self._tools = tuple(tools)
-        self._grader = MathGrader()
+        self._grader = math_grader()
         random.seed(0)
         try:
-            self._prototype = _gem().make(env_id, **args)
+            self._prototype = _import_gem().make(env_id, **args)
         except Exception as error:
-            raise EnvError(f"gem cannot make `{env_id}`: {_first_line(error)}") from error
+            raise EnvError(f"gem cannot make `{env_id}`: {first_line(error)}") from error
 
     def group(self, seed: int, size: int) -> list[Episode]:
-        """Reset one copy and hand out copies of it: one state, one prompt."""
-        inner = _Isolated(self._clone(self._prototype), self._grader)
-        env = self._observed(with_tools(inner, self._tools))
+        """Reset one copy and return copies of it: one state, one prompt."""
+        env = with_tools(_Isolated(self._clone(self._prototype), self._grader), self._tools)
+        if self._observation is not None:
+            from gem.wrappers.observation_wrapper import ObservationWrapper
+
+            settings = _OBSERVATIONS[self._observation]
+            env = ObservationWrapper(env, tokenizer=self._tokenizer, **settings)
         text, info = env.reset(seed=derive_seed(seed, "reset") % 2**32)
         first = Observation(self.text(text, info))
-        return [self._episode(env, first, derive_seed(seed, "member", n)) for n in range(size)]
+        episodes = list[Episode]()
+        for number in range(size):
+            copied = inner = self._clone(env)
+            while not isinstance(inner, _Isolated):
+                inner = inner.env
+            inner.seed = derive_seed(seed, "member", number)
+            episodes.append(_GemEpisode(self, first, copied, inner))
+        return episodes
 
     def close(self) -> None:
-        """End the grader, where there is one. Safe to call twice."""
+        """End the math grader. Safe to call twice."""
         self._grader.close()
 
     def __reduce__(self) -> tuple[Any, ...]:
-        """In another process it is made anew, once."""
+        """Another process makes the source anew, once."""
         args = (self._id, self._args, self._observation, self._tokenizer, self._tools)
         return _made_once, args
 
     @property
     def shared(self) -> dict[str, Any]:
-        """What its episodes have in common, by name: it is only read, or, as the iterators, never
-        used, since every reset has a seed."""
+        """What the episodes have in common, by name. It is only read, or never used, as the
+        iterators, since every reset has a seed."""
         base = self._prototype.unwrapped
         parts = {name: getattr(base, name, None) for name in _SHARED}
         parts |= {"tokenizer": self._tokenizer, "grader": self._grader}
         return {name: part for name, part in parts.items() if part is not None}
 
-    def _episode(self, env: Any, first: Observation, seed: int) -> _GemEpisode:
-        copied = self._clone(env)
-        inner = copied
-        while not isinstance(inner, _Isolated):
-            inner = inner.env
-        inner.seed = seed
-        return _GemEpisode(self, first, copied, inner)
-
-    def _observed(self, env: Any) -> Any:
-        if self._observation is None:
-            return env
-        from gem.wrappers.observation_wrapper import ObservationWrapper
-
-        settings = _OBSERVATIONS[self._observation]
-        return ObservationWrapper(env, tokenizer=self._tokenizer, **settings)
-
     def _clone(self, env: Any) -> Any:
-        """Deep copy of an environment, but for what is shared."""
+        """A deep copy of an environment, except for what is shared."""
         return copy.deepcopy(env, {id(part): part for part in self.shared.values()})
 
     def text(self, text: Any, info: dict[str, Any]) -> str:
@@ -135,13 +131,13 @@ class GemSource:
 
 @define(eq=False)
 class _Isolated:
-    """A bare environment with the global generators to itself, and seeded, in every call.
+    """A bare environment whose calls hold the lock of the global generators, and seed them.
 
     ``seed`` names the stream of the episode; each step has a part of its own.
     """
 
     env: Any
-    grader: MathGrader
+    grader: SubprocessPool
     seed: int = 0
     _turn: int = field(default=0, init=False)
 
@@ -155,22 +151,24 @@ class _Isolated:
             return found
 
     def step(self, action: str) -> Any:
+        import numpy as np
+
         self._turn += 1
-        if type(self.unwrapped).__module__ in _NEVER_DRAW:
+        module = type(self.unwrapped).__module__
+        if module in _NEVER_DRAW:
             return self._graded(action)
         with GLOBAL_RNG.held_by(self):
-            _seed_globals(derive_seed(self.seed, "turn", self._turn))
-            return self._scored(action)
-
-    def _scored(self, action: str) -> Any:
-        """Some scorers of reasoning-gym raise for an answer that is not in their form, which makes
-        it no less wrong; were the episode to fail, a model would not learn to keep to the form."""
-        try:
-            return self.env.step(action)
-        except Exception:
-            if type(self.unwrapped).__module__ != _REASONING:
-                raise
-            return "", 0.0, True, True, {"unreadable": True}
+            seed = derive_seed(self.seed, "turn", self._turn)
+            random.seed(seed)
+            np.random.seed(seed % 2**32)
+            try:
+                return self.env.step(action)
+            except Exception:
+                # Some scorers of reasoning-gym raise for an answer that is not in their form. It is
+                # just wrong: if the episode failed, a model would not learn to keep to the form.
+                if module != _REASONING:
+                    raise
+                return "", 0.0, True, True, {"unreadable": True}
 
     def _graded(self, action: str) -> Any:
         """The step of an environment with data, without the two ways in which GEM's fails: math is
@@ -178,7 +176,7 @@ class _Isolated:
         found, to a question of a ``qa:`` or ``logic:`` one, raises UnboundLocalError."""
         env, correct = self.unwrapped, None
         if getattr(env, "use_mp", None) is False:
-            correct = self.grader(action, env.answer)
+            correct = self.grader.ask(action, env.answer) is True
         elif hasattr(env, "extractor") and env.extractor(action) is None:
             correct = False
         if correct is None:
@@ -195,12 +193,12 @@ class _GemEpisode:
 
     def __reduce__(self) -> tuple[Any, ...]:
         state = dump_without((self._env, self._inner), self.source.shared)
-        return _unpacked, (self.source, self.first, state)
+        return _unpickled, (self.source, self.first, state)
 
     def step(self, action: str) -> Observation:
         text, reward, terminated, truncated, info = self._env.step(action)
         metrics = tool_metrics(self._env)
-        metrics |= {name: float(info[name]) for name in _MEASURED if name in info}
+        metrics |= {name: float(info[name]) for name in _METRICS if name in info}
         return Observation(
             self.source.text(text, info),
             reward,
@@ -215,11 +213,11 @@ class _GemEpisode:
         GLOBAL_RNG.release(self._inner)
 
 
-def _unpacked(source: GemSource, first: Observation, state: bytes) -> _GemEpisode:
+def _unpickled(source: GemSource, first: Observation, state: bytes) -> _GemEpisode:
     return _GemEpisode(source, first, *load_with(state, source.shared))
 
 
-_MADE: dict[str, GemSource] = {}  # in another process: those that came here
+_MADE: dict[str, GemSource] = {}  # in another process: the sources that were sent to it
 
 
 def _made_once(
@@ -232,7 +230,7 @@ def _made_once(
 
 
 @cache
-def _gem() -> Any:
+def _import_gem() -> Any:
     """Import gem without letting it set up the root logger for the whole program."""
     root = logging.getLogger()
     handlers, level = list(root.handlers), root.level
@@ -243,14 +241,3 @@ def _gem() -> Any:
     root.handlers[:] = handlers
     root.setLevel(level)
     return gem
-
-
-def _seed_globals(seed: int) -> None:
-    import numpy as np
-
-    random.seed(seed)
-    np.random.seed(seed % 2**32)
-
-
-def _first_line(error: Exception) -> str:
-    return (str(error) or type(error).__name__).splitlines()[0]

@@ -1,11 +1,11 @@
 """GEM's tools (gem-llm 0.1.0): code and searches between the turns of an environment.
 
-What the model sees, when a call counts, and how it is rewarded is GEM's own `ToolEnvWrapper`: the
-first call in a reply is made, its result is the next observation, and the environment does not see
-the reply. A reply without a call, or after the last one that is allowed, goes to the environment.
+GEM's own `ToolEnvWrapper` decides what the model sees, when a call counts, and how it is rewarded:
+the first call in a reply is made, its result is the next observation, and the environment does not
+see the reply. A reply without a call, or after the last allowed one, goes to the environment.
 
-Ours is how the code runs (:mod:`rlc.envs.gem.sandbox`). GEM's own runner ends code after ten
-seconds whatever `timeout` says, limits neither memory nor output, and leaves children behind.
+Code runs in :mod:`rlc.envs.gem.sandbox`. GEM's own runner ends code after ten seconds regardless of
+`timeout`, limits neither memory nor output, and leaves children behind.
 """
 
 from __future__ import annotations
@@ -34,9 +34,14 @@ def with_tools(env: Any, tools: Sequence[Call]) -> Any:
     from gem.tools.tool_env_wrapper import ToolEnvWrapper
 
     for name, args in tools:
+        tool = (
+            PythonTool(args["timeout"], last_line=args["errors"] == "last_line")
+            if name == "python_tool"
+            else SearchTool(args["url"], args["top_k"], args["timeout"])
+        )
         env = ToolEnvWrapper(
             env,
-            [_tool(name, args)],
+            [tool],
             tool_reward=args.get("reward_use", 0.0),
             tool_success_reward=args.get("reward_success", 0.0),
             max_tool_uses=args["uses"],
@@ -57,14 +62,14 @@ def tool_metrics(env: Any) -> dict[str, float]:
 
 
 def stop_tools(env: Any) -> None:
-    """End what the tools of an episode still run. From any thread, and as often as one likes."""
+    """End what the tools of an episode still run. Can be called from any thread, and repeatedly."""
     for wrapper in _tool_wrappers(env):
         for tool in wrapper.tools:
             tool.stop()
 
 
 def require_search(tools: Sequence[Call]) -> None:
-    """Asks each search server once. Raises EnvError for one that does not answer as GEM's do."""
+    """Ask each search server once. Raise EnvError for one that does not answer as GEM's do."""
     for name, args in tools:
         if name == "search_tool":
             answer = SearchTool(args["url"], args["top_k"], args["timeout"]).search("test")
@@ -76,8 +81,9 @@ def require_search(tools: Sequence[Call]) -> None:
 
 
 def run_python(sandbox: Sandbox, code: str, seconds: float) -> Outcome:
-    """Run code as GEM does: what looks dangerous is refused, and code that misses an import is run
-    again with the usual ones. ``seconds`` bound both runs together."""
+    """Run code as GEM does: refuse what looks dangerous, and run code that misses an import again
+    with the usual ones. ``seconds`` is the limit of both runs together."""
+    from gem.utils.constants import BASE_IMPORTS
     from gem.utils.sandbox import check_forbidden_imports
     from gem.utils.sandbox import run_python as run_by_gem
 
@@ -89,21 +95,16 @@ def run_python(sandbox: Sandbox, code: str, seconds: float) -> Outcome:
     try:
         outcome = sandbox.run(code, clock.left)
         if not outcome.ok and "is not defined" in outcome.errors:
-            outcome = sandbox.run(f"{_usual_imports()}\n{code}", clock.left)
+            # Libraries that are not installed would fail, whatever the code is.
+            imports = "\n".join(
+                line
+                for line in BASE_IMPORTS.splitlines()
+                if not (named := _IMPORT.fullmatch(line)) or find_spec(named[1])
+            )
+            outcome = sandbox.run(f"{imports}\n{code}", clock.left)
     except TimeoutError:
         return Outcome(False, "", f"\nExecution timed out after {seconds:g} seconds.")
     return outcome
-
-
-def _usual_imports() -> str:
-    """GEM's, but for libraries that are not installed: those would fail whatever the code is."""
-    from gem.utils.constants import BASE_IMPORTS
-
-    return "\n".join(
-        line
-        for line in BASE_IMPORTS.splitlines()
-        if not (named := _IMPORT.fullmatch(line)) or find_spec(named[1])
-    )
 
 
 def _tool_wrappers(env: Any) -> Iterator[Any]:
@@ -118,7 +119,7 @@ def _tool_wrappers(env: Any) -> Iterator[Any]:
 
 @define
 class PythonTool:
-    """GEM's `PythonCodeTool` with our runner. A copy runs nothing."""
+    """GEM's `PythonCodeTool` with another runner. A copy runs nothing."""
 
     seconds: float
     last_line: bool  # of an error
@@ -153,8 +154,7 @@ class PythonTool:
 
 @frozen
 class SearchTool:
-    """GEM's own, but for the texts of errors: addresses in memory, which differ each time, are
-    left out."""
+    """GEM's own tool; texts of errors leave out addresses in memory, which differ each time."""
 
     url: str
     top_k: int
@@ -171,11 +171,11 @@ class SearchTool:
         return found, failed, _ADDRESS.sub("", observation), parsed_action
 
     def search(self, query: str) -> str:
-        """The passages as text, or what went wrong."""
+        """Return the passages as text, or what went wrong."""
         return str(self._gem()._search(query))
 
     def stop(self) -> None:
-        """A search ends by itself, after its timeout."""
+        """Do nothing: a search ends by itself, after its timeout."""
 
     def _gem(self) -> Any:
         from gem.tools.search_tool import SearchTool as GemSearchTool
@@ -183,14 +183,8 @@ class SearchTool:
         return GemSearchTool(search_url=self.url, topk=self.top_k, timeout=self.seconds)
 
 
-def _tool(name: str, args: Mapping[str, Any]) -> PythonTool | SearchTool:
-    if name == "python_tool":
-        return PythonTool(args["timeout"], last_line=args["errors"] == "last_line")
-    return SearchTool(args["url"], args["top_k"], args["timeout"])
-
-
 def _cause(text: str) -> str:
-    """What is behind the nested errors of an HTTP library."""
+    """The cause that an HTTP library reports as nested errors."""
     for sign, plain in (
         ("refused", "connection refused"),
         ("timed out", "no answer in time"),

@@ -1,24 +1,22 @@
 """Whether two mathematical answers mean the same, by math-verify, in a process of its own.
 
-math-verify limits its time with a signal, which works in the main thread only, and what it asks of
-SymPy may not return for hours.
+math-verify limits its time with a signal, which works in the main thread only, and SymPy may take
+hours for what math-verify asks of it.
 
-    python -m rlc.envs.problems.math_equivalence     reads [answer, gold], writes a Equivalence
+    python -m rlc.envs.problems.math_equivalence     reads [answer, gold], writes an Equivalence
 """
 
 from __future__ import annotations
 
 import atexit
 import importlib
-import json
 import os
-import sys
 from functools import cache, lru_cache
 from typing import Any
 
 from attrs import asdict, frozen
 
-from rlc.envs.workers.subprocess_pool import READY, SubprocessPool
+from rlc.envs.workers.subprocess_pool import SubprocessPool, serve
 
 SECONDS = 5  # that math-verify may take for each of its three steps
 _PATIENCE = 3.0 * SECONDS + 5.0
@@ -35,39 +33,37 @@ class Equivalence:
 
 
 def compare(answer: str, gold: str) -> Equivalence | None:
-    """Blocks. None where it takes too long. Raises EnvError where math-verify does not start."""
-    found = _servers().ask([answer, gold])
+    """Compare two answers; None if that takes too long. Blocks. Raises EnvError if math-verify does
+    not start."""
+    found = _pool().ask(answer, gold)
     return None if found is None else Equivalence(**found)
 
 
 @cache
-def _servers() -> SubprocessPool:
+def _pool() -> SubprocessPool:
     count = min(_MOST_PROCESSES, os.cpu_count() or 1)
-    servers = SubprocessPool("rlc.envs.problems.math_equivalence", _PATIENCE, count)
-    atexit.register(servers.close)
-    return servers
+    pool = SubprocessPool("rlc.envs.problems.math_equivalence", _PATIENCE, count)
+    atexit.register(pool.close)
+    return pool
 
 
-def serve() -> None:
-    """Answer what comes in, line by line, until there is no more."""
+def main() -> None:
     math_verify = importlib.import_module("math_verify")
 
     @lru_cache(maxsize=4_096)
     def parsed(text: str) -> tuple[Any, ...]:
         return tuple(math_verify.parse(f"\\boxed{{{text}}}", parsing_timeout=SECONDS))
 
-    def meaning(answer: str, gold: str) -> Equivalence:
+    def equivalence(answer: str, gold: str) -> dict[str, bool]:
         meant = parsed(answer)
         expected = parsed(gold) if meant else ()
-        if not meant or not expected:
-            return Equivalence(bool(meant), bool(expected), False)
-        same = math_verify.verify(list(expected), list(meant), timeout_seconds=SECONDS)
-        return Equivalence(True, True, bool(same))
+        same = bool(meant and expected) and math_verify.verify(
+            list(expected), list(meant), timeout_seconds=SECONDS
+        )
+        return asdict(Equivalence(bool(meant), bool(expected), bool(same)))
 
-    print(READY, flush=True)
-    for line in sys.stdin:
-        print(json.dumps(asdict(meaning(*json.loads(line)))), flush=True)
+    serve(equivalence)
 
 
 if __name__ == "__main__":
-    serve()
+    main()

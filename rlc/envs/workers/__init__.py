@@ -1,1 +1,6 @@
-"""Blocking environments, run in threads, processes or an executor."""
+"""Environments whose calls block, kept off the event loop: ``workers()`` in a recipe.
+
+Read ``async_adapter`` first: it wraps a blocking source for the runtime. Its calls are made in
+``threads``, in ``processes`` or by an executor of the user's own (``executors``); the last two are
+sent what ``remote_calls`` defines. ``subprocess_pool`` is for graders that need a process each.
+"""

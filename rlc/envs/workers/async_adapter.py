@@ -1,4 +1,4 @@
-"""Environments whose calls block, lifted off the event loop: ``workers()`` in a recipe."""
+"""Blocking sources as asynchronous ones: their calls are made by workers."""
 
 from __future__ import annotations
 
@@ -24,54 +24,53 @@ from rlc.envs.workers.threads import MOST_THREADS, ThreadWorkers
 
 
 class Workers(Protocol):
-    """Where blocking calls are made, in other processes."""
+    """What makes blocking calls in other processes."""
 
     async def call(self, function: Callable[..., Any], *args: Any) -> Any:
-        """What the function gives, or raises. A call that is cancelled is given up, whatever it
-        does from then on."""
+        """Return what the function returns, or raise what it raises. A call that is cancelled is
+        abandoned, even if it goes on running."""
 
     async def close(self) -> None:
-        """Let the workers go; safe to call twice."""
+        """Release the workers; safe to call twice."""
 
 
 def make_async(
     source: BlockingSource, settings: Mapping[str, Any] | None = None
 ) -> ThreadedSource | ProcessSource:
-    """The source with its calls made where the arguments of ``workers()`` say; None: in threads.
-    Raises EnvError for an executor that is not there, or a source that cannot be sent to it."""
-    kind, count = "threads", None
-    if settings is not None:
-        kind, count = settings["kind"], settings["count"]
+    """Wrap a source so that its calls are made as the arguments of ``workers()`` say; None: in
+    threads. Raise EnvError for an executor that is not found, or a source that cannot be pickled
+    for it."""
+    kind, count = (settings["kind"], settings["count"]) if settings else ("threads", None)
     if kind == "threads":
         return ThreadedSource(source, ThreadWorkers(count or MOST_THREADS))
     pickled = pickle_source(source)
+    workers: Workers
     if kind == "processes":
-        count = count or os.cpu_count() or 1
-        return ProcessSource(pickled, ProcessWorkers(count, (load_source, pickled)), source)
-    assert settings is not None
-    return ProcessSource(
-        pickled, ExecutorWorkers(load_attribute(settings["executor"]), count), source
-    )
+        workers = ProcessWorkers(count or os.cpu_count() or 1, (load_source, pickled))
+    else:
+        assert settings is not None
+        workers = ExecutorWorkers(load_attribute(settings["executor"]), count)
+    return ProcessSource(pickled, workers, source)
 
 
 @frozen
 class ThreadedSource:
-    """An :class:`rlc.envs.base.AsyncSource` whose episodes stay where they are."""
+    """An :class:`rlc.envs.base.AsyncSource` whose episodes stay in this process."""
 
     source: BlockingSource
     threads: ThreadWorkers
 
     async def open(self, task: TaskKey, members: Sequence[int]) -> list[AsyncEpisode]:
-        """All resets of a group are one call."""
+        """Reset the episodes of a group in one call."""
         episodes = await self.threads.call(open_episodes, self.source, task)
-        return [_Local(episodes[member], self.threads) for member in members]
+        return [_ThreadedEpisode(episodes[member], self.threads) for member in members]
 
     async def close(self) -> None:
-        await _closed(self.source, self.threads)
+        await _close(self.source, self.threads)
 
 
 @define
-class _Local:
+class _ThreadedEpisode:
     episode: Episode
     threads: ThreadWorkers
     _closed: bool = field(default=False, init=False)
@@ -85,13 +84,13 @@ class _Local:
         return seen
 
     async def close(self) -> None:
-        """Once: an episode that is closed again is not asked again."""
+        """Close the episode, once."""
         if not self._closed:
             self._closed = True
-            await _closed(self.episode, self.threads)
+            await _close(self.episode, self.threads)
 
 
-async def _closed(closable: Any, threads: ThreadWorkers) -> None:
+async def _close(closable: Any, threads: ThreadWorkers) -> None:
     close = getattr(closable, "close", None)
     if close is not None:
         await threads.call(close)
@@ -106,20 +105,20 @@ class ProcessSource:
     source: BlockingSource = field(repr=False)
 
     async def open(self, task: TaskKey, members: Sequence[int]) -> list[AsyncEpisode]:
-        """All resets of a group are one call."""
-        ask = (task, list(members))
-        states = await self.workers.call(open_group, self.pickled.digest, None, *ask)
+        """Reset the episodes of a group in one call."""
+        digest, ask = self.pickled.digest, (task, list(members))
+        states = await self.workers.call(open_group, digest, None, *ask)
         if states is None:
-            states = await self.workers.call(open_group, self.pickled.digest, self.pickled, *ask)
-        return [_Travelling(first, state, self.workers) for state, first in states]
+            states = await self.workers.call(open_group, digest, self.pickled, *ask)
+        return [_ProcessEpisode(first, state, self.workers) for state, first in states]
 
     async def close(self) -> None:
         await self.workers.close()
-        await _closed(self.source, ThreadWorkers(1))
+        await _close(self.source, ThreadWorkers(1))
 
 
 @define
-class _Travelling:
+class _ProcessEpisode:
     first: Observation
     state: bytes = field(repr=False)
     workers: Workers
@@ -130,5 +129,5 @@ class _Travelling:
         return seen
 
     async def close(self) -> None:
-        """Between two steps an episode is but its state."""
+        """Forget the state, which is all that there is of an episode between two steps."""
         self.state = b""

@@ -1,4 +1,4 @@
-"""Calls made by an executor of one's own: any of ``concurrent.futures``, Ray's or Dask's too."""
+"""Calls made by an executor of the user's own: of ``concurrent.futures``, Ray's or Dask's."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ from rlc.envs.workers.processes import WorkerDiedError
 
 @define(eq=False)
 class ExecutorWorkers:
-    """One executor, made with the first call, and anew where it broke.
+    """One executor, made with the first call, and made again when it breaks.
 
-    When an executor breaks, so do all its calls, and it does not say which of them is to blame.
-    So each is made again, with no other beside it: only the one that breaks the next executor has
-    failed. ``most`` limits the calls at a time; None: the executor sees to that.
+    All calls of an executor fail when it breaks, and it does not say which of them broke it. So
+    each is made again, with no other beside it: only the call that breaks the next executor has
+    failed. ``most`` limits the concurrent calls; None leaves that to the executor.
     """
 
     make: Callable[[], Any]
@@ -37,19 +37,17 @@ class ExecutorWorkers:
         self._places = None if self.most is None else asyncio.Semaphore(self.most)
 
     async def call(self, function: Callable[..., Any], *args: Any) -> Any:
-        """What the function gives, or raises. Raises WorkerDiedError if its worker dies. A call
-        that is cancelled while it runs is left behind with its executor."""
+        """Return what the function returns, or raise what it raises. Raise WorkerDiedError if its
+        worker dies. A call that is cancelled while it runs is abandoned with its executor."""
         async with self._place():
             try:
-                return await self._made(function, args)
+                return await self._submit(function, args)
             except BrokenExecutor:
-                return await self._again(function, args)
+                return await self._submit_alone(function, args)
 
     async def close(self) -> None:
-        """Let go of the executor."""
-        executor, self._executor = self._executor, None
-        if executor is not None:
-            executor.shutdown(wait=False)  # Dask's can be asked for no more
+        """Shut the executor down."""
+        self._abandon(self._executor)
 
     @asynccontextmanager
     async def _place(self) -> AsyncIterator[None]:
@@ -63,14 +61,14 @@ class ExecutorWorkers:
             if self._places is not None:
                 self._places.release()
 
-    async def _again(self, function: Callable[..., Any], args: tuple[Any, ...]) -> Any:
+    async def _submit_alone(self, function: Callable[..., Any], args: tuple[Any, ...]) -> Any:
         self._suspects += 1
         self._cleared.clear()
         try:
             with waiting():
                 await self._alone.acquire()
             try:
-                return await self._made(function, args)
+                return await self._submit(function, args)
             finally:
                 self._alone.release()
         except BrokenExecutor as error:
@@ -80,31 +78,28 @@ class ExecutorWorkers:
             if not self._suspects:
                 self._cleared.set()
 
-    async def _made(self, function: Callable[..., Any], args: tuple[Any, ...]) -> Any:
-        executor = self._current()
+    async def _submit(self, function: Callable[..., Any], args: tuple[Any, ...]) -> Any:
+        executor = self._executor
+        if executor is None:
+            executor = self.make()
+            if not callable(getattr(executor, "submit", None)):
+                kind = type(executor).__name__
+                raise EnvError(f"the executor of `workers()` has no `submit`: it is of type {kind}")
+            self._executor = executor
         future = None
         try:
             future = executor.submit(function, *args)
             return await asyncio.wrap_future(future)
         except BrokenExecutor:
-            self._leave(executor)
+            self._abandon(executor)
             raise
         except asyncio.CancelledError:
             if future is not None and not future.cancelled():
-                self._leave(executor)  # its worker may never come back
+                self._abandon(executor)  # its worker may never come back
             raise
 
-    def _current(self) -> Executor:
-        if self._executor is None:
-            made = self.make()
-            if not callable(getattr(made, "submit", None)):
-                kind = type(made).__name__
-                raise EnvError(f"the executor of `workers()` has no `submit`: it is of type {kind}")
-            self._executor = made
-        return self._executor
-
-    def _leave(self, executor: Executor) -> None:
-        """The next call gets a new one; what this one still does, it may finish."""
-        if self._executor is executor:
+    def _abandon(self, executor: Executor | None) -> None:
+        """Let the executor finish its calls; the next call makes another executor."""
+        if executor is not None and self._executor is executor:
             self._executor = None
-            executor.shutdown(wait=False)
+            executor.shutdown(wait=False)  # Dask's takes no other argument

@@ -27,7 +27,7 @@ from rlc.envs.deadlines import waiting
 
 
 class WorkerDiedError(EnvError):
-    """The process in which an environment was played is gone."""
+    """The process in which an environment was played has died."""
 
     cause = "died"
 
@@ -38,7 +38,7 @@ class _Process:
     pid: int
 
     def kill(self) -> None:
-        """End it at once, whatever it does."""
+        """End the process at once."""
         with suppress(ProcessLookupError):  # it has died by itself
             os.kill(self.pid, signal.SIGKILL)
         self.executor.shutdown(wait=False)
@@ -46,9 +46,9 @@ class _Process:
 
 @define(eq=False)
 class ProcessWorkers:
-    """Up to ``count`` processes, started as they are needed and never forked: the program has
-    threads. ``warm_up`` is the function that each calls first, with
-    its arguments; that and starting count as waiting."""
+    """Up to ``count`` processes, started as they are needed and never forked, since the program has
+    threads. ``warm_up`` is a function, followed by its arguments, that each process calls first;
+    that and starting count as waiting."""
 
     count: int
     warm_up: tuple[Any, ...] = ()
@@ -59,41 +59,38 @@ class ProcessWorkers:
         self._places = asyncio.Semaphore(self.count)
 
     async def call(self, function: Callable[..., Any], *args: Any) -> Any:
-        """What the function gives, or raises. Raises WorkerDiedError if its process dies. A call
-        that is cancelled ends with its process, and another process takes its place."""
+        """Return what the function returns, or raise what it raises. Raise WorkerDiedError if its
+        process dies. A call that is cancelled ends with its process, which is then replaced."""
         with waiting():
             await self._places.acquire()
         try:
-            return await self._in_place(function, args)
+            process = self._idle.pop() if self._idle else None
+            if process is None:
+                with waiting():
+                    process = await self._started()
+            try:
+                outcome = await _result(process.executor, function, *args)
+            except BrokenExecutor as error:
+                process.executor.shutdown(wait=False)
+                raise WorkerDiedError("the process of the environment died") from error
+            except asyncio.CancelledError:
+                process.kill()
+                raise
+            except Exception:
+                self._idle.append(process)  # the environment has failed, not the process
+                raise
+            self._idle.append(process)
+            return outcome
         finally:
             self._places.release()
 
     async def close(self) -> None:
-        """End the processes, which have nothing to do."""
+        """End the idle processes."""
         while self._idle:
             self._idle.pop().kill()
 
-    async def _in_place(self, function: Callable[..., Any], args: tuple[Any, ...]) -> Any:
-        process = self._idle.pop() if self._idle else None
-        if process is None:
-            with waiting():
-                process = await self._started()
-        try:
-            outcome = await _result(process.executor, function, *args)
-        except BrokenExecutor as error:
-            process.executor.shutdown(wait=False)
-            raise WorkerDiedError("the process of the environment died") from error
-        except asyncio.CancelledError:
-            process.kill()
-            raise
-        except Exception:
-            self._idle.append(process)  # the environment has failed, not the process
-            raise
-        self._idle.append(process)
-        return outcome
-
     async def _started(self) -> _Process:
-        """A new process. Raises WorkerDiedError if it does not start."""
+        """A new process. Raise WorkerDiedError if it does not start."""
         executor = ProcessPoolExecutor(max_workers=1, mp_context=_Context(), initializer=_begin)
         try:
             process = _Process(executor, await _result(executor, os.getpid))
@@ -111,8 +108,8 @@ class ProcessWorkers:
 
 
 class _Spawned(SpawnProcess):
-    """A process that does not import the program's main script, as it otherwise would: a script
-    that runs a recipe without a guard would run it again."""
+    """A process that does not import the program's main script: a script that runs a recipe without
+    a ``__main__`` guard would run it again."""
 
     @staticmethod
     def _Popen(process_obj: Any) -> Any:  # noqa: N802, as multiprocessing calls it
@@ -128,16 +125,16 @@ class _Context(SpawnContext):
 
 
 def _begin() -> None:
-    """In a new process: leave Ctrl-C to the program, and end with it, however it ends."""
+    """In a new process: ignore Ctrl-C, and end when the program ends, even if it is killed."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     parent = multiprocessing.parent_process()
     assert parent is not None
 
-    def end_with_it() -> None:
+    def end_with_parent() -> None:
         wait([parent.sentinel])
         os._exit(1)
 
-    threading.Thread(target=end_with_it, daemon=True).start()
+    threading.Thread(target=end_with_parent, daemon=True).start()
 
 
 async def _result(executor: Executor, function: Callable[..., Any], *args: Any) -> Any:

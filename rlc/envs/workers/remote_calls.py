@@ -1,7 +1,7 @@
-"""Episodes as values that travel: what worker processes are asked to do.
+"""What worker processes are asked to do.
 
-A worker gets the pickled state of an episode with an action, and gives back the state after it:
-no worker owns an episode, so any can take the next step, and a step that was lost can be repeated.
+A worker is sent the pickled state of an episode with an action, and returns the state after it. No
+worker owns an episode, so any of them can take the next step, and a lost step can be repeated.
 """
 
 from __future__ import annotations
@@ -21,29 +21,31 @@ from rlc.envs.base import (
     NumberedSource,
     Observation,
     TaskKey,
+    first_line,
 )
 
 T = TypeVar("T")
 
-_LOADED: dict[str, BlockingSource] = {}  # in a worker: the sources that it has met
+_LOADED: dict[str, BlockingSource] = {}  # in a worker: the sources that were sent to it
+_STATE = "the state of an episode"
 
 
 @frozen
 class PickledSource:
-    """A source on its way to other processes; ``digest`` names it."""
+    """A source for other processes; ``digest`` identifies it."""
 
     digest: str
     content: bytes
 
 
 def pickle_source(source: BlockingSource) -> PickledSource:
-    """Raises EnvError for a source that cannot be pickled."""
+    """Raise EnvError for a source that cannot be pickled."""
     content = _pickled(source, "the environment")
     return PickledSource(blake2b(content, digest_size=16).hexdigest(), content)
 
 
 def open_episodes(source: BlockingSource, task: TaskKey) -> list[Episode]:
-    """The episodes of all members of a task. Raises ContractError if they are not so many."""
+    """The episodes of all members of a task. Raise ContractError for another number of them."""
     if isinstance(source, NumberedSource):
         episodes = source.numbered(task.order, task.number, task.size)
     else:
@@ -54,7 +56,7 @@ def open_episodes(source: BlockingSource, task: TaskKey) -> list[Episode]:
 
 
 def load_source(pickled: PickledSource) -> None:
-    """In a worker: unpack a source, and with it import its library."""
+    """In a worker: unpickle a source, which imports its library."""
     if pickled.digest not in _LOADED:
         _LOADED[pickled.digest] = pickle.loads(pickled.content)
 
@@ -62,32 +64,28 @@ def load_source(pickled: PickledSource) -> None:
 def open_group(
     digest: str, pickled: PickledSource | None, task: TaskKey, members: Sequence[int]
 ) -> list[tuple[bytes, Observation]] | None:
-    """In a worker: the states and first observations of some members of a task. None where the
-    worker has not met the source: it is to be asked again, with the pickled."""
+    """In a worker: the states and first observations of some members of a task. None if the worker
+    does not have the source: it has to be asked again, with the pickled source."""
 
-    def made() -> list[tuple[bytes, Observation]]:
+    def open_members() -> list[tuple[bytes, Observation]]:
         episodes = open_episodes(_LOADED[digest], task)
-        return [(_state(episodes[member]), episodes[member].first) for member in members]
+        return [(_pickled(episodes[m], _STATE), episodes[m].first) for m in members]
 
     if pickled is not None:
-        _sendable(lambda: load_source(pickled))
-    return _sendable(made) if digest in _LOADED else None
+        _with_portable_errors(lambda: load_source(pickled))
+    return _with_portable_errors(open_members) if digest in _LOADED else None
 
 
 def step(state: bytes, action: str) -> tuple[bytes, Observation]:
     """In a worker: play one action."""
 
-    def played() -> tuple[bytes, Observation]:
+    def play() -> tuple[bytes, Observation]:
         episode: Episode = pickle.loads(state)
         seen = episode.step(action)
-        # Nobody will step an episode again that is over, and its state may be large.
-        return (b"" if seen.done else _state(episode)), seen
+        # An episode that is over is not stepped again, and its state may be large.
+        return (b"" if seen.done else _pickled(episode, _STATE)), seen
 
-    return _sendable(played)
-
-
-def _state(episode: Episode) -> bytes:
-    return _pickled(episode, "the state of an episode")
+    return _with_portable_errors(play)
 
 
 def _pickled(value: Any, what: str) -> bytes:
@@ -95,26 +93,22 @@ def _pickled(value: Any, what: str) -> bytes:
         return pickle.dumps(value, protocol=pickle.HIGHEST_PROTOCOL)
     except Exception as error:
         raise EnvError(
-            f"{what} cannot be sent to another process ({_first_line(error)}): take "
+            f"{what} cannot be sent to another process ({first_line(error)}): take "
             "`workers(threads)`"
         ) from error
 
 
-def _sendable(function: Callable[[], T]) -> T:
-    """What the function gives, or an error that survives the way back."""
+def _with_portable_errors(function: Callable[[], T]) -> T:
+    """Return what the function returns. An error that cannot be pickled becomes an EnvError."""
     try:
         return function()
     except Exception as error:
         try:
             survives = type(pickle.loads(pickle.dumps(error))) is type(error)
-        except Exception:  # whatever foreign exceptions do when they are copied
+        except Exception:  # exceptions of other libraries may raise anything when copied
             survives = False
         if survives:
             raise
         raise EnvError(f"{type(error).__name__}: {error}") from None
     except BaseException as error:  # of an environment that tries to end the program
         raise EnvError(f"the environment raised {type(error).__name__}") from None
-
-
-def _first_line(error: Exception) -> str:
-    return (str(error) or type(error).__name__).splitlines()[0]

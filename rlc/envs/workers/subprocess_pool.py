@@ -1,32 +1,40 @@
-"""Questions to processes of our own, for what must not run beside anything else: code that can only
-be stopped by a signal in the main thread, or not at all, deep inside a C library.
+"""Helper processes that answer questions, for code that must not run in this one: code that only a
+signal in the main thread can stop, or that nothing can stop, deep inside a C library.
 """
 
 from __future__ import annotations
 
-import contextlib
 import json
 import select
 import subprocess
 import sys
 import threading
+from collections.abc import Callable
+from contextlib import suppress
 from typing import Any
 
 from attrs import define, field
 
 from rlc.envs.base import EnvError
 
-_START = 120.0  # seconds until a process must have started: it imports its libraries
-READY = "ready"  # the first line that a process writes
+_START = 120.0  # seconds within which a process must have started: it imports its libraries
+_READY = "ready"  # the first line that a process writes
+
+
+def serve(answer: Callable[..., Any]) -> None:
+    """In a process of the pool: answer each line of standard input, a JSON list of arguments."""
+    print(_READY, flush=True)
+    for line in sys.stdin:
+        print(json.dumps(answer(*json.loads(line))), flush=True)
 
 
 @define(eq=False)
 class SubprocessPool:
-    """Up to ``most`` processes of ``python -m module``, which answers each line of JSON with one.
+    """Up to ``most`` processes of ``python -m module``, which calls :func:`serve`.
 
-    Started as they are needed, from any thread. A process that has no answer within ``patience``
-    seconds is replaced. Without :meth:`close` they end when the
-    program does, whose end closes what they read.
+    They are started as they are needed, from any thread. A process that does not answer within
+    ``patience`` seconds is replaced. Without :meth:`close` they end with the program, which closes
+    their standard input.
     """
 
     module: str
@@ -38,20 +46,25 @@ class SubprocessPool:
     def __attrs_post_init__(self) -> None:
         self._places = threading.BoundedSemaphore(self.most)
 
-    def ask(self, question: Any) -> Any:
-        """What a process answers; None where it does not in time, or dies of the question. Blocks.
-        Raises EnvError where none starts."""
+    def ask(self, *arguments: Any) -> Any:
+        """Return the answer of a process; None if it is late or the process dies. Blocks. Raises
+        EnvError if no process starts."""
         with self._places:
             process = self._idle.pop() if self._idle else self._started()
-            answer = self._answer(process, question)
-            if answer is None:
+            assert process.stdin is not None
+            line = None
+            with suppress(BrokenPipeError):
+                process.stdin.write(json.dumps(arguments) + "\n")
+                process.stdin.flush()
+                line = _read_line(process, self.patience)
+            if line is None:
                 _end(process)
                 return None
             self._idle.append(process)
-            return json.loads(answer)
+            return json.loads(line)
 
     def close(self) -> None:
-        """End those that have nothing to do."""
+        """End the idle processes."""
         while self._idle:
             _end(self._idle.pop())
 
@@ -63,26 +76,17 @@ class SubprocessPool:
             stderr=subprocess.DEVNULL,
             text=True,
             bufsize=1,
-            start_new_session=True,  # Ctrl-C is the program's affair
+            start_new_session=True,  # Ctrl-C is for the program
         )
-        if _line(process, _START) != READY:
+        if _read_line(process, _START) != _READY:
             _end(process)
             raise EnvError(f"a process of {self.module} does not start")
         return process
 
-    def _answer(self, process: subprocess.Popen[str], question: Any) -> str | None:
-        assert process.stdin is not None
-        try:
-            process.stdin.write(json.dumps(question) + "\n")
-            process.stdin.flush()
-        except BrokenPipeError:
-            return None
-        return _line(process, self.patience)
 
-
-def _line(process: subprocess.Popen[str], seconds: float) -> str | None:
-    """The next line that it writes; None if it does not. It writes one for each it reads, so none
-    is ever left in the buffer."""
+def _read_line(process: subprocess.Popen[str], seconds: float) -> str | None:
+    """The next line of a process; None if there is none in time. A process writes one line for each
+    that it reads, so the buffer never holds another."""
     assert process.stdout is not None
     ready, _, _ = select.select([process.stdout], [], [], seconds)
     return process.stdout.readline().strip() or None if ready else None
@@ -92,6 +96,6 @@ def _end(process: subprocess.Popen[str]) -> None:
     process.kill()
     process.wait()
     for pipe in (process.stdin, process.stdout):
-        with contextlib.suppress(BrokenPipeError):  # a question that it had not read yet
+        with suppress(BrokenPipeError):  # a question that it had not read yet
             if pipe is not None:
                 pipe.close()

@@ -1,7 +1,7 @@
-"""Blocking calls made by daemon threads: cheap where they are fast, never in the way where not.
+"""Blocking calls made by daemon threads: cheap if they are fast, and never in the way if they hang.
 
-Not a ThreadPoolExecutor, because a call that hangs must neither keep a place in the pool nor the
-program from ending: it is given up with its thread, and another thread takes the place.
+A call that hangs in a ThreadPoolExecutor keeps its place in the pool and the program from ending.
+Here it is abandoned with its thread, and another thread takes the place.
 """
 
 from __future__ import annotations
@@ -18,37 +18,43 @@ from attrs import define, field
 from rlc.envs.base import EnvError
 
 MOST_THREADS = 32
-_SLOW = 0.01  # seconds that all threads must be busy before there is another
+_SLOW = 0.01  # seconds that all threads must be busy before another is started
 _IDLE = 5.0  # seconds without a call after which a thread ends
 
 
 @define(eq=False)
 class _LoopBridge:
-    """Where one event loop and the threads meet. Whatever is many goes over once a round of the
-    loop: waking the other side for each call would cost more than most calls."""
+    """What goes between one event loop and the threads, in batches: once a round of the loop, since
+    waking the other side for each call would cost more than most calls."""
 
     loop: asyncio.AbstractEventLoop
     waking: bool = False  # the threads, at the end of this round
     watching: bool = False
     _done: deque[_Call] = field(factory=deque, init=False)
-    _told: bool = field(default=False, init=False)
+    _scheduled: bool = field(default=False, init=False)
 
-    def give(self, call: _Call) -> None:
-        """In a thread: the call is made."""
+    def hand_back(self, call: _Call) -> None:
+        """In a thread: the call has been made."""
         self._done.append(call)
-        if self._told:
+        if self._scheduled:
             return
-        self._told = True
+        self._scheduled = True
         try:
             self.loop.call_soon_threadsafe(self._settle)
         except RuntimeError:
-            if not self.loop.is_closed():  # else nobody is left to tell
+            if not self.loop.is_closed():  # else nobody waits for the call
                 raise
 
     def _settle(self) -> None:
-        self._told = False  # first: what comes from here on is told anew
+        self._scheduled = False  # first: a call handed back from here on schedules anew
         while self._done:
-            self._done.popleft().settle()
+            call = self._done.popleft()
+            if call.result.done():
+                continue
+            if call.error is None:
+                call.result.set_result(call.outcome)
+            else:
+                call.result.set_exception(call.error)
 
 
 @define(eq=False)
@@ -57,35 +63,20 @@ class _Call:
     args: tuple[Any, ...]
     bridge: _LoopBridge
     result: asyncio.Future[Any]
-    given_up: bool = False
+    abandoned: bool = False
     thread: _Thread | None = None
-    _outcome: Any = field(default=None, init=False)
-    _error: Exception | None = field(default=None, init=False)
+    outcome: Any = None
+    error: BaseException | None = None
 
     def make(self) -> None:
-        """In the thread."""
+        """In a thread."""
         try:
-            self._outcome = self.function(*self.args)
-        except Exception as raised:
-            self._error = _storable(raised)
-        except BaseException as raised:  # of an environment that tries to end the program
-            self._error = EnvError(f"the environment raised {type(raised).__name__}")
-
-    def settle(self) -> None:
-        """In the loop."""
-        if self.result.done():
-            return
-        if self._error is None:
-            self.result.set_result(self._outcome)
-        else:
-            self.result.set_exception(self._error)
-
-
-def _storable(error: Exception) -> Exception:
-    """A future takes every exception but this one."""
-    if isinstance(error, StopIteration):
-        return EnvError("the environment raised StopIteration")
-    return error
+            self.outcome = self.function(*self.args)
+        except BaseException as raised:
+            self.error = raised
+            # A future takes no StopIteration, and an environment must not end the program.
+            if isinstance(raised, StopIteration) or not isinstance(raised, Exception):
+                self.error = EnvError(f"the environment raised {type(raised).__name__}")
 
 
 @define(eq=False)
@@ -98,8 +89,8 @@ class _Thread:
 
 @define(eq=False)
 class ThreadWorkers:
-    """Up to ``most`` threads. One is enough while calls are fast: further ones come only once all
-    have been busy for ten milliseconds with calls waiting, and go when there is nothing to do."""
+    """Up to ``most`` threads. One is enough while calls are fast: another is started only when all
+    have been busy for ten milliseconds with calls waiting, and ends when there is nothing to do."""
 
     most: int = MOST_THREADS
     _calls: deque[_Call] = field(factory=deque, init=False, repr=False)
@@ -108,8 +99,8 @@ class ThreadWorkers:
     _bridge: _LoopBridge | None = field(default=None, init=False)
 
     async def call(self, function: Callable[..., Any], *args: Any) -> Any:
-        """What the function gives, or raises. A call that is cancelled is given up: if it has
-        begun, its thread no longer counts, and ends with it."""
+        """Return what the function returns, or raise what it raises. A call that is cancelled is
+        abandoned: if it has begun, its thread no longer counts, and ends with it."""
         loop = asyncio.get_running_loop()
         bridge = self._bridge
         if bridge is None or bridge.loop is not loop:
@@ -122,7 +113,7 @@ class ThreadWorkers:
         try:
             return await call.result
         except asyncio.CancelledError:
-            self._give_up(call)
+            self._abandon(call)
             raise
 
     def _wake_threads(self, bridge: _LoopBridge) -> None:
@@ -136,7 +127,7 @@ class ThreadWorkers:
             bridge.loop.call_later(_SLOW, self._watch, bridge)
 
     def _watch(self, bridge: _LoopBridge) -> None:
-        """Another thread, if calls wait and no thread has come to its next one for a while."""
+        """Start another thread if calls wait and no thread has taken one for a while."""
         with self._wake:
             bridge.watching = bool(self._calls)
             latest = time.monotonic() - _SLOW
@@ -156,15 +147,15 @@ class ThreadWorkers:
             call.make()
             with self._wake:
                 call.thread, thread.since = None, 0.0
-            call.bridge.give(call)
+            call.bridge.hand_back(call)
 
     def _next(self, thread: _Thread) -> _Call | None:
-        """The next call of a thread; None where it is to end."""
+        """The next call for a thread; None if it is to end."""
         with self._wake:
             while not thread.left:
                 if self._calls:
                     call = self._calls.popleft()
-                    if not call.given_up:
+                    if not call.abandoned:
                         call.thread, thread.since = thread, time.monotonic()
                         return call
                 elif not self._wake.wait(_IDLE) and not self._calls:
@@ -172,9 +163,9 @@ class ThreadWorkers:
                     return None
         return None
 
-    def _give_up(self, call: _Call) -> None:
+    def _abandon(self, call: _Call) -> None:
         with self._wake:
-            call.given_up, thread = True, call.thread
+            call.abandoned, thread = True, call.thread
             if thread is None:
                 return
             thread.left = True

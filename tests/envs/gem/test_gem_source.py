@@ -272,9 +272,8 @@ def test_math_is_graded_outside_the_main_thread(math: GemSource) -> None:
 def test_a_grader_that_hangs_is_replaced(math: GemSource) -> None:
     (episode,) = math.group(5, 1)
     number = int(episode.first.text.split()[0])
-    math._grader("\\boxed{1}", "1")
-    process = math._grader._process
-    assert process is not None
+    math._grader.ask("\\boxed{1}", "1")
+    (process,) = math._grader._idle
     os.kill(process.pid, signal.SIGSTOP)
     math._grader.patience = 0.1
     assert episode.step(f"\\boxed{{{2 * number}}}").reward == 0
