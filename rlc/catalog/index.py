@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import TypeVar
+
 from rlc.catalog.builtins.advantages import PRESETS, STEPS
 from rlc.catalog.builtins.losses import LOSSES
 from rlc.catalog.builtins.sources import SOURCES
@@ -23,6 +25,9 @@ from rlc.catalog.builtins.training import (
 )
 from rlc.catalog.builtins.wrappers import WRAPPERS
 from rlc.catalog.records import AggregateTraits, Builtin, Kind, LossTraits
+from rlc.catalog.traits import SourceTraits, TrackerTraits, WrapperTraits
+
+T = TypeVar("T")
 
 KINDS = {
     kind.name: kind
@@ -98,18 +103,34 @@ def find_anywhere(name: str) -> Builtin | None:
 
 def loss_traits(name: str) -> LossTraits:
     """The traits of a builtin loss. Raise KeyError if there is none of that name."""
-    traits = _BY_NAME[name].traits
-    if not isinstance(traits, LossTraits):
-        raise KeyError(name)
-    return traits
+    return _traits(name, LossTraits, "loss")
 
 
 def aggregate_traits(name: str) -> AggregateTraits:
     """The traits of a builtin aggregation. Raise KeyError if there is none of that name."""
-    traits = _BY_NAME[name].traits
-    if not isinstance(traits, AggregateTraits):
-        raise KeyError(name)
-    return traits
+    return _traits(name, AggregateTraits, "aggregation")
+
+
+def source_traits(name: str) -> SourceTraits:
+    """The traits of an environment source. Raise KeyError if there is none of that name."""
+    return _traits(name, SourceTraits, "environment source")
+
+
+def wrapper_traits(name: str) -> WrapperTraits:
+    """The traits of a wrapper. Raise KeyError if there is none of that name."""
+    return _traits(name, WrapperTraits, "wrapper")
+
+
+def tracker_traits(name: str) -> TrackerTraits:
+    """The traits of a tracker. Raise KeyError if there is none of that name."""
+    return _traits(name, TrackerTraits, "tracker")
+
+
+def _traits(name: str, traits: type[T], noun: str) -> T:
+    builtin = _BY_NAME.get(name)
+    if builtin is None or not isinstance(builtin.traits, traits):
+        raise KeyError(f"there is no {noun} `{name}()`")
+    return builtin.traits
 
 
 def names_of(kind: str) -> list[str]:

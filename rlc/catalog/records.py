@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping
 from enum import Enum
 from types import MappingProxyType
-from typing import Any, Literal
+from typing import Any, Literal, TypeGuard
 
 from attrs import evolve, field, frozen
 
@@ -60,6 +61,7 @@ class Param:
     choices: tuple[str, ...] | Callable[[], tuple[str, ...]] = ()
     noun: str = "value"
     form: tuple[str, str] | None = None
+    file: bool = False
     many: bool = False
     optional: bool = False
     default_of: str | None = None
@@ -71,6 +73,12 @@ class Param:
 
     def all_choices(self) -> tuple[str, ...]:
         return self.choices() if callable(self.choices) else self.choices
+
+    def names_file(self, value: object) -> TypeGuard[str]:
+        """Whether a value of this parameter is the path of a file."""
+        if not (self.file and self.form and isinstance(value, str)):
+            return False
+        return re.fullmatch(self.form[0], value) is not None
 
 
 @frozen

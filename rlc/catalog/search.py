@@ -234,10 +234,10 @@ def _environment(env_id: str) -> Entry:
 
 
 def _problem_sets() -> Iterator[Entry]:
-    for name, splits in PROBLEM_SETS.items():
+    for name, known in PROBLEM_SETS.items():
         facts = {
             f"split {split}": f"{size:,} tasks" if size else "tasks without end"
-            for split, size in splits.items()
+            for split, size in known.splits.items()
         }
-        doc = f"questions with answers; splits {', '.join(splits)}"
+        doc = f"questions with answers; splits {', '.join(known.splits)}"
         yield Entry("problems", name, doc, f'problems("{name}")', facts=facts)

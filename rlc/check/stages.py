@@ -8,8 +8,8 @@ from typing import Any
 
 from attrs import evolve, frozen
 
-from rlc.catalog.builtins.sources import task_count
 from rlc.catalog.declarations import DECLARATIONS
+from rlc.catalog.environments import task_count
 from rlc.check.bind import Owner, bind
 from rlc.check.evaluate import Evaluator
 from rlc.check.mixtures import Mixture, merged

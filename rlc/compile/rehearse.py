@@ -5,6 +5,7 @@ from __future__ import annotations
 from attrs import evolve
 
 from rlc.catalog.facts.models import TINY, find_model
+from rlc.catalog.index import source_traits
 from rlc.plan.graph import build_graph
 from rlc.plan.leaves import leaves
 from rlc.plan.records import (
@@ -109,7 +110,7 @@ def _model(model: ModelPlan) -> ModelPlan:
 
 def _env(env: EnvPlan, group: int) -> EnvPlan:
     own = env.rollouts
-    if env.source == "cookbook":  # its builder may have groups of one size only
+    if source_traits(env.source).fixed_groups:
         group = own.group
     small = evolve(own, group=min(own.group, group), max_tokens=min(own.max_tokens, MAX_TOKENS))
     return evolve(env, rollouts=small)

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from math import ceil
 from typing import Any
 
-from rlc.catalog.builtins.sources import max_turns
+from rlc.catalog.environments import makes_text, max_turns, with_role
 from rlc.catalog.facts.models import renderer_keeps_prefix
 from rlc.catalog.index import find_builtin
 from rlc.catalog.records import REQUIRED, Param
@@ -15,7 +15,7 @@ from rlc.plan.graph import takes_what_is_ready
 from rlc.plan.records import EnvPlan, EvalPlan, ModelPlan, SftPlan, StagePlan, TrainPlan
 from rlc.plan.units import show
 from rlc.pricing.cost import StageCost
-from rlc.pricing.shapes import extends_prefix, find_wrapper
+from rlc.pricing.shapes import extends_prefix
 from rlc.pricing.tokens import shares
 
 
@@ -137,7 +137,7 @@ def _environments(envs: Iterable[EnvPlan], model: ModelPlan) -> Iterator[str]:
 def _environment(env: EnvPlan) -> Iterator[str]:
     """How long its episodes are, and what is compared and played where that is unusual."""
     turns, reply = max_turns(env), env.rollouts.max_tokens
-    if (game := find_wrapper(env, "solver_judge")) is not None:
+    if (game := with_role(env, "game")) is not None:
         solvers = int(game.args["solvers"])
         yield f"{count(solvers, 'solver')} and a judge: {solvers + 1} replies of {reply:,} tokens"
         yield (
@@ -149,7 +149,7 @@ def _environment(env: EnvPlan) -> Iterator[str]:
     else:
         most = f"at most {count(turns, 'turn')} of {reply:,} tokens"
         yield f"{most}: {turns * reply:,} sampled tokens a rollout"
-    if (curriculum := find_wrapper(env, "curriculum")) is not None:
+    if (curriculum := with_role(env, "curriculum")) is not None:
         low, high, explore = (curriculum.args[n] for n in ("hopeless", "solved", "explore"))
         yield (
             f"tasks that at most {low:.0%} or at least {high:.0%} of the rollouts "
@@ -159,12 +159,12 @@ def _environment(env: EnvPlan) -> Iterator[str]:
 
 def datum_sentence(env: EnvPlan, model: ModelPlan) -> str:
     """What training sequences an episode becomes, and what that means for the bill."""
-    if find_wrapper(env, "solver_judge") is not None:
+    if with_role(env, "game") is not None:
         return "one training sequence a reply"
     if max_turns(env) == 1 or extends_prefix(env, model, unknown=False):
         return "one training sequence an episode"
     why = "every turn is billed with its whole prompt"
-    if find_wrapper(env, "chat") is None and env.source == "gem":
+    if makes_text(env):
         return f"one training sequence a turn: {why}"
     if renderer_keeps_prefix(model.renderer) is None:
         return (

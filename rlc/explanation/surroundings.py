@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 
-from rlc.catalog.builtins.sources import PROBLEM_SETS, needs
+from rlc.catalog.environments import env_facts, files_of
+from rlc.catalog.index import source_traits, tracker_traits, wrapper_traits
+from rlc.catalog.traits import Key
 from rlc.plan.records import (
     LOCAL,
     EnvPlan,
@@ -18,13 +20,10 @@ from rlc.plan.records import (
 )
 from rlc.plan.units import show
 
-_LIBRARIES = {"gem": "gem-llm", "openreward": "openreward", "cookbook": "tinker-cookbook"}
-_GEM_NEEDS = {
+_NEEDS = {
     "hub": "a data set from the Hugging Face hub, downloaded when the run starts",
     "nltk": "the word list of nltk, downloaded when the run starts",
 }
-_TRACKER_PACKAGES = {"wandb": "wandb", "trackio": "trackio", "tensorboard": "tensorboardX"}
-_OPENREWARD_KEY = "OPENREWARD_API_KEY in the environment: for OpenReward's servers"
 
 
 def written(plan: Plan) -> Iterator[str]:
@@ -55,13 +54,9 @@ def _checkpoints(stage: TrainPlan | SftPlan) -> str:
 
 
 def _sent(tracker: TrackPlan, stage: StagePlan) -> str:
-    """Where a tracker puts what it is told."""
-    if tracker.name == "tensorboard":
-        return f"event files in the run folder, tensorboard/{stage.name}"
-    if tracker.name == "openreward_rollouts":
-        return f"episodes to OpenReward, run {tracker.args['run']}"
-    run = f", run {tracker.args['run']}" if tracker.args.get("run") else ""
-    return f"metrics to {tracker.name}, project {tracker.args['project']}{run}"
+    """What a tracker writes, and where."""
+    sends = tracker_traits(tracker.name).sends.format(stage=stage.name)
+    return "".join([sends, *(f", {name} {value}" for name, value in tracker.args.items() if value)])
 
 
 def needed(plan: Plan) -> list[str]:
@@ -94,39 +89,33 @@ def _service(service: str) -> Iterator[str]:
 
 
 def _environment(env: EnvPlan) -> Iterator[str]:
-    if env.source in _LIBRARIES:
-        extra = " (rlc[gem])" if env.source == "gem" else ""
-        yield f"the package {_LIBRARIES[env.source]}{extra}"
-    for need in needs(env):
-        yield f"{env.name}: {_GEM_NEEDS[need]}"
-    if env.source == "openreward":
+    source = source_traits(env.source)
+    if source.package:
+        extra = f" (rlc[{source.extra}])" if source.extra else ""
+        yield f"the package {source.package}{extra}"
+    if source.key:
         own = env.args.get("base_url")
-        yield f"{env.name}: the OpenReward server at {own}" if own else _OPENREWARD_KEY
+        yield f"{env.name}: the OpenReward server at {own}" if own else _key(source.key)
         for secret in env.args.get("secrets") or ():
             yield f"{secret} in the environment: {env.name} asks for it"
-    if env.source in ("cookbook", "python"):
+    if source.code:
         yield f"{env.name}: the Python module {env.id.partition(':')[0]}"
-    if env.source == "problems" and env.id in PROBLEM_SETS and env.id != "countdown":
-        yield f"{env.name}: {_GEM_NEEDS['hub']}"
+    yield from (f"{env.name}: {_NEEDS[need]}" for need in env_facts(env).needs)
     for wrapper in env.wrappers:
-        if wrapper.name == "search_tool":
-            yield f"{env.name}: the search server at {wrapper.args['url']}"
-    yield from (f"{env.name}: the file {path}" for path in files_of(env))
-
-
-def files_of(env: EnvPlan) -> list[str]:
-    """Files that an environment reads."""
-    values = [env.id, env.args.get("few_shot")]
-    values += [value for wrapper in env.wrappers for value in wrapper.args.values()]
-    endings = (".jsonl", ".csv", ".parquet", ".j2", ".jinja")
-    return [value for value in values if isinstance(value, str) and value.endswith(endings)]
+        if server := wrapper_traits(wrapper.name).server:
+            yield f"{env.name}: the search server at {wrapper.args[server]}"
+    yield from (f"{env.name}: the file {path}" for _, path in files_of(env))
 
 
 def _trackers(trackers: Iterable[TrackPlan]) -> Iterator[str]:
     for tracker in trackers:
-        if tracker.name == "openreward_rollouts":
-            yield _OPENREWARD_KEY
-        if tracker.name == "wandb":
-            yield "WANDB_API_KEY in the environment, or a login of wandb"
-        if tracker.name in _TRACKER_PACKAGES:
-            yield f"the package {_TRACKER_PACKAGES[tracker.name]}"
+        traits = tracker_traits(tracker.name)
+        if traits.key:
+            yield _key(traits.key)
+        yield f"the package {traits.package}"
+
+
+def _key(key: Key) -> str:
+    purpose = f": {key.purpose}" if key.purpose else ""
+    instead = f", or {key.instead}" if key.instead else ""
+    return f"{key.variable} in the environment{instead}{purpose}"

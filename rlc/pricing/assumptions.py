@@ -6,9 +6,10 @@ from collections.abc import Iterator
 
 from attrs import asdict
 
-from rlc.catalog.builtins.sources import max_turns, measured
+from rlc.catalog.environments import env_facts, max_turns
 from rlc.catalog.facts.models import find_model, storage_price
 from rlc.catalog.facts.prices import price_of
+from rlc.catalog.index import source_traits
 from rlc.plan.records import EnvPlan, EvalPlan, SftPlan, StagePlan, TrainPlan, environments_of
 from rlc.plan.units import show
 from rlc.pricing.cost import (
@@ -63,7 +64,7 @@ def _sampling(stage: StagePlan) -> Iterator[str]:
 
 
 def _environment(env: EnvPlan, stage: StagePlan) -> Iterator[str]:
-    chars = measured(env)
+    chars = env_facts(env).chars
     sampling = None if isinstance(stage, SftPlan) else stage.sampling
     first, *others = rollout_shape(env, stage.model, sampling, "high")
     how = f"{chars['prompt']:,} characters" if chars else "not measured, assumed"
@@ -74,7 +75,7 @@ def _environment(env: EnvPlan, stage: StagePlan) -> Iterator[str]:
     if max_turns(env) == 1:
         return
     if env.max_turns is None:
-        why = "the game draws its own limit" if env.source == "gem" else "its limit is not known"
+        why = source_traits(env.source).unknown_turns
         yield f"at most {UNKNOWN_TURNS} turns, assumed ({why})"
     how = f"{chars['observation']:,} characters" if "observation" in chars else "not measured"
     yield f"later observations of about {first.observation:g} tokens ({how})"

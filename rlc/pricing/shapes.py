@@ -3,9 +3,9 @@
 For an episode of T turns with a first prompt of p tokens, replies of r and later observations of
 o tokens, the prompts are, for t = 0 … T-1,
 
-    chat      p + t (r + o)      everything so far
-    concat    p + t o            all observations so far
-    latest    p, then o          the latest observation only
+    all           p + t (r + o)      everything so far
+    observations  p + t o            all observations so far
+    latest        p, then o          the latest observation only
 
 Where each prompt extends the tokens before it, the episode is one training sequence of
 ``p + T r + (T-1) o`` tokens; else each turn is one, of its prompt and its reply.
@@ -19,18 +19,19 @@ from __future__ import annotations
 
 import os
 from bisect import bisect_left
+from collections.abc import Mapping
 from math import ceil
 from typing import Literal
 
 from attrs import evolve, frozen
 
-from rlc.catalog.builtins.sources import max_turns, measured
+from rlc.catalog.environments import env_facts, history_of, makes_text, max_turns, with_role
 from rlc.catalog.facts.models import renderer_keeps_prefix
-from rlc.plan.records import EnvPlan, ModelPlan, SamplingPlan, StepPlan
+from rlc.plan.records import EnvPlan, ModelPlan, SamplingPlan
 
 Level = Literal["low", "expected", "high"]
 LEVELS: tuple[Level, ...] = ("low", "expected", "high")
-History = Literal["chat", "concat", "latest"]
+History = Literal["all", "observations", "latest"]
 
 REPLY_SHARE = {"low": 0.1, "expected": 0.5, "high": 1.0}  # of max_tokens
 TURN_SHARE = {"low": 0.1, "expected": 0.5, "high": 1.0}  # of the environment's limit
@@ -67,7 +68,7 @@ class Episode:
         """Length of the prompt of a turn, from 0 on."""
         if self.history == "latest":
             return self.prompt if turn == 0 else self.observation
-        grows = self.observation + (self.reply if self.history == "chat" else 0)
+        grows = self.observation + (self.reply if self.history == "all" else 0)
         return self.prompt + turn * grows
 
     def prompts(self, turns: int | None = None) -> float:
@@ -110,7 +111,7 @@ def rollout_shapes(
     replies sample less and read more.
     """
     episode = _episode(env, model, level)
-    game = find_wrapper(env, "solver_judge")
+    game = with_role(env, "game")
     if game is not None:
         return (_game(episode, int(game.args["solvers"])),)
     limits = Limits.of(env, model, sampling)
@@ -128,10 +129,10 @@ def rollout_shape(
 
 
 def _episode(env: EnvPlan, model: ModelPlan, level: Level) -> Episode:
-    chars = measured(env)
+    chars = env_facts(env).chars
     history = history_of(env)
     markup, per_turn = TEMPLATE_TOKENS, 0
-    if history == "chat":
+    if history == "all":
         markup = per_turn = CHAT_TOKENS
     observation = chars.get("observation", UNKNOWN_OBSERVATION * CHARACTERS_PER_TOKEN)
     return Episode(
@@ -144,7 +145,7 @@ def _episode(env: EnvPlan, model: ModelPlan, level: Level) -> Episode:
     )
 
 
-def _prompt_characters(env: EnvPlan, chars: dict[str, int]) -> int:
+def _prompt_characters(env: EnvPlan, chars: Mapping[str, int]) -> int:
     """The first observation, and what the recipe puts around it."""
     added = sum(len(str(wrapper.args.get("instruction", ""))) for wrapper in env.wrappers)
     added += len(str(env.args.get("suffix") or ""))
@@ -154,32 +155,15 @@ def _prompt_characters(env: EnvPlan, chars: dict[str, int]) -> int:
     return chars.get("prompt", UNKNOWN_PROMPT * CHARACTERS_PER_TOKEN) + added
 
 
-def history_of(env: EnvPlan) -> History:
-    """What of an episode is in its prompts; all but GEM's environments are chats."""
-    names = {wrapper.name for wrapper in env.wrappers}
-    if env.source != "gem" or names & {
-        "chat",
-        "concat_with_action",
-        "concat_chat",
-        "concat_chat_on_reset",
-    }:
-        return "chat"
-    return "concat" if "concat" in names else "latest"
-
-
 def extends_prefix(env: EnvPlan, model: ModelPlan, unknown: bool) -> bool:
     """Whether each prompt extends the tokens before it; ``unknown`` where the renderer's ways are.
 
     A history in text is tokenised anew for each turn, so only a chat through the renderer can.
     """
-    if env.source == "gem" and find_wrapper(env, "chat") is None:
+    if makes_text(env):
         return False
     keeps = renderer_keeps_prefix(model.renderer)
     return unknown if keeps is None else keeps
-
-
-def find_wrapper(env: EnvPlan, name: str) -> StepPlan | None:
-    return next((wrapper for wrapper in env.wrappers if wrapper.name == name), None)
 
 
 def _game(solver: Episode, solvers: int) -> Rollout:

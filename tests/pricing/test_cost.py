@@ -71,9 +71,9 @@ MERGED = P + T * R + 4 * O
 @pytest.mark.parametrize(
     ("history", "extends", "prefill", "fresh", "train"),
     [
-        ("chat", True, T * P + 10 * (R + O), P + 4 * (R + O), MERGED),
-        ("chat", False, T * P + 10 * (R + O), P + 4 * (R + O), T * P + 10 * (R + O) + T * R),
-        ("concat", False, T * P + 10 * O, P + 4 * O, T * P + 10 * O + T * R),
+        ("all", True, T * P + 10 * (R + O), P + 4 * (R + O), MERGED),
+        ("all", False, T * P + 10 * (R + O), P + 4 * (R + O), T * P + 10 * (R + O) + T * R),
+        ("observations", False, T * P + 10 * O, P + 4 * O, T * P + 10 * O + T * R),
         ("latest", False, P + 4 * O, P + 4 * O, P + 4 * O + T * R),
     ],
 )
@@ -88,7 +88,7 @@ def test_the_tokens_of_an_episode(
 
 def test_turns_are_played_in_waves_and_only_the_chosen_are_trained_on() -> None:
     batch = BatchPlan("turns", 100, 1, 16, 1)
-    shape = (Episode(P, O, T, R, "concat"),)
+    shape = (Episode(P, O, T, R, "observations"),)
     tokens = turn_tokens(shape, batch, cached=True)
     assert tokens.sample == 2 * 16 * T * R  # two waves of 16 × 5 turns
     assert tokens.train == pytest.approx(100 * (T * P + 10 * O + T * R) / T)
@@ -338,6 +338,6 @@ def test_more_updates_of_a_batch_take_no_more_tokens() -> None:
 
 
 def test_playing_alone_trains_on_nothing() -> None:
-    tokens = sampling_tokens((Episode(P, O, T, R, "chat", True),), 3, 2, cached=True)
+    tokens = sampling_tokens((Episode(P, O, T, R, "all", True),), 3, 2, cached=True)
     assert tokens.train == 0
     assert tokens.sample == 3 * 2 * T * R

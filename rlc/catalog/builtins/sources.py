@@ -1,14 +1,16 @@
-"""Environment sources, and what the plan's other rooms ask of a planned environment."""
+"""Environment sources."""
 
 from __future__ import annotations
 
 import os
 from typing import Any
 
-from rlc.catalog.builtins.wrappers import TOOLS
-from rlc.catalog.facts.gem import gem_facts, gem_ids, gem_signature
+from attrs import frozen
+
+from rlc.catalog.facts.gem import ORACLES, gem_facts, gem_ids, gem_signature, is_broken, library
 from rlc.catalog.records import ATTRIBUTE, Args, Builtin, Param
-from rlc.plan.records import MAX_TURNS, EnvPlan, RewardPlan, RolloutsPlan
+from rlc.catalog.traits import EnvFacts, Key, SourceTraits
+from rlc.plan.records import EnvPlan, RewardPlan, RolloutsPlan
 
 # What an environment has until its stage decides: the stage's batch and sampling, and the rewards
 # as they come.
@@ -71,13 +73,49 @@ _SAMPLES = Param(
 _SETS = ("train", "test")
 _ARGS = Param("args", "record", "its keyword arguments", {})
 
-# Data sets that `problems()` knows by name: tasks of each split, as published.
-PROBLEM_SETS: dict[str, dict[str, int | None]] = {
-    "countdown": {"train": None, "test": 1_024, "stage2": None, "stage3": None},
-    "countdown_tasks": {"train": 489_340, "test": 1_024},
-    "gsm8k": {"train": 7_473, "test": 1_319},
-    "math": {"train": 12_000, "test": 500},
+OPENREWARD_KEY = Key("OPENREWARD_API_KEY", "for OpenReward's servers")
+
+
+@frozen
+class ProblemSet:
+    """A data set that `problems()` knows by name. ``splits``: tasks of each split, as published;
+    None: there is no end to them. ``needs`` as in :class:`rlc.catalog.records.EnvFacts`."""
+
+    splits: dict[str, int | None]
+    needs: tuple[str, ...] = ("hub",)
+
+
+PROBLEM_SETS = {
+    "countdown": ProblemSet({"train": None, "test": 1_024, "stage2": None, "stage3": None}, ()),
+    "countdown_tasks": ProblemSet({"train": 489_340, "test": 1_024}),
+    "gsm8k": ProblemSet({"train": 7_473, "test": 1_319}),
+    "math": ProblemSet({"train": 12_000, "test": 500}),
 }
+
+
+def _gem_env(env: EnvPlan) -> EnvFacts:
+    facts = gem_facts(env.id)
+    return EnvFacts(
+        chars=facts["chars"] or {},
+        needs=tuple(facts["needs"]),
+        endless=True,
+        oracle=env.id.partition("-v")[0] in ORACLES,
+        penalty=("an invalid move", 0.1) if env.id.startswith("game:") else None,
+        broken_in=library() if is_broken(env.id) else None,
+    )
+
+
+def _problem_env(env: EnvPlan) -> EnvFacts:
+    known = PROBLEM_SETS.get(env.id)
+    split = env.args["split"]
+    coef = env.args["format_coef"]
+    return EnvFacts(
+        needs=known.needs if known else (),
+        tasks=known.splits.get(split) if known else None,
+        endless=known is not None and known.splits.get(split, 0) is None,
+        penalty=("a malformed answer", coef) if coef > 0 else None,
+    )
+
 
 SOURCES = (
     Builtin(
@@ -87,6 +125,14 @@ SOURCES = (
         _gem,
         (Param("id", "string", "id in GEM's registry", choices=gem_ids, noun="GEM environment"),),
         more=gem_signature,
+        traits=SourceTraits(
+            "text",
+            package="gem-llm",
+            extra="gem",
+            unknown_turns="the game draws its own limit",
+            scripted=True,
+            facts=_gem_env,
+        ),
     ),
     Builtin(
         "openreward",
@@ -111,6 +157,9 @@ SOURCES = (
             Param("tools", "list", "names of the tools that the model may use; none: all", []),
             Param("sessions", "int", "most sessions open at a time", 64, low=1, high=100_000),
         ),
+        traits=SourceTraits(
+            "own", numbered=True, blocks=False, package="openreward", key=OPENREWARD_KEY
+        ),
     ),
     Builtin(
         "problems",
@@ -125,6 +174,7 @@ SOURCES = (
                 choices=tuple(PROBLEM_SETS),
                 noun="set of problems",
                 form=(r".+\.(jsonl|csv|parquet)", "problems.jsonl"),
+                file=True,
             ),
             _SPLIT,
             Param("question", "string", "field of the question", "question"),
@@ -162,6 +212,7 @@ SOURCES = (
                 "a .jsonl file of solved problems that are put before each question",
                 None,
                 form=(r".+\.jsonl", "few_shot.jsonl"),
+                file=True,
                 optional=True,
             ),
             Param("suffix", "string", "added to each question", ""),
@@ -174,6 +225,7 @@ SOURCES = (
                 high=10,
             ),
         ),
+        traits=SourceTraits("chat", numbered=True, facts=_problem_env),
     ),
     Builtin(
         "cookbook",
@@ -186,6 +238,9 @@ SOURCES = (
             Param("split", "string", "its training or its test set", "train", choices=_SETS),
             Param("self_play", "bool", "members of a group play with each other", False),
         ),
+        traits=SourceTraits(
+            "own", blocks=False, package="tinker-cookbook", code=True, fixed_groups=True
+        ),
     ),
     Builtin(
         "python",
@@ -193,35 +248,6 @@ SOURCES = (
         "an environment of one's own: a factory that gives groups of episodes",
         lambda args: _factory("python", args),
         (Param("factory", "string", "where the factory is", form=ATTRIBUTE), _ARGS),
+        traits=SourceTraits("chat", blocks=None, code=True),
     ),
 )
-
-
-def measured(env: EnvPlan) -> dict[str, int]:
-    """Mean characters of an environment's ``prompt`` and ``observation``, where measured."""
-    facts = gem_facts(env.id) if env.source == "gem" else {}
-    return dict(facts.get("chars") or {})
-
-
-def needs(env: EnvPlan) -> list[str]:
-    """What an environment needs beyond its library."""
-    return list(gem_facts(env.id)["needs"]) if env.source == "gem" else []
-
-
-def max_turns(env: EnvPlan) -> int | None:
-    """Most replies in an episode, tools included; None where unknown."""
-    uses = sum(int(w.args["uses"]) for w in env.wrappers if w.name in TOOLS)
-    limit = env.rollouts.max_turns
-    if env.max_turns is None:
-        return limit if limit < MAX_TURNS else None
-    return min(env.max_turns + uses, limit)
-
-
-def task_count(env: EnvPlan) -> int | None:
-    """How many tasks an environment has; None where that is unknown, or there is no end."""
-    samples = env.args.get("samples")
-    if samples is not None:
-        return int(samples)
-    if env.source == "problems":
-        return PROBLEM_SETS.get(env.id, {}).get(env.args["split"])
-    return None

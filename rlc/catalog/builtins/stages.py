@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from rlc.catalog.builtins.sources import OPENREWARD_KEY
 from rlc.catalog.records import Args, Builtin, Param
+from rlc.catalog.traits import Key, TrackerTraits
 from rlc.plan.records import DataPlan, MetricPlan, TrackPlan
 
 
@@ -46,6 +48,7 @@ DATA = (
                 "string",
                 "a .jsonl, .csv or .parquet file",
                 form=(r".+\.(jsonl|csv|parquet)", "demonstrations.jsonl"),
+                file=True,
             ),
             Param("prompt", "string", "field of the prompt: text, or a list of messages", "prompt"),
             Param("reply", "string", "field of the reply", "reply"),
@@ -86,20 +89,40 @@ METRICS = (
 )
 
 
-def _tracker(name: str, doc: str, *params: Param) -> Builtin:
-    return Builtin(name, "tracker", doc, lambda args: TrackPlan(name, dict(args.values)), params)
+def _tracker(name: str, doc: str, traits: TrackerTraits, *params: Param) -> Builtin:
+    return Builtin(
+        name, "tracker", doc, lambda args: TrackPlan(name, dict(args.values)), params, traits=traits
+    )
 
 
 _PROJECT = Param("project", "string", "the project that the run is part of")
 _RUN = Param("run", "string", "name of the run; none: that of its folder", None, optional=True)
+_WANDB_KEY = Key("WANDB_API_KEY", instead="a login of wandb")
 
 TRACKERS = (
-    _tracker("wandb", "Weights & Biases (WANDB_API_KEY in the environment)", _PROJECT, _RUN),
-    _tracker("trackio", "trackio, on this machine", _PROJECT, _RUN),
-    _tracker("tensorboard", "event files in the run folder"),
+    _tracker(
+        "wandb",
+        "Weights & Biases (WANDB_API_KEY in the environment)",
+        TrackerTraits("wandb", "metrics to wandb", _WANDB_KEY),
+        _PROJECT,
+        _RUN,
+    ),
+    _tracker(
+        "trackio",
+        "trackio, on this machine",
+        TrackerTraits("trackio", "metrics to trackio"),
+        _PROJECT,
+        _RUN,
+    ),
+    _tracker(
+        "tensorboard",
+        "event files in the run folder",
+        TrackerTraits("tensorboardX", "event files in the run folder, tensorboard/{stage}"),
+    ),
     _tracker(
         "openreward_rollouts",
         "episodes uploaded to OpenReward (OPENREWARD_API_KEY in the environment)",
+        TrackerTraits("openreward", "episodes to OpenReward", OPENREWARD_KEY, "openreward"),
         Param("run", "string", "name of the run"),
     ),
 )

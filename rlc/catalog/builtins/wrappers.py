@@ -5,17 +5,18 @@ from __future__ import annotations
 from attrs import evolve
 
 from rlc.catalog.records import ATTRIBUTE, Args, Builtin, Param, as_float
+from rlc.catalog.traits import WrapperTraits
 from rlc.plan.records import MAX_TURNS, STEP_TIMEOUT, RewardPlan, RolloutsPlan, StepPlan
 
-# Templates by name: the whole prompt around an observation (texts: rlc.envs.templates).
-TEMPLATES = ("qwen3_game", "qwen3_general", "no")
+# Templates by name: the whole prompt around an observation (texts: rlc.envs.templates), and
+# whether it is written in ChatML, Qwen's chat markup.
+TEMPLATES = {"qwen3_game": True, "qwen3_general": True, "no": False}
 
 # A pipeline's order: tools act on the environment, an observation wrapper writes the history,
 # tracking counts, and one prompt maker decides what the model sees.
 TOOLS = ("python_tool", "search_tool")
 OBSERVATIONS = ("concat", "concat_with_action", "concat_chat", "concat_chat_on_reset")
-# What decides how the model sees an observation: an environment of GEM has one of them.
-PROMPT_MAKERS = ("chat", "template")
+PROMPT_MAKERS = ("chat", "template")  # they decide how the model sees an observation
 
 _TEMPLATE_LAST = "`template()` fills in what the model sees last, so it comes after"
 _ONE_HISTORY = "one wrapper keeps the history: one of the `concat` ones in the text, or `chat()`"
@@ -28,7 +29,7 @@ def _before(names: tuple[str, ...], reason: str) -> dict[str, str]:
     return dict.fromkeys(names, reason)
 
 
-def _tool(name: str, doc: str, *params: Param) -> Builtin:
+def _tool(name: str, doc: str, *params: Param, server: str | None = None) -> Builtin:
     later = (*OBSERVATIONS, "track", *PROMPT_MAKERS)
     return Builtin(
         name,
@@ -41,10 +42,11 @@ def _tool(name: str, doc: str, *params: Param) -> Builtin:
             name: _ONCE,
             "solver_judge": _GAME_LAST,
         },
+        traits=WrapperTraits("tool", wraps="text", server=server),
     )
 
 
-def _observation(name: str, doc: str) -> Builtin:
+def _observation(name: str, doc: str, traits: WrapperTraits) -> Builtin:
     return Builtin(
         name,
         "wrapper",
@@ -56,6 +58,7 @@ def _observation(name: str, doc: str) -> Builtin:
             "track": "tracking comes after the history",
             "solver_judge": _GAME_LAST,
         },
+        traits=traits,
     )
 
 
@@ -94,18 +97,27 @@ WRAPPERS = (
         _USES,
         Param("top_k", "int", "passages that a search gives", 3, low=1, high=100),
         Param("timeout", "duration", "longest search", 5, above=0),
+        server="url",
     ),
     _observation(
         "concat",
         "each observation with all earlier ones before it; every turn is a prompt of its own",
+        WrapperTraits("history", wraps="text", history="observations", scripted=True),
     ),
     _observation(
-        "concat_with_action", "like `concat()`, with the model's own actions between them"
+        "concat_with_action",
+        "like `concat()`, with the model's own actions between them",
+        WrapperTraits("history", wraps="text", history="all"),
     ),
-    _observation("concat_chat", "the history as a chat, in the tokenizer's own chat template"),
+    _observation(
+        "concat_chat",
+        "the history as a chat, in the tokenizer's own chat template",
+        WrapperTraits("history", wraps="text", history="all", chat_template=True),
+    ),
     _observation(
         "concat_chat_on_reset",
         "the first observation as a chat, what follows appended to it as it comes",
+        WrapperTraits("history", wraps="text", history="all", chat_template=True),
     ),
     Builtin(
         "track",
@@ -118,6 +130,7 @@ WRAPPERS = (
             "chat": "`chat()` makes the prompt, so it comes after",
             "solver_judge": _GAME_LAST,
         },
+        traits=WrapperTraits("tracking", wraps="text"),
     ),
     Builtin(
         "template",
@@ -129,9 +142,10 @@ WRAPPERS = (
                 "name",
                 "string",
                 "name of a template, or a jinja2 file",
-                choices=TEMPLATES,
+                choices=tuple(TEMPLATES),
                 noun="template",
                 form=_PROMPT_FILE,
+                file=True,
             ),
         ),
         not_after={
@@ -139,6 +153,7 @@ WRAPPERS = (
             "chat": "`chat()` already makes the prompt, with the model's renderer",
             "solver_judge": _GAME_LAST,
         },
+        traits=WrapperTraits("template", wraps="text", scripted=True),
     ),
     Builtin(
         "chat",
@@ -151,6 +166,7 @@ WRAPPERS = (
             "template": "`chat()` makes the prompt itself, with the model's renderer",
             "solver_judge": _GAME_LAST,
         },
+        traits=WrapperTraits("chat", history="all", extends=True, scripted=True),
     ),
     Builtin(
         "solver_judge",
@@ -165,6 +181,7 @@ WRAPPERS = (
                 "a jinja2 file; none: the usual one",
                 None,
                 form=_PROMPT_FILE,
+                file=True,
                 optional=True,
             ),
             Param(
@@ -173,10 +190,12 @@ WRAPPERS = (
                 "a jinja2 file; none: the usual one",
                 None,
                 form=_PROMPT_FILE,
+                file=True,
                 optional=True,
             ),
         ),
         not_after={"solver_judge": _ONCE},
+        traits=WrapperTraits("game"),
     ),
     Builtin(
         "rollouts",
@@ -222,6 +241,7 @@ WRAPPERS = (
                 low=1,
             ),
         ),
+        traits=WrapperTraits("setting"),
     ),
     Builtin(
         "workers",
@@ -257,6 +277,7 @@ WRAPPERS = (
             ),
         ),
         not_after={"workers": _ONCE},
+        traits=WrapperTraits("workers", wraps="blocks"),
     ),
     Builtin(
         "curriculum",
@@ -290,6 +311,7 @@ WRAPPERS = (
             ),
         ),
         not_after={"curriculum": _ONCE},
+        traits=WrapperTraits("curriculum", wraps="numbered"),
     ),
     Builtin(
         "reward",
@@ -314,5 +336,6 @@ WRAPPERS = (
             Param("low", "float", "smallest credit", None, optional=True),
             Param("high", "float", "largest credit", None, optional=True),
         ),
+        traits=WrapperTraits("setting"),
     ),
 )

@@ -5,11 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from rlc.algo.scheme import AdvantageStep, Baseline, Clip, Scale
+from rlc.catalog.environments import env_facts, with_role
 from rlc.check.rules.base import Rule, View
 from rlc.lang.diagnostics import Label
 from rlc.plan.records import EnvPlan, FailurePlan
-
-_GAME = "solver_judge"  # the wrapper that gives episodes parts in roles
 
 
 def _group_needs_peers(view: View) -> None:
@@ -18,7 +17,7 @@ def _group_needs_peers(view: View) -> None:
     if not lonely:
         return
     env = lonely[0]
-    scopes = ("group",) if _has_roles(env) else ("group", "role")
+    scopes = ("group",) if with_role(env, "game") else ("group", "role")
     for index, step in enumerate(view.advantage.steps):
         if isinstance(step, Clip) or step.over not in scopes:
             continue
@@ -97,10 +96,9 @@ def _negative_rewards(envs: tuple[EnvPlan, ...], on_error: FailurePlan) -> Itera
             continue
         if env.reward.nonterminal is not None and env.reward.nonterminal < 0:
             yield f"an unfinished episode of `{env.name}` counts {env.reward.nonterminal:g}"
-        if env.source == "gem" and env.id.startswith("game:"):
-            yield f"an invalid move in `{env.name}` counts -0.1"
-        if env.source == "problems" and env.args["format_coef"] > 0:
-            yield f"a malformed answer in `{env.name}` counts -{env.args['format_coef']:g}"
+        if penalty := env_facts(env).penalty:
+            what, amount = penalty
+            yield f"{what} in `{env.name}` counts -{amount:g}"
 
 
 def _clip_leaves_something(view: View) -> None:
@@ -119,18 +117,14 @@ def _clip_leaves_something(view: View) -> None:
 
 def _roles_exist(view: View) -> None:
     """Without roles, a comparison within roles is one within groups."""
-    if any(_has_roles(env) for env in view.envs):
+    if any(with_role(env, "game") for env in view.envs):
         return
     for index, step in enumerate(view.advantage.steps):
         if getattr(step, "over", None) == "role":
             message = "no environment here has roles, so `role` means `group`"
-            advice = f"write `group`, or give roles to one: `|> {_GAME}()`"
+            advice = "write `group`, or give roles to one: `|> solver_judge()`"
             view.warning("RL0423", f"advantage.steps.{index}.over", message, advice)
             return
-
-
-def _has_roles(env: EnvPlan) -> bool:
-    return any(wrapper.name == _GAME for wrapper in env.wrappers)
 
 
 RULES = (

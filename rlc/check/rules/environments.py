@@ -4,74 +4,63 @@ from __future__ import annotations
 
 import os
 
-from rlc.catalog.builtins.sources import max_turns, measured
-from rlc.catalog.builtins.wrappers import OBSERVATIONS, PROMPT_MAKERS, TOOLS
-from rlc.catalog.facts.gem import is_broken, library
+from rlc.catalog.builtins.wrappers import TEMPLATES
+from rlc.catalog.environments import env_facts, files_of, history_of, max_turns, with_role
 from rlc.catalog.facts.models import find_model, renderer_keeps_prefix
+from rlc.catalog.index import source_traits, wrapper_traits
 from rlc.check.rules.base import Rule, View
 from rlc.plan.records import EnvPlan
 
 CHARACTERS_PER_TOKEN = 4
-_CHAT = ("concat_chat", "concat_chat_on_reset")
-
-
-def _names(env: EnvPlan) -> list[str]:
-    return [wrapper.name for wrapper in env.wrappers]
 
 
 def _has_prompt(view: View) -> None:
-    """An environment of GEM gives bare text; the others come as chats."""
+    """Bare text needs a prompt around it; other sources give chats, or prompts of their own."""
     for env in view.envs:
-        if env.source == "gem" and not set(PROMPT_MAKERS) & set(_names(env)):
+        bare = source_traits(env.source).prompts == "text"
+        if bare and with_role(env, "chat", "template") is None:
             message = f"nothing says how the model sees the environment `{env.name}`"
             advice = 'end it with `|> chat()`, or with `|> template("qwen3_game")`'
             view.error("RL0307", f"envs.{env.name}", message, advice)
 
 
-def _wraps_gem(view: View) -> None:
-    """Tools, histories and templates are GEM's; the other sources bring their own."""
+def _wrappers_apply(view: View) -> None:
+    """Tools, histories and templates are for bare text, workers for calls that block."""
     for env in view.envs:
-        foreign = [n for n in _names(env) if n in (*TOOLS, *OBSERVATIONS, "track", "template")]
-        if env.source != "gem" and foreign:
-            message = (
-                f"`{foreign[0]}()` wraps environments of GEM, and this is from `{env.source}()`"
-            )
-            advice = "take it out: its prompts are chats through the model's renderer already"
-            view.error("RL0305", f"envs.{env.name}.wrappers.{foreign[0]}", message, advice)
-
-
-def _blocks(view: View) -> None:
-    """Workers take calls that block off the event loop; some sources never block it."""
-    for env in view.envs:
-        if "workers" in _names(env) and env.source in ("openreward", "cookbook"):
-            message = f"`{env.source}()` waits without blocking, so `workers()` has nothing to do"
-            path = f"envs.{env.name}.wrappers.workers"
-            view.error("RL0305", path, message, "take it out")
+        source = source_traits(env.source)
+        for wrapper in env.wrappers:
+            wraps = wrapper_traits(wrapper.name).wraps
+            path = f"envs.{env.name}.wrappers.{wrapper.name}"
+            if wraps == "text" and source.prompts != "text":
+                message = (
+                    f"`{wrapper.name}()` wraps environments of GEM, and this is from "
+                    f"`{env.source}()`"
+                )
+                advice = "take it out: its prompts are chats through the model's renderer already"
+                view.error("RL0305", path, message, advice)
+            elif wraps == "blocks" and source.blocks is False:
+                message = (
+                    f"`{env.source}()` waits without blocking, so `{wrapper.name}()` has nothing "
+                    "to do"
+                )
+                view.error("RL0305", path, message, "take it out")
 
 
 def _can_be_made(view: View) -> None:
     for env in view.envs:
-        if env.source == "gem" and is_broken(env.id):
-            message = f'{library()} registers "{env.id}" but cannot make it'
+        if library := env_facts(env).broken_in:
+            message = f'{library} registers "{env.id}" but cannot make it'
             advice = "take another environment"
             view.error("RL0404", f"envs.{env.name}.id", message, advice)
 
 
 def _files_are_there(view: View) -> None:
     for env in view.envs:
-        paths = {f"wrappers.{w.name}.args.{n}": v for w in env.wrappers for n, v in w.args.items()}
-        paths |= {f"args.{name}": value for name, value in env.args.items()}
-        paths["id"] = env.id
-        for path, value in paths.items():
-            if _is_file_name(value) and not os.path.isfile(value):
+        for path, value in files_of(env):
+            if not os.path.isfile(value):
                 message = f'there is no file "{value}"'
                 advice = "paths start at the folder you are in"
                 view.error("RL0001", f"envs.{env.name}.{path}", message, advice)
-
-
-def _is_file_name(value: object) -> bool:
-    endings = (".jsonl", ".csv", ".parquet", ".j2", ".jinja")
-    return isinstance(value, str) and value.endswith(endings)
 
 
 def _grader_is_complete(view: View) -> None:
@@ -87,19 +76,22 @@ def _grader_is_complete(view: View) -> None:
 def _a_task_to_solve(view: View) -> None:
     """A judge compares answers to one question."""
     for env in view.envs:
-        if "solver_judge" in _names(env) and env.max_turns != 1:
+        game = with_role(env, "game")
+        if game is not None and env.max_turns != 1:
             message = f"`{env.name}` is no single question, so there are no answers to judge"
-            advice = "`solver_judge()` takes `problems(…)`, or a single-turn environment"
-            view.error("RL0315", f"envs.{env.name}.wrappers.solver_judge", message, advice)
+            advice = f"`{game.name}()` takes `problems(…)`, or a single-turn environment"
+            view.error("RL0315", f"envs.{env.name}.wrappers.{game.name}", message, advice)
 
 
 def _history_has_an_effect(view: View) -> None:
-    """A history of a single turn is that turn."""
+    """A history of a single turn is that turn, unless it puts a chat template around it."""
     for env in view.envs:
-        useless = [name for name in _names(env) if name in ("concat", "concat_with_action")]
-        if useless and max_turns(env) == 1:
-            message = f"`{env.name}` has one turn, so `{useless[0]}()` changes nothing"
-            path = f"envs.{env.name}.wrappers.{useless[0]}"
+        history = with_role(env, "history")
+        if history is None or wrapper_traits(history.name).chat_template:
+            continue
+        if max_turns(env) == 1:
+            message = f"`{env.name}` has one turn, so `{history.name}()` changes nothing"
+            path = f"envs.{env.name}.wrappers.{history.name}"
             view.warning("RL0414", path, message, "leave it out")
 
 
@@ -118,25 +110,28 @@ def _chat_keeps_prefix(view: View) -> None:
     if renderer_keeps_prefix(renderer) is not False:
         return
     for env in view.envs:
-        if "chat" in _names(env) and max_turns(env) != 1:
+        chat = with_role(env, "chat")
+        if chat is not None and max_turns(env) != 1:
             model = find_model(view.model.base)
             keep = [
                 name for name in (model.renderers if model else ()) if renderer_keeps_prefix(name)
             ]
             better = f'`renderer = "{keep[0]}"` in the model' if keep else '`template("…")` for it'
-            message = f'`chat()` needs earlier turns as they were, and "{renderer}" rewrites them'
-            view.error("RL0405", f"envs.{env.name}.wrappers.chat", message, f"use {better}")
+            message = (
+                f'`{chat.name}()` needs earlier turns as they were, and "{renderer}" rewrites them'
+            )
+            view.error("RL0405", f"envs.{env.name}.wrappers.{chat.name}", message, f"use {better}")
 
 
 def _each_turn_a_sequence(view: View) -> None:
     """Where no turn extends the one before, a long episode is paid for again and again."""
     for env in view.envs:
         turns = max_turns(env)
-        names = [name for name in _names(env) if name in OBSERVATIONS]
-        if names and (turns is None or turns > 2) and turns != 1:
-            message = f"with `{names[0]}()` every turn of `{env.name}` is a sequence of its own"
+        history = with_role(env, "history")
+        if history is not None and (turns is None or turns > 2):
+            message = f"with `{history.name}()` every turn of `{env.name}` is a sequence of its own"
             advice = "the cost grows with the square of the turns; `chat()` makes the episode one"
-            view.warning("RL0415", f"envs.{env.name}.wrappers.{names[0]}", message, advice)
+            view.warning("RL0415", f"envs.{env.name}.wrappers.{history.name}", message, advice)
 
 
 def _has_chat_template(view: View) -> None:
@@ -145,13 +140,14 @@ def _has_chat_template(view: View) -> None:
     if model is None or "role_colon" not in model.renderers:
         return
     for env in view.envs:
-        for name in _names(env):
-            if name in _CHAT:
+        for wrapper in env.wrappers:
+            if wrapper_traits(wrapper.name).chat_template:
                 message = (
-                    f"`{name}()` needs a chat template, and `{view.model.base}` is a base model"
+                    f"`{wrapper.name}()` needs a chat template, and `{view.model.base}` is a base "
+                    "model"
                 )
                 advice = "take `concat()`, or a model that was trained to chat"
-                view.error("RL0418", f"envs.{env.name}.wrappers.{name}", message, advice)
+                view.error("RL0418", f"envs.{env.name}.wrappers.{wrapper.name}", message, advice)
 
 
 def _template_fits(view: View) -> None:
@@ -159,14 +155,11 @@ def _template_fits(view: View) -> None:
     if model is None or model.chatml:
         return
     for env in view.envs:
-        for wrapper in env.wrappers:
-            name = wrapper.args.get("name", "")
-            if wrapper.name == "template" and name.startswith("qwen3_"):
-                path = f"envs.{env.name}.wrappers.template.args.name"
-                message = (
-                    f'the template "{name}" writes Qwen\'s chat markup, not that of this model'
-                )
-                view.warning("RL0406", path, message, 'use `chat()`, or `template("no")`')
+        template = with_role(env, "template")
+        if template is not None and TEMPLATES.get(name := template.args["name"]):
+            path = f"envs.{env.name}.wrappers.{template.name}.args.name"
+            message = f'the template "{name}" writes Qwen\'s chat markup, not that of this model'
+            view.warning("RL0406", path, message, 'use `chat()`, or `template("no")`')
 
 
 def _context(view: View) -> None:
@@ -186,28 +179,27 @@ def _context(view: View) -> None:
             message = (
                 f"{turns} turns of {reply:,} tokens may outgrow the model's context of {context:,}"
             )
-            room = (context - _longest(env, 0, turns)) // (turns if _is_chat(env) else 1)
+            room = (context - _longest(env, 0, turns)) // _replies_kept(env, turns)
             advice = f"`{env.name}` would be cut off; {max(1, room):,} tokens a turn fit"
             view.warning("RL0407", "sampling.max_tokens", message, advice)
 
 
-def _is_chat(env: EnvPlan) -> bool:
-    """Whether earlier replies stay in the prompt."""
-    return bool({"chat", "concat_with_action", "concat_chat"} & set(_names(env)))
+def _replies_kept(env: EnvPlan, turns: int) -> int:
+    """How many replies of an episode are in its last prompt, or after it."""
+    return turns if history_of(env) == "all" else 1
 
 
 def _longest(env: EnvPlan, reply: int, turns: int) -> int:
     """Tokens of the longest prompt with its reply, as far as its observations were measured."""
-    chars = measured(env)
-    kept = turns if {"chat", *OBSERVATIONS} & set(_names(env)) else 1
+    chars = env_facts(env).chars
+    kept = 1 if history_of(env) == "latest" else turns
     seen = chars.get("prompt", 0) + (kept - 1) * chars.get("observation", 0)
-    return (turns if _is_chat(env) else 1) * reply + seen // CHARACTERS_PER_TOKEN
+    return _replies_kept(env, turns) * reply + seen // CHARACTERS_PER_TOKEN
 
 
 RULES = (
     Rule(("envs",), _has_prompt),
-    Rule(("envs",), _wraps_gem),
-    Rule(("envs",), _blocks),
+    Rule(("envs",), _wrappers_apply),
     Rule(("envs",), _can_be_made),
     Rule(("envs",), _files_are_there),
     Rule(("envs",), _grader_is_complete),

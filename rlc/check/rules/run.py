@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from rlc.catalog.index import tracker_traits
 from rlc.check.rules.base import Rule, View
-from rlc.plan.records import EnvPlan
 from rlc.plan.units import show
 
 SECONDS_A_STEP = 60  # what a step on the hosted service takes at the least, sampling included
@@ -26,13 +26,10 @@ def _lasts_long_enough(view: View) -> None:
 
 def _uploads_something(view: View) -> None:
     for tracker in view.track:
-        if tracker.name == "openreward_rollouts" and not _from(view.envs, "openreward"):
-            message = "`openreward_rollouts()` uploads episodes of OpenReward, and there are none"
+        source = tracker_traits(tracker.name).source
+        if source is not None and all(env.source != source for env in view.envs):
+            message = f"`{tracker.name}()` uploads episodes of OpenReward, and there are none"
             view.error("RL0312", "track", message, "take it out")
-
-
-def _from(envs: tuple[EnvPlan, ...], source: str) -> bool:
-    return any(env.source == source for env in envs)
 
 
 def _keeps_the_best(view: View) -> None:

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 from attrs import asdict
 
+from rlc.catalog.environments import with_role
 from rlc.envs.base import SOLVED
 from rlc.plan.records import EnvPlan, SftPlan, StagePlan
 from rlc.runtime.records import Rollout, Usage
@@ -97,7 +98,7 @@ def _measured(name: str, rollouts: Sequence[Rollout]) -> dict[str, float]:
 
 def _tracked(env: EnvPlan, rollouts: Sequence[Rollout]) -> dict[str, float]:
     """Turns and rewards as the environment gave them, where the recipe has ``track()``."""
-    if not any(wrapper.name == "track" for wrapper in env.wrappers):
+    if with_role(env, "tracking") is None:
         return {}
     returns = [sum(turn.reward or 0.0 for turn in rollout.turns) for rollout in rollouts]
     return {

@@ -1,0 +1,69 @@
+"""What the rest of rlc asks about a planned environment; the answers stand in the catalogue."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Literal
+
+from rlc.catalog.index import find_builtin, source_traits, wrapper_traits
+from rlc.catalog.traits import EnvFacts, Role
+from rlc.plan.records import MAX_TURNS, EnvPlan, StepPlan
+
+
+def env_facts(env: EnvPlan) -> EnvFacts:
+    """What is known of an environment before it is made."""
+    return source_traits(env.source).facts(env)
+
+
+def with_role(env: EnvPlan, *roles: Role) -> StepPlan | None:
+    """The first wrapper of an environment that has one of some roles; None if it has none."""
+    return next((w for w in env.wrappers if wrapper_traits(w.name).role in roles), None)
+
+
+def is_chat(env: EnvPlan) -> bool:
+    """Whether the model sees a chat through its renderer, which the source does not make itself."""
+    return source_traits(env.source).prompts == "chat" or with_role(env, "chat") is not None
+
+
+def makes_text(env: EnvPlan) -> bool:
+    """Whether each prompt is a text of its own, tokenised anew for each turn."""
+    return source_traits(env.source).prompts == "text" and with_role(env, "chat") is None
+
+
+def history_of(env: EnvPlan) -> Literal["all", "observations", "latest"]:
+    """What a prompt holds of the episode so far."""
+    if source_traits(env.source).prompts != "text":
+        return "all"
+    kept = (wrapper_traits(wrapper.name).history for wrapper in env.wrappers)
+    return next((history for history in kept if history), "latest")
+
+
+def max_turns(env: EnvPlan) -> int | None:
+    """Most replies in an episode, tools included; None if unknown."""
+    tools = (w for w in env.wrappers if wrapper_traits(w.name).role == "tool")
+    limit = env.rollouts.max_turns
+    if env.max_turns is None:
+        return limit if limit < MAX_TURNS else None
+    return min(env.max_turns + sum(int(tool.args["uses"]) for tool in tools), limit)
+
+
+def task_count(env: EnvPlan) -> int | None:
+    """How many tasks an environment has; None if that is unknown, or there is no end."""
+    samples = env.args.get("samples")
+    return int(samples) if samples is not None else env_facts(env).tasks
+
+
+def files_of(env: EnvPlan) -> Iterator[tuple[str, str]]:
+    """The files that an environment reads, each with its path within the plan's record."""
+    source = find_builtin("env", env.source)
+    for index, param in enumerate(source.params if source else ()):
+        path, value = f"args.{param.name}", env.args.get(param.name)
+        if index == 0:
+            path, value = "id", env.id
+        if param.names_file(value):
+            yield path, value
+    for wrapper in env.wrappers:
+        builtin = find_builtin("wrapper", wrapper.name)
+        for param in builtin.params if builtin else ():
+            if param.names_file(value := wrapper.args.get(param.name)):
+                yield f"wrappers.{wrapper.name}.args.{param.name}", value

@@ -1,0 +1,105 @@
+"""What sources, wrappers and trackers do and need, for all that handles them without knowing their
+names."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Literal
+
+from attrs import field, frozen
+
+from rlc.plan.records import EnvPlan
+
+
+@frozen
+class Key:
+    """A variable of the environment that holds a key. ``purpose``: what it is for; ``instead``:
+    what will do without it."""
+
+    variable: str
+    purpose: str = ""
+    instead: str = ""
+
+
+@frozen
+class EnvFacts:
+    """What is known of one environment before it is made.
+
+    ``chars``: mean characters of its ``prompt`` and ``observation``, if measured. ``needs``: what
+    it downloads when it is made (``hub``, ``nltk``). ``tasks``: how many it has, None if unknown
+    or ``endless``. ``oracle``: a player that knows its answers exists. ``penalty``: what it takes
+    off a reward, for what and how much. ``broken_in``: the library that registers it and cannot
+    make it.
+    """
+
+    chars: Mapping[str, int] = field(factory=dict)
+    needs: tuple[str, ...] = ()
+    tasks: int | None = None
+    endless: bool = False
+    oracle: bool = False
+    penalty: tuple[str, float] | None = None
+    broken_in: str | None = None
+
+
+@frozen
+class SourceTraits:
+    """What the environments of a source have in common.
+
+    ``prompts``: bare ``text``, of which wrappers make prompts; a ``chat`` through the model's
+    renderer, with `chat()` or without it; or prompts of its ``own``. ``numbered``: its tasks have
+    numbers that stay the same. ``blocks``: its calls block, and so are made by workers; None if
+    that depends on the environment. ``package`` is installed with rlc's ``extra``. ``key`` is
+    needed unless the environment has a ``base_url``. ``code``: its id names Python code.
+    ``fixed_groups``: it may have groups of one size only. ``unknown_turns``: why the number of
+    turns may be unknown. ``scripted``: `rlc emit` writes scripts that play it. ``facts``: what is
+    known of one of its environments.
+    """
+
+    prompts: Literal["text", "chat", "own"]
+    numbered: bool = False
+    blocks: bool | None = True
+    package: str | None = None
+    extra: str | None = None
+    key: Key | None = None
+    code: bool = False
+    fixed_groups: bool = False
+    unknown_turns: str = "its limit is not known"
+    scripted: bool = False
+    facts: Callable[[EnvPlan], EnvFacts] = lambda _: EnvFacts()
+
+
+Role = Literal[
+    "tool", "history", "tracking", "template", "chat", "game", "curriculum", "workers", "setting"
+]
+
+
+@frozen
+class WrapperTraits:
+    """What a wrapper does to an environment.
+
+    ``wraps``: the sources that it applies to: those that give bare ``text``, that ``blocks``, whose
+    tasks are ``numbered``; by default all. ``history``: what each prompt holds of the episode so
+    far, ``all`` of it or the ``observations`` alone; None: the latest observation. With
+    ``extends`` each prompt extends the tokens of the one before. ``chat_template``: it needs the
+    tokenizer's own. ``server``: the argument with the address of a server that it asks.
+    ``scripted``: `rlc emit` can write it.
+    """
+
+    role: Role
+    wraps: Literal["all", "text", "blocks", "numbered"] = "all"
+    history: Literal["all", "observations"] | None = None
+    extends: bool = False
+    chat_template: bool = False
+    server: str | None = None
+    scripted: bool = False
+
+
+@frozen
+class TrackerTraits:
+    """What a tracker needs. ``sends``: what it writes where, with ``{stage}`` for the stage's name.
+    ``source``: it takes the episodes of that source's environments."""
+
+    package: str
+    sends: str
+    key: Key | None = None
+    source: str | None = None
