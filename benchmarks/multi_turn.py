@@ -50,7 +50,7 @@ import rlc.service.local.torch_settings  # before torch
 from rlc.envs.seeds import derive_seed
 from rlc.runtime.job import Job
 from rlc.runtime.journal.folder import RunFolder
-from rlc.runtime.observer import Silent
+from rlc.runtime.observer import Observer
 from rlc.service.local.checkpoints import CheckpointStore
 
 HERE = Path(__file__).parent
@@ -239,7 +239,7 @@ async def rlc_job(options: argparse.Namespace, service: Any, folder: Path) -> No
     recipe.write_text(recipe_of(options.model, options.episodes, 1, "synchronous"))
     opened = RunFolder.create(folder / "run", rlc.load(str(recipe)).plan())
     try:
-        await Job(opened, service, Silent()).run()
+        await Job(opened, service, Observer()).run()
     finally:
         opened.close()
 

@@ -30,7 +30,7 @@ from rlc.lang.source import Source
 from rlc.plan.records import Plan
 from rlc.runtime.job import Job
 from rlc.runtime.journal.folder import RunFolder
-from rlc.runtime.observer import Silent
+from rlc.runtime.observer import Observer
 from rlc.service.http.latency import LogNormal
 from rlc.service.local.checkpoints import CheckpointStore
 
@@ -66,7 +66,7 @@ def resident() -> int:
 
 
 @define
-class Watch(Silent):
+class Watch(Observer):
     """Processor time and memory as each step is done."""
 
     cpu: list[float] = field(factory=list)

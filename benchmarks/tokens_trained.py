@@ -20,8 +20,8 @@ import rlc.service.local.torch_settings  # noqa: F401 (before anything imports t
 from rlc.compile.recipe import compile_source
 from rlc.lang.source import Source
 from rlc.plan.records import SftPlan
-from rlc.runtime.build import build_envs
 from rlc.runtime.records import Rollout, Usage
+from rlc.runtime.rollouts.environments import build_envs
 from rlc.runtime.stages.demonstrations import Demonstrator
 from rlc.runtime.updates.datums import merged_sequences
 from rlc.service.tiny import path

@@ -20,6 +20,7 @@ from rich.text import Text
 
 from rlc.plan.records import EvalPlan, Plan, SftPlan, TrainPlan
 from rlc.runtime.journal.metrics import measure
+from rlc.runtime.observer import Observer
 
 _BARS = "▁▂▃▄▅▆▇█"
 _CURVE_WIDTH = 48
@@ -89,7 +90,7 @@ class _Series:
         return float(tokens / self.metrics["time/total"])
 
 
-class PlainObserver:
+class PlainObserver(Observer):
     """One line a step, for logs and pipes."""
 
     def __init__(self, console: Console) -> None:
@@ -103,9 +104,6 @@ class PlainObserver:
         self._series.begin(stage, done, values)
         if done:
             self._print(f"{stage.name}: going on after step {done} of {stage.steps}")
-
-    def progress(self, done: int, planned: int) -> None:
-        pass
 
     def step(self, step: int, metrics: Mapping[str, Any]) -> None:
         series = self._series
@@ -127,14 +125,11 @@ class PlainObserver:
     def note(self, text: str) -> None:
         self._print(text)
 
-    def close(self) -> None:
-        pass
-
     def _print(self, text: str) -> None:
         self._console.print(text, highlight=False, soft_wrap=True, markup=False)
 
 
-class LiveObserver:
+class LiveObserver(Observer):
     """A display that is redrawn in place."""
 
     def __init__(self, console: Console) -> None:

@@ -16,7 +16,7 @@ T = TypeVar("T")
 _ASIDE = ThreadPoolExecutor(2, thread_name_prefix="rlc-aside")
 
 
-async def aside(function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
+async def in_thread(function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
     """What a function of a whole batch gives, without holding up the event loop meanwhile. It
     changes nothing that others read. More requests follow, so the service is told to wait."""
     with pending_call():

@@ -16,7 +16,7 @@ _running: list[tuple[tuple[int, int, int], float]] = []  # a stage each, with wh
 
 
 @contextmanager
-def short_pauses() -> Iterator[None]:
+def short_gc_pauses() -> Iterator[None]:
     """Within, the garbage collector looks only at what came to be within, and at little of it at a
     time: what was there before (modules, tokenizers, tasks) is hundreds of thousands of objects,
     looked through in vain for a third of a second each time. And a thread that computes, such as

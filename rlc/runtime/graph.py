@@ -30,7 +30,7 @@ T = TypeVar("T")
 
 
 @frozen
-class At:
+class NodeContext:
     """Where in a stage a node runs: the step, and the part of its batch. ``source`` is the step
     whose results its delayed edges hand on; 0 is the beginning of the stage."""
 
@@ -45,9 +45,9 @@ class At:
         return items[first:last]
 
 
-StepFunction = Callable[[At, Mapping[str, Any]], Awaitable[Any]]
+StepFunction = Callable[[NodeContext, Mapping[str, Any]], Awaitable[Any]]
 # Told the kind of a node, where it ran, and when: start and end, in seconds since the epoch.
-OnSpan = Callable[[str, At, float, float], None]
+OnSpan = Callable[[str, NodeContext, float, float], None]
 
 
 class Parts(list[Any]):
@@ -114,7 +114,7 @@ class _Step:
             parts = self.shape.parts[node.id]
             self.tasks[node.id] = [
                 group.create_task(
-                    self._run(node, At(self.number, part, parts, self.source), functions)
+                    self._run(node, NodeContext(self.number, part, parts, self.source), functions)
                 )
                 for part in range(parts)
             ]
@@ -142,7 +142,7 @@ class _Step:
         return (task for tasks in self.tasks.values() for task in tasks)
 
     async def _run(
-        self, node: GraphNode, at: At, functions: Mapping[str, StepFunction]
+        self, node: GraphNode, at: NodeContext, functions: Mapping[str, StepFunction]
     ) -> tuple[Any, float]:
         incoming = self.shape.incoming(node)
         inputs = await self._inputs(incoming, at)
@@ -156,7 +156,7 @@ class _Step:
         self.on_span(node.kind, at, clock, clock + spent)
         return output, spent
 
-    async def _inputs(self, edges: list[GraphEdge], at: At) -> dict[str, Any]:
+    async def _inputs(self, edges: list[GraphEdge], at: NodeContext) -> dict[str, Any]:
         """The outputs that a node waits for, by the kind of the node that made them."""
         inputs: dict[str, Any] = {}
         for edge in edges:

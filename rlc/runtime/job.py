@@ -14,23 +14,25 @@ from attrs import define, evolve, field
 
 from rlc.envs.python.attributes import search_beside
 from rlc.plan.records import EvalPlan, KlPlan, ModelPlan, Plan, SftPlan, TrainPlan
-from rlc.runtime.build import ExampleSource, LostCheckpointError, build_envs, open_weights
-from rlc.runtime.concurrency import aside
+from rlc.runtime.concurrency import in_thread
 from rlc.runtime.guard.meter import Meter
-from rlc.runtime.guard.service_wrappers import GuardedService
-from rlc.runtime.journal.checkpoints import States
+from rlc.runtime.guard.remote import RemoteSession
+from rlc.runtime.guard.service_wrappers import WatchedServiceClient
+from rlc.runtime.journal.checkpoints import CheckpointKeeper
 from rlc.runtime.journal.database import StoredStep
 from rlc.runtime.journal.folder import RunFolder
 from rlc.runtime.journal.metrics import measure
 from rlc.runtime.loop import StageLoop
 from rlc.runtime.observer import Observer
 from rlc.runtime.records import RunError
-from rlc.runtime.remote import RemoteRun
-from rlc.runtime.rollouts.collect import TaskStream
+from rlc.runtime.rollouts.environments import build_envs
+from rlc.runtime.rollouts.groups import TaskStream
+from rlc.runtime.stages.base import Stage
 from rlc.runtime.stages.evaluation import Evaluator
-from rlc.runtime.stages.supervised import SupervisedWork
-from rlc.runtime.stages.train import TrainWork
-from rlc.runtime.stages.work import Weights, Work
+from rlc.runtime.stages.examples import load_examples
+from rlc.runtime.stages.sft import SftStage
+from rlc.runtime.stages.train import TrainStage
+from rlc.runtime.stages.weights import LostCheckpointError, StageWeights, open_weights
 from rlc.runtime.summary import EvalSummary, StageSummary, Summary
 from rlc.runtime.trackers.tracking import MetricsLog
 from rlc.runtime.updates.reference import reference_client
@@ -53,8 +55,8 @@ class Job:
     observer: Observer
     _stopping: bool = field(default=False, init=False)
     _over_budget: bool = field(default=False, init=False)
-    _remote: RemoteRun | None = field(default=None, init=False)
-    _guarded: GuardedService = field(init=False)
+    _remote: RemoteSession | None = field(default=None, init=False)
+    _guarded: WatchedServiceClient = field(init=False)
     _log: MetricsLog = field(init=False)
     _evaluator: Evaluator = field(init=False)
     _loop: StageLoop | None = field(default=None, init=False)
@@ -63,10 +65,10 @@ class Job:
         search_beside(self.folder.plan.recipe)
         self._log = MetricsLog(self.folder.path)
         self._evaluator = Evaluator(self.folder, self._log, self.observer)
-        self._guarded = GuardedService.of(self.service, self.observer.note)
+        self._guarded = WatchedServiceClient.of(self.service, self.observer.note)
         if isinstance(self.service, RemoteService):
             pressed = self._guarded.pressed
-            self._remote = RemoteRun(self.service, self.folder, self.observer, pressed)
+            self._remote = RemoteSession(self.service, self.folder, self.observer, pressed)
         self.service = self._guarded
 
     def stop(self) -> None:
@@ -188,7 +190,7 @@ class Job:
             stage = self._remote.fitted(stage)
             await self._remote.verify(stage, training, meter)
         journal, note = self.folder.journal, self.observer.note
-        weights = Weights(
+        weights = StageWeights(
             training, self.service, journal, stage, lambda: self._ending, note, len(done)
         )
 
@@ -204,7 +206,7 @@ class Job:
             stage=stage,
             work=work,
             meter=meter,
-            states=States(stage, journal, self.service, note),
+            states=CheckpointKeeper(stage, journal, self.service, note),
             reference_meter=self._reference_meter(stage),
             stop_requested=lambda: self._stopping,
             evaluate=evaluate,
@@ -218,23 +220,24 @@ class Job:
 
     async def _work(
         self,
-        weights: Weights,
+        weights: StageWeights,
         stage: TrainPlan | SftPlan,
         done: Sequence[StoredStep],
         meter: Meter,
-    ) -> Work:
+    ) -> Stage:
         seed = self.folder.plan.seed
         if isinstance(stage, SftPlan):
-            source = ExampleSource(self.folder, stage, weights, meter, self.observer)
-            return SupervisedWork(stage, seed, weights, await source.examples())
+            progress = self.observer.progress
+            examples = await load_examples(self.folder, stage, weights, meter, progress)
+            return SftStage(stage, seed, weights, examples)
         tokenizer = weights.training.get_tokenizer()
-        envs = await aside(build_envs, stage.envs, tokenizer, stage.model.renderer)
+        envs = await in_thread(build_envs, stage.envs, tokenizer, stage.model.renderer)
         cursors = [step.cursor for step in done]
         stream = TaskStream.resumed(envs, seed, ("task", stage.name), cursors)
         reference = None
         if stage.kl is not None:
             reference = await reference_client(self.service, stage.kl.reference)
-        return TrainWork(stage, seed, weights, stream, reference, self._played)
+        return TrainStage(stage, seed, weights, stream, reference, self._played)
 
     def _played(self, played: int, planned: int) -> None:
         """A group is done: its tokens are billed, whatever becomes of the step."""
@@ -248,7 +251,7 @@ class Job:
         model = _reference_model(stage.model, stage.kl)
         return Meter(self.folder.journal, stage.name, model)
 
-    async def _evaluations_during(self, plan: Plan, weights: Weights, step: int) -> None:
+    async def _evaluations_during(self, plan: Plan, weights: StageWeights, step: int) -> None:
         """The evaluations that are due after a step, or before the first, but not at the end.
 
         Each has a snapshot of its own: one that is shared with the rollouts, and with it the

@@ -9,20 +9,20 @@ from typing import Any
 from attrs import define, field
 
 from rlc.plan.records import SftPlan, TrainPlan
-from rlc.runtime.concurrency import aside
-from rlc.runtime.gc_tuning import short_pauses
+from rlc.runtime.concurrency import in_thread
+from rlc.runtime.gc_tuning import short_gc_pauses
 from rlc.runtime.graph import StepOutcome, run_steps
 from rlc.runtime.guard.limits import StageGuard
 from rlc.runtime.guard.meter import Meter, cost
-from rlc.runtime.guard.service_wrappers import GuardedService
+from rlc.runtime.guard.service_wrappers import WatchedServiceClient
 from rlc.runtime.guard.watchdog import StepDeadline
-from rlc.runtime.journal.checkpoints import Saving, States
+from rlc.runtime.journal.checkpoints import CheckpointKeeper, PendingCheckpoint
 from rlc.runtime.journal.folder import RunFolder
 from rlc.runtime.journal.metrics import ROLLOUTS_FILE, time_metrics, usage_metrics
 from rlc.runtime.journal.timeline import TIMELINE_FILE, Timeline
 from rlc.runtime.observer import Observer
 from rlc.runtime.records import RunError
-from rlc.runtime.stages.work import StepReport, Work
+from rlc.runtime.stages.base import Stage, StepReport
 from rlc.runtime.trackers.tracking import MetricsLog
 
 
@@ -34,13 +34,13 @@ class StageLoop:
     """
 
     folder: RunFolder
-    service: GuardedService
+    service: WatchedServiceClient
     observer: Observer
     log: MetricsLog
     stage: TrainPlan | SftPlan
-    work: Work
+    work: Stage
     meter: Meter
-    states: States
+    states: CheckpointKeeper
     reference_meter: Meter | None  # of a reference model, which has a price of its own
     stop_requested: Callable[[], bool]
     evaluate: Callable[[int], Awaitable[None]]
@@ -63,7 +63,7 @@ class StageLoop:
         """
         self._guard.replay(step.metrics for step in self.folder.journal.steps(self.stage.name))
         async with self._deadline.held():
-            with short_pauses():
+            with short_gc_pauses():
                 await self._run(done)
         if self._failure is not None:
             raise self._failure
@@ -119,7 +119,7 @@ class StageLoop:
         metrics |= self.service.metrics()
         verdict = self._guard.look(step, metrics, _first_cause(report))
         metrics |= verdict.metrics
-        await aside(self.folder.append, ROLLOUTS_FILE, report.rollouts)
+        await in_thread(self.folder.append, ROLLOUTS_FILE, report.rollouts)
         self.folder.append(TIMELINE_FILE, self._timeline.take(step))
         self.folder.journal.finish_step(self.stage.name, step, report.cursor, metrics)
         self.states.keep(step, report.checkpoint)
@@ -135,7 +135,7 @@ class StageLoop:
             await self._save_for_good(step, report.checkpoint)
         return not ending
 
-    async def _save_for_good(self, step: int, made: Saving | None) -> None:
+    async def _save_for_good(self, step: int, made: PendingCheckpoint | None) -> None:
         """The state of a run that ends here, for as long as the plan keeps checkpoints."""
         await self.states.settle()
         if made is None or not made.lasting:

@@ -1,58 +1,37 @@
-"""What a run tells whoever watches it."""
+"""What a run reports while it goes on."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 from rlc.plan.records import EvalPlan, Plan, SftPlan, TrainPlan
 
 
-class Observer(Protocol):
-    """Called by the runtime on its own thread; must return quickly."""
+class Observer:
+    """Base class whose methods do nothing: override those of interest.
 
-    def started(self, plan: Plan, folder: Path) -> None: ...
+    They are called on the thread of the run and must return quickly.
+    """
+
+    def started(self, plan: Plan, folder: Path) -> None:
+        """The run has begun, or has been resumed."""
 
     def stage_started(self, stage: TrainPlan | SftPlan, done: int, values: Sequence[float]) -> None:
-        """``done`` steps were already done before (a resumed run), with these values."""
+        """A stage begins; ``done`` of its steps were run before a resume, with these values."""
 
     def progress(self, done: int, planned: int) -> None:
-        """Groups played of those planned for the running step."""
+        """So many groups of the running step have been played."""
 
     def step(self, step: int, metrics: Mapping[str, Any]) -> None:
-        """A step of the stage that was started last is done and journalled."""
+        """A step of the stage that started last is done and journalled."""
 
     def evaluated(self, plan: EvalPlan, step: int, metrics: Mapping[str, Any]) -> None:
         """An evaluation is done and journalled."""
 
     def note(self, text: str) -> None:
-        """Something worth a line of its own."""
+        """Something happened that is worth a line of its own."""
 
     def close(self) -> None:
-        """No more will come."""
-
-
-class Silent:
-    """An observer that says nothing."""
-
-    def started(self, plan: Plan, folder: Path) -> None:
-        pass
-
-    def stage_started(self, stage: TrainPlan | SftPlan, done: int, values: Sequence[float]) -> None:
-        pass
-
-    def progress(self, done: int, planned: int) -> None:
-        pass
-
-    def step(self, step: int, metrics: Mapping[str, Any]) -> None:
-        pass
-
-    def evaluated(self, plan: EvalPlan, step: int, metrics: Mapping[str, Any]) -> None:
-        pass
-
-    def note(self, text: str) -> None:
-        pass
-
-    def close(self) -> None:
-        pass
+        """The run is over."""

@@ -14,7 +14,7 @@ from rlc.plan.codec import plan_hash
 from rlc.plan.differences import difference_lines
 from rlc.plan.records import Plan
 from rlc.runtime.journal.folder import RunFolder
-from rlc.runtime.observer import Observer, Silent
+from rlc.runtime.observer import Observer
 from rlc.runtime.preflight import require_runnable
 from rlc.runtime.records import RunError
 from rlc.runtime.summary import Summary
@@ -130,7 +130,7 @@ def _to_end(
 
     def work() -> Summary:
         folder = open_folder()
-        observes = observer or Silent()
+        observes = observer or Observer()
         try:
             jobs.append(Job(folder, connect_run(folder, base_url, resumed), observes))
             return asyncio.run(jobs[0].run())

@@ -21,7 +21,7 @@ from rlc.lang.source import Source
 from rlc.plan.records import Plan
 from rlc.runtime.job import Job
 from rlc.runtime.journal.folder import RunFolder
-from rlc.runtime.observer import Silent
+from rlc.runtime.observer import Observer
 from rlc.service.local import connect
 
 TINY = "rlc/service/tiny/weights"  # a name that is a folder: where the cookbook finds a tokenizer
@@ -118,7 +118,7 @@ def test_the_script_repeats_the_run(plan: Plan, server: str, tmp_path: Path) -> 
     folder = RunFolder.create(tmp_path / "run", plan)
     service = connect(folder.path / "checkpoints", device="cpu", threads=1)
     try:
-        asyncio.run(Job(folder, service, Silent()).run())
+        asyncio.run(Job(folder, service, Observer()).run())
     finally:
         folder.close()
         service.close()

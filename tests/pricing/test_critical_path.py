@@ -15,7 +15,7 @@ from rlc.compile.recipe import compile_source
 from rlc.lang.source import Source
 from rlc.plan.records import Plan
 from rlc.pricing.critical_path import completion_times, critical_path, parts_of
-from rlc.runtime.graph import At, StepOutcome, run_steps
+from rlc.runtime.graph import NodeContext, StepOutcome, run_steps
 
 RECIPE = """\
 model policy { base = "tiny" lora_rank = 4 }
@@ -68,7 +68,7 @@ def executed(plan: Plan, by_step: Sequence[Mapping[str, list[float]]]) -> list[f
         loop = asyncio.get_running_loop()
 
         def node(kind: str) -> Any:
-            async def work(at: At, inputs: Mapping[str, Any]) -> None:
+            async def work(at: NodeContext, inputs: Mapping[str, Any]) -> None:
                 await asyncio.sleep(by_step[at.step - 1][kind][at.part])
 
             return work

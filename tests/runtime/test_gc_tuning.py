@@ -7,7 +7,7 @@ import sys
 
 import pytest
 
-from rlc.runtime.gc_tuning import short_pauses
+from rlc.runtime.gc_tuning import short_gc_pauses
 
 
 def settings() -> tuple[tuple[int, int, int], float]:
@@ -16,7 +16,7 @@ def settings() -> tuple[tuple[int, int, int], float]:
 
 def test_what_was_there_is_left_out_and_all_is_as_before_at_the_end() -> None:
     before, frozen = settings(), gc.get_freeze_count()
-    first, second = short_pauses(), short_pauses()
+    first, second = short_gc_pauses(), short_gc_pauses()
     first.__enter__()
     assert gc.get_freeze_count() > frozen
     assert settings() != before
@@ -29,6 +29,6 @@ def test_what_was_there_is_left_out_and_all_is_as_before_at_the_end() -> None:
 
 def test_a_stage_that_fails_leaves_no_trace() -> None:
     before = settings()
-    with pytest.raises(ValueError, match="it fails"), short_pauses():
+    with pytest.raises(ValueError, match="it fails"), short_gc_pauses():
         raise ValueError("it fails")
     assert (settings(), gc.get_freeze_count()) == (before, 0)

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from rlc.plan.records import Graph, GraphEdge, GraphNode
-from rlc.runtime.graph import At, StepFunction, StepOutcome, run_steps
+from rlc.runtime.graph import NodeContext, StepFunction, StepOutcome, run_steps
 
 
 def graph(nodes: str, *edges: GraphEdge) -> Graph:
@@ -50,7 +50,7 @@ def run(
 
 
 def recorder(order: list[str], kind: str) -> StepFunction:
-    async def work(at: At, inputs: Mapping[str, Any]) -> str:
+    async def work(at: NodeContext, inputs: Mapping[str, Any]) -> str:
         order.append(kind)
         return kind + "".join(inputs[name] for name in sorted(inputs))
 
@@ -81,11 +81,11 @@ def test_other_stages_do_not_run() -> None:
 def test_the_first_cause_is_raised_and_siblings_are_cancelled() -> None:
     cancelled = []
 
-    async def fail(at: At, inputs: Mapping[str, Any]) -> None:
+    async def fail(at: NodeContext, inputs: Mapping[str, Any]) -> None:
         await asyncio.sleep(0)
         raise ValueError("the cause")
 
-    async def wait(at: At, inputs: Mapping[str, Any]) -> None:
+    async def wait(at: NodeContext, inputs: Mapping[str, Any]) -> None:
         try:
             await asyncio.Event().wait()
         except asyncio.CancelledError:
@@ -101,23 +101,23 @@ def staged(log: list[str]) -> tuple[dict[str, StepFunction], dict[str, int]]:
     """A stage that samples from weights and updates them; ``log`` says what happened when."""
     weights = {"version": 0}
 
-    async def snapshot(at: At, inputs: Mapping[str, Any]) -> int:
+    async def snapshot(at: NodeContext, inputs: Mapping[str, Any]) -> int:
         log.append(f"snapshot {at.step}")
         log.append(f"source of {at.step}: {at.source}")
         return weights["version"]
 
-    async def rollouts(at: At, inputs: Mapping[str, Any]) -> int:
+    async def rollouts(at: NodeContext, inputs: Mapping[str, Any]) -> int:
         log.append(f"play {at.step}")
         await asyncio.sleep(0)
         version: int = inputs["snapshot"]
         return version
 
-    async def forward_backward(at: At, inputs: Mapping[str, Any]) -> int:
+    async def forward_backward(at: NodeContext, inputs: Mapping[str, Any]) -> int:
         log.append(f"gradient {at.step}")
         staleness: int = weights["version"] - inputs["rollouts"]
         return staleness
 
-    async def optim_step(at: At, inputs: Mapping[str, Any]) -> None:
+    async def optim_step(at: NodeContext, inputs: Mapping[str, Any]) -> None:
         weights["version"] += 1
 
     functions: dict[str, StepFunction] = {
@@ -210,18 +210,18 @@ def test_what_later_steps_have_begun_is_dropped_where_a_stage_ends() -> None:
 def test_parts_are_handed_on_as_they_come_and_trained_in_order() -> None:
     log: list[str] = []
 
-    async def play(at: At, inputs: Mapping[str, Any]) -> int:
+    async def play(at: NodeContext, inputs: Mapping[str, Any]) -> int:
         for _ in range(3 * (at.parts - at.part)):  # the last part is there first
             await asyncio.sleep(0)
         log.append(f"played {at.part}")
         return at.part
 
-    async def forward_backward(at: At, inputs: Mapping[str, Any]) -> int:
+    async def forward_backward(at: NodeContext, inputs: Mapping[str, Any]) -> int:
         log.append(f"gradient {inputs['play']}")
         part: int = inputs["play"]
         return part
 
-    async def optim_step(at: At, inputs: Mapping[str, Any]) -> list[int]:
+    async def optim_step(at: NodeContext, inputs: Mapping[str, Any]) -> list[int]:
         gradients: list[int] = inputs["forward_backward"]
         return gradients
 

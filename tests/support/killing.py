@@ -123,12 +123,12 @@ class _Watched:
 
 def _watch(counts: Any, fatal: tuple[str, int] | None) -> None:
     """Let this process say what it does, and die at a call if that is wanted."""
-    from rlc.runtime.rollouts.rollout import Player
-    from rlc.runtime.stages import supervised
+    from rlc.runtime.rollouts.player import Player
+    from rlc.runtime.stages import sft
     from rlc.runtime.stages import train as stage
     from rlc.runtime.stages.evaluation import Evaluation
-    from rlc.runtime.stages.work import Weights
-    from rlc.runtime.updates import gradients as updates
+    from rlc.runtime.stages.weights import StageWeights
+    from rlc.runtime.updates import optimizer
 
     watched = {
         phase: _Watched(counts, i, fatal[1] if fatal and fatal[0] == phase else 0)
@@ -136,9 +136,9 @@ def _watch(counts: Any, fatal: tuple[str, int] | None) -> None:
     }
     Player.play = watched["sampling"].around_async(Player.play)  # type: ignore[method-assign]
     Evaluation.play = watched["evaluating"].around_async(Evaluation.play)  # type: ignore[method-assign]
-    Weights.snapshot = watched["snapshot"].around_async(Weights.snapshot)  # type: ignore[method-assign]
-    finish = watched["training"].around_async(updates.finish)
-    stage.finish = supervised.finish = finish  # type: ignore[attr-defined]
+    StageWeights.snapshot = watched["snapshot"].around_async(StageWeights.snapshot)  # type: ignore[method-assign]
+    finish = watched["training"].around_async(optimizer.finish)
+    stage.finish = sft.finish = finish  # type: ignore[attr-defined]
     Journal.finish_step = watched["journalling"].around(Journal.finish_step)  # type: ignore[method-assign]
     os.fsync = watched["saving"].around(os.fsync)  # in the middle of a checkpoint's file
 

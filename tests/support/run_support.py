@@ -16,7 +16,7 @@ from rlc.lang.source import Source
 from rlc.plan.records import Plan
 from rlc.runtime.job import Job
 from rlc.runtime.journal.folder import RunFolder
-from rlc.runtime.observer import Silent
+from rlc.runtime.observer import Observer
 from rlc.runtime.summary import Summary
 from rlc.service.connect import connect_service
 
@@ -65,7 +65,7 @@ def plan(name: str, overrides: Mapping[str, str] | None = None, seed: int = 1) -
     return compiled((RECIPES / f"{name}.rl").read_text(encoding="utf-8"), overrides, seed)
 
 
-class StopAfter(Silent):
+class StopAfter(Observer):
     """Presses Ctrl-C as soon as a step is done."""
 
     def __init__(self, stage: str, step: int) -> None:
@@ -78,7 +78,7 @@ class StopAfter(Silent):
 
 
 def run(folder: RunFolder, stop_after: tuple[str, int] | None = None) -> Summary:
-    observer = Silent() if stop_after is None else StopAfter(*stop_after)
+    observer = Observer() if stop_after is None else StopAfter(*stop_after)
     job = Job(folder, connect_service(folder.plan, folder.path / "checkpoints"), observer)
     if isinstance(observer, StopAfter):
         observer.job = job

@@ -19,11 +19,10 @@ from rlc.errors import Error
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from rlc.cli.progress import LiveObserver, PlainObserver
     from rlc.plan.records import Plan
     from rlc.runtime.job import Job
     from rlc.runtime.journal.folder import RunFolder
-    from rlc.runtime.observer import Silent
+    from rlc.runtime.observer import Observer
     from rlc.runtime.summary import Summary
 
 _ADVICE = "see to the room on its disk, and to its permissions"
@@ -157,12 +156,12 @@ def _run_folder(folder: RunFolder, args: argparse.Namespace) -> int:
     return 130 if summary.state == "interrupted" else 0
 
 
-def _observer(console: Console, quiet: bool) -> LiveObserver | PlainObserver | Silent:
+def _observer(console: Console, quiet: bool) -> Observer:
     from rlc.cli.progress import LiveObserver, PlainObserver
-    from rlc.runtime.observer import Silent
+    from rlc.runtime.observer import Observer
 
     if quiet:
-        return Silent()
+        return Observer()
     live = console.is_terminal and not console.is_dumb_terminal
     return LiveObserver(console) if live else PlainObserver(console)
 

@@ -1,6 +1,6 @@
 """How many replies a service draws at once: raised while it answers, cut when it says "too many".
 
-:class:`Pace` decides the level; it is a state machine without a clock of its own. :class:`Gate`
+:class:`AdaptiveConcurrency` decides the level; it is a state machine without a clock of its own. :class:`Gate`
 holds requests back accordingly, first come, first served: an episode asks for one reply at a time,
 so between two turns of one every other waiting episode has its turn, of whatever environment.
 """
@@ -41,7 +41,7 @@ class _Window:
 
 
 @define
-class Pace:
+class AdaptiveConcurrency:
     """The level: how many replies may be drawn at once. Times are monotonic seconds.
 
     Additive increase, multiplicative decrease: a refusal halves the level, at most once in the
@@ -121,11 +121,11 @@ class Pace:
 
 
 @define(eq=False)
-class Gate:
+class ConcurrencyLimiter:
     """Lets requests through as far as its pace allows. A request that is larger than the level
     passes alone. One that is cancelled, waiting or under way, leaves its place to the next."""
 
-    pace: Pace = field(factory=Pace)
+    pace: AdaptiveConcurrency = field(factory=AdaptiveConcurrency)
     clock: Callable[[], float] = time.monotonic
     in_flight: int = 0  # replies
     waited: float = 0.0  # seconds, of all requests together
@@ -201,11 +201,11 @@ class _Answer:
 
 
 @define(eq=False)
-class PacedSampler:
+class LimitedSamplingClient:
     """A sampling client behind a gate. See :class:`rlc.service.interface.SamplingClient`."""
 
     client: SamplingClient
-    gate: Gate
+    gate: ConcurrencyLimiter
 
     async def sample(
         self,
@@ -230,4 +230,10 @@ class PacedSampler:
 
 def capped(client: SamplingClient, most: int | None) -> SamplingClient:
     """The client with at most so many replies at once; None: as it is."""
-    return client if most is None else PacedSampler(client, Gate(Pace(cap=most, adapts=False)))
+    return (
+        client
+        if most is None
+        else LimitedSamplingClient(
+            client, ConcurrencyLimiter(AdaptiveConcurrency(cap=most, adapts=False))
+        )
+    )

@@ -15,7 +15,7 @@ _NO_REWARD = "no episode had a reward"
 
 
 @frozen
-class Verdict:
+class Decision:
     """What to say of a step, and why the run ends with it, if it does. ``metrics`` go with those
     of the step, so that a resumed run reads there what was decided."""
 
@@ -41,10 +41,10 @@ class StageGuard:
             self._above = self._is_above(metrics)
             self.synchronous = bool(metrics.get(SYNCHRONOUS, self.synchronous))
 
-    def look(self, step: int, metrics: Mapping[str, Any], cause: str | None) -> Verdict:
+    def look(self, step: int, metrics: Mapping[str, Any], cause: str | None) -> Decision:
         """What follows from the metrics of a step; ``cause`` is its first failure."""
         if not isinstance(self.stage, TrainPlan):
-            return Verdict()
+            return Decision()
         notes = list(self._skip(step, metrics, cause))
         end = self._hopeless(metrics, cause)
         was, self._above = self._above, self._is_above(metrics)
@@ -54,7 +54,7 @@ class StageGuard:
             end = end or (note if stop else None)
         guard = self.stage.kl_guard
         told = {SYNCHRONOUS: float(self.synchronous)} if guard else {}
-        return Verdict(tuple(notes), end, told)
+        return Decision(tuple(notes), end, told)
 
     def _skip(self, step: int, metrics: Mapping[str, Any], cause: str | None) -> Iterable[str]:
         """Say once, of steps in a row without a usable rollout, why. (That no rollout was better

@@ -13,8 +13,13 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from attrs import define
 
 from rlc.plan.records import SftPlan, TrainPlan
-from rlc.runtime.guard.adaptive_concurrency import MOST, Gate, Pace, PacedSampler
-from rlc.runtime.guard.watchdog import Owed, Watch
+from rlc.runtime.guard.adaptive_concurrency import (
+    MOST,
+    AdaptiveConcurrency,
+    ConcurrencyLimiter,
+    LimitedSamplingClient,
+)
+from rlc.runtime.guard.watchdog import Watchdog, WatchedCall
 from rlc.service.interface import RemoteService, SamplingClient, ServiceClient, TrainingClient
 
 if TYPE_CHECKING:
@@ -24,11 +29,11 @@ T = TypeVar("T")
 
 
 @define(eq=False)
-class WatchedSampler:
+class WatchedSamplingClient:
     """See :class:`rlc.service.interface.SamplingClient`."""
 
     client: SamplingClient
-    watch: Watch
+    watch: Watchdog
 
     def sample(
         self,
@@ -38,18 +43,18 @@ class WatchedSampler:
         include_prompt_logprobs: bool = False,
     ) -> Awaitable[types.SampleResponse]:
         answer = self.client.sample(prompt, num_samples, sampling_params, include_prompt_logprobs)
-        return Owed(self.watch, f"{num_samples} sampled replies", answer)
+        return WatchedCall(self.watch, f"{num_samples} sampled replies", answer)
 
     def compute_logprobs(self, prompt: types.ModelInput) -> Awaitable[list[float | None]]:
-        return Owed(self.watch, "logprobs", self.client.compute_logprobs(prompt))
+        return WatchedCall(self.watch, "logprobs", self.client.compute_logprobs(prompt))
 
 
 @define(eq=False)
-class GuardedTraining:
+class WatchedTrainingClient:
     """See :class:`rlc.service.interface.TrainingClient`."""
 
     client: TrainingClient
-    service: GuardedService
+    service: WatchedServiceClient
 
     def forward(
         self,
@@ -92,23 +97,23 @@ class GuardedTraining:
         return self.client.get_tokenizer()
 
     def _owed(self, what: str, answer: Awaitable[T]) -> Awaitable[T]:
-        return Owed(self.service.watch, what, answer)
+        return WatchedCall(self.service.watch, what, answer)
 
 
 @define(eq=False)
-class GuardedService:
+class WatchedServiceClient:
     """See :class:`rlc.service.interface.ServiceClient`. ``gate`` is None where nothing is paced."""
 
     service: ServiceClient
-    watch: Watch
-    gate: Gate | None
+    watch: Watchdog
+    gate: ConcurrencyLimiter | None
 
     @classmethod
-    def of(cls, service: ServiceClient, note: Callable[[str], None]) -> GuardedService:
+    def of(cls, service: ServiceClient, note: Callable[[str], None]) -> WatchedServiceClient:
         """``note`` is told when a server cannot be reached."""
         if isinstance(service, RemoteService):
-            return cls(service, Watch(note, service.ping), Gate())
-        return cls(service, Watch(note), None)
+            return cls(service, Watchdog(note, service.ping), ConcurrencyLimiter())
+        return cls(service, Watchdog(note), None)
 
     def begin(self, stage: TrainPlan | SftPlan) -> None:
         """From now on the deadlines and the concurrency of a stage hold."""
@@ -118,7 +123,11 @@ class GuardedService:
             assert self.gate is not None
             self.gate.pace.cap = most or MOST
         else:
-            self.gate = None if most is None else Gate(Pace(cap=most, adapts=False))
+            self.gate = (
+                None
+                if most is None
+                else ConcurrencyLimiter(AdaptiveConcurrency(cap=most, adapts=False))
+            )
 
     def pressed(self) -> None:
         """The service says that it has too much to do: it is not silent, but wants less."""
@@ -132,8 +141,8 @@ class GuardedService:
 
     def sampler(self, client: SamplingClient) -> SamplingClient:
         """A sampling client of this service, watched and paced."""
-        watched = WatchedSampler(client, self.watch)
-        return watched if self.gate is None else PacedSampler(watched, self.gate)
+        watched = WatchedSamplingClient(client, self.watch)
+        return watched if self.gate is None else LimitedSamplingClient(watched, self.gate)
 
     async def create_lora_training_client(
         self,
@@ -169,7 +178,9 @@ class GuardedService:
         return self.sampler(await self.watch.until("a sampling client", answer))
 
     def delete_checkpoint(self, path: str) -> Awaitable[None]:
-        return Owed(self.watch, f"the deletion of {path}", self.service.delete_checkpoint(path))
+        return WatchedCall(
+            self.watch, f"the deletion of {path}", self.service.delete_checkpoint(path)
+        )
 
     async def _training(self, what: str, answer: Awaitable[TrainingClient]) -> TrainingClient:
-        return GuardedTraining(await self.watch.until(what, answer), self)
+        return WatchedTrainingClient(await self.watch.until(what, answer), self)

@@ -20,7 +20,7 @@ T = TypeVar("T")
 
 
 @define(eq=False)
-class Watch:
+class Watchdog:
     """Waits for answers, all of them under one eye: while any is owed, the service may be silent
     for ``limits.request``, and out of reach for ``limits.unreachable``.
 
@@ -167,10 +167,10 @@ class StepDeadline:
 
 
 @define(eq=False)
-class Owed(Generic[T]):
+class WatchedCall(Generic[T]):
     """An answer to a request that is on its way. Unlike a coroutine it may be left unawaited."""
 
-    watch: Watch
+    watch: Watchdog
     what: str
     answer: Awaitable[T]
 

@@ -24,7 +24,7 @@ _GRACE = 5.0  # seconds that a failing run waits for a state on its way
 
 
 @frozen(eq=False)
-class Saving:
+class PendingCheckpoint:
     """A state that the service was asked for. One that is not ``lasting`` is deleted as soon as
     a newer one is safe."""
 
@@ -32,8 +32,8 @@ class Saving:
     lasting: bool
 
 
-def slack_of(stage: TrainPlan | SftPlan) -> int:
-    """The most steps that the weights of a rollout lag behind."""
+def max_lag(stage: TrainPlan | SftPlan) -> int:
+    """Return how many steps the weights of a rollout may lag behind."""
     return stage.overlap.max_staleness if isinstance(stage, TrainPlan) else 0
 
 
@@ -64,7 +64,7 @@ def kept_snapshots(
 
 
 @define(eq=False)
-class States:
+class CheckpointKeeper:
     """The saved states of one stage."""
 
     stage: TrainPlan | SftPlan
@@ -73,7 +73,7 @@ class States:
     note: Callable[[str], None]
     _task: asyncio.Task[None] | None = field(default=None, init=False)
 
-    def keep(self, step: int, saving: Saving | None) -> None:
+    def keep(self, step: int, saving: PendingCheckpoint | None) -> None:
         """A step is journalled: journal its state when the service has it, and tidy up."""
         self._task = asyncio.create_task(self._keep(step, saving))
 
@@ -89,7 +89,7 @@ class States:
             self._task.cancel()
             await asyncio.gather(self._task, return_exceptions=True)
 
-    async def _keep(self, step: int, saving: Saving | None) -> None:
+    async def _keep(self, step: int, saving: PendingCheckpoint | None) -> None:
         if saving is not None:
             self.journal.add_checkpoint(self.stage.name, step, await saving.path)
         await self._retire(step)
@@ -106,7 +106,7 @@ class States:
             if step not in keep and await self._delete(path):
                 journal.drop_checkpoint(name, step)
         snapshots = {stored.step: stored.path for stored in journal.snapshots(name)}
-        stay = kept_snapshots(snapshots, keep, done, slack_of(self.stage))
+        stay = kept_snapshots(snapshots, keep, done, max_lag(self.stage))
         for step, path in snapshots.items():
             if step not in stay and await self._delete(path):
                 journal.drop_snapshot(name, step)

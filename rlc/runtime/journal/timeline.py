@@ -6,7 +6,7 @@ from typing import Any
 
 from attrs import define, field
 
-from rlc.runtime.graph import At
+from rlc.runtime.graph import NodeContext
 
 TIMELINE_FILE = "timeline.jsonl"
 
@@ -18,7 +18,7 @@ class Timeline:
     stage: str
     _spans: dict[int, list[dict[str, Any]]] = field(factory=dict, init=False)
 
-    def add(self, kind: str, at: At, start: float, end: float) -> None:
+    def add(self, kind: str, at: NodeContext, start: float, end: float) -> None:
         """One part of a node ran from ``start`` to ``end`` (seconds since the epoch)."""
         span = {"stage": self.stage, "step": at.step, "part": at.part, "kind": kind}
         span |= {"start": round(start, 6), "end": round(end, 6)}

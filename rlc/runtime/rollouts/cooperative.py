@@ -13,7 +13,7 @@ _AT_A_TIME = 0.005  # seconds that may be computed before the loop comes round
 
 
 @define(eq=False)
-class Pace:
+class EventLoopYield:
     """Before each piece of computing: ``await pace.turn()``. Where a thousand replies come at once,
     what they lead to is spread over as many rounds of the loop as it takes, in order."""
 

@@ -15,13 +15,13 @@ from typing import Any
 from attrs import define, field
 
 from rlc.runtime.records import Rollout
-from rlc.runtime.updates.gradients import Gradients
+from rlc.runtime.updates.optimizer import PendingGradients
 
 Playing = Coroutine[Any, Any, list[Rollout]]
 
 
 @define(eq=False)
-class Arrivals:
+class ReadyGroups:
     """The groups of one step. ``share`` is how many of them a part has at the least, but for the
     last: so there may be fewer parts than planned, and those left over are empty."""
 
@@ -55,7 +55,7 @@ class Arrivals:
             self._training = bool(taken)
             return [rollout for _, rollouts in taken for rollout in rollouts]
 
-    def train(self, gradients: Gradients) -> None:
+    def train(self, gradients: PendingGradients) -> None:
         """The part that was last taken is with the service, or has nothing to train on."""
         outputs = [gradient.output for gradient in gradients.submitted]
         if outputs:

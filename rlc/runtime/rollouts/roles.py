@@ -17,7 +17,7 @@ from rlc.envs.judges.solver_judge import JUDGE, SOLVER, SolverJudge
 from rlc.envs.seeds import derive_seed
 from rlc.runtime.concurrency import all_of
 from rlc.runtime.records import Rollout
-from rlc.runtime.rollouts.rollout import Player, Task
+from rlc.runtime.rollouts.player import Player, Task
 
 
 async def play_task(player: Player, task: Task) -> list[Rollout]:

@@ -11,7 +11,7 @@ from attrs import define, field
 TOKEN = "i"  # 32 bits hold every vocabulary
 
 
-class Prefix(Sequence[int]):
+class TokenPrefix(Sequence[int]):
     """The first ``end`` tokens of a sequence that others go on with. Its slices are lists."""
 
     __slots__ = ("_end", "_whole")
@@ -47,14 +47,14 @@ class Prefix(Sequence[int]):
         return f"Prefix({self[:]})"
 
 
-def shares(prompt: Any, before: Any) -> bool:
+def is_continuation(prompt: Any, before: Any) -> bool:
     """Whether a prompt is known to go on from an earlier one and the reply to it."""
-    known = isinstance(prompt, Prefix) and isinstance(before, Prefix)
+    known = isinstance(prompt, TokenPrefix) and isinstance(before, TokenPrefix)
     return known and prompt._whole is before._whole
 
 
 @define
-class Growing:
+class EpisodeTokens:
     """The tokens of an episode so far; those that a prompt repeats are kept, and count, once."""
 
     before: int = 0  # in sequences that were left behind
@@ -65,14 +65,14 @@ class Growing:
         known = len(self._current)
         return self.before + (0 if self._goes_on(prompt) else known) + len(prompt)
 
-    def extend(self, prompt: Sequence[int], reply: Sequence[int]) -> Prefix:
+    def extend(self, prompt: Sequence[int], reply: Sequence[int]) -> TokenPrefix:
         """Take in a prompt and the reply to it; gives the prompt to keep."""
         if self._goes_on(prompt):
             self._current.extend(prompt[len(self._current) :])
         else:
             self.before += len(self._current)
             self._current = array(TOKEN, prompt)
-        kept = Prefix(self._current, len(prompt))
+        kept = TokenPrefix(self._current, len(prompt))
         self._current.extend(reply)
         return kept
 

@@ -20,12 +20,12 @@ from rlc.envs.history import History, chunks_of
 from rlc.envs.problems.rows import read_rows
 from rlc.envs.tool_chat import conversation
 from rlc.plan.records import DataPlan, EnvPlan, SamplingPlan, SftPlan
-from rlc.runtime.cleanup import close_all
 from rlc.runtime.concurrency import all_of
 from rlc.runtime.records import Rollout, RunError, Turn, Usage
-from rlc.runtime.rollouts.collect import TaskStream, play_tasks
-from rlc.runtime.rollouts.mixture import new_cursor
-from rlc.runtime.rollouts.rollout import Player, Task, episode_credit
+from rlc.runtime.rollouts.environments import close_all
+from rlc.runtime.rollouts.groups import TaskStream, play_tasks
+from rlc.runtime.rollouts.player import Player, Task, episode_credit
+from rlc.runtime.rollouts.tasks import new_cursor
 from rlc.service.interface import SamplingClient
 
 MOST_TRIES = 20  # episodes played for each demonstration that is asked for

@@ -15,17 +15,16 @@ from rlc.envs.base import SOLVED
 from rlc.envs.build import PlayableEnv
 from rlc.envs.judges.solver_judge import JUDGE
 from rlc.plan.records import EvalPlan, MetricPlan
-from rlc.runtime.build import build_envs
-from rlc.runtime.cleanup import close_envs
 from rlc.runtime.guard.adaptive_concurrency import capped
 from rlc.runtime.guard.meter import Meter
 from rlc.runtime.journal.folder import RunFolder
 from rlc.runtime.journal.metrics import ROLLOUTS_FILE, by_role, rollout_record, usage_metrics
 from rlc.runtime.observer import Observer
 from rlc.runtime.records import Rollout, Usage
-from rlc.runtime.rollouts.collect import TaskStream, play_tasks, require_any
-from rlc.runtime.rollouts.mixture import new_cursor
-from rlc.runtime.rollouts.rollout import Player
+from rlc.runtime.rollouts.environments import build_envs, close_envs
+from rlc.runtime.rollouts.groups import TaskStream, play_tasks, require_any
+from rlc.runtime.rollouts.player import Player
+from rlc.runtime.rollouts.tasks import new_cursor
 from rlc.runtime.trackers.tracking import MetricsLog
 from rlc.service.interface import SamplingClient
 

@@ -15,44 +15,45 @@ from rlc.algo.episodes import Advantages, Episodes
 from rlc.envs.seeds import derive_seed
 from rlc.plan.graph import takes_what_is_ready
 from rlc.plan.records import EnvPlan, TrainPlan
-from rlc.runtime.cleanup import close_envs
-from rlc.runtime.concurrency import aside
-from rlc.runtime.graph import At, Parts, StepFunction, StepOutcome
+from rlc.runtime.concurrency import in_thread
+from rlc.runtime.graph import NodeContext, Parts, StepFunction, StepOutcome
 from rlc.runtime.journal.metrics import reference_metrics, rollout_metrics, rollout_record
 from rlc.runtime.records import Rollout, Usage
-from rlc.runtime.rollouts.collect import (
+from rlc.runtime.rollouts.environments import close_envs
+from rlc.runtime.rollouts.groups import (
     TaskStream,
     play_groups,
     play_replacing,
     replaced_groups,
 )
-from rlc.runtime.rollouts.ready_groups import Arrivals, Playing, share_of
-from rlc.runtime.rollouts.rollout import Player, Task
-from rlc.runtime.stages.work import Snapshot, StepReport, Weights
+from rlc.runtime.rollouts.player import Player, Task
+from rlc.runtime.rollouts.ready_groups import Playing, ReadyGroups, share_of
+from rlc.runtime.stages.base import StepReport
+from rlc.runtime.stages.weights import Snapshot, StageWeights
 from rlc.runtime.updates.datums import FloatArray
-from rlc.runtime.updates.gradients import (
-    Gradients,
-    Update,
+from rlc.runtime.updates.minibatch import Minibatch, minibatches, rollout_datums
+from rlc.runtime.updates.optimizer import (
+    PendingGradients,
+    UpdateResult,
     adam_params,
     finish,
     submit,
     wire_datums,
 )
-from rlc.runtime.updates.minibatch import Minibatch, minibatches, rollout_datums
-from rlc.runtime.updates.reference import Reference
+from rlc.runtime.updates.reference import ReferenceModel
 from rlc.service.interface import SamplingClient
 
 
 @frozen(eq=False)
-class Valid:
-    """The rollouts that enter the statistics, and their rewards as labelled arrays."""
+class ValidRollouts:
+    """The rollouts that enter the statistics, and their rewards as labelled_episodes arrays."""
 
     rollouts: list[Rollout]
     episodes: Episodes
 
 
 @frozen(eq=False)
-class Credited:
+class CreditedRollouts:
     """Rollouts with their advantages."""
 
     rollouts: list[Rollout]
@@ -60,7 +61,7 @@ class Credited:
 
 
 @frozen(eq=False)
-class Batch:
+class TrainBatch:
     """What the updates of a step are trained on, and what there is to say of it."""
 
     minibatches: list[Minibatch]
@@ -68,22 +69,22 @@ class Batch:
 
 
 @define(eq=False)
-class TrainWork:
-    """One stage in progress; see :class:`rlc.runtime.stages.work.Work`.
+class TrainStage:
+    """One stage in progress; see :class:`rlc.runtime.stages.base.Stage`.
 
     ``on_groups`` is told how many groups of a step are played, and how many there are.
     """
 
     plan: TrainPlan
     seed: int
-    weights: Weights
+    weights: StageWeights
     stream: TaskStream
     reference_client: SamplingClient | None
     on_groups: Callable[[int, int], None]
     usage: dict[int, Usage] = field(factory=dict)
     reference_usage: dict[int, Usage] = field(factory=dict)
     _played: Counter[int] = field(factory=Counter, init=False)
-    _arrivals: dict[int, Arrivals] = field(factory=dict, init=False)
+    _arrivals: dict[int, ReadyGroups] = field(factory=dict, init=False)
 
     def functions(self) -> dict[str, StepFunction]:
         """By the kind of the graph's nodes."""
@@ -99,10 +100,10 @@ class TrainWork:
             "checkpoint": self.weights.checkpoint,
         }
 
-    async def snapshot(self, at: At, inputs: Mapping[str, Any]) -> Snapshot:
+    async def snapshot(self, at: NodeContext, inputs: Mapping[str, Any]) -> Snapshot:
         return await self.weights.snapshot(at.source)
 
-    async def rollouts(self, at: At, inputs: Mapping[str, Any]) -> list[Rollout]:
+    async def rollouts(self, at: NodeContext, inputs: Mapping[str, Any]) -> list[Rollout]:
         """Everything that the step plays (or its share, in a part), failures included."""
         snapshot, batch = inputs["snapshot"], self.plan.batch
         player = Player(
@@ -127,7 +128,7 @@ class TrainWork:
         if not takes_what_is_ready(self.plan):
             return await play(at.share(tasks), iter(at.share(spares)))
         if at.step not in self._arrivals:
-            arrivals = self._arrivals[at.step] = Arrivals(share_of(tasks, at.parts))
+            arrivals = self._arrivals[at.step] = ReadyGroups(share_of(tasks, at.parts))
             left = iter(spares)
             arrivals.start(play([task], left) for task in tasks)
         return await self._arrivals[at.step].part()
@@ -155,28 +156,33 @@ class TrainWork:
 
         return await play_groups(player, tasks, on_group)
 
-    async def returns(self, at: At, inputs: Mapping[str, Any]) -> Valid:
+    async def returns(self, at: NodeContext, inputs: Mapping[str, Any]) -> ValidRollouts:
         """Leave failures and replaced groups out, before any statistic, and label the rest."""
-        return await aside(_valid, inputs["rollouts"], self.plan.envs)
+        return await in_thread(_valid, inputs["rollouts"], self.plan.envs)
 
-    async def advantages(self, at: At, inputs: Mapping[str, Any]) -> Credited:
-        valid: Valid = inputs["returns"]
-        advantages = await aside(compute_advantages, self.plan.advantage, valid.episodes)
-        return Credited(valid.rollouts, advantages)
+    async def advantages(self, at: NodeContext, inputs: Mapping[str, Any]) -> CreditedRollouts:
+        valid: ValidRollouts = inputs["returns"]
+        advantages = await in_thread(compute_advantages, self.plan.advantage, valid.episodes)
+        return CreditedRollouts(valid.rollouts, advantages)
 
-    async def reference(self, at: At, inputs: Mapping[str, Any]) -> list[list[FloatArray]]:
+    async def reference(self, at: NodeContext, inputs: Mapping[str, Any]) -> list[list[FloatArray]]:
         """The reference's logprobs of each rollout's sequences."""
         assert self.reference_client is not None
         usage = self.reference_usage.setdefault(at.step, Usage())
-        return await Reference(self.reference_client, usage).logprobs(inputs["returns"].rollouts)
+        return await ReferenceModel(self.reference_client, usage).logprobs(
+            inputs["returns"].rollouts
+        )
 
-    async def datums(self, at: At, inputs: Mapping[str, Any]) -> Batch:
+    async def datums(self, at: NodeContext, inputs: Mapping[str, Any]) -> TrainBatch:
         """Merge, shift, weigh: what the updates of the step (or of a part) are trained on."""
-        return await aside(self._batch, at, inputs["advantages"], inputs.get("reference"))
+        return await in_thread(self._batch, at, inputs["advantages"], inputs.get("reference"))
 
     def _batch(
-        self, at: At, credited: Credited, reference: Sequence[Sequence[FloatArray]] | None
-    ) -> Batch:
+        self,
+        at: NodeContext,
+        credited: CreditedRollouts,
+        reference: Sequence[Sequence[FloatArray]] | None,
+    ) -> TrainBatch:
         rollouts, by_rollout = credited.rollouts, credited.advantages.by_rollout()
         references: Sequence[Any] = reference or [None] * len(rollouts)
         kept = [int(i) for i in np.flatnonzero(credited.advantages.kept_R) if rollouts[i].turns]
@@ -187,7 +193,7 @@ class TrainWork:
             chosen_RT,
             [references[i] for i in kept],
         )
-        return Batch(minibatches(self.plan, episodes), reference_metrics(episodes))
+        return TrainBatch(minibatches(self.plan, episodes), reference_metrics(episodes))
 
     def _choose_turns(self, step: int, turns_R: Sequence[int]) -> list[npt.NDArray[np.bool_]]:
         """Which turns are trained on: all, or a random ``count`` of them under ``turns()``."""
@@ -199,17 +205,19 @@ class TrainWork:
             chosen[order[batch.count :]] = False
         return np.split(chosen, np.cumsum(turns_R)[:-1]) if turns_R else []
 
-    async def forward_backward(self, at: At, inputs: Mapping[str, Any]) -> Gradients:
+    async def forward_backward(
+        self, at: NodeContext, inputs: Mapping[str, Any]
+    ) -> PendingGradients:
         """Submit, do not wait: the optimiser step is to follow in the same breath."""
         params = adam_params(self.plan.optimizer, at.step, self.plan.steps)
-        batch: Batch = inputs["datums"]
-        data = await aside(wire_datums, self.plan.loss, batch.minibatches)
+        batch: TrainBatch = inputs["datums"]
+        data = await in_thread(wire_datums, self.plan.loss, batch.minibatches)
         gradients = submit(self.weights.training, self.plan.loss, batch.minibatches, data, params)
         if at.step in self._arrivals:
             self._arrivals[at.step].train(gradients)
         return gradients
 
-    async def optim_step(self, at: At, inputs: Mapping[str, Any]) -> Update:
+    async def optim_step(self, at: NodeContext, inputs: Mapping[str, Any]) -> UpdateResult:
         """All results, or nothing where no datum had an advantage."""
         params = adam_params(self.plan.optimizer, at.step, self.plan.steps)
         parts = Parts.of(inputs["forward_backward"])
@@ -221,15 +229,15 @@ class TrainWork:
         """Metrics, rollouts with their advantages, and the cursor after the step."""
         outputs = outcome.outputs
         rollouts = self._in_order(step, Parts.of(outputs["rollouts"]))
-        update: Update = outputs["optim_step"]
+        update: UpdateResult = outputs["optim_step"]
         self.usage[step].trained = update.trained
         self._played.pop(step, None)
-        metrics = await aside(rollout_metrics, rollouts, self.plan.envs)
+        metrics = await in_thread(rollout_metrics, rollouts, self.plan.envs)
         metrics |= update.metrics
         for batch in Parts.of(outputs["datums"]):
             metrics |= batch.metrics
         credited = Parts.of(outputs["advantages"])
-        records = await aside(_records, self.plan.name, step, rollouts, credited)
+        records = await in_thread(_records, self.plan.name, step, rollouts, credited)
         metrics |= self.stream.metrics()
         if self.plan.batch.resample:
             metrics |= replaced_groups(rollouts, self.stream.envs)
@@ -251,7 +259,7 @@ class TrainWork:
         await close_envs(self.stream.envs.values())
 
 
-def counted(rollouts: Sequence[Rollout], envs: Sequence[EnvPlan]) -> list[Rollout]:
+def trainable_rollouts(rollouts: Sequence[Rollout], envs: Sequence[EnvPlan]) -> list[Rollout]:
     """The rollouts that have a credit, without the groups in which too many failed, and those that
     others are trained on in place of."""
     allowed = {env.name: env.rollouts.max_failures for env in envs}
@@ -266,20 +274,20 @@ def counted(rollouts: Sequence[Rollout], envs: Sequence[EnvPlan]) -> list[Rollou
     return [rollout for rollout in fresh if not too_many(rollout)]
 
 
-def _valid(rollouts: Sequence[Rollout], envs: Sequence[EnvPlan]) -> Valid:
-    kept = counted(rollouts, envs)
-    return Valid(kept, labelled(kept))
+def _valid(rollouts: Sequence[Rollout], envs: Sequence[EnvPlan]) -> ValidRollouts:
+    kept = trainable_rollouts(rollouts, envs)
+    return ValidRollouts(kept, labelled_episodes(kept))
 
 
 def _records(
-    stage: str, step: int, rollouts: Sequence[Rollout], credited: Sequence[Credited]
+    stage: str, step: int, rollouts: Sequence[Rollout], credited: Sequence[CreditedRollouts]
 ) -> list[dict[str, Any]]:
     """The lines of a step in ``rollouts.jsonl``."""
     advantages = _advantages_by_rollout(credited)
     return [rollout_record(stage, step, one, advantages.get(id(one))) for one in rollouts]
 
 
-def _advantages_by_rollout(parts: Sequence[Credited]) -> dict[int, list[float]]:
+def _advantages_by_rollout(parts: Sequence[CreditedRollouts]) -> dict[int, list[float]]:
     """One value a turn, by the identity of the rollout; left-out rollouts have none."""
     return {
         id(rollout): values_T.tolist()
@@ -290,7 +298,7 @@ def _advantages_by_rollout(parts: Sequence[Credited]) -> dict[int, list[float]]:
     }
 
 
-def labelled(rollouts: Sequence[Rollout]) -> Episodes:
+def labelled_episodes(rollouts: Sequence[Rollout]) -> Episodes:
     """The arrays that an advantage scheme is computed from. A group is one task of one
     environment, whatever the order of its members; a failure before the first turn counts
     with its reward and no tokens."""

@@ -16,7 +16,7 @@ from attrs import define, evolve, field, frozen
 from rlc.catalog.index import loss_traits
 from rlc.envs.chunks import NO_CHUNKS, Chunks, model_input, read, written
 from rlc.runtime.records import Turn
-from rlc.runtime.rollouts.tokens import shares
+from rlc.runtime.rollouts.tokens import is_continuation
 
 if TYPE_CHECKING:
     from tinker import types
@@ -104,7 +104,7 @@ def _merge(turns: Sequence[Turn]) -> Iterator[TokenSequence]:
     current, last = TokenSequence(), None
     for index, turn in enumerate(turns):
         known = len(current.tokens)
-        if not shares(turn.prompt, last) and list(turn.prompt[:known]) != current.tokens:
+        if not is_continuation(turn.prompt, last) and list(turn.prompt[:known]) != current.tokens:
             yield current
             current, known = TokenSequence(), 0
         fresh, last = turn.prompt[known:], turn.prompt

@@ -25,7 +25,7 @@ async def reference_client(service: ServiceClient, reference: str) -> SamplingCl
 
 
 @define
-class Reference:
+class ReferenceModel:
     """Asks for logprobs and counts the tokens that it sends."""
 
     client: SamplingClient

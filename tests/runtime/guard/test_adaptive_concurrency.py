@@ -15,7 +15,12 @@ from hypothesis import strategies as st
 from tinker import types
 
 from rlc.envs.deadlines import span
-from rlc.runtime.guard.adaptive_concurrency import Gate, Pace, PacedSampler, capped
+from rlc.runtime.guard.adaptive_concurrency import (
+    AdaptiveConcurrency,
+    ConcurrencyLimiter,
+    LimitedSamplingClient,
+    capped,
+)
 
 EVENTS = st.lists(
     st.one_of(
@@ -29,7 +34,7 @@ EVENTS = st.lists(
 @given(EVENTS, st.integers(1, 10_000))
 @settings(deadline=None)
 def test_the_level_stays_between_one_and_the_cap(events: list[Any], cap: int) -> None:
-    pace, now = Pace(cap=cap), 0.0
+    pace, now = AdaptiveConcurrency(cap=cap), 0.0
     for event in events:
         now += 0.3
         if event == "pressed":
@@ -41,7 +46,7 @@ def test_the_level_stays_between_one_and_the_cap(events: list[Any], cap: int) ->
 
 @given(st.floats(2.0, 8_192.0), st.floats(0.01, 50.0))
 def test_refusals_of_one_moment_count_once(level: float, latency: float) -> None:
-    pace = Pace(level=level)
+    pace = AdaptiveConcurrency(level=level)
     pace.answered(0.0, latency, 1, 10, full=False)
     for moment in range(5):
         pace.pressed(1.0 + moment * 0.9 * max(1.0, latency) / 5)
@@ -49,7 +54,7 @@ def test_refusals_of_one_moment_count_once(level: float, latency: float) -> None
 
 
 def test_a_level_that_nobody_waits_for_stays_as_it_is() -> None:
-    pace = Pace(level=8.0)
+    pace = AdaptiveConcurrency(level=8.0)
     for second in range(1_000):
         pace.answered(float(second), 1.0, 4, 100, full=False)
     assert pace.limit == 8
@@ -63,7 +68,7 @@ class Service:
     takes ``latency``(requests in flight) seconds and has 100 tokens.
     """
 
-    pace: Pace
+    pace: AdaptiveConcurrency
     bears: Callable[[float], float]
     latency: Callable[[int], float] = lambda _: 1.0
     now: float = 0.0
@@ -98,7 +103,7 @@ class Service:
 
 @pytest.mark.parametrize("capacity", [3, 40, 300])
 def test_the_level_settles_just_below_what_the_service_bears(capacity: int) -> None:
-    service = Service(Pace(), lambda _: capacity)
+    service = Service(AdaptiveConcurrency(), lambda _: capacity)
     service.run(400.0)
     assert 0.5 * capacity <= service.level(100, 400) <= capacity + 1
     most = capacity * 300 / 2  # answers take 2 seconds on average
@@ -107,7 +112,7 @@ def test_the_level_settles_just_below_what_the_service_bears(capacity: int) -> N
 
 def test_after_a_storm_the_old_level_is_soon_found_again() -> None:
     storm = (200.0, 230.0)
-    service = Service(Pace(), lambda now: 2 if storm[0] <= now < storm[1] else 100)
+    service = Service(AdaptiveConcurrency(), lambda now: 2 if storm[0] <= now < storm[1] else 100)
     service.run(300.0)
     assert service.level(*storm) < 60
     assert service.level(220, 230) <= 8
@@ -116,8 +121,10 @@ def test_after_a_storm_the_old_level_is_soon_found_again() -> None:
 
 def test_a_service_that_gets_slower_with_every_request_is_not_pressed_further() -> None:
     """From 20 on, each more request costs all of them: 512 at once would do less than 20."""
-    slow = Service(Pace(level=16.0), lambda _: 1e9, lambda n: max(1.0, n / 20) ** 1.5)
-    stubborn = Service(Pace(adapts=False, cap=512), lambda _: 1e9, slow.latency)
+    slow = Service(
+        AdaptiveConcurrency(level=16.0), lambda _: 1e9, lambda n: max(1.0, n / 20) ** 1.5
+    )
+    stubborn = Service(AdaptiveConcurrency(adapts=False, cap=512), lambda _: 1e9, slow.latency)
     slow.run(2_000.0)
     stubborn.run(2_000.0)
     assert slow.level(1_000, 2_000) <= 150
@@ -188,8 +195,8 @@ def test_cancelled_requests_never_hold_a_place(
     """Whoever is cancelled, waiting or under way: all others are answered, and nothing is left."""
 
     async def scenario() -> None:
-        sampler, gate = Sampler(), Gate(Pace(cap=cap, adapts=False))
-        paced: Any = PacedSampler(sampler, gate)
+        sampler, gate = Sampler(), ConcurrencyLimiter(AdaptiveConcurrency(cap=cap, adapts=False))
+        paced: Any = LimitedSamplingClient(sampler, gate)
         tasks = [asyncio.create_task(paced.sample(n, n, None)) for n, _ in requests]
         await settle()
         doomed = [task for task, (_, dies) in zip(tasks, requests, strict=True) if dies]
@@ -211,8 +218,10 @@ def test_cancelled_requests_never_hold_a_place(
 def test_waiting_for_a_place_is_told_and_is_not_the_episodes_time() -> None:
     async def scenario() -> tuple[float, dict[str, float]]:
         sampler, clock = Sampler(), iter(range(1_000))
-        gate = Gate(Pace(cap=1, adapts=False), clock=lambda: float(next(clock)))
-        paced: Any = PacedSampler(sampler, gate)
+        gate = ConcurrencyLimiter(
+            AdaptiveConcurrency(cap=1, adapts=False), clock=lambda: float(next(clock))
+        )
+        paced: Any = LimitedSamplingClient(sampler, gate)
 
         async def episode() -> float:
             async with span(None, "the episode") as spent:
@@ -233,6 +242,6 @@ def test_waiting_for_a_place_is_told_and_is_not_the_episodes_time() -> None:
 
 
 def test_backoffs_are_told_once() -> None:
-    gate = Gate(clock=lambda: 10.0)
+    gate = ConcurrencyLimiter(clock=lambda: 10.0)
     gate.pressed()
     assert [gate.metrics()["service/backoffs"] for _ in range(2)] == [1, 0]

@@ -11,7 +11,7 @@ from run_support import TINY, comparable, metrics, rollouts, run, run_new, tiny,
 from rlc.compile.recipe import compile_source
 from rlc.lang.source import Source
 from rlc.plan.records import Plan, TrainPlan
-from rlc.runtime.guard.limits import KL, StageGuard, Verdict
+from rlc.runtime.guard.limits import KL, Decision, StageGuard
 from rlc.runtime.journal.folder import RunFolder
 from rlc.runtime.records import RunError
 
@@ -28,7 +28,7 @@ def step(kl: float | None = 0.0, played: int = 8, failed: int = 0) -> dict[str, 
     return found | ({KL: kl} if kl is not None else {}) | ({"reward/mean": 0.5} if played else {})
 
 
-def looks(one: StageGuard, *steps: dict[str, Any], cause: str | None = None) -> list[Verdict]:
+def looks(one: StageGuard, *steps: dict[str, Any], cause: str | None = None) -> list[Decision]:
     return [one.look(number, found, cause) for number, found in enumerate(steps, 1)]
 
 

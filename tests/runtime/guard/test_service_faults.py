@@ -19,7 +19,7 @@ from run_support import metrics, rollouts, run, run_new, tiny, train
 
 from rlc.envs.gem.source import GemSource
 from rlc.plan.records import DeadlinesPlan, Plan
-from rlc.runtime.guard.watchdog import Watch
+from rlc.runtime.guard.watchdog import Watchdog
 from rlc.runtime.journal.folder import RunFolder
 from rlc.runtime.records import RunError
 from rlc.service.errors import ServiceError, ServiceLostError
@@ -247,7 +247,7 @@ def test_a_server_out_of_reach_is_told_at_once_and_given_up_in_time() -> None:
         raise ServiceError("cannot reach far.away: connection refused")
 
     async def scenario() -> None:
-        watch = Watch(notes.append, away, SHORT, every=0.01)
+        watch = Watchdog(notes.append, away, SHORT, every=0.01)
         others = asyncio.create_task(watch.until("another", asyncio.Event().wait()))
         with pytest.raises(ServiceLostError, match="connection refused; it owes an answer"):
             await watch.until("an answer", asyncio.Event().wait())
@@ -266,7 +266,7 @@ def test_a_server_that_is_there_again_is_not_given_up() -> None:
             raise ServiceError("away")
 
     async def scenario() -> int:
-        watch = Watch(lambda _: None, flaky, SHORT, every=0.01)
+        watch = Watchdog(lambda _: None, flaky, SHORT, every=0.01)
         return await watch.until("an answer", asyncio.sleep(0.3, 7))
 
     assert asyncio.run(scenario()) == 7
@@ -274,7 +274,7 @@ def test_a_server_that_is_there_again_is_not_given_up() -> None:
 
 def test_a_service_that_says_why_it_is_silent_is_waited_for() -> None:
     async def scenario() -> int:
-        watch = Watch(lambda _: None, None, DeadlinesPlan(0.1, 1.0, None))
+        watch = Watchdog(lambda _: None, None, DeadlinesPlan(0.1, 1.0, None))
         asyncio.get_running_loop().call_later(0.07, watch.heard)
         return await watch.until("an answer", asyncio.sleep(0.14, 7))
 
@@ -283,7 +283,7 @@ def test_a_service_that_says_why_it_is_silent_is_waited_for() -> None:
 
 def test_cancelling_a_wait_cancels_what_was_asked_and_blames_nobody() -> None:
     async def scenario() -> None:
-        watch = Watch(lambda _: None)
+        watch = Watchdog(lambda _: None)
         asked = asyncio.get_running_loop().create_future()
         task = asyncio.create_task(watch.until("an answer", asked))
         await asyncio.sleep(0)

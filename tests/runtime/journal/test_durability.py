@@ -18,7 +18,7 @@ from rlc.runtime.job import Job
 from rlc.runtime.journal.checkpoints import kept_snapshots, kept_states
 from rlc.runtime.journal.database import Journal
 from rlc.runtime.journal.folder import RunFolder
-from rlc.runtime.observer import Silent
+from rlc.runtime.observer import Observer
 from rlc.runtime.records import RunError
 from rlc.runtime.start import resume_run
 from rlc.service.connect import connect_service
@@ -45,7 +45,7 @@ def whole(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return path
 
 
-class Noting(Silent):
+class Noting(Observer):
     def __init__(self) -> None:
         self.notes = list[str]()
 

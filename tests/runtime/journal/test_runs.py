@@ -13,7 +13,7 @@ from rlc.runtime.job import Job
 from rlc.runtime.journal.database import Journal
 from rlc.runtime.journal.folder import RunFolder
 from rlc.runtime.journal.runs import GONE, list_runs, read_run
-from rlc.runtime.observer import Silent
+from rlc.runtime.observer import Observer
 from rlc.runtime.records import RunError
 from rlc.service.connect import connect_service
 
@@ -72,7 +72,7 @@ def test_a_failed_run_says_its_first_cause(tmp_path: Path, monkeypatch: pytest.M
 
     monkeypatch.setattr(Journal, "start_step", refuse)
     with pytest.raises(RunError, match="the first cause"):
-        asyncio.run(Job(folder, service, Silent()).run())
+        asyncio.run(Job(folder, service, Observer()).run())
     folder.close()
     info = read_run(tmp_path / "run")
     assert (info.state, info.cause) == ("failed", "the first cause")

@@ -8,7 +8,7 @@ from typing import Any
 
 from run_support import metrics, run, run_new, tiny, train
 
-from rlc.runtime.graph import At
+from rlc.runtime.graph import NodeContext
 from rlc.runtime.journal.folder import RunFolder
 from rlc.runtime.journal.timeline import Timeline
 
@@ -53,8 +53,8 @@ def test_what_is_run_again_is_in_it_once(tmp_path: Path) -> None:
 
 def test_a_step_is_handed_out_once() -> None:
     timeline = Timeline("main")
-    timeline.add("rollouts", At(1, 0, 2), 10.0, 11.0)
-    timeline.add("rollouts", At(2, 1, 2), 11.0, 12.5)
+    timeline.add("rollouts", NodeContext(1, 0, 2), 10.0, 11.0)
+    timeline.add("rollouts", NodeContext(2, 1, 2), 11.0, 12.5)
     assert timeline.take(2) == [
         {"stage": "main", "step": 2, "part": 1, "kind": "rollouts", "start": 11.0, "end": 12.5}
     ]

@@ -14,7 +14,7 @@ import pytest
 from attrs import define, evolve, field
 from faulty_games import RELEASE, AsyncGames, Games
 from run_support import TINY, compiled, metrics, rollouts, run_new, train
-from test_rollout import (
+from test_player import (
     PLAN,
     REWARD,
     ROLLOUTS,
@@ -30,9 +30,9 @@ from rlc.envs.build import PlayableEnv
 from rlc.envs.deadlines import waiting
 from rlc.envs.workers.async_adapter import make_async
 from rlc.plan.records import EnvPlan, FailurePlan, Plan
-from rlc.runtime import cleanup as closing
 from rlc.runtime.records import Rollout, RunError, Usage
-from rlc.runtime.rollouts.rollout import Player, Task
+from rlc.runtime.rollouts import environments
+from rlc.runtime.rollouts.player import Player, Task
 
 DROP = FailurePlan(0, "drop", None)
 SOON = 0.05  # seconds after which a step that hangs is given up in these tests
@@ -243,7 +243,7 @@ class _Watched:
 def test_an_episode_that_does_not_close_is_told_and_counts_all_the_same(
     how: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    monkeypatch.setattr(closing, "CLOSE_SECONDS", 0.01)
+    monkeypatch.setattr(environments, "CLOSE_SECONDS", 0.01)
     rollouts = play(Watched(AsyncGames(Games()), how))
     assert [rollout.reward for rollout in rollouts] == [1.0] * 3
     assert "an environment did not close" in caplog.text

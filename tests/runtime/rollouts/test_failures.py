@@ -13,7 +13,7 @@ from rlc.envs.base import Episode, Observation
 from rlc.envs.gem.source import GemSource
 from rlc.plan.records import EnvPlan, Plan, RewardPlan, RolloutsPlan
 from rlc.runtime.records import Rollout, RunError, Turn
-from rlc.runtime.stages.train import counted
+from rlc.runtime.stages.train import trainable_rollouts
 
 TURN = Turn([1], [2], [-0.1], "", "", 1.0, "stop")
 
@@ -38,14 +38,14 @@ def test_a_group_with_more_failures_than_allowed_is_left_out(
     max_failures: int | None, left: list[int]
 ) -> None:
     played = [rollout for task in range(3) for rollout in group(task, task)]
-    kept = counted(played, [env(max_failures)])
+    kept = trainable_rollouts(played, [env(max_failures)])
     assert [sum(r.task == task for r in kept) for task in range(3)] == left + [0] * (3 - len(left))
 
 
 def test_failures_with_a_reward_count_but_still_are_failures() -> None:
     played = group(0, 1, (-1.0,)) + group(1, 2, (-1.0,))
-    assert len(counted(played, [env(None)])) == 6
-    assert {rollout.task for rollout in counted(played, [env(1)])} == {0}
+    assert len(trainable_rollouts(played, [env(None)])) == 6
+    assert {rollout.task for rollout in trainable_rollouts(played, [env(1)])} == {0}
 
 
 @frozen

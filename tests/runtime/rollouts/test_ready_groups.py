@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rlc.runtime.rollouts.ready_groups import Arrivals, share_of
-from rlc.runtime.updates.gradients import Gradient, Gradients
+from rlc.runtime.rollouts.ready_groups import ReadyGroups, share_of
+from rlc.runtime.updates.optimizer import PendingGradient, PendingGradients
 
 
 def groups(count: int) -> list[asyncio.Future[Any]]:
@@ -31,14 +31,14 @@ async def settled() -> None:
 
 def begun(share: int, group: Sequence[asyncio.Future[Any]]) -> Any:
     """Arrivals, of which a group is not what the types say."""
-    arrivals = Arrivals(share)
+    arrivals = ReadyGroups(share)
     arrivals.start(map(played, group))
     return arrivals
 
 
-def gradient() -> tuple[Gradients, asyncio.Future[Any]]:
+def gradient() -> tuple[PendingGradients, asyncio.Future[Any]]:
     output = asyncio.get_running_loop().create_future()
-    return Gradients([Gradient([], output)], []), output
+    return PendingGradients([PendingGradient([], output)], []), output
 
 
 def test_what_comes_in_while_a_gradient_is_computed_goes_together() -> None:
@@ -98,7 +98,7 @@ def test_a_gradient_that_is_over_holds_up_nothing(outcome: str) -> None:
             arrivals.train(submitted)
             output.set_exception(RuntimeError("no"))
         else:
-            arrivals.train(Gradients([], []))
+            arrivals.train(PendingGradients([], []))
         assert await following == [1]
         group[2].set_result([2])
         await settled()
@@ -148,7 +148,7 @@ def test_every_group_is_in_one_part(order: list[int], most: int, data: st.DataOb
             group[number].set_result([number])
             await settled()
             if trained:
-                arrivals.train(Gradients([], []))
+                arrivals.train(PendingGradients([], []))
                 await settled()
         return [await part for part in parts]
 

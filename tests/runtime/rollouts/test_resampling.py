@@ -18,9 +18,9 @@ from rlc.plan.records import EnvPlan, RewardPlan, RolloutsPlan
 from rlc.runtime.journal.folder import RunFolder
 from rlc.runtime.preflight import unsupported
 from rlc.runtime.records import Rollout
-from rlc.runtime.rollouts.collect import SPARES, is_constant, play_replacing, replaced_groups
-from rlc.runtime.rollouts.rollout import Task
-from rlc.runtime.stages.train import counted
+from rlc.runtime.rollouts.groups import SPARES, is_constant, play_replacing, replaced_groups
+from rlc.runtime.rollouts.player import Task
+from rlc.runtime.stages.train import trainable_rollouts
 
 
 def env(name: str, max_failures: int | None = None) -> EnvPlan:
@@ -66,7 +66,7 @@ def test_a_group_of_equals_gives_way_to_a_task_of_its_environment() -> None:
         [("b", 0), ("b", 1)],  # the first two spare ones, of which one is as bad
         [("b", 2)],
     ]
-    kept = counted(rollouts, [env("a"), env("b")])
+    kept = trainable_rollouts(rollouts, [env("a"), env("b")])
     assert Counter(r.env for r in kept) == {"a": 2, "b": 4}
 
 
@@ -78,7 +78,7 @@ def test_a_batch_keeps_its_size_and_spares_are_never_exceeded(
     outcomes = {("a", 100 + n): (0.0, 1.0) if good else (0.5, 0.5) for n, good in enumerate(mixed)}
     outcomes |= {("a", n): (0.0, float(n % 2)) for n in range(spares)}
     rollouts, waves = replaced(outcomes, tasks, spares)
-    kept = counted(rollouts, [env("a")])
+    kept = trainable_rollouts(rollouts, [env("a")])
     assert len({r.group for r in kept}) == len(tasks)
     assert sum(map(len, waves)) - len(tasks) <= spares
     still = sum(is_constant([m for m in kept if m.group == g]) for g in {r.group for r in kept})

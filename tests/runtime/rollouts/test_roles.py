@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 from run_support import block, comparable, compiled, metrics, rollouts, run, run_new, train
-from test_rollout import PLAN, ScriptedSampler, WordHistory
+from test_player import PLAN, ScriptedSampler, WordHistory
 
 from rlc.envs.base import Episode, Observation
 from rlc.envs.build import PlayableEnv
@@ -20,8 +20,8 @@ from rlc.envs.workers.async_adapter import make_async
 from rlc.plan.records import FailurePlan, Plan, SamplingPlan
 from rlc.runtime.journal.folder import RunFolder
 from rlc.runtime.records import Rollout, Usage
+from rlc.runtime.rollouts.player import Player, Task
 from rlc.runtime.rollouts.roles import play_task
-from rlc.runtime.rollouts.rollout import Player, Task
 
 WORDS = ["cat", "dog", "sun", "tree", "bird", "milk", "rain", "fish"]
 

@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 
 from rlc.runtime.records import Turn
 from rlc.runtime.rollouts import cooperative as pace
-from rlc.runtime.rollouts.cooperative import Pace
-from rlc.runtime.rollouts.tokens import Growing, Prefix, shares
+from rlc.runtime.rollouts.cooperative import EventLoopYield
+from rlc.runtime.rollouts.tokens import EpisodeTokens, TokenPrefix, is_continuation
 from rlc.runtime.updates.datums import merged_sequences
 
 tokens = st.lists(st.integers(0, 3), max_size=5)
@@ -23,7 +23,7 @@ def test_shared_prompts_say_what_copies_would(
     played: list[tuple[bool, list[int], list[int]]],
 ) -> None:
     """Prompts go on from the turn before, or start over."""
-    growing, last = Growing(), list[int]()
+    growing, last = EpisodeTokens(), list[int]()
     copied, shared = list[Turn](), list[Turn]()
     for starts_over, said, reply in played:
         prompt = said if starts_over else last + said
@@ -38,7 +38,7 @@ def test_shared_prompts_say_what_copies_would(
 
 
 def test_a_prefix_is_a_sequence_like_any_other() -> None:
-    growing = Growing()
+    growing = EpisodeTokens()
     first, second = growing.extend([1, 2], [3]), growing.extend([1, 2, 3, 4], [5])
     assert (len(first), first[-1], first[:], second[2:], second[1:9]) == (
         2,
@@ -49,11 +49,11 @@ def test_a_prefix_is_a_sequence_like_any_other() -> None:
     )
     assert first == [1, 2] != second
     assert {hash(first)} == {hash(growing.extend([1, 2], []))}
-    assert shares(second, first)
-    assert not shares(second, [1, 2])
+    assert is_continuation(second, first)
+    assert not is_continuation(second, [1, 2])
     with pytest.raises(IndexError):
         first[2]  # the tokens after it are not its own
-    assert isinstance(first, Prefix)
+    assert isinstance(first, TokenPrefix)
 
 
 def test_much_to_compute_is_spread_over_rounds_of_the_loop(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -62,7 +62,7 @@ def test_much_to_compute_is_spread_over_rounds_of_the_loop(monkeypatch: pytest.M
     monkeypatch.setattr(pace, "perf_counter", lambda: now[0])
     longest, since = [0.0], [now[0]]
 
-    async def compute(line: Pace, order: list[int], number: int) -> None:
+    async def compute(line: EventLoopYield, order: list[int], number: int) -> None:
         await line.turn()
         now[0] += 0.002
         order.append(number)
@@ -74,7 +74,7 @@ def test_much_to_compute_is_spread_over_rounds_of_the_loop(monkeypatch: pytest.M
             await asyncio.sleep(0)
 
     async def test() -> list[int]:
-        watching, line, order = asyncio.ensure_future(watch()), Pace(), list[int]()
+        watching, line, order = asyncio.ensure_future(watch()), EventLoopYield(), list[int]()
         await asyncio.gather(*[compute(line, order, number) for number in range(100)])
         watching.cancel()
         return order

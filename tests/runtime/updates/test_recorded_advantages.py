@@ -17,8 +17,8 @@ from run_support import tiny, train
 from rlc.algo.advantages import compute_advantages
 from rlc.plan.records import TrainPlan
 from rlc.runtime.records import Rollout, Turn
-from rlc.runtime.rollouts.rollout import episode_credit
-from rlc.runtime.stages.train import counted, labelled
+from rlc.runtime.rollouts.player import episode_credit
+from rlc.runtime.stages.train import labelled_episodes, trainable_rollouts
 
 DATA = ROOT / "tests" / "algo" / "data"
 RECORDED = json.loads((DATA / "recorded_rollouts.json").read_text(encoding="utf-8"))
@@ -60,8 +60,8 @@ def test_a_recorded_step_has_the_advantages_of_the_reference(expected: dict[str,
     stage = plan(expected["scheme"])
     order = list(range(len(RECORDED)))
     for _ in range(2):
-        rollouts = counted([rollout(stage, RECORDED[at]) for at in order], stage.envs)
-        found = compute_advantages(stage.advantage, labelled(rollouts))
+        rollouts = trainable_rollouts([rollout(stage, RECORDED[at]) for at in order], stage.envs)
+        found = compute_advantages(stage.advantage, labelled_episodes(rollouts))
         for at, values_T, kept in zip(order, found.by_rollout(), found.kept_R, strict=True):
             wanted = expected["values"][at]
             assert kept == (wanted is not None)

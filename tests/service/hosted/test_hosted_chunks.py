@@ -23,7 +23,7 @@ from rlc.lang.source import Source
 from rlc.plan.records import Plan
 from rlc.runtime.job import Job
 from rlc.runtime.journal.folder import RunFolder
-from rlc.runtime.observer import Silent
+from rlc.runtime.observer import Observer
 from rlc.service.connect import connect_service
 
 RECIPE = """
@@ -70,7 +70,7 @@ def plan(kind: str) -> Plan:
     return compiled.plan
 
 
-class Notes(Silent):
+class Notes(Observer):
     def __init__(self) -> None:
         self.notes: list[str] = []
 

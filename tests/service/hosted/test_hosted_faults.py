@@ -16,7 +16,7 @@ from hosted_support import hosted_plan
 from rlc.plan.records import Plan
 from rlc.runtime.job import Job
 from rlc.runtime.journal.folder import RunFolder
-from rlc.runtime.observer import Silent
+from rlc.runtime.observer import Observer
 from rlc.runtime.summary import Summary
 from rlc.service.connect import connect_service
 from rlc.service.errors import ServiceLostError
@@ -36,7 +36,7 @@ def overlaps(sample: str) -> pytest.MarkDecorator:
     return pytest.mark.parametrize("overlap", chosen)
 
 
-class Notes(Silent):
+class Notes(Observer):
     def __init__(self) -> None:
         self.notes: list[str] = []
         self.metrics: list[dict[str, Any]] = []

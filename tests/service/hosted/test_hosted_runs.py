@@ -25,7 +25,7 @@ from tinker import types
 
 from rlc.runtime.job import Job
 from rlc.runtime.journal.folder import RunFolder
-from rlc.runtime.observer import Silent
+from rlc.runtime.observer import Observer
 from rlc.runtime.summary import Summary
 from rlc.service.connect import connect_service
 from rlc.service.errors import ServiceError, ServiceLostError
@@ -34,7 +34,7 @@ from rlc.service.local.clients import LocalSamplingClient
 KEY = "tml-a-key-for-tests"
 
 
-class Watcher(Silent):
+class Watcher(Observer):
     """Presses Ctrl-C after a step, and keeps the notes."""
 
     def __init__(self, stop_after: int | None = None) -> None:

@@ -14,7 +14,7 @@ from rlc.compile.recipe import compile_source
 from rlc.lang.source import Source
 from rlc.runtime.job import Job
 from rlc.runtime.journal.folder import RunFolder
-from rlc.runtime.observer import Silent
+from rlc.runtime.observer import Observer
 from rlc.runtime.summary import Summary
 from rlc.service.connect import connect_service
 
@@ -52,7 +52,7 @@ def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> tuple[Path, Summary,
         folder = RunFolder.create(tmp_path / "run", compiled.plan)
         service = connect_service(compiled.plan, folder.path / "checkpoints", server.url)
         try:
-            summary = asyncio.run(Job(folder, service, Silent()).run())
+            summary = asyncio.run(Job(folder, service, Observer()).run())
         finally:
             folder.close()
         return folder.path, summary, [endpoint for endpoint, _ in server.requests]

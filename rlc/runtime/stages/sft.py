@@ -2,49 +2,36 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-from attrs import define, field, frozen
+from attrs import define, field
 
 from rlc.catalog.builtins.losses import LIKELIHOOD
 from rlc.envs.seeds import derive_seed
 from rlc.plan.records import SftPlan
-from rlc.runtime.concurrency import aside
-from rlc.runtime.graph import At, StepFunction, StepOutcome
+from rlc.runtime.concurrency import in_thread
+from rlc.runtime.graph import NodeContext, StepFunction, StepOutcome
 from rlc.runtime.records import Usage
-from rlc.runtime.stages.work import StepReport, Weights
-from rlc.runtime.updates.datums import TokenSequence, TrainingDatum, shifted
-from rlc.runtime.updates.gradients import (
-    Gradients,
-    Update,
+from rlc.runtime.stages.base import StepReport
+from rlc.runtime.stages.examples import Example
+from rlc.runtime.stages.weights import StageWeights
+from rlc.runtime.updates.minibatch import Minibatch
+from rlc.runtime.updates.optimizer import (
+    PendingGradients,
+    UpdateResult,
     adam_params,
     finish,
     submit,
     wire_datums,
 )
-from rlc.runtime.updates.minibatch import Minibatch
-
-
-@frozen(eq=False)
-class Example:
-    """One demonstration, as the sequences that its turns make."""
-
-    datums: list[TrainingDatum]
-
-    @classmethod
-    def of(cls, sequences: Sequence[TokenSequence]) -> Example:
-        """Every token that the model is to write counts once."""
-        turns = 1 + max(turn for sequence in sequences for turn in sequence.turns)
-        weight_T, chosen_T = np.ones(turns), np.ones(turns, dtype=np.bool_)
-        return cls([shifted(sequence, weight_T, chosen_T) for sequence in sequences])
 
 
 @define(eq=False)
-class SupervisedWork:
-    """One supervised stage in progress; see :class:`rlc.runtime.stages.work.Work`.
+class SftStage:
+    """One supervised stage in progress; see :class:`rlc.runtime.stages.base.Stage`.
 
     Each epoch is its own random order of the examples, and a step takes the next of them, so
     what a step trains on depends on its number alone.
@@ -52,7 +39,7 @@ class SupervisedWork:
 
     plan: SftPlan
     seed: int
-    weights: Weights
+    weights: StageWeights
     examples: list[Example]
     usage: dict[int, Usage] = field(factory=dict)
     reference_usage: dict[int, Usage] = field(factory=dict)
@@ -66,7 +53,7 @@ class SupervisedWork:
             "checkpoint": self.weights.checkpoint,
         }
 
-    async def next_examples(self, at: At, inputs: Mapping[str, Any]) -> Minibatch:  # noqa: ARG002
+    async def next_examples(self, at: NodeContext, inputs: Mapping[str, Any]) -> Minibatch:  # noqa: ARG002
         chosen = (self.examples[index] for index in self._places(at.step))
         return Minibatch([datum for example in chosen for datum in example.datums], {})
 
@@ -80,14 +67,16 @@ class SupervisedWork:
                 orders[epoch] = np.random.default_rng(seed).permutation(size)
             yield int(orders[epoch][place])
 
-    async def forward_backward(self, at: At, inputs: Mapping[str, Any]) -> Gradients:
+    async def forward_backward(
+        self, at: NodeContext, inputs: Mapping[str, Any]
+    ) -> PendingGradients:
         """Submit, do not wait: the optimiser step is to follow in the same breath."""
         params = adam_params(self.plan.optimizer, at.step, self.plan.steps)
         batches: list[Minibatch] = [inputs["examples"]]
-        data = await aside(wire_datums, LIKELIHOOD, batches)
+        data = await in_thread(wire_datums, LIKELIHOOD, batches)
         return submit(self.weights.training, LIKELIHOOD, batches, data, params)
 
-    async def optim_step(self, at: At, inputs: Mapping[str, Any]) -> Update:
+    async def optim_step(self, at: NodeContext, inputs: Mapping[str, Any]) -> UpdateResult:
         params = adam_params(self.plan.optimizer, at.step, self.plan.steps)
         update = await finish(self.weights.training, [inputs["forward_backward"]], params)
         self.weights.step = at.step
@@ -97,7 +86,7 @@ class SupervisedWork:
     async def report(self, step: int, outcome: StepOutcome) -> StepReport:  # noqa: ARG002
         """The mean loss of a token, in nats."""
         batch: Minibatch = outcome.outputs["examples"]
-        update: Update = outcome.outputs["optim_step"]
+        update: UpdateResult = outcome.outputs["optim_step"]
         tokens = sum(datum.sampled for datum in batch.datums)
         metrics = {"loss/mean": update.metrics["loss/sum"] / tokens, **update.metrics}
         metrics["examples/tokens"] = float(tokens)

@@ -15,7 +15,7 @@ from tinker import types
 
 from rlc.algo.losses import LOSSES, loss_and_grad
 from rlc.plan.records import LossPlan
-from rlc.runtime.updates.probes import probe_loss, probe_seeds
+from rlc.runtime.guard.probes import probe_loss, probe_seeds
 from rlc.service.errors import ServiceError
 from rlc.service.interface import SamplingClient, TrainingClient
 from rlc.service.local import connect

@@ -29,11 +29,11 @@ from rlc.envs.history import History, chunks_of
 from rlc.envs.seeds import derive_seed
 from rlc.envs.tool_chat import calls_of
 from rlc.plan.records import FailurePlan, RewardPlan, RolloutsPlan, SamplingPlan
-from rlc.runtime.cleanup import close_all
 from rlc.runtime.concurrency import all_of
 from rlc.runtime.records import Rollout, RunError, Turn, Usage
-from rlc.runtime.rollouts.cooperative import Pace
-from rlc.runtime.rollouts.tokens import TOKEN, Growing, Prefix
+from rlc.runtime.rollouts.cooperative import EventLoopYield
+from rlc.runtime.rollouts.environments import close_all
+from rlc.runtime.rollouts.tokens import TOKEN, EpisodeTokens, TokenPrefix
 from rlc.service.errors import ServiceLostError
 from rlc.service.interface import SamplingClient
 from rlc.service.pending_calls import pending_call
@@ -73,7 +73,7 @@ class _Start:
 
 
 @define(eq=False)
-class _Try:
+class _Attempt:
     """One member's episode in play: what there is of it, however it ends."""
 
     task: Task
@@ -98,13 +98,13 @@ class Player:
     on_error: FailurePlan
     usage: Usage
     staleness: int = 0
-    _pace: Pace = field(factory=Pace, init=False)
+    _pace: EventLoopYield = field(factory=EventLoopYield, init=False)
 
     async def play(self, task: Task) -> list[Rollout]:
         """All members of one task; the first reply of all comes from one request."""
         shared = _no_seconds()
         tries = [
-            _Try(task, member, derive_seed(task.seed, "member", member), shared)
+            _Attempt(task, member, derive_seed(task.seed, "member", member), shared)
             for member in range(task.size)
         ]
         try:
@@ -136,7 +136,7 @@ class Player:
             first = checked(episodes[0].first)
             history = task.env.new_history()
             prompt = history.observe(first)
-            if limit := self._over(Growing(), prompt, task.env.plan.rollouts):
+            if limit := self._over(EpisodeTokens(), prompt, task.env.plan.rollouts):
                 raise RunError(
                     f"the first prompt of `{task.env.plan.name}` has {len(prompt)} tokens; with "
                     f"max_tokens = {task.env.plan.rollouts.max_tokens} that is over {limit[1]}"
@@ -154,7 +154,7 @@ class Player:
     ) -> list[AsyncEpisode]:
         limit = task.env.plan.rollouts.step_timeout
         async with span(limit, "opening the episode") as spent:
-            episodes = await _foreign(task.env.source.open(task.key, members))
+            episodes = await _call_environment(task.env.source.open(task.key, members))
         _count(seconds, "environment", spent)
         if len(episodes) != len(members):
             await close_all(episodes)
@@ -162,7 +162,7 @@ class Player:
         return episodes
 
     async def _member(
-        self, one: _Try, episode: AsyncEpisode, reply: types.SampledSequence | None
+        self, one: _Attempt, episode: AsyncEpisode, reply: types.SampledSequence | None
     ) -> Rollout:
         one.seconds = dict(one.seconds)  # from here on a member's seconds are its own
         try:
@@ -174,12 +174,12 @@ class Player:
                 return self._failed(one, error)
             return await self._again(one, error)
 
-    async def _again(self, one: _Try, error: Exception) -> Rollout:
+    async def _again(self, one: _Attempt, error: Exception) -> Rollout:
         """Play a failed member afresh, from the same state, as often as the plan allows."""
         task, member, seconds = one.task, one.member, dict(one.seconds)
         for attempt in range(1, self.on_error.retries + 1):
             seed = derive_seed(task.seed, "member", member, "attempt", attempt)
-            one = _Try(task, member, seed, seconds)
+            one = _Attempt(task, member, seed, seconds)
             try:
                 start = await self._start(task, [member], seed, seconds)
                 return await self._episode(one, start.episodes[0], start.replies[0])
@@ -189,7 +189,7 @@ class Player:
                 error = again
         return self._failed(one, error)
 
-    def _failed(self, one: _Try, error: Exception) -> Rollout:
+    def _failed(self, one: _Attempt, error: Exception) -> Rollout:
         """What the plan makes of a rollout that failed for good."""
         name, policy = one.task.env.plan.name, self.on_error
         told = f"{type(error).__name__}: {error}".splitlines()[0]
@@ -215,7 +215,7 @@ class Player:
         )
 
     async def _episode(
-        self, one: _Try, episode: AsyncEpisode, reply: types.SampledSequence | None
+        self, one: _Attempt, episode: AsyncEpisode, reply: types.SampledSequence | None
     ) -> Rollout:
         """Play to the end, and close; ``one.turns`` holds what was played if that fails."""
         plan, one.begun = one.task.env.plan, True
@@ -238,11 +238,11 @@ class Player:
         )
 
     async def _turns(
-        self, one: _Try, episode: AsyncEpisode, reply: types.SampledSequence | None
+        self, one: _Attempt, episode: AsyncEpisode, reply: types.SampledSequence | None
     ) -> str:
         """Play turn after turn; gives how the episode ended."""
         task, turns, limits = one.task, one.turns, one.task.env.plan.rollouts
-        history, seen, length = task.env.new_history(), await _first(one, episode), Growing()
+        history, seen, length = task.env.new_history(), await _first(one, episode), EpisodeTokens()
         while not seen.done:
             if len(turns) == limits.max_turns:
                 return "turns"
@@ -259,14 +259,14 @@ class Player:
                 action = history.reply(reply.tokens)
                 async with span(limits.step_timeout, "a step of the environment") as spent:
                     holds = not joins(episode)
-                    after = checked(await _foreign(episode.play(action), holds))
+                    after = checked(await _call_environment(episode.play(action), holds))
             _count(one.seconds, "environment", spent)
             turns.append(_turn(kept, chunks_of(history), reply, seen.text, action, after))
             seen = after
         return "truncated" if seen.truncated else "done"
 
     def _over(
-        self, length: Growing, prompt: list[int], rollouts: RolloutsPlan
+        self, length: EpisodeTokens, prompt: list[int], rollouts: RolloutsPlan
     ) -> tuple[str, str] | None:
         """Which limit another reply could break: how the episode then ends, and in words."""
         most, whole = self.sampling.max_prompt_tokens, self.sampling.max_episode_tokens
@@ -332,7 +332,7 @@ def _params(
 
 
 def _turn(
-    prompt: Prefix,
+    prompt: TokenPrefix,
     chunks: Chunks,
     reply: types.SampledSequence,
     observation: str,
@@ -355,18 +355,18 @@ def _turn(
     )
 
 
-async def _first(one: _Try, episode: AsyncEpisode) -> Observation:
+async def _first(one: _Attempt, episode: AsyncEpisode) -> Observation:
     """The opening observation; in a game, once it is this member's turn."""
     if not joins(episode):
         return checked(episode.first)
     limit = one.task.env.plan.rollouts.step_timeout
     async with span(limit, "the first turn in the game") as spent:
-        seen = checked(await _foreign(episode.join(), holds=False))
+        seen = checked(await _call_environment(episode.join(), holds=False))
     _count(one.seconds, "environment", spent)
     return seen
 
 
-async def _foreign(call: Awaitable[T], holds: bool = True) -> T:
+async def _call_environment(call: Awaitable[T], holds: bool = True) -> T:
     """What code that is not ours gives. Where it tries to end the program, or raises what looks
     like our own cancellation, only this call has failed. A call that ``holds`` up the next wave
     waits for nobody else's."""

@@ -12,9 +12,9 @@ from rlc.envs.seeds import derive_seed
 from rlc.runtime.concurrency import all_of
 from rlc.runtime.records import Rollout, RunError
 from rlc.runtime.rollouts.curriculum import Curriculum, solved_share
-from rlc.runtime.rollouts.mixture import draw, new_cursor
+from rlc.runtime.rollouts.player import Player, Task
 from rlc.runtime.rollouts.roles import play_task
-from rlc.runtime.rollouts.rollout import Player, Task
+from rlc.runtime.rollouts.tasks import draw, new_cursor
 
 SPARES = 1_000_000_000  # from here on are the numbers of tasks that replace others
 

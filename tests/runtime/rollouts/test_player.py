@@ -15,7 +15,7 @@ from rlc.envs.build import PlayableEnv
 from rlc.envs.workers.async_adapter import make_async
 from rlc.plan.records import EnvPlan, FailurePlan, RewardPlan, RolloutsPlan, SamplingPlan
 from rlc.runtime.records import Rollout, RunError, Usage
-from rlc.runtime.rollouts.rollout import Player, Task
+from rlc.runtime.rollouts.player import Player, Task
 
 ROLLOUTS = RolloutsPlan(2, 1.0, 4, None, None)
 REWARD = RewardPlan("turns", None, None, None)

@@ -12,7 +12,7 @@ from attrs import frozen
 from rlc.algo.kl import sample_train_kl
 from rlc.algo.schedules import learning_rate
 from rlc.plan.records import AdamPlan, LossPlan
-from rlc.runtime.concurrency import aside
+from rlc.runtime.concurrency import in_thread
 from rlc.runtime.updates.datums import TrainingDatum
 from rlc.runtime.updates.minibatch import Minibatch
 from rlc.service.interface import TrainingClient
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 
 @frozen(eq=False)
-class Gradient:
+class PendingGradient:
     """A ``forward_backward`` under way, and the datums that went into it."""
 
     datums: list[TrainingDatum]
@@ -30,19 +30,19 @@ class Gradient:
 
 
 @frozen(eq=False)
-class Gradients:
+class PendingGradients:
     """The gradients of a batch (or of a part of one), submitted in order.
 
     ``updates`` are the optimiser updates between them; that of the last gradient is the
     ``optim_step`` node's.
     """
 
-    submitted: list[Gradient]
+    submitted: list[PendingGradient]
     updates: list[Awaitable[types.OptimStepResponse]]
 
 
 @frozen
-class Update:
+class UpdateResult:
     """What the optimiser did in a step; ``metrics`` is flat. ``trained`` counts tokens sent."""
 
     metrics: dict[str, float]
@@ -60,11 +60,11 @@ def submit(
     minibatches: Sequence[Minibatch],
     data: Sequence[list[types.Datum]],
     params: types.AdamParams,
-) -> Gradients:
+) -> PendingGradients:
     """Submit the gradients, and an update after each but the last, without waiting: what
     belongs together reaches the service in the same breath. ``data`` are the
     :func:`wire_datums` of the minibatches."""
-    gradients: list[Gradient] = []
+    gradients: list[PendingGradient] = []
     updates: list[Awaitable[types.OptimStepResponse]] = []
     for minibatch, datums in zip(minibatches, data, strict=True):
         if gradients:
@@ -73,8 +73,8 @@ def submit(
             training.forward_backward(datums, loss.name, minibatch.loss_config or None)
         )
         output.add_done_callback(_seen)
-        gradients.append(Gradient(minibatch.datums, output))
-    return Gradients(gradients, updates)
+        gradients.append(PendingGradient(minibatch.datums, output))
+    return PendingGradients(gradients, updates)
 
 
 def _seen(output: asyncio.Future[Any]) -> None:
@@ -85,17 +85,17 @@ def _seen(output: asyncio.Future[Any]) -> None:
 
 async def finish(
     training: TrainingClient,
-    parts: Sequence[Gradients],
+    parts: Sequence[PendingGradients],
     params: types.AdamParams,
     sampled: bool = False,
-) -> Update:
+) -> UpdateResult:
     """Submit the last update and await all; nothing is done where there is no gradient.
 
     ``sampled`` datums carry their sampler's logprobs, which are compared with the trainer's.
     """
     gradients = [gradient for part in parts for gradient in part.submitted]
     if not gradients:
-        return Update({"optim/skipped": 1.0}, trained=0)
+        return UpdateResult({"optim/skipped": 1.0}, trained=0)
     updates = [update for part in parts for update in part.updates]
     updates.append(training.optim_step(params))
     outputs = await asyncio.gather(*(gradient.output for gradient in gradients))
@@ -105,8 +105,8 @@ async def finish(
     metrics["loss/sum"] = sum(output.metrics["loss:sum"] for output in outputs)
     datums = [datum for gradient in gradients for datum in gradient.datums]
     if sampled:
-        metrics |= await aside(_kl_metrics, datums, outputs)
-    return Update(metrics, trained=sum(len(datum.inputs) for datum in datums))
+        metrics |= await in_thread(_kl_metrics, datums, outputs)
+    return UpdateResult(metrics, trained=sum(len(datum.inputs) for datum in datums))
 
 
 def adam_params(optimizer: AdamPlan, step: int, steps: int) -> types.AdamParams:

@@ -16,10 +16,10 @@ from rlc.compile.recipe import compile_source
 from rlc.lang.source import Source
 from rlc.plan.records import Plan, TrainPlan
 from rlc.runtime.guard.meter import Meter
+from rlc.runtime.guard.remote import RemoteSession
 from rlc.runtime.journal.folder import RunFolder
-from rlc.runtime.observer import Silent
+from rlc.runtime.observer import Observer
 from rlc.runtime.records import RunError
-from rlc.runtime.remote import RemoteRun
 from rlc.service.errors import ServiceError
 from rlc.service.interface import Listener, RemoteService
 from rlc.service.local import connect
@@ -121,7 +121,7 @@ class Averaging:
         return output  # type: ignore[no-any-return]
 
 
-class Notes(Silent):
+class Notes(Observer):
     def __init__(self) -> None:
         self.notes: list[str] = []
 
@@ -131,7 +131,7 @@ class Notes(Silent):
 
 @define
 class Opened:
-    run: RemoteRun
+    run: RemoteSession
     folder: RunFolder
     notes: list[str]
     stage: TrainPlan
@@ -140,7 +140,7 @@ class Opened:
 def verify(tmp_path: Path, plan: Plan, remote: Remote) -> Opened:
     """Open a run on ``remote`` and verify its stage, as a job does before the first step."""
     observer, folder = Notes(), RunFolder.create(tmp_path / "run", plan)
-    run = RemoteRun(cast(RemoteService, remote), folder, observer, lambda: None)
+    run = RemoteSession(cast(RemoteService, remote), folder, observer, lambda: None)
 
     async def ask() -> TrainPlan:
         await run.open(plan)

@@ -7,7 +7,7 @@ from collections import Counter
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rlc.runtime.rollouts.mixture import draw, new_cursor
+from rlc.runtime.rollouts.tasks import draw, new_cursor
 
 weights = st.dictionaries(st.sampled_from("abcd"), st.floats(0.1, 10), min_size=1, max_size=4)
 

@@ -11,10 +11,10 @@ from attrs import define, evolve, field
 from rlc.catalog.builtins.losses import LIKELIHOOD
 from rlc.plan.records import EvalPlan, Plan, SftPlan, TrainPlan
 from rlc.runtime.guard.meter import PROBES, Meter, cost
+from rlc.runtime.guard.probes import probe_loss, probe_seeds
 from rlc.runtime.journal.folder import RunFolder
 from rlc.runtime.observer import Observer
 from rlc.runtime.records import RunError, Usage
-from rlc.runtime.updates.probes import probe_loss, probe_seeds
 from rlc.service.hosted.capabilities import smaller_contexts
 from rlc.service.interface import RemoteService, SessionEnd, TrainingClient
 
@@ -24,7 +24,7 @@ S = TypeVar("S", bound=TrainPlan | SftPlan | EvalPlan)
 
 
 @define(eq=False)
-class RemoteRun:
+class RemoteSession:
     """What a run does with a remote service beside training. Is the service's listener."""
 
     service: RemoteService

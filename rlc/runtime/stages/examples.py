@@ -1,0 +1,108 @@
+"""The examples of a supervised stage: made once, then kept in the run folder."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+from attrs import frozen
+
+from rlc.envs.base import EnvError
+from rlc.envs.tool_chat import tool_chat_history
+from rlc.plan.records import SftPlan
+from rlc.runtime.guard.meter import PROBES, Meter
+from rlc.runtime.journal.folder import RunFolder
+from rlc.runtime.records import RunError, Usage
+from rlc.runtime.rollouts.environments import build_envs, close_envs
+from rlc.runtime.stages.demonstrations import Demonstrator, read_pairs, row_turns
+from rlc.runtime.stages.weights import StageWeights
+from rlc.runtime.updates.datums import TokenSequence, TrainingDatum, merged_sequences, shifted
+
+
+@frozen(eq=False)
+class Example:
+    """One demonstration, as the datums of its merged turns."""
+
+    datums: list[TrainingDatum]
+
+    @classmethod
+    def of(cls, sequences: Sequence[TokenSequence]) -> Example:
+        """Return the example in which each token that the model is to write has weight 1."""
+        turns = 1 + max(turn for sequence in sequences for turn in sequence.turns)
+        weight_T, chosen_T = np.ones(turns), np.ones(turns, dtype=np.bool_)
+        return cls([shifted(sequence, weight_T, chosen_T) for sequence in sequences])
+
+
+async def load_examples(
+    folder: RunFolder,
+    stage: SftPlan,
+    weights: StageWeights,
+    meter: Meter,
+    on_progress: Callable[[int, int], None],
+) -> list[Example]:
+    """Return the examples of a stage, from the run folder or else made now.
+
+    A resumed run imitates the same examples, even if the file or the weights that they came from
+    have changed.
+
+    Raises:
+        RunError: the examples cannot be made, or those of a resumed run are gone.
+    """
+    name = f"examples-{stage.name}.jsonl"
+    if not (folder.path / name).exists():
+        if weights.step:
+            raise RunError(f"{folder.path / name} is gone, and cannot be made again")
+        if stage.data.kind == "rows":
+            records = _from_rows(stage, weights.training.get_tokenizer())
+        else:
+            records = await _from_episodes(folder, stage, weights, meter, on_progress)
+        folder.rewrite(name, records)
+    return [
+        Example.of([TokenSequence.read(part) for part in record["sequences"]])
+        for record in folder.read(name)
+    ]
+
+
+def _from_rows(stage: SftPlan, tokenizer: Any) -> list[dict[str, Any]]:
+    try:
+        new_history = tool_chat_history(tokenizer, stage.model.renderer)
+        played = [
+            row_turns(prompt, reply, new_history(), tokenizer)
+            for prompt, reply in read_pairs(stage.data)
+        ]
+    except EnvError as error:
+        raise RunError(str(error)) from error
+    return [
+        {"row": number, "sequences": [s.written() for s in merged_sequences(turns)]}
+        for number, turns in enumerate(played)
+    ]
+
+
+async def _from_episodes(
+    folder: RunFolder,
+    stage: SftPlan,
+    weights: StageWeights,
+    meter: Meter,
+    on_progress: Callable[[int, int], None],
+) -> list[dict[str, Any]]:
+    tokenizer, usage = weights.training.get_tokenizer(), Usage()
+    assert stage.data.env is not None
+    env = build_envs([stage.data.env], tokenizer, stage.model.renderer)[stage.data.env.name]
+    client = (await weights.snapshot(0)).client if stage.data.policy == "model" else None
+    demonstrator = Demonstrator(stage, env, tokenizer, folder.plan.seed, client, usage, on_progress)
+    try:
+        played = await demonstrator.play()
+    finally:
+        meter.record(PROBES, usage)
+        await close_envs([env])
+    return [
+        {
+            "env": rollout.env,
+            "task": rollout.task,
+            "reward": rollout.reward,
+            "actions": [turn.action for turn in rollout.turns],
+            "sequences": [s.written() for s in merged_sequences(rollout.turns)],
+        }
+        for rollout in played
+    ]

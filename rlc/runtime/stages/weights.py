@@ -1,0 +1,162 @@
+"""The weights of a stage: where they come from, snapshots to sample from, states to resume from."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Mapping
+from functools import partial
+from typing import Any
+
+from attrs import define, frozen
+
+from rlc.envs.seeds import derive_seed
+from rlc.plan.records import LOCAL, EvalPlan, SftPlan, StagePlan, TrainPlan
+from rlc.runtime.graph import NodeContext
+from rlc.runtime.journal.checkpoints import ROLLING_TTL, PendingCheckpoint, is_due, max_lag
+from rlc.runtime.journal.database import Journal
+from rlc.runtime.journal.folder import RunFolder
+from rlc.runtime.records import RunError
+from rlc.service.errors import CheckpointError
+from rlc.service.interface import SamplingClient, ServiceClient, TrainingClient
+
+
+class LostCheckpointError(RunError):
+    """The newest checkpoint of a stage is unusable; it has been removed from the journal."""
+
+
+async def open_weights(
+    service: ServiceClient, folder: RunFolder, stage: StagePlan, note: Callable[[str], None]
+) -> TrainingClient:
+    """Return the weights that a stage starts from.
+
+    The first of these that exists: its own newest checkpoint, with the state of the optimiser; the
+    last checkpoint of the stage before it; the saved state that the model names; a fresh adapter.
+
+    Raises:
+        LostCheckpointError: the newest checkpoint is unusable, and there is an older one.
+        RunError: there is no usable checkpoint.
+    """
+    model = stage.model
+    metadata = {"rlc_run": folder.path.name, "rlc_stage": stage.name}
+    load_weights = partial(service.create_training_client_from_state, user_metadata=metadata)
+    if folder.journal.checkpoints(stage.name):
+        load = service.create_training_client_from_state_with_optimizer
+        return await _restore(folder, stage.name, partial(load, user_metadata=metadata))
+    if stage.after is not None:
+        if not isinstance(stage, EvalPlan):
+            note(f"{stage.name} goes on from the weights of {stage.after}, with a fresh optimiser")
+        return await _restore(folder, stage.after, load_weights)
+    if model.weights is not None:
+        return await load_weights(model.weights)
+    return await service.create_lora_training_client(
+        model.base,
+        rank=model.lora_rank,
+        seed=derive_seed(folder.plan.seed, "lora", model.name) % 2**31,
+        train_mlp=model.train_mlp,
+        train_attn=model.train_attn,
+        train_unembed=model.train_unembed,
+        user_metadata=metadata,
+    )
+
+
+async def _restore(
+    folder: RunFolder, stage: str, load: Callable[[str], Awaitable[TrainingClient]]
+) -> TrainingClient:
+    """Load the newest checkpoint of a stage; raise as :func:`open_weights` does."""
+    checkpoints = folder.journal.checkpoints(stage)
+    if not checkpoints:
+        raise RunError(f"stage `{stage}` has left no checkpoint to go on from")
+    *older, newest = checkpoints
+    try:
+        return await load(newest.path)
+    except CheckpointError as error:
+        if not older:
+            raise RunError(
+                f"{error} It is the only one that `{stage}` has",
+                "put it back from a backup, or start a new run",
+            ) from error
+        folder.journal.drop_checkpoint(stage, newest.step)
+        raise LostCheckpointError(
+            f"{error} Going on from step {older[-1].step} of `{stage}`: what came after it is "
+            "done again"
+        ) from error
+
+
+@frozen
+class Snapshot:
+    """A sampling client on the weights as they were after ``step``."""
+
+    client: SamplingClient
+    step: int
+
+
+@define(eq=False)
+class StageWeights:
+    """The adapter that a stage trains. ``step`` is the number of the last update."""
+
+    training: TrainingClient
+    service: ServiceClient
+    journal: Journal
+    plan: TrainPlan | SftPlan
+    stop_requested: Callable[[], bool]
+    note: Callable[[str], None]
+    step: int = 0
+
+    async def snapshot(self, step: int) -> Snapshot:
+        """Return a snapshot of the weights after ``step``, for one step to sample from.
+
+        If steps overlap, it is saved under a name and journalled before it is used, so that a
+        resumed run repeats the interrupted steps with the same weights. Each call returns a new
+        client: requests of two steps in one batch of the service would change the last bits of
+        each other's logprobs.
+        """
+        if not max_lag(self.plan):
+            client = await self.training.save_weights_and_get_sampling_client()
+            return Snapshot(client, self.step)
+        saved = {stored.step: stored.path for stored in self.journal.snapshots(self.plan.name)}
+        if step in saved:
+            try:
+                client = await self.service.create_sampling_client(model_path=saved[step])
+                return Snapshot(client, step)
+            except CheckpointError as error:
+                self.note(f"{error} Sampling from the weights after step {self.step} instead")
+        elif step != self.step:
+            self.note(
+                f"the weights after step {step} were not kept: sampling from those after step "
+                f"{self.step} instead"
+            )
+        name, ttl = f"{self.plan.name}-{self.step:06d}", self._ttl(lasting=False)
+        path = (await self.training.save_weights_for_sampler(name, ttl_seconds=ttl)).path
+        self.journal.add_snapshot(self.plan.name, self.step, path)
+        client = await self.service.create_sampling_client(model_path=path)
+        return Snapshot(client, self.step)
+
+    async def checkpoint(
+        self,
+        node: NodeContext,
+        inputs: Mapping[str, Any],  # noqa: ARG002
+    ) -> PendingCheckpoint | None:
+        """Start to save the state after a step, without waiting; None if none is wanted.
+
+        This is the ``checkpoint`` node of both kinds of stage.
+        """
+        lasting = is_due(self.plan, node.step) or self.stop_requested()
+        if not lasting and self.plan.save.rolling is None:
+            return None
+        return PendingCheckpoint(asyncio.ensure_future(self.save(node.step, lasting)), lasting)
+
+    async def save(self, step: int, lasting: bool = True) -> str:
+        """Save weights and optimiser after ``step``; return the path that restores them."""
+        name, ttl = f"{self.plan.name}-{step:06d}", self._ttl(lasting)
+        return (await self.training.save_state(name, ttl_seconds=ttl, overwrite=True)).path
+
+    def _ttl(self, lasting: bool) -> int | None:
+        """Return how long the service may keep a state (seconds); None: for ever.
+
+        What is kept only for a resume is let go after :data:`ROLLING_TTL`, except on this machine,
+        where it costs nothing.
+        """
+        ttl = self.plan.save.ttl_seconds
+        if lasting or self.plan.model.service == LOCAL:
+            return ttl
+        return ROLLING_TTL if ttl is None else min(ttl, ROLLING_TTL)
