@@ -19,6 +19,7 @@ from rich.table import Table
 from rich.text import Text
 
 from rlc.plan.records import EvalPlan, Plan, SftPlan, TrainPlan
+from rlc.plan.units import elapsed
 from rlc.runtime.journal.metrics import measure
 from rlc.runtime.observer import Observer
 
@@ -40,13 +41,6 @@ def sparkline(values: Sequence[float], width: int = _CURVE_WIDTH) -> str:
         return _BARS[0] * count
     scale = (len(_BARS) - 1) / (high - low)
     return "".join(_BARS[round((point - low) * scale)] for point in points)
-
-
-def duration(seconds: float) -> str:
-    """``0:42``, ``12:05``, ``3:07:00``."""
-    minutes, rest = divmod(round(seconds), 60)
-    hours, minutes = divmod(minutes, 60)
-    return f"{hours}:{minutes:02}:{rest:02}" if hours else f"{minutes}:{rest:02}"
 
 
 @define
@@ -116,7 +110,7 @@ class PlainObserver(Observer):
             f"  {series.measure} {_measured(metrics, stage)}"
             f"  {series.tokens_per_second():7,.0f} tokens/s"
             f"  {metrics['time/total']:6.2f} s"
-            f"  left {duration(left)}" + _plain_remarks(metrics, stage)
+            f"  left {elapsed(left)}" + _plain_remarks(metrics, stage)
         )
 
     def evaluated(self, plan: EvalPlan, step: int, metrics: Mapping[str, Any]) -> None:
@@ -170,8 +164,8 @@ class LiveObserver(Observer):
         grid = Table.grid(padding=(0, 2))
         grid.add_column(style="dim", justify="right")
         grid.add_column()
-        elapsed, width = time.monotonic() - self._started, self._live.console.width
-        for label, value in _rows(series, series.stage, elapsed, width):
+        running, width = time.monotonic() - self._started, self._live.console.width
+        for label, value in _rows(series, series.stage, running, width):
             grid.add_row(label, value)
         if self._evaluation:
             grid.add_row("evaluated", self._evaluation)
@@ -198,7 +192,7 @@ def evaluation_line(plan: EvalPlan, step: int, metrics: Mapping[str, Any]) -> st
 
 
 def _rows(
-    series: _Series, stage: TrainPlan | SftPlan, elapsed: float, width: int
+    series: _Series, stage: TrainPlan | SftPlan, running: float, width: int
 ) -> list[tuple[str, RenderableType | str]]:
     """The lines of the live display, on a terminal of ``width`` columns."""
     played, planned = series.groups
@@ -214,18 +208,18 @@ def _rows(
         curve.append(f"  from {series.values[0]:.3f}", style="dim")
         rows.append((series.measure, curve))
     if series.metrics:
-        rows.extend(_metric_rows(series, stage, elapsed))
+        rows.extend(_metric_rows(series, stage, running))
     return rows
 
 
 def _metric_rows(
-    series: _Series, stage: TrainPlan | SftPlan, elapsed: float
+    series: _Series, stage: TrainPlan | SftPlan, running: float
 ) -> list[tuple[str, str]]:
     metrics, rows = series.metrics, []
     if by_env := _by_env(metrics, stage):
         rows.append(("by env", by_env))
     rows.append(("speed", f"{series.tokens_per_second():,.0f} tokens/s"))
-    rows.append(("time", f"{duration(elapsed)}   left {duration(series.time_left())}"))
+    rows.append(("time", f"{elapsed(running)}   left {elapsed(series.time_left())}"))
     known = (
         ("spent", _spent(metrics, stage)),
         ("service", _service(metrics)),
@@ -258,7 +252,7 @@ def _service(metrics: Mapping[str, Any]) -> str:
     if backoffs := metrics.get("service/backoffs"):
         parts.append(f"backed off {backoffs:,.0f} times" if backoffs > 1 else "backed off once")
     if (waited := metrics.get("service/queue_wait", 0.0)) >= 1:
-        parts.append(f"waited {duration(waited)} for their turn")
+        parts.append(f"waited {elapsed(waited)} for their turn")
     return "   ".join(parts)
 
 

@@ -6,6 +6,7 @@ from typing import Any
 
 from rlc.explanation.layout import Lines, wrapped
 from rlc.plan.records import EvalPlan, Plan, StagePlan
+from rlc.plan.units import elapsed
 from rlc.pricing.critical_path import completion_times, critical_path
 from rlc.pricing.latencies import Latencies
 
@@ -17,14 +18,14 @@ def timing_lines(plan: Plan, stage: StagePlan, latencies: Latencies) -> Lines:
     timing = stage_timing(plan, stage, latencies)
     if timing is None:
         return
-    yield f"{_time(timing['seconds_per_step'])} a step, {_time(timing['seconds'])} in all"
+    yield f"{elapsed(timing['seconds_per_step'])} a step, {elapsed(timing['seconds'])} in all"
     if timing["critical_path"]:
         yield from wrapped(" → ".join(timing["critical_path"]), bullet="a step waits for  ")
     width = max(map(len, timing["nodes"]))
     for kind, node in timing["nodes"].items():
         slack = node["slack"]
-        room = "on the critical path" if slack < 1e-9 else f"{_time(slack)} of slack"
-        times = " / ".join(map(_time, dict.fromkeys(node["seconds"])))
+        room = "on the critical path" if slack < 1e-9 else f"{elapsed(slack)} of slack"
+        times = " / ".join(map(elapsed, dict.fromkeys(node["seconds"])))
         if any(node["seconds"]):
             yield f"{kind:{width}}  {times}, {room}"
 
@@ -48,12 +49,3 @@ def stage_timing(plan: Plan, stage: StagePlan, latencies: Latencies) -> dict[str
             for kind, slack in path.slack.items()
         },
     }
-
-
-def _time(seconds: float) -> str:
-    """``250 ms``, ``35 s``, ``29 min``, ``2.5 h``."""
-    if seconds < 1:
-        return f"{seconds * 1000:.3g} ms"
-    if seconds < 120:
-        return f"{seconds:.3g} s"
-    return f"{seconds / 60:.0f} min" if seconds < 7200 else f"{seconds / 3600:,.1f} h"

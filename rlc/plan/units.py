@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
 from typing import Any
 
 UNKNOWN = "unknown"
@@ -31,6 +32,7 @@ _UNITS = {
     "unreachable": "duration",
     "step": "duration",
 }
+_SPANS = ((86_400, "d"), (3_600, "h"), (60, "min"), (1, "s"))
 
 
 def show(data: Any, kind: str) -> str:
@@ -47,6 +49,18 @@ def show(data: Any, kind: str) -> str:
     if isinstance(data, int):
         return f"{data:,}".replace(",", "_")
     return f'"{data}"' if isinstance(data, str) and kind == "string" else str(data)
+
+
+def elapsed(seconds: float) -> str:
+    """Return a span of time for people: ``250 ms``, ``4.2 s``, ``12 min 05 s``, ``3 h 07 min``."""
+    if 0 < seconds < 0.9995:
+        return f"{1000 * seconds:.3g} ms"
+    whole = round(seconds)
+    for (size, unit), (part, part_unit) in pairwise(_SPANS):
+        if whole >= size:
+            rest = whole % size // part
+            return f"{whole // size:,} {unit}" + (f" {rest:02} {part_unit}" if rest else "")
+    return f"{seconds:.3g} s"
 
 
 def shown_value(name: str, value: object) -> str:

@@ -13,7 +13,7 @@ from rlc.explanation.maths import formula_sections
 from rlc.explanation.values import value_rows
 from rlc.plan.codec import plan_hash
 from rlc.plan.records import EvalPlan, Plan, SftPlan, TrainPlan
-from rlc.plan.units import shown_value
+from rlc.plan.units import elapsed, shown_value
 from rlc.report.charts import number
 from rlc.report.curves import StageCharts, stage_charts
 from rlc.report.diagram import Diagram, diagrams
@@ -24,7 +24,7 @@ from rlc.report.gantt import Bar, Gantt, bars, gantt
 from rlc.report.series import is_number, window_mean
 from rlc.report.spend import Spend, spend
 from rlc.report.timing import LANES, environment_shares, lane_of, step_times, totals
-from rlc.report.words import duration, moment, shortened, signed
+from rlc.report.words import moment, shortened, signed
 from rlc.runtime.journal.runs import RunInfo, read_run
 
 _EPISODES = 24  # that a page shows
@@ -280,7 +280,7 @@ def render(page: Page) -> str:
         lstrip_blocks=True,
     )
     environment.filters |= {
-        "duration": duration,
+        "elapsed": elapsed,
         "shortened": shortened,
         "signed": signed,
         "advantage": advantage,

@@ -12,26 +12,6 @@ def moment(seconds: float | None) -> str:
     return "" if seconds is None else time.strftime("%Y-%m-%d %H:%M", time.localtime(seconds))
 
 
-def duration(seconds: float) -> str:
-    """``0.42 s``, ``12 s``, ``12 min 05 s``, ``3 h 07 min``."""
-    if seconds < 10:
-        return f"{seconds:.2f} s"
-    minutes, rest = divmod(round(seconds), 60)
-    hours, minutes = divmod(minutes, 60)
-    if hours:
-        return f"{hours:,} h {minutes:02} min"
-    return f"{minutes} min {rest:02} s" if minutes else f"{rest} s"
-
-
-def age(seconds: float) -> str:
-    """Roughly, in one unit: ``12 s``, ``5 min``, ``3 h``, ``12 days``."""
-    for size, unit in ((86_400, "day"), (3_600, "h"), (60, "min")):
-        if seconds >= size:
-            number = int(seconds // size)
-            return f"{number:,} {unit}" + "s" * (unit == "day" and number != 1)
-    return f"{max(0, int(seconds))} s"
-
-
 def shortened(text: str) -> str:
     """The beginning and the end of a text that is too long for a page."""
     if len(text) <= _TEXT:

@@ -187,7 +187,7 @@ class Job:
         training = await open_weights(self.service, self.folder, stage, self.observer.note)
         meter = Meter(self.folder.journal, stage.name, stage.model)
         if self._remote:
-            stage = self._remote.fitted(stage)
+            stage = self._remote.with_served_context(stage)
             await self._remote.verify(stage, training, meter)
         journal, note = self.folder.journal, self.observer.note
         weights = StageWeights(

@@ -54,7 +54,7 @@ class StageLoop:
     def __attrs_post_init__(self) -> None:
         self._timeline = Timeline(self.stage.name)
         self._guard = StageGuard(self.stage)
-        self._deadline = StepDeadline(self.stage, self.service.watch.owed)
+        self._deadline = StepDeadline(self.stage, self.service.watchdog.owed)
 
     async def run(self, done: int) -> None:
         """Run the steps after ``done``, to the end of the stage or of its budget.
@@ -117,7 +117,7 @@ class StageLoop:
         if cost(self.stage.model, usage) is not None:
             metrics["spend/usd"] = self.folder.journal.spent_usd()
         metrics |= self.service.metrics()
-        verdict = self._guard.look(step, metrics, _first_cause(report))
+        verdict = self._guard.review(step, metrics, _first_cause(report))
         metrics |= verdict.metrics
         await in_thread(self.folder.append, ROLLOUTS_FILE, report.rollouts)
         self.folder.append(TIMELINE_FILE, self._timeline.take(step))

@@ -186,14 +186,15 @@ async def _interruptible(job: Job) -> Summary:
 
 
 def _print_summary(console: Console, summary: Summary) -> None:
-    from rlc.cli.progress import duration, sparkline
+    from rlc.cli.progress import sparkline
+    from rlc.plan.units import elapsed
 
     def line(text: str) -> None:
         console.print(text, highlight=False, markup=False, soft_wrap=True)
 
     for stage in summary.stages:
         first, last = stage.window(last=False), stage.window(last=True)
-        done = f"{len(stage.values)} of {stage.planned} steps in {duration(stage.seconds)}"
+        done = f"{len(stage.values)} of {stage.planned} steps in {elapsed(stage.seconds)}"
         line(f"\n{stage.stage}: {done}")
         if first is not None:
             change = f"{first:.3f} → {last:.3f}   (first five steps → last five)"

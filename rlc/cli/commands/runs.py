@@ -95,7 +95,7 @@ def table(found: Sequence[RunInfo], now: float) -> Table:
     from rich.table import Table
     from rich.text import Text
 
-    from rlc.report.words import age
+    from rlc.plan.units import elapsed
 
     shown = Table(box=None, padding=(0, 2, 0, 0), header_style="dim")
     for title in ("run", "state", "recipe", "steps", "last", "spent", "ago"):
@@ -108,7 +108,7 @@ def table(found: Sequence[RunInfo], now: float) -> Table:
             Text("\n".join(f"{s.name} {s.done:,}/{s.total:,}" for s in info.stages)),
             Text(last_results(info)),
             Text(f"${info.spent_usd:.2f}"),
-            Text(age(now - info.updated) if info.updated else ""),
+            Text(elapsed(max(0, round(now - info.updated))) if info.updated else ""),
         )
     return shown
 

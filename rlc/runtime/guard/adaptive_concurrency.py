@@ -1,8 +1,9 @@
-"""How many replies a service draws at once: raised while it answers, cut when it says "too many".
+"""How many replies a service draws at once: raised while it answers, cut when it is overloaded.
 
-:class:`AdaptiveConcurrency` decides the level; it is a state machine without a clock of its own. :class:`Gate`
-holds requests back accordingly, first come, first served: an episode asks for one reply at a time,
-so between two turns of one every other waiting episode has its turn, of whatever environment.
+:class:`AdaptiveConcurrency` decides the level; it is a state machine without a clock of its own.
+:class:`ConcurrencyLimiter` holds requests back accordingly, first come, first served. An episode
+asks for one reply at a time, so between two of its turns each other waiting episode has a turn,
+whatever its environment.
 """
 
 from __future__ import annotations
@@ -22,19 +23,19 @@ from rlc.service.interface import SamplingClient
 if TYPE_CHECKING:
     from tinker import types
 
-START = 512  # replies at once before anything is known of a service
+START = 512  # concurrent replies before anything is known of a service
 MOST = 8_192
 _SHORTEST_COOLDOWN = 1.0  # seconds: the SDK's own pause after a refusal
-_SMALLEST_WINDOW = 64  # replies that a comparison of latencies needs
-_FORGET = 1.02  # what was best counts for less with every window: services change
+_SMALLEST_WINDOW = 64  # replies needed to compare latencies
+_FORGET = 1.02  # decay of the best values with each window: services change
 
 
 @define
 class _Window:
-    """Replies that came while the gate was full, one after another."""
+    """Consecutive replies that came while the limiter was full."""
 
     since: float
-    size: float  # replies that it lasts for
+    size: float  # replies that complete it
     replies: int = 0
     tokens: int = 0
     seconds: float = 0.0  # of waiting for them, summed
@@ -45,14 +46,14 @@ class AdaptiveConcurrency:
     """The level: how many replies may be drawn at once. Times are monotonic seconds.
 
     Additive increase, multiplicative decrease: a refusal halves the level, at most once in the
-    time that an answer takes, and it then grows by an eighth in each such time. Up to ``known``,
-    a fifth below where it was last refused, it doubles instead; a refusal far below that is a
-    storm's and says little of it, so that after the storm the old level is soon found again. The
-    level only grows while requests wait for it.
+    time of an answer, and it then grows by an eighth in each such time. Up to ``known``, a fifth
+    below the level of the last refusal, it doubles instead. A refusal far below ``known`` is part
+    of an overload from elsewhere and moves it little, so that the old level is soon found again.
+    The level only grows while requests wait for it.
 
-    Latencies are compared by the token, over windows of answers. Where they have doubled, and yet
-    no more tokens come a second than before, the level shrinks by a tenth, or by a fifth where far
-    fewer come. With ``adapts = False`` the cap is the level, whatever comes.
+    Latencies per token are compared over windows of answers. If they have doubled without more
+    tokens a second than before, the level shrinks by a tenth, or by a fifth if there are far fewer
+    tokens. With ``adapts = False`` the level is always ``cap``.
     """
 
     cap: int = MOST
@@ -60,33 +61,33 @@ class AdaptiveConcurrency:
     level: float = START
     known: float = MOST
     backoffs: int = 0
-    refused: bool = False  # whether it ever was
+    refused: bool = False  # whether a request was ever refused
     _cut_at: float = float("-inf")
     _latency: float = 0.0  # of an answer, seconds, smoothed
     _window: _Window | None = None
     _fastest: float = float("inf")  # seconds a token
     _most: float = 0.0  # tokens a second
-    _holds: bool = False  # whether the last window was too slow
+    _too_slow: bool = False  # whether the last window was
 
     @property
     def limit(self) -> int:
-        """Replies at once, at least one."""
+        """Concurrent replies, at least one."""
         return max(1, min(self.cap, int(self.level))) if self.adapts else self.cap
 
     def answered(self, now: float, seconds: float, replies: int, tokens: int, full: bool) -> None:
-        """A request was answered after ``seconds``; ``full``: others wait for its place."""
+        """Record an answer that took ``seconds``; ``full`` if other requests wait for its slot."""
         self._latency += (seconds - self._latency) / 8 if self._latency else seconds
         if not full or not self.adapts:
             self._window = None
             return
-        if not self._holds:
+        if not self._too_slow:
             steep = self.level < self.known
             self.level += replies * (1.0 if steep else max(1.0, self.level / 8) / self.level)
             self.level = min(self.level, float(self.cap))
-        self._compare(now, seconds, replies, tokens)
+        self._compare_latencies(now, seconds, replies, tokens)
 
     def pressed(self, now: float) -> None:
-        """The service refused a request as too many, or says that its queue is full."""
+        """Record that the service refused a request as one too many, or that its queue is full."""
         if not self.adapts or now - self._cut_at < max(_SHORTEST_COOLDOWN, self._latency):
             return
         if not self.refused or self.level >= self.known:
@@ -96,7 +97,7 @@ class AdaptiveConcurrency:
         self.refused = True
         self._cut(now, 0.5)
 
-    def _compare(self, now: float, seconds: float, replies: int, tokens: int) -> None:
+    def _compare_latencies(self, now: float, seconds: float, replies: int, tokens: int) -> None:
         size = max(_SMALLEST_WINDOW, self.level)
         window = self._window = self._window or _Window(now, size)
         window.replies += replies
@@ -107,8 +108,8 @@ class AdaptiveConcurrency:
         slowness = window.seconds / max(1, window.tokens)
         rate = window.tokens / (now - window.since)
         self._window = None
-        self._holds = slowness > 2 * self._fastest and rate < 1.05 * self._most
-        if self._holds:
+        self._too_slow = slowness > 2 * self._fastest and rate < 1.05 * self._most
+        if self._too_slow:
             self._cut(now, 0.8 if rate < 0.7 * self._most else 0.9)
             self.known = self.level
         self._fastest = min(self._fastest * _FORGET, slowness)
@@ -120,41 +121,51 @@ class AdaptiveConcurrency:
         self._cut_at, self._window = now, None
 
 
+@define
+class _Answer:
+    """What a request received; filled in by the sender."""
+
+    tokens: int = 0
+
+
 @define(eq=False)
 class ConcurrencyLimiter:
-    """Lets requests through as far as its pace allows. A request that is larger than the level
-    passes alone. One that is cancelled, waiting or under way, leaves its place to the next."""
+    """Admits requests as the level of ``concurrency`` allows.
 
-    pace: AdaptiveConcurrency = field(factory=AdaptiveConcurrency)
+    A request that is larger than the level is admitted alone. One that is cancelled, waiting or
+    running, leaves its slot to the next.
+    """
+
+    concurrency: AdaptiveConcurrency = field(factory=AdaptiveConcurrency)
     clock: Callable[[], float] = time.monotonic
     in_flight: int = 0  # replies
-    waited: float = 0.0  # seconds, of all requests together
+    waited: float = 0.0  # seconds, summed over requests
     _queue: deque[tuple[int, asyncio.Future[None]]] = field(factory=deque)
-    _told: int = 0  # backoffs that are in earlier metrics
+    _reported: int = 0  # backoffs in earlier metrics
 
     @asynccontextmanager
-    async def place(self, replies: int) -> AsyncIterator[_Answer]:
-        """A place for a request of so many replies, until the block ends."""
+    async def slot(self, replies: int) -> AsyncIterator[_Answer]:
+        """Wait for the slot of a request of so many replies, and hold it within the block."""
         await self._enter(replies)
         answer, asked = _Answer(), self.clock()
         try:
             yield answer
             now, full = self.clock(), bool(self._queue)
-            self.pace.answered(now, now - asked, replies, answer.tokens, full)
+            self.concurrency.answered(now, now - asked, replies, answer.tokens, full)
         finally:
             self.in_flight -= replies
             self._admit()
 
     def pressed(self) -> None:
-        """The service is under pressure."""
-        self.pace.pressed(self.clock())
+        """Record that the service has too much to do."""
+        self.concurrency.pressed(self.clock())
 
     def metrics(self) -> dict[str, float]:
-        """The level, and backoffs and seconds of waiting since this was last asked."""
-        waited, backoffs = self.waited, self.pace.backoffs - self._told
-        self.waited, self._told = 0.0, self.pace.backoffs
+        """Return the level, and backoffs and seconds of waiting since the last call."""
+        waited, backoffs = self.waited, self.concurrency.backoffs - self._reported
+        self.waited, self._reported = 0.0, self.concurrency.backoffs
         return {
-            "service/concurrency": float(self.pace.limit),
+            "service/concurrency": float(self.concurrency.limit),
             "service/backoffs": float(backoffs),
             "service/queue_wait": waited,
         }
@@ -163,14 +174,14 @@ class ConcurrencyLimiter:
         if not self._queue and self._fits(replies):
             self.in_flight += replies
             return
-        turn: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        self._queue.append((replies, turn))
+        admitted: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._queue.append((replies, admitted))
         since = self.clock()
         try:
             with waiting():
-                await turn
+                await admitted
         except asyncio.CancelledError:
-            if turn.done() and not turn.cancelled():  # its place was given to it already
+            if admitted.done() and not admitted.cancelled():  # it holds its slot already
                 self.in_flight -= replies
             self._admit()
             raise
@@ -178,34 +189,25 @@ class ConcurrencyLimiter:
             self.waited += self.clock() - since
 
     def _fits(self, replies: int) -> bool:
-        return self.in_flight == 0 or self.in_flight + replies <= self.pace.limit
+        return self.in_flight == 0 or self.in_flight + replies <= self.concurrency.limit
 
     def _admit(self) -> None:
         while self._queue:
-            replies, turn = self._queue[0]
-            if turn.done():  # cancelled while it waited
-                self._queue.popleft()
-                continue
-            if not self._fits(replies):
-                return
+            replies, admitted = self._queue[0]
+            if not admitted.done():  # else it was cancelled while it waited
+                if not self._fits(replies):
+                    return
+                self.in_flight += replies
+                admitted.set_result(None)
             self._queue.popleft()
-            self.in_flight += replies
-            turn.set_result(None)
-
-
-@define
-class _Answer:
-    """What came of a request; whoever made it fills it in."""
-
-    tokens: int = 0
 
 
 @define(eq=False)
 class LimitedSamplingClient:
-    """A sampling client behind a gate. See :class:`rlc.service.interface.SamplingClient`."""
+    """A sampling client behind a limiter. See :class:`rlc.service.interface.SamplingClient`."""
 
     client: SamplingClient
-    gate: ConcurrencyLimiter
+    limiter: ConcurrencyLimiter
 
     async def sample(
         self,
@@ -214,7 +216,7 @@ class LimitedSamplingClient:
         sampling_params: types.SamplingParams,
         include_prompt_logprobs: bool = False,
     ) -> types.SampleResponse:
-        async with self.gate.place(num_samples) as answer:
+        async with self.limiter.slot(num_samples) as answer:
             response = await self.client.sample(
                 prompt, num_samples, sampling_params, include_prompt_logprobs
             )
@@ -222,18 +224,12 @@ class LimitedSamplingClient:
         return response
 
     async def compute_logprobs(self, prompt: types.ModelInput) -> list[float | None]:
-        async with self.gate.place(1) as answer:
+        async with self.limiter.slot(1) as answer:
             logprobs = await self.client.compute_logprobs(prompt)
             answer.tokens = len(logprobs)
         return logprobs
 
 
-def capped(client: SamplingClient, most: int | None) -> SamplingClient:
-    """The client with at most so many replies at once; None: as it is."""
-    return (
-        client
-        if most is None
-        else LimitedSamplingClient(
-            client, ConcurrencyLimiter(AdaptiveConcurrency(cap=most, adapts=False))
-        )
-    )
+def fixed_limiter(most: int) -> ConcurrencyLimiter:
+    """Return a limiter that always admits ``most`` replies at once."""
+    return ConcurrencyLimiter(AdaptiveConcurrency(cap=most, adapts=False))

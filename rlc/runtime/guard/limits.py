@@ -1,4 +1,4 @@
-"""What a stage's finished steps decide about the next: go on, overlap no more, or end the run."""
+"""What the finished steps of a stage decide: go on, stop overlapping, or end the run."""
 
 from __future__ import annotations
 
@@ -16,8 +16,11 @@ _NO_REWARD = "no episode had a reward"
 
 @frozen
 class Decision:
-    """What to say of a step, and why the run ends with it, if it does. ``metrics`` go with those
-    of the step, so that a resumed run reads there what was decided."""
+    """What follows from a step.
+
+    ``end`` is the reason to end the run with it, or None. ``metrics`` are stored with those of the
+    step, from which a resumed run reads the decision.
+    """
 
     notes: tuple[str, ...] = ()
     end: str | None = None
@@ -26,47 +29,56 @@ class Decision:
 
 @define
 class StageGuard:
-    """Looks at the steps of a stage in order."""
+    """Reviews the steps of a stage in order."""
 
     stage: TrainPlan | SftPlan
     synchronous: bool = False  # whether steps no longer overlap
-    _above: bool = False  # whether the last known KL was above the guard's
-    _failed: int = 0  # steps in a row in which too much failed
+    _above: bool = False  # whether the last known KL exceeded the guard's
+    _failed: int = 0  # consecutive steps in which too many rollouts failed
     _unusable: bool = False  # whether no rollout of the last step could be used
 
     def replay(self, done: Iterable[Mapping[str, Any]]) -> None:
-        """Take up what the steps before a resume decided. Their failures do not count against
-        the run any more: somebody may have mended what failed."""
+        """Restore the decisions of the steps before a resume.
+
+        Their failures no longer count: the cause may have been repaired.
+        """
         for metrics in done:
             self._above = self._is_above(metrics)
             self.synchronous = bool(metrics.get(SYNCHRONOUS, self.synchronous))
 
-    def look(self, step: int, metrics: Mapping[str, Any], cause: str | None) -> Decision:
-        """What follows from the metrics of a step; ``cause`` is its first failure."""
+    def review(self, step: int, metrics: Mapping[str, Any], cause: str | None) -> Decision:
+        """Decide what follows from the metrics of a step; ``cause`` is its first failure."""
         if not isinstance(self.stage, TrainPlan):
             return Decision()
-        notes = list(self._skip(step, metrics, cause))
-        end = self._hopeless(metrics, cause)
-        was, self._above = self._above, self._is_above(metrics)
-        if self._above and not was:
-            note, stop = self._crossing(step, float(metrics[KL]))
-            notes += [] if stop else [note]
-            end = end or (note if stop else None)
-        guard = self.stage.kl_guard
-        told = {SYNCHRONOUS: float(self.synchronous)} if guard else {}
-        return Decision(tuple(notes), end, told)
-
-    def _skip(self, step: int, metrics: Mapping[str, Any], cause: str | None) -> Iterable[str]:
-        """Say once, of steps in a row without a usable rollout, why. (That no rollout was better
-        than its peers is said with every such step's own line.)"""
-        was, self._unusable = self._unusable, "reward/mean" not in metrics
-        if self._unusable and not was:
+        notes, end = list[str](), self._too_many_failures(self.stage, metrics, cause)
+        was_unusable, self._unusable = self._unusable, "reward/mean" not in metrics
+        # If rollouts were usable but equally good, the line of each such step says so.
+        if self._unusable and not was_unusable:
             why = f"no rollout could be used; the first cause: {cause or _NO_REWARD}"
-            yield f"step {step} changes no weights: {why}"
+            notes.append(f"step {step} changes no weights: {why}")
+        was_above, self._above = self._above, self._is_above(metrics)
+        guard = self.stage.kl_guard
+        if guard is None:
+            return Decision(tuple(notes), end)
+        if self._above and not was_above:
+            text = (
+                f"in step {step} trainer and sampler are {float(metrics[KL]):.3g} nats a token "
+                f"apart, above the {guard.max:g} of kl_guard"
+            )
+            if guard.then == "stop":
+                end = end or text
+            elif guard.then == "synchronous" and not self.synchronous:
+                self.synchronous = True
+                notes.append(text + ": from here on steps are synchronous")
+            else:
+                notes.append(text)
+        return Decision(tuple(notes), end, {SYNCHRONOUS: float(self.synchronous)})
 
-    def _hopeless(self, metrics: Mapping[str, Any], cause: str | None) -> str | None:
-        assert isinstance(self.stage, TrainPlan)
-        plan, failed = self.stage.give_up, metrics["rollouts/failed"]
+    def _too_many_failures(
+        self, stage: TrainPlan, metrics: Mapping[str, Any], cause: str | None
+    ) -> str | None:
+        """Return why the run ends, if too much failed in as many steps as the plan allows."""
+        plan, failed = stage.give_up, metrics["rollouts/failed"]
         if plan is None:
             return None
         share = failed / (failed + metrics["rollouts/played"])
@@ -79,22 +91,8 @@ class StageGuard:
         return f"{rows} {what}; the first cause: {cause or _NO_REWARD}"
 
     def _is_above(self, metrics: Mapping[str, Any]) -> bool:
-        """Where nothing was trained, nothing is known, and all stays as it was."""
+        """Whether the KL exceeds the guard's; unchanged by a step that trained nothing."""
         guard = self.stage.kl_guard if isinstance(self.stage, TrainPlan) else None
         if guard is None or metrics.get(KL) is None:
             return self._above
-        return not metrics[KL] <= guard.max  # NaN is above any
-
-    def _crossing(self, step: int, kl: float) -> tuple[str, bool]:
-        """What to say where the KL rises above the guard's, and whether the run stops."""
-        assert isinstance(self.stage, TrainPlan)
-        assert self.stage.kl_guard is not None
-        guard = self.stage.kl_guard
-        text = (
-            f"in step {step} trainer and sampler are {kl:.3g} nats a token apart, "
-            f"above the {guard.max:g} of kl_guard"
-        )
-        if guard.then == "synchronous" and not self.synchronous:
-            self.synchronous = True
-            text += ": from here on steps are synchronous"
-        return text, guard.then == "stop"
+        return not metrics[KL] <= guard.max  # NaN exceeds every limit

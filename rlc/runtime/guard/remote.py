@@ -1,4 +1,4 @@
-"""A run on a service over a network: checked before the first step, recorded, closed at the end."""
+"""A run on a remote service: checked before the first step, recorded, closed at the end."""
 
 from __future__ import annotations
 
@@ -25,7 +25,10 @@ S = TypeVar("S", bound=TrainPlan | SftPlan | EvalPlan)
 
 @define(eq=False)
 class RemoteSession:
-    """What a run does with a remote service beside training. Is the service's listener."""
+    """What a run does with a remote service besides training.
+
+    It is the service's :class:`rlc.service.interface.Listener`.
+    """
 
     service: RemoteService
     folder: RunFolder
@@ -35,15 +38,21 @@ class RemoteSession:
     _seeds_probed: bool = field(default=False, init=False)
 
     async def open(self, plan: Plan) -> None:
-        """Compare the plan with what the service can do now.
+        """Compare the plan with what the service currently offers.
 
         Raises:
-            ServiceError: it cannot do what the plan asks.
-            RunError: a budget in dollars that could not be kept, for want of a price.
+            ServiceError: the service cannot do what the plan asks.
+            RunError: a price is unknown without which a budget in dollars cannot be kept.
         """
         for stage in plan.stages:
-            if not isinstance(stage, EvalPlan):
-                _require_prices(stage)
+            if isinstance(stage, EvalPlan) or stage.budget.usd is None:
+                continue
+            if cost(stage.model, Usage(1, 1, 1, 1)) is None:
+                raise RunError(
+                    f"the budget of stage `{stage.name}` cannot be kept: not all prices of "
+                    f"`{stage.model.base}` are known",
+                    "leave the budget out, or limit the steps",
+                )
         self.folder.journal.set_meta(server=self.service.server)
         self.service.listen(self)
         answer = await self.service.get_server_capabilities()
@@ -54,17 +63,17 @@ class RemoteSession:
                 "counts on; an episode that needs more ends there"
             )
 
-    def fitted(self, stage: S) -> S:
-        """The stage with the context that the service really has."""
+    def with_served_context(self, stage: S) -> S:
+        """Return the stage with the context length that the service offers."""
         context = self._contexts.get(stage.model.base, stage.model.context)
         return evolve(stage, model=evolve(stage.model, context=context))
 
     async def verify(
         self, stage: TrainPlan | SftPlan, training: TrainingClient, meter: Meter
     ) -> None:
-        """Probe the loss of a stage, and once the seeds; what that uses is metered.
+        """Probe the loss of a stage and, once, the seeds of samples; meter the tokens used.
 
-        Raises ServiceError where the service does not compute the loss of the plan.
+        Raise ServiceError if the service does not compute the loss of the plan.
         """
         loss = stage.loss if isinstance(stage, TrainPlan) else LIKELIHOOD
         probe = await probe_loss(training, loss)
@@ -74,29 +83,12 @@ class RemoteSession:
             meter.add(PROBES, probe.usage)
             record = {"event": "loss probe", "stage": stage.name, "loss": loss.name}
             self.record(record | {"told": probe.told, "expected": probe.expected})
-        if not self._seeds_probed and _asks_for_several(stage):
+        if self._seeds_probed or not isinstance(stage, TrainPlan):
+            return
+        if max(stage.batch.size, *(env.rollouts.group for env in stage.envs)) > 1:
             await self._verify_seeds(stage, training, meter)
 
-    async def close(self, end: SessionEnd) -> None:
-        """Finish the session."""
-        await self.service.close(end)
-
-    def note(self, text: str) -> None:
-        """Pass on what the service says of itself."""
-        self.observer.note(text)
-
-    def pressed(self) -> None:
-        """Pass on that the service has too much to do."""
-        self.on_pressure()
-
-    def record(self, event: dict[str, Any]) -> None:
-        """Keep ids of sessions and models in the run folder, for reconciling a bill."""
-        now = datetime.now(UTC).isoformat(timespec="seconds")
-        self.folder.append(SERVICE_FILE, [{"time": now, **event}])
-
-    async def _verify_seeds(
-        self, stage: TrainPlan | SftPlan, training: TrainingClient, meter: Meter
-    ) -> None:
+    async def _verify_seeds(self, stage: TrainPlan, training: TrainingClient, meter: Meter) -> None:
         sampler = await self.service.create_sampling_client(base_model=stage.model.base)
         distinct, used = await probe_seeds(sampler, training.get_tokenizer())
         meter.add(PROBES, used)
@@ -109,18 +101,19 @@ class RemoteSession:
         self.record({"event": "seed probe", "distinct": distinct})
         self._seeds_probed = True
 
+    async def close(self, end: SessionEnd) -> None:
+        """Finish the session."""
+        await self.service.close(end)
 
-def _require_prices(stage: TrainPlan | SftPlan) -> None:
-    if stage.budget.usd is not None and cost(stage.model, Usage(1, 1, 1, 1)) is None:
-        raise RunError(
-            f"the budget of stage `{stage.name}` cannot be kept: not all prices of "
-            f"`{stage.model.base}` are known",
-            "leave the budget out, or limit the steps",
-        )
+    def note(self, text: str) -> None:
+        """Pass on what the service reports."""
+        self.observer.note(text)
 
+    def pressed(self) -> None:
+        """Pass on that the service has too much to do."""
+        self.on_pressure()
 
-def _asks_for_several(stage: TrainPlan | SftPlan) -> bool:
-    """Whether a request of the stage asks for more than one sample."""
-    if isinstance(stage, SftPlan):
-        return False
-    return max(stage.batch.size, *(env.rollouts.group for env in stage.envs)) > 1
+    def record(self, event: dict[str, Any]) -> None:
+        """Keep the ids of sessions and models in the run folder, to reconcile a bill."""
+        now = datetime.now(UTC).isoformat(timespec="seconds")
+        self.folder.append(SERVICE_FILE, [{"time": now, **event}])

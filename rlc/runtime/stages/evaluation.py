@@ -15,7 +15,7 @@ from rlc.envs.base import SOLVED
 from rlc.envs.build import PlayableEnv
 from rlc.envs.judges.solver_judge import JUDGE
 from rlc.plan.records import EvalPlan, MetricPlan
-from rlc.runtime.guard.adaptive_concurrency import capped
+from rlc.runtime.guard.adaptive_concurrency import LimitedSamplingClient, fixed_limiter
 from rlc.runtime.guard.meter import Meter
 from rlc.runtime.journal.folder import RunFolder
 from rlc.runtime.journal.metrics import ROLLOUTS_FILE, by_role, rollout_record, usage_metrics
@@ -42,8 +42,10 @@ class Evaluation:
 
     async def play(self, client: SamplingClient) -> list[Rollout]:
         """All samples of all tasks. Raises RunError if not one of them succeeded."""
+        if (most := self.plan.sampling.concurrency) is not None:
+            client = LimitedSamplingClient(client, fixed_limiter(most))
         player = Player(
-            client=capped(client, self.plan.sampling.concurrency),
+            client=client,
             sampling=self.plan.sampling,
             context=self.plan.model.context,
             on_error=DEFAULT_FAILURE,

@@ -19,7 +19,7 @@ from rlc.runtime.guard.adaptive_concurrency import (
     AdaptiveConcurrency,
     ConcurrencyLimiter,
     LimitedSamplingClient,
-    capped,
+    fixed_limiter,
 )
 
 EVENTS = st.lists(
@@ -34,41 +34,41 @@ EVENTS = st.lists(
 @given(EVENTS, st.integers(1, 10_000))
 @settings(deadline=None)
 def test_the_level_stays_between_one_and_the_cap(events: list[Any], cap: int) -> None:
-    pace, now = AdaptiveConcurrency(cap=cap), 0.0
+    concurrency, now = AdaptiveConcurrency(cap=cap), 0.0
     for event in events:
         now += 0.3
         if event == "pressed":
-            pace.pressed(now)
+            concurrency.pressed(now)
         else:
-            pace.answered(now, *event)
-        assert 1 <= pace.limit <= cap
+            concurrency.answered(now, *event)
+        assert 1 <= concurrency.limit <= cap
 
 
 @given(st.floats(2.0, 8_192.0), st.floats(0.01, 50.0))
 def test_refusals_of_one_moment_count_once(level: float, latency: float) -> None:
-    pace = AdaptiveConcurrency(level=level)
-    pace.answered(0.0, latency, 1, 10, full=False)
+    concurrency = AdaptiveConcurrency(level=level)
+    concurrency.answered(0.0, latency, 1, 10, full=False)
     for moment in range(5):
-        pace.pressed(1.0 + moment * 0.9 * max(1.0, latency) / 5)
-    assert (pace.backoffs, pace.level) == (1, level / 2)
+        concurrency.pressed(1.0 + moment * 0.9 * max(1.0, latency) / 5)
+    assert (concurrency.backoffs, concurrency.level) == (1, level / 2)
 
 
 def test_a_level_that_nobody_waits_for_stays_as_it_is() -> None:
-    pace = AdaptiveConcurrency(level=8.0)
+    concurrency = AdaptiveConcurrency(level=8.0)
     for second in range(1_000):
-        pace.answered(float(second), 1.0, 4, 100, full=False)
-    assert pace.limit == 8
+        concurrency.answered(float(second), 1.0, 4, 100, full=False)
+    assert concurrency.limit == 8
 
 
 @define
 class Service:
-    """A simulated service, driven by a pace in simulated time.
+    """A simulated service, driven by its level of concurrency in simulated time.
 
     ``bears`` says how many requests it bears at a time (seconds); above that it refuses. An answer
     takes ``latency``(requests in flight) seconds and has 100 tokens.
     """
 
-    pace: AdaptiveConcurrency
+    concurrency: AdaptiveConcurrency
     bears: Callable[[float], float]
     latency: Callable[[int], float] = lambda _: 1.0
     now: float = 0.0
@@ -79,9 +79,9 @@ class Service:
         """Always more to ask than the level allows."""
         under_way: list[tuple[float, float]] = []
         while self.now < seconds:
-            while len(under_way) < self.pace.limit:
+            while len(under_way) < self.concurrency.limit:
                 if len(under_way) >= self.bears(self.now):
-                    self.pace.pressed(self.now)
+                    self.concurrency.pressed(self.now)
                     break
                 done = self.now + self.latency(len(under_way) + 1) * (1 + len(self.answered) % 3)
                 heapq.heappush(under_way, (done, self.now))
@@ -89,9 +89,9 @@ class Service:
                 self.now += 0.5
                 continue
             self.now, asked = heapq.heappop(under_way)
-            self.pace.answered(self.now, self.now - asked, 1, 100, full=True)
+            self.concurrency.answered(self.now, self.now - asked, 1, 100, full=True)
             self.answered.append(self.now)
-            self.levels.append((self.now, self.pace.limit))
+            self.levels.append((self.now, self.concurrency.limit))
 
     def answers(self, since: float, until: float) -> int:
         return sum(since <= when < until for when in self.answered)
@@ -163,11 +163,11 @@ def test_who_comes_first_is_first_and_a_turn_waits_for_one_turn_of_each() -> Non
 
     async def scenario() -> None:
         sampler = Sampler()
-        paced: Any = capped(sampler, 2)
+        limited: Any = LimitedSamplingClient(sampler, fixed_limiter(2))
 
         async def member(name: str) -> None:
             for turn in range(3):
-                await paced.sample((name, turn), 1, None)
+                await limited.sample((name, turn), 1, None)
 
         tasks = [asyncio.create_task(member(name)) for name in ("big1", "big2", "big3", "small")]
         await settle()
@@ -195,14 +195,14 @@ def test_cancelled_requests_never_hold_a_place(
     """Whoever is cancelled, waiting or under way: all others are answered, and nothing is left."""
 
     async def scenario() -> None:
-        sampler, gate = Sampler(), ConcurrencyLimiter(AdaptiveConcurrency(cap=cap, adapts=False))
-        paced: Any = LimitedSamplingClient(sampler, gate)
-        tasks = [asyncio.create_task(paced.sample(n, n, None)) for n, _ in requests]
+        sampler, limiter = Sampler(), fixed_limiter(cap)
+        limited: Any = LimitedSamplingClient(sampler, limiter)
+        tasks = [asyncio.create_task(limited.sample(n, n, None)) for n, _ in requests]
         await settle()
         doomed = [task for task, (_, dies) in zip(tasks, requests, strict=True) if dies]
         random.shuffle(doomed)
         while not all(task.done() for task in tasks):
-            assert gate.in_flight <= max(cap, *(n for n, _ in requests))
+            assert limiter.in_flight <= max(cap, *(n for n, _ in requests))
             sampler.waiting = [future for future in sampler.waiting if not future.done()]
             if doomed and random.random() < 0.5:
                 doomed.pop().cancel()
@@ -210,7 +210,7 @@ def test_cancelled_requests_never_hold_a_place(
             else:
                 assert sampler.waiting, "somebody waits, and nobody is under way"
                 await sampler.answer()
-        assert gate.in_flight == 0
+        assert limiter.in_flight == 0
 
     asyncio.run(scenario())
 
@@ -218,21 +218,21 @@ def test_cancelled_requests_never_hold_a_place(
 def test_waiting_for_a_place_is_told_and_is_not_the_episodes_time() -> None:
     async def scenario() -> tuple[float, dict[str, float]]:
         sampler, clock = Sampler(), iter(range(1_000))
-        gate = ConcurrencyLimiter(
+        limiter = ConcurrencyLimiter(
             AdaptiveConcurrency(cap=1, adapts=False), clock=lambda: float(next(clock))
         )
-        paced: Any = LimitedSamplingClient(sampler, gate)
+        limited: Any = LimitedSamplingClient(sampler, limiter)
 
         async def episode() -> float:
             async with span(None, "the episode") as spent:
-                await paced.compute_logprobs("p")
+                await limited.compute_logprobs("p")
             return spent.waited
 
         tasks = [asyncio.create_task(episode()) for _ in range(2)]
         await settle()
         await sampler.answer()
         await sampler.answer()
-        return (await asyncio.gather(*tasks))[1], gate.metrics()
+        return (await asyncio.gather(*tasks))[1], limiter.metrics()
 
     waited, metrics = asyncio.run(scenario())
     assert waited > 0
@@ -242,6 +242,6 @@ def test_waiting_for_a_place_is_told_and_is_not_the_episodes_time() -> None:
 
 
 def test_backoffs_are_told_once() -> None:
-    gate = ConcurrencyLimiter(clock=lambda: 10.0)
-    gate.pressed()
-    assert [gate.metrics()["service/backoffs"] for _ in range(2)] == [1, 0]
+    limiter = ConcurrencyLimiter(clock=lambda: 10.0)
+    limiter.pressed()
+    assert [limiter.metrics()["service/backoffs"] for _ in range(2)] == [1, 0]

@@ -29,7 +29,7 @@ def step(kl: float | None = 0.0, played: int = 8, failed: int = 0) -> dict[str, 
 
 
 def looks(one: StageGuard, *steps: dict[str, Any], cause: str | None = None) -> list[Decision]:
-    return [one.look(number, found, cause) for number, found in enumerate(steps, 1)]
+    return [one.review(number, found, cause) for number, found in enumerate(steps, 1)]
 
 
 ASYNC = {"loss": "ppo()", "overlap": "asynchronous(max_staleness = 2)"}

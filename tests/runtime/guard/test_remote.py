@@ -144,7 +144,7 @@ def verify(tmp_path: Path, plan: Plan, remote: Remote) -> Opened:
 
     async def ask() -> TrainPlan:
         await run.open(plan)
-        stage = run.fitted(stage_of(plan))
+        stage = run.with_served_context(stage_of(plan))
         training = await remote.create_lora_training_client("Qwen/Qwen3-8B")
         await run.verify(stage, training, Meter(folder.journal, stage.name, stage.model))
         return stage

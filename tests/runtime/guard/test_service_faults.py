@@ -255,7 +255,7 @@ def test_a_server_out_of_reach_is_told_at_once_and_given_up_in_time() -> None:
             await others
 
     asyncio.run(scenario())
-    assert notes == ["cannot reach far.away: connection refused; trying for 0.05 seconds"]
+    assert notes == ["cannot reach far.away: connection refused; trying for 50 ms"]
 
 
 def test_a_server_that_is_there_again_is_not_given_up() -> None:
