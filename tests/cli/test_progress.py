@@ -60,7 +60,7 @@ def test_a_line_a_step_says_loss_or_reward() -> None:
     assert "warmup 1/3  loss  0.500       50 tokens/s" in lines[0]
     assert lines[1] == "main: going on after step 4 of 9"
     assert "main 5/9  reward  0.250" in lines[2]
-    assert "left 0:08  2 rollouts failed" in lines[2]
+    assert "left 8 s  2 rollouts failed" in lines[2]
     assert lines[3] == "heldout after step 5: pass@1 0.750"
 
 
@@ -125,7 +125,7 @@ def test_the_live_display_fits_the_terminal(width: int) -> None:
         "0.500  ▁▁▁▁",
         "from 0.500",
         "50 tokens/s",
-        "left 0:20",
+        "left 20 s",
         "$1.50 of $4.00",
         "96 replies at once   backed off 2 times",
         "1.2 steps on average",

@@ -1,0 +1,26 @@
+"""Values and spans of time as people read them."""
+
+from __future__ import annotations
+
+import pytest
+
+from rlc.plan.units import elapsed
+
+
+@pytest.mark.parametrize(
+    ("seconds", "text"),
+    [
+        (0, "0 s"),
+        (0.0421, "42.1 ms"),
+        (0.9999, "1 s"),
+        (4.25, "4.25 s"),
+        (59.4, "59.4 s"),
+        (59.6, "1 min"),
+        (725, "12 min 05 s"),
+        (3_600, "1 h"),
+        (11_245, "3 h 07 min"),
+        (1_065_600, "12 d 08 h"),
+    ],
+)
+def test_a_span_of_time_has_at_most_two_units(seconds: float, text: str) -> None:
+    assert elapsed(seconds) == text
