@@ -11,9 +11,8 @@ from collections.abc import Sequence
 from rlc import __version__
 from rlc.errors import Error
 
-REPORT_TO = "the issue tracker of the project"
-
-# In the order that `rlc --help` lists them; each module has add_parser(subparsers).
+# In the order that `rlc --help` lists them. Each module of `commands` has HELP, DESCRIPTION,
+# EPILOG, add_arguments(parser), and run(args), which returns the exit status.
 COMMANDS = (
     *("check", "explain", "run", "runs", "show", "report", "diff", "fmt", "catalog", "emit"),
     *("serve", "import"),
@@ -47,9 +46,9 @@ def main(argv: Sequence[str]) -> int:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 1
     except Error as error:
-        from rlc.cli.options import tell
+        from rlc.cli.output import print_error
 
-        return tell(
+        return print_error(
             error.message,
             getattr(args, "error_status", error.exit_status),
             *filter(None, (error.hint, *getattr(error, "__notes__", ()))),
@@ -57,7 +56,10 @@ def main(argv: Sequence[str]) -> int:
     except Exception as error:
         if os.environ.get("RLC_DEBUG") == "1":
             raise
-        print(_apology(error), file=sys.stderr)
+        what = f"{type(error).__name__}: {error}".splitlines()[0]
+        message = f"rlc: sorry, this is a mistake in rlc itself ({what}); please report it to "
+        hint = "(RLC_DEBUG=1 shows where it happened)"
+        print(f"{message}{_issue_tracker()} {hint}", file=sys.stderr)
         return BROKEN
     return status
 
@@ -73,15 +75,33 @@ def _parser(argv: Sequence[str]) -> argparse.ArgumentParser:
     # A command's module is imported only if it is called; help and usage errors need them all.
     called = [name for name in COMMANDS if argv[:1] == [name]]
     for name in called or (() if argv[:1] == ["--version"] else COMMANDS):
-        importlib.import_module(f"rlc.cli.commands.{MODULES.get(name, name)}").add_parser(
-            subparsers
+        command = importlib.import_module(f"rlc.cli.commands.{MODULES.get(name, name)}")
+        subparser = subparsers.add_parser(
+            name,
+            help=command.HELP,
+            description=command.DESCRIPTION,
+            epilog=command.EPILOG,
+            formatter_class=_HelpFormatter,
         )
+        command.add_arguments(subparser)
+        subparser.set_defaults(run=command.run)
     return parser
 
 
-def _apology(error: Exception) -> str:
-    what = f"{type(error).__name__}: {error}".splitlines()[0]
-    return (
-        f"rlc: sorry, this is a mistake in rlc itself ({what}); "
-        f"please report it to {REPORT_TO} (RLC_DEBUG=1 shows where it happened)"
-    )
+class _HelpFormatter(argparse.HelpFormatter):
+    """Keeps the lines of a text of several lines, such as examples; wraps any other."""
+
+    def _fill_text(self, text: str, width: int, indent: str) -> str:
+        return text if "\n" in text else super()._fill_text(text, width, indent)
+
+
+def _issue_tracker() -> str:
+    """The URL that the project's metadata names, or plain words if it names none."""
+    from importlib import metadata
+
+    try:
+        urls = metadata.metadata("rlc").get_all("Project-URL") or []
+    except metadata.PackageNotFoundError:
+        urls = []
+    named = (url.partition(", ") for url in urls)
+    return next((url for name, _, url in named if name == "Issues"), "the project's issue tracker")

@@ -1,22 +1,14 @@
-"""What several commands have in common: the options that decide a plan, colour, errors."""
+"""The options that decide a plan, which several commands take."""
 
 from __future__ import annotations
 
 import argparse
-import os
-import sys
-from typing import TYPE_CHECKING, TextIO
+from typing import TYPE_CHECKING
 
 from rlc.plan.records import SERVICES
 
 if TYPE_CHECKING:
     from rlc.api import Recipe
-
-
-def has_color(stream: TextIO) -> bool:
-    """Whether a stream shows colour and its user wants it (https://no-color.org)."""
-    dumb = os.environ.get("TERM") == "dumb"
-    return stream.isatty() and not os.environ.get("NO_COLOR") and not dumb
 
 
 def add_plan_options(parser: argparse.ArgumentParser) -> None:
@@ -44,19 +36,12 @@ def add_plan_options(parser: argparse.ArgumentParser) -> None:
 
 
 def recipe_of(args: argparse.Namespace) -> Recipe:
-    """The recipe and the options that decide its plan."""
+    """Load the recipe with the options that decide its plan."""
     from rlc.api import load
 
     return load(args.recipe, args.overrides, args.seed, args.rehearse, args.service)
 
 
 def changes_plan(args: argparse.Namespace) -> bool:
-    """Whether an option decides something beside the recipe."""
+    """Whether any option decides something about the plan."""
     return bool(args.overrides or args.rehearse or args.service or args.seed is not None)
-
-
-def tell(message: str, status: int = 1, *hints: str) -> int:
-    """Print an error with what to do about it, and return the exit status to end with."""
-    for line in (f"error: {message}", *(f"  help: {hint}" for hint in hints)):
-        print(line, file=sys.stderr)
-    return status

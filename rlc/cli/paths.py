@@ -15,23 +15,19 @@ class NoRecipeError(Error):
 
 
 def recipe_files(paths: Iterable[str]) -> list[str]:
-    """The files themselves, and for a folder every recipe in it and its subfolders, in order.
+    """Return the files themselves, and every recipe in a folder and its subfolders, in order.
 
-    A file named twice comes once. Raises NoRecipeError for a folder without a recipe.
+    A file that is named twice comes once. Raise NoRecipeError if a folder has no recipe.
     """
     files: list[str] = []
     for path in paths:
         if not os.path.isdir(path):
             files.append(path)
             continue
-        inside = list(_in_folder(path))
-        if not inside:
+        known = len(files)
+        for folder, subfolders, names in os.walk(path):
+            subfolders[:] = sorted(name for name in subfolders if not name.startswith("."))
+            files += [os.path.join(folder, n) for n in sorted(names) if n.endswith(".rl")]
+        if len(files) == known:
             raise NoRecipeError(f"no recipe (*.rl) in {path}")
-        files += inside
     return list(dict.fromkeys(files))
-
-
-def _in_folder(path: str) -> Iterable[str]:
-    for folder, subfolders, names in os.walk(path):
-        subfolders[:] = sorted(name for name in subfolders if not name.startswith("."))
-        yield from (os.path.join(folder, name) for name in sorted(names) if name.endswith(".rl"))

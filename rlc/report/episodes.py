@@ -22,7 +22,7 @@ class Episode:
 
 
 @frozen
-class Wanted:
+class EpisodeFilter:
     """Which episodes are looked for; None: any."""
 
     stage: str | None = None
@@ -44,20 +44,20 @@ class Wanted:
         return fits and (not self.failed or record.get("error") is not None)
 
 
-def last_step(metrics: Sequence[Record], stage: str | None) -> Wanted | None:
+def last_step(metrics: Sequence[Record], stage: str | None) -> EpisodeFilter | None:
     """The last step whose episodes were written down, of ``stage``, or of the stage that trained
     last, or was evaluated last; None where there is none."""
     trained = [record for record in metrics if "rollouts/played" in record]
     played = [r for r in metrics if "rollouts/played" in r or _is_evaluation(r)]
     mine = [r for r in played if r["stage"] == stage] if stage is not None else trained or played
-    return Wanted(stage=mine[-1]["stage"], step=mine[-1]["step"]) if mine else None
+    return EpisodeFilter(stage=mine[-1]["stage"], step=mine[-1]["step"]) if mine else None
 
 
 def _is_evaluation(metrics: Record) -> bool:
     return any(key.startswith("eval/") for key in metrics)
 
 
-def read_episodes(path: Path, wanted: Wanted) -> Iterator[Record]:
+def read_episodes(path: Path, wanted: EpisodeFilter) -> Iterator[Record]:
     """The episodes of a run folder, in the order they were written.
 
     Where stage and step are given, the lines of others are passed over unread: a line begins
@@ -78,7 +78,7 @@ def read_episodes(path: Path, wanted: Wanted) -> Iterator[Record]:
                 yield record
 
 
-def telling(records: Sequence[Record]) -> list[Episode]:
+def representatives(records: Sequence[Record]) -> list[Episode]:
     """Of each environment the best, the median and the worst episode, then one that failed.
 
     Ranked by reward, then by advantage; of equals the first. Fewer where there are not as many

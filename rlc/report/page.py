@@ -17,7 +17,7 @@ from rlc.plan.units import elapsed, shown_value
 from rlc.report.charts import number
 from rlc.report.curves import StageCharts, stage_charts
 from rlc.report.diagram import Diagram, diagrams
-from rlc.report.episodes import Episode, Wanted, advantage, read_episodes, telling
+from rlc.report.episodes import Episode, EpisodeFilter, advantage, read_episodes, representatives
 from rlc.report.files import Record, RunFiles, read_files
 from rlc.report.findings import Finding, findings
 from rlc.report.gantt import Bar, Gantt, bars, gantt
@@ -150,8 +150,8 @@ def episodes(files: RunFiles) -> list[Episode]:
     found: list[Episode] = []
     for stage in files.plan.stages:
         if records := files.of_stage(stage.name):
-            wanted = Wanted(stage=stage.name, step=int(records[-1]["step"]))
-            found.extend(telling(list(read_episodes(files.path, wanted))))
+            wanted = EpisodeFilter(stage=stage.name, step=int(records[-1]["step"]))
+            found.extend(representatives(list(read_episodes(files.path, wanted))))
     return found[:_EPISODES]
 
 

@@ -13,7 +13,7 @@ from rich.console import Console
 
 from rlc.cli.commands.show import transcript
 from rlc.cli.main import main
-from rlc.report.episodes import Episode, telling
+from rlc.report.episodes import Episode, representatives
 
 
 @pytest.fixture(scope="module")
@@ -118,13 +118,13 @@ def test_advantages_are_coloured_and_readable_without_colour() -> None:
 
 def test_equal_rewards_leave_one_and_causes_come_once() -> None:
     alike = [episode(member=member, advantages=[0.0]) for member in range(4)]
-    assert [chosen.why for chosen in telling(alike)] == ["median"]
+    assert [chosen.why for chosen in representatives(alike)] == ["median"]
     broken = [episode(error="EnvError: x", turns=[]) for _ in range(3)]
-    assert [chosen.why for chosen in telling(alike + broken)] == ["median", "failed"]
+    assert [chosen.why for chosen in representatives(alike + broken)] == ["median", "failed"]
 
 
 def test_of_equal_rewards_the_better_in_its_group_is_the_best() -> None:
     easy = episode(member=0, reward=1.0, advantages=[0.0])
     hard = episode(member=1, reward=1.0, advantages=[0.8])
     bad = episode(member=2, reward=0.0)
-    assert [c.record["member"] for c in telling([easy, hard, bad])] == [1, 0, 2]
+    assert [c.record["member"] for c in representatives([easy, hard, bad])] == [1, 0, 2]

@@ -1,1 +1,1 @@
-"""The commands, one module each."""
+"""The commands, one module each: HELP, DESCRIPTION, EPILOG, add_arguments(parser), run(args)."""

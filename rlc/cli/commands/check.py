@@ -5,17 +5,15 @@ from __future__ import annotations
 import argparse
 import gc
 import sys
-from typing import TYPE_CHECKING, TextIO
+from typing import TextIO
 
-from rlc.cli.options import has_color
+from rlc.cli.output import has_color, print_diff
 from rlc.cli.paths import recipe_files
-from rlc.lang.diagnostics import Diagnostic, Diagnostics
+from rlc.lang.diagnostics import Diagnostics
 
-if TYPE_CHECKING:
-    from rlc.lang.fixes import Fixed
-    from rlc.lang.source import Source
-
-_EPILOG = """\
+HELP = "find every mistake in a recipe"
+DESCRIPTION = "Find every mistake in some recipes. Nothing is run, fetched or paid for."
+EPILOG = """\
 examples:
   rlc check recipes/quickstart.rl
   rlc check recipes                    every recipe in the folder
@@ -27,14 +25,7 @@ exit status: 0 clean (warnings allowed), 1 errors found, or with --diff somethin
 """
 
 
-def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
-    parser = subparsers.add_parser(
-        "check",
-        help="find every mistake in a recipe",
-        description="Find every mistake in some recipes. Nothing is run, fetched or paid for.",
-        epilog=_EPILOG,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
+def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("paths", nargs="+", metavar="PATH", help="a recipe, a folder, or -")
     parser.add_argument(
         "--format",
@@ -48,11 +39,10 @@ def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) 
         help="correct what has one sensible reading, in the file; with - print the result",
     )
     parser.add_argument("--diff", action="store_true", help="only show what --fix would change")
-    parser.set_defaults(run=run)
 
 
 def run(args: argparse.Namespace) -> int:
-    """Check each path; the exit status."""
+    """Check each path, and return the exit status."""
     gc.disable()  # a check is over before a collection would pay; large ones take a third less
     files = recipe_files(args.paths)
     if args.fix or args.diff:
@@ -71,66 +61,45 @@ def run(args: argparse.Namespace) -> int:
 
 def _fix(files: list[str], args: argparse.Namespace) -> int:
     """Correct each file or show how, then print what remains."""
+    from rlc.compile.recipe import compile_source
     from rlc.lang.fixes import fix_all
-    from rlc.lang.read import STDIN, read_source
+    from rlc.lang.read import STDIN, read_source, write_text
 
     remaining, changes = Diagnostics(), 0
     # The text of standard input, or the diff, has standard output for itself.
-    apart = STDIN in files or args.diff or args.format != "human"
-    report = sys.stderr if apart else sys.stdout
+    text_apart = args.diff or STDIN in files
+    report = sys.stderr if text_apart or args.format != "human" else sys.stdout
     for file in files:
         source, problems = read_source(file)
         remaining += problems
         if source is None:
             continue
-        fixed = fix_all(source, _check_source)
+        fixed = fix_all(source, lambda source: compile_source(source).diagnostics)
         changes += len(fixed.applied)
         remaining += fixed.remaining
         if args.diff:
-            _show_diff(source, fixed)
-        else:
-            remaining += _write(file, source, fixed)
-            for item in fixed.applied:
-                print(f"fixed {_line(item)}", file=report)
-    text_apart = args.diff or STDIN in files
+            print_diff(source.name, source.text, fixed.source.text, "fixed")
+            continue
+        if file == STDIN:
+            sys.stdout.write(fixed.source.text)
+        elif fixed.source.text != source.text:
+            remaining += write_text(file, fixed.source.text)
+        for item in fixed.applied:  # a.rl:3:7: RL0010 expected `=`, found `:` (write `=`)
+            assert item.span is not None
+            assert item.fix is not None
+            place = f"{item.file_name}:{item.span.line}:{item.span.column}"
+            print(f"fixed {place}: {item.code} {item.message} ({item.fix.title})", file=report)
     _print(remaining, len(files), args.format, sys.stderr if text_apart else sys.stdout)
     return 1 if remaining.has_errors or (args.diff and changes) else 0
 
 
-def _check_source(source: Source) -> Diagnostics:
-    from rlc.compile.recipe import compile_source
-
-    return compile_source(source).diagnostics
-
-
-def _show_diff(source: Source, fixed: Fixed) -> None:
-    from rlc.cli.diffs import text_diff
-
-    sys.stdout.write(text_diff(source.name, source.text, fixed.source.text, "fixed"))
-
-
-def _write(file: str, source: Source, fixed: Fixed) -> Diagnostics:
-    """Put the corrected text in its place; what is wrong with that."""
-    from rlc.lang.read import STDIN, write_text
-
-    if file == STDIN:
-        sys.stdout.write(fixed.source.text)
-    elif fixed.source.text != source.text:
-        return write_text(file, fixed.source.text)
-    return Diagnostics()
-
-
-def _line(item: Diagnostic) -> str:
-    """``a.rl:3:7: RL0010 expected `=`, found `:` (write `=`)``."""
-    assert item.span is not None
-    assert item.fix is not None
-    place = f"{item.file_name}:{item.span.line}:{item.span.column}"
-    return f"{place}: {item.code} {item.message} ({item.fix.title})"
-
-
 def _print(found: Diagnostics, checked: int, format: str, stream: TextIO) -> None:
-    """The findings; a file that several recipes import is reported once."""
-    found = Diagnostics({_identity(item): item for item in found}.values())
+    """Print the findings; a file that several recipes import is reported once."""
+    unique = {}
+    for item in found:
+        place = (item.span.start, item.span.end) if item.span else None
+        unique[item.file_name, item.code, item.message, place] = item
+    found = Diagnostics(unique.values())
     if format == "human" and not found:
         print(f"{checked} recipe{'s' * (checked != 1)} checked, no findings", file=stream)
         return
@@ -147,8 +116,3 @@ def _print(found: Diagnostics, checked: int, format: str, stream: TextIO) -> Non
     else:
         text = render_json(found) if format == "json" else render_sarif(found, __version__)
         print(text, file=stream)
-
-
-def _identity(item: Diagnostic) -> tuple[str, str, str, int, int]:
-    start, end = (item.span.start, item.span.end) if item.span else (-1, -1)
-    return item.file_name, item.code, item.message, start, end

@@ -6,9 +6,16 @@ import argparse
 import sys
 from pathlib import Path
 
-from rlc.cli.options import add_plan_options, has_color, recipe_of, tell
+from rlc.cli.options import add_plan_options, recipe_of
+from rlc.cli.output import print_error, print_findings
 
-_EPILOG = """\
+HELP = "write the training job as a standalone Python script"
+DESCRIPTION = (
+    "Write the training job of a recipe as a Python script that needs nothing of "
+    "rlc: `tinker`, a readable loop on Tinker's SDK, which reproduces `rlc run` with the same "
+    "seed; or `cookbook`, a configuration of tinker-cookbook's own loop."
+)
+EPILOG = """\
 examples:
   rlc emit recipes/sudoku.rl -o train.py
   rlc emit recipes/sudoku.rl --set main.budget=none > train.py
@@ -18,31 +25,19 @@ exit status: 0 written, 1 mistakes in the recipe or a plan that the target canno
 """
 
 
-def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
-    parser = subparsers.add_parser(
-        "emit",
-        help="write the training job as a standalone Python script",
-        description="Write the training job of a recipe as a Python script that needs nothing of "
-        "rlc: `tinker`, a readable loop on Tinker's SDK, which reproduces `rlc run` with the same "
-        "seed; or `cookbook`, a configuration of tinker-cookbook's own loop.",
-        epilog=_EPILOG,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
+def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("recipe", help="the recipe (.rl; - for standard input)")
     add_plan_options(parser)
     parser.add_argument("--target", choices=("tinker", "cookbook"), default="tinker")
     parser.add_argument("-o", "--output", type=Path, help="file to write (default: print it)")
-    parser.set_defaults(run=run)
 
 
 def run(args: argparse.Namespace) -> int:
-    """Exit status of the whole command."""
+    """Write the script, and return the exit status."""
     from rlc.emit.write import emit
-    from rlc.lang.render import render_human
 
     compiled = recipe_of(args).compile()
-    if compiled.diagnostics:
-        sys.stderr.write(render_human(compiled.diagnostics, color=has_color(sys.stderr)))
+    print_findings(compiled.diagnostics)
     if compiled.plan is None:
         return 1
     text = emit(compiled.plan, args.target, args.output.name if args.output else "train.py")
@@ -52,6 +47,6 @@ def run(args: argparse.Namespace) -> int:
     try:
         args.output.write_text(text, encoding="utf-8")
     except OSError as error:
-        return tell(f"cannot write {args.output}: {error.strerror}", 2)
+        return print_error(f"cannot write {args.output}: {error.strerror}", 2)
     print(f"wrote {args.output}; run it with `python {args.output}`")
     return 0

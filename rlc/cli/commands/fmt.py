@@ -4,25 +4,23 @@ from __future__ import annotations
 
 import argparse
 import sys
-from typing import TYPE_CHECKING
 
-from rlc.cli.options import has_color
+from rlc.cli.output import print_diff, print_findings
 from rlc.cli.paths import recipe_files
+from rlc.lang.diagnostics import Diagnostics
 
-if TYPE_CHECKING:
-    from rlc.lang.diagnostics import Diagnostics
+HELP = "lay recipes out the canonical way"
+DESCRIPTION = (
+    "Rewrite recipes in the canonical layout. Comments stay where they are; "
+    "a recipe with syntax errors is left alone."
+)
+EPILOG = (
+    "exit status: 0 done or nothing to do; 1 syntax errors, or with --check or --diff "
+    "a recipe would change; 2 wrong usage"
+)
 
 
-def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
-    """Add ``fmt`` to the command line."""
-    parser = subparsers.add_parser(
-        "fmt",
-        help="lay recipes out the canonical way",
-        description="Rewrite recipes in the canonical layout. Comments stay where they are; "
-        "a recipe with syntax errors is left alone.",
-        epilog="exit status: 0 done or nothing to do; 1 syntax errors, or with --check or --diff "
-        "a recipe would change; 2 wrong usage",
-    )
+def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "paths",
         nargs="+",
@@ -31,28 +29,21 @@ def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) 
     )
     parser.add_argument("--check", action="store_true", help="only name recipes that would change")
     parser.add_argument("--diff", action="store_true", help="only show what would change")
-    parser.set_defaults(run=run)
 
 
 def run(args: argparse.Namespace) -> int:
-    """Format each path; the exit status."""
-    from rlc.lang.diagnostics import Diagnostics
-    from rlc.lang.render import render_human
-
+    """Format each path, and return the exit status."""
     files = recipe_files(args.paths)
     found = Diagnostics()
     changes = 0
     for file in files:
         changes += _format(file, args, found)
-    if found:
-        sys.stderr.write(render_human(found, has_color(sys.stderr)))
-    only_shown = args.check or args.diff
-    return 1 if found or (changes and only_shown) else 0
+    print_findings(found)
+    return 1 if found or (changes and (args.check or args.diff)) else 0
 
 
 def _format(path: str, args: argparse.Namespace, found: Diagnostics) -> bool:
-    """Handle one recipe, adding what is wrong with it to ``found``; whether it changes."""
-    from rlc.cli.diffs import text_diff
+    """Format one recipe, add what is wrong with it to ``found``, and return whether it changes."""
     from rlc.lang.formatter import format_text
     from rlc.lang.read import STDIN, read_source, write_text
     from rlc.lang.syntax import parse
@@ -67,7 +58,7 @@ def _format(path: str, args: argparse.Namespace, found: Diagnostics) -> bool:
     text = format_text(source, recipe)
     changed = text != source.text
     if args.diff and changed:
-        sys.stdout.write(text_diff(source.name, source.text, text, "formatted"))
+        print_diff(source.name, source.text, text, "formatted")
     if args.check and changed:
         print(f"would change {source.name}")
     if args.check or args.diff:

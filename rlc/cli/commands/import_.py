@@ -4,18 +4,19 @@ from __future__ import annotations
 
 import argparse
 import sys
-from typing import TYPE_CHECKING
 
-from rlc.cli.options import has_color
-
-if TYPE_CHECKING:
-    from rlc.imports.convert import Job
+from rlc.cli.output import print_findings
 
 SOURCES = ("auto", "gem", "gem-cookbook", "openreward", "rllm")
 STDIN = "-"
 MAX_BYTES = 1_000_000
 
-_EPILOG = """\
+HELP = "make a recipe of another trainer's command or configuration"
+DESCRIPTION = (
+    "Make a recipe of what you have: a training command of GEM, an OpenReward "
+    "configuration, the Hydra options of rLLM. Nothing of it is run."
+)
+EPILOG = """\
 examples:
   rlc import -- python tinker_train.py env_id=game:Sudoku-v0-easy num_env=64 max_tokens=1024
   rlc import train.sh -o train.rl            a script with one training command
@@ -32,15 +33,7 @@ exit status: 0 done, 1 the input cannot become a recipe, or the recipe has error
 """
 
 
-def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
-    parser = subparsers.add_parser(
-        "import",
-        help="make a recipe of another trainer's command or configuration",
-        description="Make a recipe of what you have: a training command of GEM, an OpenReward "
-        "configuration, the Hydra options of rLLM. Nothing of it is run.",
-        epilog=_EPILOG,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
+def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "input",
         nargs="+",
@@ -68,31 +61,35 @@ def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) 
         action="store_true",
         help="put unknown options into a comment instead of stopping at the first",
     )
-    parser.set_defaults(run=run)
 
 
 def run(args: argparse.Namespace) -> int:
-    """Convert, write, and say what a check of the recipe finds; the exit status."""
-    from rlc.imports.convert import convert, with_overrides
+    """Convert, write, and check the recipe; return the exit status."""
+    from rlc.compile.recipe import compile_source
+    from rlc.imports.convert import (
+        convert,
+        job_of_command,
+        job_of_text,
+        with_config,
+        with_overrides,
+    )
+    from rlc.lang.source import Source
 
-    job = with_overrides(_job(args.input), args.overrides)
+    words = args.input
+    is_file = len(words) == 1 and ("=" not in words[0] or words[0] == STDIN)
+    job = job_of_text(_read(words[0])) if is_file else job_of_command(words)
+    if job.config_path is not None:
+        job = with_config(job, _read(job.config_path))
     source = None if args.source == "auto" else args.source
-    text = convert(job, source, args.env, args.keep_going)
+    text = convert(with_overrides(job, args.overrides), source, args.env, args.keep_going)
     _write(text, args.output)
-    return _check(text, args.output or "<import>")
-
-
-def _job(words: list[str]) -> Job:
-    from rlc.imports.convert import job_of_command, job_of_text, with_config
-
-    single = words[0]
-    is_file = len(words) == 1 and ("=" not in single or single == STDIN)
-    job = job_of_text(_read(single)) if is_file else job_of_command(words)
-    return with_config(job, _read(job.config_path)) if job.config_path is not None else job
+    found = compile_source(Source(args.output or "<import>", text)).diagnostics
+    print_findings(found)
+    return 1 if found.has_errors else 0
 
 
 def _read(path: str) -> str:
-    """The text of a file. Raises InputError where there is none."""
+    """Return the text of a file. Raise InputError if it cannot be read."""
     from rlc.imports.settings import InputError
     from rlc.imports.shown import shown
 
@@ -127,15 +124,3 @@ def _write(text: str, output: str | None) -> None:
     except (OSError, ValueError) as error:
         reason = error.strerror if isinstance(error, OSError) else error
         raise InputError(f"{shown(output)} cannot be written: {reason}", None) from None
-
-
-def _check(text: str, name: str) -> int:
-    """Print what a check finds in the recipe; 1 where it has errors."""
-    from rlc.compile.recipe import compile_source
-    from rlc.lang.render import render_human
-    from rlc.lang.source import Source
-
-    found = compile_source(Source(name, text)).diagnostics
-    if found:
-        sys.stderr.write(render_human(found, has_color(sys.stderr)))
-    return 1 if found.has_errors else 0

@@ -5,9 +5,14 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
-from rlc.cli.options import tell
+from rlc.cli.output import print_error
 
-_EPILOG = """\
+HELP = "write a page about a run"
+DESCRIPTION = (
+    "Write one self-contained HTML page about a run: curves, evaluations, spend, "
+    "where the time went, the plan, warnings and sample episodes."
+)
+EPILOG = """\
 examples:
   rlc report runs/sudoku-20261121-093000                 writes report.html into the run folder
   rlc report runs/sudoku-20261121-093000 -o sudoku.html
@@ -19,21 +24,12 @@ exit status: 0 written, 1 no such run, 2 usage
 """
 
 
-def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
-    parser = subparsers.add_parser(
-        "report",
-        help="write a page about a run",
-        description="Write one self-contained HTML page about a run: curves, evaluations, spend, "
-        "where the time went, the plan, warnings and sample episodes.",
-        epilog=_EPILOG,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
+def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("run_dir", metavar="RUN", type=Path, help="the folder of the run")
     parser.add_argument(
         "-o", "--out", metavar="FILE", type=Path, help="the page (default RUN/report.html)"
     )
     parser.add_argument("--open", action="store_true", help="show it in the browser")
-    parser.set_defaults(run=run)
 
 
 def run(args: argparse.Namespace) -> int:
@@ -46,8 +42,10 @@ def run(args: argparse.Namespace) -> int:
     try:
         out.write_text(page, encoding="utf-8")
     except OSError as error:
-        return tell(f"cannot write {out}: {error.strerror}", 1, "choose another place with -o")
+        return print_error(
+            f"cannot write {out}: {error.strerror}", 1, "choose another place with -o"
+        )
     print(f"wrote {out} ({len(page.encode()) / 1024:,.0f} KB)")
     if args.open and not webbrowser.open(out.resolve().as_uri()):
-        return tell("there is no browser to show it in", 1, f"open {out} yourself")
+        return print_error("there is no browser to show it in", 1, f"open {out} yourself")
     return 0

@@ -1,4 +1,4 @@
-"""``rlc run``: run a recipe, or go on with a run."""
+"""``rlc run``: run a recipe, or resume a run."""
 
 from __future__ import annotations
 
@@ -13,7 +13,8 @@ import traceback
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from rlc.cli.options import add_plan_options, changes_plan, has_color, recipe_of, tell
+from rlc.cli.options import add_plan_options, changes_plan, recipe_of
+from rlc.cli.output import print_error, print_findings
 from rlc.errors import Error
 
 if TYPE_CHECKING:
@@ -22,11 +23,13 @@ if TYPE_CHECKING:
     from rlc.plan.records import Plan
     from rlc.runtime.job import Job
     from rlc.runtime.journal.folder import RunFolder
-    from rlc.runtime.observer import Observer
     from rlc.runtime.summary import Summary
 
 _ADVICE = "see to the room on its disk, and to its permissions"
-_EPILOG = """\
+
+HELP = "run the training job of a recipe"
+DESCRIPTION = "Run the training job of a recipe, exactly as `rlc explain` shows it."
+EPILOG = """\
 examples:
   rlc run recipes/quickstart.rl
   rlc run recipes/quickstart.rl --set main.steps=10 --seed 2
@@ -37,14 +40,7 @@ exit status: 0 finished or stopped at the budget, 1 failed, 2 usage, 130 interru
 """
 
 
-def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
-    parser = subparsers.add_parser(
-        "run",
-        help="run the training job of a recipe",
-        description="Run the training job of a recipe, exactly as `rlc explain` shows it.",
-        epilog=_EPILOG,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
+def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("recipe", nargs="?", help="the recipe (.rl), or a saved plan (.json)")
     add_plan_options(parser)
     parser.add_argument("--run-dir", type=Path, help="folder of the run (default runs/NAME-TIME)")
@@ -55,19 +51,24 @@ def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) 
         help="a server to use in place of the hosted Tinker service (default TINKER_BASE_URL)",
     )
     parser.add_argument("--quiet", action="store_true", help="show errors and the result only")
-    parser.set_defaults(run=run)
 
 
 def run(args: argparse.Namespace) -> int:
-    """Run the job; the exit status."""
+    """Run the job, and return the exit status."""
     if problem := _usage_problem(args):
-        return tell(problem, 2)
+        return print_error(problem, 2)
     folder = None
     try:
         plan = _plan(args) if args.recipe else None
         if plan is None and args.recipe:
             return 1
-        folder = _open_folder(args, plan)
+        from rlc.runtime.start import open_run, resume_run
+
+        if args.resume:
+            folder = resume_run(args.resume, plan)
+        else:
+            assert plan is not None
+            folder = open_run(plan, args.run_dir, args.base_url)
         return _run_folder(folder, args)
     except Error as error:
         if folder is not None and folder.close_failed():
@@ -104,33 +105,24 @@ def _usage_problem(args: argparse.Namespace) -> str | None:
 
 
 def _plan(args: argparse.Namespace) -> Plan | None:
-    """The plan of the recipe, or the saved one; None if it has errors, which are shown."""
+    """Return the plan of the recipe, or the saved one; None if it has errors, which are printed."""
     from rlc.api import is_saved_plan, load_plan
-    from rlc.lang.render import render_human
 
     if is_saved_plan(args.recipe):
         return load_plan(args.recipe)
     compiled = recipe_of(args).compile()
-    if compiled.diagnostics and not (args.quiet and compiled.plan):
-        sys.stderr.write(render_human(compiled.diagnostics, color=has_color(sys.stderr)))
+    if not (args.quiet and compiled.plan):
+        print_findings(compiled.diagnostics)
     return compiled.plan
-
-
-def _open_folder(args: argparse.Namespace, plan: Plan | None) -> RunFolder:
-    """The folder of a run to go on with, or a new one."""
-    from rlc.runtime.start import open_run, resume_run
-
-    if args.resume:
-        return resume_run(args.resume, plan)
-    assert plan is not None
-    return open_run(plan, args.run_dir, args.base_url)
 
 
 def _run_folder(folder: RunFolder, args: argparse.Namespace) -> int:
     import rlc.service.local.torch_settings  # noqa: F401, I001 (before anything imports torch)
     from rich.console import Console
 
+    from rlc.cli.progress import LiveObserver, PlainObserver
     from rlc.runtime.job import Job
+    from rlc.runtime.observer import Observer
     from rlc.runtime.start import connect_run
 
     class LastingConsole(Console):
@@ -142,7 +134,12 @@ def _run_folder(folder: RunFolder, args: argparse.Namespace) -> int:
 
     console = LastingConsole()
     service = connect_run(folder, args.base_url, resumed=bool(args.resume))
-    observer = _observer(console, args.quiet)
+    if args.quiet:
+        observer = Observer()
+    elif console.is_terminal and not console.is_dumb_terminal:
+        observer = LiveObserver(console)
+    else:
+        observer = PlainObserver(console)
     try:
         summary = asyncio.run(_interruptible(Job(folder, service, observer)))
     except asyncio.CancelledError:
@@ -156,18 +153,8 @@ def _run_folder(folder: RunFolder, args: argparse.Namespace) -> int:
     return 130 if summary.state == "interrupted" else 0
 
 
-def _observer(console: Console, quiet: bool) -> Observer:
-    from rlc.cli.progress import LiveObserver, PlainObserver
-    from rlc.runtime.observer import Observer
-
-    if quiet:
-        return Observer()
-    live = console.is_terminal and not console.is_dumb_terminal
-    return LiveObserver(console) if live else PlainObserver(console)
-
-
 async def _interruptible(job: Job) -> Summary:
-    """Ctrl-C once: finish the step and save. Twice: stop now; the last checkpoint stands."""
+    """Run a job. Ctrl-C once finishes the step and saves; twice stops at the last checkpoint."""
     task = asyncio.ensure_future(job.run())
     loop, pressed = asyncio.get_running_loop(), 0
 
@@ -208,17 +195,13 @@ def _print_summary(console: Console, summary: Summary) -> None:
     line(f"  run folder {summary.folder}   (metrics.jsonl, rollouts.jsonl, plan.json)")
     if summary.spent_usd:
         line(f"  spent      ${summary.spent_usd:.2f}")
-    line(_next_step(summary))
-
-
-def _next_step(summary: Summary) -> str:
     if summary.state == "budget":
-        return "  stopped at the budget, with a checkpoint"
-    if summary.state == "interrupted":
-        return f"  next       {_resume_command(summary.folder)}"
-    return (
-        "  next       change the recipe and run it again; `rlc explain RECIPE` shows what would run"
-    )
+        line("  stopped at the budget, with a checkpoint")
+    elif summary.state == "interrupted":
+        line(f"  next       {_resume_command(summary.folder)}")
+    else:
+        again = "change the recipe and run it again; `rlc explain RECIPE` shows what would run"
+        line(f"  next       {again}")
 
 
 def _how_to_resume(folder: RunFolder) -> str:

@@ -8,18 +8,23 @@ import shlex
 import time
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from attrs import asdict
 
-from rlc.cli.options import tell
+from rlc.cli.output import print_error
 
 if TYPE_CHECKING:
     from rich.table import Table
 
     from rlc.runtime.journal.runs import RunInfo, StageInfo
 
-_EPILOG = """\
+HELP = "list runs and their state"
+DESCRIPTION = (
+    "List the runs in a folder, the newest first: state, steps, last rewards, "
+    "spend, and how long ago something last happened."
+)
+EPILOG = """\
 examples:
   rlc runs                               those in runs/
   rlc runs /data/experiments
@@ -38,23 +43,14 @@ _STYLES = {
     "failed": "red",
     "damaged": "red",
 }
-_PIPE_WIDTH = 240  # columns where nobody's terminal says how many there are
+_PIPE_WIDTH = 240  # columns if there is no terminal
 
 
-def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
-    parser = subparsers.add_parser(
-        "runs",
-        help="list runs and their state",
-        description="List the runs in a folder, the newest first: state, steps, last rewards, "
-        "spend, and how long ago something last happened.",
-        epilog=_EPILOG,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
+def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "root", nargs="?", type=Path, default=Path("runs"), help="the folder (default runs)"
     )
     parser.add_argument("--json", action="store_true", help="print JSON")
-    parser.set_defaults(run=run)
 
 
 def run(args: argparse.Namespace) -> int:
@@ -62,20 +58,17 @@ def run(args: argparse.Namespace) -> int:
 
     found = [read_run(args.root)] if is_run(args.root) else list_runs(args.root)
     if args.json:
-        print(json.dumps([_as_dict(info) for info in found], indent=2))
+        rows = [asdict(i) | {"path": str(i.path), "resumable": i.resumable} for i in found]
+        print(json.dumps(rows, indent=2))
     elif found:
         _print(found)
     else:
-        return tell(
+        return print_error(
             f"there are no runs in {args.root}",
             1,
             "`rlc run RECIPE` starts one; name their folder if they are elsewhere",
         )
     return 0
-
-
-def _as_dict(info: RunInfo) -> dict[str, Any]:
-    return asdict(info) | {"path": str(info.path), "resumable": info.resumable}
 
 
 def _print(found: Sequence[RunInfo]) -> None:
@@ -86,12 +79,15 @@ def _print(found: Sequence[RunInfo]) -> None:
         console = Console(highlight=False, width=_PIPE_WIDTH)
     console.print(table(found, time.time()))
     for info in found:
-        for line in _remarks(info):
+        lines = [f"{info.path}: {info.cause}"] if info.cause else []
+        if info.resumable:
+            lines.append(f"  go on with: rlc run --resume {shlex.quote(str(info.path))}")
+        for line in lines:
             console.print(line, soft_wrap=True, markup=False)
 
 
 def table(found: Sequence[RunInfo], now: float) -> Table:
-    """A row for each run; ``now`` in seconds since the epoch."""
+    """Return a row for each run; ``now`` in seconds since the epoch."""
     from rich.table import Table
     from rich.text import Text
 
@@ -114,8 +110,8 @@ def table(found: Sequence[RunInfo], now: float) -> Table:
 
 
 def last_results(info: RunInfo) -> str:
-    """A line for each stage that has done something: rewards by environment, loss, or what the
-    evaluation measured, each of the last step."""
+    """Return a line for each stage that has done something: rewards by environment, loss, or
+    results of the evaluation, each of the last step."""
     return "\n".join(", ".join(f"{name} {v:.3f}" for name, v in _results(s)) for s in info.stages)
 
 
@@ -129,11 +125,3 @@ def _results(stage: StageInfo) -> Iterator[tuple[str, float]]:
             yield "loss", value
         elif name not in ("mean", "failed", "cut_off"):
             yield name, value
-
-
-def _remarks(info: RunInfo) -> Iterator[str]:
-    """Why a run does not go on, and what to do."""
-    if info.cause:
-        yield f"{info.path}: {info.cause}"
-    if info.resumable:
-        yield f"  go on with: rlc run --resume {shlex.quote(str(info.path))}"

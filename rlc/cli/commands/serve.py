@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from rlc.cli.options import tell
+from rlc.cli.output import print_error
 from rlc.errors import Error
 
 if TYPE_CHECKING:
@@ -18,18 +18,16 @@ if TYPE_CHECKING:
 LOOPBACK = "127.0.0.1"
 KEY_VARIABLE = "RLC_SERVE_KEY"
 _PACKAGES = ("torch", "transformers", "tinker", "starlette", "uvicorn")
-_USAGE = 2
+
+HELP = "serve the embedded engine to Tinker's SDK"
+DESCRIPTION = (
+    "Serve the embedded engine behind Tinker's HTTP protocol, so that any script "
+    "written for the official SDK runs against this machine."
+)
+EPILOG = "exit status: 0 stopped by Ctrl-C; 2 the server cannot start"
 
 
-def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
-    """Add ``serve`` to the command line."""
-    parser = subparsers.add_parser(
-        "serve",
-        help="serve the embedded engine to Tinker's SDK",
-        description="Serve the embedded engine behind Tinker's HTTP protocol, so that any script "
-        "written for the official SDK runs against this machine.",
-        epilog="exit status: 0 stopped by Ctrl-C; 2 the server cannot start",
-    )
+def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--port", type=int, default=8000, help="port (default 8000; 0: a free one)")
     parser.add_argument("--host", default=LOOPBACK, help=f"address (default {LOOPBACK})")
     parser.add_argument(
@@ -54,11 +52,6 @@ def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) 
         "(--model Qwen/Qwen3-8B=tiny); may be repeated (default tiny)",
     )
     parser.add_argument("--device", metavar="NAME", help="cpu or cuda (default: what is there)")
-    _add_trouble(parser)
-    parser.set_defaults(run=run, error_status=_USAGE)
-
-
-def _add_trouble(parser: argparse.ArgumentParser) -> None:
     group = parser.add_argument_group("for tests of clients")
     for kind in ("sample", "train"):
         group.add_argument(
@@ -76,12 +69,13 @@ def _add_trouble(parser: argparse.ArgumentParser) -> None:
         "for example errors=5%%,drops=5%%",
     )
     group.add_argument("--fault-seed", type=int, default=0, metavar="N", help="(default 0)")
+    parser.set_defaults(error_status=2)
 
 
 def run(args: argparse.Namespace) -> int:
     """Serve until Ctrl-C."""
     if missing := [name for name in _PACKAGES if importlib.util.find_spec(name) is None]:
-        return tell(f"serving needs {', '.join(missing)}", _USAGE, "pip install 'rlc[serve]'")
+        return print_error(f"serving needs {', '.join(missing)}", 2, "pip install 'rlc[serve]'")
     try:
         _serve(args, _key(args))
     except KeyboardInterrupt:

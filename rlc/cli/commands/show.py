@@ -10,15 +10,21 @@ from typing import TYPE_CHECKING
 
 from attrs import evolve
 
-from rlc.cli.options import tell
+from rlc.cli.output import print_error
 
 if TYPE_CHECKING:
     from rich.text import Text
 
-    from rlc.report.episodes import Episode, Wanted
+    from rlc.report.episodes import Episode, EpisodeFilter
     from rlc.report.files import Record
 
-_EPILOG = """\
+HELP = "print episodes of a run"
+DESCRIPTION = (
+    "Print episodes of a run: what the environment said, what the model did, "
+    "rewards and advantages. By default, of each environment the best, the median and the "
+    "worst of the last step, and its failures."
+)
+EPILOG = """\
 examples:
   rlc show runs/sudoku-20261121-093000                 best, median and worst of the last step
   rlc show runs/sudoku-20261121-093000 --step 40 --env sudoku
@@ -31,16 +37,7 @@ exit status: 0 shown, 1 no such run or episode, 2 usage
 _LIMIT = 10
 
 
-def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
-    parser = subparsers.add_parser(
-        "show",
-        help="print episodes of a run",
-        description="Print episodes of a run: what the environment said, what the model did, "
-        "rewards and advantages. By default, of each environment the best, the median and the "
-        "worst of the last step, and its failures.",
-        epilog=_EPILOG,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
+def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("run_dir", metavar="RUN", type=Path, help="the folder of the run")
     parser.add_argument("--stage", help="a stage (default: the one that trained last)")
     parser.add_argument("--step", type=int, help="a step (default: the last)")
@@ -52,7 +49,6 @@ def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) 
         "--limit", type=_positive, help=f"at most so many, in their order (default {_LIMIT})"
     )
     parser.add_argument("--json", action="store_true", help="print a JSON object a line")
-    parser.set_defaults(run=run)
 
 
 def _positive(text: str) -> int:
@@ -69,73 +65,67 @@ def run(args: argparse.Namespace) -> int:
     plan = read_plan(args.run_dir)
     stages = {stage.name: stage for stage in plan.stages}
     if args.stage is not None and args.stage not in stages:
-        return tell(f"there is no stage `{args.stage}`", 1, f"known: {', '.join(stages)}")
+        return print_error(f"there is no stage `{args.stage}`", 1, f"known: {', '.join(stages)}")
     envs = list(dict.fromkeys(e.name for s in plan.stages for e in getattr(s, "envs", ())))
     if args.env is not None and args.env not in envs:
-        return tell(f"there is no environment `{args.env}`", 1, f"known: {', '.join(envs)}")
+        return print_error(f"there is no environment `{args.env}`", 1, f"known: {', '.join(envs)}")
     metrics = [r for r in read_lines(args.run_dir / METRICS_FILE) if "stage" in r and "step" in r]
-    wanted = _wanted(args, metrics)
+    wanted = _filter(args, metrics)
     if wanted is None:
         where = f"of {args.stage} " if args.stage else ""
-        return tell(f"no step {where}with episodes is done yet", 1, "`rlc runs` says how far it is")
+        return print_error(
+            f"no step {where}with episodes is done yet", 1, "`rlc runs` says how far it is"
+        )
     return _show(args, wanted, metrics)
 
 
-def _wanted(args: argparse.Namespace, metrics: Sequence[Record]) -> Wanted | None:
-    """Which episodes: of the last step where none is named, of any that failed."""
-    from rlc.report.episodes import Wanted, last_step
+def _filter(args: argparse.Namespace, metrics: Sequence[Record]) -> EpisodeFilter | None:
+    """Return which episodes to show: by default those of the last step, or any that failed."""
+    from rlc.report.episodes import EpisodeFilter, last_step
 
     found = last_step(metrics, args.stage)
     if found is None:
         return None
     if args.failed and args.step is None:
-        found = Wanted(stage=args.stage)
+        found = EpisodeFilter(stage=args.stage)
     elif args.step is not None:
         found = evolve(found, step=args.step)
     return evolve(found, env=args.env, task=args.task, member=args.member, failed=args.failed)
 
 
-def _show(args: argparse.Namespace, wanted: Wanted, metrics: Sequence[Record]) -> int:
+def _show(args: argparse.Namespace, wanted: EpisodeFilter, metrics: Sequence[Record]) -> int:
     from itertools import islice
 
-    from rlc.report.episodes import Episode, read_episodes, telling
+    from rich.console import Console
+
+    from rlc.report.episodes import Episode, read_episodes, representatives
 
     records = read_episodes(args.run_dir, wanted)
-    picked = args.task is None and args.member is None and not args.failed and args.limit is None
-    if picked:
-        chosen = telling(list(records))
+    if args.task is None and args.member is None and not args.failed and args.limit is None:
+        chosen = representatives(list(records))
     else:
         chosen = [Episode(record) for record in islice(records, args.limit or _LIMIT)]
     if not chosen:
-        return tell("there are no such episodes", 1, _known_steps(wanted, metrics))
+        steps = [int(r["step"]) for r in metrics if r["stage"] == wanted.stage]
+        hint = "`rlc runs` says how far the run is"
+        if wanted.stage is not None and steps:
+            hint = f"{wanted.stage} has done the steps {min(steps):,} to {max(steps):,}"
+        return print_error("there are no such episodes", 1, hint)
     if args.json:
         for episode in chosen:
             print(json.dumps(episode.record, ensure_ascii=False))
-    else:
-        _print(chosen)
-    return 0
-
-
-def _known_steps(wanted: Wanted, metrics: Sequence[Record]) -> str:
-    steps = [int(r["step"]) for r in metrics if r["stage"] == wanted.stage]
-    if wanted.stage is None or not steps:
-        return "`rlc runs` says how far the run is"
-    return f"{wanted.stage} has done the steps {min(steps):,} to {max(steps):,}"
-
-
-def _print(chosen: Sequence[Episode]) -> None:
-    from rich.console import Console
-
+        return 0
     console = Console(highlight=False)
     for number, episode in enumerate(chosen):
         if number:
             console.print()
         for line in transcript(episode):
             console.print(line, soft_wrap=True)
+    return 0
 
 
 def transcript(episode: Episode) -> list[Text]:
-    """An episode line by line: what it was, then its turns."""
+    """Return an episode line by line: a heading, then its turns."""
     from rich.text import Text
 
     record = episode.record

@@ -1,0 +1,43 @@
+"""What several commands print: findings, errors, differences of texts; and whether in colour."""
+
+from __future__ import annotations
+
+import os
+import sys
+from typing import TYPE_CHECKING, TextIO
+
+if TYPE_CHECKING:
+    from rlc.lang.diagnostics import Diagnostics
+
+
+def has_color(stream: TextIO) -> bool:
+    """Whether a stream shows colour and its user wants it (https://no-color.org)."""
+    dumb = os.environ.get("TERM") == "dumb"
+    return stream.isatty() and not os.environ.get("NO_COLOR") and not dumb
+
+
+def print_findings(found: Diagnostics) -> None:
+    """Print findings, if there are any, to standard error."""
+    if found:
+        from rlc.lang.render import render_human
+
+        sys.stderr.write(render_human(found, color=has_color(sys.stderr)))
+
+
+def print_error(message: str, status: int = 1, *hints: str) -> int:
+    """Print an error with what to do about it, and return the exit status to end with."""
+    for line in (f"error: {message}", *(f"  help: {hint}" for hint in hints)):
+        print(line, file=sys.stderr)
+    return status
+
+
+def print_diff(name: str, before: str, after: str, what: str) -> None:
+    """Print as a unified diff how ``after``, called ``name what``, differs from ``before``."""
+    import difflib
+    import io
+
+    # Unlike splitlines, a StringIO ends lines at line ends only.
+    old, new = list(io.StringIO(before)), list(io.StringIO(after))
+    for line in difflib.unified_diff(old, new, name, f"{name} {what}"):
+        # A last line without a line end would run into the next one.
+        sys.stdout.write(line if line.endswith("\n") else f"{line}\n")
