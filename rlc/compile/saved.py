@@ -92,8 +92,24 @@ def read_plan(path: str | os.PathLike[str]) -> SavedPlan:
     was edited."""
     data = _read(path)
     stated, origin = data.pop("plan_hash", None), data.pop("made_from", None)
-    made_from = None if origin is None else _made_from(origin, path)
-    _require_version(path, data, made_from)
+    made_from = None
+    if origin is not None:
+        from cattrs import Converter
+
+        try:
+            made_from = Converter().structure(origin, MadeFrom)
+        except Exception as error:  # a converter may raise anything
+            raise PlanFileError(f"{path} was edited: made_from is not what rlc writes") from error
+    version = data.get("schema_version")
+    if not isinstance(version, int):
+        raise PlanFileError(f"{path} is not a plan: it has no schema_version")
+    if version != SCHEMA_VERSION:
+        again = "rlc explain RECIPE --out plan.json" if made_from is None else _again(made_from)
+        raise PlanFileError(
+            f"{path} is stale: its schema_version is {version}, and this rlc reads "
+            f"{SCHEMA_VERSION}",
+            f"write it anew with `{again}`",
+        )
     try:
         plan = plan_from_dict(data)
     except PlanFormatError as error:
@@ -139,32 +155,6 @@ def _read(path: str | os.PathLike[str]) -> dict[str, Any]:
     if not isinstance(data, dict):
         raise PlanFileError(f"{path} is not a plan: a plan is a JSON object")
     return data
-
-
-def _require_version(
-    path: str | os.PathLike[str], data: dict[str, Any], made_from: MadeFrom | None
-) -> None:
-    version = data.get("schema_version")
-    if version == SCHEMA_VERSION:
-        return
-    if not isinstance(version, int):
-        raise PlanFileError(f"{path} is not a plan: it has no schema_version")
-    hint = "write it anew with `rlc explain RECIPE --out plan.json`"
-    if made_from is not None:
-        hint = f"write it anew with `{_again(made_from)}`"
-    raise PlanFileError(
-        f"{path} is stale: its schema_version is {version}, and this rlc reads {SCHEMA_VERSION}",
-        hint,
-    )
-
-
-def _made_from(data: object, path: str | os.PathLike[str]) -> MadeFrom:
-    from cattrs import Converter
-
-    try:
-        return Converter().structure(data, MadeFrom)
-    except Exception as error:  # a converter may raise anything
-        raise PlanFileError(f"{path} was edited: made_from is not what rlc writes") from error
 
 
 def _again(made_from: MadeFrom) -> str:

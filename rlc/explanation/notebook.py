@@ -13,7 +13,7 @@ from rlc.explanation.sizes import when_evaluated
 from rlc.explanation.text import explain_text
 from rlc.lang.diagnostics import Diagnostics
 from rlc.plan.codec import plan_hash
-from rlc.plan.records import EvalPlan, Plan, StagePlan
+from rlc.plan.records import EvalPlan, Plan
 from rlc.pricing.cost import KINDS, bill_of, plan_cost, total_cost
 from rlc.pricing.shapes import LEVELS
 
@@ -66,10 +66,13 @@ def explain_markdown(plan: Plan, found: Diagnostics) -> str:
 def stage_table(plan: Plan) -> Table:
     """One row a stage."""
     costs = zip(plan.stages, plan_cost(plan), strict=True)
-    rows = [
-        (stage.name, cost.kind, _when(stage), stage.model.base, stage.model.service)
-        for stage, cost in costs
-    ]
+    rows = []
+    for stage, cost in costs:
+        if isinstance(stage, EvalPlan):
+            when = when_evaluated(stage)
+        else:
+            when = count(stage.steps, "step") + (f", from {stage.after}" if stage.after else "")
+        rows.append((stage.name, cost.kind, when, stage.model.base, stage.model.service))
     return Table(("stage", "kind", "when", "model", "service"), tuple(rows))
 
 
@@ -86,12 +89,6 @@ def cost_table(plan: Plan) -> Table:
     ]
     total = ("total", *(dollars(total_cost(costs, level)) for level in LEVELS))
     return Table(("cost", *LEVELS), (*rows, total))
-
-
-def _when(stage: StagePlan) -> str:
-    if isinstance(stage, EvalPlan):
-        return when_evaluated(stage)
-    return count(stage.steps, "step") + (f", from {stage.after}" if stage.after else "")
 
 
 def _html_table(table: Table) -> str:

@@ -11,6 +11,7 @@ Synchronous, streamed and asynchronous stages differ in their edges only.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from graphlib import TopologicalSorter
 from typing import NamedTuple
 
 from attrs import frozen
@@ -132,27 +133,16 @@ def constraints(graph: Graph, stage: str) -> list[Constraint]:
                 found.append(Constraint((kind, part - 1), (kind, part)))
     for edge in edges:
         source, target = kinds[edge.source], kinds[edge.target]
-        if edge.delay and target not in IN_ORDER:
-            found += _launched(target, parts[target], slack)
-        if not edge.delay:
-            found += _handed_on(source, target, parts)
+        for part in range(parts[target]):
+            if edge.delay and target not in IN_ORDER:
+                # What reads the weights is done before a step changes them, and before the next
+                # step begins.
+                found.append(Constraint((target, part), TURN, -slack))
+                found.append(Constraint((target, part), BEGIN, 1))
+            if not edge.delay:  # part by part if both have as many, else all to each part
+                whole = range(parts[source]) if parts[source] != parts[target] else (part,)
+                found += [Constraint((source, given), (target, part)) for given in whole]
     return found
-
-
-def _launched(kind: str, parts: int, slack: int) -> Iterator[Constraint]:
-    """What reads the weights is done with it before a step changes them, and before the next step
-    begins."""
-    for part in range(parts):
-        yield Constraint((kind, part), TURN, -slack)
-        yield Constraint((kind, part), BEGIN, 1)
-
-
-def _handed_on(source: str, target: str, parts: Mapping[str, int]) -> Iterator[Constraint]:
-    """Part by part where both have as many, else all of the source to each part."""
-    for part in range(parts[target]):
-        same = parts[source] == parts[target]
-        for given in (part,) if same else range(parts[source]):
-            yield Constraint((source, given), (target, part))
 
 
 Cycle = tuple[Constraint, ...]  # its delayed constraints; between them lies the longest way
@@ -177,7 +167,11 @@ class _System:
             raise ValueError(f"the graph has no stage {stage}")
         events = [BEGIN, TURN, DONE, *((kind, p) for kind, n in parts.items() for p in range(n))]
         took = {event: _seconds(seconds, event, parts.get(event[0], 1)) for event in events}
-        order = _sorted(events, given)
+        sorter: TopologicalSorter[Event] = TopologicalSorter({event: set() for event in events})
+        for constraint in given:
+            if not constraint.delay:
+                sorter.add(constraint.target, constraint.source)
+        order = tuple(sorter.static_order())
         ways = [(c.source, c.target) for c in given if not c.delay]
         back = [(target, source) for source, target in ways]
         delayed = [constraint for constraint in given if constraint.delay]
@@ -239,16 +233,6 @@ def _ways(cycle: Cycle) -> Iterator[tuple[Event, Event]]:
 
 def _delay(cycle: Cycle) -> int:
     return sum(constraint.delay for constraint in cycle)
-
-
-def _sorted(events: Sequence[Event], given: Sequence[Constraint]) -> tuple[Event, ...]:
-    from graphlib import TopologicalSorter
-
-    sorter: TopologicalSorter[Event] = TopologicalSorter({event: set() for event in events})
-    for constraint in given:
-        if not constraint.delay:
-            sorter.add(constraint.target, constraint.source)
-    return tuple(sorter.static_order())
 
 
 def _longest(

@@ -74,7 +74,7 @@ def test_text_and_data_tell_the_critical_path_only_if_asked() -> None:
     (timing,) = explain_dict(plan, "r.rl", Diagnostics(), given)["timing"]
     assert timing["critical_path"] == ["rollouts", "forward_backward"]
     assert (timing["seconds_per_step"], timing["seconds"]) == (35, 350)
-    assert "35 s a step, 6 min in all" in explain_text(plan, Diagnostics(), latencies=given)
+    assert "35 s a step, 5 min 50 s in all" in explain_text(plan, Diagnostics(), latencies=given)
 
 
 def test_the_command_reads_a_run(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
