@@ -1,0 +1,43 @@
+"""The files of the project say what is true of it: metadata, changelog, hooks, workflows."""
+
+from __future__ import annotations
+
+import re
+import tomllib
+
+import yaml  # type: ignore[import-untyped]
+from paths import ROOT
+
+import rlc
+from rlc.cli.main import COMMANDS
+
+
+def test_the_metadata_names_the_issue_tracker() -> None:
+    """Which the message about an internal error asks for by that name."""
+    urls = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]["urls"]
+    assert urls["Issues"].endswith("/issues")
+    assert all(url.startswith(urls["Homepage"]) for url in urls.values())
+
+
+def test_the_changelog_has_this_version() -> None:
+    text = (ROOT / "CHANGELOG.md").read_text(encoding="utf-8")
+    versions = re.findall(r"^## \[(.+?)\]", text, re.MULTILINE)
+    assert versions[:2] == ["Unreleased", rlc.__version__]
+    assert re.findall(r"^\[(.+?)\]: ", text, re.MULTILINE) == versions
+
+
+def test_hooks_are_commands() -> None:
+    hooks = yaml.safe_load((ROOT / ".pre-commit-hooks.yaml").read_text(encoding="utf-8"))
+    for hook in hooks:
+        program, command = hook["entry"].split()
+        assert program == "rlc"
+        assert command in COMMANDS
+        assert re.search(hook["files"], "recipes/quickstart.rl")
+
+
+def test_workflows_run_scripts_that_are_here() -> None:
+    for path in (ROOT / ".github" / "workflows").glob("*.yml"):
+        jobs = yaml.safe_load(path.read_text(encoding="utf-8"))["jobs"]
+        for step in (step for job in jobs.values() for step in job["steps"] if "run" in step):
+            script = ROOT / step["run"].split()[0]
+            assert script.stat().st_mode & 0o100, f"{path.name}: {script} is not a program"
