@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import asyncio
 import json
+import pickle
 import subprocess
 import sys
 from html.parser import HTMLParser
@@ -16,7 +17,9 @@ from paths import RECIPES
 import rlc
 from rlc.api import Setting, written
 from rlc.compile.services import ServiceMismatchError
+from rlc.emit.write import EmitError
 from rlc.lang.diagnostics import Diagnostics
+from rlc.runtime.records import RunError
 
 QUICKSTART = RECIPES / "quickstart.rl"
 TINY: dict[str, Setting] = {
@@ -81,6 +84,14 @@ def test_errors_are_raised_with_their_places(tmp_path: Path) -> None:
     with pytest.raises(rlc.RecipeError):
         explanation.graph()
     assert rlc.load(tmp_path / "absent.rl").check()[0].code == "RL0001"
+
+
+def test_errors_reach_another_process() -> None:
+    with pytest.raises(rlc.Error) as raised:
+        rlc.load(QUICKSTART, set={"main.steps": 0}).plan()
+    for error in (raised.value, EmitError("tinker", ["no loss"]), RunError("full", "make room")):
+        copy = pickle.loads(pickle.dumps(error))
+        assert (type(copy), str(copy), copy.hint) == (type(error), str(error), error.hint)
 
 
 def test_a_service_that_has_not_the_model_is_refused() -> None:
