@@ -17,7 +17,7 @@ _AT_LEAST_ONE = {"max_turns", "size", "max_tests", "max_workers"}
 
 @cache
 def gem_snapshot() -> Any:
-    """Written by ``python -m rlc.catalog.facts.snapshot``."""
+    """Written by ``python -m tools.gem_snapshot``."""
     with open(_PATH, encoding="utf-8") as file:
         return json.load(file)
 

@@ -1,6 +1,6 @@
 """Writes what the catalogue knows of GEM's environments from the installed library.
 
-    python -m rlc.catalog.facts.snapshot
+    python -m tools.gem_snapshot
 
 Signatures are read from the classes' source, not from the classes: some modules need packages
 that only their own environments use. Prompt lengths are measured by playing one turn, where that
@@ -18,7 +18,7 @@ import json
 from pathlib import Path
 from typing import Any
 
-PATH = Path(__file__).parent / "data" / "gem.json"
+PATH = Path(__file__).parents[1] / "rlc" / "catalog" / "facts" / "data" / "gem.json"
 
 # What an environment class needs beyond the library itself.
 _NEEDS = {

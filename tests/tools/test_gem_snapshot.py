@@ -6,11 +6,11 @@ import pytest
 
 pytest.importorskip("gem")
 
-from rlc.catalog.facts import snapshot
 from rlc.catalog.facts.gem import gem_facts, gem_ids, gem_snapshot, is_broken
 from rlc.compile.recipe import compile_source
 from rlc.lang.source import Source
 from rlc.plan.records import TrainPlan
+from tools import gem_snapshot as snapshot
 
 MEASURED = ("game:GuessTheNumber-v0-easy", "game:Sudoku-v0-easy", "rg:spell_backward")
 
