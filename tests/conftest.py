@@ -1,11 +1,55 @@
-"""Settings shared by all tests."""
+"""Settings shared by all tests, their markers, and the guard that keeps the markers true."""
 
 from __future__ import annotations
 
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
 from hypothesis import settings
+from markers import FOLDERS, TESTS, Guard, deselects, marks_of
 
 import rlc.service.local.torch_settings  # noqa: F401 (before any test imports torch)
 
 # Properties run the same examples everywhere; a slow machine is no failure.
 settings.register_profile("rlc", deadline=None, derandomize=True)
 settings.load_profile("rlc")
+
+# Models this small lose time to a second thread, here and in the processes that tests start.
+os.environ.setdefault("OMP_NUM_THREADS", "1")
+
+GUARD = Guard()
+GUARD.install()
+
+
+def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
+    """Do not import a file whose tests are all deselected: it may take seconds to load torch."""
+    return deselects(config.option.markexpr, marks_of(collection_path)) or None
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_make_collect_report(collector: pytest.Collector) -> Iterator[None]:
+    with GUARD.allowing(marks_of(collector.path)):
+        return (yield)
+
+
+def pytest_itemcollected(item: pytest.Item) -> None:
+    for folder, marks in FOLDERS.items():
+        if TESTS / folder in item.path.parents:
+            for mark in sorted(marks):
+                item.add_marker(mark)
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_protocol(item: pytest.Item) -> Iterator[None]:
+    GUARD.broken = None
+    with GUARD.allowing(mark.name for mark in item.iter_markers()):
+        return (yield)
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_call(item: pytest.Item) -> Iterator[None]:
+    result = yield
+    assert GUARD.broken is None, GUARD.broken  # also where somebody caught the error
+    return result

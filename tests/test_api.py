@@ -143,6 +143,7 @@ def test_a_plan_is_saved_loaded_and_explained(tmp_path: Path) -> None:
     assert str(rlc.explain(plan)) == str(recipe.explain())
 
 
+@pytest.mark.engine
 def test_a_job_is_run_and_gone_on_with(tmp_path: Path) -> None:
     recipe = rlc.load(QUICKSTART, set=TINY)
     summary = rlc.run(recipe.plan(), run_dir=tmp_path / "run")
@@ -157,6 +158,7 @@ def test_a_job_is_run_and_gone_on_with(tmp_path: Path) -> None:
     assert rlc.resume(tmp_path / "run").state == "finished"
 
 
+@pytest.mark.engine
 def test_it_runs_where_a_loop_runs_already(tmp_path: Path) -> None:
     """As in a notebook, whose cells are run by one."""
 

@@ -33,6 +33,7 @@ def test_a_raw_singleton_passes_a_scale_over_its_own_scope() -> None:
     assert advantages_of(maxrl, [[0.5], [-2.0]]).tolist() == [0.5, -2.0]
 
 
+@pytest.mark.engine
 def test_centring_agrees_with_the_tinker_cookbook() -> None:
     pytest.importorskip("tinker_cookbook")
     from tinker_cookbook.rl.data_processing import compute_advantages as cookbook_advantages

@@ -91,6 +91,7 @@ def weights_of(kind: str, batch: list[Sequence]) -> np.ndarray:
     return aggregate_weights(kind, sizes, tasks, LENGTH)
 
 
+@pytest.mark.engine
 def test_gradients_agree_with_autograd() -> None:
     """The averaged loss written out in torch, and its derivative, against the folded weights."""
     torch = pytest.importorskip("torch")

@@ -63,6 +63,7 @@ def test_the_order_of_the_batch_changes_no_bit(batch: list[np.ndarray], discount
         assert one.tobytes() == other.tobytes()
 
 
+@pytest.mark.engine
 @pytest.mark.parametrize("discount", [0.0, 0.5, 1.0])
 def test_it_agrees_with_the_tinker_cookbook(discount: float) -> None:
     pytest.importorskip("tinker_cookbook")

@@ -117,6 +117,7 @@ def test_what_runs_here_is_free() -> None:
     assert dollars("./my-model", used) == 0.0
 
 
+@pytest.mark.engine
 def test_renderers_keep_the_prefix_as_the_cookbook_says() -> None:
     renderers = pytest.importorskip("tinker_cookbook.renderers")
     for name in renderer_names():

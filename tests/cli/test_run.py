@@ -23,6 +23,7 @@ def rlc(*arguments: str, cwd: Path = ROOT) -> subprocess.CompletedProcess[str]:
     )
 
 
+@pytest.mark.engine
 def test_a_run_says_how_it_goes_and_where_it_is(tmp_path: Path) -> None:
     done = rlc("run", "recipes/quickstart.rl", *SMALL, "--run-dir", str(tmp_path / "run"))
     assert done.returncode == 0, done.stderr
@@ -34,6 +35,7 @@ def test_a_run_says_how_it_goes_and_where_it_is(tmp_path: Path) -> None:
     assert {"plan.json", "journal.sqlite", "metrics.jsonl", "rollouts.jsonl"} <= names
 
 
+@pytest.mark.engine
 def test_quiet_says_only_the_result(tmp_path: Path) -> None:
     done = rlc("run", "recipes/quickstart.rl", *SMALL, "--quiet", "--run-dir", str(tmp_path / "r"))
     assert done.returncode == 0
@@ -41,6 +43,8 @@ def test_quiet_says_only_the_result(tmp_path: Path) -> None:
     assert "run folder" in done.stdout
 
 
+@pytest.mark.engine
+@pytest.mark.kill
 def test_ctrl_c_saves_and_resume_finishes(tmp_path: Path) -> None:
     folder = tmp_path / "run"
     command = [RLC, "run", "recipes/quickstart.rl", "--run-dir", str(folder), *SMALL]
@@ -61,6 +65,7 @@ def test_ctrl_c_saves_and_resume_finishes(tmp_path: Path) -> None:
     assert steps == [1, 2, 3, 4, 5, 6]
 
 
+@pytest.mark.engine
 def test_a_hosted_model_without_a_key_is_one_clear_sentence(tmp_path: Path) -> None:
     done = rlc("run", "recipes/sudoku.rl", "--run-dir", str(tmp_path / "run"))
     assert done.returncode == 1
@@ -71,6 +76,7 @@ def test_a_hosted_model_without_a_key_is_one_clear_sentence(tmp_path: Path) -> N
     assert not (tmp_path / "run").exists()
 
 
+@pytest.mark.engine
 def test_the_same_recipe_rehearses_without_a_key(tmp_path: Path) -> None:
     folder = tmp_path / "run"
     done = rlc("run", "recipes/sudoku.rl", "--rehearse", "--run-dir", str(folder))
@@ -80,6 +86,7 @@ def test_the_same_recipe_rehearses_without_a_key(tmp_path: Path) -> None:
     assert "Sudoku" in first["turns"][0]["observation"]
 
 
+@pytest.mark.engine
 def test_an_existing_run_folder_is_left_alone(tmp_path: Path) -> None:
     (tmp_path / "run").mkdir()
     (tmp_path / "run" / "notes.txt").write_text("mine")
@@ -135,6 +142,8 @@ def test_bad_input_is_one_clear_error_and_no_traceback(
     assert not (tmp_path / "runs").exists()
 
 
+@pytest.mark.engine
+@pytest.mark.kill
 def test_a_reader_that_goes_away_does_not_end_the_run(tmp_path: Path) -> None:
     folder = tmp_path / "run"
     command = [RLC, "run", "recipes/quickstart.rl", *SMALL, "--run-dir", str(folder)]
@@ -146,6 +155,7 @@ def test_a_reader_that_goes_away_does_not_end_the_run(tmp_path: Path) -> None:
     assert len((folder / "metrics.jsonl").read_text().splitlines()) == 3
 
 
+@pytest.mark.engine
 def test_a_damaged_journal_is_a_clear_error(tmp_path: Path) -> None:
     folder = tmp_path / "run"
     assert rlc("run", "recipes/quickstart.rl", *SMALL, "--run-dir", str(folder)).returncode == 0

@@ -28,6 +28,7 @@ def plan(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path / "plan.json"
 
 
+@pytest.mark.engine
 def test_it_runs_what_was_saved(plan: Path) -> None:
     assert main(["run", str(plan), "--run-dir", "run", "--quiet"]) == 0
     ran = json.loads((plan.parent / "run" / "plan.json").read_text(encoding="utf-8"))

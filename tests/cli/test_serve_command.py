@@ -17,6 +17,9 @@ from rlc.cli.main import main
 RLC = [str(Path(sys.executable).with_name("rlc")), "serve", "--port", "0"]
 
 
+@pytest.mark.engine
+@pytest.mark.kill
+@pytest.mark.server
 def test_it_tells_the_two_lines_a_user_needs_and_stops_quietly(tmp_path: Path) -> None:
     command = [*RLC, "--checkpoints", str(tmp_path), "--model", "Qwen/Qwen3-8B=tiny"]
     with subprocess.Popen(
@@ -44,6 +47,7 @@ def test_it_tells_the_two_lines_a_user_needs_and_stops_quietly(tmp_path: Path) -
     assert "stopped" in out
 
 
+@pytest.mark.engine
 @pytest.mark.parametrize(
     ("options", "said"),
     [

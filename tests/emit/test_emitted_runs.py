@@ -24,6 +24,8 @@ from rlc.runtime.journal.folder import RunFolder
 from rlc.runtime.observer import Observer
 from rlc.service.local import connect
 
+pytestmark = [pytest.mark.engine, pytest.mark.server]
+
 TINY = "rlc/service/tiny/weights"  # a name that is a folder: where the cookbook finds a tokenizer
 
 JOB = """

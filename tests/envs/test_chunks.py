@@ -12,6 +12,8 @@ from tinker.types import EncodedTextChunk, ImageChunk, ModelInput
 from rlc.envs.base import ContractError
 from rlc.envs.chunks import marked, model_input, shown
 
+pytestmark = pytest.mark.engine
+
 
 def picture(name: str = "cat", tokens: int | None = 3) -> ImageChunk:
     return ImageChunk(data=name.encode(), format="png", expected_tokens=tokens)

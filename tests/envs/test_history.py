@@ -70,6 +70,7 @@ def nemotron() -> Any:
     )
 
 
+@pytest.mark.engine
 @pytest.mark.parametrize("make", [renderer, llama, nemotron])
 def test_a_chat_is_what_the_renderer_makes_of_the_whole_conversation(
     make: Callable[[], Any],
@@ -98,6 +99,7 @@ def test_a_chat_is_what_the_renderer_makes_of_the_whole_conversation(
 replies = st.lists(st.integers(0, 255), max_size=6)
 
 
+@pytest.mark.engine
 @given(st.lists(st.tuples(st.text(max_size=8), replies, st.booleans()), min_size=1, max_size=4))
 def test_every_prompt_extends_what_was_seen_and_sampled(
     turns: list[tuple[str, list[int], bool]],
@@ -111,6 +113,7 @@ def test_every_prompt_extends_what_was_seen_and_sampled(
         seen = prompt + reply
 
 
+@pytest.mark.engine
 def test_a_reply_that_was_cut_off_is_closed_before_the_next_turn() -> None:
     history = ChatHistory(Chats(renderer()))
     prompt = history.observe(Observation("Guess."))
@@ -119,6 +122,7 @@ def test_a_reply_that_was_cut_off_is_closed_before_the_next_turn() -> None:
     assert after[len(prompt + encode("seven is my"))] == tokenizer().eos_token_id
 
 
+@pytest.mark.engine
 def test_the_instruction_is_added_to_the_first_turn_only() -> None:
     history = ChatHistory(Chats(renderer()), "Be brief.")
     first = history.observe(Observation("Guess."))
@@ -128,6 +132,7 @@ def test_the_instruction_is_added_to_the_first_turn_only() -> None:
     assert "Be brief." not in tokenizer().decode(second)
 
 
+@pytest.mark.engine
 def test_a_template_starts_over_each_turn() -> None:
     history = TextHistory(tokenizer(), load_template("qwen3_game"))
     assert history.observe(Observation("a board")) == encode(load_template("qwen3_game")("a board"))
@@ -140,6 +145,7 @@ def test_braces_in_an_observation_are_left_alone() -> None:
     assert load_template("no")("\\boxed{observation} {x}") == "\\boxed{observation} {x}"
 
 
+@pytest.mark.engine
 def test_a_renderer_that_rewrites_the_past_is_refused() -> None:
     with pytest.raises(EnvError, match="`qwen3` rewrites earlier turns"):
         build_env(env(StepPlan("chat", {"instruction": ""})), tokenizer(), "qwen3")

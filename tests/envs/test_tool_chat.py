@@ -21,6 +21,8 @@ from rlc.envs.tool_chat import (
     unread_calls,
 )
 
+pytestmark = pytest.mark.engine
+
 TOOL = {"name": "look", "description": "Look.", "parameters": {"type": "object"}}
 CALL = '<tool_call>\n{"name": "look", "arguments": {"n": 4}}\n</tool_call>'
 ASKED = conversation("What is there?", [TOOL])

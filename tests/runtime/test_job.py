@@ -10,7 +10,8 @@ from run_support import comparable, metrics, plan, rollouts, run, run_new
 
 from rlc.plan.records import Plan
 from rlc.runtime.journal.folder import RunFolder
-from rlc.runtime.records import RunError
+
+pytestmark = pytest.mark.engine
 
 SMALL = {"main.steps": "4", "main.batch": "groups(4, of = 4)", "main.save": "every(2, keep = 2)"}
 
@@ -111,38 +112,6 @@ def test_a_mixture_labels_each_rollout_with_its_environment(tmp_path: Path) -> N
         assert {f"reward/{env}" for env in envs} & set(record)
 
 
-def test_a_run_folder_is_never_overwritten(tmp_path: Path) -> None:
-    RunFolder.create(tmp_path / "run", small("quickstart")).close()
-    with pytest.raises(RunError, match="already exists"):
-        RunFolder.create(tmp_path / "run", small("quickstart"))
-
-
-def test_a_run_folder_has_one_owner(tmp_path: Path) -> None:
-    folder = RunFolder.create(tmp_path / "run", small("quickstart"))
-    with pytest.raises(RunError, match="another process"):
-        RunFolder.resume(tmp_path / "run")
-    folder.close()
-
-
-def test_an_edited_plan_is_not_resumed(tmp_path: Path) -> None:
-    RunFolder.create(tmp_path / "run", small("quickstart")).close()
-    path = tmp_path / "run" / "plan.json"
-    path.write_text(path.read_text().replace('"steps": 4', '"steps": 5'))
-    with pytest.raises(RunError, match="was changed after the run began"):
-        RunFolder.resume(tmp_path / "run")
-
-
-def test_a_folder_without_a_run_is_not_resumed(tmp_path: Path) -> None:
-    with pytest.raises(RunError, match="is not a run folder"):
-        RunFolder.resume(tmp_path)
-
-
-def test_a_folder_that_cannot_be_written_is_a_clear_error(tmp_path: Path) -> None:
-    (tmp_path / "file").write_text("in the way")
-    with pytest.raises(RunError, match="cannot write the run folder"):
-        RunFolder.create(tmp_path / "file" / "run", small("quickstart"))
-
-
 def damage(folder: Path, how: str) -> None:
     path = folder / "metrics.jsonl"
     if how == "gone":
@@ -162,11 +131,3 @@ def test_the_files_beside_the_journal_are_made_again(tmp_path: Path, how: str) -
     run(RunFolder.resume(tmp_path / "parts"))
     assert comparable(tmp_path / "parts") == comparable(tmp_path / "whole")
     assert rollouts(tmp_path / "parts") == rollouts(tmp_path / "whole")
-
-
-def test_an_empty_journal_is_called_damaged(tmp_path: Path) -> None:
-    RunFolder.create(tmp_path / "run", small("quickstart")).close()
-    for path in (tmp_path / "run").glob("journal.sqlite*"):
-        path.write_bytes(b"")
-    with pytest.raises(RunError, match="is empty or damaged"):
-        RunFolder.resume(tmp_path / "run")

@@ -10,6 +10,8 @@ from run_support import comparable, metrics, rollouts, run, run_new, tiny, train
 
 from rlc.runtime.journal.folder import RunFolder
 
+pytestmark = pytest.mark.engine
+
 
 def staleness(path: Path) -> list[float]:
     return [record["rollouts/staleness"] for record in metrics(path)]

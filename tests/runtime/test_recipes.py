@@ -21,6 +21,8 @@ from rlc.compile.rehearse import rehearse
 from rlc.plan.records import EvalPlan, Plan
 from rlc.runtime.preflight import require_runnable
 
+pytestmark = [pytest.mark.engine, pytest.mark.server]
+
 ELSEWHERE = {
     "cookbook_arithmetic": "test_gem_tools_run.py",
     "python_environment": "test_gem_tools_run.py",

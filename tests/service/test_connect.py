@@ -26,6 +26,7 @@ def test_the_embedded_engine_needs_no_key(monkeypatch: pytest.MonkeyPatch) -> No
     require_service(plan("quickstart"))
 
 
+@pytest.mark.engine
 def test_hosted_tinker_without_a_key_is_refused_by_name(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:

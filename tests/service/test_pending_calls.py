@@ -11,6 +11,8 @@ from rlc.service.local import wave_worker as module
 from rlc.service.local.wave_worker import Pending, WaveWorker
 from rlc.service.pending_calls import count_pending, pending_call
 
+pytestmark = pytest.mark.engine
+
 
 def waves(answer_after: float | None) -> list[list[str]]:
     """The waves of two requests, of which one is made after a call that takes so many seconds;

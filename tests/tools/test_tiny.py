@@ -37,6 +37,8 @@ from tools.tiny.slips import Slips, slip
 from tools.tiny.tokenizer import build_tokenizer, save_tokenizer
 from tools.tiny.train import batch_loss, batches, rate_share
 
+pytestmark = pytest.mark.engine
+
 GUESS = "game:GuessTheNumber-v0-easy"
 
 

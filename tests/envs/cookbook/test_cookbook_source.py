@@ -14,6 +14,8 @@ from rlc.envs.base import AsyncSource, EnvError, Observation, TaskKey
 from rlc.envs.cookbook.history import TokenAction, TokenHistory, TokenObservation
 from rlc.envs.cookbook.source import CookbookSource, require_open
 
+pytestmark = pytest.mark.engine
+
 T = TypeVar("T")
 WORDS = "cookbook_builders:WordsBuilder"
 ARITHMETIC = "tinker_cookbook.recipes.math_rl.arithmetic_env:ArithmeticDatasetBuilder"

@@ -271,6 +271,7 @@ def searching(*tools: tuple[str, Mapping[str, Any]]) -> Episode:
     return GemSource(GUESS, {}, tools=tools).group(1, 1)[0]
 
 
+@pytest.mark.server
 def test_a_search_shows_passages_as_the_library_does(server: str) -> None:
     action = "I need it: <search> rivers </search> please"
     theirs = GemSearchTool(search_url=server, topk=2, timeout=5).execute_action(action)
@@ -282,6 +283,7 @@ def test_a_search_shows_passages_as_the_library_does(server: str) -> None:
     assert Passages.asked[-1] == {"query": "rivers", "topk": 2, "return_scores": True}
 
 
+@pytest.mark.server
 def test_an_error_of_the_server_is_shown_to_the_model(server: str) -> None:
     after = searching(search(server)).step("<search>fail</search>")
     assert "[SearchTool Error: 500" in after.text
@@ -296,6 +298,7 @@ def test_an_error_reads_the_same_twice() -> None:
     assert "[SearchTool Error:" in texts.pop()
 
 
+@pytest.mark.server
 def test_a_server_that_is_not_there_is_found_before_the_run(server: str) -> None:
     require_search([search(server)])
     with pytest.raises(
@@ -304,6 +307,7 @@ def test_a_server_that_is_not_there_is_found_before_the_run(server: str) -> None
         require_search([search("http://127.0.0.1:9/")])
 
 
+@pytest.mark.server
 def test_two_tools_have_limits_of_their_own(server: str) -> None:
     episode = searching(("python_tool", PYTHON | {"uses": 1}), search(server))
     both = PythonCodeTool().instruction_string(), GemSearchTool().instruction_string()

@@ -13,6 +13,8 @@ from rlc.catalog.builtins.sources import AS_THEY_COME
 from rlc.envs.openreward.preflight import openreward_problems
 from rlc.plan.records import EnvPlan, RolloutsPlan
 
+pytestmark = pytest.mark.server
+
 ARGS: dict[str, Any] = {
     "split": "train",
     "shuffle": True,

@@ -15,6 +15,8 @@ from rlc.envs.openreward.group import transcript
 from rlc.envs.openreward.source import OpenRewardSource, task_order
 from rlc.envs.tool_chat import text_of
 
+pytestmark = [pytest.mark.engine, pytest.mark.server]
+
 ARGS = {
     "split": "train",
     "shuffle": False,

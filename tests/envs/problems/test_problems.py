@@ -10,7 +10,6 @@ from typing import Any
 
 import pytest
 from problem_support import ARGS, jsonl
-from transformers import AutoTokenizer
 
 from rlc.envs.base import EnvError, TaskKey
 from rlc.envs.build import build_env
@@ -222,6 +221,8 @@ def test_no_hub_is_one_clear_sentence(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def prompt(path: str, *wrappers: StepPlan, **changes: Any) -> str:
     """What the model sees of the first problem."""
+    from transformers import AutoTokenizer
+
     rollouts, reward = RolloutsPlan(1, 1.0, 8, None, None), RewardPlan("sum", None, None, None)
     plan = EnvPlan("sums", 1.0, "problems", path, ARGS | changes, wrappers, 1, rollouts, reward)
     tokenizer = AutoTokenizer.from_pretrained(str(tiny_path()))
@@ -231,11 +232,13 @@ def prompt(path: str, *wrappers: StepPlan, **changes: Any) -> str:
     return text
 
 
+@pytest.mark.engine
 def test_a_question_is_a_chat(tmp_path: Path) -> None:
     text = prompt(jsonl(tmp_path, SUMS))
     assert text == "<|im_start|>user\n0 + 0 = ?<|im_end|>\n<|im_start|>assistant\n"
 
 
+@pytest.mark.engine
 def test_solved_problems_come_before_it_as_turns(tmp_path: Path) -> None:
     solved = jsonl(tmp_path, [{"question": "1 + 1 = ?", "answer": "\\boxed{2}"}], "shots.jsonl")
     text = prompt(jsonl(tmp_path, SUMS), few_shot=solved, suffix=" Box it.")
@@ -246,6 +249,7 @@ def test_solved_problems_come_before_it_as_turns(tmp_path: Path) -> None:
     )
 
 
+@pytest.mark.engine
 def test_in_a_template_they_are_text(tmp_path: Path) -> None:
     solved = jsonl(tmp_path, [{"question": "1 + 1 = ?", "answer": "2"}], "shots.jsonl")
     no = StepPlan("template", {"name": "no"})

@@ -149,6 +149,7 @@ def test_an_episode_goes_from_process_to_process() -> None:
     assert os.getpid() not in {seen.metrics["pid"] for one in away for seen in one}
 
 
+@pytest.mark.kill
 def test_what_goes_wrong_in_a_process_is_that_episodes_affair() -> None:
     """Deaths, hangs and odd errors: the others go on, and so do those that come after."""
 

@@ -22,6 +22,8 @@ from rlc.runtime.guard.adaptive_concurrency import (
     fixed_limiter,
 )
 
+pytestmark = pytest.mark.engine
+
 EVENTS = st.lists(
     st.one_of(
         st.just("pressed"),

@@ -21,6 +21,8 @@ from rlc.service.interface import SamplingClient, TrainingClient
 from rlc.service.local import connect
 from rlc.service.local.training import losses as local_losses
 
+pytestmark = pytest.mark.engine
+
 PLANS = [
     LossPlan("cross_entropy", {}),
     LossPlan("importance_sampling", {}),

@@ -25,6 +25,8 @@ from rlc.service.interface import Listener, RemoteService
 from rlc.service.local import connect
 from rlc.service.local.service import LocalService
 
+pytestmark = pytest.mark.engine
+
 RECIPE = """
 model policy { base = "Qwen/Qwen3-8B"  renderer = "qwen3_instruct" }
 env guess = gem("game:GuessTheNumber-v0-easy") |> chat()

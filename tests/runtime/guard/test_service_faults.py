@@ -25,6 +25,8 @@ from rlc.runtime.records import RunError
 from rlc.service.errors import ServiceError, ServiceLostError
 from rlc.service.local.clients import LocalSamplingClient, LocalTrainingClient
 
+pytestmark = pytest.mark.engine
+
 OVERLAPS = {
     "synchronous": {"overlap": "synchronous()"},
     "streamed": {"overlap": "streamed(minibatches = 2)"},

@@ -75,6 +75,7 @@ def garble(file: Path) -> None:
     file.write_bytes(content)
 
 
+@pytest.mark.engine
 @pytest.mark.parametrize(
     "harm", [Path.unlink, garble, lambda file: os.truncate(file, 100)], ids=["gone", "bits", "cut"]
 )
@@ -89,6 +90,7 @@ def test_a_damaged_checkpoint_gives_way_to_the_one_before(
     assert rollouts(tmp_path / "run") == rollouts(whole)
 
 
+@pytest.mark.engine
 def test_without_any_checkpoint_nothing_is_thrown_away(tmp_path: Path) -> None:
     run_new(tmp_path / "run", small(), stop_after=("main", 1))
     (file,) = checkpoint_files(tmp_path / "run")
@@ -141,6 +143,7 @@ def fill_journal(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Journal, "finish_step", cramped)
 
 
+@pytest.mark.engine
 @pytest.mark.parametrize("fill", [fill_rollouts, fill_checkpoints, fill_journal])
 def test_a_full_disk_is_told_and_loses_nothing(
     tmp_path: Path, whole: Path, fill: Callable[[pytest.MonkeyPatch], None]
@@ -165,6 +168,7 @@ def test_a_folder_that_cannot_be_locked_is_a_clear_error(tmp_path: Path) -> None
         RunFolder.resume(tmp_path / "run")
 
 
+@pytest.mark.engine
 def test_a_journal_with_garbage_in_it_is_called_damaged(tmp_path: Path) -> None:
     run_new(tmp_path / "run", small(steps="1"))
     file = tmp_path / "run" / "journal.sqlite"
@@ -213,6 +217,7 @@ def test_a_run_that_cannot_start_leaves_no_folder(tmp_path: Path) -> None:
     assert not (tmp_path / "run").exists()
 
 
+@pytest.mark.engine
 def test_leftovers_of_a_kill_are_swept(tmp_path: Path) -> None:
     run_new(tmp_path / "run", small(), stop_after=("main", 1))
     (kept,) = checkpoint_files(tmp_path / "run")
@@ -224,6 +229,7 @@ def test_leftovers_of_a_kill_are_swept(tmp_path: Path) -> None:
     assert not list((tmp_path / "run" / "checkpoints").rglob(".*"))
 
 
+@pytest.mark.engine
 def test_a_state_that_is_gone_already_is_forgotten(tmp_path: Path, whole: Path) -> None:
     """As where a process died between deleting a state and journalling that."""
     run_new(tmp_path / "run", small(), stop_after=("main", 2))

@@ -14,6 +14,8 @@ from rlc.runtime.journal.folder import RunFolder
 from rlc.runtime.journal.runs import GONE, read_run
 from rlc.runtime.records import RunError
 
+pytestmark = [pytest.mark.engine, pytest.mark.kill]
+
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:

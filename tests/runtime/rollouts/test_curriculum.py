@@ -105,6 +105,7 @@ def job(folder: Path, env: str = "3 * sums + 1 * spell", **fields: str) -> Plan:
     return compiled(TINY + sums + train(env=env, **fields))
 
 
+@pytest.mark.engine
 def test_a_resumed_run_passes_over_the_same_tasks(tmp_path: Path) -> None:
     plan = job(tmp_path, steps="6", loss="ppo()", overlap="asynchronous(max_staleness = 2)")
     run_new(tmp_path / "whole", plan)
@@ -126,6 +127,7 @@ def test_a_resumed_run_passes_over_the_same_tasks(tmp_path: Path) -> None:
     assert counts == {"sums": 3 * 6 * 4, "spell": 6 * 4}  # the weights of the mixture hold
 
 
+@pytest.mark.engine
 def test_the_tiny_model_is_not_asked_again_what_it_cannot_do(tmp_path: Path) -> None:
     """With nothing explored, a task that was never solved comes again only when all are so."""
     plan = job(tmp_path, env="sums", steps="3", batch="groups(3, of = 2)")
@@ -134,6 +136,7 @@ def test_the_tiny_model_is_not_asked_again_what_it_cannot_do(tmp_path: Path) -> 
     assert [step["curriculum/sums/known"] for step in steps] == [0, 3 / 7, 6 / 7]
 
 
+@pytest.mark.engine
 def test_nobody_knows_how_many_countdown_problems_there_are(tmp_path: Path) -> None:
     env = 'env duel = problems("countdown", grader = countdown) |> curriculum()\n'
     with pytest.raises(RunError, match="`duel` has a curriculum, and nobody knows how many tasks"):

@@ -34,6 +34,8 @@ from rlc.runtime.records import Rollout, RunError, Usage
 from rlc.runtime.rollouts import environments
 from rlc.runtime.rollouts.player import Player, Task
 
+pytestmark = pytest.mark.engine
+
 DROP = FailurePlan(0, "drop", None)
 SOON = 0.05  # seconds after which a step that hangs is given up in these tests
 

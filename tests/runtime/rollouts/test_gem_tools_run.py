@@ -30,6 +30,8 @@ from rlc.runtime.preflight import require_runnable
 from rlc.runtime.records import RunError
 from rlc.runtime.start import open_run
 
+pytestmark = pytest.mark.engine
+
 GUESS = 'gem("game:GuessTheNumber-v0-easy")'
 SUMS = """\
 env sums = cookbook(
@@ -82,6 +84,7 @@ def server() -> Iterator[str]:
         yield url
 
 
+@pytest.mark.server
 def test_searches_reach_the_server_of_the_recipe(
     tmp_path: Path, server: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:

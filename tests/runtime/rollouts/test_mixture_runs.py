@@ -12,6 +12,8 @@ from run_support import block, metrics, plan, rollouts, run, run_new, tiny, trai
 
 from rlc.runtime.journal.folder import RunFolder
 
+pytestmark = pytest.mark.engine
+
 ENVS = """\
 env games = gem("game:GuessTheNumber-v0-easy") |> chat() |> rollouts(group = 3)
 env words = gem("rg:spell_backward") |> chat(instruction = "Put your answer inside \\\\boxed{}.")

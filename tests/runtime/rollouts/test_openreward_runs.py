@@ -19,6 +19,8 @@ from rlc.runtime.journal.folder import RunFolder
 from rlc.runtime.records import RunError
 from rlc.runtime.start import open_run
 
+pytestmark = [pytest.mark.engine, pytest.mark.server]
+
 
 def recipe(*stages: str, **envs: str) -> Plan:
     """A plan on the tiny model; each environment is ``Name``, then what else the recipe says."""

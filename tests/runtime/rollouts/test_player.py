@@ -17,6 +17,8 @@ from rlc.plan.records import EnvPlan, FailurePlan, RewardPlan, RolloutsPlan, Sam
 from rlc.runtime.records import Rollout, RunError, Usage
 from rlc.runtime.rollouts.player import Player, Task
 
+pytestmark = pytest.mark.engine
+
 ROLLOUTS = RolloutsPlan(2, 1.0, 4, None, None)
 REWARD = RewardPlan("turns", None, None, None)
 SAMPLING = SamplingPlan(4, 1.0, 1.0, -1, None, None)

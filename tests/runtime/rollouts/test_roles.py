@@ -23,6 +23,8 @@ from rlc.runtime.records import Rollout, Usage
 from rlc.runtime.rollouts.player import Player, Task
 from rlc.runtime.rollouts.roles import play_task
 
+pytestmark = pytest.mark.engine
+
 WORDS = ["cat", "dog", "sun", "tree", "bird", "milk", "rain", "fish"]
 
 

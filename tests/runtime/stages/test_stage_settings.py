@@ -9,6 +9,8 @@ from run_support import comparable, metrics, rollouts, run, run_new, tiny, train
 
 from rlc.runtime.journal.folder import RunFolder
 
+pytestmark = pytest.mark.engine
+
 TWO = 'env few = gem("game:GuessTheNumber-v0-easy") |> chat() |> rollouts(group = 2)\n'
 
 

@@ -15,6 +15,8 @@ from rlc.plan.records import Plan
 from rlc.runtime.journal.folder import RunFolder
 from rlc.runtime.records import RunError
 
+pytestmark = pytest.mark.engine
+
 SFT = {
     "model": "policy",
     "data": "demonstrations(guess, n = 10)",

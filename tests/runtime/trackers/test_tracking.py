@@ -13,6 +13,8 @@ from run_support import block, metrics, run_new, tiny, train
 
 from rlc.runtime.records import RunError
 
+pytestmark = pytest.mark.engine
+
 
 @define
 class Writer:

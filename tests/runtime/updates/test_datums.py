@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 
 import numpy as np
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from tinker.types import EncodedTextChunk, ImageChunk, ModelInput
@@ -17,6 +18,8 @@ from rlc.runtime.updates.datums import (
     episode_datums,
     merged_sequences,
 )
+
+pytestmark = pytest.mark.engine
 
 
 def turn(prompt: list[int], tokens: list[int]) -> Turn:

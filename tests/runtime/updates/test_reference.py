@@ -4,11 +4,14 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
 from attrs import evolve
 from run_support import metrics, rollouts, run, run_new, tiny, train
 
 from rlc.plan.records import Plan, TrainPlan
 from rlc.runtime.journal.folder import RunFolder
+
+pytestmark = pytest.mark.engine
 
 
 def penalised(coef: float, **fields: str) -> Plan:

@@ -26,6 +26,8 @@ from rlc.runtime.journal.folder import RunFolder
 from rlc.runtime.observer import Observer
 from rlc.service.connect import connect_service
 
+pytestmark = pytest.mark.server
+
 RECIPE = """
 model policy { base = "Qwen/Qwen3-8B"  lora_rank = 4  renderer = "qwen3_instruct" }
 env words = cookbook("cookbook_builders:WordsBuilder", args = {kind = "pictures"})

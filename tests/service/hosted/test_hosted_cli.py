@@ -44,6 +44,7 @@ def server(tmp_path: Path) -> Iterator[EngineTinker]:
         yield running
 
 
+@pytest.mark.server
 def test_the_key_comes_from_dotenv_and_the_server_from_the_option(
     rlc: Rlc, server: EngineTinker
 ) -> None:
@@ -58,6 +59,7 @@ def test_the_key_comes_from_dotenv_and_the_server_from_the_option(
     assert not [path for path in files if KEY.encode() in path.read_bytes()]
 
 
+@pytest.mark.server
 def test_a_refused_run_says_how_to_go_on_and_goes_back_to_its_server(
     rlc: Rlc, server: EngineTinker, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -19,7 +19,7 @@ from rlc.service.hosted.endpoint import Endpoint
 from rlc.service.hosted.service import HostedService
 
 KEY = "tml-secret"
-pytestmark = pytest.mark.usefixtures("hurried")
+pytestmark = [pytest.mark.server, pytest.mark.usefixtures("hurried")]
 
 
 class Heard:

@@ -23,6 +23,8 @@ from rlc.service.errors import ServiceLostError
 from rlc.service.http.faults import Faults
 from rlc.service.http.server import Server
 
+pytestmark = pytest.mark.server
+
 OVERLAPS = {
     "synchronous": {"main__overlap": "synchronous()"},
     "streamed": {"main__overlap": "streamed(minibatches = 2, order = fixed)"},

@@ -18,6 +18,8 @@ from rlc.service.hosted.service import HostedService
 from rlc.service.interface import SamplingClient, ServiceClient, TrainingClient
 from rlc.service.local import connect
 
+pytestmark = pytest.mark.server
+
 ADAM = types.AdamParams(learning_rate=3e-3, weight_decay=0.01, grad_clip_norm=1.0)
 LOSSES: dict[str, dict[str, float | str] | None] = {
     "cross_entropy": None,

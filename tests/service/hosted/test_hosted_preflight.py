@@ -13,6 +13,8 @@ from rlc.plan.records import Plan
 from rlc.service.connect import require_service
 from rlc.service.errors import ServiceError
 
+pytestmark = pytest.mark.server
+
 
 @pytest.fixture
 def plan() -> Plan:

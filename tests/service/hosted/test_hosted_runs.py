@@ -31,6 +31,8 @@ from rlc.service.connect import connect_service
 from rlc.service.errors import ServiceError, ServiceLostError
 from rlc.service.local.clients import LocalSamplingClient
 
+pytestmark = pytest.mark.server
+
 KEY = "tml-a-key-for-tests"
 
 

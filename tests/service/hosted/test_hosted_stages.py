@@ -18,6 +18,8 @@ from rlc.runtime.observer import Observer
 from rlc.runtime.summary import Summary
 from rlc.service.connect import connect_service
 
+pytestmark = pytest.mark.server
+
 STAGES = """
 model policy { base = "Qwen/Qwen3-8B"  lora_rank = 4  renderer = "qwen3_instruct" }
 env guess = gem("game:GuessTheNumber-v0-easy") |> chat()

@@ -1,0 +1,98 @@
+"""The markers of tests by what they need, and a guard that keeps them true.
+
+``pytest.mark.engine`` and ``pytest.mark.server`` stand on a folder (`FOLDERS`), on a file
+(``pytestmark = pytest.mark.engine``, on one line) or on a test.
+"""
+
+from __future__ import annotations
+
+import re
+import socket
+import sys
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from functools import cache
+from importlib.abc import Loader, MetaPathFinder
+from importlib.machinery import ModuleSpec, PathFinder
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+TESTS = Path(__file__).parents[1]
+FOLDERS = {
+    "service/hosted": {"engine"},
+    "service/http": {"engine", "server"},
+    "service/local": {"engine"},
+}
+_NEEDS = "a test without the marker `{}` {}: mark the test, or its file (see tests/support/markers)"
+
+
+@cache
+def marks_of(path: Path) -> frozenset[str]:
+    """Return the markers that hold for all tests of a file or folder, without importing it."""
+    inside = path.relative_to(TESTS).as_posix() if path.is_relative_to(TESTS) else ""
+    marks = {
+        m for folder in FOLDERS if f"{inside}/".startswith(f"{folder}/") for m in FOLDERS[folder]
+    }
+    if path.suffix == ".py" and path.name.startswith("test_"):
+        for line in re.findall(r"^pytestmark = (.+)$", path.read_text(encoding="utf-8"), re.M):
+            marks |= set(re.findall(r"pytest\.mark\.(\w+)", line))
+    return frozenset(marks)
+
+
+def deselects(expression: str, marks: Iterable[str]) -> bool:
+    """Return whether a marker expression of the form ``not a and not b`` rules out the marks."""
+    terms = [re.fullmatch(r"\s*not (\w+)\s*", term) for term in expression.split(" and ")]
+    return all(terms) and bool(set(marks) & {term[1] for term in terms if term})
+
+
+class Guard(MetaPathFinder, Loader):
+    """Raise `RuntimeError` where a test imports torch or listens at a port without its marker.
+
+    A module that was imported before is not seen: run ``-m "not engine"`` to see every import.
+    """
+
+    def __init__(self) -> None:
+        self.allowed: frozenset[str] = frozenset()
+        self.broken: str | None = None
+        self._listen = socket.socket.listen
+
+    def install(self) -> None:
+        """Look at all imports and sockets of this process from now on."""
+        guard, listen = self, self._listen
+
+        def guarded(self: socket.socket, *args: Any) -> None:
+            if self.family != getattr(socket, "AF_UNIX", None):
+                guard.require("server", "opens a listening socket")
+            listen(self, *args)
+
+        socket.socket.listen = guarded  # type: ignore[assignment, method-assign]
+        sys.meta_path.insert(0, self)
+
+    def find_spec(self, fullname: str, path: Any, target: Any = None) -> ModuleSpec | None:
+        """Stand in the way of torch, which may be looked for, but not imported."""
+        if fullname != "torch" or "engine" in self.allowed:
+            return None
+        spec = PathFinder.find_spec(fullname, path)
+        if spec is not None:
+            spec.loader = self
+        return spec
+
+    def exec_module(self, module: ModuleType) -> None:
+        """Raise: this is where a module would be executed."""
+        self.require("engine", "imports torch")
+
+    def require(self, mark: str, what: str) -> None:
+        """Raise unless the running test has the mark."""
+        if mark not in self.allowed:
+            self.broken = _NEEDS.format(mark, what)
+            raise RuntimeError(self.broken)
+
+    @contextmanager
+    def allowing(self, marks: Iterable[str]) -> Iterator[None]:
+        """Allow what these markers stand for until the block ends."""
+        before, self.allowed = self.allowed, frozenset(marks)
+        try:
+            yield
+        finally:
+            self.allowed = before

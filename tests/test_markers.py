@@ -1,0 +1,60 @@
+"""The guard that keeps the markers of tests true."""
+
+from __future__ import annotations
+
+import socket
+import sys
+
+import pytest
+from markers import TESTS, Guard, deselects, marks_of
+
+
+@pytest.fixture
+def guard() -> Guard:
+    """The one that watches this process."""
+    return next(finder for finder in sys.meta_path if isinstance(finder, Guard))
+
+
+def test_a_listening_socket_needs_a_marker(guard: Guard) -> None:
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        with pytest.raises(RuntimeError, match="without the marker `server`"):
+            free.listen()
+        assert guard.broken
+        guard.broken = None  # as this test wants it
+        with guard.allowing({"server"}):
+            free.listen()
+
+
+def test_importing_torch_needs_a_marker(guard: Guard, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delitem(sys.modules, "torch", raising=False)
+    with pytest.raises(RuntimeError, match="without the marker `engine`"):
+        import torch  # noqa: F401
+    assert guard.broken
+    guard.broken = None
+    with guard.allowing({"engine"}):
+        assert guard.find_spec("torch", None) is None  # left to the importers after it
+
+
+def test_markers_of_a_file_are_known_without_importing_it() -> None:
+    assert marks_of(TESTS / "service/http/test_serve_protocol.py") == {"engine", "server"}
+    assert marks_of(TESTS / "service/http") == {"engine", "server"}
+    assert marks_of(TESTS / "runtime/journal/test_kill.py") == {"engine", "kill"}
+    assert marks_of(TESTS / "runtime") == marks_of(TESTS / "test_house.py") == set()
+
+
+@pytest.mark.parametrize(
+    ("expression", "left_out"),
+    [
+        ("not engine", True),
+        ("not engine and not server", True),
+        ("not kill and not engine", True),
+        ("not slow", False),
+        ("engine", False),
+        ("not engine or kill", False),
+        ("not (engine and slow)", False),
+        ("", False),
+    ],
+)
+def test_files_are_left_out_only_where_that_is_certain(expression: str, left_out: bool) -> None:
+    assert deselects(expression, {"engine"}) is left_out
