@@ -51,8 +51,8 @@ class SourceTraits:
     that depends on the environment. ``package`` is installed with rlc's ``extra``. ``key`` is
     needed unless the environment has a ``base_url``. ``code``: its id names Python code.
     ``fixed_groups``: it may have groups of one size only. ``unknown_turns``: why the number of
-    turns may be unknown. ``scripted``: `rlc emit` writes scripts that play it. ``facts``: what is
-    known of one of its environments.
+    turns may be unknown. ``boxed``: it reads answers from a box, as LaTeX writes it. ``scripted``:
+    `rlc emit` writes scripts that play it. ``facts``: what is known of one of its environments.
     """
 
     prompts: Literal["text", "chat", "own"]
@@ -64,6 +64,7 @@ class SourceTraits:
     code: bool = False
     fixed_groups: bool = False
     unknown_turns: str = "its limit is not known"
+    boxed: bool = False
     scripted: bool = False
     facts: Callable[[EnvPlan], EnvFacts] = lambda _: EnvFacts()
 

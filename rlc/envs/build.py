@@ -2,20 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
 
 from attrs import frozen
 
+from rlc.catalog.environments import is_chat, max_turns, with_role
+from rlc.catalog.index import source_traits, wrapper_traits
 from rlc.envs.base import AsyncSource, BlockingSource, EnvError, NumberedSource
 from rlc.envs.caching_tokenizer import CachingTokenizer
 from rlc.envs.history import ChatHistory, Chats, History, TextHistory
 from rlc.envs.judges.solver_judge import SolverJudge, make_solver_judge
+from rlc.envs.openreward.preflight import openreward_problems
+from rlc.envs.python.attributes import load_attribute, require_takes
 from rlc.envs.templates import load_template
 from rlc.envs.workers.async_adapter import make_async
 from rlc.plan.records import EnvPlan
 
-Wrappers = dict[str, dict[str, Any]]
 Shown = Sequence[tuple[str, str]]  # solved problems: question and answer
 
 
@@ -35,72 +38,100 @@ class PlayableEnv:
 
 
 def build_env(plan: EnvPlan, tokenizer: Any, renderer: str) -> PlayableEnv:
-    """Raises EnvError if the environment cannot be made, the renderer cannot keep a prefix, or
+    """Raise EnvError if the environment cannot be made, the renderer cannot keep a prefix, or
     a template cannot be read."""
-    wrappers = {wrapper.name: wrapper.args for wrapper in plan.wrappers}
-    source = _SOURCES[plan.source](plan, wrappers, tokenizer, renderer)
+    source = ADAPTERS[plan.source].make(plan, tokenizer, renderer)
 
     def histories(shown: Shown) -> Callable[[], History]:
-        if _is_chat(plan, wrappers):
-            instruction = wrappers.get("chat", {}).get("instruction", "")
-            return chat_history(tokenizer, renderer, instruction, shown, plan.source in _ONE_REPLY)
-        template = load_template(wrappers.get("template", {"name": "no"})["name"])
+        if is_chat(plan):
+            one_reply = max_turns(plan) == 1
+            return chat_history(tokenizer, renderer, _instruction(plan), shown, one_reply)
+        wrapper = with_role(plan, "template")
+        template = load_template(wrapper.args["name"] if wrapper else "no")
         before = "".join(f"{question}\n{answer}\n\n" for question, answer in shown)
         return lambda: TextHistory(tokenizer, lambda text: template(before + text))
 
     own_history = getattr(source, "new_history", None)
     new_history = own_history or histories(getattr(source, "few_shot", ()))
-    playable = _playable(plan, source, wrappers.get("workers"))
     count = getattr(source, "count", None) or plan.args.get("samples")
-    if "solver_judge" not in wrappers:
-        return PlayableEnv(plan, playable, new_history, count=count)
-    roles = make_solver_judge(wrappers["solver_judge"], histories(()), plan.source == "gem")
-    return PlayableEnv(plan, playable, new_history, roles, count)
-
-
-def _playable(
-    plan: EnvPlan, source: AsyncSource | BlockingSource, workers: dict[str, Any] | None
-) -> AsyncSource:
-    """Off the event loop, where the source blocks. Raises EnvError for workers that it cannot
-    have."""
+    workers, game = with_role(plan, "workers"), with_role(plan, "game")
     if not isinstance(source, AsyncSource):
-        return make_async(source, workers)
-    if workers is not None:
-        raise EnvError(f"`{plan.name}` does not block, so `workers()` has nothing to do: leave it")
-    return source
+        source = make_async(source, workers.args if workers else None)
+    elif workers is not None:
+        raise EnvError(
+            f"`{plan.name}` does not block, so `{workers.name}()` has nothing to do: leave it"
+        )
+    if game is None:
+        return PlayableEnv(plan, source, new_history, count=count)
+    boxed = source_traits(plan.source).boxed
+    return PlayableEnv(
+        plan, source, new_history, make_solver_judge(game.args, histories(()), boxed), count
+    )
 
 
-def _is_chat(plan: EnvPlan, wrappers: Wrappers) -> bool:
-    return "chat" in wrappers or (plan.source in _CHATS and "template" not in wrappers)
+def _instruction(plan: EnvPlan) -> str:
+    chat = with_role(plan, "chat")
+    return chat.args["instruction"] if chat else ""
 
 
-def _gem_source(plan: EnvPlan, wrappers: Wrappers, tokenizer: Any, _: str) -> BlockingSource:
-    from rlc.envs.gem.source import OBSERVATIONS, GemSource
-    from rlc.envs.gem.tools import TOOLS
+@frozen
+class Adapter:
+    """How the environments of a source are played.
 
-    observation = next((name for name in OBSERVATIONS if name in wrappers), None)
-    tools = [(name, args) for name, args in wrappers.items() if name in TOOLS]
-    return GemSource(plan.id, plan.args, observation, tokenizer, tools)
+    ``make``: the source of a planned environment, for a tokenizer and a renderer; raises EnvError.
+    It may bring its own maker of histories, as an attribute ``new_history``. ``problems``: one
+    sentence for each thing that is wrong with environments of the source, without making them.
+    """
+
+    make: Callable[[EnvPlan, Any, str], AsyncSource | BlockingSource]
+    problems: Callable[[Sequence[EnvPlan]], Iterable[str]] = lambda _: ()
 
 
-def _problem_source(plan: EnvPlan) -> NumberedSource:
+def _each(require: Callable[[EnvPlan], None]) -> Callable[[Sequence[EnvPlan]], Iterator[str]]:
+    """The errors that ``require`` raises for environments, one after the other."""
+
+    def problems(envs: Sequence[EnvPlan]) -> Iterator[str]:
+        for env in envs:
+            try:
+                require(env)
+            except EnvError as error:
+                yield f"`{env.name}`: {error}"
+
+    return problems
+
+
+def _tools(plan: EnvPlan) -> list[tuple[str, dict[str, Any]]]:
+    return [(w.name, w.args) for w in plan.wrappers if wrapper_traits(w.name).role == "tool"]
+
+
+def _gem_source(plan: EnvPlan, tokenizer: Any, _: str) -> BlockingSource:
+    from rlc.envs.gem.source import GemSource
+
+    history = with_role(plan, "history")
+    return GemSource(plan.id, plan.args, history.name if history else None, tokenizer, _tools(plan))
+
+
+def _require_gem(plan: EnvPlan) -> None:
+    from rlc.envs.gem.tools import require_search
+
+    require_search(_tools(plan))
+
+
+def _problem_source(plan: EnvPlan, *_: Any) -> NumberedSource:
     from rlc.envs.problems.source import ProblemSource
 
     return ProblemSource(plan.id, plan.args)
 
 
-def _openreward_source(
-    plan: EnvPlan, wrappers: Wrappers, tokenizer: Any, renderer: str
-) -> AsyncSource:
+def _openreward_source(plan: EnvPlan, tokenizer: Any, renderer: str) -> AsyncSource:
     from rlc.envs.openreward.source import OpenRewardSource
     from rlc.envs.tool_chat import tool_chat_history
 
-    instruction = wrappers.get("chat", {}).get("instruction", "")
-    history = tool_chat_history(tokenizer, renderer, instruction)
+    history = tool_chat_history(tokenizer, renderer, _instruction(plan))
     return OpenRewardSource(plan.id, plan.args, history)
 
 
-def _cookbook_source(plan: EnvPlan, _: Wrappers, tokenizer: Any, renderer: str) -> AsyncSource:
+def _cookbook_source(plan: EnvPlan, tokenizer: Any, renderer: str) -> AsyncSource:
     from rlc.envs.cookbook.source import CookbookSource
 
     return CookbookSource(
@@ -114,37 +145,31 @@ def _cookbook_source(plan: EnvPlan, _: Wrappers, tokenizer: Any, renderer: str) 
     )
 
 
-def _python_source(plan: EnvPlan) -> AsyncSource | BlockingSource:
+def _require_cookbook(plan: EnvPlan) -> None:
+    from rlc.envs.cookbook.source import filled_in, require_open
+
+    args = plan.args["args"]
+    require_open(plan.id, args)
+    require_takes(plan.id, load_attribute(plan.id), filled_in(plan.id, args))
+
+
+def _python_source(plan: EnvPlan, *_: Any) -> AsyncSource | BlockingSource:
     from rlc.envs.python.source import make_source
 
     return make_source(plan.id, plan.args["args"])
 
 
-# A source may bring its own maker of histories, as an attribute `new_history`.
-_SOURCES: dict[str, Callable[[EnvPlan, Wrappers, Any, str], AsyncSource | BlockingSource]] = {
-    "gem": _gem_source,
-    "problems": lambda plan, *_: _problem_source(plan),
-    "openreward": _openreward_source,
-    "cookbook": _cookbook_source,
-    "python": lambda plan, *_: _python_source(plan),
+def _require_python(plan: EnvPlan) -> None:
+    require_takes(plan.id, load_attribute(plan.id), plan.args["args"])
+
+
+ADAPTERS = {
+    "gem": Adapter(_gem_source, _each(_require_gem)),
+    "problems": Adapter(_problem_source),
+    "openreward": Adapter(_openreward_source, openreward_problems),
+    "cookbook": Adapter(_cookbook_source, _each(_require_cookbook)),
+    "python": Adapter(_python_source, _each(_require_python)),
 }
-_ONE_REPLY = ("problems",)  # asked as a chat that ends with the reply
-_CHATS = (*_ONE_REPLY, "python")  # asked as a chat even where the recipe has no `chat()`
-SOURCES = tuple(_SOURCES)
-WRAPPERS = (
-    "python_tool",
-    "search_tool",
-    "concat",
-    "concat_with_action",
-    "concat_chat",
-    "concat_chat_on_reset",
-    "track",
-    "template",
-    "chat",
-    "solver_judge",
-    "curriculum",
-    "workers",
-)
 
 
 def chat_history(

@@ -7,27 +7,19 @@ import os
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
-from rlc.catalog.index import aggregate_traits
-from rlc.envs.build import SOURCES, WRAPPERS
-from rlc.envs.gem.oracles import find_oracle
-from rlc.envs.openreward.client import KEY as OPENREWARD
-from rlc.envs.openreward.preflight import openreward_problems
+from rlc.catalog.environments import env_facts, files_of, with_role
+from rlc.catalog.index import aggregate_traits, source_traits, tracker_traits
 from rlc.envs.preflight import source_problems
-from rlc.envs.templates import TEMPLATE_FILES
-from rlc.plan.records import EnvPlan, EvalPlan, Plan, SftPlan, StagePlan, TrackPlan, TrainPlan
+from rlc.plan.records import (
+    EvalPlan,
+    Plan,
+    SftPlan,
+    StagePlan,
+    TrackPlan,
+    TrainPlan,
+    environments_of,
+)
 from rlc.runtime.records import RunError
-
-# Trackers, and the package that each needs.
-_TRACKERS = {
-    "wandb": "wandb",
-    "trackio": "trackio",
-    "tensorboard": "tensorboardX",
-    "openreward_rollouts": "openreward",
-}
-
-
-# Sources whose tasks have numbers that say which one it is.
-NUMBERED = ("openreward", "problems")
 
 
 def require_runnable(plan: Plan) -> None:
@@ -42,9 +34,9 @@ def require_runnable(plan: Plan) -> None:
         for path, what in _files(stage):
             if not Path(path).is_file():
                 raise RunError(f"there is no file {path}, {what}")
-    envs = [env for stage in plan.stages for env in _environments(stage)]
+    envs = [env for stage in plan.stages for env in environments_of(stage)]
     own = source_problems(envs, plan.recipe)
-    if problems := [*unset_keys(plan), *openreward_problems(envs), *own]:
+    if problems := [*unset_keys(plan), *own]:
         raise RunError("; ".join(problems))
 
 
@@ -56,28 +48,12 @@ def unsupported(plan: Plan) -> list[str]:
 
 
 def _stage(stage: StagePlan) -> Iterator[str]:
-    for env in _environments(stage):
-        yield from _environment(env)
     if isinstance(stage, TrainPlan):
         yield from _training(stage)
     if isinstance(stage, SftPlan):
         yield from _data(stage)
     if not isinstance(stage, EvalPlan):
         yield from _trackers(stage.track)
-
-
-def _environments(stage: StagePlan) -> Iterable[EnvPlan]:
-    if isinstance(stage, SftPlan):
-        return () if stage.data.env is None else (stage.data.env,)
-    return stage.envs
-
-
-def _environment(env: EnvPlan) -> Iterator[str]:
-    if env.source not in SOURCES:
-        yield f"`{env.source}()`, the source of `{env.name}`, cannot be played yet"
-    for wrapper in env.wrappers:
-        if wrapper.name not in WRAPPERS:
-            yield f"`{wrapper.name}()` of `{env.name}` cannot be played yet"
 
 
 def _training(stage: TrainPlan) -> Iterator[str]:
@@ -92,8 +68,8 @@ def _training(stage: TrainPlan) -> Iterator[str]:
 def _tasks(stage: TrainPlan) -> Iterator[str]:
     """What chooses among tasks compares the rollouts of one."""
     for env in stage.envs:
-        chosen = any(wrapper.name == "curriculum" for wrapper in env.wrappers)
-        if chosen and env.source not in NUMBERED:
+        chosen = with_role(env, "curriculum") is not None
+        if chosen and not source_traits(env.source).numbered:
             yield f"`curriculum()` of `{env.name}`: the tasks of `{env.source}()` have no numbers"
         if env.rollouts.group == 1 and (chosen or stage.batch.resample):
             what = "`curriculum()`" if chosen else "`resample`"
@@ -117,32 +93,29 @@ def _streamed(stage: TrainPlan) -> Iterator[str]:
 
 def _data(stage: SftPlan) -> Iterator[str]:
     env = stage.data.env
-    if env is not None and stage.data.policy == "oracle" and find_oracle(env) is None:
+    if env is not None and stage.data.policy == "oracle" and not env_facts(env).oracle:
         yield f"`{env.name}` has no oracle: take `policy = model`"
 
 
 def _trackers(trackers: Iterable[TrackPlan]) -> Iterator[str]:
     for tracker in trackers:
-        package = _TRACKERS.get(tracker.name)
-        if package is None:
-            yield f"`{tracker.name}()` is not among the trackers yet"
-        elif importlib.util.find_spec(package) is None:
+        package = tracker_traits(tracker.name).package
+        if importlib.util.find_spec(package) is None:
             yield f"`{tracker.name}()` needs a package that is not here: pip install {package}"
 
 
 def unset_keys(plan: Plan) -> Iterator[str]:
     """Keys of trackers that are not in the environment."""
     trackers = [t for s in plan.stages if not isinstance(s, EvalPlan) for t in s.track]
-    if any(t.name == "openreward_rollouts" for t in trackers) and not os.environ.get(OPENREWARD):
-        yield f"`openreward_rollouts()` needs {OPENREWARD} in the environment, and it is not set"
+    for tracker in dict.fromkeys(tracker.name for tracker in trackers):
+        key = tracker_traits(tracker).key
+        if key is not None and not key.instead and not os.environ.get(key.variable):
+            yield f"`{tracker}()` needs {key.variable} in the environment, and it is not set"
 
 
 def _files(stage: StagePlan) -> Iterator[tuple[str, str]]:
-    """Files that a stage reads, and what they are to it."""
+    """The files that a stage reads, and what reads them."""
     if isinstance(stage, SftPlan) and stage.data.path is not None:
-        yield stage.data.path, f"the rows of `{stage.name}`"
-    for env in _environments(stage):
-        for wrapper in env.wrappers:
-            name = str(wrapper.args.get("name", ""))
-            if wrapper.name == "template" and name.endswith(TEMPLATE_FILES):
-                yield name, f"the template of `{env.name}`"
+        yield stage.data.path, f"which `{stage.name}` reads"
+    for env in environments_of(stage):
+        yield from ((path, f"which `{env.name}` reads") for _, path in files_of(env))

@@ -130,6 +130,7 @@ SOURCES = (
             package="gem-llm",
             extra="gem",
             unknown_turns="the game draws its own limit",
+            boxed=True,
             scripted=True,
             facts=_gem_env,
         ),

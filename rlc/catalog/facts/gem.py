@@ -10,7 +10,7 @@ from typing import Any
 from rlc.catalog.records import Param, Signature
 
 _PATH = os.path.join(os.path.dirname(__file__), "data", "gem.json")
-# Environments, without their version, that rlc has a player for (rlc.envs.oracles).
+# Environments, without their version, that rlc has a player for (rlc.envs.gem.oracles).
 ORACLES = ("game:GuessTheNumber", "game:Mastermind", "game:Sudoku", "rg:spell_backward")
 _AT_LEAST_ONE = {"max_turns", "size", "max_tests", "max_workers"}
 

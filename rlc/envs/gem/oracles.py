@@ -10,6 +10,7 @@ from collections.abc import Callable, Sequence
 from itertools import permutations
 from operator import eq
 
+from rlc.catalog.environments import env_facts
 from rlc.plan.records import EnvPlan
 
 Board = list[list[int]]
@@ -18,8 +19,10 @@ Oracle = Callable[[Sequence[str]], str]  # from the observations of an episode s
 
 def find_oracle(env: EnvPlan) -> Oracle | None:
     """The player that knows the answers of an environment; None if there is none."""
-    answer = _ORACLES.get(env.id.partition("-v")[0]) if env.source == "gem" else None
-    return None if answer is None else lambda texts: boxed(answer(texts))
+    if not env_facts(env).oracle:
+        return None
+    answer = ORACLES[env.id.partition("-v")[0]]
+    return lambda texts: boxed(answer(texts))
 
 
 def boxed(answer: str) -> str:
@@ -131,7 +134,7 @@ def _integers(pattern: str, text: str) -> list[tuple[int, ...]]:
     return [tuple(map(int, digits)) for digits in found]
 
 
-_ORACLES: dict[str, Oracle] = {
+ORACLES: dict[str, Oracle] = {
     "game:GuessTheNumber": binary_search,
     "game:Mastermind": consistent_code,
     "game:Sudoku": sudoku_move,

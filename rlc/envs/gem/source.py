@@ -17,6 +17,7 @@ from typing import Any
 
 from attrs import define, field
 
+from rlc.catalog.index import wrapper_traits
 from rlc.envs.base import ContractError, EnvError, Episode, Observation, first_line
 from rlc.envs.gem.global_rng import GLOBAL_RNG
 from rlc.envs.gem.math import math_grader
@@ -26,7 +27,7 @@ from rlc.envs.seeds import derive_seed
 from rlc.envs.workers.subprocess_pool import SubprocessPool
 
 # Arguments of GEM's ObservationWrapper for the wrappers of a recipe.
-_OBSERVATIONS = {
+OBSERVATIONS = {
     "concat": {"include_action": False, "include_chat_template": False},
     "concat_with_action": {"include_action": True, "include_chat_template": False},
     "concat_chat": {"include_action": True, "include_chat_template": True},
@@ -36,7 +37,6 @@ _OBSERVATIONS = {
         "apply_chat_template_on_reset": True,
     },
 }
-OBSERVATIONS = tuple(_OBSERVATIONS)
 
 # Attributes of environments that are the same for all copies.
 _SHARED = ("ds", "dataset", "dataset_iter", "mp_pool", "thread_pool_executer")
@@ -57,10 +57,10 @@ class GemSource:
         tokenizer: Any = None,
         tools: Sequence[Call] = (),
     ) -> None:
-        """``observation`` is one of :data:`OBSERVATIONS`; those that make a chat take the
+        """``observation``: the wrapper that keeps the history; those that make a chat take the
         ``tokenizer``'s chat template. ``tools``: the first is innermost. Raises EnvError if the
         environment cannot be made."""
-        chat = "chat" in (observation or "")
+        chat = observation is not None and wrapper_traits(observation).chat_template
         if chat and not getattr(tokenizer, "chat_template", None):
             raise EnvError(f"`{observation}()` needs a chat template, and the model has none")
         self._id = env_id
@@ -81,7 +81,7 @@ class GemSource:
         if self._observation is not None:
             from gem.wrappers.observation_wrapper import ObservationWrapper
 
-            settings = _OBSERVATIONS[self._observation]
+            settings = OBSERVATIONS[self._observation]
             env = ObservationWrapper(env, tokenizer=self._tokenizer, **settings)
         text, info = env.reset(seed=derive_seed(seed, "reset") % 2**32)
         first = Observation(self.text(text, info))

@@ -20,8 +20,6 @@ from attrs import define, field, frozen
 from rlc.envs.base import EnvError
 from rlc.envs.gem.sandbox import Clock, Outcome, Sandbox
 
-TOOLS = ("python_tool", "search_tool")
-
 Call = tuple[str, Mapping[str, Any]]  # a tool of the recipe with its arguments
 
 _FAILED = "[SearchTool Error:"  # how GEM's search tool begins what went wrong

@@ -17,13 +17,10 @@ from rlc.plan.records import EnvPlan
 
 
 def openreward_problems(envs: Sequence[EnvPlan]) -> list[str]:
-    """A sentence for each thing that is wrong; nothing where all can be played. Environments of
-    other sources are passed over. Blocks, and may be called from within a running loop."""
-    mine = [env for env in envs if env.source == "openreward"]
-    if not mine:
-        return []
+    """One sentence for each thing that is wrong with OpenReward environments. Blocks, and may be
+    called from within a running event loop."""
     with ThreadPoolExecutor(max_workers=1) as pool:
-        return pool.submit(asyncio.run, _all_problems(mine)).result()
+        return pool.submit(asyncio.run, _all_problems(envs)).result()
 
 
 async def _all_problems(envs: Sequence[EnvPlan]) -> list[str]:

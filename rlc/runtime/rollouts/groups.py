@@ -7,6 +7,7 @@ from typing import Any
 
 from attrs import define, evolve, field
 
+from rlc.catalog.environments import with_role
 from rlc.envs.build import PlayableEnv
 from rlc.envs.seeds import derive_seed
 from rlc.runtime.concurrency import all_of
@@ -148,16 +149,16 @@ def _curricula(
     """Those of the environments that have one."""
     made = {}
     for name, env in envs.items():
-        for wrapper in env.plan.wrappers:
-            if wrapper.name == "curriculum":
-                if env.count is None:
-                    raise RunError(
-                        f"`{name}` has a curriculum, and nobody knows how many tasks it has",
-                        "give the number: `samples = 1_000` in its source",
-                    )
-                made[name] = Curriculum(
-                    count=env.count, seed=derive_seed(seed, *names, name), **wrapper.args
-                )
+        if (wrapper := with_role(env.plan, "curriculum")) is None:
+            continue
+        if env.count is None:
+            raise RunError(
+                f"`{name}` has a curriculum, and nobody knows how many tasks it has",
+                "give the number: `samples = 1_000` in its source",
+            )
+        made[name] = Curriculum(
+            count=env.count, seed=derive_seed(seed, *names, name), **wrapper.args
+        )
     return made
 
 

@@ -18,6 +18,8 @@ from rlc.plan.records import SftPlan, TrackPlan, TrainPlan
 from rlc.runtime.records import RunError
 from rlc.runtime.trackers.uploads import RolloutUploads
 
+Trained = TrainPlan | SftPlan
+
 
 @define(eq=False)
 class MetricsLog:
@@ -30,19 +32,14 @@ class MetricsLog:
     def __attrs_post_init__(self) -> None:
         self._file = ml_log.JsonLogger(self.folder)
 
-    def open(self, stage: TrainPlan | SftPlan) -> None:
+    def open(self, stage: Trained) -> None:
         """Open the trackers of a stage. Raises RunError for one that does not start."""
         for plan in stage.track:
             try:
-                self._trackers.append(self._opened(stage, plan))
+                self._trackers.append(OPENERS[plan.name](self.folder, stage, plan))
             except Exception as error:  # whatever a tracker's library raises
                 cause = _cause(error)
                 raise RunError(f"`{plan.name}()` does not start: {cause}") from error
-
-    def _opened(self, stage: TrainPlan | SftPlan, plan: TrackPlan) -> Any:
-        if plan.name == "openreward_rollouts":
-            return RolloutUploads(plan.args["run"], stage)
-        return _OPEN[plan.name](self.folder, stage.name, plan.args)
 
     def write(self, metrics: Mapping[str, Any], rollouts: Sequence[Any] = ()) -> None:
         """One step: everything to the file, the numbers to the trackers, and the rollouts to
@@ -69,15 +66,17 @@ def _cause(error: Exception) -> str:
     return str(error).splitlines()[0]
 
 
-def _name(folder: Path, stage: str, args: Mapping[str, Any]) -> str:
-    return args["run"] or re.sub(r"\W+", "-", f"{folder.name}-{stage}")
+def _name(folder: Path, stage: Trained, plan: TrackPlan) -> str:
+    return plan.args["run"] or re.sub(r"\W+", "-", f"{folder.name}-{stage.name}")
 
 
-def _wandb(folder: Path, stage: str, args: Mapping[str, Any]) -> ml_log.Logger:
+def _wandb(folder: Path, stage: Trained, plan: TrackPlan) -> ml_log.Logger:
     """A stage that is gone on with goes on in its run: the run folder keeps the id."""
-    name = _name(folder, stage, args)
-    with _environment(WANDB_RUN_ID=_kept_id(folder / f"wandb-{stage}.id"), WANDB_RESUME="allow"):
-        return ml_log.WandbLogger(project=args["project"], log_dir=folder, wandb_name=name)
+    name = _name(folder, stage, plan)
+    with _environment(
+        WANDB_RUN_ID=_kept_id(folder / f"wandb-{stage.name}.id"), WANDB_RESUME="allow"
+    ):
+        return ml_log.WandbLogger(project=plan.args["project"], log_dir=folder, wandb_name=name)
 
 
 def _kept_id(path: Path) -> str:
@@ -103,16 +102,16 @@ def _environment(**variables: str) -> Iterator[None]:
 
 
 class _Trackio(ml_log.TrackioLogger):  # type: ignore[misc]  # whose run would be a new one each time
-    def __init__(self, folder: Path, stage: str, args: Mapping[str, Any]) -> None:
-        name = _name(folder, stage, args)
+    def __init__(self, folder: Path, stage: Trained, plan: TrackPlan) -> None:
+        name = _name(folder, stage, plan)
         init = importlib.import_module("trackio").init
-        self.run = init(project=args["project"], name=name, resume="allow")
+        self.run = init(project=plan.args["project"], name=name, resume="allow")
 
 
 class _EventFiles(ml_log.Logger):  # type: ignore[misc]  # tinker-cookbook has none of its own
-    def __init__(self, folder: Path, stage: str, args: Mapping[str, Any]) -> None:  # noqa: ARG002
+    def __init__(self, folder: Path, stage: Trained, _: TrackPlan) -> None:
         writer = importlib.import_module("tensorboardX").SummaryWriter
-        own = folder / "tensorboard" / stage
+        own = folder / "tensorboard" / stage.name
         begun = len(list(own.glob("*")))  # a resumed stage adds a file, in the same second too
         self._writer = writer(str(own), filename_suffix=f".{begun}")
 
@@ -127,8 +126,9 @@ class _EventFiles(ml_log.Logger):  # type: ignore[misc]  # tinker-cookbook has n
         self._writer.close()
 
 
-_OPEN: dict[str, Callable[[Path, str, Mapping[str, Any]], ml_log.Logger]] = {
+OPENERS: dict[str, Callable[[Path, Trained, TrackPlan], ml_log.Logger | RolloutUploads]] = {
     "wandb": _wandb,
     "trackio": _Trackio,
     "tensorboard": _EventFiles,
+    "openreward_rollouts": lambda _, stage, plan: RolloutUploads(plan, stage),
 }

@@ -13,8 +13,9 @@ from typing import Any
 
 from attrs import define, field
 
+from rlc.catalog.index import tracker_traits
 from rlc.envs.openreward.client import sdk
-from rlc.plan.records import EnvPlan, SftPlan, TrainPlan
+from rlc.plan.records import EnvPlan, SftPlan, TrackPlan, TrainPlan, environments_of
 
 _log = logging.getLogger(__name__)
 
@@ -29,7 +30,7 @@ Record = Mapping[str, Any]
 class RolloutUploads:
     """Uploads the episodes of a stage's OpenReward environments, in threads of its own."""
 
-    run: str
+    plan: TrackPlan
     stage: TrainPlan | SftPlan
     failed: int = field(default=0, init=False)
     _client: Any = field(init=False)
@@ -48,7 +49,8 @@ class RolloutUploads:
     def log_rollouts(self, records: Sequence[Record]) -> None:
         """Take a step's episodes, as ``rollouts.jsonl`` has them; those of other sources are
         passed over. Returns at once."""
-        envs = {env.name: env for env in _environments(self.stage) if env.source == "openreward"}
+        source = tracker_traits(self.plan.name).source
+        envs = {env.name: env for env in environments_of(self.stage) if env.source == source}
         self._settle()
         for record in records:
             if record["env"] not in envs or not record["turns"]:
@@ -91,7 +93,7 @@ class RolloutUploads:
     def _upload(self, env: EnvPlan, record: Record) -> None:
         """Raises whatever goes wrong."""
         upload = self._client.rollout.create(
-            run_name=self.run,
+            run_name=self.plan.args["run"],
             rollout_name=f"{env.name} {record['task']}/{record['member']} step {record['step']}",
             environment=env.id,
             variant=env.args["variant"],
@@ -144,10 +146,6 @@ def _messages(record: Record) -> list[tuple[Any, dict[str, Any]]]:
         elif not last:
             said.append((package.UserMessage(content=seen), {}))
     return said
-
-
-def _environments(stage: TrainPlan | SftPlan) -> Sequence[EnvPlan]:
-    return stage.envs if isinstance(stage, TrainPlan) else ()
 
 
 def _run_info(stage: TrainPlan | SftPlan) -> Any:
