@@ -1,5 +1,6 @@
-"""Runs for people: one page about a run (:mod:`rlc.report.page`), and its episodes.
+"""Runs for people: one page about a run, and its episodes.
 
-A run folder is read into records (:mod:`rlc.report.files`, :mod:`rlc.report.episodes`); pure
-functions make of them what a page shows; a template writes it down.
+`run_files` and `episodes` read a run folder into records. Pure functions turn them into what a
+page shows: `stage_charts` (with `charts` and `series`), `timing` and `gantt`, `spend`,
+`findings`, `graph_drawing`. `page` puts all of it together for the template.
 """

@@ -1,16 +1,16 @@
 """Charts as a template draws them: paths in a box of 1000 by 1000, labels in per cent of it.
 
-The box is stretched to the width there is, so that a chart fits a phone and a desktop; what must
-not be stretched (text) is laid over it.
+The box is stretched to the width of the page, so that a chart fits a phone and a desktop; text,
+which must not be stretched, is laid over it.
 """
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 
 from attrs import frozen
 
+from rlc.report.formatting import number
 from rlc.report.series import Series, smoothed, table_steps, thinned, ticks
 
 BOX = 1000.0
@@ -19,7 +19,7 @@ COLORS = 8  # of the page; further curves start again, with dashes
 
 @frozen
 class Curve:
-    """A path (and that of its moving mean), the outline of its band, and how it is told apart."""
+    """A path (and that of its moving mean), the outline of its band, its colour and dashes."""
 
     name: str
     color: int
@@ -41,8 +41,8 @@ class Tick:
 
 @frozen
 class Chart:
-    """``table`` has a row for each shown step: the step, then each curve's value or nothing.
-    ``places`` says where each row is from left to right, in per cent."""
+    """``table`` has a row for each shown step: the step, then each curve's value or "".
+    ``places`` holds the distance of each row from the left, in per cent."""
 
     id: str
     title: str
@@ -86,45 +86,33 @@ def chart(
     bounds: tuple[float | None, float | None] = (None, None),
     x_name: str = "step",
 ) -> Chart | None:
-    """The curves that there are in one box; None where there is none. ``bounds`` are values that
-    the scale includes."""
+    """Return the curves that are not None in one box, or None if all are. ``bounds`` are values
+    that the scale includes."""
     found = [curve for curve in curves if curve is not None]
     if not found:
         return None
     x = _Scale(min(c.steps[0] for c in found), max(c.steps[-1] for c in found))
     y_ticks = ticks(*_range(found, bounds))
     y = _Scale(y_ticks[0], y_ticks[-1])
-    drawn = [_curve(curve, i, x, y) for i, curve in enumerate(found)]
     window = max(smoothed(curve.values)[1] for curve in found)
     if window:
         note = f"{note}{'; ' if note else ''}thick: mean of {window} steps"
-    return _with_table(id, title, note, x_name, found, drawn, x, y_ticks)
-
-
-def _with_table(
-    id: str,
-    title: str,
-    note: str,
-    x_name: str,
-    found: Sequence[Series],
-    drawn: Sequence[Curve],
-    x: _Scale,
-    y_ticks: Sequence[float],
-) -> Chart:
+    # Whole steps within the scale, few enough for a phone.
+    marks = [int(m) for m in ticks(x.low, x.high, 6) if m == int(m) and x.low <= m <= x.high]
+    x_ticks = marks if len(marks) > 1 else sorted({int(x.low), int(x.high)})
     steps = table_steps(found)
-    indexes = [dict(zip(curve.steps, curve.values, strict=True)) for curve in found]
-    y = _Scale(y_ticks[0], y_ticks[-1])
+    by_step = [dict(zip(curve.steps, curve.values, strict=True)) for curve in found]
     return Chart(
         id=id,
         title=title,
         note=note,
         x_name=x_name,
-        curves=tuple(drawn),
-        x_ticks=tuple(Tick(100 * x.of(step), f"{step:,}") for step in _whole_ticks(x)),
+        curves=tuple(_curve(curve, i, x, y) for i, curve in enumerate(found)),
+        x_ticks=tuple(Tick(100 * x.of(step), f"{step:,}") for step in x_ticks),
         y_ticks=tuple(Tick(100 * y.of(value), number(value)) for value in y_ticks),
         head=(x_name, *(curve.name for curve in found)),
         table=tuple(
-            (f"{step:,}", *(number(i[step]) if step in i else "" for i in indexes))
+            (f"{step:,}", *(number(values[step]) if step in values else "" for values in by_step))
             for step in steps
         ),
         places=tuple(round(100 * x.of(step), 2) for step in steps),
@@ -141,12 +129,6 @@ def _range(
             pairs = list(zip(curve.values, curve.spread, strict=True))
             edges += [min(v - s for v, s in pairs), max(v + s for v, s in pairs)]
     return min(edges), max(edges)
-
-
-def _whole_ticks(x: _Scale) -> list[int]:
-    """Whole steps within the scale, few enough for a phone."""
-    marks = [int(m) for m in ticks(x.low, x.high, 6) if m == int(m) and x.low <= m <= x.high]
-    return marks if len(marks) > 1 else sorted({int(x.low), int(x.high)})
 
 
 def _curve(curve: Series, index: int, x: _Scale, y: _Scale) -> Curve:
@@ -183,14 +165,3 @@ def _band(curve: Series, x: _Scale, y: _Scale) -> str:
     forth = _path(curve.steps, upper, thinned(upper), x, y)
     back = _path(curve.steps, lower, thinned(lower)[::-1], x, y)
     return f"{forth}L{back[1:]}Z"
-
-
-def number(value: float) -> str:
-    """A number for people, with six significant digits: ``0.854167``, ``1,474``, ``5.03e-09``."""
-    if value == int(value) and abs(value) < 1e15:
-        return f"{int(value):,}"
-    if 1e-4 <= abs(value) < 1e6:
-        digits = max(0, 5 - math.floor(math.log10(abs(value))))
-        text = f"{value:,.{digits}f}"
-        return text.rstrip("0").rstrip(".") if "." in text else text
-    return f"{value:.4g}"

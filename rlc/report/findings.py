@@ -8,14 +8,14 @@ from statistics import fmean
 from attrs import frozen
 
 from rlc.plan.records import TrainPlan
-from rlc.report.files import Record, RunFiles
+from rlc.report.run_files import Record, RunFiles
 
 _RECENT = 10  # steps that are looked at
 
 
 @frozen
 class Finding:
-    """``text`` says what, ``advice`` what to do about it; ``code`` is that of a rule."""
+    """``text`` says what was found, ``advice`` what to do; ``code`` is that of a check's rule."""
 
     text: str
     advice: str = ""
@@ -23,7 +23,7 @@ class Finding:
 
 
 def findings(files: RunFiles) -> list[Finding]:
-    """The warnings of the recipe, then what the run itself shows."""
+    """Return the warnings of the recipe, then what the run itself shows."""
     found = [Finding(w.message, w.help or "", w.code) for w in files.warnings]
     for stage in files.plan.stages:
         if isinstance(stage, TrainPlan):

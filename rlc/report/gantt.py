@@ -7,7 +7,7 @@ from itertools import groupby
 
 from attrs import frozen
 
-from rlc.report.files import Span
+from rlc.report.run_files import Span
 from rlc.report.timing import LANES, StepTime
 
 MOST_BARS = 60
@@ -47,7 +47,7 @@ class Row:
 
 @frozen
 class Gantt:
-    """The last steps. ``seconds`` is what the whole width stands for."""
+    """The last steps. ``seconds`` is the length of the whole width."""
 
     rows: tuple[Row, ...]
     seconds: float
@@ -55,10 +55,18 @@ class Gantt:
 
 
 def bars(times: Sequence[StepTime]) -> list[Bar]:
-    """A bar for each step; for more than there is room for, the means of neighbours."""
+    """Return a bar for each step; if there are too many, for the means of neighbours."""
     groups = [list(mine) for _, mine in groupby(times, key=lambda time: time.stage)]
     room = max(1, MOST_BARS // max(1, len(groups)))
-    merged = [part for mine in groups for part in _parts(mine, room)]
+    merged = []
+    for steps in groups:
+        size = -(-len(steps) // room)
+        for start in range(0, len(steps), size):
+            mine = steps[start : start + size]
+            first, last = mine[0].step, mine[-1].step
+            label = f"{mine[0].stage} {first:,}" + (f"–{last:,}" if last != first else "")
+            seconds = [sum(t.seconds.get(lane, 0.0) for t in mine) / len(mine) for lane in LANES]
+            merged.append((label, sum(seconds), seconds))
     highest = max((total for _, total, _ in merged), default=0.0) or 1.0
     return [
         Bar(
@@ -71,20 +79,8 @@ def bars(times: Sequence[StepTime]) -> list[Bar]:
     ]
 
 
-def _parts(times: Sequence[StepTime], room: int) -> list[tuple[str, float, list[float]]]:
-    size = -(-len(times) // room)
-    parts = []
-    for start in range(0, len(times), size):
-        mine = times[start : start + size]
-        seconds = [sum(t.seconds.get(lane, 0.0) for t in mine) / len(mine) for lane in LANES]
-        first, last = mine[0].step, mine[-1].step
-        label = f"{mine[0].stage} {first:,}" + (f"–{last:,}" if last != first else "")
-        parts.append((label, sum(seconds), seconds))
-    return parts
-
-
 def gantt(timeline: Sequence[Span], evaluations: Sequence[Span]) -> Gantt | None:
-    """The nodes of the last steps of the stage that ran last; None where nothing is known."""
+    """Lay out the nodes of the last steps of the stage that ran last; None without a timeline."""
     if not timeline:
         return None
     stage = max(timeline, key=lambda span: span.end).stage
@@ -97,21 +93,13 @@ def gantt(timeline: Sequence[Span], evaluations: Sequence[Span]) -> Gantt | None
     end = max(span.end for span in shown)
     width = end - start or 1.0
     kinds = dict.fromkeys(span.kind for span in sorted(shown, key=lambda span: span.start))
-    rows = [
-        Row(kind, kind, tuple(_block(span, start, width) for span in shown if span.kind == kind))
-        for kind in kinds
-    ]
+    rows = {kind: list[Block]() for kind in kinds}
+    for span in shown:
+        left = max(0.0, span.start - start)
+        part = f", part {span.part + 1}" if span.part else ""
+        text = f"{span.stage} step {span.step:,}{part}: {span.kind}, {span.seconds:.3f} s"
+        size = round(100 * (span.end - start - left) / width, 3)
+        rows[span.kind].append(Block(round(100 * left / width, 3), size, span.step, text))
     steps = sorted({span.step for span in shown if span.stage == stage})
-    return Gantt(tuple(rows), width, f"{stage}, steps {steps[0]:,} to {steps[-1]:,}")
-
-
-def _block(span: Span, start: float, width: float) -> Block:
-    left = max(0.0, span.start - start)
-    part = f", part {span.part + 1}" if span.part else ""
-    text = f"{span.stage} step {span.step:,}{part}: {span.kind}, {span.seconds:.3f} s"
-    return Block(
-        round(100 * left / width, 3),
-        round(100 * (span.end - start - left) / width, 3),
-        span.step,
-        text,
-    )
+    lines = tuple(Row(kind, kind, tuple(blocks)) for kind, blocks in rows.items())
+    return Gantt(lines, width, f"{stage}, steps {steps[0]:,} to {steps[-1]:,}")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from attrs import frozen
@@ -12,19 +12,18 @@ from rlc.explanation.layout import Paint
 from rlc.explanation.maths import formula_sections
 from rlc.explanation.values import value_rows
 from rlc.plan.codec import plan_hash
-from rlc.plan.records import EvalPlan, Plan, SftPlan, TrainPlan
+from rlc.plan.records import EvalPlan, Plan, SftPlan, StagePlan
 from rlc.plan.units import elapsed, shown_value
-from rlc.report.charts import number
-from rlc.report.curves import StageCharts, stage_charts
-from rlc.report.diagram import Diagram, diagrams
 from rlc.report.episodes import Episode, EpisodeFilter, advantage, read_episodes, representatives
-from rlc.report.files import Record, RunFiles, read_files
 from rlc.report.findings import Finding, findings
+from rlc.report.formatting import moment, number, shortened, signed
 from rlc.report.gantt import Bar, Gantt, bars, gantt
+from rlc.report.graph_drawing import Diagram, diagrams
+from rlc.report.run_files import Record, RunFiles, read_files
 from rlc.report.series import is_number, window_mean
 from rlc.report.spend import Spend, spend
+from rlc.report.stage_charts import StageCharts, stage_charts
 from rlc.report.timing import LANES, environment_shares, lane_of, step_times, totals
-from rlc.report.words import moment, shortened, signed
 from rlc.runtime.journal.runs import RunInfo, read_run
 
 _EPISODES = 24  # that a page shows
@@ -69,8 +68,8 @@ class Value:
 
 @frozen
 class PlanPart:
-    """What one stage of the plan says: its values, its formulas by title (each line with the
-    remark beside it), its graph."""
+    """One stage of the plan: its values, its formulas by title (each line with the remark beside
+    it), its graph."""
 
     stage: str
     values: tuple[Value, ...]
@@ -99,7 +98,7 @@ class TimePart:
 
 @frozen
 class Page:
-    """All that the template says."""
+    """Everything that the template shows."""
 
     run: RunInfo
     recipe: str
@@ -127,7 +126,7 @@ class Page:
 
     @property
     def mark(self) -> str:
-        """Says without colour what the colour says."""
+        """A sign that says the same as the colour."""
         return _LOOKS[self.run.state][1]
 
     @property
@@ -140,13 +139,13 @@ class Page:
 
 
 def report_html(path: Path) -> str:
-    """The page about the run in a folder. Raises RunError for what is not the folder of a run."""
+    """Return the page about the run in a folder. Raise RunError if it is not a run's folder."""
     files = read_files(path)
     return render(build(files, read_run(path), episodes(files)))
 
 
 def episodes(files: RunFiles) -> list[Episode]:
-    """Those of the last step of each stage that tell most."""
+    """Choose the most representative episodes of the last step of each stage."""
     found: list[Episode] = []
     for stage in files.plan.stages:
         if records := files.of_stage(stage.name):
@@ -156,19 +155,21 @@ def episodes(files: RunFiles) -> list[Episode]:
 
 
 def build(files: RunFiles, run: RunInfo, chosen: Sequence[Episode]) -> Page:
-    """What the page says, from what the folder holds."""
+    """Compute what the page shows."""
     plan = files.plan
     shares = environment_shares(files.metrics)
     times = step_times(files.timeline, files.evaluations, shares)
+    seconds = totals(times)
+    total = sum(seconds.values()) or 1.0
     return Page(
         run=run,
         recipe=plan.recipe,
         hash=plan_hash(plan)[:12],
         seed=plan.seed,
         written=moment(time.time()),
-        stages=tuple(_stage_lines(files)),
+        stages=tuple(_stage_line(stage, files.of_stage(stage.name)) for stage in plan.stages),
         groups=tuple(stage_charts(files)),
-        times=tuple(_time_parts(totals(times))),
+        times=tuple(TimePart(lane, spent, spent / total) for lane, spent in seconds.items()),
         bars=tuple(bars(times)),
         gantt=gantt(files.timeline, files.evaluations),
         spend=spend(files),
@@ -179,59 +180,33 @@ def build(files: RunFiles, run: RunInfo, chosen: Sequence[Episode]) -> Page:
     )
 
 
-def _stage_lines(files: RunFiles) -> Iterator[StageLine]:
-    for stage in files.plan.stages:
-        records = files.of_stage(stage.name)
-        if isinstance(stage, EvalPlan):
-            yield StageLine(stage.name, "eval", len(records), None, _evaluated(stage, records))
-            continue
-        if isinstance(stage, SftPlan):
-            changes = [_change("loss", records, "loss/mean", more_is_better=False)]
-        else:
-            changes = [_change(e.name, records, f"reward/{e.name}", True) for e in stage.envs]
-        kind = "train" if isinstance(stage, TrainPlan) else "sft"
-        known = tuple(change for change in changes if change is not None)
-        yield StageLine(stage.name, kind, len(records), stage.steps, known)
+def _stage_line(stage: StagePlan, records: Sequence[Record]) -> StageLine:
+    if isinstance(stage, EvalPlan):
+        prefix, last = f"eval/{stage.name}/", records[-1] if records else {}
+        faults = (f"{prefix}failed", f"{prefix}cut_off")
+        keys = [k for k in last if k.startswith(prefix) and k not in faults and k in records[0]]
+        results = tuple(_change(k.removeprefix(prefix), records[0][k], last[k]) for k in keys)
+        return StageLine(stage.name, "eval", len(records), None, results)
+    if isinstance(stage, SftPlan):
+        kind, watched = "sft", {"loss": "loss/mean"}
+    else:
+        kind, watched = "train", {env.name: f"reward/{env.name}" for env in stage.envs}
+    changes = []
+    for name, key in watched.items():
+        values = [float(record[key]) for record in records if is_number(record.get(key))]
+        first, last_mean = window_mean(values, last=False), window_mean(values, last=True)
+        if first is not None and last_mean is not None:
+            changes.append(_change(name, first, last_mean, more_is_better=kind == "train"))
+    return StageLine(stage.name, kind, len(records), stage.steps, tuple(changes))
 
 
-def _change(name: str, records: Sequence[Record], key: str, more_is_better: bool) -> Change | None:
-    values = [float(record[key]) for record in records if is_number(record.get(key))]
-    first, last = window_mean(values, last=False), window_mean(values, last=True)
-    if first is None or last is None:
-        return None
+def _change(name: str, first: float, last: float, more_is_better: bool = True) -> Change:
     better = None if first == last else (last > first) == more_is_better
     return Change(name, f"{first:.3f}", f"{last:.3f}", better)
 
 
-def _evaluated(stage: EvalPlan, records: Sequence[Record]) -> tuple[Change, ...]:
-    """Each result from the first evaluation to the last."""
-    if not records:
-        return ()
-    prefix, first, last = f"eval/{stage.name}/", records[0], records[-1]
-    faults = (f"{prefix}failed", f"{prefix}cut_off")
-    names = [k for k in last if k.startswith(prefix) and k not in faults and k in first]
-    return tuple(
-        Change(
-            key.removeprefix(prefix),
-            f"{first[key]:.3f}",
-            f"{last[key]:.3f}",
-            None if first[key] == last[key] else last[key] > first[key],
-        )
-        for key in names
-    )
-
-
-def _time_parts(seconds: Mapping[str, float]) -> Iterator[TimePart]:
-    total = sum(seconds.values()) or 1.0
-    for lane in LANES:
-        if lane in seconds:
-            yield TimePart(lane, seconds[lane], seconds[lane] / total)
-
-
 def _plan_parts(plan: Plan) -> Iterator[PlanPart]:
-    drawn = diagrams(plan)
-    for stage, diagram in zip(plan.stages, drawn, strict=True):
-        rows = value_rows(plan, stage)
+    for stage, diagram in zip(plan.stages, diagrams(plan), strict=True):
         values = tuple(
             Value(
                 row.group,
@@ -240,23 +215,23 @@ def _plan_parts(plan: Plan) -> Iterator[PlanPart]:
                 row.origin,
                 not row.origin.startswith(("default", "catalogue")),
             )
-            for row in rows
+            for row in value_rows(plan, stage)
         )
-        formulas = [
+        formulas = tuple(
             (title, tuple(_with_remark(line) for line in lines))
             for title, lines in formula_sections(stage, Paint())
-        ]
-        yield PlanPart(stage.name, values, tuple(formulas), diagram)
+        )
+        yield PlanPart(stage.name, values, formulas, diagram)
 
 
 def _with_remark(line: str) -> tuple[str, str]:
-    """A formula, and what stands in a column to its right."""
+    """Split a formula from the remark in a column to its right."""
     formula, _, remark = line.partition("   ")
     return (line, "") if not formula.strip() else (formula, remark.strip())
 
 
 def _metric_lines(files: RunFiles) -> Iterator[MetricLine]:
-    """Every number that was recorded, drawn or not."""
+    """Summarise every number that was recorded, drawn or not."""
     for stage in files.plan.stages:
         columns: dict[str, list[float]] = {}
         for record in files.of_stage(stage.name):

@@ -9,7 +9,7 @@ from statistics import fmean
 
 from attrs import frozen
 
-from rlc.report.files import Record
+from rlc.report.run_files import Record
 
 MOST_POINTS = 240  # of a curve that is drawn
 MOST_ROWS = 100  # of the table behind a chart
@@ -18,7 +18,7 @@ _SMOOTH_FROM = 60  # points from which on a curve gets a moving mean
 
 @frozen
 class Series:
-    """One curve. ``spread``, where there is one, is the distance of a band's edges from it."""
+    """One curve. ``spread`` is the distance of a band's edges from it; None without a band."""
 
     name: str
     steps: tuple[int, ...]
@@ -27,7 +27,7 @@ class Series:
 
 
 def series(name: str, records: Sequence[Record], key: str, spread: str = "") -> Series | None:
-    """A metric by step as a curve, exactly as it is recorded; None where no step has it."""
+    """Return a metric by step as a curve, exactly as recorded; None if no step has it."""
     found = [r for r in records if is_number(r.get(key))]
     if not found:
         return None
@@ -39,14 +39,14 @@ def series(name: str, records: Sequence[Record], key: str, spread: str = "") -> 
 
 
 def is_number(value: object) -> bool:
-    """Whether it can be drawn: a finite number."""
+    """Whether a value is a finite number, so that it can be drawn."""
     known = isinstance(value, int | float) and not isinstance(value, bool)
     return known and math.isfinite(float(value))  # type: ignore[arg-type]
 
 
 def thinned(values: Sequence[float], most: int = MOST_POINTS) -> list[int]:
-    """Positions of at most about ``most`` values: the first, the last, and the lowest and highest
-    of each of equally long parts. All of them where they are few."""
+    """Return the positions of about ``most`` values at the most: the first, the last, and the
+    lowest and highest of equally long parts. All of them if they are few."""
     if len(values) <= most:
         return list(range(len(values)))
     parts = most // 2
@@ -59,7 +59,7 @@ def thinned(values: Sequence[float], most: int = MOST_POINTS) -> list[int]:
 
 
 def table_steps(curves: Sequence[Series], most: int = MOST_ROWS) -> list[int]:
-    """The steps that a table of the curves shows: evenly spaced, and each curve's extremes."""
+    """Return the steps for a table of the curves: evenly spaced, and each curve's extremes."""
     steps = sorted({step for curve in curves for step in curve.steps})
     if len(steps) <= most:
         return steps
@@ -71,7 +71,7 @@ def table_steps(curves: Sequence[Series], most: int = MOST_ROWS) -> list[int]:
 
 
 def smoothed(values: Sequence[float]) -> tuple[list[float], int]:
-    """A centred moving mean and the number of values in it; nothing for a short curve."""
+    """Return a centred moving mean and the number of values in it; ([], 0) for a short curve."""
     if len(values) < _SMOOTH_FROM:
         return [], 0
     half = max(2, len(values) // 40)
@@ -86,7 +86,7 @@ def smoothed(values: Sequence[float]) -> tuple[list[float], int]:
 
 
 def ticks(low: float, high: float, most: int = 5) -> list[float]:
-    """Round numbers from at most ``low`` to at least ``high``, at most about ``most`` of them."""
+    """Return round numbers that span ``low`` to ``high``, about ``most`` of them at the most."""
     if high <= low:
         pad = abs(low) * 0.1 or 0.5
         low, high = low - pad, high + pad
@@ -98,6 +98,6 @@ def ticks(low: float, high: float, most: int = 5) -> list[float]:
 
 
 def window_mean(values: Sequence[float], last: bool, size: int = 5) -> float | None:
-    """The mean of the first or last values."""
+    """Return the mean of the first or last values; None if there are none."""
     part = values[-size:] if last else values[:size]
     return fmean(part) if part else None

@@ -7,17 +7,17 @@ from collections.abc import Iterator, Sequence
 from attrs import frozen
 
 from rlc.catalog.facts.prices import part_cost, price_of
-from rlc.plan.records import BudgetPlan, EvalPlan, Plan, StagePlan
+from rlc.plan.records import EvalPlan, Plan
 from rlc.report.charts import Chart, chart
-from rlc.report.files import TOKEN_KINDS, RunFiles, Spent
-from rlc.report.series import Series
+from rlc.report.run_files import TOKEN_KINDS, RunFiles, Spent
+from rlc.report.series import Series, series
 
 _PRICES = {"prefill": "prefill", "cached": "cached", "sampled": "sample", "trained": "train"}
 
 
 @frozen
 class Kind:
-    """Tokens of one kind in one stage; ``usd`` is None where the price is unknown."""
+    """Tokens of one kind in one stage; ``usd`` is None if the price is unknown."""
 
     stage: str
     kind: str
@@ -41,7 +41,7 @@ class Limit:
 
 @frozen
 class Spend:
-    """``usd`` is what the journal has; None where some price is unknown."""
+    """``usd`` is the total of the journal; None if some price is unknown."""
 
     kinds: tuple[Kind, ...]
     usd: float | None
@@ -54,7 +54,7 @@ class Spend:
 
 
 def spend(files: RunFiles) -> Spend:
-    """The whole account of a run, steps that were repeated included."""
+    """Add up what a run used, steps that were repeated included."""
     known = all(row.usd is not None for row in files.spent)
     usd = sum(row.usd or 0.0 for row in files.spent)
     return Spend(
@@ -67,15 +67,11 @@ def spend(files: RunFiles) -> Spend:
 
 def _kinds(plan: Plan, spent: Sequence[Spent]) -> Iterator[Kind]:
     for stage in plan.stages:
-        mine = [row for row in spent if row.stage == stage.name]
+        price = price_of(stage.model.base, stage.model.service)
         for kind in TOKEN_KINDS:
-            if tokens := sum(row.tokens[kind] for row in mine):
-                yield Kind(stage.name, kind, tokens, _usd(stage, kind, tokens))
-
-
-def _usd(stage: StagePlan, kind: str, tokens: int) -> float | None:
-    price = price_of(stage.model.base, stage.model.service)
-    return part_cost(tokens, getattr(price, _PRICES[kind])) if price else None
+            if tokens := sum(row.tokens[kind] for row in spent if row.stage == stage.name):
+                usd = part_cost(tokens, getattr(price, _PRICES[kind])) if price else None
+                yield Kind(stage.name, kind, tokens, usd)
 
 
 def _limits(files: RunFiles) -> Iterator[Limit]:
@@ -83,35 +79,24 @@ def _limits(files: RunFiles) -> Iterator[Limit]:
         if isinstance(stage, EvalPlan):
             continue
         mine = [row for row in files.spent if row.stage == stage.name]
-        seconds = sum(record.get("time/total", 0.0) for record in files.of_stage(stage.name))
-        tokens = sum(sum(row.tokens.values()) for row in mine)
-        used = {"usd": sum(row.usd or 0 for row in mine), "tokens": tokens, "seconds": seconds}
+        used = {
+            "usd": sum(row.usd or 0 for row in mine),
+            "tokens": sum(sum(row.tokens.values()) for row in mine),
+            "seconds": sum(r.get("time/total", 0.0) for r in files.of_stage(stage.name)),
+        }
         for what, amount in used.items():
-            limit = _limit(stage.budget, what)
+            limit: float | None = getattr(stage.budget, what)
             if limit is not None:
                 yield Limit(stage.name, what, amount, limit)
-
-
-def _limit(budget: BudgetPlan, what: str) -> float | None:
-    limit: float | None = getattr(budget, what)
-    return limit
 
 
 def _cumulative(files: RunFiles) -> Chart | None:
     """Dollars after each step, as metrics.jsonl has them, and the budget of each stage."""
     curves: list[Series | None] = []
     for stage in files.plan.stages:
-        spent = _spent_by_step(files, stage)
+        spent = series(stage.name, files.of_stage(stage.name), "spend/usd")
         curves.append(spent)
         if spent is not None and not isinstance(stage, EvalPlan) and stage.budget.usd is not None:
             limits = (stage.budget.usd,) * len(spent.steps)
             curves.append(Series(f"budget of {stage.name}", spent.steps, limits))
     return chart("spend", "Spent", curves, note="dollars", bounds=(0, None))
-
-
-def _spent_by_step(files: RunFiles, stage: StagePlan) -> Series | None:
-    records = [r for r in files.of_stage(stage.name) if "spend/usd" in r]
-    if not records:
-        return None
-    steps = tuple(int(record["step"]) for record in records)
-    return Series(stage.name, steps, tuple(float(record["spend/usd"]) for record in records))

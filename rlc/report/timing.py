@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from heapq import heappop, heappush
 
 from attrs import field, frozen
 
-from rlc.report.files import Record, Span
+from rlc.report.run_files import Record, Span
 
 SAMPLING, ENVIRONMENT, TRAINING = "sampling", "environment", "training"
 DATA, SAVING, EVALUATION, WAITING = "data", "saving", "evaluation", "waiting"
@@ -30,7 +30,7 @@ _LANE_OF = {
 
 
 def lane_of(kind: str) -> str:
-    """What a node's time counts as, before that of the rollouts is shared out."""
+    """Return what a node's time counts as, before that of the rollouts is shared out."""
     return _LANE_OF.get(kind, DATA)
 
 
@@ -48,57 +48,47 @@ class StepTime:
         return sum(self.seconds.values())
 
 
-@frozen
-class _Window:
-    stage: str
-    step: int
-    start: float
-    end: float
-
-
 def step_times(
     timeline: Sequence[Span], evaluations: Sequence[Span], shares: Mapping[tuple[str, int], float]
 ) -> list[StepTime]:
-    """The time of each step, and of each evaluation, in the order in which they ended.
+    """Return the time of each step, and of each evaluation, in the order in which they ended.
 
-    Each moment counts for what was going on then, in equal shares where several things were, of
-    this step or of another; a moment in which nothing was is ``waiting``. ``shares`` says which
-    part of the time of a step's rollouts their environments took; the rest was sampling.
+    Each moment counts for what was going on then, in equal shares if several things were, of
+    this step or of another; a moment in which nothing was is ``waiting``. ``shares`` has the
+    part of the time of a step's rollouts that their environments took; the rest was sampling.
     """
     spans = sorted([*timeline, *evaluations], key=lambda span: span.start)
-    windows = _windows(spans)
     active: list[tuple[float, int, Span]] = []
     times, coming = [], 0
-    for window in windows:
+    for stage, step, now, end in _windows(spans):
         seconds = dict.fromkeys(LANES, 0.0)
-        now = window.start
-        while now < window.end:
+        while now < end:
             while coming < len(spans) and spans[coming].start <= now:
                 heappush(active, (spans[coming].end, coming, spans[coming]))
                 coming += 1
             while active and active[0][0] <= now:
                 heappop(active)
-            until = min([window.end, *(end for end, _, _ in active[:1])])
+            until = min([end, *(ends for ends, _, _ in active[:1])])
             if coming < len(spans):
                 until = min(until, spans[coming].start)
             _share(seconds, until - now, [span for _, _, span in active], shares)
             now = until
-        times.append(StepTime(window.stage, window.step, seconds))
+        times.append(StepTime(stage, step, seconds))
     return times
 
 
-def _windows(spans: Iterable[Span]) -> list[_Window]:
+def _windows(spans: Iterable[Span]) -> Iterator[tuple[str, int, float, float]]:
+    """Yield stage, step, start and end of each step, in the order in which they ended."""
     first: dict[tuple[str, int], float] = {}
     last: dict[tuple[str, int], float] = {}
     for span in spans:
         key = (span.stage, span.step)
         first[key] = min(first.get(key, span.start), span.start)
         last[key] = max(last.get(key, span.end), span.end)
-    windows, before = list[_Window](), 0.0
+    before = 0.0
     for (stage, step), end in sorted(last.items(), key=lambda item: item[1]):
-        windows.append(_Window(stage, step, min(end, max(before, first[stage, step])), end))
+        yield stage, step, min(end, max(before, first[stage, step])), end
         before = end
-    return windows
 
 
 def _share(
@@ -120,7 +110,7 @@ def _share(
 
 
 def environment_shares(metrics: Iterable[Record]) -> dict[tuple[str, int], float]:
-    """Of each step, the part of its episodes' time that their environments took (0 to 1)."""
+    """Return for each step the part of its episodes' time spent in environments (0 to 1)."""
     shares = {}
     for record in metrics:
         environment = float(record.get("time/episode/environment", 0.0))
@@ -132,7 +122,7 @@ def environment_shares(metrics: Iterable[Record]) -> dict[tuple[str, int], float
 
 
 def totals(times: Iterable[StepTime]) -> dict[str, float]:
-    """Seconds by lane, over all steps; lanes that took no time are left out."""
+    """Add up the seconds of each lane over all steps; lanes that took no time are left out."""
     sums = dict.fromkeys(LANES, 0.0)
     for time in times:
         for lane, seconds in time.seconds.items():

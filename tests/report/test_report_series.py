@@ -8,7 +8,8 @@ from typing import Any
 
 import pytest
 
-from rlc.report.charts import chart, number
+from rlc.report.charts import chart
+from rlc.report.formatting import number
 from rlc.report.series import Series, series, smoothed, table_steps, thinned, ticks
 
 

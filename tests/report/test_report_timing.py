@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from rlc.report.files import Span
 from rlc.report.gantt import MOST_BARS, bars, gantt
+from rlc.report.run_files import Span
 from rlc.report.timing import StepTime, environment_shares, step_times, totals
 
 

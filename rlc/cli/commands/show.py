@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from rich.text import Text
 
     from rlc.report.episodes import Episode, EpisodeFilter
-    from rlc.report.files import Record
+    from rlc.report.run_files import Record
 
 HELP = "print episodes of a run"
 DESCRIPTION = (
@@ -59,7 +59,7 @@ def _positive(text: str) -> int:
 
 
 def run(args: argparse.Namespace) -> int:
-    from rlc.report.files import read_lines, read_plan
+    from rlc.report.run_files import read_lines, read_plan
     from rlc.runtime.journal.metrics import METRICS_FILE
 
     plan = read_plan(args.run_dir)
@@ -192,6 +192,6 @@ def _signed(value: float) -> Text:
     """Green above zero, red below; a mark says the same without colour."""
     from rich.text import Text
 
-    from rlc.report.words import signed
+    from rlc.report.formatting import signed
 
     return Text(signed(value), "green" if value > 0 else "red" if value < 0 else "dim")

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import json
 import sqlite3
-from collections.abc import Iterable, Iterator
-from contextlib import closing
+from collections.abc import Iterator
+from contextlib import closing, suppress
 from pathlib import Path
 from typing import Any
 
@@ -53,8 +53,8 @@ class Span:
 @frozen
 class RunFiles:
     """``metrics`` has one record for each step and evaluation, in the order they were done;
-    ``evaluations`` says when each of those was; ``warnings`` are those of its recipe, where that
-    can be read and compiled still."""
+    ``evaluations`` are the spans of the latter; ``warnings`` are those of its recipe, if that
+    can still be read and compiled."""
 
     path: Path
     plan: Plan
@@ -65,29 +65,34 @@ class RunFiles:
     warnings: tuple[Diagnostic, ...] = ()
 
     def of_stage(self, stage: str) -> list[Record]:
-        """The metrics of one stage, by step."""
+        """Return the metrics of one stage, by step."""
         mine = [record for record in self.metrics if record["stage"] == stage]
         return sorted(mine, key=lambda record: int(record["step"]))
 
 
 def read_files(path: Path) -> RunFiles:
-    """Everything but the episodes. Raises RunError for what is not the folder of a run."""
+    """Read everything but the episodes. Raise RunError if it is not the folder of a run."""
     plan = read_plan(path)
     evals = {stage.name for stage in plan.stages if isinstance(stage, EvalPlan)}
     spent, done = _read_journal(path / "journal.sqlite")
+    timeline = []
+    for record in read_lines(path / TIMELINE_FILE):
+        with suppress(TypeError):  # a line that something else wrote
+            timeline.append(Span(**record))
+    compiled = load(plan.recipe) if Path(plan.recipe).is_file() else None
     return RunFiles(
         path=path,
         plan=plan,
         metrics=tuple(r for r in read_lines(path / METRICS_FILE) if "stage" in r and "step" in r),
-        timeline=tuple(_spans(read_lines(path / TIMELINE_FILE))),
+        timeline=tuple(timeline),
         evaluations=tuple(span for span in done if span.stage in evals),
         spent=tuple(spent),
-        warnings=tuple(_warnings(plan)),
+        warnings=tuple(compiled.diagnostics) if compiled and compiled.plan else (),
     )
 
 
 def read_plan(path: Path) -> Plan:
-    """The plan of a run folder. Raises RunError where there is none."""
+    """Read the plan of a run folder. Raise RunError if there is none."""
     try:
         data = json.loads((path / "plan.json").read_text(encoding="utf-8"))
         if isinstance(data, dict):
@@ -102,16 +107,8 @@ def read_plan(path: Path) -> Plan:
         raise RunError(f"{path / 'plan.json'} is not a plan: {error}") from error
 
 
-def _warnings(plan: Plan) -> list[Diagnostic]:
-    """What `rlc check` says of the recipe, unless it is gone or has errors by now."""
-    if not Path(plan.recipe).is_file():
-        return []
-    compiled = load(plan.recipe)
-    return list(compiled.diagnostics) if compiled.plan is not None else []
-
-
 def read_lines(path: Path) -> Iterator[Record]:
-    """The objects of a file of JSON lines, those that are damaged excepted; none without one."""
+    """Yield the objects of a file of JSON lines, if it exists, except those that are damaged."""
     if not path.is_file():
         return
     with path.open(encoding="utf-8", errors="replace") as file:
@@ -121,7 +118,7 @@ def read_lines(path: Path) -> Iterator[Record]:
 
 
 def parse_line(line: str) -> Record | None:
-    """The object on a line, or None where a crash or an editor damaged it."""
+    """Return the object on a line, or None if a crash or an editor damaged it."""
     try:
         record = json.loads(line)
     except ValueError:
@@ -129,16 +126,8 @@ def parse_line(line: str) -> Record | None:
     return record if isinstance(record, dict) else None
 
 
-def _spans(records: Iterable[Record]) -> Iterator[Span]:
-    for record in records:
-        try:
-            yield Span(**record)
-        except TypeError:  # a line that something else wrote
-            continue
-
-
 def _read_journal(path: Path) -> tuple[list[Spent], list[Span]]:
-    """What was spent, and when each finished step, or evaluation, was done."""
+    """Read what was spent, and when each finished step, or evaluation, was done."""
     if not path.is_file():
         return [], []
     try:

@@ -28,7 +28,7 @@ class Arrow:
     x: float
     y: float
     turned: int  # degrees that its text is turned by
-    back: bool  # hands on what the step before made
+    back: bool  # carries something of the step before
 
 
 @frozen
@@ -43,7 +43,7 @@ class Diagram:
 
 
 def diagrams(plan: Plan) -> list[Diagram]:
-    """A drawing for each stage of a plan, in order."""
+    """Draw each stage of a plan, in order."""
     return [_diagram(plan, stage.name) for stage in plan.stages]
 
 
@@ -52,16 +52,19 @@ def _diagram(plan: Plan, stage: str) -> Diagram:
     names = {node.id for node in nodes}
     edges = [e for e in plan.graph.edges if e.source in names and e.target in names]
     layers = _layers(nodes, edges)
-    boxes = {
-        node.id: _box(node, depth, place, len(layer))
-        for depth, layer in enumerate(layers)
-        for place, node in enumerate(layer)
-    }
+    boxes = {}
+    for depth, layer in enumerate(layers):
+        count = len(layer)
+        width = min(150.0, (_WIDTH - _GAP * (count + 1)) / count)
+        left = _MARGIN + (_WIDTH - count * width - (count - 1) * _GAP) / 2
+        for place, node in enumerate(layer):
+            x, y = left + place * (width + _GAP), _GAP + depth * _ROW
+            boxes[node.id] = Box(x, y, width, _HEIGHT, node.kind, node.label)
     back = [edge for edge in edges if edge.delay]
     past = [e for e in edges if not e.delay and boxes[e.target].y - boxes[e.source].y > _ROW]
     arrows = [_down(edge, boxes) for edge in edges if edge not in past and edge not in back]
-    arrows += [_past(edge, boxes, lane) for lane, edge in enumerate(past)]
-    arrows += [_back(edge, boxes, lane) for lane, edge in enumerate(back)]
+    arrows += [_beside(edge, boxes, lane) for lane, edge in enumerate(past)]
+    arrows += [_beside(edge, boxes, lane) for lane, edge in enumerate(back)]
     height = len(layers) * _ROW + _GAP
     return Diagram(stage, tuple(boxes.values()), tuple(arrows), _WIDTH + 2 * _MARGIN, height)
 
@@ -79,12 +82,6 @@ def _layers(nodes: list[GraphNode], edges: list[GraphEdge]) -> list[list[GraphNo
     return layers
 
 
-def _box(node: GraphNode, depth: int, place: int, count: int) -> Box:
-    width = min(150.0, (_WIDTH - _GAP * (count + 1)) / count)
-    x = _MARGIN + (_WIDTH - count * width - (count - 1) * _GAP) / 2 + place * (width + _GAP)
-    return Box(x, _GAP + depth * _ROW, width, _HEIGHT, node.kind, node.label)
-
-
 def _down(edge: GraphEdge, boxes: dict[str, Box]) -> Arrow:
     """From the bottom of a box to the top of one in the next layer."""
     a, b = boxes[edge.source], boxes[edge.target]
@@ -94,18 +91,13 @@ def _down(edge: GraphEdge, boxes: dict[str, Box]) -> Arrow:
     return Arrow(path, edge.carries + edge_notes(edge), (x1 + x2) / 2, middle, turned=0, back=False)
 
 
-def _past(edge: GraphEdge, boxes: dict[str, Box], lane: int) -> Arrow:
-    """Down along the left side, past the layers in between."""
+def _beside(edge: GraphEdge, boxes: dict[str, Box], lane: int) -> Arrow:
+    """Down along the left side, past the layers in between; or back up along the right side."""
     a, b = boxes[edge.source], boxes[edge.target]
-    y1, y2, side = a.y + a.height / 2, b.y + b.height / 2, _MARGIN - 14 - 12 * lane
-    path = f"M{a.x:.0f} {y1:.0f}H{side:.0f}V{y2:.0f}H{b.x:.0f}"
-    return Arrow(path, edge.carries + edge_notes(edge), side, (y1 + y2) / 2, turned=-90, back=False)
-
-
-def _back(edge: GraphEdge, boxes: dict[str, Box], lane: int) -> Arrow:
-    """Up along the right side."""
-    a, b = boxes[edge.source], boxes[edge.target]
-    x1, x2 = a.x + a.width, b.x + b.width
-    y1, y2, side = a.y + a.height / 2, b.y + b.height / 2, _MARGIN + _WIDTH + 14 + 12 * lane
+    y1, y2 = a.y + a.height / 2, b.y + b.height / 2
+    back = bool(edge.delay)
+    x1, x2 = (a.x + a.width, b.x + b.width) if back else (a.x, b.x)
+    side = _MARGIN + _WIDTH + 14 + 12 * lane if back else _MARGIN - 14 - 12 * lane
     path = f"M{x1:.0f} {y1:.0f}H{side:.0f}V{y2:.0f}H{x2:.0f}"
-    return Arrow(path, edge.carries + edge_notes(edge), side, (y1 + y2) / 2, turned=90, back=True)
+    turned, text = 90 if back else -90, edge.carries + edge_notes(edge)
+    return Arrow(path, text, side, (y1 + y2) / 2, turned, back)

@@ -1,0 +1,141 @@
+"""Which charts a run has: a group for each stage, each chart only where something was measured."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from attrs import evolve, frozen
+
+from rlc.plan.records import EvalPlan, SftPlan, TrainPlan
+from rlc.report.charts import Chart, chart
+from rlc.report.run_files import Record, RunFiles
+from rlc.report.series import is_number, series
+
+
+@frozen
+class StageCharts:
+    stage: str
+    kind: str
+    charts: tuple[Chart, ...]
+
+
+def stage_charts(files: RunFiles) -> list[StageCharts]:
+    """Return the charts of each training stage, with those of its evaluations."""
+    groups = []
+    for stage in files.plan.stages:
+        records = files.of_stage(stage.name)
+        if isinstance(stage, EvalPlan):
+            kind, charts = "eval", [_evaluation(stage, records)]
+        elif isinstance(stage, SftPlan):
+            losses = [series("loss", records, "loss/mean")]
+            kind, charts = "sft", [chart(f"{stage.name}-loss", "Loss", losses)]
+        else:
+            kind, charts = "train", list(_training(stage, records))
+        if not isinstance(stage, EvalPlan):
+            charts += _every_stage(stage, records)
+        if found := tuple(c for c in charts if c is not None):
+            groups.append(StageCharts(stage.name, kind, found))
+    return groups
+
+
+def _evaluation(stage: EvalPlan, records: Sequence[Record]) -> Chart | None:
+    prefix = f"eval/{stage.name}/"
+    faults = (f"{prefix}failed", f"{prefix}cut_off")
+    keys = dict.fromkeys(
+        key
+        for record in records
+        for key in record
+        if key.startswith(prefix) and key not in faults and is_number(record[key])
+    )
+    curves = [series(key.removeprefix(prefix), records, key) for key in keys]
+    note = f"{stage.tasks:,} tasks, {stage.samples:,} samples each"
+    x_name = f"step of {stage.after}" if stage.after else "step"
+    title = f"Evaluation {stage.name}"
+    return chart(f"{stage.name}-eval", title, curves, note=note, bounds=(0, 1), x_name=x_name)
+
+
+def _training(stage: TrainPlan, records: Sequence[Record]) -> Iterator[Chart | None]:
+    name, envs = stage.name, [env.name for env in stage.envs]
+    keys = list(dict.fromkeys(key for record in records for key in record))
+    rewards = [series(env, records, f"reward/{env}", f"reward_std/{env}") for env in envs]
+    if len(envs) > 1:
+        rewards.append(series("all", records, "reward/mean"))
+        rewards = [curve and evolve(curve, spread=None) for curve in rewards]
+    note = "band: one standard deviation of the episodes" if len(envs) == 1 else ""
+    yield chart(f"{name}-reward", "Reward", rewards, note=note)
+    by_role = sorted(k for k in keys if k.count("/") == 2 and k.startswith("reward/"))
+    roles = [
+        series(key.removeprefix("reward/"), records, key)
+        for key in by_role
+        if key.split("/")[1] in envs
+    ]
+    yield chart(f"{name}-roles", "Reward by role", roles)
+    lengths = [series(env, records, f"length/{env}") for env in envs]
+    yield chart(f"{name}-length", "Sampled tokens per episode", lengths, bounds=(0, None))
+    turns = [series(env, records, f"turns/{env}") for env in envs]
+    if any(curve and max(curve.values) > 1 for curve in turns):
+        yield chart(f"{name}-turns", "Turns per episode", turns, bounds=(0, None))
+    divergences = [
+        series("sampler to trainer", records, "kl/sample_train"),
+        series("from the reference", records, "kl/reference"),
+    ]
+    yield chart(f"{name}-kl", "KL divergence", divergences, note="nats per sampled token")
+    entropies = [series(key, records, key) for key in keys if "entropy" in key]
+    yield chart(f"{name}-entropy", "Entropy", entropies)
+    yield _groups(stage, records)
+    staleness = series("mean", records, "rollouts/staleness")
+    if staleness is not None and any(staleness.values):
+        most = stage.overlap.max_staleness
+        note = f"optimiser steps since the weights they were sampled from; at most {most}"
+        title = "Staleness of the rollouts"
+        yield chart(f"{name}-staleness", title, [staleness], note=note, bounds=(0, most))
+    yield _cut_short(stage, records)
+    causes = sorted(key for key in keys if key.startswith("failures/"))
+    filled = [dict.fromkeys(causes, 0.0) | record for record in records]
+    failures = [series(key.removeprefix("failures/"), filled, key) for key in causes]
+    yield chart(f"{name}-failures", "Failed rollouts by cause", failures, bounds=(0, None))
+
+
+def _groups(stage: TrainPlan, records: Sequence[Record]) -> Chart | None:
+    """Groups that teach something, and those that do not, one way or the other."""
+    known = [r for r in records if "groups/all_good" in r]
+    mixed = [r | {"groups/mixed": 1 - r["groups/constant"]} for r in known]
+    curves = [
+        series("mixed", mixed, "groups/mixed"),
+        series("all solved", records, "groups/all_good"),
+        series("all alike, unsolved", records, "groups/all_bad"),
+    ]
+    note = "share of the groups; only mixed ones teach where members are compared"
+    return chart(f"{stage.name}-groups", "Groups", curves, note=note, bounds=(0, 1))
+
+
+def _cut_short(stage: TrainPlan, records: Sequence[Record]) -> Chart | None:
+    """What ended before its time, if anything did."""
+    shares = [
+        record
+        | {
+            f"share/{kind}": record.get(f"rollouts/{kind}", 0) / record["rollouts/played"]
+            for kind in ("context_overflow", "cut_short")
+        }
+        for record in records
+        if record.get("rollouts/played")
+    ]
+    curves = [
+        series("replies at max_tokens", records, "turns/cut_off"),
+        series("episodes over the context", shares, "share/context_overflow"),
+        series("episodes over a limit", shares, "share/cut_short"),
+    ]
+    shown = [curve for curve in curves if curve is not None and any(curve.values)]
+    return chart(f"{stage.name}-limits", "Cut short", shown, note="share", bounds=(0, None))
+
+
+def _every_stage(stage: TrainPlan | SftPlan, records: Sequence[Record]) -> Iterator[Chart | None]:
+    """The optimiser and the service."""
+    rate = series("learning rate", records, "optim/lr")
+    if rate is not None and min(rate.values) != max(rate.values):
+        yield chart(f"{stage.name}-lr", "Learning rate", [rate], bounds=(0, None))
+    norm = series("gradient norm", records, "optim/grad_norm")
+    yield chart(f"{stage.name}-grad_norm", "Gradient norm", [norm], bounds=(0, None))
+    keys = sorted({key for record in records for key in record if key.startswith("service/")})
+    curves = [series(key.removeprefix("service/"), records, key) for key in keys]
+    yield chart(f"{stage.name}-service", "The service", curves, bounds=(0, None))
