@@ -9,6 +9,7 @@ import pickle
 import subprocess
 import sys
 from html.parser import HTMLParser
+from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
@@ -177,6 +178,11 @@ def test_importing_it_is_cheap() -> None:
         [sys.executable, "-c", code], capture_output=True, text=True, check=True
     )
     assert set(ast.literal_eval(result.stdout)) <= {"rlc", "__future__"}
+
+
+def test_no_room_hides_a_function() -> None:
+    """Importing a module `rlc.run` would put it in the place of the function."""
+    assert not [name for name in rlc.__all__ if find_spec(f"rlc.{name}")]
 
 
 def test_what_it_does_not_have_is_an_attribute_error() -> None:
