@@ -34,6 +34,7 @@ MAY_IMPORT = {
     "cli": "lang algo plan catalog pricing check compile explanation envs service runtime report "
     "emit imports api",
 }
+CONTRIBUTING = ROOT / "CONTRIBUTING.md"
 MOST_FILES = 17  # Python files in one folder, its `__init__.py` included
 HEAVY = {"torch", "transformers", "tinker", "gem", "numpy", "reasoning_gym", "tinker_cookbook"}
 
@@ -87,6 +88,16 @@ def test_rooms_stand_one_above_the_other() -> None:
     for room, known in MAY_IMPORT.items():
         assert set(known.split()) - {"api"} <= below, f"{room} knows a room above it"
         below.add(room)
+
+
+def test_the_map_shows_the_law() -> None:
+    rows = re.findall(
+        r"^\| `(\w+)/` \|.*\| (.*?) ?\|$", CONTRIBUTING.read_text("utf-8"), re.MULTILINE
+    )
+    law = {room: " ".join(known.split()) for room, known in MAY_IMPORT.items()}
+    assert [room for room, _ in rows] == list(law)
+    for room, known in rows:
+        assert known == "everything" or known.replace(",", "") == law[room]
 
 
 def test_the_parser_shows_two_functions() -> None:

@@ -1,0 +1,87 @@
+"""What the pages of the project name exists: files, commands, names in the code."""
+
+from __future__ import annotations
+
+import re
+from functools import cache
+from pathlib import Path
+from pydoc import locate
+
+import pytest
+from paths import ROOT
+
+from rlc.cli.main import COMMANDS
+
+PAGES = sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md"), *ROOT.glob(".github/*.md")])
+CODE = ("rlc", "grammar", "recipes", "benchmarks", "examples", "tests", "tools")
+KINDS = {".py", ".lark", ".rl", ".j2", ".json"}
+DECISIONS = ROOT / "docs" / "decisions"
+
+
+def text_of(name: str) -> str:
+    """A page without its fenced blocks."""
+    return re.sub(r"^```.*?^```$", "", (ROOT / name).read_text("utf-8"), flags=re.DOTALL | re.M)
+
+
+@cache
+def words() -> frozenset[str]:
+    """Every word of the code, and the names of its files."""
+    paths = [path for name in CODE for path in (ROOT / name).rglob("*") if path.suffix in KINDS]
+    texts = (path.read_text("utf-8") for path in paths if path != Path(__file__))
+    found = {word for text in texts for word in re.findall(r"\w+", text)}
+    return frozenset(found | {path.stem for path in paths})
+
+
+def is_known(shown: str) -> bool:
+    """Whether what a page shows in backticks exists; True for anything but names and paths."""
+    if command := re.match(r"rlc ([a-z]+)\b", shown):
+        return command[1] in COMMANDS
+    if dotted := re.fullmatch(r"(rlc(?:\.\w+)+)(\(.*\))?", shown):
+        return locate(dotted[1]) is not None
+    if re.fullmatch(r"[\w.-]+(/[\w.-]+)+/?|[\w.]+\.(py|lark|rl)|[\w-]+/", shown):
+        in_a_room = shown.count("/") == shown.endswith("/") and any((ROOT / "rlc").rglob(shown))
+        return in_a_room or any((base / shown).exists() for base in (ROOT, ROOT / "rlc"))
+    if name := re.fullmatch(r"([A-Za-z_]\w*)(\(\))?", shown):
+        return name[1] in words()
+    return True
+
+
+@pytest.mark.parametrize("page", [str(path.relative_to(ROOT)) for path in PAGES])
+def test_what_a_page_names_exists(page: str) -> None:
+    text = text_of(page)
+    unknown = {shown for shown in re.findall(r"`([^`\n]+)`", text) if not is_known(shown)}
+    assert not unknown
+    for target in re.findall(r"\]\(([^)#]+)\)", text):
+        if "://" not in target:
+            assert ((ROOT / page).parent / target).exists(), f"a link to {target}"
+
+
+def test_names_that_do_not_exist_are_found() -> None:
+    gone = (
+        "rlc quuxify",
+        "rlc.quuxify",
+        "plan/quux.py",
+        "quux.py",
+        "quuxify()",
+        "quux/",
+        "rules/x",
+    )
+    assert not any(map(is_known, gone))
+
+
+def test_the_readme_names_recipes() -> None:
+    rows = re.findall(r"^\|.*\|.*`.*\| (`\w+`(?:, `\w+`)*) \|$", text_of("README.md"), re.M)
+    recipes = {name for row in rows for name in re.findall(r"`(\w+)`", row)}
+    assert len(recipes) > 10
+    assert all((ROOT / "recipes" / f"{name}.rl").exists() for name in recipes)
+
+
+def test_every_decision_has_its_page_and_its_line_in_the_index() -> None:
+    pages = {path.name for path in DECISIONS.glob("*.md")} - {"README.md"}
+    assert pages == set(
+        re.findall(r"\]\((\S+\.md)\)", (DECISIONS / "README.md").read_text("utf-8"))
+    )
+    for page in pages:
+        text = (DECISIONS / page).read_text("utf-8")
+        assert re.findall(r"^## (.+)", text, re.M) == ["Context", "Decision", "Consequences"], page
+        assert 20 <= len(text.splitlines()) <= 40, page
