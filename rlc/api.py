@@ -1,12 +1,4 @@
-"""rlc from Python: the same as the commands, as functions.
-
-import rlc
-
-recipe = rlc.load("recipes/quickstart.rl", set={"main.steps": 10})
-recipe.check()                 # the findings; empty where there are none
-recipe.explain()               # shows itself in a notebook, prints as `rlc explain`
-summary = rlc.run(recipe)      # the job, as `rlc run` does it
-"""
+"""Recipes and plans from Python; ``rlc`` exports the names, and ``help(rlc)`` has an example."""
 
 from __future__ import annotations
 
@@ -25,12 +17,16 @@ if TYPE_CHECKING:
     from rlc.plan.records import Plan
     from rlc.pricing.latencies import Latencies
 
-# What a value may be set to: a string is what would stand in the recipe.
+# What a name can be set to. A string is written into the recipe as it is: "rloo()", "10".
 Setting = str | int | float | bool | None | Sequence["Setting"]
 
 
 class RecipeError(Error, ValueError):
-    """A recipe with errors; the text is what `rlc check` prints, ``diagnostics`` holds them."""
+    """A recipe with errors. The message is what `rlc check` prints.
+
+    Attributes:
+        diagnostics: the errors and warnings, in order of their places.
+    """
 
     def __init__(self, diagnostics: Diagnostics) -> None:
         from rlc.lang.render import render_human
@@ -41,7 +37,18 @@ class RecipeError(Error, ValueError):
 
 @frozen
 class Recipe:
-    """A recipe in a file, with what its user decides beside it. Read anew at each use."""
+    """A recipe in a file, with values that are set from outside; :func:`rlc.load` makes one.
+
+    Each method reads the file again, so that it sees the latest edit. A notebook shows the
+    explanation.
+
+    Attributes:
+        path: the file, or ``-`` for standard input.
+        overrides: what is set, as ``("main.steps=10",)``.
+        seed: the seed of every random choice, or None for the default, 1.
+        rehearse: whether the job is a small and short one on the tiny model.
+        service: ``"local"``, ``"tinker"``, or None for the service that has the model.
+    """
 
     path: str
     overrides: tuple[str, ...] = ()
@@ -50,36 +57,46 @@ class Recipe:
     service: str | None = None
 
     def compile(self) -> Compiled:
-        """The plan, or None where there are errors, with all findings.
+        """Return the plan, which is None if there are errors, with all diagnostics.
 
-        Raise :class:`rlc.compile.services.ServiceMismatchError` if the ``service`` does not have
-        the model.
+        Raises:
+            rlc.compile.services.ServiceMismatchError: the service does not have the model.
         """
         from rlc.compile.recipe import load
 
         return load(self.path, self.overrides, self.seed, self.rehearse, self.service)
 
     def check(self) -> Diagnostics:
-        """All that is wrong with it; empty where nothing is."""
+        """Return all errors and warnings, as `rlc check` prints them.
+
+        The list is empty if there are none. Each diagnostic has ``code``, ``severity``,
+        ``message``, ``span`` and ``help``.
+        """
         return self.compile().diagnostics
 
     def plan(self) -> Plan:
-        """What it does. Raises RecipeError if it has errors."""
+        """Return the plan: every value decided, ready to be run or saved.
+
+        Raises:
+            RecipeError: the recipe has errors.
+            rlc.compile.services.ServiceMismatchError: the service does not have the model.
+        """
         compiled = self.compile()
         if compiled.plan is None:
             raise RecipeError(compiled.diagnostics)
         return compiled.plan
 
     def explain(self) -> Explanation:
-        """Values, formulas, graph, sizes and cost; of a recipe with errors only these."""
+        """Return what the recipe does and costs, or its errors if it has any."""
         compiled = self.compile()
         return Explanation(self.path, compiled.plan, compiled.diagnostics)
 
     def save(self, path: str | os.PathLike[str]) -> None:
-        """Write the plan to a file that `rlc run` and :func:`load_plan` take.
+        """Write the plan to a file, for `rlc run` and :func:`rlc.load_plan`.
 
-        Raises RecipeError if the recipe has errors, :class:`rlc.compile.saved.PlanFileError` if the
-        file cannot be written.
+        Raises:
+            RecipeError: the recipe has errors.
+            rlc.compile.saved.PlanFileError: the file cannot be written.
         """
         from rlc.compile.saved import MadeFrom, save_plan
 
@@ -93,21 +110,27 @@ class Recipe:
 
 @frozen
 class Explanation:
-    """What a recipe or plan does and costs. Prints as `rlc explain` does; a notebook shows tables.
+    """What a recipe or a plan does and costs; ``print`` shows it as `rlc explain` does.
 
-    ``plan`` is None for a recipe with errors, which ``diagnostics`` holds.
+    A notebook shows tables.
+
+    Attributes:
+        recipe: the path of the recipe.
+        plan: the plan, or None if the recipe has errors.
+        diagnostics: errors and warnings.
+        latencies: seconds of each node by stage, to predict the time of a step, or None.
     """
 
     recipe: str
     plan: Plan | None
     diagnostics: Diagnostics
-    latencies: Latencies | None = None  # how long nodes take, where that is known
+    latencies: Latencies | None = None
 
     def __str__(self) -> str:
         return self.text()
 
     def text(self, color: bool = False) -> str:
-        """For a person; the findings alone where there is no plan."""
+        """Return the text of `rlc explain`, or the errors if there is no plan."""
         if self.plan is None:
             from rlc.lang.render import render_human
 
@@ -117,13 +140,17 @@ class Explanation:
         return explain_text(self.plan, self.diagnostics, color, self.latencies)
 
     def to_dict(self) -> dict[str, Any]:
-        """For a program: what `rlc explain --json` prints."""
+        """Return the data of `rlc explain --json`."""
         from rlc.explanation import explain_dict
 
         return explain_dict(self.plan, self.recipe, self.diagnostics, self.latencies)
 
     def graph(self, format: Format = "mermaid") -> str:
-        """The job graph as a diagram's text. Raises RecipeError where there is no plan."""
+        """Return the job graph as text, in the ``"mermaid"`` or ``"dot"`` language.
+
+        Raises:
+            RecipeError: the recipe has errors.
+        """
         from rlc.explanation.diagrams import render_graph
 
         if self.plan is None:
@@ -154,18 +181,24 @@ def load(
     rehearse: bool = False,
     service: str | None = None,
 ) -> Recipe:
-    """A recipe. Nothing is read before it is used.
+    """Return the recipe in a file. The file is not read before the recipe is used.
 
     Args:
-        path: the file (``-``: standard input).
-        set: values by name, as ``{"main.steps": 10, "main.advantage": "rloo()"}``, or as the
-            command line has them: ``["main.steps=10"]``.
-        seed: of every random choice; by default 1.
-        rehearse: the same job on the embedded tiny model, small and short.
-        service: where it is trained, ``"local"`` or ``"tinker"``; by default where the model is.
+        path: the file, or ``-`` for standard input.
+        set: values of params and fields by name, or as the command line takes them
+            (``["main.steps=10"]``).
+        seed: the seed of every random choice; 1 by default.
+        rehearse: make it a small and short job on the tiny model, which needs no key.
+        service: ``"local"`` for the embedded engine or ``"tinker"``; by default the service that
+            has the model.
 
     Raises:
-        TypeError: a value that a recipe cannot hold.
+        TypeError: a value in ``set`` that a recipe cannot hold.
+
+    Example::
+
+        recipe = rlc.load("recipes/sudoku.rl", set={"main.steps": 10, "main.advantage": "rloo()"})
+        print(recipe.explain())
     """
     settings = set
     if isinstance(settings, Mapping):
@@ -174,7 +207,7 @@ def load(
 
 
 def written(value: Setting) -> str:
-    """A value as a recipe writes it. Raises TypeError for what a recipe cannot hold."""
+    """Return a value as it is written in a recipe. Raise TypeError if a recipe cannot hold it."""
     if value is None or isinstance(value, bool):
         return {None: "none", True: "true", False: "false"}[value]
     if isinstance(value, str):
@@ -187,9 +220,16 @@ def written(value: Setting) -> str:
 
 
 def load_plan(path: str | os.PathLike[str]) -> Plan:
-    """A saved plan, to run.
+    """Return the plan that :meth:`Recipe.save` or `rlc explain --out` wrote to a file.
 
-    Raise :class:`rlc.compile.saved.PlanFileError` if it was edited, or its recipe has changed.
+    Raises:
+        rlc.compile.saved.PlanFileError: the file cannot be read, was edited, or is stale because
+            its recipe now compiles to another plan.
+
+    Example::
+
+        rlc.load("recipes/quickstart.rl").save("plan.json")
+        rlc.run(rlc.load_plan("plan.json"))
     """
     from rlc.compile.saved import load_plan as load_saved
 
@@ -197,12 +237,18 @@ def load_plan(path: str | os.PathLike[str]) -> Plan:
 
 
 def explain(plan: Plan) -> Explanation:
-    """What a plan does and costs."""
+    """Return what a plan does and costs.
+
+    Example::
+
+        explanation = rlc.explain(rlc.load_plan("plan.json"))
+        explanation.to_dict()["cost"]["total"]
+    """
     from rlc.lang.diagnostics import Diagnostics
 
     return Explanation(plan.recipe, plan, Diagnostics())
 
 
 def is_saved_plan(path: str | os.PathLike[str]) -> bool:
-    """Whether a path is that of a saved plan, by its ending."""
+    """Return whether a path names a saved plan, by its suffix."""
     return os.fspath(path).endswith(".json")

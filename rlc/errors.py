@@ -9,9 +9,9 @@ class Error(Exception):
     """An error that rlc reports to its user, and the base class of all of them.
 
     Attributes:
-        message: What is wrong, in one sentence; also the error's ``str``.
-        hint: What to do about it, or None if the message says it.
-        exit_status: What the command line exits with: 1, or 2 for a mistake in its arguments.
+        message: what is wrong; also the error's ``str``.
+        hint: what to do about it, or None if the message says it.
+        exit_status: what the command line exits with: 1, or 2 for a mistake in its arguments.
     """
 
     exit_status: ClassVar[int] = 1

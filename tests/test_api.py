@@ -4,15 +4,21 @@ from __future__ import annotations
 
 import ast
 import asyncio
+import inspect
 import json
 import pickle
+import pydoc
+import re
 import subprocess
 import sys
+import textwrap
 from html.parser import HTMLParser
 from importlib.util import find_spec
 from pathlib import Path
+from typing import TypeGuard
 
 import pytest
+from attrs import fields, has
 from paths import RECIPES
 
 import rlc
@@ -156,6 +162,7 @@ def test_a_job_is_run_and_gone_on_with(tmp_path: Path) -> None:
     tags.feed(summary._repr_html_())
     assert tags.open == []
     assert tags.seen.count("tr") == 2
+    assert [row["step"] for row in summary.history] == [1]
     assert rlc.resume(tmp_path / "run").state == "finished"
 
 
@@ -167,6 +174,42 @@ def test_it_runs_where_a_loop_runs_already(tmp_path: Path) -> None:
         return rlc.run(rlc.load(QUICKSTART, set=TINY), run_dir=tmp_path / "run").state
 
     assert asyncio.run(cell()) == "finished"
+
+
+def test_help_shows_every_name_with_its_example() -> None:
+    text = pydoc.plain(pydoc.render_doc(rlc))
+    assert "recipe = rlc.load(" in text.split("PACKAGE CONTENTS")[0]
+    for name in rlc.__all__:
+        assert re.search(rf"^    (class )?{name}\(", text, re.MULTILINE), name
+    shown = re.findall(r"Example::\n *\n((?: {12}.+\n)+)", text)
+    assert len(shown) == len([n for n in rlc.__all__ if inspect.isfunction(getattr(rlc, n))])
+    for example in shown:
+        tree = ast.parse(textwrap.dedent(example))
+        used = {node.attr for node in ast.walk(tree) if is_of_rlc(node)}
+        assert used
+        assert used <= set(rlc.__all__)
+
+
+def is_of_rlc(node: ast.AST) -> TypeGuard[ast.Attribute]:
+    return isinstance(node, ast.Attribute) and ast.unparse(node.value) == "rlc"
+
+
+@pytest.mark.parametrize("name", rlc.__all__)
+def test_docstrings_name_every_argument_and_attribute(name: str) -> None:
+    thing = getattr(rlc, name)
+    text = inspect.getdoc(thing) or ""
+    if inspect.isfunction(thing):
+        assert text.startswith(("Return ", "Run ", "Continue "))
+        names = list(inspect.signature(thing).parameters)
+        names = names if len(names) > 1 else []
+    else:
+        names = [item.name for item in fields(thing)] if has(thing) else []
+        for method in vars(thing).values():
+            if inspect.isfunction(method) and not method.__name__.startswith("_"):
+                assert inspect.getdoc(method), method
+    assert names == [
+        name for name in re.findall(r"^    (\w+): ", text, re.MULTILINE) if name in names
+    ]
 
 
 def test_importing_it_is_cheap() -> None:

@@ -411,8 +411,17 @@ class Graph:
 
 @frozen
 class Plan:
-    """A whole job. ``plan_hash`` is computed from everything but ``recipe`` and ``provenance``
-    (:func:`rlc.plan.codec.plan_hash`)."""
+    """A whole job, with every value decided; :meth:`rlc.Recipe.plan` returns one.
+
+    Attributes:
+        recipe: the path of the recipe.
+        seed: the seed of every random choice.
+        stages: the records of the stages, in the order they run.
+        graph: the job graph: nodes and edges of all stages.
+        provenance: the origin of each value, by dotted path (``stages.main.steps``).
+        schema_version: of the plan's JSON. The content hash (:func:`rlc.plan.codec.plan_hash`) is
+            of everything but ``recipe`` and ``provenance``.
+    """
 
     recipe: str
     seed: int

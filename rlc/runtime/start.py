@@ -34,21 +34,26 @@ def run(
     base_url: str | None = None,
     observer: Observer | None = None,
 ) -> Summary:
-    """Run a job to its end, or to its budget; it writes a run folder as `rlc run` does.
+    """Run a job to its end or to its budget, as `rlc run` does, and return its summary.
 
-    In a notebook it runs in a thread of its own, and an interrupt ends it after the running step,
-    with a checkpoint.
+    In a notebook the job runs in a thread of its own, and an interrupt stops it after the current
+    step, with a checkpoint.
 
     Args:
-        job: a plan, or a recipe.
-        run_dir: folder of the run; by default ``runs/NAME-TIME``.
-        base_url: a server to use in place of the hosted service.
-        observer: is told what happens; by default nobody is.
+        job: a recipe or a plan.
+        run_dir: the folder of the run, which must not exist; ``runs/NAME-TIME`` by default.
+        base_url: the address of a Tinker server to use instead of the hosted service.
+        observer: an object whose methods are called as the run proceeds.
 
     Raises:
         rlc.RecipeError: the recipe has errors.
-        RunError, ServiceError, AlgorithmError: what cannot be run, or failed; what was done is
-            kept, and :func:`resume` goes on with it.
+        rlc.Error: the job cannot be run, or failed. What was done is kept in the folder, and
+            :func:`rlc.resume` continues it.
+
+    Example::
+
+        summary = rlc.run(rlc.load("recipes/quickstart.rl"))
+        print(summary.state, summary.stages[-1].checkpoint)
     """
     plan = job if isinstance(job, Plan) else job.plan()
     folder = None if run_dir is None else Path(run_dir)
@@ -58,10 +63,20 @@ def run(
 def resume(
     run_dir: str | os.PathLike[str], base_url: str | None = None, observer: Observer | None = None
 ) -> Summary:
-    """Go on with the run in a folder, to the same end as an undisturbed one.
+    """Continue the run in a folder; it ends as an uninterrupted run would.
 
-    Raises RunError for a folder that is no run's, is in use, or whose plan was changed; else as
-    :func:`run`.
+    Args:
+        run_dir: the folder of the run. A run that has finished returns at once.
+        base_url: a server to use instead of the one that the run began on.
+        observer: an object whose methods are called as the run proceeds.
+
+    Raises:
+        rlc.Error: the folder holds no run, another process is using it, its plan was changed, or
+            the run failed again.
+
+    Example::
+
+        rlc.resume("runs/quickstart-20261121-101500")
     """
     return _to_end(lambda: RunFolder.resume(Path(run_dir)), base_url, True, observer)
 

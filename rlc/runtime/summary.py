@@ -1,12 +1,16 @@
-"""How a run went: what :func:`rlc.run` returns."""
+"""The summary of a run, which :func:`rlc.run` returns."""
 
 from __future__ import annotations
 
+import json
 from collections.abc import Sequence
 from html import escape
 from pathlib import Path
+from typing import Any
 
 from attrs import field, frozen
+
+from rlc.runtime.journal.metrics import METRICS_FILE
 
 _WIDTH, _HEIGHT = 240, 32  # of a curve, in pixels
 
@@ -30,7 +34,7 @@ class StageSummary:
 
 @frozen
 class EvalSummary:
-    """What an evaluation gave after a step of the stage that it evaluates."""
+    """The metrics of an evaluation after a step of the stage that it evaluates."""
 
     name: str
     step: int
@@ -39,13 +43,33 @@ class EvalSummary:
 
 @frozen
 class Summary:
-    """How a run ended: ``finished``, ``interrupted`` or ``budget``."""
+    """How a run ended, and what it achieved; :func:`rlc.run` and :func:`rlc.resume` return it.
+
+    A notebook shows it as a table with curves.
+
+    Attributes:
+        folder: the folder of the run.
+        state: ``"finished"``, ``"interrupted"`` or ``"budget"``.
+        stages: for each training stage its ``stage``, ``planned`` steps, ``measure`` ("reward" or
+            "loss"), ``values`` of the measure by step, ``seconds``, and last ``checkpoint``.
+        evaluations: for each evaluation its ``name``, the ``step`` it came after, and ``metrics``.
+        spent_usd: what the run has cost, 0 if that is unknown or nothing.
+    """
 
     folder: Path
     state: str
     stages: list[StageSummary]
     evaluations: list[EvalSummary]
     spent_usd: float
+
+    @property
+    def history(self) -> list[dict[str, Any]]:
+        """The metrics of each step and evaluation, a record each, in the order they were made.
+
+        ``pandas.DataFrame(summary.history)`` is a table of them.
+        """
+        with open(self.folder / METRICS_FILE, encoding="utf-8") as file:
+            return [json.loads(line) for line in file]
 
     def _repr_html_(self) -> str:
         return summary_html(self)
