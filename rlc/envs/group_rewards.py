@@ -1,4 +1,4 @@
-"""Rewards that compare the members of a group: given once none of them is still playing."""
+"""Rewards that compare the members of a group, computed when none of them is still playing."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from attrs import define, field
 from rlc.envs.base import EnvError
 from rlc.envs.deadlines import waiting
 
-G = TypeVar("G")
+R = TypeVar("R")
 
 
 def require_whole(target: str, members: Sequence[int], size: int) -> None:
-    """Raises EnvError where only some of a group are to be played that is compared."""
+    """Raise EnvError if only some members are to be played of a group that is compared."""
     if len(members) < size:
         raise EnvError(
             f"a group of `{target}` is rewarded by comparing its episodes, so that none can be "
@@ -24,48 +24,56 @@ def require_whole(target: str, members: Sequence[int], size: int) -> None:
 
 
 @define(eq=False)
-class GroupRewards(Generic[G]):
-    """One group. ``compare`` gives one grade for each of the members that it is asked for, in
-    their order; members that failed or were cut off are not among them."""
+class GroupRewards(Generic[R]):
+    """The rewards of one group. ``compare`` returns one for each of the members that it is given,
+    in their order; members that failed or were cut off are not among them."""
 
     target: str
     size: int
-    compare: Callable[[list[int]], Awaitable[Sequence[G]]]
+    compare: Callable[[list[int]], Awaitable[Sequence[R]]]
     _playing: set[int] = field(init=False)
+    _open: set[int] = field(init=False)
     _finished: set[int] = field(factory=set, init=False)
     _over: asyncio.Event = field(factory=asyncio.Event, init=False)
-    _grading: asyncio.Task[dict[int, G]] | None = field(default=None, init=False)
+    _computing: asyncio.Task[dict[int, R]] | None = field(default=None, init=False)
 
     def __attrs_post_init__(self) -> None:
-        self._playing = set(range(self.size))
+        self._playing, self._open = set(range(self.size)), set(range(self.size))
 
-    async def finish(self, member: int) -> G:
-        """The grade of a member that came to the end of its episode. Raises EnvError where the
-        comparison gives another number of grades."""
+    async def finish(self, member: int) -> R:
+        """The reward of a member that came to the end of its episode, once no other is playing.
+        Raise EnvError if the comparison returns another number of rewards."""
         self._finished.add(member)
-        self.leave(member)
+        self._leave(member)
         with waiting():
             await self._over.wait()
-        if self._grading is None:
-            self._grading = asyncio.create_task(self._grades())
-        return (await asyncio.shield(self._grading))[member]
+        if self._computing is None:
+            self._computing = asyncio.create_task(self._rewards())
+        return (await asyncio.shield(self._computing))[member]
 
-    def leave(self, member: int) -> None:
-        """A member plays no more, however it ended. Safe to call twice."""
+    def close(self, member: int) -> bool:
+        """Close a member, however its episode ended. Return whether that closed the group. Safe to
+        call twice."""
+        self._leave(member)
+        if self._open != {member}:
+            self._open.discard(member)
+            return False
+        self._open.clear()
+        if self._computing is not None:
+            self._computing.cancel()
+        return True
+
+    def _leave(self, member: int) -> None:
         self._playing.discard(member)
         if not self._playing:
             self._over.set()
 
-    def close(self) -> None:
-        """Nobody waits for grades any more."""
-        if self._grading is not None:
-            self._grading.cancel()
-
-    async def _grades(self) -> dict[int, G]:
+    async def _rewards(self) -> dict[int, R]:
         members = sorted(self._finished)
-        grades = await self.compare(members)
-        if len(grades) != len(members):
+        rewards = await self.compare(members)
+        if len(rewards) != len(members):
             raise EnvError(
-                f"`{self.target}` gave {len(grades)} rewards for a group of {len(members)} episodes"
+                f"`{self.target}` gave {len(rewards)} rewards for a group of {len(members)} "
+                "episodes"
             )
-        return dict(zip(members, grades, strict=True))
+        return dict(zip(members, rewards, strict=True))

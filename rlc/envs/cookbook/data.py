@@ -1,4 +1,4 @@
-"""The groups of a cookbook data set, numbered through."""
+"""The groups of a cookbook data set, by number."""
 
 from __future__ import annotations
 
@@ -7,15 +7,15 @@ from typing import Any
 from rlc.envs.base import EnvError
 from rlc.envs.python.attributes import explained
 
-_KEPT = 4  # batches of which some groups were not asked for yet
+_KEPT = 4  # batches of which some groups have not been used yet
 
 
 class Batches:
     """Task *n* is the *n*-th group of the data set's batches; after the last, the next epoch."""
 
     def __init__(self, target: str, data: Any) -> None:
-        """Batches have the size of the first; the last may be smaller. Raises EnvError for a data
-        set without groups, or one that fails."""
+        """Batches have the size of the first; the last may be smaller. Raise EnvError for a data
+        set that has no groups or fails."""
         self._target = target
         self._data = data
         self._left: dict[tuple[int, int], dict[int, Any]] = {}
@@ -37,7 +37,7 @@ class Batches:
         self.count = self._size * (batches - 1) + last
 
     def group(self, number: int) -> Any:
-        """The builder of a group, fresh each time: what was played once may be used up."""
+        """A fresh builder of a group: one that was played may be used up."""
         epoch, index = divmod(number, self.count)
         batch, offset = divmod(index, self._size)
         left = self._left.pop((epoch, batch), {})

@@ -1,4 +1,4 @@
-"""An event loop in a thread of its own, for code that is async and may block all the same."""
+"""An event loop in a thread of its own, for code that is async but may block."""
 
 from __future__ import annotations
 
@@ -11,22 +11,22 @@ from attrs import define, field
 
 T = TypeVar("T")
 
-_PATIENCE = 5.0  # seconds that the end waits for code that blocks the loop
+_PATIENCE = 5.0  # seconds that close() waits for code that blocks the loop
 
 
 @define(eq=False)
 class EventLoopThread:
-    """Runs coroutines, all in one loop. Started with the first of them."""
+    """Runs coroutines in one loop, which starts with the first of them."""
 
     _loop: asyncio.AbstractEventLoop | None = field(default=None, init=False)
     _thread: threading.Thread | None = field(default=None, init=False)
 
     def run(self, coroutine: Coroutine[Any, Any, T]) -> T:
-        """What a coroutine gives; blocks until then."""
+        """Return the result of a coroutine; blocks until then."""
         return asyncio.run_coroutine_threadsafe(coroutine, self._running()).result()
 
     async def call(self, coroutine: Coroutine[Any, Any, T]) -> T:
-        """What a coroutine gives; it is cancelled with the caller."""
+        """Return the result of a coroutine, which is cancelled with the caller."""
         return await asyncio.wrap_future(
             asyncio.run_coroutine_threadsafe(coroutine, self._running())
         )

@@ -1,45 +1,44 @@
-"""A group of cookbook environments: what was played, and the rewards that compare it."""
+"""A group of cookbook environments: its prompts, what was played, the rewards that compare it."""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Coroutine, Mapping
+from collections.abc import Coroutine, Mapping, Sequence
 from typing import Any, TypeVar
 
 from attrs import define, field
 
-from rlc.envs.base import EnvError
-from rlc.envs.chunks import model_input
+from rlc.envs.base import ContractError, EnvError
+from rlc.envs.chunks import marked, model_input, shown
 from rlc.envs.cookbook.event_loop_thread import EventLoopThread
 from rlc.envs.cookbook.history import TokenAction, TokenObservation
 from rlc.envs.group_rewards import GroupRewards
 
 T = TypeVar("T")
-Grade = tuple[float, Mapping[str, float]]
+Reward = tuple[float, Mapping[str, float]]  # with its metrics
 
 
 @define(eq=False)
 class Group:
-    """The environments that one builder made. Members are closed one by one; with the last of them
-    the builder cleans up."""
+    """The environments that one builder made. Members are closed one by one; when the last of them
+    is closed, the builder cleans up."""
 
     target: str
     builder: Any
     envs: list[Any]
     loop: EventLoopThread
+    tokenizer: Any
     _transitions: dict[int, list[Any]] = field(factory=dict, init=False)
     _final: dict[int, Any] = field(factory=dict, init=False)
-    _open: set[int] = field(init=False)
     _deserted: asyncio.Event = field(factory=asyncio.Event, init=False)
-    _group_rewards: GroupRewards[Grade] = field(init=False)
+    _rewards: GroupRewards[Reward] = field(init=False)
 
     def __attrs_post_init__(self) -> None:
-        self._open = set(range(len(self.envs)))
-        self._group_rewards = GroupRewards(self.target, len(self.envs), self._grades)
+        self._rewards = GroupRewards(self.target, len(self.envs), self._compare)
 
     @property
     def compares(self) -> bool:
-        """Whether there are rewards of the group: whether the builder has a way of its own."""
+        """Whether there are rewards of the group: whether the builder overrides their method."""
         from tinker_cookbook.rl.problem_env import ProblemGroupBuilder
         from tinker_cookbook.rl.types import EnvGroupBuilder
 
@@ -55,8 +54,27 @@ class Group:
         """The builder's `logging_tags`."""
         return [str(tag) for tag in self.builder.logging_tags()]
 
-    def played(self, member: int, seen: TokenObservation, action: TokenAction, result: Any) -> None:
-        """Write down one step, as the cookbook does."""
+    def first(self, start: Any) -> TokenObservation:
+        """The observation of what `initial_observation` returned. Raise EnvError if it is no
+        prompt."""
+        if not isinstance(start, tuple):
+            raise EnvError(f"the first prompt of `{self.target}` is over its own limit of tokens")
+        return self.prompt(*start)
+
+    def prompt(self, prompt: Any, stop: Any, before: Sequence[int] = ()) -> TokenObservation:
+        """A prompt as an observation, whose text leaves out the tokens ``before``, if the prompt
+        begins with them."""
+        try:
+            tokens, chunks = marked(prompt)
+        except (AttributeError, TypeError) as error:
+            given = type(prompt).__name__
+            raise ContractError(f"`{self.target}` gave a {given}, not a prompt") from error
+        known = len(before) if tokens[: len(before)] == list(before) else 0
+        text = shown(tokens[known:], chunks, self.tokenizer)
+        return TokenObservation(text, tokens=tuple(tokens), chunks=chunks, stop=tuple(stop or ()))
+
+    def record(self, member: int, seen: TokenObservation, action: TokenAction, result: Any) -> None:
+        """Record one step as the cookbook does."""
         from tinker_cookbook.completers import TokensWithLogprobs
         from tinker_cookbook.rl.types import Transition
 
@@ -74,8 +92,8 @@ class Group:
             self._final[member] = result.next_observation
 
     async def together(self, call: Coroutine[Any, Any, T]) -> T:
-        """What a call gives that may wait for other members' moves. Raises EnvError once one of
-        them has left before the end of its episode: its moves would be waited for in vain."""
+        """Await a call that may wait for other members' moves. Raise EnvError once one of them has
+        left before the end of its episode, since its moves will never come."""
         move = asyncio.ensure_future(call)
         alone = asyncio.ensure_future(self._deserted.wait())
         try:
@@ -87,24 +105,18 @@ class Group:
             move.cancel()
         raise EnvError(f"another member of the group of `{self.target}` left the game")
 
-    async def graded(self, member: int) -> Grade:
+    async def reward(self, member: int) -> Reward:
         """What the comparison adds to a finished member, once no other is still playing."""
-        return await self._group_rewards.finish(member) if self.compares else (0.0, {})
+        return await self._rewards.finish(member) if self.compares else (0.0, {})
 
     async def close(self, member: int) -> None:
-        """A member is done with, however it ended. Safe to call twice."""
-        self._group_rewards.leave(member)
+        """Close a member, however its episode ended. Safe to call twice."""
         if member not in self._final:
             self._deserted.set()
-        if member not in self._open:
-            return
-        self._open.discard(member)
-        if self._open:
-            return
-        self._group_rewards.close()
-        await self.loop.call(self.builder.cleanup())
+        if self._rewards.close(member):
+            await self.loop.call(self.builder.cleanup())
 
-    async def _grades(self, members: list[int]) -> list[Grade]:
+    async def _compare(self, members: list[int]) -> list[Reward]:
         from tinker_cookbook.rl.types import Trajectory
 
         trajectories = [Trajectory(self._transitions[m], self._final[m]) for m in members]

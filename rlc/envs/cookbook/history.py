@@ -1,8 +1,7 @@
-"""Prompts and replies as tokens, for environments that make and read them themselves."""
+"""Prompts and replies as tokens, for environments that render and parse them themselves."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Any
 
 from attrs import frozen
@@ -15,8 +14,8 @@ Stop = list[int] | list[str] | None
 
 @frozen
 class TokenObservation(Observation):
-    """An observation that comes as the whole next prompt, with what ends the reply to it. Among
-    the ``tokens`` are the marks of ``chunks``."""
+    """An observation that is the whole next prompt, with what ends the reply to it. The ``tokens``
+    include the marks of ``chunks``."""
 
     tokens: tuple[int, ...] = ()
     chunks: Chunks = NO_CHUNKS
@@ -32,8 +31,8 @@ class TokenAction(Action):
 
 
 class TokenHistory:
-    """Hands prompts and replies on as they are. Where a prompt extends the one before with the
-    reply to it, the turns become one datum."""
+    """Passes prompts and replies on as they are. If a prompt extends the previous prompt and its
+    reply, the turns become one datum."""
 
     def __init__(self, tokenizer: Any) -> None:
         self.stop: Stop = None
@@ -49,10 +48,8 @@ class TokenHistory:
 
     def reply(self, tokens: list[int]) -> TokenAction:
         text = self._tokenizer.decode(tokens)
-        return TokenAction(text, tokens=tuple(tokens), finished=self._finished(tokens, text))
-
-    def _finished(self, tokens: Sequence[int], text: str) -> bool:
-        ends = (*(self.stop or ()), self._tokenizer.eos_token_id)
-        return any(
-            text.endswith(end) if isinstance(end, str) else end in tokens[-1:] for end in ends
+        finished = any(
+            text.endswith(end) if isinstance(end, str) else end in tokens[-1:]
+            for end in (*(self.stop or ()), self._tokenizer.eos_token_id)
         )
+        return TokenAction(text, tokens=tuple(tokens), finished=finished)

@@ -1,8 +1,8 @@
-"""OpenReward's SDK (0.1.167) with its patience and its errors made plain.
+"""OpenReward's SDK (0.1.167), with retries of a busy server and plain errors.
 
-An environment is on OpenReward's own servers, or on a server of one's own at a ``base_url``.
-Where a server is over its limit (429) or still starting (503) it is asked again, and the clock of
-the episode stands still; what else goes wrong is an EnvError in plain words.
+An environment is on OpenReward's own servers, or on the user's own at a ``base_url``. A server that
+is over its limit (429) or still starting (503) is asked again, while the clock of the episode
+stands still; every other failure is an EnvError in plain words.
 """
 
 from __future__ import annotations
@@ -25,14 +25,14 @@ T = TypeVar("T")
 
 KEY = "OPENREWARD_API_KEY"
 BUSY = (429, 503)  # over its limit; still starting
-PATIENCE = 600.0  # seconds that a busy server is asked again
+PATIENCE = 600.0  # seconds during which a busy server is asked again
 _FIRST_PAUSE, _LONGEST_PAUSE = 0.25, 30.0
 _FAREWELL = 8.0  # seconds for ending a session
 
 
 @frozen
 class Address:
-    """Where an environment is, as the recipe says it. ``secrets`` are names of variables."""
+    """Where the recipe says that an environment is. ``secrets`` are names of variables."""
 
     id: str
     variant: str | None
@@ -44,7 +44,7 @@ class Address:
         return cls(env_id, args["variant"], args["base_url"], tuple(args["secrets"]))
 
     def missing(self) -> list[str]:
-        """Variables that are needed and not set."""
+        """The variables that are needed and not set."""
         key = [KEY] if self.base_url is None and not os.environ.get(KEY) else []
         return key + [name for name in self.secrets if _secret(name) is None]
 
@@ -74,7 +74,7 @@ class Connection:
         return bool(await self._ask(env.supports_score_group))
 
     async def required_secrets(self) -> list[str]:
-        """What the environment asks for; a server of one's own does not say."""
+        """What the environment asks for; the user's own servers do not report it."""
         if self.address.base_url is not None:
             return []
         env = await self.environment()
@@ -82,7 +82,7 @@ class Connection:
         return names
 
     async def session(self, split: str, index: int) -> Any:
-        """A session of one task, begun. The wait for it is on nobody's clock."""
+        """Begin a session of one task. The wait for it counts against no deadline."""
         env = await self.environment()
 
         async def begin() -> Any:
@@ -97,17 +97,17 @@ class Connection:
             return await self._ask(begin)
 
     async def call(self, call: Callable[[], Awaitable[T]]) -> T:
-        """A call within a session, repeated while the server is busy."""
+        """Make a call within a session, and repeat it while the server is busy."""
         refusals = _Refusals()
         token = _CURRENT.set(refusals)
         try:
             return await self._ask(call)
         finally:
-            refusals.over()
+            refusals.end()
             _CURRENT.reset(token)
 
     async def environment(self) -> Any:
-        """The SDK's environment. Raises EnvError where the server has none of that name."""
+        """The SDK's environment. Raise EnvError if the server has none of that name."""
         async with self._connecting:
             if self._env is None:
                 address = self.address
@@ -124,12 +124,19 @@ class Connection:
             await client.environments.aclose()
 
     async def _variant(self, env: Any) -> str | None:
-        """Which of the environments of a server is meant. One of several is never guessed: a
-        server takes an unknown name for its first."""
+        """Which of the environments of a server is meant. It is never guessed: a server takes an
+        unknown name for its first environment."""
         asked, base_url = self.address.variant, self.address.base_url
         if base_url is None:
             return asked
-        names = await self._ask(lambda: _names(env.client))
+
+        async def listed() -> list[str]:
+            async with env.client.get("/list_environments") as response:
+                response.raise_for_status()
+                names: list[str] = await response.json()
+                return names
+
+        names = await self._ask(listed)
         own = asked or self.address.id.rpartition("/")[2].lower()
         if own in names:
             return own
@@ -142,14 +149,14 @@ class Connection:
         )
 
     def _secrets(self) -> dict[str, Any]:
-        """By name, as the SDK takes them: it knows where the common ones may be sent, and others
-        go no further than to the environment."""
+        """By name, as the SDK takes them: it knows where the common ones may be sent, and sends
+        others only to the environment."""
         known = sdk().api.sandboxes.secrets.WELL_KNOWN_SECRETS
         values = {name: _secret(name) for name in self.address.secrets}
         return {name: v if name in known else (v, []) for name, v in values.items()}
 
     async def _ask(self, call: Callable[[], Awaitable[T]]) -> T:
-        """Raises EnvError."""
+        """Raise EnvError if the server stays busy, or for any other error."""
         pause, clock = _FIRST_PAUSE, asyncio.get_running_loop().time
         give_up = clock() + PATIENCE
         while True:
@@ -167,16 +174,16 @@ class Connection:
 
 
 async def ended(session: Any) -> None:
-    """End a session, however far it came; a server that does not answer is not waited for."""
+    """End a session, even one that has not fully begun; do not wait for a silent server."""
     try:
         async with asyncio.timeout(_FAREWELL):
             await session.__aexit__(None, None, None)
-    except Exception as error:  # it is over either way, and the server reaps what is left
+    except Exception as error:  # it is over either way, and the server cleans up
         sdk().log_utils.get_logger("rlc").debug("session not ended", error=str(error))
 
 
 def explained(error: Exception, address: Address) -> EnvError:
-    """What went wrong with an environment, in one sentence."""
+    """An error of the SDK as one sentence."""
     status, errors = getattr(error, "status", None), sdk().api.errors
     where = address.base_url or "OpenReward"
     if isinstance(error, sdk().api.environments.types.AuthenticationError):
@@ -210,9 +217,9 @@ _STATUS = {
 
 @cache
 def sdk() -> Any:
-    """The package, quiet: it logs to standard output and looks for updates otherwise.
+    """The package, which by default logs to standard output and looks for updates; not here.
 
-    Raises EnvError if it is not installed.
+    Raise EnvError if it is not installed.
     """
     os.environ.setdefault("OPENREWARD_DISABLE_UPDATE_CHECK", "1")
     os.environ.setdefault("OPENREWARD_LOG_LEVEL", "CRITICAL")
@@ -224,7 +231,7 @@ def sdk() -> Any:
 
 
 def _secret(name: str) -> str | None:
-    """OpenReward writes some names in small letters; the variable may be in capitals."""
+    """OpenReward writes some names in lower case; the variable may be in upper case."""
     return os.environ.get(name) or os.environ.get(name.upper())
 
 
@@ -234,24 +241,17 @@ def _line(error: Exception) -> str:
 
 
 def _busy(error: Exception) -> float | None:
-    """The pause in seconds that a busy server wishes; None for any other error. Of a call that was
-    repeated all tries must have been refused: else it may have run."""
+    """The pause in seconds that a busy server asks for; None for any other error. All tries of a
+    repeated call must have been refused: otherwise it may have run."""
     tries: Sequence[Any] = getattr(error, "errors", None) or [error]
     if any(getattr(one, "status", None) not in BUSY for one in tries):
         return None
     return float(getattr(tries[-1], "retry_after", None) or 0.0)
 
 
-async def _names(client: Any) -> list[str]:
-    async with client.get("/list_environments") as response:
-        response.raise_for_status()
-        names: list[str] = await response.json()
-        return names
-
-
 @define
 class _Refusals:
-    """The SDK repeats a refused call by itself; its pauses are on nobody's clock."""
+    """The SDK repeats a refused call by itself; its pauses count against no deadline."""
 
     _pause: ExitStack | None = None
 
@@ -260,7 +260,7 @@ class _Refusals:
             self._pause = ExitStack()
             self._pause.enter_context(waiting())
 
-    def over(self) -> None:
+    def end(self) -> None:
         if self._pause is not None:
             self._pause.close()
             self._pause = None
@@ -270,12 +270,12 @@ _CURRENT: ContextVar[_Refusals | None] = ContextVar("refusals", default=None)
 
 
 def _trace() -> Any:
-    """Tells the call under way when a request of it is refused, and when the next one begins."""
+    """Report to the current call when a request of it is refused, and when the next one begins."""
     from aiohttp import TraceConfig
 
     async def begins(*_: Any) -> None:
         if (refusals := _CURRENT.get()) is not None:
-            refusals.over()
+            refusals.end()
 
     async def answered(_session: Any, _context: Any, params: Any) -> None:
         refusals = _CURRENT.get()

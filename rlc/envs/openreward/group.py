@@ -1,8 +1,8 @@
 """Groups that an OpenReward environment scores as a whole (`score_group`, in the SDK from 0.1.157).
 
-The score of a member comes on top of what its own session gave, with its last turn. Members that
-failed or were cut off are not scored. Who is done leaves its session at once, for those who still
-play; the group is scored in a session of its own.
+The score of a member is added to what its own session gave, with its last turn. Members that failed
+or were cut off are not scored. A member that is done ends its session at once, to free the slot for
+those that still play; the group is scored in a session of its own.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from attrs import define, evolve, field
 from rlc.envs.base import Action, AsyncEpisode, Observation
 from rlc.envs.group_rewards import GroupRewards
 from rlc.envs.openreward.client import sdk
-from rlc.envs.openreward.episode import Play
+from rlc.envs.openreward.episode import OpenSession
 from rlc.envs.tool_chat import calls_of, rendered
 
 SCORE = "group_score"  # the metric
@@ -28,33 +28,28 @@ class ScoredGroup:
 
     target: str
     size: int
-    begin: Callable[[], Awaitable[Play]]
+    begin: Callable[[], Awaitable[OpenSession]]
     _said: dict[int, Sequence[Any]] = field(factory=dict, init=False)
-    _open: set[int] = field(init=False)
-    _group_rewards: GroupRewards[float] = field(init=False)
+    _rewards: GroupRewards[float] = field(init=False)
 
     def __attrs_post_init__(self) -> None:
-        self._open = set(range(self.size))
-        self._group_rewards = GroupRewards(self.target, self.size, self._scores)
+        self._rewards = GroupRewards(self.target, self.size, self._scores)
 
     async def score(self, member: int, said: Sequence[Any]) -> float:
-        """What the comparison gives a member that is done; ``said`` are the SDK's messages."""
+        """The score of a member that is done; ``said`` are the SDK's messages."""
         self._said[member] = said
-        return await self._group_rewards.finish(member)
+        return await self._rewards.finish(member)
 
     def close(self, member: int) -> None:
-        """A member is done with, however it ended. Safe to call twice."""
-        self._group_rewards.leave(member)
-        self._open.discard(member)
-        if not self._open:
-            self._group_rewards.close()
+        """Close a member, however its episode ended. Safe to call twice."""
+        self._rewards.close(member)
 
     async def _scores(self, members: list[int]) -> list[float]:
-        play = await self.begin()
+        session = await self.begin()
         try:
-            scores = await play.scored([self._said[member] for member in members])
+            scores = await session.scored([self._said[member] for member in members])
         finally:
-            await play.close()
+            await session.close()
         return [float(score.reward) for score in scores]
 
 
@@ -75,7 +70,7 @@ class ScoredEpisode:
         return self.episode.first
 
     async def play(self, action: Action) -> Observation:
-        """The last turn waits until no other member is playing."""
+        """OpenSession one turn; the last one waits until no other member is playing."""
         seen = await self.episode.play(action)
         said = action.message or {"content": action.text}
         self._said += [{**said, "role": "assistant"}, *seen.messages]
@@ -92,28 +87,25 @@ class ScoredEpisode:
 
 
 def transcript(messages: Sequence[Mapping[str, Any]]) -> list[Any]:
-    """Messages of plain data as the SDK's; the result of a tool is something a user says."""
+    """Messages of plain data as the SDK's, in which a user says the results of tools."""
     types = sdk().api.environments.types
-    spoken = [(message, _blocks(types, message)) for message in messages]
-    return [
-        types.Message("user" if message["role"] == "tool" else message["role"], blocks)
-        for message, blocks in spoken
-        if blocks
-    ]
+    said = []
+    for message in messages:
+        content, role = message.get("content") or [], message["role"]
+        parts = [{"type": "text", "text": content}] if isinstance(content, str) else content
+        blocks = [_block(types, part) for part in parts]
+        if role == "tool":
+            role, blocks = "user", [types.ToolResultBlock(message["tool_call_id"], blocks)]
+        else:
+            for id_, tool, arguments in calls_of(rendered(message)):
+                blocks.append(types.ToolCallBlock(id_, tool, _parsed(arguments)))
+        if blocks:
+            said.append(types.Message(role, blocks))
+    return said
 
 
-def _blocks(types: Any, message: Mapping[str, Any]) -> list[Any]:
-    content = message.get("content") or []
-    parts = [{"type": "text", "text": content}] if isinstance(content, str) else content
-    blocks = [_block(types, part) for part in parts]
-    if message["role"] == "tool":
-        return [types.ToolResultBlock(message["tool_call_id"], blocks)]
-    calls = calls_of(rendered(message))
-    return blocks + [types.ToolCallBlock(id_, tool, _read(given)) for id_, tool, given in calls]
-
-
-def _read(arguments: str) -> dict[str, Any]:
-    """The arguments of a call, of one that cannot be read too."""
+def _parsed(arguments: str) -> dict[str, Any]:
+    """The arguments of a call; those that cannot be parsed as they are."""
     try:
         given = json.loads(arguments)
     except ValueError:

@@ -9,11 +9,11 @@ from typing import Any
 
 from attrs import define, field
 
-from rlc.envs.base import AsyncEpisode, ContractError, EnvError, TaskKey
+from rlc.envs.base import AsyncEpisode, ContractError, EnvError, Observation, TaskKey
 from rlc.envs.deadlines import waiting
 from rlc.envs.group_rewards import require_whole
 from rlc.envs.openreward.client import Address, Connection
-from rlc.envs.openreward.episode import OpenRewardEpisode, Play
+from rlc.envs.openreward.episode import OpenRewardEpisode, OpenSession
 from rlc.envs.openreward.group import ScoredEpisode, ScoredGroup
 from rlc.envs.problems.data_sets import Listed
 from rlc.envs.tool_chat import ToolChatHistory
@@ -24,9 +24,9 @@ class OpenRewardSource:
     """One split of one environment. See :class:`rlc.envs.base.AsyncSource`.
 
     Every member of a task has a session of its own, and at most ``sessions`` are open at a time.
-    A group is opened with one; the others begin when their members make their first move, so a
-    large group needs no more slots than there are. ``new_history`` makes the chats of its episodes.
-    Where the environment scores whole groups, each member's last turn waits for the others'.
+    A group is opened with one session; the others begin when their members make their first move,
+    so a large group needs no more slots than there are. ``new_history`` makes the chats of its
+    episodes. If the environment scores whole groups, each member's last turn waits for the others'.
     """
 
     id: str
@@ -35,57 +35,57 @@ class OpenRewardSource:
     _connection: Connection = field(init=False)
     _slots: asyncio.Semaphore = field(init=False)
     _tasks: Listed | None = field(default=None, init=False)
-    _scores: bool = field(default=False, init=False)  # whether it scores groups, once it was asked
+    _scores: bool = field(default=False, init=False)  # whether it scores groups; known with tasks
     _listing: asyncio.Lock = field(factory=asyncio.Lock, init=False)
 
     def __attrs_post_init__(self) -> None:
-        """Raises EnvError if the SDK is not installed."""
+        """Raise EnvError if the SDK is not installed."""
         if importlib.util.find_spec("openreward") is None:
             raise EnvError("OpenReward is not installed: pip install 'rlc[openreward]'")
         self._connection = Connection(Address.of(self.id, self.args))
         self._slots = asyncio.Semaphore(self.args["sessions"])
 
     async def open(self, task: TaskKey, members: Sequence[int]) -> list[AsyncEpisode]:
-        """Raises EnvError where a session does not begin, or begins with what cannot be shown."""
+        """Raise EnvError if a session does not begin, or begins with what cannot be shown."""
         index = await self._index(task)
         if self._scores:
             require_whole(self.id, members, task.size)
-        play = await self._begin(index)
-        try:
-            first = await play.opening(self.args["tools"])
-        except BaseException:
-            await play.close()
-            raise
+        tools = self.args["tools"]
+        session, first = await self._begin_with_opening(index)
 
-        async def another() -> Play:
+        async def another() -> OpenSession:
             """The session of another member, which must begin like the first."""
-            other = await self._begin(index)
-            try:
-                if await other.opening(self.args["tools"]) != first:
-                    raise ContractError(
-                        f"task {index} of `{self.id}` begins differently in each session, so "
-                        "there is no group to compare"
-                    )
-            except BaseException:
+            other, opening = await self._begin_with_opening(index)
+            if opening != first:
                 await other.close()
-                raise
+                raise ContractError(
+                    f"task {index} of `{self.id}` begins differently in each session, so "
+                    "there is no group to compare"
+                )
             return other
 
-        tools = self.args["tools"]
-        episodes = [
-            OpenRewardEpisode(first, another, tools, play if at == 0 else None)
-            for at, _ in enumerate(members)
+        episodes: list[AsyncEpisode] = [
+            OpenRewardEpisode(first, another, tools, session if at == 0 else None)
+            for at in range(len(members))
         ]
         if not self._scores:
-            return list(episodes)
+            return episodes
         group = ScoredGroup(self.id, task.size, lambda: self._begin(index))
         return [ScoredEpisode(one, group, at) for at, one in enumerate(episodes)]
 
     async def close(self) -> None:
         await self._connection.close()
 
-    async def _begin(self, index: int) -> Play:
-        """A session, as soon as there is a slot."""
+    async def _begin_with_opening(self, index: int) -> tuple[OpenSession, Observation]:
+        session = await self._begin(index)
+        try:
+            return session, await session.opening(self.args["tools"])
+        except BaseException:
+            await session.close()
+            raise
+
+    async def _begin(self, index: int) -> OpenSession:
+        """Begin a session as soon as there is a slot."""
         with waiting():
             await self._slots.acquire()
         try:
@@ -93,7 +93,7 @@ class OpenRewardSource:
         except BaseException:
             self._slots.release()
             raise
-        return Play(self._connection, session, self._slots)
+        return OpenSession(self._connection, session, self._slots)
 
     async def _index(self, task: TaskKey) -> int:
         async with self._listing:
@@ -107,12 +107,9 @@ class OpenRewardSource:
 def task_order(count: int, shuffle: bool, samples: int | None) -> Listed:
     """The numbers of a split's tasks in the order in which they are played, epoch after epoch.
 
-    ``samples`` keeps the first so many: with ``shuffle`` those of one fixed order, so that every
-    run and every stage has the same ones. Raises EnvError where there are not so many.
+    ``samples`` keeps that many: the first, or with ``shuffle`` those of one fixed order, so that
+    every run and every stage has the same ones. Raise EnvError if there are fewer.
     """
     if not count or (samples or 0) > count:
         raise EnvError(f"the split has {count:,} tasks, and {samples or 1:,} are asked for")
-    tasks = Listed([{"index": index} for index in range(count)], shuffle)
-    if samples is None:
-        return tasks
-    return Listed([tasks.row(0, at) for at in range(samples)], shuffle)
+    return Listed([{"index": index} for index in range(count)], shuffle).first(samples)

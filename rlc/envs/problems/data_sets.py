@@ -1,5 +1,5 @@
 """Sets of problems: those known by name, and the rows of a file. Task n is a pure function of
-the seed of the order and of n, so that a run that is resumed goes on with the next."""
+the seed of the order and of n, so that a resumed run continues with the next task."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from typing import Any, Protocol
 
 from attrs import frozen
 
-from rlc.envs.base import EnvError
+from rlc.envs.base import EnvError, first_line
 from rlc.envs.problems import countdown
 from rlc.envs.problems.graders import boxed
 from rlc.envs.problems.rows import read_rows
@@ -22,7 +22,7 @@ SPLIT = "split"  # the field of a file's rows that says which split they belong 
 
 
 class ProblemSet(Protocol):
-    """Numbered problems; ``count`` of them, or None where there is no end."""
+    """Numbered problems; ``count`` of them, or None if they never end."""
 
     @property
     def count(self) -> int | None: ...
@@ -33,7 +33,7 @@ class ProblemSet(Protocol):
 
 @frozen
 class Listed:
-    """The rows of a list, again and again: with ``shuffle`` each epoch in an order of its own."""
+    """The rows of a list, epoch after epoch; with ``shuffle`` each in an order of its own."""
 
     rows: Sequence[Row]
     shuffle: bool
@@ -42,6 +42,13 @@ class Listed:
     def count(self) -> int:
         return len(self.rows)
 
+    def first(self, samples: int | None) -> Listed:
+        """That many of the rows: the first, or with ``shuffle`` those of one fixed order, so that
+        every run and every stage has the same ones. None: all of them."""
+        if samples is None:
+            return self
+        return Listed([self.row(0, number) for number in range(samples)], self.shuffle)
+
     def row(self, order: int, number: int) -> Row:
         epoch, at = divmod(number, len(self.rows))
         return self.rows[_permutation(order, epoch, len(self.rows))[at] if self.shuffle else at]
@@ -49,49 +56,43 @@ class Listed:
 
 @frozen
 class Made:
-    """Countdown problems, made as they are asked for; no split shares one with another. With
-    ``count`` there are so many and then the next epoch, without it they never repeat."""
+    """Countdown problems, made on demand; no problem is in two splits. With ``count`` an epoch has
+    that many, without it they never repeat."""
 
     split: str
     shuffle: bool
     count: int | None
 
     def row(self, order: int, number: int) -> Row:
-        if self.count is None:
-            seed = derive_seed(order, "task", number) if self.shuffle else number
-            return countdown.problem(self.split, seed)
-        epoch, at = divmod(number, self.count)
-        seed = _permutation(order, epoch, self.count)[at] if self.shuffle else at
+        seed = number
+        if self.count is not None:
+            epoch, seed = divmod(number, self.count)
+            if self.shuffle:
+                seed = _permutation(order, epoch, self.count)[seed]
+        elif self.shuffle:
+            seed = derive_seed(order, "task", number)
         return countdown.problem(self.split, seed)
 
 
 def problem_set(
     data: str, split: str, shuffle: bool, samples: int | None, check: Callable[[Row], None]
 ) -> ProblemSet:
-    """The problems of a known set, or of a file; ``check`` raises EnvError for a row of no use.
+    """The problems of a known set, or of a file; ``check`` raises EnvError for an unusable row.
 
-    ``samples`` keeps the first so many. With ``shuffle`` those of one fixed order, so that every
-    run and every stage has the same ones. Raises EnvError where there are not so many.
+    ``samples`` keeps that many. Raise EnvError if there are fewer.
     """
     if data == "countdown" and split != "test":
         return Made(split, shuffle, samples)
     rows = []
     for number, row in _rows(data, split):
-        _checked(row, number, data, check)
+        try:
+            check(row)
+        except EnvError as error:
+            raise EnvError(f"row {number} of {data}: {error}") from error
         rows.append(row)
-    if samples is not None:
-        if samples > len(rows):
-            raise EnvError(f"`samples = {samples}`, but {data} has {len(rows)} problems in {split}")
-        order = _permutation(0, 0, len(rows)) if shuffle else range(samples)
-        rows = [rows[at] for at in order[:samples]]
-    return Listed(rows, shuffle)
-
-
-def _checked(row: Row, number: int, data: str, check: Callable[[Row], None]) -> None:
-    try:
-        check(row)
-    except EnvError as error:
-        raise EnvError(f"row {number} of {data}: {error}") from error
+    if samples is not None and samples > len(rows):
+        raise EnvError(f"`samples = {samples}`, but {data} has {len(rows)} problems in {split}")
+    return Listed(rows, shuffle).first(samples)
 
 
 def _rows(data: str, split: str) -> list[tuple[int, Row]]:
@@ -100,12 +101,7 @@ def _rows(data: str, split: str) -> list[tuple[int, Row]]:
         return list(enumerate(countdown.test_problems(), start=1))
     if data in _HUB:
         return list(enumerate(_HUB[data](split), start=1))
-    return _of_split(read_rows(data), data, split)
-
-
-def _of_split(rows: Sequence[Row], data: str, split: str) -> list[tuple[int, Row]]:
-    """Where the rows have a field ``split``, those in which it says so. Otherwise all are
-    ``train``."""
+    rows: Sequence[Row] = read_rows(data)  # without a field `split` all are `train`
     there = {str(row[SPLIT]) for row in rows if row.get(SPLIT) is not None} or {"train"}
     if split not in there:
         listed = ", ".join(f"`{name}`" for name in sorted(there))
@@ -122,7 +118,7 @@ def _permutation(order: int, epoch: int, count: int) -> tuple[int, ...]:
 
 
 def _gsm8k(split: str) -> list[Row]:
-    """Worked solutions; the answer is what follows ``####``."""
+    """Worked solutions, with the answer after ``####``."""
     return [
         {**row, "answer": row["answer"].rpartition("####")[2].strip()}
         for row in _fetch("gsm8k", "openai/gsm8k", "main", split)
@@ -143,7 +139,7 @@ _SUBJECTS = (
 
 
 def _math(split: str) -> list[Row]:
-    """All of MATH without the 500 problems that are the usual test, or those 500."""
+    """All of MATH except the 500 problems that are the usual test, or those 500."""
     test = _fetch("math", _MATH_TEST, None, "test")
     rows = test
     if split == "train":
@@ -162,7 +158,7 @@ def _math(split: str) -> list[Row]:
 
 
 def _countdown_tasks(split: str) -> list[Row]:
-    """The public Countdown problems, which come in one piece: a fixed draw of them is the test."""
+    """The public Countdown problems, which have one split: a fixed draw of them is the test."""
     rows = _fetch("countdown_tasks", "Jiayi-Pan/Countdown-Tasks-3to4", None, "train")
     order = _permutation(0, 0, len(rows))
     chosen = order[: countdown.TEST_SIZE] if split == "test" else order[countdown.TEST_SIZE :]
@@ -177,16 +173,15 @@ _HUB: dict[str, Callable[[str], list[Row]]] = {
 
 
 def _fetch(name: str, dataset: str, config: str | None, split: str) -> list[Row]:
-    """Rows from the Hugging Face hub, or from its cache. Raises EnvError where that fails."""
+    """Rows from the Hugging Face hub, or from its cache. Raise EnvError if that fails."""
     try:
         library = importlib.import_module("datasets")
     except ImportError as error:
         raise EnvError(f"`{name}` needs the package datasets: pip install datasets") from error
     try:
         return list(library.load_dataset(dataset, config, split=split))
-    except Exception as error:  # whatever the library and its network stack raise
-        cause = (str(error) or type(error).__name__).splitlines()[0]
+    except Exception as error:  # the library and its network stack raise many kinds
         raise EnvError(
-            f"`{name}` comes from the Hugging Face hub ({dataset}), which gave nothing: {cause}; "
-            "its rows in a .jsonl file do as well"
+            f"`{name}` comes from the Hugging Face hub ({dataset}), which gave nothing: "
+            f"{first_line(error)}; its rows in a .jsonl file do as well"
         ) from error
