@@ -1,7 +1,7 @@
-"""Deadlines that stand still while somebody waits for a free place, and measure what they span.
+"""Deadlines whose clock stops while somebody waits for a free place, and which measure time.
 
-``async with span(seconds, what) as spent`` raises :class:`OverdueError` when its seconds are over.
-Code within, however deep, that only queues says so: ``with waiting(): await slots.acquire()``.
+``async with Span(seconds, what) as span`` raises :class:`OverdueError` when its seconds are over.
+Code within that only queues says so, however deep it is: ``with waiting(): await slots.acquire()``.
 """
 
 from __future__ import annotations
@@ -12,30 +12,55 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 from types import TracebackType
 
-from attrs import define, field
-
 from rlc.envs.base import EnvError
 
 
 class OverdueError(EnvError):
-    """Something took longer than it may."""
+    """Something took longer than its deadline."""
 
     cause = "timeout"
 
 
-@define(eq=False)
 class Span:
-    """``worked`` and ``waited`` are wall seconds, right once the span is over."""
+    """Measure what happens within, and end it after so many seconds of work (None: never). Raise
+    OverdueError with ``what`` as its subject. ``worked`` and ``waited`` are wall seconds, valid
+    when the span is over. An episode has many spans, so there is no generator behind them."""
 
-    worked: float = 0.0
-    waited: float = 0.0
-    _timer: asyncio.Timeout | None = field(default=None)
-    _left: float = field(default=0.0, init=False)
-    _waiters: int = field(default=0, init=False)
-    _since: float = field(default=0.0, init=False)
+    def __init__(self, seconds: float | None, what: str) -> None:
+        self.worked = self.waited = self._left = 0.0
+        self._seconds = seconds
+        self._what = what
+        self._waiters = 0
+
+    async def __aenter__(self) -> Span:
+        self._timer = None if self._seconds is None else asyncio.timeout(self._seconds)
+        self._started = asyncio.get_running_loop().time()
+        self._token = _AROUND.set((*_AROUND.get(), self))
+        if self._timer is not None:
+            await self._timer.__aenter__()
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        late = error
+        try:
+            if self._timer is not None:
+                await self._timer.__aexit__(kind, error, trace)
+        except TimeoutError as raised:
+            late = raised
+        finally:
+            _AROUND.reset(self._token)
+            now = asyncio.get_running_loop().time()
+            self.worked = now - self._started - self.waited
+        if isinstance(late, TimeoutError) and self._timer is not None and self._timer.expired():
+            raise OverdueError(f"{self._what} took longer than {self._seconds:g} s") from late
 
     def pause(self) -> None:
-        """Somebody within begins to wait; the clock stops with the first."""
+        """Somebody within begins to wait; the first of them stops the clock."""
         self._waiters += 1
         if self._waiters > 1:
             return
@@ -45,8 +70,8 @@ class Span:
             if not self._timer.expired():
                 self._timer.reschedule(None)
 
-    def go_on(self) -> None:
-        """One of those who wait is done; the clock goes on with the last."""
+    def resume(self) -> None:
+        """Somebody within has waited; the last of them starts the clock again."""
         self._waiters -= 1
         if self._waiters:
             return
@@ -59,48 +84,9 @@ class Span:
 _AROUND: ContextVar[tuple[Span, ...]] = ContextVar("spans", default=())
 
 
-class span:  # noqa: N801 (used as a function; there are many in an episode, so no generator)
-    """Measure, and end after so many seconds of work (None: never). Raises OverdueError with
-    ``what`` as its subject."""
-
-    __slots__ = ("_seconds", "_spent", "_started", "_token", "_what")
-
-    def __init__(self, seconds: float | None, what: str) -> None:
-        self._seconds = seconds
-        self._what = what
-
-    async def __aenter__(self) -> Span:
-        timer = None if self._seconds is None else asyncio.timeout(self._seconds)
-        self._spent = Span(timer=timer)
-        self._started = asyncio.get_running_loop().time()
-        self._token = _AROUND.set((*_AROUND.get(), self._spent))
-        if timer is not None:
-            await timer.__aenter__()
-        return self._spent
-
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        timer, late = self._spent._timer, error
-        try:
-            if timer is not None:
-                await timer.__aexit__(kind, error, trace)
-        except TimeoutError as raised:
-            late = raised
-        finally:
-            _AROUND.reset(self._token)
-            now = asyncio.get_running_loop().time()
-            self._spent.worked = now - self._started - self._spent.waited
-        if isinstance(late, TimeoutError) and timer is not None and timer.expired():
-            raise OverdueError(f"{self._what} took longer than {self._seconds:g} s") from late
-
-
 @contextmanager
 def waiting() -> Iterator[None]:
-    """Waiting for a free place: the spans around do not count it as work."""
+    """Around the wait for a free place, which the spans around it do not count as work."""
     around = _AROUND.get()
     for one in around:
         one.pause()
@@ -108,4 +94,4 @@ def waiting() -> Iterator[None]:
         yield
     finally:
         for one in around:
-            one.go_on()
+            one.resume()

@@ -16,7 +16,6 @@ import sys
 import tempfile
 import threading
 from math import ceil
-from time import monotonic
 from typing import IO, Any
 
 from attrs import define, field, frozen
@@ -130,18 +129,6 @@ class Sandbox:
             with self._lock:
                 self._running = None
                 _kill(process)
-
-
-@define
-class Clock:
-    """The seconds left of a limit."""
-
-    limit: float
-    _started: float = field(factory=monotonic, init=False)
-
-    @property
-    def left(self) -> float:
-        return max(0.0, self.limit - (monotonic() - self._started))
 
 
 def _kill(process: subprocess.Popen[bytes]) -> None:

@@ -13,12 +13,13 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from importlib.util import find_spec
+from time import monotonic
 from typing import Any, ClassVar
 
 from attrs import define, field, frozen
 
 from rlc.envs.base import EnvError
-from rlc.envs.gem.sandbox import Clock, Outcome, Sandbox
+from rlc.envs.gem.sandbox import Outcome, Sandbox
 
 Call = tuple[str, Mapping[str, Any]]  # a tool of the recipe with its arguments
 
@@ -89,9 +90,9 @@ def run_python(sandbox: Sandbox, code: str, seconds: float) -> Outcome:
         return Outcome(*run_by_gem(code, "none"))  # only says no
     if code == "...":  # a placeholder of the prompt
         return Outcome(False, "", "SyntaxError: invalid syntax")
-    clock = Clock(seconds)
+    end = monotonic() + seconds
     try:
-        outcome = sandbox.run(code, clock.left)
+        outcome = sandbox.run(code, seconds)
         if not outcome.ok and "is not defined" in outcome.errors:
             # Libraries that are not installed would fail, whatever the code is.
             imports = "\n".join(
@@ -99,7 +100,7 @@ def run_python(sandbox: Sandbox, code: str, seconds: float) -> Outcome:
                 for line in BASE_IMPORTS.splitlines()
                 if not (named := _IMPORT.fullmatch(line)) or find_spec(named[1])
             )
-            outcome = sandbox.run(f"{imports}\n{code}", clock.left)
+            outcome = sandbox.run(f"{imports}\n{code}", max(0.0, end - monotonic()))
     except TimeoutError:
         return Outcome(False, "", f"\nExecution timed out after {seconds:g} seconds.")
     return outcome

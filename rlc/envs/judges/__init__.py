@@ -1,1 +1,1 @@
-"""Environments in which one model judges the work of another."""
+"""Environments in which a model judges the work of another: ``solver_judge()``."""

@@ -1,8 +1,8 @@
 """Solvers answer a problem, a judge picks one of their answers.
 
 Each call is an episode of one turn, so that it is sampled, timed, repeated and credited like any
-other. A solver is rewarded for its own solution, the judge for the one it picks. A judge that picks
-none of those there are (0 and negative numbers included) is rewarded as an empty answer is.
+other. A solver is rewarded for its own solution, the judge for the one it picks. A judge whose
+number (0 or a negative one, for example) names no solution is rewarded as an empty answer is.
 """
 
 from __future__ import annotations
@@ -28,18 +28,19 @@ _INDEX = re.compile(r"[0-9]{1,9}")
 class SolverJudge:
     """The settings of ``solver_judge()``.
 
-    ``judge_history`` makes the judge's prompt; ``in_box`` says that the environment reads answers
-    from ``\\\\boxed{…}`` instead of ``<answer>`` tags.
+    ``solver_prompt`` takes the ``problem``, ``judge_prompt`` also the ``solutions``, a list;
+    ``judge_history`` makes the judge's prompt; with ``in_box`` the environment reads answers from
+    ``\\\\boxed{…}`` instead of ``<answer>`` tags.
     """
 
     solvers: int
-    solver_prompt: Callable[[str], str]
-    judge_prompt: Callable[[str, Sequence[str]], str]
+    solver_prompt: Callable[..., str]
+    judge_prompt: Callable[..., str]
     judge_history: Callable[[], History]
     in_box: bool
 
     def solution(self, reply: str) -> str:
-        """What a solver's reply gives as its solution, marked as the environment reads it."""
+        """The solution in a solver's reply, marked as the environment reads it."""
         answer = _answer(reply)
         if answer is None:
             return NO_SOLUTION
@@ -47,7 +48,7 @@ class SolverJudge:
 
     def solver(self, problem: AsyncEpisode) -> AsyncEpisode:
         """A solver's turn; ``problem`` is graded with its solution."""
-        first = evolve(problem.first, text=self.solver_prompt(problem.first.text))
+        first = evolve(problem.first, text=self.solver_prompt(problem=problem.first.text))
         return _Solver(first, problem, self.solution)
 
     def judge(
@@ -55,37 +56,31 @@ class SolverJudge:
     ) -> AsyncEpisode:
         """The judge's turn; ``solved`` has each solver's reply and what the environment said."""
         solutions = [self.solution(reply) for reply, _ in solved]
-        first = evolve(problem.first, text=self.judge_prompt(problem.first.text, solutions))
-        return _Judge(first, problem, [after for _, after in solved])
+        prompt = self.judge_prompt(problem=problem.first.text, solutions=solutions)
+        return _Judge(evolve(problem.first, text=prompt), problem, [after for _, after in solved])
 
 
 def make_solver_judge(
     args: dict[str, Any], judge_history: Callable[[], History], in_box: bool
 ) -> SolverJudge:
-    """From the arguments of ``solver_judge()``. Raises EnvError for a file that is no template."""
-    solver_prompt, judge_prompt = usual_solver_prompt, usual_judge_prompt
-    if args["solver_prompt"] is not None:
-        solver_file = read_template(args["solver_prompt"], "problem")
-
-        def solver_prompt(problem: str) -> str:
-            return solver_file(problem=problem)
-
-    if args["judge_prompt"] is not None:
-        judge_file = read_template(args["judge_prompt"], "problem", "solutions")
-
-        def judge_prompt(problem: str, solutions: Sequence[str]) -> str:
-            return judge_file(problem=problem, solutions=list(solutions))
-
-    return SolverJudge(args["solvers"], solver_prompt, judge_prompt, judge_history, in_box)
+    """From the arguments of ``solver_judge()``. Raise EnvError for a file that is no template."""
+    solver, judge = args["solver_prompt"], args["judge_prompt"]
+    return SolverJudge(
+        args["solvers"],
+        read_template(solver, "problem") if solver else usual_solver_prompt,
+        read_template(judge, "problem", "solutions") if judge else usual_judge_prompt,
+        judge_history,
+        in_box,
+    )
 
 
 def usual_solver_prompt(problem: str) -> str:
-    """The prompt of a solver where the recipe has none."""
+    """The prompt of a solver if the recipe has none."""
     return f"{problem.rstrip()}\n\nPut your final answer between <answer> and </answer>."
 
 
 def usual_judge_prompt(problem: str, solutions: Sequence[str]) -> str:
-    """The prompt of a judge where the recipe has none."""
+    """The prompt of a judge if the recipe has none."""
     listed = "\n\n".join(f"Solution {i}:\n{text}" for i, text in enumerate(solutions, start=1))
     return f"""\
 Here is a problem, and {len(solutions)} proposed solutions to it. Find one that is right.
@@ -138,18 +133,18 @@ class _Judge:
 
 
 def _answer(reply: str) -> str | None:
-    """The first tagged answer; without a tag, what the last ``\\boxed{…}`` holds."""
+    """The first tagged answer; without a tag, the content of the last ``\\boxed{…}``."""
     answer = tagged(reply, last=False)
     return boxed(reply) if answer is None else answer
 
 
 def picked_number(reply: str) -> int | None:
-    """The whole number that a reply answers; None where it answers none."""
+    """The whole number that a reply answers; None if it answers none."""
     text = _answer(reply)
     return int(text) if text is not None and _INDEX.fullmatch(text) else None
 
 
 def _graded(after: Observation) -> Observation:
-    """One turn is all there is; whether it was correct is counted for every environment."""
+    """The end of the only turn, with the metric `correct` for every environment."""
     correct = {"correct": float((after.reward or 0.0) >= SOLVED)}
     return evolve(after, text="", done=True, metrics={**correct, **after.metrics})

@@ -1,15 +1,15 @@
 """Countdown: reach a target with given numbers. Problems from a seed, and exact arithmetic.
 
-Expressions are evaluated with fractions, never with ``eval``. Where that differs from the reward
-that the public recipes use:
+Expressions are evaluated with fractions, never with ``eval``. Differences from the reward of the
+public recipes:
 
 - the value must equal the target exactly, not to within 1e-5;
 - ``**``, ``//``, decimal points and numbers with a leading zero are no expressions, instead of
   power, floor division, two numbers each, and a syntax error;
-- the tags of an answer may be written in any case and stand on several lines;
-- only the reply is looked at, so there is no prompt to cut off before it.
+- the tags of an answer may be written in any case and span several lines;
+- only the reply is graded, so there is no prompt to cut off before it.
 
-As there, every number must be used exactly once, although the question only says "once" at most.
+As there, every number must be used exactly once, although the question says at most once.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from typing import Any
 
 from rlc.envs.seeds import derive_seed
 
-LONGEST = 1_000  # characters of an expression that is looked at
+LONGEST = 1_000  # characters of an expression that is evaluated
 NUMBERS = (1, 99)
 TARGETS = (10, 100)
 TEST_SIZE = 1_024
@@ -46,8 +46,11 @@ _BINARY: dict[str, Callable[[Any, Any], Any]] = {
 def evaluate(text: str) -> Fraction | None:
     """The value of an expression of whole numbers, ``+ - * /`` and brackets; None for anything
     else, a division by zero, and more than :data:`LONGEST` characters. Never raises."""
-    tokens = _tokens(text) if len(text) <= LONGEST else None
-    if not tokens:
+    tokens, at = list[str](), 0
+    while at < len(text) <= LONGEST and (match := _TOKEN.match(text, at)):
+        tokens.append(match[1] or match[2])
+        at = match.end()
+    if at < len(text) or not tokens:  # some of the text is no token
         return None
     try:
         return _value(tokens)
@@ -62,7 +65,7 @@ def solves(text: str, numbers: Sequence[int], target: int) -> bool:
 
 
 def question(numbers: Sequence[int], target: int) -> str:
-    """The text of a problem, worded as in the published recipes, so that results compare."""
+    """The text of a problem, in the words of the published recipes, so that results compare."""
     listed = ", ".join(map(str, numbers))
     return (
         f"Using the numbers {listed}, find a way to reach the target number {target}. You can use "
@@ -75,12 +78,14 @@ def question(numbers: Sequence[int], target: int) -> str:
 def problem(split: str, seed: int) -> dict[str, Any]:
     """The problem of a split that a seed names: three or four numbers, a target that they reach.
 
-    No problem is in two splits: what it consists of decides which one it belongs to.
+    No problem is in two splits: its content decides its split, so that each has a quarter of all.
     """
     rng = random.Random(derive_seed(seed, "countdown", split))
     while True:
         numbers, target = _draw(rng)
-        if target is not None and _split(numbers, target) == split:
+        text = ",".join(map(str, [*sorted(numbers), target]))
+        digest = blake2b(text.encode(), digest_size=1).digest()
+        if target is not None and SPLITS[digest[0] % len(SPLITS)] == split:
             return row(numbers, target)
 
 
@@ -107,7 +112,7 @@ def row(numbers: Sequence[int], target: int) -> dict[str, Any]:
 
 
 def _draw(rng: random.Random) -> tuple[list[int], int | None]:
-    """Numbers, and what a random expression of all of them is; None where that is no target."""
+    """Numbers, and the value of a random expression of all of them; None if it is no target."""
     numbers = [rng.randint(*NUMBERS) for _ in range(rng.choice((3, 4)))]
     values = list(numbers)
     while len(values) > 1:
@@ -123,29 +128,11 @@ def _draw(rng: random.Random) -> tuple[list[int], int | None]:
     return numbers, values[0] if low <= values[0] <= high else None
 
 
-def _split(numbers: Sequence[int], target: int) -> str:
-    """A quarter of all problems each."""
-    text = ",".join(map(str, [*sorted(numbers), target]))
-    return SPLITS[blake2b(text.encode(), digest_size=1).digest()[0] % len(SPLITS)]
-
-
-def _tokens(text: str) -> list[str] | None:
-    """None where some of the text is no token. ``//`` falls out later: it misses an operand."""
-    tokens, at = list[str](), 0
-    while at < len(text):
-        match = _TOKEN.match(text, at)
-        if match is None:
-            return None
-        tokens.append(match[1] or match[2])
-        at = match.end()
-    return tokens
-
-
 def _value(tokens: Sequence[str]) -> Fraction:
-    """Operator precedence with two stacks, so that no nesting is too deep. Raises ValueError or
-    LookupError for what is no expression."""
+    """Evaluate with two stacks, so that no nesting is too deep. Raise ValueError or LookupError
+    for tokens that are no expression, such as ``//``, which misses an operand."""
     values, waiting = list[Fraction](), list[str]()
-    for token in _marked(tokens):
+    for token in _with_signs(tokens):
         if token[0].isdigit():
             values.append(Fraction(int(token)))
         elif token in ("(", _NEGATE):
@@ -164,8 +151,9 @@ def _value(tokens: Sequence[str]) -> Fraction:
     return value
 
 
-def _marked(tokens: Sequence[str]) -> Iterator[str]:
-    """The tokens with signs told from operators. Raises ValueError where one is out of place."""
+def _with_signs(tokens: Sequence[str]) -> Iterator[str]:
+    """The tokens, in which a minus sign is :data:`_NEGATE` and a plus sign is left out. Raise
+    ValueError for a token that is out of place."""
     operand_due = True
     for token in tokens:
         opens = token[0].isdigit() or token == "("

@@ -13,8 +13,8 @@ from rlc.envs.base import EnvError
 
 
 def read_rows(path: str) -> list[dict[str, Any]]:
-    """All rows of a file. Raises EnvError for one that cannot be read, a row without named fields,
-    and a file without rows."""
+    """All rows of a file. Raise EnvError if it cannot be read, has no rows, or has a row without
+    named fields."""
     file = Path(path)
     try:
         rows = list(_READERS[file.suffix](file))

@@ -21,25 +21,26 @@ from rlc.envs.problems.graders import (
 )
 from rlc.envs.problems.rows import read_rows
 
-TRIED = 16  # rows whose own answers are graded before anything else
+TRIED = 16  # rows whose own answers are graded first
 
 
 class ProblemSource:
     """The environment ``problems()``. See :class:`rlc.envs.base.NumberedSource`."""
 
     def __init__(self, data: str, args: Mapping[str, Any]) -> None:
-        """``args`` are those of ``problems()``, all of them but ``data``. Raises EnvError for data
-        that cannot be read, has no such split, or has a row that cannot be asked or graded, and for
-        a grader that does not know the right answers when it sees them."""
-        self._fields = _Fields(args["question"], args["answer"], args["suffix"])
+        """``args`` are those of ``problems()`` except ``data``. Raise EnvError for data that cannot
+        be read, has no such split, or has a row that cannot be asked or graded, and for a grader
+        that calls right answers wrong."""
+        self._question, self._answer, self._suffix = (
+            args[name] for name in ("question", "answer", "suffix")
+        )
         self._format_coef = float(args["format_coef"])
         plan = GraderPlan(args["grader"], args["answer"], args["pattern"], args["grade_with"])
         self._grader = make_grader(plan)
-
         self._is_countdown = plan.name == "countdown"
 
         def check(row: Row) -> None:
-            self._fields.require(self._complete(row))
+            self._require_fields(self._complete(row))
             require_gradable(plan, row)
 
         self._problems: ProblemSet = problem_set(
@@ -48,54 +49,43 @@ class ProblemSource:
         self.count = self._problems.count
         self.few_shot = self._solved(args["few_shot"])
         if isinstance(self._problems, Listed):
-            require_right(plan, self._grader, self._problems.rows[:TRIED], data)
+            require_right(self._grader, self._problems.rows[:TRIED], data)
 
     def numbered(self, order: int, number: int, size: int) -> list[Episode]:
         """``size`` attempts at problem ``number`` of the order."""
         row = self._complete(self._problems.row(order, number))
-        first = Observation(self._fields.asked(row))
+        first = Observation(self._prompt(row))
         return [_Attempt(first, self._grader, row, self._format_coef) for _ in range(size)]
 
     def _complete(self, row: Row) -> Row:
-        return self._fields.completed(row) if self._is_countdown else row
+        """A row of the public Countdown data has only numbers and a target: ask for them."""
+        if not self._is_countdown:
+            return row
+        numbers, target = countdown_task(row, self._answer)
+        asked = {self._question: countdown.question(numbers, target), self._answer: str(target)}
+        return {**asked, **row}
 
-    def _solved(self, path: str | None) -> tuple[tuple[str, str], ...]:
-        """Question and answer of the problems of the file `few_shot`, asked as the others are."""
-        if path is None:
-            return ()
-        rows = read_rows(path)
-        answer = self._fields.answer
-        for number, row in enumerate(rows, start=1):
-            try:
-                self._fields.require(row)
-                if is_right(self._grader, str(row[answer]), row) is False:
-                    raise EnvError("its own answer would be graded wrong as a reply")
-            except EnvError as error:
-                raise EnvError(f"row {number} of {path}: {error}") from error
-        return tuple((self._fields.asked(row), str(row[answer])) for row in rows)
+    def _prompt(self, row: Row) -> str:
+        return f"{row[self._question]}{self._suffix}"
 
-
-@frozen
-class _Fields:
-    """Where the rows hold a question and its answer, and what is added to the question."""
-
-    question: str
-    answer: str
-    suffix: str
-
-    def asked(self, row: Row) -> str:
-        return f"{row[self.question]}{self.suffix}"
-
-    def require(self, row: Row) -> None:
-        for name in (self.question, self.answer):
+    def _require_fields(self, row: Row) -> None:
+        for name in (self._question, self._answer):
             if row.get(name) in (None, ""):
                 raise EnvError(f"the field `{name}` is empty; there are {', '.join(map(str, row))}")
 
-    def completed(self, row: Row) -> Row:
-        """A row of the public Countdown data has only numbers and a target: ask for them."""
-        numbers, target = countdown_task(row, self.answer)
-        made = {self.question: countdown.question(numbers, target), self.answer: str(target)}
-        return {**made, **row}
+    def _solved(self, path: str | None) -> tuple[tuple[str, str], ...]:
+        """Question and answer of the problems in the file `few_shot`, asked as the others are."""
+        if path is None:
+            return ()
+        rows = read_rows(path)
+        for number, row in enumerate(rows, start=1):
+            try:
+                self._require_fields(row)
+                if is_right(self._grader, str(row[self._answer]), row) is False:
+                    raise EnvError("its own answer would be graded wrong as a reply")
+            except EnvError as error:
+                raise EnvError(f"row {number} of {path}: {error}") from error
+        return tuple((self._prompt(row), str(row[self._answer])) for row in rows)
 
 
 @frozen

@@ -9,7 +9,7 @@ from typing import Any, Protocol
 
 from rlc.envs.base import EnvError
 from rlc.envs.build import PlayableEnv, build_env
-from rlc.envs.deadlines import span
+from rlc.envs.deadlines import Span
 from rlc.plan.records import EnvPlan
 from rlc.runtime.records import RunError
 
@@ -43,7 +43,7 @@ async def close_all(things: Iterable[Closable]) -> None:
 
     async def close(thing: Closable) -> None:
         try:
-            async with span(CLOSE_SECONDS, "closing it"):
+            async with Span(CLOSE_SECONDS, "closing it"):
                 await thing.close()
         except Exception as error:
             _log.warning("an environment did not close: %s: %s", type(error).__name__, error)

@@ -24,7 +24,7 @@ from rlc.envs.base import (
 )
 from rlc.envs.build import PlayableEnv
 from rlc.envs.chunks import Chunks, model_input
-from rlc.envs.deadlines import Span, span
+from rlc.envs.deadlines import Span
 from rlc.envs.history import History, chunks_of
 from rlc.envs.seeds import derive_seed
 from rlc.envs.tool_chat import calls_of
@@ -142,7 +142,7 @@ class Player:
                     f"max_tokens = {task.env.plan.rollouts.max_tokens} that is over {limit[1]}"
                 )
             seed = derive_seed(seed, "open")
-            async with span(task.env.plan.rollouts.turn_timeout, "a turn"):
+            async with Span(task.env.plan.rollouts.turn_timeout, "a turn"):
                 replies = await self._sample(task, prompt, history, len(members), seed, seconds)
             return _Start(episodes, replies)
         except BaseException:
@@ -153,7 +153,7 @@ class Player:
         self, task: Task, members: Sequence[int], seconds: dict[str, float]
     ) -> list[AsyncEpisode]:
         limit = task.env.plan.rollouts.step_timeout
-        async with span(limit, "opening the episode") as spent:
+        async with Span(limit, "opening the episode") as spent:
             episodes = await _call_environment(task.env.source.open(task.key, members))
         _count(seconds, "environment", spent)
         if len(episodes) != len(members):
@@ -220,7 +220,7 @@ class Player:
         """Play to the end, and close; ``one.turns`` holds what was played if that fails."""
         plan, one.begun = one.task.env.plan, True
         try:
-            async with span(plan.rollouts.timeout, "the episode"):
+            async with Span(plan.rollouts.timeout, "the episode"):
                 ended = await self._turns(one, episode, reply)
             first = episode.first.text
         finally:
@@ -250,14 +250,14 @@ class Player:
             prompt = history.observe(seen)
             if limit := self._over(length, prompt, limits):
                 return limit[0]
-            async with span(limits.turn_timeout, "a turn"):
+            async with Span(limits.turn_timeout, "a turn"):
                 if turns or reply is None:
                     seed = derive_seed(one.seed, "turn", len(turns))
                     (reply,) = await self._sample(task, prompt, history, 1, seed, one.seconds)
                     await self._pace.turn()
                 kept = length.extend(prompt, reply.tokens)
                 action = history.reply(reply.tokens)
-                async with span(limits.step_timeout, "a step of the environment") as spent:
+                async with Span(limits.step_timeout, "a step of the environment") as spent:
                     holds = not joins(episode)
                     after = checked(await _call_environment(episode.play(action), holds))
             _count(one.seconds, "environment", spent)
@@ -288,7 +288,7 @@ class Player:
         seconds: dict[str, float],
     ) -> Sequence[types.SampledSequence]:
         params = _params(self.sampling, task.env.plan.rollouts, history.stop, seed)
-        async with span(None, "sampling") as spent:
+        async with Span(None, "sampling") as spent:
             asked = model_input(prompt, chunks_of(history))
             response = await self.client.sample(asked, count, params)
         _count(seconds, "sampling", spent)
@@ -360,7 +360,7 @@ async def _first(one: _Attempt, episode: AsyncEpisode) -> Observation:
     if not joins(episode):
         return checked(episode.first)
     limit = one.task.env.plan.rollouts.step_timeout
-    async with span(limit, "the first turn in the game") as spent:
+    async with Span(limit, "the first turn in the game") as spent:
         seen = checked(await _call_environment(episode.join(), holds=False))
     _count(one.seconds, "environment", spent)
     return seen

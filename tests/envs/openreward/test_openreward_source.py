@@ -10,7 +10,7 @@ import pytest
 from openreward_servers import KEY, base_url
 
 from rlc.envs.base import Action, AsyncEpisode, EnvError, Observation, TaskKey
-from rlc.envs.deadlines import span
+from rlc.envs.deadlines import Span
 from rlc.envs.openreward.group import transcript
 from rlc.envs.openreward.source import OpenRewardSource, task_order
 from rlc.envs.tool_chat import text_of
@@ -198,7 +198,7 @@ def test_a_busy_server_is_asked_again_on_nobodys_clock() -> None:
 
     async def play(source: OpenRewardSource) -> tuple[Observation, float]:
         (opened,) = await source.open(key(), [0])
-        async with span(60, "the call") as spent:
+        async with Span(60, "the call") as spent:
             seen = await opened.play(calls(("finish", "{}")))
         await opened.close()
         return seen, spent.worked / (spent.worked + spent.waited)
@@ -212,7 +212,7 @@ def test_a_tool_that_takes_for_ever_ends_with_the_deadline_and_frees_its_slot() 
     async def play(source: OpenRewardSource) -> Observation:
         (opened,) = await source.open(key(), [0])
         with pytest.raises(EnvError, match="took longer"):
-            async with span(0.05, "the step"):
+            async with Span(0.05, "the step"):
                 await opened.play(calls(("look", '{"n": 2}')))
         await opened.close()
         (opened,) = await source.open(key(), [0])
@@ -226,7 +226,7 @@ def test_a_tool_that_takes_for_ever_ends_with_the_deadline_and_frees_its_slot() 
 def test_a_group_begins_alike_and_needs_no_more_slots_than_there_are() -> None:
     async def play(source: OpenRewardSource) -> list[Observation]:
         async def alone(member: AsyncEpisode) -> Observation:
-            async with span(30, "the episode"):
+            async with Span(30, "the episode"):
                 seen = await member.play(calls(("finish", "{}")))
                 await member.close()
                 await member.close()

@@ -16,7 +16,7 @@ from attrs import define, field
 from worker_games import AddingSource, LockedSource, LockedStateSource
 
 from rlc.envs.base import Action, AsyncEpisode, EnvError, Episode, Observation, TaskKey
-from rlc.envs.deadlines import OverdueError, span
+from rlc.envs.deadlines import OverdueError, Span
 from rlc.envs.workers.async_adapter import ProcessSource, ThreadedSource, make_async
 from rlc.envs.workers.executors import ExecutorWorkers
 from rlc.envs.workers.processes import ProcessWorkers
@@ -101,7 +101,7 @@ def test_a_step_that_hangs_gives_its_place_to_another_thread() -> None:
         stuck, fine = await start(make_async(source, {"kind": "threads", "count": 1}), 2)
         source.made[1].go_on.set()
         with pytest.raises(OverdueError, match=r"a step took longer than 0\.01 s"):
-            async with span(0.01, "a step"):
+            async with Span(0.01, "a step"):
                 await stuck.play(Action("first"))
         (after,) = await say(fine, "second")
         source.made[0].go_on.set()  # it comes back, and nobody listens
@@ -159,7 +159,7 @@ def test_what_goes_wrong_in_a_process_is_that_episodes_affair() -> None:
         for word, seconds in (("die", 30), ("hang", 0.05), ("leave", 30), ("stubborn", 30)):
             broken, fine = await start(source, 2)
             with pytest.raises(EnvError) as caught:
-                async with span(seconds, "a step"):
+                async with Span(seconds, "a step"):
                     await asyncio.gather(broken.play(Action(word)), say(fine, "1"))
             told.append(f"{caught.type.__name__}: {caught.value}")
             after = await say(fine, "5")
@@ -255,7 +255,7 @@ def test_places_are_waited_for_outside_of_the_deadline() -> None:
 
         holding = asyncio.ensure_future(holder())
         await begun.wait()
-        async with span(5.0, "a step") as spent:
+        async with Span(5.0, "a step") as spent:
             asyncio.get_running_loop().call_later(0.02, done.set)
             await processes.call(os.getpid)
         await holding
@@ -280,7 +280,7 @@ def test_calls_given_up_leave_an_executor_behind() -> None:
 
         workers = ExecutorWorkers(make)
         with pytest.raises(OverdueError):
-            async with span(0.01, "a step"):
+            async with Span(0.01, "a step"):
                 await workers.call(stuck.wait, 30)
         assert await workers.call(sys.getrecursionlimit)
         await workers.close()
