@@ -130,7 +130,7 @@ class _Peers:
         return scopes
 
     def name(self, scope: Scope, at: int) -> str:
-        """What a message calls the scope of value ``at``."""
+        """Return the name, in a message, of the scope of value ``at``."""
         if scope == "batch":
             return "the batch"
         parts = ("role", "group") if scope == "role" else (scope,)

@@ -76,7 +76,7 @@ def aggregate_weights(
 
 
 def _divisors(kind: str, n_D: Floats, label_D: Ints, length: int | None) -> Floats | float:
-    """What each sequence's loss is divided by; all have tokens."""
+    """Return the divisor of each sequence's loss. Every sequence has tokens."""
     import numpy as np
 
     match kind:

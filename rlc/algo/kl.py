@@ -1,4 +1,4 @@
-"""How far two policies are from each other, on the tokens that were sampled."""
+"""KL divergence between two policies, on the tokens that were sampled."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ def kl_penalty(
     coef: float,
     discount: float = 0.0,
 ) -> list[Floats]:
-    """What a penalty on the distance from a reference adds to the advantages of a batch.
+    """Return what a KL penalty towards a reference adds to the advantages of a batch.
 
     With ``d_t = q_t - ref_t`` (sampler minus reference) a sampled token gets
     ``coef (mean(d) - d_t)``, the mean taken over all sampled tokens of the batch, so that the
@@ -110,7 +110,7 @@ def _rows(
     other_DT: Sequence[npt.ArrayLike],
     mask_DT: Sequence[npt.ArrayLike],
 ) -> list[tuple[Floats, Floats, Bools]]:
-    """Each datum's two columns of logprobs, and which of its tokens were sampled."""
+    """Return each datum's two columns of logprobs and which of its tokens were sampled."""
     if not len(sampler_DT) == len(other_DT) == len(mask_DT):
         raise AlgorithmError(
             f"{len(sampler_DT)} rows of sampler logprobs, {len(other_DT)} of "

@@ -130,7 +130,7 @@ def _importance_sampling(logprobs_T: Floats, columns: _Columns) -> _Terms:
 
 
 def _ppo(logprobs_T: Floats, columns: _Columns) -> _Terms:
-    """Where the clipped term is the smaller one, the ratio is out of bounds: no gradient."""
+    """A token whose clipped term is the smaller one is out of bounds and has no gradient."""
     ratio_T, clipped_T = _ratios(logprobs_T, columns)
     free_T, held_T = ratio_T * columns["advantages"], clipped_T * columns["advantages"]
     return -np.minimum(free_T, held_T), -np.where(free_T <= held_T, free_T, 0.0)

@@ -1,4 +1,4 @@
-"""What an episode is credited with: from the rewards of its turns to one number, or several."""
+"""The credit of an episode, computed from the rewards of its turns."""
 
 from __future__ import annotations
 

@@ -89,6 +89,6 @@ class AdvantageScheme:
 
 
 def task_scope(scheme: AdvantageScheme) -> Scope:
-    """What counts as a group where constant groups are dropped: a task, or one role of it where
-    the scheme compares within roles."""
+    """Return the scope in which constant groups are dropped: a task, or one role of it if the
+    scheme compares within roles."""
     return "role" if any(getattr(step, "over", "") == "role" for step in scheme.steps) else "group"

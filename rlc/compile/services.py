@@ -19,7 +19,7 @@ class ServiceMismatchError(Error, ValueError):
 
 
 def on_service(plan: Plan, service: str) -> Plan:
-    """The same plan with every model on ``service``.
+    """Return the same plan with every model on ``service``.
 
     Any server that speaks Tinker's protocol may serve any model, so `tinker` takes them all; the
     embedded engine has only those of this machine.

@@ -25,8 +25,8 @@ from rlc.pricing.tokens import Tokens
 def explain_dict(
     plan: Plan | None, recipe: str, found: Diagnostics, latencies: Latencies | None = None
 ) -> dict[str, Any]:
-    """Plain data for JSON; without a plan only the diagnostics have something to say. ``timing``
-    is there where ``latencies`` are given."""
+    """Return plain data for JSON; without a plan it holds only diagnostics. It has ``timing`` if
+    ``latencies`` are given."""
     data: dict[str, Any] = {
         "schema_version": SCHEMA_VERSION,
         "plan_hash": None,

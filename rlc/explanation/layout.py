@@ -1,4 +1,4 @@
-"""What the sections of the text have in common: width, colours, amounts."""
+"""Width, colours and amounts in all sections of the text."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a stage computes, as formulas."""
+"""The formulas of a stage."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def formula_sections(stage: StagePlan, paint: Paint) -> Iterator[tuple[str, Line
 
 
 def formulas_of(stage: StagePlan) -> dict[str, list[str]]:
-    """The same as data, by what each computes."""
+    """Return the formulas as data, by the part of the stage that they belong to."""
     if isinstance(stage, EvalPlan):
         metrics = {metric.name for metric in stage.metrics}
         return {"metrics": [line for name in sorted(metrics) for line in _formula("metric", name)]}
@@ -124,7 +124,7 @@ def _aggregate(stage: TrainPlan, paint: Paint) -> Lines:
 
 @frozen
 class LossScale:
-    """What is expected of one optimiser update: its sequences, the tokens sampled in them, and the
+    """The expected size of one optimiser update: its sequences, the tokens sampled in them, and the
     weight of one such token in the gradient (its mean, where sequences differ)."""
 
     sequences: float

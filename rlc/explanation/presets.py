@@ -1,4 +1,4 @@
-"""What a preset of advantages is a name for, with its defaults."""
+"""The formulas behind an advantage preset with its defaults."""
 
 from __future__ import annotations
 

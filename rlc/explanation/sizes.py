@@ -158,7 +158,7 @@ def _environment(env: EnvPlan) -> Iterator[str]:
 
 
 def datum_sentence(env: EnvPlan, model: ModelPlan) -> str:
-    """What training sequences an episode becomes, and what that means for the bill."""
+    """Return which training sequences an episode becomes, and what that does to the bill."""
     if with_role(env, "game") is not None:
         return "one training sequence a reply"
     if max_turns(env) == 1 or extends_prefix(env, model, unknown=False):

@@ -27,7 +27,7 @@ _NEEDS = {
 
 
 def written(plan: Plan) -> Iterator[str]:
-    """What is written where."""
+    """Yield what the job writes, and where."""
     yield (
         "a run folder (--run-dir, by default runs/NAME-TIME) with plan.json, journal.sqlite, "
         "metrics.jsonl (an object a step), rollouts.jsonl (an object a rollout)"
@@ -60,7 +60,7 @@ def _sent(tracker: TrackPlan, stage: StagePlan) -> str:
 
 
 def needed(plan: Plan) -> list[str]:
-    """What has to be there before the job can run, each thing once."""
+    """Return what the job needs before it can run, without repetitions."""
     return list(dict.fromkeys(_needed(plan)))
 
 

@@ -1,4 +1,4 @@
-"""How long a step would take, given how long its nodes do."""
+"""The duration of a step, given those of its nodes."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def timing_lines(plan: Plan, stage: StagePlan, latencies: Latencies) -> Lines:
 
 
 def stage_timing(plan: Plan, stage: StagePlan, latencies: Latencies) -> dict[str, Any] | None:
-    """The same as data; None for an evaluation, and for a stage of which nothing is known."""
+    """Return the timing as data; None for an evaluation, or if nothing is known of the stage."""
     given = latencies.get(stage.name)
     if isinstance(stage, EvalPlan) or not given:
         return None

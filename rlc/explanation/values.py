@@ -27,7 +27,7 @@ class Row:
 
 
 def value_lines(plan: Plan, stage: StagePlan, paint: Paint) -> Lines:
-    """What was decided line by line, then, part by part, what was left to defaults."""
+    """Yield the lines of a stage's values: for each part those that were decided, then defaults."""
     rows = value_rows(plan, stage)
     same = _same_model(plan, stage)
     if same is not None:
@@ -76,7 +76,7 @@ def _decided(row: Row, widths: list[int], room: int, paint: Paint) -> Lines:
 
 
 def _is_default(row: Row) -> bool:
-    """Whether nobody wrote the value."""
+    """Return whether the value was not written by the user."""
     return row.origin.startswith(("default", "catalogue", "sampling of "))
 
 

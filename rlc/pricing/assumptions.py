@@ -1,4 +1,4 @@
-"""What an estimate takes for granted, in sentences."""
+"""The assumptions behind an estimate, as sentences."""
 
 from __future__ import annotations
 

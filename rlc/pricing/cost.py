@@ -67,8 +67,8 @@ def in_all(amounts: Iterable[Money]) -> Money:
 
 @frozen
 class StageCost:
-    """What a stage takes: tokens by level, of one step (or evaluation) and before the first;
-    and the bill of the whole stage by level and kind."""
+    """The cost of a stage: tokens by level, of one step (or evaluation) and before the first, and
+    the bill of the whole stage by level and kind."""
 
     stage: str
     kind: str  # "train", "sft" or "eval"
@@ -152,8 +152,8 @@ def _priced(stage: StagePlan, tokens: Tokens) -> dict[str, Money]:
 
 
 def is_free(model: ModelPlan) -> bool:
-    """Whether nobody sends a bill: on this machine, and where a model that is not in Tinker's
-    line-up is served by a server of one's own."""
+    """Return whether training costs nothing: on this machine, or on the user's own server for a
+    model that Tinker does not have."""
     known = find_model(model.base)
     own = known.service == LOCAL if known else os.path.isdir(model.base)
     return model.service == LOCAL or own

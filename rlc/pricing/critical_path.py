@@ -37,7 +37,7 @@ class Constraint(NamedTuple):
 
 @frozen
 class CriticalPath:
-    """What a step in the steady state waits for.
+    """The critical path of a step in the steady state.
 
     Args:
         seconds: of a step, in the mean.
@@ -118,7 +118,7 @@ def _edges(graph: Graph, stage: str) -> list[GraphEdge]:
 
 
 def constraints(graph: Graph, stage: str) -> list[Constraint]:
-    """What the executor waits for: :func:`rlc.runtime.graph.run_steps`, in one table."""
+    """Return what :func:`rlc.runtime.graph.run_steps` waits for, as constraints."""
     kinds = {node.id: node.kind for node in graph.nodes}
     parts, edges = parts_of(graph, stage), _edges(graph, stage)
     slack = max((edge.slack for edge in edges), default=0)
@@ -201,12 +201,12 @@ class _System:
         return sum(self.ahead[start][end] for start, end in _ways(cycle))
 
     def _detour(self, start: Event, event: Event, end: Event) -> float:
-        """How much shorter than the longest way from start to end is the one through an event."""
+        """Return by how much the path through an event is shorter than the longest one."""
         through = self.ahead[start][event] + self.behind[end][event] - self.seconds[event]
         return self.ahead[start][end] - through
 
     def room(self, cycle: Cycle, event: Event, period: float) -> float:
-        """How much longer ``event`` could take until the cycle, led through it, is critical."""
+        """Return how much longer ``event`` could take before the cycle through it is critical."""
         detour = min(self._detour(start, event, end) for start, end in _ways(cycle))
         return max(period * _delay(cycle) - self.seconds_of(cycle) + detour, 0.0)
 

@@ -1,4 +1,4 @@
-"""How long the nodes of a job's stages take: as its user says, or as a run has measured."""
+"""Durations of the nodes of a job's stages, given by the user or measured by a run."""
 
 from __future__ import annotations
 

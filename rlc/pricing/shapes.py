@@ -39,7 +39,7 @@ CHARACTERS_PER_TOKEN = 4
 UNKNOWN_PROMPT, UNKNOWN_OBSERVATION = 300, 100  # tokens, where nothing was measured
 UNKNOWN_TURNS = 20
 TEMPLATE_TOKENS, CHAT_TOKENS = 50, 10  # markup around an observation
-JUDGE_TOKENS = 100  # what a judge is told beside the task and its solutions
+JUDGE_TOKENS = 100  # of the instructions around the task and its solutions
 _UNLIMITED = 2**53
 
 
@@ -156,7 +156,8 @@ def _prompt_characters(env: EnvPlan, chars: Mapping[str, int]) -> int:
 
 
 def extends_prefix(env: EnvPlan, model: ModelPlan, unknown: bool) -> bool:
-    """Whether each prompt extends the tokens before it; ``unknown`` where the renderer's ways are.
+    """Return whether each prompt extends the tokens before it, or ``unknown`` if that is not known
+    of the renderer.
 
     A history in text is tokenised anew for each turn, so only a chat through the renderer can.
     """
@@ -175,7 +176,7 @@ def _game(solver: Episode, solvers: int) -> Rollout:
 
 @frozen
 class Limits:
-    """What ends an episode early, in tokens: a reply of up to ``reply`` is not begun where it
+    """The limits of an episode, in tokens: a reply of up to ``reply`` tokens is not begun if it
     could break one of the others."""
 
     reply: int
@@ -208,7 +209,7 @@ class Limits:
         return max(1, bisect_left(range(1, self.reply), True, key=too_long))
 
     def _ends(self, episode: Episode, turn: int) -> bool:
-        """Whether an episode is over before it gets to a turn."""
+        """Return whether an episode ends before a turn."""
         at = episode.prompt_at(turn)
         return (
             at > self.prompt

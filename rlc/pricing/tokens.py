@@ -20,7 +20,7 @@ from rlc.pricing.shapes import Level, Rollout, rollout_shapes
 # Episodes played for each demonstration that the model itself has to give.
 TRIES = {"low": 1, "expected": 2, "high": 20}
 RESAMPLED = {"low": 0.0, "expected": 0.5, "high": 1.0}  # of the groups that may be replaced
-ROW_TOKENS = 300  # a prompt, and a reply, of a file that nobody has measured
+ROW_TOKENS = 300  # of a prompt, and of a reply, in a file that is not read
 
 
 @frozen
@@ -99,7 +99,7 @@ def group_tokens(shape: Rollout, groups: float, size: int, cached: bool) -> Toke
 
 def turn_tokens(shape: Rollout, batch: BatchPlan, cached: bool) -> Tokens:
     """Tokens of a batch that is counted in turns, of which exactly ``batch.count`` are trained
-    on; a sequence of several turns holds the whole episode whatever is chosen."""
+    on. A sequence of several turns holds the whole episode, whichever turns are chosen."""
     turns, parallel = sum(episode.copies * episode.turns for episode in shape), batch.parallel or 1
     # Whole waves of parallel episodes until there are enough turns; at worst one turn is missing,
     # and a whole wave is played for it.
@@ -150,5 +150,5 @@ def _eval_tokens(stage: EvalPlan, level: Level) -> Tokens:
 
 
 def _most(tokens: Iterable[Tokens]) -> Tokens:
-    """What is enough for each of several shapes."""
+    """Return the larger number of each kind, over several shapes."""
     return reduce(Tokens.most, tokens)

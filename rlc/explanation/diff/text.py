@@ -83,7 +83,7 @@ def _graph(diff: PlanDiff) -> Lines:
 
 
 def _cost(diff: PlanDiff) -> Lines:
-    """What is expected by kind, then all of it by level."""
+    """Yield the expected cost by kind, then the totals by level."""
     if not diff.bill and all(old == new for old, new in diff.cost.values()):
         return
     yield f"{'':16}{'before':>14}{'after':>14}{'change':>14}"
