@@ -136,6 +136,8 @@ class SimulatedService:
         self,
         model_path: str | None = None,
         base_model: str | None = None,  # noqa: ARG002
+        *,
+        record_stability_info: bool = False,  # noqa: ARG002
     ) -> SimulatedSampler:
         if model_path is not None:
             self.store.load(model_path)  # raises ServiceError where there is none
@@ -258,7 +260,11 @@ class SimulatedTrainer:
 
         return self._work(self.service.times.snapshot, save)
 
-    def save_weights_and_get_sampling_client(self) -> Awaitable[SimulatedSampler]:
+    def save_weights_and_get_sampling_client(
+        self,
+        *,
+        record_stability_info: bool = False,  # noqa: ARG002
+    ) -> Awaitable[SimulatedSampler]:
         return self._work(self.service.times.snapshot, lambda: self.service.sampler(self.model))
 
     def get_tokenizer(self) -> Any:

@@ -12,11 +12,16 @@ ppo                  ``-Σ min(rho A, clip(rho, low, high) A)``         low 0.8,
 cispo                ``-Σ stop_gradient(clip(rho, low, high)) lp A``   low 0.0, high 4.0
 dro                  ``-Σ (lp A - beta/2 (lp - q)²)``                  beta (required)
 gspo                 ``-Σ min(s A, clip(s, low, high) A)``             low, high (required)
+stable_reinforce     ``-Σ m (lp A - kl_coeff/2 (lp - q)²)``            kl_coeff (required)
 ==================== ================================================= ==================
 
 gspo (arXiv 2507.18071) has one ratio for all tokens, ``s = exp(mean(lp - q))`` over those that
 ``sequence_ratio_mask`` marks; its gradient on a token's logprob is that of
 ``stop_gradient(s) exp(lp - stop_gradient(lp))``.
+
+Tinker does not publish its definition of stable_reinforce, a REINFORCE that stays stable
+off-policy. This one, of the embedded engine and ``rlc serve``, has a quadratic pull to the sampler;
+``m`` is 1 on sampled tokens and 0 elsewhere, from the provenance spans of the datum.
 
 ``low`` and ``high`` stand for ``clip_low_threshold`` and ``clip_high_threshold``: bounds of the
 ratio itself, not distances from 1. Source: the Tinker documentation of losses, SDK 0.38.
@@ -62,8 +67,9 @@ def loss_and_grad(
         logprobs_T: the learner's logprobs of the target tokens.
         inputs: the datum's ``loss_fn_inputs``: ``weights`` for cross_entropy, ``logprobs`` and
             ``advantages`` for the others, shape (T,). ``target_tokens`` may be there and is not
-            read. gspo's ``sequence_ratio_mask`` is 1 everywhere if left out. Clip thresholds may
-            be given as arrays here, one a token, and win over config.
+            read. gspo's ``sequence_ratio_mask`` and stable_reinforce's ``sampled`` are 1
+            everywhere if left out. Clip thresholds may be given as arrays here, one a token, and
+            win over config.
 
     Returns:
         The summed loss, and its gradient, shape (T,).
@@ -149,6 +155,13 @@ def _dro(logprobs_T: Floats, columns: _Columns) -> _Terms:
     return loss_T, beta_T * drift_T - advantages_T
 
 
+def _stable_reinforce(logprobs_T: Floats, columns: _Columns) -> _Terms:
+    sampled_T, advantages_T = columns["sampled"], columns["advantages"]
+    pull_T, drift_T = columns["kl_coeff"], logprobs_T - columns["logprobs"]
+    loss_T = -sampled_T * (logprobs_T * advantages_T - 0.5 * pull_T * drift_T**2)
+    return loss_T, sampled_T * (pull_T * drift_T - advantages_T)
+
+
 def _gspo(logprobs_T: Floats, columns: _Columns) -> _Terms:
     """Tokens that are not marked have neither loss nor gradient."""
     counted_T = columns["sequence_ratio_mask"] > 0
@@ -182,5 +195,6 @@ LOSSES: Mapping[str, Loss] = {
         _gspo,
         {"sequence_ratio_mask": 1.0},
     ),
+    "stable_reinforce": Loss(_POLICY, {"kl_coeff": None}, _stable_reinforce, {"sampled": 1.0}),
 }
 """The losses known here, by Tinker's names."""

@@ -150,6 +150,9 @@ class LossTraits:
     scales a term without the advantage in it; None: the loss is linear in the advantages, up to
     their sign. ``per_sequence``: one ratio for all tokens that ``sequence_ratio_mask`` marks.
     ``sampler_logprobs``: it compares with the sampler; otherwise the advantages are ``weights``.
+    ``recorded``: its datums name the sampled sequence behind every token, and the service has to
+    record what it samples. ``published``: Tinker's definition is known; otherwise the formula is
+    that of the embedded engine and of ``rlc serve``.
     """
 
     config: Mapping[str, str] = field(factory=dict)
@@ -158,6 +161,8 @@ class LossTraits:
     pull: str | None = None
     per_sequence: bool = False
     sampler_logprobs: bool = True
+    recorded: bool = False
+    published: bool = True
 
 
 @frozen

@@ -141,7 +141,8 @@ def _cookbook(stage: TrainPlan) -> Iterator[str]:
     if stage.batch.kind != "groups":
         yield "`turns()`: the cookbook's loop collects groups"
     loss = loss_traits(stage.loss.name)
-    if loss.per_sequence or not loss.sampler_logprobs:  # its datums have no column for these
+    # Its datums have no column for these, and name no sampled sequences (cookbook 0.5.8).
+    if loss.per_sequence or loss.recorded or not loss.sampler_logprobs:
         yield f"`{stage.loss.name}()` is not a loss of the cookbook's loop"
     if stage.sampling.top_p != 1 or stage.sampling.top_k != -1:
         yield "`sample()`: the cookbook's loop samples from all tokens"

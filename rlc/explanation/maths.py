@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from attrs import frozen
 
 from rlc.catalog.builtins.losses import LIKELIHOOD
-from rlc.catalog.index import aggregate_traits, find_builtin
+from rlc.catalog.index import aggregate_traits, find_builtin, loss_traits
 from rlc.catalog.records import Builtin
 from rlc.explanation.formulas import scheme_formulas
 from rlc.explanation.layout import Lines, Paint
@@ -77,6 +77,9 @@ def _advantage(stage: TrainPlan, paint: Paint) -> Lines:
 def _loss(stage: TrainPlan, paint: Paint) -> Lines:
     yield from _formula("loss", stage.loss.name)
     yield paint.dim(_builtin("loss", stage.loss.name).doc)
+    if not loss_traits(stage.loss.name).published:
+        yield paint.dim("Tinker computes a definition of its own, which is not published:")
+        yield paint.dim("this is the one of the embedded engine and of `rlc serve`")
     for name, value in stage.loss.config.items():
         yield f"{name} = {show(value, 'float')}"
 

@@ -19,7 +19,7 @@ class Turn:
     """One sampled reply. ``prompt`` holds all tokens before it, with the marks of ``chunks``, which
     are no text; ``logprobs`` are the sampler's; ``metrics`` are what the environment measured of
     it. A ``reward`` of None is none at all. ``calls`` of tools have an id, the tool's name and its
-    arguments (JSON)."""
+    arguments (JSON). ``sequence_id`` is the service's name of the reply."""
 
     prompt: Sequence[int] = field(repr=False)
     tokens: Sequence[int] = field(repr=False)
@@ -31,6 +31,7 @@ class Turn:
     metrics: Mapping[str, float] = field(factory=dict)
     calls: tuple[tuple[str, str, str], ...] = ()
     chunks: Chunks = field(default=NO_CHUNKS, repr=False)
+    sequence_id: str = field(default="", repr=False)
 
 
 @frozen

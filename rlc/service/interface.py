@@ -71,8 +71,14 @@ class TrainingClient(Protocol):
     ) -> Awaitable[types.SaveWeightsResponse]:
         """Save weights and optimiser; the response's ``path`` restores both."""
 
-    def save_weights_and_get_sampling_client(self) -> Awaitable[SamplingClient]:
-        """A sampling client on a snapshot of the current weights."""
+    def save_weights_and_get_sampling_client(
+        self, *, record_stability_info: bool = False
+    ) -> Awaitable[SamplingClient]:
+        """A sampling client on a snapshot of the current weights.
+
+        With ``record_stability_info`` the service remembers for a day what is sampled, so that
+        the datums of this session can name its sequences (``Datum.with_provenance``).
+        """
 
     def save_weights_for_sampler(
         self, name: str, ttl_seconds: int | None = None
@@ -107,7 +113,11 @@ class ServiceClient(Protocol):
         """Saved weights under a fresh optimiser."""
 
     def create_sampling_client(
-        self, model_path: str | None = None, base_model: str | None = None
+        self,
+        model_path: str | None = None,
+        base_model: str | None = None,
+        *,
+        record_stability_info: bool = False,
     ) -> Awaitable[SamplingClient]: ...
 
     def delete_checkpoint(self, path: str) -> Awaitable[None]:
@@ -141,6 +151,9 @@ class RemoteService(ServiceClient, Protocol):
 
     async def ping(self) -> None:
         """Raises ServiceError if its server cannot be reached now."""
+
+    async def is_rlc(self) -> bool:
+        """Whether it is rlc's own server, whose definitions of all losses are known here."""
 
     def separate_samples(self) -> None:
         """From now on ask for each sample of a seeded request on its own, with its own seed."""

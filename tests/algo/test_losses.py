@@ -18,6 +18,7 @@ CONFIG: dict[str, dict[str, float]] = {
     "ppo": {"clip_low_threshold": 0.7, "clip_high_threshold": 1.28},
     "cispo": {"clip_low_threshold": 0.5, "clip_high_threshold": 2.0},
     "dro": {"beta": 0.05},
+    "stable_reinforce": {"kl_coeff": 0.2},
     "gspo": {"clip_low_threshold": 0.7, "clip_high_threshold": 1.28},
 }
 logprobs = st.floats(-6.0, -0.01)
@@ -93,6 +94,12 @@ def _slope(
             -(np.log(0.5) - 2 * np.log(0.25) - 0.1 * np.log(2) ** 2),
             [-1 + 0.1 * np.log(2), 2 - 0.1 * np.log(2)],
         ),
+        (
+            "stable_reinforce",
+            {"kl_coeff": 0.4},
+            -(np.log(0.5) - 2 * np.log(0.25) - 0.4 * np.log(2) ** 2),
+            [-1 + 0.4 * np.log(2), 2 - 0.4 * np.log(2)],
+        ),
     ],
 )
 def test_a_worked_example(
@@ -115,7 +122,7 @@ def test_cross_entropy_is_the_weighted_negative_logprob() -> None:
 @given(policy_data())
 def test_on_policy_every_policy_loss_has_the_plain_gradient(data: Data) -> None:
     sampler, advantages = data[1]["logprobs"], data[1]["advantages"]
-    for name in ("importance_sampling", "ppo", "cispo", "dro", "gspo"):
+    for name in ("importance_sampling", "ppo", "cispo", "dro", "gspo", "stable_reinforce"):
         _, grad_T = loss_and_grad(name, CONFIG[name], sampler, data[1])
         np.testing.assert_array_equal(grad_T, -advantages)
 
@@ -250,3 +257,18 @@ def test_mistakes_are_named(
 ) -> None:
     with pytest.raises(AlgorithmError, match=message):
         loss_and_grad(name, config, [-1.0], inputs)
+
+
+@given(policy_data())
+def test_what_was_not_sampled_adds_nothing_to_stable_reinforce(data: Data) -> None:
+    """The value and the gradient are those of the sampled tokens alone."""
+    (lp_T, inputs), config = data, CONFIG["stable_reinforce"]
+    sampled_T = np.arange(len(lp_T)) % 2
+    value, grad_T = loss_and_grad(
+        "stable_reinforce", config, lp_T, {**inputs, "sampled": sampled_T}
+    )
+    alone = {key: column[sampled_T == 1] for key, column in inputs.items()}
+    expected, expected_T = loss_and_grad("stable_reinforce", config, lp_T[sampled_T == 1], alone)
+    assert value == pytest.approx(expected, abs=1e-12)
+    np.testing.assert_array_equal(grad_T[sampled_T == 0], 0)
+    np.testing.assert_array_equal(grad_T[sampled_T == 1], expected_T)

@@ -17,10 +17,13 @@ LENGTH = 7
 
 
 def of_loss(name: str, advantages_T: np.ndarray = ADVANTAGES_T) -> tuple[float, np.ndarray]:
-    """Value and gradient of a loss, with the defaults of the recipe's parameters."""
+    """Value and gradient of a loss, with the defaults of the recipe's parameters, or 0.1."""
     traits, builtin = loss_traits(name), find_builtin("loss", name)
     assert builtin is not None
-    config = {traits.config[param.name]: param.default for param in builtin.params}
+    config = {
+        traits.config[param.name]: 0.1 if param.required else param.default
+        for param in builtin.params
+    }
     inputs = {"weights": advantages_T}
     if traits.sampler_logprobs:
         inputs = {"logprobs": SAMPLER_T, "advantages": advantages_T}

@@ -57,6 +57,16 @@ train main {
 """
 
 
+NAMED = """
+env guess = gem("game:GuessTheNumber-v0-easy") |> chat()
+train main {
+  model = policy  env = guess  batch = groups(4, of = 4)  sampling = sample(max_tokens = 16)
+  advantage = dr_grpo()  loss = stable_reinforce(kl_coeff = 0.1)
+  optimizer = adam(1e-3)  steps = 2
+}
+"""
+
+
 def plan_of(text: str) -> Plan:
     compiled = compile_source(Source("job.rl", MODEL + text))
     assert compiled.plan is not None, [item.message for item in compiled.diagnostics]
@@ -69,6 +79,7 @@ def plan_of(text: str) -> Plan:
         ("plain", PLAIN, "tinker"),
         ("full", FULL, "tinker"),
         ("waves", WAVES, "tinker"),
+        ("named", NAMED, "tinker"),
         ("plain", PLAIN, "cookbook"),
     ],
 )
@@ -101,6 +112,7 @@ def test_a_script_is_valid_formatted_and_stands_alone(
         ("kl = reference(policy.base, coef = 0.1)", "tinker", "`kl`"),
         ("overlap = streamed(minibatches = 2)", "tinker", "`streamed()`"),
         ("aggregate = token_mean()", "cookbook", "`token_mean()`"),
+        ("loss = stable_reinforce(kl_coeff = 0.1)", "cookbook", "`stable_reinforce()` is not a"),
         ("advantage = grpo()", "cookbook", "advantage `grpo`"),
         ("optimizer = adam(1e-3, beta1 = 0.8)", "cookbook", "beta1 = 0.9"),
         ("optimizer = adam(1e-3, schedule = cosine())", "cookbook", "constant learning rate"),
@@ -111,7 +123,11 @@ def test_a_script_is_valid_formatted_and_stands_alone(
 )
 def test_what_a_target_cannot_express_is_refused(change: str, target: str, reason: str) -> None:
     field = change.split(" = ")[0]
-    old = {"advantage": "advantage = dr_grpo()", "optimizer": "optimizer = adam(1e-3)"}.get(field)
+    old = {
+        "advantage": "advantage = dr_grpo()",
+        "loss": "loss = importance_sampling()",
+        "optimizer": "optimizer = adam(1e-3)",
+    }.get(field)
     text = PLAIN.replace(old, change) if old else PLAIN.replace("steps = 2", f"steps = 2  {change}")
     with pytest.raises(EmitError) as refused:
         emit(plan_of(text), target)

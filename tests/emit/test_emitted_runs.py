@@ -53,6 +53,16 @@ train main {{
   loss = importance_sampling()  optimizer = adam(1e-3)  steps = 2
 }}
 """
+# A random choice of turns from chats, in which other turns of the same sequence stand.
+NAMED = """
+model policy {{ base = "{base}"  lora_rank = 8  renderer = "qwen3_instruct" }}
+env guess = gem("game:GuessTheNumber-v0-easy") |> chat()
+train main {{
+  model = policy  env = guess  batch = turns(10, parallel = 4)
+  sampling = sample(max_tokens = 16)  advantage = rebn(gamma = 0.9)
+  loss = stable_reinforce(kl_coeff = 0.1)  optimizer = adam(1e-3)  steps = 2
+}}
+"""
 PLAIN = """
 model policy {{ base = "{base}"  lora_rank = 8  renderer = "qwen3_instruct" }}
 env guess = gem("game:GuessTheNumber-v0-easy") |> chat()
@@ -108,8 +118,9 @@ def metrics_of(path: Path) -> list[dict[str, float]]:
             loss="importance_sampling()",
         ),
         plan_of(WAVES),
+        plan_of(NAMED),
     ],
-    ids=["episodes", "turns-over-env", "waves"],
+    ids=["episodes", "turns-over-env", "waves", "named-sequences"],
 )
 def test_the_script_repeats_the_run(plan: Plan, server: str, tmp_path: Path) -> None:
     script = tmp_path / "train.py"

@@ -50,6 +50,19 @@ def test_colour_only_adds_escapes() -> None:
     assert colored.split() == explain_text(plan, Diagnostics()).split()
 
 
+def test_a_loss_whose_definition_is_not_published_says_so() -> None:
+    plan = planned(EVERYTHING, "second.loss=stable_reinforce(kl_coeff = 0.2)")
+    said = section(explain_text(plan, Diagnostics()), "loss: stable_reinforce")
+    assert said.splitlines() == [
+        "L = − Σ_t (log p_t A_t − kl_coeff/2 (log p_t − log q_t)²)",
+        "t: the sampled tokens; the others contribute nothing",
+        "REINFORCE held close to the sampler, for rollouts of older weights (alpha on Tinker)",
+        "Tinker computes a definition of its own, which is not published:",
+        "this is the one of the embedded engine and of `rlc serve`",
+        "kl_coeff = 0.2",
+    ]
+
+
 def test_json_has_exactly_its_keys_and_the_whole_plan() -> None:
     plan = planned(EVERYTHING)
     data = json.loads(json.dumps(explain_dict(plan, "test.rl", Diagnostics())))

@@ -85,6 +85,16 @@ LOSSES = (
         LossTraits(sampler_logprobs=False),
         ("L = − Σ_t A_t log p_t",),
     ),
+    _loss(
+        "stable_reinforce",
+        "REINFORCE held close to the sampler, for rollouts of older weights (alpha on Tinker)",
+        LossTraits(pull="kl_coeff", takes_stale=True, recorded=True, published=False),
+        (
+            "L = − Σ_t (log p_t A_t − kl_coeff/2 (log p_t − log q_t)²)",
+            "t: the sampled tokens; the others contribute nothing",
+        ),
+        (Param("kl_coeff", "float", "strength of the pull to the sampler", low=0),),
+    ),
 )
 
 # What supervised training computes, and how a service is asked for logprobs.

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from rlc.catalog.index import aggregate_traits, loss_traits, names_of
+from rlc.catalog.index import BUILTINS, aggregate_traits, loss_traits
 from rlc.check.rules.base import Rule, View
 from rlc.lang.diagnostics import Label
 
@@ -13,7 +13,8 @@ def _fresh_rollouts(view: View) -> None:
     if stale > 1 and not loss_traits(name).takes_stale:
         label = Label(view.at("overlap.max_staleness"), f"rollouts may be {stale} steps old")
         message = f"`{name}()` has no clip, and rollouts may come from weights {stale} steps old"
-        *others, last = (f"`{n}()`" for n in names_of("loss") if loss_traits(n).takes_stale)
+        stable = [f"`{b.usage()}`" for b in BUILTINS if b.kind == "loss" and b.traits.takes_stale]
+        *others, last = stable
         view.error("RL0313", "loss", message, f"take {', '.join(others)} or {last}", label)
 
 

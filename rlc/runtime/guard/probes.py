@@ -12,14 +12,14 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
-from attrs import frozen
+from attrs import evolve, frozen
 
 from rlc.algo.losses import LOSSES, loss_and_grad
 from rlc.catalog.builtins.losses import LIKELIHOOD
 from rlc.catalog.index import loss_traits
 from rlc.plan.records import LossPlan
-from rlc.runtime.records import Usage
-from rlc.runtime.updates.datums import TrainingDatum
+from rlc.runtime.records import Turn, Usage
+from rlc.runtime.updates.datums import TrainingDatum, episode_datums
 from rlc.service.errors import ServiceError
 from rlc.service.interface import SamplingClient, TrainingClient
 
@@ -57,7 +57,9 @@ async def probe_loss(training: TrainingClient, loss: LossPlan) -> LossProbe | No
     """
     if loss.name not in LOSSES:
         return None
-    datums = _datums(training.get_tokenizer())
+    datums, usage = _datums(training.get_tokenizer()), Usage()
+    if loss_traits(loss.name).recorded:
+        datums = await _sampled_datums(training, usage)
     first = await _forward(training, datums, LIKELIHOOD)
     datums = [
         _aimed(datum, logprobs_T, ratios)
@@ -72,7 +74,8 @@ async def probe_loss(training: TrainingClient, loss: LossPlan) -> LossProbe | No
             f"{told:.6g}, the formula {expected:.6g}",
             "choose another loss or service; nothing has been trained yet",
         )
-    return LossProbe(told, expected, Usage(trained=2 * sum(_LENGTHS)))
+    usage.trained = 2 * sum(len(datum.inputs) for datum in datums)
+    return LossProbe(told, expected, usage)
 
 
 async def probe_seeds(sampler: SamplingClient, tokenizer: Any) -> tuple[bool, Usage]:
@@ -111,6 +114,33 @@ def _datums(tokenizer: Any) -> list[TrainingDatum]:
     ]
 
 
+async def _sampled_datums(training: TrainingClient, usage: Usage) -> list[TrainingDatum]:
+    """Datums of recorded replies, which the loss can name."""
+    from tinker import types
+
+    sampler = await training.save_weights_and_get_sampling_client(record_stability_info=True)
+    prompt, datums = _tokens(training.get_tokenizer()), list[TrainingDatum]()
+    for length in _LENGTHS:
+        params = types.SamplingParams(max_tokens=length, temperature=1.0, seed=length)
+        response = await sampler.sample(types.ModelInput.from_ints(prompt), 1, params)
+        (reply,) = response.sequences
+        usage.prefill += len(prompt) - response.prompt_cache_hit_tokens
+        usage.cached += response.prompt_cache_hit_tokens
+        usage.sampled += len(reply.tokens)
+        turn = Turn(
+            prompt,
+            reply.tokens,
+            reply.logprobs or [],
+            "",
+            "",
+            None,
+            reply.stop_reason,
+            sequence_id=reply.sequence_id,
+        )
+        datums += episode_datums([turn], np.ones(1), np.ones(1, dtype=np.bool_))
+    return datums
+
+
 def _ratios(loss: LossPlan) -> tuple[list[float], list[float]]:
     """For each datum the ratios of its tokens: below, inside and above the clip range, or around
     1 where there is none. Where a whole sequence has one ratio, a datum is below or above."""
@@ -128,12 +158,10 @@ def _aimed(datum: TrainingDatum, logprobs_T: FloatArray, ratios: Sequence[float]
     with a small negative one: the sum does not vanish, so its sign and size tell."""
     ratio_T = np.resize(np.asarray(ratios), len(logprobs_T))
     is_second_T = np.arange(len(logprobs_T)) // len(ratios) % 2 == 1
-    return TrainingDatum(
-        inputs=datum.inputs,
-        targets_T=datum.targets_T,
+    return evolve(
+        datum,
         logprobs_T=logprobs_T - np.log(ratio_T),
-        advantages_T=np.where(is_second_T, -0.3, 1.0),
-        mask_T=datum.mask_T,
+        advantages_T=np.where(is_second_T, -0.3, 1.0) * datum.mask_T,
     )
 
 
@@ -153,10 +181,13 @@ def _expected(
 ) -> tuple[float, float]:
     """The loss by the local formula from the service's own logprobs, and the size of its terms."""
     total = size = 0.0
+    traits = loss_traits(loss.name)
     for datum, logprobs_T in zip(datums, logprobs_DT, strict=True):
-        inputs = {"weights": datum.advantages_T}
-        if loss_traits(loss.name).sampler_logprobs:
+        inputs: dict[str, npt.ArrayLike] = {"weights": datum.advantages_T}
+        if traits.sampler_logprobs:
             inputs = {"logprobs": datum.logprobs_T, "advantages": datum.advantages_T}
+        if traits.recorded:
+            inputs["sampled"] = datum.mask_T
         total += loss_and_grad(loss.name, loss.config, logprobs_T, inputs)[0]
         size += float(np.abs(datum.advantages_T).sum())
     return total, max(size, abs(total))

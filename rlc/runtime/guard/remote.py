@@ -9,6 +9,7 @@ from typing import Any, TypeVar
 from attrs import define, evolve, field
 
 from rlc.catalog.builtins.losses import LIKELIHOOD
+from rlc.catalog.index import loss_traits
 from rlc.plan.records import EvalPlan, Plan, SftPlan, TrainPlan
 from rlc.runtime.guard.meter import PROBES, Meter, cost
 from rlc.runtime.guard.probes import probe_loss, probe_seeds
@@ -76,8 +77,14 @@ class RemoteSession:
         Raise ServiceError if the service does not compute the loss of the plan.
         """
         loss = stage.loss if isinstance(stage, TrainPlan) else LIKELIHOOD
-        probe = await probe_loss(training, loss)
-        if probe is None:
+        published = loss_traits(loss.name).published or await self.service.is_rlc()
+        probe = await probe_loss(training, loss) if published else None
+        if not published:
+            self.note(
+                f"`{loss.name}` is not compared with the service's, whose definition of it is not "
+                "published"
+            )
+        elif probe is None:
             self.note(f"`{loss.name}` is not compared with the service's: no local formula")
         else:
             meter.add(PROBES, probe.usage)

@@ -352,6 +352,7 @@ def _turn(
         metrics=after.metrics,
         calls=tuple(calls_of(action.message or {})),
         chunks=chunks,
+        sequence_id=reply.sequence_id,
     )
 
 

@@ -9,6 +9,7 @@ from typing import Any
 
 from attrs import define, frozen
 
+from rlc.catalog.index import loss_traits
 from rlc.envs.seeds import derive_seed
 from rlc.plan.records import LOCAL, EvalPlan, SftPlan, StagePlan, TrainPlan
 from rlc.runtime.graph import NodeContext
@@ -111,13 +112,14 @@ class StageWeights:
         each other's logprobs.
         """
         if not max_lag(self.plan):
-            client = await self.training.save_weights_and_get_sampling_client()
+            client = await self.training.save_weights_and_get_sampling_client(
+                record_stability_info=self._recorded
+            )
             return Snapshot(client, self.step)
         saved = {stored.step: stored.path for stored in self.journal.snapshots(self.plan.name)}
         if step in saved:
             try:
-                client = await self.service.create_sampling_client(model_path=saved[step])
-                return Snapshot(client, step)
+                return Snapshot(await self._sampler(saved[step]), step)
             except CheckpointError as error:
                 self.note(f"{error} Sampling from the weights after step {self.step} instead")
         elif step != self.step:
@@ -128,8 +130,17 @@ class StageWeights:
         name, ttl = f"{self.plan.name}-{self.step:06d}", self._ttl(lasting=False)
         path = (await self.training.save_weights_for_sampler(name, ttl_seconds=ttl)).path
         self.journal.add_snapshot(self.plan.name, self.step, path)
-        client = await self.service.create_sampling_client(model_path=path)
-        return Snapshot(client, self.step)
+        return Snapshot(await self._sampler(path), self.step)
+
+    async def _sampler(self, path: str) -> SamplingClient:
+        return await self.service.create_sampling_client(
+            model_path=path, record_stability_info=self._recorded
+        )
+
+    @property
+    def _recorded(self) -> bool:
+        """Whether the service has to record what is sampled, for the loss."""
+        return isinstance(self.plan, TrainPlan) and loss_traits(self.plan.loss.name).recorded
 
     async def checkpoint(
         self,

@@ -25,15 +25,26 @@ FloatArray = npt.NDArray[np.float64]
 _NOT_SAMPLED = -1
 
 
+@frozen
+class Reply:
+    """The tokens ``[begin, end)`` of a sequence, which a request for those before them returned
+    under the service's name ``sequence_id``."""
+
+    sequence_id: str
+    begin: int
+    end: int
+
+
 @define
 class TokenSequence:
     """Tokens one after another, with the marks of ``chunks``; ``turns`` says which turn each was
-    sampled in, -1 for none."""
+    sampled in, -1 for none. ``replies`` by turn; they are not kept in a file."""
 
     tokens: list[int] = field(factory=list)
     logprobs: list[float] = field(factory=list)
     turns: list[int] = field(factory=list)
     chunks: Chunks = NO_CHUNKS
+    replies: dict[int, Reply] = field(factory=dict, eq=False)
 
     def append(self, tokens: Sequence[int], logprobs: Sequence[float], turn: int) -> None:
         self.tokens.extend(tokens)
@@ -56,7 +67,8 @@ class TokenSequence:
 class TrainingDatum:
     """One sequence, already shifted: position ``t`` predicts ``targets_T[t]`` from the inputs
     up to ``t``, which hold the marks of ``chunks``. ``mask_T`` marks sampled targets;
-    ``reference_T`` holds the logprobs that a reference gives the targets, where there is one."""
+    ``reference_T`` holds the logprobs that a reference gives the targets, where there is one.
+    ``replies`` are those that are trained on."""
 
     inputs: list[int]
     targets_T: npt.NDArray[np.int64]
@@ -65,6 +77,7 @@ class TrainingDatum:
     mask_T: npt.NDArray[np.bool_]
     reference_T: FloatArray | None = None
     chunks: Chunks = NO_CHUNKS
+    replies: tuple[Reply, ...] = ()
 
     @property
     def sampled(self) -> int:
@@ -73,6 +86,19 @@ class TrainingDatum:
 
     def with_advantages(self, advantages_T: FloatArray) -> TrainingDatum:
         return evolve(self, advantages_T=advantages_T)
+
+    def trimmed(self) -> TrainingDatum:
+        """The datum without what follows the last token that is trained on."""
+        end = int(np.flatnonzero(self.mask_T)[-1]) + 1
+        return evolve(
+            self,
+            inputs=self.inputs[:end],
+            targets_T=self.targets_T[:end],
+            logprobs_T=self.logprobs_T[:end],
+            advantages_T=self.advantages_T[:end],
+            mask_T=self.mask_T[:end],
+            reference_T=None if self.reference_T is None else self.reference_T[:end],
+        )
 
     def to_tinker(self, loss: str) -> types.Datum:
         """The datum that ``loss`` takes; one without a ratio has the advantages as its weights."""
@@ -89,10 +115,36 @@ class TrainingDatum:
             arrays["weights"] = advantages_T
         if traits.per_sequence:  # which tokens the ratio of the sequence is taken over
             arrays["sequence_ratio_mask"] = self.mask_T.astype(np.float32)
-        return types.Datum(
+        datum = types.Datum(
             model_input=model_input(self.inputs, self.chunks),
             loss_fn_inputs={key: types.TensorData.from_numpy(a) for key, a in arrays.items()},
         )
+        if not traits.recorded:
+            return datum
+        length = len(self.inputs)
+        return datum.with_provenance(self._spans(0, length), self._spans(1, length + 1))
+
+    def _spans(self, first: int, end: int) -> types.ProvenanceSpans:
+        """Where the tokens ``[first, end)`` of the sequence come from.
+
+        Each reply that is trained on is a sampled span; what lies before it, earlier replies
+        included, is part of the prompt that it was asked for with.
+        """
+        from tinker import types
+
+        spans: types.ProvenanceSpans = []
+        at = first
+        for reply in self.replies:
+            begin, stop = max(reply.begin, first), min(reply.end, end)
+            name = {"sequence_id": reply.sequence_id}
+            if begin > at:
+                spans.append(types.PromptProvenanceSpan(**name, offset=at, length=begin - at))
+            if stop > begin:
+                offset = begin - reply.begin
+                length = stop - begin
+                spans.append(types.SampledProvenanceSpan(**name, offset=offset, length=length))
+            at = stop
+        return spans
 
 
 def merged_sequences(turns: Sequence[Turn]) -> list[TokenSequence]:
@@ -109,7 +161,9 @@ def _merge(turns: Sequence[Turn]) -> Iterator[TokenSequence]:
             current, known = TokenSequence(), 0
         fresh, last = turn.prompt[known:], turn.prompt
         current.append(fresh, [0.0] * len(fresh), _NOT_SAMPLED)
+        begin = len(current.tokens)
         current.append(turn.tokens, turn.logprobs, index)
+        current.replies[index] = Reply(turn.sequence_id, begin, len(current.tokens))
         current.chunks = turn.chunks
     if current.tokens:
         yield current
@@ -155,4 +209,9 @@ def shifted(
         mask_T=mask_T,
         reference_T=reference_T,
         chunks=sequence.chunks,
+        replies=tuple(
+            reply
+            for turn, reply in sequence.replies.items()
+            if chosen_T[turn] and reply.end > reply.begin
+        ),
     )

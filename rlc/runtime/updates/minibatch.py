@@ -60,6 +60,8 @@ def rollout_datums(
 
 def minibatches(plan: TrainPlan, episodes: Sequence[EpisodeDatums]) -> list[Minibatch]:
     """What each update of a batch is trained on, in order; updates without a datum are left out."""
+    if loss_traits(plan.loss.name).recorded:  # each token is named by a reply that is trained on
+        episodes = [EpisodeDatums(e.group, [d.trimmed() for d in e.datums]) for e in episodes]
     if plan.kl is not None:
         episodes = _penalised(plan.kl, episodes)
     split = _split(episodes, plan.batch.updates)

@@ -136,12 +136,19 @@ class HostedTrainingClient:
             lambda: self.sdk.save_weights_for_sampler(name, ttl_seconds, metadata), self._patience
         )
 
-    def save_weights_and_get_sampling_client(self) -> Awaitable[HostedSamplingClient]:
+    def save_weights_and_get_sampling_client(
+        self, *, record_stability_info: bool = False
+    ) -> Awaitable[HostedSamplingClient]:
         """A sampling client on a snapshot that lives with the session.
 
         The SDK's unnamed snapshots are ephemeral: no checkpoint is left behind, none is billed.
         """
-        reply = submit(lambda: self.sdk.save_weights_and_get_sampling_client(), self._patience)
+        reply = submit(
+            lambda: self.sdk.save_weights_and_get_sampling_client(
+                record_stability_info=record_stability_info
+            ),
+            self._patience,
+        )
         return reply.then(lambda sdk: HostedSamplingClient(sdk, self._patience, self._separate))
 
     def get_tokenizer(self) -> Any:

@@ -117,13 +117,21 @@ class HostedService:
         )
 
     async def create_sampling_client(
-        self, model_path: str | None = None, base_model: str | None = None
+        self,
+        model_path: str | None = None,
+        base_model: str | None = None,
+        *,
+        record_stability_info: bool = False,
     ) -> HostedSamplingClient:
         """Sample from a checkpoint (of either kind) or from a bare base model."""
         if (model_path is None) == (base_model is None):
             raise ServiceError("give either model_path or base_model to sample from")
         client = await self._create(
-            lambda: self._sdk.create_sampling_client(model_path=model_path, base_model=base_model)
+            lambda: self._sdk.create_sampling_client(
+                model_path=model_path,
+                base_model=base_model,
+                record_stability_info=record_stability_info,
+            )
         )
         return HostedSamplingClient(client, self.patience, lambda: self._separate)
 
@@ -140,10 +148,17 @@ class HostedService:
                 raise
 
     async def ping(self) -> None:
-        """Raises ServiceError if the server cannot be reached now."""
+        """Raise ServiceLostError if the server cannot be reached now."""
+        await self._health()
+
+    async def is_rlc(self) -> bool:
+        """Whether the server calls itself rlc's."""
+        return str((await self._health()).headers.get("server")).startswith("rlc/")
+
+    async def _health(self) -> httpx.Response:
         try:
             async with httpx.AsyncClient(timeout=_PING_SECONDS) as client:
-                await client.get(f"{self.server.rstrip('/')}/api/v1/healthz")
+                return await client.get(f"{self.server.rstrip('/')}/api/v1/healthz")
         except httpx.HTTPError as error:
             why = str(error) or "it does not answer"
             raise ServiceLostError(

@@ -66,7 +66,17 @@ def asample(backend: Backend, request: types.SampleRequest) -> types.UntypedAPIF
         )
         if started.done() and (error := started.exception()) is not None:
             raise Refused(400, str(error))
+        if request.record_stability_info:
+            started.add_done_callback(record)
         return started
+
+    def record(done: asyncio.Future[types.SampleResponse]) -> None:
+        if done.cancelled() or done.exception() is not None:
+            return
+        recordings = backend.sessions.session(sampler.id.split(":")[0]).recordings
+        for i, sequence in enumerate(done.result().sequences):
+            name = f"{sampler.id}/{request.seq_id}/{i}"  # as in Backend.promise_sample
+            recordings.add(name, request.prompt.length, len(sequence.tokens))
 
     return backend.promise_sample(sampler.id, request.seq_id, request.num_samples, start)
 
@@ -76,7 +86,6 @@ def _refuse_unsupported(request: types.SampleRequest) -> None:
         "topk_sample_logprobs": request.topk_sample_logprobs,
         "target_prompt_logprobs": request.target_prompt_logprobs,
         "prompt_alt_tokens_k": request.prompt_alt_tokens_k,
-        "record_stability_info": request.record_stability_info,
     }
     for name, value in asked.items():
         if value:

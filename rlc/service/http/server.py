@@ -10,6 +10,7 @@ import threading
 import uvicorn
 from starlette.types import ASGIApp
 
+from rlc import __version__
 from rlc.service.errors import ServiceError
 from rlc.service.http.backend import Backend
 
@@ -46,6 +47,8 @@ class Server(uvicorn.Server):
             backlog=_BACKLOG,
             timeout_keep_alive=120,
             timeout_graceful_shutdown=5,
+            server_header=False,
+            headers=[("Server", f"rlc/{__version__}")],
         )
         super().__init__(config)
         self.is_up = threading.Event()

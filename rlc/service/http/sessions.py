@@ -10,6 +10,7 @@ from uuid import uuid4
 
 from attrs import define, field
 
+from rlc.service.http.recordings import Recordings
 from rlc.service.http.refusals import Refused
 from rlc.service.local.clients import LocalSamplingClient, LocalTrainingClient
 
@@ -72,6 +73,7 @@ class Session:
     ended: str | None = field(default=None, init=False)  # why, once it is
     model_ids: list[str] = field(factory=list, init=False)
     sampler_ids: list[str] = field(factory=list, init=False)
+    recordings: Recordings = field(factory=Recordings, init=False)
 
 
 @define(eq=False)
@@ -153,6 +155,7 @@ class Sessions:
     def end(self, session: Session, why: str) -> list[str]:
         """Free what a session holds; the ids of its models and samplers."""
         session.ended = why
+        session.recordings = Recordings()
         for model_id in session.model_ids:
             self.models.pop(model_id, None)
         for sampler_id in session.sampler_ids:

@@ -17,6 +17,7 @@ from rlc.service.http.sessions import Model, Sampler, Session
 from rlc.service.http.wire import Pass
 from rlc.service.local.clients import LocalSamplingClient
 from rlc.service.local.model.lora import LoraSpec
+from rlc.service.local.training import losses
 from rlc.service.mapped_awaitable import MappedAwaitable
 
 
@@ -75,7 +76,10 @@ def forward_backward(backend: Backend, request: Pass) -> types.UntypedAPIFuture:
 
     def start() -> Awaitable[Any]:
         run = model.client.forward if request.forward_only else model.client.forward_backward
-        return run(request.read_data(), request.loss_fn, request.config)
+        data = request.read_data()
+        if losses.find(request.loss_fn).sampled_only:
+            backend.sessions.session(model.id.split(":")[0]).recordings.use(data)
+        return run(data, request.loss_fn, request.config)
 
     return backend.promise_in_order(model, request.seq_id, start)
 

@@ -66,7 +66,22 @@ def _datum(message: Any, where: str) -> types.Datum:
     inputs = {
         name: _tensor(tensor, f"{where}, {name}") for name, tensor in message.loss_fn_inputs.items()
     }
-    return types.Datum(model_input=types.ModelInput(chunks=chunks), loss_fn_inputs=inputs)
+    datum = types.Datum(model_input=types.ModelInput(chunks=chunks), loss_fn_inputs=inputs)
+    spans = message.model_input_spans, message.loss_fn_input_spans
+    if not any(spans):
+        return datum
+    try:
+        return datum.with_provenance(*([_span(span) for span in field] for field in spans))
+    except ValueError as error:  # a span that is none, or spans that do not tile their field
+        raise Refused(400, f"{where}: {error}.") from error
+
+
+def _span(message: Any) -> types.PromptProvenanceSpan | types.SampledProvenanceSpan:
+    """A span of either kind. Raise ValueError for one that is empty or out of bounds."""
+    is_sampled = message.WhichOneof("span") == "sampled_tokens"
+    span = message.sampled_tokens if is_sampled else message.prompt_tokens
+    make = types.SampledProvenanceSpan if is_sampled else types.PromptProvenanceSpan
+    return make(sequence_id=span.sequence_id, offset=span.offset, length=span.length)
 
 
 def _chunk(message: Any, where: str) -> types.ModelInputChunk:

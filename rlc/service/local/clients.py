@@ -149,7 +149,11 @@ class LocalTrainingClient:
         save = partial(self._save, "sampler_weights", name, ttl_seconds, overwrite, user_metadata)
         return self._worker.submit(lambda: types.SaveWeightsForSamplerResponse(path=save()))
 
-    def save_weights_and_get_sampling_client(self) -> Awaitable[LocalSamplingClient]:
+    def save_weights_and_get_sampling_client(
+        self,
+        *,
+        record_stability_info: bool = False,  # noqa: ARG002 (datums hold all that it computes with)
+    ) -> Awaitable[LocalSamplingClient]:
         """Return a sampling client on the weights as they are after the calls made so far."""
         return self._worker.submit(
             lambda: LocalSamplingClient(self._worker, self._engine, self.trainer.snapshot())

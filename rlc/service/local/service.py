@@ -104,7 +104,11 @@ class LocalService:
         return self._worker.submit(lambda: self._restored(path, model, optimizer=False))
 
     def create_sampling_client(
-        self, model_path: str | None = None, base_model: str | None = None
+        self,
+        model_path: str | None = None,
+        base_model: str | None = None,
+        *,
+        record_stability_info: bool = False,  # noqa: ARG002 (datums hold all that it computes with)
     ) -> Awaitable[LocalSamplingClient]:
         """Sample from a checkpoint (of either kind) or from a bare base model."""
 

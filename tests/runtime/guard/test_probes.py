@@ -19,7 +19,6 @@ from rlc.runtime.guard.probes import probe_loss, probe_seeds
 from rlc.service.errors import ServiceError
 from rlc.service.interface import SamplingClient, TrainingClient
 from rlc.service.local import connect
-from rlc.service.local.training import losses as local_losses
 
 pytestmark = pytest.mark.engine
 
@@ -132,9 +131,10 @@ def test_a_loss_without_a_local_formula_is_not_judged() -> None:
     assert probe(Server(), LossPlan("unheard_of", {})) is None
 
 
-@pytest.mark.parametrize(
-    "plan", [plan for plan in PLANS if plan.name in local_losses.LOSSES], ids=lambda plan: plan.name
-)
+RECORDED = LossPlan("stable_reinforce", {"kl_coeff": 0.1})
+
+
+@pytest.mark.parametrize("plan", [*PLANS, RECORDED], ids=lambda plan: plan.name)
 def test_the_embedded_engine_passes(plan: LossPlan, tmp_path: Path) -> None:
     async def ask() -> Any:
         service = connect(tmp_path)

@@ -36,8 +36,8 @@ train main { model = policy  env = guess  batch = groups(2, of = 4)
 """
 
 
-def hosted_plan() -> Plan:
-    compiled = compile_source(Source("r.rl", RECIPE), {}, 1)
+def hosted_plan(loss: str = "ppo()") -> Plan:
+    compiled = compile_source(Source("r.rl", RECIPE), {"main.loss": loss}, 1)
     assert compiled.plan is not None, compiled.diagnostics
     return compiled.plan
 
@@ -56,6 +56,7 @@ class Remote:
     context: int = 32768
     repeats: bool = False
     averages: bool = False
+    ours: bool = True
     server: str = "http://far.away"
     separated: bool = False
     ends: list[str] = field(factory=list)
@@ -72,7 +73,7 @@ class Remote:
         return await self.engine.create_training_client_from_state(path)
 
     async def create_sampling_client(
-        self, model_path: str | None = None, base_model: str | None = None
+        self, model_path: str | None = None, base_model: str | None = None, **_: Any
     ) -> Any:
         client = await self.engine.create_sampling_client(base_model="tiny")
         return Repeating(client) if self.repeats else client
@@ -88,6 +89,9 @@ class Remote:
 
     async def ping(self) -> None:
         pass
+
+    async def is_rlc(self) -> bool:
+        return self.ours
 
     def separate_samples(self) -> None:
         self.separated = True
@@ -182,6 +186,20 @@ def test_a_wrong_loss_ends_the_run_before_a_step(tmp_path: Path, remote: Remote)
     remote.averages = True
     with pytest.raises(ServiceError, match="does not compute `ppo` as the plan says"):
         verify(tmp_path, hosted_plan(), remote)
+
+
+def test_a_loss_whose_definition_is_not_published_is_compared_with_our_own_server_only(
+    tmp_path: Path, remote: Remote
+) -> None:
+    plan = hosted_plan(loss="stable_reinforce(kl_coeff = 0.1)")
+    opened = verify(tmp_path / "ours", plan, remote)
+    (probe, _) = map(json.loads, (opened.folder.path / "service.jsonl").read_text().splitlines())
+    assert probe["told"] == pytest.approx(probe["expected"], rel=1e-4)
+    assert opened.notes == []
+    remote.ours = False
+    opened = verify(tmp_path / "theirs", plan, remote)
+    assert "loss probe" not in (opened.folder.path / "service.jsonl").read_text()
+    assert "definition of it is not published" in opened.notes[0]
 
 
 def test_repeated_samples_are_noticed_and_said(tmp_path: Path, remote: Remote) -> None:

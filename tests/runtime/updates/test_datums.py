@@ -8,7 +8,13 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from tinker.types import EncodedTextChunk, ImageChunk, ModelInput
+from tinker.types import (
+    EncodedTextChunk,
+    ImageChunk,
+    ModelInput,
+    ProvenanceSpans,
+    SampledProvenanceSpan,
+)
 
 from rlc.envs.chunks import marked
 from rlc.runtime.records import Turn
@@ -22,8 +28,9 @@ from rlc.runtime.updates.datums import (
 pytestmark = pytest.mark.engine
 
 
-def turn(prompt: list[int], tokens: list[int]) -> Turn:
-    return Turn(prompt, tokens, [-float(t) for t in tokens], "", "", 0.0, "stop")
+def turn(prompt: list[int], tokens: list[int], name: str = "") -> Turn:
+    logprobs = [-float(t) for t in tokens]
+    return Turn(prompt, tokens, logprobs, "", "", 0.0, "stop", sequence_id=name)
 
 
 def datums(
@@ -107,3 +114,39 @@ def test_pictures_are_inputs_and_never_targets() -> None:
     text = [getattr(chunk, "tokens", "picture") for chunk in sent.chunks]
     assert text == [[1], "picture", [2, 7, 8, 3], "picture", [4]]
     assert sent.length == len(datum.targets_T)
+
+
+@given(
+    st.lists(st.tuples(token_lists, token_lists, st.booleans()), min_size=1, max_size=5).filter(
+        lambda parts: any(chosen for *_, chosen in parts)
+    )
+)
+def test_spans_name_every_token_where_a_request_had_it(
+    parts: list[tuple[list[int], list[int], bool]],
+) -> None:
+    """Looked up in the prompts and replies they name, the spans give the datum's own tokens, and
+    those that count as sampled are those that are trained on."""
+    turns, seen = list[Turn](), list[int]()
+    for observation, reply, _ in parts:
+        turns.append(turn(seen + observation, reply, name=f"s{len(turns)}"))
+        seen = [*turns[-1].prompt, *reply]
+    (datum,) = datums(turns, [1.0] * len(turns), [chosen for *_, chosen in parts])
+    trimmed = datum.trimmed()
+    assert trimmed.mask_T[-1]
+    sent = trimmed.to_tinker("stable_reinforce")
+    by_name = {played.sequence_id: played for played in turns}
+
+    def looked_up(spans: ProvenanceSpans | None) -> tuple[list[int], list[bool]]:
+        tokens, sampled = list[int](), list[bool]()
+        for span in spans or []:
+            is_sampled = isinstance(span, SampledProvenanceSpan)
+            named = by_name[span.sequence_id]
+            source = named.tokens if is_sampled else named.prompt
+            tokens += source[span.offset : span.offset + span.length]
+            sampled += [is_sampled] * span.length
+        return tokens, sampled
+
+    assert looked_up(sent.model_input_spans)[0] == trimmed.inputs == sent.model_input.to_ints()
+    targets, sampled = looked_up(sent.loss_fn_input_spans)
+    assert targets == trimmed.targets_T.tolist()
+    assert sampled == trimmed.mask_T.tolist()

@@ -134,6 +134,25 @@ def test_a_run_is_the_same_through_the_sdk(tmp_path: Path, here: Outcome) -> Non
         assert len(server.checkpoints()) == 2  # keep = 2
 
 
+def test_a_loss_of_recorded_sequences_is_the_same_through_the_sdk(tmp_path: Path) -> None:
+    """Chats of several turns, asynchronously: snapshots by name, spans of alternating kinds."""
+    far = hosted_plan(
+        main__loss="stable_reinforce(kl_coeff = 0.1)",
+        main__overlap="asynchronous(max_staleness = 2)",
+    )
+    plan = with_model(far, base="tiny", service="local", context=8192)
+    here = outcome(
+        tmp_path / "here",
+        tmp_path / "here" / "checkpoints",
+        run(RunFolder.create(tmp_path / "here", plan)),
+    )
+    with engine_tinker(tmp_path / "server") as server:
+        told = through(server, RunFolder.create(tmp_path / "run", far))
+        assert_same(told, here)
+    probes = [r for r in lines(tmp_path / "run", "service.jsonl") if r["event"] == "loss probe"]
+    assert [probe["loss"] for probe in probes] == ["stable_reinforce"]
+
+
 def test_a_stopped_run_goes_on_to_the_same_end(tmp_path: Path, here: Outcome) -> None:
     with engine_tinker(tmp_path / "server") as server:
         stopped = run(RunFolder.create(tmp_path / "run", hosted_plan()), server, Watcher(1))

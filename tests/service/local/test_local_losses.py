@@ -10,6 +10,7 @@ import pytest
 from local_support import VOCABULARY, engine, folder, prompt, run
 from tinker import types
 
+from rlc.algo.losses import loss_and_grad
 from rlc.service.errors import ServiceError
 from rlc.service.local.service import LocalService
 
@@ -83,6 +84,76 @@ def test_gspo_has_one_ratio_for_the_tokens_that_the_mask_marks(service: LocalSer
         assert norm is not None
         assert same is not None
         assert norm["grad_norm"] == pytest.approx(same["grad_norm"], rel=1e-4)
+
+    run(main)
+
+
+SAMPLED: types.ProvenanceSpans = [
+    types.PromptProvenanceSpan(sequence_id="s", length=2),
+    types.SampledProvenanceSpan(sequence_id="s", length=3),
+]
+
+
+def test_stable_reinforce_counts_the_tokens_of_sampled_spans(service: LocalService) -> None:
+    """Value and gradient are the local formula's, and nothing outside the spans moves them."""
+    rng, config = np.random.default_rng(1), {"kl_coeff": 0.3}
+    tokens = rng.integers(3, VOCABULARY, 6)
+    targets, step = tokens[1:], types.AdamParams(learning_rate=0.0)
+
+    async def main() -> None:
+        client = await service.create_lora_training_client(folder(), rank=4, seed=0)
+
+        async def norm(
+            data: list[types.Datum], loss: str, config: dict[str, float] | None
+        ) -> float:
+            await client.forward_backward(data, loss, config)
+            metrics = (await client.optim_step(step)).metrics
+            assert metrics is not None
+            return metrics["grad_norm"]
+
+        text = prompt(tokens[:-1].tolist())
+        weights = inputs(target_tokens=targets, weights=np.ones(5))
+        scored = await client.forward([types.Datum(text, weights)], "cross_entropy")
+        lp_T = scored.loss_fn_outputs[0]["logprobs"].to_numpy().astype(np.float64)
+        q_T = (lp_T + rng.normal(0, 0.5, 5)).astype(np.float32)
+        sampled_T = np.array([0, 0, 1, 1, 1], dtype=np.float32)
+        columns: dict[str, np.ndarray] = {
+            "logprobs": q_T,
+            "advantages": rng.normal(size=5) * sampled_T,
+        }
+        value, grad_T = loss_and_grad(
+            "stable_reinforce", config, lp_T, {**columns, "sampled": sampled_T}
+        )
+        datum = types.Datum(text, inputs(target_tokens=targets, **columns))
+        datum = datum.with_provenance(SAMPLED, SAMPLED)
+        passed = await client.forward([datum], "stable_reinforce", config)
+        assert passed.metrics["loss:sum"] == pytest.approx(value, rel=1e-4)
+        # The gradient of -Σ w·lp is that of the loss where w is its weight on each token.
+        same = types.Datum(text, inputs(target_tokens=targets, weights=-grad_T))
+        expected = await norm([same], "cross_entropy", None)
+        assert await norm([datum], "stable_reinforce", config) == pytest.approx(expected, rel=1e-4)
+        elsewhere = {**columns, "logprobs": q_T - 5 * (1 - sampled_T)}
+        moved = types.Datum(text, inputs(target_tokens=targets, **elsewhere))
+        again = moved.with_provenance(SAMPLED, SAMPLED)
+        assert await norm([again], "stable_reinforce", config) == pytest.approx(expected, rel=1e-4)
+
+    run(main)
+
+
+def test_stable_reinforce_refuses_what_it_cannot_place(service: LocalService) -> None:
+    arrays = inputs(target_tokens=[5, 6, 7, 8, 9], logprobs=np.zeros(5), advantages=np.ones(5))
+    datum = types.Datum(prompt([4, 5, 6, 7, 8]), arrays)
+    named = datum.with_provenance(SAMPLED, SAMPLED)
+
+    async def main() -> None:
+        client = await service.create_lora_training_client(folder(), rank=4, seed=0)
+        for data, config, said in (
+            (datum, {"kl_coeff": 0.1}, "needs provenance: sample with record_stability_info"),
+            (named, {"kl_coeff": 0.1}, "advantages on sampled tokens only"),
+            (named, None, "needs the setting 'kl_coeff'"),
+        ):
+            with pytest.raises(ServiceError, match=said):
+                await client.forward_backward([data], "stable_reinforce", config)
 
     run(main)
 

@@ -10,10 +10,14 @@ ppo                   −Σ min(ρ·A, clip(ρ, low, high)·A)
 cispo                 −Σ sg(clip(ρ, low, high))·lp·A
 dro                   −Σ (lp·A − β/2·(lp − q)²)
 gspo                  −Σ min(s·A, clip(s, low, high)·A)
+stable_reinforce      −Σ m·(lp·A − kl_coeff/2·(lp − q)²)
 ====================  ==========================================
 
 s is exp(mean(lp − q)) over the tokens of the datum that ``sequence_ratio_mask`` marks, times
 exp(lp − sg(lp)): one ratio for the sequence, its gradient on each token (arXiv 2507.18071).
+
+m is 1 on the targets that the datum's provenance spans call sampled, 0 elsewhere. Tinker's own
+definition of stable_reinforce is not published; this is the one of rlc.
 
 ``low`` and ``high`` bound the ratio itself, and may be given per token in the datum. Arrays
 have the suffix M: all tokens of some datums, one after another.
@@ -46,6 +50,7 @@ class Loss:
     vanishes_with: str | None  # where this input is all zero, so are loss and gradient
     sum_M: Callable[[Tensor, Mapping[str, Tensor]], Tensor]
     several_targets: bool = False  # whether a position may have K targets: arrays [T, K]
+    sampled_only: bool = False  # whether the datums' spans say which targets count: array `sampled`
 
 
 def _cross_entropy(lp_M: Tensor, x: Mapping[str, Tensor]) -> Tensor:
@@ -83,6 +88,11 @@ def _gspo(lp_M: Tensor, x: Mapping[str, Tensor]) -> Tensor:
     return -torch.minimum(ratio_M * x["advantages"], clipped_M * x["advantages"]).sum()
 
 
+def _stable_reinforce(lp_M: Tensor, x: Mapping[str, Tensor]) -> Tensor:
+    pull_M = 0.5 * x["kl_coeff"] * (lp_M - x["logprobs"]).square()
+    return -(x["sampled"] * (lp_M * x["advantages"] - pull_M)).sum()
+
+
 _POLICY = ("target_tokens", "logprobs", "advantages")
 LOSSES: Mapping[str, Loss] = {
     loss.name: loss
@@ -107,6 +117,15 @@ LOSSES: Mapping[str, Loss] = {
             (_LOW, _HIGH),
             "advantages",
             _gspo,
+        ),
+        Loss(
+            "stable_reinforce",
+            _POLICY,
+            {"kl_coeff": None},
+            (),
+            None,
+            _stable_reinforce,
+            sampled_only=True,
         ),
     )
 }
@@ -165,7 +184,29 @@ def read_inputs(
             if key in given
             else np.full(shape, value, dtype=np.float32)
         )
+    if loss.sampled_only:
+        arrays["sampled"] = _sampled(datum, len(arrays["advantages"]), where)
+        if (arrays["advantages"][arrays["sampled"] == 0] != 0).any():
+            raise ServiceError(
+                f"{where}: {loss.name} takes advantages on sampled tokens only; "
+                "one that is not 0 lies outside the sampled spans."
+            )
     return arrays
+
+
+def _sampled(datum: types.Datum, length: int, where: str) -> np.ndarray:
+    """1 for each target that a sampled span covers, 0 elsewhere."""
+    spans = datum.loss_fn_input_spans
+    if spans is None:
+        raise ServiceError(
+            f"{where} needs provenance: sample with record_stability_info = True, and name the "
+            "sequences with Datum.with_provenance."
+        )
+    kinds = [isinstance(span, types.SampledProvenanceSpan) for span in spans]
+    sampled = np.repeat(kinds, [span.length for span in spans]).astype(np.float32)
+    if len(sampled) != length:
+        raise ServiceError(f"{where}: its spans cover {len(sampled)} of {length} targets.")
+    return sampled
 
 
 def _shape_of_targets(loss: Loss, datum: types.Datum, where: str) -> tuple[int, ...]:
