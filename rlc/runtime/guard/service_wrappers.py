@@ -79,12 +79,8 @@ class WatchedTrainingClient:
         answer = self.client.save_weights_for_sampler(name, *args, **kwargs)
         return self._watched(f"the weights {name}", answer)
 
-    async def save_weights_and_get_sampling_client(
-        self, *, record_stability_info: bool = False
-    ) -> SamplingClient:
-        answer = self.client.save_weights_and_get_sampling_client(
-            record_stability_info=record_stability_info
-        )
+    async def save_weights_and_get_sampling_client(self, **kwargs: Any) -> SamplingClient:
+        answer = self.client.save_weights_and_get_sampling_client(**kwargs)
         return self.service.watched(await self._watched("a snapshot of the weights", answer))
 
     def get_tokenizer(self) -> Any:
@@ -152,16 +148,8 @@ class WatchedServiceClient:
         answer = self.service.create_training_client_from_state(path, user_metadata)
         return await self._training(f"the weights of {path}", answer)
 
-    async def create_sampling_client(
-        self,
-        model_path: str | None = None,
-        base_model: str | None = None,
-        *,
-        record_stability_info: bool = False,
-    ) -> SamplingClient:
-        answer = self.service.create_sampling_client(
-            model_path, base_model, record_stability_info=record_stability_info
-        )
+    async def create_sampling_client(self, *args: Any, **kwargs: Any) -> SamplingClient:
+        answer = self.service.create_sampling_client(*args, **kwargs)
         return self.watched(await self.watchdog.until("a sampling client", answer))
 
     def delete_checkpoint(self, path: str) -> Awaitable[None]:
