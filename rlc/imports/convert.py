@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
-from attrs import evolve, field, frozen
+from attrs import evolve, frozen
 
 from rlc.imports import gem, gem_cookbook, openreward, rllm
+from rlc.imports.errors import InputError, shown
 from rlc.imports.rllm_options import LEGACY, UNIFIED
-from rlc.imports.settings import InputError, Settings
+from rlc.imports.settings import Settings
 from rlc.imports.shell import commands
-from rlc.imports.shown import shown
 from rlc.imports.yaml_text import flat, read_yaml, resolved
 
 GEM, COOKBOOK, OPENREWARD, RLLM = "gem", "gem-cookbook", "openreward", "rllm"
@@ -26,19 +26,19 @@ _CONFIG_FLAGS = ("--config_path", "--config-path", "--config")
 
 @frozen
 class Job:
-    """What was given: the script's name, its options in order, and a configuration as text."""
+    """A job as it was given: the script's name, its options in order, and its configuration."""
 
     script: str = ""
     pairs: tuple[tuple[str, Any], ...] = ()
     config: dict[str, Any] | None = None
     config_path: str | None = None
-    strange: tuple[str, ...] = field(factory=tuple)
+    unknown: tuple[str, ...] = ()
 
 
 def convert(
     job: Job, source: str | None = None, env: str | None = None, keep_going: bool = False
 ) -> str:
-    """The recipe of a job. ``source`` is one of SOURCES, else it is found out. ``env`` is the
+    """Return the recipe of a job. ``source`` is one of SOURCES; None finds it out. ``env`` is the
     environment of an rLLM job, as an expression of the language.
 
     Raises:
@@ -46,26 +46,30 @@ def convert(
     """
     source = source or _guess(job)
     settings = _settings(job, source, keep_going)
-    for word in job.strange:
+    for word in job.unknown:
         message = f"`{shown(word)}` is no option of the script"
         settings.problem(message, "options are written name=value")
     if env is not None and source != RLLM:
         raise InputError(f"--env is for rllm, and this is {source}", "leave it out")
     if source == RLLM:
         return rllm.recipe(settings, job.script, env)
-    recipe: Callable[[Settings], str] = {
-        GEM: gem.recipe,
-        COOKBOOK: gem_cookbook.recipe,
-        OPENREWARD: openreward.recipe,
-    }[source]
-    return recipe(settings)
+    importers = {GEM: gem.recipe, COOKBOOK: gem_cookbook.recipe, OPENREWARD: openreward.recipe}
+    return importers[source](settings)
 
 
 def job_of_text(text: str) -> Job:
-    """The job in a file: a configuration in YAML, or a shell script with one training command."""
-    if _is_yaml(text):
+    """Read a file: a configuration in YAML, or a shell script with one training command."""
+    lines = (line for line in text.splitlines() if line.strip())
+    first = next((line for line in lines if not line.startswith(("#", "---"))), "")
+    if _YAML.match(first):
         return Job(config=read_yaml(text))
-    found = [job for words in commands(text) if (job := _training(words)) is not None]
+    found = []
+    for words in commands(text):
+        # A command trains if it has a Python script, and options; or nothing but options.
+        if _script_at(words) is not None or all("=" in word for word in words):
+            job = job_of_command(words)
+            if job.pairs or job.config_path:
+                found.append(job)
     if not found:
         raise InputError(
             "there is no training command in this text",
@@ -80,11 +84,11 @@ def job_of_text(text: str) -> Job:
 
 
 def job_of_command(words: Sequence[str]) -> Job:
-    """The job of a command, as the words of its command line."""
+    """Read a command, as the words of its command line."""
     start = _script_at(words)
     script, rest = ("", words) if start is None else (words[start], words[start + 1 :])
     pairs: list[tuple[str, Any]] = []
-    strange: list[str] = []
+    unknown: list[str] = []
     config = None
     waiting = iter(rest)
     for word in waiting:
@@ -94,17 +98,17 @@ def job_of_command(words: Sequence[str]) -> Job:
         elif equals and name.strip("-+"):
             pairs.append((name.removeprefix("--"), value))
         elif word != "--overrides":
-            strange.append(word)
-    return Job(script, tuple(pairs), None, config, tuple(strange))
+            unknown.append(word)
+    return Job(script, tuple(pairs), None, config, tuple(unknown))
 
 
 def with_config(job: Job, text: str) -> Job:
-    """The job with the configuration that it names."""
+    """Return the job with the configuration that it names."""
     return evolve(job, config=read_yaml(text), config_path=None)
 
 
 def with_overrides(job: Job, overrides: Iterable[str]) -> Job:
-    """The job with further ``name=value`` options. Raises InputError for anything else."""
+    """Return the job with more ``name=value`` options. Raise InputError for anything else."""
     pairs = []
     for word in overrides:
         name, equals, value = word.partition("=")
@@ -136,7 +140,7 @@ def _settings(job: Job, source: str, keep_going: bool) -> Settings:
 
 
 def _overridden(config: dict[str, Any], path: str, value: Any) -> dict[str, Any]:
-    """The configuration with the value at a dotted path. A key may have dots itself."""
+    """Set the value at a dotted path of a configuration. A key may have dots itself."""
     keys = [key for key in config if path == key or path.startswith(f"{key}.")]
     key = max(keys, key=len, default=path.partition(".")[0])
     rest = path[len(key) + 1 :]
@@ -146,16 +150,8 @@ def _overridden(config: dict[str, Any], path: str, value: Any) -> dict[str, Any]
     return {**config, key: _overridden(inner if isinstance(inner, dict) else {}, rest, value)}
 
 
-def _training(words: list[str]) -> Job | None:
-    """The job of a command that trains: it has a Python script, and options."""
-    if _script_at(words) is None and not all("=" in word for word in words):
-        return None
-    job = job_of_command(words)
-    return job if job.pairs or job.config_path else None
-
-
 def _script_at(words: Sequence[str]) -> int | None:
-    """Where the script or module is named."""
+    """Return the index of the script or module, or None."""
     for index, word in enumerate(words):
         if word.endswith(".py") and "=" not in word:
             return index
@@ -164,15 +160,8 @@ def _script_at(words: Sequence[str]) -> int | None:
     return None
 
 
-def _is_yaml(text: str) -> bool:
-    """Whether the first line that is no comment starts with ``name:``."""
-    lines = (line for line in text.splitlines() if line.strip())
-    first = next((line for line in lines if not line.startswith(("#", "---"))), "")
-    return _YAML.match(first) is not None
-
-
 def _guess(job: Job) -> str:
-    """Which trainer a job is for: by its script, else by its options."""
+    """Tell which trainer a job is for: by its script, else by its options."""
     name = re.split(r"[./\\]", job.script.removesuffix(".py"))[-1]
     if name in _SCRIPTS:
         return _SCRIPTS[name]

@@ -7,7 +7,7 @@ from typing import Any
 
 from rlc.catalog.builtins.wrappers import OBSERVATIONS
 from rlc.catalog.facts.gem import gem_facts, gem_ids
-from rlc.imports.pieces import (
+from rlc.imports.common import (
     MAIN,
     POLICY,
     default_note,
@@ -16,8 +16,8 @@ from rlc.imports.pieces import (
     model_block,
     save_line,
 )
+from rlc.imports.errors import shown
 from rlc.imports.settings import Option, Settings, table
-from rlc.imports.shown import shown
 from rlc.imports.write import Line, Word, block, call, declaration, literal, pipeline, recipe_text
 from rlc.lang.suggest import did_you_mean
 
@@ -57,7 +57,7 @@ SEARCH_URL = "http://127.0.0.1:8000/retrieve"
 
 
 def recipe(settings: Settings) -> str:
-    """The recipe of a ``tinker_train.py`` command."""
+    """Return the recipe of a ``tinker_train.py`` command."""
     name = env_name(settings["env_id"])
     parts = [
         model_block(settings, "model_name", "lora_rank"),
@@ -68,7 +68,9 @@ def recipe(settings: Settings) -> str:
 
 
 def _training(settings: Settings, env: str) -> list[Line]:
-    note = default_note
+    note, every = default_note, settings["save_every"]
+    if every <= 0:
+        settings.note("the script saves nothing by itself; rlc saves at the end in any case")
     turns = call("turns", literal(settings["batch_size"]), parallel=settings["num_env"])
     sampling = call("sample", max_tokens=settings["max_tokens"], temperature=1.0)
     kind = "rebn" if settings["use_rebn"] else "returns"
@@ -84,16 +86,18 @@ def _training(settings: Settings, env: str) -> list[Line]:
         Line("loss", "importance_sampling()"),
         Line("optimizer", adam, note(settings, "learning_rate")),
         Line("steps", literal(settings["max_steps"]), note(settings, "max_steps")),
-        *_save(settings),
+        *save_line(every, "the script keeps them all; rlc the newest 3 of them"),
         *wandb(settings),
     ]
 
 
 def gem_source(settings: Settings, env_id: str, arguments: Mapping[str, Any]) -> str:
-    """``gem(id, …)`` with those arguments that the environment takes."""
+    """Write ``gem(id, …)`` with those arguments that the environment takes."""
     if env_id not in gem_ids():
-        message = f'GEM has no environment "{shown(env_id)}"'
-        settings.problem(message, _nearest(env_id))
+        longer = [name for name in gem_ids() if env_id.lower() in name.lower()][:1]
+        contains = f"did you mean `{longer[0]}`?" if longer else "`rlc catalog` lists them"
+        advice = did_you_mean(env_id, gem_ids()) or contains
+        settings.problem(f'GEM has no environment "{shown(env_id)}"', advice)
         return call("gem", literal(env_id), **arguments)
     params = gem_facts(env_id)["params"]
     taken = {name: value for name, value in arguments.items() if name in params}
@@ -101,25 +105,16 @@ def gem_source(settings: Settings, env_id: str, arguments: Mapping[str, Any]) ->
         if name in taken:
             continue
         if env_id.startswith("rg:"):
-            settings.note(
-                f"{shown(name)} = {shown(arguments[name])}: GEM hands reasoning-gym no such "
-                f"argument and drops it without a word"
-            )
+            dropped = "GEM hands reasoning-gym no such argument and drops it without a word"
+            settings.note(f"{shown(name)} = {shown(arguments[name])}: {dropped}")
         else:
             advice = did_you_mean(name, params) or f"it takes {', '.join(params)}"
             settings.problem(f'"{env_id}" takes no argument `{shown(name)}`', advice)
     return call("gem", literal(env_id), **taken)
 
 
-def _nearest(env_id: str) -> str:
-    """A registered environment that was most likely meant."""
-    longer = [name for name in gem_ids() if env_id.lower() in name.lower()][:1]
-    contains = f"did you mean `{longer[0]}`?" if longer else "`rlc catalog` lists them"
-    return did_you_mean(env_id, gem_ids()) or contains
-
-
 def wandb(settings: Settings) -> list[Line]:
-    """``track`` where a W&B project is given."""
+    """Write ``track`` if a W&B project is given."""
     project, run = settings["wandb_project"], settings["wandb_name"]
     if project is None:
         if run is not None:
@@ -144,7 +139,18 @@ def _environment(settings: Settings, name: str) -> str:
         steps += _wrapper(settings, wrapper.strip())
     if settings["template"]:
         steps.append(call("template", literal(settings["template"])))
-    above += _explained(wrappers, facts["multi_turn"])
+    # What `rlc check` warns of, and why it is as it is.
+    several_turns = facts["multi_turn"] or any("tool" in wrapper for wrapper in wrappers)
+    history = [wrapper for wrapper in wrappers if wrapper in OBSERVATIONS]
+    if {"concat", "concat_with_action"} & set(wrappers):
+        effect = (
+            "every turn is a sequence of its own"
+            if several_turns
+            else "without effect on a single turn"
+        )
+        above.append(f"concat: {effect}, as in the script")
+    elif history and several_turns:
+        above.append(f"{history[0]}: every turn is a sequence of its own, as in the script")
     return declaration("env", name, pipeline(steps), above)
 
 
@@ -152,9 +158,8 @@ def _wrapper(settings: Settings, name: str) -> list[str]:
     if name in WRAPPERS:
         return [WRAPPERS[name]]
     if name in SEARCH:
-        settings.note(
-            f"{name}: the script finds its server in SEARCH_URL; put its address into `url`"
-        )
+        advice = "the script finds its server in SEARCH_URL; put its address into `url`"
+        settings.note(f"{name}: {advice}")
         if name == "search_tool":
             settings.note("search_tool: its reward of 0.3 a search has no counterpart")
         return [call("search_tool", url=SEARCH_URL)]
@@ -162,23 +167,3 @@ def _wrapper(settings: Settings, name: str) -> list[str]:
     advice = did_you_mean(name, known) or f"known: {', '.join(known)}"
     settings.problem(f"GEM has no wrapper `{shown(name)}`", advice)
     return []
-
-
-def _explained(wrappers: list[str], multi_turn: bool) -> list[str]:
-    """What `rlc check` warns of, and why it is as it is."""
-    tools = any("tool" in wrapper for wrapper in wrappers)
-    if not {"concat", "concat_with_action"} & set(wrappers):
-        history = [wrapper for wrapper in wrappers if wrapper in OBSERVATIONS]
-        if history and (multi_turn or tools):
-            return [f"{history[0]}: every turn is a sequence of its own, as in the script"]
-        return []
-    if multi_turn or tools:
-        return ["concat: every turn is a sequence of its own, as in the script"]
-    return ["concat: without effect on a single turn, as in the script"]
-
-
-def _save(settings: Settings) -> list[Line]:
-    every = settings["save_every"]
-    if every <= 0:
-        settings.note("the script saves nothing by itself; rlc saves at the end in any case")
-    return save_line(every, "the script keeps them all; rlc the newest 3 of them")

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from rlc.catalog.facts.gem import gem_facts, gem_ids
 from rlc.catalog.facts.models import renderer_keeps_prefix
-from rlc.imports.gem import gem_source, wandb
-from rlc.imports.pieces import (
+from rlc.imports.common import (
     MAIN,
     POLICY,
     current_model,
@@ -17,8 +16,12 @@ from rlc.imports.pieces import (
     save_line,
     weights_line,
 )
+from rlc.imports.gem import gem_source, wandb
 from rlc.imports.settings import Option, Settings, table
 from rlc.imports.write import Line, Word, block, call, declaration, literal, pipeline, recipe_text
+
+_NO_METRIC = "a pass over the batch after each update, for a metric that rlc does not have"
+_OWN_FOLDER = "every run has a folder of its own in rlc"
 
 OPTIONS = table(
     Option("model_name", "string", "meta-llama/Llama-3.2-1B"),
@@ -39,18 +42,11 @@ OPTIONS = table(
     Option("log_path", "string", None, "a run writes to a folder of its own (`rlc run --run-dir`)"),
     Option("wandb_project", "string"),
     Option("wandb_name", "string"),
-    Option(
-        "compute_post_kl",
-        "bool",
-        False,
-        "a pass over the batch after each update, for a metric that rlc does not have",
-    ),
+    Option("compute_post_kl", "bool", False, _NO_METRIC),
     Option("eval_every", "int", 0, "the script has no test set, so this evaluates nothing"),
     Option("save_every", "int", 25),
     Option("base_url", "string", None, "`rlc run --base-url`, or TINKER_BASE_URL"),
-    Option(
-        "behavior_if_log_dir_exists", "string", "ask", "every run has a folder of its own in rlc"
-    ),
+    Option("behavior_if_log_dir_exists", "string", "ask", _OWN_FOLDER),
     Option("max_steps_off_policy", "int"),
 )
 
@@ -59,25 +55,20 @@ _PROMPTS = ("general", "no")
 
 
 def recipe(settings: Settings) -> str:
-    """The recipe of a ``tinker_cookbook_train.py`` command."""
+    """Return the recipe of a ``tinker_cookbook_train.py`` command."""
     name = env_name(settings["env_id"])
+    lines = []
+    if (path := settings["load_checkpoint_path"]) is not None:
+        lines.append(weights_line(settings["model_name"], path))
+    if (renderer := settings["renderer_name"]) is not None:
+        lines.append(Line("renderer", literal(renderer)))
     parts = [
-        model_block(settings, "model_name", "lora_rank", _model(settings)),
+        model_block(settings, "model_name", "lora_rank", lines),
         _environment(settings, name),
         block("train", MAIN, _training(settings, name)),
     ]
     what = "A GEM training command (tinker_cookbook_train.py)"
     return recipe_text(header(what, settings), parts)
-
-
-def _model(settings: Settings) -> list[Line]:
-    lines = []
-    if settings["load_checkpoint_path"] is not None:
-        path = settings["load_checkpoint_path"]
-        lines.append(weights_line(settings["model_name"], path))
-    if settings["renderer_name"] is not None:
-        lines.append(Line("renderer", literal(settings["renderer_name"])))
-    return lines
 
 
 def _environment(settings: Settings, name: str) -> str:
@@ -90,37 +81,29 @@ def _environment(settings: Settings, name: str) -> str:
     if default := default_note(settings, "env_id", "prompt_type"):
         above.append(default)
     multi_turn = env_id in gem_ids() and gem_facts(env_id)["multi_turn"]
-    if multi_turn and _rewrites(settings):
+    model = current_model(settings["model_name"])
+    renderer = settings["renderer_name"] or (model.renderers[0] if model else "")
+    if multi_turn and renderer_keeps_prefix(renderer) is False:  # it rewrites earlier turns
         above.append(
             "the script's chat, which this model's renderer rewrites from turn to turn: here as "
             "text, with every turn a sequence of its own"
         )
-        template = "qwen3_general" if prompt == "general" and _is_chatml(settings) else "no"
+        chatml = model is not None and model.chatml
+        template = "qwen3_general" if prompt == "general" and chatml else "no"
         steps = [source, "concat_with_action()", call("template", literal(template))]
         return declaration("env", name, pipeline(steps), above)
     if prompt == "general":
         above.append('the script also puts "Question: " before the task')
-        return declaration(
-            "env", name, pipeline([source, call("chat", instruction=INSTRUCTION)]), above
-        )
-    return declaration("env", name, pipeline([source, "chat()"]), above)
-
-
-def _rewrites(settings: Settings) -> bool:
-    """Whether the renderer that the model will have does not keep earlier turns."""
-    model = current_model(settings["model_name"])
-    renderer = settings["renderer_name"] or (model.renderers[0] if model else "")
-    return renderer_keeps_prefix(renderer) is False
-
-
-def _is_chatml(settings: Settings) -> bool:
-    model = current_model(settings["model_name"])
-    return model is not None and model.chatml
+    chat = call("chat", instruction=INSTRUCTION if prompt == "general" else None)
+    return declaration("env", name, pipeline([source, chat]), above)
 
 
 def _training(settings: Settings, env: str) -> list[Line]:
     note = default_note
-    updates = settings["num_substeps"]
+    updates, coef = settings["num_substeps"], settings["kl_penalty_coef"]
+    why = "the script names no reference, so the cookbook stops; this is the base model"
+    adam = call("adam", literal(settings["learning_rate"]), beta1=0.9, beta2=0.95, eps=1e-8)
+    kept = "the cookbook keeps each for a week, rlc the newest 3 of them"
     batch = call(
         "groups",
         literal(settings["groups_per_batch"]),
@@ -138,20 +121,11 @@ def _training(settings: Settings, env: str) -> list[Line]:
         ),
         Line("advantage", "cookbook.center()", "reward less the group's mean"),
         *_loss(settings),
-        *_penalty(settings),
-        Line(
-            "optimizer",
-            call("adam", literal(settings["learning_rate"]), beta1=0.9, beta2=0.95, eps=1e-8),
-            note(settings, "learning_rate"),
-        ),
+        *([Line("kl", call("reference", "policy.base", coef=coef), why)] if coef else []),
+        Line("optimizer", adam, note(settings, "learning_rate")),
         Line("steps", literal(settings["n_batches"]), note(settings, "n_batches")),
         *save_line(
-            settings["save_every"],
-            remarks(
-                note(settings, "save_every"),
-                "the cookbook keeps each for a week, rlc the newest 3 of them",
-            ),
-            ttl=Word("7d"),
+            settings["save_every"], remarks(note(settings, "save_every"), kept), ttl=Word("7d")
         ),
         *wandb(settings),
     ]
@@ -166,11 +140,3 @@ def _loss(settings: Settings) -> list[Line]:
         return [Line("loss", "importance_sampling()", "the cookbook's default"), overlap]
     why = "importance_sampling() in the script: without a clip, refused with rollouts this stale"
     return [Line("loss", "ppo()", why), overlap]
-
-
-def _penalty(settings: Settings) -> list[Line]:
-    coef = settings["kl_penalty_coef"]
-    if coef == 0:
-        return []
-    why = "the script names no reference, so the cookbook stops; this is the base model"
-    return [Line("kl", call("reference", "policy.base", coef=coef), why)]

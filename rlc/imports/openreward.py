@@ -8,25 +8,26 @@ from typing import Any
 from attrs import frozen
 
 from rlc.catalog.index import find_builtin
-from rlc.imports.pieces import (
+from rlc.imports.common import (
     MAIN,
     POLICY,
     TRAINER,
     base_line,
     current_model,
-    default_note,
     env_name,
     header,
     remarks,
     save_line,
+    trainer_default,
     weights_line,
 )
-from rlc.imports.settings import REQUIRED, InputError, Option, Settings, table
-from rlc.imports.shown import shown
+from rlc.imports.errors import InputError, shown
+from rlc.imports.settings import REQUIRED, Option, Settings, table
 from rlc.imports.write import Line, Word, block, call, declaration, literal, pipeline, recipe_text
 
 _FOLDER = "a run writes to a folder of its own (`rlc run --run-dir`)"
 _LIMITS = "rlc finds out by itself how many rollouts the environment takes at once"
+_RENDERED = "rlc tells the model of its tools through the model's renderer"
 
 OPTIONS = table(
     Option("wandb_project_name", "string", REQUIRED),
@@ -53,12 +54,7 @@ OPTIONS = table(
     Option("max_active_tasks", "int", 32, _LIMITS),
     Option("max_rollout_concurrency", "int", None, _LIMITS),
     Option("rollout_timeout", "float", 300.0),
-    Option(
-        "system_prompt_template",
-        "string",
-        "",
-        "rlc tells the model of its tools through the model's renderer",
-    ),
+    Option("system_prompt_template", "string", "", _RENDERED),
     Option("thinking", "bool", False),
     Option("seed", "int", 42, "`rlc run --seed` seeds every choice"),
 )
@@ -79,7 +75,7 @@ ENVIRONMENT = table(
 
 SPLIT = table(Option("shuffle", "bool", True), Option("num_samples", "int"))
 
-STEPS = 100  # where the configuration never ends
+STEPS = 100  # if the configuration never ends
 # The trainer leaves groups of equal rewards out, whatever it calculates.
 ADVANTAGES = {
     "centered_normalized": "openreward.centered_normalized()",
@@ -101,7 +97,7 @@ class Env:
 
 
 def recipe(settings: Settings) -> str:
-    """The recipe of a configuration."""
+    """Return the recipe of a configuration."""
     envs = _environments(settings)
     parts = [
         block("model", POLICY, _model(settings)),
@@ -115,7 +111,7 @@ def _model(settings: Settings) -> list[Line]:
     base = settings["model_name"]
     lines = [
         base_line(base),
-        Line("lora_rank", literal(settings["lora_rank"]), _default(settings, "lora_rank")),
+        Line("lora_rank", literal(settings["lora_rank"]), trainer_default(settings, "lora_rank")),
     ]
     if settings["resume_from"] is not None:
         text = "the trainer takes the optimiser's state along and starts its steps anew"
@@ -166,73 +162,59 @@ def _environment(
         samples=chosen["num_samples"],
         secrets=_secrets(own, settings) or None,
     )
-    temperature = own["temperature"]
+    temperature, limit = own["temperature"], settings["rollout_timeout"]
     rollouts = call(
         "rollouts",
         group=own["num_rollouts"],
         temperature=temperature,
         max_failures=own["max_failing_rollouts"],
-        timeout=_seconds(settings["rollout_timeout"]),
+        timeout=Word(f"{literal(int(limit) if limit == int(limit) else limit)}s"),
     )
+    kind = own["reward_reduction"]
+    if kind not in ("sum", "mean", "max", "min"):
+        own.problem(f"there is no reward_reduction `{shown(kind)}`", "known: sum, mean, max, min")
+        kind = "sum"
     reward = call(
         "reward",
-        _reduction(own),
+        kind,
         nonterminal=own["nonterminal_reward"],
         low=own["min_reward"],
         high=own["max_reward"],
     )
-    above = [text for text in (_env_defaults(own, settings), _warmth(temperature)) if text]
+    names = ("max_failing_rollouts", "temperature", "reward_reduction")
+    missing = [name for name in names if not own.is_given(name)]
+    missing += ["rollout_timeout"] * (not settings.is_given("rollout_timeout"))
+    above = [f"{', '.join(missing)}: {TRAINER}"] if missing else []
+    if temperature != 1:
+        above.append(
+            f"temperature {temperature:g}, as in the original: these rollouts come from another "
+            f"distribution than is trained"
+        )
     text = declaration("env", name, pipeline([source, rollouts, reward]), above)
     return Env(name, text, chosen["num_samples"], temperature, own["top_p"] or 1.0)
 
 
-def _env_defaults(own: Settings, settings: Settings) -> str:
-    names = ("max_failing_rollouts", "temperature", "reward_reduction")
-    missing = [name for name in names if not own.is_given(name)]
-    missing += ["rollout_timeout"] * (not settings.is_given("rollout_timeout"))
-    return f"{', '.join(missing)}: {TRAINER}" if missing else ""
-
-
-def _warmth(temperature: float) -> str:
-    if temperature == 1:
-        return ""
-    return (
-        f"temperature {temperature:g}, as in the original: these rollouts come from another "
-        f"distribution than is trained"
-    )
-
-
-def _reduction(own: Settings) -> str:
-    kind: str = own["reward_reduction"]
-    if kind not in ("sum", "mean", "max", "min"):
-        own.problem(f"there is no reward_reduction `{shown(kind)}`", "known: sum, mean, max, min")
-        return "sum"
-    return kind
-
-
 def _secrets(own: Settings, settings: Settings) -> list[str]:
-    """Names of variables of the environment; a secret itself is never copied."""
+    """Return names of variables of the environment; a secret itself is never copied."""
     merged = {**(settings["secrets"] or {}), **(own["secrets"] or {})}
-    names = [str(name).upper() for name, value in merged.items() if value != ""]
     for name, value in merged.items():
         if value:
             settings.note(f"secrets.{shown(name)}: not copied; export {shown(name).upper()}")
-    return names
-
-
-def _seconds(value: float) -> Word:
-    return Word(f"{literal(int(value) if value == int(value) else value)}s")
+    return [str(name).upper() for name, value in merged.items() if value != ""]
 
 
 def _training(settings: Settings, envs: list[Env]) -> list[Line]:
-    default = _default
+    retries = settings["max_rollout_retries"]
+    on_error = f"retry({literal(retries)}) then drop" if retries > 0 else "drop"
+    project, run = settings["wandb_project_name"], settings["wandb_run_name"]
+    upload = call("openreward_rollouts", literal(settings["openreward_run_name"]))
     return [
         Line("model", POLICY),
         _mixture(envs),
         Line("batch", call("groups", literal(settings["batch_size"]))),
         _sampling(settings, envs),
         _advantage(settings),
-        *_loss(settings),
+        _loss(settings),
         Line(
             "optimizer",
             call(
@@ -243,15 +225,19 @@ def _training(settings: Settings, envs: list[Env]) -> list[Line]:
                 eps=1e-12,
                 weight_decay=settings["weight_decay"],
             ),
-            remarks(default(settings, "learning_rate"), "betas and eps: the SDK's defaults"),
+            remarks(
+                trainer_default(settings, "learning_rate"), "betas and eps: the SDK's defaults"
+            ),
         ),
         _length(settings, envs),
         *save_line(
             settings["save_every"],
-            remarks(default(settings, "save_every"), "the trainer keeps all, rlc the newest 3"),
+            remarks(
+                trainer_default(settings, "save_every"), "the trainer keeps all, rlc the newest 3"
+            ),
         ),
-        _failures(settings),
-        _track(settings),
+        Line("on_error", on_error, trainer_default(settings, "max_rollout_retries")),
+        Line("track", f"[{call('wandb', literal(project), run=run)}, {upload}]"),
     ]
 
 
@@ -280,7 +266,9 @@ def _sampling(settings: Settings, envs: list[Env]) -> Line:
         top_p=lowest if lowest != 1 else None,
         max_episode_tokens=settings["max_total_tokens"],
     )
-    return Line("sampling", value, _default(settings, "max_response_tokens", "max_total_tokens"))
+    return Line(
+        "sampling", value, trainer_default(settings, "max_response_tokens", "max_total_tokens")
+    )
 
 
 def _advantage(settings: Settings) -> Line:
@@ -289,39 +277,36 @@ def _advantage(settings: Settings) -> Line:
         known = f"known: {', '.join(ADVANTAGES)}"
         settings.problem(f"there is no advantage_calculation `{shown(kind)}`", known)
         kind = "centered_normalized"
-    text = remarks(_default(settings, "advantage_calculation"), "groups of equals are left out")
+    text = remarks(
+        trainer_default(settings, "advantage_calculation"), "groups of equals are left out"
+    )
     return Line("advantage", ADVANTAGES[kind], text)
 
 
-def _loss(settings: Settings) -> list[Line]:
+def _loss(settings: Settings) -> Line:
     name, given = settings["loss_fn"], settings["loss_fn_config"] or {}
     if name not in LOSSES:
         settings.problem(f"there is no loss_fn `{shown(name)}`", f"known: {', '.join(LOSSES)}")
         name = "importance_sampling"
     loss = find_builtin("loss", name)
     assert loss is not None
-    # Where the trainer passes no configuration, the service takes its defaults.
+    # If the trainer passes no configuration, the service takes its defaults.
     config = {param.name: param.default for param in loss.params}
     own_names = {key: own for own, key in loss.traits.config.items()}
     for key, value in given.items():
         if key in own_names:
-            config[own_names[key]] = _number(key, value)
+            typed = Settings(table(Option(key, "float")), [(key, value)], where="loss_fn_config.")
+            config[own_names[key]] = float(typed[key])
         else:
             settings.problem(f"`{name}` takes no `{shown(key)}` in `loss_fn_config`")
     what = "clip range" if loss.traits.clip else ", ".join(config)
     fresh = loss.traits.clip == "gradient"
     text = remarks(
-        _default(settings, "loss_fn"),
+        trainer_default(settings, "loss_fn"),
         "" if given or not config else f"{what}: the service's default",
         "each batch is fresh and used once, so the clip never acts" if fresh else "",
     )
-    return [Line("loss", call(name, **config), text)]
-
-
-def _number(name: str, value: Any) -> float:
-    return float(
-        Settings(table(Option(name, "float")), [(name, value)], where="loss_fn_config.")[name]
-    )
+    return Line("loss", call(name, **config), text)
 
 
 def _length(settings: Settings, envs: list[Env]) -> Line:
@@ -331,24 +316,5 @@ def _length(settings: Settings, envs: list[Env]) -> Line:
         return Line("steps", literal(STEPS), text)
     if len(envs) == 1 and envs[0].samples:
         return Line("epochs", literal(epochs))
-    text = (
-        f"the original takes {epochs} epochs; only the server knows how many tasks those have, so "
-        f"choose how long"
-    )
-    return Line("steps", literal(STEPS), text)
-
-
-def _failures(settings: Settings) -> Line:
-    retries = settings["max_rollout_retries"]
-    value = f"retry({literal(retries)}) then drop" if retries > 0 else "drop"
-    return Line("on_error", value, _default(settings, "max_rollout_retries"))
-
-
-def _track(settings: Settings) -> Line:
-    project, run = settings["wandb_project_name"], settings["wandb_run_name"]
-    upload = call("openreward_rollouts", literal(settings["openreward_run_name"]))
-    return Line("track", f"[{call('wandb', literal(project), run=run)}, {upload}]")
-
-
-def _default(settings: Settings, *names: str) -> str:
-    return default_note(settings, *names, whose=TRAINER)
+    unknown = "only the server knows how many tasks those have, so choose how long"
+    return Line("steps", literal(STEPS), f"the original takes {epochs} epochs; {unknown}")

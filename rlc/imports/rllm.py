@@ -8,22 +8,21 @@ from typing import Any
 
 from attrs import frozen
 
-from rlc.imports.pieces import (
+from rlc.imports.common import (
     MAIN,
     POLICY,
-    TRAINER,
     base_line,
     current_model,
-    default_note,
     header,
     remarks,
     save_line,
+    trainer_default,
     weights_line,
 )
-from rlc.imports.rllm_credit import advantage_line, is_unified, loss_lines
+from rlc.imports.errors import InputError, shown
+from rlc.imports.rllm_algorithm import advantage_line, is_unified, loss_lines
 from rlc.imports.rllm_options import LEGACY, UNIFIED
-from rlc.imports.settings import InputError, Settings
-from rlc.imports.shown import shown
+from rlc.imports.settings import Settings
 from rlc.imports.write import (
     Line,
     Word,
@@ -46,8 +45,7 @@ NO_LIMIT = 1e6  # seconds: the unified trainer's default
 
 @frozen
 class Tasks:
-    """What a job is trained and tested on. ``roles`` tells the two players of a solver-judge
-    workflow."""
+    """What a job is trained and tested on; ``roles`` if by the players of a solver-judge game."""
 
     train: str
     test: str | None
@@ -57,7 +55,7 @@ class Tasks:
 
 
 def read_settings(pairs: Iterable[tuple[str, Any]], keep_going: bool) -> Settings:
-    """The options, in the generation that knows them."""
+    """Read the options, in the generation that knows them."""
     given = [(name.lstrip("+"), value) for name, value in pairs]
     plain = [(name.removeprefix(PREFIX), value) for name, value in given]
     unified = any(name.startswith((PREFIX, "rllm/")) for name, _ in given) or any(
@@ -73,18 +71,24 @@ def read_settings(pairs: Iterable[tuple[str, Any]], keep_going: bool) -> Setting
 
 
 def recipe(settings: Settings, script: str, env: str | None) -> str:
-    """The recipe of an rLLM job.
+    """Return the recipe of an rLLM job.
 
-    What it plays stands in its Python code: ``script`` names that, and ``env`` is the user's own
-    expression for it.
+    What it plays stands in its Python code, ``script``; ``env`` is the user's own expression for
+    it, or None.
     """
     tasks = _tasks(settings, script, env)
+    above = ["the tasks and their two players stand in the script's Python code, two solvers in it"]
+    names = ("workflow.timeout", "workflow.workflow_args.timeout")
+    limits = [value for name in names if (value := settings.get(name)) is not None]
+    played = tasks.train
+    if limits and limits[0] < NO_LIMIT:
+        played = pipeline([played, call("rollouts", timeout=Word(f"{number(limits[0])}s"))])
     parts = [
         block("model", POLICY, _model(settings)),
-        declaration("env", "tasks", _timed(settings, tasks.train), _tasks_comment(tasks)),
+        declaration("env", "tasks", played, above if tasks.roles else []),
         block("train", MAIN, _training(settings, tasks)),
+        *_evaluation(settings, tasks),
     ]
-    parts += _evaluation(settings, tasks)
     generation = "unified" if is_unified(settings) else "legacy"
     return recipe_text(header(f"An rLLM job on Tinker ({generation} options)", settings), parts)
 
@@ -125,89 +129,55 @@ def _countdown(split: str, samples: int | None) -> str:
     )
 
 
-def _timed(settings: Settings, env: str) -> str:
-    """The environment, with the workflow's limit on one rollout where there is one."""
-    if not is_unified(settings):
-        return env
-    names = ("workflow.timeout", "workflow.workflow_args.timeout")
-    given = [value for name in names if (value := settings[name]) is not None]
-    if not given or given[0] >= NO_LIMIT:
-        return env
-    return pipeline([env, call("rollouts", timeout=Word(f"{number(given[0])}s"))])
-
-
-def _tasks_comment(tasks: Tasks) -> list[str]:
-    if not tasks.roles:
-        return []
-    return ["the tasks and their two players stand in the script's Python code, two solvers in it"]
-
-
 def _model(settings: Settings) -> list[Line]:
     base = settings["model.name"]
     lines = [
-        base_line(base, _default(settings, "model.name")),
+        base_line(base, trainer_default(settings, "model.name")),
         Line(
-            "lora_rank", literal(settings["model.lora_rank"]), _default(settings, "model.lora_rank")
+            "lora_rank",
+            literal(settings["model.lora_rank"]),
+            trainer_default(settings, "model.lora_rank"),
         ),
     ]
     layers = ("train_mlp", "train_attn", "train_unembed")
     lines += [Line(layer, "false") for layer in layers if not settings[f"model.{layer}"]]
-    resume = None if is_unified(settings) else settings["trainer.resume_from_tinker_id"]
-    if resume is not None:
+    if (resume := settings.get("trainer.resume_from_tinker_id")) is not None:
         text = "the trainer restores weights only, as rlc does here"
         lines.append(weights_line(base, resume, text))
-    return lines + _renderer(settings, base)
-
-
-def _renderer(settings: Settings, base: str) -> list[Line]:
-    name = settings["rollout_engine.renderer_name"]
-    if name is not None:
-        return [Line("renderer", literal(name))]
-    quiet = settings["rollout_engine.disable_thinking"]
-    quiet |= is_unified(settings) and settings["disable_thinking"]
-    model = current_model(base)
-    found = [name for name in (model.renderers if model else ()) if "disable_thinking" in name]
-    if not quiet:
-        return []
-    if not found:
-        settings.note("disable_thinking: the model has no renderer that does so")
-        return []
-    return [Line("renderer", literal(found[0]), "disable_thinking")]
+    if (renderer := settings["rollout_engine.renderer_name"]) is not None:
+        return [*lines, Line("renderer", literal(renderer))]
+    if any((settings["rollout_engine.disable_thinking"], settings.get("disable_thinking"))):
+        model = current_model(base)
+        quiet = [name for name in (model.renderers if model else ()) if "disable_thinking" in name]
+        if quiet:
+            lines.append(Line("renderer", literal(quiet[0]), "disable_thinking"))
+        else:
+            settings.note("disable_thinking: the model has no renderer that does so")
+    return lines
 
 
 def _training(settings: Settings, tasks: Tasks) -> list[Line]:
-    size, named = _group_size(settings)
+    size = "training.group_size" if settings.get("rollout.n") is None else "rollout.n"
     count = settings["data.train_batch_size"]
+    batch = call("groups", literal(count), of=settings[size])
+    coef = settings.get("algorithm.kl_beta")
     steps, length = _length(settings, tasks, count)
+    saved = remarks(trainer_default(settings, "trainer.save_freq"), "rlc keeps the newest 3")
     return [
         Line("model", POLICY),
         Line("env", "tasks"),
-        Line(
-            "batch",
-            call("groups", literal(count), of=size),
-            _default(settings, "data.train_batch_size", named),
-        ),
+        Line("batch", batch, trainer_default(settings, "data.train_batch_size", size)),
         _sampling(settings),
         advantage_line(settings, tasks.roles),
         *loss_lines(settings),
-        *_penalty(settings),
+        *([Line("kl", call("reference", "policy.base", coef=coef))] if coef else []),
         _optimizer(settings, steps),
         *_overlap(settings),
         length,
-        *save_line(
-            settings["trainer.save_freq"],
-            remarks(_default(settings, "trainer.save_freq"), "rlc keeps the newest 3"),
-        ),
+        *save_line(settings["trainer.save_freq"], saved),
         _failures(settings),
         *_track(settings),
     ]
-
-
-def _group_size(settings: Settings) -> tuple[int, str]:
-    """The rollouts of a task, and the option that says so."""
-    if is_unified(settings) and settings["rollout.n"] is not None:
-        return settings["rollout.n"], "rollout.n"
-    return settings["training.group_size"], "training.group_size"
 
 
 def _sampling(settings: Settings) -> Line:
@@ -226,21 +196,15 @@ def _sampling(settings: Settings) -> Line:
         max_episode_tokens=total if prompt + longest > total else None,
     )
     if settings.is_given("training.max_length") and prompt + longest <= total:
-        settings.note(
-            f"training.max_length = {total}: never reached by {prompt} + {longest} tokens"
-        )
+        unreached = f"never reached by {prompt} + {longest} tokens"
+        settings.note(f"training.max_length = {total}: {unreached}")
     tempered = ""
     if temperature != 1 or top_p != 1:
         tempered = "not 1, as in the original: sampled from another distribution than is trained"
         if not is_unified(settings):
             tempered += ", and the trainer itself stops at an assertion"
     names = ("data.max_response_length", f"{group}.temperature", "data.max_prompt_length")
-    return Line("sampling", value, remarks(_default(settings, *names), tempered))
-
-
-def _penalty(settings: Settings) -> list[Line]:
-    coef = settings["algorithm.kl_beta"] if is_unified(settings) else 0.0
-    return [Line("kl", call("reference", "policy.base", coef=coef))] if coef else []
+    return Line("sampling", value, remarks(trainer_default(settings, *names), tempered))
 
 
 def _optimizer(settings: Settings, steps: int | None) -> Line:
@@ -252,7 +216,7 @@ def _optimizer(settings: Settings, steps: int | None) -> Line:
         eps=settings["training.eps"],
         schedule=_schedule(settings, steps),
     )
-    return Line("optimizer", value, _default(settings, "training.learning_rate"))
+    return Line("optimizer", value, trainer_default(settings, "training.learning_rate"))
 
 
 def _schedule(settings: Settings, steps: int | None) -> Word | None:
@@ -261,9 +225,8 @@ def _schedule(settings: Settings, steps: int | None) -> Word | None:
         return None
     kind = settings["training.lr_schedule"] or settings["algorithm.lr_schedule"]
     if kind not in ("constant", "linear", "cosine"):
-        settings.problem(
-            f"there is no lr_schedule `{shown(kind)}`", "known: constant, linear, cosine"
-        )
+        known = "known: constant, linear, cosine"
+        settings.problem(f"there is no lr_schedule `{shown(kind)}`", known)
         kind = "constant"
     ratio = settings["training.warmup_steps_ratio"]
     ratio = settings["algorithm.warmup_steps_ratio"] if ratio is None else ratio
@@ -278,21 +241,18 @@ def _schedule(settings: Settings, steps: int | None) -> Word | None:
 
 
 def _overlap(settings: Settings) -> list[Line]:
-    if not is_unified(settings) or not settings["async_training.enable"]:
+    if not settings.get("async_training.enable"):
         return []
     staleness = math.ceil(settings["async_training.staleness_threshold"])
-    if staleness <= 0:
-        return []
-    return [Line("overlap", call("asynchronous", max_staleness=staleness))]
+    return [Line("overlap", call("asynchronous", max_staleness=staleness))] if staleness > 0 else []
 
 
 def _length(settings: Settings, tasks: Tasks, count: int) -> tuple[int | None, Line]:
-    """The number of steps where it is known, and the line that says how long."""
-    batches = settings["trainer.total_batches"] if is_unified(settings) else -1
-    if batches > 0:
+    """Return the number of steps if it is known, and the line that says how long."""
+    if (batches := settings.get("trainer.total_batches") or -1) > 0:
         return batches, Line("steps", literal(batches))
     epochs = settings["trainer.total_epochs"]
-    note = _default(settings, "trainer.total_epochs")
+    note = trainer_default(settings, "trainer.total_epochs")
     if tasks.train_tasks is not None:
         steps = math.ceil(epochs * tasks.train_tasks / count) if count > 0 else None
         return steps, Line("epochs", literal(epochs), note)
@@ -301,12 +261,12 @@ def _length(settings: Settings, tasks: Tasks, count: int) -> tuple[int | None, L
 
 
 def _failures(settings: Settings) -> Line:
-    """The limit counts attempts, so one less are retries."""
+    """The limit counts attempts, of which the first is no retry."""
     attempts = settings["workflow.retry_limit"]
     then = "stop" if settings["workflow.raise_on_error"] else "drop"
     value = f"retry({literal(attempts - 1)}) then {then}" if attempts > 1 else then
     text = f"{attempts} attempts in all" if attempts > 1 else ""
-    return Line("on_error", value, remarks(text, _default(settings, "workflow.retry_limit")))
+    return Line("on_error", value, remarks(text, trainer_default(settings, "workflow.retry_limit")))
 
 
 def _track(settings: Settings) -> list[Line]:
@@ -318,9 +278,8 @@ def _track(settings: Settings) -> list[Line]:
     else:
         for name in ("trainer.project_name", "trainer.experiment_name"):
             if settings.is_given(name):
-                settings.note(
-                    f"{name} = {shown(settings[name])}: names a W&B run, and there is none"
-                )
+                value = shown(settings[name])
+                settings.note(f"{name} = {value}: names a W&B run, and there is none")
     if "tensorboard" in loggers:
         trackers.append("tensorboard()")
     for name in loggers:
@@ -331,7 +290,10 @@ def _track(settings: Settings) -> list[Line]:
 
 def _evaluation(settings: Settings, tasks: Tasks) -> list[str]:
     every, first = settings["trainer.test_freq"], settings["trainer.val_before_train"]
-    samples, named = _val_group_size(settings)
+    size = "validation.group_size" if is_unified(settings) else "training.val_group_size"
+    if settings.get("rollout.n_val") is not None:
+        size = "rollout.n_val"
+    samples = settings[size]
     if tasks.test is None or (every <= 0 and not first):
         return []
     metrics = ["pass_at(1)", f"any_at({samples})"] if samples > 1 else ["pass_at(1)"]
@@ -339,27 +301,19 @@ def _evaluation(settings: Settings, tasks: Tasks) -> list[str]:
         Line("model", MAIN),
         Line("env", "test_tasks"),
         Line("tasks", literal(tasks.test_tasks)),
-        Line("samples", literal(samples), _default(settings, named)),
+        Line("samples", literal(samples), trainer_default(settings, size)),
         *_val_sampling(settings),
         Line("metrics", f"[{', '.join(metrics)}]"),
     ]
     if every > 0:
-        lines.append(Line("every", literal(every), _default(settings, "trainer.test_freq")))
+        lines.append(Line("every", literal(every), trainer_default(settings, "trainer.test_freq")))
     if first:
-        lines.append(Line("first", "true", _default(settings, "trainer.val_before_train")))
+        lines.append(Line("first", "true", trainer_default(settings, "trainer.val_before_train")))
     return [declaration("env", "test_tasks", tasks.test), block("eval", "heldout", lines)]
 
 
-def _val_group_size(settings: Settings) -> tuple[int, str]:
-    if not is_unified(settings):
-        return settings["training.val_group_size"], "training.val_group_size"
-    if settings["rollout.n_val"] is not None:
-        return settings["rollout.n_val"], "rollout.n_val"
-    return settings["validation.group_size"], "validation.group_size"
-
-
 def _val_sampling(settings: Settings) -> list[Line]:
-    """Where validation samples in another way than training."""
+    """How validation samples, if its options are given."""
     group = "rollout.val" if is_unified(settings) else "val_sampling"
     names = ("temperature", "top_p", "max_tokens")
     if not any(settings.is_given(f"{group}.{name}") for name in names):
@@ -373,7 +327,3 @@ def _val_sampling(settings: Settings) -> list[Line]:
         top_p=settings[f"{train}.top_p"] if top_p is None else top_p,
     )
     return [Line("sampling", value)]
-
-
-def _default(settings: Settings, *names: str) -> str:
-    return default_note(settings, *names, whose=TRAINER)

@@ -15,6 +15,16 @@ _UNREAD = "nobody reads it on this path"
 _RENDERING = "the renderer of the model decides how a chat is written"
 _PARALLEL = "rlc finds out by itself how many rollouts the service takes at once"
 _GATEWAY = "there is no gateway between rlc and the model"
+_CALLS = "splits the gradient of one update into several calls, which leaves the update as it is"
+_WHOLE_SPLIT = "all tasks of the test split are evaluated, however many at once"
+_DIVIDED = "stored and never read: advantages are always divided by the standard deviation"
+_OVERLAPPED = "rlc always submits both before it waits for either"
+_WITH_SAMPLER = "the loss always compares with the sampler's probabilities"
+_TIS = "only with rollout_correction.tis_mode"
+_EXACT = "rlc trains on the very tokens that were sampled"
+_REJECTION = "only with rejection_sample.enable"
+_OWN_REWARDS = "each step of this workflow has its own reward"
+_WRITTEN_OUT = "names files that hold defaults, which are written out here"
 
 _SHARED = (
     Option("tinker_base_url", "string", None, "`rlc run --base-url`, or TINKER_BASE_URL"),
@@ -28,12 +38,7 @@ _SHARED = (
     Option("training.beta2", "float", 0.95),
     Option("training.eps", "float", 1e-8),
     Option("training.max_length", "int", 32768),
-    Option(
-        "training.num_minibatches",
-        "int",
-        1,
-        "splits the gradient of one update into several calls, which leaves the update as it is",
-    ),
+    Option("training.num_minibatches", "int", 1, _CALLS),
     Option("workflow.n_parallel_tasks", "int", 256, _PARALLEL),
     Option("workflow.retry_limit", "int", 3),
     Option("workflow.raise_on_error", "bool", True),
@@ -46,19 +51,14 @@ _SHARED = (
     Option("rollout_engine.renderer_name", "string"),
     Option("data.train_files", "string"),
     Option("data.val_files", "string"),
-    Option(
-        "data.val_batch_size",
-        "int",
-        32,
-        "all tasks of the test split are evaluated, however many at once",
-    ),
+    Option("data.val_batch_size", "int", 32, _WHOLE_SPLIT),
     Option("trainer.total_epochs", "int", 10),
     Option("trainer.logger", "words", ["console"]),
     Option("trainer.test_freq", "int", 5),
     Option("trainer.save_freq", "int", 20),
     Option("algorithm.adv_estimator", "string", "grpo"),
     Option("hydra.*", "any", None, _FOLDER),
-    Option("defaults", "any", None, "names files that hold defaults, which are written out here"),
+    Option("defaults", "any", None, _WRITTEN_OUT),
 )
 
 LEGACY = table(
@@ -72,12 +72,7 @@ LEGACY = table(
     Option("val_sampling.max_tokens", "int"),
     Option("algorithm.gamma", "float", 1.0, _UNREAD),
     Option("algorithm.lam", "float", 0.95, _UNREAD),
-    Option(
-        "algorithm.norm_adv_by_std_in_grpo",
-        "bool",
-        False,
-        "stored and never read: advantages are always divided by the standard deviation",
-    ),
+    Option("algorithm.norm_adv_by_std_in_grpo", "bool", False, _DIVIDED),
     Option("algorithm.grouping_level", "string", "trajectory"),
     Option("algorithm.remove_constant_reward_groups", "bool", False),
     Option("algorithm.shared_tokenizer", "bool", False, _DISTILL),
@@ -101,12 +96,7 @@ _LATER = "`rlc run --resume` goes on with a run of rlc's own"
 UNIFIED = table(
     *_SHARED,
     Option("backend", "string", "tinker", "rlc trains through Tinker's interface in any case"),
-    Option(
-        "fuse_forward_backward_and_optim_step",
-        "bool",
-        False,
-        "rlc always submits both before it waits for either",
-    ),
+    Option("fuse_forward_backward_and_optim_step", "bool", False, _OVERLAPPED),
     Option("training.group_size", "int", 8),
     Option("validation.group_size", "int", 1),
     Option("training.lr_schedule", "string"),
@@ -144,33 +134,19 @@ UNIFIED = table(
     Option("algorithm.eps_clip", "float", 0.2),
     Option("algorithm.eps_clip_high", "float"),
     Option("algorithm.router_replay", "string", "disabled", "the service has no router replay"),
-    Option(
-        "algorithm.rollout_correction.bypass_mode",
-        "bool",
-        True,
-        "the loss always compares with the sampler's probabilities",
-    ),
+    Option("algorithm.rollout_correction.bypass_mode", "bool", True, _WITH_SAMPLER),
     Option("algorithm.rollout_correction.tis_mode", "string"),
-    Option(
-        "algorithm.rollout_correction.tis_cap",
-        "float",
-        2.0,
-        "only with rollout_correction.tis_mode",
-    ),
+    Option("algorithm.rollout_correction.tis_cap", "float", 2.0, _TIS),
     Option("stepwise_advantage.*", "any", None, _DEAD),
     Option("disable_thinking", "bool", False),
     Option("accumulate_reasoning", "bool", False, _RENDERING),
     Option("mask_truncated_samples", "bool", False),
-    Option(
-        "filter_token_mismatch", "bool", True, "rlc trains on the very tokens that were sampled"
-    ),
+    Option("filter_token_mismatch", "bool", True, _EXACT),
     Option("compact_filtering.enable", "bool", False),
     Option("compact_filtering.*", "any", None, "only with compact_filtering.enable"),
     Option("rejection_sample.enable", "bool", False),
-    Option("rejection_sample.multiplier", "int", 1, "only with rejection_sample.enable"),
-    Option(
-        "rejection_sample.min_partial_solve_tasks", "int", 1, "only with rejection_sample.enable"
-    ),
+    Option("rejection_sample.multiplier", "int", 1, _REJECTION),
+    Option("rejection_sample.min_partial_solve_tasks", "int", 1, _REJECTION),
     Option("rejection_sample.min_trajs_per_group", "int", 2),
     Option("rejection_sample.filter_uniform_groups", "bool", False),
     Option("async_training.enable", "bool", False),
@@ -179,14 +155,10 @@ UNIFIED = table(
     Option("workflow.use_workflow", "bool", True, "this job plays a workflow"),
     Option("workflow.name", "string", None, "this job plays a workflow of its own"),
     Option("workflow.workflow_args.timeout", "float"),
-    Option(
-        "workflow.workflow_args.*", "any", None, "each step of this workflow has its own reward"
-    ),
+    Option("workflow.workflow_args.*", "any", None, _OWN_REWARDS),
     Option("workflow.timeout", "float"),
-    Option("workflow.gamma", "float", 0.0, "each step of this workflow has its own reward"),
-    Option(
-        "workflow.reward_bonus_coeff", "float", 0.0, "each step of this workflow has its own reward"
-    ),
+    Option("workflow.gamma", "float", 0.0, _OWN_REWARDS),
+    Option("workflow.reward_bonus_coeff", "float", 0.0, _OWN_REWARDS),
     Option("workflow.warm_queue_size", "int", -1, _PARALLEL),
     Option("gateway.*", "any", None, _GATEWAY),
     Option("remote_runtime.*", "any", None, "the environments run beside rlc"),

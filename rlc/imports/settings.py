@@ -13,13 +13,8 @@ from typing import Any
 
 from attrs import frozen
 
-from rlc.errors import Error
-from rlc.imports.shown import shown
+from rlc.imports.errors import InputError, shown
 from rlc.lang.suggest import did_you_mean
-
-
-class InputError(Error):
-    """Input that cannot become a recipe."""
 
 
 class _Required(Enum):
@@ -34,9 +29,8 @@ OVERRULED = "without effect beside the other options"
 class Option:
     """One option of a trainer.
 
-    ``default`` is what the trainer takes where nothing is given. ``unused`` says why the option
-    is not carried over; without it the importer uses it. A name that ends in ``.*`` stands for
-    everything below it.
+    ``default`` is the trainer's own. ``unused`` says why the option is not carried over; if it is
+    None, the importer uses the option. A name that ends in ``.*`` stands for everything below it.
     """
 
     name: str
@@ -46,7 +40,7 @@ class Option:
 
 
 def table(*options: Option) -> dict[str, Option]:
-    """Options by name."""
+    """Return the options by name."""
     return {option.name: option for option in options}
 
 
@@ -74,7 +68,7 @@ class Settings:
             self._add(name, value)
 
     def __getitem__(self, name: str) -> Any:
-        """The value that decides: the given one, or the trainer's default."""
+        """Return the given value, or the trainer's default, and mark the option as used."""
         option = self.options[name]
         self.used.add(name)
         if name in self.given:
@@ -84,17 +78,21 @@ class Settings:
             raise InputError(message, "give it a value")
         return option.default
 
+    def get(self, name: str) -> Any:
+        """Return the value as ``self[name]`` does; None if the trainer has no such option."""
+        return self[name] if name in self.options else None
+
     def is_given(self, name: str) -> bool:
         return name in self.given
 
     def problem(self, message: str, advice: str | None = None, noted: str | None = None) -> None:
-        """Something that has no counterpart: an error, or a note where the user wants to go on."""
+        """Raise InputError for what has no counterpart, or note it if the user wants to go on."""
         if not self.keep_going:
             raise InputError(message, advice or "`--keep-going` leaves it to a comment")
         self.note(noted or message)
 
     def note(self, text: str) -> None:
-        """Say it once at the top of the recipe."""
+        """Say something once at the top of the recipe."""
         if text not in self.notes:
             self.notes.append(text)
 
@@ -146,22 +144,16 @@ class Settings:
 
 
 def _masked(name: str, value: Any) -> str:
-    """The value for a comment; never a secret."""
+    """Return the value for a comment; never a secret."""
     secret = any(word in name.lower() for word in ("key", "secret", "token_", "password"))
     return "…" if secret and isinstance(value, str) else shown(value)
 
 
 def _bool(value: Any) -> bool:
-    if isinstance(value, bool):
-        return value
-    return {"true": True, "false": False, "1": True, "0": False}[str(value).lower()]
-
-
-def _known(value: Any) -> bool:
-    try:
-        return _bool(value)
-    except KeyError:
-        raise ValueError(value) from None
+    known = {"true": True, "false": False, "1": True, "0": False}
+    if str(value).lower() not in known:
+        raise ValueError(value)
+    return known[str(value).lower()]
 
 
 def _int(value: Any) -> int:
@@ -193,7 +185,7 @@ def _string(value: Any) -> str:
 
 
 def _words(value: Any) -> list[str]:
-    """``['a','b']``, ``[a,b]``, ``a`` or a list."""
+    """Read ``['a','b']``, ``[a,b]``, ``a`` or a list."""
     if isinstance(value, str):
         value = value.strip().removeprefix("[").removesuffix("]").split(",")
     if not isinstance(value, list):
@@ -203,7 +195,7 @@ def _words(value: Any) -> list[str]:
 
 
 def _mapping(value: Any) -> dict[str, Any]:
-    """A mapping, or JSON text of one."""
+    """Read a mapping, or JSON text of one."""
     import json
 
     if isinstance(value, str):
@@ -216,7 +208,7 @@ def _mapping(value: Any) -> dict[str, Any]:
 _TYPES: dict[str, tuple[str, Callable[[Any], Any]]] = {
     "int": ("a whole number", _int),
     "float": ("a number", _float),
-    "bool": ("true or false", _known),
+    "bool": ("true or false", _bool),
     "string": ("a string", _string),
     "words": ("a list of words", _words),
     "mapping": ("a mapping", _mapping),

@@ -1,4 +1,4 @@
-"""Commands out of shell text, as far as training scripts need it: quotes, continuations,
+"""Read commands out of shell text, as far as training scripts need it: quotes, continuations,
 comments, assignments and their use. Nothing is run."""
 
 from __future__ import annotations
@@ -7,8 +7,7 @@ import re
 
 from attrs import define
 
-from rlc.imports.settings import InputError
-from rlc.imports.shown import shown
+from rlc.imports.errors import InputError, shown
 
 _ASSIGNMENT = re.compile(r"([A-Za-z_]\w*)=(.*)", re.DOTALL)
 _VARIABLE = re.compile(r"\{([A-Za-z_]\w*)(?::?-([^{}]*))?\}|([A-Za-z_]\w*)")
@@ -17,7 +16,7 @@ _ENDS = ";\n&|"
 
 @define
 class _Word:
-    """A word being read; ``started`` tells an empty quoted one from none."""
+    """A word being read; ``started`` distinguishes an empty quoted one from none."""
 
     text: str = ""
     started: bool = False
@@ -28,9 +27,9 @@ class _Word:
 
 
 def commands(text: str) -> list[list[str]]:
-    """The words of each command, assignments of the script filled in.
+    """Return the words of each command, assignments of the script filled in.
 
-    Raises InputError where a quote is not closed or a used variable is not set in the text.
+    Raise InputError if a quote is not closed or a variable is used and not set in the text.
     """
     return [words for words in _Reader(text).read() if words]
 
@@ -44,7 +43,7 @@ class _Reader:
         self.text = self.text.replace("\r\n", "\n")
 
     def read(self) -> list[list[str]]:
-        """Every command without the assignments before it. One of nothing but several
+        """Return every command without the assignments before it. One of nothing but several
         assignments is kept whole: it may be options that were given without their program."""
         variables: dict[str, str] = {}
         found: list[list[str]] = []
@@ -84,7 +83,7 @@ class _Reader:
             words.append(word.text)
 
     def _piece(self, char: str, word: _Word, variables: dict[str, str]) -> None:
-        """One character, escape, variable or quoted string of a word."""
+        """Read a character, an escape, a variable or a quoted string of a word."""
         self.at += 1
         if char == "\\":
             following = self.text[self.at : self.at + 1]
@@ -92,21 +91,17 @@ class _Reader:
             if following != "\n":
                 word.add(following)
         elif char == "'":
-            word.add(self._until("'"))
+            end = self.text.find("'", self.at)
+            if end < 0:
+                raise InputError("a ' is opened and never closed", "close the quote")
+            word.add(self.text[self.at : end])
+            self.at = end + 1
         elif char == '"':
             self._double(word, variables)
         elif char == "$":
             word.add(self._variable(variables))
         else:
             word.add(char)
-
-    def _until(self, quote: str) -> str:
-        end = self.text.find(quote, self.at)
-        if end < 0:
-            raise InputError(f"a {quote} is opened and never closed", "close the quote")
-        piece = self.text[self.at : end]
-        self.at = end + 1
-        return piece
 
     def _double(self, word: _Word, variables: dict[str, str]) -> None:
         word.add("")
@@ -125,7 +120,7 @@ class _Reader:
         raise InputError('a " is opened and never closed', "close the quote")
 
     def _variable(self, variables: dict[str, str]) -> str:
-        """The value of ``$NAME``, ``${NAME}`` or ``${NAME:-default}``; the ``$`` is read."""
+        """Return the value of ``$NAME``, ``${NAME}`` or ``${NAME:-default}``; the ``$`` is read."""
         match = _VARIABLE.match(self.text, self.at)
         if match is None:
             return "$"

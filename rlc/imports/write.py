@@ -1,4 +1,4 @@
-"""From values to the text of a recipe: literals, comments, blocks, and the canonical layout."""
+"""Write the text of a recipe: literals, comments, blocks, and the canonical layout."""
 
 from __future__ import annotations
 
@@ -9,8 +9,7 @@ from typing import Any
 
 from attrs import frozen
 
-from rlc.imports.settings import InputError
-from rlc.imports.shown import shown
+from rlc.imports.errors import InputError, shown
 from rlc.lang.formatter import format_text
 from rlc.lang.source import Source
 from rlc.lang.syntax import parse
@@ -23,7 +22,7 @@ _LONE_INTERNAL = 5  # digits from which a number is written with separators
 
 @frozen
 class Line:
-    """``name = value``, and what a comment says of it."""
+    """``name = value``, with a comment."""
 
     name: str
     value: str
@@ -31,7 +30,7 @@ class Line:
 
 
 def recipe_text(header: Sequence[str], parts: Iterable[str]) -> str:
-    """The recipe in its canonical layout. ``header`` holds paragraphs of the first comment."""
+    """Return a recipe in its canonical layout; ``header`` is the first comment, by paragraph."""
     text = "\n".join([*(comment(paragraph) for paragraph in header), "", *parts])
     source = Source("<import>", text)
     recipe, found = parse(source)
@@ -40,18 +39,26 @@ def recipe_text(header: Sequence[str], parts: Iterable[str]) -> str:
 
 
 def block(kind: str, name: str, lines: Iterable[Line], above: Sequence[str] = ()) -> str:
-    """``kind name { … }`` with comments, to be laid out by the formatter."""
-    body = "\n".join(_line(line) for line in lines)
-    return "\n".join([*(comment(text) for text in above), f"{kind} {name} {{", body, "}\n"])
+    """Write ``kind name { … }`` with comments, to be laid out by the formatter."""
+    body = []
+    for line in lines:
+        field = f"{line.name} = {line.value}"
+        beside = len(field) + len(line.comment) < WIDTH - 14
+        if line.comment and len(line.comment) <= LONGEST_TRAILING and beside:
+            field = f"{field}  # {line.comment}"
+        elif line.comment:
+            body.append(comment(line.comment, indent=2))
+        body.append(field)
+    return "\n".join([*(comment(text) for text in above), f"{kind} {name} {{", *body, "}\n"])
 
 
 def declaration(kind: str, name: str, value: str, above: Sequence[str] = ()) -> str:
-    """``kind name = value``."""
+    """Write ``kind name = value``."""
     return "\n".join([*(comment(text) for text in above), f"{kind} {name} = {value}\n"])
 
 
 def call(name: str, *arguments: str, **named: Any) -> str:
-    """``name(arguments, key = value)``; a named argument of None is left out."""
+    """Write ``name(arguments, key = value)``; a named argument of None is left out."""
     given = [f"{key} = {literal(value)}" for key, value in named.items() if value is not None]
     return f"{name}({', '.join([*arguments, *given])})"
 
@@ -68,7 +75,7 @@ class Word:
 
 
 def literal(value: Any) -> str:
-    """A value as the language writes it. Raises InputError for what it cannot hold."""
+    """Write a value. Raise InputError if no recipe can hold it."""
     if isinstance(value, Word):
         return value.text
     if value is None:
@@ -88,7 +95,7 @@ def literal(value: Any) -> str:
 
 
 def number(value: int | float) -> str:
-    """``32_768``, ``4e-5``, ``0.9``."""
+    """Write a number: ``32_768``, ``4e-5``, ``0.9``."""
     if isinstance(value, int) or (value == int(value) and abs(value) < 1e15):
         digits = str(abs(int(value)))
         grouped = f"{int(digits):_}" if len(digits) >= _LONE_INTERNAL else digits
@@ -99,7 +106,7 @@ def number(value: int | float) -> str:
 
 
 def string(value: str) -> str:
-    """A string with its escapes. Raises InputError for characters that no recipe can hold."""
+    """Write a string with its escapes. Raise InputError if no recipe can hold a character."""
     escaped = value.replace("\\", "\\\\").replace('"', '\\"')
     escaped = escaped.replace("\n", "\\n").replace("\t", "\\t")
     if not escaped.isprintable():
@@ -109,7 +116,7 @@ def string(value: str) -> str:
 
 
 def comment(text: str, indent: int = 0) -> str:
-    """A paragraph as comment lines; a line break in it stays one."""
+    """Wrap a text as comment lines; a line break in it stays one."""
     width = WIDTH - indent - 2
     lines: list[str] = []
     for paragraph in text.split("\n"):
@@ -122,15 +129,6 @@ def comment(text: str, indent: int = 0) -> str:
             break_on_hyphens=False,
         ) or [""]
     return "\n".join(f"# {line}".rstrip() for line in lines)
-
-
-def _line(line: Line) -> str:
-    field = f"{line.name} = {line.value}"
-    if not line.comment:
-        return field
-    if len(line.comment) <= LONGEST_TRAILING and len(field) + len(line.comment) < WIDTH - 14:
-        return f"{field}  # {line.comment}"
-    return f"{comment(line.comment, indent=2)}\n{field}"
 
 
 def _name(text: str) -> str:

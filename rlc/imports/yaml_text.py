@@ -1,4 +1,4 @@
-"""YAML to plain values: duplicates, oversize and mistakes are one clear sentence."""
+"""YAML to plain values: duplicates, oversize and mistakes become one clear sentence."""
 
 from __future__ import annotations
 
@@ -6,8 +6,7 @@ import re
 from collections.abc import Sequence
 from typing import Any
 
-from rlc.imports.settings import InputError
-from rlc.imports.shown import shown
+from rlc.imports.errors import InputError, shown
 
 MOST_VALUES = 20_000
 _REFERENCE = re.compile(r"\$\{([\w.]+)\}")
@@ -15,7 +14,7 @@ _MISSING = "???"
 
 
 def read_yaml(text: str) -> dict[str, Any]:
-    """The mapping that a YAML document holds. Raises InputError where it holds none."""
+    """Return the mapping that a YAML document holds. Raise InputError if it holds none."""
     try:
         import yaml  # type: ignore[import-untyped]
     except ImportError:
@@ -36,7 +35,7 @@ def read_yaml(text: str) -> dict[str, Any]:
 
 
 def flat(values: dict[str, Any], prefix: str = "") -> list[tuple[str, Any]]:
-    """Nested options by dotted names."""
+    """Return nested options by dotted names."""
     found: list[tuple[str, Any]] = []
     for name, value in values.items():
         if isinstance(value, dict) and value:
@@ -47,7 +46,7 @@ def flat(values: dict[str, Any], prefix: str = "") -> list[tuple[str, Any]]:
 
 
 def resolved(pairs: Sequence[tuple[str, Any]]) -> list[tuple[str, Any]]:
-    """Options with their references (``${data.x}``) filled in.
+    """Return options with their references (``${data.x}``) filled in.
 
     What is marked as missing (``???``), or refers to something that is not there, is left out.
     """
@@ -69,7 +68,7 @@ def _resolve(value: Any, known: dict[str, Any], depth: int = 10) -> Any:
 
 
 def _loader(yaml: Any) -> Any:
-    """A safe loader that refuses a key given twice."""
+    """Return a safe loader that refuses a key given twice."""
 
     class Loader(yaml.SafeLoader):  # type: ignore[misc]
         pass

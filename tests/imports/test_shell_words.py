@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from rlc.imports.settings import InputError
+from rlc.imports.errors import InputError
 from rlc.imports.shell import commands
 
 

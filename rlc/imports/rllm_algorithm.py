@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from rlc.imports.pieces import TRAINER, default_note, remarks
+from rlc.imports.common import TRAINER, remarks, trainer_default
+from rlc.imports.errors import shown
 from rlc.imports.rllm_options import UNIFIED
 from rlc.imports.settings import Settings
-from rlc.imports.shown import shown
 from rlc.imports.write import Line, Word, call, pipeline
 from rlc.lang.suggest import nearest
 
@@ -23,17 +23,26 @@ def is_unified(settings: Settings) -> bool:
 
 
 def advantage_line(settings: Settings, roles: bool) -> Line:
-    """How rewards become advantages; ``roles``: by the players of a workflow too."""
+    """Write how rewards become advantages; with ``roles``, by the players of a workflow too."""
     kind = settings["algorithm.adv_estimator"].lower()
-    over = Word(_scope(settings, roles))
+    level = settings.get("algorithm.grouping_level")
+    if level not in (None, "trajectory", "step"):
+        settings.problem(f"the grouping_level `{shown(level)}` compares a rollout with itself")
+    if level == "step":
+        settings.note("algorithm.grouping_level = step: each player takes one, as by `trajectory`")
+    # Rollouts are grouped by task, and the players of a workflow by role.
+    over = Word("role" if roles else "group")
     schemes = _unified(settings, over) if is_unified(settings) else _legacy(settings, over)
     if kind not in schemes:
         close = nearest(kind, schemes)
         advice = f"did you mean `{close}`?" if close else f"known: {', '.join(schemes)}"
         settings.problem(f"the adv_estimator `{shown(kind)}` has no counterpart", advice)
         kind = "grpo"
-    text = default_note(settings, "algorithm.adv_estimator", whose=TRAINER)
-    return Line("advantage", schemes[kind], remarks(text, _who(over, kind)))
+    judged = "the judges of one task saw different solutions, and are compared all the same"
+    text = trainer_default(settings, "algorithm.adv_estimator")
+    return Line(
+        "advantage", schemes[kind], remarks(text, judged if roles and kind != "reinforce" else "")
+    )
 
 
 def _legacy(settings: Settings, over: Word) -> dict[str, str]:
@@ -50,7 +59,7 @@ def _legacy(settings: Settings, over: Word) -> dict[str, str]:
 
 
 def _unified(settings: Settings, over: Word) -> dict[str, str]:
-    """The unified trainer leaves groups of one out, unless it is told not to."""
+    """The unified trainer leaves groups of one out by default."""
     if settings["algorithm.use_precomputed_advantage"]:
         settings.problem("`algorithm.use_precomputed_advantage` has no counterpart")
     alone = Word("drop" if settings["rejection_sample.min_trajs_per_group"] > 1 else "raw")
@@ -75,24 +84,8 @@ def _mean(over: Word, singleton: Word) -> str:
     return call("baseline", "mean", over=over, singleton=singleton)
 
 
-def _who(over: Word, kind: str) -> str:
-    if over.text != "role" or kind == "reinforce":
-        return ""
-    return "the judges of one task saw different solutions, and are compared all the same"
-
-
-def _scope(settings: Settings, roles: bool) -> str:
-    """Rollouts are grouped by task, and the players of a workflow by role."""
-    level = "trajectory" if is_unified(settings) else settings["algorithm.grouping_level"]
-    if level not in ("trajectory", "step"):
-        settings.problem(f"the grouping_level `{shown(level)}` compares a rollout with itself")
-    if level == "step":
-        settings.note("algorithm.grouping_level = step: each player takes one, as by `trajectory`")
-    return "role" if roles else "group"
-
-
 def loss_lines(settings: Settings) -> list[Line]:
-    """The loss, and how its tokens add up where that is said."""
+    """Write the loss, and how its tokens add up if that is given."""
     if not is_unified(settings):
         return [Line("loss", "importance_sampling()", "the trainer's only one")]
     _refuse_filters(settings)
@@ -104,27 +97,22 @@ def loss_lines(settings: Settings) -> list[Line]:
     if name not in LOSSES:
         settings.problem(f"there is no loss_fn `{shown(name)}`", f"known: {', '.join(LOSSES)}")
         name = "importance_sampling"
-    lines = [Line("loss", *_configured(settings, name, text))]
+    loss, low = call(name), settings["algorithm.eps_clip"]
+    high = settings["algorithm.eps_clip_high"]
+    if name == "ppo":
+        high = low if high is None else high
+        loss = call("ppo", clip_low=round(1 - low, 12), clip_high=round(1 + high, 12))
+        stale = settings["async_training.enable"]
+        if not (stale and settings["async_training.staleness_threshold"] > 0):
+            text = remarks(text, "each batch is fresh and used once, so the clip never acts")
+    lines = [Line("loss", loss, text)]
     if (mode := settings["algorithm.loss_agg_mode"]) is not None:
-        if mode not in AGGREGATES:
+        if mode in AGGREGATES:
+            lines.append(Line("aggregate", call(AGGREGATES[mode])))
+        else:
             known = f"known: {', '.join(AGGREGATES)}"
             settings.problem(f"there is no loss_agg_mode `{shown(mode)}`", known)
-        else:
-            lines.append(Line("aggregate", call(AGGREGATES[mode])))
     return lines
-
-
-def _configured(settings: Settings, name: str, text: str) -> tuple[str, str]:
-    low = settings["algorithm.eps_clip"]
-    high = settings["algorithm.eps_clip_high"]
-    if name != "ppo":
-        return call(name), text
-    stale = settings["async_training.enable"] and settings["async_training.staleness_threshold"] > 0
-    still = "" if stale else "each batch is fresh and used once, so the clip never acts"
-    value = call(
-        "ppo", clip_low=round(1 - low, 12), clip_high=round(1 + (low if high is None else high), 12)
-    )
-    return value, remarks(text, still)
 
 
 def _refuse_filters(settings: Settings) -> None:

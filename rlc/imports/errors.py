@@ -1,14 +1,20 @@
-"""What came from outside, as a message or a comment can show it: one line, printable, short."""
+"""Input that cannot be imported, and values of it in messages and comments."""
 
 from __future__ import annotations
 
 from typing import Any
 
+from rlc.errors import Error
+
 LONGEST = 200
 
 
+class InputError(Error):
+    """Input that cannot become a recipe."""
+
+
 def shown(value: Any) -> str:
-    """A value as its user wrote it, more or less."""
+    """Return a value as its user wrote it, more or less: on one line, printable, short."""
     if isinstance(value, bool):
         text = str(value).lower()
     elif value is None:
