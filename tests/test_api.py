@@ -12,10 +12,11 @@ import re
 import subprocess
 import sys
 import textwrap
+from collections.abc import Mapping
 from html.parser import HTMLParser
 from importlib.util import find_spec
 from pathlib import Path
-from typing import TypeGuard
+from typing import Any, TypeGuard
 
 import pytest
 from attrs import fields, has
@@ -26,6 +27,7 @@ from rlc.api import Setting, written
 from rlc.compile.services import ServiceMismatchError
 from rlc.emit.write import EmitError
 from rlc.lang.diagnostics import Diagnostics
+from rlc.runtime.observer import Observer
 from rlc.runtime.records import RunError
 
 QUICKSTART = RECIPES / "quickstart.rl"
@@ -163,6 +165,19 @@ def test_a_job_is_run_and_gone_on_with(tmp_path: Path) -> None:
     assert tags.open == []
     assert tags.seen.count("tr") == 2
     assert [row["step"] for row in summary.history] == [1]
+    assert rlc.resume(tmp_path / "run").state == "finished"
+
+
+@pytest.mark.engine
+def test_a_run_that_fails_says_how_to_continue_it(tmp_path: Path) -> None:
+    class Impatient(Observer):
+        def step(self, step: int, metrics: Mapping[str, Any]) -> None:
+            raise RuntimeError("enough")
+
+    with pytest.raises(RuntimeError, match="enough") as raised:
+        rlc.run(rlc.load(QUICKSTART, set=TINY), tmp_path / "run", observer=Impatient())
+    (note,) = raised.value.__notes__
+    assert f"rlc.resume({str(tmp_path / 'run')!r})" in note
     assert rlc.resume(tmp_path / "run").state == "finished"
 
 

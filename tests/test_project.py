@@ -35,6 +35,16 @@ def test_hooks_are_commands() -> None:
         assert re.search(hook["files"], "recipes/quickstart.rl")
 
 
+def test_the_readme_shows_all_hooks_of_this_version() -> None:
+    readme = (ROOT / "README.md").read_text(encoding="utf-8")
+    shown = re.search(r"<!-- hooks -->\n```yaml\n(.*?)```", readme, re.DOTALL)
+    assert shown
+    (repository,) = yaml.safe_load(shown[1])["repos"]
+    hooks = yaml.safe_load((ROOT / ".pre-commit-hooks.yaml").read_text(encoding="utf-8"))
+    assert repository["rev"] == f"v{rlc.__version__}"
+    assert [hook["id"] for hook in repository["hooks"]] == [hook["id"] for hook in hooks]
+
+
 def test_workflows_run_scripts_that_are_here() -> None:
     for path in (ROOT / ".github" / "workflows").glob("*.yml"):
         jobs = yaml.safe_load(path.read_text(encoding="utf-8"))["jobs"]

@@ -149,8 +149,10 @@ def _to_end(
         try:
             jobs.append(Job(folder, connect_run(folder, base_url, resumed), observes))
             return asyncio.run(jobs[0].run())
-        except Exception:
-            folder.close_failed()
+        except Exception as error:
+            if folder.close_failed():
+                kept = str(folder.path)
+                error.add_note(f"what was done is kept: `rlc.resume({kept!r})` continues the run")
             raise
         finally:
             observes.close()
