@@ -1,8 +1,8 @@
-"""What the runtime asks of an environment, whatever library it comes from.
+"""What the runtime asks of an environment of any library.
 
-The runtime itself is asynchronous: it plays :class:`AsyncEpisode`s of :class:`AsyncSource`s. An
-environment whose calls block keeps the simpler :class:`EnvSource` or :class:`NumberedSource`, and
-:mod:`rlc.envs.workers.async_adapter` takes its calls off the event loop.
+The runtime is asynchronous: it plays :class:`AsyncEpisode`s of :class:`AsyncSource`s. An
+environment whose calls block has the simpler :class:`EnvSource` or :class:`NumberedSource`, and
+:mod:`rlc.envs.workers.async_adapter` keeps its calls off the event loop.
 """
 
 from __future__ import annotations
@@ -19,26 +19,26 @@ SOLVED = 1.0  # the reward from which on a task counts as solved
 
 
 class EnvError(Error):
-    """An environment that cannot be made or failed; the text is one sentence. ``cause`` is the
-    word by which rollouts that failed with it are counted."""
+    """An environment that cannot be made or failed; the text is one sentence. Failed rollouts are
+    counted by ``cause``."""
 
     cause = "environment"
 
 
 class ContractError(EnvError):
-    """What an environment gave is not what :class:`Observation` allows."""
+    """An environment returned what :class:`Observation` does not allow."""
 
     cause = "contract"
 
 
 @frozen
 class Observation:
-    """What the policy sees next, and whether there is a next.
+    """What the policy sees next, and whether the episode is over.
 
-    ``metrics`` are numbers about the action before, such as whether an answer could be read.
-    ``messages`` are what a chat is shown in place of ``text``, such as the results of tools;
-    ``text`` stays the form that people read. A ``reward`` of None is none at all, which no
-    reduction counts. ``truncated``, with ``done``: the episode is over without an end of its own.
+    ``metrics`` are numbers about the previous action, such as whether an answer could be parsed.
+    ``messages``, such as the results of tools, are shown to a chat in place of ``text``, which
+    remains the form for people. No reduction counts a ``reward`` of None. ``truncated``, with
+    ``done``: the episode was cut off before an end of its own.
     """
 
     text: str
@@ -51,8 +51,8 @@ class Observation:
 
 @frozen
 class Action:
-    """What the policy said, as the history read it. ``message`` is the renderer's parsed message,
-    with tool calls where there are any; None for histories that are no chat."""
+    """A reply as the history parsed it. ``message`` is the renderer's parsed message, with any tool
+    calls; None for a history that is no chat."""
 
     text: str
     message: Mapping[str, Any] | None = None
@@ -60,8 +60,8 @@ class Action:
 
 @frozen
 class TaskKey:
-    """Which task to open. A source has tasks by ``number``, in the order that the seed ``order``
-    names, or picks one by ``seed``. ``size`` is how many members its group has."""
+    """Which task to open. A source has tasks by ``number``, in the order of the seed ``order``, or
+    picks one by ``seed``. ``size`` is the number of members of its group."""
 
     order: int
     number: int
@@ -77,20 +77,20 @@ class AsyncEpisode(Protocol):
     def first(self) -> Observation: ...
 
     async def play(self, action: Action) -> Observation:
-        """Play one action. Raises whatever the environment raises. May be cancelled at any
-        await, and is then not called again."""
+        """Play one action. Raise what the environment raises. May be cancelled at any await, and is
+        then not called again."""
 
     async def close(self) -> None:
-        """Let go of what the episode holds. Always awaited, however the episode ended; safe to
-        call twice."""
+        """Release what the episode holds. Always awaited, however the episode ended; safe to call
+        twice."""
 
 
 class JoiningEpisode(AsyncEpisode, Protocol):
     """An episode of a game that the members of a group play with each other. Each call may wait
-    for other members' moves, and ``first`` is there once ``join`` has given it."""
+    for other members' moves, and ``first`` is valid once ``join`` has returned."""
 
     async def join(self) -> Observation:
-        """The opening observation, once it is this member's turn."""
+        """Return the opening observation, once it is this member's turn."""
 
 
 def joins(episode: AsyncEpisode) -> TypeGuard[JoiningEpisode]:
@@ -100,16 +100,16 @@ def joins(episode: AsyncEpisode) -> TypeGuard[JoiningEpisode]:
 
 @runtime_checkable
 class AsyncSource(Protocol):
-    """Makes episodes. Where it must wait for a free place, it does so within
-    ``with rlc.envs.deadlines.waiting():``, which stops the clock of every deadline around it."""
+    """Makes episodes. It waits for a free place within ``with rlc.envs.deadlines.waiting():``,
+    which stops the clock of every deadline around it."""
 
     async def open(self, task: TaskKey, members: Sequence[int]) -> list[AsyncEpisode]:
         """The episodes of these members of a task, all in the same initial state. A member that
-        is opened again starts from that state too. What was opened when this raises or is
-        cancelled is closed by the source."""
+        is opened again starts from that state too. If this raises or is cancelled, the source
+        closes what it has opened."""
 
     async def close(self) -> None:
-        """Let go of what the source holds; safe to call twice."""
+        """Release what the source holds; safe to call twice."""
 
 
 class Episode(Protocol):
@@ -119,7 +119,7 @@ class Episode(Protocol):
     def first(self) -> Observation: ...
 
     def step(self, action: str) -> Observation:
-        """Play one action. Raises whatever the environment raises."""
+        """Play one action. Raise what the environment raises."""
 
 
 @runtime_checkable
@@ -135,16 +135,16 @@ class NumberedSource(Protocol):
     """Makes groups of episodes that block from a list of tasks, gone through by number."""
 
     def numbered(self, order: int, number: int, size: int) -> list[Episode]:
-        """``size`` episodes of task ``number`` (0, 1, …), all in the same initial state. The seed
-        ``order`` names the order in which the tasks come, where they are shuffled."""
+        """``size`` episodes of task ``number`` (0, 1, …), all in the same initial state. ``order``
+        is the seed to shuffle the tasks with."""
 
 
 BlockingSource = EnvSource | NumberedSource
 
 
 def checked(seen: Any) -> Observation:
-    """The observation with plain floats and a plain truth value. Raises ContractError for what is
-    no observation, has no text, or has a reward or metric that is no finite number."""
+    """The observation with plain floats and booleans. Raise ContractError for anything else than an
+    observation, without text, or with a reward or metric that is no finite number."""
     if not isinstance(seen, Observation):
         raise ContractError(f"the environment gave a {type(seen).__name__}, not an Observation")
     if type(seen.text) is not str:

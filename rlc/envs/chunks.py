@@ -1,8 +1,8 @@
 """Prompts that are not only text: images and sounds among the tokens.
 
-Such a chunk stands among the tokens as a negative number, its mark, once for each position that it
-takes in the model's context. The mark comes from what the chunk holds, so that prompts are
-compared, counted and gone on with as those of text are; the chunks go beside the tokens, by mark.
+A negative number, the mark, stands for such a chunk among the tokens, once for each position that
+the chunk takes in the model's context. The mark is a hash of the chunk's content, so that prompts
+are compared, counted and extended as those of text are; the chunks go beside the tokens, by mark.
 """
 
 from __future__ import annotations
@@ -18,15 +18,15 @@ from rlc.envs.base import ContractError
 if TYPE_CHECKING:
     from tinker import types
 
-Chunks = Mapping[int, Any]  # by mark; each is one of the SDK's chunks that are no text
+Chunks = Mapping[int, Any]  # by mark: the SDK's chunks that are no text
 NO_CHUNKS: Chunks = MappingProxyType({})
-_MARKS = 2**31  # as many as there are negative numbers of 32 bits
+_MARKS = 2**31  # the negative numbers of 32 bits
 
 
 def marked(model_input: types.ModelInput) -> tuple[list[int], Chunks]:
     """A prompt as tokens and marks, and the chunks that the marks stand for.
 
-    Raises ContractError for a chunk that does not say how many positions it takes.
+    Raise ContractError for a chunk that does not say how many positions it takes.
     """
     tokens: list[int] = []
     chunks: dict[int, Any] = {}
@@ -34,14 +34,15 @@ def marked(model_input: types.ModelInput) -> tuple[list[int], Chunks]:
         if chunk.type == "encoded_text":
             tokens += chunk.tokens
         else:
-            mark = _mark(chunk)
+            digest = blake2b(chunk.model_dump_json().encode(), digest_size=8).digest()
+            mark = -1 - int.from_bytes(digest) % _MARKS
             tokens += [mark] * _length(chunk)
             chunks[mark] = chunk
     return tokens, chunks
 
 
 def model_input(tokens: Sequence[int], chunks: Chunks) -> types.ModelInput:
-    """The prompt that :func:`marked` made tokens and chunks of."""
+    """The prompt of these tokens and chunks: the inverse of :func:`marked`."""
     from tinker import types
 
     if not chunks:
@@ -50,20 +51,19 @@ def model_input(tokens: Sequence[int], chunks: Chunks) -> types.ModelInput:
     for mark, run in groupby(tokens, _mark_or_text):
         if mark is None:
             made.append(types.EncodedTextChunk(tokens=list(run)))
-        else:  # the same chunk may come twice in a row
+        else:  # the same chunk may occur twice in a row
             made += [chunks[mark]] * (len(list(run)) // chunks[mark].length)
     return types.ModelInput(chunks=made)
 
 
 def shown(tokens: Sequence[int], chunks: Chunks, tokenizer: Any) -> str:
-    """The text of tokens, for people; a chunk is the name of its kind."""
+    """Tokens as text for people, in which the name of its kind stands for a chunk."""
     if not chunks:
         return str(tokenizer.decode(list(tokens)))
-    parts = []
-    for mark, run in groupby(tokens, _mark_or_text):
-        text = tokenizer.decode(list(run)) if mark is None else f"[{chunks[mark].type}]"
-        parts.append(text)
-    return "".join(parts)
+    return "".join(
+        tokenizer.decode(list(run)) if mark is None else f"[{chunks[mark].type}]"
+        for mark, run in groupby(tokens, _mark_or_text)
+    )
 
 
 def written(chunks: Chunks) -> dict[str, Any]:
@@ -72,16 +72,11 @@ def written(chunks: Chunks) -> dict[str, Any]:
 
 
 def read(record: Mapping[str, Any]) -> Chunks:
-    """What :func:`written` wrote."""
+    """The chunks that :func:`written` wrote."""
     from tinker import types
 
     read = types.ModelInput.model_validate({"chunks": list(record.values())}).chunks
     return dict(zip(map(int, record), read, strict=True))
-
-
-def _mark(chunk: Any) -> int:
-    digest = blake2b(chunk.model_dump_json().encode(), digest_size=8).digest()
-    return -1 - int.from_bytes(digest) % _MARKS
 
 
 def _mark_or_text(token: int) -> int | None:

@@ -1,6 +1,6 @@
 """From observations to prompt tokens: what the policy has seen so far.
 
-A history is told each observation and each sampled reply and gives the next prompt as tokens.
+A history takes each observation and each sampled reply, and returns the next prompt as tokens.
 Sampled tokens are kept as they are, never decoded and encoded again.
 """
 
@@ -14,8 +14,8 @@ from rlc.envs.base import Action, Observation
 from rlc.envs.chunks import NO_CHUNKS, Chunks
 from rlc.envs.templates import Template
 
-_GROUPS = 1_024  # whose openings are remembered
-_REPLY = {"role": "assistant", "content": ""}  # one that stands for any
+_GROUPS = 1_024  # whose openings are cached
+_REPLY = {"role": "assistant", "content": ""}  # stands for any reply
 
 
 class History(Protocol):
@@ -24,21 +24,21 @@ class History(Protocol):
     stop: list[int] | list[str] | None
 
     def observe(self, observation: Observation) -> list[int]:
-        """The tokens of the whole next prompt."""
+        """Return the tokens of the whole next prompt."""
 
     def reply(self, tokens: list[int]) -> Action:
-        """Record the sampled tokens; gives what the environment gets."""
+        """Record the sampled tokens; return the action for the environment."""
 
 
 def chunks_of(history: History) -> Chunks:
-    """What in a history's prompts so far is no text, by its marks among the tokens: the history's
-    ``chunks``, where it has any."""
+    """The parts of a history's prompts so far that are no text, by their marks among the tokens:
+    its attribute ``chunks``, if it has one."""
     return getattr(history, "chunks", NO_CHUNKS)
 
 
 class Chats:
-    """What the chats of an environment have in common: a renderer of tinker-cookbook, messages that
-    are ``shown`` first, and whatever need not be rendered twice.
+    """What the chats of an environment share: a renderer of tinker-cookbook, messages that are
+    ``shown`` first, and a cache of what is rendered more than once.
 
     The renderer must have the extension property (it does not rewrite earlier turns), unless a
     chat ends with its first reply.
@@ -47,7 +47,7 @@ class Chats:
     def __init__(self, renderer: Any, shown: Sequence[Mapping[str, Any]] = ()) -> None:
         self.renderer = renderer
         self._shown = shown
-        # The members of a group are all asked the same.
+        # All members of a group are asked the same question.
         self.asked = lru_cache(maxsize=_GROUPS)(lambda text: self.opening([_user(text)]))
 
     def opening(self, messages: Sequence[Mapping[str, Any]]) -> list[int]:
@@ -60,7 +60,7 @@ class Chats:
 
     @cached_property
     def _known(self) -> int:
-        """How many tokens a renderer puts before a conversation and a reply, however it goes on."""
+        """How many tokens a renderer puts before a reply and what follows it."""
         from tinker_cookbook.renderers import RenderContext
 
         ended = _prompt(self.renderer, [_REPLY])
@@ -70,7 +70,7 @@ class Chats:
 
 
 class ChatHistory:
-    """A chat; each prompt extends the tokens before it, so a whole episode becomes one datum."""
+    """A chat. Each prompt extends the previous tokens, so a whole episode becomes one datum."""
 
     def __init__(self, chats: Chats, instruction: str = "") -> None:
         self.stop = chats.renderer.get_stop_sequences()
@@ -85,21 +85,24 @@ class ChatHistory:
         elif observation.messages:
             self._tokens = self._chats.opening(observation.messages)
         else:
-            self._tokens = self._chats.asked(_with_instruction(observation.text, self._instruction))
+            text = observation.text
+            if self._instruction:
+                text += ("" if text.endswith("\n") else "\n") + self._instruction
+            self._tokens = self._chats.asked(text)
         return self._tokens
 
     def reply(self, tokens: list[int]) -> Action:
         message, _ = self._chats.renderer.parse_response(tokens)
         closed = tokens and tokens[-1] in self.stop
-        # A reply cut off at max_tokens still has to end before the next turn begins.
+        # A reply cut off at max_tokens must still end before the next turn begins.
         self._tokens = self._tokens + tokens + ([] if closed else list(self.stop))
         return Action(_content(message), message)
 
 
 class TextHistory:
-    """A template filled with each observation: every turn is a prompt of its own."""
+    """A template that is filled with each observation: every turn is a prompt of its own."""
 
-    stop: list[int] | list[str] | None = None  # the tokenizer's end of sequence
+    stop: list[int] | list[str] | None = None  # at the tokenizer's end of sequence
 
     def __init__(self, tokenizer: Any, template: Template) -> None:
         self._tokenizer = tokenizer
@@ -116,12 +119,6 @@ class TextHistory:
 
 def _user(text: str) -> dict[str, str]:
     return {"role": "user", "content": text}
-
-
-def _with_instruction(text: str, instruction: str) -> str:
-    if not instruction:
-        return text
-    return text + ("" if text.endswith("\n") else "\n") + instruction
 
 
 def _prompt(renderer: Any, messages: Sequence[Mapping[str, Any]]) -> list[int]:

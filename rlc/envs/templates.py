@@ -1,7 +1,7 @@
 """Prompt templates: the whole text of a one-shot prompt, by name or from a jinja2 file.
 
-The wording of those with a name is what the GEM guide's low-level loop trains with, so that a run
-can be compared with its published curves.
+Templates with a name have the wording of the low-level loop in GEM's guide, so that a run can be
+compared with its published curves.
 """
 
 from __future__ import annotations
@@ -31,8 +31,8 @@ _TEMPLATES = {
 
 
 def load_template(name: str) -> Template:
-    """From an observation to the prompt: a template by name, or a jinja2 file in which
-    ``{{ observation }}`` stands for it. Raises EnvError for a file that is no such template."""
+    """A template by name, or a jinja2 file that contains ``{{ observation }}``. Raise EnvError for
+    a file that is no such template."""
     if name.endswith(TEMPLATE_FILES):
         template = read_template(name, "observation")
         return lambda observation: template(observation=observation)
@@ -41,7 +41,7 @@ def load_template(name: str) -> Template:
 
 
 def read_template(path: str, *variables: str) -> Callable[..., str]:
-    """The text of a jinja2 file that must use these variables and no others. Raises EnvError."""
+    """The template of a jinja2 file. Raise EnvError unless it uses exactly these variables."""
     from jinja2 import Environment, StrictUndefined, TemplateError, meta
 
     environment = Environment(undefined=StrictUndefined, keep_trailing_newline=True)

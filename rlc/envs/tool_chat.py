@@ -1,10 +1,9 @@
 """Chats in which the model calls tools, through the tool support of tinker-cookbook's renderers.
 
-An observation brings its messages as plain data, in OpenAI's form: ``role`` and ``content``, with
-``tool_calls`` of earlier replies, and ``tool_call_id`` and ``name`` of a tool's result. The tools
-themselves come with the first message, a system message with ``tools``: a list of ``name``,
-``description`` and ``parameters`` (a JSON schema). A content may be a list of parts, texts and
-images; an image is a data URI.
+The messages of an observation are plain data in OpenAI's form: ``role`` and ``content``, with
+``tool_calls`` of earlier replies, and ``tool_call_id`` and ``name`` of a tool's result. The first
+is a system message with ``tools``: a list of ``name``, ``description`` and ``parameters`` (a JSON
+schema). A content may be a list of parts, texts and images; an image is a data URI.
 """
 
 from __future__ import annotations
@@ -19,7 +18,7 @@ from rlc.envs.chunks import NO_CHUNKS, Chunks, marked
 
 Message = dict[str, Any]
 
-# A short conversation in whose place a later turn is rendered.
+# A short conversation, to render a later turn behind it.
 _ASKED: Message = {"role": "user", "content": "."}
 _ANSWERED: Message = {"role": "assistant", "content": ""}
 
@@ -27,9 +26,8 @@ _ANSWERED: Message = {"role": "assistant", "content": ""}
 class ToolChatHistory:
     """The prompt side of one episode with tools.
 
-    Where the renderer keeps earlier turns as they were, each prompt extends the sampled tokens
-    before it, so that the episode is one datum. Where it rewrites them, each turn is a prompt of
-    its own.
+    If the renderer keeps earlier turns as they were, each prompt extends the previous sampled
+    tokens, so that the episode is one datum. If it rewrites them, each turn is a prompt of its own.
     """
 
     def __init__(self, renderer: Any, instruction: str = "") -> None:
@@ -44,8 +42,8 @@ class ToolChatHistory:
         self._tokens: list[int] = []
 
     def observe(self, observation: Observation) -> list[int]:
-        """The tokens of the whole next prompt. Raises EnvError for tools that the renderer has no
-        way to show."""
+        """Return the tokens of the whole next prompt. Raise EnvError for tools that the renderer
+        cannot show."""
         shown = observation.messages or ({"role": "user", "content": observation.text},)
         if not self._messages:
             self._messages = self._opening(shown)
@@ -53,44 +51,51 @@ class ToolChatHistory:
             return self._tokens
         new = [rendered(message) for message in shown]
         self._messages += new
-        if self._keeps:
-            self._tokens = self._tokens + self._after_reply(new)
-        else:
-            self._tokens = self._prompt(self._messages)
+        self._tokens = (
+            self._tokens + self._after_reply(new) if self._keeps else self._prompt(self._messages)
+        )
         return self._tokens
 
     def reply(self, tokens: list[int]) -> Action:
-        """Record the sampled tokens. The action's text is all that was said, markup included; its
-        message has what was read of it."""
+        """Record the sampled tokens. The action's text is the whole reply, markup included; its
+        message is the parsed reply."""
         message, _ = self._renderer.parse_response(tokens)
-        self._messages.append(_kept(message))
+        # Later prompts show calls that could not be parsed as they were sampled.
+        kept = {key: value for key, value in message.items() if key != "unparsed_tool_calls"}
+        unread = message.get("unparsed_tool_calls")
+        if unread and isinstance(kept["content"], list):
+            said = [{"type": "text", "text": call.raw_text} for call in unread]
+            kept["content"] = [*kept["content"], *said]
+        self._messages.append(kept)
         closed = bool(tokens) and tokens[-1] in self._stops
-        # A reply cut off at max_tokens still has to end before the next turn begins.
+        # A reply cut off at max_tokens must still end before the next turn begins.
         end = [] if closed or not self._keeps else [next(iter(self.stop or ()))]
         self._tokens = self._tokens + tokens + end  # type: ignore[operator]
-        said = tokens[:-1] if closed else tokens
-        return Action(self._renderer.tokenizer.decode(said), message)
+        return Action(self._renderer.tokenizer.decode(tokens[:-1] if closed else tokens), message)
 
     def _opening(self, shown: Sequence[Mapping[str, Any]]) -> list[Message]:
-        """The first messages, the tools in the renderer's own words."""
+        """The first messages, with the tools in the renderer's own words."""
         head, *rest = shown if shown[0]["role"] == "system" else ({"role": "system"}, *shown)
         messages = [rendered(message) for message in rest]
         asked = next((message for message in messages if message["role"] == "user"), None)
         if self._instruction and asked is not None:
-            asked["content"] = _with_instruction(asked["content"], self._instruction)
-        return [*self._prefix(text_of(head), head.get("tools") or ()), *messages]
-
-    def _prefix(self, system: str, tools: Sequence[Mapping[str, Any]]) -> list[Message]:
+            content = asked["content"]
+            asked["content"] = (
+                f"{content.rstrip()}\n{self._instruction}"
+                if isinstance(content, str)
+                else [*content, {"type": "text", "text": f"\n{self._instruction}"}]
+            )
+        system, tools = text_of(head), head.get("tools")
         if not tools:
-            return [{"role": "system", "content": system}] if system else []
+            return [*([{"role": "system", "content": system}] if system else []), *messages]
         try:
-            made = self._renderer.create_conversation_prefix_with_tools(list(tools), system)
+            prefix = self._renderer.create_conversation_prefix_with_tools(list(tools), system)
         except NotImplementedError as error:
             raise EnvError(
                 f"{self._named} has no way to show tools; take a model that was "
                 "trained to call them, or another `renderer`"
             ) from error
-        return list(made)
+        return [*prefix, *messages]
 
     def _after_reply(self, new: list[Message]) -> list[int]:
         """The tokens that messages and the next generation prompt add after a reply.
@@ -106,11 +111,13 @@ class ToolChatHistory:
         raise EnvError("the model's renderer does not end a turn with its stop token")
 
     def _prompt(self, messages: list[Message]) -> list[int]:
-        """Messages as tokens. Raises EnvError where the renderer leaves an image out, as some do
-        without a word."""
+        """Messages as tokens. Raise EnvError if the renderer leaves an image out, as some do
+        silently."""
         from tinker_cookbook.exceptions import RendererError
 
-        images, prompt = sum(map(_images, messages)), None
+        contents = [content for m in messages if not isinstance(content := m.get("content"), str)]
+        images = sum(part["type"] == "image" for content in contents for part in content or ())
+        prompt = None
         try:
             prompt = self._renderer.build_generation_prompt(messages)
         except RendererError:
@@ -131,7 +138,7 @@ class ToolChatHistory:
 def tool_chat_history(
     tokenizer: Any, renderer_name: str, instruction: str = ""
 ) -> Callable[[], ToolChatHistory]:
-    """A maker of tool chats with a renderer of tinker-cookbook."""
+    """Return a factory of tool chats with a renderer of tinker-cookbook."""
     from tinker_cookbook.renderers import get_renderer
 
     sight: Any = Sight(str(tokenizer.name_or_path))
@@ -146,7 +153,7 @@ class Sight:
     model: str
 
     def __getattr__(self, name: str) -> Any:
-        if name.startswith("__"):  # asked for by those who copy it
+        if name.startswith("__"):  # looked up when the object is copied
             raise AttributeError(name)
         from tinker_cookbook.image_processing_utils import get_image_processor
 
@@ -158,9 +165,9 @@ class Sight:
 
 
 def conversation(prompt: Any, tools: Any = None) -> Observation:
-    """A prompt as a row of a file has it: text, or messages; ``tools`` may come with either.
+    """A prompt of a row of a file: text, or messages; either may have ``tools``.
 
-    Raises EnvError for messages that are none.
+    Raise EnvError for messages without a role.
     """
     if isinstance(prompt, str) and not tools:
         return Observation(prompt)
@@ -174,16 +181,17 @@ def conversation(prompt: Any, tools: Any = None) -> Observation:
 
 
 def readable(messages: Sequence[Mapping[str, Any]]) -> str:
-    """What messages say, for people."""
+    """Messages as text for people."""
     return "\n\n".join(text for text in map(text_of, messages) if text)
 
 
 def text_of(message: Mapping[str, Any]) -> str:
-    """What a message says, for people; its thinking is not part of it."""
+    """A message as text for people, without its thinking."""
     content = message.get("content") or ""
     if isinstance(content, str):
         return content
-    return "".join(map(_said, content))
+    shown = (part for part in content if part["type"] in ("image", "text"))
+    return "".join("[image]" if part["type"] == "image" else str(part["text"]) for part in shown)
 
 
 def calls_of(message: Mapping[str, Any]) -> Iterator[tuple[str, str, str]]:
@@ -193,44 +201,16 @@ def calls_of(message: Mapping[str, Any]) -> Iterator[tuple[str, str, str]]:
 
 
 def unread_calls(message: Mapping[str, Any]) -> list[str]:
-    """Why calls in a reply could not be read."""
+    """Why calls in a reply could not be parsed."""
     return [call.error for call in message.get("unparsed_tool_calls") or ()]
 
 
-def _said(part: Mapping[str, Any]) -> str:
-    if part["type"] == "image":
-        return "[image]"
-    return str(part["text"]) if part["type"] == "text" else ""
-
-
-def _images(message: Mapping[str, Any]) -> int:
-    content = message.get("content") or ""
-    return 0 if isinstance(content, str) else sum(part["type"] == "image" for part in content)
-
-
-def _with_instruction(content: str | list[Message], instruction: str) -> str | list[Message]:
-    if isinstance(content, str):
-        return f"{content.rstrip()}\n{instruction}"
-    return [*content, {"type": "text", "text": f"\n{instruction}"}]
-
-
 def rendered(message: Mapping[str, Any]) -> Message:
-    """A message of plain data as the cookbook's renderers take it."""
+    """A message of plain data in the form of the cookbook's renderers."""
     from tinker_cookbook.renderers.base import ToolCall
 
-    made: Message = {"content": "", **message}
-    if made["content"] is None:
-        made["content"] = ""
+    content = message.get("content")
+    made: Message = {**message, "content": "" if content is None else content}
     if made.get("tool_calls"):
         made["tool_calls"] = [ToolCall.model_validate(call) for call in made["tool_calls"]]
     return made
-
-
-def _kept(message: Mapping[str, Any]) -> Message:
-    """A reply as a later prompt shows it: calls that could not be read stay as they were said."""
-    unread = message.get("unparsed_tool_calls") or ()
-    kept = {key: value for key, value in message.items() if key != "unparsed_tool_calls"}
-    if unread and isinstance(kept["content"], list):
-        said = [{"type": "text", "text": call.raw_text} for call in unread]
-        kept["content"] = [*kept["content"], *said]
-    return kept

@@ -1,7 +1,7 @@
-"""What a recipe names in Python code, ``module:attr``, found or explained.
+"""The Python objects that a recipe names as ``module:attr``: found, or the error explained.
 
-Modules are looked for among what is installed, in the folder that one is in, and beside the recipe,
-in this order: nothing that lies beside a recipe ever takes the place of a library.
+Modules are looked for among what is installed, in the working directory, and beside the recipe, in
+this order: a file beside a recipe never takes the place of a library.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from difflib import get_close_matches
 from pathlib import Path
 from typing import Any
 
-from rlc.envs.base import EnvError
+from rlc.envs.base import EnvError, first_line
 
 
 def search_beside(recipe: str) -> None:
@@ -27,9 +27,20 @@ def search_beside(recipe: str) -> None:
 
 
 def load_attribute(target: str) -> Any:
-    """What ``module:attr`` names: something that can be called. Raises EnvError."""
+    """The callable that ``module:attr`` names. Raise EnvError if there is none."""
     name, _, attribute = target.partition(":")
-    module = _module(target, name)
+    importlib.invalidate_caches()
+    try:
+        module = importlib.import_module(name)
+    except ModuleNotFoundError as error:
+        if error.name is None or not f"{name}.".startswith(f"{error.name}."):
+            raise EnvError(f"`{target}` cannot be imported: {explained(error)}") from error
+        raise EnvError(
+            f"`{target}`: there is no module `{error.name}` among what is installed, in the "
+            f"folder you are in, or beside the recipe{_meant(error.name, _own_modules())}"
+        ) from error
+    except Exception as error:  # a module may raise anything when it is imported
+        raise EnvError(f"`{target}` cannot be imported: {explained(error)}") from error
     found = getattr(module, attribute, None)
     if found is None:
         public = [known for known in vars(module) if not known.startswith("_")]
@@ -41,9 +52,9 @@ def load_attribute(target: str) -> Any:
 
 
 def require_takes(target: str, function: Any, args: Mapping[str, Any]) -> None:
-    """Raises EnvError where a function does not take these keyword arguments, or needs others."""
+    """Raise EnvError if a function does not take these keyword arguments, or needs others."""
     parameters = _parameters(function)
-    if parameters is None:  # the call will tell
+    if parameters is None:  # only the call will show
         return
     known, kinds = parameter_names(function), {p.kind for p in parameters.values()}
     for name in args:
@@ -63,13 +74,13 @@ def require_takes(target: str, function: Any, args: Mapping[str, Any]) -> None:
 
 
 def parameter_names(function: Any) -> list[str]:
-    """What can be given by name; nothing for a function that does not say."""
+    """The parameters that can be passed by name; empty if a function has no signature."""
     named = (inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONLY)
     return [name for name, p in (_parameters(function) or {}).items() if p.kind in named]
 
 
 def called(target: str, function: Any, args: Mapping[str, Any]) -> Any:
-    """What the function gives for these arguments. Raises EnvError for whatever it raises."""
+    """Return what the function returns for these arguments. Raise EnvError if it raises."""
     require_takes(target, function, args)
     try:
         return function(**args)
@@ -80,38 +91,22 @@ def called(target: str, function: Any, args: Mapping[str, Any]) -> Any:
 
 
 def explained(error: BaseException) -> str:
-    """An error of foreign code in one line, with the place that it comes from."""
-    text = (str(error) or type(error).__name__).splitlines()[0]
+    """An error of the user's code in one line, with the place where it was raised."""
     frames = traceback.extract_tb(error.__traceback__)
     where = f" ({frames[-1].filename}:{frames[-1].lineno})" if frames else ""
-    return f"{type(error).__name__}: {text}{where}"
+    return f"{type(error).__name__}: {first_line(error)}{where}"
 
 
 def _parameters(function: Any) -> Mapping[str, inspect.Parameter] | None:
-    """None for a function that does not say, as some that are written in C."""
+    """None if a function has no signature, as some that are written in C."""
     try:
         return inspect.signature(function).parameters
     except (TypeError, ValueError):
         return None
 
 
-def _module(target: str, name: str) -> Any:
-    importlib.invalidate_caches()
-    try:
-        return importlib.import_module(name)
-    except ModuleNotFoundError as error:
-        if error.name is None or not f"{name}.".startswith(f"{error.name}."):
-            raise EnvError(f"`{target}` cannot be imported: {explained(error)}") from error
-        raise EnvError(
-            f"`{target}`: there is no module `{error.name}` among what is installed, in the "
-            f"folder you are in, or beside the recipe{_meant(error.name, _modules())}"
-        ) from error
-    except Exception as error:  # whatever a module does when it is imported
-        raise EnvError(f"`{target}` cannot be imported: {explained(error)}") from error
-
-
-def _modules() -> Iterable[str]:
-    """Those of one's own that could have been meant."""
+def _own_modules() -> Iterable[str]:
+    """The user's own modules that could have been meant."""
     for entry in dict.fromkeys((str(Path.cwd()), *sys.path)):
         folder = Path(entry)
         if folder.is_dir() and folder.name not in ("site-packages", "lib-dynload"):

@@ -1,19 +1,19 @@
-"""Environments of one's own: ``python("module:factory", args = {…})``.
+"""The user's own environments: ``python("module:factory", args = {…})``.
 
 The factory is called once for each use of the environment, with ``args`` as keyword arguments, and
-gives a *source*, which makes episodes. It implements one of three methods:
+returns a *source*, which makes episodes. It implements one of three methods:
 
 ``group(seed, size)``
-    ``size`` episodes of the task that the seed picks, for tasks that are drawn: all in the same
-    initial state, and the same whenever the seed is (:class:`rlc.envs.base.EnvSource`).
+    ``size`` episodes of the task that the seed picks, all in the same initial state. The same seed
+    picks the same task (:class:`rlc.envs.base.EnvSource`).
 ``numbered(order, number, size)``
-    ``size`` episodes of task ``number`` = 0, 1, 2 …, for tasks that are gone through; ``order`` is
-    the seed to shuffle them with (:class:`rlc.envs.base.NumberedSource`).
+    ``size`` episodes of task ``number`` = 0, 1, 2 … of a list; ``order`` is the seed to shuffle it
+    with (:class:`rlc.envs.base.NumberedSource`).
 ``async open(task, members)`` and ``async close()``
-    For environments that await others (:class:`rlc.envs.base.AsyncSource`).
+    For asynchronous environments (:class:`rlc.envs.base.AsyncSource`).
 
 Episodes of the first two have ``first``, the opening :class:`rlc.envs.base.Observation`, and
-``step(text)``, which plays what the model said and gives the next one:
+``step(text)``, which plays a reply and returns the next observation:
 
     class Guess:
         def __init__(self, secret):
@@ -27,16 +27,14 @@ Episodes of the first two have ``first``, the opening :class:`rlc.envs.base.Obse
         def group(self, seed, size):
             return [Guess(str(seed % 10)) for _ in range(size)]
 
-Their calls may block; they are made in threads, several at once, each episode in one at a time.
-Draw from a generator of your own, ``random.Random(seed)``: the global ones are shared. A source or
-an episode with a method ``close()`` is closed in the end. A source that has so many tasks and no
-more says so with an attribute ``count``. With ``workers(processes)`` sources and episodes are
-pickled.
+Their calls may block; they are made in threads, several at once, but one at a time for each
+episode. Draw from a generator of your own, ``random.Random(seed)``: the global ones are shared. A
+source or an episode with a method ``close()`` is closed in the end. An attribute ``count`` of a
+source is its number of tasks. With ``workers(processes)`` sources and episodes are pickled.
 
 The model sees a chat through its renderer; ``chat(instruction = …)`` adds to the first message. A
-source with an attribute ``new_history`` makes its prompts itself, by a
-:class:`rlc.envs.history.History` for each episode.
-An episode that raises is a failed rollout, which the recipe's ``on_error`` decides about.
+source with an attribute ``new_history``, a factory of :class:`rlc.envs.history.History`, makes its
+own prompts. An episode that raises is a failed rollout, handled as the recipe's ``on_error`` says.
 """
 
 from __future__ import annotations
@@ -49,15 +47,12 @@ from rlc.envs.python.attributes import called, load_attribute
 
 
 def make_source(factory: str, args: Mapping[str, Any]) -> AsyncSource | BlockingSource:
-    """The source that a factory gives. Raises EnvError for one that cannot be imported, does not
-    take the arguments, raises, or gives something else."""
+    """Call a factory. Raise EnvError if it cannot be imported, does not take the arguments, raises,
+    or does not return a source."""
     source = called(factory, load_attribute(factory), args)
-    if isinstance(source, type) or not isinstance(source, AsyncSource | EnvSource | NumberedSource):
-        kind = (
-            "a class"
-            if isinstance(source, type)
-            else f"a thing of the type {type(source).__name__}"
-        )
+    is_class = isinstance(source, type)
+    if is_class or not isinstance(source, AsyncSource | EnvSource | NumberedSource):
+        kind = "a class" if is_class else f"a thing of the type {type(source).__name__}"
         raise EnvError(
             f"`{factory}` gave {kind}, not a source: it needs a method `group(seed, size)`, or "
             "`numbered(order, number, size)`, or `open(task, members)` with `close()`"
