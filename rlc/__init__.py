@@ -20,10 +20,10 @@ TYPE_CHECKING = False  # importing typing would take longer than all of this
 if TYPE_CHECKING:
     from typing import Any
 
-    from rlc.api import Explanation, Recipe, RecipeError, explain, load, load_plan
+    from rlc.api import Explanation, Recipe, RecipeError, explain, load, load_plan, run
     from rlc.errors import Error
     from rlc.plan.records import Plan
-    from rlc.runtime.start import resume, run
+    from rlc.runtime.start import resume
     from rlc.runtime.summary import Summary
 
 __version__ = "0.1.0"
@@ -47,7 +47,6 @@ _ELSEWHERE = {  # than in rlc.api
     "Plan": "rlc.plan.records",
     "Summary": "rlc.runtime.summary",
     "resume": "rlc.runtime.start",
-    "run": "rlc.runtime.start",
 }
 
 

@@ -16,6 +16,8 @@ if TYPE_CHECKING:
     from rlc.lang.diagnostics import Diagnostics
     from rlc.plan.records import Plan
     from rlc.pricing.latencies import Latencies
+    from rlc.runtime.observer import Observer
+    from rlc.runtime.summary import Summary
 
 # What a name can be set to. A string is written into the recipe as it is: "rloo()", "10".
 Setting = str | int | float | bool | None | Sequence["Setting"]
@@ -247,6 +249,44 @@ def explain(plan: Plan) -> Explanation:
     from rlc.lang.diagnostics import Diagnostics
 
     return Explanation(plan.recipe, plan, Diagnostics())
+
+
+def run(
+    job: Plan | Recipe,
+    run_dir: str | os.PathLike[str] | None = None,
+    base_url: str | None = None,
+    observer: Observer | None = None,
+) -> Summary:
+    """Run a job to its end or to its budget, as `rlc run` does, and return its summary.
+
+    In a notebook the job runs in a thread of its own, and an interrupt stops it after the current
+    step, with a checkpoint.
+
+    Args:
+        job: a recipe or a plan.
+        run_dir: the folder of the run, which must not exist; ``runs/NAME-TIME`` by default.
+        base_url: the address of a Tinker server to use instead of the hosted service.
+        observer: an object whose methods are called as the run proceeds.
+
+    Raises:
+        rlc.RecipeError: the recipe has errors, or the plan, if it was changed in Python.
+        rlc.Error: the job cannot be run, or failed. What was done is kept in the folder, and
+            :func:`rlc.resume` continues it.
+
+    Example::
+
+        summary = rlc.run(rlc.load("recipes/quickstart.rl"))
+        print(summary.state, summary.stages[-1].checkpoint)
+    """
+    from rlc.runtime.start import run_plan
+
+    if isinstance(job, Recipe):
+        return run_plan(job.plan(), run_dir, base_url, observer)
+    from rlc.check.rules import check_plan
+
+    if (found := check_plan(job)).has_errors:
+        raise RecipeError(found)
+    return run_plan(job, run_dir, base_url, observer)
 
 
 def is_saved_plan(path: str | os.PathLike[str]) -> bool:

@@ -26,6 +26,7 @@ from rlc.catalog.builtins.training import (
 from rlc.catalog.builtins.wrappers import WRAPPERS
 from rlc.catalog.records import AggregateTraits, Builtin, Kind, LossTraits
 from rlc.catalog.traits import SourceTraits, TrackerTraits, WrapperTraits
+from rlc.errors import Error
 
 T = TypeVar("T")
 
@@ -87,6 +88,12 @@ BUILTINS: tuple[Builtin, ...] = (
     *METRICS,
     *TRACKERS,
 )
+
+
+class UnknownBuiltinError(Error, KeyError):
+    """A name in a plan that no builtin of its kind has."""
+
+
 _BY_NAME = {builtin.name: builtin for builtin in BUILTINS}
 
 
@@ -102,34 +109,34 @@ def find_anywhere(name: str) -> Builtin | None:
 
 
 def loss_traits(name: str) -> LossTraits:
-    """The traits of a builtin loss. Raise KeyError if there is none of that name."""
+    """The traits of a builtin loss. Raise UnknownBuiltinError if there is none."""
     return _traits(name, LossTraits, "loss")
 
 
 def aggregate_traits(name: str) -> AggregateTraits:
-    """The traits of a builtin aggregation. Raise KeyError if there is none of that name."""
+    """The traits of a builtin aggregation. Raise UnknownBuiltinError if there is none."""
     return _traits(name, AggregateTraits, "aggregation")
 
 
 def source_traits(name: str) -> SourceTraits:
-    """The traits of an environment source. Raise KeyError if there is none of that name."""
+    """The traits of an environment source. Raise UnknownBuiltinError if there is none."""
     return _traits(name, SourceTraits, "environment source")
 
 
 def wrapper_traits(name: str) -> WrapperTraits:
-    """The traits of a wrapper. Raise KeyError if there is none of that name."""
+    """The traits of a wrapper. Raise UnknownBuiltinError if there is none."""
     return _traits(name, WrapperTraits, "wrapper")
 
 
 def tracker_traits(name: str) -> TrackerTraits:
-    """The traits of a tracker. Raise KeyError if there is none of that name."""
+    """The traits of a tracker. Raise UnknownBuiltinError if there is none."""
     return _traits(name, TrackerTraits, "tracker")
 
 
 def _traits(name: str, traits: type[T], noun: str) -> T:
     builtin = _BY_NAME.get(name)
     if builtin is None or not isinstance(builtin.traits, traits):
-        raise KeyError(f"there is no {noun} `{name}()`")
+        raise UnknownBuiltinError(f"there is no {noun} `{name}()`")
     return builtin.traits
 
 

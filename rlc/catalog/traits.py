@@ -26,16 +26,16 @@ class EnvFacts:
     """What is known of one environment before it is made.
 
     ``chars``: mean characters of its ``prompt`` and ``observation``, if measured. ``needs``: what
-    it downloads when it is made (``hub``, ``nltk``). ``tasks``: how many it has, None if unknown
-    or ``endless``. ``oracle``: a player that knows its answers exists. ``penalty``: what it takes
-    off a reward, for what and how much. ``broken_in``: the library that registers it and cannot
-    make it.
+    it downloads when it is made (``hub``, ``nltk``). ``tasks``: how many it has, None if unknown;
+    ``uncounted``: it does not count them when it is made either. ``oracle``: a player that knows
+    its answers exists. ``penalty``: what it takes off a reward, for what and how much.
+    ``broken_in``: the library that registers it and cannot make it.
     """
 
     chars: Mapping[str, int] = field(factory=dict)
     needs: tuple[str, ...] = ()
     tasks: int | None = None
-    endless: bool = False
+    uncounted: bool = False
     oracle: bool = False
     penalty: tuple[str, float] | None = None
     broken_in: str | None = None

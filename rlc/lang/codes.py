@@ -62,6 +62,10 @@ CODES: dict[str, str] = {
     "RL0315": "not a task to solve and judge",
     "RL0316": "metric needs more episodes",
     "RL0317": "evaluated during no stage",
+    "RL0318": "turns that would overlap",
+    "RL0319": "streamed before the batch is known",
+    "RL0320": "tasks that cannot be remembered",
+    "RL0321": "no oracle",
     # RL04xx: lints about training that cannot work as written (rlc/check)
     "RL0401": "impossible LoRA rank",
     "RL0402": "nothing is trained",

@@ -8,7 +8,6 @@ import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import Protocol
 
 from rlc.plan.codec import plan_hash
 from rlc.plan.differences import difference_lines
@@ -22,40 +21,13 @@ from rlc.service.connect import connect_service, require_service
 from rlc.service.interface import ServiceClient
 
 
-class Planned(Protocol):
-    """Anything that has a plan, such as :class:`rlc.api.Recipe`."""
-
-    def plan(self) -> Plan: ...
-
-
-def run(
-    job: Plan | Planned,
+def run_plan(
+    plan: Plan,
     run_dir: str | os.PathLike[str] | None = None,
     base_url: str | None = None,
     observer: Observer | None = None,
 ) -> Summary:
-    """Run a job to its end or to its budget, as `rlc run` does, and return its summary.
-
-    In a notebook the job runs in a thread of its own, and an interrupt stops it after the current
-    step, with a checkpoint.
-
-    Args:
-        job: a recipe or a plan.
-        run_dir: the folder of the run, which must not exist; ``runs/NAME-TIME`` by default.
-        base_url: the address of a Tinker server to use instead of the hosted service.
-        observer: an object whose methods are called as the run proceeds.
-
-    Raises:
-        rlc.RecipeError: the recipe has errors.
-        rlc.Error: the job cannot be run, or failed. What was done is kept in the folder, and
-            :func:`rlc.resume` continues it.
-
-    Example::
-
-        summary = rlc.run(rlc.load("recipes/quickstart.rl"))
-        print(summary.state, summary.stages[-1].checkpoint)
-    """
-    plan = job if isinstance(job, Plan) else job.plan()
+    """Run a plan that the rules have found nothing wrong with; see :func:`rlc.api.run`."""
     folder = None if run_dir is None else Path(run_dir)
     return _to_end(lambda: open_run(plan, folder, base_url), base_url, False, observer)
 

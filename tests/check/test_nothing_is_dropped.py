@@ -39,6 +39,7 @@ SFT = {
 }
 EVAL = {"model": "main", "env": "task", "sampling": "sample(max_tokens = 16)"}
 ENV = 'problems("gsm8k", samples = 100)'
+SPELL = 'gem("rg:spell_backward") |> chat()'  # it has an oracle
 
 # Two values for parameters whose own declaration does not tell any.
 SAMPLES: dict[str, tuple[str, str]] = {
@@ -177,7 +178,8 @@ def test_every_field_counts(kind: str, param: Param) -> None:
                 recipe(train=_with_epochs(TRAIN, value))
                 if kind == "train"
                 else recipe(
-                    sft=_with_epochs({**SFT, "data": "demonstrations(task, n = 100)"}, value)
+                    env=SPELL,
+                    sft=_with_epochs({**SFT, "data": "demonstrations(task, n = 100)"}, value),
                 )
             )
         match kind:
@@ -220,7 +222,7 @@ def written(builtin: Builtin, param: Param, value: str) -> str:
     if builtin.kind == "wrapper":
         return recipe(env=PIPELINES.get(builtin.name, f"{ENV} |> CALL").replace("CALL", call))
     if builtin.kind == "data":
-        return recipe(sft=SFT | {"data": call})
+        return recipe(env=SPELL, sft=SFT | {"data": call})
     if builtin.kind == "metric":
         return recipe(evaluate=EVAL | {"metrics": f"[{call}]", "samples": "4"})
     field, text = IN_TRAIN.get(builtin.kind, (builtin.kind, "CALL"))

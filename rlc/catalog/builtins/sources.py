@@ -98,7 +98,7 @@ def _gem_env(env: EnvPlan) -> EnvFacts:
     return EnvFacts(
         chars=facts["chars"] or {},
         needs=tuple(facts["needs"]),
-        endless=True,
+        uncounted=True,
         oracle=env.id.partition("-v")[0] in ORACLES,
         penalty=("an invalid move", 0.1) if env.id.startswith("game:") else None,
         broken_in=library() if is_broken(env.id) else None,
@@ -112,7 +112,7 @@ def _problem_env(env: EnvPlan) -> EnvFacts:
     return EnvFacts(
         needs=known.needs if known else (),
         tasks=known.splits.get(split) if known else None,
-        endless=known is not None and known.splits.get(split, 0) is None,
+        uncounted=known is not None and known.splits.get(split, 0) is None,
         penalty=("a malformed answer", coef) if coef > 0 else None,
     )
 
@@ -159,7 +159,12 @@ SOURCES = (
             Param("sessions", "int", "most sessions open at a time", 64, low=1, high=100_000),
         ),
         traits=SourceTraits(
-            "own", numbered=True, blocks=False, package="openreward", key=OPENREWARD_KEY
+            "own",
+            numbered=True,
+            blocks=False,
+            package="openreward",
+            key=OPENREWARD_KEY,
+            facts=lambda _: EnvFacts(uncounted=True),  # its server does, with the first episode
         ),
     ),
     Builtin(

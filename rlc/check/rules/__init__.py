@@ -7,17 +7,34 @@ as soon as the parts that it needs could be read, whatever is wrong with the oth
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import Any
 
-from rlc.check.rules import advantage, environments, evaluation, loss, model, run, sampling
+from attrs import evolve, fields
+
+from rlc.check.rules import (
+    advantage,
+    environments,
+    evaluation,
+    loss,
+    model,
+    overlap,
+    run,
+    sampling,
+    tasks,
+)
 from rlc.check.rules.base import Rule, View
-from rlc.check.stages import CheckedStage
+from rlc.check.settle import Origins
 from rlc.lang.diagnostics import Diagnostics
+from rlc.lang.source import Source, Span
+from rlc.plan.records import Plan
 
 RULES: tuple[Rule, ...] = (
     *model.RULES,
     *environments.RULES,
+    *tasks.RULES,
     *advantage.RULES,
     *loss.RULES,
+    *overlap.RULES,
     *sampling.RULES,
     *evaluation.RULES,
     *run.RULES,
@@ -25,11 +42,27 @@ RULES: tuple[Rule, ...] = (
 _CHECKS = [(frozenset(rule.needs), rule.check) for rule in RULES]
 
 
-def run_rules(stage: CheckedStage, stages: Mapping[str, CheckedStage], found: Diagnostics) -> None:
-    """Apply every rule whose parts are there."""
-    after = stages.get(stage.parts.get("after") or "")
-    view = View(stage.parts, stage.origins, found, after.parts if after else {})
-    known = stage.parts.keys()
+def run_rules(parts: Mapping[str, Any], origins: Origins, found: Diagnostics) -> None:
+    """Apply every rule whose parts of a stage are there."""
+    data = parts.get("data")
+    if data is not None and data.env is not None:  # what demonstrates is an environment too
+        parts = {**parts, "envs": (data.env,)}
+        if (value := origins.values.get("data")) is not None:
+            played = evolve(value, data=(value.data.env,))
+            origins = Origins(origins.span, {**origins.values, "envs": played})
+    view = View(parts, origins, found)
     for needs, check in _CHECKS:
-        if needs <= known:
+        if needs <= parts.keys():
             check(view)
+
+
+def check_plan(plan: Plan) -> Diagnostics:
+    """What the rules find in a plan, such as one that was changed in Python; of each code the first
+    finding. There are no places to point at. Raise UnknownBuiltinError for a name that no builtin
+    has."""
+    found = Diagnostics()
+    nowhere = Origins(Span(Source(plan.recipe, ""), 0, 0))
+    for stage in plan.stages:
+        parts = {field.name: getattr(stage, field.name) for field in fields(type(stage))}
+        run_rules(parts, nowhere, found)
+    return Diagnostics(evolve(item, span=None, labels=(), file=plan.recipe) for item in found)

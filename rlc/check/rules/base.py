@@ -14,15 +14,11 @@ from rlc.lang.source import Span
 
 @frozen
 class View:
-    """The parts of one stage that could be read, and where they stand.
-
-    ``before`` has those of the stage that it goes on from, or evaluates.
-    """
+    """The parts of one stage that could be read, and where they stand."""
 
     parts: Mapping[str, Any]
     origins: Origins
     found: Diagnostics
-    before: Mapping[str, Any]
 
     def __getattr__(self, name: str) -> Any:
         return self.parts[name]

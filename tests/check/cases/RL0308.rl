@@ -17,11 +17,35 @@ train main {
 }
 
 train second {
-  model     = policy
+  model     = main
   env       = guess
   batch     = turns(64)
   sampling  = sample(max_tokens = 16)
   advantage = returns(gamma = 0.9) |> baseline(mean, over = batch) |> scale(std, over = group)
+  loss      = importance_sampling()
+  optimizer = adam(1e-3)
+  steps     = 50
+}
+
+train third {
+  model     = second
+  env       = guess
+  batch     = groups(16, of = 1, resample = 2)
+  sampling  = sample(max_tokens = 16)
+  advantage = reinforce()
+  loss      = importance_sampling()
+  optimizer = adam(1e-3)
+  steps     = 50
+}
+
+env counted = problems("gsm8k") |> curriculum()
+
+train fourth {
+  model     = third
+  env       = counted
+  batch     = groups(16, of = 1)
+  sampling  = sample(max_tokens = 16)
+  advantage = reinforce()
   loss      = importance_sampling()
   optimizer = adam(1e-3)
   steps     = 50

@@ -14,7 +14,7 @@ from run_support import TINY, comparable, compiled, metrics, rollouts, run, run_
 
 from rlc.plan.records import Plan
 from rlc.runtime.journal.folder import RunFolder
-from rlc.runtime.records import Rollout, RunError
+from rlc.runtime.records import Rollout
 from rlc.runtime.rollouts.curriculum import Curriculum, solved_share
 
 shares = st.dictionaries(st.integers(0, 9), st.sampled_from([0.0, 0.25, 0.5, 1.0]), max_size=10)
@@ -134,10 +134,3 @@ def test_the_tiny_model_is_not_asked_again_what_it_cannot_do(tmp_path: Path) -> 
     run_new(tmp_path / "run", plan)
     steps = metrics(tmp_path / "run")
     assert [step["curriculum/sums/known"] for step in steps] == [0, 3 / 7, 6 / 7]
-
-
-@pytest.mark.engine
-def test_nobody_knows_how_many_countdown_problems_there_are(tmp_path: Path) -> None:
-    env = 'env duel = problems("countdown", grader = countdown) |> curriculum()\n'
-    with pytest.raises(RunError, match="`duel` has a curriculum, and nobody knows how many tasks"):
-        run_new(tmp_path / "run", compiled(TINY + env + train(env="duel")))

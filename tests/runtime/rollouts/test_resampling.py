@@ -16,7 +16,6 @@ from run_support import metrics, rollouts, run, run_new, tiny, train
 from rlc.envs.build import PlayableEnv
 from rlc.plan.records import EnvPlan, RewardPlan, RolloutsPlan
 from rlc.runtime.journal.folder import RunFolder
-from rlc.runtime.preflight import unsupported
 from rlc.runtime.records import Rollout
 from rlc.runtime.rollouts.groups import SPARES, is_constant, play_replacing, replaced_groups
 from rlc.runtime.rollouts.player import Task
@@ -148,12 +147,3 @@ def test_whatever_is_ready_is_replaced_too(tmp_path: Path) -> None:
     for step in range(1, 5):  # in the order of the tasks, whichever came first
         tasks = [r["task"] for r in played if r["step"] == step and r["task"] < SPARES]
         assert tasks == sorted(tasks)
-
-
-def test_single_rollouts_have_nothing_to_compare() -> None:
-    (found,) = unsupported(
-        tiny(train(batch="groups(4, of = 1, resample = 2)", advantage="reinforce()"))
-    )
-    assert found.startswith(
-        "`resample` compares the rollouts of a task, and `guess` is played once"
-    )

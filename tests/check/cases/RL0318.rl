@@ -1,0 +1,30 @@
+model policy {
+  base      = "tiny"
+  lora_rank = 8
+}
+
+env guess = gem("game:GuessTheNumber-v0-easy") |> chat()
+
+train main {
+  model     = policy
+  env       = guess
+  batch     = turns(64)
+  sampling  = sample(max_tokens = 16)
+  advantage = rebn(gamma = 0.9)
+  loss      = ppo()
+  optimizer = adam(1e-3)
+  steps     = 50
+  overlap   = asynchronous()
+}
+
+train second {
+  model     = main
+  env       = guess
+  batch     = turns(64)
+  sampling  = sample(max_tokens = 16)
+  advantage = rebn(gamma = 0.9)
+  loss      = importance_sampling()
+  optimizer = adam(1e-3)
+  steps     = 50
+  overlap   = streamed(minibatches = 4)
+}

@@ -1,0 +1,32 @@
+model policy {
+  base      = "tiny"
+  lora_rank = 8
+}
+
+env guess = gem("game:GuessTheNumber-v0-easy") |> chat()
+
+train main {
+  model     = policy
+  env       = guess
+  batch     = groups(16, of = 8)
+  sampling  = sample(max_tokens = 16)
+  advantage = rebn(gamma = 0.9)
+  loss      = importance_sampling()
+  optimizer = adam(1e-3)
+  steps     = 50
+  aggregate = token_mean()
+  kl        = reference("tiny", coef = 0.01)
+  overlap   = streamed(minibatches = 4)
+}
+
+train second {
+  model     = main
+  env       = guess
+  batch     = groups(16, of = 8, updates = 2)
+  sampling  = sample(max_tokens = 16)
+  advantage = grpo()
+  loss      = importance_sampling()
+  optimizer = adam(1e-3)
+  steps     = 50
+  overlap   = streamed(minibatches = 4)
+}

@@ -1,0 +1,19 @@
+model policy {
+  base      = "tiny"
+  lora_rank = 8
+}
+
+env guess = gem("game:GuessTheNumber-v0-easy") |> chat() |> curriculum()
+env numbers = problems("countdown", grader = countdown) |> curriculum()
+env murder = openreward("GeneralReasoning/WhoDunIt") |> curriculum()
+
+train main {
+  model     = policy
+  env       = guess + numbers + murder
+  batch     = groups(16, of = 8)
+  sampling  = sample(max_tokens = 16)
+  advantage = grpo()
+  loss      = importance_sampling()
+  optimizer = adam(1e-3)
+  steps     = 50
+}

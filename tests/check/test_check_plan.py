@@ -1,0 +1,49 @@
+"""The rules see plans too: one that was changed in Python is refused as its recipe would be."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from attrs import evolve
+from paths import RECIPES
+from run_support import tiny, train
+
+import rlc
+from rlc.check.rules import check_plan
+from rlc.compile.rehearse import rehearse
+from rlc.plan.records import AggregatePlan, OverlapPlan, Plan, TrainPlan
+
+ALL = sorted(path.stem for path in RECIPES.glob("*.rl"))
+
+
+def changed(plan: Plan, **parts: Any) -> Plan:
+    """The plan with other parts of its only stage."""
+    (stage,) = plan.stages
+    return evolve(plan, stages=(evolve(stage, **parts),))
+
+
+@pytest.mark.parametrize("name", ALL)
+def test_plans_of_recipes_are_sound(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(RECIPES.parent)
+    plan = rlc.load(f"recipes/{name}.rl").plan()
+    assert not check_plan(plan).has_errors
+    assert not check_plan(rehearse(plan)).has_errors
+
+
+def test_a_plan_that_was_changed_does_not_run(tmp_path: Path) -> None:
+    overlap = OverlapPlan("streamed", 2, 0)
+    plan = changed(tiny(train()), overlap=overlap, aggregate=AggregatePlan("token_mean", None))
+    with pytest.raises(rlc.RecipeError, match=r"^error\[RL0319\]: `token_mean\(\)` needs"):
+        rlc.run(plan, run_dir=tmp_path / "run")
+    assert not (tmp_path / "run").exists()
+
+
+def test_what_nobody_has_declared_is_named(tmp_path: Path) -> None:
+    plan = tiny(train())
+    (stage,) = plan.stages
+    assert isinstance(stage, TrainPlan)
+    envs = tuple(evolve(env, source="abacus") for env in stage.envs)
+    with pytest.raises(rlc.Error, match=r"^there is no environment source `abacus\(\)`$"):
+        rlc.run(changed(plan, envs=envs), run_dir=tmp_path / "run")
