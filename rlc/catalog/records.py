@@ -37,7 +37,7 @@ SCALARS: Mapping[str, str] = MappingProxyType(
 ATTRIBUTE = (r"[A-Za-z_][\w.]*:[A-Za-z_]\w*", "my_package.tasks:make")
 
 
-@frozen
+@frozen(eq=False, repr=False)
 class Param:
     """A parameter of a builtin, or a field of a declaration.
 
@@ -81,7 +81,7 @@ class Param:
         return re.fullmatch(self.form[0], value) is not None
 
 
-@frozen
+@frozen(eq=False, repr=False)
 class Signature:
     """Parameters that depend on an argument; ``why_no_other`` explains that there are no more."""
 
@@ -89,7 +89,7 @@ class Signature:
     why_no_other: str | None = None
 
 
-@frozen
+@frozen(eq=False, repr=False)
 class Builtin:
     """Something a recipe can call.
 
@@ -140,7 +140,7 @@ def as_float(value: Any) -> Any:
     return value if value.data is None else evolve(value, data=float(value.data))
 
 
-@frozen
+@frozen(eq=False, repr=False)
 class LossTraits:
     """What a loss does and what it needs, for all that handles losses without knowing their names.
 
@@ -165,7 +165,7 @@ class LossTraits:
     published: bool = True
 
 
-@frozen
+@frozen(eq=False, repr=False)
 class AggregateTraits:
     """What an aggregation weighs. ``over``: what shares one weight, the sequences of a batch, of
     a task, or none of them; None: every token weighs 1, so no batch has to be known.
@@ -182,7 +182,7 @@ class AggregateTraits:
         return self.over in ("batch", None)
 
 
-@frozen
+@frozen(eq=False, repr=False)
 class Kind:
     """A kind of thing that builtins make.
 
@@ -199,7 +199,7 @@ class Kind:
     plain: Mapping[str, str] = field(factory=dict)
 
 
-@frozen
+@frozen(eq=False, repr=False)
 class Declaration:
     """A declaration: a block with fields, or ``kind name = value`` with a value of ``value``."""
 

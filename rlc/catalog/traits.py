@@ -11,7 +11,7 @@ from attrs import field, frozen
 from rlc.plan.records import EnvPlan
 
 
-@frozen
+@frozen(eq=False, repr=False)
 class Key:
     """A variable of the environment that holds a key. ``purpose``: what it is for; ``instead``:
     what will do without it."""
@@ -21,7 +21,7 @@ class Key:
     instead: str = ""
 
 
-@frozen
+@frozen(eq=False, repr=False)
 class EnvFacts:
     """What is known of one environment before it is made.
 
@@ -41,7 +41,7 @@ class EnvFacts:
     broken_in: str | None = None
 
 
-@frozen
+@frozen(eq=False, repr=False)
 class SourceTraits:
     """What the environments of a source have in common.
 
@@ -74,7 +74,7 @@ Role = Literal[
 ]
 
 
-@frozen
+@frozen(eq=False, repr=False)
 class WrapperTraits:
     """What a wrapper does to an environment.
 
@@ -95,7 +95,7 @@ class WrapperTraits:
     scripted: bool = False
 
 
-@frozen
+@frozen(eq=False, repr=False)
 class TrackerTraits:
     """What a tracker needs. ``sends``: what it writes where, with ``{stage}`` for the stage's name.
     ``source``: it takes the episodes of that source's environments."""

@@ -17,7 +17,7 @@ from rlc.lang.source import Span
 Evaluate = Callable[[Expr, Param], Value | None]
 
 
-@frozen
+@frozen(eq=False, repr=False)
 class Owner:
     """What the arguments are for, as messages and provenance name it."""
 
@@ -29,7 +29,7 @@ class Owner:
     unread: frozenset[str] = frozenset()
 
 
-@define
+@define(eq=False, repr=False)
 class Bound:
     """The values of the parameters. ``complete`` unless one was missing or wrong."""
 

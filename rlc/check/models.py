@@ -19,7 +19,7 @@ from rlc.plan.records import LOCAL, ModelPlan
 CATALOGUE = "catalogue"
 
 
-@frozen
+@frozen(eq=False, repr=False)
 class Artifact:
     """What a stage starts from: a model, and the stage that has trained it so far, if any."""
 

@@ -16,7 +16,7 @@ from rlc.lang.diagnostics import Diagnostics, Label
 NamedDecl = BlockDecl | ValueDecl
 
 
-@define
+@define(eq=False, repr=False)
 class Scope:
     """Declarations by name; every name has one meaning in the whole recipe."""
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from attrs import define, evolve, field, fields, has
+from attrs import define, field, has
 
 from rlc.check.values import Value, said, unwrap
 from rlc.lang.source import Span
@@ -14,7 +14,7 @@ _MISSING = object()
 _PLAIN = {str, int, float, bool, type(None)}
 
 
-@define
+@define(eq=False, repr=False)
 class Origins:
     """Where each leaf of a stage came from, and where each part stands, by dotted path.
 
@@ -51,12 +51,12 @@ def settle(node: Any) -> Any:
         node = node.data
     if kind in _PLAIN:
         return node
-    if has(kind):
-        return evolve(node, **{f.name: settle(getattr(node, f.name)) for f in fields(kind)})
     if kind is dict:
         return {key: settle(item) for key, item in node.items()}
     if kind is tuple:
         return tuple([settle(item) for item in node])
+    if has(kind):
+        return kind(*[settle(getattr(node, name)) for name in node.__match_args__])
     return node
 
 

@@ -30,7 +30,7 @@ _PART_NAMES = {"env": "envs"}
 Values = dict[str, Value]
 
 
-@frozen
+@frozen(eq=False, repr=False)
 class CheckedStage:
     """A stage's declaration: its settled parts by field, and where they came from.
 

@@ -9,7 +9,7 @@ from attrs import frozen
 from rlc.lang.source import Span
 
 
-@frozen
+@frozen(eq=False, repr=False)
 class Value:
     """A value with its type, place and origin.
 

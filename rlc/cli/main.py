@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import gc
 import importlib
 import os
 import sys
@@ -24,13 +25,14 @@ INTERRUPTED, BROKEN = 130, 70
 
 def entry() -> None:
     """The console script."""
+    if sys.argv[1:2] != ["check"]:
+        sys.exit(main(sys.argv[1:]))
+    # A check is over before a collection would pay, and leaves nothing behind to clean up: freeing
+    # what it read piece by piece would be a fifth of its time.
+    gc.disable()
     status = main(sys.argv[1:])
-    if sys.argv[1:2] == ["check"]:
-        # It leaves nothing behind to clean up, and freeing what it read piece by piece would be
-        # a fifth of its time.
-        sys.stderr.flush()
-        os._exit(status)
-    sys.exit(status)
+    sys.stderr.flush()
+    os._exit(status)
 
 
 def main(argv: Sequence[str]) -> int:

@@ -24,7 +24,7 @@ DEFAULT_SEED = 1
 Overrides = Mapping[str, str] | Collection[str]
 
 
-@frozen
+@frozen(eq=False, repr=False)
 class Compiled:
     """What a recipe compiles to. ``plan`` is None if there are errors or no stages."""
 

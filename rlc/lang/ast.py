@@ -9,26 +9,29 @@ from attrs import field, frozen
 from rlc.lang.source import Span
 
 
-@frozen
+@frozen(repr=False)
 class Node:
     """Anything that came from text."""
 
-    span: Span = field(eq=False, repr=False)
+    span: Span = field(eq=False)
+
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__} {self.span.text!r}>"
 
 
-@frozen
+@frozen(repr=False)
 class Name(Node):
     id: str
 
 
-@frozen
+@frozen(repr=False)
 class Number(Node):
     """``4e-5``, ``1_000``: an int where the text has neither point nor exponent."""
 
     value: int | float
 
 
-@frozen
+@frozen(repr=False)
 class Quantity(Node):
     """A number with a unit: ``$60`` (unit "$"), ``7d`` (unit "d"), ``10%`` (unit "%")."""
 
@@ -36,27 +39,27 @@ class Quantity(Node):
     unit: str
 
 
-@frozen
+@frozen(repr=False)
 class String(Node):
     value: str
 
 
-@frozen
+@frozen(repr=False)
 class Bool(Node):
     value: bool
 
 
-@frozen
+@frozen(repr=False)
 class ListExpr(Node):
     items: tuple[Expr, ...]
 
 
-@frozen
+@frozen(repr=False)
 class RecordExpr(Node):
     fields: tuple[Field, ...]
 
 
-@frozen
+@frozen(repr=False)
 class Attribute(Node):
     """``policy.base``, ``verl.grpo``."""
 
@@ -64,7 +67,7 @@ class Attribute(Node):
     attr: Name
 
 
-@frozen
+@frozen(repr=False)
 class Argument(Node):
     """``value`` or ``name = value`` inside a call."""
 
@@ -72,7 +75,7 @@ class Argument(Node):
     value: Expr
 
 
-@frozen
+@frozen(repr=False)
 class Call(Node):
     """``func(args)``; ``func`` is a Name or an Attribute."""
 
@@ -80,7 +83,7 @@ class Call(Node):
     args: tuple[Argument, ...]
 
 
-@frozen
+@frozen(repr=False)
 class Binary(Node):
     """``left op right``; op is one of ``+ - * / |> then``."""
 
@@ -89,7 +92,7 @@ class Binary(Node):
     right: Expr
 
 
-@frozen
+@frozen(repr=False)
 class Negative(Node):
     operand: Expr
 
@@ -109,7 +112,7 @@ Expr: TypeAlias = (
 )
 
 
-@frozen
+@frozen(repr=False)
 class Field(Node):
     """``name = value`` inside braces."""
 
@@ -117,7 +120,7 @@ class Field(Node):
     value: Expr
 
 
-@frozen
+@frozen(repr=False)
 class BlockDecl(Node):
     """``kind name { fields }``: model, train, sft, eval.
 
@@ -130,7 +133,7 @@ class BlockDecl(Node):
     unread: frozenset[str] = frozenset()
 
 
-@frozen
+@frozen(repr=False)
 class ValueDecl(Node):
     """``kind name: type = value``: param, env, advantage. ``type`` only where written."""
 
@@ -140,7 +143,7 @@ class ValueDecl(Node):
     value: Expr
 
 
-@frozen
+@frozen(repr=False)
 class ImportDecl(Node):
     """``import "path"``."""
 
@@ -151,7 +154,7 @@ class ImportDecl(Node):
 Decl: TypeAlias = BlockDecl | ValueDecl | ImportDecl
 
 
-@frozen
+@frozen(repr=False)
 class Recipe(Node):
     """``unread`` names declarations that are there but malformed: reported, and not unknown."""
 

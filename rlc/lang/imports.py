@@ -28,7 +28,7 @@ def resolve_imports(recipe: Recipe, found: Diagnostics) -> Recipe:
     return evolve(recipe, decls=tuple(decls), unread=recipe.unread | loader.unread)
 
 
-@define
+@define(eq=False, repr=False)
 class _Loader:
     found: Diagnostics
     seen: set[str]

@@ -7,10 +7,10 @@ import re
 from bisect import bisect_right
 from functools import cached_property
 
-from attrs import field, frozen
+from attrs import frozen
 
 
-@frozen
+@frozen(eq=False, repr=False)
 class Source:
     """One file of recipe text. Compared by identity: two reads are two sources.
 
@@ -18,10 +18,7 @@ class Source:
     """
 
     name: str
-    text: str = field(repr=False)
-
-    __eq__ = object.__eq__
-    __hash__ = object.__hash__
+    text: str
 
     @cached_property
     def shown_name(self) -> str:

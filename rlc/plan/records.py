@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import Any, Literal
 
-from attrs import field, frozen
+from attrs import field, fields, frozen
 
 from rlc.algo.scheme import AdvantageScheme
 
@@ -21,8 +21,21 @@ STEP_TIMEOUT = 120.0  # seconds that a step of an environment may take where not
 MAX_TURNS = 1_000  # of an episode where nothing else is said: it ends what would never end
 
 
-@frozen
-class ModelPlan:
+@frozen(repr=False)
+class Part:
+    """A part of a plan.
+
+    All share this ``repr``: one of its own for each class would have to be compiled whenever
+    `rlc check` starts.
+    """
+
+    def __repr__(self) -> str:
+        values = ", ".join(f"{f.name}={getattr(self, f.name)!r}" for f in fields(type(self)))
+        return f"{type(self).__name__}({values})"
+
+
+@frozen(repr=False)
+class ModelPlan(Part):
     """A base model with a LoRA adapter: a fresh one, or that of a saved state."""
 
     name: str
@@ -37,16 +50,16 @@ class ModelPlan:
     service: str  # "local" or "tinker"
 
 
-@frozen
-class StepPlan:
+@frozen(repr=False)
+class StepPlan(Part):
     """One stage of an ``env`` pipeline: ``concat()``, ``chat(instruction = "…")``."""
 
     name: str
     args: dict[str, Any]
 
 
-@frozen
-class RolloutsPlan:
+@frozen(repr=False)
+class RolloutsPlan(Part):
     """How an environment's episodes are played.
 
     Seconds: ``timeout`` bounds one episode, ``turn_timeout`` a reply with the step that follows,
@@ -64,8 +77,8 @@ class RolloutsPlan:
     max_turns: int = MAX_TURNS  # an episode that has not ended by then is cut short
 
 
-@frozen
-class RewardPlan:
+@frozen(repr=False)
+class RewardPlan(Part):
     """From the rewards of an episode's turns to what it is credited with.
 
     ``nonterminal``, where given, is appended as a last reward if the episode did not end by
@@ -79,8 +92,8 @@ class RewardPlan:
     high: float | None
 
 
-@frozen
-class EnvPlan:
+@frozen(repr=False)
+class EnvPlan(Part):
     """One environment of a mixture. ``args`` are the source's own keyword arguments."""
 
     name: str
@@ -94,8 +107,8 @@ class EnvPlan:
     reward: RewardPlan
 
 
-@frozen
-class BatchPlan:
+@frozen(repr=False)
+class BatchPlan(Part):
     """What one step collects.
 
     ``groups``: ``count`` groups of ``size`` rollouts (an environment may have a size of its
@@ -112,8 +125,8 @@ class BatchPlan:
     resample: int = 0
 
 
-@frozen
-class SamplingPlan:
+@frozen(repr=False)
+class SamplingPlan(Part):
     """How replies are drawn. ``max_prompt_tokens`` and ``max_episode_tokens`` limit a prompt, and
     a whole episode; ``concurrency`` the replies that are drawn at once."""
 
@@ -126,16 +139,16 @@ class SamplingPlan:
     concurrency: int | None = None  # None: as many as the service bears
 
 
-@frozen
-class LossPlan:
+@frozen(repr=False)
+class LossPlan(Part):
     """A loss of the service, with its whole configuration (nothing left to the server)."""
 
     name: str
     config: dict[str, float]
 
 
-@frozen
-class AggregatePlan:
+@frozen(repr=False)
+class AggregatePlan(Part):
     """How token losses are weighted before the service sums them.
 
     The weights are folded into the advantages (:mod:`rlc.algo.aggregate`). ``length`` is the
@@ -146,8 +159,8 @@ class AggregatePlan:
     length: int | None
 
 
-@frozen
-class SchedulePlan:
+@frozen(repr=False)
+class SchedulePlan(Part):
     """Learning rate over the steps of a stage: up to the full rate in ``warmup`` steps, then
     constant, or down to ``floor`` times the rate at the last step."""
 
@@ -156,8 +169,8 @@ class SchedulePlan:
     floor: float
 
 
-@frozen
-class AdamPlan:
+@frozen(repr=False)
+class AdamPlan(Part):
     learning_rate: float
     beta1: float
     beta2: float
@@ -167,8 +180,8 @@ class AdamPlan:
     schedule: SchedulePlan
 
 
-@frozen
-class KlPlan:
+@frozen(repr=False)
+class KlPlan(Part):
     """A penalty on the distance from a reference, taken off the advantages.
 
     ``reference`` is a base model, or the path of a saved state. With a ``discount`` each token
@@ -180,8 +193,8 @@ class KlPlan:
     discount: float
 
 
-@frozen
-class OverlapPlan:
+@frozen(repr=False)
+class OverlapPlan(Part):
     """Whether sampling and training overlap; the graph's edges say the same.
 
     ``streamed``: the gradient of a batch is taken in up to ``minibatches`` parts. Under the order
@@ -195,8 +208,8 @@ class OverlapPlan:
     order: Literal["ready", "fixed"] | None = "fixed"  # None: as the service needs
 
 
-@frozen
-class SavePlan:
+@frozen(repr=False)
+class SavePlan(Part):
     """A checkpoint after every ``every`` steps and at the end; the newest ``keep`` are kept,
     and with ``best`` the one of the best step. Beside these the states of the newest ``rolling``
     steps, so that a run that is killed goes on where it was."""
@@ -208,8 +221,8 @@ class SavePlan:
     rolling: int | None = 1  # None: none
 
 
-@frozen
-class FailurePlan:
+@frozen(repr=False)
+class FailurePlan(Part):
     """What happens to a rollout whose environment or sampling call fails: it is played again
     up to ``retries`` times, then dropped, or counted with the reward ``penalty``, or the run
     stops."""
@@ -219,8 +232,8 @@ class FailurePlan:
     penalty: float | None
 
 
-@frozen
-class GiveUpPlan:
+@frozen(repr=False)
+class GiveUpPlan(Part):
     """When a run is hopeless: in ``steps`` steps in a row at least ``share`` of the rollouts
     failed."""
 
@@ -228,8 +241,8 @@ class GiveUpPlan:
     share: float
 
 
-@frozen
-class DeadlinesPlan:
+@frozen(repr=False)
+class DeadlinesPlan(Part):
     """How long a stage waits, in seconds, before it ends with what it waited for.
 
     ``request``: for an answer of the service, while nothing else is answered either.
@@ -242,8 +255,8 @@ class DeadlinesPlan:
     step: float | None
 
 
-@frozen
-class KlGuardPlan:
+@frozen(repr=False)
+class KlGuardPlan(Part):
     """What happens once the trainer's logprobs are further from the sampler's than ``max``
     (nats a token, mean of d²/2)."""
 
@@ -251,8 +264,8 @@ class KlGuardPlan:
     then: Literal["warn", "synchronous", "stop"]
 
 
-@frozen
-class BudgetPlan:
+@frozen(repr=False)
+class BudgetPlan(Part):
     """What a stage may use before it stops with a checkpoint; None: no limit."""
 
     usd: float | None
@@ -260,16 +273,16 @@ class BudgetPlan:
     seconds: float | None
 
 
-@frozen
-class TrackPlan:
+@frozen(repr=False)
+class TrackPlan(Part):
     """One place that metrics or rollouts are sent to, beside the run folder."""
 
     name: str
     args: dict[str, Any]
 
 
-@frozen
-class TrainPlan:
+@frozen(repr=False)
+class TrainPlan(Part):
     """One training stage. ``after`` names the stage whose weights it goes on from."""
 
     name: str
@@ -295,8 +308,8 @@ class TrainPlan:
     kl_guard: KlGuardPlan | None
 
 
-@frozen
-class DataPlan:
+@frozen(repr=False)
+class DataPlan(Part):
     """Demonstrations for supervised training.
 
     ``demonstrations``: ``count`` episodes of ``env`` with a reward of at least ``min_reward``,
@@ -314,8 +327,8 @@ class DataPlan:
     reply: str | None
 
 
-@frozen
-class SftPlan:
+@frozen(repr=False)
+class SftPlan(Part):
     """One supervised stage: log-likelihood of the replies, ``batch`` examples a step."""
 
     name: str
@@ -332,16 +345,16 @@ class SftPlan:
     deadlines: DeadlinesPlan
 
 
-@frozen
-class MetricPlan:
+@frozen(repr=False)
+class MetricPlan(Part):
     """``pass_at(8)``: the unbiased estimate of pass@8. ``k`` is None where there is none."""
 
     name: str
     k: int | None
 
 
-@frozen
-class EvalPlan:
+@frozen(repr=False)
+class EvalPlan(Part):
     """One evaluation: ``samples`` episodes of each of ``tasks`` tasks.
 
     Of the stage ``after`` it is done at its end; with ``every`` also after every so many of its
@@ -377,8 +390,8 @@ def kind_of(stage: StagePlan) -> str:
     return "eval" if isinstance(stage, EvalPlan) else "sft"
 
 
-@frozen
-class GraphNode:
+@frozen(repr=False)
+class GraphNode(Part):
     """``kind`` names the work; the runtime has one function for each kind of step node."""
 
     id: str
@@ -387,8 +400,8 @@ class GraphNode:
     label: str
 
 
-@frozen
-class GraphEdge:
+@frozen(repr=False)
+class GraphEdge(Part):
     """``target`` waits for ``source``; ``carries`` names what flows.
 
     ``delay`` is in steps: an edge with delay 1 carries the result of the step before; with
@@ -403,14 +416,14 @@ class GraphEdge:
     parts: int = 1
 
 
-@frozen
-class Graph:
+@frozen(repr=False)
+class Graph(Part):
     nodes: tuple[GraphNode, ...]
     edges: tuple[GraphEdge, ...]
 
 
-@frozen
-class Plan:
+@frozen(repr=False)
+class Plan(Part):
     """A whole job, with every value decided; :meth:`rlc.Recipe.plan` returns one.
 
     Attributes:

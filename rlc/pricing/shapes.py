@@ -43,7 +43,7 @@ JUDGE_TOKENS = 100  # of the instructions around the task and its solutions
 _UNLIMITED = 2**53
 
 
-@frozen
+@frozen(eq=False, repr=False)
 class Episode:
     """The shape of one episode. ``extends`` says that each prompt extends the tokens before it.
 
@@ -174,7 +174,7 @@ def _game(solver: Episode, solvers: int) -> Rollout:
     return solver, evolve(solver, prompt=prompt, copies=1, shared=False)
 
 
-@frozen
+@frozen(eq=False, repr=False)
 class Limits:
     """The limits of an episode, in tokens: a reply of up to ``reply`` tokens is not begun if it
     could break one of the others."""

@@ -76,7 +76,7 @@ _ARGS = Param("args", "record", "its keyword arguments", {})
 OPENREWARD_KEY = Key("OPENREWARD_API_KEY", "for OpenReward's servers")
 
 
-@frozen
+@frozen(eq=False, repr=False)
 class ProblemSet:
     """A data set that `problems()` knows by name. ``splits``: tasks of each split, as published;
     None: there is no end to them. ``needs`` as in :class:`rlc.catalog.records.EnvFacts`."""

@@ -16,7 +16,7 @@ TINY = "tiny"
 _PATH = os.path.join(os.path.dirname(__file__), "data", "models.json")
 
 
-@frozen
+@frozen(eq=False, repr=False)
 class Price:
     """USD per million tokens of each kind; None where unknown."""
 
@@ -29,7 +29,7 @@ class Price:
 FREE = Price(0.0, 0.0, 0.0, 0.0)
 
 
-@frozen
+@frozen(eq=False, repr=False)
 class Model:
     """What is known of a base model. ``context`` is in tokens; None where unknown.
 
@@ -54,7 +54,7 @@ class Model:
         return self.base == TINY or self.base.startswith("Qwen/")
 
 
-@frozen
+@frozen(eq=False, repr=False)
 class Retired:
     """A model that the service no longer trains, and the nearest that it does."""
 

@@ -12,7 +12,7 @@ from rlc.lang.diagnostics import Diagnostics, Label
 from rlc.lang.source import Span
 
 
-@frozen
+@frozen(eq=False, repr=False)
 class View:
     """The parts of one stage that could be read, and where they stand."""
 
@@ -45,7 +45,7 @@ class View:
         return any(item.code == code and item.span == span for item in self.found)
 
 
-@frozen
+@frozen(eq=False, repr=False)
 class Rule:
     """A check on the parts ``needs`` of a stage."""
 

@@ -28,7 +28,7 @@ END = "$END"
 DROP, KEEP, SPLICE = 0, 1, 2
 
 
-@frozen
+@frozen(repr=False)
 class Rule:
     """One production: ``keep`` holds DROP, KEEP or SPLICE for each symbol on its right side.
 
@@ -45,7 +45,7 @@ class Rule:
     kept: tuple[int, ...] | None  # the offsets of the parts; None if one is spliced in
 
 
-@frozen
+@frozen(eq=False, repr=False)
 class Tables:
     """LALR(1) tables. An action n >= 0 shifts to state n; n < 0 reduces rule ``-n - 1``."""
 
