@@ -1,31 +1,27 @@
-"""Structured concurrency: siblings end together, and the first cause is what surfaces."""
+"""Structured concurrency, and computations that do not hold up the event loop."""
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Coroutine, Iterable
 from concurrent.futures import ThreadPoolExecutor
+from time import perf_counter
 from typing import Any, ParamSpec, TypeVar
+
+from attrs import define, field
 
 from rlc.service.pending_calls import pending_call
 
 P = ParamSpec("P")
 T = TypeVar("T")
 
-# Not the loop's own executor: what environments leave hanging in that must not hold up a run.
-_ASIDE = ThreadPoolExecutor(2, thread_name_prefix="rlc-aside")
-
-
-async def in_thread(function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
-    """What a function of a whole batch gives, without holding up the event loop meanwhile. It
-    changes nothing that others read. More requests follow, so the service is told to wait."""
-    with pending_call():
-        call = _ASIDE.submit(function, *args, **kwargs)
-        return await asyncio.wrap_future(call)
+# Not the loop's own executor: an environment that hangs in that must not hold up the run.
+_THREADS = ThreadPoolExecutor(2, thread_name_prefix="rlc-aside")
+_AT_A_TIME = 0.005  # seconds of computation between two rounds of the event loop
 
 
 async def all_of(coroutines: Iterable[Coroutine[Any, Any, T]]) -> list[T]:
-    """Run all side by side; the first failure cancels the others and is raised itself."""
+    """Run coroutines concurrently; the first failure cancels the others and is raised itself."""
     try:
         async with asyncio.TaskGroup() as group:
             tasks = [group.create_task(coroutine) for coroutine in coroutines]
@@ -35,7 +31,42 @@ async def all_of(coroutines: Iterable[Coroutine[Any, Any, T]]) -> list[T]:
 
 
 def first_cause(error: BaseException) -> BaseException:
-    """The first leaf of nested exception groups."""
+    """Return the first leaf of nested exception groups."""
     while isinstance(error, BaseExceptionGroup):
         error = error.exceptions[0]
     return error
+
+
+async def in_thread(function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
+    """Return the result of a long computation, made in a thread.
+
+    It must change nothing that others read. The service is told that more requests follow.
+    """
+    with pending_call():
+        return await asyncio.wrap_future(_THREADS.submit(function, *args, **kwargs))
+
+
+@define(eq=False)
+class EventLoopYield:
+    """Spreads the short computations of many coroutines over rounds of the event loop.
+
+    Await :meth:`if_due` before each computation. If a thousand replies arrive at once, they are
+    processed in order, in as many rounds of the loop as it takes.
+    """
+
+    _round_began: float = field(default=0.0, init=False)
+    _queue: asyncio.Lock = field(factory=asyncio.Lock, init=False)
+
+    async def if_due(self) -> None:
+        """Yield to the event loop, if this round of it has no time left."""
+        if not self._queue.locked() and self._has_time():
+            return
+        # Those in the queue will send requests: a service that answers in waves has to know.
+        with pending_call():
+            async with self._queue:
+                if not self._has_time():
+                    await asyncio.sleep(0)
+                    self._round_began = perf_counter()
+
+    def _has_time(self) -> bool:
+        return perf_counter() - self._round_began < _AT_A_TIME

@@ -1,4 +1,4 @@
-"""Python's own pauses, kept from stopping a stage that plays a thousand episodes."""
+"""Shorter pauses of the interpreter during a stage that plays a thousand episodes."""
 
 from __future__ import annotations
 
@@ -7,33 +7,34 @@ import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-# Some hundred objects at a time: what a pass looks through is what it takes, and most of what a
-# thousand episodes in play are made of stays. All of it is looked through rarely.
+# Collect a few hundred objects at a time, since a pass takes as long as it has objects to visit
+# and most objects of the episodes in play stay; visit all objects only rarely.
 _THRESHOLDS = (500, 2, 1_000)
-_SWITCH = 0.002  # seconds for which a thread keeps the interpreter to itself; else 0.005
+_SWITCH_INTERVAL = 0.002  # seconds until a computing thread yields; Python's default is 0.005
 
-_running: list[tuple[tuple[int, int, int], float]] = []  # a stage each, with what was before it
+_before: list[tuple[tuple[int, int, int], float]] = []  # settings before each running stage
 
 
 @contextmanager
 def short_gc_pauses() -> Iterator[None]:
-    """Within, the garbage collector looks only at what came to be within, and at little of it at a
-    time: what was there before (modules, tokenizers, tasks) is hundreds of thousands of objects,
-    looked through in vain for a third of a second each time. And a thread that computes, such as
-    that of an environment, gives way sooner: the event loop waits for each of them in turn.
+    """Exclude all existing objects from garbage collection, and collect in small passes.
 
-    Safe to nest; all is as before at the end.
+    The modules, tokenizers and tasks that exist already are hundreds of thousands of objects, and
+    visiting them takes a third of a second each time. Threads that compute, such as those of
+    environments, yield sooner, because the event loop waits for each of them in turn.
+
+    Safe to nest; at the end all settings are as before.
     """
-    if not _running:
+    if not _before:
         gc.freeze()
-    _running.append((gc.get_threshold(), sys.getswitchinterval()))
+    _before.append((gc.get_threshold(), sys.getswitchinterval()))
     gc.set_threshold(*_THRESHOLDS)
-    sys.setswitchinterval(_SWITCH)
+    sys.setswitchinterval(_SWITCH_INTERVAL)
     try:
         yield
     finally:
-        thresholds, switch = _running.pop()  # the first stage's is the last to go, in any order
-        if not _running:
+        thresholds, interval = _before.pop()  # the first entry goes last, whoever ends first
+        if not _before:
             gc.set_threshold(*thresholds)
             gc.unfreeze()
-            sys.setswitchinterval(switch)
+            sys.setswitchinterval(interval)

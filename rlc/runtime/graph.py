@@ -1,23 +1,23 @@
 """Executes the step graph of a stage: the plan's edges are the schedule.
 
-Each node runs as soon as the nodes it waits for have finished. Three numbers of an edge say how
-steps overlap:
+Each node runs as soon as the nodes that it waits for have finished. Three numbers of an edge say
+how steps overlap:
 
-``delay``   hands on the output of the step before.
-``slack``   of a delayed edge: the step before may be up to so many steps earlier. It always is
-            just that many, so that a run can be repeated: a step starts when the step ``delay +
-            slack`` before it is done, or with the first where there is none.
-``parts``   the nodes between run once for each part of a batch, each part as soon as it is there.
+``delay``   the edge carries the output of the step before.
+``slack``   of a delayed edge: the output may be that many steps older still. It always is exactly
+            as old, so that runs can be repeated: a step starts when the step ``delay + slack``
+            before it is done, or with the first step if there is none.
+``parts``   the nodes at its ends run once for each part of a batch, as soon as the part is ready.
 
-What changes the weights happens in order, one step after the other, and not before the step
-before is safe.
+The nodes that change the weights run in order, one step after the other, and not before the
+checkpoint of the previous step is safe.
 """
 
 from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Any, TypeVar
 
 from attrs import define, field, frozen
@@ -31,8 +31,10 @@ T = TypeVar("T")
 
 @frozen
 class NodeContext:
-    """Where in a stage a node runs: the step, and the part of its batch. ``source`` is the step
-    whose results its delayed edges hand on; 0 is the beginning of the stage."""
+    """What a node of the graph runs for: a step, and a part of its batch.
+
+    ``source`` is the step whose output the delayed edges carry; 0 is the beginning of the stage.
+    """
 
     step: int
     part: int = 0
@@ -40,13 +42,14 @@ class NodeContext:
     source: int = 0
 
     def share(self, items: Sequence[T]) -> Sequence[T]:
-        """What of some items falls to this part; all of them where there is only one."""
+        """Return this part's share of the items."""
         first, last = (len(items) * part // self.parts for part in (self.part, self.part + 1))
         return items[first:last]
 
 
+# The inputs of a node are the outputs of the nodes before it, by their kind.
 StepFunction = Callable[[NodeContext, Mapping[str, Any]], Awaitable[Any]]
-# Told the kind of a node, where it ran, and when: start and end, in seconds since the epoch.
+# Called with the kind of a node, its context, start and end (seconds since the epoch).
 OnSpan = Callable[[str, NodeContext, float, float], None]
 
 
@@ -55,14 +58,13 @@ class Parts(list[Any]):
 
     @classmethod
     def of(cls, output: Any) -> Parts:
-        """The parts of any output: one that was made whole is its only part."""
+        """Return the parts of an output; an output in one piece is its only part."""
         return output if isinstance(output, cls) else cls([output])
 
 
 @frozen
 class StepOutcome:
-    """What each node made (:class:`Parts` where it ran in parts) and how long it worked
-    (seconds), by the kind of the node."""
+    """By kind of node: its output (:class:`Parts` if it ran in parts) and its seconds of work."""
 
     outputs: dict[str, Any]
     seconds: dict[str, float]
@@ -70,7 +72,7 @@ class StepOutcome:
 
 @frozen
 class StageGraph:
-    """The nodes of one stage and the edges between them."""
+    """The nodes of one stage and the edges between them; kinds and part counts by node id."""
 
     nodes: tuple[GraphNode, ...]
     edges: tuple[GraphEdge, ...]
@@ -90,80 +92,74 @@ class StageGraph:
 
     @property
     def slack(self) -> int:
-        """The most steps that anything may be older than the step before."""
+        """The largest slack of any edge."""
         return max((edge.slack for edge in self.edges), default=0)
-
-    def incoming(self, node: GraphNode) -> list[GraphEdge]:
-        return [edge for edge in self.edges if edge.target == node.id]
 
 
 @define(eq=False)
 class _Step:
-    """One step under way: a task for each part of each node."""
+    """One running step: a task for each part of each node."""
 
-    shape: StageGraph
+    graph: StageGraph
     number: int
     source: int
-    before: StepOutcome | None  # what delayed edges hand on, where this process has it
+    before: StepOutcome | None  # of the source, if this process ran it
     on_span: OnSpan
-    turn: asyncio.Event = field(factory=asyncio.Event)
+    may_change_weights: asyncio.Event = field(factory=asyncio.Event)
     tasks: dict[str, list[asyncio.Task[tuple[Any, float]]]] = field(factory=dict)
 
     def start(self, functions: Mapping[str, StepFunction], group: asyncio.TaskGroup) -> None:
-        for node in self.shape.nodes:
-            parts = self.shape.parts[node.id]
+        for node in self.graph.nodes:
+            parts = self.graph.parts[node.id]
+            contexts = [NodeContext(self.number, i, parts, self.source) for i in range(parts)]
             self.tasks[node.id] = [
-                group.create_task(
-                    self._run(node, NodeContext(self.number, part, parts, self.source), functions)
-                )
-                for part in range(parts)
+                group.create_task(self._run(node, context, functions[node.kind]))
+                for context in contexts
             ]
 
     async def launched(self) -> None:
-        """Wait until all that delayed edges lead to is done: what it reads may change now."""
-        for edge in self.shape.edges:
-            if edge.delay and self.shape.kinds[edge.target] not in IN_ORDER:
+        """Wait for the targets of the delayed edges: what they read may change afterwards."""
+        for edge in self.graph.edges:
+            if edge.delay and self.graph.kinds[edge.target] not in IN_ORDER:
                 await asyncio.gather(*self.tasks[edge.target])
 
     async def outcome(self) -> StepOutcome:
         outputs, seconds = {}, {}
         for node_id, tasks in self.tasks.items():
             made = [await task for task in tasks]
-            kind, results = self.shape.kinds[node_id], Parts(output for output, _ in made)
+            kind, results = self.graph.kinds[node_id], Parts(output for output, _ in made)
             outputs[kind] = results if len(results) > 1 else results[0]
             seconds[kind] = sum(spent for _, spent in made)
         return StepOutcome(outputs, seconds)
 
     def cancel(self) -> None:
-        for task in self._all():
-            task.cancel()
-
-    def _all(self) -> Iterable[asyncio.Task[Any]]:
-        return (task for tasks in self.tasks.values() for task in tasks)
+        for tasks in self.tasks.values():
+            for task in tasks:
+                task.cancel()
 
     async def _run(
-        self, node: GraphNode, at: NodeContext, functions: Mapping[str, StepFunction]
+        self, node: GraphNode, context: NodeContext, function: StepFunction
     ) -> tuple[Any, float]:
-        incoming = self.shape.incoming(node)
-        inputs = await self._inputs(incoming, at)
+        """Run a part of a node when its inputs are there; return output and seconds."""
+        incoming = [edge for edge in self.graph.edges if edge.target == node.id]
+        inputs = await self._inputs(incoming, context)
         if node.kind in IN_ORDER:
-            await self.turn.wait()
-        if at.part and any(edge.parts > 1 for edge in incoming):
-            await self.tasks[node.id][at.part - 1]
+            await self.may_change_weights.wait()
+        if context.part and any(edge.parts > 1 for edge in incoming):
+            await self.tasks[node.id][context.part - 1]
         clock, started = time.time(), time.perf_counter()
-        output = await functions[node.kind](at, inputs)
+        output = await function(context, inputs)
         spent = time.perf_counter() - started
-        self.on_span(node.kind, at, clock, clock + spent)
+        self.on_span(node.kind, context, clock, clock + spent)
         return output, spent
 
-    async def _inputs(self, edges: list[GraphEdge], at: NodeContext) -> dict[str, Any]:
-        """The outputs that a node waits for, by the kind of the node that made them."""
+    async def _inputs(self, edges: list[GraphEdge], context: NodeContext) -> dict[str, Any]:
         inputs: dict[str, Any] = {}
         for edge in edges:
-            kind = self.shape.kinds[edge.source]
+            kind = self.graph.kinds[edge.source]
             if edge.delay == 0:
                 tasks = self.tasks[edge.source]
-                wanted = [tasks[at.part]] if at.parts == len(tasks) else tasks
+                wanted = [tasks[context.part]] if context.parts == len(tasks) else tasks
                 made = Parts([(await task)[0] for task in wanted])
                 inputs[kind] = made if len(made) > 1 else made[0]
             elif self.before is not None:
@@ -186,63 +182,48 @@ async def run_steps(
 ) -> None:
     """Run the steps of a stage, overlapped as far as its edges allow.
 
-    ``begin`` is called as a step starts, with its source, ``commit`` as it is done, in order;
-    where that gives False no more steps are done, and what later ones have begun is cancelled.
-    ``on_span`` is told when each part of a node ran. While ``overlapping`` gives False, steps
-    begin as if no edge had any slack, except those whose source is ``known``: they began before.
-    ``settle`` returns once the last step is safe: until then the next changes nothing. A failing
-    node cancels all others, and its error is raised.
+    A failing node cancels all others, and its error is raised.
+
+    Args:
+        graph: the graph of the plan.
+        stage: name of the stage.
+        functions: the function of each kind of node.
+        steps: numbers of the steps to run.
+        begin: called with a step and its source when the step starts.
+        known: sources of steps that an interrupted run had begun; they are kept.
+        settle: returns once the previous step is safe; until then no weights are changed.
+        on_span: called when a part of a node has run.
+        overlapping: while it returns False, steps begin as if no edge had slack.
+        commit: called in order with each step that is done; if it returns False, no more steps
+            are run and those that have begun are cancelled.
     """
-    pipeline = _Pipeline(StageGraph.of(graph, stage), functions, steps, on_span)
-    pipeline.overlapping, pipeline.known, pipeline.settle = overlapping, known, settle
+    stage_graph = StageGraph.of(graph, stage)
+    running, outcomes = dict[int, _Step](), dict[int, StepOutcome]()
+
+    def source_of(step: int) -> int:
+        slack = stage_graph.slack if overlapping() else 0
+        return known.get(step, max(step - 1 - slack, 0))
+
     try:
         async with asyncio.TaskGroup() as group:
-            await pipeline.run(group, begin, commit)
+            next_step = steps.start
+            for number in steps:
+                while next_step in steps and (source := source_of(next_step)) < number:
+                    begin(next_step, source)
+                    step = _Step(stage_graph, next_step, source, outcomes.get(source), on_span)
+                    running[next_step] = step
+                    step.start(functions, group)
+                    await step.launched()
+                    next_step += 1
+                step = running.pop(number)
+                if settle is not None:
+                    await settle()
+                step.may_change_weights.set()
+                outcomes[number] = await step.outcome()
+                outcomes.pop(number - 1 - stage_graph.slack, None)
+                if not await commit(number, outcomes[number]):
+                    for later in running.values():
+                        later.cancel()
+                    break
     except BaseExceptionGroup as failures:
         raise first_cause(failures) from None
-
-
-@define(eq=False)
-class _Pipeline:
-    shape: StageGraph
-    functions: Mapping[str, StepFunction]
-    steps: range
-    on_span: OnSpan
-    overlapping: Callable[[], bool] = lambda: True
-    known: Mapping[int, int] = field(factory=dict)
-    settle: Callable[[], Awaitable[None]] | None = None
-    running: dict[int, _Step] = field(factory=dict)
-    outcomes: dict[int, StepOutcome] = field(factory=dict)
-
-    async def run(
-        self,
-        group: asyncio.TaskGroup,
-        begin: Callable[[int, int], None],
-        commit: Callable[[int, StepOutcome], Awaitable[bool]],
-    ) -> None:
-        fresh = self.steps.start
-        for number in self.steps:
-            while fresh in self.steps and self._source(fresh) < number:
-                source = self._source(fresh)
-                begin(fresh, source)
-                before = self.outcomes.get(source)
-                self.running[fresh] = _Step(self.shape, fresh, source, before, self.on_span)
-                self.running[fresh].start(self.functions, group)
-                await self.running[fresh].launched()
-                fresh += 1
-            step = self.running.pop(number)
-            if self.settle is not None:
-                await self.settle()
-            step.turn.set()
-            outcome = await step.outcome()
-            self.outcomes[number] = outcome
-            self.outcomes.pop(number - 1 - self.shape.slack, None)
-            if not await commit(number, outcome):
-                for later in self.running.values():
-                    later.cancel()
-                return
-
-    def _source(self, step: int) -> int:
-        """The step whose results the delayed edges of ``step`` hand on."""
-        slack = self.shape.slack if self.overlapping() else 0
-        return self.known.get(step, max(step - 1 - slack, 0))

@@ -13,7 +13,7 @@ from pathlib import Path
 from attrs import define, evolve, field
 
 from rlc.envs.python.attributes import search_beside
-from rlc.plan.records import EvalPlan, KlPlan, ModelPlan, Plan, SftPlan, TrainPlan
+from rlc.plan.records import EvalPlan, Plan, SftPlan, TrainPlan
 from rlc.runtime.concurrency import in_thread
 from rlc.runtime.guard.meter import Meter
 from rlc.runtime.guard.remote import RemoteSession
@@ -26,7 +26,7 @@ from rlc.runtime.loop import StageLoop
 from rlc.runtime.observer import Observer
 from rlc.runtime.records import RunError
 from rlc.runtime.rollouts.environments import build_envs
-from rlc.runtime.rollouts.groups import TaskStream
+from rlc.runtime.rollouts.tasks import TaskStream
 from rlc.runtime.stages.base import Stage
 from rlc.runtime.stages.evaluation import Evaluator
 from rlc.runtime.stages.examples import load_examples
@@ -48,7 +48,7 @@ _CAUSES = {
 
 @define
 class Job:
-    """Runs the plan of a folder. :meth:`stop` asks it to end after the running step."""
+    """Runs the plan of a folder. :meth:`stop` ends it after the running step."""
 
     folder: RunFolder
     service: ServiceClient
@@ -56,7 +56,7 @@ class Job:
     _stopping: bool = field(default=False, init=False)
     _over_budget: bool = field(default=False, init=False)
     _remote: RemoteSession | None = field(default=None, init=False)
-    _guarded: WatchedServiceClient = field(init=False)
+    _watched: WatchedServiceClient = field(init=False)
     _log: MetricsLog = field(init=False)
     _evaluator: Evaluator = field(init=False)
     _loop: StageLoop | None = field(default=None, init=False)
@@ -65,20 +65,20 @@ class Job:
         search_beside(self.folder.plan.recipe)
         self._log = MetricsLog(self.folder.path)
         self._evaluator = Evaluator(self.folder, self._log, self.observer)
-        self._guarded = WatchedServiceClient.of(self.service, self.observer.note)
+        self._watched = WatchedServiceClient.of(self.service, self.observer.note)
         if isinstance(self.service, RemoteService):
-            pressed = self._guarded.pressed
-            self._remote = RemoteSession(self.service, self.folder, self.observer, pressed)
-        self.service = self._guarded
+            on_pressure = self._watched.pressed
+            self._remote = RemoteSession(self.service, self.folder, self.observer, on_pressure)
+        self.service = self._watched
 
     def stop(self) -> None:
-        """End with a checkpoint as soon as the running step is done."""
+        """End the job with a checkpoint as soon as the running step is done."""
         self._stopping = True
 
     async def run(self) -> Summary:
-        """Run what is left. Raises RunError or ServiceError; the folder stays resumable.
+        """Run what is left of the plan, and finish the session on a remote service.
 
-        A session on a remote service is finished with the run, whichever way that ends.
+        Raise RunError or ServiceError if it fails; the folder stays resumable.
         """
         self.observer.started(self.folder.plan, self.folder.path)
         self.folder.set_state("running")
@@ -86,86 +86,87 @@ class Job:
         try:
             if self._remote:
                 await self._remote.open(self.folder.plan)
-            summary = await self._stages(self.folder.plan)
+            summary = await self._run_stages(self.folder.plan)
             end = "success" if summary.state == "finished" else "interrupted"
         except asyncio.CancelledError:
             end = "interrupted"
-            self._ended(end, "stopped at once")
+            self._record_end(end, "stopped at once")
             raise
         except Exception as error:
-            told = _of_the_disk(error, self.folder.path)
-            self._ended("failed", str(told).partition("\n")[0] or type(error).__name__)
-            if told is not error:
-                raise told from error
+            reported = _disk_error(error, self.folder.path) or error
+            cause = str(reported).partition("\n")[0] or type(error).__name__
+            self._record_end("failed", cause)
+            if reported is not error:
+                raise reported from error
             raise
         finally:
             if self._remote:
                 await self._remote.close(end)
         return summary
 
-    def _ended(self, state: str, cause: str) -> None:
-        """Write down why the run ends; where even that cannot be written, the cause is what
-        counts, and it is raised."""
+    def _record_end(self, state: str, cause: str) -> None:
+        """Write down why the run ends; if that fails too, the error that ended it is raised."""
         with suppress(sqlite3.Error):
             self.folder.set_state(state, cause)
-
-    async def _stages(self, plan: Plan) -> Summary:
-        """All stages in order, those that are done already excepted; once more from an older
-        checkpoint where the newest is of no use."""
-        while True:
-            self.folder.rewind()
-            try:
-                return await self._all_stages(plan)
-            except LostCheckpointError as lost:
-                self.observer.note(str(lost))
-
-    async def _all_stages(self, plan: Plan) -> Summary:
-        summaries = list[StageSummary]()
-        for stage in plan.stages:
-            if self._ending:
-                break
-            if not isinstance(stage, EvalPlan):
-                summaries.append(await self._stage(plan, stage))
-            elif stage.after is None:
-                await self._evaluate_at_end(plan, stage)
-        journal, evals = self.folder.journal, [s for s in plan.stages if isinstance(s, EvalPlan)]
-        state = "budget" if self._over_budget else "interrupted"
-        if self._complete(plan):
-            state = "finished"
-        self.folder.set_state(state, _CAUSES[state])
-        evaluations = [
-            EvalSummary(stage.name, stored.step, _values(stored.metrics, stage.name))
-            for stage in evals
-            for stored in journal.steps(stage.name)
-        ]
-        return Summary(self.folder.path, state, summaries, evaluations, journal.spent_usd())
 
     @property
     def _ending(self) -> bool:
         return self._stopping or self._over_budget
 
-    def _complete(self, plan: Plan) -> bool:
-        """Whether nothing of the plan is left to do."""
-        return all(
+    async def _run_stages(self, plan: Plan) -> Summary:
+        """Run the stages in order; start over from an older checkpoint if the newest is lost."""
+        while True:
+            self.folder.rewind()
+            summaries = list[StageSummary]()
+            try:
+                for stage in plan.stages:
+                    if self._ending:
+                        break
+                    if not isinstance(stage, EvalPlan):
+                        summaries.append(await self._run_stage(plan, stage))
+                    elif stage.after is None:
+                        await self._evaluate_at_end(plan, stage)
+            except LostCheckpointError as lost:
+                self.observer.note(str(lost))
+            else:
+                return self._summary(plan, summaries)
+
+    def _summary(self, plan: Plan, summaries: list[StageSummary]) -> Summary:
+        journal = self.folder.journal
+        finished = all(
             self._evaluator.is_done(stage, _last_step(plan, stage))
             if isinstance(stage, EvalPlan)
-            else len(self.folder.journal.steps(stage.name)) == stage.steps
+            else len(journal.steps(stage.name)) == stage.steps
             for stage in plan.stages
         )
+        state = "finished" if finished else "budget" if self._over_budget else "interrupted"
+        self.folder.set_state(state, _CAUSES[state])
+        evaluations = [
+            EvalSummary(stage.name, stored.step, _results(stored.metrics, stage.name))
+            for stage in plan.stages
+            if isinstance(stage, EvalPlan)
+            for stored in journal.steps(stage.name)
+        ]
+        return Summary(self.folder.path, state, summaries, evaluations, journal.spent_usd())
 
-    async def _stage(self, plan: Plan, stage: TrainPlan | SftPlan) -> StageSummary:
-        """One training stage, from where the journal says it is."""
+    async def _run_stage(self, plan: Plan, stage: TrainPlan | SftPlan) -> StageSummary:
+        """Run one training stage from where the journal says it is."""
         started, journal = time.perf_counter(), self.folder.journal
         key = measure(stage)
         done = journal.steps(stage.name)
         values = [s.metrics[key] for s in done if key in s.metrics]
         self.observer.stage_started(stage, len(done), values)
-        evaluations = self._evaluations_at_end(plan, stage)
+        evaluations = [
+            one
+            for one in plan.stages
+            if isinstance(one, EvalPlan) and one.after == stage.name
+            if not self._evaluator.is_done(one, stage.steps)
+        ]
         if len(done) < stage.steps or evaluations:
             try:
                 self._log.open(stage)
                 if len(done) < stage.steps:
-                    await self._steps(plan, stage, done)
+                    await self._run_steps(plan, stage, done)
                 for evaluation in evaluations if not self._ending else ():
                     await self._evaluate_at_end(plan, evaluation)
             finally:
@@ -180,54 +181,59 @@ class Job:
             checkpoint=checkpoints[-1].path if checkpoints else None,
         )
 
-    async def _steps(
+    async def _run_steps(
         self, plan: Plan, stage: TrainPlan | SftPlan, done: Sequence[StoredStep]
     ) -> None:
-        self._guarded.begin(stage)
-        training = await open_weights(self.service, self.folder, stage, self.observer.note)
-        meter = Meter(self.folder.journal, stage.name, stage.model)
+        """Open the weights of a stage and run its steps after those that are done."""
+        self._watched.begin(stage)
+        journal, note = self.folder.journal, self.observer.note
+        training = await open_weights(self.service, self.folder, stage, note)
+        meter = Meter(journal, stage.name, stage.model)
         if self._remote:
             stage = self._remote.with_served_context(stage)
             await self._remote.verify(stage, training, meter)
-        journal, note = self.folder.journal, self.observer.note
         weights = StageWeights(
             training, self.service, journal, stage, lambda: self._ending, note, len(done)
         )
 
         async def evaluate(step: int) -> None:
-            await self._evaluations_during(plan, weights, step)
+            await self._evaluate_during(plan, weights, step)
 
-        work = await self._work(weights, stage, done, meter)
-        loop = StageLoop(
+        reference_meter = None
+        if isinstance(stage, TrainPlan) and stage.kl is not None:
+            model = stage.model
+            if "://" not in stage.kl.reference:  # a saved state is taken to be of the same base
+                model = evolve(model, base=stage.kl.reference)
+            reference_meter = Meter(journal, stage.name, model)
+        opened = await self._open_stage(weights, stage, done, meter)
+        self._loop = loop = StageLoop(
             folder=self.folder,
-            service=self._guarded,
+            service=self._watched,
             observer=self.observer,
             log=self._log,
-            stage=stage,
-            work=work,
+            plan=stage,
+            stage=opened,
             meter=meter,
-            states=CheckpointKeeper(stage, journal, self.service, note),
-            reference_meter=self._reference_meter(stage),
+            checkpoints=CheckpointKeeper(stage, journal, self.service, note),
+            reference_meter=reference_meter,
             stop_requested=lambda: self._stopping,
             evaluate=evaluate,
         )
-        self._loop = loop
         try:
             await loop.run(len(done))
         finally:
-            await work.close()
+            await opened.close()
         self._over_budget = loop.over_budget
 
-    async def _work(
+    async def _open_stage(
         self,
         weights: StageWeights,
         stage: TrainPlan | SftPlan,
         done: Sequence[StoredStep],
         meter: Meter,
     ) -> Stage:
-        seed = self.folder.plan.seed
+        seed, progress = self.folder.plan.seed, self.observer.progress
         if isinstance(stage, SftPlan):
-            progress = self.observer.progress
             examples = await load_examples(self.folder, stage, weights, meter, progress)
             return SftStage(stage, seed, weights, examples)
         tokenizer = weights.training.get_tokenizer()
@@ -237,57 +243,44 @@ class Job:
         reference = None
         if stage.kl is not None:
             reference = await reference_client(self.service, stage.kl.reference)
-        return TrainStage(stage, seed, weights, stream, reference, self._played)
 
-    def _played(self, played: int, planned: int) -> None:
-        """A group is done: its tokens are billed, whatever becomes of the step."""
-        if self._loop is not None:
-            self._loop.record_usage()
-        self.observer.progress(played, planned)
+        def on_groups(played: int, planned: int) -> None:
+            """Charge the tokens of a group at once, even if the step fails later."""
+            if self._loop is not None:
+                self._loop.record_usage()
+            progress(played, planned)
 
-    def _reference_meter(self, stage: TrainPlan | SftPlan) -> Meter | None:
-        if not isinstance(stage, TrainPlan) or stage.kl is None:
-            return None
-        model = _reference_model(stage.model, stage.kl)
-        return Meter(self.folder.journal, stage.name, model)
+        return TrainStage(stage, seed, weights, stream, reference, on_groups)
 
-    async def _evaluations_during(self, plan: Plan, weights: StageWeights, step: int) -> None:
-        """The evaluations that are due after a step, or before the first, but not at the end.
+    async def _evaluate_during(self, plan: Plan, weights: StageWeights, step: int) -> None:
+        """Run the evaluations that are due after a step, or before the first, but not at the end.
 
-        Each has a snapshot of its own: one that is shared with the rollouts, and with it the
-        service's cache, would change the last bits of their logprobs.
+        Each has a snapshot of its own: sharing one with the rollouts, and with it the service's
+        cache, would change the last bits of their logprobs.
         """
-        tokenizer = weights.training.get_tokenizer()
         for stage in plan.stages:
             if not isinstance(stage, EvalPlan) or stage.after != weights.plan.name:
                 continue
             due = stage.first if step == 0 else bool(stage.every and step % stage.every == 0)
             if due and step < weights.plan.steps and not self._evaluator.is_done(stage, step):
-                client = await weights.training.save_weights_and_get_sampling_client()
-                await self._evaluator.run(stage, step, client, tokenizer)
-
-    def _evaluations_at_end(self, plan: Plan, stage: TrainPlan | SftPlan) -> list[EvalPlan]:
-        """Those of the end of a stage that are not done yet."""
-        evaluations = [s for s in plan.stages if isinstance(s, EvalPlan) and s.after == stage.name]
-        return [e for e in evaluations if not self._evaluator.is_done(e, stage.steps)]
+                await self._evaluator.run(stage, step, weights.training)
 
     async def _evaluate_at_end(self, plan: Plan, stage: EvalPlan) -> None:
         """Evaluate the end of a stage, or a model as it is."""
         step = _last_step(plan, stage)
         if not self._evaluator.is_done(stage, step):
             training = await open_weights(self.service, self.folder, stage, self.observer.note)
-            client = await training.save_weights_and_get_sampling_client()
-            await self._evaluator.run(stage, step, client, training.get_tokenizer())
+            await self._evaluator.run(stage, step, training)
 
 
-def _of_the_disk(error: Exception, path: Path) -> Exception:
-    """The error itself, or where it says that the disk takes nothing more, what to do about it."""
+def _disk_error(error: Exception, path: Path) -> RunError | None:
+    """Return what to do if an error says that the disk accepts no more data; None otherwise."""
     if isinstance(error, sqlite3.OperationalError):
         cause = str(error)
     elif isinstance(error, OSError) and error.errno in _DISK:
         cause = error.strerror or str(error)
     else:
-        return error
+        return None
     return RunError(
         f"cannot write the run folder {path}: {cause}",
         "make room on its disk, or see to its permissions; every step that is journalled is kept",
@@ -295,18 +288,13 @@ def _of_the_disk(error: Exception, path: Path) -> Exception:
 
 
 def _last_step(plan: Plan, stage: EvalPlan) -> int:
-    """The step of its stage that an evaluation is last done after; 0 for a model as it is."""
+    """Return the last step of the stage that is evaluated; 0 for a model as it is."""
     trained = {s.name: s.steps for s in plan.stages if not isinstance(s, EvalPlan)}
     return trained[stage.after] if stage.after is not None else 0
 
 
-def _reference_model(model: ModelPlan, kl: KlPlan) -> ModelPlan:
-    """What a reference is billed as; a saved state is taken for one of the same base."""
-    return model if "://" in kl.reference else evolve(model, base=kl.reference)
-
-
-def _values(metrics: dict[str, float], name: str) -> dict[str, float]:
-    """The results of an evaluation without their prefix; faults only where there are any."""
+def _results(metrics: dict[str, float], name: str) -> dict[str, float]:
+    """Return the results of an evaluation without their prefix; faults only if there are any."""
     prefix = f"eval/{name}/"
     values = {k.removeprefix(prefix): v for k, v in metrics.items() if k.startswith(prefix)}
     return {k: v for k, v in values.items() if v or k not in ("failed", "cut_off")}

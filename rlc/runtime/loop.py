@@ -1,4 +1,4 @@
-"""The steps of one training stage: run, journalled, accounted for, evaluated, until it ends."""
+"""The steps of one training stage: run, journalled, accounted for and evaluated until it ends."""
 
 from __future__ import annotations
 
@@ -22,46 +22,47 @@ from rlc.runtime.journal.metrics import ROLLOUTS_FILE, time_metrics, usage_metri
 from rlc.runtime.journal.timeline import TIMELINE_FILE, Timeline
 from rlc.runtime.observer import Observer
 from rlc.runtime.records import RunError
-from rlc.runtime.stages.base import Stage, StepReport
+from rlc.runtime.stages.base import Stage
 from rlc.runtime.trackers.tracking import MetricsLog
 
 
 @define(eq=False)
 class StageLoop:
-    """Drives the work of a stage. ``over_budget`` says that it ended at its budget.
+    """Runs the steps of a stage.
 
-    ``evaluate`` is called with the number of each step that is done, and before the first.
+    ``evaluate`` is called with the number of each step that is done, and with 0 before the first.
+    ``over_budget`` is True once the stage has ended at its budget.
     """
 
     folder: RunFolder
     service: WatchedServiceClient
     observer: Observer
     log: MetricsLog
-    stage: TrainPlan | SftPlan
-    work: Stage
+    plan: TrainPlan | SftPlan
+    stage: Stage
     meter: Meter
-    states: CheckpointKeeper
+    checkpoints: CheckpointKeeper
     reference_meter: Meter | None  # of a reference model, which has a price of its own
     stop_requested: Callable[[], bool]
     evaluate: Callable[[int], Awaitable[None]]
     over_budget: bool = field(default=False, init=False)
-    _since: float = field(factory=time.perf_counter, init=False)
+    _step_began: float = field(factory=time.perf_counter, init=False)
     _timeline: Timeline = field(init=False)
     _guard: StageGuard = field(init=False)
-    _failure: RunError | None = field(default=None, init=False)  # that the run ends with
     _deadline: StepDeadline = field(init=False)
+    _failure: RunError | None = field(default=None, init=False)  # that the run ends with
 
     def __attrs_post_init__(self) -> None:
-        self._timeline = Timeline(self.stage.name)
-        self._guard = StageGuard(self.stage)
-        self._deadline = StepDeadline(self.stage, self.service.watchdog.owed)
+        self._timeline = Timeline(self.plan.name)
+        self._guard = StageGuard(self.plan)
+        self._deadline = StepDeadline(self.plan, self.service.watchdog.owed)
 
     async def run(self, done: int) -> None:
         """Run the steps after ``done``, to the end of the stage or of its budget.
 
-        Raises RunError where its steps fail, or take too long.
+        Raise RunError if too many of its rollouts fail, or a step takes too long.
         """
-        self._guard.replay(step.metrics for step in self.folder.journal.steps(self.stage.name))
+        self._guard.replay(step.metrics for step in self.folder.journal.steps(self.plan.name))
         async with self._deadline.held():
             with short_gc_pauses():
                 await self._run(done)
@@ -72,90 +73,86 @@ class StageLoop:
         await self._after_step(done)
         if self.over_budget or self.stop_requested():
             return
+        journal, name = self.folder.journal, self.plan.name
         try:
             await run_steps(
                 self.folder.plan.graph,
-                self.stage.name,
-                self.work.functions(),
-                range(done + 1, self.stage.steps + 1),
-                begin=self._begin,
-                known=self.folder.journal.sources(self.stage.name),
-                settle=self.states.settle,
+                name,
+                self.stage.functions(),
+                range(done + 1, self.plan.steps + 1),
+                begin=lambda step, source: journal.start_step(name, step, source),
+                known=journal.sources(name),
+                settle=self.checkpoints.settle,
                 on_span=self._timeline.add,
                 overlapping=lambda: not self._guard.synchronous,
                 commit=self._commit,
             )
-            await self.states.settle()
+            await self.checkpoints.settle()
         except Exception:
-            await self.states.end()
+            await self.checkpoints.abandon()
             raise
         finally:
             self.record_usage()
 
-    def _begin(self, step: int, source: int) -> None:
-        self.folder.journal.start_step(self.stage.name, step, source)
-
     def record_usage(self) -> None:
-        """Write down the tokens that steps under way have used so far."""
-        for step, usage in self.work.usage.items():
+        """Write down the tokens that running steps have used so far."""
+        for step, usage in self.stage.usage.items():
             self.meter.record(step, usage)
         if self.reference_meter is not None:
-            for step, usage in self.work.reference_usage.items():
+            for step, usage in self.stage.reference_usage.items():
                 self.reference_meter.record(step, usage)
 
     async def _commit(self, step: int, outcome: StepOutcome) -> bool:
-        """Rollouts, then the journal, then the metrics: what a crash leaves of a step that is
-        not journalled is dropped on resume, and the metrics are made again from the journal."""
-        report = await self.work.report(step, outcome)
+        """Write a finished step down, and return whether the stage goes on.
+
+        First the rollouts, then the journal, then the metrics: a resume drops what a crash left of
+        a step that is not journalled, and writes the metrics again from the journal.
+        """
+        report = await self.stage.report(step, outcome)
         self.record_usage()
-        usage, reference = self.work.usage.pop(step), self.work.reference_usage.pop(step, None)
-        seconds = time.perf_counter() - self._since
-        metrics: dict[str, Any] = {"stage": self.stage.name, "step": step, **report.metrics}
+        usage = self.stage.usage.pop(step)
+        reference = self.stage.reference_usage.pop(step, None)
+        seconds = time.perf_counter() - self._step_began
+        metrics: dict[str, Any] = {"stage": self.plan.name, "step": step, **report.metrics}
         metrics |= usage_metrics(usage) | time_metrics(outcome.seconds, seconds)
         if reference is not None:
             metrics["tokens/reference"] = reference.prefill
-        if cost(self.stage.model, usage) is not None:
+        if cost(self.plan.model, usage) is not None:
             metrics["spend/usd"] = self.folder.journal.spent_usd()
         metrics |= self.service.metrics()
-        verdict = self._guard.review(step, metrics, _first_cause(report))
-        metrics |= verdict.metrics
+        first_error = next((record["error"] for record in report.rollouts if record["error"]), None)
+        decision = self._guard.review(step, metrics, first_error)
+        metrics |= decision.metrics
         await in_thread(self.folder.append, ROLLOUTS_FILE, report.rollouts)
         self.folder.append(TIMELINE_FILE, self._timeline.take(step))
-        self.folder.journal.finish_step(self.stage.name, step, report.cursor, metrics)
-        self.states.keep(step, report.checkpoint)
+        self.folder.journal.finish_step(self.plan.name, step, report.cursor, metrics)
+        self.checkpoints.keep(step, report.checkpoint)
         self.log.write(metrics, report.rollouts)
         self.observer.step(step, metrics)
-        for text in verdict.notes:
+        for text in decision.notes:
             self.observer.note(text)
-        self._failure = None if verdict.end is None else RunError(verdict.end)
+        self._failure = None if decision.end is None else RunError(decision.end)
         if self._failure is None:
             await self._after_step(step)
         ending = self.over_budget or self.stop_requested() or self._failure is not None
         if ending:
-            await self._save_for_good(step, report.checkpoint)
+            await self._save_lasting(step, report.checkpoint)
         return not ending
 
-    async def _save_for_good(self, step: int, made: PendingCheckpoint | None) -> None:
-        """The state of a run that ends here, for as long as the plan keeps checkpoints."""
-        await self.states.settle()
+    async def _save_lasting(self, step: int, made: PendingCheckpoint | None) -> None:
+        """Save the state of a run that ends here for as long as the plan keeps checkpoints."""
+        await self.checkpoints.settle()
         if made is None or not made.lasting:
-            path = await self.work.weights.save(step)
-            self.folder.journal.add_checkpoint(self.stage.name, step, path)
+            path = await self.stage.weights.save(step)
+            self.folder.journal.add_checkpoint(self.plan.name, step, path)
 
     async def _after_step(self, step: int) -> None:
-        self.over_budget = step < self.stage.steps and not self._fits_another(step)
-        self._deadline.stop()  # an evaluation is no part of a step
+        """Evaluate if due; the time of the evaluation belongs to no step."""
+        journal, name = self.folder.journal, self.plan.name
+        if 0 < step < self.plan.steps:  # has the budget room for another step like the last?
+            last = journal.used(name, step)
+            self.over_budget = not journal.used(name).fits(self.plan.budget, last)
+        self._deadline.stop()
         await self.evaluate(step)
-        self._since = time.perf_counter()
+        self._step_began = time.perf_counter()
         self._deadline.start()
-
-    def _fits_another(self, step: int) -> bool:
-        """Whether the budget has room for one more step like the last."""
-        journal, name = self.folder.journal, self.stage.name
-        last = journal.used(name, step)
-        return step == 0 or journal.used(name).fits(self.stage.budget, last)
-
-
-def _first_cause(report: StepReport) -> str | None:
-    """What the first rollout failed of, of those that did."""
-    return next((record["error"] for record in report.rollouts if record["error"]), None)

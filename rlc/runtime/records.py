@@ -1,4 +1,4 @@
-"""What a run is made of: turns, rollouts, and the account of what they used."""
+"""What a run is made of: turns, rollouts, and the tokens that they used."""
 
 from __future__ import annotations
 
@@ -16,10 +16,13 @@ class RunError(Error):
 
 @frozen
 class Turn:
-    """One sampled reply. ``prompt`` holds all tokens before it, with the marks of ``chunks``, which
-    are no text; ``logprobs`` are the sampler's; ``metrics`` are what the environment measured of
-    it. A ``reward`` of None is none at all. ``calls`` of tools have an id, the tool's name and its
-    arguments (JSON). ``sequence_id`` is the service's name of the reply."""
+    """One sampled reply.
+
+    ``prompt`` holds all tokens before it, with the marks of ``chunks``, which are not text.
+    ``logprobs`` are the sampler's. ``metrics`` are what the environment measured, ``reward`` is
+    None if it gave none. A call in ``calls`` has an id, the tool's name and its arguments (JSON).
+    ``sequence_id`` is the service's name of the reply.
+    """
 
     prompt: Sequence[int] = field(repr=False)
     tokens: Sequence[int] = field(repr=False)
@@ -36,19 +39,20 @@ class Turn:
 
 @frozen
 class Rollout:
-    """One episode of one member of a group. The labels travel with it from start to end.
+    """One episode of one member of a group, or one role's part of it.
 
-    ``task`` numbers the environment's tasks in the order they were drawn; ``digest`` identifies
-    the task's first observation, the same for all members. ``credit`` is what the episode counts
-    for, one value a turn, as its environment's reward settings make it. ``error`` says why the
-    episode failed after all retries, ``cause`` the same in a word: such a rollout has no credit
-    and enters no statistics, unless the plan gives failures a reward. ``ended``, of the others,
-    tells an end of the environment's own (``done``, ``truncated``) from a limit that was reached
-    (``context``, ``prompt``, ``tokens``, ``turns``). ``staleness`` counts the optimiser steps
-    since the weights that it was sampled from. Where a member is played in several roles, each
-    part is a rollout of its own, with its ``role``. ``seconds`` has how long it waited for each of
-    ``sampling`` and ``environment``. ``replaced``: its group was one of equals, and another is
-    trained on in its place.
+    ``task`` numbers the environment's tasks in the order they were drawn. ``digest`` identifies the
+    task's first observation, the same for all members. ``credit`` has one value a turn, made by
+    the environment's reward settings.
+
+    ``ended`` is an end of the environment's own (``done``, ``truncated``), a limit that was reached
+    (``context``, ``prompt``, ``tokens``, ``turns``) or ``failed``. Of a rollout that failed after
+    all retries, ``error`` gives the reason and ``cause`` its kind in a word; it has no credit and
+    enters no statistics, unless the plan gives failures a reward.
+
+    ``staleness`` counts the optimiser steps since the weights that it was sampled from.
+    ``seconds`` holds the waiting times for ``sampling`` and ``environment``. ``replaced``: all
+    rewards of its group were equal, and another group is trained on in its place.
     """
 
     env: str
@@ -67,22 +71,22 @@ class Rollout:
 
     @property
     def reward(self) -> float:
-        """Sum of the credit."""
+        """The sum of the credit."""
         return sum(self.credit)
 
     def last_metric(self, kind: str) -> float:
-        """What the environment measured of the last action; 0 where it measured nothing."""
+        """Return what the environment measured of the last action; 0 if nothing."""
         return self.turns[-1].metrics.get(kind, 0.0) if self.turns else 0.0
 
     @property
     def group(self) -> tuple[str, int]:
-        """What the members of a group have in common."""
+        """The task, which all members of a group share."""
         return self.env, self.task
 
 
 @define
 class Usage:
-    """Tokens used, by the kinds that a service bills."""
+    """Tokens used, by the kinds that a service charges for."""
 
     prefill: int = 0
     cached: int = 0

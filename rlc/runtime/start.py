@@ -1,4 +1,4 @@
-"""From a plan, or the folder of a run, to a job that runs: what `rlc run` and Python share."""
+"""From a plan, or the folder of a run, to a running job: what `rlc run` and Python share."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def run_plan(
 ) -> Summary:
     """Run a plan that the rules have found nothing wrong with; see :func:`rlc.api.run`."""
     folder = None if run_dir is None else Path(run_dir)
-    return _to_end(lambda: open_run(plan, folder, base_url), base_url, False, observer)
+    return _run_to_end(lambda: open_run(plan, folder, base_url), base_url, False, observer)
 
 
 def resume(
@@ -50,13 +50,13 @@ def resume(
 
         rlc.resume("runs/quickstart-20261121-101500")
     """
-    return _to_end(lambda: RunFolder.resume(Path(run_dir)), base_url, True, observer)
+    return _run_to_end(lambda: RunFolder.resume(Path(run_dir)), base_url, True, observer)
 
 
 def open_run(plan: Plan, run_dir: Path | None = None, base_url: str | None = None) -> RunFolder:
-    """A new run folder, made only once the plan can be run and its service is known to be usable.
+    """Create a run folder, once the plan can be run and its service is known to be usable.
 
-    Raises RunError or ServiceError.
+    Raise RunError or ServiceError otherwise.
     """
     require_runnable(plan)
     require_service(plan, base_url)
@@ -65,9 +65,9 @@ def open_run(plan: Plan, run_dir: Path | None = None, base_url: str | None = Non
 
 
 def resume_run(run_dir: Path, plan: Plan | None = None) -> RunFolder:
-    """The folder of a run to go on with; ``plan`` is what its recipe says by now, if it is given.
+    """Open the folder of an earlier run; ``plan`` is what its recipe says now, if it was given.
 
-    Raises RunError where that is something else than what was begun, with the differences.
+    Raise RunError if that differs from the plan of the run, with the differences.
     """
     folder = RunFolder.resume(run_dir)
     if plan is not None and (changes := difference_lines(folder.plan, plan)):
@@ -82,44 +82,37 @@ def resume_run(run_dir: Path, plan: Plan | None = None) -> RunFolder:
 
 
 def connect_run(folder: RunFolder, base_url: str | None, resumed: bool) -> ServiceClient:
-    """The service of a run. A resumed one goes back to the server that it was begun on.
+    """Connect to the service of a run; a resumed run returns to the server that it began on.
 
-    Raises ServiceError.
+    Raise ServiceError if the service cannot be used.
     """
-    base_url = base_url or folder.journal.meta("server")
+    base_url, checkpoints = base_url or folder.journal.meta("server"), folder.path / "checkpoints"
     if resumed:
         require_service(folder.plan, base_url)
-        _sweep(folder)
-    metadata = {"rlc_run": folder.path.resolve().name, "rlc_plan": plan_hash(folder.plan)}
-    return connect_service(folder.plan, folder.path / "checkpoints", base_url, metadata)
-
-
-def _sweep(folder: RunFolder) -> None:
-    """Delete what a process that was killed has left of checkpoints on this machine."""
-    checkpoints = folder.path / "checkpoints"
-    if checkpoints.is_dir():
+    if resumed and checkpoints.is_dir():  # a process that was killed may have left parts of some
         from rlc.service.local.checkpoints import CheckpointStore
 
         CheckpointStore(checkpoints).delete_all_but(folder.journal.saved_paths())
+    metadata = {"rlc_run": folder.path.resolve().name, "rlc_plan": plan_hash(folder.plan)}
+    return connect_service(folder.plan, checkpoints, base_url, metadata)
 
 
-def _to_end(
+def _run_to_end(
     open_folder: Callable[[], RunFolder],
     base_url: str | None,
     resumed: bool,
     observer: Observer | None,
 ) -> Summary:
-    """The job of a folder; where a loop is running already, in another thread."""
+    """Run the job of a folder, in another thread if this one has a running event loop."""
     import rlc.service.local.torch_settings  # noqa: F401 (before anything imports torch)
     from rlc.runtime.job import Job
 
     jobs: list[Job] = []
 
     def work() -> Summary:
-        folder = open_folder()
-        observes = observer or Observer()
+        folder, to = open_folder(), observer or Observer()
         try:
-            jobs.append(Job(folder, connect_run(folder, base_url, resumed), observes))
+            jobs.append(Job(folder, connect_run(folder, base_url, resumed), to))
             return asyncio.run(jobs[0].run())
         except Exception as error:
             if folder.close_failed():
@@ -127,10 +120,12 @@ def _to_end(
                 error.add_note(f"what was done is kept: `rlc.resume({kept!r})` continues the run")
             raise
         finally:
-            observes.close()
+            to.close()
             folder.close()
 
-    if not _in_a_loop():
+    try:
+        asyncio.get_running_loop()
+    except RuntimeError:
         return work()
     with ThreadPoolExecutor(max_workers=1) as pool:
         future = pool.submit(work)
@@ -140,11 +135,3 @@ def _to_end(
             for job in jobs:
                 job.stop()
             return future.result()
-
-
-def _in_a_loop() -> bool:
-    try:
-        asyncio.get_running_loop()
-    except RuntimeError:
-        return False
-    return True

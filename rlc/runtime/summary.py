@@ -17,7 +17,10 @@ _WIDTH, _HEIGHT = 240, 32  # of a curve, in pixels
 
 @frozen
 class StageSummary:
-    """How a stage went. ``values`` has its measure, "reward" or "loss", of each finished step."""
+    """The result of a training stage.
+
+    ``values`` has the value of its ``measure``, "reward" or "loss", for each finished step.
+    """
 
     stage: str
     planned: int
@@ -27,7 +30,7 @@ class StageSummary:
     checkpoint: str | None
 
     def window(self, last: bool) -> float | None:
-        """Mean of the first or last five steps; None before the first step."""
+        """Return the mean of the first or last five steps; None before the first step."""
         part = self.values[-5:] if last else self.values[:5]
         return sum(part) / len(part) if part else None
 
@@ -76,10 +79,22 @@ class Summary:
 
 
 def summary_html(summary: Summary) -> str:
-    """HTML without scripts or styles of its own."""
+    """Return HTML without scripts or styles of its own."""
     titles = ("stage", "steps", "measure", "first five", "last five", "", "checkpoint")
     head = "".join(f"<th>{title}</th>" for title in titles)
-    stages = "".join(map(_stage, summary.stages))
+    rows = []
+    for stage in summary.stages:
+        first, last = stage.window(last=False), stage.window(last=True)
+        cells = (
+            escape(stage.stage),
+            f"{len(stage.values):,} of {stage.planned:,}",
+            escape(stage.measure),
+            "" if first is None else f"{first:.3f}",
+            "" if last is None else f"{last:.3f}",
+            curve(stage.values),
+            escape(stage.checkpoint or ""),
+        )
+        rows.append(f"<tr>{''.join(f'<td>{cell}</td>' for cell in cells)}</tr>")
     evaluations = "".join(
         f"<li>{escape(result.name)} after step {result.step:,}: "
         f"{escape(', '.join(f'{name} {value:.3f}' for name, value in result.metrics.items()))}</li>"
@@ -88,27 +103,13 @@ def summary_html(summary: Summary) -> str:
     spent = f", ${summary.spent_usd:.2f} spent" if summary.spent_usd else ""
     return (
         f"<div><b>{escape(summary.state)}</b>{spent}: <code>{escape(str(summary.folder))}</code>"
-        f"<table><thead><tr>{head}</tr></thead><tbody>{stages}</tbody></table>"
+        f"<table><thead><tr>{head}</tr></thead><tbody>{''.join(rows)}</tbody></table>"
         f"<ul>{evaluations}</ul></div>"
     )
 
 
-def _stage(stage: StageSummary) -> str:
-    first, last = stage.window(last=False), stage.window(last=True)
-    cells = [
-        escape(stage.stage),
-        f"{len(stage.values):,} of {stage.planned:,}",
-        escape(stage.measure),
-        "" if first is None else f"{first:.3f}",
-        "" if last is None else f"{last:.3f}",
-        curve(stage.values),
-        escape(stage.checkpoint or ""),
-    ]
-    return f"<tr>{''.join(f'<td>{cell}</td>' for cell in cells)}</tr>"
-
-
 def curve(values: Sequence[float]) -> str:
-    """A line through the values as SVG; nothing for fewer than two."""
+    """Return a line through the values as SVG; empty for fewer than two values."""
     if len(values) < 2:
         return ""
     low, high = min(values), max(values)

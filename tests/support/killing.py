@@ -124,8 +124,6 @@ class _Watched:
 def _watch(counts: Any, fatal: tuple[str, int] | None) -> None:
     """Let this process say what it does, and die at a call if that is wanted."""
     from rlc.runtime.rollouts.player import Player
-    from rlc.runtime.stages import sft
-    from rlc.runtime.stages import train as stage
     from rlc.runtime.stages.evaluation import Evaluation
     from rlc.runtime.stages.weights import StageWeights
     from rlc.runtime.updates import optimizer
@@ -137,8 +135,7 @@ def _watch(counts: Any, fatal: tuple[str, int] | None) -> None:
     Player.play = watched["sampling"].around_async(Player.play)  # type: ignore[method-assign]
     Evaluation.play = watched["evaluating"].around_async(Evaluation.play)  # type: ignore[method-assign]
     StageWeights.snapshot = watched["snapshot"].around_async(StageWeights.snapshot)  # type: ignore[method-assign]
-    finish = watched["training"].around_async(optimizer.finish)
-    stage.finish = sft.finish = finish  # type: ignore[attr-defined]
+    optimizer.finish = watched["training"].around_async(optimizer.finish)
     Journal.finish_step = watched["journalling"].around(Journal.finish_step)  # type: ignore[method-assign]
     os.fsync = watched["saving"].around(os.fsync)  # in the middle of a checkpoint's file
 

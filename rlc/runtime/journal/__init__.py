@@ -1,1 +1,6 @@
-"""What a run writes down: journal, checkpoints, metrics, and the run folder."""
+"""What a run writes down, and what it is resumed from.
+
+Read ``database`` (the SQLite file that is the truth), ``folder`` (the run folder around it, held
+by ``locks``) and ``checkpoints`` (which states are kept). ``metrics`` and ``timeline`` make the
+records of the folder's JSON lines; ``runs`` reads the folders of all runs.
+"""

@@ -82,7 +82,7 @@ class CheckpointKeeper:
         if self._task is not None:
             await self._task
 
-    async def end(self) -> None:
+    async def abandon(self) -> None:
         """Of a run that fails: give what is on its way a moment, and raise nothing."""
         if self._task is not None:
             await asyncio.wait([self._task], timeout=_GRACE)

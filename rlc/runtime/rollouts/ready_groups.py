@@ -1,14 +1,14 @@
-"""The groups of a step in the order in which they come in, for a gradient that is taken in parts.
+"""The groups of a step in the order in which they come in, for a gradient taken in parts.
 
-A part is taken once its share of the groups is there and no gradient is under way, or the last
-group is in. So each gradient is as large as it can be without a wait: what comes in while another
-is computed goes together, and once all is there the service has it.
+A part is taken as soon as its share of the groups is ready and no gradient is being computed, or
+the last group is ready. So each gradient is as large as it can be without waiting: groups that
+come in while another gradient is computed are trained on together.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Coroutine, Iterable, Sequence
+from collections.abc import Coroutine, Iterable
 from math import ceil
 from typing import Any
 
@@ -22,46 +22,27 @@ Playing = Coroutine[Any, Any, list[Rollout]]
 
 @define(eq=False)
 class ReadyGroups:
-    """The groups of one step. ``share`` is how many of them a part has at the least, but for the
-    last: so there may be fewer parts than planned, and those left over are empty."""
+    """The groups of one step.
+
+    Each part but the last has at least ``share`` groups, so there may be fewer parts than planned;
+    the remaining ones are empty.
+    """
 
     share: int
-    _groups: list[asyncio.Task[None]] = field(factory=list, init=False)
-    _coming: int = field(default=0, init=False)
-    _here: list[tuple[int, list[Rollout]]] = field(factory=list, init=False)
+    _tasks: list[asyncio.Task[None]] = field(factory=list, init=False)
+    _playing: int = field(default=0, init=False)
+    _ready: list[tuple[int, list[Rollout]]] = field(factory=list, init=False)
     _failure: BaseException | None = field(default=None, init=False)
     _training: bool = field(default=False, init=False)
-    _news: asyncio.Event = field(factory=asyncio.Event, init=False)
-    _turn: asyncio.Lock = field(factory=asyncio.Lock, init=False)
+    _changed: asyncio.Event = field(factory=asyncio.Event, init=False)
+    _lock: asyncio.Lock = field(factory=asyncio.Lock, init=False)
 
     def start(self, groups: Iterable[Playing]) -> None:
-        """Play the groups side by side."""
-        self._groups = [
+        """Start to play the groups concurrently."""
+        self._tasks = [
             asyncio.create_task(self._play(number, group)) for number, group in enumerate(groups)
         ]
-        self._coming = len(self._groups)
-
-    async def part(self) -> list[Rollout]:
-        """The rollouts of the next part, group by group. Raises what playing one raised."""
-        async with self._turn:
-            try:
-                while not self._is_ready():
-                    self._news.clear()
-                    await self._news.wait()
-            except BaseException:
-                await self._give_up()
-                raise
-            taken, self._here = sorted(self._here, key=lambda group: group[0]), []
-            self._training = bool(taken)
-            return [rollout for _, rollouts in taken for rollout in rollouts]
-
-    def train(self, gradients: PendingGradients) -> None:
-        """The part that was last taken is with the service, or has nothing to train on."""
-        outputs = [gradient.output for gradient in gradients.submitted]
-        if outputs:
-            asyncio.gather(*outputs, return_exceptions=True).add_done_callback(self._trained)
-        else:
-            self._trained()
+        self._playing = len(self._tasks)
 
     async def _play(self, number: int, group: Playing) -> None:
         try:
@@ -69,25 +50,45 @@ class ReadyGroups:
         except Exception as error:
             self._failure = self._failure or error
         else:
-            self._here.append((number, rollouts))
-        self._coming -= 1
-        self._news.set()
+            self._ready.append((number, rollouts))
+        self._playing -= 1
+        self._changed.set()
 
-    def _is_ready(self) -> bool:
+    async def part(self) -> list[Rollout]:
+        """Return the rollouts of the next part, group by group; raise what playing one raised."""
+        async with self._lock:
+            try:
+                while not self._part_is_ready():
+                    self._changed.clear()
+                    await self._changed.wait()
+            except BaseException:
+                for task in self._tasks:
+                    task.cancel()
+                await asyncio.gather(*self._tasks, return_exceptions=True)
+                raise
+            taken, self._ready = sorted(self._ready, key=lambda group: group[0]), []
+            self._training = bool(taken)
+            return [rollout for _, rollouts in taken for rollout in rollouts]
+
+    def _part_is_ready(self) -> bool:
         if self._failure is not None:
             raise self._failure
-        return not self._coming or (len(self._here) >= self.share and not self._training)
+        return not self._playing or (len(self._ready) >= self.share and not self._training)
 
-    def _trained(self, _: Any = None) -> None:
-        self._training = False
-        self._news.set()
+    def gradients_submitted(self, gradients: PendingGradients) -> None:
+        """Record that the last part is with the service, or had nothing to train on."""
 
-    async def _give_up(self) -> None:
-        for group in self._groups:
-            group.cancel()
-        await asyncio.gather(*self._groups, return_exceptions=True)
+        def trained(_: Any = None) -> None:
+            self._training = False
+            self._changed.set()
+
+        outputs = [gradient.output for gradient in gradients.submitted]
+        if outputs:
+            asyncio.gather(*outputs, return_exceptions=True).add_done_callback(trained)
+        else:
+            trained()
 
 
-def share_of(groups: Sequence[Any], parts: int) -> int:
-    """How many groups a part has at the least: the last of them is left with no more."""
-    return max(1, ceil(len(groups) / parts))
+def smallest_part(groups: int, parts: int) -> int:
+    """Return how many groups each part but the last has at least."""
+    return max(1, ceil(groups / parts))

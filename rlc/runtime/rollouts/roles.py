@@ -1,7 +1,7 @@
-"""Playing a task in roles: a rollout for each solver and for the judge of every member.
+"""Tasks played in roles: a rollout for each solver and for the judge of every member.
 
-Solvers of all members have one prompt, so their replies come from one request. A judge sees the
-solutions of its own member; where a solver failed for good, it is not asked, and fails with it.
+The solvers of all members have one prompt, so their replies come from one request. A judge sees
+the solutions of its own member; if a solver failed for good, the judge fails with it.
 """
 
 from __future__ import annotations
@@ -17,19 +17,20 @@ from rlc.envs.judges.solver_judge import JUDGE, SOLVER, SolverJudge
 from rlc.envs.seeds import derive_seed
 from rlc.runtime.concurrency import all_of
 from rlc.runtime.records import Rollout
-from rlc.runtime.rollouts.player import Player, Task
+from rlc.runtime.rollouts.player import Player
+from rlc.runtime.rollouts.tasks import Task
 
 
 async def play_task(player: Player, task: Task) -> list[Rollout]:
-    """All rollouts of one task, in all their roles; see :meth:`Player.play`."""
+    """Return all rollouts of one task, member by member; see :meth:`Player.play`.
+
+    In roles, a member's solvers come first, then its judge.
+    """
     roles = task.env.roles
-    return await player.play(task) if roles is None else await _solver_judge(player, task, roles)
-
-
-async def _solver_judge(player: Player, task: Task, roles: SolverJudge) -> list[Rollout]:
-    """Member by member: its solvers, then its judge."""
+    if roles is None:
+        return await player.play(task)
     count = roles.solvers
-    solving = _part(task, roles.solver, task.env.new_history, task.size * count, task.seed)
+    solving = _in_role(task, roles.solver, task.env.new_history, task.size * count, task.seed)
     played = await player.play(solving)
     solved_G = [played[m * count : (m + 1) * count] for m in range(task.size)]
     judged_G = await all_of(
@@ -52,7 +53,7 @@ async def _judge(
         return evolve(failed, turns=(), ended="failed", credit=(), error=cause)
     turns = [rollout.turns[0] for rollout in solved]
     outcomes = [(t.action, Observation("", t.reward, True, t.metrics)) for t in turns]
-    judging = _part(
+    judging = _in_role(
         task,
         lambda problem: roles.judge(problem, outcomes),
         roles.judge_history,
@@ -63,28 +64,28 @@ async def _judge(
     return rollout
 
 
-def _part(
+def _in_role(
     task: Task,
-    act: Callable[[AsyncEpisode], AsyncEpisode],
+    role: Callable[[AsyncEpisode], AsyncEpisode],
     history: Callable[[], History],
     size: int,
     seed: int,
 ) -> Task:
-    """What one role plays of a task, as a task of its own."""
-    env = PlayableEnv(task.env.plan, _Part(task, act), history)
+    """Return what one role plays of a task, as a task of its own."""
+    env = PlayableEnv(task.env.plan, _RoleSource(task, role), history)
     return evolve(task, env=env, size=size, seed=seed)
 
 
 @frozen
-class _Part:
+class _RoleSource:
     """The episodes of a task as one role sees them, in the task's own state."""
 
     task: Task
-    act: Callable[[AsyncEpisode], AsyncEpisode]
+    role: Callable[[AsyncEpisode], AsyncEpisode]
 
     async def open(self, task: TaskKey, members: Sequence[int]) -> list[AsyncEpisode]:
         key = evolve(self.task.key, size=task.size)
-        return [self.act(problem) for problem in await self.task.env.source.open(key, members)]
+        return [self.role(problem) for problem in await self.task.env.source.open(key, members)]
 
     async def close(self) -> None:
-        """The source is the environment's own, and closed with it."""
+        """Do nothing: the source is closed with the environment that it belongs to."""

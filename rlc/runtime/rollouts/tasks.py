@@ -1,16 +1,175 @@
-"""Which environment the next task comes from."""
+"""Which tasks a stage plays, in which order."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+from attrs import define, evolve, field, frozen
+
+from rlc.catalog.environments import with_role
+from rlc.envs.base import TaskKey
+from rlc.envs.build import PlayableEnv
+from rlc.envs.seeds import derive_seed
+from rlc.runtime.records import Rollout
+from rlc.runtime.rollouts.curriculum import Curriculum, solved_share
+
+SPARES = 1_000_000_000  # the first number of a task that replaces another
+
+
+@frozen
+class Task:
+    """One task to play with ``size`` members, all from the same state.
+
+    ``seed`` names its random streams. ``order`` is the seed of the order of the environment's
+    tasks, and ``row`` the place in that order, if it is not the number.
+    """
+
+    env: PlayableEnv
+    number: int
+    size: int
+    seed: int
+    order: int = 0
+    row: int | None = None
+
+    @property
+    def key(self) -> TaskKey:
+        """The task as the environment's source is asked for it."""
+        place = self.number if self.row is None else self.row
+        return TaskKey(self.order, place, derive_seed(self.seed, "env"), self.size)
+
+
+@define
+class TaskStream:
+    """The tasks of a mixture in order.
+
+    ``cursor`` counts the tasks drawn from each environment, and holds the position of each
+    curriculum under ``NAME.position``. A task follows from its number and the stream's ``names``,
+    so a resumed run continues with the next one, and an evaluation that starts over has the same.
+    """
+
+    envs: Mapping[str, PlayableEnv]
+    cursor: dict[str, int]
+    seed: int
+    names: tuple[str, ...]
+    step: int = 0  # the last step whose tasks are drawn
+    size: int | None = None  # members of a group; None: as each environment says
+    curricula: Mapping[str, Curriculum] = field(factory=dict)
+    _drawn: dict[int, list[Task]] = field(factory=dict, init=False)
+    _cursors: dict[int, dict[str, int]] = field(factory=dict, init=False)
+    _rows: dict[tuple[str, int], int] = field(factory=dict, init=False)
+
+    @classmethod
+    def resumed(
+        cls,
+        envs: Mapping[str, PlayableEnv],
+        seed: int,
+        names: tuple[str, ...],
+        cursors: Sequence[Mapping[str, Any]],
+    ) -> TaskStream:
+        """Return the stream after the steps that left these cursors."""
+        curricula = {}
+        for name, env in envs.items():
+            if (wrapper := with_role(env.plan, "curriculum")) is not None:
+                assert env.count is not None, "the rules of the checker ensure it"
+                stream = derive_seed(seed, *names, name)
+                curricula[name] = Curriculum(count=env.count, seed=stream, **wrapper.args)
+        for step, cursor in enumerate(cursors, start=1):
+            for env, curriculum in curricula.items():
+                solved = cursor[f"{env}.solved"]
+                curriculum.learn(step, {int(row): share for row, share in solved.items()})
+        last = dict(cursors[-1]) if cursors else new_cursor(list(envs))
+        for env in curricula:
+            last.pop(f"{env}.solved", None)
+        return cls(envs, last, seed, names, len(cursors), curricula=curricula)
+
+    def take(self, count: int) -> list[Task]:
+        """Return the next ``count`` tasks."""
+        weights = {name: env.plan.weight for name, env in self.envs.items()}
+        return [self._task(env, number) for env, number in draw(weights, self.cursor, count)]
+
+    def of_step(self, step: int, count: int, known: int = 0) -> list[Task]:
+        """Return the ``count`` tasks of a step, the same at each call.
+
+        The tasks of earlier steps are drawn first. What curricula learned in the steps up to
+        ``known`` may decide which tasks they are.
+        """
+        while self.step < step:
+            for curriculum in self.curricula.values():
+                curriculum.know(known)
+            tasks = self.take(count)
+            self.end_step()
+            self._drawn[self.step] = tasks
+        return self._drawn[step]
+
+    def spare(self, env: str, number: int) -> Task:
+        """Return the ``number``-th task of an environment that replaces another.
+
+        The cursor never reaches its order, so it does not depend on what else is played.
+        """
+        return self._task(env, SPARES + number)
+
+    def end_step(self) -> None:
+        """Let the tasks taken from now on belong to the next step."""
+        self.step += 1
+        self._cursors[self.step] = dict(self.cursor)
+
+    def finish(self, step: int, rollouts: Iterable[Rollout]) -> dict[str, Any]:
+        """Return the cursor at the end of a step, and forget the step.
+
+        Under ``NAME.solved`` it has what the step's rollouts have taught each curriculum.
+        """
+        self._drawn.pop(step, None)
+        cursor: dict[str, Any] = {**self._cursors.pop(step)}
+        groups: dict[tuple[str, int], list[Rollout]] = {}
+        for rollout in rollouts:
+            groups.setdefault(rollout.group, []).append(rollout)
+        for env, curriculum in self.curricula.items():
+            found = {
+                self._rows.pop(group): solved_share(members)
+                for group, members in groups.items()
+                if group[0] == env
+            }
+            shares = {row: share for row, share in found.items() if share is not None}
+            curriculum.learn(step, shares)
+            cursor[f"{env}.solved"] = shares
+        return cursor
+
+    def metrics(self) -> dict[str, float]:
+        """Return the metrics of each curriculum."""
+        return {
+            f"curriculum/{env}/{name}": value
+            for env, curriculum in self.curricula.items()
+            for name, value in curriculum.metrics().items()
+        }
+
+    def _task(self, name: str, number: int) -> Task:
+        env = self.envs[name]
+        task = Task(
+            env=env,
+            number=number,
+            size=self.size or env.plan.rollouts.group,
+            seed=derive_seed(self.seed, *self.names, name, number),
+            order=derive_seed(self.seed, *self.names, name, "order"),
+        )
+        if name not in self.curricula:
+            return task
+        curriculum, key = self.curricula[name], f"{name}.position"
+        if number >= SPARES:
+            position = curriculum.next(number)
+        else:
+            position = curriculum.next(self.cursor.get(key, 0))
+            self.cursor[key] = position + 1
+        self._rows[name, number] = row = position % curriculum.count
+        return evolve(task, row=row)
 
 
 def draw(weights: dict[str, float], cursor: dict[str, int], count: int) -> list[tuple[str, int]]:
-    """The next ``count`` tasks as (environment, task number), advancing ``cursor`` in place.
+    """Return the next ``count`` tasks as (environment, task number), and advance ``cursor``.
 
     After any number of draws each environment's share is within one task of its weight: the one
     furthest behind its share is next, ties in the order of the recipe. The sequence depends only
-    on the weights and the cursor, so a resumed run goes on where it stopped.
+    on the weights and the cursor, so a resumed run continues where it stopped.
     """
     total = sum(weights.values())
     drawn = []
@@ -24,5 +183,5 @@ def draw(weights: dict[str, float], cursor: dict[str, int], count: int) -> list[
 
 
 def new_cursor(envs: Sequence[str]) -> dict[str, int]:
-    """No task drawn yet."""
+    """Return the cursor before the first task."""
     return dict.fromkeys(envs, 0)

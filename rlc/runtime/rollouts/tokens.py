@@ -1,4 +1,4 @@
-"""Prompts that share their tokens: a long episode is kept once, not once a turn."""
+"""Prompts that share their tokens: a long episode is stored once, not once a turn."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ TOKEN = "i"  # 32 bits hold every vocabulary
 
 
 class TokenPrefix(Sequence[int]):
-    """The first ``end`` tokens of a sequence that others go on with. Its slices are lists."""
+    """The first ``end`` tokens of a sequence that may grow. Its slices are lists."""
 
     __slots__ = ("_end", "_whole")
 
@@ -44,30 +44,30 @@ class TokenPrefix(Sequence[int]):
         return hash(tuple(self))
 
     def __repr__(self) -> str:
-        return f"Prefix({self[:]})"
+        return f"TokenPrefix({self[:]})"
 
 
 def is_continuation(prompt: Any, before: Any) -> bool:
-    """Whether a prompt is known to go on from an earlier one and the reply to it."""
+    """Whether a prompt is known to begin with an earlier prompt and the reply to it."""
     known = isinstance(prompt, TokenPrefix) and isinstance(before, TokenPrefix)
     return known and prompt._whole is before._whole
 
 
 @define
 class EpisodeTokens:
-    """The tokens of an episode so far; those that a prompt repeats are kept, and count, once."""
+    """The tokens of an episode so far; those that a prompt repeats are stored and counted once."""
 
-    before: int = 0  # in sequences that were left behind
+    before: int = 0  # in sequences that later prompts did not continue
     _current: array[int] = field(factory=lambda: array(TOKEN), init=False)
 
     def with_prompt(self, prompt: Sequence[int]) -> int:
-        """The length if this prompt came next."""
-        known = len(self._current)
-        return self.before + (0 if self._goes_on(prompt) else known) + len(prompt)
+        """Return the length if this prompt came next."""
+        repeated = len(self._current) if self._is_continued_by(prompt) else 0
+        return self.before + len(self._current) - repeated + len(prompt)
 
     def extend(self, prompt: Sequence[int], reply: Sequence[int]) -> TokenPrefix:
-        """Take in a prompt and the reply to it; gives the prompt to keep."""
-        if self._goes_on(prompt):
+        """Add a prompt and the reply to it; return the prompt to keep."""
+        if self._is_continued_by(prompt):
             self._current.extend(prompt[len(self._current) :])
         else:
             self.before += len(self._current)
@@ -76,7 +76,6 @@ class EpisodeTokens:
         self._current.extend(reply)
         return kept
 
-    def _goes_on(self, prompt: Sequence[int]) -> bool:
-        """Whether the prompt begins with all tokens so far."""
+    def _is_continued_by(self, prompt: Sequence[int]) -> bool:
         known = len(self._current)
         return known <= len(prompt) and array(TOKEN, prompt[:known]) == self._current

@@ -6,7 +6,7 @@ which the model would sample them.
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from attrs import define
@@ -14,18 +14,17 @@ from attrs import define
 from rlc.catalog.builtins.training import DEFAULT_FAILURE
 from rlc.envs.base import AsyncEpisode, EnvError, Observation
 from rlc.envs.build import PlayableEnv
-from rlc.envs.chunks import Chunks
 from rlc.envs.gem.oracles import Oracle, find_oracle
 from rlc.envs.history import History, chunks_of
 from rlc.envs.problems.rows import read_rows
 from rlc.envs.tool_chat import conversation
-from rlc.plan.records import DataPlan, EnvPlan, SamplingPlan, SftPlan
+from rlc.plan.records import DataPlan, SamplingPlan, SftPlan
 from rlc.runtime.concurrency import all_of
 from rlc.runtime.records import Rollout, RunError, Turn, Usage
 from rlc.runtime.rollouts.environments import close_all
-from rlc.runtime.rollouts.groups import TaskStream, play_tasks
-from rlc.runtime.rollouts.player import Player, Task, episode_credit
-from rlc.runtime.rollouts.tasks import new_cursor
+from rlc.runtime.rollouts.groups import play_tasks
+from rlc.runtime.rollouts.player import Player, episode_credit
+from rlc.runtime.rollouts.tasks import Task, TaskStream, new_cursor
 from rlc.service.interface import SamplingClient
 
 MOST_TRIES = 20  # episodes played for each demonstration that is asked for
@@ -33,40 +32,38 @@ _WAVE = 64  # episodes played side by side
 
 
 def read_pairs(data: DataPlan) -> list[tuple[Observation, str]]:
-    """Prompts and replies of a file, in order. Raises RunError for one that cannot be used."""
+    """Return the prompts and replies of a file, in order.
+
+    A prompt is text or a list of messages; a row may also have the ``tools`` of a chat. Raise
+    RunError for a row that cannot be used.
+    """
     assert data.path is not None
     try:
-        rows = read_rows(data.path)
+        rows = read_rows(data.path)[: data.count]
     except EnvError as error:
         raise RunError(str(error)) from error
-    return [_pair(row, number, data) for number, row in enumerate(rows[: data.count], start=1)]
-
-
-def _pair(row: dict[str, Any], number: int, data: DataPlan) -> tuple[Observation, str]:
-    """A prompt is text, or a list of messages; a row may have the ``tools`` of a chat as well."""
-    prompt, reply = (row.get(str(name)) for name in (data.prompt, data.reply))
-    for name, value, kinds in (
-        (data.prompt, prompt, (str, list)),
-        (data.reply, reply, (str,)),
-    ):
-        if not isinstance(value, kinds) or not value:
-            raise RunError(
-                f"row {number} of {data.path} has no text in the field `{name}`",
-                f"it has: {', '.join(map(str, row))}",
-            )
-    try:
-        return conversation(prompt, row.get("tools")), str(reply)
-    except EnvError as error:
-        raise RunError(f"row {number} of {data.path}: {error}") from error
+    pairs = []
+    for number, row in enumerate(rows, start=1):
+        prompt, reply = row.get(str(data.prompt)), row.get(str(data.reply))
+        for name, value, kinds in ((data.prompt, prompt, (str, list)), (data.reply, reply, (str,))):
+            if not isinstance(value, kinds) or not value:
+                raise RunError(
+                    f"row {number} of {data.path} has no text in the field `{name}`",
+                    f"it has: {', '.join(map(str, row))}",
+                )
+        try:
+            pairs.append((conversation(prompt, row.get("tools")), str(reply)))
+        except EnvError as error:
+            raise RunError(f"row {number} of {data.path}: {error}") from error
+    return pairs
 
 
 def row_turns(
     prompt: Observation, reply: str, history: History, tokenizer: Any
 ) -> tuple[Turn, ...]:
-    """One prompt and its reply, as the history would show the one and take the other."""
+    """Return one prompt and its reply, as the history shows the one and takes the other."""
     tokens = _encoded(reply, history, tokenizer)
-    asked = history.observe(prompt)
-    return (_turn(asked, chunks_of(history), tokens, prompt.text, reply, 0.0),)
+    return (_turn(history, history.observe(prompt), tokens, prompt.text, reply, 0.0),)
 
 
 @define
@@ -82,8 +79,10 @@ class Demonstrator:
     on_progress: Callable[[int, int], None]
 
     async def play(self) -> list[Rollout]:
-        """The demonstrations, in the order of their tasks. Raises RunError where too few of the
-        episodes reach the reward that the plan asks for."""
+        """Return the demonstrations in the order of their tasks.
+
+        Raise RunError if too few episodes reach the reward that the plan asks for.
+        """
         data, good, played = self.stage.data, list[Rollout](), 0
         assert data.count is not None
         assert data.min_reward is not None
@@ -109,9 +108,10 @@ class Demonstrator:
             oracle = find_oracle(self.env.plan)
             assert oracle is not None, "a rule of the checker sees to it"
             return await all_of(self._by_oracle(task, oracle) for task in tasks)
+        rollouts = self.env.plan.rollouts
         player = Player(
             client=self.client,
-            sampling=_plain_sampling(self.env.plan),
+            sampling=SamplingPlan(rollouts.max_tokens, rollouts.temperature, 1.0, -1, None, None),
             context=self.stage.model.context,
             on_error=DEFAULT_FAILURE,
             usage=self.usage,
@@ -121,33 +121,29 @@ class Demonstrator:
     async def _by_oracle(self, task: Task, oracle: Oracle) -> Rollout:
         (episode,) = await task.env.source.open(task.key, [0])
         try:
-            turns = tuple([turn async for turn in self._oracle_turns(episode, oracle)])
+            turns = await self._oracle_turns(episode, oracle)
         finally:
             await close_all([episode])
         plan = self.env.plan
         credit = episode_credit(plan.reward, turns, ended_by_itself=True)
-        return Rollout(plan.name, task.number, 0, "", turns, "done", credit)
+        return Rollout(plan.name, task.number, 0, "", tuple(turns), "done", credit)
 
-    async def _oracle_turns(self, episode: AsyncEpisode, oracle: Oracle) -> AsyncIterator[Turn]:
-        history, seen, texts = self.env.new_history(), episode.first, list[str]()
+    async def _oracle_turns(self, episode: AsyncEpisode, oracle: Oracle) -> list[Turn]:
+        history, seen = self.env.new_history(), episode.first
+        texts, turns = list[str](), list[Turn]()
         while not seen.done:
             texts.append(seen.text)
             prompt, reply = history.observe(seen), oracle(texts)
             tokens = _encoded(reply, history, self.tokenizer)
             action = history.reply(tokens)
             after = await episode.play(action)
-            shown = chunks_of(history)
-            yield _turn(prompt, shown, tokens, seen.text, action.text, after.reward)
+            turns.append(_turn(history, prompt, tokens, seen.text, action.text, after.reward))
             seen = after
-
-
-def _plain_sampling(env: EnvPlan) -> SamplingPlan:
-    rollouts = env.rollouts
-    return SamplingPlan(rollouts.max_tokens, rollouts.temperature, 1.0, -1, None, None)
+        return turns
 
 
 def _encoded(reply: str, history: History, tokenizer: Any) -> list[int]:
-    """A reply with what ends it: the history's own stop, or the tokenizer's end of sequence."""
+    """Return a reply with its end: the history's own stop, or the end-of-sequence token."""
     tokens: list[int] = tokenizer.encode(reply, add_special_tokens=False)
     stop = history.stop
     if stop is None:
@@ -158,12 +154,12 @@ def _encoded(reply: str, history: History, tokenizer: Any) -> list[int]:
 
 
 def _turn(
+    history: History,
     prompt: list[int],
-    chunks: Chunks,
     tokens: list[int],
     observation: str,
     action: str,
     reward: float | None,
 ) -> Turn:
-    none = [0.0] * len(tokens)
-    return Turn(prompt, tokens, none, observation, action, reward, "stop", chunks=chunks)
+    logprobs, chunks = [0.0] * len(tokens), chunks_of(history)
+    return Turn(prompt, tokens, logprobs, observation, action, reward, "stop", chunks=chunks)

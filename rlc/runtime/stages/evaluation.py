@@ -5,7 +5,6 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Mapping, Sequence
 from statistics import fmean
-from typing import Any
 
 from attrs import define
 
@@ -14,7 +13,7 @@ from rlc.catalog.builtins.training import DEFAULT_FAILURE
 from rlc.envs.base import SOLVED
 from rlc.envs.build import PlayableEnv
 from rlc.envs.judges.solver_judge import JUDGE
-from rlc.plan.records import EvalPlan, MetricPlan
+from rlc.plan.records import EvalPlan
 from rlc.runtime.guard.adaptive_concurrency import LimitedSamplingClient, fixed_limiter
 from rlc.runtime.guard.meter import Meter
 from rlc.runtime.journal.folder import RunFolder
@@ -22,17 +21,20 @@ from rlc.runtime.journal.metrics import ROLLOUTS_FILE, by_role, rollout_record, 
 from rlc.runtime.observer import Observer
 from rlc.runtime.records import Rollout, Usage
 from rlc.runtime.rollouts.environments import build_envs, close_envs
-from rlc.runtime.rollouts.groups import TaskStream, play_tasks, require_any
+from rlc.runtime.rollouts.groups import play_tasks, require_any
 from rlc.runtime.rollouts.player import Player
-from rlc.runtime.rollouts.tasks import new_cursor
+from rlc.runtime.rollouts.tasks import TaskStream, new_cursor
 from rlc.runtime.trackers.tracking import MetricsLog
-from rlc.service.interface import SamplingClient
+from rlc.service.interface import SamplingClient, TrainingClient
 
 
 @define
 class Evaluation:
-    """One evaluation of some weights. Tasks and seeds are streams of its own, the same for all
-    weights: what differs between two evaluations is the model."""
+    """One evaluation of some weights.
+
+    Tasks and seeds have streams of their own, the same for all weights, so that two evaluations
+    differ in the model alone.
+    """
 
     plan: EvalPlan
     seed: int
@@ -41,7 +43,7 @@ class Evaluation:
     on_groups: Callable[[int, int], None]
 
     async def play(self, client: SamplingClient) -> list[Rollout]:
-        """All samples of all tasks. Raises RunError if not one of them succeeded."""
+        """Return all samples of all tasks. Raise RunError if none of them succeeded."""
         if (most := self.plan.sampling.concurrency) is not None:
             client = LimitedSamplingClient(client, fixed_limiter(most))
         player = Player(
@@ -67,95 +69,74 @@ class Evaluation:
 
 
 def evaluation_metrics(plan: EvalPlan, rollouts: Sequence[Rollout]) -> dict[str, float]:
-    """The metrics that the plan asks for, under ``eval/<name>/``, and for each environment of a
-    mixture. An episode that failed did not solve its task, and has no reward. Where a task is
-    played in roles, the judge's pick decides; the other roles have metrics of their own."""
-    metrics = _metrics(plan, _deciding(rollouts), f"eval/{plan.name}")
+    """Return the metrics of the plan under ``eval/<name>/``, also by environment of a mixture.
+
+    An episode that failed did not solve its task, and has no reward. If tasks are played in roles,
+    the judge's pick decides whether one is solved; the other roles have metrics of their own.
+    """
+    prefix = f"eval/{plan.name}"
+    deciding = [rollout for rollout in rollouts if rollout.role in ("", JUDGE)]
+    metrics = _metrics(plan, deciding, prefix)
     for role, part in by_role(rollouts).items():
         if role != JUDGE:
-            metrics |= _metrics(plan, part, f"eval/{plan.name}/{role}")
-    if len(plan.envs) > 1:
-        for env in plan.envs:
-            mine = [rollout for rollout in _deciding(rollouts) if rollout.env == env.name]
-            metrics |= _metrics(plan, mine, f"eval/{plan.name}/{env.name}") if mine else {}
-    failed = sum(rollout.error is not None for rollout in rollouts)
-    return metrics | {f"eval/{plan.name}/failed": float(failed)} | _faults(plan.name, rollouts)
-
-
-def _faults(name: str, rollouts: Sequence[Rollout]) -> dict[str, float]:
-    """Why a result may be bad without the model being bad: the share of the replies that were cut
-    off at max_tokens, and that of the episodes whose answer could be read, where that is known."""
-    turns = [turn for rollout in rollouts for turn in rollout.turns]
+            metrics |= _metrics(plan, part, f"{prefix}/{role}")
+    for env in plan.envs if len(plan.envs) > 1 else ():
+        if mine := [rollout for rollout in deciding if rollout.env == env.name]:
+            metrics |= _metrics(plan, mine, f"{prefix}/{env.name}")
+    metrics[f"{prefix}/failed"] = float(sum(rollout.error is not None for rollout in rollouts))
+    # A result may be bad although the model is good: replies cut off at max_tokens, and episodes
+    # whose answer could not be read, if the environment measures that.
+    if turns := [turn for rollout in rollouts for turn in rollout.turns]:
+        metrics[f"{prefix}/cut_off"] = fmean(turn.stop_reason == "length" for turn in turns)
     last = [rollout.turns[-1].metrics for rollout in rollouts if rollout.turns]
-    read = [metrics["format"] for metrics in last if "format" in metrics]
-    found = {}
-    if turns:
-        found["cut_off"] = fmean(turn.stop_reason == "length" for turn in turns)
-    if read:
-        found["format"] = fmean(read)
-    return {f"eval/{name}/{kind}": share for kind, share in found.items()}
-
-
-def _deciding(rollouts: Sequence[Rollout]) -> list[Rollout]:
-    """One rollout for each sample of a task: the one whose reward says whether it is solved."""
-    return [rollout for rollout in rollouts if rollout.role in ("", JUDGE)]
+    if read := [found["format"] for found in last if "format" in found]:
+        metrics[f"{prefix}/format"] = fmean(read)
+    return metrics
 
 
 def _metrics(plan: EvalPlan, rollouts: Sequence[Rollout], prefix: str) -> dict[str, float]:
-    tasks: dict[tuple[str, int], list[Rollout]] = {}
+    """Return the metrics of the plan; none for a mean reward without any."""
+    solved: dict[tuple[str, int], list[bool]] = {}  # by task, one value a sample
     for rollout in rollouts:
-        tasks.setdefault(rollout.group, []).append(rollout)
-    solved_TS = [[_solved(sample) for sample in samples] for samples in tasks.values()]
-    return {
-        f"{prefix}/{_label(metric)}": value
-        for metric in plan.metrics
-        if (value := _value(metric, rollouts, solved_TS)) is not None
-    }
+        succeeded = rollout.error is None and rollout.reward >= SOLVED
+        solved.setdefault(rollout.group, []).append(succeeded)
+    rewards = [rollout.reward for rollout in rollouts if rollout.error is None]
+    metrics = {}
+    for metric in plan.metrics:
+        if metric.k is not None:
+            value_of, label = _OF_TASK[metric.name], metric.name.replace("_at", "")
+            values = [value_of(solved_S, metric.k) for solved_S in solved.values()]
+            metrics[f"{prefix}/{label}@{metric.k}"] = fmean(values)
+        elif rewards:
+            metrics[f"{prefix}/{metric.name}"] = fmean(rewards)
+    return metrics
 
 
-def _solved(rollout: Rollout) -> bool:
-    return rollout.error is None and rollout.reward >= SOLVED
-
-
-def _value(
-    metric: MetricPlan, rollouts: Sequence[Rollout], solved_TS: Sequence[Sequence[bool]]
-) -> float | None:
-    """None where nothing was measured: no episode has a reward."""
-    if metric.k is None:
-        rewards = [rollout.reward for rollout in rollouts if rollout.error is None]
-        return fmean(rewards) if rewards else None
-    of_task = _OF_TASK[metric.name]
-    return fmean(of_task(solved_S, metric.k) for solved_S in solved_TS)
-
-
-# Metrics of k episodes: whether each episode of a task solved it, and k -> the task's value.
+# Metrics of k episodes: from the samples of a task that solved it, and k, to the task's value.
 _OF_TASK: Mapping[str, Callable[[Sequence[bool], int], float]] = {
     "pass_at": lambda solved_S, k: pass_at_k(len(solved_S), sum(solved_S), k),
     "any_at": lambda solved_S, k: pass_at_k(k, sum(solved_S[:k]), k),
 }
 
 
-def _label(metric: MetricPlan) -> str:
-    return metric.name if metric.k is None else f"{metric.name.replace('_at', '')}@{metric.k}"
-
-
 @define(eq=False)
 class Evaluator:
-    """Does the evaluations of a job, each once, and writes them down."""
+    """Runs the evaluations of a job, each once, and journals them."""
 
     folder: RunFolder
     log: MetricsLog
     observer: Observer
 
     def is_done(self, plan: EvalPlan, step: int) -> bool:
-        """Whether the weights after ``step`` of its stage have been evaluated."""
+        """Whether the weights after ``step`` of the stage have been evaluated."""
         return self.folder.journal.step(plan.name, step) is not None
 
-    async def run(self, plan: EvalPlan, step: int, client: SamplingClient, tokenizer: Any) -> None:
-        """Evaluate the weights after ``step`` of the stage (0: before the first)."""
+    async def run(self, plan: EvalPlan, step: int, training: TrainingClient) -> None:
+        """Evaluate the weights after ``step`` of the stage (0: before the first step)."""
+        client = await training.save_weights_and_get_sampling_client()
         journal, usage = self.folder.journal, Usage()
         meter = Meter(journal, plan.name, plan.model)
-        envs = build_envs(plan.envs, tokenizer, plan.model.renderer)
+        envs = build_envs(plan.envs, training.get_tokenizer(), plan.model.renderer)
         evaluation = Evaluation(plan, self.folder.plan.seed, envs, usage, self.observer.progress)
         journal.start_step(plan.name, step)
         started = time.perf_counter()

@@ -1,4 +1,4 @@
-"""The work of a supervised stage: a function for each kind of node in its step graph."""
+"""A supervised stage: a function for each kind of node in its step graph."""
 
 from __future__ import annotations
 
@@ -18,23 +18,17 @@ from rlc.runtime.records import Usage
 from rlc.runtime.stages.base import StepReport
 from rlc.runtime.stages.examples import Example
 from rlc.runtime.stages.weights import StageWeights
+from rlc.runtime.updates import optimizer
 from rlc.runtime.updates.minibatch import Minibatch
-from rlc.runtime.updates.optimizer import (
-    PendingGradients,
-    UpdateResult,
-    adam_params,
-    finish,
-    submit,
-    wire_datums,
-)
+from rlc.runtime.updates.optimizer import PendingGradients, UpdateResult
 
 
 @define(eq=False)
 class SftStage:
     """One supervised stage in progress; see :class:`rlc.runtime.stages.base.Stage`.
 
-    Each epoch is its own random order of the examples, and a step takes the next of them, so
-    what a step trains on depends on its number alone.
+    Each epoch has a random order of the examples, and a step takes the next of them, so the
+    examples of a step depend on its number alone.
     """
 
     plan: SftPlan
@@ -45,7 +39,6 @@ class SftStage:
     reference_usage: dict[int, Usage] = field(factory=dict)
 
     def functions(self) -> dict[str, StepFunction]:
-        """By the kind of the graph's nodes."""
         return {
             "examples": self.next_examples,
             "forward_backward": self.forward_backward,
@@ -53,12 +46,12 @@ class SftStage:
             "checkpoint": self.weights.checkpoint,
         }
 
-    async def next_examples(self, at: NodeContext, inputs: Mapping[str, Any]) -> Minibatch:  # noqa: ARG002
-        chosen = (self.examples[index] for index in self._places(at.step))
+    async def next_examples(self, node: NodeContext, inputs: Mapping[str, Any]) -> Minibatch:
+        chosen = (self.examples[index] for index in self._indices(node.step))
         return Minibatch([datum for example in chosen for datum in example.datums], {})
 
-    def _places(self, step: int) -> Iterator[int]:
-        """The examples of a step: the next ``batch`` of all epochs one after another."""
+    def _indices(self, step: int) -> Iterator[int]:
+        """Yield the examples of a step: the next ``batch`` of all epochs one after another."""
         size, orders = len(self.examples), dict[int, npt.NDArray[np.int64]]()
         for number in range((step - 1) * self.plan.batch, step * self.plan.batch):
             epoch, place = divmod(number, size)
@@ -68,23 +61,24 @@ class SftStage:
             yield int(orders[epoch][place])
 
     async def forward_backward(
-        self, at: NodeContext, inputs: Mapping[str, Any]
+        self, node: NodeContext, inputs: Mapping[str, Any]
     ) -> PendingGradients:
-        """Submit, do not wait: the optimiser step is to follow in the same breath."""
-        params = adam_params(self.plan.optimizer, at.step, self.plan.steps)
+        """Submit the gradient without waiting, so that the optimiser step follows at once."""
+        params = optimizer.adam_params(self.plan.optimizer, node.step, self.plan.steps)
         batches: list[Minibatch] = [inputs["examples"]]
-        data = await in_thread(wire_datums, LIKELIHOOD, batches)
-        return submit(self.weights.training, LIKELIHOOD, batches, data, params)
+        data = await in_thread(optimizer.wire_datums, LIKELIHOOD, batches)
+        return optimizer.submit(self.weights.training, LIKELIHOOD, batches, data, params)
 
-    async def optim_step(self, at: NodeContext, inputs: Mapping[str, Any]) -> UpdateResult:
-        params = adam_params(self.plan.optimizer, at.step, self.plan.steps)
-        update = await finish(self.weights.training, [inputs["forward_backward"]], params)
-        self.weights.step = at.step
-        self.usage.setdefault(at.step, Usage()).trained = update.trained
+    async def optim_step(self, node: NodeContext, inputs: Mapping[str, Any]) -> UpdateResult:
+        params = optimizer.adam_params(self.plan.optimizer, node.step, self.plan.steps)
+        gradients = [inputs["forward_backward"]]
+        update = await optimizer.finish(self.weights.training, gradients, params)
+        self.weights.step = node.step
+        self.usage.setdefault(node.step, Usage()).trained = update.trained
         return update
 
-    async def report(self, step: int, outcome: StepOutcome) -> StepReport:  # noqa: ARG002
-        """The mean loss of a token, in nats."""
+    async def report(self, step: int, outcome: StepOutcome) -> StepReport:
+        """Return the mean loss of a token, in nats."""
         batch: Minibatch = outcome.outputs["examples"]
         update: UpdateResult = outcome.outputs["optim_step"]
         tokens = sum(datum.sampled for datum in batch.datums)
@@ -93,4 +87,4 @@ class SftStage:
         return StepReport(metrics, [], {}, outcome.outputs["checkpoint"])
 
     async def close(self) -> None:
-        """The examples hold nothing."""
+        """Do nothing: examples hold no resources."""

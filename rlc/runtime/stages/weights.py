@@ -145,7 +145,7 @@ class StageWeights:
     async def checkpoint(
         self,
         node: NodeContext,
-        inputs: Mapping[str, Any],  # noqa: ARG002
+        inputs: Mapping[str, Any],
     ) -> PendingCheckpoint | None:
         """Start to save the state after a step, without waiting; None if none is wanted.
 

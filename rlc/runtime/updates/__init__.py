@@ -1,1 +1,6 @@
-"""From rollouts to optimiser updates: datums, minibatches, gradients."""
+"""From rollouts to optimiser updates.
+
+Read ``datums`` (turns merged into sequences, targets shifted), ``minibatch`` (the datums of each
+update, weighted), and ``optimizer`` (gradients submitted and awaited). ``reference`` asks another
+model for logprobs, for a KL penalty.
+"""

@@ -6,7 +6,7 @@ chat is one datum. Targets are the inputs shifted by one; only sampled tokens ca
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -27,8 +27,10 @@ _NOT_SAMPLED = -1
 
 @frozen
 class Reply:
-    """The tokens ``[begin, end)`` of a sequence, which a request for those before them returned
-    under the service's name ``sequence_id``."""
+    """The tokens ``[begin, end)`` of a sequence, a reply to those before them.
+
+    ``sequence_id`` is the service's name of it.
+    """
 
     sequence_id: str
     begin: int
@@ -37,8 +39,11 @@ class Reply:
 
 @define
 class TokenSequence:
-    """Tokens one after another, with the marks of ``chunks``; ``turns`` says which turn each was
-    sampled in, -1 for none. ``replies`` by turn; they are not kept in a file."""
+    """Consecutive tokens, with the marks of ``chunks``.
+
+    ``turns`` has the turn that each token was sampled in; -1 if it was not sampled.
+    ``replies`` are by turn; they are not written to files.
+    """
 
     tokens: list[int] = field(factory=list)
     logprobs: list[float] = field(factory=list)
@@ -52,23 +57,25 @@ class TokenSequence:
         self.turns.extend([turn] * len(tokens))
 
     def written(self) -> dict[str, Any]:
-        """As JSON."""
+        """Return the sequence as JSON data."""
         record = {"tokens": self.tokens, "logprobs": self.logprobs, "turns": self.turns}
         return {**record, "chunks": written(self.chunks)} if self.chunks else record
 
     @classmethod
     def read(cls, record: Mapping[str, Any]) -> TokenSequence:
-        """What :meth:`written` wrote."""
+        """Return a sequence from the data that :meth:`written` returned."""
         chunks = read(record["chunks"]) if "chunks" in record else NO_CHUNKS
         return cls(record["tokens"], record["logprobs"], record["turns"], chunks)
 
 
 @frozen(eq=False)
 class TrainingDatum:
-    """One sequence, already shifted: position ``t`` predicts ``targets_T[t]`` from the inputs
-    up to ``t``, which hold the marks of ``chunks``. ``mask_T`` marks sampled targets;
-    ``reference_T`` holds the logprobs that a reference gives the targets, where there is one.
-    ``replies`` are those that are trained on."""
+    """One sequence, already shifted: position ``t`` predicts ``targets_T[t]``.
+
+    It does so from the inputs up to ``t``, which hold the marks of ``chunks``. ``mask_T`` marks
+    sampled targets; ``reference_T`` has the targets' logprobs under a reference, if there is one.
+    ``replies`` are those that are trained on.
+    """
 
     inputs: list[int]
     targets_T: npt.NDArray[np.int64]
@@ -81,14 +88,14 @@ class TrainingDatum:
 
     @property
     def sampled(self) -> int:
-        """Tokens that are trained on."""
+        """How many tokens are trained on."""
         return int(self.mask_T.sum())
 
     def with_advantages(self, advantages_T: FloatArray) -> TrainingDatum:
         return evolve(self, advantages_T=advantages_T)
 
     def trimmed(self) -> TrainingDatum:
-        """The datum without what follows the last token that is trained on."""
+        """Return the datum without what follows the last token that is trained on."""
         end = int(np.flatnonzero(self.mask_T)[-1]) + 1
         return evolve(
             self,
@@ -101,7 +108,10 @@ class TrainingDatum:
         )
 
     def to_tinker(self, loss: str) -> types.Datum:
-        """The datum that ``loss`` takes; one without a ratio has the advantages as its weights."""
+        """Return the datum that ``loss`` takes.
+
+        A loss without a ratio takes the advantages as its weights.
+        """
         from tinker import types
 
         arrays: dict[str, npt.NDArray[np.float32] | npt.NDArray[np.int64]] = {
@@ -125,7 +135,7 @@ class TrainingDatum:
         return datum.with_provenance(self._spans(0, length), self._spans(1, length + 1))
 
     def _spans(self, first: int, end: int) -> types.ProvenanceSpans:
-        """Where the tokens ``[first, end)`` of the sequence come from.
+        """Return where the tokens ``[first, end)`` of the sequence come from.
 
         Each reply that is trained on is a sampled span; what lies before it, earlier replies
         included, is part of the prompt that it was asked for with.
@@ -148,25 +158,21 @@ class TrainingDatum:
 
 
 def merged_sequences(turns: Sequence[Turn]) -> list[TokenSequence]:
-    """The turns of an episode, those that extend the tokens before them in one sequence."""
-    return list(_merge(turns))
-
-
-def _merge(turns: Sequence[Turn]) -> Iterator[TokenSequence]:
+    """Return the sequences of an episode; turns that extend the tokens before them share one."""
     current, last = TokenSequence(), None
+    sequences = [current]
     for index, turn in enumerate(turns):
         known = len(current.tokens)
         if not is_continuation(turn.prompt, last) and list(turn.prompt[:known]) != current.tokens:
-            yield current
             current, known = TokenSequence(), 0
+            sequences.append(current)
         fresh, last = turn.prompt[known:], turn.prompt
         current.append(fresh, [0.0] * len(fresh), _NOT_SAMPLED)
         begin = len(current.tokens)
         current.append(turn.tokens, turn.logprobs, index)
         current.replies[index] = Reply(turn.sequence_id, begin, len(current.tokens))
         current.chunks = turn.chunks
-    if current.tokens:
-        yield current
+    return [sequence for sequence in sequences if sequence.tokens]
 
 
 def episode_datums(
@@ -175,9 +181,9 @@ def episode_datums(
     chosen_T: npt.NDArray[np.bool_],
     reference_ST: Sequence[FloatArray] | None = None,
 ) -> list[TrainingDatum]:
-    """The datums of one episode that have a token to train on.
+    """Return the datums of one episode that have a token to train on.
 
-    ``advantages_T`` and ``chosen_T`` have one value a turn; one that is not chosen is context
+    ``advantages_T`` and ``chosen_T`` have one value a turn; a turn that is not chosen is context
     only. ``reference_ST`` has the reference's logprobs of each of :func:`merged_sequences`, from
     the second token on.
     """
@@ -197,7 +203,7 @@ def shifted(
     chosen_T: npt.NDArray[np.bool_],
     reference_T: FloatArray | None = None,
 ) -> TrainingDatum:
-    """One sequence as a datum; the arguments are those of :func:`episode_datums`."""
+    """Return one sequence as a datum; the arguments are those of :func:`episode_datums`."""
     turn_T = np.asarray(sequence.turns[1:], dtype=np.int64)
     mask_T = (turn_T != _NOT_SAMPLED) & chosen_T[turn_T]
     logprobs_T = np.asarray(sequence.logprobs[1:], dtype=np.float64)

@@ -24,14 +24,14 @@ from rlc.runtime.updates.datums import FloatArray, TrainingDatum, episode_datums
 
 @frozen(eq=False)
 class EpisodeDatums:
-    """The datums of one rollout that has any. ``group`` labels its task."""
+    """The datums of one rollout. ``group`` labels its task."""
 
     group: tuple[str, int]
     datums: list[TrainingDatum]
 
     @property
     def sampled(self) -> int:
-        """Tokens that are trained on."""
+        """How many tokens are trained on."""
         return sum(datum.sampled for datum in self.datums)
 
 
@@ -49,7 +49,10 @@ def rollout_datums(
     chosen_RT: Sequence[npt.NDArray[np.bool_]],
     reference_RST: Sequence[Sequence[FloatArray] | None],
 ) -> list[EpisodeDatums]:
-    """The datums of each rollout; advantages and choice by turn, reference by sequence."""
+    """Return the datums of each rollout that has any.
+
+    Advantages and choice are given by turn, the reference by sequence.
+    """
     rows = zip(rollouts, advantages_RT, chosen_RT, reference_RST, strict=True)
     episodes = [
         EpisodeDatums(rollout.group, episode_datums(rollout.turns, advantages_T, chosen_T, ref_ST))
@@ -59,7 +62,7 @@ def rollout_datums(
 
 
 def minibatches(plan: TrainPlan, episodes: Sequence[EpisodeDatums]) -> list[Minibatch]:
-    """What each update of a batch is trained on, in order; updates without a datum are left out."""
+    """Return what each update of a batch is trained on, in order; empty updates are left out."""
     if loss_traits(plan.loss.name).recorded:  # each token is named by a reply that is trained on
         episodes = [EpisodeDatums(e.group, [d.trimmed() for d in e.datums]) for e in episodes]
     if plan.kl is not None:
@@ -70,11 +73,14 @@ def minibatches(plan: TrainPlan, episodes: Sequence[EpisodeDatums]) -> list[Mini
 
 
 def _penalised(kl: KlPlan, episodes: Sequence[EpisodeDatums]) -> list[EpisodeDatums]:
-    """Take the distance from the reference off the advantages, token by token."""
+    """Subtract the distance from the reference from the advantages, token by token."""
     datums = [datum for episode in episodes for datum in episode.datums]
+    reference_DT = [datum.reference_T for datum in datums if datum.reference_T is not None]
+    if len(reference_DT) < len(datums):
+        raise RunError("a sequence has no logprobs of the reference that it is compared with")
     change_DT = kl_penalty(
         [datum.logprobs_T for datum in datums],
-        [_require_reference(datum) for datum in datums],
+        reference_DT,
         [datum.mask_T for datum in datums],
         kl.coef,
         kl.discount,
@@ -86,14 +92,8 @@ def _penalised(kl: KlPlan, episodes: Sequence[EpisodeDatums]) -> list[EpisodeDat
     return [EpisodeDatums(e.group, [next(changed) for _ in e.datums]) for e in episodes]
 
 
-def _require_reference(datum: TrainingDatum) -> FloatArray:
-    if datum.reference_T is None:
-        raise RunError("a sequence has no logprobs of the reference that it is compared with")
-    return datum.reference_T
-
-
 def _split(episodes: Sequence[EpisodeDatums], updates: int) -> list[list[EpisodeDatums]]:
-    """Even parts, in order; the members of a group stay together."""
+    """Return even parts, in order; the members of a group stay together."""
     groups: dict[tuple[str, int], list[EpisodeDatums]] = {}
     for episode in episodes:
         groups.setdefault(episode.group, []).append(episode)

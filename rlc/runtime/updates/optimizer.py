@@ -1,4 +1,4 @@
-"""Optimiser updates: gradients submitted, then awaited, and what they did."""
+"""Optimiser updates: gradients submitted and awaited, and the metrics of the update."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 @frozen(eq=False)
 class PendingGradient:
-    """A ``forward_backward`` under way, and the datums that went into it."""
+    """A submitted ``forward_backward``, and its datums."""
 
     datums: list[TrainingDatum]
     output: asyncio.Future[types.ForwardBackwardOutput]
@@ -33,8 +33,8 @@ class PendingGradient:
 class PendingGradients:
     """The gradients of a batch (or of a part of one), submitted in order.
 
-    ``updates`` are the optimiser updates between them; that of the last gradient is the
-    ``optim_step`` node's.
+    ``updates`` are the optimiser updates between them; the update after the last gradient is left
+    to the ``optim_step`` node.
     """
 
     submitted: list[PendingGradient]
@@ -43,14 +43,14 @@ class PendingGradients:
 
 @frozen
 class UpdateResult:
-    """What the optimiser did in a step; ``metrics`` is flat. ``trained`` counts tokens sent."""
+    """The metrics of a step's updates, and how many tokens were trained on."""
 
     metrics: dict[str, float]
     trained: int
 
 
 def wire_datums(loss: LossPlan, minibatches: Sequence[Minibatch]) -> list[list[types.Datum]]:
-    """The datums of each minibatch as the service takes them: pure, and long for a large batch."""
+    """Return the datums of each minibatch as the service takes them; slow for a large batch."""
     return [[datum.to_tinker(loss.name) for datum in batch.datums] for batch in minibatches]
 
 
@@ -61,9 +61,17 @@ def submit(
     data: Sequence[list[types.Datum]],
     params: types.AdamParams,
 ) -> PendingGradients:
-    """Submit the gradients, and an update after each but the last, without waiting: what
-    belongs together reaches the service in the same breath. ``data`` are the
-    :func:`wire_datums` of the minibatches."""
+    """Submit the gradients, and an update after each but the last, without waiting.
+
+    So requests that belong together reach the service together. ``data`` are the
+    :func:`wire_datums` of the minibatches.
+    """
+
+    def retrieve(output: asyncio.Future[Any]) -> None:
+        """Mark an exception as seen; it is raised where the output is awaited, if it is."""
+        if not output.cancelled():
+            output.exception()
+
     gradients: list[PendingGradient] = []
     updates: list[Awaitable[types.OptimStepResponse]] = []
     for minibatch, datums in zip(minibatches, data, strict=True):
@@ -72,15 +80,9 @@ def submit(
         output = asyncio.ensure_future(
             training.forward_backward(datums, loss.name, minibatch.loss_config or None)
         )
-        output.add_done_callback(_seen)
+        output.add_done_callback(retrieve)
         gradients.append(PendingGradient(minibatch.datums, output))
     return PendingGradients(gradients, updates)
-
-
-def _seen(output: asyncio.Future[Any]) -> None:
-    """What has failed is told by who waits for it, if the step comes so far."""
-    if not output.cancelled():
-        output.exception()
 
 
 async def finish(
@@ -89,7 +91,7 @@ async def finish(
     params: types.AdamParams,
     sampled: bool = False,
 ) -> UpdateResult:
-    """Submit the last update and await all; nothing is done where there is no gradient.
+    """Submit the last update and wait for all; do nothing if there is no gradient.
 
     ``sampled`` datums carry their sampler's logprobs, which are compared with the trainer's.
     """
@@ -99,9 +101,11 @@ async def finish(
     updates = [update for part in parts for update in part.updates]
     updates.append(training.optim_step(params))
     outputs = await asyncio.gather(*(gradient.output for gradient in gradients))
-    responses = await asyncio.gather(*updates)
+    responses = [response.metrics or {} for response in await asyncio.gather(*updates)]
     metrics = {"optim/skipped": 0.0, "optim/lr": params.learning_rate}
-    metrics |= _optimizer_metrics(responses)
+    for name in dict.fromkeys(name for response in responses for name in response):
+        values = [response[name] for response in responses if name in response]
+        metrics[f"optim/{name}"] = fmean(values)
     metrics["loss/sum"] = sum(output.metrics["loss:sum"] for output in outputs)
     datums = [datum for gradient in gradients for datum in gradient.datums]
     if sampled:
@@ -109,8 +113,20 @@ async def finish(
     return UpdateResult(metrics, trained=sum(len(datum.inputs) for datum in datums))
 
 
+def _kl_metrics(
+    datums: Sequence[TrainingDatum], outputs: Sequence[types.ForwardBackwardOutput]
+) -> dict[str, float]:
+    """Return how far the trainer's logprobs are from the sampler's, over the sampled tokens."""
+    kl = sample_train_kl(
+        [datum.logprobs_T for datum in datums],
+        [row["logprobs"].to_numpy() for output in outputs for row in output.loss_fn_outputs],
+        [datum.mask_T for datum in datums],
+    )
+    return {} if kl is None else {"kl/sample_train": kl.k1, "kl/sample_train_k2": kl.k2}
+
+
 def adam_params(optimizer: AdamPlan, step: int, steps: int) -> types.AdamParams:
-    """The optimiser's settings at a step out of ``steps``."""
+    """Return the optimiser's settings at a step out of ``steps``."""
     from tinker import types
 
     plan = optimizer.schedule
@@ -124,24 +140,3 @@ def adam_params(optimizer: AdamPlan, step: int, steps: int) -> types.AdamParams:
         weight_decay=optimizer.weight_decay,
         grad_clip_norm=optimizer.grad_clip_norm,
     )
-
-
-def _optimizer_metrics(responses: Sequence[types.OptimStepResponse]) -> dict[str, float]:
-    """What the service says of its updates, averaged over those of the step."""
-    told = [response.metrics or {} for response in responses]
-    return {
-        f"optim/{name}": fmean(metrics[name] for metrics in told if name in metrics)
-        for name in dict.fromkeys(name for metrics in told for name in metrics)
-    }
-
-
-def _kl_metrics(
-    datums: Sequence[TrainingDatum], outputs: Sequence[types.ForwardBackwardOutput]
-) -> dict[str, float]:
-    """How far the trainer's logprobs are from the sampler's, over the sampled tokens."""
-    kl = sample_train_kl(
-        [datum.logprobs_T for datum in datums],
-        [row["logprobs"].to_numpy() for output in outputs for row in output.loss_fn_outputs],
-        [datum.mask_T for datum in datums],
-    )
-    return {} if kl is None else {"kl/sample_train": kl.k1, "kl/sample_train_k2": kl.k2}

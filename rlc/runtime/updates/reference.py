@@ -15,7 +15,7 @@ from rlc.service.interface import SamplingClient, ServiceClient
 
 
 async def reference_client(service: ServiceClient, reference: str) -> SamplingClient:
-    """A client on a base model, or on the weights of a saved state, which has a scheme."""
+    """Return a client on a base model, or on the weights at the URL of a saved state."""
     if "://" not in reference:
         return await service.create_sampling_client(base_model=reference)
     if "/sampler_weights/" in reference:
@@ -26,22 +26,21 @@ async def reference_client(service: ServiceClient, reference: str) -> SamplingCl
 
 @define
 class ReferenceModel:
-    """Asks for logprobs and counts the tokens that it sends."""
+    """Asks another model for logprobs, and counts the tokens sent."""
 
     client: SamplingClient
     usage: Usage
 
     async def logprobs(self, rollouts: Sequence[Rollout]) -> list[list[FloatArray]]:
-        """For each rollout, and each of its merged sequences, the logprobs of the tokens from
-        the second on."""
-        return await all_of(self._of_rollout(rollout) for rollout in rollouts)
-
-    async def _of_rollout(self, rollout: Rollout) -> list[FloatArray]:
-        return await all_of(map(self._of_sequence, merged_sequences(rollout.turns)))
+        """Return the logprobs of each rollout's merged sequences, from the second token on."""
+        return await all_of(
+            all_of(map(self._of_sequence, merged_sequences(rollout.turns))) for rollout in rollouts
+        )
 
     async def _of_sequence(self, sequence: TokenSequence) -> FloatArray:
         prompt = model_input(sequence.tokens, sequence.chunks)
         logprobs = await self.client.compute_logprobs(prompt)
         self.usage.prefill += len(sequence.tokens)
-        told = [0.0 if logprob is None else logprob for logprob in logprobs[1:]]  # of no text: none
-        return np.array(told, dtype=np.float64)
+        # What is not text has no logprob.
+        values = [0.0 if logprob is None else logprob for logprob in logprobs[1:]]
+        return np.array(values, dtype=np.float64)

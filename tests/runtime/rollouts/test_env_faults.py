@@ -32,7 +32,8 @@ from rlc.envs.workers.async_adapter import make_async
 from rlc.plan.records import EnvPlan, FailurePlan, Plan
 from rlc.runtime.records import Rollout, RunError, Usage
 from rlc.runtime.rollouts import environments
-from rlc.runtime.rollouts.player import Player, Task
+from rlc.runtime.rollouts.player import Player
+from rlc.runtime.rollouts.tasks import Task
 
 pytestmark = pytest.mark.engine
 

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rlc.runtime.rollouts.ready_groups import ReadyGroups, share_of
+from rlc.runtime.rollouts.ready_groups import ReadyGroups, smallest_part
 from rlc.runtime.updates.optimizer import PendingGradient, PendingGradients
 
 
@@ -56,7 +56,7 @@ def test_what_comes_in_while_a_gradient_is_computed_goes_together() -> None:
         await settled()
         assert not parts[1].done()
         submitted, output = gradient()
-        arrivals.train(submitted)
+        arrivals.gradients_submitted(submitted)
         await settled()
         assert not parts[1].done()
         output.set_result(None)
@@ -74,7 +74,7 @@ def test_once_all_are_in_nothing_is_waited_for() -> None:
         for number in (0, 1):
             group[number].set_result([number])
         assert await arrivals.part() == [0, 1]
-        arrivals.train(gradient()[0])  # and it stays under way
+        arrivals.gradients_submitted(gradient()[0])  # and it stays under way
         last = asyncio.create_task(arrivals.part())
         for number in (3, 2):
             group[number].set_result([number])
@@ -95,10 +95,10 @@ def test_a_gradient_that_is_over_holds_up_nothing(outcome: str) -> None:
         group[1].set_result([1])
         submitted, output = gradient()
         if outcome == "fails":
-            arrivals.train(submitted)
+            arrivals.gradients_submitted(submitted)
             output.set_exception(RuntimeError("no"))
         else:
-            arrivals.train(PendingGradients([], []))
+            arrivals.gradients_submitted(PendingGradients([], []))
         assert await following == [1]
         group[2].set_result([2])
         await settled()
@@ -137,7 +137,7 @@ def test_a_step_that_is_called_off_takes_its_groups_along() -> None:
 @given(st.permutations(range(8)), st.integers(2, 10), st.data())
 def test_every_group_is_in_one_part(order: list[int], most: int, data: st.DataObject) -> None:
     """Whenever gradients are done, in at most so many parts, none but the last below its share."""
-    share = share_of(range(8), most)
+    share = smallest_part(8, most)
     done_after = data.draw(st.lists(st.booleans(), min_size=8, max_size=8))
 
     async def main() -> list[list[int]]:
@@ -148,7 +148,7 @@ def test_every_group_is_in_one_part(order: list[int], most: int, data: st.DataOb
             group[number].set_result([number])
             await settled()
             if trained:
-                arrivals.train(PendingGradients([], []))
+                arrivals.gradients_submitted(PendingGradients([], []))
                 await settled()
         return [await part for part in parts]
 

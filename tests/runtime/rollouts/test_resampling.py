@@ -17,8 +17,8 @@ from rlc.envs.build import PlayableEnv
 from rlc.plan.records import EnvPlan, RewardPlan, RolloutsPlan
 from rlc.runtime.journal.folder import RunFolder
 from rlc.runtime.records import Rollout
-from rlc.runtime.rollouts.groups import SPARES, is_constant, play_replacing, replaced_groups
-from rlc.runtime.rollouts.player import Task
+from rlc.runtime.rollouts.groups import is_constant, play_replacing, replaced_groups
+from rlc.runtime.rollouts.tasks import SPARES, Task
 from rlc.runtime.stages.train import trainable_rollouts
 
 

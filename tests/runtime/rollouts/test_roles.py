@@ -20,8 +20,9 @@ from rlc.envs.workers.async_adapter import make_async
 from rlc.plan.records import FailurePlan, Plan, SamplingPlan
 from rlc.runtime.journal.folder import RunFolder
 from rlc.runtime.records import Rollout, Usage
-from rlc.runtime.rollouts.player import Player, Task
+from rlc.runtime.rollouts.player import Player
 from rlc.runtime.rollouts.roles import play_task
+from rlc.runtime.rollouts.tasks import Task
 
 pytestmark = pytest.mark.engine
 

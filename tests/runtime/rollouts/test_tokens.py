@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from rlc.runtime import concurrency
+from rlc.runtime.concurrency import EventLoopYield
 from rlc.runtime.records import Turn
-from rlc.runtime.rollouts import cooperative as pace
-from rlc.runtime.rollouts.cooperative import EventLoopYield
 from rlc.runtime.rollouts.tokens import EpisodeTokens, TokenPrefix, is_continuation
 from rlc.runtime.updates.datums import merged_sequences
 
@@ -59,11 +59,11 @@ def test_a_prefix_is_a_sequence_like_any_other() -> None:
 def test_much_to_compute_is_spread_over_rounds_of_the_loop(monkeypatch: pytest.MonkeyPatch) -> None:
     """A hundred pieces of 2 ms each, all ready at once: three are begun before the loop is free."""
     now = [100.0]
-    monkeypatch.setattr(pace, "perf_counter", lambda: now[0])
+    monkeypatch.setattr(concurrency, "perf_counter", lambda: now[0])
     longest, since = [0.0], [now[0]]
 
     async def compute(line: EventLoopYield, order: list[int], number: int) -> None:
-        await line.turn()
+        await line.if_due()
         now[0] += 0.002
         order.append(number)
 
