@@ -221,7 +221,7 @@ class Victim:
 def lost_steps(path: Path) -> dict[str, int]:
     """By stage, the finished steps whose weights are in no state that was journalled."""
     plan = json.loads((path / "plan.json").read_text())
-    journal = Journal.reading(path / "journal.sqlite")
+    journal = Journal(path / "journal.sqlite", read_only=True)
     try:
         lost = {}
         for stage in plan["stages"]:

@@ -1,8 +1,8 @@
-"""What a stage saves so that a run can go on: its state after each step, journalled once the
-service has it, and let go when newer ones are safe.
+"""The saved states of a stage, from which a run is resumed.
 
-A state may be on its way while the next step samples, but is journalled before that step changes
-the weights. So a process that dies loses the step that it was in, and with it at most the one
+The state after each step is journalled once the service has it, and deleted when newer ones are
+safe. It may still be on its way while the next step samples, but is journalled before that step
+changes the weights. So a process that dies loses its running step and at most the one before,
 whose state was still on its way.
 """
 
@@ -25,8 +25,7 @@ _GRACE = 5.0  # seconds that a failing run waits for a state on its way
 
 @frozen(eq=False)
 class PendingCheckpoint:
-    """A state that the service was asked for. One that is not ``lasting`` is deleted as soon as
-    a newer one is safe."""
+    """A state that is being saved; one that is not ``lasting`` only until a newer one is safe."""
 
     path: Awaitable[str]
     lasting: bool
@@ -46,26 +45,31 @@ def is_due(stage: TrainPlan | SftPlan, step: int) -> bool:
 def kept_states(
     save: SavePlan, saved: Sequence[int], due: Sequence[int], best: int | None
 ) -> set[int]:
-    """Which states stay, by their steps in order: the newest ``keep`` of those that the plan asks
-    for (``due``) and the best of them, and the newest of all."""
+    """Return the steps whose states are kept.
+
+    These are the ``rolling`` newest of all, the ``keep`` newest of those that are ``due``, and the
+    best one. ``saved`` and ``due`` are in order.
+    """
     return {*saved[-(save.rolling or 1) :], *due[-save.keep :], *([] if best is None else [best])}
 
 
 def kept_snapshots(
-    snapshots: Collection[int], states: Collection[int], done: int, slack: int
+    snapshots: Collection[int], states: Collection[int], done: int, lag: int
 ) -> set[int]:
-    """Which weights for sampling stay: those that steps after ``done`` sample from, and those
-    that they would if the run went back to one of ``states``."""
+    """Return the steps whose weights for sampling are kept.
+
+    Steps after ``done`` sample from them, or would if the run returned to one of ``states``.
+    """
     return {
         step
         for step in snapshots
-        if step >= done - slack or any(state - slack <= step < state for state in states)
+        if step >= done - lag or any(state - lag <= step < state for state in states)
     }
 
 
 @define(eq=False)
 class CheckpointKeeper:
-    """The saved states of one stage."""
+    """Journals the states of one stage and deletes those that are no longer needed."""
 
     stage: TrainPlan | SftPlan
     journal: Journal
@@ -73,55 +77,52 @@ class CheckpointKeeper:
     note: Callable[[str], None]
     _task: asyncio.Task[None] | None = field(default=None, init=False)
 
-    def keep(self, step: int, saving: PendingCheckpoint | None) -> None:
-        """A step is journalled: journal its state when the service has it, and tidy up."""
-        self._task = asyncio.create_task(self._keep(step, saving))
+    def keep(self, step: int, pending: PendingCheckpoint | None) -> None:
+        """Start to journal the state after a step that is done, once the service has it."""
+
+        async def keep() -> None:
+            if pending is not None:
+                self.journal.add_checkpoint(self.stage.name, step, await pending.path)
+            await self._delete_unneeded(step)
+
+        self._task = asyncio.create_task(keep())
 
     async def settle(self) -> None:
-        """Return once the state after the last step is safe. Raises what its saving raised."""
+        """Wait until the state after the last step is safe; raise what its saving raised."""
         if self._task is not None:
             await self._task
 
     async def abandon(self) -> None:
-        """Of a run that fails: give what is on its way a moment, and raise nothing."""
+        """Give a failing run's last state a moment to arrive, and raise nothing."""
         if self._task is not None:
             await asyncio.wait([self._task], timeout=_GRACE)
             self._task.cancel()
             await asyncio.gather(self._task, return_exceptions=True)
 
-    async def _keep(self, step: int, saving: PendingCheckpoint | None) -> None:
-        if saving is not None:
-            self.journal.add_checkpoint(self.stage.name, step, await saving.path)
-        await self._retire(step)
-
-    async def _retire(self, done: int) -> None:
-        """Delete what no longer serves. What cannot be deleted now is tried again after the next
-        step: no reason to end a run."""
-        name, journal = self.stage.name, self.journal
+    async def _delete_unneeded(self, done: int) -> None:
+        """Delete old states and snapshots; what cannot be deleted is tried again after a step."""
+        name, journal, save = self.stage.name, self.journal, self.stage.save
         saved = {stored.step: stored.path for stored in journal.checkpoints(name)}
-        due = [step for step in saved if is_due(self.stage, step)]
-        best = self._best(due) if self.stage.save.best and due else None
-        keep = kept_states(self.stage.save, list(saved), due, best)
+        due, best = [step for step in saved if is_due(self.stage, step)], None
+        if save.best and due:  # of equals the first
+            steps = filter(None, (journal.step(name, step) for step in due))
+            best = max(steps, key=lambda stored: score(stored.metrics)).step
+        states = kept_states(save, list(saved), due, best)
         for step, path in saved.items():
-            if step not in keep and await self._delete(path):
+            if step not in states and await self._delete(path):
                 journal.drop_checkpoint(name, step)
         snapshots = {stored.step: stored.path for stored in journal.snapshots(name)}
-        stay = kept_snapshots(snapshots, keep, done, max_lag(self.stage))
+        kept = kept_snapshots(snapshots, states, done, max_lag(self.stage))
         for step, path in snapshots.items():
-            if step not in stay and await self._delete(path):
+            if step not in kept and await self._delete(path):
                 journal.drop_snapshot(name, step)
 
     async def _delete(self, path: str) -> bool:
         try:
             await self.service.delete_checkpoint(path)
         except CheckpointError:
-            return True  # a process that was killed had deleted it already
+            return True  # deleted already, by a process that was killed before it said so
         except ServiceError as error:
             self.note(f"{path} is not deleted yet: {error}")
             return False
         return True
-
-    def _best(self, steps: Sequence[int]) -> int:
-        """The step with the best score; of equals the first."""
-        done = [self.journal.step(self.stage.name, step) for step in steps]
-        return max(filter(None, done), key=lambda stored: score(stored.metrics)).step

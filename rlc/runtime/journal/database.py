@@ -1,12 +1,11 @@
 """The journal of a run: a SQLite file that is the truth about what has been done.
 
-A step is written when it starts and again, with its metrics and its data cursor in one
-transaction, when it is done; the state that was saved after it is written once the service has
-it, and the weights that a step samples from before it does. Spend is written as it happens and
-never taken back.
+A step is written when it starts, and again when it is done, with its metrics and data cursor. The
+state saved after it is written once the service has it, the weights that a step samples from
+before it does so. Spend is written as it happens and never taken back.
 
-Every commit survives the death of the process. Against a loss of power the file is synced with each
-checkpoint, before an older one is deleted: what was written since then may be gone.
+Every commit survives the death of the process. To survive a loss of power, the file is synced with
+each checkpoint, before an older one is deleted: what was written later may be lost.
 """
 
 from __future__ import annotations
@@ -15,7 +14,7 @@ import json
 import sqlite3
 import time
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from attrs import asdict, frozen
 
@@ -52,6 +51,11 @@ class StoredStep:
     cursor: dict[str, Any]
     metrics: dict[str, Any]
 
+    @classmethod
+    def of(cls, row: tuple[int, str, str]) -> StoredStep:
+        step, cursor, metrics = row
+        return cls(step, json.loads(cursor), json.loads(metrics))
+
 
 @frozen
 class StoredCheckpoint:
@@ -63,7 +67,7 @@ class StoredCheckpoint:
 
 @frozen
 class Used:
-    """Dollars (0 where nothing is known or costs), tokens of all kinds, and seconds of steps."""
+    """Dollars (0 if free or unknown), tokens of all kinds, and seconds of finished steps."""
 
     usd: float
     tokens: int
@@ -71,45 +75,49 @@ class Used:
 
     def fits(self, budget: BudgetPlan, more: Used) -> bool:
         """Whether a budget has room for ``more``."""
+        total = self + more
         limits = (
-            (budget.usd, self.usd + more.usd),
-            (budget.tokens, self.tokens + more.tokens),
-            (budget.seconds, self.seconds + more.seconds),
+            (budget.usd, total.usd),
+            (budget.tokens, total.tokens),
+            (budget.seconds, total.seconds),
         )
-        return all(limit is None or total <= limit for limit, total in limits)
+        return all(limit is None or used <= limit for limit, used in limits)
 
     def __add__(self, more: Used) -> Used:
         return Used(self.usd + more.usd, self.tokens + more.tokens, self.seconds + more.seconds)
 
 
 class Journal:
-    """One open journal. Raises RunError if the file cannot be used."""
+    """One open journal.
 
-    def __init__(self, path: Path) -> None:
-        self._used: dict[str, Used] = {}  # by stages whose sum was asked for, kept up to date
+    With ``read_only`` nothing is written, not even a lock, so that a running run can be looked at.
+    Raise RunError if the file cannot be used.
+    """
+
+    def __init__(self, path: Path, read_only: bool = False) -> None:
+        self._used: dict[str, Used] = {}  # totals of the stages that were asked for
         try:
+            if read_only:
+                self._db = sqlite3.connect(f"{path.resolve().as_uri()}?mode=ro", uri=True)
+                self._db.execute("SELECT COUNT(*) FROM meta").fetchone()
+                return
             self._db = sqlite3.connect(path, isolation_level=None)
             self._db.execute("PRAGMA journal_mode=WAL")
             self._db.execute("PRAGMA synchronous=NORMAL")
             self._db.executescript(_SCHEMA)
-            (told,) = self._db.execute("PRAGMA quick_check(1)").fetchone()
-            if told != "ok":
-                raise sqlite3.DatabaseError(told.replace("\n", " "))
+            (verdict,) = self._db.execute("PRAGMA quick_check(1)").fetchone()
+            if verdict != "ok":
+                raise sqlite3.DatabaseError(verdict.replace("\n", " "))
+        except sqlite3.OperationalError as error:
+            raise RunError(
+                f"the journal {path} cannot be opened: {error}",
+                "make room on the disk, or see to its permissions, then try again",
+            ) from error
         except sqlite3.DatabaseError as error:
-            raise RunError(*_unusable(path, error)) from error
-
-    @classmethod
-    def reading(cls, path: Path) -> Journal:
-        """A journal to look at, of a run that may be going on: nothing is written, not even a
-        lock. Raises RunError if there is none to read."""
-        journal = cls.__new__(cls)
-        journal._used = {}
-        try:
-            journal._db = sqlite3.connect(f"{path.resolve().as_uri()}?mode=ro", uri=True)
-            journal._db.execute("SELECT COUNT(*) FROM meta").fetchone()
-        except sqlite3.DatabaseError as error:
-            raise RunError(*_unusable(path, error)) from error
-        return journal
+            raise RunError(
+                f"the journal {path} cannot be read: {error}",
+                "restore it from a backup, or start a new run",
+            ) from error
 
     def close(self) -> None:
         self._db.close()
@@ -122,29 +130,23 @@ class Journal:
         return row[0] if row else None
 
     def start_step(self, stage: str, step: int, source: int | None = None) -> None:
-        """A step begins; ``source`` is the one whose weights it samples from."""
+        """Write that a step begins, and after which step it takes the weights it samples from."""
+        begun, sampled_from = (stage, step, time.time()), (stage, step, source)
         with self._db:
             self._db.execute("BEGIN")
             self._db.execute(
-                "INSERT OR REPLACE INTO steps (stage, step, started) VALUES (?, ?, ?)",
-                (stage, step, time.time()),
+                "INSERT OR REPLACE INTO steps (stage, step, started) VALUES (?, ?, ?)", begun
             )
             if source is not None:
-                self._db.execute(
-                    "INSERT OR REPLACE INTO sources VALUES (?, ?, ?)", (stage, step, source)
-                )
+                self._db.execute("INSERT OR REPLACE INTO sources VALUES (?, ?, ?)", sampled_from)
 
     def sources(self, stage: str) -> dict[int, int]:
-        """The step whose weights each step sampled from that ever began, rewound or not."""
+        """Return the source of each step that ever began, rewound or not."""
         rows = self._db.execute("SELECT step, source FROM sources WHERE stage = ?", (stage,))
         return dict(rows.fetchall())
 
     def finish_step(
-        self,
-        stage: str,
-        step: int,
-        cursor: dict[str, Any],
-        metrics: dict[str, Any],
+        self, stage: str, step: int, cursor: dict[str, Any], metrics: dict[str, Any]
     ) -> None:
         """Commit a step."""
         self._db.execute(
@@ -153,92 +155,88 @@ class Journal:
         )
         self._add(stage, Used(0.0, 0, metrics.get("time/total", 0.0)))
 
-    def add_checkpoint(self, stage: str, step: int, path: str) -> None:
-        """Weights and optimiser after a step are saved under ``path``; with this the file is
-        synced."""
-        self._db.execute("PRAGMA synchronous=FULL")
-        self._db.execute(
-            "INSERT OR REPLACE INTO checkpoints VALUES (?, ?, ?, ?)",
-            (stage, step, path, time.time()),
-        )
-        self._db.execute("PRAGMA synchronous=NORMAL")
-
-    def drop_checkpoint(self, stage: str, step: int) -> None:
-        self._db.execute("DELETE FROM checkpoints WHERE stage = ? AND step = ?", (stage, step))
-
-    def checkpoints(self, stage: str) -> list[StoredCheckpoint]:
-        """Oldest first."""
-        rows = self._db.execute(
-            "SELECT step, path FROM checkpoints WHERE stage = ? ORDER BY step", (stage,)
-        )
-        return [StoredCheckpoint(*row) for row in rows]
-
-    def add_snapshot(self, stage: str, step: int, path: str) -> None:
-        self._db.execute(
-            "INSERT OR REPLACE INTO snapshots VALUES (?, ?, ?, ?)", (stage, step, path, time.time())
-        )
-
-    def drop_snapshot(self, stage: str, step: int) -> None:
-        self._db.execute("DELETE FROM snapshots WHERE stage = ? AND step = ?", (stage, step))
-
-    def snapshots(self, stage: str) -> list[StoredCheckpoint]:
-        """Weights saved for sampling, oldest first."""
-        rows = self._db.execute(
-            "SELECT step, path FROM snapshots WHERE stage = ? ORDER BY step", (stage,)
-        )
-        return [StoredCheckpoint(*row) for row in rows]
-
-    def saved_paths(self) -> set[str]:
-        """Of all that the run has saved and still knows."""
-        rows = self._db.execute("SELECT path FROM checkpoints UNION SELECT path FROM snapshots")
-        return {path for (path,) in rows}
-
     def steps(self, stage: str) -> list[StoredStep]:
-        """The finished steps in order."""
-        rows = self._db.execute(f"{_STEPS} ORDER BY step", (stage,))
-        return [_stored(*row) for row in rows]
+        """Return the finished steps in order."""
+        return list(map(StoredStep.of, self._db.execute(f"{_STEPS} ORDER BY step", (stage,))))
 
     def step(self, stage: str, step: int) -> StoredStep | None:
-        """A step, if it is finished."""
+        """Return a step if it is finished, else None."""
         row = self._db.execute(f"{_STEPS} AND step = ?", (stage, step)).fetchone()
-        return row and _stored(*row)
+        return row and StoredStep.of(row)
 
     def metrics(self) -> list[dict[str, Any]]:
-        """The metrics of all finished steps and evaluations, in the order they were done."""
+        """Return the metrics of all finished steps and evaluations, in the order they were done."""
         rows = self._db.execute(
             "SELECT metrics FROM steps WHERE finished IS NOT NULL ORDER BY finished, rowid"
         )
         return [json.loads(metrics) for (metrics,) in rows]
 
     def has_begun(self) -> bool:
-        """Whether any step was started, or anything paid for; True where it cannot be told."""
+        """Whether any step was started, or anything paid for; True if that cannot be read."""
+        query = "SELECT EXISTS (SELECT 1 FROM steps) OR EXISTS (SELECT 1 FROM spend)"
         try:
-            row = self._db.execute(
-                "SELECT EXISTS (SELECT 1 FROM steps) OR EXISTS (SELECT 1 FROM spend)"
-            ).fetchone()
+            return bool(self._db.execute(query).fetchone()[0])
         except sqlite3.Error:
             return True
-        return bool(row[0])
 
     def last_change(self) -> float:
-        """When a step last began or ended (seconds since the epoch); 0 before the first."""
+        """Return when a step last began or ended (seconds since the epoch); 0 before the first."""
         row = self._db.execute("SELECT MAX(MAX(started, COALESCE(finished, 0))) FROM steps")
         return float(row.fetchone()[0] or 0.0)
 
     def rewind(self, stage: str, step: int) -> None:
-        """Forget the steps after ``step``: their weights were not saved."""
+        """Forget the steps after ``step``, whose weights were not saved."""
         self._db.execute("DELETE FROM steps WHERE stage = ? AND step > ?", (stage, step))
         self._used.pop(stage, None)
 
+    def add_checkpoint(self, stage: str, step: int, path: str) -> None:
+        """Write where the state after a step is saved, and sync the file."""
+        self._db.execute("PRAGMA synchronous=FULL")
+        self._add_weights("checkpoints", stage, step, path)
+        self._db.execute("PRAGMA synchronous=NORMAL")
+
+    def drop_checkpoint(self, stage: str, step: int) -> None:
+        self._db.execute("DELETE FROM checkpoints WHERE stage = ? AND step = ?", (stage, step))
+
+    def checkpoints(self, stage: str) -> list[StoredCheckpoint]:
+        """Return the saved states, oldest first."""
+        return self._weights("checkpoints", stage)
+
+    def add_snapshot(self, stage: str, step: int, path: str) -> None:
+        self._add_weights("snapshots", stage, step, path)
+
+    def drop_snapshot(self, stage: str, step: int) -> None:
+        self._db.execute("DELETE FROM snapshots WHERE stage = ? AND step = ?", (stage, step))
+
+    def snapshots(self, stage: str) -> list[StoredCheckpoint]:
+        """Return the weights saved for sampling, oldest first."""
+        return self._weights("snapshots", stage)
+
+    def saved_paths(self) -> set[str]:
+        """Return the paths of all checkpoints and snapshots of the run."""
+        rows = self._db.execute("SELECT path FROM checkpoints UNION SELECT path FROM snapshots")
+        return {path for (path,) in rows}
+
+    def _add_weights(
+        self, table: Literal["checkpoints", "snapshots"], stage: str, step: int, path: str
+    ) -> None:
+        row = (stage, step, path, time.time())
+        self._db.execute(f"INSERT OR REPLACE INTO {table} VALUES (?, ?, ?, ?)", row)
+
+    def _weights(
+        self, table: Literal["checkpoints", "snapshots"], stage: str
+    ) -> list[StoredCheckpoint]:
+        query = f"SELECT step, path FROM {table} WHERE stage = ? ORDER BY step"
+        return [StoredCheckpoint(*row) for row in self._db.execute(query, (stage,))]
+
     def add_spend(self, stage: str, step: int, usage: Usage, usd: float | None) -> None:
         tokens = asdict(usage).values()
-        self._db.execute(
-            "INSERT INTO spend VALUES (?, ?, ?, ?, ?, ?, ?)", (stage, step, *tokens, usd)
-        )
+        row = (stage, step, *tokens, usd)
+        self._db.execute("INSERT INTO spend VALUES (?, ?, ?, ?, ?, ?, ?)", row)
         self._add(stage, Used(usd or 0.0, sum(tokens), 0.0))
 
     def used(self, stage: str, step: int | None = None) -> Used:
-        """What a stage has used (or one step of it); seconds are those of finished steps."""
+        """Return what a stage, or one step of it, has used."""
         if step is not None:
             return self._sum("stage = ? AND step = ?", stage, step)
         if stage not in self._used:
@@ -263,19 +261,6 @@ class Journal:
         return Used(float(usd), int(tokens), float(seconds))
 
     def spent_usd(self) -> float:
-        """Dollars so far, repeated steps included; 0 where prices are unknown or nothing costs."""
+        """Return the dollars spent so far, repeated steps included; 0 if free or unknown."""
         row = self._db.execute("SELECT COALESCE(SUM(usd), 0) FROM spend").fetchone()
         return float(row[0])
-
-
-def _stored(step: int, cursor: str, metrics: str) -> StoredStep:
-    return StoredStep(step, json.loads(cursor), json.loads(metrics))
-
-
-def _unusable(path: Path, error: sqlite3.Error) -> tuple[str, str]:
-    """What to say of a file that cannot be used, and what to do."""
-    if isinstance(error, sqlite3.OperationalError):
-        why = "make room on the disk, or see to its permissions, then try again"
-        return f"the journal {path} cannot be opened: {error}", why
-    restore = "restore it from a backup, or start a new run"
-    return f"the journal {path} cannot be read: {error}", restore

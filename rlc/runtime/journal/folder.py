@@ -1,4 +1,4 @@
-"""The folder of a run: its files, its lock, and what happens to them when it is resumed."""
+"""The folder of a run: its files, its lock, and what happens to them on a resume."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import json
 import os
 import shutil
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
@@ -23,16 +23,16 @@ from rlc.runtime.records import RunError
 class RunFolder:
     """An open, locked run folder. Make one with :meth:`create` or :meth:`resume`."""
 
-    def __init__(self, path: Path, plan: Plan, held: int, journal: Journal | None = None) -> None:
+    def __init__(self, path: Path, plan: Plan, held: int, journal: Journal) -> None:
         self.path = path
         self.plan = plan
-        self.journal = journal or Journal(path / "journal.sqlite")
+        self.journal = journal
         self._lock = held
         self._new = False
 
     @classmethod
     def create(cls, path: Path, plan: Plan) -> RunFolder:
-        """A new folder. Raises RunError if it exists with content or cannot be written."""
+        """Make a new folder. Raise RunError if it has content or cannot be written."""
         made = not path.exists()
         try:
             path.mkdir(parents=True, exist_ok=True)
@@ -41,7 +41,8 @@ class RunFolder:
                     f"the run folder {path} already exists",
                     f"go on with it (`rlc run --resume {path}`) or choose another --run-dir",
                 )
-            folder = cls(path, plan, lock(path))
+            held = lock(path)
+            folder = cls(path, plan, held, Journal(path / "journal.sqlite"))
             folder._write_plan()
             folder._new = True
         except OSError as error:
@@ -58,45 +59,41 @@ class RunFolder:
 
     @classmethod
     def resume(cls, path: Path) -> RunFolder:
-        """An existing folder, whose plan is what its journal says. Raises RunError if it is no
-        run's, is in use, cannot be written, or has a ``plan.json`` that says something else."""
+        """Open the folder of an earlier run, with the plan in its journal.
+
+        Raise RunError if there is no run in it, it is in use, it cannot be written, or its
+        ``plan.json`` differs from the journal.
+        """
         if not (path / "journal.sqlite").is_file():
-            raise RunError(
-                f"{path} is not a run folder: it has no plan.json and journal.sqlite",
-                "give the folder that an earlier `rlc run` named",
-            )
+            raise no_run(path)
+        held, journal = -1, None
         try:
             held = lock(path)
-        except OSError as error:
-            raise RunError(*_not_writable(path, error)) from error
-        try:
-            return cls._resumed(path, held)
-        except BaseException:
-            os.close(held)
-            raise
-
-    @classmethod
-    def _resumed(cls, path: Path, held: int) -> RunFolder:
-        journal = Journal(path / "journal.sqlite")
-        try:
+            journal = Journal(path / "journal.sqlite")
             folder = cls(path, _journalled_plan(path, journal), held, journal)
             folder._compare_plan()
-        except OSError as error:
-            raise RunError(*_not_writable(path, error)) from error
-        except BaseException:
-            journal.close()
+        except BaseException as error:
+            if journal is not None:
+                journal.close()
+            if held >= 0:
+                os.close(held)
+            if isinstance(error, OSError):
+                raise RunError(
+                    f"cannot write the run folder {path}: {error.strerror or error}",
+                    "see to its permissions and to the room on its disk, then go on",
+                ) from error
             raise
         return folder
 
     def _write_plan(self) -> None:
-        """``plan.json`` as a saved plan: its hash shows whether it was edited."""
+        """Write ``plan.json`` as a saved plan, whose hash shows whether it was edited."""
         data = {"plan_hash": plan_hash(self.plan), **plan_to_dict(self.plan)}
         fresh = self.path / "plan.json.tmp"
         fresh.write_text(json.dumps(data, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
         fresh.replace(self.path / "plan.json")
 
     def _compare_plan(self) -> None:
-        """Refuse an edited ``plan.json``, with what differs; one that is gone is written anew."""
+        """Raise RunError if ``plan.json`` was edited, with the differences; write a missing one."""
         file = self.path / "plan.json"
         if not file.exists():
             return self._write_plan()
@@ -120,12 +117,14 @@ class RunFolder:
         return None
 
     def set_state(self, state: str, cause: str = "") -> None:
-        """Write down how the run stands now, and why."""
+        """Journal the state of the run, and the reason for it."""
         self.journal.set_meta(state=state, cause=cause, updated=repr(time.time()))
 
     def close_failed(self) -> bool:
-        """Close the folder of a run that failed; a new one in which no step was begun is deleted.
-        Says whether it is still there."""
+        """Close the folder of a run that failed, and delete a new one in which nothing has begun.
+
+        Return whether it is still there.
+        """
         keep = not self._new or self.journal.has_begun()
         self.close()
         if not keep:
@@ -133,29 +132,32 @@ class RunFolder:
         return keep
 
     def close(self) -> None:
-        """Close the journal and let the lock go; safe to call twice."""
+        """Close the journal and release the lock; safe to call twice."""
         self.journal.close()
         if self._lock >= 0:
             os.close(self._lock)
         self._lock = -1
 
     def rewind(self) -> None:
-        """Go back to the newest checkpoint of each stage: later steps are in no saved weights.
+        """Return to the newest checkpoint of each stage: no saved weights have the later steps.
 
-        The files beside the journal are brought in line with it, whatever a crash left of them.
+        The files beside the journal are made consistent with it, whatever a crash left of them.
         """
         last = dict[str, int]()
         for stage in self.plan.stages:
             checkpoints = self.journal.checkpoints(stage.name)
             last[stage.name] = checkpoints[-1].step if checkpoints else 0
-            if isinstance(stage, EvalPlan):  # of the steps of the stage that it evaluates
+            if isinstance(stage, EvalPlan):  # its steps are those of the stage that it evaluates
                 last[stage.name] = last.get(stage.after or "", 0)
             self.journal.rewind(stage.name, last[stage.name])
         done = {
             (s.name, step.step) for s in self.plan.stages for step in self.journal.steps(s.name)
         }
         for name in (ROLLOUTS_FILE, TIMELINE_FILE):
-            self.keep_lines(name, lambda r: (r.get("stage"), r.get("step")) in done)
+            if (self.path / name).exists():
+                records = self.read(name)
+                kept = [r for r in records if (r.get("stage"), r.get("step")) in done]
+                self.rewrite(name, kept)
         self.rewrite(METRICS_FILE, self.journal.metrics())
 
     def append(self, name: str, records: Iterable[dict[str, Any]]) -> None:
@@ -164,34 +166,35 @@ class RunFolder:
             file.writelines(json.dumps(record) + "\n" for record in records)
 
     def read(self, name: str) -> list[dict[str, Any]]:
-        """The records of a file of JSON lines; those that are damaged are empty."""
+        """Return the records of a file of JSON lines; those that are damaged are empty."""
+        records = []
         with (self.path / name).open(encoding="utf-8", errors="replace") as file:
-            return [_record(line) for line in file]
-
-    def keep_lines(self, name: str, keep: Callable[[dict[str, Any]], bool]) -> None:
-        """Rewrite a file of JSON lines without those that ``keep`` refuses or that are damaged."""
-        if (self.path / name).exists():
-            self.rewrite(name, [record for record in self.read(name) if keep(record)])
+            for line in file:
+                try:
+                    record = json.loads(line)
+                except ValueError:  # damaged by a crash or an editor
+                    record = {}
+                records.append(record if isinstance(record, dict) else {})
+        return records
 
     def rewrite(self, name: str, records: Iterable[dict[str, Any]]) -> None:
-        """Replace a file of JSON lines; the old one stays until the new one is whole."""
+        """Replace a file of JSON lines; the old one stays until the new one is complete."""
         fresh = f"{name}.tmp"
         (self.path / fresh).unlink(missing_ok=True)
         self.append(fresh, records)
         (self.path / fresh).replace(self.path / name)
 
 
-def _record(line: str) -> dict[str, Any]:
-    """The object on a line; an empty one where a crash or an editor damaged it."""
-    try:
-        record = json.loads(line)
-    except ValueError:
-        return {}
-    return record if isinstance(record, dict) else {}
+def no_run(path: Path) -> RunError:
+    """Return the error for a folder without a run."""
+    return RunError(
+        f"{path} is not a run folder: it has no plan.json and journal.sqlite",
+        "give the folder that an earlier `rlc run` named",
+    )
 
 
 def _journalled_plan(path: Path, journal: Journal) -> Plan:
-    """The plan that a run was begun with. Raises RunError."""
+    """Return the plan that a run was begun with. Raise RunError if it cannot be read."""
     text = journal.meta("plan")
     try:
         if text is None and journal.meta("plan_hash") is not None:  # of an older version
@@ -207,11 +210,4 @@ def _journalled_plan(path: Path, journal: Journal) -> Plan:
     raise RunError(
         f"{path / 'journal.sqlite'} is empty or damaged: it does not know its plan",
         "restore it from a backup, or start a new run",
-    )
-
-
-def _not_writable(path: Path, error: OSError) -> tuple[str, str]:
-    return (
-        f"cannot write the run folder {path}: {error.strerror or error}",
-        "see to its permissions and to the room on its disk, then go on",
     )

@@ -1,4 +1,4 @@
-"""The lock of a run folder: held by one process, gone with it."""
+"""The lock of a run folder, held by one process and released when it ends."""
 
 from __future__ import annotations
 
@@ -10,18 +10,19 @@ from pathlib import Path
 from rlc.runtime.records import RunError
 
 _FILE = ".lock"
-_TRIES, _PAUSE = 10, 0.01  # whoever only looks holds the lock for a moment
+_TRIES, _PAUSE = 10, 0.01  # :func:`is_locked` holds the lock for a moment
 
 
 def lock(path: Path) -> int:
-    """Hold a folder against other processes until the descriptor is closed.
+    """Hold a folder against other processes until the returned descriptor is closed.
 
-    Raises RunError where another one holds it, OSError where the folder cannot be written.
+    Raise RunError if another process holds it, OSError if the folder cannot be written.
     """
     handle = os.open(path / _FILE, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
     for attempt in range(_TRIES):
         try:
             fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            break
         except BlockingIOError as error:
             if attempt == _TRIES - 1:
                 holder = os.read(handle, 64).decode(errors="replace").strip()
@@ -31,8 +32,6 @@ def lock(path: Path) -> int:
                     f"another process{whose} is running {path}", "wait for it to end"
                 ) from error
             time.sleep(_PAUSE)
-        else:
-            break
     os.truncate(handle, 0)
     os.write(handle, f"process {os.getpid()} on {os.uname().nodename}\n".encode())
     return handle

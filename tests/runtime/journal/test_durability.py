@@ -253,5 +253,5 @@ def test_which_states_stay() -> None:
 
 def test_which_snapshots_stay() -> None:
     """After step 9 steps 10, 11 and 12 sample from 7, 8 and 9; after step 4 it was 2, 3 and 4."""
-    assert kept_snapshots(range(10), {4, 9}, done=9, slack=2) == {2, 3, 7, 8, 9}
-    assert kept_snapshots(range(10), {8}, done=9, slack=1) == {7, 8, 9}
+    assert kept_snapshots(range(10), {4, 9}, done=9, lag=2) == {2, 3, 7, 8, 9}
+    assert kept_snapshots(range(10), {8}, done=9, lag=1) == {7, 8, 9}
