@@ -75,12 +75,12 @@ class TaskStream:
                 stream = derive_seed(seed, *names, name)
                 curricula[name] = Curriculum(count=env.count, seed=stream, **wrapper.args)
         for step, cursor in enumerate(cursors, start=1):
-            for env, curriculum in curricula.items():
-                solved = cursor[f"{env}.solved"]
+            for name, curriculum in curricula.items():
+                solved = cursor[f"{name}.solved"]
                 curriculum.learn(step, {int(row): share for row, share in solved.items()})
         last = dict(cursors[-1]) if cursors else new_cursor(list(envs))
-        for env in curricula:
-            last.pop(f"{env}.solved", None)
+        for name in curricula:
+            last.pop(f"{name}.solved", None)
         return cls(envs, last, seed, names, len(cursors), curricula=curricula)
 
     def take(self, count: int) -> list[Task]:

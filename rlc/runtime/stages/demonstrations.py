@@ -106,7 +106,7 @@ class Demonstrator:
     async def _wave(self, tasks: Sequence[Task]) -> list[Rollout]:
         if self.client is None:
             oracle = find_oracle(self.env.plan)
-            assert oracle is not None, "a rule of the checker sees to it"
+            assert oracle is not None, "the rules of the checker ensure it"
             return await all_of(self._by_oracle(task, oracle) for task in tasks)
         rollouts = self.env.plan.rollouts
         player = Player(
