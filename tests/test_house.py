@@ -166,5 +166,26 @@ def test_check_is_light(recipe: str) -> None:
     assert not loaded & (HEAVY | {"rich", "cattrs", "jinja2"})
 
 
+@pytest.mark.parametrize(
+    ("call", "says"),
+    [
+        ("main(['run', 'recipes/quickstart.rl'])", "pip install 'rlc[local,gem]'"),
+        ("main(['show', 'nowhere'])", "error: "),
+        ("main(['report', 'nowhere'])", "error: "),
+        ("main(['serve'])", "pip install 'rlc[serve]'"),
+        ("print(pydoc.render_doc(rlc), file=sys.stderr)", "rlc.runtime.summary.Summary"),
+    ],
+)
+def test_a_base_install_says_what_is_missing(call: str, says: str) -> None:
+    code = (
+        "import pydoc, sys\n"
+        f"sys.modules.update(dict.fromkeys({HEAVY | {'safetensors', 'starlette'}}))\n"
+        f"import rlc\nfrom rlc.cli.main import BROKEN, main\nassert {call} != BROKEN"
+    )
+    result = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, cwd=ROOT)
+    assert result.returncode == 0, result.stderr
+    assert says in result.stderr
+
+
 def test_explain_needs_neither_engine_nor_environments() -> None:
     assert not modules_after(["explain", "recipes/quickstart.rl"]) & HEAVY

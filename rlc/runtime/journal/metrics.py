@@ -5,16 +5,17 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from statistics import fmean, pstdev
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-import numpy as np
 from attrs import asdict
 
 from rlc.catalog.environments import with_role
 from rlc.envs.base import SOLVED
 from rlc.plan.records import EnvPlan, SftPlan, StagePlan
 from rlc.runtime.records import Rollout, Usage
-from rlc.runtime.updates.minibatch import EpisodeDatums
+
+if TYPE_CHECKING:
+    from rlc.runtime.updates.minibatch import EpisodeDatums
 
 METRICS_FILE = "metrics.jsonl"
 ROLLOUTS_FILE = "rollouts.jsonl"
@@ -117,7 +118,11 @@ def reference_metrics(episodes: Sequence[EpisodeDatums]) -> dict[str, float]:
         for datum in episode.datums
         if datum.reference_T is not None
     ]
-    return {"kl/reference": float(np.concatenate(distances).mean())} if distances else {}
+    if not distances:
+        return {}
+    import numpy as np  # reading metrics must work in a base install
+
+    return {"kl/reference": float(np.concatenate(distances).mean())}
 
 
 def usage_metrics(usage: Usage) -> dict[str, int]:
