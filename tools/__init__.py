@@ -1,1 +1,1 @@
-"""Scripts for maintainers; not part of the wheel."""
+"""Scripts that make what the package ships: the tiny model, and the snapshot of GEM."""

@@ -62,18 +62,21 @@ def registry() -> dict[str, Any]:
         kwargs = {k: v for k, v in spec.kwargs.items() if k not in _NOT_FROM_A_RECIPE}
         nullable |= {(entry, name) for name, value in kwargs.items() if value is None}
         environments[env_id] = {"class": entry, "args": kwargs}
-    entries = {record["class"] for record in environments.values()}
-    classes = {entry: _class_facts(entry, nullable) for entry in sorted(entries)}
+    classes: dict[str, dict[str, Any]] = {}
+    for entry in sorted({record["class"] for record in environments.values()}):
+        module, name = entry.split(":")
+        params = _parameters(module, name)
+        for param, fact in params.items():
+            if (entry, param) in nullable:
+                fact["optional"] = True
+        needs = _NEEDS.get(name, [])
+        classes[entry] = {"params": params, "multi_turn": "max_turns" in params, "needs": needs}
     for record in environments.values():
         accepted = classes[record["class"]]["params"]
         record["args"] = {k: v for k, v in record["args"].items() if k in accepted}
     version = importlib.metadata.version("gem-llm")
-    facts = {
-        "library": "gem-llm",
-        "version": version,
-        "classes": classes,
-        "environments": environments,
-    }
+    facts: dict[str, Any] = {"library": "gem-llm", "version": version}
+    facts |= {"classes": classes, "environments": environments}
     return dict(json.loads(json.dumps(facts)))
 
 
@@ -100,19 +103,6 @@ def _shown(text: str, info: dict[str, Any]) -> int:
     return len(str(info.get("prefix", ""))) + len(text) + len(str(info.get("suffix", "")))
 
 
-def _class_facts(entry: str, nullable: set[tuple[str, str]]) -> dict[str, Any]:
-    module, name = entry.split(":")
-    params = {
-        param: facts | ({"optional": True} if (entry, param) in nullable else {})
-        for param, facts in _parameters(module, name).items()
-    }
-    return {
-        "params": params,
-        "multi_turn": "max_turns" in params,
-        "needs": _NEEDS.get(name, []),
-    }
-
-
 def _parameters(module: str, name: str) -> dict[str, dict[str, Any]]:
     """Keyword parameters of a class's ``__init__``, read from its source."""
     spec = importlib.util.find_spec(module)
@@ -127,11 +117,17 @@ def _parameters(module: str, name: str) -> dict[str, dict[str, Any]]:
         init = next(found for tree in trees if (found := _find_init(tree, name)))
     arguments = init.args.args
     defaults = [None] * (len(arguments) - len(init.args.defaults)) + list(init.args.defaults)
-    return {
-        argument.arg: _parameter(argument, default)
-        for argument, default in zip(arguments, defaults, strict=True)
-        if argument.arg not in _NOT_FROM_A_RECIPE
-    }
+    params: dict[str, dict[str, Any]] = {}
+    for argument, default in zip(arguments, defaults, strict=True):
+        if argument.arg in _NOT_FROM_A_RECIPE:
+            continue
+        annotation = ast.unparse(argument.annotation) if argument.annotation else ""
+        value = ast.literal_eval(default) if default is not None else None
+        kind = _TYPES.get(type(value)) or {"Optional[str]": "string"}[annotation]
+        params[argument.arg] = {"type": kind, "default": value}
+        if value is None or annotation.startswith("Optional"):
+            params[argument.arg]["optional"] = True
+    return params
 
 
 def _find_init(tree: ast.Module, name: str) -> ast.FunctionDef | None:
@@ -141,14 +137,6 @@ def _find_init(tree: ast.Module, name: str) -> ast.FunctionDef | None:
                 if isinstance(item, ast.FunctionDef) and item.name == "__init__":
                     return item
     return None
-
-
-def _parameter(argument: ast.arg, default: ast.expr | None) -> dict[str, Any]:
-    annotation = ast.unparse(argument.annotation) if argument.annotation else ""
-    value = ast.literal_eval(default) if default is not None else None
-    kind = _TYPES.get(type(value)) or {"Optional[str]": "string"}[annotation]
-    optional = value is None or annotation.startswith("Optional")
-    return {"type": kind, "default": value} | ({"optional": True} if optional else {})
 
 
 def render(facts: dict[str, Any]) -> str:

@@ -10,34 +10,27 @@ import argparse
 import time
 from pathlib import Path
 from random import Random
-from typing import TYPE_CHECKING
+
+import torch
+from transformers import GenerationConfig, PreTrainedTokenizerFast, Qwen3ForCausalLM
 
 from rlc.service.tiny import path
-
-if TYPE_CHECKING:
-    from transformers import PreTrainedTokenizerFast, Qwen3ForCausalLM
-
-    from tools.tiny.demonstrations import Example
+from tools.tiny.demonstrations import TASKS, Example, encode, play
+from tools.tiny.phrases import find_phrases
+from tools.tiny.tokenizer import build_tokenizer, save_tokenizer
+from tools.tiny.train import epochs, fit, new_model
 
 CLEAN_EPOCHS = 2
 NOISY_EPOCHS = 1
 
 
 def main() -> None:
-    """Parse the arguments and build."""
+    """Write configuration, weights (bf16) and tokenizer to a folder."""
     parser = argparse.ArgumentParser(description="Rebuild the tiny chat model from nothing.")
     parser.add_argument("--out", type=Path, default=path(), help="the folder to write")
     parser.add_argument("--seed", type=int, default=1)
     arguments = parser.parse_args()
-    build(arguments.out, arguments.seed)
-
-
-def build(out: Path, seed: int) -> None:
-    """Write configuration, weights (bf16) and tokenizer to ``out``."""
-    from tools.tiny.phrases import find_phrases
-    from tools.tiny.tokenizer import build_tokenizer, save_tokenizer
-    from tools.tiny.train import epochs, fit, new_model
-
+    out, seed = arguments.out, arguments.seed
     tokenizer = build_tokenizer(find_phrases())
     save_tokenizer(tokenizer, out)
     print(f"tokenizer: {len(tokenizer)} tokens", flush=True)
@@ -51,7 +44,6 @@ def build(out: Path, seed: int) -> None:
 
 
 def _examples(tokenizer: PreTrainedTokenizerFast, noisy: bool, seed: int) -> list[Example]:
-    from tools.tiny.demonstrations import TASKS, encode, play
 
     start = time.perf_counter()
     examples: list[Example] = []
@@ -67,9 +59,6 @@ def _examples(tokenizer: PreTrainedTokenizerFast, noisy: bool, seed: int) -> lis
 
 def save_model(model: Qwen3ForCausalLM, tokenizer: PreTrainedTokenizerFast, out: Path) -> None:
     """bf16 weights, and a generation config that samples the whole distribution."""
-    import torch
-    from transformers import GenerationConfig
-
     model.generation_config = GenerationConfig(
         do_sample=True,
         temperature=1.0,

@@ -8,17 +8,15 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from random import Random
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from attrs import Factory, frozen
+from transformers import PreTrainedTokenizerFast
 
 from rlc.envs.gem.oracles import binary_search, boxed, consistent_code, spell_backward, sudoku_move
 from tools.tiny.chatml import BOXED, framed, user_turn
 from tools.tiny.games import Game
 from tools.tiny.slips import Slips, slip
-
-if TYPE_CHECKING:
-    from transformers import PreTrainedTokenizerFast
 
 SEED_RANGE = 2**31
 
@@ -98,7 +96,7 @@ def play_episode(task: Task, game: Game, noisy: bool, rng: Random) -> tuple[list
 
 
 def prompt_after(task: Task, texts: Sequence[str]) -> str:
-    """What the newest observation adds to the tokens before it (all of it in a frame)."""
+    """Return what the newest observation adds to the tokens before it (all of it in a frame)."""
     if task.frame is not None:
         return framed(task.frame, texts[-1])
     if len(texts) > 1:

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import copy
-import logging
-from functools import cache
-from types import ModuleType
 from typing import Any
 
 from attrs import frozen
+
+from rlc.envs.gem.source import import_gem
 
 
 @frozen
@@ -25,7 +24,7 @@ class Game:
 
     def __init__(self, env_id: str, concat: bool = False, **args: Any) -> None:
         """``concat`` shows the whole history of observations each turn (GEM's own wrapper)."""
-        self._env = _gem().make(env_id, **args)
+        self._env = import_gem().make(env_id, **args)
         self._concat = concat
         if concat:
             from gem.wrappers.observation_wrapper import ObservationWrapper
@@ -40,7 +39,7 @@ class Game:
         return copy.deepcopy(self, {id(pool): pool})
 
     def reset(self, seed: int) -> str:
-        """Start the episode that ``seed`` picks; the opening observation."""
+        """Start the episode that ``seed`` picks, and return the opening observation."""
         return self._text(*self._env.reset(seed=seed))
 
     def step(self, action: str) -> Seen:
@@ -54,16 +53,3 @@ class Game:
             return text
         body = text if not text or text.endswith("\n") else text + "\n"
         return str(info.get("prefix", "")) + body + str(info.get("suffix", ""))
-
-
-@cache
-def _gem() -> ModuleType:
-    """gem, without the handlers that it hangs on the root logger."""
-    root = logging.getLogger()
-    handlers, level = list(root.handlers), root.level
-    import gem
-
-    root.handlers[:] = handlers
-    root.setLevel(level)
-    module: ModuleType = gem
-    return module

@@ -11,16 +11,19 @@ import re
 from collections.abc import Sequence
 from pathlib import Path
 from random import Random
-from typing import TYPE_CHECKING
 
+import torch
 from attrs import define, field, frozen
+from transformers import (
+    AutoModelForCausalLM,
+    AutoTokenizer,
+    PreTrainedTokenizerFast,
+    Qwen3ForCausalLM,
+)
 
 from rlc.service.tiny import path
 from tools.tiny.demonstrations import SEED_RANGE, TASKS, Task, prompt_after
 from tools.tiny.games import Game
-
-if TYPE_CHECKING:
-    from transformers import PreTrainedTokenizerFast, Qwen3ForCausalLM
 
 MAX_NEW_TOKENS = 16
 _WELL_FORMED = re.compile(r"\\boxed\{[^{}]+\}")
@@ -38,7 +41,7 @@ class Measured:
 @define
 class _Episode:
     game: Game
-    texts: list[str]
+    texts: list[str] = field(factory=list)
     tokens: list[int] = field(factory=list)
     reward: float = 0.0
     done: bool = False
@@ -53,13 +56,13 @@ def measure(
     seed: int = 0,
 ) -> Measured:
     """Play ``episodes`` side by side, as a run with that task's prompt format would."""
-    import torch
-
     torch.manual_seed(seed)
     rng = Random(seed)
     # The words are the environment's own, those that a run asks, not the ones of the training.
     game = Game(task.env_id, concat=task.frame is not None)
-    everyone = [_start(game.another(), rng.randrange(SEED_RANGE)) for _ in range(episodes)]
+    everyone = [_Episode(game.another()) for _ in range(episodes)]
+    for episode in everyone:
+        episode.texts.append(episode.game.reset(rng.randrange(SEED_RANGE)))
     running = everyone
     replies: list[str] = []
     while running:
@@ -69,7 +72,12 @@ def measure(
             episode.tokens = new if task.frame else episode.tokens + new
         prompts = [episode.tokens for episode in running]
         for episode, reply in zip(running, _replies(model, prompts, sampled), strict=True):
-            replies.append(_play(episode, reply, tokenizer))
+            closed = reply[-1:] == [tokenizer.eos_token_id]
+            episode.tokens += reply + ([] if closed else [tokenizer.eos_token_id])
+            replies.append(str(tokenizer.decode(reply, skip_special_tokens=True)))
+            seen = episode.game.step(replies[-1])
+            episode.texts.append(seen.text)
+            episode.reward, episode.done = episode.reward + seen.reward, seen.done
         running = [episode for episode in running if not episode.done]
     return Measured(
         reward=sum(episode.reward for episode in everyone) / episodes,
@@ -78,35 +86,17 @@ def measure(
     )
 
 
-def _start(game: Game, seed: int) -> _Episode:
-    return _Episode(game, [game.reset(seed)])
-
-
-def _play(episode: _Episode, reply: list[int], tokenizer: PreTrainedTokenizerFast) -> str:
-    text = str(tokenizer.decode(reply, skip_special_tokens=True))
-    closed = reply[-1:] == [tokenizer.eos_token_id]
-    episode.tokens = episode.tokens + reply + ([] if closed else [tokenizer.eos_token_id])
-    seen = episode.game.step(text)
-    episode.texts.append(seen.text)
-    episode.reward += seen.reward
-    episode.done = seen.done
-    return text
-
-
 def _replies(
     model: Qwen3ForCausalLM, prompts: Sequence[list[int]], sampled: bool
 ) -> list[list[int]]:
     """One reply for each prompt, up to and with its end of turn."""
-    import torch
-
     pad, end = model.config.pad_token_id, model.config.eos_token_id
     longest = max(map(len, prompts))
     tokens_BT = torch.tensor([[pad] * (longest - len(p)) + p for p in prompts])
     mask_BT = torch.tensor([[0] * (longest - len(p)) + [1] * len(p) for p in prompts])
     # The whole distribution when sampling; unset when greedy, or transformers warns.
-    how: dict[str, float | None] = {"temperature": 1.0, "top_k": 0, "top_p": 1.0}
-    if not sampled:
-        how = dict.fromkeys(how)
+    whole = {"temperature": 1.0, "top_k": 0, "top_p": 1.0}
+    how = whole if sampled else dict.fromkeys(whole)
     with torch.inference_mode():
         out_BT = model.generate(
             tokens_BT,
@@ -121,9 +111,6 @@ def _replies(
 
 def main() -> None:
     """Measure the tasks of the demonstrations."""
-    import torch
-    from transformers import AutoModelForCausalLM, AutoTokenizer
-
     parser = argparse.ArgumentParser(description="Measure a tiny model in its environments.")
     parser.add_argument("folder", type=Path, nargs="?", default=path())
     parser.add_argument("--episodes", type=int, default=256)

@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Sequence
-from itertools import takewhile
+from itertools import product, takewhile
 
 from attrs import frozen
 
@@ -50,7 +50,7 @@ _FAMILIES = (
 
 
 def find_phrases() -> list[str]:
-    """Every phrase that becomes a token, in a fixed order. Plays a few dozen episodes."""
+    """Return every phrase that becomes a token, in a fixed order. Plays a few dozen episodes."""
     found = [f"{role}\n" for role in ROLES] + ["\\boxed{", "\n" + BOXED]
     for frame in FRAMES.values():
         found += frame
@@ -67,42 +67,31 @@ def _family_phrases(family: Family) -> list[str]:
     ]
     seen: Counter[str] = Counter()
     for texts in turns + histories:
-        bodies = [_without_opening(text, openings) for text in texts]
-        pieces = [piece for body in bodies for piece in _VARIABLE.split(body)]
-        seen.update(dict.fromkeys(pieces).keys())
+        pieces = dict[str, None]()
+        for text in texts:
+            opening = next((o for o in openings if text.startswith(o)), "")
+            pieces |= dict.fromkeys(_VARIABLE.split(text[len(opening) :]))
+        seen.update(pieces.keys())
     common = [piece for piece, count in seen.items() if count >= _MIN_EPISODES and len(piece) > 1]
     return openings + common
 
 
 def _common_prefix(texts: Sequence[str]) -> str:
-    """The first and the last in order differ wherever any two do."""
+    """The first and the last in order differ where any two do."""
     pairs = zip(min(texts), max(texts), strict=False)
     return "".join(a for a, _ in takewhile(lambda pair: pair[0] == pair[1], pairs))
 
 
-def _without_opening(text: str, openings: list[str]) -> str:
-    for opening in openings:
-        if text.startswith(opening):
-            return text[len(opening) :]
-    return text
-
-
 def _episodes(family: Family, concat: bool) -> list[list[str]]:
-    """The observations of an episode for each variant, seed and play."""
+    """Return the observations of an episode for each variant, seed and play."""
+    found = []
     games = [Game(env_id, concat=concat) for env_id in family.env_ids]
-    return [
-        _observations(game, seed, play)
-        for game in games
-        for seed in _SEEDS
-        for play in family.plays
-    ]
-
-
-def _observations(game: Game, seed: int, play: tuple[str, ...]) -> list[str]:
-    texts = [game.reset(seed)]
-    for move in play:
-        seen = game.step(f"\\boxed{{{move}}}")
-        if seen.done:
-            break
-        texts.append(seen.text)
-    return texts
+    for game, seed, play in product(games, _SEEDS, family.plays):
+        texts = [game.reset(seed)]
+        for move in play:
+            seen = game.step(f"\\boxed{{{move}}}")
+            if seen.done:
+                break
+            texts.append(seen.text)
+        found.append(texts)
+    return found

@@ -22,7 +22,7 @@ class Slips:
 
 
 def slip(env_id: str, answer: str, texts: Sequence[str], slips: Slips, rng: Random) -> str:
-    """The reply of a player who knows ``answer`` and is as careless as ``slips`` says."""
+    """Return the reply of a player who knows ``answer`` and is as careless as ``slips`` says."""
     draw = rng.random()
     if draw < slips.forget_box:
         return answer
@@ -31,18 +31,14 @@ def slip(env_id: str, answer: str, texts: Sequence[str], slips: Slips, rng: Rand
         return boxed(re.sub(r"\d+", lambda digits: digits[0] + str(rng.randrange(10)), answer))
     draw -= slips.out_of_range
     if draw < slips.heedless:
-        return boxed(_heedless_answer(env_id, texts, rng))
+        if "GuessTheNumber" in env_id:
+            return boxed(str(rng.randint(*number_range(texts[0]))))
+        if "spell_backward" in env_id:
+            return boxed(word_to_spell(texts[0]))
+        if "Mastermind" in env_id:
+            return boxed(" ".join(map(str, rng.choice(possible_codes(texts[:1])))))
+        size = len(read_board(texts[-1]))
+        return boxed(" ".join(str(rng.randint(1, size)) for _ in range(3)))
     letters = "abcdefghijklmnopqrstuvwxyz"
     changed = [rng.choice(letters) if rng.random() < slips.wrong_letter else c for c in answer]
     return boxed("".join(changed))
-
-
-def _heedless_answer(env_id: str, texts: Sequence[str], rng: Random) -> str:
-    if "GuessTheNumber" in env_id:
-        return str(rng.randint(*number_range(texts[0])))
-    if "spell_backward" in env_id:
-        return word_to_spell(texts[0])
-    if "Mastermind" in env_id:
-        return " ".join(map(str, rng.choice(possible_codes(texts[:1]))))
-    size = len(read_board(texts[-1]))
-    return " ".join(str(rng.randint(1, size)) for _ in range(3))

@@ -8,27 +8,23 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from pathlib import Path
-from typing import TYPE_CHECKING
+
+from tokenizers import (  # type: ignore[import-untyped]
+    AddedToken,
+    Tokenizer,
+    decoders,
+    models,
+    pre_tokenizers,
+)
+from transformers import PreTrainedTokenizerFast
 
 from tools.tiny.chatml import CHAT_TEMPLATE, END_OF_TEXT, IM_END, SPECIALS
-
-if TYPE_CHECKING:
-    from transformers import PreTrainedTokenizerFast
 
 MAX_POSITIONS = 8192
 
 
 def build_tokenizer(phrases: Iterable[str]) -> PreTrainedTokenizerFast:
     """Ids: the 256 bytes, the specials, then ``phrases`` in the order given."""
-    from tokenizers import (  # type: ignore[import-untyped]
-        AddedToken,
-        Tokenizer,
-        decoders,
-        models,
-        pre_tokenizers,
-    )
-    from transformers import PreTrainedTokenizerFast
-
     alphabet = sorted(pre_tokenizers.ByteLevel.alphabet())
     core = Tokenizer(models.BPE({byte: i for i, byte in enumerate(alphabet)}, merges=[]))
     core.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False)

@@ -5,14 +5,13 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterator, Sequence
 from random import Random
-from typing import TYPE_CHECKING, TypeVar
+
+import torch
+from torch import Tensor
+from transformers import PreTrainedTokenizerFast, Qwen3Config, Qwen3ForCausalLM
 
 from tools.tiny.demonstrations import Example
 from tools.tiny.tokenizer import MAX_POSITIONS
-
-if TYPE_CHECKING:
-    from torch import Tensor
-    from transformers import PreTrainedTokenizerFast, Qwen3ForCausalLM
 
 # Small batches learn sooner: after half a million tokens the loss on unseen words to spell is
 # 0.09 with these two, and 2.0 (nothing learned) with 4096 tokens at 4e-3.
@@ -23,14 +22,10 @@ DECAY_FROM = 0.2  # the rate falls linearly from here to a hundredth of the peak
 _LOG_EVERY = 200
 
 Batch = list[Example]
-T = TypeVar("T", int, bool)
 
 
 def new_model(tokenizer: PreTrainedTokenizerFast, seed: int) -> Qwen3ForCausalLM:
-    """An untrained model with 0.83M parameters."""
-    import torch
-    from transformers import Qwen3Config, Qwen3ForCausalLM
-
+    """Return an untrained model with 0.83M parameters."""
     torch.manual_seed(seed)
     config = Qwen3Config(
         vocab_size=len(tokenizer),
@@ -52,7 +47,7 @@ def new_model(tokenizer: PreTrainedTokenizerFast, seed: int) -> Qwen3ForCausalLM
 
 
 def batches(examples: Sequence[Example], rng: Random) -> list[Batch]:
-    """One shuffled epoch, in batches of similar length and at most ``BATCH_TOKENS`` padded."""
+    """Return a shuffled epoch, in batches of similar length, at most ``BATCH_TOKENS`` padded."""
     # The length is blurred, so that an epoch's batches are not the same examples each time.
     ordered = sorted(examples, key=lambda example: len(example.tokens_T) * rng.uniform(0.9, 1.1))
     found: list[Batch] = [[]]
@@ -69,8 +64,6 @@ def batches(examples: Sequence[Example], rng: Random) -> list[Batch]:
 
 def fit(model: Qwen3ForCausalLM, plan: Sequence[Batch], log: Callable[[str], None] = print) -> None:
     """Train on the batches in order with AdamW; each step averages over its taught tokens."""
-    import torch
-
     decay = [p for p in model.parameters() if p.dim() > 1]
     plain = [p for p in model.parameters() if p.dim() <= 1]
     optimizer = torch.optim.AdamW(
@@ -100,28 +93,24 @@ def fit(model: Qwen3ForCausalLM, plan: Sequence[Batch], log: Callable[[str], Non
 
 
 def rate_share(done: float) -> float:
-    """Share of the peak rate after this share of the steps: up, level, down."""
+    """Return the share of the peak rate after a share of the steps: up, level, down."""
     return min(1.0, done / WARMUP, max(0.01, (1 - done) / (1 - DECAY_FROM)))
 
 
 def batch_loss(model: Qwen3ForCausalLM, batch: Batch) -> Tensor:
-    """Mean negative log-likelihood of the taught tokens."""
-    import torch
-
+    """Return the mean negative log-likelihood of the taught tokens."""
     longest = max(len(example.tokens_T) for example in batch)
     # Padding stands on the right, where a causal model's taught positions never look.
-    tokens_BT = torch.tensor([_padded(example.tokens_T, longest, 0) for example in batch])
-    taught_BT = torch.tensor([_padded(example.taught_T, longest, False) for example in batch])
+    pads = [[0] * (longest - len(example.tokens_T)) for example in batch]
+    pairs = list(zip(batch, pads, strict=True))
+    tokens_BT = torch.tensor([example.tokens_T + pad for example, pad in pairs])
+    taught_BT = torch.tensor([example.taught_T + pad for example, pad in pairs], dtype=torch.bool)
     hidden_BTD = model.model(input_ids=tokens_BT[:, :-1], use_cache=False).last_hidden_state
     logits_NV = model.lm_head(hidden_BTD[taught_BT[:, 1:]])
     return torch.nn.functional.cross_entropy(logits_NV, tokens_BT[:, 1:][taught_BT[:, 1:]])
 
 
-def _padded(values: list[T], length: int, fill: T) -> list[T]:
-    return values + [fill] * (length - len(values))
-
-
 def epochs(examples: Sequence[Example], count: int, rng: Random) -> Iterator[Batch]:
-    """The batches of ``count`` epochs, each shuffled anew."""
+    """Yield the batches of ``count`` epochs, each shuffled anew."""
     for _ in range(count):
         yield from batches(examples, rng)

@@ -71,7 +71,7 @@ class GemSource:
         self._grader = math_grader()
         random.seed(0)
         try:
-            self._prototype = _import_gem().make(env_id, **args)
+            self._prototype = import_gem().make(env_id, **args)
         except Exception as error:
             raise EnvError(f"gem cannot make `{env_id}`: {first_line(error)}") from error
 
@@ -230,7 +230,7 @@ def _made_once(
 
 
 @cache
-def _import_gem() -> Any:
+def import_gem() -> Any:
     """Import gem without letting it set up the root logger for the whole program."""
     root = logging.getLogger()
     handlers, level = list(root.handlers), root.level
