@@ -47,7 +47,7 @@ class Param:
     form is allowed too, and without choices it must be of it. ``many`` takes a list of them. An
     ``optional`` one also takes the word ``none``. ``default_of`` names what the default belongs
     to, where that is not the builtin. ``only_if`` names another argument and the values of it with
-    which alone this one means anything.
+    which alone this one means anything; it must be given then if it is ``needed``.
     """
 
     name: str
@@ -66,6 +66,7 @@ class Param:
     optional: bool = False
     default_of: str | None = None
     only_if: tuple[str, tuple[str, ...]] | None = None
+    needed: bool = False
 
     @property
     def required(self) -> bool:

@@ -80,16 +80,14 @@ class WrapperTraits:
 
     ``wraps``: the sources that it applies to: those that give bare ``text``, that ``blocks``, whose
     tasks are ``numbered``; by default all. ``history``: what each prompt holds of the episode so
-    far, ``all`` of it or the ``observations`` alone; None: the latest observation. With
-    ``extends`` each prompt extends the tokens of the one before. ``chat_template``: it needs the
-    tokenizer's own. ``server``: the argument with the address of a server that it asks.
-    ``scripted``: `rlc emit` can write it.
+    far, ``all`` of it or the ``observations`` alone; None: the latest observation.
+    ``chat_template``: it needs the tokenizer's own. ``server``: the argument with the address of a
+    server that it asks. ``scripted``: `rlc emit` can write it.
     """
 
     role: Role
     wraps: Literal["all", "text", "blocks", "numbered"] = "all"
     history: Literal["all", "observations"] | None = None
-    extends: bool = False
     chat_template: bool = False
     server: str | None = None
     scripted: bool = False

@@ -6,10 +6,10 @@ from collections.abc import Callable, Iterator, Mapping
 
 from rlc.algo.scheme import Baseline, Clip, Returns, Scale
 from rlc.catalog.builtins.training import DEFAULT_DEADLINES, DEFAULT_GIVE_UP
-from rlc.catalog.index import aggregate_traits, loss_traits
+from rlc.catalog.builtins.wrappers import TEMPLATES
+from rlc.catalog.environments import with_role
+from rlc.catalog.index import aggregate_traits, loss_traits, source_traits, wrapper_traits
 from rlc.plan.records import MAX_TURNS, STEP_TIMEOUT, EnvPlan, Plan, TrainPlan
-
-_TEXTS = ("qwen3_general", "qwen3_game", "no")
 
 
 def refusals(plan: Plan, target: str) -> list[str]:
@@ -61,13 +61,14 @@ def _watched(stage: TrainPlan) -> Iterator[str]:
 
 
 def _environment(env: EnvPlan) -> Iterator[str]:
-    if env.source != "gem":
+    if not source_traits(env.source).scripted:
         yield f"`{env.name}`: the script plays environments of GEM, not of `{env.source}()`"
     for wrapper in env.wrappers:
-        if wrapper.name not in ("chat", "concat", "template"):
+        if not wrapper_traits(wrapper.name).scripted:
             yield f"`{env.name}`: `{wrapper.name}()` is not written by the script"
-        elif wrapper.name == "template" and wrapper.args["name"] not in _TEXTS:
-            yield f"`{env.name}`: a template from a file is not written by the script"
+    template = with_role(env, "template")
+    if template is not None and template.args["name"] not in TEMPLATES:
+        yield f"`{env.name}`: a template from a file is not written by the script"
     own = env.rollouts
     limits = (own.max_failures, own.timeout, own.turn_timeout, own.step_timeout, own.max_turns)
     if limits != (None, None, None, STEP_TIMEOUT, MAX_TURNS):
@@ -161,7 +162,7 @@ def _cookbook_envs(stage: TrainPlan) -> Iterator[str]:
     if len({env.rollouts.max_tokens for env in stage.envs}) > 1:
         yield "the cookbook's loop has one length of replies for all environments"
     for env in stage.envs:
-        if "chat" not in {wrapper.name for wrapper in env.wrappers}:
+        if with_role(env, "chat") is None:
             yield f"`{env.name}`: its prompts are made by the model's renderer only, with `chat()`"
         own = env.reward
         if own.reduce not in ("turns", "sum") or own.nonterminal is not None:

@@ -56,16 +56,19 @@ def _facts(stage: TrainPlan) -> dict[str, Any]:
     """What the templates ask about a stage."""
     from rlc.catalog.builtins.wrappers import TEMPLATES
     from rlc.catalog.facts.prices import price_of
-    from rlc.catalog.index import loss_traits
+    from rlc.catalog.index import loss_traits, wrapper_traits
     from rlc.envs.templates import load_template
 
-    wrappers = [{wrapper.name: wrapper.args for wrapper in env.wrappers} for env in stage.envs]
+    wrappers = [
+        {wrapper_traits(wrapper.name).role: wrapper.args for wrapper in env.wrappers}
+        for env in stage.envs
+    ]
     return {
         "wrappers": wrappers,
         "templates": {name: load_template(name)("{observation}") for name in TEMPLATES},
-        "any_chat": any("chat" in names for names in wrappers),
-        "any_text": any("template" in names for names in wrappers),
-        "any_concat": any("concat" in names for names in wrappers),
+        "any_chat": any("chat" in roles for roles in wrappers),
+        "any_text": any("template" in roles for roles in wrappers),
+        "any_concat": any("history" in roles for roles in wrappers),
         "by_tokens": any(getattr(step, "weight", "") == "tokens" for step in stage.advantage.steps),
         "by_turn": stage.advantage.returns.unit == "turn",
         "traits": loss_traits(stage.loss.name),

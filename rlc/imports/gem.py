@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from rlc.catalog.builtins.wrappers import OBSERVATIONS
 from rlc.catalog.facts.gem import gem_facts, gem_ids
+from rlc.catalog.index import names_of, wrapper_traits
 from rlc.imports.common import (
     MAIN,
     POLICY,
@@ -41,6 +41,7 @@ OPTIONS = table(
     Option("log_dir", "string", None, "a run writes to a folder of its own (`rlc run --run-dir`)"),
 )
 
+HISTORIES = [name for name in names_of("wrapper") if wrapper_traits(name).role == "history"]
 _NO_REWARD = {"reward_use": 0.0, "reward_success": 0.0}
 # The names of GEM's wrapper factory.
 WRAPPERS = {
@@ -49,7 +50,7 @@ WRAPPERS = {
     "python_tool_no_int_reward_last_line_error": call(
         "python_tool", **_NO_REWARD, errors=Word("last_line")
     ),
-    **{name: call(name) for name in OBSERVATIONS},
+    **{name: call(name) for name in HISTORIES},
     "episode_tracking": call("track"),
 }
 SEARCH = ("search_tool", "search_tool_no_int_reward")
@@ -141,16 +142,11 @@ def _environment(settings: Settings, name: str) -> str:
         steps.append(call("template", literal(settings["template"])))
     # What `rlc check` warns of, and why it is as it is.
     several_turns = facts["multi_turn"] or any("tool" in wrapper for wrapper in wrappers)
-    history = [wrapper for wrapper in wrappers if wrapper in OBSERVATIONS]
-    if {"concat", "concat_with_action"} & set(wrappers):
-        effect = (
-            "every turn is a sequence of its own"
-            if several_turns
-            else "without effect on a single turn"
-        )
-        above.append(f"concat: {effect}, as in the script")
-    elif history and several_turns:
-        above.append(f"{history[0]}: every turn is a sequence of its own, as in the script")
+    if history := next((wrapper for wrapper in wrappers if wrapper in HISTORIES), None):
+        if several_turns:
+            above.append(f"{history}: every turn is a sequence of its own, as in the script")
+        elif not wrapper_traits(history).chat_template:
+            above.append(f"{history}: without effect on a single turn, as in the script")
     return declaration("env", name, pipeline(steps), above)
 
 

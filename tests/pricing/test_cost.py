@@ -199,7 +199,7 @@ def test_a_reference_reads_every_sequence_once() -> None:
 
 WARM = """\
 model m {{ base = "Qwen/Qwen3-8B" }}
-env sums = gem("rg:chain_sum") |> template("no")
+env sums = gem("rg:spell_backward") |> template("no")
 sft warmup {{ model = m data = demonstrations(sums, n = 100, policy = {policy})
   batch = 10 steps = 20 optimizer = adam(1e-4) }}
 train main {{ model = warmup env = sums batch = groups(4) sampling = sample(64)

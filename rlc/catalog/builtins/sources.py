@@ -201,6 +201,7 @@ SOURCES = (
                 form=ATTRIBUTE,
                 optional=True,
                 only_if=("grader", ("python",)),
+                needed=True,
             ),
             Param(
                 "pattern",
@@ -209,6 +210,7 @@ SOURCES = (
                 None,
                 optional=True,
                 only_if=("grader", ("regex",)),
+                needed=True,
             ),
             _SHUFFLE,
             _SAMPLES,

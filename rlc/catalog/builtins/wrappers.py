@@ -14,9 +14,7 @@ TEMPLATES = {"qwen3_game": True, "qwen3_general": True, "no": False}
 
 # A pipeline's order: tools act on the environment, an observation wrapper writes the history,
 # tracking counts, and one prompt maker decides what the model sees.
-TOOLS = ("python_tool", "search_tool")
-OBSERVATIONS = ("concat", "concat_with_action", "concat_chat", "concat_chat_on_reset")
-PROMPT_MAKERS = ("chat", "template")  # they decide how the model sees an observation
+_HISTORIES = ("concat", "concat_with_action", "concat_chat", "concat_chat_on_reset")
 
 _TEMPLATE_LAST = "`template()` fills in what the model sees last, so it comes after"
 _ONE_HISTORY = "one wrapper keeps the history: one of the `concat` ones in the text, or `chat()`"
@@ -30,7 +28,7 @@ def _before(names: tuple[str, ...], reason: str) -> dict[str, str]:
 
 
 def _tool(name: str, doc: str, *params: Param, server: str | None = None) -> Builtin:
-    later = (*OBSERVATIONS, "track", *PROMPT_MAKERS)
+    later = (*_HISTORIES, "track", "chat", "template")
     return Builtin(
         name,
         "wrapper",
@@ -53,7 +51,7 @@ def _observation(name: str, doc: str, traits: WrapperTraits) -> Builtin:
         doc,
         lambda _: StepPlan(name, {}),
         not_after={
-            **_before((*OBSERVATIONS, "chat"), _ONE_HISTORY),
+            **_before((*_HISTORIES, "chat"), _ONE_HISTORY),
             "template": _TEMPLATE_LAST,
             "track": "tracking comes after the history",
             "solver_judge": _GAME_LAST,
@@ -162,11 +160,11 @@ WRAPPERS = (
         lambda args: StepPlan("chat", {"instruction": args.instruction}),
         (Param("instruction", "string", "added to the first observation", ""),),
         not_after={
-            **_before((*OBSERVATIONS, "chat"), _ONE_HISTORY),
+            **_before((*_HISTORIES, "chat"), _ONE_HISTORY),
             "template": "`chat()` makes the prompt itself, with the model's renderer",
             "solver_judge": _GAME_LAST,
         },
-        traits=WrapperTraits("chat", history="all", extends=True, scripted=True),
+        traits=WrapperTraits("chat", history="all", scripted=True),
     ),
     Builtin(
         "solver_judge",

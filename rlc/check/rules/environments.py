@@ -7,7 +7,7 @@ import os
 from rlc.catalog.builtins.wrappers import TEMPLATES
 from rlc.catalog.environments import env_facts, files_of, history_of, max_turns, with_role
 from rlc.catalog.facts.models import find_model, renderer_keeps_prefix
-from rlc.catalog.index import source_traits, wrapper_traits
+from rlc.catalog.index import find_builtin, source_traits, wrapper_traits
 from rlc.check.rules.base import Rule, View
 from rlc.plan.records import EnvPlan
 
@@ -63,14 +63,17 @@ def _files_are_there(view: View) -> None:
                 view.error("RL0001", f"envs.{env.name}.{path}", message, advice)
 
 
-def _grader_is_complete(view: View) -> None:
-    """A pattern for `grader = regex`, and a function for `grader = python`."""
+def _arguments_are_complete(view: View) -> None:
+    """Some arguments need another one, such as a grader its pattern."""
     for env in view.envs:
-        grader = env.args.get("grader") if env.source == "problems" else None
-        needed = {"regex": "pattern", "python": "grade_with"}.get(str(grader))
-        if needed and env.args[needed] is None:
-            message = f"`grader = {grader}` needs `{needed}`"
-            view.error("RL0205", f"envs.{env.name}.args.grader", message)
+        source = find_builtin("env", env.source)
+        for param in source.params if source else ():
+            if param.only_if is None or not param.needed or env.args[param.name] is not None:
+                continue
+            other, values = param.only_if
+            if (given := env.args[other]) in values:
+                message = f"`{other} = {given}` needs `{param.name}`"
+                view.error("RL0205", f"envs.{env.name}.args.{other}", message)
 
 
 def _a_task_to_solve(view: View) -> None:
@@ -202,7 +205,7 @@ RULES = (
     Rule(("envs",), _wrappers_apply),
     Rule(("envs",), _can_be_made),
     Rule(("envs",), _files_are_there),
-    Rule(("envs",), _grader_is_complete),
+    Rule(("envs",), _arguments_are_complete),
     Rule(("envs",), _a_task_to_solve),
     Rule(("envs",), _history_has_an_effect),
     Rule(("envs",), _reward_bounds),
