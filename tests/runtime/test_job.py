@@ -6,14 +6,23 @@ from pathlib import Path
 from statistics import fmean
 
 import pytest
-from run_support import comparable, metrics, plan, rollouts, run, run_new
+from run_support import (
+    assert_same,
+    copy_of,
+    metrics,
+    plan,
+    rollouts,
+    run,
+    run_new,
+    undisturbed,
+)
 
 from rlc.plan.records import Plan
 from rlc.runtime.journal.folder import RunFolder
 
 pytestmark = pytest.mark.engine
 
-SMALL = {"main.steps": "4", "main.batch": "groups(4, of = 4)", "main.save": "every(2, keep = 2)"}
+SMALL = {"main.steps": "4", "main.batch": "groups(3, of = 4)", "main.save": "every(2, keep = 2)"}
 
 
 def small(name: str, seed: int = 1) -> Plan:
@@ -21,68 +30,56 @@ def small(name: str, seed: int = 1) -> Plan:
 
 
 def test_a_single_turn_recipe_learns(tmp_path: Path) -> None:
-    summary = run_new(tmp_path / "run", plan("spell_backward"))
+    fewer = {"main.steps": "12", "main.batch": "groups(6, of = 8)", "learning_rate": "3e-3"}
+    summary = run_new(tmp_path / "run", plan("spell_backward", fewer))
     (stage,) = summary.stages
     assert summary.state == "finished"
-    assert fmean(stage.values[:5]) < 0.65
-    assert fmean(stage.values[-5:]) > 0.85
-
-
-def test_without_a_learning_rate_nothing_is_learned(tmp_path: Path) -> None:
-    flat = plan("spell_backward", {"learning_rate": "0.0", "main.steps": "10"})
-    summary = run_new(tmp_path / "run", flat)
-    rewards = summary.stages[0].values
-    assert abs(fmean(rewards[:5]) - fmean(rewards[-5:])) < 0.1
+    assert fmean(stage.values[:3]) < 0.65
+    assert fmean(stage.values[-3:]) > 0.85
 
 
 def test_the_same_seed_gives_the_same_run_twice(tmp_path: Path) -> None:
-    for name in ("a", "b"):
-        run_new(tmp_path / name, small("quickstart"))
-    assert comparable(tmp_path / "a") == comparable(tmp_path / "b")
-    assert rollouts(tmp_path / "a") == rollouts(tmp_path / "b")
+    run_new(tmp_path / "again", small("quickstart"))
+    assert_same(tmp_path / "again", undisturbed(small("quickstart")))
 
 
 def test_another_seed_gives_another_run(tmp_path: Path) -> None:
-    for seed in (1, 2):
-        run_new(tmp_path / str(seed), small("quickstart", seed))
-    assert rollouts(tmp_path / "1") != rollouts(tmp_path / "2")
+    run_new(tmp_path / "run", plan("quickstart", SMALL | {"main.steps": "1"}, seed=2))
+    first = [record for record in rollouts(undisturbed(small("quickstart"))) if record["step"] == 1]
+    assert rollouts(tmp_path / "run") != first
 
 
-@pytest.mark.parametrize("steps", [1, 2, 3])
+@pytest.mark.parametrize("steps", [1, 3])
 def test_a_stopped_run_goes_on_to_the_same_end(tmp_path: Path, steps: int) -> None:
     job = small("quickstart")
-    run_new(tmp_path / "whole", job)
-
     stopped = run_new(tmp_path / "parts", job, stop_after=("main", steps))
     assert (stopped.state, len(stopped.stages[0].values)) == ("interrupted", steps)
     resumed = run(RunFolder.resume(tmp_path / "parts"))
     assert resumed.state == "finished"
-    assert comparable(tmp_path / "parts") == comparable(tmp_path / "whole")
-    assert rollouts(tmp_path / "parts") == rollouts(tmp_path / "whole")
+    assert_same(tmp_path / "parts", undisturbed(job))
 
 
 def test_steps_after_the_last_checkpoint_are_run_again(tmp_path: Path) -> None:
     """As after a kill: the journal knows of steps that no saved weights contain."""
     job = small("quickstart")
-    run_new(tmp_path / "whole", job)
-    run_new(tmp_path / "parts", job, stop_after=("main", 3))
-    folder = RunFolder.resume(tmp_path / "parts")
+    folder = RunFolder.resume(copy_of(undisturbed(job, stop_after=("main", 3)), tmp_path / "parts"))
     folder.journal.drop_checkpoint("main", 3)
     resumed = run(folder)
     assert len(resumed.stages[0].values) == 4
-    assert comparable(tmp_path / "parts") == comparable(tmp_path / "whole")
+    assert_same(tmp_path / "parts", undisturbed(job))
 
 
 def test_a_finished_run_has_nothing_left_to_do(tmp_path: Path) -> None:
-    first = run_new(tmp_path / "run", small("quickstart"))
-    again = run(RunFolder.resume(tmp_path / "run"))
-    assert again.stages[0].values == first.stages[0].values
-    assert len(metrics(tmp_path / "run")) == 4
+    path = copy_of(undisturbed(small("quickstart")), tmp_path / "run")
+    before = (path / "metrics.jsonl").read_bytes()
+    again = run(RunFolder.resume(path))
+    assert list(again.stages[0].values) == [record["reward/mean"] for record in metrics(path)]
+    assert (path / "metrics.jsonl").read_bytes() == before
 
 
 def test_only_the_newest_checkpoints_are_kept(tmp_path: Path) -> None:
-    job = plan("quickstart", SMALL | {"main.save": "every(1, keep = 2)"})
-    run_new(tmp_path / "run", job)
+    fewer = {"main.batch": "groups(1, of = 2)", "main.save": "every(1, keep = 2)"}
+    run_new(tmp_path / "run", plan("quickstart", SMALL | fewer))
     again = RunFolder.resume(tmp_path / "run")
     kept = again.journal.checkpoints("main")
     again.close()
@@ -91,18 +88,18 @@ def test_only_the_newest_checkpoints_are_kept(tmp_path: Path) -> None:
     assert {name.removesuffix(".safetensors") for name in saved} == {"main-000003", "main-000004"}
 
 
-def test_the_metrics_of_a_step(tmp_path: Path) -> None:
-    run_new(tmp_path / "run", small("quickstart"))
-    first = metrics(tmp_path / "run")[0]
+def test_the_metrics_of_a_step() -> None:
+    path = undisturbed(small("quickstart"))
+    first = metrics(path)[0]
     assert (first["stage"], first["step"]) == ("main", 1)
     for key in ("reward/mean", "reward/guess", "tokens/sampled", "tokens/trained", "time/total"):
         assert key in first
     assert abs(first["kl/sample_train"]) < 1e-4
-    assert len(rollouts(tmp_path / "run")) == 4 * 16
+    assert len(rollouts(path)) == 4 * 12
 
 
 def test_a_mixture_labels_each_rollout_with_its_environment(tmp_path: Path) -> None:
-    run_new(tmp_path / "run", small("mixture"))
+    run_new(tmp_path / "run", plan("mixture", SMALL | {"main.steps": "2"}))
     for record in rollouts(tmp_path / "run"):
         first = record["turns"][0]["observation"]
         assert ("Guess The Number" in first) == (record["env"] == "guess")
@@ -125,9 +122,7 @@ def damage(folder: Path, how: str) -> None:
 @pytest.mark.parametrize("how", ["gone", "garbage"])
 def test_the_files_beside_the_journal_are_made_again(tmp_path: Path, how: str) -> None:
     job = small("quickstart")
-    run_new(tmp_path / "whole", job)
-    run_new(tmp_path / "parts", job, stop_after=("main", 2))
+    copy_of(undisturbed(job, stop_after=("main", 3)), tmp_path / "parts")
     damage(tmp_path / "parts", how)
     run(RunFolder.resume(tmp_path / "parts"))
-    assert comparable(tmp_path / "parts") == comparable(tmp_path / "whole")
-    assert rollouts(tmp_path / "parts") == rollouts(tmp_path / "whole")
+    assert_same(tmp_path / "parts", undisturbed(job))

@@ -6,11 +6,26 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from run_support import comparable, metrics, rollouts, run, run_new, tiny, train
+from run_support import (
+    assert_resumes,
+    assert_same,
+    comparable,
+    copy_of,
+    metrics,
+    rollouts,
+    run,
+    run_new,
+    tiny,
+    train,
+    undisturbed,
+)
 
 from rlc.runtime.journal.folder import RunFolder
 
 pytestmark = pytest.mark.engine
+
+
+ASYNCHRONOUS = train(loss="ppo()", overlap="asynchronous(max_staleness = 2)", steps="6")
 
 
 def staleness(path: Path) -> list[float]:
@@ -36,23 +51,16 @@ def without_cache(records: list[dict[str, Any]]) -> list[dict[str, Any]]:
     ]
 
 
-def test_asynchronous_rollouts_are_as_stale_as_they_may_be(tmp_path: Path) -> None:
-    stage = train(
-        loss="ppo()", overlap="asynchronous(max_staleness = 2)", steps="5", save="every(50)"
-    )
-    run_new(tmp_path / "run", tiny(stage))
-    assert staleness(tmp_path / "run") == [0, 1, 2, 2, 2]
-    for record in rollouts(tmp_path / "run"):
+def test_asynchronous_rollouts_are_as_stale_as_they_may_be() -> None:
+    path = undisturbed(tiny(ASYNCHRONOUS))
+    assert staleness(path) == [0, 1, 2, 2, 2, 2]
+    for record in rollouts(path):
         assert record["staleness"] == min(record["step"] - 1, 2)
 
 
-def test_stale_rollouts_are_off_policy_and_play_the_same_tasks(tmp_path: Path) -> None:
-    for overlap in ("synchronous()", "asynchronous(max_staleness = 1)"):
-        run_new(tmp_path / overlap, tiny(train(loss="ppo()", overlap=overlap, save="every(50)")))
-    fresh, stale = (
-        tmp_path / name for name in ("synchronous()", "asynchronous(max_staleness = 1)")
-    )
-    assert [(r["step"], r["task"], r["digest"]) for r in rollouts(stale)] == [
+def test_stale_rollouts_are_off_policy_and_play_the_same_tasks() -> None:
+    fresh, stale = undisturbed(tiny(train(loss="ppo()"))), undisturbed(tiny(ASYNCHRONOUS))
+    assert [(r["step"], r["task"], r["digest"]) for r in rollouts(stale) if r["step"] <= 4] == [
         (r["step"], r["task"], r["digest"]) for r in rollouts(fresh)
     ]
     assert abs(metrics(fresh)[3]["kl/sample_train"]) < 1e-4
@@ -62,22 +70,16 @@ def test_stale_rollouts_are_off_policy_and_play_the_same_tasks(tmp_path: Path) -
 @pytest.mark.parametrize("lost", [0, 1, 2])
 def test_a_killed_asynchronous_run_goes_on_to_the_same_end(tmp_path: Path, lost: int) -> None:
     """Steps that were under way are sampled again from the weights that they began with."""
-    job = tiny(train(loss="ppo()", overlap="asynchronous(max_staleness = 2)", steps="6"))
-    if not (whole := tmp_path.parent / "whole").exists():
-        run_new(whole, job)
-    assert staleness(whole) == [0, 1, 2, 2, 2, 2]
-    run_new(tmp_path / "parts", job, stop_after=("main", 4))
-    folder = RunFolder.resume(tmp_path / "parts")
+    job = tiny(ASYNCHRONOUS)
+    folder = RunFolder.resume(copy_of(undisturbed(job, stop_after=("main", 4)), tmp_path / "parts"))
     for step in (4, 3)[:lost]:
         folder.journal.drop_checkpoint("main", step)  # as after a kill
     run(folder)
-    assert comparable(tmp_path / "parts") == comparable(whole)
-    assert rollouts(tmp_path / "parts") == rollouts(whole)
+    assert_same(tmp_path / "parts", undisturbed(job))
 
 
 def test_tokens_of_rollouts_that_were_thrown_away_are_paid_for(tmp_path: Path) -> None:
-    stage = train(loss="ppo()", overlap="asynchronous(max_staleness = 2)", save="every(50)")
-    run_new(tmp_path / "run", tiny(stage), stop_after=("main", 2))
+    run_new(tmp_path / "run", tiny(ASYNCHRONOUS), stop_after=("main", 2))
     reported = sum(record["tokens/sampled"] for record in metrics(tmp_path / "run"))
     folder = RunFolder.resume(tmp_path / "run")
     used = folder.journal.used("main").tokens - sum(
@@ -96,9 +98,9 @@ def test_streaming_trains_on_the_same_as_a_whole_batch(
     tmp_path: Path, minibatches: int, order: str
 ) -> None:
     overlap = f"streamed(minibatches = {minibatches}, order = {order})"
-    run_new(tmp_path / "whole", tiny(train()))
-    run_new(tmp_path / "streamed", tiny(train(overlap=overlap)))
-    whole, streamed = (without_cache(comparable(tmp_path / n)) for n in ("whole", "streamed"))
+    run_new(tmp_path / "run", tiny(train(overlap=overlap, steps="2")))
+    streamed = without_cache(comparable(tmp_path / "run"))
+    whole = without_cache(comparable(undisturbed(tiny(train()))))[:2]
     assert streamed[:1] == about(whole[:1])
     assert [r["reward/mean"] for r in streamed] == [
         pytest.approx(r["reward/mean"], abs=0.1) for r in whole
@@ -106,9 +108,5 @@ def test_streaming_trains_on_the_same_as_a_whole_batch(
 
 
 def test_a_streamed_run_repeats_itself(tmp_path: Path) -> None:
-    job = tiny(train(overlap="streamed(minibatches = 2)"))
-    run_new(tmp_path / "whole", job)
-    run_new(tmp_path / "parts", job, stop_after=("main", 3))
-    run(RunFolder.resume(tmp_path / "parts"))
-    assert comparable(tmp_path / "parts") == comparable(tmp_path / "whole")
-    assert rollouts(tmp_path / "parts") == rollouts(tmp_path / "whole")
+    job = tiny(train(overlap="streamed(minibatches = 2)", steps="3"))
+    assert_resumes(job, ("main", 2), tmp_path / "parts")

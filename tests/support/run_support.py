@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import json
+import shutil
 from collections.abc import Mapping
+from functools import cache
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 from paths import RECIPES
@@ -13,6 +16,7 @@ from paths import RECIPES
 from rlc.compile.recipe import compile_source
 from rlc.lang.render import render_human
 from rlc.lang.source import Source
+from rlc.plan.codec import plan_hash
 from rlc.plan.records import Plan
 from rlc.runtime.job import Job
 from rlc.runtime.journal.folder import RunFolder
@@ -28,8 +32,8 @@ env spell = gem("rg:spell_backward") |> chat(instruction = "Put your answer insi
 TRAIN = {
     "model": "policy",
     "env": "guess",
-    "batch": "groups(4, of = 4)",
-    "sampling": "sample(max_tokens = 12)",
+    "batch": "groups(3, of = 4)",
+    "sampling": "sample(max_tokens = 8)",
     "advantage": "grpo()",
     "loss": "importance_sampling()",
     "optimizer": "adam(1e-3)",
@@ -91,6 +95,45 @@ def run(folder: RunFolder, stop_after: tuple[str, int] | None = None) -> Summary
 def run_new(path: Path, job: Plan, stop_after: tuple[str, int] | None = None) -> Summary:
     """Run a plan in a new folder."""
     return run(RunFolder.create(path, job), stop_after)
+
+
+_DONE: dict[tuple[str, tuple[str, int] | None], Path] = {}
+
+
+@cache
+def _folder() -> TemporaryDirectory[str]:
+    return TemporaryDirectory(prefix="runs-")
+
+
+def undisturbed(job: Plan, stop_after: tuple[str, int] | None = None) -> Path:
+    """Return the folder of a run of this plan, which is made once a process.
+
+    It is shared: read it, and change only a copy (`copy_of`).
+    """
+    key = plan_hash(job), stop_after
+    if key not in _DONE:
+        path = Path(_folder().name) / str(len(_DONE))
+        run_new(path, job, stop_after)
+        _DONE[key] = path
+    return _DONE[key]
+
+
+def copy_of(path: Path, where: Path) -> Path:
+    """Copy a run folder, and return where the copy is."""
+    return Path(shutil.copytree(path, where))
+
+
+def assert_resumes(job: Plan, stop_after: tuple[str, int], where: Path) -> None:
+    """A run that is stopped and gone on with comes to the same end as an undisturbed one."""
+    run_new(where, job, stop_after)
+    run(RunFolder.resume(where))
+    assert_same(where, undisturbed(job))
+
+
+def assert_same(one: Path, other: Path) -> None:
+    """Two runs have the same metrics and rollouts, but for times."""
+    assert comparable(one) == comparable(other)
+    assert rollouts(one) == rollouts(other)
 
 
 def metrics(path: Path, stage: str | None = None) -> list[dict[str, Any]]:

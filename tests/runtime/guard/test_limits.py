@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from run_support import TINY, comparable, metrics, rollouts, run, run_new, tiny, train
+from run_support import TINY, comparable, metrics, rollouts, run, run_new, tiny, train, undisturbed
 
 from rlc.compile.recipe import compile_source
 from rlc.lang.source import Source
@@ -115,9 +115,9 @@ def test_steps_after_the_crossing_are_synchronous_and_a_resumed_run_agrees(
     tmp_path: Path,
 ) -> None:
     job = guarded("synchronous")
-    run_new(tmp_path / "whole", job)
-    staleness = [r["rollouts/staleness"] for r in metrics(tmp_path / "whole")]
-    fallen = [r["guard/synchronous"] for r in metrics(tmp_path / "whole")]
+    whole = undisturbed(job)
+    staleness = [r["rollouts/staleness"] for r in metrics(whole)]
+    fallen = [r["guard/synchronous"] for r in metrics(whole)]
     assert fallen[-1] == 1
     first = fallen.index(1)  # steps that had begun by then are as stale as they were
     assert max(staleness[: first + 3]) > 0
@@ -126,8 +126,8 @@ def test_steps_after_the_crossing_are_synchronous_and_a_resumed_run_agrees(
     run(RunFolder.resume(tmp_path / "parts"))
     assert [r["guard/synchronous"] for r in metrics(tmp_path / "parts")] == fallen
     actions = [
-        [[turn["action"] for turn in record["turns"]] for record in rollouts(tmp_path / name)]
-        for name in ("whole", "parts")
+        [[turn["action"] for turn in record["turns"]] for record in rollouts(path)]
+        for path in (whole, tmp_path / "parts")
     ]
     assert actions[0] == actions[1]
 
@@ -136,10 +136,9 @@ def test_steps_after_the_crossing_are_synchronous_and_a_resumed_run_agrees(
 def test_a_run_that_the_guard_stops_keeps_what_it_has_done(tmp_path: Path) -> None:
     with pytest.raises(RunError, match="nats a token apart"):
         run_new(tmp_path / "run", guarded("stop"))
-    done = len(metrics(tmp_path / "run"))
-    assert 0 < done < 6
+    assert 0 < len(metrics(tmp_path / "run")) < 6
     folder = RunFolder.resume(tmp_path / "run")
-    assert [c.step for c in folder.journal.checkpoints("main")] == [done]
+    assert [c.step for c in folder.journal.checkpoints("main")] == [len(metrics(tmp_path / "run"))]
     assert run(folder).state == "finished"
     assert [record["step"] for record in comparable(tmp_path / "run")] == [1, 2, 3, 4, 5, 6]
 

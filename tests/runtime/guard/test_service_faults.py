@@ -15,7 +15,7 @@ from typing import Any
 
 import pytest
 from attrs import define, evolve, field
-from run_support import metrics, rollouts, run, run_new, tiny, train
+from run_support import metrics, rollouts, run, run_new, tiny, train, undisturbed
 
 from rlc.envs.gem.source import GemSource
 from rlc.plan.records import DeadlinesPlan, Plan
@@ -49,18 +49,9 @@ def rewards(path: Path) -> list[tuple[int, int, int, float]]:
     return [(r["step"], r["task"], r["member"], r["reward"]) for r in rollouts(path)]
 
 
-@pytest.fixture(scope="module")
-def undisturbed(tmp_path_factory: pytest.TempPathFactory) -> dict[str, list[Any]]:
-    """The rewards of the job in an overlap, made when they are first asked for."""
-
-    class Rewards(dict[str, list[Any]]):
-        def __missing__(self, overlap: str) -> list[Any]:
-            path = tmp_path_factory.mktemp("calm") / overlap
-            run_new(path, job(overlap))
-            self[overlap] = rewards(path)
-            return self[overlap]
-
-    return Rewards()
+def expected(overlap: str) -> list[tuple[int, int, int, float]]:
+    """The rewards of the job in an overlap when nothing goes wrong."""
+    return rewards(undisturbed(job(overlap)))
 
 
 def wrap(
@@ -87,7 +78,7 @@ async def never(answer: Awaitable[Any]) -> Any:
 
 @overlaps("asynchronous")
 def test_a_reply_that_never_comes_ends_the_run_in_time(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, overlap: str, undisturbed: dict[str, list[Any]]
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, overlap: str
 ) -> None:
     with monkeypatch.context() as patch:
         wrap(patch, LocalSamplingClient, "sample", lambda n, a: never(a) if n == 5 else a)
@@ -96,12 +87,12 @@ def test_a_reply_that_never_comes_ends_the_run_in_time(
             run_new(tmp_path / "run", job(overlap, deadlines="deadlines(request = 0.5s)"))
         assert time.monotonic() - started < 10
     run(RunFolder.resume(tmp_path / "run"))
-    assert rewards(tmp_path / "run") == undisturbed[overlap]
+    assert rewards(tmp_path / "run") == expected(overlap)
 
 
 @overlaps("streamed")
 def test_a_gradient_that_never_comes_ends_the_run_in_time(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, overlap: str, undisturbed: dict[str, list[Any]]
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, overlap: str
 ) -> None:
     with monkeypatch.context() as patch:
         stuck = wrap(
@@ -114,12 +105,12 @@ def test_a_gradient_that_never_comes_ends_the_run_in_time(
             run_new(tmp_path / "run", job(overlap, deadlines="deadlines(request = 0.5s)"))
         assert len(stuck) >= 2
     run(RunFolder.resume(tmp_path / "run"))
-    assert rewards(tmp_path / "run") == undisturbed[overlap]
+    assert rewards(tmp_path / "run") == expected(overlap)
 
 
 @overlaps("asynchronous")
 def test_slow_tails_change_nothing_while_others_are_answered(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, overlap: str, undisturbed: dict[str, list[Any]]
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, overlap: str
 ) -> None:
     async def late(number: int, answer: Awaitable[Any]) -> Any:
         await asyncio.sleep(0.05 if number % 4 == 1 else 0.0)
@@ -127,13 +118,13 @@ def test_slow_tails_change_nothing_while_others_are_answered(
 
     wrap(monkeypatch, LocalSamplingClient, "sample", late)
     run_new(tmp_path / "run", job(overlap, sampling="sample(max_tokens = 6, concurrency = 3)"))
-    assert rewards(tmp_path / "run") == undisturbed[overlap]
+    assert rewards(tmp_path / "run") == expected(overlap)
     assert metrics(tmp_path / "run")[0]["service/concurrency"] == 3
 
 
 @overlaps("synchronous")
 def test_a_service_that_fails_surfaces_its_first_cause(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, overlap: str, undisturbed: dict[str, list[Any]]
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, overlap: str
 ) -> None:
     async def dead(number: int, answer: Awaitable[Any]) -> Any:
         made = await answer
@@ -146,7 +137,7 @@ def test_a_service_that_fails_surfaces_its_first_cause(
         with pytest.raises(ServiceLostError, match="the machine room burns"):
             run_new(tmp_path / "run", job(overlap))
     run(RunFolder.resume(tmp_path / "run"))
-    assert rewards(tmp_path / "run") == undisturbed[overlap]
+    assert rewards(tmp_path / "run") == expected(overlap)
 
 
 def test_a_step_that_takes_too_long_says_what_it_waited_for(

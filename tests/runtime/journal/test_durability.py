@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from run_support import comparable, rollouts, run, run_new, tiny, train
+from run_support import assert_same, copy_of, rollouts, run, run_new, tiny, train, undisturbed
 
 import rlc
 from rlc.compile.saved import PlanFileError, load_plan
@@ -37,12 +37,9 @@ def small(**fields: str) -> Plan:
     return tiny(train(**SMALL | fields))
 
 
-@pytest.fixture(scope="module")
-def whole(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The folder of an undisturbed run."""
-    path = tmp_path_factory.mktemp("whole") / "run"
-    run_new(path, small())
-    return path
+def stopped(after: int, where: Path) -> Path:
+    """The folder of a run that was stopped after so many steps."""
+    return copy_of(undisturbed(small(), ("main", after)), where)
 
 
 class Noting(Observer):
@@ -80,19 +77,18 @@ def garble(file: Path) -> None:
     "harm", [Path.unlink, garble, lambda file: os.truncate(file, 100)], ids=["gone", "bits", "cut"]
 )
 def test_a_damaged_checkpoint_gives_way_to_the_one_before(
-    tmp_path: Path, whole: Path, harm: Callable[[Path], Any]
+    tmp_path: Path, harm: Callable[[Path], Any]
 ) -> None:
-    run_new(tmp_path / "run", small(), stop_after=("main", 2))
+    stopped(2, tmp_path / "run")
     harm(checkpoint_files(tmp_path / "run")[-1])
     (note,) = resume_noting(tmp_path / "run")
     assert "Going on from step 1 of `main`" in note
-    assert comparable(tmp_path / "run") == comparable(whole)
-    assert rollouts(tmp_path / "run") == rollouts(whole)
+    assert_same(tmp_path / "run", undisturbed(small()))
 
 
 @pytest.mark.engine
 def test_without_any_checkpoint_nothing_is_thrown_away(tmp_path: Path) -> None:
-    run_new(tmp_path / "run", small(), stop_after=("main", 1))
+    stopped(1, tmp_path / "run")
     (file,) = checkpoint_files(tmp_path / "run")
     hidden = file.rename(tmp_path / "elsewhere")
     with pytest.raises(RunError, match="It is the only one that `main` has") as raised:
@@ -146,7 +142,7 @@ def fill_journal(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.engine
 @pytest.mark.parametrize("fill", [fill_rollouts, fill_checkpoints, fill_journal])
 def test_a_full_disk_is_told_and_loses_nothing(
-    tmp_path: Path, whole: Path, fill: Callable[[pytest.MonkeyPatch], None]
+    tmp_path: Path, fill: Callable[[pytest.MonkeyPatch], None]
 ) -> None:
     folder = RunFolder.create(tmp_path / "run", small())
     (tmp_path / "run" / "rollouts.jsonl").touch()
@@ -156,8 +152,7 @@ def test_a_full_disk_is_told_and_loses_nothing(
             run(folder)
     assert "make room on its disk" in str(told.value.hint)
     run(RunFolder.resume(tmp_path / "run"))
-    assert comparable(tmp_path / "run") == comparable(whole)
-    assert rollouts(tmp_path / "run") == rollouts(whole)
+    assert_same(tmp_path / "run", undisturbed(small()))
 
 
 def test_a_folder_that_cannot_be_locked_is_a_clear_error(tmp_path: Path) -> None:
@@ -219,7 +214,7 @@ def test_a_run_that_cannot_start_leaves_no_folder(tmp_path: Path) -> None:
 
 @pytest.mark.engine
 def test_leftovers_of_a_kill_are_swept(tmp_path: Path) -> None:
-    run_new(tmp_path / "run", small(), stop_after=("main", 1))
+    stopped(1, tmp_path / "run")
     (kept,) = checkpoint_files(tmp_path / "run")
     (kept.parent / ".main-000002-half").write_bytes(b"half a file")
     unknown = kept.with_name("main-000002.safetensors")
@@ -230,14 +225,14 @@ def test_leftovers_of_a_kill_are_swept(tmp_path: Path) -> None:
 
 
 @pytest.mark.engine
-def test_a_state_that_is_gone_already_is_forgotten(tmp_path: Path, whole: Path) -> None:
+def test_a_state_that_is_gone_already_is_forgotten(tmp_path: Path) -> None:
     """As where a process died between deleting a state and journalling that."""
-    run_new(tmp_path / "run", small(), stop_after=("main", 2))
+    stopped(2, tmp_path / "run")
     older, _ = checkpoint_files(tmp_path / "run")
     older.unlink()
     assert resume_noting(tmp_path / "run") == []
     assert [path.name for path in checkpoint_files(tmp_path / "run")] == [
-        path.name for path in checkpoint_files(whole)
+        path.name for path in checkpoint_files(undisturbed(small()))
     ]
     folder = RunFolder.resume(tmp_path / "run")
     assert [stored.step for stored in folder.journal.checkpoints("main")] == [2, 3]

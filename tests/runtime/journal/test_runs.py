@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 from paths import RECIPES
-from run_support import block, run_new, tiny, train
+from run_support import block, copy_of, tiny, train, undisturbed
 
 from rlc.runtime.job import Job
 from rlc.runtime.journal.database import Journal
@@ -28,7 +28,7 @@ PLAN = tiny(
 def runs(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A folder with a finished run in it."""
     root = tmp_path_factory.mktemp("runs")
-    run_new(root / "done", PLAN)
+    copy_of(undisturbed(PLAN), root / "done")
     return root
 
 

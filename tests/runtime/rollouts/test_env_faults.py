@@ -13,7 +13,7 @@ import faulty_games
 import pytest
 from attrs import define, evolve, field
 from faulty_games import RELEASE, AsyncGames, Games
-from run_support import TINY, compiled, metrics, rollouts, run_new, train
+from run_support import TINY, compiled, metrics, rollouts, run_new, train, undisturbed
 from test_player import (
     PLAN,
     REWARD,
@@ -369,8 +369,8 @@ def test_a_run_goes_on_beside_an_environment_that_goes_wrong(
         args = f'{{ fault = "{fault}", faulty = 1 }}'
         return f'python("faulty_games:{kind}", args = {args}) |> chat() |> {limits}'
 
-    run_new(tmp_path / "fine", job(source("none"), overlap=overlap, steps="1"))
-    good = [r for r in rollouts(tmp_path / "fine") if r["env"] == "good"]
+    fine = undisturbed(job(source("none"), overlap=overlap, steps="1"))
+    good = [r for r in rollouts(fine) if r["env"] == "good"]
     for fault in ("NaN reward", "hangs", "endless"):
         path = tmp_path / fault.replace(" ", "-")
         run_new(path, job(source(fault), overlap=overlap))

@@ -13,19 +13,18 @@ from passages import passage_server
 from paths import RECIPES, SUPPORT
 from run_support import (
     TINY,
+    assert_resumes,
     block,
-    comparable,
     compiled,
     metrics,
     plan,
     rollouts,
-    run,
     run_new,
     train,
+    undisturbed,
 )
 
 from rlc.compile.rehearse import rehearse
-from rlc.runtime.journal.folder import RunFolder
 from rlc.runtime.preflight import require_runnable
 from rlc.runtime.records import RunError
 from rlc.runtime.start import open_run
@@ -107,16 +106,13 @@ def test_a_server_that_does_not_answer_ends_the_run_before_it_starts(tmp_path: P
 
 def test_a_data_set_of_the_cookbook_is_trained_on_and_resumed(tmp_path: Path) -> None:
     job = compiled(TINY + SUMS + train(env="sums", **SHORT))
-    run_new(tmp_path / "whole", job)
-    played = rollouts(tmp_path / "whole")
+    played = rollouts(undisturbed(job))
     assert [r["task"] for r in played] == [task for task in range(4) for _ in range(4)]
     assert all("<|im_start|>user" in r["turns"][0]["observation"] for r in played)
     assert all(r["turns"][0]["metrics"]["tag/problems"] == 1 for r in played)
-    assert all(0 <= step["correct/sums"] <= 1 for step in metrics(tmp_path / "whole"))
+    assert all(0 <= step["correct/sums"] <= 1 for step in metrics(undisturbed(job)))
 
-    run_new(tmp_path / "parts", job, stop_after=("main", 1))
-    run(RunFolder.resume(tmp_path / "parts"))
-    assert comparable(tmp_path / "parts") == comparable(tmp_path / "whole")
+    assert_resumes(job, ("main", 1), tmp_path / "parts")
 
 
 def test_a_game_that_members_play_with_each_other(

@@ -11,11 +11,19 @@ from typing import Any
 import pytest
 from openreward_servers import KEY, base_url
 from paths import RECIPES
-from run_support import block, compiled, metrics, plan, rollouts, run, run_new, train
+from run_support import (
+    assert_resumes,
+    block,
+    compiled,
+    metrics,
+    plan,
+    rollouts,
+    run_new,
+    train,
+)
 
 from rlc.compile.rehearse import rehearse
 from rlc.plan.records import Plan
-from rlc.runtime.journal.folder import RunFolder
 from rlc.runtime.records import RunError
 from rlc.runtime.start import open_run
 
@@ -123,15 +131,9 @@ def test_groups_that_are_scored_as_a_whole(tmp_path: Path) -> None:
 def test_a_resumed_run_goes_on_with_the_next_tasks(tmp_path: Path) -> None:
     fields = {"env": "reverse", "batch": "groups(2, of = 2)", "steps": "3", "save": "every(1)"}
     job = recipe(train(**fields), reverse="Reverse")
-    run_new(tmp_path / "whole", job)
-    run_new(tmp_path / "cut", job, stop_after=("main", 1))
-    run(RunFolder.resume(tmp_path / "cut"))
-    whole, cut = (
-        [(r["task"], r["turns"][0]["observation"]) for r in rollouts(tmp_path / name)]
-        for name in ("whole", "cut")
-    )
-    assert whole == cut
-    assert len({observation for _, observation in whole}) == 6
+    assert_resumes(job, ("main", 1), tmp_path / "cut")
+    observations = {r["turns"][0]["observation"] for r in rollouts(tmp_path / "cut")}
+    assert len(observations) == 6
 
 
 def test_the_recipe_rehearses_in_the_real_environment(tmp_path: Path) -> None:

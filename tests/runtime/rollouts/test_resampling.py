@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from run_support import metrics, rollouts, run, run_new, tiny, train
+from run_support import metrics, rollouts, run, run_new, tiny, train, undisturbed
 
 from rlc.envs.build import PlayableEnv
 from rlc.plan.records import EnvPlan, RewardPlan, RolloutsPlan
@@ -120,15 +120,14 @@ def key(record: dict[str, Any]) -> Any:
 )
 def test_a_resumed_run_replaces_the_same(tmp_path: Path, overlap: str) -> None:
     job = tiny(train(**BATCH, overlap=overlap))
-    run_new(tmp_path / "whole", job)
     run_new(tmp_path / "parts", job, stop_after=("main", 3))
     folder = RunFolder.resume(tmp_path / "parts")
     folder.journal.drop_checkpoint("main", 3)  # as after a kill
     run(folder)
-    whole, parts = (rollouts(tmp_path / name) for name in ("whole", "parts"))
+    whole, parts = rollouts(undisturbed(job)), rollouts(tmp_path / "parts")
     assert list(map(key, parts)) == list(map(key, whole))
     spare = {r["task"] for r in whole if r["task"] >= SPARES}
-    counted = sum(step["resampled/spell"] for step in metrics(tmp_path / "whole"))
+    counted = sum(step["resampled/spell"] for step in metrics(undisturbed(job)))
     assert len(spare) == counted > 0
     assert all(not r["advantages"] for r in whole if r["replaced"])
     ordinary = {r["task"] for r in whole if r["task"] < SPARES}

@@ -10,7 +10,16 @@ from statistics import fmean
 from typing import Any
 
 import pytest
-from run_support import block, comparable, compiled, metrics, rollouts, run, run_new, train
+from run_support import (
+    assert_resumes,
+    block,
+    compiled,
+    metrics,
+    rollouts,
+    run_new,
+    train,
+    undisturbed,
+)
 from test_player import PLAN, ScriptedSampler, WordHistory
 
 from rlc.envs.base import Episode, Observation
@@ -18,7 +27,6 @@ from rlc.envs.build import PlayableEnv
 from rlc.envs.judges.solver_judge import make_solver_judge
 from rlc.envs.workers.async_adapter import make_async
 from rlc.plan.records import FailurePlan, Plan, SamplingPlan
-from rlc.runtime.journal.folder import RunFolder
 from rlc.runtime.records import Rollout, Usage
 from rlc.runtime.rollouts.player import Player
 from rlc.runtime.rollouts.roles import play_task
@@ -59,7 +67,7 @@ def judged(problems: str, **fields: str) -> Plan:
 
 
 def test_a_run_of_problems_learns_from_its_grader(problems: str, tmp_path: Path) -> None:
-    fields = {"steps": "12", "optimizer": "adam(1e-2)", "batch": "groups(8, of = 8)"}
+    fields = {"steps": "8", "optimizer": "adam(1e-2)", "batch": "groups(8, of = 6)"}
     run_new(tmp_path / "run", job(problems + ")", train(env="words", **fields)))
     rewards = [record["reward/words"] for record in metrics(tmp_path / "run")]
     assert fmean(rewards[-3:]) > fmean(rewards[:3]) + 0.15
@@ -72,10 +80,10 @@ def test_solvers_learn_from_their_own_solutions(problems: str, tmp_path: Path) -
     stage = train(
         env="words",
         advantage=BY_ROLE,
-        batch="groups(6, of = 6)",
+        batch="groups(6, of = 4)",
         sampling="sample(max_tokens = 16)",
-        optimizer="adam(3e-3)",
-        steps="8",
+        optimizer="adam(1e-2)",
+        steps="5",
     )
     run_new(tmp_path / "run", job(problems + JUDGED, stage))
     rewards = [record["reward/words/solver"] for record in metrics(tmp_path / "run")]
@@ -84,19 +92,16 @@ def test_solvers_learn_from_their_own_solutions(problems: str, tmp_path: Path) -
 
 def test_a_resumed_run_goes_on_with_the_next_problem(problems: str, tmp_path: Path) -> None:
     plan = job(problems + ")", train(env="words", batch="groups(3, of = 2)"))
-    run_new(tmp_path / "whole", plan)
-    run_new(tmp_path / "parts", plan, stop_after=("main", 2))
-    run(RunFolder.resume(tmp_path / "parts"))
-    assert comparable(tmp_path / "parts") == comparable(tmp_path / "whole")
+    assert_resumes(plan, ("main", 2), tmp_path / "parts")
     asked = [record["turns"][0]["observation"] for record in rollouts(tmp_path / "parts")]
     assert len(set(asked[: 8 * 2])) == 8  # the first epoch: every word once, to both members
     assert len(set(asked)) == 8
 
 
-def test_each_role_is_compared_with_its_own(problems: str, tmp_path: Path) -> None:
-    run_new(tmp_path / "run", judged(problems, steps="2"))
+def test_each_role_is_compared_with_its_own(problems: str) -> None:
+    path = undisturbed(judged(problems, steps="2"))
     groups: dict[Any, list[dict[str, Any]]] = defaultdict(list)
-    for record in rollouts(tmp_path / "run"):
+    for record in rollouts(path):
         groups[record["step"], record["task"], record["role"]].append(record)
     assert sorted(len(group) for group in groups.values()) == [2] * 6 + [4] * 6
     for (_, _, role), group in groups.items():
@@ -107,10 +112,10 @@ def test_each_role_is_compared_with_its_own(problems: str, tmp_path: Path) -> No
     assert any(record["advantages"] != [0.0] for group in groups.values() for record in group)
 
 
-def test_each_role_has_metrics_of_its_own(problems: str, tmp_path: Path) -> None:
-    run_new(tmp_path / "run", judged(problems, steps="2"))
-    records = rollouts(tmp_path / "run")
-    for step in metrics(tmp_path / "run"):
+def test_each_role_has_metrics_of_its_own(problems: str) -> None:
+    path = undisturbed(judged(problems, steps="2"))
+    records = rollouts(path)
+    for step in metrics(path):
         for role in ("solver", "judge"):
             rewards = [
                 r["reward"] for r in records if (r["step"], r["role"]) == (step["step"], role)
@@ -120,14 +125,13 @@ def test_each_role_has_metrics_of_its_own(problems: str, tmp_path: Path) -> None
         assert step["rollouts/played"] == 3 * 2 * 3
 
 
-def test_a_judge_sees_the_solutions_of_its_own_member(problems: str, tmp_path: Path) -> None:
-    run_new(tmp_path / "run", judged(problems, steps="1"))
+def test_a_judge_sees_the_solutions_of_its_own_member(problems: str) -> None:
     members: dict[Any, dict[str, list[str]]] = defaultdict(lambda: defaultdict(list))
-    for record in rollouts(tmp_path / "run"):
+    for record in rollouts(undisturbed(judged(problems, steps="2"))):
         (turn,) = record["turns"]
         text = turn["action"] if record["role"] == "solver" else turn["observation"]
         members[record["task"], record["member"]][record["role"]].append(text)
-    assert len(members) == 6
+    assert len(members) == 12
     for parts in members.values():
         (shown,) = parts["judge"]
         assert len(parts["solver"]) == 2

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from run_support import comparable, metrics, rollouts, run, run_new, tiny, train
+from run_support import assert_resumes, metrics, rollouts, run, run_new, tiny, train, undisturbed
 
 from rlc.runtime.journal.folder import RunFolder
 
@@ -23,7 +23,7 @@ def test_the_learning_rate_follows_its_schedule(tmp_path: Path) -> None:
 
 def test_each_environment_has_its_own_group_size_and_reply_length(tmp_path: Path) -> None:
     short = 'env brief = gem("rg:spell_backward") |> chat() |> rollouts(group = 3, max_tokens = 2)'
-    job = tiny(short + "\n", train(env="guess + brief", steps="1"))
+    job = tiny(short + "\n", train(env="guess + brief", batch="groups(4, of = 4)", steps="1"))
     run_new(tmp_path / "run", job)
     played = rollouts(tmp_path / "run")
     sizes = {
@@ -84,10 +84,9 @@ def test_a_prompt_over_its_limit_ends_the_episode(tmp_path: Path) -> None:
 
 
 def test_several_updates_a_batch_train_on_every_rollout_once(tmp_path: Path) -> None:
-    for updates in (1, 2):
-        batch = f"groups(4, of = 4, updates = {updates})"
-        run_new(tmp_path / str(updates), tiny(train(batch=batch, loss="ppo()")))
-    one, two = (metrics(tmp_path / name) for name in "12")
+    batch = "groups(3, of = 4, updates = 2)"
+    run_new(tmp_path / "two", tiny(train(batch=batch, loss="ppo()", steps="2")))
+    one, two = metrics(undisturbed(tiny(train(loss="ppo()")))), metrics(tmp_path / "two")
     assert one[0]["tokens/trained"] == two[0]["tokens/trained"]
     assert one[0]["reward/mean"] == two[0]["reward/mean"]
     assert one[1]["reward/mean"] != two[1]["reward/mean"]  # other weights after the first step
@@ -96,9 +95,8 @@ def test_several_updates_a_batch_train_on_every_rollout_once(tmp_path: Path) -> 
 
 
 def test_a_uniform_weight_hardly_matters_to_adam_but_shows_in_the_gradient(tmp_path: Path) -> None:
-    for kind in ("token_sum()", "token_mean()"):
-        run_new(tmp_path / kind, tiny(train(aggregate=kind, steps="1")))
-    total, mean = (metrics(tmp_path / kind)[0] for kind in ("token_sum()", "token_mean()"))
+    run_new(tmp_path / "mean", tiny(train(aggregate="token_mean()", steps="1")))
+    total, mean = metrics(undisturbed(tiny(train())))[0], metrics(tmp_path / "mean")[0]
     assert mean["optim/grad_norm"] < total["optim/grad_norm"] / 50
 
 
@@ -139,7 +137,10 @@ def test_a_token_budget_is_never_exceeded_by_more_than_steps_differ(tmp_path: Pa
 
 
 def test_the_best_checkpoint_is_kept_beside_the_newest(tmp_path: Path) -> None:
-    run_new(tmp_path / "run", tiny(train(save="every(1, keep = 1, best = true)", steps="6")))
+    run_new(
+        tmp_path / "run",
+        tiny(train(env="spell", save="every(1, keep = 1, best = true)", steps="6")),
+    )
     rewards = {record["step"]: record["reward/mean"] for record in metrics(tmp_path / "run")}
     folder = RunFolder.resume(tmp_path / "run")
     kept = [checkpoint.step for checkpoint in folder.journal.checkpoints("main")]
@@ -164,7 +165,7 @@ def test_tracked_episodes_have_their_own_metrics(tmp_path: Path) -> None:
 def test_a_run_with_everything_is_resumed_to_the_same_end(tmp_path: Path) -> None:
     stage = train(
         env="2 * guess + spell",
-        batch="groups(4, of = 4, updates = 2)",
+        batch="groups(3, of = 3, updates = 2)",
         loss="ppo()",
         aggregate="seq_mean_token_mean()",
         kl='reference("tiny", coef = 0.05)',
@@ -172,8 +173,4 @@ def test_a_run_with_everything_is_resumed_to_the_same_end(tmp_path: Path) -> Non
         steps="4",
     )
     job = tiny(stage)
-    run_new(tmp_path / "whole", job)
-    run_new(tmp_path / "parts", job, stop_after=("main", 3))
-    run(RunFolder.resume(tmp_path / "parts"))
-    assert comparable(tmp_path / "parts") == comparable(tmp_path / "whole")
-    assert rollouts(tmp_path / "parts") == rollouts(tmp_path / "whole")
+    assert_resumes(job, ("main", 3), tmp_path / "parts")

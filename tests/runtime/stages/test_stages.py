@@ -9,7 +9,19 @@ from pathlib import Path
 
 import pytest
 from attrs import evolve
-from run_support import block, comparable, metrics, rollouts, run, run_new, tiny, train
+from run_support import (
+    assert_same,
+    block,
+    comparable,
+    copy_of,
+    metrics,
+    rollouts,
+    run,
+    run_new,
+    tiny,
+    train,
+    undisturbed,
+)
 
 from rlc.plan.records import Plan
 from rlc.runtime.journal.folder import RunFolder
@@ -52,7 +64,7 @@ def results(path: Path, name: str = "heldout") -> dict[int, dict[str, float]]:
 
 def test_demonstrations_of_an_oracle_are_imitated(tmp_path: Path) -> None:
     data = "demonstrations(spell, n = 40)"
-    summary = run_new(tmp_path / "run", tiny(sft(data=data, steps="20", optimizer="adam(3e-3)")))
+    summary = run_new(tmp_path / "run", tiny(sft(data=data, steps="12", optimizer="adam(5e-3)")))
     (stage,) = summary.stages
     assert (stage.measure, summary.state) == ("loss", "finished")
     first, last = stage.window(last=False), stage.window(last=True)
@@ -81,8 +93,8 @@ def test_the_models_own_good_episodes_are_imitated(tmp_path: Path) -> None:
 
 
 def test_too_few_good_episodes_is_a_clear_end(tmp_path: Path) -> None:
-    data = "demonstrations(guess, n = 2, policy = model, min_reward = 5.0)"
-    with pytest.raises(RunError, match="only 0 of 40 episodes of `guess` reached the reward of 5"):
+    data = "demonstrations(spell, n = 2, policy = model, min_reward = 5.0)"
+    with pytest.raises(RunError, match="only 0 of 40 episodes of `spell` reached the reward of 5"):
         run_new(tmp_path / "run", tiny(sft(data=data, steps="1")))
 
 
@@ -114,14 +126,12 @@ def test_rows_of_a_file_are_imitated_and_not_needed_again(
     write(path, rows)
     data = f'rows("{path}", prompt = "question", reply = "said")'
     job = tiny(sft(data=data, steps="4", optimizer="adam(3e-3)"))
-    run_new(tmp_path / "whole", job)
-    assert (
-        metrics(tmp_path / "whole")[-1]["loss/mean"] < metrics(tmp_path / "whole")[0]["loss/mean"]
-    )
+    first, *_, last = metrics(undisturbed(job))
+    assert last["loss/mean"] < first["loss/mean"]
     run_new(tmp_path / "parts", job, stop_after=("warmup", 2))
     path.unlink()
     run(RunFolder.resume(tmp_path / "parts"))
-    assert comparable(tmp_path / "parts") == comparable(tmp_path / "whole")
+    assert comparable(tmp_path / "parts") == comparable(undisturbed(job))
 
 
 @pytest.mark.parametrize(
@@ -153,10 +163,10 @@ def test_each_epoch_takes_every_example_once_in_another_order(tmp_path: Path) ->
 
 def test_training_goes_on_from_the_weights_of_the_stage_before(tmp_path: Path) -> None:
     warm = tiny(
-        sft(data="demonstrations(spell, n = 60)", steps="30", optimizer="adam(3e-3)"),
-        train(model="warmup", env="spell", steps="2"),
+        sft(data="demonstrations(spell, n = 40)", steps="15", optimizer="adam(5e-3)"),
+        train(model="warmup", env="spell", steps="1", batch="groups(8, of = 4)"),
     )
-    cold = tiny(train(env="spell", steps="2"))
+    cold = tiny(train(env="spell", steps="1", batch="groups(8, of = 4)"))
     run_new(tmp_path / "warm", warm)
     run_new(tmp_path / "cold", cold)
     first = {name: metrics(tmp_path / name, "main")[0] for name in ("warm", "cold")}
@@ -164,14 +174,12 @@ def test_training_goes_on_from_the_weights_of_the_stage_before(tmp_path: Path) -
 
 
 def test_training_starts_from_a_saved_state(tmp_path: Path) -> None:
-    job = tiny(train(steps="2"))
-    summary = run_new(tmp_path / "run", job)
-    saved = str(summary.stages[0].checkpoint)
-    text = job_from(saved)
-    folder = RunFolder.create(tmp_path / "next", text)
-    (tmp_path / "next" / "checkpoints").symlink_to(tmp_path / "run" / "checkpoints")
+    before = copy_of(undisturbed(tiny(train())), tmp_path / "run")
+    saved = str(run(RunFolder.resume(before)).stages[0].checkpoint)
+    folder = RunFolder.create(tmp_path / "next", job_from(saved))
+    (tmp_path / "next" / "checkpoints").symlink_to(before / "checkpoints")
     run(folder)
-    fresh, went_on = metrics(tmp_path / "run")[0], metrics(tmp_path / "next")[0]
+    fresh, went_on = metrics(before)[0], metrics(tmp_path / "next")[0]
     assert fresh["reward/mean"] != went_on["reward/mean"]
     assert abs(went_on["kl/sample_train"]) < 1e-4
 
@@ -204,10 +212,12 @@ def test_an_evaluation_is_done_when_the_recipe_says(tmp_path: Path) -> None:
     ]
 
 
-def test_every_evaluation_has_the_same_tasks(tmp_path: Path) -> None:
-    run_new(tmp_path / "run", tiny(train(steps="2"), evaluation(every="1", first="true")))
+FROZEN = tiny(train(optimizer="adam(0.0)", steps="2"), evaluation(every="1", first="true"))
+
+
+def test_every_evaluation_has_the_same_tasks() -> None:
     digests: dict[int, list[str]] = {}
-    for record in rollouts(tmp_path / "run", "heldout"):
+    for record in rollouts(undisturbed(FROZEN), "heldout"):
         digests.setdefault(record["step"], []).append(record["digest"])
     assert list(digests) == [0, 1, 2]
     assert digests[0] == digests[1] == digests[2]
@@ -215,25 +225,22 @@ def test_every_evaluation_has_the_same_tasks(tmp_path: Path) -> None:
 
 
 def test_an_evaluation_leaves_the_training_alone(tmp_path: Path) -> None:
-    run_new(tmp_path / "without", tiny(train()))
     run_new(tmp_path / "with", tiny(train(), evaluation(every="1", first="true")))
     with_ones = [r for r in comparable(tmp_path / "with") if r["stage"] == "main"]
-    assert with_ones == comparable(tmp_path / "without")
+    assert with_ones == comparable(undisturbed(tiny(train())))
 
 
-def test_weights_that_do_not_change_are_evaluated_the_same(tmp_path: Path) -> None:
-    frozen = train(optimizer="adam(0.0)", steps="2")
-    run_new(tmp_path / "run", tiny(frozen, evaluation(every="1", first="true")))
-    one, two, three = results(tmp_path / "run").values()
+def test_without_a_learning_rate_nothing_changes() -> None:
+    one, two, three = results(undisturbed(FROZEN)).values()
     assert one == two == three
 
 
-def test_the_metrics_of_an_evaluation_are_those_of_its_episodes(tmp_path: Path) -> None:
-    run_new(tmp_path / "run", tiny(train(steps="1"), evaluation()))
-    played = rollouts(tmp_path / "run", "heldout")
+def test_the_metrics_of_an_evaluation_are_those_of_its_episodes() -> None:
+    path = undisturbed(tiny(train(steps="1"), evaluation()))
+    played = rollouts(path, "heldout")
     solved = [record["reward"] >= 1 for record in played]
     pairs = list(zip(solved[::2], solved[1::2], strict=True))
-    (found,) = results(tmp_path / "run").values()
+    (found,) = results(path).values()
     assert found["eval/heldout/pass@1"] == pytest.approx(sum(solved) / 8)
     assert found["eval/heldout/pass@2"] == pytest.approx(sum(map(any, pairs)) / 4)
     assert found["eval/heldout/any@1"] == pytest.approx(sum(a for a, _ in pairs) / 4)
@@ -241,48 +248,36 @@ def test_the_metrics_of_an_evaluation_are_those_of_its_episodes(tmp_path: Path) 
     assert found["eval/heldout/mean_reward"] == pytest.approx(sum(rewards) / 8)
 
 
-WHOLE_JOB = (
-    sft(),
-    train(model="warmup"),
+WHOLE_JOB = tiny(
+    sft(steps="3"),
+    train(model="warmup", steps="3"),
     evaluation(every="1", first="true"),
     evaluation("after_warmup", model="warmup", sampling="sample(max_tokens = 12)"),
 )
 
 
-@pytest.mark.parametrize(
-    "stop", [("warmup", 1), ("warmup", 4), ("main", 1), ("main", 3), ("main", 4)]
-)
+@pytest.mark.parametrize("stop", [("warmup", 1), ("warmup", 3), ("main", 2), ("main", 3)])
 def test_a_job_of_several_stages_is_resumed_to_the_same_end(
-    tmp_path_factory: pytest.TempPathFactory, whole_job: Path, stop: tuple[str, int]
+    tmp_path: Path, stop: tuple[str, int]
 ) -> None:
-    path = tmp_path_factory.mktemp("parts") / "run"
-    stopped = run_new(path, tiny(*WHOLE_JOB), stop_after=stop)
-    assert stopped.state == "interrupted"
-    resumed = run(RunFolder.resume(path))
-    assert resumed.state == "finished"
-    assert comparable(path) == comparable(whole_job)
-    assert rollouts(path) == rollouts(whole_job)
+    assert run_new(tmp_path / "run", WHOLE_JOB, stop_after=stop).state == "interrupted"
+    assert run(RunFolder.resume(tmp_path / "run")).state == "finished"
+    assert_same(tmp_path / "run", undisturbed(WHOLE_JOB))
 
 
-@pytest.fixture(scope="module")
-def whole_job(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    path = tmp_path_factory.mktemp("whole") / "run"
-    assert run_new(path, tiny(*WHOLE_JOB)).state == "finished"
-    return path
-
-
-def test_a_killed_evaluation_is_done_again(tmp_path: Path, whole_job: Path) -> None:
+def test_a_killed_evaluation_is_done_again(tmp_path: Path) -> None:
     """The journal knows of a step that its evaluation did not follow any more."""
-    run_new(tmp_path / "run", tiny(*WHOLE_JOB), stop_after=("main", 2))
+    run_new(tmp_path / "run", WHOLE_JOB, stop_after=("main", 2))
     folder = RunFolder.resume(tmp_path / "run")
     folder.journal.rewind("heldout", 1)
     run(folder)
-    assert comparable(tmp_path / "run") == comparable(whole_job)
+    assert comparable(tmp_path / "run") == comparable(undisturbed(WHOLE_JOB))
 
 
-def test_stages_that_are_done_are_not_run_again(tmp_path: Path, whole_job: Path) -> None:
-    before = (whole_job / "metrics.jsonl").read_text()
-    again = run(RunFolder.resume(whole_job))
-    assert (whole_job / "metrics.jsonl").read_text() == before
-    assert [len(stage.values) for stage in again.stages] == [4, 4]
-    assert len(again.evaluations) == 6
+def test_stages_that_are_done_are_not_run_again(tmp_path: Path) -> None:
+    path = copy_of(undisturbed(WHOLE_JOB), tmp_path / "run")
+    before = (path / "metrics.jsonl").read_text()
+    again = run(RunFolder.resume(path))
+    assert (path / "metrics.jsonl").read_text() == before
+    assert [len(stage.values) for stage in again.stages] == [3, 3]
+    assert len(again.evaluations) == 5

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 from attrs import evolve
-from run_support import metrics, rollouts, run, run_new, tiny, train
+from run_support import copy_of, metrics, rollouts, run, run_new, tiny, train, undisturbed
 
 from rlc.plan.records import Plan, TrainPlan
 from rlc.runtime.journal.folder import RunFolder
@@ -18,9 +18,11 @@ def penalised(coef: float, **fields: str) -> Plan:
     return tiny(train(kl=f'reference("tiny", coef = {coef})', **fields))
 
 
-def test_an_untrained_adapter_is_where_its_base_model_is(tmp_path: Path) -> None:
-    run_new(tmp_path / "run", penalised(0.1))
-    first, *later = (record["kl/reference"] for record in metrics(tmp_path / "run"))
+PENALISED = penalised(0.1, optimizer="adam(3e-3)")
+
+
+def test_an_untrained_adapter_is_where_its_base_model_is() -> None:
+    first, *later = (record["kl/reference"] for record in metrics(undisturbed(PENALISED)))
     assert abs(first) < 1e-4
     assert all(abs(distance) > 1e-3 for distance in later)
 
@@ -28,7 +30,9 @@ def test_an_untrained_adapter_is_where_its_base_model_is(tmp_path: Path) -> None
 def test_a_strong_penalty_keeps_the_policy_near(tmp_path: Path) -> None:
     distances = {}
     for coef in (1e-6, 3.0):
-        job = penalised(coef, steps="6", optimizer="adam(3e-3)", batch="groups(2, of = 4)")
+        job = penalised(
+            coef, steps="5", env="spell", optimizer="adam(5e-3)", batch="groups(3, of = 4)"
+        )
         run_new(tmp_path / str(coef), job)
         distances[coef] = [record["kl/reference"] for record in metrics(tmp_path / str(coef))]
     free, held = (sum(distances[coef][3:]) for coef in (1e-6, 3.0))
@@ -36,15 +40,15 @@ def test_a_strong_penalty_keeps_the_policy_near(tmp_path: Path) -> None:
 
 
 def test_what_the_reference_reads_is_counted_and_metered(tmp_path: Path) -> None:
-    run_new(tmp_path / "run", penalised(0.1, steps="2"))
-    records, played = metrics(tmp_path / "run"), rollouts(tmp_path / "run")
+    path = copy_of(undisturbed(PENALISED), tmp_path / "run")
+    records, played = metrics(path), rollouts(path)
     tokens = sum(
         record["turns"][-1]["prompt_tokens"] + record["turns"][-1]["tokens"] for record in played
     )
     assert sum(record["tokens/reference"] for record in records) == tokens
     kinds = ("prefill", "cached", "sampled", "trained", "reference")
     used = sum(record[f"tokens/{kind}"] for record in records for kind in kinds)
-    folder = RunFolder.resume(tmp_path / "run")
+    folder = RunFolder.resume(path)
     assert folder.journal.used("main").tokens == used
     folder.close()
 
