@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import re
 from functools import cache
 from pathlib import Path
@@ -54,6 +55,14 @@ def test_what_a_page_names_exists(page: str) -> None:
     for target in re.findall(r"\]\(([^)#]+)\)", text):
         if "://" not in target:
             assert ((ROOT / page).parent / target).exists(), f"a link to {target}"
+
+
+def test_every_room_has_a_docstring_that_names_what_is_there() -> None:
+    for path in (ROOT / "rlc").rglob("__init__.py"):
+        text = ast.get_docstring(ast.parse(path.read_text("utf-8"))) or ""
+        assert text, f"{path} has no docstring"
+        unknown = {shown for shown in re.findall(r"`([^`\n]+)`", text) if not is_known(shown)}
+        assert not unknown, path
 
 
 def test_names_that_do_not_exist_are_found() -> None:
