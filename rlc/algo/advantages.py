@@ -15,7 +15,7 @@ from attrs import evolve, frozen
 from rlc.algo.episodes import Advantages, Episodes
 from rlc.algo.errors import AlgorithmError
 from rlc.algo.ragged import Bools, Floats, Ints
-from rlc.algo.returns import flat_returns
+from rlc.algo.returns import compute_returns
 from rlc.algo.scheme import AdvantageScheme, Baseline, Scale, Scope, task_scope
 from rlc.algo.scopes import Scopes, stable_order
 
@@ -36,7 +36,7 @@ def compute_advantages(scheme: AdvantageScheme, episodes: Episodes) -> Advantage
     """
     by_turn, turns_R = scheme.returns.unit == "turn", episodes.turns_R
     with np.errstate(all="ignore"):  # what overflows is refused after each step
-        return_V = flat_returns(scheme.returns, episodes.rewards_N, turns_R)
+        return_V = compute_returns(scheme.returns, episodes.rewards_N, turns_R)
         _require_representable(return_V)
         columns = _Columns(episodes, by_turn, return_V)
         order_V = stable_order(columns.label(episodes.group_R))

@@ -77,8 +77,3 @@ class Advantages:
     def by_rollout(self) -> list[Floats]:
         """The advantages, one array a rollout, one value a turn."""
         return split(self.advantages_N, self.turns_R)
-
-    def returns_by_rollout(self) -> list[Floats]:
-        """The returns, one array a rollout: one value, or one a turn."""
-        by_turn = len(self.returns_V) == len(self.advantages_N)
-        return split(self.returns_V, self.turns_R if by_turn else np.ones_like(self.turns_R))

@@ -2,36 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 import numpy as np
-import numpy.typing as npt
 
-from rlc.algo.ragged import Floats, Ints, join, require_finite, require_turns, split
+from rlc.algo.ragged import Floats, Ints, require_finite, require_turns
 from rlc.algo.scheme import Returns
 
 
-def compute_returns(returns: Returns, rewards_RT: Sequence[npt.ArrayLike]) -> list[Floats]:
-    """Returns of each rollout: one value (``episode``) or one a turn (``turn``).
+def compute_returns(returns: Returns, rewards_N: Floats, turns_R: Ints) -> Floats:
+    """Return the returns of all rollouts, in one column.
 
     Args:
-        returns: the unit and the discount ``gamma``.
-        rewards_RT: for each rollout the rewards of its turns, in order.
+        returns: the unit and the discount ``gamma``. ``turn`` gives ``G_t = r_t + gamma G_{t+1}``
+            of every turn, shape (N,). ``episode`` gives ``G_0``, shape (R,): the sum of the rewards
+            at ``gamma = 1``, the discounted sum otherwise.
+        rewards_N: the rewards of all turns, rollout by rollout.
+        turns_R: the number of turns of each rollout.
 
     Raises:
         AlgorithmError: a reward that is not finite, or a rollout without turns.
-    """
-    rewards_N, turns_R = join(rewards_RT, np.float64)
-    values_V = flat_returns(returns, rewards_N, turns_R)
-    counts_R = turns_R if returns.unit == "turn" else np.ones_like(turns_R)
-    return split(values_V, counts_R)
-
-
-def flat_returns(returns: Returns, rewards_N: Floats, turns_R: Ints) -> Floats:
-    """As :func:`compute_returns`, on one column for all rollouts.
-
-    ``turn`` gives ``G_t = r_t + gamma G_{t+1}``, shape (N,). ``episode`` gives ``G_0``, shape
-    (R,): the sum of the rewards at ``gamma = 1``, the discounted sum otherwise.
     """
     require_turns(turns_R)
     require_finite(rewards_N, turns_R, "reward")

@@ -19,6 +19,8 @@ LOCAL, TINKER = SERVICES = ("local", "tinker")  # the embedded engine; Tinker, h
 
 STEP_TIMEOUT = 120.0  # seconds that a step of an environment may take where nothing else is said
 MAX_TURNS = 1_000  # of an episode where nothing else is said: it ends what would never end
+# Seconds for which Tinker keeps a checkpoint: between an hour and ten years.
+SHORTEST_TTL, LONGEST_TTL = 3_600, 10 * 365 * 86_400
 
 
 @frozen(repr=False)

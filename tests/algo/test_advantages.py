@@ -170,13 +170,13 @@ def test_an_episode_scheme_gives_every_turn_the_same() -> None:
     )
     result = compute_advantages(CENTER, episodes)
     assert [row.tolist() for row in result.by_rollout()] == [[0.5] * 3, [0.0], [-0.5] * 2]
-    assert [row.tolist() for row in result.returns_by_rollout()] == [[1.0], [0.5], [0.0]]
+    assert result.returns_V.tolist() == [1.0, 0.5, 0.0]
 
 
 def test_a_turn_scheme_gives_every_turn_its_own() -> None:
     episodes = Episodes.from_rollouts([[0, 1], [1.5]], [[1, 1], [1]], [0, 0], [0, 0])
     result = compute_advantages(scheme(mean("batch"), unit="turn", gamma=0.5), episodes)
-    assert [row.tolist() for row in result.returns_by_rollout()] == [[0.5, 1.0], [1.5]]
+    assert result.returns_V.tolist() == [0.5, 1.0, 1.5]
     assert [row.tolist() for row in result.by_rollout()] == [[-0.5, 0.0], [0.5]]
 
 

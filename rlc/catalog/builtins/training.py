@@ -7,6 +7,8 @@ from typing import Any
 
 from rlc.catalog.records import AggregateTraits, Args, Builtin, Param, as_float
 from rlc.plan.records import (
+    LONGEST_TTL,
+    SHORTEST_TTL,
     AdamPlan,
     AggregatePlan,
     BatchPlan,
@@ -22,8 +24,7 @@ from rlc.plan.records import (
     SchedulePlan,
 )
 
-HOUR = 3_600
-YEAR = 365 * 24 * HOUR
+YEAR = 365 * 24 * 3_600
 
 BATCHES = (
     Builtin(
@@ -291,8 +292,8 @@ SAVES = (
                 "duration",
                 "time after which the service may delete one",
                 None,
-                low=HOUR,
-                high=10 * YEAR,
+                low=SHORTEST_TTL,
+                high=LONGEST_TTL,
                 optional=True,
             ),
             Param("best", "bool", "also keep the one with the highest mean reward", False),

@@ -1,7 +1,7 @@
-"""Small questions to a service before the first step: does it compute what the plan asks for?
+"""Small requests to a service before the first step: does it compute what the plan asks for?
 
-A server that ignores a setting, averages where it should sum, or gives all samples of a request
-the same random numbers trains something else without a word. A few tokens tell.
+A server that ignores a setting, averages where it should sum, or draws all samples of a request
+with the same random numbers would silently train something else. A few tokens reveal it.
 """
 
 from __future__ import annotations
@@ -29,18 +29,18 @@ if TYPE_CHECKING:
 FloatArray = npt.NDArray[np.float64]
 
 _TEXT = "A few words, no more, will do to find out how this service counts what it is sent."
-_LENGTHS = (9, 6)  # two datums, of unlike lengths: a mean shows
+_LENGTHS = (9, 6)  # two datums of different lengths, which reveal a mean
 _LEAST = max(_LENGTHS) + 1
-# The server's sum may be taken in another precision; a wrong formula is further off than this.
+# The server may sum in another precision; a wrong formula is further off than this.
 _TOLERANCE = 0.01
 _SAMPLES, _SAMPLE_TOKENS = 4, 8
 
 
 @frozen
 class LossProbe:
-    """What the service made of the probe, and what it should have."""
+    """The loss that the service reported, the expected one, and the tokens used."""
 
-    told: float
+    reported: float
     expected: float
     usage: Usage
 
@@ -50,7 +50,7 @@ async def probe_loss(training: TrainingClient, loss: LossPlan) -> LossProbe | No
 
     The sampler's logprobs are placed around the trainer's own, so that ratios lie below, inside
     and above the clip range, with advantages of both signs. Nothing is trained: no gradient is
-    asked for. None where no local formula of that name is known.
+    asked for. Return None if there is no local formula of that name.
 
     Raises:
         ServiceError: the service computes something else, or refuses the loss.
@@ -67,19 +67,19 @@ async def probe_loss(training: TrainingClient, loss: LossPlan) -> LossProbe | No
     ]
     second = await _forward(training, datums, loss)
     expected, size = _expected(loss, datums, _logprobs(second))
-    told = second.metrics.get("loss:sum", math.nan)
-    if not abs(told - expected) <= _TOLERANCE * size:
+    reported = second.metrics.get("loss:sum", math.nan)
+    if not abs(reported - expected) <= _TOLERANCE * size:
         raise ServiceError(
             f"the service does not compute `{loss.name}` as the plan says: on a probe it gives "
-            f"{told:.6g}, the formula {expected:.6g}",
+            f"{reported:.6g}, the formula {expected:.6g}",
             "choose another loss or service; nothing has been trained yet",
         )
     usage.trained = 2 * sum(len(datum.inputs) for datum in datums)
-    return LossProbe(told, expected, usage)
+    return LossProbe(reported, expected, usage)
 
 
 async def probe_seeds(sampler: SamplingClient, tokenizer: Any) -> tuple[bool, Usage]:
-    """Whether the samples of one seeded request differ, as they should, and what it cost."""
+    """Return whether the samples of one seeded request differ, as they should, and the usage."""
     from tinker import types
 
     prompt = _tokens(tokenizer)
@@ -100,7 +100,7 @@ def _tokens(tokenizer: Any) -> list[int]:
 
 
 def _datums(tokenizer: Any) -> list[TrainingDatum]:
-    """Datums with weights of 1 everywhere and nothing sampled yet."""
+    """Return datums with a weight of 1 everywhere and without sampler's logprobs."""
     tokens = _tokens(tokenizer)
     return [
         TrainingDatum(
@@ -115,7 +115,7 @@ def _datums(tokenizer: Any) -> list[TrainingDatum]:
 
 
 async def _sampled_datums(training: TrainingClient, usage: Usage) -> list[TrainingDatum]:
-    """Datums of recorded replies, which the loss can name."""
+    """Return datums of recorded replies, which the loss can name."""
     from tinker import types
 
     sampler = await training.save_weights_and_get_sampling_client(record_stability_info=True)
@@ -142,8 +142,11 @@ async def _sampled_datums(training: TrainingClient, usage: Usage) -> list[Traini
 
 
 def _ratios(loss: LossPlan) -> tuple[list[float], list[float]]:
-    """For each datum the ratios of its tokens: below, inside and above the clip range, or around
-    1 where there is none. Where a whole sequence has one ratio, a datum is below or above."""
+    """Return the ratios of each datum's tokens: below, inside and above the clip range.
+
+    They lie around 1 if the loss does not clip. If a sequence has one ratio, one datum is below and
+    the other above.
+    """
     traits = loss_traits(loss.name)
     low, high = loss.config.values() if traits.clip else (0.8, 1.2)
     below, above = low / 2 if low > 0 else 0.25, high * 1.5
@@ -154,8 +157,11 @@ def _ratios(loss: LossPlan) -> tuple[list[float], list[float]]:
 
 
 def _aimed(datum: TrainingDatum, logprobs_T: FloatArray, ratios: Sequence[float]) -> TrainingDatum:
-    """The datum with a sampler that gives these ratios, first with a large advantage and then
-    with a small negative one: the sum does not vanish, so its sign and size tell."""
+    """Return the datum with sampler's logprobs that lead to these ratios.
+
+    Each comes with a large advantage and with a small negative one, so that the sum does not
+    vanish, and its sign and size are informative.
+    """
     ratio_T = np.resize(np.asarray(ratios), len(logprobs_T))
     is_second_T = np.arange(len(logprobs_T)) // len(ratios) % 2 == 1
     return evolve(
@@ -179,7 +185,7 @@ def _logprobs(output: types.ForwardBackwardOutput) -> list[FloatArray]:
 def _expected(
     loss: LossPlan, datums: Sequence[TrainingDatum], logprobs_DT: Sequence[FloatArray]
 ) -> tuple[float, float]:
-    """The loss by the local formula from the service's own logprobs, and the size of its terms."""
+    """Return the loss by the local formula, from the service's logprobs, and its terms' size."""
     total = size = 0.0
     traits = loss_traits(loss.name)
     for datum, logprobs_T in zip(datums, logprobs_DT, strict=True):

@@ -89,7 +89,7 @@ class RemoteSession:
         else:
             meter.add(PROBES, probe.usage)
             record = {"event": "loss probe", "stage": stage.name, "loss": loss.name}
-            self.record(record | {"told": probe.told, "expected": probe.expected})
+            self.record(record | {"told": probe.reported, "expected": probe.expected})
         if self._seeds_probed or not isinstance(stage, TrainPlan):
             return
         if max(stage.batch.size, *(env.rollouts.group for env in stage.envs)) > 1:

@@ -1,4 +1,4 @@
-"""One flat record of numbers a step: what ``metrics.jsonl`` holds."""
+"""One flat record of numbers a step: the records of ``metrics.jsonl`` and ``rollouts.jsonl``."""
 
 from __future__ import annotations
 
@@ -22,68 +22,85 @@ ROLLOUTS_FILE = "rollouts.jsonl"
 
 
 def measure(stage: StagePlan) -> str:
-    """The metric that a stage of this kind is watched by."""
+    """Return the metric that a stage of this kind is watched by."""
     return "loss/mean" if isinstance(stage, SftPlan) else "reward/mean"
 
 
 def score(metrics: Mapping[str, Any]) -> float:
-    """How good a step was, by its measure; more is better. One that has none is the worst."""
+    """Return how good a step was by its measure, more is better; -inf if it has none."""
     if "loss/mean" in metrics:
         return -float(metrics["loss/mean"])
     return float(metrics.get("reward/mean", "-inf"))
 
 
 def rollout_metrics(rollouts: Sequence[Rollout], envs: Sequence[EnvPlan]) -> dict[str, float]:
-    """Rewards and lengths, over all episodes and by environment.
+    """Return the metrics of a step's rollouts, over all of them and by environment.
 
-    Failures only count as failed, unless the plan gives them a reward; an environment without a
-    counted episode in this step has no reward entry, and neither has a step without any. Where
-    episodes are played in roles, each role has entries of its own.
+    A failure only counts as failed, unless the plan gives it a reward. An environment, or a step,
+    without an episode that counts has no reward. If episodes are played in roles, each role has
+    metrics of its own.
     """
     played = [rollout for rollout in rollouts if rollout.error is None]
     counted = [rollout for rollout in rollouts if rollout.credit]
+    failed = [rollout for rollout in rollouts if rollout.error is not None]
+    failed_envs = Counter(rollout.env for rollout in failed)
+    causes = Counter(rollout.cause or "unknown" for rollout in failed)
     metrics = {
         **_mean("reward/mean", (rollout.reward for rollout in counted)),
         **_mean("turns/mean", (len(rollout.turns) for rollout in played)),
         "rollouts/played": float(len(played)),
-        "rollouts/failed": float(len(rollouts) - len(played)),
+        "rollouts/failed": float(len(failed)),
         "rollouts/context_overflow": float(sum(r.ended == "context" for r in played)),
         "rollouts/cut_short": float(sum(r.ended in ("prompt", "tokens", "turns") for r in played)),
         "rollouts/staleness": fmean(rollout.staleness for rollout in rollouts),
-        **_share_cut_off(played),
-        **_group_shares(counted),
-        **_seconds(rollouts),
-        **_failures(rollouts),
+        **_cut_off(played),
+        **_constant_groups(counted),
+        **{
+            f"time/episode/{kind}": fmean(rollout.seconds.get(kind, 0.0) for rollout in rollouts)
+            for kind in sorted({kind for rollout in rollouts for kind in rollout.seconds})
+        },
+        **{f"failed/{env}": float(number) for env, number in sorted(failed_envs.items())},
+        **{f"failures/{cause}": float(number) for cause, number in sorted(causes.items())},
     }
     for env in envs:
-        mine = [rollout for rollout in counted if rollout.env == env.name]
-        if mine:
-            metrics |= _of_env(env.name, mine)
-            metrics |= _tracked(env, mine) | _measured(env.name, mine)
+        if mine := [rollout for rollout in counted if rollout.env == env.name]:
+            metrics |= _env_metrics(env, mine)
         for role, part in by_role(mine).items():
             metrics[f"reward/{env.name}/{role}"] = fmean(rollout.reward for rollout in part)
             metrics |= _measured(f"{env.name}/{role}", part)
     for role, part in by_role(counted).items():
-        metrics |= {f"{role}_acc": fmean(rollout.last_metric("correct") for rollout in part)}
+        metrics[f"{role}_acc"] = fmean(rollout.last_metric("correct") for rollout in part)
     return metrics
 
 
-def _of_env(name: str, rollouts: Sequence[Rollout]) -> dict[str, float]:
-    """Reward and its spread (population standard deviation), turns and sampled tokens of an
-    environment's episodes."""
-    rewards = [rollout.reward for rollout in rollouts]
-    return {
+def _env_metrics(env: EnvPlan, rollouts: Sequence[Rollout]) -> dict[str, float]:
+    """Return the metrics of one environment's episodes.
+
+    ``reward_std`` is a population standard deviation, ``length`` counts sampled tokens. With
+    ``track()``, ``episodes/`` has turns and rewards as the environment gave them.
+    """
+    name, rewards = env.name, [rollout.reward for rollout in rollouts]
+    metrics = {
         f"reward/{name}": fmean(rewards),
         f"reward_std/{name}": pstdev(rewards),
         f"turns/{name}": fmean(len(rollout.turns) for rollout in rollouts),
         f"length/{name}": fmean(sum(len(t.tokens) for t in r.turns) for r in rollouts),
-        **_share_cut_off(rollouts, f"/{name}"),
-        **_group_shares(rollouts, f"/{name}"),
+        **_cut_off(rollouts, f"/{name}"),
+        **_constant_groups(rollouts, f"/{name}"),
     }
+    if with_role(env, "tracking") is not None:
+        returns = [sum(turn.reward or 0.0 for turn in rollout.turns) for rollout in rollouts]
+        metrics |= {
+            f"episodes/{name}/turns": metrics[f"turns/{name}"],
+            f"episodes/{name}/return": fmean(returns),
+            f"episodes/{name}/return_min": min(returns),
+            f"episodes/{name}/return_max": max(returns),
+        }
+    return metrics | _measured(name, rollouts)
 
 
 def by_role(rollouts: Iterable[Rollout]) -> dict[str, list[Rollout]]:
-    """The rollouts of each role; those without one are left out."""
+    """Return the rollouts of each role; those without a role are left out."""
     roles: dict[str, list[Rollout]] = {}
     for rollout in rollouts:
         if rollout.role:
@@ -92,26 +109,44 @@ def by_role(rollouts: Iterable[Rollout]) -> dict[str, list[Rollout]]:
 
 
 def _measured(name: str, rollouts: Sequence[Rollout]) -> dict[str, float]:
-    """Means of what the environment measured of each episode's last action."""
+    """Return the means of what the environment measured of each episode's last action."""
     kinds = sorted({kind for r in rollouts for turn in r.turns[-1:] for kind in turn.metrics})
     return {f"{kind}/{name}": fmean(r.last_metric(kind) for r in rollouts) for kind in kinds}
 
 
-def _tracked(env: EnvPlan, rollouts: Sequence[Rollout]) -> dict[str, float]:
-    """Turns and rewards as the environment gave them, where the recipe has ``track()``."""
-    if with_role(env, "tracking") is None:
+def _mean(name: str, values: Iterable[float]) -> dict[str, float]:
+    """Return the mean of some values; no entry if there are none."""
+    values = list(values)
+    return {name: fmean(values)} if values else {}
+
+
+def _cut_off(rollouts: Sequence[Rollout], of: str = "") -> dict[str, float]:
+    """Return the share of replies that reached max_tokens."""
+    turns = (turn for rollout in rollouts for turn in rollout.turns)
+    return _mean(f"turns/cut_off{of}", (turn.stop_reason == "length" for turn in turns))
+
+
+def _constant_groups(rollouts: Sequence[Rollout], of: str = "") -> dict[str, float]:
+    """Return the shares of groups (of one role) whose members all have the same reward.
+
+    They teach nothing where members are compared. ``all_good`` are those that solved the task.
+    """
+    groups: dict[tuple[tuple[str, int], str], set[float]] = {}
+    for rollout in rollouts:
+        groups.setdefault((rollout.group, rollout.role), set()).add(rollout.reward)
+    if not groups:
         return {}
-    returns = [sum(turn.reward or 0.0 for turn in rollout.turns) for rollout in rollouts]
+    constant = [rewards for rewards in groups.values() if len(rewards) == 1]
+    good = sum(max(rewards) >= SOLVED for rewards in constant)
     return {
-        f"episodes/{env.name}/turns": fmean(len(rollout.turns) for rollout in rollouts),
-        f"episodes/{env.name}/return": fmean(returns),
-        f"episodes/{env.name}/return_min": min(returns),
-        f"episodes/{env.name}/return_max": max(returns),
+        f"groups/constant{of}": len(constant) / len(groups),
+        f"groups/all_good{of}": good / len(groups),
+        f"groups/all_bad{of}": (len(constant) - good) / len(groups),
     }
 
 
 def reference_metrics(episodes: Sequence[EpisodeDatums]) -> dict[str, float]:
-    """Mean distance from the reference over the sampled tokens (nats), where there is one."""
+    """Return the mean distance from the reference over the sampled tokens (nats), if any."""
     distances = [
         (datum.logprobs_T - datum.reference_T)[datum.mask_T]
         for episode in episodes
@@ -126,19 +161,19 @@ def reference_metrics(episodes: Sequence[EpisodeDatums]) -> dict[str, float]:
 
 
 def usage_metrics(usage: Usage) -> dict[str, int]:
-    """Token counts by kind."""
+    """Return token counts by kind."""
     return {f"tokens/{kind}": count for kind, count in asdict(usage).items()}
 
 
 def time_metrics(seconds: Mapping[str, float], total: float) -> dict[str, float]:
-    """Seconds of each node of the step graph, and of the step."""
+    """Return the seconds of each node of the step graph, and of the step."""
     return {"time/total": total} | {f"time/{kind}": value for kind, value in seconds.items()}
 
 
 def rollout_record(
     stage: str, step: int, rollout: Rollout, advantages: list[float] | None = None
 ) -> Any:
-    """One line of ``rollouts.jsonl``; ``advantages`` has one value a turn."""
+    """Return a record of ``rollouts.jsonl``; ``advantages`` has one value a turn."""
     return {
         "stage": stage,
         "step": step,
@@ -168,52 +203,4 @@ def rollout_record(
             }
             for turn in rollout.turns
         ],
-    }
-
-
-def _mean(name: str, values: Iterable[float]) -> dict[str, float]:
-    """The mean of some values; no entry where there is none."""
-    values = list(values)
-    return {name: fmean(values)} if values else {}
-
-
-def _share_cut_off(rollouts: Sequence[Rollout], of: str = "") -> dict[str, float]:
-    """Share of the replies that ran into max_tokens."""
-    turns = (turn for rollout in rollouts for turn in rollout.turns)
-    return _mean(f"turns/cut_off{of}", (turn.stop_reason == "length" for turn in turns))
-
-
-def _group_shares(rollouts: Sequence[Rollout], of: str = "") -> dict[str, float]:
-    """Shares of the groups (of one role) whose members all have the same reward, solved or not:
-    they teach nothing where members are compared. The others are mixed."""
-    groups: dict[tuple[tuple[str, int], str], set[float]] = {}
-    for rollout in rollouts:
-        groups.setdefault((rollout.group, rollout.role), set()).add(rollout.reward)
-    if not groups:
-        return {}
-    constant = [rewards for rewards in groups.values() if len(rewards) == 1]
-    good = sum(max(rewards) >= SOLVED for rewards in constant)
-    return {
-        f"groups/constant{of}": len(constant) / len(groups),
-        f"groups/all_good{of}": good / len(groups),
-        f"groups/all_bad{of}": (len(constant) - good) / len(groups),
-    }
-
-
-def _seconds(rollouts: Sequence[Rollout]) -> dict[str, float]:
-    """Seconds that an episode waited for samples and for its environment, on average."""
-    kinds = sorted({kind for rollout in rollouts for kind in rollout.seconds})
-    return {
-        f"time/episode/{kind}": fmean(rollout.seconds.get(kind, 0.0) for rollout in rollouts)
-        for kind in kinds
-    }
-
-
-def _failures(rollouts: Sequence[Rollout]) -> dict[str, float]:
-    """How many rollouts failed of each environment, and for each kind of cause."""
-    failed = [rollout for rollout in rollouts if rollout.error is not None]
-    envs = Counter(rollout.env for rollout in failed)
-    causes = Counter(rollout.cause or "unknown" for rollout in failed)
-    return {f"failed/{name}": float(number) for name, number in sorted(envs.items())} | {
-        f"failures/{kind}": float(number) for kind, number in sorted(causes.items())
     }

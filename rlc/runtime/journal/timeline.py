@@ -1,4 +1,4 @@
-"""When each part of each node of the step graph ran: what ``timeline.jsonl`` holds."""
+"""When each part of each node of the step graph ran: the records of ``timeline.jsonl``."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ class Timeline:
     stage: str
     _spans: dict[int, list[dict[str, Any]]] = field(factory=dict, init=False)
 
-    def add(self, kind: str, at: NodeContext, start: float, end: float) -> None:
-        """One part of a node ran from ``start`` to ``end`` (seconds since the epoch)."""
-        span = {"stage": self.stage, "step": at.step, "part": at.part, "kind": kind}
+    def add(self, kind: str, node: NodeContext, start: float, end: float) -> None:
+        """Add that one part of a node ran from ``start`` to ``end`` (seconds since the epoch)."""
+        span = {"stage": self.stage, "step": node.step, "part": node.part, "kind": kind}
         span |= {"start": round(start, 6), "end": round(end, 6)}
-        self._spans.setdefault(at.step, []).append(span)
+        self._spans.setdefault(node.step, []).append(span)
 
     def take(self, step: int) -> list[dict[str, Any]]:
-        """The records of a step that is done, in the order in which its nodes ended."""
+        """Return and forget the records of a step, in the order in which its nodes ended."""
         return self._spans.pop(step, [])

@@ -33,17 +33,18 @@ class MetricsLog:
         self._file = ml_log.JsonLogger(self.folder)
 
     def open(self, stage: Trained) -> None:
-        """Open the trackers of a stage. Raises RunError for one that does not start."""
+        """Open the trackers of a stage. Raise RunError if one does not start."""
         for plan in stage.track:
             try:
                 self._trackers.append(OPENERS[plan.name](self.folder, stage, plan))
-            except Exception as error:  # whatever a tracker's library raises
-                cause = _cause(error)
+            except Exception as error:  # the tracker's library may raise anything
+                cause = str(error).splitlines()[0]
+                if isinstance(error, ModuleNotFoundError):
+                    cause = f"{error.name} is not installed"
                 raise RunError(f"`{plan.name}()` does not start: {cause}") from error
 
     def write(self, metrics: Mapping[str, Any], rollouts: Sequence[Any] = ()) -> None:
-        """One step: everything to the file, the numbers to the trackers, and the rollouts to
-        those that take them."""
+        """Write a step: all metrics to the file, the numbers and the rollouts to the trackers."""
         for tracker in self._trackers:
             if isinstance(tracker, RolloutUploads):
                 tracker.log_rollouts(rollouts)
@@ -60,35 +61,23 @@ class MetricsLog:
             self._trackers.pop().close()
 
 
-def _cause(error: Exception) -> str:
-    if isinstance(error, ModuleNotFoundError):
-        return f"{error.name} is not installed"
-    return str(error).splitlines()[0]
-
-
 def _name(folder: Path, stage: Trained, plan: TrackPlan) -> str:
     return plan.args["run"] or re.sub(r"\W+", "-", f"{folder.name}-{stage.name}")
 
 
 def _wandb(folder: Path, stage: Trained, plan: TrackPlan) -> ml_log.Logger:
-    """A stage that is gone on with goes on in its run: the run folder keeps the id."""
-    name = _name(folder, stage, plan)
-    with _environment(
-        WANDB_RUN_ID=_kept_id(folder / f"wandb-{stage.name}.id"), WANDB_RESUME="allow"
-    ):
+    """Open W&B's run of a stage; a resumed stage continues it, under the id in the run folder."""
+    name, id_file = _name(folder, stage, plan), folder / f"wandb-{stage.name}.id"
+    if not id_file.exists():
+        id_file.write_text(uuid4().hex, encoding="utf-8")
+    run_id = id_file.read_text(encoding="utf-8")
+    with _environment(WANDB_RUN_ID=run_id, WANDB_RESUME="allow"):
         return ml_log.WandbLogger(project=plan.args["project"], log_dir=folder, wandb_name=name)
-
-
-def _kept_id(path: Path) -> str:
-    """The id in a file, which is made up where there is none: W&B wants one that is unique."""
-    if not path.exists():
-        path.write_text(uuid4().hex, encoding="utf-8")
-    return path.read_text(encoding="utf-8")
 
 
 @contextmanager
 def _environment(**variables: str) -> Iterator[None]:
-    """Variables of the environment, for a library that is told in no other way."""
+    """Set environment variables, for a library that takes these settings in no other way."""
     before = {name: os.environ.get(name) for name in variables}
     os.environ.update(variables)
     try:
@@ -101,7 +90,7 @@ def _environment(**variables: str) -> Iterator[None]:
                 os.environ[name] = value
 
 
-class _Trackio(ml_log.TrackioLogger):  # type: ignore[misc]  # whose run would be a new one each time
+class _Trackio(ml_log.TrackioLogger):  # type: ignore[misc]  # tinker-cookbook cannot resume a run
     def __init__(self, folder: Path, stage: Trained, plan: TrackPlan) -> None:
         name = _name(folder, stage, plan)
         init = importlib.import_module("trackio").init
@@ -112,7 +101,7 @@ class _EventFiles(ml_log.Logger):  # type: ignore[misc]  # tinker-cookbook has n
     def __init__(self, folder: Path, stage: Trained, _: TrackPlan) -> None:
         writer = importlib.import_module("tensorboardX").SummaryWriter
         own = folder / "tensorboard" / stage.name
-        begun = len(list(own.glob("*")))  # a resumed stage adds a file, in the same second too
+        begun = len(list(own.glob("*")))  # a resumed stage adds a file, maybe in the same second
         self._writer = writer(str(own), filename_suffix=f".{begun}")
 
     def log_hparams(self, config: Any) -> None:

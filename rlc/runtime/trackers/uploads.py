@@ -1,6 +1,7 @@
 """The tracker ``openreward_rollouts()``: episodes uploaded to OpenReward, run by run.
 
-It is no part of the training: what cannot be uploaded is counted and told, and never stops a run.
+It is not part of the training: what cannot be uploaded is counted and logged, and never stops a
+run.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ from rlc.plan.records import EnvPlan, SftPlan, TrackPlan, TrainPlan, environment
 
 _log = logging.getLogger(__name__)
 
-MOST_WAITING = 10_000  # episodes that wait for their upload; more are left out
+MOST_WAITING = 10_000  # episodes waiting for their upload; more are left out
 _THREADS = 8  # the SDK blocks when an upload begins, up to 15 seconds
 _PATIENCE = 60.0  # seconds for what is left at the end of a stage
 
@@ -28,27 +29,41 @@ Record = Mapping[str, Any]
 
 @define(eq=False)
 class RolloutUploads:
-    """Uploads the episodes of a stage's OpenReward environments, in threads of its own."""
+    """Uploads the episodes of a stage's OpenReward environments, in its own threads."""
 
     plan: TrackPlan
     stage: TrainPlan | SftPlan
     failed: int = field(default=0, init=False)
     _client: Any = field(init=False)
-    _losses: _Losses = field(init=False)
+    _lost: _CountingLog = field(init=False)
     _pool: ThreadPoolExecutor = field(init=False)
     _waiting: set[Future[None]] = field(factory=set, init=False)
 
     def __attrs_post_init__(self) -> None:
-        info = _run_info(self.stage)
+        from rlc import __version__
+
+        info = sdk().RunInfo(
+            model_name=self.stage.model.base,
+            run_type="train",
+            training_stage="rl" if isinstance(self.stage, TrainPlan) else "sft",
+            peft_type="lora",
+            peft_rank=self.stage.model.lora_rank,
+            lr=self.stage.optimizer.learning_rate,
+            optimizer="adam",
+            framework="rlc",
+            framework_version=__version__,
+        )
         self._client = sdk().OpenReward(run_info=info)
-        self._client.rollout  # noqa: B018  the SDK makes it at first use: in two threads, twice
-        self._losses = _Losses(sdk().api.rollouts.background.log)
-        sdk().api.rollouts.background.log = self._losses
+        self._client.rollout  # noqa: B018  made at first use, which must not be in two threads
+        self._lost = _CountingLog(sdk().api.rollouts.background.log)
+        sdk().api.rollouts.background.log = self._lost
         self._pool = ThreadPoolExecutor(_THREADS, thread_name_prefix="uploads")
 
     def log_rollouts(self, records: Sequence[Record]) -> None:
-        """Take a step's episodes, as ``rollouts.jsonl`` has them; those of other sources are
-        passed over. Returns at once."""
+        """Start to upload a step's episodes, given as records of ``rollouts.jsonl``.
+
+        Those of other sources are skipped.
+        """
         source = tracker_traits(self.plan.name).source
         envs = {env.name: env for env in environments_of(self.stage) if env.source == source}
         self._settle()
@@ -62,10 +77,10 @@ class RolloutUploads:
                 self._waiting.add(self._pool.submit(self._upload, env, record))
 
     def log_metrics(self, metrics: Mapping[str, Any], step: Any = None) -> None:
-        """Metrics are not what is uploaded here."""
+        """Do nothing: only episodes are uploaded."""
 
     def close(self) -> None:
-        """Finish what is under way, or give it up when it takes too long."""
+        """Finish the pending uploads, or give them up if they take too long."""
         until = time.monotonic() + _PATIENCE
         wait(self._waiting, timeout=_PATIENCE)
         self._settle()
@@ -74,15 +89,17 @@ class RolloutUploads:
         self._client.rollout.shutdown_timeout = max(1.0, until - time.monotonic())
         self._client.rollout.close()
         self._client.close()
-        sdk().api.rollouts.background.log = self._losses.log
-        told = (self.failed, "episodes"), (self._losses.count, "batches of messages")
-        for count, what in told:
+        sdk().api.rollouts.background.log = self._lost.log
+        for count, what in (
+            (self.failed, "episodes"),
+            (self._lost.count, "batches of messages"),
+        ):
             if count:
                 name = self.stage.name
                 _log.warning("openreward_rollouts: %d %s of `%s` not uploaded", count, what, name)
 
     def _settle(self) -> None:
-        """Count what has failed."""
+        """Count the uploads that have failed."""
         done = {future for future in self._waiting if future.done()}
         self._waiting -= done
         for future in done:
@@ -91,7 +108,6 @@ class RolloutUploads:
                 _log.debug("an upload failed: %s", error)
 
     def _upload(self, env: EnvPlan, record: Record) -> None:
-        """Raises whatever goes wrong."""
         upload = self._client.rollout.create(
             run_name=self.plan.args["run"],
             rollout_name=f"{env.name} {record['task']}/{record['member']} step {record['step']}",
@@ -107,9 +123,8 @@ class RolloutUploads:
 
 
 @define(eq=False)
-class _Losses:
-    """Stands in for the log of the SDK's uploader, the only place where it tells of a batch that
-    it gave up."""
+class _CountingLog:
+    """Replaces the log of the SDK's uploader, which alone reports batches that were given up."""
 
     log: Any
     count: int = 0
@@ -126,7 +141,7 @@ _LABELS = ("stage", "step", "env", "task", "member", "reward", "ended", "error",
 
 
 def _messages(record: Record) -> list[tuple[Any, dict[str, Any]]]:
-    """What was said in an episode, with the reward and the end where they fell."""
+    """Return the messages of an episode, with the settings of each: its reward, whether it ends."""
     package, turns = sdk(), record["turns"]
     said: list[tuple[Any, dict[str, Any]]] = [
         (package.UserMessage(content=turns[0]["observation"]), {})
@@ -146,19 +161,3 @@ def _messages(record: Record) -> list[tuple[Any, dict[str, Any]]]:
         elif not last:
             said.append((package.UserMessage(content=seen), {}))
     return said
-
-
-def _run_info(stage: TrainPlan | SftPlan) -> Any:
-    from rlc import __version__
-
-    return sdk().RunInfo(
-        model_name=stage.model.base,
-        run_type="train",
-        training_stage="rl" if isinstance(stage, TrainPlan) else "sft",
-        peft_type="lora",
-        peft_rank=stage.model.lora_rank,
-        lr=stage.optimizer.learning_rate,
-        optimizer="adam",
-        framework="rlc",
-        framework_version=__version__,
-    )

@@ -8,6 +8,7 @@ from typing import Any
 from attrs import define, field, frozen
 from tinker import types
 
+from rlc.plan.records import LONGEST_TTL, SHORTEST_TTL
 from rlc.service.errors import ServiceError
 from rlc.service.http.faults import Faults
 from rlc.service.http.futures import Futures, drawn
@@ -117,9 +118,9 @@ class Backend:
 
 
 def check_ttl(ttl_seconds: int | None) -> None:
-    """Tinker keeps a checkpoint between an hour and ten years. Raises ServiceError otherwise."""
-    if ttl_seconds is not None and not 3600 <= ttl_seconds <= 315_360_000:
+    """Raise ServiceError if a service cannot keep a checkpoint for so long."""
+    if ttl_seconds is not None and not SHORTEST_TTL <= ttl_seconds <= LONGEST_TTL:
         raise ServiceError(
-            f"ttl_seconds must be between 3600 (an hour) and 315360000 (ten years), "
+            f"ttl_seconds must be between {SHORTEST_TTL} (an hour) and {LONGEST_TTL} (ten years), "
             f"not {ttl_seconds}."
         )

@@ -104,7 +104,7 @@ def probe(server: Server, plan: LossPlan) -> Any:
 def test_the_right_loss_passes_and_is_accounted_for(plan: LossPlan) -> None:
     server = Server()
     found = probe(server, plan)
-    assert found.told == pytest.approx(found.expected)
+    assert found.reported == pytest.approx(found.expected)
     assert found.usage.trained == server.asked
 
 
