@@ -13,7 +13,8 @@ from paths import ROOT
 
 from rlc.cli.main import COMMANDS
 
-PAGES = sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md"), *ROOT.glob(".github/*.md")])
+WHERE = ("*.md", "docs/**/*.md", ".github/*.md", "rlc/service/**/*.md")
+PAGES = sorted(path for pattern in WHERE for path in ROOT.glob(pattern))
 CODE = ("rlc", "grammar", "recipes", "benchmarks", "examples", "tests", "tools")
 KINDS = {".py", ".lark", ".rl", ".j2", ".json"}
 DECISIONS = ROOT / "docs" / "decisions"
@@ -40,7 +41,8 @@ def is_known(shown: str) -> bool:
     if dotted := re.fullmatch(r"(rlc(?:\.\w+)+)(\(.*\))?", shown):
         return locate(dotted[1]) is not None
     if re.fullmatch(r"[\w.-]+(/[\w.-]+)+/?|[\w.]+\.(py|lark|rl)|[\w-]+/", shown):
-        in_a_room = shown.count("/") == shown.endswith("/") and any((ROOT / "rlc").rglob(shown))
+        inside = (path for room in ("rlc", "tools") for path in (ROOT / room).rglob(shown))
+        in_a_room = shown.count("/") == shown.endswith("/") and any(inside)
         return in_a_room or any((base / shown).exists() for base in (ROOT, ROOT / "rlc"))
     if name := re.fullmatch(r"([A-Za-z_]\w*)(\(\))?", shown):
         return name[1] in words()
