@@ -13,21 +13,14 @@ from rlc.plan.records import MAX_TURNS, STEP_TIMEOUT, EnvPlan, Plan, TrainPlan
 
 
 def refusals(plan: Plan, target: str) -> list[str]:
-    """A sentence for each thing that a target cannot express; empty where it can express all."""
-    found = list(_stages(plan))
-    if not found:
-        (stage,) = plan.stages
-        assert isinstance(stage, TrainPlan)
-        found = [*_common(stage), *TARGETS[target](stage)]
-    return found
-
-
-def _stages(plan: Plan) -> Iterator[str]:
+    """Return a sentence for each thing that a target cannot express."""
+    stage = plan.stages[0]
     if len(plan.stages) != 1:
         names = ", ".join(f"`{stage.name}`" for stage in plan.stages)
-        yield f"a script trains one stage, and this job has {len(plan.stages)}: {names}"
-    elif not isinstance(plan.stages[0], TrainPlan):
-        yield f"a script trains with reinforcement learning, and `{plan.stages[0].name}` does not"
+        return [f"a script trains one stage, and this job has {len(plan.stages)}: {names}"]
+    if not isinstance(stage, TrainPlan):
+        return [f"a script trains with reinforcement learning, and `{stage.name}` does not"]
+    return [*_common(stage), *TARGETS[target](stage)]
 
 
 def _common(stage: TrainPlan) -> Iterator[str]:
@@ -43,21 +36,17 @@ def _common(stage: TrainPlan) -> Iterator[str]:
         yield "`resample`: the script replaces no groups"
     if loss_traits(stage.loss.name).per_sequence:
         yield f"`{stage.loss.name}()`: its sequence mask is not written by the script"
-    yield from _watched(stage)
-    if stage.save.best:
-        yield "`best`: the script keeps the newest checkpoints only"
-
-
-def _watched(stage: TrainPlan) -> Iterator[str]:
-    """What the runtime watches while it runs, where the recipe asks for it."""
-    for name, asked in (
-        ("kl_guard", stage.kl_guard is not None),
-        ("give_up", stage.give_up not in (None, DEFAULT_GIVE_UP)),
-        ("deadlines", stage.deadlines != DEFAULT_DEADLINES),
-        ("concurrency", stage.sampling.concurrency is not None),
-    ):
+    watched = {
+        "kl_guard": stage.kl_guard is not None,
+        "give_up": stage.give_up not in (None, DEFAULT_GIVE_UP),
+        "deadlines": stage.deadlines != DEFAULT_DEADLINES,
+        "concurrency": stage.sampling.concurrency is not None,
+    }
+    for name, asked in watched.items():
         if asked:
             yield f"`{name}`: the script watches nothing of the kind"
+    if stage.save.best:
+        yield "`best`: the script keeps the newest checkpoints only"
 
 
 def _environment(env: EnvPlan) -> Iterator[str]:
@@ -125,10 +114,11 @@ def _scheme(stage: TrainPlan) -> Iterator[str]:
 
 def _cookbook(stage: TrainPlan) -> Iterator[str]:
     """Its loop has one advantage, one optimiser, and no seeds."""
-    if not _is_centred(stage):
+    scheme, mean = stage.advantage, Baseline("mean", "group", "value", "zero")
+    if scheme.returns != Returns("episode", 1.0) or scheme.steps != (mean,):
         yield (
-            f"advantage `{stage.advantage.name}`: the cookbook's loop has one scheme, the reward "
-            "less the group's mean; `dr_grpo()` is it"
+            f"advantage `{scheme.name}`: the cookbook's loop has one scheme, the reward less the "
+            "group's mean; `dr_grpo()` is it"
         )
     optimizer = stage.optimizer
     if (optimizer.beta1, optimizer.beta2, optimizer.eps) != (0.9, 0.95, 1e-8):
@@ -169,12 +159,6 @@ def _cookbook_envs(stage: TrainPlan) -> Iterator[str]:
             yield f"`{env.name}`: `reward()`: the cookbook's loop adds up the rewards of the turns"
         if own.low is not None or own.high is not None:
             yield f"`{env.name}`: `reward()`: the cookbook's loop does not limit rewards"
-
-
-def _is_centred(stage: TrainPlan) -> bool:
-    scheme = stage.advantage
-    plain = scheme.returns == Returns("episode", 1.0)
-    return plain and scheme.steps == (Baseline("mean", "group", "value", "zero"),)
 
 
 TARGETS: Mapping[str, Callable[[TrainPlan], Iterator[str]]] = {

@@ -1,4 +1,4 @@
-"""From a plan to a script that needs nothing of rlc.
+"""Write a plan as a script that needs nothing of rlc.
 
 A target is a jinja2 template; it sees the plan's records and writes out what they decide. What a
 target cannot express is refused, all of it at once: nothing of a plan is left out silently.
@@ -27,20 +27,30 @@ class EmitError(Error, ValueError):
 
 
 def emit(plan: Plan, target: str = "tinker", name: str = "train.py") -> str:
-    """The script of a plan, as it would be saved under ``name``.
+    """Return the script of a plan, as it would be saved under ``name``.
 
     Raises:
         EmitError: the target cannot express the plan.
         KeyError: there is no such target.
     """
+    from jinja2 import Environment, PackageLoader, StrictUndefined
+
     if target not in TARGETS:
         raise KeyError(target)
     if reasons := refusals(plan, target):
         raise EmitError(target, reasons)
     (stage,) = plan.stages
     assert isinstance(stage, TrainPlan)
-    template = _environment().get_template(f"{target}.py.j2")
-    text: str = template.render(
+    environment = Environment(
+        loader=PackageLoader("rlc.emit"),
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+        keep_trailing_newline=True,
+    )
+    environment.filters["py"] = literal
+    environment.filters["origin"] = lambda plan, path: plan.provenance.get(path, "")
+    text: str = environment.get_template(f"{target}.py.j2").render(
         plan=plan,
         stage=stage,
         version=__version__,
@@ -53,7 +63,7 @@ def emit(plan: Plan, target: str = "tinker", name: str = "train.py") -> str:
 
 
 def _facts(stage: TrainPlan) -> dict[str, Any]:
-    """What the templates ask about a stage."""
+    """Return what the templates need to know of a stage."""
     from rlc.catalog.builtins.wrappers import TEMPLATES
     from rlc.catalog.facts.prices import price_of
     from rlc.catalog.index import loss_traits, wrapper_traits
@@ -76,23 +86,8 @@ def _facts(stage: TrainPlan) -> dict[str, Any]:
     }
 
 
-def _environment() -> Any:
-    from jinja2 import Environment, PackageLoader, StrictUndefined
-
-    environment = Environment(
-        loader=PackageLoader("rlc.emit"),
-        undefined=StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
-        keep_trailing_newline=True,
-    )
-    environment.filters["py"] = literal
-    environment.filters["origin"] = _origin
-    return environment
-
-
 def literal(value: Any, indent: int = 0) -> str:
-    """A plain value as Python writes it: one item a line, in the layout of formatters."""
+    """Write a plain value as Python: one item a line, in the layout of formatters."""
     inner, outer = " " * (indent + 4), " " * indent
     if isinstance(value, dict) and value:
         items = [f"{inner}{literal(k)}: {literal(v, indent + 4)},\n" for k, v in value.items()]
@@ -102,13 +97,8 @@ def literal(value: Any, indent: int = 0) -> str:
         return "[\n" + "".join(items) + outer + "]"
     if isinstance(value, str):
         text = json.dumps(value, ensure_ascii=False)
-        single = '"' in value and "'" not in value  # whichever needs fewer escapes
+        single = '"' in value and "'" not in value  # the quotes that need fewer escapes
         return "'" + text[1:-1].replace('\\"', '"') + "'" if single else text
     if isinstance(value, int) and not isinstance(value, bool) and abs(value) >= 100_000:
         return f"{value:_}"
     return repr(value) if not isinstance(value, list | tuple) else "[]"
-
-
-def _origin(plan: Plan, path: str) -> str:
-    """Where a value of the plan came from, for a comment."""
-    return plan.provenance.get(path, "")
