@@ -126,7 +126,7 @@ class SimulatedService:
         user_metadata: dict[str, str] | None = None,  # noqa: ARG002
         model: str | None = None,
     ) -> SimulatedTrainer:
-        _, description = self.store.load(path)
+        description = self.store.load(path).description
         name = model or self.store.claim_model()
         return self.trainer(description.base_model, description.lora, name)
 
@@ -140,7 +140,7 @@ class SimulatedService:
         record_stability_info: bool = False,  # noqa: ARG002
     ) -> SimulatedSampler:
         if model_path is not None:
-            self.store.load(model_path)  # raises ServiceError where there is none
+            self.store.load(model_path)  # raises ServiceError if there is none
         model = "" if model_path is None else model_path.split("/")[2]
         return self.sampler(model)
 

@@ -259,7 +259,7 @@ def outcome(path: Path) -> dict[str, Any]:
             "weights": {
                 stage.name: {
                     name: array.tobytes()
-                    for name, array in store.load(checkpoints[-1].path)[0].items()
+                    for name, array in store.load(checkpoints[-1].path).arrays.items()
                 }
                 for stage in folder.plan.stages
                 if (checkpoints := folder.journal.checkpoints(stage.name))

@@ -52,6 +52,15 @@ class Description:
     user_metadata: dict[str, str] | None = None
 
 
+@frozen(eq=False)
+class Checkpoint:
+    """A checkpoint that has been read."""
+
+    path: str
+    arrays: Arrays
+    description: Description
+
+
 @frozen
 class CheckpointInfo:
     """A checkpoint without its arrays."""
@@ -120,7 +129,7 @@ class CheckpointStore:
             ) from error
         return f"{SCHEME}{model}/{kind}/{name}"
 
-    def load(self, path: str) -> tuple[Arrays, Description]:
+    def load(self, path: str) -> Checkpoint:
         """Read a checkpoint. Raise CheckpointError if it is missing, damaged or expired."""
         file = self._file(path)
         try:
@@ -138,7 +147,7 @@ class CheckpointStore:
             ) from error
         if _expired(description):
             raise CheckpointError(f"The checkpoint {path} has expired.")
-        return arrays, description
+        return Checkpoint(path, arrays, description)
 
     def list(self, model: str | None = None) -> list[CheckpointInfo]:
         """List the checkpoints of one model or of all, newest first; expired ones are left out."""
@@ -154,10 +163,10 @@ class CheckpointStore:
 
     def keep_until(self, path: str, expires_at: float | None) -> None:
         """Change when a checkpoint expires. Raise ServiceError if it is missing or expired."""
-        arrays, description = self.load(path)
-        file = self._file(path)
+        loaded, file = self.load(path), self._file(path)
         saved_at = file.stat().st_mtime
-        _write(file, arrays, evolve(description, expires_at=expires_at), overwrite=True)
+        description = evolve(loaded.description, expires_at=expires_at)
+        _write(file, loaded.arrays, description, overwrite=True)
         os.utime(file, (saved_at, saved_at))
 
     def delete_all_but(self, keep: Collection[str]) -> None:

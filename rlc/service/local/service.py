@@ -11,7 +11,7 @@ from attrs import define, field, frozen
 from tinker import types
 
 from rlc.service.errors import ServiceError
-from rlc.service.local.checkpoints import Arrays, CheckpointStore, Description
+from rlc.service.local.checkpoints import Checkpoint, CheckpointStore
 from rlc.service.local.clients import AnyWorker, LocalSamplingClient, LocalTrainingClient
 from rlc.service.local.continuous_worker import ContinuousWorker
 from rlc.service.local.model.base_model import BaseModel, Snapshot, load_base
@@ -19,7 +19,7 @@ from rlc.service.local.model.lora import Adapter, LoraSpec
 from rlc.service.local.model.prefix_cache import PrefixCache
 from rlc.service.local.sampling.decoder import Decoder
 from rlc.service.local.sampling.sampler import Engine, run_wave
-from rlc.service.local.training.state import check_base, restore_optimizer, restored_adapter
+from rlc.service.local.training.state import restore_optimizer, restored_adapter
 from rlc.service.local.training.trainer import Trainer
 from rlc.service.local.wave_worker import WaveWorker
 
@@ -119,8 +119,7 @@ class LocalService:
                 engine = self._engine(base_model)
                 return LocalSamplingClient(self._worker, engine, engine.bare)
             assert model_path is not None
-            engine, arrays, description = self._load(model_path)
-            adapter = restored_adapter(engine.base, arrays, description, model_path)
+            engine, adapter, _ = self._load(model_path)
             return LocalSamplingClient(self._worker, engine, Snapshot(adapter))
 
         return self._worker.submit(create)
@@ -164,22 +163,20 @@ class LocalService:
         return self._engines[folder]
 
     def _restored(self, path: str, model: str | None, optimizer: bool) -> LocalTrainingClient:
-        engine, arrays, description = self._load(path)
-        adapter = restored_adapter(engine.base, arrays, description, path)
+        engine, adapter, checkpoint = self._load(path)
         client = self._client(engine, adapter, model)
         if optimizer:
-            restore_optimizer(client.trainer.optimizer, engine.base, arrays, description, path)
+            restore_optimizer(client.trainer, checkpoint)
         return client
 
     def _client(self, engine: Engine, adapter: Adapter, model: str | None) -> LocalTrainingClient:
         trainer = Trainer.of(engine.base, adapter, engine.token_budget)
         return LocalTrainingClient(self._worker, engine, trainer, self._store, model)
 
-    def _load(self, path: str) -> tuple[Engine, Arrays, Description]:
-        arrays, description = self._store.load(path)
-        engine = self._engine(description.base_model)
-        check_base(engine.base, description, path)
-        return engine, arrays, description
+    def _load(self, path: str) -> tuple[Engine, Adapter, Checkpoint]:
+        checkpoint = self._store.load(path)
+        engine = self._engine(checkpoint.description.base_model)
+        return engine, restored_adapter(engine.base, checkpoint), checkpoint
 
 
 def pick_device(name: str | None) -> torch.device:

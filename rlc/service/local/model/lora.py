@@ -162,10 +162,6 @@ class Adapter:
         device = next(iter(layers.values())).weight.device
         return cls.over(layers, spec, flat_P.to(device))
 
-    def frozen_copy(self, layers: Mapping[str, LoraLinear]) -> Adapter:
-        """The same numbers, which no later step changes."""
-        return Adapter.over(layers, self.spec, self.flat_P.clone())
-
 
 def trained_shapes(layers: Mapping[str, LoraLinear], spec: LoraSpec) -> dict[str, tuple[int, int]]:
     """(outputs, inputs) of each layer that ``spec`` trains, in the model's order.

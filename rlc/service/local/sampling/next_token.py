@@ -24,7 +24,7 @@ class SamplingRule:
 
     @classmethod
     def of(cls, params: types.SamplingParams) -> SamplingRule:
-        """Read a request's rule. Raises ServiceError for values out of range."""
+        """Read a request's rule. Raise ServiceError if a value is out of range."""
         rule = cls(params.temperature, params.top_k, params.top_p)
         if not 0 <= rule.temperature < float("inf"):
             raise ServiceError(f"temperature must be 0 or more, not {rule.temperature}.")
@@ -42,12 +42,19 @@ class SamplingRule:
 def next_tokens(
     logits_BV: Tensor, rules: Sequence[SamplingRule], uniform_B: npt.NDArray[np.float64]
 ) -> tuple[list[int], list[float]]:
-    """Tokens by inverting the cumulative distribution, and their logprobs.
+    """Return tokens by inverting the cumulative distribution, and their logprobs.
 
     A logprob is that of the distribution sampled from: temperature, top-k and top-p included,
     renormalised. A greedy choice (temperature 0) has the logprob of temperature 1.
     """
-    logprobs_BV = torch.log_softmax(_shaped(logits_BV.float(), rules), dim=-1)
+    shaped_BV = logits_BV.float()
+    if any(rule.temperature not in (0, 1) for rule in rules):
+        temperatures = [rule.temperature or 1.0 for rule in rules]
+        shaped_BV = shaped_BV / torch.tensor(temperatures, device=shaped_BV.device)[:, None]
+    if filtering := [i for i, rule in enumerate(rules) if rule.filters]:
+        shaped_BV = shaped_BV.clone()
+        shaped_BV[filtering] = _filtered(shaped_BV[filtering], [rules[i] for i in filtering])
+    logprobs_BV = torch.log_softmax(shaped_BV, dim=-1)
     cumulative_BV = logprobs_BV.exp().cumsum(-1, dtype=torch.float64)
     total_B1 = cumulative_BV[:, -1:]
     aim_B1 = torch.from_numpy(uniform_B)[:, None].to(total_B1.device) * total_B1
@@ -60,18 +67,6 @@ def next_tokens(
         token_B1 = torch.where(is_greedy_B1, logits_BV.argmax(-1, keepdim=True), token_B1)
     chosen_B1 = logprobs_BV.gather(1, token_B1)
     return token_B1[:, 0].tolist(), chosen_B1[:, 0].tolist()
-
-
-def _shaped(logits_BV: Tensor, rules: Sequence[SamplingRule]) -> Tensor:
-    """Logits of the tempered and filtered distributions."""
-    if any(rule.temperature not in (0, 1) for rule in rules):
-        temperatures = [rule.temperature or 1.0 for rule in rules]
-        logits_BV = logits_BV / torch.tensor(temperatures, device=logits_BV.device)[:, None]
-    filtering = [i for i, rule in enumerate(rules) if rule.filters]
-    if filtering:
-        logits_BV = logits_BV.clone()
-        logits_BV[filtering] = _filtered(logits_BV[filtering], [rules[i] for i in filtering])
-    return logits_BV
 
 
 def _filtered(logits_BV: Tensor, rules: Sequence[SamplingRule]) -> Tensor:

@@ -19,7 +19,7 @@ from rlc.service.local.model.packing import IntArray, micro_batches
 from rlc.service.local.sampling.decoder import Decoder, Sample
 from rlc.service.local.sampling.next_token import SamplingRule
 from rlc.service.local.sampling.random_streams import stream_key
-from rlc.service.local.training.trainer import packed_logprobs
+from rlc.service.local.training.trainer import packed_logprobs, split_targets
 from rlc.service.local.wave_worker import Outcome, Pending
 
 
@@ -254,8 +254,7 @@ def prompt_logprobs(
         batch = [longer[j] for j in run]
         targets = [prompts[i][1:] for i in batch]
         lp_M = packed_logprobs(engine.base, [prompts[i][:-1] for i in batch], targets)
-        pieces = np.split(lp_M.cpu().numpy(), np.cumsum([len(t) for t in targets])[:-1])
-        for i, piece in zip(batch, pieces, strict=True):
+        for i, piece in zip(batch, split_targets(lp_M, targets), strict=True):
             out[i][1:] = piece
     return out
 

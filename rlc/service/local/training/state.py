@@ -6,10 +6,9 @@ import torch
 from torch import Tensor
 
 from rlc.service.errors import ServiceError
-from rlc.service.local.checkpoints import Arrays, CheckpointStore, Description, Kind
+from rlc.service.local.checkpoints import Arrays, Checkpoint, CheckpointStore, Description, Kind
 from rlc.service.local.model.base_model import BaseModel
-from rlc.service.local.model.lora import Adapter, LoraSpec, size
-from rlc.service.local.training.optimizer import AdamW
+from rlc.service.local.model.lora import Adapter, size
 from rlc.service.local.training.trainer import Trainer
 
 
@@ -30,33 +29,29 @@ def state_arrays(
     return arrays, Description(base.name, base.fingerprint, spec, steps, expires_at, user_metadata)
 
 
-def check_base(base: BaseModel, description: Description, path: str) -> None:
-    """Raise ServiceError if the checkpoint was saved over other base weights."""
+def restored_adapter(base: BaseModel, checkpoint: Checkpoint) -> Adapter:
+    """Return the adapter of a checkpoint. Raise ServiceError if it is of another base model."""
+    description = checkpoint.description
     if base.fingerprint != description.fingerprint:
         raise ServiceError(
-            f"{path} was saved over another version of the base model {description.base_model!r}."
+            f"{checkpoint.path} was saved over another version of the base model "
+            f"{description.base_model!r}."
         )
+    return Adapter.over(base.layers, description.lora, _vector(base, checkpoint, "adapter"))
 
 
-def restored_adapter(
-    base: BaseModel, arrays: Arrays, description: Description, path: str
-) -> Adapter:
-    """Return the adapter of a checkpoint. Raise ServiceError if it does not fit the base model."""
-    flat_P = _vector(base, description.lora, "adapter", arrays, path)
-    return Adapter.over(base.layers, description.lora, flat_P)
-
-
-def restore_optimizer(
-    optimizer: AdamW, base: BaseModel, arrays: Arrays, description: Description, path: str
-) -> None:
+def restore_optimizer(trainer: Trainer, checkpoint: Checkpoint) -> None:
     """Take over Adam's moments. Raise ServiceError if the checkpoint has none."""
-    if description.optimizer_steps is None:
-        raise ServiceError(f"{path} holds weights for sampling, not an optimiser's state.")
-    mean_P = _vector(base, description.lora, "adam_mean", arrays, path)
-    square_P = _vector(base, description.lora, "adam_square", arrays, path)
+    steps, optimizer = checkpoint.description.optimizer_steps, trainer.optimizer
+    if steps is None:
+        raise ServiceError(
+            f"{checkpoint.path} holds weights for sampling, not an optimiser's state."
+        )
+    mean_P = _vector(trainer.base, checkpoint, "adam_mean")
+    square_P = _vector(trainer.base, checkpoint, "adam_square")
     optimizer.mean_P.copy_(mean_P)
     optimizer.square_P.copy_(square_P)
-    optimizer.steps = description.optimizer_steps
+    optimizer.steps = steps
 
 
 def restore(trainer: Trainer, store: CheckpointStore, path: str, optimizer: bool) -> None:
@@ -65,29 +60,29 @@ def restore(trainer: Trainer, store: CheckpointStore, path: str, optimizer: bool
     Without ``optimizer`` Adam starts afresh. Raise ServiceError, and change nothing, if the
     checkpoint is missing, or is of another base model or adapter.
     """
-    arrays, description = store.load(path)
-    check_base(trainer.base, description, path)
-    if description.lora != trainer.adapter.spec:
+    checkpoint = store.load(path)
+    adapter = restored_adapter(trainer.base, checkpoint)
+    if adapter.spec != trainer.adapter.spec:
         raise ServiceError(
-            f"{path} is of an adapter of another shape (rank {description.lora.rank}); "
+            f"{path} is of an adapter of another shape (rank {adapter.spec.rank}); "
             "create a training client from the state instead."
         )
-    adapter = restored_adapter(trainer.base, arrays, description, path)
     if optimizer:
-        restore_optimizer(trainer.optimizer, trainer.base, arrays, description, path)
+        restore_optimizer(trainer, checkpoint)
     else:
         trainer.optimizer.reset()
     trainer.optimizer.parameters_P.copy_(adapter.flat_P)
     trainer.drop_gradient()
 
 
-def _vector(base: BaseModel, spec: LoraSpec, label: str, arrays: Arrays, path: str) -> Tensor:
+def _vector(base: BaseModel, checkpoint: Checkpoint, label: str) -> Tensor:
     """Return a checkpoint's arrays as one flat vector [P]."""
+    spec = checkpoint.description.lora
     flat_P = torch.zeros(size(base.layers, spec), device=base.device)
     for name, pair in Adapter.over(base.layers, spec, flat_P).pairs.items():
         for part, view in zip(("lora_A", "lora_B"), pair, strict=True):
-            array = arrays.get(f"{label}/{name}.{part}")
+            array = checkpoint.arrays.get(f"{label}/{name}.{part}")
             if array is None or array.shape != tuple(view.shape):
-                raise ServiceError(f"The checkpoint {path} does not fit its base model.")
+                raise ServiceError(f"The checkpoint {checkpoint.path} does not fit its base model.")
             view.copy_(torch.from_numpy(array))
     return flat_P

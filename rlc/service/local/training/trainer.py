@@ -66,9 +66,22 @@ class Trainer:
         try:
             for gradient in (True, False):
                 chosen = [i for i, moves in enumerate(moving) if moves == gradient]
-                runs = micro_batches([sequences[i] for i in chosen], self.token_budget)
-                for batch in [[chosen[j] for j in run] for run in runs]:
-                    loss_sum += self._batch(loss, batch, sequences, arrays, gradient, logprobs)
+                for run in micro_batches([sequences[i] for i in chosen], self.token_budget):
+                    batch = [chosen[j] for j in run]
+                    targets = [arrays[i]["target_tokens"] for i in batch]
+                    with torch.set_grad_enabled(gradient):
+                        lp_M = packed_logprobs(self.base, [sequences[i] for i in batch], targets)
+                        summed = losses.total(loss, lp_M, [arrays[i] for i in batch])
+                    if not torch.isfinite(summed):
+                        raise ServiceError(
+                            f"The {loss.name} loss is not finite: "
+                            "the weights or the logprobs have diverged."
+                        )
+                    if gradient:
+                        summed.backward()  # type: ignore[no-untyped-call]
+                    loss_sum += float(summed.detach())
+                    for i, lp in zip(batch, split_targets(lp_M, targets), strict=True):
+                        logprobs[i] = lp.reshape(arrays[i]["target_tokens"].shape)
         except BaseException:
             if before_P is not None:
                 self.optimizer.gradient_P.copy_(before_P)
@@ -97,30 +110,6 @@ class Trainer:
                 )
         return loss, sequences, arrays
 
-    def _batch(
-        self,
-        loss: losses.Loss,
-        batch: list[int],
-        sequences: list[IntArray],
-        arrays: list[dict[str, np.ndarray]],
-        gradient: bool,
-        logprobs: list[Float32],
-    ) -> float:
-        with torch.set_grad_enabled(gradient):
-            targets = [arrays[i]["target_tokens"] for i in batch]
-            lp_M = packed_logprobs(self.base, [sequences[i] for i in batch], targets)
-            summed = losses.total(loss, lp_M, [arrays[i] for i in batch])
-        if not torch.isfinite(summed):
-            raise ServiceError(
-                f"The {loss.name} loss is not finite: the weights or the logprobs have diverged."
-            )
-        if gradient:
-            summed.backward()  # type: ignore[no-untyped-call]
-        pieces = np.split(lp_M.detach().cpu().numpy(), np.cumsum([t.size for t in targets])[:-1])
-        for i, piece, target in zip(batch, pieces, targets, strict=True):
-            logprobs[i] = piece.reshape(target.shape)
-        return float(summed.detach())
-
     def step(self, params: types.AdamParams) -> types.OptimStepResponse:
         """Take one AdamW step on the accumulated gradient, and clear it.
 
@@ -140,7 +129,14 @@ class Trainer:
 
     def snapshot(self) -> Snapshot:
         """The weights as they are now."""
-        return Snapshot(self.adapter.frozen_copy(self.base.layers))
+        copied_P = self.adapter.flat_P.clone()
+        return Snapshot(Adapter.over(self.base.layers, self.adapter.spec, copied_P))
+
+
+def split_targets(lp_M: Tensor, targets: Sequence[IntArray]) -> list[Float32]:
+    """Split the logprobs of `packed_logprobs` into an array for each sequence."""
+    lengths = [target.size for target in targets]
+    return np.split(lp_M.detach().cpu().numpy(), np.cumsum(lengths)[:-1])
 
 
 def packed_logprobs(
