@@ -1,4 +1,4 @@
-"""What the rest of rlc asks about a planned environment; the answers stand in the catalogue."""
+"""What the rest of rlc asks the catalogue about a planned environment."""
 
 from __future__ import annotations
 

@@ -104,7 +104,7 @@ def find_builtin(kind: str, name: str) -> Builtin | None:
 
 
 def find_anywhere(name: str) -> Builtin | None:
-    """A builtin of that name, of whatever kind: a name is used once."""
+    """The builtin of that name, of any kind: each name is used once."""
     return _BY_NAME.get(name)
 
 

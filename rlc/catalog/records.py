@@ -46,7 +46,7 @@ class Param:
     allowed values, each a ``noun``. ``form`` is a pattern and an example of it: a value of that
     form is allowed too, and without choices it must be of it. ``many`` takes a list of them. An
     ``optional`` one also takes the word ``none``. ``default_of`` names what the default belongs
-    to, where that is not the builtin. ``only_if`` names another argument and the values of it with
+    to, if it is not the builtin. ``only_if`` names another argument and the values of it with
     which alone this one means anything; it must be given then if it is ``needed``.
     """
 

@@ -175,7 +175,7 @@ def _type(hint: Any, definitions: dict[str, Schema]) -> Schema:
 
 
 def _union(args: tuple[Any, ...], definitions: dict[str, Schema]) -> Schema:
-    """A value that may be null, or one of several records told apart by a tag."""
+    """A value that may be null, or one of several records that a tag distinguishes."""
     if NoneType in args:
         others = [arg for arg in args if arg is not NoneType]
         some = (

@@ -36,7 +36,7 @@ OTHER_KINDS = {
 @frozen
 class Parameter:
     """A parameter or field. ``type`` is that of a plain value, or a kind; ``default`` is plain
-    data, None where it is ``required``. Bounds and choices as in
+    data, None if it is ``required``. Bounds and choices as in
     :class:`rlc.catalog.records.Param`."""
 
     name: str

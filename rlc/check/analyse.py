@@ -7,21 +7,22 @@ from collections.abc import Iterable, Mapping
 from rlc.catalog.declarations import STAGES
 from rlc.check.evaluate import Evaluator
 from rlc.check.rules import run_rules
-from rlc.check.scope import NamedDecl, Scope, collect
+from rlc.check.scope import Scope, collect
 from rlc.check.stages import CheckedStage, check_stage
 from rlc.lang.ast import BlockDecl, Recipe
 from rlc.lang.diagnostics import Diagnostics, Label
 
 
 def analyse(recipe: Recipe, found: Diagnostics) -> tuple[CheckedStage, ...]:
-    """Check everything and report all that is wrong, each mistake once.
+    """Check a recipe and report all that is wrong with it, each mistake once.
 
-    The stages come in an order in which each follows those that it goes on from.
+    Return its stages in an order in which each follows the one whose weights it continues.
     """
     scope = collect(recipe, found)
     evaluator = Evaluator(scope, found)
     stages: dict[str, CheckedStage] = {}
-    for decl in sorted(scope.in_order, key=_is_evaluation):
+    # Evaluations come last: they take what they do not say from the stages that they evaluate.
+    for decl in sorted(scope.in_order, key=lambda decl: decl.kind.id == "eval"):
         if isinstance(decl, BlockDecl) and decl.kind.id in STAGES:
             stages[decl.name.id] = check_stage(decl, evaluator, stages, found)
         else:
@@ -37,15 +38,10 @@ def analyse(recipe: Recipe, found: Diagnostics) -> tuple[CheckedStage, ...]:
     return tuple(ordered)
 
 
-def _is_evaluation(decl: NamedDecl) -> bool:
-    """Evaluations take from the stages that they evaluate, wherever those are written."""
-    return decl.kind.id == "eval"
-
-
 def _in_order(
     written: Iterable[CheckedStage], stages: Mapping[str, CheckedStage]
 ) -> list[CheckedStage]:
-    """As they are written, except that a stage follows the one that it goes on from."""
+    """Return stages as they are written, but each after the one whose weights it continues."""
     ordered: dict[str, CheckedStage] = {}
 
     def add(stage: CheckedStage) -> None:
@@ -60,7 +56,7 @@ def _in_order(
 
 
 def _report_no_stage(recipe: Recipe, stages: list[CheckedStage], found: Diagnostics) -> None:
-    """A file without a stage is for others to import; compiling it to a plan is what fails."""
+    """Warn of a file without a stage: others may import it, but it compiles to no plan."""
     if not stages and not found.has_errors:
         message = "this recipe has no stage, so there is nothing to run"
         last = recipe.decls[-1].span if recipe.decls else recipe.span
@@ -69,7 +65,7 @@ def _report_no_stage(recipe: Recipe, stages: list[CheckedStage], found: Diagnost
 
 
 def _report_unused(scope: Scope, recipe: Recipe, found: Diagnostics) -> None:
-    """Names without a use; what an imported file declares, and a file without stages, may wait."""
+    """Warn of names that are not used, except in imported files and files without stages."""
     if not scope.of_kind(*STAGES):
         return
     for decl in scope.in_order:
@@ -80,7 +76,7 @@ def _report_unused(scope: Scope, recipe: Recipe, found: Diagnostics) -> None:
 
 
 def _report_trained_twice(stages: Iterable[CheckedStage], found: Diagnostics) -> None:
-    """Two stages on one model are two adapters, which is easily taken for a continuation."""
+    """Warn of two stages on one model: they train two adapters, one does not continue the other."""
     first: dict[str, CheckedStage] = {}
     for stage in stages:
         if stage.decl.kind.id == "eval" or stage.parts["after"] is not None:

@@ -13,7 +13,7 @@ from rlc.lang.ast import Argument, Expr, Field, Name
 from rlc.lang.diagnostics import Diagnostics, Label
 from rlc.lang.source import Span
 
-# Evaluates an expression for a parameter; reports what is wrong and gives None.
+# Evaluates an expression for a parameter; returns None after a report.
 Evaluate = Callable[[Expr, Param], Value | None]
 
 
@@ -24,7 +24,7 @@ class Owner:
     name: str  # "adam", "train"
     title: str  # "`adam()`", "a `train` stage"
     slot: str  # "argument" or "field"
-    span: Span  # where a missing one is missed
+    span: Span  # where missing arguments are reported
     why_no_other: str | None = None
     unread: frozenset[str] = frozenset()
 

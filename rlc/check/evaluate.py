@@ -1,7 +1,7 @@
 """Expressions to values: references, calls, pipelines, weighted sums.
 
-An expression is evaluated for a parameter, which says what may stand there. Whatever is wrong is
-reported where it stands, once; what depends on it is then left alone (None).
+An expression is evaluated for a parameter, which says what it may be. Each mistake is reported
+once, at its place; the value of what depends on it is None.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ class Evaluator:
         return self._done[name]
 
     def value(self, expr: Expr, want: Param) -> Value | None:
-        """The value of an expression as ``want`` takes it, or None after a report."""
+        """Return the value of an expression as ``want`` takes it, or None after a report."""
         if want.many:
             return self._list(expr, want)
         if want.type == "model":
@@ -88,7 +88,7 @@ class Evaluator:
         return None
 
     def _list(self, expr: Expr, want: Param) -> Value | None:
-        """A list of things; one alone may stand without brackets."""
+        """Evaluate a list; a single item needs no brackets."""
         one = evolve(want, many=False)
         items = expr.items if isinstance(expr, ListExpr) else (expr,)
         values = [self.value(item, one) for item in items]
@@ -98,7 +98,7 @@ class Evaluator:
         return Value(want.type, known, expr.span, expr.span)
 
     def _shorthand(self, expr: Expr, want: Param) -> Value | None:
-        """A plain value that stands for the whole: ``$60`` for ``limit(usd = $60)``."""
+        """Evaluate a plain value that is short for a call: ``$60`` for ``limit(usd = $60)``."""
         plain = KINDS[want.type].plain
         value = self.scalars.plain(expr, evolve(_ANY, name=want.name))
         if value is None:
@@ -139,7 +139,7 @@ class Evaluator:
         return value and _named_after(decl, value)
 
     def _left_behind(self, stage: BlockDecl) -> Value | None:
-        """The model of a stage, to go on from."""
+        """The model that a stage leaves behind, for others to continue."""
         field = next((field for field in stage.fields if field.name.id == "model"), None)
         start = field and self.value(field.value, Param("model", "model", "a model"))
         if not start:
@@ -202,7 +202,7 @@ class Evaluator:
         return evolve(value, span=expr.span, origin=expr.span)
 
     def _reference(self, name: Name, kinds: Sequence[str], want: Param) -> Value | None:
-        """The value of a declared name, which must be of one of some kinds."""
+        """Return the value of a declared name of one of some kinds, or None after a report."""
         decl = self.scope.find(name, kinds, self.found)
         if decl is None:
             return None
@@ -250,7 +250,7 @@ class Evaluator:
         return bound if bound.complete else None
 
     def _more(self, call: Call, builtin: Builtin, owner: Owner) -> Signature | None:
-        """The parameters that depend on the first argument; None if that is wrong or missing."""
+        """The parameters that depend on the first argument; None if it is missing or wrong."""
         first = builtin.params[0]
         assert builtin.more is not None
         for position, argument in enumerate(call.args):
@@ -262,7 +262,7 @@ class Evaluator:
         return None
 
     def _builtin(self, call: Call, want: Param) -> Builtin | None:
-        """The builtin that a call names, of the kind that belongs here."""
+        """Return the builtin of the wanted kind that a call names, or None after a report."""
         name = dotted(call.func)
         builtin = find_builtin(want.type, name)
         if builtin is not None and not builtin.word:
@@ -330,7 +330,7 @@ def dotted(func: Name | Attribute) -> str:
 
 
 def _at(artifact: Artifact, name: Name) -> Artifact:
-    """The stage that is gone on from is named here, if there is one."""
+    """Move the origin of the stage that an artifact comes from, if any, to where it is named."""
     if artifact.after is None:
         return artifact
     return evolve(artifact, after=evolve(artifact.after, span=name.span, origin=name.span))

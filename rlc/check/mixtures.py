@@ -6,6 +6,7 @@ from typing import Any
 
 from attrs import evolve
 
+from rlc.check.settle import settle
 from rlc.check.values import Value, unwrap
 from rlc.plan.leaves import children_of
 from rlc.plan.records import EnvPlan
@@ -40,11 +41,14 @@ def name_single(name: Any, envs: Mixture) -> Mixture:
 
 
 def merged(envs: Mixture) -> Mixture:
-    """Each environment once, with all its weight; different ones under different names."""
+    """Return each environment once, with all its weight; different ones have different names."""
     parts: list[EnvPlan] = []
+    known: list[EnvPlan] = []
     for env in envs:
-        same = next((i for i, part in enumerate(parts) if _same(part, env)), None)
+        facts = settle(evolve(env, weight=0.0))  # all but its weight and where it was written
+        same = next((i for i, one in enumerate(known) if one == facts), None)
         if same is None:
+            known.append(facts)
             parts.append(evolve(env, name=_unique(env, parts)))
         else:
             weight: Any = parts[same].weight
@@ -53,26 +57,8 @@ def merged(envs: Mixture) -> Mixture:
     return tuple(parts)
 
 
-def _same(a: EnvPlan, b: EnvPlan) -> bool:
-    return bool(_facts(a) == _facts(b))
-
-
-def _facts(env: EnvPlan) -> Any:
-    """What an environment is, whatever its weight and wherever it was written."""
-    return _plain(evolve(env, weight=0.0))
-
-
-def _plain(node: Any) -> Any:
-    node = unwrap(node)
-    if isinstance(node, tuple):
-        return [_plain(item) for item in node]
-    if (children := children_of(node)) is not None:
-        return {name: _plain(child) for name, child in children.items()}
-    return node
-
-
 def _unique(env: EnvPlan, parts: list[EnvPlan]) -> Any:
-    """The environment's name, numbered where a different one has it already."""
+    """The environment's name, with a number if a different one has it already."""
     name, taken = str(unwrap(env.name)), {str(unwrap(part.name)) for part in parts}
     if name not in taken:
         return env.name

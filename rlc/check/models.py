@@ -28,7 +28,7 @@ class Artifact:
 
 
 def model_value(decl: BlockDecl, evaluate: Evaluate, found: Diagnostics) -> Value | None:
-    """The model of a declaration (an Artifact), with what the catalogue knows filled in."""
+    """Return the model of a declaration (an Artifact), completed from the catalogue."""
     owner = Owner("model", "a `model`", "field", decl.name.span, unread=decl.unread)
     bound = bind(decl.fields, MODEL_FIELDS, owner, evaluate, found)
     base = bound.values.get("base")
@@ -48,7 +48,7 @@ def model_value(decl: BlockDecl, evaluate: Evaluate, found: Diagnostics) -> Valu
 
 
 def _find(base: Value, found: Diagnostics) -> Model | None:
-    """The catalogue's model, or a folder as one of which nothing is known."""
+    """Return the catalogue's model, or an unknown one for a folder; None after a report."""
     name = base.data
     if (model := find_model(name)) is not None:
         return model

@@ -30,7 +30,7 @@ NUMBERS = ("int", "float")
 LARGEST_INT = 2**53  # a float, and JSON's readers, still hold it exactly
 LARGEST = 1e300  # keeps every later conversion to a float finite
 
-# Evaluates a name, or a field of a declaration, and reports it where there is no such value.
+# Evaluates a name, or a field of a declaration; returns None after a report.
 Lookup = Callable[[Name | Attribute], Value | None]
 
 
@@ -160,7 +160,7 @@ def fit(value: Value, want: Param, span: Span, found: Diagnostics) -> Value | No
 
 
 def _is_allowed(data: Any, want: Param) -> bool:
-    """Whether a value is one of the choices, or of the form, where there are any."""
+    """Whether a value is one of the choices or has the form that the parameter asks for."""
     if not want.choices and want.form is None:
         return True
     if want.choices and data in want.all_choices():
@@ -272,7 +272,7 @@ def _quantity(expr: Quantity) -> tuple[str, Any]:
 
 
 def _compute(op: str, operands: list[Value]) -> tuple[str, Any]:
-    """Type and value of an operation. Raises TypeError where the types do not go together."""
+    """Return the type and value of an operation. Raise TypeError if the types do not fit."""
     if len(operands) == 1:
         (only,) = operands
         if only.type not in NUMBERS:

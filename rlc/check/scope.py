@@ -29,14 +29,14 @@ class Scope:
         return list(self.decls.values())
 
     def knows(self, name: str) -> bool:
-        """Whether the recipe declares the name, be it in a way that cannot be read."""
+        """Whether the recipe declares the name, even if the declaration cannot be read."""
         return name in self.decls or name in self.unread
 
     def of_kind(self, *kinds: str) -> list[str]:
         return [name for name, decl in self.decls.items() if decl.kind.id in kinds]
 
     def find(self, name: Name, kinds: Sequence[str], found: Diagnostics) -> NamedDecl | None:
-        """The declaration that ``name`` refers to, reported where there is none."""
+        """Return the declaration that ``name`` refers to, or None after a report."""
         decl = self.decls.get(name.id)
         if decl is not None:
             self.used.add(name.id)
@@ -50,14 +50,16 @@ class Scope:
             return None
         candidates = self.of_kind(*kinds)
         self.used.update(closest(name.id, candidates))
-        advice = known_values(candidates, name.id) if candidates else _declare(name.id, kinds)
+        forms = [DECLARATIONS[kind].written(name.id) for kind in kinds if kind in DECLARATIONS]
+        advice = f"declare it: `{forms[0]}`" if forms else "write the value here"
+        advice = known_values(candidates, name.id) if candidates else advice
         fix = rename(name.span, name.id, candidates)
         found.error("RL0102", name.span, f"`{name.id}` is not declared", advice, fix=fix)
         return None
 
 
 def collect(recipe: Recipe, found: Diagnostics) -> Scope:
-    """Every declaration that has a known kind, the right form, and a name of its own."""
+    """Return the declarations that have a known kind, the right form and a name of their own."""
     scope = Scope(unread=recipe.unread)
     for written in recipe.decls:
         decl = _understood(written, found)
@@ -78,9 +80,11 @@ def collect(recipe: Recipe, found: Diagnostics) -> Scope:
 
 
 def _understood(decl: Decl, found: Diagnostics) -> NamedDecl | None:
-    """The declaration, or as what a misspelt one was meant; None where it cannot be used."""
-    if isinstance(decl, ImportDecl):
-        _report_import(decl, found)
+    """Return the declaration, a misspelt one as it was meant; None if it cannot be used."""
+    if isinstance(decl, ImportDecl):  # imports were followed before: a misspelt word and a string
+        message = f"`{decl.kind.id}` is not a kind of declaration"
+        advice = known_values(["import", *DECLARATIONS], decl.kind.id)
+        found.error("RL0101", decl.kind.span, message, advice)
         return None
     if decl.kind.id not in DECLARATIONS:
         advice = known_values(list(DECLARATIONS), decl.kind.id)
@@ -104,15 +108,3 @@ def _form_problem(known: Declaration, decl: NamedDecl) -> str | None:
     if isinstance(decl, ValueDecl) and decl.type is not None and known.kind != "param":
         return f"only a `param` is declared with a type, not `{known.kind}`"
     return None
-
-
-def _report_import(decl: ImportDecl, found: Diagnostics) -> None:
-    """Imports are followed before this; what is left is a misspelt word before a string."""
-    message = f"`{decl.kind.id}` is not a kind of declaration"
-    advice = known_values(["import", *DECLARATIONS], decl.kind.id)
-    found.error("RL0101", decl.kind.span, message, advice)
-
-
-def _declare(name: str, kinds: Sequence[str]) -> str:
-    forms = [DECLARATIONS[kind].written(name) for kind in kinds if kind in DECLARATIONS]
-    return f"declare it: `{forms[0]}`" if forms else "write the value here"

@@ -1,4 +1,4 @@
-"""From values to plan records: every leaf becomes plain, and its origin can be asked for."""
+"""From values to plan records: every leaf becomes plain, and its origin is kept."""
 
 from __future__ import annotations
 
@@ -16,10 +16,9 @@ _PLAIN = {str, int, float, bool, type(None)}
 
 @define(eq=False, repr=False)
 class Origins:
-    """Where each leaf of a stage came from, and where each part stands, by dotted path.
+    """The origin of each leaf of a stage, and the place of each part, by dotted path.
 
-    ``span`` is the place of the stage itself; ``values`` are its parts as they were evaluated,
-    which are only gone through for what is asked.
+    ``span`` is the place of the stage itself; ``values`` are its parts as they were evaluated.
     """
 
     span: Span

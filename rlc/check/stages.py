@@ -17,6 +17,7 @@ from rlc.check.settle import Origins, settle
 from rlc.check.values import Value, said, unwrap
 from rlc.lang.ast import BlockDecl
 from rlc.lang.diagnostics import Diagnostics, Label
+from rlc.plan.leaves import children_of
 from rlc.plan.records import EvalPlan, SftPlan, StagePlan, TrainPlan
 
 PLANS: Mapping[str, Callable[..., StagePlan]] = {
@@ -83,7 +84,7 @@ def check_stage(
 
 
 def _split_model(values: Values) -> None:
-    """The model, and the stage whose weights are gone on from."""
+    """Split the field ``model`` into the model and the stage whose weights it continues."""
     value = values["model"]
     after = value.data.after
     values["model"] = evolve(value, data=value.data.model)
@@ -91,7 +92,7 @@ def _split_model(values: Values) -> None:
 
 
 def _steps(decl: BlockDecl, values: Values, misread: Collection[str], found: Diagnostics) -> bool:
-    """``steps``, or as many as ``epochs`` take. Reports where neither or both are given."""
+    """Decide ``steps``, given as such or in epochs. Report if neither or both are given."""
     steps, epochs = values.get("steps"), values.get("epochs")
     if steps is None or epochs is None:
         return False
@@ -121,18 +122,12 @@ def _steps(decl: BlockDecl, values: Values, misread: Collection[str], found: Dia
 
 
 def _tasks(values: Values) -> int | None:
-    """Tasks of one epoch; None where unknown, and for a mixture."""
+    """Tasks of one epoch; None if unknown, and for a mixture."""
     if "data" in values:
         count = unwrap(values["data"].data.count)
         return None if count is None else int(count)
     envs: Mixture = values["env"].data if "env" in values else ()
-    return task_count(_plain(envs[0])) if len(merged(envs)) == 1 else None
-
-
-def _plain(env: Any) -> Any:
-    """An environment with plain arguments."""
-    args = {name: unwrap(value) for name, value in env.args.items()}
-    return evolve(env, id=unwrap(env.id), source=unwrap(env.source), args=args)
+    return task_count(settle(envs[0])) if len(merged(envs)) == 1 else None
 
 
 def _tasks_in_step(values: Values) -> int | None:
@@ -147,7 +142,7 @@ def _tasks_in_step(values: Values) -> int | None:
 def _sampling_of_stage(
     decl: BlockDecl, values: Values, earlier: Mapping[str, CheckedStage], found: Diagnostics
 ) -> bool:
-    """An evaluation samples as its stage does, where it does not say otherwise."""
+    """Let an evaluation sample as its stage does, unless it says otherwise."""
     sampling = values.get("sampling")
     if sampling is None or sampling.data is not None:
         return sampling is not None
@@ -168,39 +163,18 @@ def _sampling_of_stage(
 def _decided_envs(envs: Value, values: Values) -> Value:
     """Each environment once, its rollouts as it says, else as the stage says."""
     batch, sampling = values.get("batch"), values.get("sampling")
-    group = values.get("samples") or (batch and batch.data.size)
-    defaults = {
-        "group": _origin_of(group, batch),
+    given = {
+        "group": _origin_of(values.get("samples") or (batch and batch.data.size), batch),
         "temperature": _origin_of(sampling and sampling.data.temperature, sampling),
         "max_tokens": _origin_of(sampling and sampling.data.max_tokens, sampling),
     }
-
-    def decided(env: Any) -> Any:
-        own: Any = unwrap(env.rollouts)
-        filled = {
-            name: default
-            for name, default in defaults.items()
-            if unwrap(getattr(own, name)) is None and default is not None
-        }
-        inherited = own if isinstance(env.rollouts, Value) else _undecided(own, envs)
-        return evolve(env, rollouts=_within(env.rollouts, evolve(inherited, **filled)))
-
-    return evolve(envs, data=tuple(decided(env) for env in merged(envs.data)))
-
-
-def _undecided(rollouts: Any, envs: Value) -> Any:
-    """The rollout settings of an environment that has none: they are defaults."""
-    unset = evolve(envs, type="any", data=None, origin="default of rollouts")
-    names = ("max_failures", "timeout", "turn_timeout", "step_timeout", "max_turns")
-    return evolve(rollouts, **{n: evolve(unset, data=getattr(rollouts, n)) for n in names})
-
-
-def _within(around: Any, record: Any) -> Any:
-    return evolve(around, data=record) if isinstance(around, Value) else record
+    defaults = evolve(envs, type="any", data=None, origin="default of rollouts")
+    decided = tuple(_with_rollouts(env, given, defaults) for env in merged(envs.data))
+    return evolve(envs, data=decided)
 
 
 def _origin_of(leaf: Any, around: Value | None) -> Value | None:
-    """A leaf with its own origin, or with that of what it is part of."""
+    """Return a leaf with its own origin, or with that of the value that it is part of."""
     if leaf is None or around is None or isinstance(leaf, Value):
         return leaf if isinstance(leaf, Value) else None
     return evolve(around, type="any", data=leaf)
@@ -216,20 +190,25 @@ def _one_env(data: Value, found: Diagnostics) -> bool:
 
 
 def _decided_data(data: Value) -> Value:
-    """Demonstrations are played one by one; how they are sampled is the player's affair."""
+    """Demonstrations with the settings of their only environment; each task is played once."""
     env = data.data.env
-    one: Any = merged(env.data)[0]
-    settings = evolve(env, type="any", data=None, origin="default of demonstrations")
-    rollouts = unwrap(one.rollouts)
-    filled = {
-        name: evolve(settings, data=value)
-        for name, value in {"group": 1, "temperature": 1.0, "max_tokens": 1_024}.items()
-        if unwrap(getattr(rollouts, name)) is None
-    }
-    unset = {
-        name: evolve(settings, data=getattr(rollouts, name))
-        for name in ("max_failures", "timeout", "turn_timeout", "step_timeout", "max_turns")
-        if not isinstance(getattr(rollouts, name), Value)
-    }
-    decided = _within(one.rollouts, evolve(rollouts, **filled, **unset))
-    return evolve(data, data=evolve(data.data, env=evolve(one, rollouts=decided)))
+    defaults = evolve(env, type="any", data=None, origin="default of demonstrations")
+    settings = {"group": 1, "temperature": 1.0, "max_tokens": 1_024}
+    given = {name: evolve(defaults, data=value) for name, value in settings.items()}
+    decided = _with_rollouts(merged(env.data)[0], given, defaults)
+    return evolve(data, data=evolve(data.data, env=decided))
+
+
+def _with_rollouts(env: Any, given: Mapping[str, Value | None], defaults: Value) -> Any:
+    """An environment with its own rollout settings, else those given, else the defaults."""
+    own: Any = unwrap(env.rollouts)
+    settings = {}
+    for name, value in (children_of(own) or {}).items():
+        if unwrap(value) is None and given.get(name) is not None:
+            settings[name] = given[name]
+        elif name not in given and not isinstance(value, Value):
+            settings[name] = evolve(defaults, data=value)
+    rollouts = evolve(own, **settings)
+    if isinstance(env.rollouts, Value):
+        rollouts = evolve(env.rollouts, data=rollouts)
+    return evolve(env, rollouts=rollouts)

@@ -33,9 +33,10 @@ def known_values(candidates: Sequence[str], word: str | None = None) -> str:
 
 
 def rename(span: Span, word: str, candidates: Sequence[str]) -> Fix | None:
-    """The fix that writes the one nearest candidate for the ``word`` that stands at ``span``.
+    """Return the fix that replaces the ``word`` at ``span`` by the one nearest candidate.
 
-    A proposal where digits change: `guess2` for `guess1` may be another thing, not a slip.
+    It is a proposal if digits change: `guess2` for `guess1` may be another thing, not a slip.
+    None if no single candidate is nearest.
     """
     match = sole_nearest(word, candidates)
     if match is None or span.text not in (word, f'"{word}"'):

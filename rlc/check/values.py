@@ -1,4 +1,4 @@
-"""Values of a recipe: what they are, where they stand, and where they came from."""
+"""Values of a recipe: what they are, their places and their origins."""
 
 from __future__ import annotations
 

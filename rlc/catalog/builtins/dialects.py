@@ -321,7 +321,7 @@ REBN = (
 
 
 def _areal(args: Args) -> AdvantageScheme:
-    """AReaL measures what is left after its mean, whatever that was the mean of."""
+    """AReaL measures the spread of what is left after its mean, over whichever group that was."""
     steps: list[Baseline | Scale] = []
     if args.mean_level.data != "none":
         out = args.leave_one_out.data

@@ -67,7 +67,7 @@ def std(over: Any, eps: Any, ddof: Any = 1, kind: Any = "std", **rest: Any) -> S
 
 
 def by_mean(over: Any, eps: Any) -> Scale:
-    """Over the mean of the returns, whatever has been subtracted from them since."""
+    """Divide by the mean of the returns, as they were before anything was subtracted."""
     return Scale("mean", over, "value", 1, eps, "outside", of="returns")
 
 

@@ -31,7 +31,7 @@ def _gem(args: Args) -> EnvPlan:
 
 
 def _max_turns(env_id: str, args: dict[str, Any]) -> Any:
-    """1 for a single-turn environment; None where a game draws its size, and its limit with it."""
+    """1 for a single-turn environment; None if a game draws its size, and its limit with it."""
     if not gem_facts(env_id)["multi_turn"]:
         return 1
     if any(value.data is None for value in args.values()):

@@ -1,4 +1,4 @@
-"""Wrappers: what stands between an environment and the model, in the order of a pipeline."""
+"""Wrappers, the steps of a pipeline between an environment and the model."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ def _observation(name: str, doc: str, traits: WrapperTraits) -> Builtin:
 
 
 def _workers(args: Args) -> StepPlan:
-    """An executor of one's own is a kind of its own."""
+    """Workers; an executor of the user's counts as a kind."""
     own = args.executor.data is not None
     kind = evolve(args.executor, type="word", data="executor") if own else args.kind
     return StepPlan("workers", {**args.values, "kind": kind})

@@ -18,7 +18,7 @@ _PATH = os.path.join(os.path.dirname(__file__), "data", "models.json")
 
 @frozen(eq=False, repr=False)
 class Price:
-    """USD per million tokens of each kind; None where unknown."""
+    """USD per million tokens of each kind; None if unknown."""
 
     prefill: float | None
     cached: float | None
@@ -31,7 +31,7 @@ FREE = Price(0.0, 0.0, 0.0, 0.0)
 
 @frozen(eq=False, repr=False)
 class Model:
-    """What is known of a base model. ``context`` is in tokens; None where unknown.
+    """What is known of a base model. ``context`` is in tokens; None if unknown.
 
     ``learning_rates`` bound what is plausible for RL with LoRA. ``lora`` counts the parameters of
     an adapter of rank 1: in feed-forward, attention and output layers. ``unconfirmed`` names facts
@@ -88,7 +88,7 @@ def renderer_names() -> tuple[str, ...]:
 
 
 def renderer_keeps_prefix(renderer: str) -> bool | None:
-    """Whether a prompt rendered with it extends the tokens before; None where unknown.
+    """Whether a prompt rendered with it extends the tokens before; None if unknown.
 
     A renderer that drops earlier reasoning, or that ends a turn with text instead of a token,
     does not.

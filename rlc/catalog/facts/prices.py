@@ -19,7 +19,7 @@ class TokenCounts(Protocol):
 
 
 def price_of(base: str, service: str) -> Price | None:
-    """What a model costs on a service; None where nothing is known."""
+    """The prices of a model on a service; None if nothing is known of them."""
     if service == "local":
         return FREE
     model = find_model(base)
@@ -27,9 +27,9 @@ def price_of(base: str, service: str) -> Price | None:
 
 
 def dollars(base: str, usage: TokenCounts) -> float | None:
-    """The cost of what was used, in USD; None where a price that it needs is unknown."""
+    """The cost of what was used, in USD; None if a price that it needs is unknown."""
     model = find_model(base)
-    price = model.price if model else FREE  # whatever is not in the catalogue runs locally
+    price = model.price if model else FREE  # a model outside the catalogue runs locally
     parts = (
         part_cost(usage.prefill, price.prefill),
         part_cost(usage.cached, price.cached),
@@ -41,7 +41,7 @@ def dollars(base: str, usage: TokenCounts) -> float | None:
 
 
 def part_cost(tokens: float, price: float | None) -> float | None:
-    """Nothing costs nothing, whatever its price."""
+    """No tokens cost nothing, also at an unknown price."""
     if tokens == 0:
         return 0.0
     return None if price is None else tokens * price / _MILLION

@@ -37,7 +37,7 @@ def _group_needs_peers(view: View) -> None:
 
 
 def _weight_counts(view: View) -> None:
-    """Some baselines count in a way of their own, whatever ``weight`` says."""
+    """Some baselines ignore ``weight``: they have a way of counting of their own."""
     for index, step in enumerate(view.advantage.steps):
         path = f"advantage.steps.{index}.weight"
         if not isinstance(step, Baseline):
@@ -60,7 +60,7 @@ def _setting_belongs(view: View) -> None:
 
 
 def _spread_after_baseline(view: View) -> None:
-    """A spread of 0 gives 0: right for what is left of equals, wrong for good returns."""
+    """Without a baseline, a spread of 0 turns equal returns into 0, however good they are."""
     if view.advantage.constant == "drop":
         return
     for index, step in enumerate(view.advantage.steps):

@@ -14,7 +14,7 @@ from rlc.lang.source import Span
 
 @frozen(eq=False, repr=False)
 class View:
-    """The parts of one stage that could be read, and where they stand."""
+    """The parts of one stage that could be read, and their places."""
 
     parts: Mapping[str, Any]
     origins: Origins
@@ -40,7 +40,7 @@ class View:
             self.found.warning(code, self.at(path), message, help, *labels)
 
     def _known(self, code: str, path: str) -> bool:
-        """Whether another stage that uses the same thing was told already."""
+        """Whether it was reported already, for another stage that uses the same thing."""
         span = self.at(path)
         return any(item.code == code and item.span == span for item in self.found)
 

@@ -10,7 +10,7 @@ from rlc.plan.records import EvalPlan, SftPlan, TrainPlan
 
 
 def report_budgets(stages: Iterable[CheckedStage], found: Diagnostics) -> None:
-    """Warn where a stage will probably stop at its budget."""
+    """Warn of stages that will probably stop at their budget."""
     for stage in stages:
         plan = stage.plan()
         if isinstance(plan, EvalPlan):

@@ -15,7 +15,7 @@ CHARACTERS_PER_TOKEN = 4
 
 
 def _has_prompt(view: View) -> None:
-    """Bare text needs a prompt around it; other sources give chats, or prompts of their own."""
+    """Bare text needs a prompt around it; other sources make chats, or prompts of their own."""
     for env in view.envs:
         bare = source_traits(env.source).prompts == "text"
         if bare and with_role(env, "chat", "template") is None:

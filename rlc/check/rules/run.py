@@ -33,14 +33,14 @@ def _uploads_something(view: View) -> None:
 
 
 def _keeps_the_best(view: View) -> None:
-    """With a checkpoint at the end only, there is none to choose from."""
+    """Choosing the best checkpoint needs several of them."""
     if view.save.every is None and view.save.best:
         message = "`best` needs checkpoints to choose from"
         view.error("RL0312", "save.best", message, "for example `every(20, best = true)`")
 
 
 def _has_steps_to_stop(view: View) -> None:
-    """A guard that would end an overlap that there is none of."""
+    """A guard cannot end an overlap if there is none."""
     guard = view.kl_guard
     if guard is not None and guard.then == "synchronous" and not view.overlap.max_staleness:
         message = "`then = synchronous` needs asynchronous steps, and these never overlap"
