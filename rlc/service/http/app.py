@@ -1,4 +1,4 @@
-"""The protocol's paths: bodies read and checked, requests handed on, answers written."""
+"""The paths of the protocol: read and check a body, call its handler, write the answer."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from collections.abc import Awaitable, Callable
 from hmac import compare_digest
 from typing import Any, TypeVar
 
+from attrs import frozen
 from pydantic import BaseModel, ValidationError
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
@@ -31,9 +32,9 @@ _log = logging.getLogger(__name__)
 
 T = TypeVar("T", bound=BaseModel)
 Endpoint = Callable[[Request], Awaitable[Response]]
-Handler = Callable[[Backend, T], BaseModel | Awaitable[BaseModel]]
 
-_POSTS: dict[str, tuple[type[BaseModel], Handler[Any]]] = {
+# Handlers of POST: a path, the type of its body, and what is called with the backend and the body.
+_POSTS: dict[str, tuple[type[BaseModel], Callable[..., Any]]] = {
     "asample": (types.SampleRequest, sampling.asample),
     "optim_step": (types.OptimStepRequest, training.optim_step),
     "save_weights_for_sampler": (
@@ -51,27 +52,71 @@ _POSTS: dict[str, tuple[type[BaseModel], Handler[Any]]] = {
     ),
     "create_session": (types.CreateSessionRequest, listing.create_session),
     "session_heartbeat": (types.SessionHeartbeatRequest, listing.heartbeat),
+    "sessions/{id}/finish": (listing.Finish, listing.finish_session),
     "cancel_future": (listing.CancelFuture, listing.cancel_future),
     "weights_info": (listing.WeightsInfo, listing.weights_info),
 }
+# Handlers of GET that take the parameters of a query, and those that take the parts of a path.
+_QUERIES: dict[str, Callable[[Backend, Any], BaseModel]] = {
+    "sessions": listing.list_sessions,
+    "training_runs": listing.training_runs,
+    "checkpoints": listing.all_checkpoints,
+}
+_GETS: dict[str, Callable[..., BaseModel]] = {
+    "get_server_capabilities": listing.capabilities,
+    "samplers/{id}": sampling.get_sampler,
+    "sessions/{id}": listing.get_session,
+    "training_runs/{id}": listing.training_run,
+    "training_runs/{id}/checkpoints": listing.checkpoints_of,
+    "healthz": lambda _: types.HealthResponse(status="ok"),
+}
+_CHECKPOINT = "training_runs/{id}/checkpoints/{checkpoint:path}"
 
 
 def build_app(backend: Backend, key: str | None = None) -> ASGIApp:
     """The ASGI application. With ``key``, requests must carry it as ``X-API-Key``."""
+
+    def handled(handler: Callable[..., Any], body: type[BaseModel] | None = None) -> Endpoint:
+        async def endpoint(request: Request) -> Response:
+            arguments = list(request.path_params.values())
+            if body is not None:
+                arguments.append(await _read_json(request, body))
+            result = handler(backend, *arguments)
+            return _answer(await result if inspect.isawaitable(result) else result)
+
+        return endpoint
+
+    def queried(handler: Callable[[Backend, Any], BaseModel]) -> Endpoint:
+        async def endpoint(request: Request) -> Response:
+            return _answer(handler(backend, request.query_params))
+
+        return endpoint
+
+    async def retrieve_future(request: Request) -> Response:
+        body = await _read_json(request, types.FutureRetrieveRequest)
+        reply = await backend.futures.retrieve(body.request_id)
+        return Response(reply.content, reply.status, media_type=reply.content_type)
+
+    async def forward_backward(request: Request) -> Response:
+        content = await _read_body(request, PROTOBUF)
+        return _answer(training.forward_backward(backend, read_pass(content)))
+
     routes = [
-        _route("POST", "retrieve_future", lambda r: _retrieve(backend, r)),
-        _route("POST", "forward_backward", lambda r: _forward_backward(backend, r)),
-        *(_route("POST", path, _posted(backend, *entry)) for path, entry in _POSTS.items()),
-        *listing_routes(backend),
+        _route("POST", "retrieve_future", retrieve_future),
+        _route("POST", "forward_backward", forward_backward),
+        *(_route("POST", path, handled(handler, body)) for path, (body, handler) in _POSTS.items()),
+        *(_route("GET", path, queried(handler)) for path, handler in _QUERIES.items()),
+        *(_route("GET", path, handled(handler)) for path, handler in _GETS.items()),
+        _route("PUT", f"{_CHECKPOINT}/ttl", handled(listing.set_ttl, listing.Ttl)),
+        _route("DELETE", _CHECKPOINT, handled(listing.delete_checkpoint)),
         _route("POST", "client/config", _configure),
-        _route("POST", "client/dynamic_config", lambda _: _answer(_DYNAMIC)),
-        _route("POST", "telemetry", lambda _: _answer(types.TelemetryResponse(status="accepted"))),
-        _route("GET", "healthz", lambda _: _answer(types.HealthResponse(status="ok"))),
+        _route("POST", "client/dynamic_config", handled(lambda _: _DYNAMIC)),
+        _route("POST", "telemetry", handled(lambda _: types.TelemetryResponse(status="accepted"))),
     ]
-    handlers: Any = {HTTPException: _not_here, Exception: _broken}
+    handlers: Any = {HTTPException: _no_such_path, Exception: _failed}
     app: ASGIApp = Starlette(routes=routes, exception_handlers=handlers)
     if key is not None:
-        app = _Guarded(app, key)
+        app = _KeyRequired(app, key)
     if any(backend.faults.of_requests.values()):
         app = FaultyApp(app, backend.faults, backend.restart)
     return app
@@ -80,84 +125,27 @@ def build_app(backend: Backend, key: str | None = None) -> ASGIApp:
 _DYNAMIC = types.ClientDynamicConfigResponse(sample_cancel_enabled=True)
 
 
-def listing_routes(backend: Backend) -> list[Route]:
-    """The part of the API that is addressed by paths and queries."""
-
-    async def finish(request: Request) -> Response:
-        body = await _read_json(request, listing.Finish)
-        return await _answer(listing.finish_session(backend, _in_path(request, "id"), body))
-
-    async def set_ttl(request: Request) -> Response:
-        body = await _read_json(request, listing.Ttl)
-        ids = _in_path(request, "id"), _in_path(request, "checkpoint")
-        return await _answer(listing.set_ttl(backend, *ids, body))
-
-    async def delete(request: Request) -> Response:
-        ids = _in_path(request, "id"), _in_path(request, "checkpoint")
-        return await _answer(listing.delete_checkpoint(backend, *ids))
-
-    def of_query(handler: Callable[[Backend, Any], BaseModel]) -> Endpoint:
-        return lambda request: _answer(handler(backend, request.query_params))
-
-    def of_id(handler: Callable[[Backend, str], BaseModel]) -> Endpoint:
-        return lambda request: _answer(handler(backend, _in_path(request, "id")))
-
-    checkpoint = "training_runs/{id}/checkpoints/{checkpoint:path}"
-    return [
-        _route("GET", "get_server_capabilities", lambda _: _answer(listing.capabilities(backend))),
-        _route("GET", "samplers/{id}", of_id(sampling.get_sampler)),
-        _route("GET", "sessions", of_query(listing.list_sessions)),
-        _route("GET", "sessions/{id}", of_id(listing.get_session)),
-        _route("POST", "sessions/{id}/finish", finish),
-        _route("GET", "training_runs", of_query(listing.training_runs)),
-        _route("GET", "training_runs/{id}", of_id(lambda b, i: b.runs.describe(i))),
-        _route("GET", "training_runs/{id}/checkpoints", of_id(listing.checkpoints_of)),
-        _route("GET", "checkpoints", of_query(listing.all_checkpoints)),
-        _route("PUT", f"{checkpoint}/ttl", set_ttl),
-        _route("DELETE", checkpoint, delete),
-    ]
-
-
 def _route(method: str, path: str, endpoint: Endpoint) -> Route:
-    """A path of the API; what is refused becomes its status and a sentence."""
+    """A path of the API, on which a refusal is answered with its status and sentence."""
 
     async def guarded(request: Request) -> Response:
         try:
             return await endpoint(request)
         except Refused as refused:
-            return JSONResponse({"detail": refused.message}, refused.status)
+            return JSONResponse({"detail": str(refused)}, refused.status)
         except ServiceError as error:
             return JSONResponse({"detail": str(error)}, 400)
 
     return Route(f"{_API}/{path}", guarded, methods=[method])
 
 
-def _posted(backend: Backend, body: type[BaseModel], handler: Handler[Any]) -> Endpoint:
-    async def endpoint(request: Request) -> Response:
-        result = handler(backend, await _read_json(request, body))
-        return await _answer(await result if inspect.isawaitable(result) else result)
-
-    return endpoint
-
-
-async def _configure(request: Request) -> Response:  # noqa: ARG001 (any version is welcome)
-    """The SDK asks this over a connection that it never closes; so this side does."""
+async def _configure(request: Request) -> Response:  # noqa: ARG001 (every version is welcome)
+    """The SDK asks this over a connection that it never closes, so the server closes it."""
     content = types.ClientConfigResponse().model_dump_json()
     return Response(content, headers={"connection": "close"}, media_type=JSON)
 
 
-async def _retrieve(backend: Backend, request: Request) -> Response:
-    body = await _read_json(request, types.FutureRetrieveRequest)
-    reply = await backend.futures.retrieve(body.request_id)
-    return Response(reply.content, reply.status, media_type=reply.content_type)
-
-
-async def _forward_backward(backend: Backend, request: Request) -> Response:
-    content = await _read_body(request, PROTOBUF)
-    return await _answer(training.forward_backward(backend, read_pass(content)))
-
-
-async def _answer(result: BaseModel) -> Response:
+def _answer(result: BaseModel) -> Response:
     return Response(result.model_dump_json(), media_type=JSON)
 
 
@@ -187,36 +175,32 @@ async def _read_body(request: Request, content_type: str) -> bytes:
     return b"".join(pieces)
 
 
-def _in_path(request: Request, name: str) -> str:
-    return str(request.path_params[name])
-
-
-async def _not_here(request: Request, error: Exception) -> Response:
+async def _no_such_path(request: Request, error: Exception) -> Response:
     assert isinstance(error, HTTPException)
-    says = {
+    details = {
         404: f"This server has no {request.url.path}.",
         405: f"{request.url.path} does not take {request.method}.",
     }
-    detail = says.get(error.status_code, error.detail)
+    detail = details.get(error.status_code, error.detail)
     return JSONResponse({"detail": detail}, error.status_code)
 
 
-async def _broken(request: Request, error: Exception) -> Response:
+async def _failed(request: Request, error: Exception) -> Response:
     _log.error("%s failed", request.url.path, exc_info=error)
     return JSONResponse({"detail": f"The server failed: {type(error).__name__}."}, 500)
 
 
-class _Guarded:
-    """Lets requests with the key through."""
+@frozen(eq=False)
+class _KeyRequired:
+    """Passes on the requests that carry the key."""
 
-    def __init__(self, app: ASGIApp, key: str) -> None:
-        self._app = app
-        self._key = key.encode()
+    app: ASGIApp
+    key: str
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] == "http":
             given = dict(scope["headers"]).get(b"x-api-key", b"")
-            if not compare_digest(given, self._key):
+            if not compare_digest(given, self.key.encode()):
                 refusal = JSONResponse({"detail": "The key is not the one of this server."}, 401)
                 return await refusal(scope, receive, send)
-        return await self._app(scope, receive, send)
+        return await self.app(scope, receive, send)

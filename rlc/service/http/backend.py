@@ -1,4 +1,4 @@
-"""What the server is made of: the engine, the models it serves, and who uses them."""
+"""The state of the server: the engine, the models that it serves, and their users."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from tinker import types
 from rlc.plan.records import LONGEST_TTL, SHORTEST_TTL
 from rlc.service.errors import ServiceError
 from rlc.service.http.faults import Faults
-from rlc.service.http.futures import Futures, drawn
-from rlc.service.http.latency import Delay, Dice, Latency
+from rlc.service.http.futures import Futures
+from rlc.service.http.latency import Dice, Fixed, Latency
 from rlc.service.http.refusals import Refused
 from rlc.service.http.runs import Runs
 from rlc.service.http.sessions import Model, Session, Sessions
@@ -29,10 +29,7 @@ class Served:
 
 
 async def load_models(engine: LocalService, sources: Mapping[str, str]) -> dict[str, Served]:
-    """Load every base model, so that what is wrong with one is said at once.
-
-    Raises ServiceError.
-    """
+    """Load every base model at once. Raise ServiceError for a model that cannot be loaded."""
     return {
         name: Served(name, source, await engine.facts(source)) for name, source in sources.items()
     }
@@ -57,21 +54,21 @@ class Backend:
         self._dice = Dice(self.latency.seed)
 
     def base(self, name: str) -> Served:
-        """A base model by its name. Raises Refused (400) for any that is not served."""
+        """A base model by its name. Raise Refused (400) if it is not served."""
         if name not in self.served:
             known = ", ".join(self.served)
             raise Refused(400, f"This server has no model {name!r}; it serves {known}.")
         return self.served[name]
 
     def name_of(self, base_model: str) -> str:
-        """The served name of what the engine calls ``base_model``; that itself if there is none."""
+        """The served name of what the engine calls ``base_model``, or ``base_model`` itself."""
         names = (s.name for s in self.served.values() if base_model in (s.name, s.source))
         return next(names, base_model)
 
     def promise(
         self, owner: str, seq: int, start: Callable[[], Awaitable[Any]]
     ) -> types.UntypedAPIFuture:
-        """Accept work that creates a model; the same number again is the same work."""
+        """Accept work that creates a model. A repeated number is a repeated request."""
         request_id = f"{owner}/{seq}"
         if self.futures.find(request_id) is None:
             self.futures.run(self.futures.open(request_id), start, self._delay("train"))
@@ -80,7 +77,7 @@ class Backend:
     def promise_in_order(
         self, model: Model, seq: int | None, start: Callable[[], Awaitable[Any]]
     ) -> types.UntypedAPIFuture:
-        """Accept work on a model, to be started when the requests before it have been."""
+        """Accept work on a model, which starts after the requests before it."""
         number = model.sequencer.next if seq is None else seq
         request_id = f"{model.id}/{number}"
         if self.futures.find(request_id) is None:
@@ -93,7 +90,7 @@ class Backend:
     def promise_sample(
         self, owner: str, seq: int, samples: int, start: Callable[[], Awaitable[Any]]
     ) -> types.UntypedAPIFuture:
-        """Accept a sampling request, unless ``start`` refuses it; each sample gets an id."""
+        """Accept a sampling request, unless ``start`` refuses it. Each sample has an id."""
         request_id = f"{owner}/{seq}"
         if self.futures.find(request_id) is None:
             work = start()
@@ -103,18 +100,18 @@ class Backend:
         return types.UntypedAPIFuture(request_id=request_id, sample_sequence_ids=ids)
 
     def end(self, session: Session, why: str) -> None:
-        """Finish a session: its work stops, its memory is freed, its checkpoints stay."""
+        """Finish a session: stop its work and free its memory; its checkpoints remain."""
         for owner in self.sessions.end(session, why):
             self.futures.forget(owner)
 
     def restart(self) -> None:
-        """Forget all that a restart of the process would."""
+        """Forget what a restart of the process would."""
         self.sessions.forget()
         self.futures.forget()
 
     def _delay(self, kind: str) -> float:
-        delay: Delay = self.latency.sample if kind == "sample" else self.latency.train
-        return drawn(delay, self._dice, kind)
+        delay = self.latency.sample if kind == "sample" else self.latency.train
+        return delay.seconds if isinstance(delay, Fixed) else delay.at(self._dice.throw(kind))
 
 
 def check_ttl(ttl_seconds: int | None) -> None:

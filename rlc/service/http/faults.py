@@ -1,8 +1,9 @@
-"""What goes wrong on purpose, by rate and seed: the bad days of a hosted service."""
+"""Injected faults, by rate and seed: the bad days of a hosted service."""
 
 from __future__ import annotations
 
-from typing import Any, Literal
+from collections.abc import Callable
+from typing import Any, Literal, get_args
 
 from attrs import define, field, fields, frozen
 from starlette.responses import JSONResponse
@@ -11,11 +12,11 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from rlc.service.errors import ServiceError
 from rlc.service.http.latency import Dice
 
-# What a client sends in the background, or before it can handle a failure.
+# Requests that a client sends in the background, or before it can handle a failure.
 _SPARED = ("client/", "telemetry", "healthz", "session_heartbeat")
 _RETRY_SOON = {"retry-after-ms": "50"}
 
-Trouble = Literal["too_many", "errors", "drops", "restarts"]
+RequestFault = Literal["too_many", "errors", "drops", "restarts"]
 
 
 @frozen
@@ -24,9 +25,9 @@ class Faults:
 
     ``too_many``: HTTP 429. ``errors``: HTTP 500. ``drops``: the connection is closed, half of
     the time after the request was carried out. ``restarts``: everything in memory is forgotten;
-    checkpoints stay. ``slow``: an answer comes ``slow_seconds`` late. ``lost``: the promise of a
+    checkpoints remain. ``slow``: an answer comes ``slow_seconds`` late. ``lost``: the promise of a
     sample is forgotten, so that the SDK has to ask anew. ``stuck``: an answer never comes.
-    ``paused``: whoever asks for an answer is told that the queue is full, and to ask again.
+    ``paused``: a poll for an answer reports that the queue is full, and to ask again.
     """
 
     too_many: float = 0.0
@@ -41,23 +42,16 @@ class Faults:
     seed: int = 0
 
     @property
-    def of_requests(self) -> dict[Trouble, float]:
-        return {
-            "too_many": self.too_many,
-            "errors": self.errors,
-            "drops": self.drops,
-            "restarts": self.restarts,
-        }
+    def of_requests(self) -> dict[RequestFault, float]:
+        return {fault: getattr(self, fault) for fault in get_args(RequestFault)}
 
 
 RATES = ("too_many", "errors", "drops", "restarts", "slow", "lost", "stuck", "paused")
 
 
 def parse_faults(text: str, seed: int) -> Faults:
-    """Read ``too_many=5%,drops=0.05,slow_seconds=2``.
-
-    Raises ServiceError for an unknown kind or a rate that is none.
-    """
+    """Parse ``too_many=5%,drops=0.05,slow_seconds=2``. Raise ServiceError for an unknown fault or
+    a value that is no rate."""
     known = {f.name for f in fields(Faults)} - {"seed"}
     given: dict[str, Any] = {}
     for part in filter(None, (part.strip() for part in text.split(","))):
@@ -73,9 +67,7 @@ def parse_faults(text: str, seed: int) -> Faults:
         given[name] = number
     faults = Faults(**given, seed=seed)
     if sum(faults.of_requests.values()) > 1:
-        raise ServiceError(
-            "the rates of " + ", ".join(faults.of_requests) + " exceed 100 % together"
-        )
+        raise ServiceError(f"the rates of {', '.join(faults.of_requests)} exceed 100 % together")
     return faults
 
 
@@ -85,34 +77,32 @@ class FaultyApp:
 
     app: ASGIApp
     faults: Faults
-    restart: Any  # called to forget everything
+    restart: Callable[[], None]  # forgets everything in memory
     _dice: Dice = field(init=False)
 
     def __attrs_post_init__(self) -> None:
         self._dice = Dice(self.faults.seed)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        trouble = self._draw(scope["path"]) if scope["type"] == "http" else None
-        if trouble == "restarts":
+        fault = self._draw(scope["path"]) if scope["type"] == "http" else None
+        if fault == "restarts":
             self.restart()
-        if trouble == "too_many":
-            reply = JSONResponse({"detail": "Too many requests."}, 429, _RETRY_SOON)
-            await reply(scope, receive, send)
-        elif trouble == "errors":
-            reply = JSONResponse({"detail": "An injected fault."}, 500, _RETRY_SOON)
-            await reply(scope, receive, send)
-        elif trouble == "drops":
-            await self._drop(scope, receive, send)
-        else:
-            await self.app(scope, receive, send)
+        app: ASGIApp = self.app
+        if fault == "too_many":
+            app = JSONResponse({"detail": "Too many requests."}, 429, _RETRY_SOON)
+        elif fault == "errors":
+            app = JSONResponse({"detail": "An injected fault."}, 500, _RETRY_SOON)
+        elif fault == "drops":
+            app = self._drop
+        await app(scope, receive, send)
 
-    def _draw(self, path: str) -> Trouble | None:
+    def _draw(self, path: str) -> RequestFault | None:
         if path.removeprefix("/api/v1/").startswith(_SPARED):
             return None
         left = self._dice.throw("request")
-        for trouble, rate in self.faults.of_requests.items():
+        for fault, rate in self.faults.of_requests.items():
             if left < rate:
-                return trouble
+                return fault
             left -= rate
         return None
 
@@ -122,7 +112,7 @@ class FaultyApp:
         if self._dice.throw("after") < 0.5:
 
             async def discard(message: Message) -> None:
-                pass
+                """The client does not see the answer."""
 
             await self.app(scope, receive, discard)
         headers = [(b"content-length", b"1")]

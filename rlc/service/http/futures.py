@@ -1,4 +1,4 @@
-"""Promises: work that was accepted, and its answer, which waits until it is fetched."""
+"""Promises: accepted work, and its answer, which is kept until it is fetched."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from tinker import types
 
 from rlc.service.errors import ServiceError
 from rlc.service.http.faults import Faults
-from rlc.service.http.latency import Delay, Dice, Fixed
+from rlc.service.http.latency import Dice
 from rlc.service.http.refusals import Refused
 from rlc.service.http.wire import PROTOBUF, write_output, write_sample
 
@@ -32,7 +32,7 @@ _log = logging.getLogger(__name__)
 
 @frozen
 class Reply:
-    """An answer as it goes over the wire."""
+    """An answer as it is sent."""
 
     content: bytes
     content_type: str
@@ -54,7 +54,7 @@ class Promise:
 
 @define(eq=False)
 class Futures:
-    """The promises of all clients; to be used from the server's event loop."""
+    """The promises of all clients, for use in the server's event loop."""
 
     faults: Faults = field(factory=Faults)
     _promises: dict[str, Promise] = field(factory=dict, init=False)
@@ -67,11 +67,11 @@ class Futures:
         self._dice = Dice(self.faults.seed)
 
     def find(self, request_id: str) -> Promise | None:
-        """A promise made earlier: a repeated request is the same request."""
+        """An earlier promise: a repeated request is the same request."""
         return self._promises.get(request_id)
 
     def open(self, request_id: str, is_sample: bool = False) -> Promise:
-        """A promise whose work is still to be started with `run`."""
+        """Make a promise, whose work is then started with `run`."""
         now = time.monotonic()
         self._sweep(now)
         promise = Promise(request_id, is_sample, now)
@@ -82,10 +82,8 @@ class Futures:
     def run(
         self, promise: Promise, start: Callable[[], Awaitable[Any]], delay: float = 0.0
     ) -> None:
-        """Start the work now, so that what is started first is queued first; answer when done.
-
-        The answer is held back for ``delay`` seconds.
-        """
+        """Start the work now, so that the order of calls is the order of work. The answer is held
+        back for ``delay`` seconds."""
         if self.faults.slow and self._dice.throw("slow") < self.faults.slow:
             delay += self.faults.slow_seconds
         if self.faults.stuck and self._dice.throw("stuck") < self.faults.stuck:
@@ -115,10 +113,8 @@ class Futures:
         promise.ready.set()
 
     async def retrieve(self, request_id: str) -> Reply:
-        """The answer, once it is there; HTTP 408 if it takes long: the client then asks again.
-
-        Raises Refused (410) for a promise that nobody remembers.
-        """
+        """Return the answer once it is there, or HTTP 408 after a while, to be asked again.
+        Raise Refused (410) for an unknown promise."""
         promise = self._promises.get(request_id)
         if promise is None or self._loses(promise):
             raise Refused(
@@ -129,7 +125,14 @@ class Futures:
         if self.faults.paused and self._dice.throw("paused") < self.faults.paused:
             await asyncio.sleep(_PAUSE_SECONDS)
             return Reply(b'{"type": "try_again", "queue_state": "paused_capacity"}', JSON, 408)
-        await self._wait(promise)
+        if not promise.ready.is_set():
+            waits = [asyncio.ensure_future(e.wait()) for e in (promise.ready, self._closing)]
+            try:
+                first = asyncio.FIRST_COMPLETED
+                await asyncio.wait(waits, timeout=_POLL_SECONDS, return_when=first)
+            finally:
+                for wait in waits:
+                    wait.cancel()
         if promise.reply is None:
             if request_id not in self._promises:
                 raise Refused(410, f"The promise {request_id} was cancelled.")
@@ -140,25 +143,15 @@ class Futures:
         return promise.reply
 
     def _loses(self, promise: Promise) -> bool:
-        """An injected fault. What was trained cannot be asked for anew, so only samples are."""
+        """Inject a fault: lose a promise of samples, the only work that can be requested anew."""
         if not (self.faults.lost and promise.is_sample):
             return False
         if lost := self._dice.throw("lost") < self.faults.lost:
             self.cancel(promise.id)
         return lost
 
-    async def _wait(self, promise: Promise) -> None:
-        if promise.ready.is_set():
-            return
-        waits = [asyncio.ensure_future(e.wait()) for e in (promise.ready, self._closing)]
-        try:
-            await asyncio.wait(waits, timeout=_POLL_SECONDS, return_when=asyncio.FIRST_COMPLETED)
-        finally:
-            for wait in waits:
-                wait.cancel()
-
     def cancel(self, request_id: str) -> None:
-        """Drop a promise, and its work where that can be stopped; none is no error."""
+        """Drop a promise, if it is known, and stop its work, if that is possible."""
         promise = self._promises.pop(request_id, None)
         if promise is None:
             return
@@ -167,13 +160,13 @@ class Futures:
             promise.task.cancel()
 
     def forget(self, owner: str | None = None) -> None:
-        """Drop the promises of one model or sampler, or all."""
+        """Drop the promises of one model or sampler, or of all."""
         prefix = "" if owner is None else f"{owner}/"
         for request_id in [i for i in self._promises if i.startswith(prefix)]:
             self.cancel(request_id)
 
     def close(self) -> None:
-        """Let those who wait go."""
+        """End the polls that wait for an answer."""
         self._closing.set()
 
     def _sweep(self, now: float) -> None:
@@ -183,11 +176,6 @@ class Futures:
                 promise = self._promises.get(request_id)
                 if promise is not None and promise.ready.is_set():
                     del self._promises[request_id]
-
-
-def drawn(delay: Delay, dice: Dice, name: str) -> float:
-    """The next delay of a kind, in seconds."""
-    return delay.seconds if isinstance(delay, Fixed) else delay.at(dice.throw(name))
 
 
 def _success(result: Any) -> Reply:

@@ -1,4 +1,4 @@
-"""How long the server pretends to take: drawn by seed, the same sequence every time."""
+"""Simulated delays of the server: drawn by seed, the same sequence every time."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class Fixed:
 
 @frozen
 class LogNormal:
-    """exp(N(ln median, sigma²)): what the time of a sampled text roughly looks like."""
+    """exp(N(ln median, sigma²)): roughly the time of a sampled text."""
 
     median: float
     sigma: float
@@ -74,14 +74,9 @@ class Dice:
         return float(uniforms(np.array([key], dtype=np.uint64), np.array([n], dtype=np.uint64))[0])
 
 
-_FORMS = "a number of seconds, lognormal:MEDIAN,SIGMA or pareto:SCALE,ALPHA"
-
-
 def parse_delay(text: str) -> Delay:
-    """Read a delay: ``0.5``, ``lognormal:0.5,1`` or ``pareto:0.2,1.5``.
-
-    Raises ServiceError for anything else.
-    """
+    """Parse a delay: ``0.5``, ``lognormal:0.5,1`` or ``pareto:0.2,1.5``. Raise ServiceError for
+    anything else."""
     kind, _, rest = text.rpartition(":")
     try:
         numbers = [float(part) for part in rest.split(",")]
@@ -94,4 +89,7 @@ def parse_delay(text: str) -> Delay:
         return LogNormal(*numbers)
     if usable and kind == "pareto" and len(numbers) == 2 and numbers[1] > 0:
         return Pareto(*numbers)
-    raise ServiceError(f"`{text}` is not a delay: give {_FORMS}")
+    raise ServiceError(
+        f"`{text}` is not a delay: give a number of seconds, lognormal:MEDIAN,SIGMA or "
+        "pareto:SCALE,ALPHA"
+    )

@@ -1,4 +1,4 @@
-"""Sessions, and what can be looked up without one: models, runs, checkpoints."""
+"""Requests about sessions, and about models, runs and checkpoints, which need no session."""
 
 from __future__ import annotations
 
@@ -8,9 +8,8 @@ from typing import Any, TypeVar
 from pydantic import BaseModel
 from tinker import types
 
-from rlc.service.errors import ServiceError
 from rlc.service.http.backend import Backend, check_ttl
-from rlc.service.http.refusals import Refused
+from rlc.service.http.refusals import Refused, refusing
 from rlc.service.http.runs import TINKER, engine_path
 
 T = TypeVar("T")
@@ -42,13 +41,13 @@ class Finish(BaseModel):
 
 
 class Empty(BaseModel):
-    """An answer that says nothing."""
+    """An empty answer."""
 
 
 def create_session(
     backend: Backend, request: types.CreateSessionRequest
 ) -> types.CreateSessionResponse:
-    """A session; those whose program has fallen silent are ended meanwhile."""
+    """Open a session, and end those whose programs have fallen silent."""
     for silent in backend.sessions.silent():
         backend.end(silent, "nothing was heard of its program for a quarter of an hour")
     session = backend.sessions.create(request.user_metadata or {}, request.display_name)
@@ -64,7 +63,7 @@ def heartbeat(
 
 
 def finish_session(backend: Backend, session_id: str, request: Finish) -> Empty:
-    """The end of a session; the first reason stays. One that is forgotten is over already."""
+    """End a session, unless it is over or forgotten."""
     session = backend.sessions.all.get(session_id)
     if session is not None and session.ended is None:
         backend.end(session, f"its program finished it ({request.reason.get('type')})")
@@ -72,7 +71,7 @@ def finish_session(backend: Backend, session_id: str, request: Finish) -> Empty:
 
 
 def cancel_future(backend: Backend, request: CancelFuture) -> Empty:
-    """Stop sampling that nobody waits for any more."""
+    """Stop sampling for which nobody waits any more."""
     promise = backend.futures.find(request.request_id)
     if promise is not None and promise.is_sample:
         backend.futures.cancel(request.request_id)
@@ -125,40 +124,36 @@ def all_checkpoints(backend: Backend, query: Mapping[str, str]) -> types.Checkpo
     return types.CheckpointsListResponse(checkpoints=page, cursor=cursor)
 
 
+def training_run(backend: Backend, run_id: str) -> types.TrainingRun:
+    """One training run."""
+    return backend.runs.describe(run_id)
+
+
 def checkpoints_of(backend: Backend, run_id: str) -> types.CheckpointsListResponse:
     """The checkpoints of one run."""
     return types.CheckpointsListResponse(checkpoints=backend.runs.checkpoints(run_id))
 
 
 def weights_info(backend: Backend, request: WeightsInfo) -> types.WeightsInfoResponse:
-    """What one has to know to load a checkpoint."""
-    try:
+    """What a client needs to load a checkpoint."""
+    with refusing(404):
         return backend.runs.weights_info(request.tinker_path)
-    except ServiceError as error:
-        raise Refused(404, str(error)) from error
 
 
 def delete_checkpoint(backend: Backend, run_id: str, checkpoint_id: str) -> Empty:
-    """Delete a checkpoint; who samples from it may go on."""
-    try:
+    """Delete a checkpoint; samplers that have loaded it continue."""
+    with refusing(404):
         backend.engine.store.delete(engine_path(f"{TINKER}{run_id}/{checkpoint_id}"))
-    except ServiceError as error:
-        raise Refused(404, str(error)) from error
     return Empty()
 
 
 def set_ttl(backend: Backend, run_id: str, checkpoint_id: str, request: Ttl) -> Empty:
-    """Let a checkpoint expire so many seconds from now, or never."""
+    """Let a checkpoint expire that many seconds from now, or never."""
     store = backend.engine.store
-    try:
-        check_ttl(request.ttl_seconds)
-    except ServiceError as error:
-        raise Refused(400, str(error)) from error
-    try:
+    check_ttl(request.ttl_seconds)
+    with refusing(404):
         path = engine_path(f"{TINKER}{run_id}/{checkpoint_id}")
         store.keep_until(path, store.expiry(request.ttl_seconds))
-    except ServiceError as error:
-        raise Refused(404, str(error)) from error
     return Empty()
 
 

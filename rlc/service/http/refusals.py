@@ -1,8 +1,12 @@
-"""A request that the server does not carry out, and the HTTP status that says so."""
+"""A request that the server refuses, and the HTTP status that says so."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
+
 from rlc.errors import Error
+from rlc.service.errors import ServiceError
 
 
 class Refused(Error):  # noqa: N818 (it is what happened, not what went wrong here)
@@ -15,3 +19,12 @@ class Refused(Error):  # noqa: N818 (it is what happened, not what went wrong he
     def __init__(self, status: int, message: str) -> None:
         super().__init__(message)
         self.status = status
+
+
+@contextmanager
+def refusing(status: int) -> Iterator[None]:
+    """Raise Refused with this status in place of a ServiceError."""
+    try:
+        yield
+    except ServiceError as error:
+        raise Refused(status, str(error)) from error

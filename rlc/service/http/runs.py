@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import time
+from contextlib import suppress
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -28,7 +29,7 @@ _OWNER = "local"
 
 @frozen
 class Run:
-    """What is known of a training run."""
+    """A training run."""
 
     id: str
     base_model: str  # the name it is served under
@@ -38,7 +39,7 @@ class Run:
 
 
 def engine_path(path: str) -> str:
-    """The engine's path of a checkpoint. Raises Refused for what is not a tinker path."""
+    """The engine's path of a checkpoint. Raise Refused for a path that is not Tinker's."""
     if not path.startswith(TINKER):
         raise Refused(400, f"{path!r} is no checkpoint: such a path starts with {TINKER}.")
     return SCHEME + path.removeprefix(TINKER)
@@ -56,16 +57,14 @@ class Runs:
     store: CheckpointStore
 
     def add(self, run: Run) -> None:
-        """Write a run down."""
+        """Write the file of a run."""
         file = self._file(run.id)
         file.parent.mkdir(parents=True, exist_ok=True)
         file.write_text(json.dumps(cattrs.unstructure(run), indent=2) + "\n", encoding="utf-8")
 
     def find(self, run_id: str) -> Run:
-        """A run. Raises Refused (404) if there is none.
-
-        A folder that the engine has written without a server is a run as well.
-        """
+        """A run, or a folder that the engine has written without a server. Raise Refused (404) if
+        there is neither."""
         try:
             return cattrs.structure(json.loads(self._file(run_id).read_bytes()), Run)
         except (OSError, ValueError):
@@ -77,25 +76,26 @@ class Runs:
         return Run(run_id, newest.base_model, newest.lora, listed[-1].saved_at)
 
     def base_model(self, path: str) -> str:
-        """The name of a checkpoint's base model. Raises Refused as `find` does."""
+        """The name of a checkpoint's base model. Raise Refused as `find` does."""
         return self.find(path.removeprefix(TINKER).split("/")[0]).base_model
 
     def latest(self) -> list[types.TrainingRun]:
         """All runs, the latest first."""
-        ids = [folder.name for folder in self.store.root.glob("*") if folder.is_dir()]
         runs = []
-        for run_id in ids:
-            try:
-                runs.append(self.describe(run_id))
-            except Refused:  # a folder that is no run
-                continue
+        for folder in self.store.root.glob("*"):
+            with suppress(Refused):  # a folder that is no run
+                if folder.is_dir():
+                    runs.append(self.describe(folder.name))
         return sorted(runs, key=lambda run: run.last_request_time, reverse=True)
 
     def describe(self, run_id: str) -> types.TrainingRun:
-        """A run as the API tells it. Raises Refused (404) if there is none."""
+        """A run as the API describes it. Raise Refused (404) if there is none."""
         run = self.find(run_id)
         listed = self.store.list(run_id)
-        newest = {kind: _first(listed, kind) for kind in _TYPES}
+        newest = {
+            kind: next((_checkpoint(item) for item in listed if item.kind == kind), None)
+            for kind in _TYPES
+        }
         last = max([run.created_at, *(item.saved_at for item in listed)])
         return types.TrainingRun(
             training_run_id=run.id,
@@ -110,13 +110,13 @@ class Runs:
         )
 
     def checkpoints(self, run_id: str | None = None) -> list[types.Checkpoint]:
-        """The checkpoints of a run or of all, newest first. Raises Refused as `find` does."""
+        """The checkpoints of a run or of all, newest first. Raise Refused as `find` does."""
         if run_id is not None:
             self.find(run_id)
         return [_checkpoint(item) for item in self.store.list(run_id)]
 
     def weights_info(self, path: str) -> types.WeightsInfoResponse:
-        """What one has to know to load a checkpoint. Raises ServiceError if it is missing."""
+        """What a client needs to load a checkpoint. Raise ServiceError if it is missing."""
         listed = self.store.find(engine_path(path))
         lora = listed.description.lora
         return types.WeightsInfoResponse(
@@ -144,10 +144,6 @@ def new_run(
 
 def _is_plain(run_id: str) -> bool:
     return bool(run_id) and "/" not in run_id and "\\" not in run_id and not run_id.startswith(".")
-
-
-def _first(listed: list[CheckpointInfo], kind: str) -> types.Checkpoint | None:
-    return next((_checkpoint(item) for item in listed if item.kind == kind), None)
 
 
 def _checkpoint(item: CheckpointInfo) -> types.Checkpoint:

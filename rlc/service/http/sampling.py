@@ -6,9 +6,8 @@ import asyncio
 
 from tinker import types
 
-from rlc.service.errors import ServiceError
 from rlc.service.http.backend import Backend
-from rlc.service.http.refusals import Refused
+from rlc.service.http.refusals import Refused, refusing
 from rlc.service.http.runs import engine_path
 from rlc.service.http.sessions import Sampler
 
@@ -16,12 +15,12 @@ from rlc.service.http.sessions import Sampler
 async def create_sampling_session(
     backend: Backend, request: types.CreateSamplingSessionRequest
 ) -> types.CreateSamplingSessionResponse:
-    """A sampler of a checkpoint or of a bare base model; the same number again is the same one."""
+    """A sampler of a checkpoint or a bare base model; the same number names the same sampler."""
     session = backend.sessions.session(request.session_id)
     sampler_id = f"{session.id}:sample:{request.sampling_session_seq_id}"
     if sampler_id not in backend.sessions.samplers:
         sampler = await _open(backend, request, sampler_id)
-        if sampler_id not in backend.sessions.samplers:  # not asked for twice meanwhile
+        if sampler_id not in backend.sessions.samplers:  # requested twice at the same time
             backend.sessions.add_sampler(session, sampler)
     return types.CreateSamplingSessionResponse(sampling_session_id=sampler_id)
 
@@ -36,10 +35,8 @@ async def _open(
         served = backend.base(request.base_model)
         client = await backend.engine.create_sampling_client(base_model=served.source)
         return Sampler(sampler_id, served.name, None, client)
-    try:
+    with refusing(404):
         client = await backend.engine.create_sampling_client(model_path=engine_path(path))
-    except ServiceError as error:
-        raise Refused(404, str(error)) from error
     name = backend.name_of(backend.runs.base_model(path))
     if request.base_model not in (None, name):
         raise Refused(400, f"{path} is of {name}, not of {request.base_model}.")
@@ -47,11 +44,13 @@ async def _open(
 
 
 def asample(backend: Backend, request: types.SampleRequest) -> types.UntypedAPIFuture:
-    """A promise of samples. What cannot be honoured is refused at once."""
+    """Promise samples. Refuse a request that cannot be carried out at once."""
     if request.sampling_session_id is None or request.seq_id is None:
         raise Refused(400, "asample needs a sampling_session_id and a seq_id.")
     sampler = backend.sessions.sampler(request.sampling_session_id)
-    _refuse_unsupported(request)
+    for name in ("topk_sample_logprobs", "target_prompt_logprobs", "prompt_alt_tokens_k"):
+        if getattr(request, name):
+            raise Refused(400, f"This server does not have {name}.")
 
     def start() -> asyncio.Future[types.SampleResponse]:
         started = asyncio.ensure_future(
@@ -79,17 +78,6 @@ def asample(backend: Backend, request: types.SampleRequest) -> types.UntypedAPIF
             recordings.add(name, request.prompt.length, len(sequence.tokens))
 
     return backend.promise_sample(sampler.id, request.seq_id, request.num_samples, start)
-
-
-def _refuse_unsupported(request: types.SampleRequest) -> None:
-    asked = {
-        "topk_sample_logprobs": request.topk_sample_logprobs,
-        "target_prompt_logprobs": request.target_prompt_logprobs,
-        "prompt_alt_tokens_k": request.prompt_alt_tokens_k,
-    }
-    for name, value in asked.items():
-        if value:
-            raise Refused(400, f"This server does not have {name}.")
 
 
 def get_sampler(backend: Backend, sampler_id: str) -> types.GetSamplerResponse:

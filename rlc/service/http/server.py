@@ -19,7 +19,7 @@ _BACKLOG = 2048
 
 
 def bind(host: str, port: int) -> socket.socket:
-    """A listening socket; port 0 takes a free one. Raises ServiceError if it cannot be had."""
+    """Return a listening socket; port 0 takes a free one. Raise ServiceError if that fails."""
     # asyncio turns Nagle's delay of 40 ms off only for sockets that say they are TCP.
     listening = socket.socket(socket.AF_INET, socket.SOCK_STREAM, socket.IPPROTO_TCP)
     try:
@@ -33,10 +33,10 @@ def bind(host: str, port: int) -> socket.socket:
 
 
 class Server(uvicorn.Server):
-    """Lets go of those who wait for an answer before it ends, and says when it has started."""
+    """Sets ``is_up`` when it has started, and answers waiting polls before it ends."""
 
     def __init__(self, app: ASGIApp, backend: Backend) -> None:
-        # A dropped connection, when that is asked for, is no error worth a line.
+        # An injected fault that drops a connection is no error worth a line.
         logging.getLogger("uvicorn.error").setLevel(logging.CRITICAL)
         config = uvicorn.Config(
             app,
@@ -63,7 +63,7 @@ class Server(uvicorn.Server):
         await super().shutdown(sockets)
 
     def serve_on(self, listening: socket.socket) -> None:
-        """Serve until told to end: by a signal on the main thread, by ``should_exit`` elsewhere."""
+        """Serve until a signal on the main thread, or ``should_exit``, ends it."""
         try:
             asyncio.run(self.serve(sockets=[listening]))
         finally:

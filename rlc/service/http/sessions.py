@@ -1,4 +1,4 @@
-"""Who is connected, and what they have in memory: sessions, models in training, samplers."""
+"""What is in memory for the connected programs: sessions, models in training, samplers."""
 
 from __future__ import annotations
 
@@ -20,18 +20,18 @@ _SNAPSHOTS = 16  # unnamed samplers that a model may have
 
 @define(eq=False)
 class RequestSequencer:
-    """Carries out a model's requests in the order of their numbers, however they arrive."""
+    """Carries out a model's requests in the order of their numbers, not of their arrival."""
 
     next: int = 1
     _early: dict[int, Callable[[], None]] = field(factory=dict, init=False)
 
     def check(self, seq: int) -> None:
-        """Raise Refused for a number that is done: its answer is no longer kept."""
+        """Raise Refused for a request that was carried out: its answer is no longer kept."""
         if seq < self.next or seq in self._early:
             raise Refused(410, f"Request {seq} of this model has been carried out already.")
 
     def take(self, seq: int, act: Callable[[], None]) -> None:
-        """Do ``act`` when all lower numbers are done."""
+        """Call ``act`` when all requests with lower numbers have been carried out."""
         self._early[seq] = act
         while ready := self._early.pop(self.next, None):
             self.next += 1
@@ -78,7 +78,7 @@ class Session:
 
 @define(eq=False)
 class Sessions:
-    """All that is in memory; ids are unique for good."""
+    """Everything in memory; ids are never used again."""
 
     all: dict[str, Session] = field(factory=dict, init=False)
     models: dict[str, Model] = field(factory=dict, init=False)
@@ -91,7 +91,7 @@ class Sessions:
         return session
 
     def session(self, session_id: str) -> Session:
-        """A session that is going on. Raises Refused if it is unknown or over."""
+        """A session that is not over. Raise Refused if it is unknown or over."""
         session = self.all.get(session_id)
         if session is None:
             raise Refused(404, f"There is no session {session_id}: {_RESTARTED}.")
@@ -101,7 +101,7 @@ class Sessions:
         return session
 
     def model(self, model_id: str) -> Model:
-        """A model in training. Raises Refused if there is none, or its session is over."""
+        """A model in training. Raise Refused if there is none, or its session is over."""
         self._check_alive(model_id)
         model = self.models.get(model_id)
         if model is None:
@@ -113,7 +113,7 @@ class Sessions:
         return model
 
     def sampler(self, sampler_id: str) -> Sampler:
-        """A sampler. Raises Refused if there is none, or its session is over."""
+        """A sampler. Raise Refused if there is none, or its session is over."""
         self._check_alive(sampler_id)
         sampler = self.samplers.get(sampler_id)
         if sampler is None:
@@ -137,9 +137,9 @@ class Sessions:
         session.sampler_ids.append(sampler.id)
 
     def add_snapshot(self, session: Session, model: Model, sampler: Sampler, mutable: bool) -> None:
-        """A sampler of a model's current weights; the one used longest ago may go for it.
+        """Add a sampler of a model's current weights; it may replace the one used longest ago.
 
-        A ``mutable`` one takes over from the model's mutable ones: they all have its weights.
+        If it is ``mutable``, all mutable samplers of the model get its weights.
         """
         self.add_sampler(session, sampler)
         model.snapshots[sampler.id] = sampler
@@ -153,7 +153,7 @@ class Sessions:
             model.inflight = [other for other in model.inflight if other is not gone]
 
     def end(self, session: Session, why: str) -> list[str]:
-        """Free what a session holds; the ids of its models and samplers."""
+        """Free what a session holds, and return the ids of its models and samplers."""
         session.ended = why
         session.recordings = Recordings()
         for model_id in session.model_ids:
@@ -163,12 +163,12 @@ class Sessions:
         return [*session.model_ids, *session.sampler_ids]
 
     def silent(self) -> list[Session]:
-        """Sessions whose program has not been heard of for long."""
+        """Sessions whose programs have not sent a heartbeat for :data:`SILENCE` seconds."""
         limit = time.time() - SILENCE
         return [s for s in self.all.values() if s.ended is None and s.heard_at < limit]
 
     def forget(self) -> None:
-        """As after a restart."""
+        """Forget everything, as a restart does."""
         self.all.clear()
         self.models.clear()
         self.samplers.clear()

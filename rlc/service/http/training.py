@@ -1,4 +1,4 @@
-"""Requests of training clients: models made, trained, saved and loaded."""
+"""Requests of training clients: to create, train, save and load models."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from rlc.service.errors import ServiceError
 from rlc.service.http.backend import Backend, check_ttl
 from rlc.service.http.refusals import Refused
 from rlc.service.http.runs import engine_path, new_run, tinker_path
-from rlc.service.http.sessions import Model, Sampler, Session
+from rlc.service.http.sessions import Model, Sampler
 from rlc.service.http.wire import Pass
 from rlc.service.local.clients import LocalSamplingClient
 from rlc.service.local.model.lora import LoraSpec
@@ -22,17 +22,14 @@ from rlc.service.mapped_awaitable import MappedAwaitable
 
 
 def create_model(backend: Backend, request: types.CreateModelRequest) -> types.UntypedAPIFuture:
-    """A fresh adapter. A model that is not served and a bad rank are refused at once."""
+    """Create an adapter. Refuse a model that is not served, or a bad rank, at once."""
     session = backend.sessions.session(request.session_id)
     served = backend.base(request.base_model)
     _require_adam(request.optimizer_config)
     if request.lora_config is None:
         raise Refused(400, "This server trains LoRA adapters: create_model needs a lora_config.")
     config = request.lora_config
-    try:
-        lora = LoraSpec(config.rank, config.train_mlp, config.train_attn, config.train_unembed)
-    except ServiceError as error:
-        raise Refused(400, str(error)) from error
+    lora = LoraSpec(config.rank, config.train_mlp, config.train_attn, config.train_unembed)
     model_id = f"{session.id}:train:{request.model_seq_id}"
 
     async def create() -> types.CreateModelResponse:
@@ -45,15 +42,15 @@ def create_model(backend: Backend, request: types.CreateModelRequest) -> types.U
             config.train_unembed,
             model=model_id,
         )
-        model = Model(model_id, served.name, config.rank, client)
-        _register(backend, session, model, lora, request.user_metadata)
+        backend.runs.add(new_run(model_id, served.name, lora, request.user_metadata))
+        backend.sessions.add_model(session, Model(model_id, served.name, config.rank, client))
         return types.CreateModelResponse(model_id=model_id)
 
     return backend.promise(model_id, 0, create)
 
 
 def get_info(backend: Backend, request: types.GetInfoRequest) -> types.GetInfoResponse:
-    """What a client shows of its model; the tokenizer is a folder of this machine."""
+    """What a client shows of its model; its tokenizer is a folder on this machine."""
     model = backend.sessions.model(request.model_id)
     facts = backend.base(model.base_model).facts
     return types.GetInfoResponse(
@@ -71,7 +68,7 @@ def get_info(backend: Backend, request: types.GetInfoRequest) -> types.GetInfoRe
 
 
 def forward_backward(backend: Backend, request: Pass) -> types.UntypedAPIFuture:
-    """Logprobs and loss, and unless ``forward_only`` the gradient added."""
+    """Logprobs and loss; adds the gradient unless ``forward_only``."""
     model = backend.sessions.model(request.model_id)
 
     def start() -> Awaitable[Any]:
@@ -98,8 +95,8 @@ def optim_step(backend: Backend, request: types.OptimStepRequest) -> types.Untyp
 
 
 def save_weights(backend: Backend, request: types.SaveWeightsRequest) -> types.UntypedAPIFuture:
-    """Weights and optimiser under a name. One that is taken is a failed promise, not HTTP 409,
-    which the SDK would try again for minutes."""
+    """Weights and optimiser under a name. A name that is taken fails the promise: the SDK would
+    retry an HTTP 409 for minutes."""
     model = backend.sessions.model(request.model_id)
 
     def start() -> Awaitable[types.SaveWeightsResponse]:
@@ -119,41 +116,33 @@ def save_weights_for_sampler(
 ) -> types.UntypedAPIFuture:
     """Weights alone: under a name, or without one as a sampler in memory."""
     model = backend.sessions.model(request.model_id)
-    save = _save_sampler if request.sampling_session_seq_id is None else _make_sampler
-    return backend.promise_in_order(model, request.seq_id, lambda: save(backend, model, request))
 
+    def save() -> Awaitable[types.SaveWeightsForSamplerResponse]:
+        check_ttl(request.ttl_seconds)
+        saving = model.client.save_weights_for_sampler(
+            _name(request.path), request.ttl_seconds, user_metadata=request.user_metadata
+        )
+        return MappedAwaitable(
+            saving, lambda saved: types.SaveWeightsForSamplerResponse(path=tinker_path(saved.path))
+        )
 
-def _save_sampler(
-    backend: Backend,  # noqa: ARG001 (of the same form as _make_sampler)
-    model: Model,
-    request: types.SaveWeightsForSamplerRequest,
-) -> Awaitable[types.SaveWeightsForSamplerResponse]:
-    check_ttl(request.ttl_seconds)
-    saving = model.client.save_weights_for_sampler(
-        _name(request.path), request.ttl_seconds, user_metadata=request.user_metadata
-    )
-    return MappedAwaitable(
-        saving, lambda saved: types.SaveWeightsForSamplerResponse(path=tinker_path(saved.path))
-    )
+    def make_sampler() -> Awaitable[SaveWeightsForSamplerResponseInternal]:
+        session = backend.sessions.session(model.id.split(":")[0])
+        sampler_id = f"{session.id}:sample:{request.sampling_session_seq_id}"
 
+        def register(client: LocalSamplingClient) -> SaveWeightsForSamplerResponseInternal:
+            sampler = Sampler(sampler_id, model.base_model, None, client)
+            backend.sessions.add_snapshot(session, model, sampler, request.kind == "inflight")
+            return SaveWeightsForSamplerResponseInternal(sampling_session_id=sampler_id)
 
-def _make_sampler(
-    backend: Backend, model: Model, request: types.SaveWeightsForSamplerRequest
-) -> Awaitable[SaveWeightsForSamplerResponseInternal]:
-    session = backend.sessions.session(model.id.split(":")[0])
-    sampler_id = f"{session.id}:sample:{request.sampling_session_seq_id}"
-    taking = model.client.save_weights_and_get_sampling_client()
+        return MappedAwaitable(model.client.save_weights_and_get_sampling_client(), register)
 
-    def register(client: LocalSamplingClient) -> SaveWeightsForSamplerResponseInternal:
-        sampler = Sampler(sampler_id, model.base_model, None, client)
-        backend.sessions.add_snapshot(session, model, sampler, request.kind == "inflight")
-        return SaveWeightsForSamplerResponseInternal(sampling_session_id=sampler_id)
-
-    return MappedAwaitable(taking, register)
+    start = save if request.sampling_session_seq_id is None else make_sampler
+    return backend.promise_in_order(model, request.seq_id, start)
 
 
 def load_weights(backend: Backend, request: types.LoadWeightsRequest) -> types.UntypedAPIFuture:
-    """A checkpoint into a model that is there, or (with a session) as a new model."""
+    """Load a checkpoint into a model, or (with a session) as a new model."""
     path = engine_path(request.path)
     if request.model_id is None:
         return _create_from_state(backend, request, path)
@@ -174,12 +163,9 @@ def _create_from_state(
     session = backend.sessions.session(request.session_id)
     _require_adam(request.optimizer_config)
     model_id = f"{session.id}:train:{request.model_seq_id}"
-    engine = backend.engine
-    create = (
-        engine.create_training_client_from_state_with_optimizer
-        if request.optimizer
-        else engine.create_training_client_from_state
-    )
+    create = backend.engine.create_training_client_from_state
+    if request.optimizer:
+        create = backend.engine.create_training_client_from_state_with_optimizer
 
     async def load() -> types.LoadWeightsResponse:
         name = backend.name_of(backend.runs.base_model(request.path))
@@ -188,27 +174,11 @@ def _create_from_state(
         served = backend.base(name)
         client = await create(path, model=model_id)
         lora = client.trainer.adapter.spec
-        _register(
-            backend,
-            session,
-            Model(model_id, served.name, lora.rank, client),
-            lora,
-            request.user_metadata,
-        )
+        backend.runs.add(new_run(model_id, served.name, lora, request.user_metadata))
+        backend.sessions.add_model(session, Model(model_id, served.name, lora.rank, client))
         return types.LoadWeightsResponse(path=request.path, model_id=model_id)
 
     return backend.promise(model_id, 0, load)
-
-
-def _register(
-    backend: Backend,
-    session: Session,
-    model: Model,
-    lora: LoraSpec,
-    user_metadata: dict[str, Any] | None,
-) -> None:
-    backend.runs.add(new_run(model.id, model.base_model, lora, user_metadata))
-    backend.sessions.add_model(session, model)
 
 
 def unload_model(backend: Backend, request: types.UnloadModelRequest) -> types.UnloadModelResponse:

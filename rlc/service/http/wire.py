@@ -1,4 +1,4 @@
-"""Tinker's protobuf messages to and from the SDK's own types. The schema is the SDK's."""
+"""Tinker's protobuf messages, in the SDK's schema, to and from the SDK's types."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _STOP_REASONS = {"stop": pb.STOP_REASON_STOP, "length": pb.STOP_REASON_LENGTH}
 
 @frozen
 class Pass:
-    """A forward or forward_backward request. The datums are read when its turn has come."""
+    """A forward or forward_backward request. Its datums are decoded when it is carried out."""
 
     model_id: str
     seq_id: int
@@ -37,12 +37,12 @@ class Pass:
     _datums: Sequence[Any]
 
     def read_data(self) -> list[types.Datum]:
-        """Its datums. Raises Refused for tensors that are not what they say they are."""
+        """Decode its datums. Raise Refused for tensors that do not match their description."""
         return [_datum(message, f"Datum {i}") for i, message in enumerate(self._datums)]
 
 
 def read_pass(body: bytes) -> Pass:
-    """Decode the body of ``forward_backward``. Raises Refused if it is none."""
+    """Decode the body of ``forward_backward``. Raise Refused if it cannot be decoded."""
     message = pb.ForwardBackwardRequest()
     try:
         message.ParseFromString(body)
@@ -125,7 +125,7 @@ def _array(content: bytes, dtype: np.dtype[Any], where: str) -> np.ndarray:
 
 
 def write_output(output: types.ForwardBackwardOutput) -> bytes:
-    """A ForwardBackwardOutput; each datum is a record of its own, so that shapes may differ."""
+    """Encode a ForwardBackwardOutput, with a record for each datum, so that shapes may differ."""
     message = pb.ForwardBackwardOutput(loss_fn_output_type="ArrayRecord")
     for datum in output.loss_fn_outputs:
         record = message.loss_fn_outputs.add(type_tag="ArrayRecord", num_datums=1)
@@ -142,7 +142,7 @@ def write_output(output: types.ForwardBackwardOutput) -> bytes:
 
 
 def write_sample(response: types.SampleResponse) -> bytes:
-    """A SampleResponse. Sequence ids are not part of it: they went out with the promise."""
+    """Encode a SampleResponse. The ids of its sequences were sent with the promise."""
     message = pb.SampleResponse(prompt_cache_hit_tokens=response.prompt_cache_hit_tokens or 0)
     for sequence in response.sequences:
         added = message.sequences.add(
