@@ -1,4 +1,4 @@
-"""Finds the service that a plan asks for, before anything is written or paid for."""
+"""Finds the service of a plan, before anything is written or paid for."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ _HOSTED_PACKAGES = ("numpy", "transformers", "tinker", "tinker_cookbook")
 
 
 def require_service(plan: Plan, base_url: str | None = None) -> None:
-    """Refuse a plan whose service cannot be used from here, by name and before it starts.
+    """Check that the service of a plan can be used from here.
 
-    A hosted service is asked: whether it can be reached and accepts the key, and whether it
-    has the plan's models. ``base_url`` is the address of a server to use in its place.
+    A hosted service is asked whether it accepts the key and has the plan's models. ``base_url`` is
+    the address of a server to use in its place.
 
     Raises:
         ServiceError: the text says what is missing and what works without it.
@@ -45,10 +45,10 @@ def connect_service(
     base_url: str | None = None,
     metadata: Mapping[str, str] | None = None,
 ) -> ServiceClient:
-    """The client for the plan's service. Asks it nothing yet.
+    """A client of the plan's service, which makes no request yet.
 
-    The embedded engine saves under ``checkpoints``; a hosted service is told the ``metadata``
-    with all that it makes. Raises ServiceError where there is no key or a package is missing.
+    The embedded engine saves under ``checkpoints``; a hosted service stores the ``metadata`` with
+    all that it makes. Raise ServiceError if there is no key or a package is missing.
     """
     if _name(plan) == "tinker":
         _require_packages(_HOSTED_PACKAGES, "the Tinker service", "tinker,gem")

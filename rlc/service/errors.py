@@ -1,4 +1,4 @@
-"""What a training service says when it refuses."""
+"""Errors of training services."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ class ServiceError(Error):
 
 
 class ServiceLostError(ServiceError):
-    """The service as a whole cannot go on: another request would fare no better."""
+    """The service as a whole has failed: another request would fail, too."""
 
 
 class CheckpointError(ServiceError):

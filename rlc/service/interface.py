@@ -1,9 +1,9 @@
 """The client interface of a training service: Tinker's, as protocols.
 
 Every name, argument and default is the official SDK's (tinker 0.38), and the data are its own
-``tinker.types``. The hosted service, a compatible server and the embedded engine are three
-implementations; the runtime knows only this module. Each call returns at once with an
-awaitable, so that ``forward_backward`` and ``optim_step`` can be submitted together.
+``tinker.types``. The hosted service, a compatible server and the embedded engine implement it; the
+runtime knows only this module. Each call returns an awaitable at once, so that
+``forward_backward`` and ``optim_step`` can be submitted together.
 """
 
 from __future__ import annotations
@@ -63,7 +63,7 @@ class TrainingClient(Protocol):
     def optim_step(self, optim_params: types.AdamParams) -> Awaitable[types.OptimStepResponse]:
         """AdamW on the accumulated gradient, which is then cleared.
 
-        ``metrics["grad_norm"]`` is the norm before clipping, where the service tells it.
+        ``metrics["grad_norm"]`` is the norm before clipping, if the service reports it.
         """
 
     def save_state(
@@ -90,7 +90,7 @@ class TrainingClient(Protocol):
 
 
 class ServiceClient(Protocol):
-    """Where models are made."""
+    """Creates the other clients."""
 
     def create_lora_training_client(
         self,
@@ -121,26 +121,25 @@ class ServiceClient(Protocol):
     ) -> Awaitable[SamplingClient]: ...
 
     def delete_checkpoint(self, path: str) -> Awaitable[None]:
-        """Delete a saved state by its path; one that is gone already is no error."""
+        """Delete a saved state by its path, if it still exists."""
 
 
 class Listener(Protocol):
-    """Whoever a remote service tells what becomes of a run there. Must return quickly."""
+    """Told by a remote service what happens to a run there. Its methods must return quickly."""
 
     def note(self, text: str) -> None:
-        """Something worth a line of its own: a pause, a full queue."""
+        """A message for the user, such as a pause or a full queue."""
 
     def pressed(self) -> None:
-        """The service has too much to do: it refused a request as too many, or its queue is
-        full."""
+        """The service is overloaded: it refused a request as too many, or its queue is full."""
 
     def record(self, event: dict[str, Any]) -> None:
-        """A session or a model with its ids, for the run's own records."""
+        """A session or a model with its ids, for the records of the run."""
 
 
 @runtime_checkable
 class RemoteService(ServiceClient, Protocol):
-    """A service over a network: not known until it is asked, and not free."""
+    """A service over a network, which is asked what it can do, and is not free."""
 
     @property
     def server(self) -> str:
@@ -150,17 +149,16 @@ class RemoteService(ServiceClient, Protocol):
         """The models that the server trains and samples, and their contexts."""
 
     async def ping(self) -> None:
-        """Raises ServiceError if its server cannot be reached now."""
+        """Raise ServiceError if its server cannot be reached now."""
 
     async def is_rlc(self) -> bool:
         """Whether it is rlc's own server, whose definitions of all losses are known here."""
 
     def separate_samples(self) -> None:
-        """From now on ask for each sample of a seeded request on its own, with its own seed."""
+        """From now on request each sample of a seeded request alone, with its own seed."""
 
     def listen(self, listener: Listener) -> None:
-        """Tell ``listener`` of pauses and pressure, and of sessions and models as they are
-        made."""
+        """Tell ``listener`` of pauses and overload, and of new sessions and models."""
 
     async def close(self, end: SessionEnd) -> None:
-        """Finish the session. Never raises: the run is over already."""
+        """Finish the session. Never raises, since the run is over."""

@@ -1,4 +1,4 @@
-"""An answer made of another, once that is here."""
+"""A function of the result of an awaitable."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ R = TypeVar("R")
 
 @frozen(eq=False)
 class MappedAwaitable(Generic[T, R]):
-    """What ``make`` makes of the result of ``work``, which is under way already. Unlike a coroutine
-    it may be left unawaited, by a run or a server that ends."""
+    """``make`` of the result of ``work``, which is already under way. Unlike a coroutine it may
+    remain unawaited, when a run or a server ends."""
 
     work: Awaitable[T]
     make: Callable[[T], R]

@@ -1,7 +1,7 @@
-"""What a program waits for beside its service: calls after which it will ask for more.
+"""Calls outside of the service after which a program will make another request.
 
-The embedded engine answers requests in waves, and a wave is to hold all that the program can ask
-for before it needs an answer. Code that plays environments therefore says when it waits for one.
+The embedded engine answers requests in waves, and a wave should hold all that the program can
+request before it needs an answer. So code that plays environments says when it waits for one.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ _CALLS: WeakKeyDictionary[asyncio.AbstractEventLoop, int] = WeakKeyDictionary()
 
 @contextmanager
 def pending_call() -> Iterator[None]:
-    """Around a call after which there may be another request to a service."""
+    """Count a call after which there may be another request to a service."""
     loop = asyncio.get_running_loop()
     _CALLS[loop] = _CALLS.get(loop, 0) + 1
     try:
@@ -26,5 +26,5 @@ def pending_call() -> Iterator[None]:
 
 
 def count_pending(loop: asyncio.AbstractEventLoop) -> int:
-    """How many such calls a loop waits for."""
+    """How many such calls are pending in a loop."""
     return _CALLS.get(loop, 0)

@@ -1,4 +1,4 @@
-"""A plan against what a server says it can do: pure comparison, before anything is paid for."""
+"""A plan compared with what a server reports that it can do, before anything is paid for."""
 
 from __future__ import annotations
 
@@ -20,19 +20,14 @@ _NAMES_SHOWN = 5
 
 @frozen
 class Need:
-    """What a stage asks of a base model. ``least_context``: one reply to the longest prompt
-    that the plan is sure to allow."""
+    """What a stage needs of a base model. ``least_context``: one reply to the longest prompt that
+    the plan is sure to allow."""
 
     stage: str
     base: str
     trained: bool
     sampled: bool
     least_context: int
-
-
-def needs(plan: Plan) -> list[Need]:
-    """What the stages of a plan ask of the service."""
-    return [need for stage in plan.stages for need in _needs(stage)]
 
 
 def smaller_contexts(plan: Plan, models: Sequence[SupportedModel], where: str) -> dict[str, int]:
@@ -43,11 +38,11 @@ def smaller_contexts(plan: Plan, models: Sequence[SupportedModel], where: str) -
         counts on: prompts have to stay below them.
 
     Raises:
-        ServiceError: a model that is not there or not for this use, or whose context cannot
-            hold a single reply.
+        ServiceError: the server lacks a model, or a use of it, or its context cannot hold a single
+            reply.
     """
     offered = {model.model_name: model for model in models if model.model_name}
-    for need in needs(plan):
+    for need in (need for stage in plan.stages for need in _needs(stage)):
         if need.base not in offered:
             raise _unknown(need.base, list(offered), where)
         _require_use(need, offered[need.base], where)
@@ -68,12 +63,8 @@ def _needs(stage: StagePlan) -> Iterator[Need]:
     context = max(replies) + (stage.sampling.max_prompt_tokens or 1)
     trained = not isinstance(stage, EvalPlan)
     yield Need(stage.name, stage.model.base, trained, sampled=True, least_context=context)
-    if isinstance(stage, TrainPlan) and stage.kl is not None and not _is_path(stage.kl.reference):
+    if isinstance(stage, TrainPlan) and stage.kl is not None and "://" not in stage.kl.reference:
         yield Need(stage.name, stage.kl.reference, trained=False, sampled=True, least_context=2)
-
-
-def _is_path(reference: str) -> bool:
-    return "://" in reference
 
 
 def _unknown(base: str, offered: Sequence[str], where: str) -> ServiceError:
@@ -82,19 +73,17 @@ def _unknown(base: str, offered: Sequence[str], where: str) -> ServiceError:
             f"{where} no longer has `{base}` (retired {retired.since})",
             f"the nearest that it has is `{retired.use}`",
         )
+    shown = ", ".join(f"`{name}`" for name in offered[:_NAMES_SHOWN]) or "none at all"
+    more = len(offered) - _NAMES_SHOWN
     near = get_close_matches(base, offered, 1)
-    hint = f"did you mean `{near[0]}`?" if near else f"it has {_some(offered)}"
-    return ServiceError(f"{where} has no model `{base}`", hint)
-
-
-def _some(names: Sequence[str]) -> str:
-    shown = ", ".join(f"`{name}`" for name in names[:_NAMES_SHOWN])
-    more = len(names) - _NAMES_SHOWN
-    return (f"{shown} and {more} more" if more > 0 else shown) or "none at all"
+    hint = f"it has {shown}" + (f" and {more} more" if more > 0 else "")
+    return ServiceError(
+        f"{where} has no model `{base}`", f"did you mean `{near[0]}`?" if near else hint
+    )
 
 
 def _require_use(need: Need, model: SupportedModel, where: str) -> None:
-    """What a server leaves open (None) is not held against it."""
+    """Raise ServiceError for what a server cannot do; None, not reported, counts as possible."""
     for wanted, can, use in (
         (need.trained, model.trainable, "train"),
         (need.sampled, model.sampleable, "sample"),

@@ -16,7 +16,7 @@ from rlc.service.hosted.replies import Patience, Reply, submit
 
 
 def sample_seed(seed: int, index: int) -> int:
-    """The seed of sample ``index`` of a request with ``seed``, where each is asked for alone."""
+    """The seed of sample ``index`` of a request with ``seed``, if each is requested alone."""
     digest = blake2b(f"{seed}/{index}".encode(), digest_size=4).digest()
     return int.from_bytes(digest) % 2**31
 
@@ -25,9 +25,9 @@ def sample_seed(seed: int, index: int) -> int:
 class HostedSamplingClient:
     """See `rlc.service.interface.SamplingClient`.
 
-    Some servers give every sample of a seeded request the same random stream.
-    ``separate`` tells whether this one does: such a request is then made once for each
-    sample, with seeds derived from its own.
+    Some servers give every sample of a seeded request the same random stream. ``separate`` returns
+    whether this one does: such a request is then made once for each sample, with seeds derived from
+    its own.
     """
 
     sdk: tinker.SamplingClient
@@ -41,7 +41,7 @@ class HostedSamplingClient:
         sampling_params: types.SamplingParams,
         include_prompt_logprobs: bool = False,
     ) -> Awaitable[types.SampleResponse]:
-        """Draw completions; the request is on its way when this returns."""
+        """Draw completions; the request is under way when this returns."""
 
         def ask(count: int, params: types.SamplingParams) -> Reply[types.SampleResponse]:
             request = (prompt, count, params, include_prompt_logprobs)
@@ -62,20 +62,13 @@ class HostedSamplingClient:
 async def _joined(
     replies: Sequence[Reply[types.SampleResponse]], prompt_length: int
 ) -> types.SampleResponse:
-    """Several responses of one sample each as one response."""
-    responses = await asyncio.gather(*replies)
-    return join_responses(responses, prompt_length)
+    """Join responses of one sample each.
 
-
-def join_responses(
-    responses: Sequence[types.SampleResponse], prompt_length: int
-) -> types.SampleResponse:
-    """One response with all sequences.
-
-    A response's cache hits are counted on one prompt, the prompts of the other samples being
-    hits. So that this account comes out right, the hits here are one prompt less what all
-    requests together paid for in full; that can be below 0.
+    The cache hits of a response are those of one prompt; the prompts of its other samples count as
+    hits. To keep that account right, the hits of the joined response are one prompt less what all
+    requests paid for in full; that can be below 0.
     """
+    responses = await asyncio.gather(*replies)
     paid = sum(prompt_length - response.prompt_cache_hit_tokens for response in responses)
     return replace(
         responses[0],
@@ -110,7 +103,7 @@ class HostedTrainingClient:
         loss_fn: str,
         loss_fn_config: Mapping[str, float | str] | None = None,
     ) -> Awaitable[types.ForwardBackwardOutput]:
-        """Logprobs and loss; the gradient of the summed loss is added to what is there."""
+        """Logprobs and loss; accumulates the gradient of the summed loss."""
         name = cast(types.LossFnType, loss_fn)
         return submit(lambda: self.sdk.forward_backward(data, name, loss_fn_config), self._patience)
 
@@ -130,7 +123,7 @@ class HostedTrainingClient:
     def save_weights_for_sampler(
         self, name: str, ttl_seconds: int | None = None
     ) -> Awaitable[types.SaveWeightsForSamplerResponse]:
-        """Save the weights alone, to be sampled from until they expire."""
+        """Save the weights alone, to sample from until they expire."""
         metadata = dict(self._metadata)
         return submit(
             lambda: self.sdk.save_weights_for_sampler(name, ttl_seconds, metadata), self._patience

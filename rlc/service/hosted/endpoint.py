@@ -1,4 +1,4 @@
-"""Where the service is and with which key: from options, the environment and ``.env``."""
+"""The address of the service and its key: from options, the environment and ``.env``."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from rlc.service.errors import ServiceError
 
 DOTENV = ".env"
 KEY, URL, PROJECT = "TINKER_API_KEY", "TINKER_BASE_URL", "TINKER_PROJECT_ID"
-_LOOPBACK_KEY = "tml-loopback"  # the SDK wants one even for a server that asks for none
+_LOOPBACK_KEY = "tml-loopback"  # the SDK needs one even for a server that asks for none
 _KEY_STARTS = ("tml-", "eyJ")
 _NEW_KEY = "make a key in the Tinker console (https://tinker.thinkingmachines.ai/keys)"
 _REHEARSE = "`--rehearse` runs the same job on the embedded engine without a key"
@@ -36,7 +36,7 @@ class Endpoint:
 
     @property
     def name(self) -> str:
-        """How a message calls it."""
+        """Its name in messages."""
         return self.base_url or "the Tinker service"
 
 
@@ -45,12 +45,12 @@ def find_endpoint(
     environ: Mapping[str, str] = os.environ,
     folder: Path | None = None,
 ) -> Endpoint:
-    """The endpoint that ``base_url``, the environment and ``folder``'s ``.env`` say, in this
-    order of precedence. ``folder`` is the working directory where it is not given.
+    """The endpoint of ``base_url``, the environment and the ``.env`` in ``folder`` (default: the
+    working directory), in this order of precedence.
 
     Raises:
-        ServiceError: no key, one that cannot be a Tinker key, an address that is none, or an
-            unreadable ``.env``.
+        ServiceError: no key, a key that cannot be Tinker's, an invalid address, or an unreadable
+            ``.env``.
     """
     values = {**_read_dotenv((folder or Path.cwd()) / DOTENV), **_given(environ)}
     url = _checked_url(base_url or values.get(URL))
@@ -70,7 +70,7 @@ def find_endpoint(
 def parse_dotenv(text: str) -> dict[str, str]:
     """``KEY=VALUE`` lines: comments, ``export``, quotes; double quotes know ``\\n`` and the like.
 
-    A line that assigns nothing is passed over: the file belongs to other programs too.
+    Other lines are skipped: the file may be for other programs too.
     """
     assignments = (_ASSIGNMENT.fullmatch(line) for line in text.splitlines())
     return {match[1]: _value(match[2]) for match in assignments if match}
@@ -95,13 +95,13 @@ def _read_dotenv(path: Path) -> dict[str, str]:
 
 
 def _given(values: Mapping[str, str]) -> dict[str, str]:
-    """The settings that say something; an empty one says nothing."""
+    """The settings that are not empty."""
     stripped = {name: values.get(name, "").strip() for name in (KEY, URL, PROJECT)}
     return {name: value for name, value in stripped.items() if value}
 
 
 def _require_other_credentials(environ: Mapping[str, str]) -> None:
-    """The SDK's own ways to a key: a command that prints one, or ``tinker auth login``."""
+    """Raise ServiceError unless the SDK has a key: from a command, or ``tinker auth login``."""
     if environ.get("TINKER_CREDENTIAL_CMD"):
         return
     from tinker.lib.credentials import JsonCredentialStore, default_credentials_path

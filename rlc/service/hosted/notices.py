@@ -1,4 +1,4 @@
-"""What the SDK says in its log while it waits: pauses, full queues, missed heartbeats."""
+"""The SDK's log messages while it waits: pauses, full queues, missed heartbeats."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import re
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
-# The SDK logs these for its own developers: they are either retried or come back as an error.
+# The SDK logs these for its own developers: they are retried, or raised as an error.
 _NOT_NEWS = re.compile(r"Retrying request|Request failed with|Failed to |Synchronous method|=====")
 _QUEUE = re.compile(r".*\bis paused\b.*?Reason: (?P<why>.*?)\.?", re.DOTALL)
 _BILLING = re.compile(r"The job is paused due to billing status.*", re.DOTALL)
@@ -16,7 +16,7 @@ _HEARTBEAT = re.compile(r"Session heartbeat failed for (?P<seconds>[\d.]+) secon
 
 
 def notice(message: str) -> str | None:
-    """A logged message as a sentence for the user; None for what is no news."""
+    """A logged message as a sentence for the user; None if the user need not know."""
     if _NOT_NEWS.match(message):
         return None
     if _BILLING.fullmatch(message):
@@ -29,19 +29,23 @@ def notice(message: str) -> str | None:
 
 
 def is_pause(message: str) -> bool:
-    """Whether a logged message says that the service is there, and has requests wait."""
+    """Whether a logged message says that the service is up, but makes requests wait."""
     return any(pattern.fullmatch(message) for pattern in (_BILLING, _QUEUE))
 
 
 @contextmanager
-def heard_by(tell: Callable[[str, bool], None]) -> Iterator[None]:
-    """While open, ``tell`` gets the notices, on whatever thread they arise, in place of the log;
-    each with whether it tells of a pause.
+def reported_to(report: Callable[[str, bool], None]) -> Iterator[None]:
+    """While open, call ``report`` with each notice, and whether it is of a pause, in the thread
+    that logs it. Only with TINKER_LOG, for the user who asks for it, are they also logged."""
 
-    With TINKER_LOG the user has asked for the log itself, and keeps it too.
-    """
+    class Reporter(logging.Handler):
+        def emit(self, record: logging.LogRecord) -> None:
+            message = record.getMessage()
+            if text := notice(message):
+                report(text, is_pause(message))
+
     logger = logging.getLogger("tinker")
-    handler = _Teller(tell)
+    handler = Reporter(logging.WARNING)
     propagate = logger.propagate
     logger.addHandler(handler)
     logger.propagate = propagate and bool(os.environ.get("TINKER_LOG"))
@@ -50,14 +54,3 @@ def heard_by(tell: Callable[[str, bool], None]) -> Iterator[None]:
     finally:
         logger.removeHandler(handler)
         logger.propagate = propagate
-
-
-class _Teller(logging.Handler):
-    def __init__(self, tell: Callable[[str, bool], None]) -> None:
-        super().__init__(logging.WARNING)
-        self._tell = tell
-
-    def emit(self, record: logging.LogRecord) -> None:
-        message = record.getMessage()
-        if text := notice(message):
-            self._tell(text, is_pause(message))

@@ -1,7 +1,7 @@
-"""Whether a server can be used at all, found out in seconds and before a run folder is made.
+"""Whether a server can be used, found out in seconds and before a run folder is made.
 
-The SDK retries for minutes what may be a passing weakness. Before a run begins, a wrong address
-or a key that is not accepted is the likelier reason, and is to be said at once.
+The SDK retries failures for minutes, since they may pass. Before a run begins, a wrong address or a
+key that is not accepted is the likelier reason, and is reported at once.
 """
 
 from __future__ import annotations
@@ -31,7 +31,16 @@ def check_server(plan: Plan, endpoint: Endpoint) -> None:
         ServiceError: it cannot be reached, does not accept the key, has paused the account,
             or cannot do what the plan asks.
     """
-    _require_reachable(endpoint)
+    url = f"{endpoint.base_url or default_url()}/api/v1/healthz"
+    try:
+        httpx.get(url, timeout=_REACH_SECONDS)
+    except (httpx.ConnectError, httpx.ConnectTimeout) as error:
+        raise ServiceLostError(
+            f"cannot reach {endpoint.name}: {str(error) or 'no answer'}",
+            "is it up, and is the address right (--base-url, TINKER_BASE_URL)?",
+        ) from error
+    except httpx.HTTPError:
+        pass  # a broken answer is one, too: something listens there
     try:
         answer = start_thread(lambda: _capabilities(endpoint)).result(_ANSWER_SECONDS)
     except OutOfTime as error:
@@ -44,22 +53,8 @@ def check_server(plan: Plan, endpoint: Endpoint) -> None:
     smaller_contexts(plan, answer.supported_models, endpoint.name)
 
 
-def _require_reachable(endpoint: Endpoint) -> None:
-    """Any answer will do, a broken one too: something listens there."""
-    url = f"{endpoint.base_url or default_url()}/api/v1/healthz"
-    try:
-        httpx.get(url, timeout=_REACH_SECONDS)
-    except (httpx.ConnectError, httpx.ConnectTimeout) as error:
-        raise ServiceLostError(
-            f"cannot reach {endpoint.name}: {str(error) or 'no answer'}",
-            "is it up, and is the address right (--base-url, TINKER_BASE_URL)?",
-        ) from error
-    except httpx.HTTPError:
-        return
-
-
 def _capabilities(endpoint: Endpoint) -> types.GetServerCapabilitiesResponse:
-    """Asked for once: what the SDK's own method retries for an hour (HTTP 402) is said now."""
+    """Ask once: the SDK's own method retries an HTTP 402 for an hour."""
     holder = open_rest(endpoint).holder
 
     async def ask() -> types.GetServerCapabilitiesResponse:

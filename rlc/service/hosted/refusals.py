@@ -1,4 +1,4 @@
-"""What the SDK's exceptions mean to a user: one table, one sentence each."""
+"""The SDK's exceptions in plain words: one table, one sentence each."""
 
 from __future__ import annotations
 
@@ -68,12 +68,14 @@ _NOT_TINKER = _Refusal("{where} does not speak the API of this SDK: {detail}")
 
 
 def translate(error: BaseException, where: str) -> ServiceError:
-    """The sentence for what the SDK raised; ``where`` names the server."""
+    """An exception of the SDK as one sentence; ``where`` names the server."""
     if isinstance(error, ServiceError):
         return error
     for cause in _causes(error):
         if isinstance(cause, tinker.APIStatusError):
-            return _say(_of_status(cause.status_code), where, _detail(cause), cause.status_code)
+            status = cause.status_code
+            refusal = _BY_STATUS.get(status, _FAILING if status >= 500 else _BY_STATUS[400])
+            return _say(refusal, where, _short(_words(cause.body) or cause.message), status)
         if isinstance(cause, tinker.RequestFailedError):
             return _request_failed(cause, where)
         if isinstance(cause, tinker.APIResponseValidationError):
@@ -81,18 +83,16 @@ def translate(error: BaseException, where: str) -> ServiceError:
         if isinstance(cause, tinker.APITimeoutError):
             return _say(_BY_STATUS[408], where, "the request timed out")
         if isinstance(cause, tinker.APIConnectionError):
-            return _say(_UNREACHABLE, where, _short(_root(cause)))
+            texts = [text for text in map(str, _causes(cause)) if text]  # the innermost says most
+            return _say(_UNREACHABLE, where, _short(texts[-1] if texts else type(cause).__name__))
         if isinstance(cause, RetryableException):
             return _say(_BY_STATUS[410], where, _short(str(cause)))
-        if _billing_stumble(cause):
+        # A 402 while a client is set up: the SDK reads a field there that it has not set yet.
+        if isinstance(cause, AttributeError) and "billing_exception_time" in str(cause):
             return _say(_BY_STATUS[402], where, "payment required")
     if isinstance(error, tinker.TinkerError):  # credentials: the SDK's own sentence
         return ServiceLostError(_short(str(error)))
     return ServiceError(f"the Tinker SDK failed: {type(error).__name__}: {_short(str(error))}")
-
-
-def _of_status(status: int) -> _Refusal:
-    return _BY_STATUS.get(status, _FAILING if status >= 500 else _BY_STATUS[400])
 
 
 def _say(refusal: _Refusal, where: str, detail: str, status: int = 0) -> ServiceError:
@@ -102,7 +102,7 @@ def _say(refusal: _Refusal, where: str, detail: str, status: int = 0) -> Service
 
 
 def _request_failed(error: tinker.RequestFailedError, where: str) -> ServiceError:
-    """A request that was accepted and failed later; the SDK wraps the server's words."""
+    """A request that was accepted and failed later, whose error the SDK wraps."""
     match = _REQUEST_FAILED.fullmatch(error.message)
     detail = _short(match[1] if match else error.message)
     if error.category is RequestErrorCategory.User:
@@ -120,23 +120,8 @@ def _causes(error: BaseException) -> Iterator[BaseException]:
         current = current.__cause__
 
 
-def _root(error: BaseException) -> str:
-    """The innermost cause of a failed connection says most."""
-    texts = [str(cause) for cause in _causes(error)]
-    return next((text for text in reversed(texts) if text), type(error).__name__)
-
-
-def _billing_stumble(error: BaseException) -> bool:
-    """A 402 while a client is set up: the SDK reads fields there that it has not set yet."""
-    return isinstance(error, AttributeError) and "billing_exception_time" in str(error)
-
-
-def _detail(error: tinker.APIStatusError) -> str:
-    """The server's own words, wherever its JSON has them."""
-    return _short(_words(error.body) or error.message)
-
-
 def _words(body: Any) -> str:
+    """The server's own words, from the fields of its JSON that may have them."""
     if isinstance(body, dict):
         parts = (_words(body.get(key)) for key in ("detail", "error", "message", "msg"))
         return next((part for part in parts if part), "")
@@ -146,6 +131,6 @@ def _words(body: Any) -> str:
 
 
 def _short(text: str) -> str:
-    """One line without a closing stop: it ends a sentence or is followed by one."""
+    """One line without a full stop: it ends a sentence, or another follows."""
     line = " ".join(text.split()).rstrip(".")
     return line if len(line) <= _LONGEST_DETAIL else line[: _LONGEST_DETAIL - 2] + " …"

@@ -1,4 +1,4 @@
-"""Waiting for the service without blocking the event loop, and not for ever."""
+"""Waiting for the service, without blocking the event loop and not forever."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ from rlc.service.mapped_awaitable import MappedAwaitable
 if TYPE_CHECKING:
     from tinker import APIFuture
 
-# The SDK itself waits an hour for an account that is paused for its billing; its own
-# sentence about that shall come first.
+# The SDK waits an hour for an account that is paused for its billing; its own message about that
+# should come first.
 PATIENCE_SECONDS = 75 * 60.0
 
 T = TypeVar("T")
@@ -28,11 +28,11 @@ U = TypeVar("U")
 
 @define(eq=False)
 class Patience:
-    """How long a service may be silent, over all requests, before a run gives it up.
+    """How long a service may be silent, over all requests, before a run stops waiting.
 
-    A service with a full queue accepts requests and answers none. ``last_word`` is what it
-    said of its queue. ``pause`` gives until when the SDK holds samples back, since one was refused
-    as too many; ``pressed`` is told when that has happened again.
+    A service with a full queue accepts requests and answers none. ``last_word`` is its message
+    about the queue. ``pause`` returns until when the SDK holds samples back, after one was refused
+    as too many; ``pressed`` is called when that has happened again.
     """
 
     where: str
@@ -51,7 +51,7 @@ class Patience:
             self.pressed()
 
     def left(self, asked: float) -> float:
-        """Seconds until a request made at ``asked`` (monotonic) is given up."""
+        """Seconds until a request made at ``asked`` (monotonic) is abandoned."""
         return max(self._heard, asked) + self.seconds - time.monotonic()
 
     def lost(self) -> ServiceLostError:
@@ -74,7 +74,7 @@ class Reply(Generic[T]):
         return self._wait().__await__()
 
     def then(self, make: Callable[[T], U]) -> MappedAwaitable[T, U]:
-        """The answer made into something else, once it is here."""
+        """What ``make`` returns for the answer, as an awaitable."""
         return MappedAwaitable(self, make)
 
     async def _wait(self) -> T:
@@ -95,7 +95,7 @@ class Reply(Generic[T]):
 
 
 def submit(ask: Callable[[], APIFuture[T]], patience: Patience) -> Reply[T]:
-    """Make a request now. Raises ServiceError if the SDK does not even send it."""
+    """Make a request now. Raise ServiceError if the SDK does not even send it."""
     try:
         return Reply(ask(), patience)
     except Exception as error:
@@ -103,9 +103,9 @@ def submit(ask: Callable[[], APIFuture[T]], patience: Patience) -> Reply[T]:
 
 
 def start_thread(work: Callable[[], T]) -> concurrent.futures.Future[T]:
-    """Run blocking work on a thread that keeps no program from ending."""
+    """Run blocking work in a daemon thread, which does not keep the program from ending."""
     future: concurrent.futures.Future[T] = concurrent.futures.Future()
-    future.set_running_or_notify_cancel()  # once begun, it cannot be called off
+    future.set_running_or_notify_cancel()  # it has begun, so it cannot be cancelled
 
     def run() -> None:
         try:
@@ -118,5 +118,5 @@ def start_thread(work: Callable[[], T]) -> concurrent.futures.Future[T]:
 
 
 async def in_thread(work: Callable[[], T]) -> T:
-    """Await blocking work that is done on a thread of its own."""
+    """Run blocking work in a thread of its own, and return its result."""
     return await asyncio.wrap_future(start_thread(work))

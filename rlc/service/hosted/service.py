@@ -16,18 +16,17 @@ from tinker import types
 from rlc.service.errors import CheckpointError, ServiceError, ServiceLostError
 from rlc.service.hosted.clients import HostedSamplingClient, HostedTrainingClient
 from rlc.service.hosted.endpoint import Endpoint
-from rlc.service.hosted.notices import heard_by
+from rlc.service.hosted.notices import reported_to
 from rlc.service.hosted.refusals import translate
 from rlc.service.hosted.replies import Patience, Reply, in_thread, submit
 from rlc.service.interface import Listener, SessionEnd
 
-_CLOSING_SECONDS = 5.0  # whoever pressed Ctrl-C twice waits for it
+_CLOSING_SECONDS = 5.0  # after Ctrl-C was pressed twice, the user waits for it
 _PING_SECONDS = 5.0
 
 _log = logging.getLogger(__name__)
 
 C = TypeVar("C", tinker.TrainingClient, tinker.SamplingClient)
-T = TypeVar("T")
 
 
 @define(eq=False)
@@ -73,47 +72,28 @@ class HostedService:
         user_metadata: dict[str, str] | None = None,
     ) -> HostedTrainingClient:
         """A fresh adapter; the same seed gives the same one."""
-        metadata = {**self.metadata, **(user_metadata or {})}
+        adapter = rank, seed, train_mlp, train_attn, train_unembed
         return await self._training(
-            lambda: self._sdk.create_lora_training_client(
-                base_model,
-                rank=rank,
-                seed=seed,
-                train_mlp=train_mlp,
-                train_attn=train_attn,
-                train_unembed=train_unembed,
-                user_metadata=metadata,
-            ),
-            metadata,
-            {},
+            lambda metadata: self._sdk.create_lora_training_client(base_model, *adapter, metadata),
+            user_metadata,
         )
 
     async def create_training_client_from_state_with_optimizer(
         self, path: str, user_metadata: dict[str, str] | None = None
     ) -> HostedTrainingClient:
-        """Go on from a saved state: the next steps are those the saved client would make."""
-        metadata = {**self.metadata, **(user_metadata or {})}
-        return await _of_saved(
-            self._training(
-                lambda: self._sdk.create_training_client_from_state_with_optimizer(
-                    path, user_metadata=metadata
-                ),
-                metadata,
-                {"from": path},
-            )
+        """Continue from a saved state: the next steps are those the saved client would make."""
+        create = self._sdk.create_training_client_from_state_with_optimizer
+        return await self._training(
+            lambda metadata: create(path, user_metadata=metadata), user_metadata, path
         )
 
     async def create_training_client_from_state(
         self, path: str, user_metadata: dict[str, str] | None = None
     ) -> HostedTrainingClient:
         """Saved weights under a fresh optimiser."""
-        metadata = {**self.metadata, **(user_metadata or {})}
-        return await _of_saved(
-            self._training(
-                lambda: self._sdk.create_training_client_from_state(path, user_metadata=metadata),
-                metadata,
-                {"from": path},
-            )
+        create = self._sdk.create_training_client_from_state
+        return await self._training(
+            lambda metadata: create(path, user_metadata=metadata), user_metadata, path
         )
 
     async def create_sampling_client(
@@ -171,10 +151,10 @@ class HostedService:
         self._separate = True
 
     def listen(self, listener: Listener) -> None:
-        """Tell ``listener``, on the running loop's thread, of pauses, sessions and models."""
+        """Tell ``listener``, in the running loop's thread, of pauses, sessions and models."""
         loop = asyncio.get_running_loop()
 
-        def tell(text: str, is_pause: bool) -> None:
+        def report(text: str, is_pause: bool) -> None:
             self.patience.last_word = text
             if not loop.is_closed():
                 loop.call_soon_threadsafe(listener.note, text)
@@ -183,10 +163,10 @@ class HostedService:
 
         self._listener = listener
         self.patience.pressed = listener.pressed
-        self._listening.enter_context(heard_by(tell))
+        self._listening.enter_context(reported_to(report))
 
     async def close(self, end: SessionEnd) -> None:
-        """Finish the session. What the server says to that changes nothing, and is only logged."""
+        """Finish the session. An error of the server is only logged: the run is over."""
         try:
             async with asyncio.timeout(_CLOSING_SECONDS):
                 await self._sdk.close(end)
@@ -197,12 +177,19 @@ class HostedService:
 
     async def _training(
         self,
-        ask: Callable[[], tinker.APIFuture[tinker.TrainingClient]],
-        metadata: Mapping[str, str],
-        facts: Mapping[str, str],
+        ask: Callable[[dict[str, str]], tinker.APIFuture[tinker.TrainingClient]],
+        user_metadata: Mapping[str, str] | None,
+        path: str | None = None,
     ) -> HostedTrainingClient:
-        """A new client with its tokenizer; the listener hears of the model."""
-        client = await self._create(ask)
+        """A new client with its tokenizer, of which the listener is told. Raise CheckpointError if
+        the server does not have the ``path`` that it is made from."""
+        metadata = {**self.metadata, **(user_metadata or {})}
+        try:
+            client = await self._create(lambda: ask(metadata))
+        except ServiceError as error:
+            if path is not None and _is_unknown(error):
+                raise CheckpointError(f"{error}.", error.hint) from error
+            raise
         info = client.get_info()
         self._record(
             {
@@ -210,13 +197,13 @@ class HostedService:
                 "model_id": client.model_id,
                 "base": str(info.model_data.model_name),
                 "session_id": str(self._session),
-                "metadata": dict(metadata),
-                **facts,
+                "metadata": metadata,
+                **({"from": path} if path is not None else {}),
             }
         )
         try:
             tokenizer = await in_thread(client.get_tokenizer)
-        except Exception as error:  # transformers and its hub raise whatever they like
+        except Exception as error:  # transformers and its hub raise many kinds
             name = info.model_data.tokenizer_id or info.model_data.model_name
             why = str(error).strip().split("\n")[0][:200]
             raise ServiceError(
@@ -227,11 +214,11 @@ class HostedService:
         return HostedTrainingClient(client, tokenizer, metadata, self.patience, separate)
 
     async def _create(self, ask: Callable[[], tinker.APIFuture[C]]) -> C:
-        """A new client; the first one opens the session, which blocks its thread meanwhile."""
+        """A new client; the first one opens the session, which blocks a thread."""
         reply: Reply[C] = await in_thread(lambda: submit(ask, self.patience))
         client = await reply
         holder = client.holder
-        # The SDK tries a refused sample again by itself, and says so nowhere else.
+        # The SDK retries a refused sample by itself, and shows that nowhere else.
         self.patience.pause = lambda: getattr(holder, "_sample_backoff_until", None)
         session = holder.get_session_id()
         if session != self._session:
@@ -265,28 +252,18 @@ class HostedService:
 
 
 def open_rest(endpoint: Endpoint) -> tinker.RestClient:
-    """The client for what needs no session. Blocks while it asks the server's configuration."""
+    """A client for what needs no session. Blocks while it asks for the server's configuration."""
     return tinker.RestClient(base_url=endpoint.base_url, api_key=endpoint.api_key)
 
 
 def default_url() -> str:
-    """Where the SDK goes if nobody says otherwise."""
+    """The SDK's default server."""
     from tinker.lib.base_url import resolve_base_url
 
     return resolve_base_url()
 
 
-async def _of_saved(making: Awaitable[T]) -> T:
-    """What is made of a saved state. Raises CheckpointError where the server has none."""
-    try:
-        return await making
-    except ServiceError as error:
-        if _is_unknown(error):
-            raise CheckpointError(f"{error}.", error.hint) from error
-        raise
-
-
 def _is_unknown(error: ServiceError) -> bool:
-    """Whether the server says that it does not know what it was asked for."""
+    """Whether the server does not know what it was asked for."""
     cause = error.__cause__
     return isinstance(cause, tinker.APIStatusError) and cause.status_code == 404
