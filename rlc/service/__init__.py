@@ -1,6 +1,6 @@
-"""Training services: Tinker's client interface and what implements it.
+"""Training services behind one client interface, Tinker's.
 
-Read ``interface`` first, which is all that the runtime knows, then ``connect``, which finds the
-service of a plan. ``hosted`` is Tinker through its SDK, ``local`` the embedded engine, ``tiny`` the
-model that comes with it, and ``http`` a server that puts the engine behind Tinker's protocol.
+Read ``interface`` first; ``connect`` finds the service of a plan. ``hosted/`` is Tinker through
+its SDK, ``local/`` the embedded engine, ``http/`` that engine behind Tinker's protocol, and
+``tiny/`` the model that is included.
 """
