@@ -1,75 +1,67 @@
-"""``rlc run`` as a user meets it: output, exit status, Ctrl-C, refusals."""
+"""``rlc run`` as a user meets it: output, exit status, refusals."""
 
 from __future__ import annotations
 
 import json
-import os
-import signal
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from attrs import frozen
 from paths import RECIPES, ROOT
 
-RLC = str(Path(sys.executable).with_name("rlc"))
-SMALL = ["--set", "main.steps=3", "--set", "main.batch=groups(2, of = 4)"]
+from rlc.cli.main import main
+
+SMALL = ["--set", "main.steps=3", "--set", "main.batch=groups(2, of = 2)"]
 
 
-def rlc(*arguments: str, cwd: Path = ROOT) -> subprocess.CompletedProcess[str]:
-    environment = {key: value for key, value in os.environ.items() if key != "TINKER_API_KEY"}
-    return subprocess.run(
-        [RLC, *arguments], capture_output=True, text=True, cwd=cwd, env=environment, check=False
-    )
+@frozen
+class Done:
+    """What a command has come to."""
+
+    status: int
+    out: str
+    err: str
+
+
+Command = Callable[..., Done]
+
+
+@pytest.fixture
+def rlc(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> Command:
+    """Runs a command in this process, in the project's folder and without a key."""
+    monkeypatch.delenv("TINKER_API_KEY", raising=False)
+    monkeypatch.chdir(ROOT)
+
+    def run(*arguments: str) -> Done:
+        try:
+            status = main(arguments)
+        except SystemExit as ended:
+            status = int(ended.code or 0)
+        return Done(status, *capsys.readouterr())
+
+    return run
 
 
 @pytest.mark.engine
-def test_a_run_says_how_it_goes_and_where_it_is(tmp_path: Path) -> None:
+def test_a_run_says_how_it_goes_and_where_it_is(tmp_path: Path, rlc: Command) -> None:
     done = rlc("run", "recipes/quickstart.rl", *SMALL, "--run-dir", str(tmp_path / "run"))
-    assert done.returncode == 0, done.stderr
-    lines = done.stdout.splitlines()
+    assert done.status == 0, done.err
+    lines = done.out.splitlines()
     assert [line.split()[1] for line in lines if "tokens/s" in line] == ["1/3", "2/3", "3/3"]
-    assert "first five steps → last five" in done.stdout
-    assert f"run folder {tmp_path / 'run'}" in done.stdout
+    assert "first five steps → last five" in done.out
+    assert f"run folder {tmp_path / 'run'}" in done.out
     names = {path.name for path in (tmp_path / "run").iterdir()}
     assert {"plan.json", "journal.sqlite", "metrics.jsonl", "rollouts.jsonl"} <= names
 
 
 @pytest.mark.engine
-def test_quiet_says_only_the_result(tmp_path: Path) -> None:
-    done = rlc("run", "recipes/quickstart.rl", *SMALL, "--quiet", "--run-dir", str(tmp_path / "r"))
-    assert done.returncode == 0
-    assert "tokens/s" not in done.stdout
-    assert "run folder" in done.stdout
-
-
-@pytest.mark.engine
-@pytest.mark.kill
-def test_ctrl_c_saves_and_resume_finishes(tmp_path: Path) -> None:
-    folder = tmp_path / "run"
-    command = [RLC, "run", "recipes/quickstart.rl", "--run-dir", str(folder), *SMALL]
-    command += ["--set", "main.steps=6"]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, cwd=ROOT) as process:
-        assert process.stdout is not None
-        for line in process.stdout:
-            if "1/6" in line:
-                process.send_signal(signal.SIGINT)
-                break
-        rest = process.stdout.read()
-    assert process.returncode == 130
-    assert f"rlc run --resume {folder}" in rest
-    done = rlc("run", "--resume", str(folder))
-    assert done.returncode == 0, done.stderr
-    lines = (folder / "metrics.jsonl").read_text().splitlines()
-    steps = [json.loads(line)["step"] for line in lines]
-    assert steps == [1, 2, 3, 4, 5, 6]
-
-
-@pytest.mark.engine
-def test_a_hosted_model_without_a_key_is_one_clear_sentence(tmp_path: Path) -> None:
+def test_a_hosted_model_without_a_key_is_one_clear_sentence(tmp_path: Path, rlc: Command) -> None:
     done = rlc("run", "recipes/sudoku.rl", "--run-dir", str(tmp_path / "run"))
-    assert done.returncode == 1
-    errors = [line for line in done.stderr.splitlines() if line.startswith("error: ")]
+    assert done.status == 1
+    errors = [line for line in done.err.splitlines() if line.startswith("error: ")]
     assert len(errors) == 1
     assert "TINKER_API_KEY" in errors[0]
     assert "--rehearse" in errors[0]
@@ -77,32 +69,32 @@ def test_a_hosted_model_without_a_key_is_one_clear_sentence(tmp_path: Path) -> N
 
 
 @pytest.mark.engine
-def test_the_same_recipe_rehearses_without_a_key(tmp_path: Path) -> None:
+def test_the_same_recipe_rehearses_without_a_key(tmp_path: Path, rlc: Command) -> None:
     folder = tmp_path / "run"
     done = rlc("run", "recipes/sudoku.rl", "--rehearse", "--run-dir", str(folder))
-    assert done.returncode == 0, done.stderr
+    assert done.status == 0, done.err
     assert len((folder / "metrics.jsonl").read_text().splitlines()) >= 2
     first = json.loads((folder / "rollouts.jsonl").read_text().splitlines()[0])
     assert "Sudoku" in first["turns"][0]["observation"]
 
 
 @pytest.mark.engine
-def test_an_existing_run_folder_is_left_alone(tmp_path: Path) -> None:
+def test_an_existing_run_folder_is_left_alone(tmp_path: Path, rlc: Command) -> None:
     (tmp_path / "run").mkdir()
     (tmp_path / "run" / "notes.txt").write_text("mine")
     done = rlc("run", "recipes/quickstart.rl", "--run-dir", str(tmp_path / "run"))
-    assert done.returncode == 1
-    assert "already exists" in done.stderr
+    assert done.status == 1
+    assert "already exists" in done.err
     assert [path.name for path in (tmp_path / "run").iterdir()] == ["notes.txt"]
 
 
-def test_a_recipe_with_mistakes_is_not_run(tmp_path: Path) -> None:
+def test_a_recipe_with_mistakes_is_not_run(tmp_path: Path, rlc: Command) -> None:
     recipe = tmp_path / "bad.rl"
     recipe.write_text((RECIPES / "quickstart.rl").read_text().replace("steps", "stesp"))
     done = rlc("run", str(recipe), "--run-dir", str(tmp_path / "run"))
-    assert done.returncode == 1
-    assert "stesp" in done.stderr
-    assert "did you mean" in done.stderr
+    assert done.status == 1
+    assert "stesp" in done.err
+    assert "did you mean" in done.err
     assert not (tmp_path / "run").exists()
 
 
@@ -115,8 +107,8 @@ def test_a_recipe_with_mistakes_is_not_run(tmp_path: Path) -> None:
         ["run", "recipes/quickstart.rl", "--sed", "3"],
     ],
 )
-def test_misuse_is_exit_status_2(arguments: list[str]) -> None:
-    assert rlc(*arguments).returncode == 2
+def test_misuse_is_exit_status_2(arguments: list[str], rlc: Command) -> None:
+    assert rlc(*arguments).status == 2
 
 
 @pytest.mark.parametrize(
@@ -130,23 +122,30 @@ def test_misuse_is_exit_status_2(arguments: list[str]) -> None:
     ],
 )
 def test_bad_input_is_one_clear_error_and_no_traceback(
-    tmp_path: Path, name: str, content: bytes | None, expected: str
+    tmp_path: Path,
+    name: str,
+    content: bytes | None,
+    expected: str,
+    rlc: Command,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     if content is not None:
         (tmp_path / name).write_bytes(content)
-    done = rlc("run", str(tmp_path / name), cwd=tmp_path)
-    assert done.returncode == 1
-    assert "Traceback" not in done.stderr
-    assert expected in done.stderr
-    assert done.stderr.count("error") <= 2
+    monkeypatch.chdir(tmp_path)
+    done = rlc("run", str(tmp_path / name))
+    assert done.status == 1
+    assert "Traceback" not in done.err
+    assert expected in done.err
+    assert done.err.count("error") <= 2
     assert not (tmp_path / "runs").exists()
 
 
 @pytest.mark.engine
-@pytest.mark.kill
 def test_a_reader_that_goes_away_does_not_end_the_run(tmp_path: Path) -> None:
+    """Of the installed command, in a process of its own."""
     folder = tmp_path / "run"
-    command = [RLC, "run", "recipes/quickstart.rl", *SMALL, "--run-dir", str(folder)]
+    script = str(Path(sys.executable).with_name("rlc"))
+    command = [script, "run", "recipes/quickstart.rl", *SMALL, "--run-dir", str(folder)]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, cwd=ROOT) as process:
         assert process.stdout is not None
         process.stdout.readline()
@@ -156,12 +155,17 @@ def test_a_reader_that_goes_away_does_not_end_the_run(tmp_path: Path) -> None:
 
 
 @pytest.mark.engine
-def test_a_damaged_journal_is_a_clear_error(tmp_path: Path) -> None:
+def test_quiet_says_only_the_result_and_a_damaged_journal_is_a_clear_error(
+    tmp_path: Path, rlc: Command
+) -> None:
     folder = tmp_path / "run"
-    assert rlc("run", "recipes/quickstart.rl", *SMALL, "--run-dir", str(folder)).returncode == 0
+    done = rlc("run", "recipes/quickstart.rl", *SMALL, "--quiet", "--run-dir", str(folder))
+    assert done.status == 0
+    assert "tokens/s" not in done.out
+    assert "run folder" in done.out
     journal = folder / "journal.sqlite"
     journal.write_bytes(journal.read_bytes()[:4096] + b"\xff" * 8192)
     done = rlc("run", "--resume", str(folder))
-    assert done.returncode == 1
-    assert str(folder) in done.stderr
-    assert "itself" not in done.stderr
+    assert done.status == 1
+    assert str(folder) in done.err
+    assert "itself" not in done.err

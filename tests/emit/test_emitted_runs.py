@@ -4,12 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import json
-import os
-import subprocess
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 
+import processes
 import pytest
 from http_testing import running_server
 from paths import ROOT
@@ -35,8 +33,8 @@ env spell = gem("rg:spell_backward") |> template("qwen3_general") |> rollouts(gr
 train main {{
   model     = policy
   env       = 2 * guess + 1 * spell
-  batch     = groups(6, of = 4)
-  sampling  = sample(max_tokens = 16)
+  batch     = groups(4, of = 4)
+  sampling  = sample(max_tokens = 8)
   advantage = {advantage}
   aggregate = {aggregate}
   loss      = {loss}
@@ -88,16 +86,12 @@ def plan_of(text: str, base: str = "tiny", **more: str) -> Plan:
 
 def run_script(server: str, folder: Path, *command: str) -> str:
     """Run a Python program as a user would, in a folder of its own that knows the tiny model."""
-    environment = {**os.environ, "TINKER_BASE_URL": server, "TINKER_API_KEY": "tml-local"}
-    environment |= {"OMP_WAIT_POLICY": "passive", "PYTHONWARNINGS": "ignore"}
     weights = folder / TINY
     weights.parent.mkdir(parents=True, exist_ok=True)
     weights.symlink_to(ROOT / TINY)
-    done = subprocess.run(
-        [sys.executable, *command], capture_output=True, text=True, env=environment, cwd=folder
+    return processes.run_script(
+        command, folder, {"TINKER_BASE_URL": server, "TINKER_API_KEY": "tml-local"}
     )
-    assert done.returncode == 0, done.stderr[-3_000:]
-    return done.stdout
 
 
 def metrics_of(path: Path) -> list[dict[str, float]]:

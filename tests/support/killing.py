@@ -8,7 +8,6 @@ it knows what it was in the middle of.
 from __future__ import annotations
 
 import json
-import multiprocessing
 import os
 import random
 import signal
@@ -20,6 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from attrs import define, field, frozen
+from processes import FORKING, fork
 from run_support import TINY, block, train
 
 from rlc.runtime.journal.database import Journal
@@ -27,15 +27,6 @@ from rlc.runtime.journal.folder import RunFolder
 
 PHASES = ("sampling", "training", "saving", "evaluating", "snapshot", "journalling")
 _AWAKE = len(PHASES)  # the place after those of the phases: whether there was any yet
-_SERVER = multiprocessing.get_context("forkserver")
-_PRELOADED = [
-    "rlc.service.local.torch_settings",
-    "torch",
-    "transformers",
-    "tinker",
-    "gem",
-    "killing",
-]
 _LONGEST = 240.0  # seconds that a run may take on a busy machine
 
 EVAL = {
@@ -140,11 +131,8 @@ def _watch(counts: Any, fatal: tuple[str, int] | None) -> None:
     os.fsync = watched["saving"].around(os.fsync)  # in the middle of a checkpoint's file
 
 
-def _command(words: list[str], log: str, counts: Any, fatal: tuple[str, int] | None) -> None:
-    """The body of a process: the command line, with what it prints in a file."""
-    out = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)
-    os.dup2(out, 1)
-    os.dup2(out, 2)
+def _command(words: list[str], counts: Any, fatal: tuple[str, int] | None) -> None:
+    """The body of a process: the command line."""
     _watch(counts, fatal)
     from rlc.cli.main import entry
 
@@ -154,11 +142,8 @@ def _command(words: list[str], log: str, counts: Any, fatal: tuple[str, int] | N
 
 def start(words: list[str], log: Path, fatal: tuple[str, int] | None = None) -> tuple[Any, Any]:
     """A process of the command, and the counts of what it is doing."""
-    _SERVER.set_forkserver_preload(_PRELOADED)
-    counts = _SERVER.Array("i", len(PHASES) + 1, lock=False)
-    process = _SERVER.Process(target=_command, args=(words, str(log), counts, fatal))
-    process.start()
-    return process, counts
+    counts = FORKING.Array("i", len(PHASES) + 1, lock=False)
+    return fork(log, _command, words, counts, fatal), counts
 
 
 def finished(words: list[str], log: Path) -> float:

@@ -76,10 +76,12 @@ def done(victim: Victim) -> bool:
     return metrics.exists() and b'"main"' in metrics.read_bytes()
 
 
-def test_ctrl_c_twice_ends_a_run_at_once_and_it_can_be_resumed(
-    victim: Victim, expected: dict[str, Any]
+@pytest.mark.parametrize("times", [1, 2])
+def test_ctrl_c_ends_a_run_twice_at_once_and_it_can_be_resumed(
+    victim: Victim, expected: dict[str, Any], times: int
 ) -> None:
-    assert interrupted(victim, times=2) == 130, victim.log.read_text()
+    assert interrupted(victim, times) == 130, victim.log.read_text()
+    assert f"rlc run --resume {victim.path}" in victim.log.read_text().replace("\n", " ")
     assert read_run(victim.path).state == "interrupted"
     victim.finish()
     assert differences(expected, outcome(victim.path)) == []

@@ -1,0 +1,58 @@
+"""Processes that are forked from one that has imported the heavy libraries already."""
+
+from __future__ import annotations
+
+import multiprocessing
+import os
+import runpy
+import sys
+import warnings
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+FORKING = multiprocessing.get_context("forkserver")
+_PRELOADED = [
+    "rlc.service.local.torch_settings",
+    "torch",
+    "transformers",
+    "tinker",
+    "tinker_cookbook.rl.train",
+    "tinker_cookbook.supervised.train",
+    "gem",
+    "killing",
+]
+
+
+def fork(log: Path, body: Callable[..., None], *args: Any) -> Any:
+    """Start a process that calls ``body``; what it prints is added to the file ``log``."""
+    FORKING.set_forkserver_preload(_PRELOADED)
+    process = FORKING.Process(target=_logged, args=(str(log), body, args))
+    process.start()
+    return process
+
+
+def _logged(log: str, body: Callable[..., None], args: Sequence[Any]) -> None:
+    out = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)
+    os.dup2(out, 1)
+    os.dup2(out, 2)
+    body(*args)
+
+
+def run_script(command: Sequence[str], folder: Path, environment: Mapping[str, str]) -> str:
+    """Run a Python script to its end in a folder, and return what it has printed."""
+    log = folder / "log.txt"
+    process = fork(log, _script, list(command), str(folder), dict(environment))
+    process.join()
+    told = log.read_text(encoding="utf-8")
+    assert process.exitcode == 0, told[-3_000:]
+    return told
+
+
+def _script(command: list[str], folder: str, environment: dict[str, str]) -> None:
+    os.environ.update(environment)
+    os.chdir(folder)
+    warnings.simplefilter("ignore")
+    sys.argv = command
+    sys.path.insert(0, os.path.dirname(os.path.abspath(command[0])))
+    runpy.run_path(command[0], run_name="__main__")
