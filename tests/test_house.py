@@ -71,7 +71,7 @@ def eager(tree: ast.Module) -> list[ast.stmt]:
 @pytest.mark.parametrize("room", MAY_IMPORT)
 def test_a_room_imports_only_what_it_may_know(room: str) -> None:
     known = modules()
-    allowed = {room, "errors", *MAY_IMPORT[room].split()}
+    allowed = {room, "errors", "records", *MAY_IMPORT[room].split()}
     for name, path in known.items():
         if name.split(".")[0] == room:
             for module in imports_of(path, known):

@@ -10,13 +10,15 @@ from typing import Literal
 
 from attrs import frozen
 
+from rlc.records import Record
+
 Scope = Literal["group", "role", "env", "batch"]
 """Which values are compared: those of one task (``group``), of one task in one role (``role``:
 a rollout's part, such as the solver's or the judge's), of one environment, or all."""
 
 
-@frozen
-class Returns:
+@frozen(eq=False, repr=False)
+class Returns(Record):
     """``episode``: the sum of the rewards, one value a rollout. ``turn``: discounted reward-to-go
     ``G_t = r_t + gamma G_{t+1}``, one value a turn."""
 
@@ -24,8 +26,8 @@ class Returns:
     gamma: float
 
 
-@frozen
-class Baseline:
+@frozen(eq=False, repr=False)
+class Baseline(Record):
     """Subtract a baseline computed ``over`` a scope.
 
     ``weight = tokens`` counts each value as often as it has action tokens; ``length_weighted``
@@ -39,8 +41,8 @@ class Baseline:
     singleton: Literal["zero", "raw", "drop", "error"]
 
 
-@frozen
-class Scale:
+@frozen(eq=False, repr=False)
+class Scale(Record):
     """Divide by a size ``s`` computed ``over`` a scope.
 
     ``std``: the standard deviation; ``std_of_others``: that of the other values, and where these
@@ -63,8 +65,8 @@ class Scale:
     tolerance: float = 0.0
 
 
-@frozen
-class Clip:
+@frozen(eq=False, repr=False)
+class Clip(Record):
     """Limit the values; None: no limit on that side."""
 
     low: float | None
@@ -74,8 +76,8 @@ class Clip:
 AdvantageStep = Baseline | Scale | Clip
 
 
-@frozen
-class AdvantageScheme:
+@frozen(eq=False, repr=False)
+class AdvantageScheme(Record):
     """An advantage scheme: returns, then steps in order.
 
     ``constant`` says what becomes of a group whose returns are all equal before the first step:

@@ -7,31 +7,29 @@ from typing import TypeAlias
 from attrs import field, frozen
 
 from rlc.lang.source import Span
+from rlc.records import Record
 
 
-@frozen(repr=False)
-class Node:
+@frozen(eq=False, repr=False)
+class Node(Record):
     """Anything that came from text."""
 
-    span: Span = field(eq=False)
-
-    def __repr__(self) -> str:
-        return f"<{type(self).__name__} {self.span.text!r}>"
+    span: Span = field(eq=False, repr=False)
 
 
-@frozen(repr=False)
+@frozen(eq=False, repr=False)
 class Name(Node):
     id: str
 
 
-@frozen(repr=False)
+@frozen(eq=False, repr=False)
 class Number(Node):
     """``4e-5``, ``1_000``: an int where the text has neither point nor exponent."""
 
     value: int | float
 
 
-@frozen(repr=False)
+@frozen(eq=False, repr=False)
 class Quantity(Node):
     """A number with a unit: ``$60`` (unit "$"), ``7d`` (unit "d"), ``10%`` (unit "%")."""
 
@@ -39,27 +37,27 @@ class Quantity(Node):
     unit: str
 
 
-@frozen(repr=False)
+@frozen(eq=False, repr=False)
 class String(Node):
     value: str
 
 
-@frozen(repr=False)
+@frozen(eq=False, repr=False)
 class Bool(Node):
     value: bool
 
 
-@frozen(repr=False)
+@frozen(eq=False, repr=False)
 class ListExpr(Node):
     items: tuple[Expr, ...]
 
 
-@frozen(repr=False)
+@frozen(eq=False, repr=False)
 class RecordExpr(Node):
     fields: tuple[Field, ...]
 
 
-@frozen(repr=False)
+@frozen(eq=False, repr=False)
 class Attribute(Node):
     """``policy.base``, ``verl.grpo``."""
 
@@ -67,7 +65,7 @@ class Attribute(Node):
     attr: Name
 
 
-@frozen(repr=False)
+@frozen(eq=False, repr=False)
 class Argument(Node):
     """``value`` or ``name = value`` inside a call."""
 
@@ -75,7 +73,7 @@ class Argument(Node):
     value: Expr
 
 
-@frozen(repr=False)
+@frozen(eq=False, repr=False)
 class Call(Node):
     """``func(args)``; ``func`` is a Name or an Attribute."""
 
@@ -83,7 +81,7 @@ class Call(Node):
     args: tuple[Argument, ...]
 
 
-@frozen(repr=False)
+@frozen(eq=False, repr=False)
 class Binary(Node):
     """``left op right``; op is one of ``+ - * / |> then``."""
 
@@ -92,7 +90,7 @@ class Binary(Node):
     right: Expr
 
 
-@frozen(repr=False)
+@frozen(eq=False, repr=False)
 class Negative(Node):
     operand: Expr
 
@@ -112,7 +110,7 @@ Expr: TypeAlias = (
 )
 
 
-@frozen(repr=False)
+@frozen(eq=False, repr=False)
 class Field(Node):
     """``name = value`` inside braces."""
 
@@ -120,7 +118,7 @@ class Field(Node):
     value: Expr
 
 
-@frozen(repr=False)
+@frozen(eq=False, repr=False)
 class BlockDecl(Node):
     """``kind name { fields }``: model, train, sft, eval.
 
@@ -133,7 +131,7 @@ class BlockDecl(Node):
     unread: frozenset[str] = frozenset()
 
 
-@frozen(repr=False)
+@frozen(eq=False, repr=False)
 class ValueDecl(Node):
     """``kind name: type = value``: param, env, advantage. ``type`` only where written."""
 
@@ -143,7 +141,7 @@ class ValueDecl(Node):
     value: Expr
 
 
-@frozen(repr=False)
+@frozen(eq=False, repr=False)
 class ImportDecl(Node):
     """``import "path"``."""
 
@@ -154,7 +152,7 @@ class ImportDecl(Node):
 Decl: TypeAlias = BlockDecl | ValueDecl | ImportDecl
 
 
-@frozen(repr=False)
+@frozen(eq=False, repr=False)
 class Recipe(Node):
     """``unread`` names declarations that are there but malformed: reported, and not unknown."""
 

@@ -8,6 +8,7 @@ from enum import StrEnum
 from attrs import frozen
 
 from rlc.lang.source import Span
+from rlc.records import Record
 
 
 class Severity(StrEnum):
@@ -15,16 +16,16 @@ class Severity(StrEnum):
     WARNING = "warning"
 
 
-@frozen
-class Label:
+@frozen(eq=False, repr=False)
+class Label(Record):
     """A second place that explains the first ("declared here")."""
 
     span: Span
     text: str
 
 
-@frozen
-class Fix:
+@frozen(eq=False, repr=False)
+class Fix(Record):
     """What to write instead: each span of ``edits`` replaced by the text beside it.
 
     ``title`` is an instruction, as in "write `=`". A safe fix is the only sensible reading of what
@@ -41,8 +42,8 @@ def replace(span: Span, text: str, title: str, safe: bool = True) -> Fix:
     return Fix(title, ((span, text),), safe)
 
 
-@frozen
-class Diagnostic:
+@frozen(eq=False, repr=False)
+class Diagnostic(Record):
     """One finding.
 
     ``message`` is one plain sentence without a full stop; ``help`` says what to do, ``fix`` how.

@@ -9,9 +9,10 @@ from __future__ import annotations
 
 from typing import Any, Literal
 
-from attrs import field, fields, frozen
+from attrs import field, frozen
 
 from rlc.algo.scheme import AdvantageScheme
+from rlc.records import Record
 
 SCHEMA_VERSION = 3
 
@@ -23,21 +24,8 @@ MAX_TURNS = 1_000  # of an episode where nothing else is said: it ends what woul
 SHORTEST_TTL, LONGEST_TTL = 3_600, 10 * 365 * 86_400
 
 
-@frozen(repr=False)
-class Part:
-    """A part of a plan.
-
-    All share this ``repr``: one of its own for each class would have to be compiled whenever
-    `rlc check` starts.
-    """
-
-    def __repr__(self) -> str:
-        values = ", ".join(f"{f.name}={getattr(self, f.name)!r}" for f in fields(type(self)))
-        return f"{type(self).__name__}({values})"
-
-
-@frozen(repr=False)
-class ModelPlan(Part):
+@frozen(eq=False, repr=False)
+class ModelPlan(Record):
     """A base model with a LoRA adapter: a fresh one, or that of a saved state."""
 
     name: str
@@ -52,16 +40,16 @@ class ModelPlan(Part):
     service: str  # "local" or "tinker"
 
 
-@frozen(repr=False)
-class StepPlan(Part):
+@frozen(eq=False, repr=False)
+class StepPlan(Record):
     """One stage of an ``env`` pipeline: ``concat()``, ``chat(instruction = "…")``."""
 
     name: str
     args: dict[str, Any]
 
 
-@frozen(repr=False)
-class RolloutsPlan(Part):
+@frozen(eq=False, repr=False)
+class RolloutsPlan(Record):
     """How an environment's episodes are played.
 
     Seconds: ``timeout`` bounds one episode, ``turn_timeout`` a reply with the step that follows,
@@ -79,8 +67,8 @@ class RolloutsPlan(Part):
     max_turns: int = MAX_TURNS  # an episode that has not ended by then is cut short
 
 
-@frozen(repr=False)
-class RewardPlan(Part):
+@frozen(eq=False, repr=False)
+class RewardPlan(Record):
     """From the rewards of an episode's turns to what it is credited with.
 
     ``nonterminal``, where given, is appended as a last reward if the episode did not end by
@@ -94,8 +82,8 @@ class RewardPlan(Part):
     high: float | None
 
 
-@frozen(repr=False)
-class EnvPlan(Part):
+@frozen(eq=False, repr=False)
+class EnvPlan(Record):
     """One environment of a mixture. ``args`` are the source's own keyword arguments."""
 
     name: str
@@ -109,8 +97,8 @@ class EnvPlan(Part):
     reward: RewardPlan
 
 
-@frozen(repr=False)
-class BatchPlan(Part):
+@frozen(eq=False, repr=False)
+class BatchPlan(Record):
     """What one step collects.
 
     ``groups``: ``count`` groups of ``size`` rollouts (an environment may have a size of its
@@ -127,8 +115,8 @@ class BatchPlan(Part):
     resample: int = 0
 
 
-@frozen(repr=False)
-class SamplingPlan(Part):
+@frozen(eq=False, repr=False)
+class SamplingPlan(Record):
     """How replies are drawn. ``max_prompt_tokens`` and ``max_episode_tokens`` limit a prompt, and
     a whole episode; ``concurrency`` the replies that are drawn at once."""
 
@@ -141,16 +129,16 @@ class SamplingPlan(Part):
     concurrency: int | None = None  # None: as many as the service bears
 
 
-@frozen(repr=False)
-class LossPlan(Part):
+@frozen(eq=False, repr=False)
+class LossPlan(Record):
     """A loss of the service, with its whole configuration (nothing left to the server)."""
 
     name: str
     config: dict[str, float]
 
 
-@frozen(repr=False)
-class AggregatePlan(Part):
+@frozen(eq=False, repr=False)
+class AggregatePlan(Record):
     """How token losses are weighted before the service sums them.
 
     The weights are folded into the advantages (:mod:`rlc.algo.aggregate`). ``length`` is the
@@ -161,8 +149,8 @@ class AggregatePlan(Part):
     length: int | None
 
 
-@frozen(repr=False)
-class SchedulePlan(Part):
+@frozen(eq=False, repr=False)
+class SchedulePlan(Record):
     """Learning rate over the steps of a stage: up to the full rate in ``warmup`` steps, then
     constant, or down to ``floor`` times the rate at the last step."""
 
@@ -171,8 +159,8 @@ class SchedulePlan(Part):
     floor: float
 
 
-@frozen(repr=False)
-class AdamPlan(Part):
+@frozen(eq=False, repr=False)
+class AdamPlan(Record):
     learning_rate: float
     beta1: float
     beta2: float
@@ -182,8 +170,8 @@ class AdamPlan(Part):
     schedule: SchedulePlan
 
 
-@frozen(repr=False)
-class KlPlan(Part):
+@frozen(eq=False, repr=False)
+class KlPlan(Record):
     """A penalty on the distance from a reference, taken off the advantages.
 
     ``reference`` is a base model, or the path of a saved state. With a ``discount`` each token
@@ -195,8 +183,8 @@ class KlPlan(Part):
     discount: float
 
 
-@frozen(repr=False)
-class OverlapPlan(Part):
+@frozen(eq=False, repr=False)
+class OverlapPlan(Record):
     """Whether sampling and training overlap; the graph's edges say the same.
 
     ``streamed``: the gradient of a batch is taken in up to ``minibatches`` parts. Under the order
@@ -210,8 +198,8 @@ class OverlapPlan(Part):
     order: Literal["ready", "fixed"] | None = "fixed"  # None: as the service needs
 
 
-@frozen(repr=False)
-class SavePlan(Part):
+@frozen(eq=False, repr=False)
+class SavePlan(Record):
     """A checkpoint after every ``every`` steps and at the end; the newest ``keep`` are kept,
     and with ``best`` the one of the best step. Beside these the states of the newest ``rolling``
     steps, so that a run that is killed goes on where it was."""
@@ -223,8 +211,8 @@ class SavePlan(Part):
     rolling: int | None = 1  # None: none
 
 
-@frozen(repr=False)
-class FailurePlan(Part):
+@frozen(eq=False, repr=False)
+class FailurePlan(Record):
     """What happens to a rollout whose environment or sampling call fails: it is played again
     up to ``retries`` times, then dropped, or counted with the reward ``penalty``, or the run
     stops."""
@@ -234,8 +222,8 @@ class FailurePlan(Part):
     penalty: float | None
 
 
-@frozen(repr=False)
-class GiveUpPlan(Part):
+@frozen(eq=False, repr=False)
+class GiveUpPlan(Record):
     """When a run is hopeless: in ``steps`` steps in a row at least ``share`` of the rollouts
     failed."""
 
@@ -243,8 +231,8 @@ class GiveUpPlan(Part):
     share: float
 
 
-@frozen(repr=False)
-class DeadlinesPlan(Part):
+@frozen(eq=False, repr=False)
+class DeadlinesPlan(Record):
     """How long a stage waits, in seconds, before it ends with what it waited for.
 
     ``request``: for an answer of the service, while nothing else is answered either.
@@ -257,8 +245,8 @@ class DeadlinesPlan(Part):
     step: float | None
 
 
-@frozen(repr=False)
-class KlGuardPlan(Part):
+@frozen(eq=False, repr=False)
+class KlGuardPlan(Record):
     """What happens once the trainer's logprobs are further from the sampler's than ``max``
     (nats a token, mean of d²/2)."""
 
@@ -266,8 +254,8 @@ class KlGuardPlan(Part):
     then: Literal["warn", "synchronous", "stop"]
 
 
-@frozen(repr=False)
-class BudgetPlan(Part):
+@frozen(eq=False, repr=False)
+class BudgetPlan(Record):
     """What a stage may use before it stops with a checkpoint; None: no limit."""
 
     usd: float | None
@@ -275,16 +263,16 @@ class BudgetPlan(Part):
     seconds: float | None
 
 
-@frozen(repr=False)
-class TrackPlan(Part):
+@frozen(eq=False, repr=False)
+class TrackPlan(Record):
     """One place that metrics or rollouts are sent to, beside the run folder."""
 
     name: str
     args: dict[str, Any]
 
 
-@frozen(repr=False)
-class TrainPlan(Part):
+@frozen(eq=False, repr=False)
+class TrainPlan(Record):
     """One training stage. ``after`` names the stage whose weights it goes on from."""
 
     name: str
@@ -310,8 +298,8 @@ class TrainPlan(Part):
     kl_guard: KlGuardPlan | None
 
 
-@frozen(repr=False)
-class DataPlan(Part):
+@frozen(eq=False, repr=False)
+class DataPlan(Record):
     """Demonstrations for supervised training.
 
     ``demonstrations``: ``count`` episodes of ``env`` with a reward of at least ``min_reward``,
@@ -329,8 +317,8 @@ class DataPlan(Part):
     reply: str | None
 
 
-@frozen(repr=False)
-class SftPlan(Part):
+@frozen(eq=False, repr=False)
+class SftPlan(Record):
     """One supervised stage: log-likelihood of the replies, ``batch`` examples a step."""
 
     name: str
@@ -347,16 +335,16 @@ class SftPlan(Part):
     deadlines: DeadlinesPlan
 
 
-@frozen(repr=False)
-class MetricPlan(Part):
+@frozen(eq=False, repr=False)
+class MetricPlan(Record):
     """``pass_at(8)``: the unbiased estimate of pass@8. ``k`` is None where there is none."""
 
     name: str
     k: int | None
 
 
-@frozen(repr=False)
-class EvalPlan(Part):
+@frozen(eq=False, repr=False)
+class EvalPlan(Record):
     """One evaluation: ``samples`` episodes of each of ``tasks`` tasks.
 
     Of the stage ``after`` it is done at its end; with ``every`` also after every so many of its
@@ -392,8 +380,8 @@ def kind_of(stage: StagePlan) -> str:
     return "eval" if isinstance(stage, EvalPlan) else "sft"
 
 
-@frozen(repr=False)
-class GraphNode(Part):
+@frozen(eq=False, repr=False)
+class GraphNode(Record):
     """``kind`` names the work; the runtime has one function for each kind of step node."""
 
     id: str
@@ -402,8 +390,8 @@ class GraphNode(Part):
     label: str
 
 
-@frozen(repr=False)
-class GraphEdge(Part):
+@frozen(eq=False, repr=False)
+class GraphEdge(Record):
     """``target`` waits for ``source``; ``carries`` names what flows.
 
     ``delay`` is in steps: an edge with delay 1 carries the result of the step before; with
@@ -418,14 +406,14 @@ class GraphEdge(Part):
     parts: int = 1
 
 
-@frozen(repr=False)
-class Graph(Part):
+@frozen(eq=False, repr=False)
+class Graph(Record):
     nodes: tuple[GraphNode, ...]
     edges: tuple[GraphEdge, ...]
 
 
-@frozen(repr=False)
-class Plan(Part):
+@frozen(eq=False, repr=False)
+class Plan(Record):
     """A whole job, with every value decided; :meth:`rlc.Recipe.plan` returns one.
 
     Attributes:
