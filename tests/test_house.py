@@ -9,11 +9,14 @@ import subprocess
 import sys
 from importlib import import_module
 from pathlib import Path
+from typing import get_args
 
 import pytest
 from paths import ROOT
 
 import rlc
+from rlc.catalog.index import names_of
+from rlc.catalog.traits import Role
 
 # From the ground floor up. A room may import the rooms named here, and nothing else of rlc.
 MAY_IMPORT = {
@@ -88,6 +91,41 @@ def test_rooms_stand_one_above_the_other() -> None:
     for room, known in MAY_IMPORT.items():
         assert set(known.split()) - {"api"} <= below, f"{room} knows a room above it"
         below.add(room)
+
+
+def builtin_names() -> set[str]:
+    """The names of sources, wrappers, trackers, losses and aggregations, but those that are also a
+    role of a wrapper or a word of something else."""
+    kinds = ("env", "wrapper", "tracker", "loss", "aggregate")
+    names = {name for kind in kinds for name in names_of(kind)}
+    return names - {*get_args(Role), "track", "rollouts", "reward", "python", "cookbook"}
+
+
+# Where names may stand: the catalogue, the tables that map a name to what does it, the rooms of one
+# system, and what writes recipes.
+MAY_NAME = (
+    "catalog",
+    "algo.aggregate",
+    "algo.losses",
+    "envs.build",
+    "envs.gem",
+    "envs.openreward",
+    "service.local.training",
+    "runtime.trackers.tracking",
+    "imports",
+    "cli",
+)
+
+
+def test_facts_stand_on_the_builtin() -> None:
+    """What is true of some builtins is a trait, not a list of their names."""
+    names = builtin_names()
+    for module, path in modules().items():
+        if module.startswith(MAY_NAME):
+            continue
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            if isinstance(node, ast.Constant) and node.value in names:
+                raise AssertionError(f"rlc.{module}:{node.lineno} names the builtin {node.value}")
 
 
 def test_the_map_shows_the_law() -> None:

@@ -24,8 +24,14 @@ from rlc.catalog.builtins.training import (
     SCHEDULES,
 )
 from rlc.catalog.builtins.wrappers import WRAPPERS
-from rlc.catalog.records import AggregateTraits, Builtin, Kind, LossTraits
-from rlc.catalog.traits import SourceTraits, TrackerTraits, WrapperTraits
+from rlc.catalog.records import Builtin, Kind
+from rlc.catalog.traits import (
+    AggregateTraits,
+    LossTraits,
+    SourceTraits,
+    TrackerTraits,
+    WrapperTraits,
+)
 from rlc.errors import Error
 
 T = TypeVar("T")

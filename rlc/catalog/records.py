@@ -6,7 +6,7 @@ import re
 from collections.abc import Callable, Mapping
 from enum import Enum
 from types import MappingProxyType
-from typing import Any, Literal, TypeGuard
+from typing import Any, TypeGuard
 
 from attrs import evolve, field, frozen
 
@@ -98,7 +98,7 @@ class Builtin:
     parameters that depend on the first argument. ``not_after`` maps a step of the same pipeline
     to the reason why this one cannot follow it. ``word`` marks one that is written without
     parentheses. ``traits`` is the record of what others need to know of it, one class a kind
-    (:class:`LossTraits`, …); :mod:`rlc.catalog.index` has a typed function for each.
+    (:mod:`rlc.catalog.traits`); :mod:`rlc.catalog.index` has a typed function for each.
     """
 
     name: str
@@ -139,48 +139,6 @@ class Args:
 def as_float(value: Any) -> Any:
     """A value with its origin, as a float: durations are written as whole numbers mostly."""
     return value if value.data is None else evolve(value, data=float(value.data))
-
-
-@frozen(eq=False, repr=False)
-class LossTraits:
-    """What a loss does and what it needs, for all that handles losses without knowing their names.
-
-    ``config``: parameter -> the service's key in ``loss_fn_config``. ``clip``: whether a token
-    outside the clip range loses its gradient, or its weight is bounded; None: it has no clip.
-    ``takes_stale``: it stays stable with rollouts several steps old. ``pull``: the setting that
-    scales a term without the advantage in it; None: the loss is linear in the advantages, up to
-    their sign. ``per_sequence``: one ratio for all tokens that ``sequence_ratio_mask`` marks.
-    ``sampler_logprobs``: it compares with the sampler; otherwise the advantages are ``weights``.
-    ``recorded``: its datums name the sampled sequence behind every token, and the service has to
-    record what it samples. ``published``: Tinker's definition is known; otherwise the formula is
-    that of the embedded engine and of ``rlc serve``.
-    """
-
-    config: Mapping[str, str] = field(factory=dict)
-    clip: Literal["gradient", "weight"] | None = None
-    takes_stale: bool = False
-    pull: str | None = None
-    per_sequence: bool = False
-    sampler_logprobs: bool = True
-    recorded: bool = False
-    published: bool = True
-
-
-@frozen(eq=False, repr=False)
-class AggregateTraits:
-    """What an aggregation weighs. ``over``: what shares one weight, the sequences of a batch, of
-    a task, or none of them; None: every token weighs 1, so no batch has to be known.
-    ``token_weight``: what a token is expected to weigh in the gradient, from the sequences and
-    sampled tokens of an update and the argument ``length``.
-    """
-
-    over: Literal["batch", "task", "sequence"] | None
-    token_weight: Callable[[float, float, int | None], float]
-
-    @property
-    def uniform(self) -> bool:
-        """Whether all sequences have the same weight, so that any loss can be weighted."""
-        return self.over in ("batch", None)
 
 
 @frozen(eq=False, repr=False)

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 from attrs import evolve
 
-from rlc.catalog.records import Args, Builtin, LossTraits, Param
+from rlc.catalog.records import Args, Builtin, Param
+from rlc.catalog.traits import LossTraits
 from rlc.plan.records import LossPlan
 
 _RATIO = "ρ_t = p_t / q_t"

@@ -5,7 +5,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from rlc.catalog.records import AggregateTraits, Args, Builtin, Param, as_float
+from rlc.catalog.records import Args, Builtin, Param, as_float
+from rlc.catalog.traits import AggregateTraits
 from rlc.plan.records import (
     LONGEST_TTL,
     SHORTEST_TTL,

@@ -18,12 +18,13 @@ from typing import Any, TypeVar
 
 from attrs import define, field, frozen
 
+from rlc.catalog.builtins.sources import OPENREWARD_KEY
 from rlc.envs.base import EnvError
 from rlc.envs.deadlines import waiting
 
 T = TypeVar("T")
 
-KEY = "OPENREWARD_API_KEY"
+KEY = OPENREWARD_KEY.variable
 BUSY = (429, 503)  # over its limit; still starting
 PATIENCE = 600.0  # seconds during which a busy server is asked again
 _FIRST_PAUSE, _LONGEST_PAUSE = 0.25, 30.0
