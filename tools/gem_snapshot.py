@@ -42,7 +42,7 @@ def main() -> None:
 
 
 def snapshot() -> dict[str, Any]:
-    """The whole snapshot, prompt lengths included."""
+    """Take the whole snapshot, prompt lengths included."""
     facts = registry()
     for env_id, record in facts["environments"].items():
         needs = facts["classes"][record["class"]]["needs"]
@@ -51,7 +51,7 @@ def snapshot() -> dict[str, Any]:
 
 
 def registry() -> dict[str, Any]:
-    """Ids, registered arguments and signatures."""
+    """Read ids, registered arguments and signatures."""
     import gem.envs  # noqa: F401  (fills the registry)
     from gem.envs.registration import ENV_REGISTRY
 

@@ -24,7 +24,7 @@ INTERRUPTED, BROKEN = 130, 70
 
 
 def entry() -> None:
-    """The console script."""
+    """Run the console script."""
     if sys.argv[1:2] != ["check"]:
         sys.exit(main(sys.argv[1:]))
     # A check is over before a collection would pay, and leaves nothing behind to clean up: freeing
@@ -98,7 +98,7 @@ class _HelpFormatter(argparse.HelpFormatter):
 
 
 def _issue_tracker() -> str:
-    """The URL that the project's metadata names, or plain words if it names none."""
+    """Return the URL in the project's metadata, or plain words if there is none."""
     from importlib import metadata
 
     try:

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 
 def add_plan_options(parser: argparse.ArgumentParser) -> None:
-    """``--set``, ``--seed`` and ``--rehearse``, which decide the plan beside the recipe."""
+    """Add the options that decide the plan beside the recipe."""
     parser.add_argument(
         "--set",
         dest="overrides",
@@ -43,5 +43,5 @@ def recipe_of(args: argparse.Namespace) -> Recipe:
 
 
 def changes_plan(args: argparse.Namespace) -> bool:
-    """Whether any option decides something about the plan."""
+    """Return whether any option decides something about the plan."""
     return bool(args.overrides or args.rehearse or args.service or args.seed is not None)

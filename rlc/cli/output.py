@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 
 
 def has_color(stream: TextIO) -> bool:
-    """Whether a stream shows colour and its user wants it (https://no-color.org)."""
+    """Return whether a stream shows colour and its user wants it (https://no-color.org)."""
     dumb = os.environ.get("TERM") == "dumb"
     return stream.isatty() and not os.environ.get("NO_COLOR") and not dumb
 

@@ -1,4 +1,4 @@
-"""What the paths on a command line stand for."""
+"""The recipes that paths on a command line name."""
 
 from __future__ import annotations
 

@@ -241,7 +241,7 @@ class LiveObserver(Observer):
 
 
 def evaluation_line(plan: EvalPlan, step: int, metrics: Mapping[str, Any]) -> str:
-    """``heldout after step 20: pass@1 0.750   mean_reward 0.812``."""
+    """Format results: ``heldout after step 20: pass@1 0.750   mean_reward 0.812``."""
     prefix = f"eval/{plan.name}/"
     results = "   ".join(
         f"{name.removeprefix(prefix)} {value:.3f}"
@@ -258,7 +258,7 @@ def evaluation_line(plan: EvalPlan, step: int, metrics: Mapping[str, Any]) -> st
 def _rows(
     so_far: StageProgress, running: float, width: int
 ) -> Iterator[tuple[str, RenderableType | str]]:
-    """The lines of the live display, on a terminal of ``width`` columns."""
+    """Yield the lines of the live display, on a terminal of ``width`` columns."""
     stage, (played, planned) = so_far.stage, so_far.groups
     playing = f"   playing group {played} of {planned}" if planned else ""
     yield f"{stage.name} step", f"{so_far.done} of {stage.steps}{playing}"

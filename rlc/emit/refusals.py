@@ -90,7 +90,7 @@ def _tinker(stage: TrainPlan) -> Iterator[str]:
 
 
 def _scheme(stage: TrainPlan) -> Iterator[str]:
-    """The steps that the script's own few functions compute."""
+    """Refuse steps that the script's own few functions do not compute."""
     scheme = stage.advantage
     known = scheme.returns == Returns(scheme.returns.unit, scheme.returns.gamma)
     known &= scheme.returns.unit in ("episode", "turn") and scheme.constant in ("keep", "drop")

@@ -136,8 +136,19 @@ def _environment(settings: Settings, name: str) -> str:
     if fixed:
         above.append("use_mp = false: the script says so of every environment")
     wrappers = [wrapper for wrapper in settings["env_wrappers"].split(",") if wrapper.strip()]
-    for wrapper in wrappers:
-        steps += _wrapper(settings, wrapper.strip())
+    for wrapper in map(str.strip, wrappers):
+        if wrapper in WRAPPERS:
+            steps.append(WRAPPERS[wrapper])
+        elif wrapper in SEARCH:
+            server = "the script finds its server in SEARCH_URL; put its address into `url`"
+            settings.note(f"{wrapper}: {server}")
+            if wrapper == "search_tool":
+                settings.note("search_tool: its reward of 0.3 a search has no counterpart")
+            steps.append(call("search_tool", url=SEARCH_URL))
+        else:
+            known = [*WRAPPERS, *SEARCH]
+            advice = did_you_mean(wrapper, known) or f"known: {', '.join(known)}"
+            settings.problem(f"GEM has no wrapper `{shown(wrapper)}`", advice)
     if settings["template"]:
         steps.append(call("template", literal(settings["template"])))
     # What `rlc check` warns of, and why it is as it is.
@@ -148,18 +159,3 @@ def _environment(settings: Settings, name: str) -> str:
         elif not wrapper_traits(history).chat_template:
             above.append(f"{history}: without effect on a single turn, as in the script")
     return declaration("env", name, pipeline(steps), above)
-
-
-def _wrapper(settings: Settings, name: str) -> list[str]:
-    if name in WRAPPERS:
-        return [WRAPPERS[name]]
-    if name in SEARCH:
-        advice = "the script finds its server in SEARCH_URL; put its address into `url`"
-        settings.note(f"{name}: {advice}")
-        if name == "search_tool":
-            settings.note("search_tool: its reward of 0.3 a search has no counterpart")
-        return [call("search_tool", url=SEARCH_URL)]
-    known = [*WRAPPERS, *SEARCH]
-    advice = did_you_mean(name, known) or f"known: {', '.join(known)}"
-    settings.problem(f"GEM has no wrapper `{shown(name)}`", advice)
-    return []

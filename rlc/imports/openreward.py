@@ -76,7 +76,7 @@ ENVIRONMENT = table(
 SPLIT = table(Option("shuffle", "bool", True), Option("num_samples", "int"))
 
 STEPS = 100  # if the configuration never ends
-# The trainer leaves groups of equal rewards out, whatever it calculates.
+# The trainer leaves groups of equal rewards out in any case.
 ADVANTAGES = {
     "centered_normalized": "openreward.centered_normalized()",
     "centered": "center(constant = drop)",
@@ -204,38 +204,29 @@ def _secrets(own: Settings, settings: Settings) -> list[str]:
 
 
 def _training(settings: Settings, envs: list[Env]) -> list[Line]:
-    retries = settings["max_rollout_retries"]
-    on_error = f"retry({literal(retries)}) then drop" if retries > 0 else "drop"
-    project, run = settings["wandb_project_name"], settings["wandb_run_name"]
-    upload = call("openreward_rollouts", literal(settings["openreward_run_name"]))
-    return [
+    lines = [
         Line("model", POLICY),
         _mixture(envs),
         Line("batch", call("groups", literal(settings["batch_size"]))),
         _sampling(settings, envs),
         _advantage(settings),
         _loss(settings),
-        Line(
-            "optimizer",
-            call(
-                "adam",
-                literal(settings["learning_rate"]),
-                beta1=0.9,
-                beta2=0.95,
-                eps=1e-12,
-                weight_decay=settings["weight_decay"],
-            ),
-            remarks(
-                trainer_default(settings, "learning_rate"), "betas and eps: the SDK's defaults"
-            ),
-        ),
+    ]
+    rate, decay = literal(settings["learning_rate"]), settings["weight_decay"]
+    adam = call("adam", rate, beta1=0.9, beta2=0.95, eps=1e-12, weight_decay=decay)
+    betas = "betas and eps: the SDK's defaults"
+    kept = remarks(
+        trainer_default(settings, "save_every"), "the trainer keeps all, rlc the newest 3"
+    )
+    retries = settings["max_rollout_retries"]
+    on_error = f"retry({literal(retries)}) then drop" if retries > 0 else "drop"
+    project, run = settings["wandb_project_name"], settings["wandb_run_name"]
+    upload = call("openreward_rollouts", literal(settings["openreward_run_name"]))
+    return [
+        *lines,
+        Line("optimizer", adam, remarks(trainer_default(settings, "learning_rate"), betas)),
         _length(settings, envs),
-        *save_line(
-            settings["save_every"],
-            remarks(
-                trainer_default(settings, "save_every"), "the trainer keeps all, rlc the newest 3"
-            ),
-        ),
+        *save_line(settings["save_every"], kept),
         Line("on_error", on_error, trainer_default(settings, "max_rollout_retries")),
         Line("track", f"[{call('wandb', literal(project), run=run)}, {upload}]"),
     ]

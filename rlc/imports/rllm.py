@@ -162,6 +162,15 @@ def _training(settings: Settings, tasks: Tasks) -> list[Line]:
     batch = call("groups", literal(count), of=settings[size])
     coef = settings.get("algorithm.kl_beta")
     steps, length = _length(settings, tasks, count)
+    stale = 0
+    if settings.get("async_training.enable"):
+        stale = math.ceil(settings["async_training.staleness_threshold"])
+    attempts = settings["workflow.retry_limit"]  # of which the first is no retry
+    on_error = "stop" if settings["workflow.raise_on_error"] else "drop"
+    tried = trainer_default(settings, "workflow.retry_limit")
+    if attempts > 1:
+        on_error = f"retry({literal(attempts - 1)}) then {on_error}"
+        tried = remarks(f"{attempts} attempts in all", tried)
     saved = remarks(trainer_default(settings, "trainer.save_freq"), "rlc keeps the newest 3")
     return [
         Line("model", POLICY),
@@ -172,10 +181,10 @@ def _training(settings: Settings, tasks: Tasks) -> list[Line]:
         *loss_lines(settings),
         *([Line("kl", call("reference", "policy.base", coef=coef))] if coef else []),
         _optimizer(settings, steps),
-        *_overlap(settings),
+        *([Line("overlap", call("asynchronous", max_staleness=stale))] if stale > 0 else []),
         length,
         *save_line(settings["trainer.save_freq"], saved),
-        _failures(settings),
+        Line("on_error", on_error, tried),
         *_track(settings),
     ]
 
@@ -220,7 +229,7 @@ def _optimizer(settings: Settings, steps: int | None) -> Line:
 
 
 def _schedule(settings: Settings, steps: int | None) -> Word | None:
-    """What `training` says, else what `algorithm` says; a warm-up ratio is of all steps."""
+    """Use the option in `training`, else in `algorithm`; a warm-up ratio is of all steps."""
     if not is_unified(settings):
         return None
     kind = settings["training.lr_schedule"] or settings["algorithm.lr_schedule"]
@@ -240,13 +249,6 @@ def _schedule(settings: Settings, steps: int | None) -> Word | None:
     return Word(call(kind, warmup=warmup or None))
 
 
-def _overlap(settings: Settings) -> list[Line]:
-    if not settings.get("async_training.enable"):
-        return []
-    staleness = math.ceil(settings["async_training.staleness_threshold"])
-    return [Line("overlap", call("asynchronous", max_staleness=staleness))] if staleness > 0 else []
-
-
 def _length(settings: Settings, tasks: Tasks, count: int) -> tuple[int | None, Line]:
     """Return the number of steps if it is known, and the line that says how long."""
     if (batches := settings.get("trainer.total_batches") or -1) > 0:
@@ -258,15 +260,6 @@ def _length(settings: Settings, tasks: Tasks, count: int) -> tuple[int | None, L
         return steps, Line("epochs", literal(epochs), note)
     text = f"the original takes {epochs} epochs of tasks that are not counted here; choose how long"
     return None, Line("steps", literal(100), remarks(note, text))
-
-
-def _failures(settings: Settings) -> Line:
-    """The limit counts attempts, of which the first is no retry."""
-    attempts = settings["workflow.retry_limit"]
-    then = "stop" if settings["workflow.raise_on_error"] else "drop"
-    value = f"retry({literal(attempts - 1)}) then {then}" if attempts > 1 else then
-    text = f"{attempts} attempts in all" if attempts > 1 else ""
-    return Line("on_error", value, remarks(text, trainer_default(settings, "workflow.retry_limit")))
 
 
 def _track(settings: Settings) -> list[Line]:
@@ -313,7 +306,7 @@ def _evaluation(settings: Settings, tasks: Tasks) -> list[str]:
 
 
 def _val_sampling(settings: Settings) -> list[Line]:
-    """How validation samples, if its options are given."""
+    """Write how validation samples, if its options are given."""
     group = "rollout.val" if is_unified(settings) else "val_sampling"
     names = ("temperature", "top_p", "max_tokens")
     if not any(settings.is_given(f"{group}.{name}") for name in names):

@@ -1,4 +1,4 @@
-"""What rLLM makes of rewards: advantages by task and role, and losses."""
+"""The `algorithm` of rLLM: advantages by task and role, and losses."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ AGGREGATES = {
 
 
 def is_unified(settings: Settings) -> bool:
-    """Whether the options are of the unified generation."""
+    """Return whether the options are of the unified generation."""
     return settings.options is UNIFIED
 
 

@@ -86,7 +86,7 @@ class Settings:
         return name in self.given
 
     def problem(self, message: str, advice: str | None = None, noted: str | None = None) -> None:
-        """Raise InputError for what has no counterpart, or note it if the user wants to go on."""
+        """Raise InputError for what has no counterpart; with ``keep_going`` note it."""
         if not self.keep_going:
             raise InputError(message, advice or "`--keep-going` leaves it to a comment")
         self.note(noted or message)

@@ -89,7 +89,11 @@ def literal(value: Any) -> str:
     if isinstance(value, list | tuple):
         return f"[{', '.join(literal(item) for item in value)}]"
     if isinstance(value, dict):
-        fields = [f"{_name(name)} = {literal(item)}" for name, item in value.items()]
+        for name in value:
+            if not _NAME.fullmatch(name):
+                message = f'"{shown(name)}" cannot be the name of an argument'
+                raise InputError(message, "correct it")
+        fields = [f"{name} = {literal(item)}" for name, item in value.items()]
         return f"{{ {' '.join(fields)} }}"
     raise InputError(f"a recipe cannot hold {shown(value)}", "take it out")
 
@@ -129,9 +133,3 @@ def comment(text: str, indent: int = 0) -> str:
             break_on_hyphens=False,
         ) or [""]
     return "\n".join(f"# {line}".rstrip() for line in lines)
-
-
-def _name(text: str) -> str:
-    if not _NAME.fullmatch(text):
-        raise InputError(f'"{shown(text)}" cannot be the name of an argument', "correct it")
-    return text

@@ -73,7 +73,7 @@ class _Scale:
     high: float
 
     def of(self, value: float) -> float:
-        """From 0 to 1."""
+        """Return the place of a value on the scale, from 0 to 1."""
         return (value - self.low) / (self.high - self.low) if self.high > self.low else 0.5
 
 
@@ -155,7 +155,7 @@ def _path(
 
 
 def _band(curve: Series, x: _Scale, y: _Scale) -> str:
-    """Forth along the upper edge and back along the lower."""
+    """Draw the upper edge from left to right, and the lower edge back."""
     if curve.spread is None or len(curve.values) == 1:
         return ""
     upper = [v + s for v, s in zip(curve.values, curve.spread, strict=True)]

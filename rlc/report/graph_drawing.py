@@ -70,7 +70,7 @@ def _diagram(plan: Plan, stage: str) -> Diagram:
 
 
 def _layers(nodes: list[GraphNode], edges: list[GraphEdge]) -> list[list[GraphNode]]:
-    """Each node one layer below the last that it waits for within a step."""
+    """Put each node one layer below the last that it waits for within a step."""
     depth = dict.fromkeys((node.id for node in nodes), 0)
     for _ in nodes:  # as many rounds as the longest chain could need
         for edge in edges:
@@ -83,7 +83,7 @@ def _layers(nodes: list[GraphNode], edges: list[GraphEdge]) -> list[list[GraphNo
 
 
 def _down(edge: GraphEdge, boxes: dict[str, Box]) -> Arrow:
-    """From the bottom of a box to the top of one in the next layer."""
+    """Draw from the bottom of a box to the top of one in the next layer."""
     a, b = boxes[edge.source], boxes[edge.target]
     x1, y1, x2, y2 = a.x + a.width / 2, a.y + a.height, b.x + b.width / 2, b.y
     middle = (y1 + y2) / 2
@@ -92,7 +92,7 @@ def _down(edge: GraphEdge, boxes: dict[str, Box]) -> Arrow:
 
 
 def _beside(edge: GraphEdge, boxes: dict[str, Box], lane: int) -> Arrow:
-    """Down along the left side, past the layers in between; or back up along the right side."""
+    """Draw down the left side, past the layers in between, or back up the right side."""
     a, b = boxes[edge.source], boxes[edge.target]
     y1, y2 = a.y + a.height / 2, b.y + b.height / 2
     back = bool(edge.delay)

@@ -244,7 +244,7 @@ def _metric_lines(files: RunFiles) -> Iterator[MetricLine]:
 
 
 def render(page: Page) -> str:
-    """The page as HTML."""
+    """Render the page as HTML."""
     from jinja2 import Environment, PackageLoader, StrictUndefined
 
     environment = Environment(

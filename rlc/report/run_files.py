@@ -26,7 +26,7 @@ Record = dict[str, Any]
 
 @frozen
 class Spent:
-    """Tokens of one step by kind, and dollars; None where the price is unknown."""
+    """Tokens of one step by kind, and dollars; None if the price is unknown."""
 
     stage: str
     step: int

@@ -39,7 +39,7 @@ def series(name: str, records: Sequence[Record], key: str, spread: str = "") -> 
 
 
 def is_number(value: object) -> bool:
-    """Whether a value is a finite number, so that it can be drawn."""
+    """Return whether a value is a finite number, so that it can be drawn."""
     known = isinstance(value, int | float) and not isinstance(value, bool)
     return known and math.isfinite(float(value))  # type: ignore[arg-type]
 

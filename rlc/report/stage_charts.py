@@ -1,4 +1,4 @@
-"""Which charts a run has: a group for each stage, each chart only where something was measured."""
+"""The charts of a run: a group for each stage, each chart only if something was measured."""
 
 from __future__ import annotations
 
@@ -97,7 +97,7 @@ def _training(stage: TrainPlan, records: Sequence[Record]) -> Iterator[Chart | N
 
 
 def _groups(stage: TrainPlan, records: Sequence[Record]) -> Chart | None:
-    """Groups that teach something, and those that do not, one way or the other."""
+    """Chart the groups that teach something, and those that do not."""
     known = [r for r in records if "groups/all_good" in r]
     mixed = [r | {"groups/mixed": 1 - r["groups/constant"]} for r in known]
     curves = [
@@ -110,7 +110,7 @@ def _groups(stage: TrainPlan, records: Sequence[Record]) -> Chart | None:
 
 
 def _cut_short(stage: TrainPlan, records: Sequence[Record]) -> Chart | None:
-    """What ended before its time, if anything did."""
+    """Chart what ended before its time, if anything did."""
     shares = [
         record
         | {
@@ -130,7 +130,7 @@ def _cut_short(stage: TrainPlan, records: Sequence[Record]) -> Chart | None:
 
 
 def _every_stage(stage: TrainPlan | SftPlan, records: Sequence[Record]) -> Iterator[Chart | None]:
-    """The optimiser and the service."""
+    """Chart the optimiser and the service."""
     rate = series("learning rate", records, "optim/lr")
     if rate is not None and min(rate.values) != max(rate.values):
         yield chart(f"{stage.name}-lr", "Learning rate", [rate], bounds=(0, None))

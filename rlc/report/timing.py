@@ -1,4 +1,4 @@
-"""Where the time of a run went: for each step, what was going on while it was being made."""
+"""How a run spent its time: what was in progress during each step."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def lane_of(kind: str) -> str:
 @frozen
 class StepTime:
     """Seconds from the end of the step before (or from the step's own start, if that was later)
-    to the end of this one, by what was going on. They add up to all of that time."""
+    to the end of this one, by what was in progress. They add up to all of that time."""
 
     stage: str
     step: int
@@ -53,7 +53,7 @@ def step_times(
 ) -> list[StepTime]:
     """Return the time of each step, and of each evaluation, in the order in which they ended.
 
-    Each moment counts for what was going on then, in equal shares if several things were, of
+    Each moment counts for what was in progress then, in equal shares if several things were, of
     this step or of another; a moment in which nothing was is ``waiting``. ``shares`` has the
     part of the time of a step's rollouts that their environments took; the rest was sampling.
     """
@@ -97,7 +97,7 @@ def _share(
     active: Sequence[Span],
     shares: Mapping[tuple[str, int], float],
 ) -> None:
-    """Divide a moment among the lanes of what is going on."""
+    """Divide a moment among the lanes of what is in progress."""
     lanes = {lane_of(span.kind): span for span in active}
     if not lanes:
         seconds[WAITING] += amount

@@ -27,11 +27,11 @@ FRAMES = {
 
 
 def user_turn(text: str) -> str:
-    """A user's message up to where the assistant begins to write."""
+    """Return a user's message up to the point where the assistant begins to write."""
     return f"{IM_START}user\n{text}{IM_END}\n{IM_START}assistant\n"
 
 
 def framed(frame: str, observation: str) -> str:
-    """The whole prompt of one turn in the frame of that name."""
+    """Return the whole prompt of one turn in the frame of that name."""
     before, after = FRAMES[frame]
     return user_turn(before + observation + after)

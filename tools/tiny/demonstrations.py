@@ -37,7 +37,7 @@ class Task:
 
 @frozen
 class Turn:
-    """What the model is shown, up to its own turn, and what it is taught to write."""
+    """The model's prompt, up to its own turn, and the reply that it is taught."""
 
     prompt: str
     reply: str
@@ -81,7 +81,7 @@ def play(task: Task, noisy: bool, seed: int) -> Iterator[Demonstration]:
 
 
 def play_episode(task: Task, game: Game, noisy: bool, rng: Random) -> tuple[list[Turn], float]:
-    """One episode; the turns and the sum of the rewards."""
+    """Play one episode, and return the turns and the sum of the rewards."""
     texts = [game.reset(rng.randrange(SEED_RANGE))]
     turns: list[Turn] = []
     reward, done = 0.0, False

@@ -34,7 +34,7 @@ class Game:
             )
 
     def another(self) -> Game:
-        """A copy to play beside this one; a question pool is read-only and shared."""
+        """Return a copy to play beside this one; a question pool is read-only and shared."""
         pool = getattr(self._env.unwrapped, "ds", None)
         return copy.deepcopy(self, {id(pool): pool})
 

@@ -89,7 +89,7 @@ def measure(
 def _replies(
     model: Qwen3ForCausalLM, prompts: Sequence[list[int]], sampled: bool
 ) -> list[list[int]]:
-    """One reply for each prompt, up to and with its end of turn."""
+    """Generate one reply for each prompt, up to and with its end of turn."""
     pad, end = model.config.pad_token_id, model.config.eos_token_id
     longest = max(map(len, prompts))
     tokens_BT = torch.tensor([[pad] * (longest - len(p)) + p for p in prompts])

@@ -77,7 +77,7 @@ def _family_phrases(family: Family) -> list[str]:
 
 
 def _common_prefix(texts: Sequence[str]) -> str:
-    """The first and the last in order differ where any two do."""
+    """Compare the first and the last in order: they differ where any two do."""
     pairs = zip(min(texts), max(texts), strict=False)
     return "".join(a for a, _ in takewhile(lambda pair: pair[0] == pair[1], pairs))
 

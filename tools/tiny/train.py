@@ -100,7 +100,7 @@ def rate_share(done: float) -> float:
 def batch_loss(model: Qwen3ForCausalLM, batch: Batch) -> Tensor:
     """Return the mean negative log-likelihood of the taught tokens."""
     longest = max(len(example.tokens_T) for example in batch)
-    # Padding stands on the right, where a causal model's taught positions never look.
+    # Padding is on the right, which the taught positions of a causal model never see.
     pads = [[0] * (longest - len(example.tokens_T)) for example in batch]
     pairs = list(zip(batch, pads, strict=True))
     tokens_BT = torch.tensor([example.tokens_T + pad for example, pad in pairs])

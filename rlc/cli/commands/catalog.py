@@ -169,7 +169,7 @@ def _parameters(params: Sequence[Parameter]) -> Table:
 
 
 def _default(param: Parameter) -> str:
-    """A default as a recipe would write it; ``…`` if it has no short form."""
+    """Return a default as a recipe would write it; ``…`` if it has no short form."""
     from rlc.plan.units import show
 
     if param.required:
@@ -181,7 +181,7 @@ def _default(param: Parameter) -> str:
 
 
 def _meaning(param: Parameter) -> str:
-    """What a parameter means, and what it may be."""
+    """Return what a parameter means, and what it may be."""
     from rlc.catalog.records import Param
     from rlc.check.scalars import bounds
 

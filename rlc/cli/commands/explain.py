@@ -96,7 +96,7 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _explanation(args: argparse.Namespace, saved: bool) -> Explanation:
-    """A saved plan is printed with what its recipe says now, if that differs."""
+    """Explain a recipe, or a saved plan; print how the plan's recipe differs by now."""
     from rlc.api import Explanation, explain
     from rlc.compile.saved import read_plan, stale_lines
 

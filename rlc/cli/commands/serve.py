@@ -109,7 +109,7 @@ def _serve(args: argparse.Namespace, key: str | None) -> None:
 
 
 def parse_models(given: Sequence[str]) -> dict[str, str]:
-    """Names and what they stand for: ``NAME=FOLDER``, or a folder under its own full path."""
+    """Read models by name: ``NAME=FOLDER``, or a folder under its own full path."""
     models = {}
     for text in given or ["tiny"]:
         name, equals, source = text.rpartition("=")
@@ -120,7 +120,7 @@ def parse_models(given: Sequence[str]) -> dict[str, str]:
 
 
 def _key(args: argparse.Namespace) -> str | None:
-    """The key that clients must have; None on loopback without one."""
+    """Return the key that clients must send; None on loopback without one."""
     key = os.environ.get(KEY_VARIABLE) or None
     if args.host in (LOOPBACK, "localhost"):
         return key
@@ -138,7 +138,7 @@ def _key(args: argparse.Namespace) -> str | None:
 def _banner(
     backend: Backend, address: tuple[str, int], args: argparse.Namespace, key: str | None
 ) -> str:
-    """What a user needs: which models, where, and the two lines for the other terminal."""
+    """Return what a user needs: the models, the address, and the lines for another terminal."""
     models = [
         f"  {served.name}" + ("" if served.name == served.source else f"  ({served.source})")
         for served in backend.served.values()

@@ -245,7 +245,7 @@ def _write(file: Path, arrays: Arrays, description: Description, overwrite: bool
         if overwrite:
             os.replace(temporary, file)
         else:
-            os.link(temporary, file)  # unlike a rename, fails where a file is
+            os.link(temporary, file)  # unlike a rename, fails if there is a file
     finally:
         with suppress(FileNotFoundError):
             os.unlink(temporary)

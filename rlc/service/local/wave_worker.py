@@ -29,7 +29,7 @@ from rlc.service.pending_calls import count_pending
 # a few others (gather, a queue, a lock) before the next request is made.
 _QUIET_TURNS = 10
 # How often, and how many seconds apart, a wave looks for calls under way that may bring more
-# requests. Looks are counted and not seconds, which also pass while the program cannot go on: the
+# requests. Looks are counted and not seconds, which also pass while the program is held up: the
 # machine is busy, a disk is slow.
 _LOOKS, _POLL = 1_000, 0.001
 

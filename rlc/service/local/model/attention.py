@@ -45,7 +45,7 @@ class Layout(Protocol):
     """Which stream tokens see which."""
 
     def attend(self, head: Head, q_NHD: Tensor, k_NKD: Tensor, v_NKD: Tensor) -> Tensor:
-        """The attention output, [N, H, D]."""
+        """Return the attention output, [N, H, D]."""
 
 
 class _Current(threading.local):
@@ -76,7 +76,7 @@ def stream_attention(
     scaling: float | None = None,
     **options: Any,
 ) -> tuple[Tensor, None]:
-    """The attention function that transformers' layers call; tensors are [1, heads, N, D]."""
+    """Attend as transformers' layers ask; tensors are [1, heads, N, D]."""
     layout = _current.layout
     assert layout is not None, "the model was called outside `using(layout)`"
     for name in _UNSUPPORTED:
@@ -100,8 +100,8 @@ AttentionInterface.register(NAME, stream_attention)
 def scaled_dot_product(q: Tensor, k: Tensor, v: Tensor, head: Head, bias: Tensor | None) -> Tensor:
     """Attention of [R, H, Q, D] queries over [R, K, T, D] keys, H a multiple of K.
 
-    ``bias`` ([R or 1, 1, Q, T]) is added to the scores: 0 where a query may look, -inf where
-    not. Without one, queries see the keys up to their own index.
+    ``bias`` ([R or 1, 1, Q, T]) is added to the scores: 0 if a query may see a key, else
+    -inf. Without one, queries see the keys up to their own index.
     """
     if head.softcap is None and bias is None:
         return scaled_dot_product_attention(
@@ -127,7 +127,7 @@ def scaled_dot_product(q: Tensor, k: Tensor, v: Tensor, head: Head, bias: Tensor
 
 
 def hide_unseen(q_positions: Tensor, k_positions: Tensor, window: int | None) -> Tensor:
-    """0 where a query at one position may see a key at another, -inf elsewhere; broadcasts."""
+    """Return 0 if a query at one position may see a key at another, else -inf; broadcasts."""
     hidden = k_positions > q_positions
     if window is not None:
         hidden = hidden | (k_positions <= q_positions - window)
@@ -150,7 +150,7 @@ class PackLayout:
     """
 
     buckets: tuple[_Bucket, ...]
-    owner_N: Tensor  # where in the concatenated bucket outputs each stream token's own lies
+    owner_N: Tensor  # each stream token's index in the concatenated bucket outputs
 
     @classmethod
     def of(cls, pack: Pack, device: torch.device) -> PackLayout:

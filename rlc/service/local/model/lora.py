@@ -105,7 +105,7 @@ class LoraLinear(nn.Module):
         return out.view(*x.shape[:-1], -1)  # type: ignore[no-any-return]
 
     def merge(self, pair: tuple[Tensor, Tensor], scale: float) -> Tensor:
-        """The weight with an adapter added in; the base weight is left alone."""
+        """Return the weight with an adapter added in; the base weight is left alone."""
         a, b = pair
         return torch.addmm(self.base.weight, b, a, alpha=scale)
 
@@ -150,7 +150,7 @@ class Adapter:
 
     @classmethod
     def fresh(cls, layers: Mapping[str, LoraLinear], spec: LoraSpec, seed: int | None) -> Adapter:
-        """A uniform in ±1/√inputs, B zero. The numbers depend on the seed alone."""
+        """Make an adapter, A uniform in ±1/√inputs, B zero. It depends on the seed alone."""
         generator = torch.Generator().manual_seed(seed) if seed is not None else torch.Generator()
         if seed is None:
             generator.seed()
@@ -164,9 +164,9 @@ class Adapter:
 
 
 def trained_shapes(layers: Mapping[str, LoraLinear], spec: LoraSpec) -> dict[str, tuple[int, int]]:
-    """(outputs, inputs) of each layer that ``spec`` trains, in the model's order.
+    """Return (outputs, inputs) of each layer that ``spec`` trains, in the model's order.
 
-    Raises ServiceError if the model has no layer of a kind that ``spec`` asks for.
+    Raise ServiceError if the model has no layer of a kind that ``spec`` asks for.
     """
     missing = spec.kinds - {layer.kind for layer in layers.values()}
     if missing:
@@ -182,6 +182,6 @@ def trained_shapes(layers: Mapping[str, LoraLinear], spec: LoraSpec) -> dict[str
 
 
 def size(layers: Mapping[str, LoraLinear], spec: LoraSpec) -> int:
-    """How many numbers an adapter has."""
+    """Return how many numbers an adapter has."""
     shapes = trained_shapes(layers, spec).values()
     return sum(spec.rank * (out_size + in_size) for out_size, in_size in shapes)

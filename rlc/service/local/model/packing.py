@@ -27,19 +27,19 @@ class Pack:
 
 
 def sort_key(tokens: IntArray) -> bytes:
-    """Bytes that sort as the token sequence does, a prefix before its extensions."""
+    """Return bytes that sort as the token sequence does, a prefix before its extensions."""
     return tokens.astype(">u4").tobytes()
 
 
 def common_prefix(a: IntArray, b: IntArray) -> int:
-    """How many leading tokens two sequences share."""
+    """Return how many leading tokens two sequences share."""
     n = min(len(a), len(b))
     differ = a[:n] != b[:n]
     return int(differ.argmax()) if differ.any() else n
 
 
 def lexicographic(sequences: Sequence[IntArray]) -> list[int]:
-    """Indices of the sequences in lexicographic order; equal ones keep their order."""
+    """Return indices of the sequences in lexicographic order; equal ones keep their order."""
     keys = [sort_key(tokens) for tokens in sequences]
     return sorted(range(len(keys)), key=keys.__getitem__)
 
@@ -68,8 +68,8 @@ def pack(sequences: Sequence[IntArray]) -> Pack:
 def micro_batches(sequences: Sequence[IntArray], budget: int) -> Iterator[list[int]]:
     """Cut the lexicographic order into runs of at most ``budget`` tokens (at least one each).
 
-    Neighbours share prefixes, so the runs lose little of them; and the runs are the same
-    whatever the order of ``sequences``.
+    Neighbours share prefixes, so the runs lose little of them; and the runs do not depend on
+    the order of ``sequences``.
     """
     run: list[int] = []
     used = 0

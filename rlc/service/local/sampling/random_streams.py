@@ -1,7 +1,7 @@
 """Uniform numbers as a pure function of a key and a counter: Philox 4×32 with ten rounds.
 
 Salmon, Moraes, Dror and Shaw, "Parallel random numbers: as easy as 1, 2, 3" (SC 2011). A
-stream has no state to share or to save: number ``t`` of a stream is the same whatever else
+stream has no state to share or to save: number ``t`` of a stream does not depend on what else
 is being drawn.
 """
 
@@ -21,13 +21,13 @@ _32 = np.uint64(32)
 
 
 def stream_key(seed: int, index: int) -> int:
-    """The 64-bit key of stream ``index`` under ``seed``; any integers."""
+    """Return the 64-bit key of stream ``index`` under ``seed``; any integers."""
     digest = hashlib.blake2b(f"{seed}/{index}".encode(), digest_size=8).digest()
     return int.from_bytes(digest, "little")
 
 
 def philox(counter: tuple[UInt64, UInt64, UInt64, UInt64], key_B: UInt64) -> tuple[UInt64, ...]:
-    """Four 32-bit words (in uint64 arrays) for each counter, of four such words, and key."""
+    """Return four 32-bit words (in uint64 arrays) for each counter, of four such words, and key."""
     x0, x1, x2, x3 = counter
     for turn in range(10):
         key0 = (key_B + np.uint64(turn * _WEYL[0] & 0xFFFFFFFF)) & _LOW
@@ -43,7 +43,7 @@ def philox(counter: tuple[UInt64, UInt64, UInt64, UInt64], key_B: UInt64) -> tup
 
 
 def uniforms(key_B: UInt64, t_B: UInt64) -> npt.NDArray[np.float64]:
-    """Number ``t`` of each stream, uniform in [0, 1) with 53 random bits."""
+    """Return number ``t`` of each stream, uniform in [0, 1) with 53 random bits."""
     zero = np.zeros_like(t_B)
     x0, x1, _, _ = philox((t_B & _LOW, t_B >> _32, zero, zero), key_B)
     return ((x0 << np.uint64(21)) | (x1 >> np.uint64(11))).astype(np.float64) * 2.0**-53

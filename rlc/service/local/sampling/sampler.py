@@ -72,7 +72,7 @@ class SampleRequest:
     stops: Callable[[list[int]], bool]
 
     def samples(self, cancelled: Callable[[], bool]) -> list[Sample]:
-        """The completions to make; each has its own random stream."""
+        """Return the completions to make; each has its own random stream."""
         return [
             Sample(
                 self.prompt, stream_key(self.seed, i), self.rule, self.limit, self.stops, cancelled
@@ -206,7 +206,7 @@ def responses(
             of_prompt[i][: -request.scoring.last_n] = np.nan
         sequences = [
             types.SampledSequence(
-                stop_reason=sample.stop_reason or "length",  # a cancelled one is read by nobody
+                stop_reason=sample.stop_reason or "length",  # a cancelled one is never read
                 sequence_id=f"{request.number}-{j}",
                 tokens_np=np.array(sample.tokens, dtype=np.int32),
                 logprobs_np=np.array(sample.logprobs, dtype=np.float32),

@@ -47,7 +47,7 @@ class Loss:
     inputs: tuple[str, ...]
     settings: Mapping[str, float | None]
     per_token: tuple[str, ...]  # settings that a datum may give as an array
-    vanishes_with: str | None  # where this input is all zero, so are loss and gradient
+    vanishes_with: str | None  # if this input is all zero, so are loss and gradient
     sum_M: Callable[[Tensor, Mapping[str, Tensor]], Tensor]
     several_targets: bool = False  # whether a position may have K targets: arrays [T, K]
     sampled_only: bool = False  # whether the datums' spans say which targets count: array `sampled`
@@ -132,17 +132,16 @@ LOSSES: Mapping[str, Loss] = {
 
 
 def find(name: str) -> Loss:
-    """The loss called ``name``. Raises ServiceError for any other."""
+    """Return the loss called ``name``. Raise ServiceError if there is none."""
     if name not in LOSSES:
         raise ServiceError(f"Unknown loss {name!r}; the local engine has {', '.join(LOSSES)}.")
     return LOSSES[name]
 
 
 def settings(loss: Loss, config: Mapping[str, float | str] | None) -> dict[str, float]:
-    """The loss's settings, given or default.
+    """Return the loss's settings, given or default.
 
-    Raises ServiceError for a setting that the loss does not have, that is missing, or that is
-    not a finite number.
+    Raise ServiceError if a setting is unknown, missing, or not a finite number.
     """
     given = dict(config or {})
     unknown = sorted(given.keys() - loss.settings.keys())
@@ -163,10 +162,10 @@ def settings(loss: Loss, config: Mapping[str, float | str] | None) -> dict[str, 
 def read_inputs(
     loss: Loss, decided: Mapping[str, float], datum: types.Datum, where: str
 ) -> dict[str, np.ndarray]:
-    """One datum's arrays, each as long as its model input, with the settings spread out.
+    """Return one datum's arrays, each as long as its model input, with the settings spread out.
 
-    All have the shape of the targets: [T], or [T, K] where the loss takes several targets for
-    a position. Raises ServiceError for an input that is missing, unknown, of another shape or
+    All have the shape of the targets: [T], or [T, K] if the loss takes several targets for
+    a position. Raise ServiceError for an input that is missing, unknown, of another shape or
     not finite.
     """
     given = datum.loss_fn_inputs
@@ -243,12 +242,12 @@ def _array(data: types.TensorData, key: str, shape: tuple[int, ...], where: str)
 
 
 def has_gradient(loss: Loss, arrays: Mapping[str, np.ndarray]) -> bool:
-    """Whether a datum can move the weights at all."""
+    """Return whether a datum can move the weights at all."""
     return loss.vanishes_with is None or bool(np.any(arrays[loss.vanishes_with]))
 
 
 def total(loss: Loss, lp_M: Tensor, datums: Sequence[Mapping[str, np.ndarray]]) -> Tensor:
-    """The summed loss of some datums, whose logprobs follow one another in ``lp_M``."""
+    """Return the summed loss of some datums, whose logprobs follow one another in ``lp_M``."""
     keys = [key for key in datums[0] if key != "target_tokens"]
     joined = {
         key: torch.from_numpy(np.concatenate([d[key].ravel() for d in datums])).to(lp_M)

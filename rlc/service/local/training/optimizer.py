@@ -24,7 +24,7 @@ class AdamW:
 
     @classmethod
     def over(cls, parameters_P: Tensor) -> AdamW:
-        """An optimiser that has not stepped yet."""
+        """Make an optimiser that has not stepped yet."""
         gradient_P, mean_P, square_P = (torch.zeros_like(parameters_P) for _ in range(3))
         return cls(parameters_P, gradient_P, mean_P, square_P)
 

@@ -128,7 +128,7 @@ class Trainer:
         self.has_gradient = False
 
     def snapshot(self) -> Snapshot:
-        """The weights as they are now."""
+        """Return the weights as they are now."""
         copied_P = self.adapter.flat_P.clone()
         return Snapshot(Adapter.over(self.base.layers, self.adapter.spec, copied_P))
 
