@@ -10,8 +10,7 @@ from attrs import frozen
 from rlc.catalog.environments import is_chat, max_turns, with_role
 from rlc.catalog.index import source_traits, wrapper_traits
 from rlc.envs.base import AsyncSource, BlockingSource, EnvError, NumberedSource
-from rlc.envs.caching_tokenizer import CachingTokenizer
-from rlc.envs.history import ChatHistory, Chats, History, TextHistory
+from rlc.envs.history import History, TextHistory, chat_history
 from rlc.envs.judges.solver_judge import SolverJudge, make_solver_judge
 from rlc.envs.openreward.preflight import openreward_problems
 from rlc.envs.python.attributes import load_attribute, require_takes
@@ -19,15 +18,13 @@ from rlc.envs.templates import load_template
 from rlc.envs.workers.async_adapter import make_async
 from rlc.plan.records import EnvPlan
 
-Shown = Sequence[tuple[str, str]]  # solved problems: question and answer
-
 
 @frozen
 class PlayableEnv:
-    """A planned environment with its source and a maker of histories (one an episode).
+    """A planned environment with its source and a factory of histories (one an episode).
 
-    ``roles``: how a task is shared out, where several play it. ``count``: how many tasks there
-    are; None: no end to them, or not known before they are played.
+    ``roles``: how several players share a task. ``count``: the number of tasks; None: they never
+    end, or their number is not known before they are played.
     """
 
     plan: EnvPlan
@@ -42,7 +39,7 @@ def build_env(plan: EnvPlan, tokenizer: Any, renderer: str) -> PlayableEnv:
     a template cannot be read."""
     source = ADAPTERS[plan.source].make(plan, tokenizer, renderer)
 
-    def histories(shown: Shown) -> Callable[[], History]:
+    def histories(shown: Sequence[tuple[str, str]]) -> Callable[[], History]:
         if is_chat(plan):
             one_reply = max_turns(plan) == 1
             return chat_history(tokenizer, renderer, _instruction(plan), shown, one_reply)
@@ -79,7 +76,7 @@ class Adapter:
     """How the environments of a source are played.
 
     ``make``: the source of a planned environment, for a tokenizer and a renderer; raises EnvError.
-    It may bring its own maker of histories, as an attribute ``new_history``. ``problems``: one
+    It may have its own factory of histories, an attribute ``new_history``. ``problems``: one
     sentence for each thing that is wrong with environments of the source, without making them.
     """
 
@@ -170,32 +167,3 @@ ADAPTERS = {
     "cookbook": Adapter(_cookbook_source, _each(_require_cookbook)),
     "python": Adapter(_python_source, _each(_require_python)),
 }
-
-
-def chat_history(
-    tokenizer: Any,
-    renderer_name: str,
-    instruction: str,
-    shown: Shown = (),
-    one_reply: bool = False,
-) -> Callable[[], History]:
-    """A maker of chats. Raises EnvError for a renderer that cannot keep a prefix, unless a chat
-    ends with its first reply."""
-    from tinker_cookbook.renderers import get_renderer
-
-    renderer = get_renderer(renderer_name, CachingTokenizer(tokenizer))
-    messages = [
-        {"role": role, "content": text}
-        for solved in shown
-        for role, text in zip(("user", "assistant"), solved, strict=True)
-    ]
-    chats = Chats(renderer, messages)
-    if one_reply:
-        return lambda: ChatHistory(chats, instruction)
-    if not renderer.has_extension_property:
-        raise EnvError(
-            f"the renderer `{renderer_name}` rewrites earlier turns, so chat() cannot keep them"
-        )
-    if not all(isinstance(stop, int) for stop in renderer.get_stop_sequences()):
-        raise EnvError(f"the renderer `{renderer_name}` ends a turn with text, not with a token")
-    return lambda: ChatHistory(chats, instruction)

@@ -6,11 +6,12 @@ Sampled tokens are kept as they are, never decoded and encoded again.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import cached_property, lru_cache
 from typing import Any, Protocol
 
-from rlc.envs.base import Action, Observation
+from rlc.envs.base import Action, EnvError, Observation
+from rlc.envs.caching_tokenizer import CachingTokenizer
 from rlc.envs.chunks import NO_CHUNKS, Chunks
 from rlc.envs.templates import Template
 
@@ -115,6 +116,35 @@ class TextHistory:
 
     def reply(self, tokens: list[int]) -> Action:
         return Action(self._tokenizer.decode(tokens, skip_special_tokens=True))
+
+
+def chat_history(
+    tokenizer: Any,
+    renderer_name: str,
+    instruction: str,
+    solved: Sequence[tuple[str, str]] = (),
+    one_reply: bool = False,
+) -> Callable[[], History]:
+    """Return a factory of chats, which begin with ``solved`` problems: questions and answers. Raise
+    EnvError for a renderer that cannot keep a prefix, unless a chat ends with its first reply."""
+    from tinker_cookbook.renderers import get_renderer
+
+    renderer = get_renderer(renderer_name, CachingTokenizer(tokenizer))
+    messages = [
+        {"role": role, "content": text}
+        for problem in solved
+        for role, text in zip(("user", "assistant"), problem, strict=True)
+    ]
+    chats = Chats(renderer, messages)
+    if one_reply:
+        return lambda: ChatHistory(chats, instruction)
+    if not renderer.has_extension_property:
+        raise EnvError(
+            f"the renderer `{renderer_name}` rewrites earlier turns, so chat() cannot keep them"
+        )
+    if not all(isinstance(stop, int) for stop in renderer.get_stop_sequences()):
+        raise EnvError(f"the renderer `{renderer_name}` ends a turn with text, not with a token")
+    return lambda: ChatHistory(chats, instruction)
 
 
 def _user(text: str) -> dict[str, str]:

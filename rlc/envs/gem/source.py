@@ -58,7 +58,7 @@ class GemSource:
         tools: Sequence[Call] = (),
     ) -> None:
         """``observation``: the wrapper that keeps the history; those that make a chat take the
-        ``tokenizer``'s chat template. ``tools``: the first is innermost. Raises EnvError if the
+        ``tokenizer``'s chat template. ``tools``: the first is innermost. Raise EnvError if the
         environment cannot be made."""
         chat = observation is not None and wrapper_traits(observation).chat_template
         if chat and not getattr(tokenizer, "chat_template", None):

@@ -61,8 +61,7 @@ class Connection:
 
     async def splits(self) -> list[str]:
         env = await self.environment()
-        names: list[str] = await self._ask(env.list_splits)
-        return names
+        return list(await self._ask(env.list_splits))
 
     async def count(self, split: str) -> int:
         """How many tasks a split has."""
@@ -75,12 +74,11 @@ class Connection:
         return bool(await self._ask(env.supports_score_group))
 
     async def required_secrets(self) -> list[str]:
-        """What the environment asks for; the user's own servers do not report it."""
+        """The secrets that the environment needs; the user's own servers do not report them."""
         if self.address.base_url is not None:
             return []
         env = await self.environment()
-        names: list[str] = await self._ask(env.list_required_secrets)
-        return names
+        return list(await self._ask(env.list_required_secrets))
 
     async def session(self, split: str, index: int) -> Any:
         """Begin a session of one task. The wait for it counts against no deadline."""
@@ -99,13 +97,12 @@ class Connection:
 
     async def call(self, call: Callable[[], Awaitable[T]]) -> T:
         """Make a call within a session, and repeat it while the server is busy."""
-        refusals = _Refusals()
-        token = _CURRENT.set(refusals)
-        try:
-            return await self._ask(call)
-        finally:
-            refusals.end()
-            _CURRENT.reset(token)
+        with ExitStack() as pause:
+            token = _PAUSE.set(pause)
+            try:
+                return await self._ask(call)
+            finally:
+                _PAUSE.reset(token)
 
     async def environment(self) -> Any:
         """The SDK's environment. Raise EnvError if the server has none of that name."""
@@ -250,38 +247,24 @@ def _busy(error: Exception) -> float | None:
     return float(getattr(tries[-1], "retry_after", None) or 0.0)
 
 
-@define
-class _Refusals:
-    """The SDK repeats a refused call by itself; its pauses count against no deadline."""
-
-    _pause: ExitStack | None = None
-
-    def begin(self) -> None:
-        if self._pause is None:
-            self._pause = ExitStack()
-            self._pause.enter_context(waiting())
-
-    def end(self) -> None:
-        if self._pause is not None:
-            self._pause.close()
-            self._pause = None
-
-
-_CURRENT: ContextVar[_Refusals | None] = ContextVar("refusals", default=None)
+# The pause of the current call: the SDK repeats a refused request by itself, and the time that it
+# waits counts against no deadline.
+_PAUSE: ContextVar[ExitStack | None] = ContextVar("pause", default=None)
 
 
 def _trace() -> Any:
-    """Report to the current call when a request of it is refused, and when the next one begins."""
+    """Begin the pause of a call when its request is refused; end it when the next one begins."""
     from aiohttp import TraceConfig
 
     async def begins(*_: Any) -> None:
-        if (refusals := _CURRENT.get()) is not None:
-            refusals.end()
+        if (pause := _PAUSE.get()) is not None:
+            pause.close()
 
     async def answered(_session: Any, _context: Any, params: Any) -> None:
-        refusals = _CURRENT.get()
-        if refusals is not None and params.response.status in BUSY:
-            refusals.begin()
+        pause = _PAUSE.get()
+        if pause is not None and params.response.status in BUSY:
+            pause.close()
+            pause.enter_context(waiting())
 
     config = TraceConfig()
     config.on_request_start.append(begins)

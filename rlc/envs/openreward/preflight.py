@@ -24,8 +24,7 @@ def openreward_problems(envs: Sequence[EnvPlan]) -> list[str]:
 
 
 async def _all_problems(envs: Sequence[EnvPlan]) -> list[str]:
-    found = await asyncio.gather(*map(_problem, envs))
-    return list(dict.fromkeys(text for text in found if text is not None))
+    return list(dict.fromkeys(filter(None, await asyncio.gather(*map(_problem, envs)))))
 
 
 async def _problem(env: EnvPlan) -> str | None:
@@ -44,7 +43,7 @@ async def _problem(env: EnvPlan) -> str | None:
 
 
 async def _ask(env: EnvPlan, connection: Connection) -> None:
-    """Raises EnvError."""
+    """Raise EnvError for the first thing that is wrong."""
     split = env.args["split"]
     if split not in (splits := await connection.splits()):
         raise EnvError(f"it has no split {_unknown(split, splits)}")
@@ -52,21 +51,17 @@ async def _ask(env: EnvPlan, connection: Connection) -> None:
     given = {"api_key", KEY.lower(), *(name.lower() for name in env.args["secrets"])}
     asked = [name for name in await connection.required_secrets() if name.lower() not in given]
     if asked:
-        raise EnvError(f"it asks for secrets: `secrets = [{_quoted(asked)}]`")
+        quoted = ", ".join(f'"{name}"' for name in asked)
+        raise EnvError(f"it asks for secrets: `secrets = [{quoted}]`")
     if env.args["tools"]:
-        names = await _tools(connection, split)
+        session = await connection.session(split, 0)  # an environment may have tools of a task
+        try:
+            names = [tool.name for tool in await connection.call(session.list_tools)]
+        finally:
+            await ended(session)
         for name in env.args["tools"]:
             if name not in names:
                 raise EnvError(f"it has no tool {_unknown(name, names)}")
-
-
-async def _tools(connection: Connection, split: str) -> list[str]:
-    """The tools of the first task: an environment may have some for a task only."""
-    session = await connection.session(split, 0)
-    try:
-        return [tool.name for tool in await connection.call(session.list_tools)]
-    finally:
-        await ended(session)
 
 
 def _unknown(name: str, known: Sequence[str]) -> str:
@@ -74,7 +69,3 @@ def _unknown(name: str, known: Sequence[str]) -> str:
     advice = f"; did you mean `{close[0]}`?" if close else ""
     listed = ", ".join(f"`{one}`" for one in known) or "none"
     return f"`{name}`: there is {listed}{advice}"
-
-
-def _quoted(names: Sequence[str]) -> str:
-    return ", ".join(f'"{name}"' for name in names)

@@ -33,7 +33,7 @@ class Equivalence:
 
 
 def compare(answer: str, gold: str) -> Equivalence | None:
-    """Compare two answers; None if that takes too long. Blocks. Raises EnvError if math-verify does
+    """Compare two answers; None if that takes too long. Blocks. Raise EnvError if math-verify does
     not start."""
     found = _pool().ask(answer, gold)
     return None if found is None else Equivalence(**found)
