@@ -56,7 +56,7 @@ KINDS = {
         Kind("optimizer", "an optimizer", "adam(1e-4)"),
         Kind("schedule", "a learning-rate schedule", "cosine(warmup = 10)"),
         Kind("overlap", "a way to overlap sampling and training", "streamed(minibatches = 4)"),
-        Kind("batch", "a batch", "groups(16, of = 8)"),
+        Kind("batch", "a batch", "groups(16, group_size = 8)"),
         Kind("sampling", "a way of sampling", "sample(max_tokens = 512)"),
         Kind("save", "a checkpoint rule", "every(20)"),
         Kind("budget", "a budget", "$60", plain={"money": "usd", "duration": "time"}),

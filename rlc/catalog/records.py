@@ -47,7 +47,8 @@ class Param:
     form is allowed too, and without choices it must be of it. ``many`` takes a list of them. An
     ``optional`` one also takes the word ``none``. ``default_of`` names what the default belongs
     to, if it is not the builtin. ``only_if`` names another argument and the values of it with
-    which alone this one means anything; it must be given then if it is ``needed``.
+    which alone this one means anything; it must be given then if it is ``needed``. ``formerly``
+    are names that it had: they are still accepted, with a warning.
     """
 
     name: str
@@ -67,6 +68,7 @@ class Param:
     default_of: str | None = None
     only_if: tuple[str, tuple[str, ...]] | None = None
     needed: bool = False
+    formerly: tuple[str, ...] = ()
 
     @property
     def required(self) -> bool:
@@ -74,6 +76,13 @@ class Param:
 
     def all_choices(self) -> tuple[str, ...]:
         return self.choices() if callable(self.choices) else self.choices
+
+    def is_word(self, value: object) -> bool:
+        """Whether a value is written without quotes: it is a choice, and no string that is open."""
+        if not isinstance(value, str) or not value.isidentifier():
+            return False
+        is_open = self.form is not None and re.fullmatch(self.form[0], value) is not None
+        return not is_open and value in self.all_choices()
 
     def names_file(self, value: object) -> TypeGuard[str]:
         """Whether a value of this parameter is the path of a file."""

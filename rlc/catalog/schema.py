@@ -150,7 +150,8 @@ _BUILTINS: Mapping[type, tuple[str, ...]] = {
     KlPlan: ("reference",),
 }
 _RENAMED: Mapping[type, Mapping[str, str]] = {
-    BatchPlan: {"of": "size"},
+    BatchPlan: {"group_size": "size"},
+    RolloutsPlan: {"group_size": "group"},
     TrainPlan: {"env": "envs"},
     EvalPlan: {"env": "envs"},
 }

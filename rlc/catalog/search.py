@@ -76,7 +76,7 @@ def entries() -> tuple[Entry, ...]:
         *(_retired(name) for name in retired_names()),
         *(_environment(env_id) for env_id in gem_ids()),
         *_problem_sets(),
-        *(Entry("prompt", name, "a prompt template", f'template("{name}")') for name in TEMPLATES),
+        *(Entry("prompt", name, "a prompt template", f"template({name})") for name in TEMPLATES),
         *_unsupported(),
         *(Entry("code", code, title, f"rlc explain {code}") for code, title in CODES.items()),
     )

@@ -10,7 +10,7 @@ from rlc.catalog.records import Param
 from rlc.check.suggest import closest, known_values, rename
 from rlc.check.values import Value
 from rlc.lang.ast import Argument, Expr, Field, Name
-from rlc.lang.diagnostics import Diagnostics, Label
+from rlc.lang.diagnostics import Diagnostics, Label, replace
 from rlc.lang.source import Span
 
 # Evaluates an expression for a parameter; returns None after a report.
@@ -145,7 +145,7 @@ def _named(
     found: Diagnostics,
 ) -> Param | None:
     param = by_name.get(name.id)
-    if param is None:
+    if param is None and (param := _renamed(name, by_name.values(), found)) is None:
         likely = closest(name.id, list(by_name))
         bound.unknown += likely or ["*"]
         code = "RL0105" if owner.slot == "argument" else "RL0104"
@@ -156,6 +156,17 @@ def _named(
         fix = rename(name.span, name.id, [other for other in by_name if other not in given])
         message = f"{owner.title} has no {owner.slot} `{name.id}`"
         found.error(code, name.span, message, advice, fix=fix)
+    return param
+
+
+def _renamed(name: Name, params: Iterable[Param], found: Diagnostics) -> Param | None:
+    """The parameter that had this name, after a warning."""
+    param = next((param for param in params if name.id in param.formerly), None)
+    if param is not None:
+        advice = f"write `{param.name}`"
+        fix = replace(name.span, param.name, advice, True)
+        message = f"`{name.id}` is called `{param.name}` now"
+        found.warning("RL0116", name.span, message, advice, fix=fix)
     return param
 
 

@@ -89,7 +89,7 @@ def _renderer(
         return chosen
     if not model.renderers:
         message = "a model from a folder needs `renderer`: how its chats become tokens"
-        advice = 'for example `renderer = "qwen3_instruct"`'
+        advice = "for example `renderer = qwen3_instruct`"
         found.error("RL0302", decl.name.span, message, advice)
         return None
     return Value("string", model.renderers[0], base.span, CATALOGUE)

@@ -22,7 +22,7 @@ from rlc.lang.ast import (
     RecordExpr,
     String,
 )
-from rlc.lang.diagnostics import Diagnostics, Label
+from rlc.lang.diagnostics import Diagnostics, Label, replace
 from rlc.lang.source import Span
 from rlc.plan.units import SECONDS, show
 
@@ -47,12 +47,20 @@ class Scalars:
         if isinstance(expr, Name):
             if want.optional and expr.id == "none":
                 return Value(want.type, None, expr.span, expr.span)
-            if want.type == "word":
+            if want.type == "word" or expr.id in want.all_choices():
                 return self._word(expr, want)
             if want.type == "string" and not self._knows(expr.id):
+                if want.choices:
+                    _report_choice(expr.id, want, expr.span, self._found)
+                    return None
                 message = f"`{want.name}` takes a string, found the name `{expr.id}`"
                 self._found.error("RL0201", expr.span, message, f'in quotes: `"{expr.id}"`')
                 return None
+        if isinstance(expr, String) and want.is_word(expr.value):
+            fix = replace(expr.span, expr.value, f"write `{expr.value}`", True)
+            message = f"`{expr.value}` is one of the words here, and needs no quotes"
+            self._found.warning("RL0116", expr.span, message, f"write `{expr.value}`", fix=fix)
+            return Value(want.type, expr.value, expr.span, expr.span)
         value = self.plain(expr, want)
         return fit(value, want, expr.span, self._found) if value else None
 
@@ -86,7 +94,7 @@ class Scalars:
 
     def _word(self, name: Name, want: Param) -> Value | None:
         if name.id in want.all_choices():
-            return Value("word", name.id, name.span, name.span)
+            return Value(want.type, name.id, name.span, name.span)
         _report_choice(name.id, want, name.span, self._found)
         return None
 
@@ -231,8 +239,6 @@ def _conversion_help(value: Value, want: Param) -> str | None:
         return f"give a unit: `{value.data:g}s`, `{value.data:g}h` or `{value.data:g}d`"
     if want.type == "string" and value.type in NUMBERS:
         return f'write it in quotes: `"{value.data}"`'
-    if want.type == "word" and value.type == "string" and value.data in want.all_choices():
-        return f"without quotes: `{value.data}`"
     return f"{want.name}: {want.doc}"
 
 
@@ -249,7 +255,7 @@ def _in_bounds(data: Any, want: Param) -> bool:
 
 def _report_choice(data: Any, want: Param, span: Span, found: Diagnostics) -> None:
     choices = want.all_choices()
-    shown = f'"{data}"' if want.type == "string" else f"`{data}`"
+    shown = f'"{data}"' if want.type == "string" and span.text != data else f"`{data}`"
     if not choices and want.form:
         message = f"`{want.name}` cannot be {shown}"
         found.error("RL0210", span, message, f'for example "{want.form[1]}"')

@@ -102,11 +102,12 @@ def _with_argument(call: Call, name: Name, value: Expr) -> Call:
     """The call with one argument replaced or added; unknown names are left to the checker."""
     builtin = find_anywhere(call.func.id) if isinstance(call.func, Name) else None
     names = [param.name for param in builtin.params] if builtin else []
+    now = {old: param.name for param in builtin.params for old in param.formerly} if builtin else {}
     argument = Argument(name.span.to(value.span), name, value)
     args = list(call.args)
     for index, old in enumerate(args):
         own = old.name.id if old.name else names[index] if index < len(names) else None
-        if own == name.id:
+        if now.get(own or "", own) == now.get(name.id, name.id):
             args[index] = argument if old.name else evolve(argument, name=None)
             return evolve(call, args=tuple(args))
     return evolve(call, args=(*args, argument))

@@ -49,13 +49,20 @@ def pipeline(env: EnvPlan) -> str:
 def _call(
     name: str, params: tuple[Param, ...], args: Mapping[str, Any], first: str | None = None
 ) -> str:
-    defaults = {param.name: param.default for param in params}
-    given = [] if first is None else [f'"{first}"']
+    by_name = {param.name: param for param in params}
+
+    def written(param: Param | None, value: Any) -> str:
+        if param is not None and (param.type == "word" or param.is_word(value)):
+            return show(value, "word")
+        return show(value, "string" if isinstance(value, str) else "any")
+
+    given = [] if first is None else [written(params[0] if params else None, first)]
     for key, value in args.items():
-        if defaults.get(key) == value:
+        param = by_name.get(key)
+        if param is not None and param.default == value:
             continue
-        shown = show(value, "string" if isinstance(value, str) else "any")
-        required = key in defaults and defaults[key] is REQUIRED
+        required = param is not None and param.default is REQUIRED
+        shown = written(param, value)
         given.append(shown if required else f"{key} = {shown}")
     return f"{name}({', '.join(given)})"
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from rlc.catalog.builtins.wrappers import TEMPLATES
 from rlc.catalog.facts.gem import gem_facts, gem_ids
 from rlc.catalog.index import names_of, wrapper_traits
 from rlc.imports.common import (
@@ -18,7 +19,17 @@ from rlc.imports.common import (
 )
 from rlc.imports.errors import shown
 from rlc.imports.settings import Option, Settings, table
-from rlc.imports.write import Line, Word, block, call, declaration, literal, pipeline, recipe_text
+from rlc.imports.write import (
+    Line,
+    Word,
+    block,
+    call,
+    choice,
+    declaration,
+    literal,
+    pipeline,
+    recipe_text,
+)
 from rlc.lang.suggest import did_you_mean
 
 OPTIONS = table(
@@ -150,7 +161,7 @@ def _environment(settings: Settings, name: str) -> str:
             advice = did_you_mean(wrapper, known) or f"known: {', '.join(known)}"
             settings.problem(f"GEM has no wrapper `{shown(wrapper)}`", advice)
     if settings["template"]:
-        steps.append(call("template", literal(settings["template"])))
+        steps.append(call("template", choice(settings["template"], TEMPLATES)))
     # What `rlc check` warns of, and why it is as it is.
     several_turns = facts["multi_turn"] or any("tool" in wrapper for wrapper in wrappers)
     if history := next((wrapper for wrapper in wrappers if wrapper in HISTORIES), None):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from rlc.catalog.facts.gem import gem_facts, gem_ids
-from rlc.catalog.facts.models import renderer_keeps_prefix
+from rlc.catalog.facts.models import renderer_keeps_prefix, renderer_names
 from rlc.imports.common import (
     MAIN,
     POLICY,
@@ -18,7 +18,17 @@ from rlc.imports.common import (
 )
 from rlc.imports.gem import gem_source, wandb
 from rlc.imports.settings import Option, Settings, table
-from rlc.imports.write import Line, Word, block, call, declaration, literal, pipeline, recipe_text
+from rlc.imports.write import (
+    Line,
+    Word,
+    block,
+    call,
+    choice,
+    declaration,
+    literal,
+    pipeline,
+    recipe_text,
+)
 
 _NO_METRIC = "a pass over the batch after each update, for a metric that rlc does not have"
 _OWN_FOLDER = "every run has a folder of its own in rlc"
@@ -61,7 +71,7 @@ def recipe(settings: Settings) -> str:
     if (path := settings["load_checkpoint_path"]) is not None:
         lines.append(weights_line(settings["model_name"], path))
     if (renderer := settings["renderer_name"]) is not None:
-        lines.append(Line("renderer", literal(renderer)))
+        lines.append(Line("renderer", choice(renderer, renderer_names())))
     parts = [
         model_block(settings, "model_name", "lora_rank", lines),
         _environment(settings, name),
@@ -90,7 +100,7 @@ def _environment(settings: Settings, name: str) -> str:
         )
         chatml = model is not None and model.chatml
         template = "qwen3_general" if prompt == "general" and chatml else "no"
-        steps = [source, "concat_with_action()", call("template", literal(template))]
+        steps = [source, "concat_with_action()", call("template", template)]
         return declaration("env", name, pipeline(steps), above)
     if prompt == "general":
         above.append('the script also puts "Question: " before the task')
@@ -107,7 +117,7 @@ def _training(settings: Settings, env: str) -> list[Line]:
     batch = call(
         "groups",
         literal(settings["groups_per_batch"]),
-        of=settings["group_size"],
+        group_size=settings["group_size"],
         updates=updates if updates != 1 else None,
     )
     return [

@@ -119,7 +119,7 @@ def _model(settings: Settings) -> list[Line]:
     model = current_model(base)
     quiet = [name for name in model.renderers if "disable_thinking" in name] if model else []
     if not settings["thinking"] and quiet:
-        lines.append(Line("renderer", literal(quiet[0]), "thinking: false"))
+        lines.append(Line("renderer", quiet[0], "thinking: false"))
     return lines
 
 
@@ -165,7 +165,7 @@ def _environment(
     temperature, limit = own["temperature"], settings["rollout_timeout"]
     rollouts = call(
         "rollouts",
-        group=own["num_rollouts"],
+        group_size=own["num_rollouts"],
         temperature=temperature,
         max_failures=own["max_failing_rollouts"],
         timeout=Word(f"{literal(int(limit) if limit == int(limit) else limit)}s"),

@@ -8,6 +8,7 @@ from typing import Any
 
 from attrs import frozen
 
+from rlc.catalog.facts.models import renderer_names
 from rlc.imports.common import (
     MAIN,
     POLICY,
@@ -28,6 +29,7 @@ from rlc.imports.write import (
     Word,
     block,
     call,
+    choice,
     declaration,
     literal,
     number,
@@ -97,7 +99,7 @@ def _tasks(settings: Settings, script: str, env: str | None) -> Tasks:
     files = (settings["data.train_files"], settings["data.val_files"])
     if env is not None:
         if parse(Source("--env", f"env tasks = {env}"))[1]:
-            raise InputError(f"--env {shown(env)} is no environment", 'write `problems("gsm8k")`')
+            raise InputError(f"--env {shown(env)} is no environment", "write `problems(gsm8k)`")
         settings.note("--env: the evaluation plays the same tasks, unless you change `test_tasks`")
         return Tasks(env, env, 64, None, "solver_judge" in env)
     if "solver_judge" in script or "countdown" in script:
@@ -114,14 +116,14 @@ def _tasks(settings: Settings, script: str, env: str | None) -> Tasks:
         return Tasks(call("problems", literal(files[0])), test, 64, None, False)
     raise InputError(
         "what this job plays stands in its Python code, which is not read",
-        "say it with --env, for example `--env 'problems(\"gsm8k\")'`",
+        "say it with --env, for example `--env 'problems(gsm8k)'`",
     )
 
 
 def _countdown(split: str, samples: int | None) -> str:
     return call(
         "problems",
-        literal("countdown"),
+        "countdown",
         split=split,
         grader=Word("countdown"),
         samples=samples,
@@ -145,12 +147,12 @@ def _model(settings: Settings) -> list[Line]:
         text = "the trainer restores weights only, as rlc does here"
         lines.append(weights_line(base, resume, text))
     if (renderer := settings["rollout_engine.renderer_name"]) is not None:
-        return [*lines, Line("renderer", literal(renderer))]
+        return [*lines, Line("renderer", choice(renderer, renderer_names()))]
     if any((settings["rollout_engine.disable_thinking"], settings.get("disable_thinking"))):
         model = current_model(base)
         quiet = [name for name in (model.renderers if model else ()) if "disable_thinking" in name]
         if quiet:
-            lines.append(Line("renderer", literal(quiet[0]), "disable_thinking"))
+            lines.append(Line("renderer", quiet[0], "disable_thinking"))
         else:
             settings.note("disable_thinking: the model has no renderer that does so")
     return lines
@@ -159,7 +161,7 @@ def _model(settings: Settings) -> list[Line]:
 def _training(settings: Settings, tasks: Tasks) -> list[Line]:
     size = "training.group_size" if settings.get("rollout.n") is None else "rollout.n"
     count = settings["data.train_batch_size"]
-    batch = call("groups", literal(count), of=settings[size])
+    batch = call("groups", literal(count), group_size=settings[size])
     coef = settings.get("algorithm.kl_beta")
     steps, length = _length(settings, tasks, count)
     stale = 0

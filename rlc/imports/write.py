@@ -98,6 +98,11 @@ def literal(value: Any) -> str:
     raise InputError(f"a recipe cannot hold {shown(value)}", "take it out")
 
 
+def choice(value: str, choices: Iterable[str]) -> str:
+    """Write one of the ``choices`` as a word, and anything else as a string."""
+    return value if value in choices else string(value)
+
+
 def number(value: int | float) -> str:
     """Write a number: ``32_768``, ``4e-5``, ``0.9``."""
     if isinstance(value, int) or (value == int(value) and abs(value) < 1e15):

@@ -33,6 +33,7 @@ CODES: dict[str, str] = {
     "RL0113": "name of a builtin",
     "RL0114": "declared but not used",
     "RL0115": "known elsewhere, not here",
+    "RL0116": "old spelling",
     # RL02xx: types and ranges (rlc/check)
     "RL0201": "wrong type",
     "RL0202": "out of range",

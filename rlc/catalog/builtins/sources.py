@@ -65,12 +65,15 @@ def _factory(source: str, args: Args) -> EnvPlan:
     return _environment(source, _name_of(target.data), target, own, None)
 
 
-_SPLIT = Param("split", "string", "which part of the tasks", "train")
+_SETS = ("train", "test")
+# The usual ones may be written as words; there are others.
+_SPLIT = Param(
+    "split", "string", "which part of the tasks", "train", choices=_SETS, form=(r".+", "validation")
+)
 _SHUFFLE = Param("shuffle", "bool", "in an order drawn from the seed, else as they come", True)
 _SAMPLES = Param(
     "samples", "int", "the first n tasks, after shuffling; none: all", None, low=1, optional=True
 )
-_SETS = ("train", "test")
 _ARGS = Param("args", "record", "its keyword arguments", {})
 
 OPENREWARD_KEY = Key("OPENREWARD_API_KEY", "for OpenReward's servers")

@@ -27,15 +27,28 @@ from rlc.plan.records import (
 
 YEAR = 365 * 24 * 3_600
 
+# What `group_size` was called, in one place or another.
+FORMER_GROUP_SIZES = ("of", "group", "size")
+
 BATCHES = (
     Builtin(
         "groups",
         "batch",
         "groups of rollouts that share one task, so that they can be compared",
-        lambda args: BatchPlan("groups", args.count, args.of, None, args.updates, args.resample),
+        lambda args: BatchPlan(
+            "groups", args.count, args.group_size, None, args.updates, args.resample
+        ),
         (
             Param("count", "int", "tasks in a step", low=1, high=10_000),
-            Param("of", "int", "rollouts of each task", 8, low=1, high=1_024),
+            Param(
+                "group_size",
+                "int",
+                "rollouts of each task",
+                8,
+                low=1,
+                high=1_024,
+                formerly=FORMER_GROUP_SIZES,
+            ),
             Param("updates", "int", "optimiser updates a batch is split into", 1, low=1, high=64),
             Param(
                 "resample",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from attrs import evolve
 
+from rlc.catalog.builtins.training import FORMER_GROUP_SIZES
 from rlc.catalog.records import ATTRIBUTE, Args, Builtin, Param, as_float
 from rlc.catalog.traits import WrapperTraits
 from rlc.plan.records import MAX_TURNS, STEP_TIMEOUT, RewardPlan, RolloutsPlan, StepPlan
@@ -65,6 +66,11 @@ def _workers(args: Args) -> StepPlan:
     own = args.executor.data is not None
     kind = evolve(args.executor, type="word", data="executor") if own else args.kind
     return StepPlan("workers", {**args.values, "kind": kind})
+
+
+def _rollouts(args: Args) -> RolloutsPlan:
+    given = {n: as_float(v) if n.endswith("timeout") else v for n, v in args.values.items()}
+    return RolloutsPlan(group=given.pop("group_size"), **given)
 
 
 _USES = Param("uses", "int", "most calls in an episode", 5, low=1, high=1_000)
@@ -199,11 +205,18 @@ WRAPPERS = (
         "rollouts",
         "wrapper",
         "how this environment's episodes are played, where it differs from the stage",
-        lambda args: RolloutsPlan(
-            **{n: as_float(v) if n.endswith("timeout") else v for n, v in args.values.items()}
-        ),
+        _rollouts,
         (
-            Param("group", "int", "rollouts of each task", None, low=1, high=1_024, optional=True),
+            Param(
+                "group_size",
+                "int",
+                "rollouts of each task",
+                None,
+                low=1,
+                high=1_024,
+                optional=True,
+                formerly=FORMER_GROUP_SIZES,
+            ),
             Param("temperature", "float", "of the sampling", None, above=0, high=10, optional=True),
             Param("max_tokens", "int", "longest reply", None, low=1, optional=True),
             Param(

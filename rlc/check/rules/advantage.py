@@ -27,10 +27,10 @@ def _group_needs_peers(view: View) -> None:
         label = Label(view.at(f"advantage.steps.{index}"), f"this {what} compares within a group")
         if view.batch.kind == "turns":
             message = "`turns()` plays every task once, so no rollout has a group to compare with"
-            advice = "use `groups(16, of = 8)`, or compare over the batch, as `rebn()` does"
+            advice = "use `groups(16, group_size = 8)`, or compare over the batch, as `rebn()` does"
         else:
             message = "a group of 1 has no peers: every advantage would be 0"
-            advice = "play each task more often, for example `of = 8`"
+            advice = "play each task more often, for example `group_size = 8`"
         path = f"envs.{env.name}.rollouts.group"
         view.error("RL0308", path, message, advice, label)
         return

@@ -20,7 +20,7 @@ def _has_prompt(view: View) -> None:
         bare = source_traits(env.source).prompts == "text"
         if bare and with_role(env, "chat", "template") is None:
             message = f"nothing says how the model sees the environment `{env.name}`"
-            advice = 'end it with `|> chat()`, or with `|> template("qwen3_game")`'
+            advice = "end it with `|> chat()`, or with `|> template(qwen3_game)`"
             view.error("RL0307", f"envs.{env.name}", message, advice)
 
 
@@ -119,7 +119,7 @@ def _chat_keeps_prefix(view: View) -> None:
             keep = [
                 name for name in (model.renderers if model else ()) if renderer_keeps_prefix(name)
             ]
-            better = f'`renderer = "{keep[0]}"` in the model' if keep else '`template("…")` for it'
+            better = f"`renderer = {keep[0]}` in the model" if keep else "`template(…)` for it"
             message = (
                 f'`{chat.name}()` needs earlier turns as they were, and "{renderer}" rewrites them'
             )
@@ -162,7 +162,7 @@ def _template_fits(view: View) -> None:
         if template is not None and TEMPLATES.get(name := template.args["name"]):
             path = f"envs.{env.name}.wrappers.{template.name}.args.name"
             message = f'the template "{name}" writes Qwen\'s chat markup, not that of this model'
-            view.warning("RL0406", path, message, 'use `chat()`, or `template("no")`')
+            view.warning("RL0406", path, message, "use `chat()`, or `template(no)`")
 
 
 def _context(view: View) -> None:

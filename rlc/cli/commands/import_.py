@@ -23,7 +23,7 @@ examples:
   rlc import tinker-config.yaml --overrides batch_size=64 learning_rate=2e-5
   rlc import -- python -m examples.solver_judge_tinker.train_solver_judge_flow_tinker \\
       model.name=Qwen/Qwen3-8B training.group_size=8
-  rlc import --env 'problems("gsm8k")' rllm.yaml
+  rlc import --env 'problems(gsm8k)' rllm.yaml
   pbpaste | rlc import -
 
 Every option is either in the recipe, or in a comment with the reason why not. What `rlc check`

@@ -188,5 +188,5 @@ async def _data(target: str, builder: Any, split: str) -> Any:
 def _sizes(target: str, found: int, size: int) -> str:
     return (
         f"`{target}` makes groups of {found}, and the recipe's have {size}: write "
-        f"`groups(…, of = {found})`, or `samples = {found}` in an evaluation"
+        f"`groups(…, group_size = {found})`, or `samples = {found}` in an evaluation"
     )
