@@ -44,14 +44,14 @@ model policy{i} {{
 }}
 
 env sums{i} = gem("rg:simple_equations")
-  |> template("qwen3_general")
+  |> template(qwen3_general)
   |> rollouts(temperature = 1.0, max_failures = 2)
   |> reward(sum, nonterminal = 0.0)
 
 train main{i} {{
   model     = policy{i}
   env       = sums{i}
-  batch     = groups(32, of = 8)
+  batch     = groups(32, group_size = 8)
   sampling  = sample(
     max_tokens  = 1_024,
     temperature = 1.0,

@@ -37,7 +37,7 @@ env questions = problems("{folder}/questions.jsonl", grader = exact, shuffle = f
 train main {{
   model = policy
   env = questions
-  batch = groups({groups}, of = {members})
+  batch = groups({groups}, group_size = {members})
   sampling = sample(max_tokens = 16)
   advantage = center()
   loss = {loss}()

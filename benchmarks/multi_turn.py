@@ -68,12 +68,12 @@ GUIDE_BATCH, GUIDE_ENVS = 128, 64  # turns trained and episodes sampled, of the 
 WANTED_TOKENS, WANTED_SPEED = 3.0, 1.5
 SEED = 1
 RECIPE = """\
-model policy {{ base = "{model}" lora_rank = 8 renderer = "qwen3_instruct" }}
+model policy {{ base = "{model}" lora_rank = 8 renderer = qwen3_instruct }}
 env sudoku = gem("game:Sudoku-v0-easy") |> chat(instruction = "{instruction}")
 train main {{
   model = policy
   env = sudoku
-  batch = groups({episodes}, of = 1)
+  batch = groups({episodes}, group_size = 1)
   sampling = sample(max_tokens = 1024)
   advantage = rebn(gamma = 0.9)
   loss = importance_sampling()

@@ -42,7 +42,7 @@ env many = gem("game:GuessTheNumber-v0-easy") |> chat()
 train main {{
   model = policy
   env = {env}
-  batch = groups({groups}, of = 8)
+  batch = groups({groups}, group_size = 8)
   sampling = sample(max_tokens = 16)
   advantage = grpo()
   loss = importance_sampling()

@@ -28,8 +28,8 @@ from rlc.service.tiny import path
 
 HISTORIES = {
     "chat()": "chat()",
-    "concat_chat()": 'concat_chat() |> template("no")',
-    "concat()": 'concat() |> template("qwen3_game")',
+    "concat_chat()": "concat_chat() |> template(no)",
+    "concat()": "concat() |> template(qwen3_game)",
 }
 ENVS = ("game:GuessTheNumber-v0-easy", "game:Mastermind-v0-easy", "game:Sudoku-v0-easy")
 

@@ -8,7 +8,7 @@
 model policy {
   base      = "Qwen/Qwen3.5-4B"
   lora_rank = 32
-  renderer  = "qwen3_5_disable_thinking"
+  renderer  = qwen3_5_disable_thinking
 }
 
 env sums = cookbook(
@@ -19,7 +19,7 @@ env sums = cookbook(
 train main {
   model     = policy
   env       = sums
-  batch     = groups(100, of = 4)
+  batch     = groups(100, group_size = 4)
   sampling  = sample(max_tokens = 8, temperature = 1.0)
   advantage = cookbook.center()  # reward less the group's mean
   loss      = importance_sampling()

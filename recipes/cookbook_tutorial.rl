@@ -6,7 +6,7 @@
 model policy {
   base      = "Qwen/Qwen3.5-4B"
   lora_rank = 32
-  renderer  = "qwen3_5"
+  renderer  = qwen3_5
 }
 
 # A solved problem goes before each question, and the suffix says how to answer.
@@ -22,7 +22,7 @@ env arithmetic = problems(
 train main {
   model     = policy
   env       = arithmetic
-  batch     = groups(2, of = 4)
+  batch     = groups(2, group_size = 4)
   sampling  = sample(max_tokens = 512, temperature = 1.0)
   # reward less the group's mean; groups of equals are left out
   advantage = cookbook.center(drop_constant = true)

@@ -8,13 +8,13 @@ model policy {
 
 # 4,096 problems, made from a seed. One of ten that would be passed over is played all the same, so
 # that what has been forgotten, or has come within reach, is found out.
-env numbers = problems("countdown", grader = countdown, samples = 4_096)
+env numbers = problems(countdown, grader = countdown, samples = 4_096)
   |> curriculum(hopeless = 0%, solved = 100%, explore = 10%)
 
 train main {
   model     = policy
   env       = numbers
-  batch     = groups(32, of = 8, resample = 16)  # at most 16 replacements a step
+  batch     = groups(32, group_size = 8, resample = 16)  # at most 16 replacements a step
   sampling  = sample(max_tokens = 1024)
   advantage = grpo()
   loss      = importance_sampling()

@@ -9,7 +9,7 @@ model policy {
   base = "tiny"
 }
 
-env duel = problems("countdown", split = "test", grader = countdown, format_coef = 0.0)
+env duel = problems(countdown, split = "test", grader = countdown, format_coef = 0.0)
   |> solver_judge(solvers = 2)
 
 env guess = gem("game:GuessTheNumber-v0-easy") |> chat()

@@ -14,7 +14,7 @@ model policy {
 
 # The script's defaults. `rlc check` warns that concat() changes nothing here, and it is right: an
 # answer is the only turn. It stays, so that the recipe is the script's job to the letter.
-env deepscaler = gem("math:DeepScaleR40K", use_mp = false) |> concat() |> template("qwen3_general")
+env deepscaler = gem("math:DeepScaleR40K", use_mp = false) |> concat() |> template(qwen3_general)
 
 train main {
   model     = policy

@@ -21,7 +21,7 @@ env math12k = gem("math:Math12K", use_mp = false)
 train main {
   model     = policy
   env       = math12k
-  batch     = groups(64, of = 16)
+  batch     = groups(64, group_size = 16)
   sampling  = sample(max_tokens = 2048, temperature = 1.0)
   advantage = cookbook.center()  # reward less the group's mean
   loss      = importance_sampling()

@@ -18,7 +18,7 @@ model policy {
 env math_with_python = gem("math:Math12K", use_mp = false)
   |> python_tool(timeout = 5s, uses = 5, reward_use = 0.0, reward_success = 0.0, errors = last_line)
   |> concat_chat()
-  |> template("no")
+  |> template(no)
 
 train main {
   model     = policy

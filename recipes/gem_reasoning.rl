@@ -20,7 +20,7 @@ env equations = gem("rg:simple_equations")
 train main {
   model     = policy
   env       = equations
-  batch     = groups(64, of = 8)
+  batch     = groups(64, group_size = 8)
   sampling  = sample(max_tokens = 2048, temperature = 1.0)
   advantage = cookbook.center()  # reward less the group's mean
   loss      = importance_sampling()

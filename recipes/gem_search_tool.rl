@@ -18,12 +18,12 @@ env questions = gem("qa:HotpotQA")
   |> search_tool(url = search_server, uses = 5, top_k = 3, timeout = 5s)
   |> concat_chat()
   |> track()
-  |> template("no")
+  |> template(no)
 
 train main {
   model     = policy
   env       = questions
-  batch     = groups(16, of = 8)
+  batch     = groups(16, group_size = 8)
   sampling  = sample(max_tokens = 1024, temperature = 1.0)
   advantage = grpo()
   loss      = importance_sampling()

@@ -11,7 +11,7 @@ env spell = gem("rg:spell_backward") |> chat(instruction = "Put your answer insi
 train main {
   model     = policy
   env       = 2 * guess + 1 * spell  # a bare name has weight 1
-  batch     = groups(18, of = 8)
+  batch     = groups(18, group_size = 8)
   sampling  = sample(max_tokens = 16)
   advantage = grpo()  # each rollout against its own group, never across
   loss      = importance_sampling()

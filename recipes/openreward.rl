@@ -8,19 +8,19 @@ model policy {
   # "Qwen/Qwen3-30B-A3B" in the guide: hosted Tinker no longer trains it
   base      = "Qwen/Qwen3.6-35B-A3B"
   lora_rank = 8
-  renderer  = "qwen3_5_disable_thinking"  # the trainer does not let the model think
+  renderer  = qwen3_5_disable_thinking  # the trainer does not let the model think
   # To go on from a saved state, as with `resume_from` in the configuration:
   # weights = "tinker://run-id/weights/checkpoint_000050"
 }
 
 env whodunit = openreward("GeneralReasoning/WhoDunIt", split = "train", shuffle = true)
-  |> rollouts(group = 16, temperature = 1.0, max_failures = 2, timeout = 5m)
+  |> rollouts(group_size = 16, temperature = 1.0, max_failures = 2, timeout = 5m)
   |> reward(sum, nonterminal = 0.0)
 
 # Sampled at 0.7 as in the guide. `rlc check` warns: the gradient is that of the model at 1, so the
 # ratio of the two enters the loss.
 env gsm8k = openreward("MATH/GSM8K", split = "train", shuffle = true)
-  |> rollouts(group = 8, temperature = 0.7, max_failures = 0, timeout = 5m)
+  |> rollouts(group_size = 8, temperature = 0.7, max_failures = 0, timeout = 5m)
   |> reward(mean)
 
 train main {

@@ -29,7 +29,7 @@ sft calls {
 train main {
   model     = calls
   env       = guess
-  batch     = groups(3, of = 16)
+  batch     = groups(3, group_size = 16)
   sampling  = sample(max_tokens = 72)
   advantage = rloo()
   loss      = importance_sampling()

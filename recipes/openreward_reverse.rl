@@ -16,7 +16,7 @@ env reverse = openreward("Games/Reverse", base_url = "http://127.0.0.1:8462", se
 train main {
   model     = policy
   env       = reverse
-  batch     = groups(8, of = 8)
+  batch     = groups(8, group_size = 8)
   sampling  = sample(max_tokens = 16)
   advantage = grpo()
   loss      = importance_sampling()

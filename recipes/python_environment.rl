@@ -17,7 +17,7 @@ env letters = python("letters:make", args = { letters = "e" })
 train main {
   model     = policy
   env       = letters
-  batch     = groups(16, of = 8)
+  batch     = groups(16, group_size = 8)
   sampling  = sample(max_tokens = 8)
   advantage = grpo()
   loss      = importance_sampling()

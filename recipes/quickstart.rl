@@ -17,7 +17,7 @@ env guess = gem("game:GuessTheNumber-v0-easy") |> chat()
 train main {
   model     = policy
   env       = guess
-  batch     = groups(16, of = 8)  # 16 numbers to guess, each guessed at 8 times
+  batch     = groups(16, group_size = 8)  # 16 numbers to guess, each guessed at 8 times
   sampling  = sample(max_tokens = 16)
   advantage = grpo()  # better or worse than the other 7 at that number
   loss      = importance_sampling()

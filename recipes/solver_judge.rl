@@ -12,7 +12,7 @@ model policy {
 # Problems are made from a seed as they are needed; no split shares one with another. As many as the
 # published data set has. `stage2` and `stage3` are further splits.
 env duel = problems(
-  "countdown",
+  countdown,
   split = "train",
   grader = countdown,
   samples = 489_340,
@@ -20,7 +20,7 @@ env duel = problems(
 )
   |> solver_judge(solvers = 2)
 
-env duel_test = problems("countdown", split = "test", grader = countdown, format_coef = 0.0)
+env duel_test = problems(countdown, split = "test", grader = countdown, format_coef = 0.0)
   |> solver_judge(solvers = 2)
 
 # Before any training: of eight attempts, how good is one, and how good the best?
@@ -36,7 +36,7 @@ eval untrained {
 train main {
   model     = policy
   env       = duel
-  batch     = groups(32, of = 4)  # the guide also shows 8
+  batch     = groups(32, group_size = 4)  # the guide also shows 8
   # The script samples at 0.6, which its own trainer refuses: it asserts 1.
   sampling  = sample(max_tokens = 1024, temperature = 1.0, max_prompt_tokens = 2048)
   # Solvers against the solvers of their task, judges against its judges. The judges saw different

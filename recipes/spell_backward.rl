@@ -14,7 +14,7 @@ env spell = gem("rg:spell_backward") |> chat(instruction = "Put your answer insi
 train main {
   model     = policy
   env       = spell
-  batch     = groups(16, of = 8)
+  batch     = groups(16, group_size = 8)
   sampling  = sample(max_tokens = 16)
   advantage = grpo()
   loss      = importance_sampling()

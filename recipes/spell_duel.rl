@@ -27,7 +27,7 @@ sft form {
 train main {
   model     = form
   env       = duel
-  batch     = groups(12, of = 4)
+  batch     = groups(12, group_size = 4)
   sampling  = sample(max_tokens = 16)
   advantage = grpo(scope = role)  # solvers against solvers, judges against judges
   loss      = importance_sampling()

@@ -14,7 +14,7 @@ model policy {
 
 # concat() puts all earlier observations into the prompt, so every turn is a prompt of its own, and
 # the cost grows with the square of the turns, as `rlc check` warns. The guide's job is like that.
-env sudoku = gem("game:Sudoku-v0-easy") |> concat() |> template("qwen3_game")
+env sudoku = gem("game:Sudoku-v0-easy") |> concat() |> template(qwen3_game)
 
 train main {
   model     = policy

@@ -19,7 +19,7 @@ sft warmup {
 train main {
   model     = warmup
   env       = guess
-  batch     = groups(16, of = 8)
+  batch     = groups(16, group_size = 8)
   sampling  = sample(max_tokens = 16)
   advantage = rloo()
   loss      = importance_sampling()

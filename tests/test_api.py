@@ -33,7 +33,7 @@ from rlc.runtime.records import RunError
 QUICKSTART = RECIPES / "quickstart.rl"
 TINY: dict[str, Setting] = {
     "main.steps": 1,
-    "main.batch": "groups(1, of = 2)",
+    "main.batch": "groups(1, group_size = 2)",
     "main.sampling.max_tokens": 4,
 }
 

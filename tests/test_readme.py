@@ -37,7 +37,7 @@ def test_the_recipe_is_the_quickstart() -> None:
 def test_the_page_of_the_language_compiles(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "lib").mkdir()
     (tmp_path / "lib" / "qwen.rl").write_text(
-        'model policy { base = "Qwen/Qwen3-8B"  renderer = "qwen3_instruct" }'
+        'model policy { base = "Qwen/Qwen3-8B"  renderer = qwen3_instruct }'
     )
     monkeypatch.chdir(tmp_path)
     compiled = compile_source(Source("README.rl", block("language")))

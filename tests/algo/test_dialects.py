@@ -21,7 +21,7 @@ env guess = gem("game:GuessTheNumber-v0-easy") |> chat()
 train main {{
   model = policy
   env = guess
-  batch = groups(4, of = 2)
+  batch = groups(4, group_size = 2)
   sampling = sample(max_tokens = 16)
   loss = importance_sampling()
   optimizer = adam(1e-4)

@@ -24,7 +24,7 @@ MODEL = {"base": '"Qwen/Qwen3-8B"'}
 TRAIN = {
     "model": "policy",
     "env": "task",
-    "batch": "groups(4, of = 2)",
+    "batch": "groups(4, group_size = 2)",
     "sampling": "sample(max_tokens = 16)",
     "advantage": "grpo()",
     "loss": "cispo()",
@@ -38,14 +38,14 @@ SFT = {
     "steps": "10",
 }
 EVAL = {"model": "main", "env": "task", "sampling": "sample(max_tokens = 16)"}
-ENV = 'problems("gsm8k", samples = 100)'
+ENV = "problems(gsm8k, samples = 100)"
 SPELL = 'gem("rg:spell_backward") |> chat()'  # it has an oracle
 
 # Two values for parameters whose own declaration does not tell any.
 SAMPLES: dict[str, tuple[str, str]] = {
     "model": ("policy", "other"),
     "env": ("task", 'gem("rg:chain_sum") |> chat()'),
-    "batch": ("groups(4, of = 2)", "turns(8)"),
+    "batch": ("groups(4, group_size = 2)", "turns(8)"),
     "sampling": ("sample(max_tokens = 16)", "sample(max_tokens = 32)"),
     "advantage": ("grpo()", "rloo()"),
     "aggregate": ("token_sum()", "token_mean()"),
@@ -240,8 +240,8 @@ IN_TRAIN = {
     "tracker": ("track", "[CALL]"),
 }
 PIPELINES = {
-    "python_tool": 'gem("rg:chain_sum") |> CALL |> template("no")',
-    "search_tool": 'gem("rg:chain_sum") |> CALL |> template("no")',
+    "python_tool": 'gem("rg:chain_sum") |> CALL |> template(no)',
+    "search_tool": 'gem("rg:chain_sum") |> CALL |> template(no)',
     "template": 'gem("rg:chain_sum") |> CALL',
     "chat": 'gem("rg:chain_sum") |> CALL',
 }

@@ -48,7 +48,10 @@ def test_a_slip_in_a_name_is_undone(before: str, after: str) -> None:
     [
         ("= guess\n", "= guess2\n"),  # a digit more may be another thing
         ("= policy", "= teacher"),  # nothing is near
-        ("groups(16, of = 8)", "groups(16, of = 8, off = 8)"),  # `of` is there already
+        (
+            "groups(16, group_size = 8)",
+            "groups(16, group_size = 8, off = 8)",
+        ),  # `of` is there already
         ("importance_sampling()", "grpo()"),  # known, only not here
     ],
 )

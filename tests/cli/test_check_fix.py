@@ -14,7 +14,8 @@ from rlc.cli.main import main
 
 CLEAN = (RECIPES / "quickstart.rl").read_text(encoding="utf-8")
 # Three mistakes with one sensible reading, and one that needs its author.
-SLIPPED = CLEAN.replace("lora_rank = 8", "lora_rank: 8").replace("of = 8)", "of = 8")
+SLIPPED = CLEAN.replace("lora_rank = 8", "lora_rank: 8")
+SLIPPED = SLIPPED.replace("group_size = 8)", "group_size = 8")
 SLIPPED = SLIPPED.replace("steps     = 50", "steps     == 50")
 UNCLEAR = SLIPPED.replace("max_tokens = 16", "max_tokens = true")
 

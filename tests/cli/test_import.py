@@ -26,7 +26,7 @@ environments:
 def test_a_command_is_printed_as_a_recipe(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["import", "--", *COMMAND]) == 0
     captured = capsys.readouterr()
-    assert 'env chain_sum = gem("rg:chain_sum") |> template("qwen3_general")' in captured.out
+    assert 'env chain_sum = gem("rg:chain_sum") |> template(qwen3_general)' in captured.out
     assert "batch     = turns(128, parallel = 64)" in captured.out
     assert captured.err == ""
 

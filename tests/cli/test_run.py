@@ -14,7 +14,7 @@ from paths import RECIPES, ROOT
 
 from rlc.cli.main import main
 
-SMALL = ["--set", "main.steps=3", "--set", "main.batch=groups(2, of = 2)"]
+SMALL = ["--set", "main.steps=3", "--set", "main.batch=groups(2, group_size = 2)"]
 
 
 @frozen

@@ -13,7 +13,7 @@ from rlc.cli.main import main
 QUICKSTART = RECIPES / "quickstart.rl"
 SMALL = [
     *("--set", "main.steps=1"),
-    *("--set", "main.batch=groups(1, of = 2)"),
+    *("--set", "main.batch=groups(1, group_size = 2)"),
     *("--set", "main.sampling.max_tokens=4"),
 ]
 

@@ -128,7 +128,7 @@ def test_different_environments_get_different_names() -> None:
         ("main.optimizer.learning_rate=1e-4", "optimizer.learning_rate", 1e-4),
         ("main.optimizer.beta1=0.5", "optimizer.beta1", 0.5),
         ("main.steps = 10", "steps", 10),
-        ("main.batch=groups(4, of = 2)", "batch.size", 2),
+        ("main.batch=groups(4, group_size = 2)", "batch.size", 2),
         ("main.batch.of=2", "batch.size", 2),
         ("policy.lora_rank=16", "model.lora_rank", 16),
         ("main.budget=$5", "budget.usd", 5.0),

@@ -11,7 +11,7 @@ from rlc.plan.records import Plan
 
 RECIPE = """
 model policy {{ base = "{base}" }}
-env sums = gem("rg:simple_equations") |> template("qwen3_general")
+env sums = gem("rg:simple_equations") |> template(qwen3_general)
 train main {{
   model = policy  env = sums  batch = groups(2)  sampling = sample(max_tokens = 16)
   advantage = grpo()  loss = importance_sampling()  optimizer = adam(1e-4)  steps = 1

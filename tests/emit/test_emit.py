@@ -21,18 +21,18 @@ MODEL = 'model policy { base = "tiny"  lora_rank = 8 }\n'
 PLAIN = """
 env guess = gem("game:GuessTheNumber-v0-easy") |> chat()
 train main {
-  model = policy  env = guess  batch = groups(4, of = 4)  sampling = sample(max_tokens = 16)
+  model = policy  env = guess  batch = groups(4, group_size = 4)  sampling = sample(max_tokens = 16)
   advantage = dr_grpo()  loss = importance_sampling()  optimizer = adam(1e-3)  steps = 2
 }
 """
 # Everything that the low-level script can express, in one or the other.
 FULL = """
 env guess = gem("game:GuessTheNumber-v0-easy") |> chat(instruction = "Say \\"now\\"")
-env spell = gem("rg:spell_backward") |> template("qwen3_general") |> rollouts(group = 2)
+env spell = gem("rg:spell_backward") |> template(qwen3_general) |> rollouts(group_size = 2)
 train main {
   model     = policy
   env       = 2 * guess + 1 * spell
-  batch     = groups(6, of = 4)
+  batch     = groups(6, group_size = 4)
   sampling  = sample(max_tokens = 16, temperature = 0.9, top_p = 95%)
   advantage = returns(gamma = 0.9, constant = drop)
     |> baseline(leave_one_out, over = env)
@@ -48,7 +48,7 @@ train main {
 }
 """
 WAVES = """
-env guess = gem("game:GuessTheNumber-v0-easy") |> concat() |> template("qwen3_game")
+env guess = gem("game:GuessTheNumber-v0-easy") |> concat() |> template(qwen3_game)
 train main {
   model = policy  env = guess  batch = turns(12, parallel = 4)
   sampling = sample(max_tokens = 16)  advantage = rebn(gamma = 0.9)  loss = dro(beta = 0.05)
@@ -60,7 +60,7 @@ train main {
 NAMED = """
 env guess = gem("game:GuessTheNumber-v0-easy") |> chat()
 train main {
-  model = policy  env = guess  batch = groups(4, of = 4)  sampling = sample(max_tokens = 16)
+  model = policy  env = guess  batch = groups(4, group_size = 4)  sampling = sample(max_tokens = 16)
   advantage = dr_grpo()  loss = stable_reinforce(kl_coeff = 0.1)
   optimizer = adam(1e-3)  steps = 2
 }

@@ -27,13 +27,13 @@ pytestmark = [pytest.mark.engine, pytest.mark.server]
 TINY = "rlc/service/tiny/weights"  # a name that is a folder: where the cookbook finds a tokenizer
 
 JOB = """
-model policy {{ base = "{base}"  lora_rank = 8  renderer = "qwen3_instruct" }}
+model policy {{ base = "{base}"  lora_rank = 8  renderer = qwen3_instruct }}
 env guess = gem("game:GuessTheNumber-v0-easy") |> chat()
-env spell = gem("rg:spell_backward") |> template("qwen3_general") |> rollouts(group = 2)
+env spell = gem("rg:spell_backward") |> template(qwen3_general) |> rollouts(group_size = 2)
 train main {{
   model     = policy
   env       = 2 * guess + 1 * spell
-  batch     = groups(4, of = 4)
+  batch     = groups(4, group_size = 4)
   sampling  = sample(max_tokens = 8)
   advantage = {advantage}
   aggregate = {aggregate}
@@ -44,7 +44,7 @@ train main {{
 """
 WAVES = """
 model policy {{ base = "{base}"  lora_rank = 8 }}
-env guess = gem("game:GuessTheNumber-v0-easy") |> concat() |> template("qwen3_game")
+env guess = gem("game:GuessTheNumber-v0-easy") |> concat() |> template(qwen3_game)
 train main {{
   model = policy  env = guess  batch = turns(12, parallel = 4)
   sampling = sample(max_tokens = 16)  advantage = rebn(gamma = 0.9)
@@ -53,7 +53,7 @@ train main {{
 """
 # A random choice of turns from chats, in which other turns of the same sequence stand.
 NAMED = """
-model policy {{ base = "{base}"  lora_rank = 8  renderer = "qwen3_instruct" }}
+model policy {{ base = "{base}"  lora_rank = 8  renderer = qwen3_instruct }}
 env guess = gem("game:GuessTheNumber-v0-easy") |> chat()
 train main {{
   model = policy  env = guess  batch = turns(10, parallel = 4)
@@ -62,10 +62,10 @@ train main {{
 }}
 """
 PLAIN = """
-model policy {{ base = "{base}"  lora_rank = 8  renderer = "qwen3_instruct" }}
+model policy {{ base = "{base}"  lora_rank = 8  renderer = qwen3_instruct }}
 env guess = gem("game:GuessTheNumber-v0-easy") |> chat()
 train main {{
-  model = policy  env = guess  batch = groups(4, of = 4)  sampling = sample(max_tokens = 16)
+  model = policy  env = guess  batch = groups(4, group_size = 4)  sampling = sample(max_tokens = 16)
   advantage = dr_grpo()  loss = importance_sampling()  optimizer = adam(1e-3)  steps = 2
 }}
 """

@@ -134,7 +134,7 @@ def test_every_value_is_shown_with_its_origin() -> None:
 
 TURNS = {
     "chat()": ("qwen3_instruct", "one training sequence an episode"),
-    'concat() |> template("no")': ("qwen3_5", "one training sequence a turn: every turn"),
+    "concat() |> template(no)": ("qwen3_5", "one training sequence a turn: every turn"),
 }
 
 
@@ -142,7 +142,7 @@ TURNS = {
 def test_it_says_whether_an_episode_is_one_sequence(wrappers: str) -> None:
     renderer, sentence = TURNS[wrappers]
     plan = planned(
-        f'model m {{ base = "Qwen/Qwen3.5-4B" renderer = "{renderer}" }}\n'
+        f'model m {{ base = "Qwen/Qwen3.5-4B" renderer = {renderer} }}\n'
         f'env guess = gem("game:GuessTheNumber-v0-easy") |> {wrappers}\n'
         "train main { model = m env = guess batch = groups(2) sampling = sample(8)\n"
         "  advantage = grpo() loss = cispo() optimizer = adam(1e-5) steps = 1 }"

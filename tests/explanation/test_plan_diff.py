@@ -25,7 +25,7 @@ def test_a_plan_does_not_differ_from_itself() -> None:
 
 
 def test_how_it_is_written_is_no_difference() -> None:
-    moved = "# a comment\n\n" + QUICK.replace("of = 8", "of = 4 + 4")
+    moved = "# a comment\n\n" + QUICK.replace("group_size = 8", "group_size = 4 + 4")
     diff = diff_plans(planned(QUICK), planned(moved))
     assert not diff
     assert diff.values == ()

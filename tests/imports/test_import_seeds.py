@@ -21,7 +21,7 @@ from rlc.lang.source import Source
 from rlc.lang.syntax import parse
 
 GOLDEN = Path(__file__).parent / "cases"
-COUNTDOWN = 'problems("countdown", grader = countdown)'
+COUNTDOWN = "problems(countdown, grader = countdown)"
 
 
 def seeds() -> dict[str, str]:

@@ -52,7 +52,7 @@ EVERYTHING = """\
 import "lib/qwen.rl"
 param rate: float = 4e-5
 model m { base = "tiny" lora_rank = 8, }
-env a = gem("x", n = 2) |> chat(last = 2) |> rollouts(group = 16) |> reward(sum)
+env a = gem("x", n = 2) |> chat(last = 2) |> rollouts(group_size = 16) |> reward(sum)
 env mix = 3 * a + 1 * (b - -c) / 2
 sft warmup { model = m data = demonstrations(a, n = 2_000) }
 train main {
@@ -125,11 +125,11 @@ param learning_rate : float=4e-5 # per step
 model policy { base="Qwen/Qwen3-8B",lora_rank = 1_6 }
 
 
-env sudoku = gem("game:Sudoku-v0-easy") |> concat() |> template("qwen3_game")
+env sudoku = gem("game:Sudoku-v0-easy") |> concat() |> template(qwen3_game)
 
 
 env whodunit = openreward("GeneralReasoning/WhoDunIt", split = "train", shuffle = true) # long
-  |> rollouts(group = 16, temperature = 1.0, max_failures = 2)
+  |> rollouts(group_size = 16, temperature = 1.0, max_failures = 2)
   # then score
   |> reward(sum, nonterminal = (0.0))
 advantage mine = returns(gamma = 0.95) |> baseline(leave_one_out) |> scale(std) |> clip(-5, 5)

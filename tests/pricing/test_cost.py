@@ -27,9 +27,9 @@ from rlc.pricing.tokens import TRIES, Tokens, group_tokens, sampling_tokens, tur
 
 WORKED = """\
 model policy {{ base = "{base}" }}
-env one = gem("rg:chain_sum") |> template("no")
+env one = gem("rg:chain_sum") |> template(no)
 train main {{
-  model = policy  env = one  batch = groups(64, of = 16)  sampling = sample(2048)
+  model = policy  env = one  batch = groups(64, group_size = 16)  sampling = sample(2048)
   advantage = grpo()  loss = importance_sampling()  optimizer = adam(1e-5)  steps = 100
 }}
 """
@@ -122,8 +122,9 @@ def test_a_judge_reads_what_the_solvers_wrote() -> None:
     (stage,) = stages_of(
         planned(
             'model m { base = "Qwen/Qwen3-8B" }\n'
-            'env arena = problems("countdown") |> solver_judge(solvers = 3)\n'
-            "train main { model = m env = arena batch = groups(2, of = 4) sampling = sample(100)\n"
+            "env arena = problems(countdown) |> solver_judge(solvers = 3)\n"
+            "train main { model = m env = arena batch = groups(2, group_size = 4)\n"
+            "  sampling = sample(100)\n"
             "  advantage = grpo() loss = cispo() optimizer = adam(1e-5) steps = 1 }"
         ),
         TrainPlan,
@@ -137,9 +138,9 @@ def test_a_judge_reads_what_the_solvers_wrote() -> None:
 
 
 LIMITED = """\
-model m { base = "Qwen/Qwen3-8B" renderer = "qwen3_instruct" }
+model m { base = "Qwen/Qwen3-8B" renderer = qwen3_instruct }
 env long = gem("game:Game2048-v0-easy", max_turns = 1_000_000_000) |> chat()
-train main { model = m env = long batch = groups(1, of = 1) advantage = reinforce()
+train main { model = m env = long batch = groups(1, group_size = 1) advantage = reinforce()
   loss = cispo() optimizer = adam(1e-5) steps = 1
   sampling = sample(1_000LIMIT) }
 """
@@ -177,9 +178,9 @@ def test_a_limit_is_covered_by_short_replies_too() -> None:
 def test_each_environment_has_its_own_group_and_length() -> None:
     text = (
         'model m { base = "Qwen/Qwen3-8B" }\n'
-        'env a = gem("rg:chain_sum") |> template("no") |> rollouts(group = 2, max_tokens = 10)\n'
-        'env b = gem("rg:spell_backward") |> template("no")\n'
-        "train main { model = m env = 3 * a + 1 * b batch = groups(4, of = 8)\n"
+        'env a = gem("rg:chain_sum") |> template(no) |> rollouts(group_size = 2, max_tokens = 10)\n'
+        'env b = gem("rg:spell_backward") |> template(no)\n'
+        "train main { model = m env = 3 * a + 1 * b batch = groups(4, group_size = 8)\n"
         "  sampling = sample(100) advantage = grpo() loss = cispo() optimizer = adam(1e-5)\n"
         "  steps = 1 }"
     )
@@ -199,7 +200,7 @@ def test_a_reference_reads_every_sequence_once() -> None:
 
 WARM = """\
 model m {{ base = "Qwen/Qwen3-8B" }}
-env sums = gem("rg:spell_backward") |> template("no")
+env sums = gem("rg:spell_backward") |> template(no)
 sft warmup {{ model = m data = demonstrations(sums, n = 100, policy = {policy})
   batch = 10 steps = 20 optimizer = adam(1e-4) }}
 train main {{ model = warmup env = sums batch = groups(4) sampling = sample(64)

@@ -21,7 +21,7 @@ RECIPE = """\
 model policy { base = "tiny" lora_rank = 4 }
 env spell = gem("rg:spell_backward") |> chat()
 train main {
-  model = policy env = spell batch = groups(12, of = 4) sampling = sample(max_tokens = 8)
+  model = policy env = spell batch = groups(12, group_size = 4) sampling = sample(max_tokens = 8)
   advantage = grpo() loss = ppo() optimizer = adam(1e-4) steps = 10
   OVERLAP
 }

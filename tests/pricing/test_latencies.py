@@ -17,7 +17,7 @@ RECIPE = """\
 model policy { base = "tiny" lora_rank = 4 }
 env spell = gem("rg:spell_backward") |> chat()
 train main {
-  model = policy env = spell batch = groups(8, of = 4) sampling = sample(max_tokens = 8)
+  model = policy env = spell batch = groups(8, group_size = 4) sampling = sample(max_tokens = 8)
   advantage = grpo() loss = importance_sampling() optimizer = adam(1e-4) steps = 10
   OVERLAP
 }

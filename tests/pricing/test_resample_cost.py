@@ -11,10 +11,10 @@ from rlc.pricing.tokens import step_tokens
 
 RECIPE = """\
 model policy {{ base = "Qwen/Qwen3-8B" }}
-env short = gem("rg:chain_sum") |> template("no") |> rollouts(max_tokens = 10)
-env long = gem("rg:chain_sum") |> template("no") |> rollouts(max_tokens = 1000)
+env short = gem("rg:chain_sum") |> template(no) |> rollouts(max_tokens = 10)
+env long = gem("rg:chain_sum") |> template(no) |> rollouts(max_tokens = 1000)
 train main {{
-  model = policy  env = 3 * short + long  batch = groups(8, of = 4{})
+  model = policy  env = 3 * short + long  batch = groups(8, group_size = 4{})
   sampling = sample(100)  advantage = grpo()  loss = importance_sampling()
   optimizer = adam(1e-5)  steps = 1
 }}

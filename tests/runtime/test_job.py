@@ -22,7 +22,11 @@ from rlc.runtime.journal.folder import RunFolder
 
 pytestmark = pytest.mark.engine
 
-SMALL = {"main.steps": "4", "main.batch": "groups(3, of = 4)", "main.save": "every(2, keep = 2)"}
+SMALL = {
+    "main.steps": "4",
+    "main.batch": "groups(3, group_size = 4)",
+    "main.save": "every(2, keep = 2)",
+}
 
 
 def small(name: str, seed: int = 1) -> Plan:
@@ -30,7 +34,7 @@ def small(name: str, seed: int = 1) -> Plan:
 
 
 def test_a_single_turn_recipe_learns(tmp_path: Path) -> None:
-    fewer = {"main.steps": "12", "main.batch": "groups(6, of = 8)", "learning_rate": "3e-3"}
+    fewer = {"main.steps": "12", "main.batch": "groups(6, group_size = 8)", "learning_rate": "3e-3"}
     summary = run_new(tmp_path / "run", plan("spell_backward", fewer))
     (stage,) = summary.stages
     assert summary.state == "finished"
@@ -78,7 +82,7 @@ def test_a_finished_run_has_nothing_left_to_do(tmp_path: Path) -> None:
 
 
 def test_only_the_newest_checkpoints_are_kept(tmp_path: Path) -> None:
-    fewer = {"main.batch": "groups(1, of = 2)", "main.save": "every(1, keep = 2)"}
+    fewer = {"main.batch": "groups(1, group_size = 2)", "main.save": "every(1, keep = 2)"}
     run_new(tmp_path / "run", plan("quickstart", SMALL | fewer))
     again = RunFolder.resume(tmp_path / "run")
     kept = again.journal.checkpoints("main")

@@ -12,12 +12,12 @@ from rlc.plan.records import Plan, TrainPlan
 
 BASE = "Qwen/Qwen3-8B"
 RECIPE = """
-model policy { base = "Qwen/Qwen3-8B"  lora_rank = 4  renderer = "qwen3_instruct" }
+model policy { base = "Qwen/Qwen3-8B"  lora_rank = 4  renderer = qwen3_instruct }
 env guess = gem("game:GuessTheNumber-v0-easy") |> chat()
 train main {
   model     = policy
   env       = guess
-  batch     = groups(2, of = 4)
+  batch     = groups(2, group_size = 4)
   sampling  = sample(max_tokens = 12)
   advantage = grpo()
   loss      = importance_sampling()

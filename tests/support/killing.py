@@ -37,7 +37,7 @@ EVAL = {
     "first": "true",
     "metrics": "[mean_reward(), pass_at(1)]",
 }
-SMALL = {"batch": "groups(3, of = 2)", "sampling": "sample(max_tokens = 8)"}
+SMALL = {"batch": "groups(3, group_size = 2)", "sampling": "sample(max_tokens = 8)"}
 MIXED = SMALL | {"env": "guess + spell"}
 _ASYNC = SMALL | {"overlap": "asynchronous(max_staleness = 2)", "loss": "ppo()", "steps": "6"}
 SCENARIOS: dict[str, str] = {

@@ -21,7 +21,7 @@ RECIPE = """
 model policy {{ base = "deepseek-ai/DeepSeek-V3.1" lora_rank = 8 }}
 env guess = gem("game:GuessTheNumber-v0-easy") |> chat()
 env spell = gem("rg:spell_backward") |> chat(instruction = "Put your answer inside \\\\boxed{{}}.")
-train main {{ model = policy  env = 2 * guess + 1 * spell  batch = groups(4, of = 4)
+train main {{ model = policy  env = 2 * guess + 1 * spell  batch = groups(4, group_size = 4)
   sampling = sample(max_tokens = 16)  advantage = grpo()  loss = importance_sampling()
   kl = reference(policy.base, coef = 0.01)  optimizer = adam(1e-4)  steps = {steps}
   budget = limit(usd = $20) }}

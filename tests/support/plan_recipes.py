@@ -19,10 +19,10 @@ param share = 3
 
 model policy { base = "Qwen/Qwen3.5-4B" lora_rank = 64 train_unembed = false }
 
-env sudoku = gem("game:Sudoku-v0-easy", clues = 8) |> concat() |> template("qwen3_game")
-env room   = gem("game:Sokoban-v0-easy", dim_room = [7, 7]) |> template("no")
-env guess  = gem("game:GuessTheNumber-v0-random") |> concat() |> template("no")
-env sums   = gem("rg:chain_sum", size = 50) |> template("no")
+env sudoku = gem("game:Sudoku-v0-easy", clues = 8) |> concat() |> template(qwen3_game)
+env room   = gem("game:Sokoban-v0-easy", dim_room = [7, 7]) |> template(no)
+env guess  = gem("game:GuessTheNumber-v0-random") |> concat() |> template(no)
+env sums   = gem("rg:chain_sum", size = 50) |> template(no)
 env games  = share * sudoku + room
 
 advantage mine = returns(gamma = 0.95, constant = drop)
@@ -49,9 +49,9 @@ train second {
   advantage = rebn()  loss = dro()  optimizer = adam(rate)  steps = 1e1
 }
 
-env arena = problems("countdown", samples = 1_000) |> solver_judge(solvers = 3)
+env arena = problems(countdown, samples = 1_000) |> solver_judge(solvers = 3)
 env whodunit = openreward("GeneralReasoning/WhoDunIt", secrets = ["OPENAI_API_KEY"])
-  |> rollouts(group = 16, temperature = 0.5, max_failures = 2)
+  |> rollouts(group_size = 16, temperature = 0.5, max_failures = 2)
   |> reward(sum, nonterminal = 0.0)
 
 sft warmup {
@@ -64,7 +64,7 @@ sft warmup {
 train third {
   model     = warmup
   env       = arena + whodunit
-  batch     = groups(4, of = 8, updates = 2)
+  batch     = groups(4, group_size = 8, updates = 2)
   sampling  = sample(64, max_episode_tokens = 4_096)
   advantage = grpo(scope = role)
   aggregate = seq_mean_token_sum_norm(length = 64)

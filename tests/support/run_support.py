@@ -32,7 +32,7 @@ env spell = gem("rg:spell_backward") |> chat(instruction = "Put your answer insi
 TRAIN = {
     "model": "policy",
     "env": "guess",
-    "batch": "groups(3, of = 4)",
+    "batch": "groups(3, group_size = 4)",
     "sampling": "sample(max_tokens = 8)",
     "advantage": "grpo()",
     "loss": "importance_sampling()",

@@ -44,7 +44,7 @@ def test_the_file_is_as_the_script_writes_it() -> None:
 
 RECIPE = """
 model policy { base = "tiny" }
-env   task   = gem("ENV") |> template("no")
+env   task   = gem("ENV") |> template(no)
 train main {
   model = policy  env = task  batch = groups(2)  sampling = sample(8)  advantage = grpo()
   loss  = ppo()   optimizer = adam(1e-3)  steps = 1

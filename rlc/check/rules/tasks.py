@@ -44,7 +44,7 @@ def _tasks_are_compared(view: View) -> None:
         what = f"`{curriculum.name}()`" if curriculum else "`resample`"
         label = Label(view.at(place), "compares the rollouts of a task")
         message = f"`{env.name}` plays each task once, so {what} has nothing to compare"
-        advice = "play each task more often, for example `groups(16, of = 8)`"
+        advice = "play each task more often, for example `groups(16, group_size = 8)`"
         view.error("RL0308", f"envs.{env.name}.rollouts.group", message, advice, label)
 
 

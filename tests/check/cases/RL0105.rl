@@ -8,7 +8,7 @@ env guess = gem("rg:chain_sum", max_terms = 2) |> chat(instrucion = "Think.")
 train main {
   model     = policy
   env       = guess
-  batch     = groups(16, off = 8)
+  batch     = groups(16, group_sze = 8)
   sampling  = sample(max_tokens = 16)
   advantage = grpo()
   loss      = importance_sampling()

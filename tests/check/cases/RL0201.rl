@@ -10,7 +10,7 @@ env guess = gem("game:GuessTheNumber-v0-easy") |> chat()
 train main {
   model     = guess
   env       = "guess"
-  batch     = groups("16", of = true)
+  batch     = groups("16", group_size = true)
   sampling  = sample(max_tokens = 16)
   advantage = 3
   loss      = grpo()

@@ -8,7 +8,7 @@ env guess = gem("game:GuessTheNumber-v0-easy") |> chat()
 train main {
   model     = policy
   env       = guess
-  batch     = groups(of = 8, 16)
+  batch     = groups(group_size = 8, 16)
   sampling  = sample(max_tokens = 16)
   advantage = grpo()
   loss      = importance_sampling()

@@ -10,7 +10,7 @@ env guess = gem("game:GuessTheNumber-v0-easy") |> chat()
 train main {
   model     = policy
   env       = guess
-  batch     = groups(16, of = 8)
+  batch     = groups(16, group_size = 8)
   sampling  = sample(max_tokens = 16)
   advantage = grpo()
   loss      = importance_sampling()

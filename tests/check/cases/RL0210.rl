@@ -7,7 +7,7 @@ env whodunit = openreward("WhoDunIt")
 train main {
   model     = policy
   env       = whodunit
-  batch     = groups(16, of = 8)
+  batch     = groups(16, group_size = 8)
   sampling  = sample(max_tokens = 16)
   advantage = grpo()
   loss      = importance_sampling()

@@ -3,14 +3,14 @@ model policy {
   lora_rank = 8
 }
 
-env guess = gem("game:Sudoku-v0-easy") |> template("no") |> concat()
+env guess = gem("game:Sudoku-v0-easy") |> template(no) |> concat()
 env other = gem("game:Sudoku-v0-easy") |> concat() |> chat()
 env third = gem("game:Sudoku-v0-easy") |> chat() |> chat()
 
 train main {
   model     = policy
   env       = guess
-  batch     = groups(16, of = 8)
+  batch     = groups(16, group_size = 8)
   sampling  = sample(max_tokens = 16)
   advantage = grpo()
   loss      = importance_sampling()

@@ -8,7 +8,7 @@ env guess = gem("game:GuessTheNumber-v0-easy") |> chat()
 train main {
   model     = policy
   env       = guess
-  batch     = groups(16, of = 1)
+  batch     = groups(16, group_size = 1)
   sampling  = sample(max_tokens = 16)
   advantage = grpo()
   loss      = importance_sampling()
@@ -30,7 +30,7 @@ train second {
 train third {
   model     = second
   env       = guess
-  batch     = groups(16, of = 1, resample = 2)
+  batch     = groups(16, group_size = 1, resample = 2)
   sampling  = sample(max_tokens = 16)
   advantage = reinforce()
   loss      = importance_sampling()
@@ -38,12 +38,12 @@ train third {
   steps     = 50
 }
 
-env counted = problems("gsm8k") |> curriculum()
+env counted = problems(gsm8k) |> curriculum()
 
 train fourth {
   model     = third
   env       = counted
-  batch     = groups(16, of = 1)
+  batch     = groups(16, group_size = 1)
   sampling  = sample(max_tokens = 16)
   advantage = reinforce()
   loss      = importance_sampling()

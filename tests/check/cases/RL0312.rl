@@ -2,12 +2,12 @@ model policy {
   base = "Qwen/Qwen3-8B"
 }
 
-env sums = problems("gsm8k", grader = exact, pattern = "[0-9]+")
+env sums = problems(gsm8k, grader = exact, pattern = "[0-9]+")
 
 train main {
   model     = policy
   env       = sums
-  batch     = groups(16, of = 8)
+  batch     = groups(16, group_size = 8)
   sampling  = sample(max_tokens = 512)
   advantage = returns() |> baseline(mean, over = group) |> scale(nonzero_share, over = batch, ddof = 0)
   loss      = importance_sampling()

@@ -4,13 +4,13 @@ model policy {
 }
 
 env guess = gem("game:GuessTheNumber-v0-easy") |> chat() |> curriculum()
-env numbers = problems("countdown", grader = countdown) |> curriculum()
+env numbers = problems(countdown, grader = countdown) |> curriculum()
 env murder = openreward("GeneralReasoning/WhoDunIt") |> curriculum()
 
 train main {
   model     = policy
   env       = guess + numbers + murder
-  batch     = groups(16, of = 8)
+  batch     = groups(16, group_size = 8)
   sampling  = sample(max_tokens = 16)
   advantage = grpo()
   loss      = importance_sampling()

@@ -4,7 +4,7 @@ model policy {
 }
 
 env sums = gem("rg:chain_sum") |> chat(instruction = "Answer in \\boxed{}.")
-env maths = problems("gsm8k")
+env maths = problems(gsm8k)
 
 sft warmup {
   model     = policy

@@ -2,12 +2,12 @@ model policy {
   base = "openai/gpt-oss-20b"
 }
 
-env guess = gem("game:GuessTheNumber-v0-easy") |> template("qwen3_game")
+env guess = gem("game:GuessTheNumber-v0-easy") |> template(qwen3_game)
 
 train main {
   model     = policy
   env       = guess
-  batch     = groups(16, of = 8)
+  batch     = groups(16, group_size = 8)
   sampling  = sample(max_tokens = 16)
   advantage = grpo()
   loss      = importance_sampling()

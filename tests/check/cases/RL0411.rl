@@ -2,12 +2,12 @@ model policy {
   base = "Qwen/Qwen3-8B"
 }
 
-env guess = gem("game:GuessTheNumber-v0-easy") |> template("qwen3_game")
+env guess = gem("game:GuessTheNumber-v0-easy") |> template(qwen3_game)
 
 train main {
   model     = policy
   env       = guess
-  batch     = groups(16, of = 8)
+  batch     = groups(16, group_size = 8)
   sampling  = sample(max_tokens = 2_048)
   advantage = grpo()
   loss      = importance_sampling()

@@ -3,12 +3,12 @@ model policy {
   lora_rank = 8
 }
 
-env sums = gem("rg:simple_equations") |> concat() |> template("qwen3_general")
+env sums = gem("rg:simple_equations") |> concat() |> template(qwen3_general)
 
 train main {
   model     = policy
   env       = sums
-  batch     = groups(16, of = 8)
+  batch     = groups(16, group_size = 8)
   sampling  = sample(max_tokens = 16)
   advantage = grpo()
   loss      = importance_sampling()

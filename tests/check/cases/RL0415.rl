@@ -2,12 +2,12 @@ model policy {
   base = "Qwen/Qwen3-8B"
 }
 
-env sudoku = gem("game:Sudoku-v0-easy") |> concat() |> template("qwen3_game")
+env sudoku = gem("game:Sudoku-v0-easy") |> concat() |> template(qwen3_game)
 
 train main {
   model     = policy
   env       = sudoku
-  batch     = groups(16, of = 8)
+  batch     = groups(16, group_size = 8)
   sampling  = sample(max_tokens = 16)
   advantage = grpo()
   loss      = importance_sampling()

@@ -2,12 +2,12 @@ model policy {
   base = "Qwen/Qwen3.5-9B-Base"
 }
 
-env sums = gem("rg:simple_equations") |> concat_chat() |> template("no")
+env sums = gem("rg:simple_equations") |> concat_chat() |> template(no)
 
 train main {
   model     = policy
   env       = sums
-  batch     = groups(16, of = 8)
+  batch     = groups(16, group_size = 8)
   sampling  = sample(max_tokens = 16)
   advantage = grpo()
   loss      = importance_sampling()

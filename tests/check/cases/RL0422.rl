@@ -15,7 +15,7 @@ advantage grpo_clipped = returns() |> baseline(mean, over = group) |> clip(0, 0)
 train main {
   model     = policy
   env       = guess
-  batch     = groups(16, of = 8)
+  batch     = groups(16, group_size = 8)
   sampling  = sample(max_tokens = 16)
   advantage = grpo_clipped
   loss      = importance_sampling()
@@ -25,7 +25,7 @@ train main {
 train second {
   model     = other
   env       = guess
-  batch     = groups(16, of = 8)
+  batch     = groups(16, group_size = 8)
   sampling  = sample(max_tokens = 16)
   advantage = returns() |> baseline(mean, over = group) |> clip()
   loss      = importance_sampling()

@@ -353,7 +353,7 @@ def test_a_game_cannot_be_played_again_by_one_member() -> None:
         (
             "cookbook_builders:PairsBuilder",
             {"size": 3},
-            r"makes groups of 2.*`groups\(…, of = 2\)`",
+            r"makes groups of 2.*`groups\(…, group_size = 2\)`",
         ),
         ("cookbook_builders:PairsBuilder", {"split": "test"}, "has no test set"),
         ("cookbook_builders:BrokenBuilder", {}, "OSError: the hub is away"),

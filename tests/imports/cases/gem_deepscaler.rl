@@ -12,9 +12,7 @@ model policy {
 # env_wrappers, template: the script's default
 # use_mp = false: the script says so of every environment
 # concat: without effect on a single turn, as in the script
-env deepscaler40k = gem("math:DeepScaleR40K", use_mp = false)
-  |> concat()
-  |> template("qwen3_general")
+env deepscaler40k = gem("math:DeepScaleR40K", use_mp = false) |> concat() |> template(qwen3_general)
 
 train main {
   model     = policy

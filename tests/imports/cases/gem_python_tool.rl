@@ -15,7 +15,7 @@ model policy {
 env math12k = gem("math:Math12K", use_mp = false)
   |> python_tool(reward_use = 0.0, reward_success = 0.0, errors = last_line)
   |> concat_chat()
-  |> template("no")
+  |> template(no)
 
 train main {
   model     = policy

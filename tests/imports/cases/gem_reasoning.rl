@@ -14,7 +14,7 @@ env simple_equations = gem("rg:simple_equations")
 train main {
   model     = policy
   env       = simple_equations
-  batch     = groups(64, of = 8)
+  batch     = groups(64, group_size = 8)
   # temperature: the cookbook's default
   sampling  = sample(max_tokens = 2048, temperature = 1.0)
   advantage = cookbook.center()      # reward less the group's mean

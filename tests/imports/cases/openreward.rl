@@ -7,12 +7,12 @@ model policy {
   # in place of "Qwen/Qwen3-30B-A3B", which the hosted service no longer trains (since 2026-06-12)
   base      = "Qwen/Qwen3.6-35B-A3B"
   lora_rank = 8
-  renderer  = "qwen3_5_disable_thinking"  # thinking: false
+  renderer  = qwen3_5_disable_thinking  # thinking: false
 }
 
 # rollout_timeout: the trainer's default
 env whodunit = openreward("GeneralReasoning/WhoDunIt", split = "train", shuffle = true)
-  |> rollouts(group = 16, temperature = 1.0, max_failures = 2, timeout = 300s)
+  |> rollouts(group_size = 16, temperature = 1.0, max_failures = 2, timeout = 300s)
   |> reward(sum, nonterminal = 0.0)
 
 train main {

@@ -10,18 +10,18 @@ model policy {
   # the trainer takes the optimiser's state along and starts its steps anew; a state of
   # "Qwen/Qwen3-30B-A3B", which fits no other model: take it out, or give one that fits
   weights   = "tinker://run-id/weights/checkpoint_000050"
-  renderer  = "qwen3_5_disable_thinking"  # thinking: false
+  renderer  = qwen3_5_disable_thinking  # thinking: false
 }
 
 # rollout_timeout: the trainer's default
 env whodunit = openreward("GeneralReasoning/WhoDunIt", split = "train", shuffle = true)
-  |> rollouts(group = 16, temperature = 1.0, max_failures = 2, timeout = 300s)
+  |> rollouts(group_size = 16, temperature = 1.0, max_failures = 2, timeout = 300s)
   |> reward(sum, nonterminal = 0.0)
 
 # max_failing_rollouts, rollout_timeout: the trainer's default
 # temperature 0.7, as in the original: these rollouts come from another distribution than is trained
 env gsm8k = openreward("MATH/GSM8K", split = "train", shuffle = true)
-  |> rollouts(group = 8, temperature = 0.7, max_failures = 0, timeout = 300s)
+  |> rollouts(group_size = 8, temperature = 0.7, max_failures = 0, timeout = 300s)
   |> reward(mean)
 
 train main {

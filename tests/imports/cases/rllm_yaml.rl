@@ -11,12 +11,12 @@ model policy {
   train_unembed = false
 }
 
-env tasks = problems("countdown", grader = countdown)
+env tasks = problems(countdown, grader = countdown)
 
 train main {
   model     = policy
   env       = tasks
-  batch     = groups(32, of = 8)  # data.train_batch_size: the trainer's default
+  batch     = groups(32, group_size = 8)  # data.train_batch_size: the trainer's default
   # rollout.train.temperature: the trainer's default
   sampling  = sample(
     max_tokens = 8192,
@@ -35,7 +35,7 @@ train main {
   track     = [tensorboard()]
 }
 
-env test_tasks = problems("countdown", grader = countdown)
+env test_tasks = problems(countdown, grader = countdown)
 
 eval heldout {
   model   = main

@@ -7,7 +7,7 @@ model policy {
 
 # the tasks and their two players stand in the script's Python code, two solvers in it
 env tasks = problems(
-  "countdown",
+  countdown,
   split = "train",
   grader = countdown,
   samples = 489_340,
@@ -18,7 +18,7 @@ env tasks = problems(
 train main {
   model     = policy
   env       = tasks
-  batch     = groups(32, of = 8)
+  batch     = groups(32, group_size = 8)
   # data.max_response_length, sampling.temperature, data.max_prompt_length: the trainer's default
   sampling  = sample(max_tokens = 2048, temperature = 1.0, max_prompt_tokens = 2048)
   # the trainer's default; the judges of one task saw different solutions, and are compared all the
@@ -32,7 +32,7 @@ train main {
   track     = [wandb("solver-judge-tinker", run = "countdown-grpo-qwen3-8b")]
 }
 
-env test_tasks = problems("countdown", split = "test", grader = countdown, format_coef = 0.0)
+env test_tasks = problems(countdown, split = "test", grader = countdown, format_coef = 0.0)
   |> solver_judge(solvers = 2)
 
 eval heldout {

@@ -16,7 +16,7 @@ model policy {
 
 # the tasks and their two players stand in the script's Python code, two solvers in it
 env tasks = problems(
-  "countdown",
+  countdown,
   split = "train",
   grader = countdown,
   samples = 489_340,
@@ -27,7 +27,7 @@ env tasks = problems(
 train main {
   model     = policy
   env       = tasks
-  batch     = groups(64, of = 4)
+  batch     = groups(64, group_size = 4)
   # not 1, as in the original: sampled from another distribution than is trained, and the trainer
   # itself stops at an assertion
   sampling  = sample(max_tokens = 1024, temperature = 0.6, max_prompt_tokens = 2048)
@@ -41,7 +41,7 @@ train main {
   track     = [wandb("tinker-workflow", run = "countdown-solver-judge")]
 }
 
-env test_tasks = problems("countdown", split = "test", grader = countdown, format_coef = 0.0)
+env test_tasks = problems(countdown, split = "test", grader = countdown, format_coef = 0.0)
   |> solver_judge(solvers = 2)
 
 eval heldout {

@@ -9,7 +9,7 @@ model policy {
 
 # the tasks and their two players stand in the script's Python code, two solvers in it
 env tasks = problems(
-  "countdown",
+  countdown,
   split = "train",
   grader = countdown,
   samples = 489_340,
@@ -20,7 +20,7 @@ env tasks = problems(
 train main {
   model     = policy
   env       = tasks
-  batch     = groups(32, of = 4)
+  batch     = groups(32, group_size = 4)
   # rollout.train.temperature: the trainer's default
   sampling  = sample(max_tokens = 1024, temperature = 1.0, max_prompt_tokens = 4096)
   # the trainer's default; the judges of one task saw different solutions, and are compared all the
@@ -37,7 +37,7 @@ train main {
   on_error  = retry(2) then stop  # 3 attempts in all; the trainer's default
 }
 
-env test_tasks = problems("countdown", split = "test", grader = countdown, format_coef = 0.0)
+env test_tasks = problems(countdown, split = "test", grader = countdown, format_coef = 0.0)
   |> solver_judge(solvers = 2)
 
 eval heldout {

@@ -10,7 +10,7 @@ model policy {
 }
 
 # concat: every turn is a sequence of its own, as in the script
-env sudoku = gem("game:Sudoku-v0-easy") |> concat() |> template("qwen3_game")
+env sudoku = gem("game:Sudoku-v0-easy") |> concat() |> template(qwen3_game)
 
 train main {
   model     = policy

@@ -47,7 +47,7 @@ model policy {
   lora_rank = 32
 }
 
-env sudoku = gem("game:Sudoku-v0-easy") |> concat() |> template("qwen3_game")
+env sudoku = gem("game:Sudoku-v0-easy") |> concat() |> template(qwen3_game)
 env mix = 3 * whodunit + 1 * gsm8k
 
 train main {

@@ -20,7 +20,7 @@ SPELL = 'gem("rg:spell") |> chat(instruction = "Put your answer inside \\\\boxed
         ('base = "tiny""', EXTRA, '"'),
         ('rank = 8"', EXTRA, '"'),
         ('rate = "1e-3', EXTRA, '"'),
-        ('batch = groups("16, of = 8)', EXTRA, '"'),
+        ('batch = groups("16, group_size = 8)', EXTRA, '"'),
         ('import "lib/qwen.rl', NO_CLOSING, '"lib/qwen.rl'),
         ('import lib/qwen.rl"', NO_OPENING, 'lib/qwen.rl"'),
         ('base = "tiny  # the "small" one', NO_CLOSING, '"tiny'),

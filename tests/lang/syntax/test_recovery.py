@@ -36,7 +36,7 @@ model policy {
 
 env sudoku = gem("game:Sudoku-v0-easy", turns = 4)
   |> concat(last = 2)
-  |> template("qwen3_game")
+  |> template(qwen3_game)
 env mix = 3 * sudoku + 1 * other
 
 train main {

@@ -106,7 +106,7 @@ def test_episodes_that_all_end_without_a_reward_are_hopeless_too() -> None:
 def guarded(then: str, maximum: float = 1e-9) -> Plan:
     """Stale steps are always above such a guard."""
     kl_guard = f"kl_guard(max = {maximum:.12f}, then = {then})"
-    small = {"batch": "groups(2, of = 2)", "sampling": "sample(max_tokens = 6)"}
+    small = {"batch": "groups(2, group_size = 2)", "sampling": "sample(max_tokens = 6)"}
     return tiny(train(kl_guard=kl_guard, steps="6", save="every(50)", **small, **ASYNC))
 
 

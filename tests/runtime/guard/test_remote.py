@@ -28,9 +28,9 @@ from rlc.service.local.service import LocalService
 pytestmark = pytest.mark.engine
 
 RECIPE = """
-model policy { base = "Qwen/Qwen3-8B"  renderer = "qwen3_instruct" }
+model policy { base = "Qwen/Qwen3-8B"  renderer = qwen3_instruct }
 env guess = gem("game:GuessTheNumber-v0-easy") |> chat()
-train main { model = policy  env = guess  batch = groups(2, of = 4)
+train main { model = policy  env = guess  batch = groups(2, group_size = 4)
              sampling = sample(max_tokens = 12)  advantage = grpo()  loss = ppo()
              optimizer = adam(1e-4)  steps = 2 }
 """

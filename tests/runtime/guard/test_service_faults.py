@@ -41,7 +41,11 @@ def overlaps(sample: str) -> pytest.MarkDecorator:
 
 
 def job(overlap: str, **fields: str) -> Plan:
-    defaults = {"steps": "3", "batch": "groups(2, of = 2)", "sampling": "sample(max_tokens = 6)"}
+    defaults = {
+        "steps": "3",
+        "batch": "groups(2, group_size = 2)",
+        "sampling": "sample(max_tokens = 6)",
+    }
     return tiny(train(**(defaults | {"save": "every(2)"} | OVERLAPS[overlap] | fields)))
 
 

@@ -26,7 +26,7 @@ from rlc.service.errors import ServiceError
 
 SMALL = {
     "env": "spell",
-    "batch": "groups(2, of = 2)",
+    "batch": "groups(2, group_size = 2)",
     "sampling": "sample(max_tokens = 4)",
     "steps": "3",
     "save": "every(1, keep = 2)",

@@ -20,7 +20,7 @@ def spans(path: Path) -> list[dict[str, Any]]:
 
 @pytest.mark.engine
 def test_each_node_of_each_step_has_its_spans(tmp_path: Path) -> None:
-    plan = tiny(train(steps="2", overlap="streamed(2)", batch="groups(2, of = 2)"))
+    plan = tiny(train(steps="2", overlap="streamed(2)", batch="groups(2, group_size = 2)"))
     run_new(tmp_path / "run", plan)
     found = spans(tmp_path / "run")
     kinds = {node.kind for node in plan.graph.nodes if node.stage == "main"}
@@ -40,7 +40,7 @@ def test_what_is_run_again_is_in_it_once(tmp_path: Path) -> None:
     """As after a kill: of the steps after the last checkpoint only the new spans stay."""
     run_new(
         tmp_path / "run",
-        tiny(train(steps="3", save="every(2)", batch="groups(2, of = 2)")),
+        tiny(train(steps="3", save="every(2)", batch="groups(2, group_size = 2)")),
         stop_after=("main", 3),
     )
     folder = RunFolder.resume(tmp_path / "run")

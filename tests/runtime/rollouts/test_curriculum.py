@@ -120,7 +120,7 @@ def test_a_resumed_run_passes_over_the_same_tasks(tmp_path: Path) -> None:
     plan = job(
         tmp_path,
         steps="6",
-        batch="groups(4, of = 2)",
+        batch="groups(4, group_size = 2)",
         loss="ppo()",
         overlap="asynchronous(max_staleness = 2)",
     )
@@ -146,7 +146,7 @@ def test_a_resumed_run_passes_over_the_same_tasks(tmp_path: Path) -> None:
 @pytest.mark.engine
 def test_the_tiny_model_is_not_asked_again_what_it_cannot_do(tmp_path: Path) -> None:
     """With nothing explored, a task that was never solved comes again only when all are so."""
-    plan = job(tmp_path, env="sums", steps="3", batch="groups(3, of = 2)")
+    plan = job(tmp_path, env="sums", steps="3", batch="groups(3, group_size = 2)")
     run_new(tmp_path / "run", plan)
     steps = metrics(tmp_path / "run")
     assert [step["curriculum/sums/known"] for step in steps] == [0, 3 / 7, 6 / 7]

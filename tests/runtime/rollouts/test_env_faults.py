@@ -344,7 +344,7 @@ GOOD = 'env good = gem("game:GuessTheNumber-v0-easy") |> chat()\n'
 
 
 def job(bad: str, on_error: str = "drop", overlap: str = "synchronous()", steps: str = "2") -> Plan:
-    fields = {"batch": "groups(4, of = 3)", "loss": "ppo()", "steps": steps}
+    fields = {"batch": "groups(4, group_size = 3)", "loss": "ppo()", "steps": steps}
     stage = train(env="good + bad", on_error=on_error, overlap=overlap, **fields)
     return compiled(TINY.partition("env")[0] + GOOD + f"env bad = {bad}\n" + stage)
 

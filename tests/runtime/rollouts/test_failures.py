@@ -112,7 +112,7 @@ def test_penalised_rollouts_are_trained_on(tmp_path: Path) -> None:
 @pytest.mark.engine
 @pytest.mark.usefixtures("failing")
 def test_a_step_whose_groups_are_all_left_out_updates_nothing(tmp_path: Path) -> None:
-    run_new(tmp_path / "run", job("drop", " |> rollouts(group = 8, max_failures = 0)"))
+    run_new(tmp_path / "run", job("drop", " |> rollouts(group_size = 8, max_failures = 0)"))
     (record,) = metrics(tmp_path / "run")
     assert record["optim/skipped"] == 1
     assert record["rollouts/played"] > 0

@@ -38,7 +38,7 @@ env sums = cookbook(
   args = {batch_size = 3, n_batches = 2},
 )
 """
-SHORT = {"batch": "groups(2, of = 4)", "steps": "2", "save": "every(1)"}
+SHORT = {"batch": "groups(2, group_size = 4)", "steps": "2", "save": "every(1)"}
 
 
 def says_first(monkeypatch: pytest.MonkeyPatch, call: str) -> None:
@@ -151,7 +151,7 @@ def test_groups_of_another_size_are_refused(tmp_path: Path) -> None:
     job = compiled(text + train(env="sixes", **SHORT))
     with pytest.raises(RunError, match=r"makes groups of 6, and the recipe's have 4"):
         run_new(tmp_path / "run", _in(job, tmp_path))
-    of_six = compiled(text + train(env="sixes", **(SHORT | {"batch": "groups(2, of = 6)"})))
+    of_six = compiled(text + train(env="sixes", **(SHORT | {"batch": "groups(2, group_size = 6)"})))
     run_new(tmp_path / "other", _in(rehearse(of_six), tmp_path))
     assert len(rollouts(tmp_path / "other", "main")) == 24
 
@@ -213,7 +213,7 @@ def test_code_that_is_not_there_ends_the_run_before_it_starts(
 
 
 def test_an_environment_of_ones_own_is_trained_on(tmp_path: Path) -> None:
-    small = {"main.steps": "2", "main.batch": "groups(4, of = 4)"}
+    small = {"main.steps": "2", "main.batch": "groups(4, group_size = 4)"}
     job = _in(plan("python_environment", small), RECIPES)
     require_runnable(job)
     assert run_new(tmp_path / "run", job).state == "finished"

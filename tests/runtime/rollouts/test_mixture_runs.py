@@ -15,9 +15,9 @@ from rlc.runtime.journal.folder import RunFolder
 pytestmark = pytest.mark.engine
 
 ENVS = """\
-env games = gem("game:GuessTheNumber-v0-easy") |> chat() |> rollouts(group = 3)
+env games = gem("game:GuessTheNumber-v0-easy") |> chat() |> rollouts(group_size = 3)
 env words = gem("rg:spell_backward") |> chat(instruction = "Put your answer inside \\\\boxed{}.")
-  |> rollouts(group = 5, temperature = 0.5)
+  |> rollouts(group_size = 5, temperature = 0.5)
 """
 
 

@@ -56,7 +56,7 @@ def uploaded() -> list[dict[str, Any]]:
 
 
 MIXTURE = {
-    "reverse": "Reverse |> rollouts(group = 3)",
+    "reverse": "Reverse |> rollouts(group_size = 3)",
     "shop": "Shop |> reward(mean, nonterminal = -0.5, low = -0.25)",
 }
 
@@ -67,7 +67,7 @@ def test_a_mixture_of_two_is_trained_and_uploaded(
     monkeypatch.setenv("OPENREWARD_API_KEY", KEY)
     monkeypatch.setenv("OPENREWARD_API_URL", base_url())
     track = '[openreward_rollouts("two games")]'
-    fields = {"env": "1 * reverse + 1 * shop", "batch": "groups(4, of = 2)", "steps": "2"}
+    fields = {"env": "1 * reverse + 1 * shop", "batch": "groups(4, group_size = 2)", "steps": "2"}
     stage = train(**fields, sampling="sample(max_tokens = 8)", track=track)
     run_new(tmp_path / "run", recipe(stage, **MIXTURE))
     first, second = metrics(tmp_path / "run", "main")
@@ -95,7 +95,7 @@ def test_uploads_that_fail_are_counted_and_stop_nothing(
     monkeypatch.setenv("OPENREWARD_API_KEY", "a wrong key")
     monkeypatch.setenv("OPENREWARD_API_URL", base_url())
     track = '[openreward_rollouts("nowhere")]'
-    stage = train(env="reverse", batch="groups(2, of = 2)", steps="1", track=track)
+    stage = train(env="reverse", batch="groups(2, group_size = 2)", steps="1", track=track)
     run_new(tmp_path / "run", recipe(stage, reverse="Reverse"))
     assert len(metrics(tmp_path / "run", "main")) == 1
     assert "4 episodes of `main` not uploaded" in caplog.text
@@ -103,7 +103,11 @@ def test_uploads_that_fail_are_counted_and_stop_nothing(
 
 def test_failures_of_one_environment_neither_stop_nor_skew_the_other(tmp_path: Path) -> None:
     """Its prompt has a picture, so no rollout of it succeeds with a model that reads text."""
-    fields = {"env": "1 * reverse + 1 * pictures", "batch": "groups(2, of = 2)", "steps": "1"}
+    fields = {
+        "env": "1 * reverse + 1 * pictures",
+        "batch": "groups(2, group_size = 2)",
+        "steps": "1",
+    }
     run_new(tmp_path / "run", recipe(train(**fields), reverse="Reverse", pictures="Pictures"))
     (step,) = metrics(tmp_path / "run", "main")
     assert (step["rollouts/failed"], step["rollouts/played"]) == (2.0, 2.0)
@@ -115,7 +119,7 @@ def test_failures_of_one_environment_neither_stop_nor_skew_the_other(tmp_path: P
 
 def test_groups_that_are_scored_as_a_whole(tmp_path: Path) -> None:
     """The longest reply of each group has the reward, in training and in an evaluation."""
-    fields = {"env": "judged", "batch": "groups(2, of = 4)", "steps": "1"}
+    fields = {"env": "judged", "batch": "groups(2, group_size = 4)", "steps": "1"}
     after = block("eval", "after", {"model": "main", "env": "judged", "tasks": "2", "samples": "3"})
     run_new(tmp_path / "run", recipe(train(**fields), after, judged="Judged"))
     for stage, size in (("main", 4), ("after", 3)):
@@ -129,7 +133,12 @@ def test_groups_that_are_scored_as_a_whole(tmp_path: Path) -> None:
 
 
 def test_a_resumed_run_goes_on_with_the_next_tasks(tmp_path: Path) -> None:
-    fields = {"env": "reverse", "batch": "groups(2, of = 2)", "steps": "3", "save": "every(1)"}
+    fields = {
+        "env": "reverse",
+        "batch": "groups(2, group_size = 2)",
+        "steps": "3",
+        "save": "every(1)",
+    }
     job = recipe(train(**fields), reverse="Reverse")
     assert_resumes(job, ("main", 1), tmp_path / "cut")
     observations = {r["turns"][0]["observation"] for r in rollouts(tmp_path / "cut")}

@@ -106,7 +106,7 @@ def test_each_environment_counts_its_own() -> None:
     assert replaced_groups(rollouts, ["a", "b"]) == {"resampled/a": 0, "resampled/b": 1}
 
 
-BATCH = {"env": "spell", "batch": "groups(4, of = 2, resample = 4)", "loss": "ppo()"}
+BATCH = {"env": "spell", "batch": "groups(4, group_size = 2, resample = 4)", "loss": "ppo()"}
 
 
 def key(record: dict[str, Any]) -> Any:

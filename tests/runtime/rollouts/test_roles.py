@@ -62,12 +62,12 @@ BY_ROLE = "returns() |> baseline(mean, over = role)"
 
 
 def judged(problems: str, **fields: str) -> Plan:
-    stage = train(env="words", advantage=BY_ROLE, batch="groups(3, of = 2)", **fields)
+    stage = train(env="words", advantage=BY_ROLE, batch="groups(3, group_size = 2)", **fields)
     return job(problems + JUDGED, stage)
 
 
 def test_a_run_of_problems_learns_from_its_grader(problems: str, tmp_path: Path) -> None:
-    fields = {"steps": "8", "optimizer": "adam(1e-2)", "batch": "groups(8, of = 6)"}
+    fields = {"steps": "8", "optimizer": "adam(1e-2)", "batch": "groups(8, group_size = 6)"}
     run_new(tmp_path / "run", job(problems + ")", train(env="words", **fields)))
     rewards = [record["reward/words"] for record in metrics(tmp_path / "run")]
     assert fmean(rewards[-3:]) > fmean(rewards[:3]) + 0.15
@@ -80,7 +80,7 @@ def test_solvers_learn_from_their_own_solutions(problems: str, tmp_path: Path) -
     stage = train(
         env="words",
         advantage=BY_ROLE,
-        batch="groups(6, of = 4)",
+        batch="groups(6, group_size = 4)",
         sampling="sample(max_tokens = 16)",
         optimizer="adam(1e-2)",
         steps="5",
@@ -91,7 +91,7 @@ def test_solvers_learn_from_their_own_solutions(problems: str, tmp_path: Path) -
 
 
 def test_a_resumed_run_goes_on_with_the_next_problem(problems: str, tmp_path: Path) -> None:
-    plan = job(problems + ")", train(env="words", batch="groups(3, of = 2)"))
+    plan = job(problems + ")", train(env="words", batch="groups(3, group_size = 2)"))
     assert_resumes(plan, ("main", 2), tmp_path / "parts")
     asked = [record["turns"][0]["observation"] for record in rollouts(tmp_path / "parts")]
     assert len(set(asked[: 8 * 2])) == 8  # the first epoch: every word once, to both members

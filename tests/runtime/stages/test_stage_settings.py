@@ -11,7 +11,7 @@ from rlc.runtime.journal.folder import RunFolder
 
 pytestmark = pytest.mark.engine
 
-TWO = 'env few = gem("game:GuessTheNumber-v0-easy") |> chat() |> rollouts(group = 2)\n'
+TWO = 'env few = gem("game:GuessTheNumber-v0-easy") |> chat() |> rollouts(group_size = 2)\n'
 
 
 def test_the_learning_rate_follows_its_schedule(tmp_path: Path) -> None:
@@ -22,8 +22,12 @@ def test_the_learning_rate_follows_its_schedule(tmp_path: Path) -> None:
 
 
 def test_each_environment_has_its_own_group_size_and_reply_length(tmp_path: Path) -> None:
-    short = 'env brief = gem("rg:spell_backward") |> chat() |> rollouts(group = 3, max_tokens = 2)'
-    job = tiny(short + "\n", train(env="guess + brief", batch="groups(4, of = 4)", steps="1"))
+    short = (
+        'env brief = gem("rg:spell_backward") |> chat() |> rollouts(group_size = 3, max_tokens = 2)'
+    )
+    job = tiny(
+        short + "\n", train(env="guess + brief", batch="groups(4, group_size = 4)", steps="1")
+    )
     run_new(tmp_path / "run", job)
     played = rollouts(tmp_path / "run")
     sizes = {
@@ -52,7 +56,7 @@ def test_a_cold_environment_beside_a_warm_one(tmp_path: Path) -> None:
 
 def test_the_reward_is_reduced_and_limited(tmp_path: Path) -> None:
     capped = TWO.replace("few", "capped") + ""
-    capped = capped.replace("rollouts(group = 2)", "reward(max, low = 0.25, high = 0.5)")
+    capped = capped.replace("rollouts(group_size = 2)", "reward(max, low = 0.25, high = 0.5)")
     run_new(tmp_path / "run", tiny(capped, train(env="capped", steps="1")))
     for record in rollouts(tmp_path / "run"):
         best = max(turn["reward"] for turn in record["turns"])
@@ -84,7 +88,7 @@ def test_a_prompt_over_its_limit_ends_the_episode(tmp_path: Path) -> None:
 
 
 def test_several_updates_a_batch_train_on_every_rollout_once(tmp_path: Path) -> None:
-    batch = "groups(3, of = 4, updates = 2)"
+    batch = "groups(3, group_size = 4, updates = 2)"
     run_new(tmp_path / "two", tiny(train(batch=batch, loss="ppo()", steps="2")))
     one, two = metrics(undisturbed(tiny(train(loss="ppo()")))), metrics(tmp_path / "two")
     assert one[0]["tokens/trained"] == two[0]["tokens/trained"]
@@ -103,7 +107,7 @@ def test_a_uniform_weight_hardly_matters_to_adam_but_shows_in_the_gradient(tmp_p
 def test_dro_scales_its_pull_with_its_advantages(tmp_path: Path) -> None:
     """The gradient of the whole loss is scaled: it has no term of its own scale left."""
     for kind in ("token_sum()", "seq_mean_token_sum()"):
-        batch = "groups(4, of = 4, updates = 2)"
+        batch = "groups(4, group_size = 4, updates = 2)"
         stage = train(loss="dro(beta = 0.5)", batch=batch, aggregate=kind, steps="1")
         run_new(tmp_path / kind, tiny(stage))
     whole, mean = (metrics(tmp_path / kind)[0] for kind in ("token_sum()", "seq_mean_token_sum()"))
@@ -165,7 +169,7 @@ def test_tracked_episodes_have_their_own_metrics(tmp_path: Path) -> None:
 def test_a_run_with_everything_is_resumed_to_the_same_end(tmp_path: Path) -> None:
     stage = train(
         env="2 * guess + spell",
-        batch="groups(3, of = 3, updates = 2)",
+        batch="groups(3, group_size = 3, updates = 2)",
         loss="ppo()",
         aggregate="seq_mean_token_mean()",
         kl='reference("tiny", coef = 0.05)',

@@ -164,9 +164,9 @@ def test_each_epoch_takes_every_example_once_in_another_order(tmp_path: Path) ->
 def test_training_goes_on_from_the_weights_of_the_stage_before(tmp_path: Path) -> None:
     warm = tiny(
         sft(data="demonstrations(spell, n = 40)", steps="15", optimizer="adam(5e-3)"),
-        train(model="warmup", env="spell", steps="1", batch="groups(8, of = 4)"),
+        train(model="warmup", env="spell", steps="1", batch="groups(8, group_size = 4)"),
     )
-    cold = tiny(train(env="spell", steps="1", batch="groups(8, of = 4)"))
+    cold = tiny(train(env="spell", steps="1", batch="groups(8, group_size = 4)"))
     run_new(tmp_path / "warm", warm)
     run_new(tmp_path / "cold", cold)
     first = {name: metrics(tmp_path / name, "main")[0] for name in ("warm", "cold")}

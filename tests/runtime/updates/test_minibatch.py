@@ -74,13 +74,16 @@ def test_the_penalty_comes_before_the_weights() -> None:
 
 
 def test_updates_without_anything_to_learn_are_left_out() -> None:
-    plan = stage(batch="groups(4, of = 4, updates = 4)")
+    plan = stage(batch="groups(4, group_size = 4, updates = 4)")
     made = minibatches(plan, [episode(0, 1, 0.0), episode(1, 1, 2.0)])
     assert [advantages(minibatch) for minibatch in made] == [[[2.0]]]
     assert minibatches(plan, []) == []
 
 
-PLANS = {updates: stage(batch=f"groups(4, of = 4, updates = {updates})") for updates in range(1, 6)}
+PLANS = {
+    updates: stage(batch=f"groups(4, group_size = 4, updates = {updates})")
+    for updates in range(1, 6)
+}
 
 
 @given(st.lists(st.integers(1, 4), min_size=1, max_size=9), st.integers(1, 5))

@@ -24,7 +24,7 @@ DATA = ROOT / "tests" / "algo" / "data"
 RECORDED = json.loads((DATA / "recorded_rollouts.json").read_text(encoding="utf-8"))
 EXPECTED = json.loads((DATA / "recorded_advantages.json").read_text(encoding="utf-8"))
 ENVS = (
-    'env duel = gem("rg:spell_backward") |> chat() |> solver_judge() |> rollouts(group = 3)\n',
+    'env duel = gem("rg:spell_backward") |> chat() |> solver_judge() |> rollouts(group_size = 3)\n',
     "guess + duel",
 )
 

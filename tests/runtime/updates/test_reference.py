@@ -31,7 +31,7 @@ def test_a_strong_penalty_keeps_the_policy_near(tmp_path: Path) -> None:
     distances = {}
     for coef in (1e-6, 3.0):
         job = penalised(
-            coef, steps="5", env="spell", optimizer="adam(5e-3)", batch="groups(3, of = 4)"
+            coef, steps="5", env="spell", optimizer="adam(5e-3)", batch="groups(3, group_size = 4)"
         )
         run_new(tmp_path / str(coef), job)
         distances[coef] = [record["kl/reference"] for record in metrics(tmp_path / str(coef))]

@@ -29,12 +29,12 @@ from rlc.service.connect import connect_service
 pytestmark = pytest.mark.server
 
 RECIPE = """
-model policy { base = "Qwen/Qwen3-8B"  lora_rank = 4  renderer = "qwen3_instruct" }
+model policy { base = "Qwen/Qwen3-8B"  lora_rank = 4  renderer = qwen3_instruct }
 env words = cookbook("cookbook_builders:WordsBuilder", args = {kind = "pictures"})
 train main {
   model     = policy
   env       = words
-  batch     = groups(2, of = 4)
+  batch     = groups(2, group_size = 4)
   sampling  = sample(max_tokens = 12)
   advantage = grpo()
   loss      = importance_sampling()

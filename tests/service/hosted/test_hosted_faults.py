@@ -51,7 +51,7 @@ class Notes(Observer):
 
 
 def plan(overlap: str = "synchronous", deadlines: str = "deadlines()") -> Plan:
-    small = {"main__batch": "groups(2, of = 2)", "main__sampling": "sample(max_tokens = 6)"}
+    small = {"main__batch": "groups(2, group_size = 2)", "main__sampling": "sample(max_tokens = 6)"}
     return hosted_plan(1, main__deadlines=deadlines, **small, **OVERLAPS[overlap])
 
 

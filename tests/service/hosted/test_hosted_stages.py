@@ -21,7 +21,7 @@ from rlc.service.connect import connect_service
 pytestmark = pytest.mark.server
 
 STAGES = """
-model policy { base = "Qwen/Qwen3-8B"  lora_rank = 4  renderer = "qwen3_instruct" }
+model policy { base = "Qwen/Qwen3-8B"  lora_rank = 4  renderer = qwen3_instruct }
 env guess = gem("game:GuessTheNumber-v0-easy") |> chat()
 sft warmup {
   model = policy
@@ -33,7 +33,7 @@ sft warmup {
 train main {
   model     = warmup
   env       = guess
-  batch     = groups(2, of = 2)
+  batch     = groups(2, group_size = 2)
   sampling  = sample(max_tokens = 12)
   advantage = grpo()
   loss      = importance_sampling()
