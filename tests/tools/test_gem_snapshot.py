@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+from golden import check_file
 
 pytest.importorskip("gem")
 
@@ -39,7 +40,7 @@ def test_an_environment_that_fails_has_no_length() -> None:
 
 
 def test_the_file_is_as_the_script_writes_it() -> None:
-    assert snapshot.render(gem_snapshot()) == snapshot.PATH.read_text(encoding="utf-8")
+    check_file(snapshot.PATH, snapshot.render(gem_snapshot()), "python -m tools.gem_snapshot")
 
 
 RECIPE = """
