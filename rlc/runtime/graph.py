@@ -185,8 +185,7 @@ async def run_steps(
     A failing node cancels all others, and its error is raised.
 
     Args:
-        graph: the graph of the plan.
-        stage: name of the stage.
+        graph: the graph of the plan, in which ``stage`` is the name of the stage.
         functions: the function of each kind of node.
         steps: numbers of the steps to run.
         begin: called with a step and its source when the step starts.

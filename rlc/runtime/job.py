@@ -17,7 +17,7 @@ from rlc.plan.records import EvalPlan, Plan, SftPlan, TrainPlan
 from rlc.runtime.concurrency import in_thread
 from rlc.runtime.guard.meter import Meter
 from rlc.runtime.guard.remote import RemoteSession
-from rlc.runtime.guard.service_wrappers import WatchedServiceClient
+from rlc.runtime.guard.service_wrappers import ServiceGuard
 from rlc.runtime.journal.checkpoints import CheckpointKeeper
 from rlc.runtime.journal.database import StoredStep
 from rlc.runtime.journal.folder import RunFolder
@@ -56,7 +56,7 @@ class Job:
     _stopping: bool = field(default=False, init=False)
     _over_budget: bool = field(default=False, init=False)
     _remote: RemoteSession | None = field(default=None, init=False)
-    _watched: WatchedServiceClient = field(init=False)
+    _service_guard: ServiceGuard = field(init=False)
     _log: MetricsLog = field(init=False)
     _evaluator: Evaluator = field(init=False)
     _loop: StageLoop | None = field(default=None, init=False)
@@ -65,11 +65,11 @@ class Job:
         search_beside(self.folder.plan.recipe)
         self._log = MetricsLog(self.folder.path)
         self._evaluator = Evaluator(self.folder, self._log, self.observer)
-        self._watched = WatchedServiceClient.of(self.service, self.observer.note)
+        self._service_guard = ServiceGuard.of(self.service, self.observer.note)
         if isinstance(self.service, RemoteService):
-            on_pressure = self._watched.pressed
+            on_pressure = self._service_guard.pressed
             self._remote = RemoteSession(self.service, self.folder, self.observer, on_pressure)
-        self.service = self._watched
+        self.service = self._service_guard.client
 
     def stop(self) -> None:
         """End the job with a checkpoint as soon as the running step is done."""
@@ -185,7 +185,7 @@ class Job:
         self, plan: Plan, stage: TrainPlan | SftPlan, done: Sequence[StoredStep]
     ) -> None:
         """Open the weights of a stage and run its steps after those that are done."""
-        self._watched.begin(stage)
+        self._service_guard.begin(stage)
         journal, note = self.folder.journal, self.observer.note
         training = await open_weights(self.service, self.folder, stage, note)
         meter = Meter(journal, stage.name, stage.model)
@@ -208,7 +208,7 @@ class Job:
         opened = await self._open_stage(weights, stage, done, meter)
         self._loop = loop = StageLoop(
             folder=self.folder,
-            service=self._watched,
+            service=self._service_guard,
             observer=self.observer,
             log=self._log,
             plan=stage,

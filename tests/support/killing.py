@@ -115,7 +115,7 @@ class _Watched:
 def _watch(counts: Any, fatal: tuple[str, int] | None) -> None:
     """Let this process say what it does, and die at a call if that is wanted."""
     from rlc.runtime.rollouts.player import Player
-    from rlc.runtime.stages.evaluation import Evaluation
+    from rlc.runtime.stages.evaluation import Evaluator
     from rlc.runtime.stages.weights import StageWeights
     from rlc.runtime.updates import optimizer
 
@@ -124,7 +124,7 @@ def _watch(counts: Any, fatal: tuple[str, int] | None) -> None:
         for i, phase in enumerate(PHASES)
     }
     Player.play = watched["sampling"].around_async(Player.play)  # type: ignore[method-assign]
-    Evaluation.play = watched["evaluating"].around_async(Evaluation.play)  # type: ignore[method-assign]
+    Evaluator.play = watched["evaluating"].around_async(Evaluator.play)  # type: ignore[method-assign]
     StageWeights.snapshot = watched["snapshot"].around_async(StageWeights.snapshot)  # type: ignore[method-assign]
     optimizer.finish = watched["training"].around_async(optimizer.finish)
     Journal.finish_step = watched["journalling"].around(Journal.finish_step)  # type: ignore[method-assign]

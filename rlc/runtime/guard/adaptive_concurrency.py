@@ -13,7 +13,7 @@ import time
 from collections import deque
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from attrs import define, field
 
@@ -210,16 +210,10 @@ class LimitedSamplingClient:
     limiter: ConcurrencyLimiter
 
     async def sample(
-        self,
-        prompt: types.ModelInput,
-        num_samples: int,
-        sampling_params: types.SamplingParams,
-        include_prompt_logprobs: bool = False,
+        self, prompt: types.ModelInput, num_samples: int, *args: Any, **kwargs: Any
     ) -> types.SampleResponse:
         async with self.limiter.slot(num_samples) as answer:
-            response = await self.client.sample(
-                prompt, num_samples, sampling_params, include_prompt_logprobs
-            )
+            response = await self.client.sample(prompt, num_samples, *args, **kwargs)
             answer.tokens = sum(len(sequence.tokens) for sequence in response.sequences)
         return response
 

@@ -1,6 +1,6 @@
 """A service with deadlines: each request is answered in time, or ends the run.
 
-Wraps the clients of any service; their methods are those of :mod:`rlc.service.interface`. A remote
+Guards the clients of any service; their methods are those of :mod:`rlc.service.interface`. A remote
 service's sampling is limited as well (:mod:`rlc.runtime.guard.adaptive_concurrency`). The embedded
 engine has a queue of its own and is limited only if the recipe says so.
 """
@@ -8,7 +8,7 @@ engine has a queue of its own and is limited only if the recipe says so.
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import Any, cast
 
 from attrs import define
 
@@ -22,88 +22,74 @@ from rlc.runtime.guard.adaptive_concurrency import (
 from rlc.runtime.guard.watchdog import Watchdog, WatchedCall
 from rlc.service.interface import RemoteService, SamplingClient, ServiceClient, TrainingClient
 
-if TYPE_CHECKING:
-    from tinker import types
-
-T = TypeVar("T")
-
-
-@define(eq=False)
-class WatchedSamplingClient:
-    """See :class:`rlc.service.interface.SamplingClient`."""
-
-    client: SamplingClient
-    watchdog: Watchdog
-
-    def sample(
-        self, prompt: types.ModelInput, num_samples: int, *args: Any, **kwargs: Any
-    ) -> Awaitable[types.SampleResponse]:
-        answer = self.client.sample(prompt, num_samples, *args, **kwargs)
-        return WatchedCall(self.watchdog, f"{num_samples} sampled replies", answer)
-
-    def compute_logprobs(self, prompt: types.ModelInput) -> Awaitable[list[float | None]]:
-        return WatchedCall(self.watchdog, "logprobs", self.client.compute_logprobs(prompt))
+# What the service owes after each call, in words. Methods that are not here answer at once.
+_OWED: dict[str, Callable[..., str]] = {
+    "sample": lambda _prompt, num_samples, *_, **__: f"{num_samples} sampled replies",
+    "compute_logprobs": lambda *_, **__: "logprobs",
+    "forward": lambda data, *_, **__: f"the loss of {len(data):,} sequences",
+    "forward_backward": lambda data, *_, **__: f"the gradient of {len(data):,} sequences",
+    "optim_step": lambda *_, **__: "an optimiser step",
+    "save_state": lambda name, *_, **__: f"the checkpoint {name}",
+    "save_weights_for_sampler": lambda name, *_, **__: f"the weights {name}",
+    "save_weights_and_get_sampling_client": lambda *_, **__: "a snapshot of the weights",
+    "create_sampling_client": lambda *_, **__: "a sampling client",
+    "create_lora_training_client": lambda base_model, *_, **__: f"an adapter of {base_model}",
+    "create_training_client_from_state": lambda path, *_, **__: f"the weights of {path}",
+    "create_training_client_from_state_with_optimizer": lambda path, *_, **__: f"the state {path}",
+    "delete_checkpoint": lambda path: f"the deletion of {path}",
+}
 
 
 @define(eq=False)
-class WatchedTrainingClient:
-    """See :class:`rlc.service.interface.TrainingClient`."""
+class _WatchedClient:
+    """A client of any kind whose answers, and whose clients', come in time."""
 
-    client: TrainingClient
-    service: WatchedServiceClient
+    client: Any
+    guard: ServiceGuard
 
-    def forward(
-        self, data: list[types.Datum], *args: Any, **kwargs: Any
-    ) -> Awaitable[types.ForwardBackwardOutput]:
-        answer = self.client.forward(data, *args, **kwargs)
-        return self._watched(f"the loss of {len(data):,} sequences", answer)
+    def __getattr__(self, name: str) -> Any:
+        method = getattr(self.client, name)
+        if name not in _OWED:
+            return method
 
-    def forward_backward(
-        self, data: list[types.Datum], *args: Any, **kwargs: Any
-    ) -> Awaitable[types.ForwardBackwardOutput]:
-        answer = self.client.forward_backward(data, *args, **kwargs)
-        return self._watched(f"the gradient of {len(data):,} sequences", answer)
+        def call(*args: Any, **kwargs: Any) -> Awaitable[Any]:
+            what = _OWED[name](*args, **kwargs)
+            answer = WatchedCall(self.guard.watchdog, what, method(*args, **kwargs))
+            if name.endswith("sampling_client"):
+                return self.guard.sampling(answer)
+            return self.guard.training(answer) if "training_client" in name else answer
 
-    def optim_step(self, optim_params: types.AdamParams) -> Awaitable[types.OptimStepResponse]:
-        return self._watched("an optimiser step", self.client.optim_step(optim_params))
-
-    def save_state(
-        self, name: str, *args: Any, **kwargs: Any
-    ) -> Awaitable[types.SaveWeightsResponse]:
-        answer = self.client.save_state(name, *args, **kwargs)
-        return self._watched(f"the checkpoint {name}", answer)
-
-    def save_weights_for_sampler(
-        self, name: str, *args: Any, **kwargs: Any
-    ) -> Awaitable[types.SaveWeightsForSamplerResponse]:
-        answer = self.client.save_weights_for_sampler(name, *args, **kwargs)
-        return self._watched(f"the weights {name}", answer)
-
-    async def save_weights_and_get_sampling_client(self, **kwargs: Any) -> SamplingClient:
-        answer = self.client.save_weights_and_get_sampling_client(**kwargs)
-        return self.service.watched(await self._watched("a snapshot of the weights", answer))
-
-    def get_tokenizer(self) -> Any:
-        return self.client.get_tokenizer()
-
-    def _watched(self, what: str, answer: Awaitable[T]) -> Awaitable[T]:
-        return WatchedCall(self.service.watchdog, what, answer)
+        return call
 
 
 @define(eq=False)
-class WatchedServiceClient:
-    """See :class:`rlc.service.interface.ServiceClient`. ``limiter``: None if nothing is limited."""
+class ServiceGuard:
+    """Deadlines and limits of a service; ``limiter`` is None if its sampling is not limited."""
 
     service: ServiceClient
     watchdog: Watchdog
     limiter: ConcurrencyLimiter | None
 
     @classmethod
-    def of(cls, service: ServiceClient, note: Callable[[str], None]) -> WatchedServiceClient:
-        """Wrap a service; ``note`` is called when its server cannot be reached."""
+    def of(cls, service: ServiceClient, note: Callable[[str], None]) -> ServiceGuard:
+        """Guard a service; ``note`` is called when its server cannot be reached."""
         if isinstance(service, RemoteService):
             return cls(service, Watchdog(note, service.ping), ConcurrencyLimiter())
         return cls(service, Watchdog(note), None)
+
+    @property
+    def client(self) -> ServiceClient:
+        """The guarded service."""
+        return cast(ServiceClient, _WatchedClient(self.service, self))
+
+    async def training(self, answer: Awaitable[TrainingClient]) -> TrainingClient:
+        """Wait for a training client of the service, and guard it."""
+        return cast(TrainingClient, _WatchedClient(await answer, self))
+
+    async def sampling(self, answer: Awaitable[SamplingClient]) -> SamplingClient:
+        """Wait for a sampling client of the service, and guard it."""
+        watched = cast(SamplingClient, _WatchedClient(await answer, self))
+        return watched if self.limiter is None else LimitedSamplingClient(watched, self.limiter)
 
     def begin(self, stage: TrainPlan | SftPlan) -> None:
         """Apply the deadlines and the concurrency of a stage from now on."""
@@ -124,37 +110,3 @@ class WatchedServiceClient:
     def metrics(self) -> dict[str, float]:
         """Return the limiter's metrics since the last call."""
         return {} if self.limiter is None else self.limiter.metrics()
-
-    def watched(self, client: SamplingClient) -> SamplingClient:
-        """Return a sampling client of this service with deadlines, limited if need be."""
-        watched = WatchedSamplingClient(client, self.watchdog)
-        return watched if self.limiter is None else LimitedSamplingClient(watched, self.limiter)
-
-    async def create_lora_training_client(
-        self, base_model: str, *args: Any, **kwargs: Any
-    ) -> TrainingClient:
-        answer = self.service.create_lora_training_client(base_model, *args, **kwargs)
-        return await self._training(f"an adapter of {base_model}", answer)
-
-    async def create_training_client_from_state_with_optimizer(
-        self, path: str, user_metadata: dict[str, str] | None = None
-    ) -> TrainingClient:
-        answer = self.service.create_training_client_from_state_with_optimizer(path, user_metadata)
-        return await self._training(f"the state {path}", answer)
-
-    async def create_training_client_from_state(
-        self, path: str, user_metadata: dict[str, str] | None = None
-    ) -> TrainingClient:
-        answer = self.service.create_training_client_from_state(path, user_metadata)
-        return await self._training(f"the weights of {path}", answer)
-
-    async def create_sampling_client(self, *args: Any, **kwargs: Any) -> SamplingClient:
-        answer = self.service.create_sampling_client(*args, **kwargs)
-        return self.watched(await self.watchdog.until("a sampling client", answer))
-
-    def delete_checkpoint(self, path: str) -> Awaitable[None]:
-        answer = self.service.delete_checkpoint(path)
-        return WatchedCall(self.watchdog, f"the deletion of {path}", answer)
-
-    async def _training(self, what: str, answer: Awaitable[TrainingClient]) -> TrainingClient:
-        return WatchedTrainingClient(await self.watchdog.until(what, answer), self)

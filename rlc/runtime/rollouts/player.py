@@ -9,19 +9,17 @@ from contextlib import nullcontext
 from hashlib import blake2b
 from typing import TYPE_CHECKING, TypeVar
 
-from attrs import define, field
+from attrs import define, evolve, field
 
 from rlc.algo.rewards import reduce_rewards
 from rlc.envs.base import (
-    Action,
     AsyncEpisode,
     ContractError,
     EnvError,
-    Observation,
     checked,
     joins,
 )
-from rlc.envs.chunks import Chunks, model_input
+from rlc.envs.chunks import model_input
 from rlc.envs.deadlines import Span
 from rlc.envs.history import History, chunks_of
 from rlc.envs.seeds import derive_seed
@@ -31,7 +29,7 @@ from rlc.runtime.concurrency import EventLoopYield, all_of
 from rlc.runtime.records import Rollout, RunError, Turn, Usage
 from rlc.runtime.rollouts.environments import close_all
 from rlc.runtime.rollouts.tasks import Task
-from rlc.runtime.rollouts.tokens import TOKEN, EpisodeTokens, TokenPrefix
+from rlc.runtime.rollouts.tokens import TOKEN, EpisodeTokens
 from rlc.service.errors import ServiceLostError
 from rlc.service.interface import SamplingClient
 from rlc.service.pending_calls import pending_call
@@ -161,21 +159,31 @@ class Player:
         message = f"{type(error).__name__}: {error}".splitlines()[0]
         if policy.then == "stop":
             raise RunError(f"a rollout of `{name}` failed: {message}") from error
-        played, credit = tuple[Turn, ...](), tuple[float, ...]()
+        turns, credit = tuple[Turn, ...](), tuple[float, ...]()
         if policy.then == "penalise":
             assert policy.penalty is not None
-            played = tuple(attempt.turns)
-            credit = (*[0.0] * (len(played) - 1), policy.penalty)
+            turns = tuple(attempt.turns)
+            credit = (*[0.0] * (len(turns) - 1), policy.penalty)
+        cause = str(getattr(error, "cause", None) or type(error).__name__)
+        failed = self._rollout(attempt, "", turns, "failed", credit)
+        return evolve(failed, error=message, cause=cause)
+
+    def _rollout(
+        self,
+        attempt: _Attempt,
+        digest: str,
+        turns: tuple[Turn, ...],
+        ended: str,
+        credit: tuple[float, ...],
+    ) -> Rollout:
         return Rollout(
-            env=name,
+            env=attempt.task.env.plan.name,
             task=attempt.task.number,
             member=attempt.member,
-            digest="",
-            turns=played,
-            ended="failed",
+            digest=digest,
+            turns=turns,
+            ended=ended,
             credit=credit,
-            error=message,
-            cause=str(getattr(error, "cause", None) or type(error).__name__),
             staleness=self.staleness,
             seconds=attempt.seconds,
         )
@@ -191,17 +199,9 @@ class Player:
             first = episode.first.text
         finally:
             await close_all([episode])
-        return Rollout(
-            env=plan.name,
-            task=attempt.task.number,
-            member=attempt.member,
-            digest=blake2b(first.encode(), digest_size=8).hexdigest(),
-            turns=tuple(attempt.turns),
-            ended=ended,
-            credit=episode_credit(plan.reward, attempt.turns, ended == "done"),
-            staleness=self.staleness,
-            seconds=attempt.seconds,
-        )
+        digest = blake2b(first.encode(), digest_size=8).hexdigest()
+        credit = episode_credit(plan.reward, attempt.turns, ended == "done")
+        return self._rollout(attempt, digest, tuple(attempt.turns), ended, credit)
 
     async def _turns(
         self, attempt: _Attempt, episode: AsyncEpisode, reply: types.SampledSequence | None
@@ -234,7 +234,22 @@ class Player:
                         await _call_environment(episode.play(action), holds=not joins(episode))
                     )
             _add_span(attempt.seconds, "environment", spent)
-            turns.append(_turn(kept, chunks_of(history), reply, seen.text, action, after))
+            if reply.logprobs is None:
+                raise RunError("the service returned no logprobs for a sampled sequence")
+            turn = Turn(
+                prompt=kept,
+                tokens=array(TOKEN, reply.tokens),
+                logprobs=array("d", reply.logprobs),
+                observation=seen.text,
+                action=action.text,
+                reward=after.reward,
+                stop_reason=reply.stop_reason,
+                metrics=after.metrics,
+                calls=tuple(calls_of(action.message or {})),
+                chunks=chunks_of(history),
+                sequence_id=reply.sequence_id,
+            )
+            turns.append(turn)
             seen = after
         return "truncated" if seen.truncated else "done"
 
@@ -296,31 +311,6 @@ def episode_credit(
         ended=ended_by_itself,
     )
     return credit or ()
-
-
-def _turn(
-    prompt: TokenPrefix,
-    chunks: Chunks,
-    reply: types.SampledSequence,
-    observation: str,
-    action: Action,
-    after: Observation,
-) -> Turn:
-    if reply.logprobs is None:
-        raise RunError("the service returned no logprobs for a sampled sequence")
-    return Turn(
-        prompt=prompt,
-        tokens=array(TOKEN, reply.tokens),
-        logprobs=array("d", reply.logprobs),
-        observation=observation,
-        action=action.text,
-        reward=after.reward,
-        stop_reason=reply.stop_reason,
-        metrics=after.metrics,
-        calls=tuple(calls_of(action.message or {})),
-        chunks=chunks,
-        sequence_id=reply.sequence_id,
-    )
 
 
 async def _call_environment(call: Awaitable[T], holds: bool = True) -> T:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping, Sequence
+from itertools import count
 from statistics import fmean
 
 from attrs import define
@@ -26,46 +27,6 @@ from rlc.runtime.rollouts.player import Player
 from rlc.runtime.rollouts.tasks import TaskStream, new_cursor
 from rlc.runtime.trackers.tracking import MetricsLog
 from rlc.service.interface import SamplingClient, TrainingClient
-
-
-@define
-class Evaluation:
-    """One evaluation of some weights.
-
-    Tasks and seeds have streams of their own, the same for all weights, so that two evaluations
-    differ in the model alone.
-    """
-
-    plan: EvalPlan
-    seed: int
-    envs: Mapping[str, PlayableEnv]
-    usage: Usage
-    on_groups: Callable[[int, int], None]
-
-    async def play(self, client: SamplingClient) -> list[Rollout]:
-        """Return all samples of all tasks. Raise RunError if none of them succeeded."""
-        if (most := self.plan.sampling.concurrency) is not None:
-            client = LimitedSamplingClient(client, fixed_limiter(most))
-        player = Player(
-            client=client,
-            sampling=self.plan.sampling,
-            context=self.plan.model.context,
-            on_error=DEFAULT_FAILURE,
-            usage=self.usage,
-        )
-        names = ("eval", self.plan.name)
-        cursor = new_cursor(list(self.envs))
-        stream = TaskStream(self.envs, cursor, self.seed, names, size=self.plan.samples)
-        done = 0
-
-        def on_group() -> None:
-            nonlocal done
-            done += 1
-            self.on_groups(done, self.plan.tasks)
-
-        rollouts = await play_tasks(player, stream.take(self.plan.tasks), on_group)
-        require_any(rollouts)
-        return rollouts
 
 
 def evaluation_metrics(plan: EvalPlan, rollouts: Sequence[Rollout]) -> dict[str, float]:
@@ -137,11 +98,10 @@ class Evaluator:
         journal, usage = self.folder.journal, Usage()
         meter = Meter(journal, plan.name, plan.model)
         envs = build_envs(plan.envs, training.get_tokenizer(), plan.model.renderer)
-        evaluation = Evaluation(plan, self.folder.plan.seed, envs, usage, self.observer.progress)
         journal.start_step(plan.name, step)
         started = time.perf_counter()
         try:
-            rollouts = await evaluation.play(client)
+            rollouts = await self.play(plan, envs, client, usage)
         finally:
             meter.record(step, usage)
             await close_envs(envs.values())
@@ -152,3 +112,30 @@ class Evaluator:
         journal.finish_step(plan.name, step, {}, metrics)
         self.log.write(metrics)
         self.observer.evaluated(plan, step, metrics)
+
+    async def play(
+        self,
+        plan: EvalPlan,
+        envs: Mapping[str, PlayableEnv],
+        client: SamplingClient,
+        usage: Usage,
+    ) -> list[Rollout]:
+        """Return all samples of all tasks. Raise RunError if none of them succeeded.
+
+        Tasks and seeds have streams of their own, the same for all weights, so that two evaluations
+        differ in the model alone.
+        """
+        if (most := plan.sampling.concurrency) is not None:
+            client = LimitedSamplingClient(client, fixed_limiter(most))
+        context = plan.model.context
+        player = Player(client, plan.sampling, context, DEFAULT_FAILURE, usage)
+        seed, names = self.folder.plan.seed, ("eval", plan.name)
+        stream = TaskStream(envs, new_cursor(list(envs)), seed, names, size=plan.samples)
+        played = count(1)
+        rollouts = await play_tasks(
+            player,
+            stream.take(plan.tasks),
+            lambda: self.observer.progress(next(played), plan.tasks),
+        )
+        require_any(rollouts)
+        return rollouts

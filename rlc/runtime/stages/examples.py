@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
-from attrs import frozen
 
 from rlc.envs.base import EnvError
 from rlc.envs.tool_chat import tool_chat_history
@@ -19,19 +18,8 @@ from rlc.runtime.stages.demonstrations import Demonstrator, read_pairs, row_turn
 from rlc.runtime.stages.weights import StageWeights
 from rlc.runtime.updates.datums import TokenSequence, TrainingDatum, merged_sequences, shifted
 
-
-@frozen(eq=False)
-class Example:
-    """One demonstration, as the datums of its merged turns."""
-
-    datums: list[TrainingDatum]
-
-    @classmethod
-    def of(cls, sequences: Sequence[TokenSequence]) -> Example:
-        """Return the example in which each token that the model is to write has weight 1."""
-        turns = 1 + max(turn for sequence in sequences for turn in sequence.turns)
-        weight_T, chosen_T = np.ones(turns), np.ones(turns, dtype=np.bool_)
-        return cls([shifted(sequence, weight_T, chosen_T) for sequence in sequences])
+# One demonstration: the datums of its merged turns.
+Example = list[TrainingDatum]
 
 
 async def load_examples(
@@ -58,10 +46,15 @@ async def load_examples(
         else:
             records = await _from_episodes(folder, stage, weights, meter, on_progress)
         folder.rewrite(name, records)
-    return [
-        Example.of([TokenSequence.read(part) for part in record["sequences"]])
-        for record in folder.read(name)
-    ]
+    return [_example(record["sequences"]) for record in folder.read(name)]
+
+
+def _example(parts: Sequence[Mapping[str, Any]]) -> Example:
+    """Return the example in which each token that the model is to write has weight 1."""
+    sequences = [TokenSequence.read(part) for part in parts]
+    turns = 1 + max(turn for sequence in sequences for turn in sequence.turns)
+    weight_T, chosen_T = np.ones(turns), np.ones(turns, dtype=np.bool_)
+    return [shifted(sequence, weight_T, chosen_T) for sequence in sequences]
 
 
 def _from_rows(stage: SftPlan, tokenizer: Any) -> list[dict[str, Any]]:

@@ -48,7 +48,7 @@ class SftStage:
 
     async def next_examples(self, node: NodeContext, inputs: Mapping[str, Any]) -> Minibatch:
         chosen = (self.examples[index] for index in self._indices(node.step))
-        return Minibatch([datum for example in chosen for datum in example.datums], {})
+        return Minibatch([datum for example in chosen for datum in example], {})
 
     def _indices(self, step: int) -> Iterator[int]:
         """Yield the examples of a step: the next ``batch`` of all epochs one after another."""

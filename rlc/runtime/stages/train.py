@@ -43,14 +43,6 @@ class ValidRollouts:
 
 
 @frozen(eq=False)
-class CreditedRollouts:
-    """Rollouts with their advantages."""
-
-    rollouts: list[Rollout]
-    advantages: Advantages
-
-
-@frozen(eq=False)
 class TrainBatch:
     """What the updates of a step are trained on, and its metrics."""
 
@@ -154,10 +146,9 @@ class TrainStage:
 
         return await in_thread(label)
 
-    async def advantages(self, node: NodeContext, inputs: Mapping[str, Any]) -> CreditedRollouts:
-        valid: ValidRollouts = inputs["returns"]
-        advantages = await in_thread(compute_advantages, self.plan.advantage, valid.episodes)
-        return CreditedRollouts(valid.rollouts, advantages)
+    async def advantages(self, node: NodeContext, inputs: Mapping[str, Any]) -> Advantages:
+        episodes = inputs["returns"].episodes
+        return await in_thread(compute_advantages, self.plan.advantage, episodes)
 
     async def reference(
         self, node: NodeContext, inputs: Mapping[str, Any]
@@ -170,19 +161,13 @@ class TrainStage:
 
     async def datums(self, node: NodeContext, inputs: Mapping[str, Any]) -> TrainBatch:
         """Make the minibatches of the step, or of this part of it."""
-        return await in_thread(
-            self._batch, node.step, inputs["advantages"], inputs.get("reference")
-        )
+        return await in_thread(self._batch, node.step, inputs)
 
-    def _batch(
-        self,
-        step: int,
-        credited: CreditedRollouts,
-        reference: Sequence[Sequence[FloatArray]] | None,
-    ) -> TrainBatch:
-        rollouts, by_rollout = credited.rollouts, credited.advantages.by_rollout()
-        references: Sequence[Any] = reference or [None] * len(rollouts)
-        kept = [int(i) for i in np.flatnonzero(credited.advantages.kept_R) if rollouts[i].turns]
+    def _batch(self, step: int, inputs: Mapping[str, Any]) -> TrainBatch:
+        rollouts, advantages = inputs["returns"].rollouts, inputs["advantages"]
+        by_rollout = advantages.by_rollout()
+        references = inputs.get("reference") or [None] * len(rollouts)
+        kept = [int(i) for i in np.flatnonzero(advantages.kept_R) if rollouts[i].turns]
         chosen_RT = self._choose_turns(step, [len(rollouts[i].turns) for i in kept])
         episodes = rollout_datums(
             [rollouts[i] for i in kept],
@@ -238,13 +223,11 @@ class TrainStage:
             metrics |= replaced_groups(rollouts, self.stream.envs)
 
         def records() -> list[dict[str, Any]]:
-            advantages = {
-                id(rollout): values_T.tolist()
-                for part in Parts.of(outputs["advantages"])
-                for rollout, values_T in zip(
-                    part.rollouts, part.advantages.by_rollout(), strict=True
-                )
-            }
+            advantages: dict[int, list[float]] = {}
+            parts = zip(Parts.of(outputs["returns"]), Parts.of(outputs["advantages"]), strict=True)
+            for valid, computed in parts:
+                pairs = zip(valid.rollouts, computed.by_rollout(), strict=True)
+                advantages |= {id(rollout): values_T.tolist() for rollout, values_T in pairs}
             name = self.plan.name
             return [rollout_record(name, step, one, advantages.get(id(one))) for one in rollouts]
 
