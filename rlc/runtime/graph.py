@@ -47,8 +47,9 @@ class NodeContext:
         return items[first:last]
 
 
-# The inputs of a node are the outputs of the nodes before it, by their kind.
-StepFunction = Callable[[NodeContext, Mapping[str, Any]], Awaitable[Any]]
+# The inputs of a node: the outputs of the nodes before it, by their kind.
+Inputs = Mapping[str, Any]
+StepFunction = Callable[[NodeContext, Inputs], Awaitable[Any]]
 # Called with the kind of a node, its context, start and end (seconds since the epoch).
 OnSpan = Callable[[str, NodeContext, float, float], None]
 

@@ -20,6 +20,9 @@ if TYPE_CHECKING:
 METRICS_FILE = "metrics.jsonl"
 ROLLOUTS_FILE = "rollouts.jsonl"
 
+# What a rollout and its record have in common.
+_SAME = ("env", "task", "member", "role", "digest", "reward", "ended", "error", "cause")
+
 
 def measure(stage: StagePlan) -> str:
     """Return the metric that a stage of this kind is watched by."""
@@ -177,15 +180,7 @@ def rollout_record(
     return {
         "stage": stage,
         "step": step,
-        "env": rollout.env,
-        "task": rollout.task,
-        "member": rollout.member,
-        "role": rollout.role,
-        "digest": rollout.digest,
-        "reward": rollout.reward,
-        "ended": rollout.ended,
-        "error": rollout.error,
-        "cause": rollout.cause,
+        **{name: getattr(rollout, name) for name in _SAME},
         "staleness": rollout.staleness,
         "replaced": rollout.replaced,
         "seconds": dict(rollout.seconds),

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from typing import Any
+from collections.abc import Iterator
 
 import numpy as np
 import numpy.typing as npt
@@ -13,7 +12,7 @@ from rlc.catalog.builtins.losses import LIKELIHOOD
 from rlc.envs.seeds import derive_seed
 from rlc.plan.records import SftPlan
 from rlc.runtime.concurrency import in_thread
-from rlc.runtime.graph import NodeContext, StepFunction, StepOutcome
+from rlc.runtime.graph import Inputs, NodeContext, StepFunction, StepOutcome
 from rlc.runtime.records import Usage
 from rlc.runtime.stages.base import StepReport
 from rlc.runtime.stages.examples import Example
@@ -46,7 +45,7 @@ class SftStage:
             "checkpoint": self.weights.checkpoint,
         }
 
-    async def next_examples(self, node: NodeContext, inputs: Mapping[str, Any]) -> Minibatch:
+    async def next_examples(self, node: NodeContext, inputs: Inputs) -> Minibatch:
         chosen = (self.examples[index] for index in self._indices(node.step))
         return Minibatch([datum for example in chosen for datum in example], {})
 
@@ -60,16 +59,14 @@ class SftStage:
                 orders[epoch] = np.random.default_rng(seed).permutation(size)
             yield int(orders[epoch][place])
 
-    async def forward_backward(
-        self, node: NodeContext, inputs: Mapping[str, Any]
-    ) -> PendingGradients:
+    async def forward_backward(self, node: NodeContext, inputs: Inputs) -> PendingGradients:
         """Submit the gradient without waiting, so that the optimiser step follows at once."""
         params = optimizer.adam_params(self.plan.optimizer, node.step, self.plan.steps)
         batches: list[Minibatch] = [inputs["examples"]]
         data = await in_thread(optimizer.wire_datums, LIKELIHOOD, batches)
         return optimizer.submit(self.weights.training, LIKELIHOOD, batches, data, params)
 
-    async def optim_step(self, node: NodeContext, inputs: Mapping[str, Any]) -> UpdateResult:
+    async def optim_step(self, node: NodeContext, inputs: Inputs) -> UpdateResult:
         params = optimizer.adam_params(self.plan.optimizer, node.step, self.plan.steps)
         gradients = [inputs["forward_backward"]]
         update = await optimizer.finish(self.weights.training, gradients, params)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -16,7 +16,7 @@ from rlc.envs.seeds import derive_seed
 from rlc.plan.graph import takes_what_is_ready
 from rlc.plan.records import EnvPlan, TrainPlan
 from rlc.runtime.concurrency import in_thread
-from rlc.runtime.graph import NodeContext, Parts, StepFunction, StepOutcome
+from rlc.runtime.graph import Inputs, NodeContext, Parts, StepFunction, StepOutcome
 from rlc.runtime.journal.metrics import reference_metrics, rollout_metrics, rollout_record
 from rlc.runtime.records import Rollout, Usage
 from rlc.runtime.rollouts.environments import close_envs
@@ -81,10 +81,10 @@ class TrainStage:
             "checkpoint": self.weights.checkpoint,
         }
 
-    async def snapshot(self, node: NodeContext, inputs: Mapping[str, Any]) -> Snapshot:
+    async def snapshot(self, node: NodeContext, inputs: Inputs) -> Snapshot:
         return await self.weights.snapshot(node.source)
 
-    async def rollouts(self, node: NodeContext, inputs: Mapping[str, Any]) -> list[Rollout]:
+    async def rollouts(self, node: NodeContext, inputs: Inputs) -> list[Rollout]:
         """Play the groups of the step, or of this part of it; failures are included."""
         snapshot, batch, step = inputs["snapshot"], self.plan.batch, node.step
         player = Player(
@@ -137,7 +137,7 @@ class TrainStage:
 
         return await play_groups(player, tasks, on_group)
 
-    async def returns(self, node: NodeContext, inputs: Mapping[str, Any]) -> ValidRollouts:
+    async def returns(self, node: NodeContext, inputs: Inputs) -> ValidRollouts:
         """Leave failures and replaced groups out, before any statistic, and label the rest."""
 
         def label() -> ValidRollouts:
@@ -146,24 +146,22 @@ class TrainStage:
 
         return await in_thread(label)
 
-    async def advantages(self, node: NodeContext, inputs: Mapping[str, Any]) -> Advantages:
+    async def advantages(self, node: NodeContext, inputs: Inputs) -> Advantages:
         episodes = inputs["returns"].episodes
         return await in_thread(compute_advantages, self.plan.advantage, episodes)
 
-    async def reference(
-        self, node: NodeContext, inputs: Mapping[str, Any]
-    ) -> list[list[FloatArray]]:
+    async def reference(self, node: NodeContext, inputs: Inputs) -> list[list[FloatArray]]:
         """Ask for the reference's logprobs of each rollout's sequences."""
         assert self.reference_client is not None
         usage = self.reference_usage.setdefault(node.step, Usage())
         reference = ReferenceModel(self.reference_client, usage)
         return await reference.logprobs(inputs["returns"].rollouts)
 
-    async def datums(self, node: NodeContext, inputs: Mapping[str, Any]) -> TrainBatch:
+    async def datums(self, node: NodeContext, inputs: Inputs) -> TrainBatch:
         """Make the minibatches of the step, or of this part of it."""
         return await in_thread(self._batch, node.step, inputs)
 
-    def _batch(self, step: int, inputs: Mapping[str, Any]) -> TrainBatch:
+    def _batch(self, step: int, inputs: Inputs) -> TrainBatch:
         rollouts, advantages = inputs["returns"].rollouts, inputs["advantages"]
         by_rollout = advantages.by_rollout()
         references = inputs.get("reference") or [None] * len(rollouts)
@@ -187,9 +185,7 @@ class TrainStage:
             chosen[order[batch.count :]] = False
         return np.split(chosen, np.cumsum(turns_R)[:-1]) if turns_R else []
 
-    async def forward_backward(
-        self, node: NodeContext, inputs: Mapping[str, Any]
-    ) -> PendingGradients:
+    async def forward_backward(self, node: NodeContext, inputs: Inputs) -> PendingGradients:
         """Submit the gradients without waiting, so that the optimiser step follows at once."""
         params = optimizer.adam_params(self.plan.optimizer, node.step, self.plan.steps)
         batches, loss = inputs["datums"].minibatches, self.plan.loss
@@ -199,7 +195,7 @@ class TrainStage:
             self._ready[node.step].gradients_submitted(gradients)
         return gradients
 
-    async def optim_step(self, node: NodeContext, inputs: Mapping[str, Any]) -> UpdateResult:
+    async def optim_step(self, node: NodeContext, inputs: Inputs) -> UpdateResult:
         """Submit the last update and wait for all; none if no datum had an advantage."""
         params = optimizer.adam_params(self.plan.optimizer, node.step, self.plan.steps)
         parts = Parts.of(inputs["forward_backward"])

@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable
 from functools import partial
-from typing import Any
 
 from attrs import define, frozen
 
 from rlc.catalog.index import loss_traits
 from rlc.envs.seeds import derive_seed
 from rlc.plan.records import LOCAL, EvalPlan, SftPlan, StagePlan, TrainPlan
-from rlc.runtime.graph import NodeContext
+from rlc.runtime.graph import Inputs, NodeContext
 from rlc.runtime.journal.checkpoints import ROLLING_TTL, PendingCheckpoint, is_due, max_lag
 from rlc.runtime.journal.database import Journal
 from rlc.runtime.journal.folder import RunFolder
@@ -145,7 +144,7 @@ class StageWeights:
     async def checkpoint(
         self,
         node: NodeContext,
-        inputs: Mapping[str, Any],
+        inputs: Inputs,
     ) -> PendingCheckpoint | None:
         """Start to save the state after a step, without waiting; None if none is wanted.
 
