@@ -278,7 +278,6 @@ UNSUPPORTED: dict[str, str] = {
         ("dual_clip", "sapo", "gmpo", "dppo", "clip_cov", "kl_cov", "luspo", "vespo"),
         f"{_CUSTOM}; the nearest are `ppo()`, `cispo()` and `gspo()`",
     ),
-    "stable_reinforce": "the service has it as an alpha that needs its own way of sampling",
     "gpg_loss": "it is `cross_entropy()`, with `gpg()` as the advantage",
     "entropy_bonus": "it needs the logits of all tokens, and the service tells the sampled one's",
     **dict.fromkeys(
