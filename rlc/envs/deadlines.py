@@ -13,6 +13,7 @@ from contextvars import ContextVar
 from types import TracebackType
 
 from rlc.envs.base import EnvError
+from rlc.plan.units import elapsed
 
 
 class OverdueError(EnvError):
@@ -57,7 +58,9 @@ class Span:
             now = asyncio.get_running_loop().time()
             self.worked = now - self._started - self.waited
         if isinstance(late, TimeoutError) and self._timer is not None and self._timer.expired():
-            raise OverdueError(f"{self._what} took longer than {self._seconds:g} s") from late
+            raise OverdueError(
+                f"{self._what} took longer than {elapsed(self._seconds or 0.0)}"
+            ) from late
 
     def pause(self) -> None:
         """Somebody within begins to wait; the first of them stops the clock."""

@@ -31,6 +31,7 @@ from rlc.envs.cookbook.group import Group
 from rlc.envs.cookbook.history import TokenHistory
 from rlc.envs.group_rewards import require_whole
 from rlc.envs.python.attributes import called, explained, load_attribute, parameter_names
+from rlc.plan.units import elapsed
 
 _MODEL = ("model_name_for_tokenizer", "model_name")
 _RENDERER = ("renderer_name",)
@@ -113,8 +114,8 @@ class CookbookSource:
             firsts = [group.first(start) for start in await self._loop.call(all_starts())]
         except TimeoutError as error:
             raise EnvError(
-                f"`{self._target}` gave no first observation in {_OPENING:g} s: if its members "
-                "wait for each other's moves, say `self_play = true`"
+                f"`{self._target}` gave no first observation in {elapsed(_OPENING)}: if its "
+                "members wait for each other's moves, say `self_play = true`"
             ) from error
         if any(first.tokens != firsts[0].tokens for first in firsts):
             raise EnvError(

@@ -55,7 +55,8 @@ def find_endpoint(
     values = {**_read_dotenv((folder or Path.cwd()) / DOTENV), **_given(environ)}
     url = _checked_url(base_url or values.get(URL))
     key = values.get(KEY)
-    if key is None and _is_loopback(url):
+    is_loopback = url is not None and urlsplit(url).hostname in ("127.0.0.1", "localhost", "::1")
+    if key is None and is_loopback:
         key = _LOOPBACK_KEY
     elif key is None:
         _require_other_credentials(environ)
@@ -72,16 +73,16 @@ def parse_dotenv(text: str) -> dict[str, str]:
 
     Other lines are skipped: the file may be for other programs too.
     """
-    assignments = (_ASSIGNMENT.fullmatch(line) for line in text.splitlines())
-    return {match[1]: _value(match[2]) for match in assignments if match}
-
-
-def _value(raw: str) -> str:
-    if match := _DOUBLE_QUOTED.match(raw):
-        return re.sub(r"\\(.)", lambda m: _ESCAPES.get(m[1], m[1]), match[1])
-    if match := _SINGLE_QUOTED.match(raw):
-        return match[1]
-    return re.split(r"(?:^|\s)#", raw, maxsplit=1)[0].strip()
+    values = {}
+    for assignment in filter(None, map(_ASSIGNMENT.fullmatch, text.splitlines())):
+        name, raw = assignment.groups()
+        if match := _DOUBLE_QUOTED.match(raw):
+            values[name] = re.sub(r"\\(.)", lambda m: _ESCAPES.get(m[1], m[1]), match[1])
+        elif match := _SINGLE_QUOTED.match(raw):
+            values[name] = match[1]
+        else:
+            values[name] = re.split(r"(?:^|\s)#", raw, maxsplit=1)[0].strip()
+    return values
 
 
 def _read_dotenv(path: Path) -> dict[str, str]:
@@ -116,10 +117,6 @@ def _require_other_credentials(environ: Mapping[str, str]) -> None:
             f"the Tinker service needs {KEY}, in the environment or in {DOTENV}; {_REHEARSE}",
             _NEW_KEY,
         )
-
-
-def _is_loopback(url: str | None) -> bool:
-    return url is not None and urlsplit(url).hostname in ("127.0.0.1", "localhost", "::1")
 
 
 def _checked_url(url: str | None) -> str | None:

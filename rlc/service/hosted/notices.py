@@ -8,6 +8,8 @@ import re
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
+from rlc.plan.units import elapsed
+
 # The SDK logs these for its own developers: they are retried, or raised as an error.
 _NOT_NEWS = re.compile(r"Retrying request|Request failed with|Failed to |Synchronous method|=====")
 _QUEUE = re.compile(r".*\bis paused\b.*?Reason: (?P<why>.*?)\.?", re.DOTALL)
@@ -24,7 +26,8 @@ def notice(message: str) -> str | None:
     if match := _QUEUE.fullmatch(message):
         return f"waiting for the service: {match['why']}"
     if match := _HEARTBEAT.fullmatch(message):
-        return f"the service could not be reached for {float(match['seconds']):.0f} s; trying on"
+        silence = elapsed(float(match["seconds"]))
+        return f"the service could not be reached for {silence}; trying again"
     return " ".join(message.split())[:200]
 
 

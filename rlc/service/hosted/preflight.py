@@ -13,6 +13,7 @@ from tinker import types
 from tinker.lib.client_connection_pool_type import ClientConnectionPoolType
 
 from rlc.plan.records import Plan
+from rlc.plan.units import elapsed
 from rlc.service.errors import ServiceLostError
 from rlc.service.hosted.capabilities import smaller_contexts
 from rlc.service.hosted.endpoint import Endpoint
@@ -45,7 +46,7 @@ def check_server(plan: Plan, endpoint: Endpoint) -> None:
         answer = start_thread(lambda: _capabilities(endpoint)).result(_ANSWER_SECONDS)
     except OutOfTime as error:
         raise ServiceLostError(
-            f"{endpoint.name} has not told its models within {_ANSWER_SECONDS:.0f} seconds",
+            f"{endpoint.name} has not listed its models within {elapsed(_ANSWER_SECONDS)}",
             "try again later",
         ) from error
     except Exception as error:

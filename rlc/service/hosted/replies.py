@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from attrs import define, field
 
+from rlc.plan.units import elapsed
 from rlc.service.errors import ServiceLostError
 from rlc.service.hosted.refusals import translate
 from rlc.service.mapped_awaitable import MappedAwaitable
@@ -57,7 +58,7 @@ class Patience:
     def lost(self) -> ServiceLostError:
         why = self.last_word or "its queue may be full"
         return ServiceLostError(
-            f"{self.where} has answered nothing for {self.seconds / 60:.0f} minutes: {why}",
+            f"{self.where} has answered nothing for {elapsed(self.seconds)}: {why}",
             "the run can be resumed later",
         )
 

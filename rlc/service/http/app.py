@@ -66,7 +66,7 @@ _GETS: dict[str, Callable[..., BaseModel]] = {
     "get_server_capabilities": listing.capabilities,
     "samplers/{id}": sampling.get_sampler,
     "sessions/{id}": listing.get_session,
-    "training_runs/{id}": listing.training_run,
+    "training_runs/{id}": lambda backend, run_id: backend.runs.describe(run_id),
     "training_runs/{id}/checkpoints": listing.checkpoints_of,
     "healthz": lambda _: types.HealthResponse(status="ok"),
 }

@@ -124,11 +124,6 @@ def all_checkpoints(backend: Backend, query: Mapping[str, str]) -> types.Checkpo
     return types.CheckpointsListResponse(checkpoints=page, cursor=cursor)
 
 
-def training_run(backend: Backend, run_id: str) -> types.TrainingRun:
-    """One training run."""
-    return backend.runs.describe(run_id)
-
-
 def checkpoints_of(backend: Backend, run_id: str) -> types.CheckpointsListResponse:
     """The checkpoints of one run."""
     return types.CheckpointsListResponse(checkpoints=backend.runs.checkpoints(run_id))

@@ -30,6 +30,7 @@ from rlc.envs.build import PlayableEnv
 from rlc.envs.deadlines import waiting
 from rlc.envs.workers.async_adapter import make_async
 from rlc.plan.records import EnvPlan, FailurePlan, Plan
+from rlc.plan.units import elapsed
 from rlc.runtime.records import Rollout, RunError, Usage
 from rlc.runtime.rollouts import environments
 from rlc.runtime.rollouts.player import Player
@@ -55,7 +56,9 @@ TOLD = {
     "NaN metric": ("contract", "ContractError: the metric `correct` is nan, not a finite number"),
     "a tuple": ("contract", "ContractError: the environment gave a tuple, not an Observation"),
     "nothing": ("contract", "ContractError: the environment gave a NoneType, not an Observation"),
-    "hangs": ("timeout", f"OverdueError: a step of the environment took longer than {SOON:g} s"),
+    "hangs": (
+        "timeout", f"OverdueError: a step of the environment took longer than {elapsed(SOON)}"
+    ),
 }  # fmt: skip
 BOTH = pytest.mark.parametrize("kind", ["blocking", "awaiting"])
 
@@ -181,7 +184,7 @@ class Opening:
     ("how", "told"),
     [
         ("raises", "OSError: no board"),
-        ("hangs", "OverdueError: opening the episode took longer than 0.05 s"),
+        ("hangs", "OverdueError: opening the episode took longer than 50 ms"),
         ("no text", "ContractError: the observation is a int, not text"),
         ("too few", "ContractError: 3 episodes are due, and there are 1"),
     ],
@@ -199,7 +202,7 @@ def test_a_group_that_does_not_open_fails_as_a_whole_or_is_opened_again(
 def test_a_turn_has_a_deadline_that_includes_its_reply() -> None:
     rollouts = play(make_async(Games()), sampler=HangingSampler(), turn_timeout=0.02)
     assert {rollout.error for rollout in rollouts} == {
-        "OverdueError: a turn took longer than 0.02 s"
+        "OverdueError: a turn took longer than 20 ms"
     }
 
 

@@ -114,7 +114,7 @@ def test_derived_seeds_are_spread_and_fit_the_wire() -> None:
         ),
         (
             "Session heartbeat failed for 121.25 seconds for session x. Last exception: y.\nMore",
-            "the service could not be reached for 121 s; trying on",
+            "the service could not be reached for 2 min 01 s; trying again",
         ),
         ("Please upgrade\nthe SDK", "Please upgrade the SDK"),
         ("Retrying request self.request_id='x' because of try_again", None),

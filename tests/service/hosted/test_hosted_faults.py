@@ -133,7 +133,7 @@ def test_a_promise_that_is_never_kept_ends_the_run_and_a_resumed_one_agrees(
                 server.backend.futures.faults = Faults(stuck=1.0)
 
         job = plan(overlap, "deadlines(request = 1s)")
-        with pytest.raises(ServiceLostError, match="answered nothing for 1 second, and owes"):
+        with pytest.raises(ServiceLostError, match="answered nothing for 1 s, and owes"):
             run(RunFolder.create(tmp_path / "run", job), server, Sticks())
         assert time.monotonic() - started < 30
         assert server.backend is not None
