@@ -47,7 +47,7 @@ def smaller_contexts(plan: Plan, models: Sequence[SupportedModel], where: str) -
             raise _unknown(need.base, list(offered), where)
         _require_use(need, offered[need.base], where)
     found = {}
-    for model in {stage.model for stage in plan.stages}:
+    for model in (stage.model for stage in plan.stages):
         context = offered[model.base].max_context_length
         if context is not None and context < (model.context or context):
             found[model.base] = context
