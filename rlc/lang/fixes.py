@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable
 
 from attrs import frozen
 
-from rlc.lang.diagnostics import Diagnostic, Diagnostics, Fix
+from rlc.lang.diagnostics import Diagnostic, Diagnostics
 from rlc.lang.source import Source
 
 MAX_ROUNDS = 20  # a fix may bring another mistake to light; this many in a row never happen
@@ -47,20 +47,17 @@ def apply_fixes(source: Source, found: Iterable[Diagnostic]) -> tuple[str, list[
     edits: list[tuple[int, int, str]] = []
     done = []
     for item in found:
-        if item.fix is None or not item.fix.safe or not _is_within(item.fix, source):
+        if item.fix is None or not item.fix.safe:
             continue
         own = [(span.start, span.end, text) for span, text in item.fix.edits]
-        if not any(_overlap(a, b) for a in own for b in edits):
+        is_within = all(span.source is source for span, _ in item.fix.edits)
+        if is_within and not any(_overlap(a, b) for a in own for b in edits):
             edits += own
             done.append(item)
     text = source.text
     for start, end, new in sorted(edits, reverse=True):
         text = text[:start] + new + text[end:]
     return text, done
-
-
-def _is_within(fix: Fix, source: Source) -> bool:
-    return all(span.source is source for span, _ in fix.edits)
 
 
 def _overlap(a: tuple[int, int, str], b: tuple[int, int, str]) -> bool:

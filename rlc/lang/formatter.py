@@ -70,7 +70,7 @@ class _Comments:
         return self.tokens[start : self.next]
 
     def take_trailing(self, offset: int, between: str = " \t,", limit: float = math.inf) -> str:
-        """The comment on the line of ``offset`` with only ``between`` before it, or nothing."""
+        """The comment on the line of ``offset`` with only ``between`` before it; "" if none."""
         if self.next == len(self.tokens):
             return ""
         token = self.tokens[self.next]

@@ -107,6 +107,6 @@ def _failure(code: str, name: str, message: str, help: str | None) -> Diagnostic
 
 
 def _printable(path: str) -> str:
-    """The path as a terminal can show it, whatever bytes are in it."""
+    """The path with the characters that a terminal cannot print escaped."""
     text = path.encode("utf-8", "backslashreplace").decode("utf-8")
     return "".join(char if char.isprintable() else repr(char)[1:-1] for char in text)

@@ -29,7 +29,7 @@ def plan_to_dict(plan: Plan) -> dict[str, Any]:
 
 
 def plan_from_dict(data: object) -> Plan:
-    """The plan that :func:`plan_to_dict` wrote. Raises PlanFormatError."""
+    """Return the plan that :func:`plan_to_dict` wrote. Raise PlanFormatError if it is not one."""
     if not isinstance(data, Mapping):
         raise PlanFormatError("a plan is a JSON object")
     version = data.get("schema_version")
@@ -41,7 +41,7 @@ def plan_from_dict(data: object) -> Plan:
 
     try:
         plan: Plan = _converter().structure(data, Plan)
-    except Exception as error:  # whatever a converter raises on foreign data
+    except Exception as error:  # cattrs raises many kinds
         raise PlanFormatError("; ".join(transform_error(error, path="plan"))) from error
     return plan
 

@@ -62,7 +62,7 @@ def _part(path: str) -> tuple[str, ...]:
 
 
 def _value(values: Values, path: str) -> Any:
-    """A value with its type, so that 1 and true differ; nothing where there is none."""
+    """A value with its type, so that 1 and true differ; None if there is none."""
     if path not in values:
         return None
     value = values[path][0]

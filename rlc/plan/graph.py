@@ -9,7 +9,7 @@ it is there: a streamed stage takes its gradient so.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from typing import NamedTuple
 
 from rlc.plan.records import (
@@ -104,15 +104,9 @@ def step_edges(stage: StagePlan) -> tuple[_Edge, ...]:
         return _EVAL_EDGES
     if stage.kl is None:
         return _TRAIN_EDGES
-    return tuple(_with_reference())
-
-
-def _with_reference() -> Iterator[_Edge]:
-    """The reference's logprobs are there before the datums."""
-    for edge in _TRAIN_EDGES:
-        if edge.target == "forward_backward":
-            yield from _REFERENCE_EDGES
-        yield edge
+    # The reference's logprobs are there before the gradient is computed.
+    at = next(i for i, edge in enumerate(_TRAIN_EDGES) if edge.target == "forward_backward")
+    return _TRAIN_EDGES[:at] + _REFERENCE_EDGES + _TRAIN_EDGES[at:]
 
 
 def _in_stage(stage: StagePlan, edge: _Edge) -> GraphEdge:

@@ -36,7 +36,7 @@ class ModelPlan(Record):
     train_unembed: bool
     weights: str | None  # path of the saved state to start from; None: a fresh adapter
     renderer: str
-    context: int | None  # tokens; None where unknown
+    context: int | None  # tokens; None if unknown
     service: str  # "local" or "tinker"
 
 
@@ -92,7 +92,7 @@ class EnvPlan(Record):
     id: str
     args: dict[str, Any]
     wrappers: tuple[StepPlan, ...]
-    max_turns: int | None  # what the environment itself allows; None where unknown
+    max_turns: int | None  # what the environment itself allows; None if unknown
     rollouts: RolloutsPlan
     reward: RewardPlan
 
@@ -273,7 +273,7 @@ class TrackPlan(Record):
 
 @frozen(eq=False, repr=False)
 class TrainPlan(Record):
-    """One training stage. ``after`` names the stage whose weights it goes on from."""
+    """One training stage. ``after`` names the stage whose weights it starts from."""
 
     name: str
     model: ModelPlan
@@ -337,7 +337,7 @@ class SftPlan(Record):
 
 @frozen(eq=False, repr=False)
 class MetricPlan(Record):
-    """``pass_at(8)``: the unbiased estimate of pass@8. ``k`` is None where there is none."""
+    """``pass_at(8)``: the unbiased estimate of pass@8. ``k`` is None if the metric has none."""
 
     name: str
     k: int | None

@@ -47,9 +47,9 @@ class Page:
 
 
 def page(code: str) -> Page | None:
-    """The page of a code as `rlc explain` takes it, in either case; None for no code of rlc's.
+    """The page of a code as `rlc explain` takes it, in either case; None if there is no such code.
 
-    Raises ValueError if the page is not written as it should be.
+    Raise ValueError if the page does not have these parts.
     """
     code = code.upper()
     if code not in CODES:

@@ -76,7 +76,7 @@ class TreeBuilder:
         return ValueDecl(span, self.word(kind), self.word(name), self.word(type), value)
 
     def _import_(self, span: Span, kind: Token, path: Token) -> ImportDecl:
-        where = self._span(path)
+        where = Span(self.source, path.start, path.end)
         return ImportDecl(span, self.word(kind), self._string(where, path))
 
     def _field(self, span: Span, name: Token, value: Expr) -> Field:
@@ -131,6 +131,3 @@ class TreeBuilder:
         """A plain name where the grammar wants one."""
         _, start, end = token
         return Name(Span(self.source, start, end), self._text[start:end])
-
-    def _span(self, token: Token) -> Span:
-        return Span(self.source, token.start, token.end)

@@ -45,7 +45,8 @@ def run(tables: Tables, start: str, tokens: Sequence[Token], build: Builder) -> 
     table, rules, passed_on = tables.states, tables.rules, tables.passed_on
     first, accepting = tables.starts[start]
     states, parts = [first], list[_Part]()
-    for index, token in enumerate(_closed(tokens)):
+    last = tokens[-1].end if tokens else 0
+    for index, token in enumerate([*tokens, Token(END, last, last)]):
         kind, begin, end = token
         while True:
             action = table[states[-1]].get(kind)
@@ -98,11 +99,6 @@ def expected(tables: Tables, start: str, tokens: Sequence[Token]) -> set[str]:
         _advance(tables, states, token.kind)
     kinds = (kind for kind in (*tables.terminals, END) if kind not in tables.ignored)
     return {kind for kind in kinds if _advance(tables, list(states), kind, exact=True)}
-
-
-def _closed(tokens: Sequence[Token]) -> list[Token]:
-    end = tokens[-1].end if tokens else 0
-    return [*tokens, Token(END, end, end)]
 
 
 def _as_name(tables: Tables, state: int, kind: str) -> int | None:

@@ -107,7 +107,7 @@ class Layout:
         return self.reads_as_head(index) and self.is_after_value(index)
 
     def reads_as_head(self, index: int) -> bool:
-        """Whether the words here are those of a head, whatever stands before them."""
+        """Whether the words here are those of a head, without regard to what precedes them."""
         kinds = self.kinds(index, 3)
         if kinds[:1] != ["NAME"]:
             return False
@@ -126,7 +126,7 @@ class Layout:
         return kinds in (["NAME", "EQUAL"], ["NAME", "COLON"])
 
     def is_after_value(self, index: int) -> bool:
-        """Whether the token before this one can end a declaration, or there is none."""
+        """Whether this is the first token, or the one before it can end a declaration."""
         if index == 0:
             return True
         kind = self.tokens[index - 1].kind

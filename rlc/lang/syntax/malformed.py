@@ -30,8 +30,8 @@ class Quotes:
     def read_again(self, text: str, start: int, lexed: Lexed) -> tuple[str, int]:
         """Report the mistake in the line of the open string at ``start``.
 
-        Gives the text and the place to go on with: an extra quote is blanked out, and all that
-        was read of the line is forgotten.
+        Return the text and the offset to continue with: an extra quote is replaced by a space, and
+        the tokens of the line are dropped.
         """
         line = text.rfind("\n", 0, start) + 1
         stop = text.find("\n", start)
@@ -107,7 +107,7 @@ def _check_number(span: Span, lexed: Lexed) -> Token:
 
 
 def _number_meant(text: str) -> str | None:
-    """``0.5`` for ``.5``, ``5.0`` for ``5.``, ``90s`` for ``90sec``; None where it is not clear."""
+    """``0.5`` for ``.5``, ``5.0`` for ``5.``, ``90s`` for ``90sec``; None if unclear."""
     if re.fullmatch(r"\.[0-9]+(?:[eE][+-]?[0-9]+)?%?", text):
         return f"0{text}"
     if re.fullmatch(r"\$?[0-9]+\.", text):

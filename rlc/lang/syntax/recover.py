@@ -101,7 +101,7 @@ class _Reader:
         }
 
     def read(self, start: str, piece: list[Token]) -> object:
-        """The value of a piece, edited where that helps; None where nothing does."""
+        """Return the value of a piece, edited if need be; None if no edits make it parse."""
         if self.is_doubtful(piece):
             return None  # already reported: what follows from a guess is no finding
         result = first = run(self.tables, start, piece, self.build)

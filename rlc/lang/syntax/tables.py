@@ -98,7 +98,8 @@ def load_tables() -> Tables:
             return _from_json(_read(path), grammar)
     tables = build_tables(grammar)
     with suppress(OSError):
-        _write(path, _to_json(tables, grammar))
+        text = json.dumps({"grammar": grammar, **asdict(tables)}, separators=(",", ":"))
+        _write(path, text)
     return tables
 
 
@@ -153,12 +154,8 @@ def _rule(rule: Any) -> Rule:
     )
 
 
-def _to_json(tables: Tables, grammar: str) -> str:
-    return json.dumps({"grammar": grammar, **asdict(tables)}, separators=(",", ":"))
-
-
 def _from_json(text: str, grammar: str) -> Tables:
-    """The stored tables. Raises ValueError if they are those of another grammar."""
+    """Return the stored tables. Raise ValueError if they are those of another grammar."""
     data = json.loads(text)
     if data.pop("grammar") != grammar:
         raise ValueError("tables of another grammar")
