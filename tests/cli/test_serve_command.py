@@ -48,6 +48,7 @@ def test_it_tells_the_two_lines_a_user_needs_and_stops_quietly(tmp_path: Path) -
 
 
 @pytest.mark.engine
+@pytest.mark.server
 @pytest.mark.parametrize(
     ("options", "said"),
     [

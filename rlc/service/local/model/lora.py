@@ -116,15 +116,12 @@ def install(model: Any) -> dict[str, LoraLinear]:
     wrapped: dict[str, LoraLinear] = {}
     for name, module in list(model.named_modules()):
         if isinstance(module, nn.Linear):
-            wrapped[name] = LoraLinear(module, UNEMBED if module is unembed else _kind(name))
             parent, _, child = name.rpartition(".")
+            inside = parent.rpartition(".")[2].lower()
+            kind = ATTENTION if "attn" in inside or "attention" in inside else MLP
+            wrapped[name] = LoraLinear(module, UNEMBED if module is unembed else kind)
             setattr(model.get_submodule(parent), child, wrapped[name])
     return wrapped
-
-
-def _kind(name: str) -> str:
-    inside = name.rpartition(".")[0].rpartition(".")[2].lower()
-    return ATTENTION if "attn" in inside or "attention" in inside else MLP
 
 
 @frozen(eq=False)
@@ -151,9 +148,8 @@ class Adapter:
     @classmethod
     def fresh(cls, layers: Mapping[str, LoraLinear], spec: LoraSpec, seed: int | None) -> Adapter:
         """Make an adapter, A uniform in ±1/√inputs, B zero. It depends on the seed alone."""
-        generator = torch.Generator().manual_seed(seed) if seed is not None else torch.Generator()
-        if seed is None:
-            generator.seed()
+        generator = torch.Generator()
+        generator.manual_seed(generator.seed() if seed is None else seed)
         flat_P = torch.zeros(size(layers, spec))
         adapter = cls.over(layers, spec, flat_P)
         for a, _ in adapter.pairs.values():

@@ -61,7 +61,13 @@ class PrefixCache:
     def put(self, snapshot: Snapshot, tokens: IntArray, cut: Tensor) -> None:
         """Keep a sequence; an entry that it extends is dropped, for it serves for both."""
         key = sort_key(tokens)
-        shelf = self._shelf(snapshot)
+        if snapshot not in self._shelves:
+            self._shelves[snapshot] = _Shelf()
+            alive = {id(shelf) for shelf in self._shelves.values()}
+            for (owner, old), gone in list(self._age.items()):
+                if owner not in alive:
+                    self._drop(gone, old)
+        shelf = self._shelves[snapshot]
         at = bisect_left(shelf.keys, key)
         if at < len(shelf.keys) and shelf.keys[at].startswith(key):
             return
@@ -74,15 +80,6 @@ class PrefixCache:
         while self.used > self.budget:
             (_, oldest), holder = next(iter(self._age.items()))
             self._drop(holder, oldest)
-
-    def _shelf(self, snapshot: Snapshot) -> _Shelf:
-        if snapshot not in self._shelves:
-            self._shelves[snapshot] = _Shelf()
-            alive = {id(shelf) for shelf in self._shelves.values()}
-            for (holder, key), shelf in list(self._age.items()):
-                if holder not in alive:
-                    self._drop(shelf, key)
-        return self._shelves[snapshot]
 
     def _drop(self, shelf: _Shelf, key: bytes) -> None:
         self.used -= shelf.entries.pop(key).cut.nbytes

@@ -175,22 +175,19 @@ def run_wave(wave: Sequence[Pending[SampleRequest]]) -> list[Outcome]:
     with torch.inference_mode():
         for (engine, snapshot), some in together.items():
             complete = [(p.work, p.work.samples(p.future.cancelled)) for p in some]
-            _decode(engine, snapshot, [sample for _, samples in complete for sample in samples])
+            waiting = deque(sample for _, samples in complete for sample in samples)
+            decoder = engine.decoder
+            decoder.begin(snapshot)
+            try:
+                while waiting or decoder.samples:
+                    if joining := admit(engine, waiting):
+                        decoder.add(joining)
+                    decoder.step()
+            finally:
+                decoder.begin(None)
             made = responses(engine, snapshot, complete)
             replies.update(zip(map(id, some), made, strict=True))
     return [replies[id(pending)] for pending in wave]
-
-
-def _decode(engine: Engine, snapshot: Snapshot, samples: Sequence[Sample]) -> None:
-    decoder, waiting = engine.decoder, deque(samples)
-    decoder.begin(snapshot)
-    try:
-        while waiting or decoder.samples:
-            if joining := admit(engine, waiting):
-                decoder.add(joining)
-            decoder.step()
-    finally:
-        decoder.begin(None)
 
 
 def responses(
