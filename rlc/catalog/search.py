@@ -77,7 +77,10 @@ def entries() -> tuple[Entry, ...]:
         *(_environment(env_id) for env_id in gem_ids()),
         *_problem_sets(),
         *(Entry("prompt", name, "a prompt template", f"template({name})") for name in TEMPLATES),
-        *_unsupported(),
+        *(
+            Entry("unsupported", name, OTHER_KINDS["unsupported"], reason=reason)
+            for name, reason in UNSUPPORTED.items()
+        ),
         *(Entry("code", code, title, f"rlc explain {code}") for code, title in CODES.items()),
     )
 
@@ -99,7 +102,7 @@ def find(term: str, among: Sequence[Entry]) -> list[Entry]:
 
 
 def words(among: Sequence[Entry]) -> list[str]:
-    """Names, and the words in them, for whoever mistyped one."""
+    """The names and the words in them, as candidates for a mistyped one."""
     names = [entry.name for entry in among]
     parts = [part for name in names for part in re.split(r"[\W_]+", name) if len(part) > 3]
     return list(dict.fromkeys([*names, *parts]))
@@ -158,11 +161,6 @@ def _plain(value: Any) -> Any:
     return asdict(value) if has(type(value)) else value
 
 
-def _unsupported() -> Iterator[Entry]:
-    for name, reason in UNSUPPORTED.items():
-        yield Entry("unsupported", name, "known elsewhere, not possible here", reason=reason)
-
-
 def _model(name: str) -> Entry:
     model = find_model(name)
     assert model is not None
@@ -180,26 +178,25 @@ def _model(name: str) -> Entry:
         facts["not confirmed"] = ", ".join(model.unconfirmed)
     doc = "comes with rlc, trained on this machine"
     if model.service != LOCAL:
-        doc = f"on Tinker, context {facts['context']}, {_per_million(model)}"
+        sample, train = map(_dollars, (model.price.sample, model.price.train))
+        doc = (
+            f"on Tinker, context {facts['context']}, sample {sample}, train {train} per million "
+            "tokens"
+        )
     return Entry("base", name, doc, f'model policy {{ base = "{name}" }}', facts=facts)
 
 
-def _per_million(model: Model) -> str:
-    sample, train = (
-        UNKNOWN if usd is None else f"${usd:g}" for usd in (model.price.sample, model.price.train)
-    )
-    return f"sample {sample}, train {train} per million tokens"
-
-
 def _prices(model: Model) -> dict[str, str]:
-    """USD per million tokens."""
     if model.service == LOCAL:
         return {"price": "free"}
-    prices = asdict(model.price).items()
     return {
-        f"{kind} price": UNKNOWN if usd is None else f"${usd:g} per million tokens"
-        for kind, usd in prices
+        f"{kind} price": UNKNOWN if usd is None else f"{_dollars(usd)} per million tokens"
+        for kind, usd in asdict(model.price).items()
     }
+
+
+def _dollars(usd: float | None) -> str:
+    return UNKNOWN if usd is None else f"${usd:g}"
 
 
 def _retired(name: str) -> Entry:

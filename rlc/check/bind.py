@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 
 from attrs import define, field, frozen
 
@@ -46,167 +46,125 @@ def bind(
     found: Diagnostics,
 ) -> Bound:
     """Match names and positions, evaluate, and fill in defaults."""
-    bound = Bound()
-    slots = _match(items, params, owner, bound, found)
+    binder = _Binder(items, params, owner, found)
+    binder.match()
+    bound = binder.bound
     for param in params:
-        item = slots.get(param.name)
-        value = evaluate(item.value, param) if item else _absent(param, owner, bound)
+        item = binder.slots.get(param.name)
+        value = evaluate(item.value, param) if item else binder.absent(param)
         if value is None:
             bound.complete = False
         else:
             bound.values[param.name] = value
     if not bound.complete:
-        _report_missing(params, slots, owner, bound, found)
-    _report_without_effect(params, slots, bound, found)
+        binder.report_missing()
+    binder.report_without_effect()
     return bound
 
 
-def _report_without_effect(
-    params: Sequence[Param],
-    slots: Mapping[str, Argument | Field],
-    bound: Bound,
-    found: Diagnostics,
-) -> None:
-    """An argument that another one switches off would be dropped without a word."""
-    for param in params:
-        if param.only_if is None or param.name not in slots:
-            continue
-        other, allowed = param.only_if
-        value = bound.values.get(other)
-        if value is None:
-            continue
-        given = "none" if value.data is None else str(value.data)
-        if given not in allowed:
-            choices = " or ".join(f"`{word}`" for word in allowed)
-            message = f"`{param.name}` counts with `{other}` = {choices}; here it is `{given}`"
-            item = slots[param.name]
-            span = item.name.span if item.name else item.span
-            found.error("RL0312", span, message, f"take `{param.name}` out, or change `{other}`")
-            bound.complete = False
+@define(eq=False, repr=False)
+class _Binder:
+    """``slots`` has what was written for each parameter."""
 
+    items: Sequence[Argument | Field]
+    params: Sequence[Param]
+    owner: Owner
+    found: Diagnostics
+    bound: Bound = field(factory=Bound)
+    slots: dict[str, Argument | Field] = field(factory=dict)
 
-def _match(
-    items: Sequence[Argument | Field],
-    params: Sequence[Param],
-    owner: Owner,
-    bound: Bound,
-    found: Diagnostics,
-) -> dict[str, Argument | Field]:
-    """What was written for each parameter."""
-    by_name = {param.name: param for param in params}
-    slots: dict[str, Argument | Field] = {}
-    named = False
-    for position, item in enumerate(items):
-        if item.name is None:
-            param = _positional(item.span, position, params, named, owner, found)
-            bound.unknown += ["*"] * (param is None)
-        else:
-            named = True
-            param = _named(item.name, items, by_name, owner, bound, found)
-        if param is None:
-            bound.complete = False
-        elif param.name in slots:
-            _report_twice(param, item, slots[param.name], owner, found)
-        else:
-            slots[param.name] = item
-    return slots
+    def match(self) -> None:
+        """Find the parameter of each item."""
+        named = False
+        for position, item in enumerate(self.items):
+            if item.name is None:
+                param = self._positional(item.span, position, named)
+                self.bound.unknown += ["*"] * (param is None)
+            else:
+                named = True
+                param = self._named(item.name)
+            if param is None:
+                self.bound.complete = False
+            elif (first := self.slots.setdefault(param.name, item)) is not item:
+                code = "RL0111" if self.owner.slot == "argument" else "RL0110"
+                span, where = (part.name.span if part.name else part.span for part in (item, first))
+                label = Label(where, "first given here")
+                message = f"the {self.owner.slot} `{param.name}` is given twice"
+                self.found.error(code, span, message, "keep one of them", label)
 
-
-def _positional(
-    span: Span,
-    position: int,
-    params: Sequence[Param],
-    named: bool,
-    owner: Owner,
-    found: Diagnostics,
-) -> Param | None:
-    if named:
-        message = "an argument without a name comes after one with a name"
-        found.error("RL0207", span, message, "give it its name, or put it first")
-        return None
-    if position >= len(params):
-        count = len(params)
+    def _positional(self, span: Span, position: int, named: bool) -> Param | None:
+        if named:
+            message = "an argument without a name comes after one with a name"
+            self.found.error("RL0207", span, message, "give it its name, or put it first")
+            return None
+        if position < len(self.params):
+            return self.params[position]
+        count = len(self.params)
         takes = (
             f"{count} argument{'s' * (count != 1)}, this is one more" if count else "no arguments"
         )
-        names = ", ".join(f"`{param.name}`" for param in params)
-        advice = owner.why_no_other or (f"they are {names}" if names else "leave it out")
-        found.error("RL0206", span, f"{owner.title} takes {takes}", advice)
+        names = ", ".join(f"`{param.name}`" for param in self.params)
+        advice = self.owner.why_no_other or (f"they are {names}" if names else "leave it out")
+        self.found.error("RL0206", span, f"{self.owner.title} takes {takes}", advice)
         return None
-    return params[position]
 
-
-def _named(
-    name: Name,
-    items: Sequence[Argument | Field],
-    by_name: Mapping[str, Param],
-    owner: Owner,
-    bound: Bound,
-    found: Diagnostics,
-) -> Param | None:
-    param = by_name.get(name.id)
-    if param is None and (param := _renamed(name, by_name.values(), found)) is None:
-        likely = closest(name.id, list(by_name))
-        bound.unknown += likely or ["*"]
+    def _named(self, name: Name) -> Param | None:
+        names = [param.name for param in self.params]
+        if name.id in names:
+            return self.params[names.index(name.id)]
+        if (param := next((p for p in self.params if name.id in p.formerly), None)) is not None:
+            advice = f"write `{param.name}`"
+            message = f"`{name.id}` is called `{param.name}` now"
+            new = replace(name.span, param.name, advice, True)
+            self.found.warning("RL0116", name.span, message, advice, fix=new)
+            return param
+        owner = self.owner
+        self.bound.unknown += closest(name.id, names) or ["*"]
         code = "RL0105" if owner.slot == "argument" else "RL0104"
-        advice = known_values(list(by_name), name.id) if by_name else "it takes none"
+        advice = known_values(names, name.id) if names else "it takes none"
         if owner.why_no_other:
             advice = f"{owner.why_no_other}; {advice}"
-        given = {item.name.id for item in items if item.name}
-        fix = rename(name.span, name.id, [other for other in by_name if other not in given])
+        given = {item.name.id for item in self.items if item.name}
+        fix = rename(name.span, name.id, [other for other in names if other not in given])
         message = f"{owner.title} has no {owner.slot} `{name.id}`"
-        found.error(code, name.span, message, advice, fix=fix)
-    return param
-
-
-def _renamed(name: Name, params: Iterable[Param], found: Diagnostics) -> Param | None:
-    """The parameter that had this name, after a warning."""
-    param = next((param for param in params if name.id in param.formerly), None)
-    if param is not None:
-        advice = f"write `{param.name}`"
-        fix = replace(name.span, param.name, advice, True)
-        message = f"`{name.id}` is called `{param.name}` now"
-        found.warning("RL0116", name.span, message, advice, fix=fix)
-    return param
-
-
-def _report_twice(
-    param: Param, item: Argument | Field, first: Argument | Field, owner: Owner, found: Diagnostics
-) -> None:
-    code = "RL0111" if owner.slot == "argument" else "RL0110"
-    span, where = (part.name.span if part.name else part.span for part in (item, first))
-    message = f"the {owner.slot} `{param.name}` is given twice"
-    found.error(code, span, message, "keep one of them", Label(where, "first given here"))
-
-
-def _absent(param: Param, owner: Owner, bound: Bound) -> Value | None:
-    """The default, or None for a required one."""
-    if param.required or param.name in owner.unread:
-        bound.complete = False
+        self.found.error(code, name.span, message, advice, fix=fix)
         return None
-    return Value(
-        param.type, param.default, owner.span, f"default of {param.default_of or owner.name}"
-    )
 
+    def absent(self, param: Param) -> Value | None:
+        """The default, or None for a required parameter."""
+        owner = self.owner
+        if param.required or param.name in owner.unread:
+            return None
+        origin = f"default of {param.default_of or owner.name}"
+        return Value(param.type, param.default, owner.span, origin)
 
-def _report_missing(
-    params: Iterable[Param],
-    slots: Mapping[str, Argument | Field],
-    owner: Owner,
-    bound: Bound,
-    found: Diagnostics,
-) -> None:
-    """Say what is missing, except what a misspelt name may have been meant for."""
-    missing = [
-        param
-        for param in params
-        if param.required and param.name not in slots and param.name not in owner.unread
-    ]
-    missing = [param for param in missing if param.name not in bound.unknown]
-    if not missing or "*" in bound.unknown:
-        return
-    code = "RL0205" if owner.slot == "argument" else "RL0302"
-    names = ", ".join(f"`{param.name}`" for param in missing)
-    message = f"{owner.title} needs {names}"
-    few = missing if len(missing) <= 2 else []
-    found.error(code, owner.span, message, "; ".join(f"{p.name}: {p.doc}" for p in few) or None)
+    def report_missing(self) -> None:
+        """Say what is missing, except what a misspelt name may have been meant for."""
+        owner, unknown = self.owner, self.bound.unknown
+        there = {*self.slots, *owner.unread, *unknown}
+        missing = [param for param in self.params if param.required and param.name not in there]
+        if not missing or "*" in unknown:
+            return
+        code = "RL0205" if owner.slot == "argument" else "RL0302"
+        names = ", ".join(f"`{param.name}`" for param in missing)
+        message = f"{owner.title} needs {names}"
+        few = missing if len(missing) <= 2 else []
+        advice = "; ".join(f"{param.name}: {param.doc}" for param in few) or None
+        self.found.error(code, owner.span, message, advice)
+
+    def report_without_effect(self) -> None:
+        """Report arguments that another one switches off: they would be dropped silently."""
+        for param in self.params:
+            item = self.slots.get(param.name)
+            if param.only_if is None or item is None:
+                continue
+            other, allowed = param.only_if
+            value = self.bound.values.get(other)
+            given = "none" if value is None or value.data is None else str(value.data)
+            if value is not None and given not in allowed:
+                choices = " or ".join(f"`{word}`" for word in allowed)
+                message = f"`{param.name}` counts with `{other}` = {choices}; here it is `{given}`"
+                span = item.name.span if item.name else item.span
+                advice = f"take `{param.name}` out, or change `{other}`"
+                self.found.error("RL0312", span, message, advice)
+                self.bound.complete = False

@@ -23,7 +23,7 @@ from rlc.catalog.index import (
 )
 from rlc.catalog.records import SCALARS, Args, Builtin, Param, Signature
 from rlc.check import pipelines
-from rlc.check.bind import Bound, Owner, bind
+from rlc.check.bind import Owner, bind
 from rlc.check.mixtures import name_single, single
 from rlc.check.models import Artifact, model_value
 from rlc.check.scalars import NUMBERS, Scalars, article, describe
@@ -104,14 +104,10 @@ class Evaluator:
         if value is None:
             return None
         if value.type not in plain:
-            noun = KINDS[want.type].noun
-            message = f"`{want.name}` takes {noun}, found {SCALARS[value.type]}"
+            kind = KINDS[want.type]
+            message = f"`{want.name}` takes {kind.noun}, found {SCALARS[value.type]}"
             number = value.type in NUMBERS
-            advice = (
-                f"write `${value.data:g}`"
-                if number
-                else f"for example `{KINDS[want.type].example}`"
-            )
+            advice = f"write `${value.data:g}`" if number else f"for example `{kind.example}`"
             self.found.error("RL0201", expr.span, message, advice)
             return None
         (builtin,) = (find_anywhere(name) for name in names_of(want.type))
@@ -136,7 +132,12 @@ class Evaluator:
             return self._param(decl)
         want = Param(decl.name.id, decl.kind.id, f"what `{decl.name.id}` stands for")
         value = self.value(decl.value, want)
-        return value and _named_after(decl, value)
+        name: Any = Value("string", decl.name.id, decl.name.span, decl.name.span)
+        if value is None:
+            return None
+        if value.type == "env":
+            return evolve(value, data=name_single(name, value.data))
+        return evolve(value, data=evolve(value.data, name=name))
 
     def _left_behind(self, stage: BlockDecl) -> Value | None:
         """The model that a stage leaves behind, for others to continue."""
@@ -148,15 +149,14 @@ class Evaluator:
         return evolve(start, data=Artifact(start.data.model, after))
 
     def _param(self, decl: ValueDecl) -> Value | None:
-        if decl.type is None:
-            return self.scalars.plain(decl.value, evolve(_ANY, name=decl.name.id))
-        if decl.type.id not in PARAM_TYPES:
+        if decl.type is not None:
+            if decl.type.id in PARAM_TYPES:
+                want = Param(decl.name.id, decl.type.id, f"declared as {decl.type.id}")
+                return self.scalars.fitting(decl.value, want)
             advice = known_values(PARAM_TYPES, decl.type.id)
             message = f"`{decl.type.id}` is not a type"
             self.found.error("RL0209", decl.type.span, message, advice)
-            return self.scalars.plain(decl.value, evolve(_ANY, name=decl.name.id))
-        want = Param(decl.name.id, decl.type.id, f"declared as {decl.type.id}")
-        return self.scalars.fitting(decl.value, want)
+        return self.scalars.plain(decl.value, evolve(_ANY, name=decl.name.id))
 
     def _name(self, name: Name, want: Param) -> Value | None:
         builtin = find_builtin(want.type, name.id)
@@ -169,15 +169,16 @@ class Evaluator:
             fix = rename(name.span, name.id, words)
             self.found.error("RL0204", name.span, message, known_values(words, name.id), fix=fix)
             return None
-        if plain := KINDS[want.type].plain:
-            decl = self.scope.decls.get(name.id)
-            if decl is not None and decl.kind.id == "param" and plain:
-                return self._shorthand(name, want)
+        decl = self.scope.decls.get(name.id)
+        if decl is not None and decl.kind.id == "param" and KINDS[want.type].plain:
+            return self._shorthand(name, want)
         value = self._reference(name, _NAMEABLE.get(want.type, (want.type,)), want)
-        if value is not None and want.type == "model":
-            here = evolve(value, span=name.span, origin=name.span)
-            return evolve(here, data=_at(value.data, name))
-        return value
+        if value is None or want.type != "model":
+            return value
+        artifact, span = value.data, name.span
+        if artifact.after is not None:  # the stage whose weights are continued is named here
+            artifact = evolve(artifact, after=evolve(artifact.after, span=span, origin=span))
+        return evolve(value, data=artifact, span=span, origin=span)
 
     def _plain_reference(self, expr: Name | Attribute) -> Value | None:
         """A param, or a field of a model: ``learning_rate``, ``policy.base``."""
@@ -227,18 +228,6 @@ class Evaluator:
         if builtin is None:
             return None
         owner = Owner(builtin.name, f"`{builtin.name}()`", "argument", call.func.span)
-        bound = self._bound(call, builtin, owner)
-        if bound is None:
-            return None
-        value = Value(
-            builtin.kind,
-            builtin.build(Args(bound.values)),
-            call.span,
-            f"definition of {builtin.name}",
-        )
-        return evolve(value, data=single(value)) if builtin.kind == "env" else value
-
-    def _bound(self, call: Call, builtin: Builtin, owner: Owner) -> Bound | None:
         params = builtin.params
         if builtin.more is not None:
             signature = self._more(call, builtin, owner)
@@ -247,7 +236,11 @@ class Evaluator:
             params += signature.params
             owner = evolve(owner, why_no_other=signature.why_no_other)
         bound = bind(call.args, params, owner, self.value, self.found)
-        return bound if bound.complete else None
+        if not bound.complete:
+            return None
+        made, origin = builtin.build(Args(bound.values)), f"definition of {builtin.name}"
+        value = Value(builtin.kind, made, call.span, origin)
+        return evolve(value, data=single(value)) if builtin.kind == "env" else value
 
     def _more(self, call: Call, builtin: Builtin, owner: Owner) -> Signature | None:
         """The parameters that depend on the first argument; None if it is missing or wrong."""
@@ -313,24 +306,9 @@ def _declared_as(decl: NamedDecl) -> str:
     return nouns.get(decl.kind.id) or KINDS[decl.kind.id].noun
 
 
-def _named_after(decl: ValueDecl, value: Value) -> Value:
-    """The value under the name it was declared with."""
-    name: Any = Value("string", decl.name.id, decl.name.span, decl.name.span)
-    if value.type == "env":
-        return evolve(value, data=name_single(name, value.data))
-    return evolve(value, data=evolve(value.data, name=name))
-
-
 def dotted(func: Name | Attribute) -> str:
     """``verl.grpo`` as a name, however it is spaced."""
     if isinstance(func, Name):
         return func.id
     head = dotted(func.value) if isinstance(func.value, Name | Attribute) else "?"
     return f"{head}.{func.attr.id}"
-
-
-def _at(artifact: Artifact, name: Name) -> Artifact:
-    """Move the origin of the stage that an artifact comes from, if any, to where it is named."""
-    if artifact.after is None:
-        return artifact
-    return evolve(artifact, after=evolve(artifact.after, span=name.span, origin=name.span))
