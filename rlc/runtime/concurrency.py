@@ -16,7 +16,7 @@ P = ParamSpec("P")
 T = TypeVar("T")
 
 # Not the loop's own executor: an environment that hangs in that must not hold up the run.
-_THREADS = ThreadPoolExecutor(2, thread_name_prefix="rlc-aside")
+_THREADS = ThreadPoolExecutor(2, thread_name_prefix="rlc-in-thread")
 _AT_A_TIME = 0.005  # seconds of computation between two rounds of the event loop
 
 

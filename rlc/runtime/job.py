@@ -17,7 +17,7 @@ from rlc.plan.records import EvalPlan, Plan, SftPlan, TrainPlan
 from rlc.runtime.concurrency import in_thread
 from rlc.runtime.guard.meter import Meter
 from rlc.runtime.guard.remote import RemoteSession
-from rlc.runtime.guard.service_wrappers import ServiceGuard
+from rlc.runtime.guard.service_guard import ServiceGuard
 from rlc.runtime.journal.checkpoints import CheckpointKeeper
 from rlc.runtime.journal.database import StoredStep
 from rlc.runtime.journal.folder import RunFolder

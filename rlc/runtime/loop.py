@@ -14,7 +14,7 @@ from rlc.runtime.gc_tuning import short_gc_pauses
 from rlc.runtime.graph import StepOutcome, run_steps
 from rlc.runtime.guard.limits import StageGuard
 from rlc.runtime.guard.meter import Meter, cost
-from rlc.runtime.guard.service_wrappers import ServiceGuard
+from rlc.runtime.guard.service_guard import ServiceGuard
 from rlc.runtime.guard.watchdog import StepDeadline
 from rlc.runtime.journal.checkpoints import CheckpointKeeper, PendingCheckpoint
 from rlc.runtime.journal.folder import RunFolder

@@ -8,10 +8,8 @@ import numpy as np
 import numpy.typing as npt
 from attrs import define, field
 
-from rlc.catalog.builtins.losses import LIKELIHOOD
 from rlc.envs.seeds import derive_seed
 from rlc.plan.records import SftPlan
-from rlc.runtime.concurrency import in_thread
 from rlc.runtime.graph import Inputs, NodeContext, StepFunction, StepOutcome
 from rlc.runtime.records import Usage
 from rlc.runtime.stages.base import StepReport
@@ -61,15 +59,13 @@ class SftStage:
 
     async def forward_backward(self, node: NodeContext, inputs: Inputs) -> PendingGradients:
         """Submit the gradient without waiting, so that the optimiser step follows at once."""
-        params = optimizer.adam_params(self.plan.optimizer, node.step, self.plan.steps)
-        batches: list[Minibatch] = [inputs["examples"]]
-        data = await in_thread(optimizer.wire_datums, LIKELIHOOD, batches)
-        return optimizer.submit(self.weights.training, LIKELIHOOD, batches, data, params)
+        return await optimizer.submit(
+            self.weights.training, self.plan, node.step, [inputs["examples"]]
+        )
 
     async def optim_step(self, node: NodeContext, inputs: Inputs) -> UpdateResult:
-        params = optimizer.adam_params(self.plan.optimizer, node.step, self.plan.steps)
         gradients = [inputs["forward_backward"]]
-        update = await optimizer.finish(self.weights.training, gradients, params)
+        update = await optimizer.finish(self.weights.training, self.plan, node.step, gradients)
         self.weights.step = node.step
         self.usage.setdefault(node.step, Usage()).trained = update.trained
         return update

@@ -187,19 +187,16 @@ class TrainStage:
 
     async def forward_backward(self, node: NodeContext, inputs: Inputs) -> PendingGradients:
         """Submit the gradients without waiting, so that the optimiser step follows at once."""
-        params = optimizer.adam_params(self.plan.optimizer, node.step, self.plan.steps)
-        batches, loss = inputs["datums"].minibatches, self.plan.loss
-        data = await in_thread(optimizer.wire_datums, loss, batches)
-        gradients = optimizer.submit(self.weights.training, loss, batches, data, params)
+        batches = inputs["datums"].minibatches
+        gradients = await optimizer.submit(self.weights.training, self.plan, node.step, batches)
         if node.step in self._ready:
             self._ready[node.step].gradients_submitted(gradients)
         return gradients
 
     async def optim_step(self, node: NodeContext, inputs: Inputs) -> UpdateResult:
         """Submit the last update and wait for all; none if no datum had an advantage."""
-        params = optimizer.adam_params(self.plan.optimizer, node.step, self.plan.steps)
         parts = Parts.of(inputs["forward_backward"])
-        update = await optimizer.finish(self.weights.training, parts, params, sampled=True)
+        update = await optimizer.finish(self.weights.training, self.plan, node.step, parts)
         self.weights.step = node.step
         return update
 

@@ -11,7 +11,8 @@ from attrs import frozen
 
 from rlc.algo.kl import sample_train_kl
 from rlc.algo.schedules import learning_rate
-from rlc.plan.records import AdamPlan, LossPlan
+from rlc.catalog.builtins.losses import LIKELIHOOD
+from rlc.plan.records import SftPlan, TrainPlan
 from rlc.runtime.concurrency import in_thread
 from rlc.runtime.updates.datums import TrainingDatum
 from rlc.runtime.updates.minibatch import Minibatch
@@ -49,29 +50,27 @@ class UpdateResult:
     trained: int
 
 
-def wire_datums(loss: LossPlan, minibatches: Sequence[Minibatch]) -> list[list[types.Datum]]:
-    """Return the datums of each minibatch as the service takes them; slow for a large batch."""
-    return [[datum.to_tinker(loss.name) for datum in batch.datums] for batch in minibatches]
-
-
-def submit(
+async def submit(
     training: TrainingClient,
-    loss: LossPlan,
+    stage: TrainPlan | SftPlan,
+    step: int,
     minibatches: Sequence[Minibatch],
-    data: Sequence[list[types.Datum]],
-    params: types.AdamParams,
 ) -> PendingGradients:
-    """Submit the gradients, and an update after each but the last, without waiting.
+    """Submit the gradients, and an update after each but the last, without waiting for them.
 
-    So requests that belong together reach the service together. ``data`` are the
-    :func:`wire_datums` of the minibatches.
+    So requests that belong together reach the service together.
     """
+    loss = stage.loss if isinstance(stage, TrainPlan) else LIKELIHOOD
+
+    def wire_datums() -> list[list[types.Datum]]:
+        return [[datum.to_tinker(loss.name) for datum in batch.datums] for batch in minibatches]
 
     def retrieve(output: asyncio.Future[Any]) -> None:
         """Mark an exception as seen; it is raised where the output is awaited, if it is."""
         if not output.cancelled():
             output.exception()
 
+    params, data = _adam_params(stage, step), await in_thread(wire_datums)
     gradients: list[PendingGradient] = []
     updates: list[Awaitable[types.OptimStepResponse]] = []
     for minibatch, datums in zip(minibatches, data, strict=True):
@@ -87,18 +86,19 @@ def submit(
 
 async def finish(
     training: TrainingClient,
+    stage: TrainPlan | SftPlan,
+    step: int,
     parts: Sequence[PendingGradients],
-    params: types.AdamParams,
-    sampled: bool = False,
 ) -> UpdateResult:
     """Submit the last update and wait for all; do nothing if there is no gradient.
 
-    ``sampled`` datums carry their sampler's logprobs, which are compared with the trainer's.
+    Sampled datums carry their sampler's logprobs, which are compared with the trainer's.
     """
     gradients = [gradient for part in parts for gradient in part.submitted]
     if not gradients:
         return UpdateResult({"optim/skipped": 1.0}, trained=0)
     updates = [update for part in parts for update in part.updates]
+    params = _adam_params(stage, step)
     updates.append(training.optim_step(params))
     outputs = await asyncio.gather(*(gradient.output for gradient in gradients))
     responses = [response.metrics or {} for response in await asyncio.gather(*updates)]
@@ -108,7 +108,7 @@ async def finish(
         metrics[f"optim/{name}"] = fmean(values)
     metrics["loss/sum"] = sum(output.metrics["loss:sum"] for output in outputs)
     datums = [datum for gradient in gradients for datum in gradient.datums]
-    if sampled:
+    if isinstance(stage, TrainPlan):
         metrics |= await in_thread(_kl_metrics, datums, outputs)
     return UpdateResult(metrics, trained=sum(len(datum.inputs) for datum in datums))
 
@@ -125,18 +125,19 @@ def _kl_metrics(
     return {} if kl is None else {"kl/sample_train": kl.k1, "kl/sample_train_k2": kl.k2}
 
 
-def adam_params(optimizer: AdamPlan, step: int, steps: int) -> types.AdamParams:
-    """Return the optimiser's settings at a step out of ``steps``."""
+def _adam_params(stage: TrainPlan | SftPlan, step: int) -> types.AdamParams:
+    """Return the optimiser's settings at a step of a stage."""
     from tinker import types
 
-    plan = optimizer.schedule
+    adam, schedule = stage.optimizer, stage.optimizer.schedule
+    rate = learning_rate(
+        schedule.kind, adam.learning_rate, step, stage.steps, schedule.warmup, schedule.floor
+    )
     return types.AdamParams(
-        learning_rate=learning_rate(
-            plan.kind, optimizer.learning_rate, step, steps, plan.warmup, plan.floor
-        ),
-        beta1=optimizer.beta1,
-        beta2=optimizer.beta2,
-        eps=optimizer.eps,
-        weight_decay=optimizer.weight_decay,
-        grad_clip_norm=optimizer.grad_clip_norm,
+        learning_rate=rate,
+        beta1=adam.beta1,
+        beta2=adam.beta2,
+        eps=adam.eps,
+        weight_decay=adam.weight_decay,
+        grad_clip_norm=adam.grad_clip_norm,
     )
