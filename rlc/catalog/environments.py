@@ -22,7 +22,9 @@ def with_role(env: EnvPlan, *roles: Role) -> StepPlan | None:
 
 def is_chat(env: EnvPlan) -> bool:
     """Whether the model sees a chat through its renderer, which the source does not make itself."""
-    return source_traits(env.source).prompts == "chat" or with_role(env, "chat") is not None
+    if with_role(env, "chat", "template") is None:
+        return source_traits(env.source).prompts == "chat"
+    return with_role(env, "chat") is not None
 
 
 def makes_text(env: EnvPlan) -> bool:
