@@ -67,6 +67,28 @@ def test_the_penalty_moves_credit_to_tokens_nearer_the_reference() -> None:
     assert advantages(made) == [pytest.approx([2 * (0.25 - 0.5), 2 * 0.25])]
 
 
+def test_a_loss_of_recorded_sequences_is_cut_where_no_prompt_names_a_token() -> None:
+    """A chat of three turns, of which the last is not trained on and is cut off; a
+    discounted penalty leaves the tokens between the replies alone."""
+    plan = stage(
+        loss="stable_reinforce(kl_coeff = 0.1)", kl='reference("tiny", coef = 2.0, discount = 0.9)'
+    )
+    turns = tuple(
+        Turn(list(range(3 * n + 2)), [3 * n + 2], [-0.5], "", "", 0.0, "stop", sequence_id=f"s{n}")
+        for n in range(3)
+    )
+    rollout = Rollout("env", 0, 0, "", turns, "done", (0.0,) * 3)
+    reference = [np.linspace(-2, 0, 8)]
+    chosen = np.array([True, True, False])
+    episodes = rollout_datums([rollout], [np.array([0.5, -1.0, 2.0])], [chosen], [reference])
+    (made,) = minibatches(plan, episodes)
+    (datum,) = made.datums
+    assert datum.inputs == [0, 1, 2, 3, 4]
+    assert datum.mask_T.tolist() == [False, True, False, False, True]
+    assert datum.advantages_T.astype(bool).tolist() == datum.mask_T.tolist()
+    assert [reply.sequence_id for reply in datum.replies] == ["s0", "s1"]
+
+
 def test_the_penalty_comes_before_the_weights() -> None:
     plan = stage(kl='reference("tiny", coef = 2.0)', aggregate="token_mean()")
     (made,) = minibatches(plan, [episode(0, 2, 1.0, reference=[-1.0, -0.5])])
