@@ -5,10 +5,12 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from attrs import evolve
 from paths import RECIPES
 from run_support import TINY, compiled, tiny, train
 
 from rlc.compile.rehearse import rehearse
+from rlc.plan.records import TrackPlan, TrainPlan
 from rlc.runtime.preflight import require_runnable
 from rlc.runtime.records import RunError
 
@@ -50,6 +52,21 @@ def test_a_file_that_is_gone(tmp_path: Path, text: str, reader: str) -> None:
     job = compiled(TINY + text.format(path=path))
     path.unlink()
     with pytest.raises(RunError, match=f"there is no file {path}, which `{reader}` reads"):
+        require_runnable(job)
+
+
+def test_a_tracker_without_its_key(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("OPENREWARD_API_KEY", raising=False)
+    monkeypatch.delenv("WANDB_API_KEY", raising=False)  # a login will do
+    monkeypatch.setattr("importlib.util.find_spec", lambda _: True)
+    job = tiny(train())
+    (stage,) = job.stages
+    assert isinstance(stage, TrainPlan)
+    uploads = TrackPlan("openreward_rollouts", {"run": "one"})
+    metrics = TrackPlan("wandb", {"project": "p", "run": None})
+    job = evolve(job, stages=(evolve(stage, track=(metrics, uploads)),))
+    message = r"^`openreward_rollouts\(\)` needs OPENREWARD_API_KEY in the environment"
+    with pytest.raises(RunError, match=message):
         require_runnable(job)
 
 
