@@ -6,7 +6,6 @@ See `rlc.service.interface` for what the methods promise.
 from __future__ import annotations
 
 import asyncio
-import itertools
 from collections.abc import Awaitable, Callable, Mapping
 from functools import partial
 from typing import Any
@@ -30,7 +29,6 @@ from rlc.service.local.training.trainer import Trainer
 from rlc.service.local.wave_worker import WaveWorker
 
 AnyWorker = WaveWorker[SampleRequest] | ContinuousWorker
-_numbers = itertools.count()
 
 
 @define(eq=False)
@@ -55,23 +53,16 @@ class LocalSamplingClient:
         Without a seed the draws are fresh. The awaitable raises ServiceError for a request
         that cannot be honoured; others are not disturbed.
         """
+        scoring = Scoring(include_prompt_logprobs, prompt_logprobs_last_n, topk_prompt_logprobs)
         return self._send(
-            lambda number: read_request(
-                self._engine,
-                self._snapshot,
-                number,
-                prompt,
-                num_samples,
-                sampling_params,
-                Scoring(include_prompt_logprobs, prompt_logprobs_last_n, topk_prompt_logprobs),
+            lambda: read_request(
+                self._engine, self._snapshot, prompt, num_samples, sampling_params, scoring
             )
         )
 
     def compute_logprobs(self, prompt: types.ModelInput) -> Awaitable[list[float | None]]:
         """Return the logprob of each prompt token given those before; None for the first."""
-        reply = self._send(
-            lambda number: read_logprobs_request(self._engine, self._snapshot, number, prompt)
-        )
+        reply = self._send(lambda: read_logprobs_request(self._engine, self._snapshot, prompt))
 
         async def unpack() -> list[float | None]:
             return (await reply).prompt_logprobs or []
@@ -82,9 +73,9 @@ class LocalSamplingClient:
         """Return the Hugging Face tokenizer of the base model."""
         return self._engine.base.tokenizer
 
-    def _send(self, read: Callable[[int], SampleRequest]) -> Awaitable[types.SampleResponse]:
+    def _send(self, read: Callable[[], SampleRequest]) -> Awaitable[types.SampleResponse]:
         try:
-            return self._worker.sample(read(next(_numbers)))
+            return self._worker.sample(read())
         except ServiceError as error:
             future = asyncio.get_running_loop().create_future()
             future.set_exception(error)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import secrets
 from collections import deque
 from collections.abc import Callable, Sequence
@@ -21,6 +22,8 @@ from rlc.service.local.sampling.next_token import SamplingRule
 from rlc.service.local.sampling.random_streams import stream_key
 from rlc.service.local.training.trainer import packed_logprobs, split_targets
 from rlc.service.local.wave_worker import Outcome, Pending
+
+_numbers = itertools.count()
 
 
 @define(eq=False)
@@ -64,12 +67,12 @@ class SampleRequest:
     snapshot: Snapshot
     prompt: IntArray
     scoring: Scoring
-    number: int
     num_samples: int
     seed: int
     rule: SamplingRule
     limit: int
     stops: Callable[[list[int]], bool]
+    number: int = field(factory=lambda: next(_numbers), init=False)  # for its samples' ids
 
     def samples(self, cancelled: Callable[[], bool]) -> list[Sample]:
         """Return the completions to make; each has its own random stream."""
@@ -84,7 +87,6 @@ class SampleRequest:
 def read_request(
     engine: Engine,
     snapshot: Snapshot,
-    number: int,
     prompt: types.ModelInput,
     num_samples: int,
     params: types.SamplingParams,
@@ -109,7 +111,6 @@ def read_request(
         snapshot,
         tokens,
         scoring,
-        number,
         num_samples,
         secrets.randbits(64) if params.seed is None else params.seed,
         SamplingRule.of(params),
@@ -119,14 +120,12 @@ def read_request(
 
 
 def read_logprobs_request(
-    engine: Engine, snapshot: Snapshot, number: int, prompt: types.ModelInput
+    engine: Engine, snapshot: Snapshot, prompt: types.ModelInput
 ) -> SampleRequest:
     """Check a request for the prompt's own logprobs: nothing is sampled."""
     tokens = engine.base.token_ids(prompt, "The prompt")
     greedy = SamplingRule(0.0, -1, 1.0)
-    return SampleRequest(
-        engine, snapshot, tokens, Scoring(True), number, 0, 0, greedy, 1, lambda _: False
-    )
+    return SampleRequest(engine, snapshot, tokens, Scoring(True), 0, 0, greedy, 1, lambda _: False)
 
 
 def read_stops(
