@@ -142,7 +142,7 @@ class NumberedSource(Protocol):
 BlockingSource = EnvSource | NumberedSource
 
 
-def checked(seen: Any) -> Observation:
+def validated(seen: Any) -> Observation:
     """The observation with plain floats and booleans. Raise ContractError for anything else than an
     observation, without text, or with a reward or metric that is no finite number."""
     if not isinstance(seen, Observation):

@@ -23,7 +23,7 @@ NO_CHUNKS: Chunks = MappingProxyType({})
 _MARKS = 2**31  # the negative numbers of 32 bits
 
 
-def marked(model_input: types.ModelInput) -> tuple[list[int], Chunks]:
+def split_chunks(model_input: types.ModelInput) -> tuple[list[int], Chunks]:
     """A prompt as tokens and marks, and the chunks that the marks stand for.
 
     Raise ContractError for a chunk that does not say how many positions it takes.
@@ -42,7 +42,7 @@ def marked(model_input: types.ModelInput) -> tuple[list[int], Chunks]:
 
 
 def model_input(tokens: Sequence[int], chunks: Chunks) -> types.ModelInput:
-    """The prompt of these tokens and chunks: the inverse of :func:`marked`."""
+    """The prompt of these tokens and chunks: the inverse of :func:`split_chunks`."""
     from tinker import types
 
     if not chunks:
@@ -56,7 +56,7 @@ def model_input(tokens: Sequence[int], chunks: Chunks) -> types.ModelInput:
     return types.ModelInput(chunks=made)
 
 
-def shown(tokens: Sequence[int], chunks: Chunks, tokenizer: Any) -> str:
+def readable_text(tokens: Sequence[int], chunks: Chunks, tokenizer: Any) -> str:
     """Tokens as text for people, in which the name of its kind stands for a chunk."""
     if not chunks:
         return str(tokenizer.decode(list(tokens)))
@@ -66,13 +66,13 @@ def shown(tokens: Sequence[int], chunks: Chunks, tokenizer: Any) -> str:
     )
 
 
-def written(chunks: Chunks) -> dict[str, Any]:
+def chunks_to_json(chunks: Chunks) -> dict[str, Any]:
     """Chunks as JSON."""
     return {str(mark): chunk.model_dump(mode="json") for mark, chunk in chunks.items()}
 
 
-def read(record: Mapping[str, Any]) -> Chunks:
-    """The chunks that :func:`written` wrote."""
+def chunks_from_json(record: Mapping[str, Any]) -> Chunks:
+    """The chunks that :func:`chunks_to_json` wrote."""
     from tinker import types
 
     read = types.ModelInput.model_validate({"chunks": list(record.values())}).chunks

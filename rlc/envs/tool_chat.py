@@ -14,7 +14,7 @@ from typing import Any
 from attrs import define
 
 from rlc.envs.base import Action, EnvError, Observation
-from rlc.envs.chunks import NO_CHUNKS, Chunks, marked
+from rlc.envs.chunks import NO_CHUNKS, Chunks, split_chunks
 
 Message = dict[str, Any]
 
@@ -126,7 +126,7 @@ class ToolChatHistory:
         seen = 0 if prompt is None else sum(chunk.type == "image" for chunk in prompt.chunks)
         if prompt is None or seen < images:
             raise EnvError(f"{self._named} shows no images; take a model that sees")
-        tokens, chunks = marked(prompt)
+        tokens, chunks = split_chunks(prompt)
         self.chunks = {**self.chunks, **chunks} if chunks else self.chunks
         return tokens
 

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from tinker.types import EncodedTextChunk, ImageChunk, ModelInput
 
 from rlc.envs.base import ContractError
-from rlc.envs.chunks import marked, model_input, shown
+from rlc.envs.chunks import model_input, readable_text, split_chunks
 
 pytestmark = pytest.mark.engine
 
@@ -43,7 +43,7 @@ def joined(prompt: ModelInput) -> list[Any]:
 @given(st.lists(TEXTS | PICTURES, max_size=6))
 def test_a_prompt_comes_back_as_it_was(chunks: list[Any]) -> None:
     prompt = ModelInput(chunks=chunks)
-    tokens, found = marked(prompt)
+    tokens, found = split_chunks(prompt)
     assert len(tokens) == prompt.length
     assert all(-(2**31) <= token < 10 for token in tokens)
     assert joined(model_input(tokens, found)) == joined(prompt)
@@ -53,15 +53,15 @@ def test_a_prompt_comes_back_as_it_was(chunks: list[Any]) -> None:
 def test_a_prompt_that_goes_on_from_another_does_so_in_its_tokens(
     chunks: list[Any], more: list[Any]
 ) -> None:
-    before, _ = marked(ModelInput(chunks=chunks))
-    after, found = marked(ModelInput(chunks=[*chunks, *more]))
+    before, _ = split_chunks(ModelInput(chunks=chunks))
+    after, found = split_chunks(ModelInput(chunks=[*chunks, *more]))
     assert after[: len(before)] == before
     assert joined(model_input(before, found)) == joined(ModelInput(chunks=chunks))
 
 
 def test_other_pictures_have_other_marks() -> None:
-    (cat, *_), _ = marked(ModelInput(chunks=[picture("cat")]))
-    (dog, *_), _ = marked(ModelInput(chunks=[picture("dog")]))
+    (cat, *_), _ = split_chunks(ModelInput(chunks=[picture("cat")]))
+    (dog, *_), _ = split_chunks(ModelInput(chunks=[picture("dog")]))
     assert cat != dog
 
 
@@ -71,11 +71,11 @@ def test_people_are_shown_where_a_picture_was() -> None:
             return "".join("abc"[token] for token in tokens)
 
     prompt = ModelInput(chunks=[EncodedTextChunk(tokens=[0, 1]), picture(), picture("dog")])
-    tokens, chunks = marked(prompt)
-    assert shown([*tokens, 2], chunks, Letters()) == "ab[image][image]c"
+    tokens, chunks = split_chunks(prompt)
+    assert readable_text([*tokens, 2], chunks, Letters()) == "ab[image][image]c"
 
 
 @pytest.mark.parametrize("tokens", [None, 0])
 def test_a_picture_must_say_how_long_it_is(tokens: int | None) -> None:
     with pytest.raises(ContractError, match="an image of a prompt"):
-        marked(ModelInput(chunks=[picture(tokens=tokens)]))
+        split_chunks(ModelInput(chunks=[picture(tokens=tokens)]))

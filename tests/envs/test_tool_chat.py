@@ -11,7 +11,7 @@ import pytest
 from PIL import Image
 
 from rlc.envs.base import EnvError, Observation
-from rlc.envs.chunks import model_input, shown
+from rlc.envs.chunks import model_input, readable_text
 from rlc.envs.tool_chat import (
     ToolChatHistory,
     calls_of,
@@ -87,7 +87,7 @@ def test_pictures_stay_where_they_are_shown() -> None:
     prompt = model_input(second, history.chunks)
     images = [chunk for chunk in prompt.chunks if chunk.type == "image"]
     assert [image.length for image in images] == [4, 4]
-    told = shown(second, history.chunks, tokenizer())
+    told = readable_text(second, history.chunks, tokenizer())
     assert "<|vision_start|>[image]<|vision_end|>\nBe brief.<|im_end|>" in told
     assert "<tool_response>\nSee:<|vision_start|>[image]<|vision_end|>\n</tool_response>" in told
     assert second[: first.index(red) + 4] == first[: first.index(red) + 4]

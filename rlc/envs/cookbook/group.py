@@ -9,7 +9,7 @@ from typing import Any, TypeVar
 from attrs import define, field
 
 from rlc.envs.base import ContractError, EnvError
-from rlc.envs.chunks import marked, model_input, shown
+from rlc.envs.chunks import model_input, readable_text, split_chunks
 from rlc.envs.cookbook.event_loop_thread import EventLoopThread
 from rlc.envs.cookbook.history import TokenAction, TokenObservation
 from rlc.envs.group_rewards import GroupRewards
@@ -65,12 +65,12 @@ class Group:
         """A prompt as an observation, whose text leaves out the tokens ``before``, if the prompt
         begins with them."""
         try:
-            tokens, chunks = marked(prompt)
+            tokens, chunks = split_chunks(prompt)
         except (AttributeError, TypeError) as error:
             given = type(prompt).__name__
             raise ContractError(f"`{self.target}` gave a {given}, not a prompt") from error
         known = len(before) if tokens[: len(before)] == list(before) else 0
-        text = shown(tokens[known:], chunks, self.tokenizer)
+        text = readable_text(tokens[known:], chunks, self.tokenizer)
         return TokenObservation(text, tokens=tuple(tokens), chunks=chunks, stop=tuple(stop or ()))
 
     def record(self, member: int, seen: TokenObservation, action: TokenAction, result: Any) -> None:

@@ -89,7 +89,7 @@ class Connection:
             try:
                 return await session.__aenter__()
             except BaseException:
-                await ended(session)
+                await end_session(session)
                 raise
 
         with waiting():
@@ -171,7 +171,7 @@ class Connection:
             pause *= 2
 
 
-async def ended(session: Any) -> None:
+async def end_session(session: Any) -> None:
     """End a session, even one that has not fully begun; do not wait for a silent server."""
     try:
         async with asyncio.timeout(_FAREWELL):

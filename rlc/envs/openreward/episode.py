@@ -22,7 +22,7 @@ from typing import Any, Protocol
 from attrs import define, field, frozen
 
 from rlc.envs.base import Action, EnvError, Observation
-from rlc.envs.openreward.client import Connection, ended, sdk
+from rlc.envs.openreward.client import Connection, end_session, sdk
 from rlc.envs.tool_chat import calls_of, readable, text_of, unread_calls
 
 Plain = dict[str, Any]
@@ -81,7 +81,7 @@ class OpenSession:
         if not self._over:
             self._over = True
             try:
-                await ended(self.session)
+                await end_session(self.session)
             finally:
                 self.slots.release()
 

@@ -11,7 +11,7 @@ from concurrent.futures import ThreadPoolExecutor
 from difflib import get_close_matches
 
 from rlc.envs.base import EnvError
-from rlc.envs.openreward.client import KEY, Address, Connection, ended
+from rlc.envs.openreward.client import KEY, Address, Connection, end_session
 from rlc.envs.openreward.source import task_order
 from rlc.plan.records import EnvPlan
 
@@ -58,7 +58,7 @@ async def _ask(env: EnvPlan, connection: Connection) -> None:
         try:
             names = [tool.name for tool in await connection.call(session.list_tools)]
         finally:
-            await ended(session)
+            await end_session(session)
         for name in env.args["tools"]:
             if name not in names:
                 raise EnvError(f"it has no tool {_unknown(name, names)}")

@@ -16,8 +16,8 @@ from rlc.envs.base import (
     AsyncEpisode,
     ContractError,
     EnvError,
-    checked,
     joins,
+    validated,
 )
 from rlc.envs.chunks import model_input
 from rlc.envs.deadlines import Span
@@ -110,7 +110,7 @@ class Player:
             if any(joins(episode) for episode in episodes):
                 return episodes, [None] * len(episodes)
             await self._loop_yield.if_due()
-            first, history = checked(episodes[0].first), task.env.new_history()
+            first, history = validated(episodes[0].first), task.env.new_history()
             prompt = history.observe(first)
             if limit := self._limit_reached(EpisodeTokens(), prompt, rollouts):
                 raise RunError(
@@ -211,10 +211,10 @@ class Player:
         history, tokens = task.env.new_history(), EpisodeTokens()
         if joins(episode):  # its first observation comes with this member's first turn
             async with Span(limits.step_timeout, "the first turn in the game") as spent:
-                seen = checked(await _call_environment(episode.join(), holds=False))
+                seen = validated(await _call_environment(episode.join(), holds=False))
             _add_span(attempt.seconds, "environment", spent)
         else:
-            seen = checked(episode.first)
+            seen = validated(episode.first)
         while not seen.done:
             if len(turns) == limits.max_turns:
                 return "turns"
@@ -230,7 +230,7 @@ class Player:
                 kept = tokens.extend(prompt, reply.tokens)
                 action = history.reply(reply.tokens)
                 async with Span(limits.step_timeout, "a step of the environment") as spent:
-                    after = checked(
+                    after = validated(
                         await _call_environment(episode.play(action), holds=not joins(episode))
                     )
             _add_span(attempt.seconds, "environment", spent)

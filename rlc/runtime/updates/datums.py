@@ -14,7 +14,7 @@ import numpy.typing as npt
 from attrs import define, evolve, field, frozen
 
 from rlc.catalog.index import loss_traits
-from rlc.envs.chunks import NO_CHUNKS, Chunks, model_input, read, written
+from rlc.envs.chunks import NO_CHUNKS, Chunks, chunks_from_json, chunks_to_json, model_input
 from rlc.runtime.records import Turn
 from rlc.runtime.rollouts.tokens import is_continuation
 
@@ -59,12 +59,12 @@ class TokenSequence:
     def written(self) -> dict[str, Any]:
         """Return the sequence as JSON data."""
         record = {"tokens": self.tokens, "logprobs": self.logprobs, "turns": self.turns}
-        return {**record, "chunks": written(self.chunks)} if self.chunks else record
+        return {**record, "chunks": chunks_to_json(self.chunks)} if self.chunks else record
 
     @classmethod
     def read(cls, record: Mapping[str, Any]) -> TokenSequence:
         """Return a sequence from the data that :meth:`written` returned."""
-        chunks = read(record["chunks"]) if "chunks" in record else NO_CHUNKS
+        chunks = chunks_from_json(record["chunks"]) if "chunks" in record else NO_CHUNKS
         return cls(record["tokens"], record["logprobs"], record["turns"], chunks)
 
 

@@ -16,7 +16,7 @@ from tinker.types import (
     SampledProvenanceSpan,
 )
 
-from rlc.envs.chunks import marked
+from rlc.envs.chunks import split_chunks
 from rlc.runtime.records import Turn
 from rlc.runtime.updates.datums import (
     TokenSequence,
@@ -99,7 +99,7 @@ def test_pictures_are_inputs_and_never_targets() -> None:
     """A picture takes positions, in the second turn too, and what is trained on is the replies."""
     picture = ImageChunk(data=b"cat", format="png", expected_tokens=3)
     asked = ModelInput(chunks=[EncodedTextChunk(tokens=[1]), picture, EncodedTextChunk(tokens=[2])])
-    first, chunks = marked(asked)
+    first, chunks = split_chunks(asked)
     again = [*first, 7, 8, 3, *first[1:4], 4]
     turns = [
         Turn(first, [7, 8], [-0.1, -0.2], "", "", 0.0, "stop", chunks=chunks),
