@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING
 
 from attrs import define, field, frozen
 
 from rlc.envs.chunks import NO_CHUNKS, Chunks
 from rlc.errors import Error
+
+if TYPE_CHECKING:
+    from tinker import types
 
 
 class RunError(Error):
@@ -92,3 +96,13 @@ class Usage:
     cached: int = 0
     sampled: int = 0
     trained: int = 0
+
+    def add_samples(self, prompt: int, count: int, response: types.SampleResponse) -> None:
+        """Add a request for ``count`` samples of a prompt of so many tokens.
+
+        The prompt of each sample but the first is charged as a cache hit.
+        """
+        hits = response.prompt_cache_hit_tokens
+        self.prefill += prompt - hits
+        self.cached += hits + (count - 1) * prompt
+        self.sampled += sum(len(sequence.tokens) for sequence in response.sequences)

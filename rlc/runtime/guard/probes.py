@@ -85,12 +85,8 @@ async def probe_seeds(sampler: SamplingClient, tokenizer: Any) -> tuple[bool, Us
     prompt = _tokens(tokenizer)
     params = types.SamplingParams(max_tokens=_SAMPLE_TOKENS, temperature=1.0, seed=1)
     response = await sampler.sample(types.ModelInput.from_ints(prompt), _SAMPLES, params)
-    hits = response.prompt_cache_hit_tokens
-    usage = Usage(
-        prefill=len(prompt) - hits,
-        cached=hits + (_SAMPLES - 1) * len(prompt),
-        sampled=sum(len(sequence.tokens) for sequence in response.sequences),
-    )
+    usage = Usage()
+    usage.add_samples(len(prompt), _SAMPLES, response)
     return len({tuple(sequence.tokens) for sequence in response.sequences}) > 1, usage
 
 
@@ -124,9 +120,7 @@ async def _sampled_datums(training: TrainingClient, usage: Usage) -> list[Traini
         params = types.SamplingParams(max_tokens=length, temperature=1.0, seed=length)
         response = await sampler.sample(types.ModelInput.from_ints(prompt), 1, params)
         (reply,) = response.sequences
-        usage.prefill += len(prompt) - response.prompt_cache_hit_tokens
-        usage.cached += response.prompt_cache_hit_tokens
-        usage.sampled += len(reply.tokens)
+        usage.add_samples(len(prompt), 1, response)
         turn = Turn(
             prompt,
             reply.tokens,

@@ -290,11 +290,7 @@ class Player:
             asked = model_input(prompt, chunks_of(history))
             response = await self.client.sample(asked, count, params)
         _add_span(seconds, "sampling", spent)
-        # The prompt of the other samples of a request is charged as a cache hit.
-        hits = response.prompt_cache_hit_tokens
-        self.usage.prefill += len(prompt) - hits
-        self.usage.cached += hits + (count - 1) * len(prompt)
-        self.usage.sampled += sum(len(sequence.tokens) for sequence in response.sequences)
+        self.usage.add_samples(len(prompt), count, response)
         return response.sequences
 
 

@@ -141,11 +141,7 @@ class StageWeights:
         """Whether the service has to record what is sampled, for the loss."""
         return isinstance(self.plan, TrainPlan) and loss_traits(self.plan.loss.name).recorded
 
-    async def checkpoint(
-        self,
-        node: NodeContext,
-        inputs: Inputs,
-    ) -> PendingCheckpoint | None:
+    async def checkpoint(self, node: NodeContext, inputs: Inputs) -> PendingCheckpoint | None:
         """Start to save the state after a step, without waiting; None if none is wanted.
 
         This is the ``checkpoint`` node of both kinds of stage.
