@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from rlc.catalog.builtins.losses import DEFAULT_AGGREGATE
 from rlc.catalog.builtins.training import (
-    DEFAULT_AGGREGATE,
     DEFAULT_BUDGET,
     DEFAULT_DEADLINES,
     DEFAULT_FAILURE,

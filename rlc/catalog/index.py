@@ -5,11 +5,10 @@ from __future__ import annotations
 from typing import TypeVar
 
 from rlc.catalog.builtins.advantages import PRESETS, STEPS
-from rlc.catalog.builtins.losses import LOSSES
+from rlc.catalog.builtins.losses import AGGREGATES, LOSSES, PENALTIES
 from rlc.catalog.builtins.sources import SOURCES
 from rlc.catalog.builtins.stages import DATA, METRICS, TRACKERS
 from rlc.catalog.builtins.training import (
-    AGGREGATES,
     BATCHES,
     BUDGETS,
     DEADLINES,
@@ -18,7 +17,6 @@ from rlc.catalog.builtins.training import (
     HOPES,
     OPTIMIZERS,
     OVERLAPS,
-    PENALTIES,
     SAMPLING,
     SAVES,
     SCHEDULES,

@@ -6,19 +6,16 @@ from __future__ import annotations
 from typing import Any
 
 from rlc.catalog.records import Args, Builtin, Param, as_float
-from rlc.catalog.traits import AggregateTraits
 from rlc.plan.records import (
     LONGEST_TTL,
     SHORTEST_TTL,
     AdamPlan,
-    AggregatePlan,
     BatchPlan,
     BudgetPlan,
     DeadlinesPlan,
     FailurePlan,
     GiveUpPlan,
     KlGuardPlan,
-    KlPlan,
     OverlapPlan,
     SamplingPlan,
     SavePlan,
@@ -174,88 +171,6 @@ OPTIMIZERS = (
     ),
 )
 
-
-def _aggregate(
-    name: str, doc: str, formula: str, traits: AggregateTraits, *params: Param
-) -> Builtin:
-    return Builtin(
-        name,
-        "aggregate",
-        doc,
-        lambda args: AggregatePlan(name, args.values.get("length")),
-        params,
-        formula=(formula,),
-        traits=traits,
-    )
-
-
-# Names: verl's loss_agg_mode. The weights are computed in rlc.algo.aggregate.
-AGGREGATES = (
-    _aggregate(
-        "token_sum",
-        "the service's own: every token counts once",
-        "L = Σ_i Σ_t l_it",
-        AggregateTraits(None, lambda *_: 1.0),
-    ),
-    _aggregate(
-        "token_mean",
-        "mean over all tokens of the batch (DAPO, arXiv 2503.14476)",
-        "L = Σ_i Σ_t l_it / Σ_i n_i",
-        AggregateTraits("batch", lambda _, tokens, __: 1 / tokens),
-    ),
-    _aggregate(
-        "seq_mean_token_sum",
-        "mean over sequences of their sums",
-        "L = Σ_i Σ_t l_it / B",
-        AggregateTraits("batch", lambda sequences, *_: 1 / sequences),
-    ),
-    _aggregate(
-        "seq_mean_token_mean",
-        "mean over sequences of their means, as in GRPO (arXiv 2402.03300)",
-        "L = Σ_i (Σ_t l_it / n_i) / B",
-        AggregateTraits("sequence", lambda _, tokens, __: 1 / tokens),
-    ),
-    _aggregate(
-        "seq_mean_token_sum_norm",
-        "mean over sequences of their sums over one fixed length (Dr. GRPO, arXiv 2503.20783)",
-        "L = Σ_i Σ_t l_it / (B length)",
-        AggregateTraits("batch", lambda sequences, _, length: 1 / (sequences * (length or 1))),
-        Param("length", "int", "the fixed length, usually max_tokens", low=1),
-    ),
-    _aggregate(
-        "prompt_mean",
-        "mean over tasks of the mean over each one's tokens",
-        "L = Σ_p (Σ_i∈p Σ_t l_it / Σ_i∈p n_i) / P",
-        AggregateTraits("task", lambda _, tokens, __: 1 / tokens),
-    ),
-)
-DEFAULT_AGGREGATE = AggregatePlan("token_sum", None)
-
-PENALTIES = (
-    Builtin(
-        "reference",
-        "kl",
-        "takes the distance from a reference model off the advantages, token by token",
-        lambda args: KlPlan(**args.values),
-        (
-            Param("reference", "string", "a base model (`policy.base`) or a saved state's path"),
-            Param("coef", "float", "strength", above=0, high=100),
-            Param(
-                "discount",
-                "float",
-                "above 0 a token also answers for the later ones, discounted by this",
-                0.0,
-                low=0,
-                high=1,
-            ),
-        ),
-        formula=(
-            "d_t = log q_t − log p_ref,t",
-            "A_t = A_t + coef (mean(d) − d_t)",
-            "mean(d): over all sampled tokens of the batch",
-        ),
-    ),
-)
 
 OVERLAPS = (
     Builtin(
