@@ -18,7 +18,7 @@ train main {
   model     = policy
   env       = guess
   batch     = groups(2, group_size = 4)
-  sampling  = sample(max_tokens = 12)
+  sampling  = sample(max_tokens = 8)
   advantage = grpo()
   loss      = importance_sampling()
   optimizer = adam(3e-3)

@@ -185,5 +185,5 @@ def test_a_server_that_dies_is_missed_within_seconds(
             run(RunFolder.create(tmp_path / "run", job), server, seen)
         assert time.monotonic() - seen.died < 15
     assert "resumed" in str(error.value.hint)
-    assert any("trying for 1 second" in note for note in seen.notes)
+    assert any("trying for 1 s" in note for note in seen.notes)
     RunFolder.resume(tmp_path / "run").close()  # as good as before

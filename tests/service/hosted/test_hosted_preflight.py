@@ -98,7 +98,7 @@ def test_a_retired_model_is_named_with_its_replacement(plan: Plan) -> None:
     [
         ({"trainable": False}, "does not train `Qwen/Qwen3-8B`"),
         ({"sampleable": False}, "does not sample `Qwen/Qwen3-8B`"),
-        ({"max_context_length": 12}, "has 12 tokens of context"),
+        ({"max_context_length": 8}, "has 8 tokens of context"),
     ],
 )
 def test_a_model_that_is_not_for_this_use_is_refused(

@@ -233,7 +233,6 @@ def test_a_budget_stops_with_a_checkpoint_and_counts_every_token(tmp_path: Path)
     ("endpoint", "status", "said"),
     [
         ("asample", 410, "has finished this session"),
-        ("asample", 402, "paused this account"),
         ("forward_backward", 429, "keeps refusing requests"),
         ("save_weights", 503, "keeps failing"),
     ],
