@@ -16,6 +16,7 @@ import transformers
 from tinker import types
 
 from rlc.service import local
+from rlc.service.local.clients import LocalTrainingClient
 from rlc.service.local.service import LocalService
 
 # Models this small lose time to a second thread.
@@ -23,6 +24,8 @@ torch.set_num_threads(1)
 
 T = TypeVar("T")
 VOCABULARY = 96
+PROMPT = [5, 17, 40, 9, 33]
+FOREVER: list[int] = []  # no stops
 END = 1
 _SMALL = {
     "vocab_size": VOCABULARY,
@@ -140,3 +143,43 @@ def sft_datum(tokens: Sequence[int]) -> types.Datum:
             "weights": types.TensorData.from_numpy(np.ones(len(tokens) - 1, dtype=np.float32)),
         },
     )
+
+
+RANK = 4
+DATA = [datum for seed in range(3) for datum in random_group(seed)]
+FRESH = types.AdamParams(learning_rate=0.02)
+
+
+def params(**given: Any) -> types.SamplingParams:
+    filled: dict[str, Any] = {"max_tokens": 8, "seed": 3, "stop": FOREVER, **given}
+    return types.SamplingParams(**filled)
+
+
+async def trained(service: LocalService, architecture: str = "qwen3") -> LocalTrainingClient:
+    """A training client two steps away from its base."""
+    client = await service.create_lora_training_client(folder(architecture), rank=4, seed=0)
+    for seed in range(2):
+        client.forward_backward(random_group(seed), "importance_sampling")
+        await client.optim_step(types.AdamParams(learning_rate=0.02))
+    return client
+
+
+async def warm(service: LocalService, architecture: str = "qwen3") -> LocalTrainingClient:
+    """A client whose B matrices are no longer zero."""
+    client = await service.create_lora_training_client(folder(architecture), rank=RANK, seed=0)
+    client.forward_backward(random_group(99), "importance_sampling")
+    await client.optim_step(FRESH)
+    return client
+
+
+def gradient(client: LocalTrainingClient) -> np.ndarray:
+    return client.trainer.optimizer.gradient_P.numpy().copy()
+
+
+def weights(client: LocalTrainingClient) -> np.ndarray:
+    return client.trainer.optimizer.parameters_P.numpy().copy()
+
+
+def step_metrics(response: types.OptimStepResponse) -> dict[str, float]:
+    assert response.metrics is not None
+    return response.metrics

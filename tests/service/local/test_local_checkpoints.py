@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -18,13 +17,6 @@ from rlc.service.local.clients import LocalTrainingClient
 from rlc.service.local.service import LocalService
 
 STEP = types.AdamParams(learning_rate=0.02, weight_decay=0.01)
-
-
-@pytest.fixture
-def service(tmp_path: Path) -> Iterator[LocalService]:
-    opened = engine(tmp_path)
-    yield opened
-    opened.close()
 
 
 async def train(client: LocalTrainingClient, seeds: range) -> list[bytes]:

@@ -2,24 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from pathlib import Path
-
 import numpy as np
 import pytest
-from local_support import VOCABULARY, engine, folder, prompt, run
+from local_support import VOCABULARY, folder, prompt, run
 from tinker import types
 
 from rlc.algo.losses import loss_and_grad
 from rlc.service.errors import ServiceError
 from rlc.service.local.service import LocalService
-
-
-@pytest.fixture
-def service(tmp_path: Path) -> Iterator[LocalService]:
-    opened = engine(tmp_path)
-    yield opened
-    opened.close()
 
 
 def inputs(**arrays: object) -> dict[str, types.TensorData]:

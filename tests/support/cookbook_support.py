@@ -1,0 +1,62 @@
+"""Sources of the cookbook's data sets, played as the runtime plays them."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Coroutine
+from functools import cache
+from typing import Any, TypeVar
+
+from rlc.envs.base import Observation, TaskKey
+from rlc.envs.cookbook.history import TokenHistory
+from rlc.envs.cookbook.source import CookbookSource
+
+T = TypeVar("T")
+WORDS = "cookbook_builders:WordsBuilder"
+ARITHMETIC = "tinker_cookbook.recipes.math_rl.arithmetic_env:ArithmeticDatasetBuilder"
+GUESS = "tinker_cookbook.recipes.multiplayer_rl.guess_number.env:GuessNumberDatasetBuilder"
+
+
+@cache
+def tokenizer() -> Any:
+    from transformers import AutoTokenizer
+
+    from rlc.service.tiny import path
+
+    return AutoTokenizer.from_pretrained(str(path()))
+
+
+def tokens(text: str) -> list[int]:
+    encoded: list[int] = tokenizer().encode(text, add_special_tokens=False)
+    return encoded
+
+
+def source(
+    builder: str = WORDS, split: str = "train", size: int = 2, **args: Any
+) -> CookbookSource:
+    return CookbookSource(builder, args, split, size, tokenizer(), "qwen3_instruct")
+
+
+def on(made: CookbookSource, coroutine: Coroutine[Any, Any, T]) -> T:
+    """What a coroutine gives that plays with a source, which is closed after it."""
+
+    async def then_close() -> T:
+        try:
+            return await coroutine
+        finally:
+            await made.close()
+
+    return asyncio.run(then_close())
+
+
+def key(number: int, size: int = 2) -> TaskKey:
+    return TaskKey(order=0, number=number, seed=0, size=size)
+
+
+async def play(episode: Any, *replies: str) -> list[Observation]:
+    """Replies through the source's own history, as the runtime hands them on."""
+    history, seen = TokenHistory(tokenizer()), [episode.first]
+    for reply in replies:
+        history.observe(seen[-1])
+        seen.append(await episode.play(history.reply(tokens(f"{reply}<|im_end|>"))))
+    return seen
