@@ -140,6 +140,7 @@ def test_bad_input_is_one_clear_error_and_no_traceback(
     assert not (tmp_path / "runs").exists()
 
 
+@pytest.mark.slow
 @pytest.mark.engine
 def test_a_reader_that_goes_away_does_not_end_the_run(tmp_path: Path) -> None:
     """Of the installed command, in a process of its own."""

@@ -17,6 +17,7 @@ from rlc.cli.main import main
 RLC = [str(Path(sys.executable).with_name("rlc")), "serve", "--port", "0"]
 
 
+@pytest.mark.slow
 @pytest.mark.engine
 @pytest.mark.kill
 @pytest.mark.server

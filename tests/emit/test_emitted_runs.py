@@ -22,7 +22,7 @@ from rlc.runtime.journal.folder import RunFolder
 from rlc.runtime.observer import Observer
 from rlc.service.local import connect
 
-pytestmark = [pytest.mark.engine, pytest.mark.server]
+pytestmark = [pytest.mark.engine, pytest.mark.server, pytest.mark.slow]
 
 TINY = "rlc/service/tiny/weights"  # a name that is a folder: where the cookbook finds a tokenizer
 

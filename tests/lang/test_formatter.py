@@ -36,6 +36,7 @@ def comments_of(text: str) -> Counter[str]:
     return Counter(text[token.start : token.end].rstrip() for token in comments)
 
 
+@pytest.mark.slow
 @given(recipes, st.integers(0, 2**32))
 @settings(max_examples=100, deadline=None)
 def test_any_recipe_keeps_its_meaning_and_comments(recipe: Recipe, seed: int) -> None:

@@ -33,6 +33,7 @@ def small(name: str, seed: int = 1) -> Plan:
     return plan(name, SMALL, seed)
 
 
+@pytest.mark.slow
 def test_a_single_turn_recipe_learns(tmp_path: Path) -> None:
     fewer = {"main.steps": "12", "main.batch": "groups(6, group_size = 8)", "learning_rate": "3e-3"}
     summary = run_new(tmp_path / "run", plan("spell_backward", fewer))

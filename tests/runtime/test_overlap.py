@@ -67,6 +67,7 @@ def test_stale_rollouts_are_off_policy_and_play_the_same_tasks() -> None:
     assert metrics(stale)[3]["kl/sample_train_k2"] > metrics(fresh)[3]["kl/sample_train_k2"]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("lost", [0, 1, 2])
 def test_a_killed_asynchronous_run_goes_on_to_the_same_end(tmp_path: Path, lost: int) -> None:
     """Steps that were under way are sampled again from the weights that they began with."""

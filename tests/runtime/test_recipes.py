@@ -18,7 +18,7 @@ from paths import RECIPES
 from run_support import compiled, metrics, run_new
 
 from rlc.compile.rehearse import rehearse
-from rlc.plan.records import EvalPlan, Plan
+from rlc.plan.records import EvalPlan, Plan, TrainPlan
 from rlc.runtime.preflight import require_runnable
 
 pytestmark = [pytest.mark.engine, pytest.mark.server]
@@ -52,9 +52,14 @@ def server() -> Iterator[str]:
 
 
 def short(plan: Plan) -> Plan:
-    """One step a stage."""
-    stages = tuple(s if isinstance(s, EvalPlan) else evolve(s, steps=1) for s in plan.stages)
-    return evolve(plan, stages=stages)
+    """One step a stage, and replies of few tokens."""
+    stages = []
+    for stage in plan.stages:
+        one = stage if isinstance(stage, EvalPlan) else evolve(stage, steps=1)
+        if isinstance(one, TrainPlan):
+            one = evolve(one, sampling=evolve(one.sampling, max_tokens=8))
+        stages.append(one)
+    return evolve(plan, stages=tuple(stages))
 
 
 @pytest.mark.parametrize("name", HERE)

@@ -61,7 +61,7 @@ class Echo(Env):
 
 
 class OldEcho(Echo):
-    """From before `step` was told why the sampling stopped."""
+    """From before `step` received the reason why sampling stopped."""
 
     async def step(self, action: list[int]) -> StepResult:  # type: ignore[override]
         return await super().step(action, extra={"stop_reason": "stop"})
@@ -244,7 +244,7 @@ class WordsBuilder(RLDatasetBuilder):
 
 @chz.chz
 class PairsBuilder(RLDatasetBuilder):
-    """Groups of two, whatever anybody asks for; no test set."""
+    """Groups of two, also if another size is asked for; no test set."""
 
     renderer_name: str
     model_name: str

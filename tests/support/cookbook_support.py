@@ -38,7 +38,7 @@ def source(
 
 
 def on(made: CookbookSource, coroutine: Coroutine[Any, Any, T]) -> T:
-    """What a coroutine gives that plays with a source, which is closed after it."""
+    """Return the result of a coroutine that plays with a source, and close the source."""
 
     async def then_close() -> T:
         try:

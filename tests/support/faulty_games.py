@@ -1,4 +1,4 @@
-"""Games that go wrong as they are told to, blocking and not; importable from a recipe."""
+"""Games that go wrong in a chosen way, blocking and not; importable from a recipe."""
 
 from __future__ import annotations
 

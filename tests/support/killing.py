@@ -113,7 +113,7 @@ class _Watched:
 
 
 def _watch(counts: Any, fatal: tuple[str, int] | None) -> None:
-    """Let this process say what it does, and die at a call if that is wanted."""
+    """Have this process count what it does, and kill itself at the call ``fatal``, if any."""
     from rlc.runtime.rollouts.player import Player
     from rlc.runtime.stages.evaluation import Evaluator
     from rlc.runtime.stages.weights import StageWeights
@@ -147,7 +147,7 @@ def start(words: list[str], log: Path, fatal: tuple[str, int] | None = None) -> 
 
 
 def finished(words: list[str], log: Path) -> float:
-    """Run the command to its end; the seconds that it took."""
+    """Run the command to its end and return the seconds it took."""
     since = time.monotonic()
     process, _ = start(words, log)
     process.join(_LONGEST)
@@ -171,13 +171,13 @@ class Victim:
         return ["run", str(self.recipe), "--seed", "3", "--run-dir", str(self.path)]
 
     def kill_after(self, seconds: float) -> Kill | None:
-        """Kill it so long after it has begun to do something; None if it ended before."""
+        """Kill it ``seconds`` after it has begun to work; return None if it ended before."""
         process, counts = self._started(None)
         process.join(seconds)
         return self._killed(process, tuple(counts))
 
     def kill_at(self, phase: str, call: int) -> Kill | None:
-        """Let it die at the ``call``-th time it does something; None if it ended before."""
+        """Kill it at the ``call``-th call of a phase; return None if it ended before."""
         process, counts = self._started((phase, call))
         process.join(_LONGEST)
         return self._killed(process, tuple(counts))
@@ -204,7 +204,7 @@ class Victim:
 
 
 def lost_steps(path: Path) -> dict[str, int]:
-    """By stage, the finished steps whose weights are in no state that was journalled."""
+    """Return, by stage, how many finished steps have weights in no journalled state."""
     plan = json.loads((path / "plan.json").read_text())
     journal = Journal(path / "journal.sqlite", read_only=True)
     try:
@@ -263,7 +263,7 @@ def _timeless(record: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def differences(one: Mapping[str, Any], two: Mapping[str, Any]) -> list[str]:
-    """Which parts of two outcomes differ, and the first place where."""
+    """Return the parts in which two outcomes differ, with the first difference of each."""
     return [f"{p}: {_first_difference(one[p], two[p])}" for p in one if one[p] != two[p]]
 
 
@@ -278,11 +278,11 @@ def _first_difference(one: Any, two: Any, where: str = "") -> str:
 
 
 def counted(kills: list[Kill]) -> Counter[str]:
-    """How many kills met each phase; ``between`` where a process was in none."""
+    """Count the kills by phase; ``between`` if a process was in none."""
     return Counter(phase for kill in kills for phase in (kill.phases or ("between",)))
 
 
 def any_moment(rng: random.Random) -> tuple[str, int]:
-    """One of the things a run does, and the how-manieth time of it."""
+    """Return one of the phases of a run at random, and which of its calls is meant."""
     phase = rng.choice(PHASES)
     return phase, rng.randint(1, 3 if phase in ("evaluating", "snapshot", "training") else 6)

@@ -52,7 +52,7 @@ def plan(steps: int) -> Plan:
 
 
 def write_run(path: Path, planned: int = 8, done: int | None = None) -> list[dict[str, Any]]:
-    """A run of ``done`` steps in a folder; gives its metrics."""
+    """Make a run of ``done`` steps in a folder and return its metrics."""
     job, random = plan(planned), Random(planned)
     done = planned if done is None else done
     path.mkdir(parents=True)

@@ -64,7 +64,7 @@ def wrap(
     method: str,
     disturb: Callable[[int, Awaitable[Any]], Awaitable[Any]],
 ) -> list[int]:
-    """Put ``disturb`` around every answer of a client's method; gives the numbers of its calls."""
+    """Put ``disturb`` around each answer of a client's method; return the numbers of its calls."""
     real, calls = getattr(kind, method), list[int]()
 
     def disturbed(client: Any, *args: Any, **kwargs: Any) -> Awaitable[Any]:

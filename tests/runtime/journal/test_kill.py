@@ -14,7 +14,7 @@ from rlc.runtime.journal.folder import RunFolder
 from rlc.runtime.journal.runs import GONE, read_run
 from rlc.runtime.records import RunError
 
-pytestmark = [pytest.mark.engine, pytest.mark.kill]
+pytestmark = [pytest.mark.engine, pytest.mark.kill, pytest.mark.slow]
 
 
 @pytest.fixture(scope="module")
@@ -57,7 +57,7 @@ def test_a_run_that_is_killed_ends_as_an_undisturbed_one(
 
 
 def interrupted(victim: Victim, times: int) -> int:
-    """The exit status of a run that gets Ctrl-C so often, as soon as it has done a step."""
+    """Send Ctrl-C ``times`` times after the first step of a run, and return its exit status."""
     process, _ = start(victim.words, victim.log)
     victim.begun = True
     while process.is_alive() and not done(victim):

@@ -28,6 +28,7 @@ def games_are_importable(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.syspath_prepend(str(Path(faulty_games.__file__).parent))
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("games_are_importable")
 @pytest.mark.parametrize(
     ("kind", "overlap"),
@@ -36,7 +37,7 @@ def games_are_importable(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_a_run_goes_on_beside_an_environment_that_goes_wrong(
     kind: str, overlap: str, tmp_path: Path
 ) -> None:
-    """Whatever it does in its second step, one member of each of its groups."""
+    """One member of each of its groups fails in its second step, in each way."""
 
     def source(fault: str) -> str:
         limits = "rollouts(step_timeout = 1s, max_turns = 4)"

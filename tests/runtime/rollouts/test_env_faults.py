@@ -204,7 +204,7 @@ def test_a_turn_has_a_deadline_that_includes_its_reply() -> None:
 
 @define(eq=False)
 class Watched:
-    """Notes which episodes are open; closing one goes wrong as it is told."""
+    """Notes which episodes are open; ``closing`` says how closing one goes wrong."""
 
     games: AsyncGames
     closing: str = "fine"

@@ -42,7 +42,7 @@ SHORT = {"batch": "groups(2, group_size = 4)", "steps": "2", "save": "every(1)"}
 
 
 def says_first(monkeypatch: pytest.MonkeyPatch, call: str) -> None:
-    """Whatever the tiny model replies, it begins with a call of a tool."""
+    """Make each reply of the tiny model begin with a call of a tool."""
     import rlc.envs.history
 
     said = rlc.envs.history._content

@@ -1,4 +1,4 @@
-"""A mixture in a real run: labels travel with the rollouts, whatever is left out on the way."""
+"""A mixture in a real run: labels stay with their rollouts, also if groups are left out."""
 
 from __future__ import annotations
 

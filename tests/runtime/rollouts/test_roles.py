@@ -76,6 +76,7 @@ def test_a_run_of_problems_learns_from_its_grader(problems: str, tmp_path: Path)
         assert record["format/words"] == 1.0
 
 
+@pytest.mark.slow
 def test_solvers_learn_from_their_own_solutions(problems: str, tmp_path: Path) -> None:
     stage = train(
         env="words",

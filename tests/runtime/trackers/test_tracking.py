@@ -1,4 +1,4 @@
-"""Trackers get the numbers of every step, and are closed whatever happens."""
+"""Trackers get the numbers of every step, and are always closed."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Whatever the service or the network does in a run is one sentence, and says if all is lost."""
+"""Each failure of the service or the network is one sentence, which says if the run is lost."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ pytestmark = [pytest.mark.server, pytest.mark.usefixtures("hurried")]
 
 
 class Heard:
-    """Keeps what a service tells."""
+    """Keeps what a service reports."""
 
     def __init__(self) -> None:
         self.notes: list[str] = []

@@ -23,7 +23,7 @@ from rlc.service.errors import ServiceLostError
 from rlc.service.http.faults import Faults
 from rlc.service.http.server import Server
 
-pytestmark = pytest.mark.server
+pytestmark = [pytest.mark.server, pytest.mark.slow]
 
 OVERLAPS = {
     "synchronous": {"main__overlap": "synchronous()"},

@@ -1,4 +1,4 @@
-"""The embedded engine's samples: the right distribution, whatever else is being sampled."""
+"""The embedded engine's samples: the right distribution, independent of other requests."""
 
 from __future__ import annotations
 
