@@ -7,7 +7,7 @@ from typing import Literal
 
 from rlc.catalog.index import find_builtin, source_traits, wrapper_traits
 from rlc.catalog.traits import EnvFacts, Role
-from rlc.plan.records import MAX_TURNS, EnvPlan, StepPlan
+from rlc.plan.environments import MAX_TURNS, EnvPlan, StepPlan
 
 
 def env_facts(env: EnvPlan) -> EnvFacts:

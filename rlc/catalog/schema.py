@@ -14,25 +14,22 @@ from rlc.catalog.declarations import EVAL_FIELDS, MODEL_FIELDS, SFT_FIELDS, TRAI
 from rlc.catalog.index import BUILTINS, names_of
 from rlc.catalog.records import Param
 from rlc.plan.codec import STAGES, STEPS
+from rlc.plan.environments import EnvPlan, RewardPlan, RolloutsPlan, StepPlan
 from rlc.plan.records import (
     SCHEMA_VERSION,
     SERVICES,
     AdamPlan,
     AggregatePlan,
     BatchPlan,
-    EnvPlan,
     EvalPlan,
     KlPlan,
     LossPlan,
     MetricPlan,
     ModelPlan,
     Plan,
-    RewardPlan,
-    RolloutsPlan,
     SamplingPlan,
     SchedulePlan,
     SftPlan,
-    StepPlan,
     TrackPlan,
     TrainPlan,
 )

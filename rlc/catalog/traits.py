@@ -8,7 +8,7 @@ from typing import Literal
 
 from attrs import field, frozen
 
-from rlc.plan.records import EnvPlan
+from rlc.plan.environments import EnvPlan
 
 
 @frozen(eq=False, repr=False)

@@ -8,8 +8,8 @@ from attrs import evolve
 
 from rlc.check.settle import settle
 from rlc.check.values import Value, unwrap
+from rlc.plan.environments import EnvPlan
 from rlc.plan.leaves import children_of
-from rlc.plan.records import EnvPlan
 
 Mixture = tuple[EnvPlan, ...]
 

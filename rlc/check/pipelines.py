@@ -15,7 +15,7 @@ from rlc.check.scalars import describe
 from rlc.check.values import Value, said, unwrap
 from rlc.lang.ast import Binary, Call, Expr, Name, Number
 from rlc.lang.diagnostics import Label
-from rlc.plan.records import RewardPlan, RolloutsPlan
+from rlc.plan.environments import RewardPlan, RolloutsPlan
 
 if TYPE_CHECKING:
     from typing import Protocol

@@ -6,6 +6,7 @@ from attrs import evolve
 
 from rlc.catalog.facts.models import TINY, find_model
 from rlc.catalog.index import source_traits
+from rlc.plan.environments import EnvPlan
 from rlc.plan.graph import build_graph
 from rlc.plan.leaves import leaves
 from rlc.plan.records import (
@@ -13,7 +14,6 @@ from rlc.plan.records import (
     BatchPlan,
     BudgetPlan,
     DataPlan,
-    EnvPlan,
     EvalPlan,
     ModelPlan,
     Plan,

@@ -9,7 +9,8 @@ from rlc.catalog.builtins.training import DEFAULT_DEADLINES, DEFAULT_GIVE_UP
 from rlc.catalog.builtins.wrappers import TEMPLATES
 from rlc.catalog.environments import with_role
 from rlc.catalog.index import aggregate_traits, loss_traits, source_traits, wrapper_traits
-from rlc.plan.records import MAX_TURNS, STEP_TIMEOUT, EnvPlan, Plan, TrainPlan
+from rlc.plan.environments import MAX_TURNS, STEP_TIMEOUT, EnvPlan
+from rlc.plan.records import Plan, TrainPlan
 
 
 def refusals(plan: Plan, target: str) -> list[str]:

@@ -16,7 +16,7 @@ from rlc.envs.openreward.preflight import openreward_problems
 from rlc.envs.python.attributes import load_attribute, require_takes
 from rlc.envs.templates import load_template
 from rlc.envs.workers.async_adapter import make_async
-from rlc.plan.records import EnvPlan
+from rlc.plan.environments import EnvPlan
 
 
 @frozen

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 
 from rlc.envs.build import ADAPTERS
 from rlc.envs.python.attributes import search_beside
-from rlc.plan.records import EnvPlan
+from rlc.plan.environments import EnvPlan
 
 
 def source_problems(envs: Sequence[EnvPlan], recipe: str) -> Iterator[str]:

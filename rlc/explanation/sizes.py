@@ -11,8 +11,9 @@ from rlc.catalog.facts.models import renderer_keeps_prefix
 from rlc.catalog.index import find_builtin
 from rlc.catalog.records import REQUIRED, Param
 from rlc.explanation.layout import Lines, count, wrapped
+from rlc.plan.environments import EnvPlan
 from rlc.plan.graph import takes_what_is_ready
-from rlc.plan.records import EnvPlan, EvalPlan, ModelPlan, SftPlan, StagePlan, TrainPlan
+from rlc.plan.records import EvalPlan, ModelPlan, SftPlan, StagePlan, TrainPlan
 from rlc.plan.units import show
 from rlc.pricing.cost import StageCost
 from rlc.pricing.shapes import extends_prefix

@@ -7,9 +7,9 @@ from collections.abc import Iterable, Iterator
 from rlc.catalog.environments import env_facts, files_of
 from rlc.catalog.index import source_traits, tracker_traits, wrapper_traits
 from rlc.catalog.traits import Key
+from rlc.plan.environments import EnvPlan
 from rlc.plan.records import (
     LOCAL,
-    EnvPlan,
     EvalPlan,
     Plan,
     SftPlan,

@@ -12,14 +12,13 @@ from typing import Any, Literal
 from attrs import field, frozen
 
 from rlc.algo.scheme import AdvantageScheme
+from rlc.plan.environments import EnvPlan
 from rlc.records import Record
 
 SCHEMA_VERSION = 3
 
 LOCAL, TINKER = SERVICES = ("local", "tinker")  # the embedded engine; Tinker, hosted or served
 
-STEP_TIMEOUT = 120.0  # seconds that a step of an environment may take where nothing else is said
-MAX_TURNS = 1_000  # of an episode where nothing else is said: it ends what would never end
 # Seconds for which Tinker keeps a checkpoint: between an hour and ten years.
 SHORTEST_TTL, LONGEST_TTL = 3_600, 10 * 365 * 86_400
 
@@ -38,63 +37,6 @@ class ModelPlan(Record):
     renderer: str
     context: int | None  # tokens; None if unknown
     service: str  # "local" or "tinker"
-
-
-@frozen(eq=False, repr=False)
-class StepPlan(Record):
-    """One stage of an ``env`` pipeline: ``concat()``, ``chat(instruction = "…")``."""
-
-    name: str
-    args: dict[str, Any]
-
-
-@frozen(eq=False, repr=False)
-class RolloutsPlan(Record):
-    """How an environment's episodes are played.
-
-    Seconds: ``timeout`` bounds one episode, ``turn_timeout`` a reply with the step that follows,
-    ``step_timeout`` one reset or step of the environment. None: no bound. Waiting for a free place
-    counts for none of them.
-    """
-
-    group: int  # rollouts of each task
-    temperature: float
-    max_tokens: int  # of one reply
-    max_failures: int | None  # a group with more failed rollouts is left out; None: never
-    timeout: float | None
-    turn_timeout: float | None = None
-    step_timeout: float | None = STEP_TIMEOUT
-    max_turns: int = MAX_TURNS  # an episode that has not ended by then is cut short
-
-
-@frozen(eq=False, repr=False)
-class RewardPlan(Record):
-    """From the rewards of an episode's turns to what it is credited with.
-
-    ``nonterminal``, where given, is appended as a last reward if the episode did not end by
-    itself; ``reduce`` then makes one number, or ``turns`` keeps one for each turn; ``low`` and
-    ``high`` limit the result.
-    """
-
-    reduce: Literal["turns", "sum", "mean", "max", "min", "last"]
-    nonterminal: float | None
-    low: float | None
-    high: float | None
-
-
-@frozen(eq=False, repr=False)
-class EnvPlan(Record):
-    """One environment of a mixture. ``args`` are the source's own keyword arguments."""
-
-    name: str
-    weight: float
-    source: str
-    id: str
-    args: dict[str, Any]
-    wrappers: tuple[StepPlan, ...]
-    max_turns: int | None  # what the environment itself allows; None if unknown
-    rollouts: RolloutsPlan
-    reward: RewardPlan
 
 
 @frozen(eq=False, repr=False)

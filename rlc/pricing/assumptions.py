@@ -10,7 +10,8 @@ from rlc.catalog.environments import env_facts, max_turns
 from rlc.catalog.facts.models import find_model, storage_price
 from rlc.catalog.facts.prices import price_of
 from rlc.catalog.index import source_traits
-from rlc.plan.records import EnvPlan, EvalPlan, SftPlan, StagePlan, TrainPlan, environments_of
+from rlc.plan.environments import EnvPlan
+from rlc.plan.records import EvalPlan, SftPlan, StagePlan, TrainPlan, environments_of
 from rlc.plan.units import show
 from rlc.pricing.cost import (
     BYTES_PER_PARAMETER,

@@ -27,7 +27,8 @@ from attrs import evolve, frozen
 
 from rlc.catalog.environments import env_facts, history_of, makes_text, max_turns, with_role
 from rlc.catalog.facts.models import renderer_keeps_prefix
-from rlc.plan.records import EnvPlan, ModelPlan, SamplingPlan
+from rlc.plan.environments import EnvPlan
+from rlc.plan.records import ModelPlan, SamplingPlan
 
 Level = Literal["low", "expected", "high"]
 LEVELS: tuple[Level, ...] = ("low", "expected", "high")

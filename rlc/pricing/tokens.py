@@ -14,7 +14,8 @@ from operator import add
 
 from attrs import frozen
 
-from rlc.plan.records import BatchPlan, EnvPlan, EvalPlan, SftPlan, StagePlan, TrainPlan
+from rlc.plan.environments import EnvPlan
+from rlc.plan.records import BatchPlan, EvalPlan, SftPlan, StagePlan, TrainPlan
 from rlc.pricing.shapes import Level, Rollout, rollout_shapes
 
 # Episodes played for each demonstration that the model itself has to give.

@@ -11,7 +11,7 @@ from rlc.catalog.index import names_of, tracker_traits, wrapper_traits
 from rlc.envs.build import ADAPTERS, build_env
 from rlc.envs.gem import oracles
 from rlc.envs.gem.source import OBSERVATIONS
-from rlc.plan.records import StepPlan
+from rlc.plan.environments import StepPlan
 from rlc.runtime.trackers.tracking import OPENERS
 
 

@@ -15,7 +15,7 @@ from rlc.envs.base import EnvError, Observation
 from rlc.envs.build import build_env
 from rlc.envs.history import ChatHistory, Chats, TextHistory
 from rlc.envs.templates import load_template
-from rlc.plan.records import EnvPlan, RewardPlan, RolloutsPlan, StepPlan
+from rlc.plan.environments import EnvPlan, RewardPlan, RolloutsPlan, StepPlan
 
 
 @cache

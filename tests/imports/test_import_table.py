@@ -15,7 +15,8 @@ from rlc.catalog.facts.models import find_retired
 from rlc.compile.recipe import compile_source, load
 from rlc.imports.convert import convert, job_of_text
 from rlc.lang.source import Source
-from rlc.plan.records import EnvPlan, EvalPlan, Plan, TrainPlan
+from rlc.plan.environments import EnvPlan
+from rlc.plan.records import EvalPlan, Plan, TrainPlan
 
 BOXED = "Please reason step by step, and put your final answer within \\boxed{}."
 ADAM = (0.9, 0.95, 1e-8)

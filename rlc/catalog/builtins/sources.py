@@ -10,7 +10,7 @@ from attrs import frozen
 from rlc.catalog.facts.gem import ORACLES, gem_facts, gem_ids, gem_signature, is_broken, library
 from rlc.catalog.records import ATTRIBUTE, Args, Builtin, Param
 from rlc.catalog.traits import EnvFacts, Key, SourceTraits
-from rlc.plan.records import EnvPlan, RewardPlan, RolloutsPlan
+from rlc.plan.environments import EnvPlan, RewardPlan, RolloutsPlan
 
 # What an environment has until its stage decides: the stage's batch and sampling, and the rewards
 # as they come.

@@ -7,7 +7,7 @@ from attrs import evolve
 from rlc.catalog.builtins.training import FORMER_GROUP_SIZES
 from rlc.catalog.records import ATTRIBUTE, Args, Builtin, Param, as_float
 from rlc.catalog.traits import WrapperTraits
-from rlc.plan.records import MAX_TURNS, STEP_TIMEOUT, RewardPlan, RolloutsPlan, StepPlan
+from rlc.plan.environments import MAX_TURNS, STEP_TIMEOUT, RewardPlan, RolloutsPlan, StepPlan
 
 # Templates by name: the whole prompt around an observation (texts: rlc.envs.templates), and
 # whether it is written in ChatML, Qwen's chat markup.

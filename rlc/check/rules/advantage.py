@@ -8,7 +8,8 @@ from rlc.algo.scheme import AdvantageStep, Baseline, Clip, Scale
 from rlc.catalog.environments import env_facts, with_role
 from rlc.check.rules.base import Rule, View
 from rlc.lang.diagnostics import Label
-from rlc.plan.records import EnvPlan, FailurePlan
+from rlc.plan.environments import EnvPlan
+from rlc.plan.records import FailurePlan
 
 
 def _group_needs_peers(view: View) -> None:

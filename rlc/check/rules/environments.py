@@ -9,7 +9,7 @@ from rlc.catalog.environments import env_facts, files_of, history_of, max_turns,
 from rlc.catalog.facts.models import find_model, renderer_keeps_prefix
 from rlc.catalog.index import find_builtin, source_traits, wrapper_traits
 from rlc.check.rules.base import Rule, View
-from rlc.plan.records import EnvPlan
+from rlc.plan.environments import EnvPlan
 
 CHARACTERS_PER_TOKEN = 4
 

@@ -11,7 +11,7 @@ from itertools import permutations
 from operator import eq
 
 from rlc.catalog.environments import env_facts
-from rlc.plan.records import EnvPlan
+from rlc.plan.environments import EnvPlan
 
 Board = list[list[int]]
 Oracle = Callable[[Sequence[str]], str]  # from the observations of an episode so far to a reply

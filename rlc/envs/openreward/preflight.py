@@ -13,7 +13,7 @@ from difflib import get_close_matches
 from rlc.envs.base import EnvError
 from rlc.envs.openreward.client import KEY, Address, Connection, end_session
 from rlc.envs.openreward.source import task_order
-from rlc.plan.records import EnvPlan
+from rlc.plan.environments import EnvPlan
 
 
 def openreward_problems(envs: Sequence[EnvPlan]) -> list[str]:

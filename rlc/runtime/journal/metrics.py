@@ -11,7 +11,8 @@ from attrs import asdict
 
 from rlc.catalog.environments import with_role
 from rlc.envs.base import SOLVED
-from rlc.plan.records import EnvPlan, SftPlan, StagePlan
+from rlc.plan.environments import EnvPlan
+from rlc.plan.records import SftPlan, StagePlan
 from rlc.runtime.records import Rollout, Usage
 
 if TYPE_CHECKING:

@@ -10,7 +10,7 @@ from typing import Any, Protocol
 from rlc.envs.base import EnvError
 from rlc.envs.build import PlayableEnv, build_env
 from rlc.envs.deadlines import Span
-from rlc.plan.records import EnvPlan
+from rlc.plan.environments import EnvPlan
 from rlc.runtime.records import RunError
 
 CLOSE_SECONDS = 10.0  # that an episode, or an environment, may take to close

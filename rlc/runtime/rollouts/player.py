@@ -24,7 +24,8 @@ from rlc.envs.deadlines import Span
 from rlc.envs.history import History, chunks_of
 from rlc.envs.seeds import derive_seed
 from rlc.envs.tool_chat import calls_of
-from rlc.plan.records import FailurePlan, RewardPlan, RolloutsPlan, SamplingPlan
+from rlc.plan.environments import RewardPlan, RolloutsPlan
+from rlc.plan.records import FailurePlan, SamplingPlan
 from rlc.runtime.concurrency import EventLoopYield, all_of
 from rlc.runtime.records import Rollout, RunError, Turn, Usage
 from rlc.runtime.rollouts.environments import close_all

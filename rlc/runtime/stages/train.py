@@ -13,8 +13,9 @@ from attrs import define, field, frozen
 from rlc.algo.advantages import compute_advantages
 from rlc.algo.episodes import Advantages, Episodes
 from rlc.envs.seeds import derive_seed
+from rlc.plan.environments import EnvPlan
 from rlc.plan.graph import takes_what_is_ready
-from rlc.plan.records import EnvPlan, TrainPlan
+from rlc.plan.records import TrainPlan
 from rlc.runtime.concurrency import in_thread
 from rlc.runtime.graph import Inputs, NodeContext, Parts, StepFunction, StepOutcome
 from rlc.runtime.journal.metrics import reference_metrics, rollout_metrics, rollout_record

@@ -16,7 +16,8 @@ from attrs import define, field
 
 from rlc.catalog.index import tracker_traits
 from rlc.envs.openreward.client import sdk
-from rlc.plan.records import EnvPlan, SftPlan, TrackPlan, TrainPlan, environments_of
+from rlc.plan.environments import EnvPlan
+from rlc.plan.records import SftPlan, TrackPlan, TrainPlan, environments_of
 
 _log = logging.getLogger(__name__)
 

@@ -11,7 +11,7 @@ from openreward_servers import KEY, base_url
 
 from rlc.catalog.builtins.sources import AS_THEY_COME
 from rlc.envs.openreward.preflight import openreward_problems
-from rlc.plan.records import EnvPlan, RolloutsPlan
+from rlc.plan.environments import EnvPlan, RolloutsPlan
 
 pytestmark = pytest.mark.server
 

@@ -16,7 +16,7 @@ from rlc.envs.build import build_env
 from rlc.envs.problems import countdown
 from rlc.envs.problems.countdown import row
 from rlc.envs.problems.source import ProblemSource
-from rlc.plan.records import EnvPlan, RewardPlan, RolloutsPlan, StepPlan
+from rlc.plan.environments import EnvPlan, RewardPlan, RolloutsPlan, StepPlan
 from rlc.service.tiny import path as tiny_path
 
 SUMS = [{"question": f"{n} + {n} = ?", "answer": 2 * n} for n in range(5)]

@@ -25,7 +25,8 @@ from rlc.envs.base import Action, AsyncEpisode, AsyncSource, Observation, TaskKe
 from rlc.envs.build import PlayableEnv
 from rlc.envs.deadlines import waiting
 from rlc.envs.workers.async_adapter import make_async
-from rlc.plan.records import EnvPlan, FailurePlan
+from rlc.plan.environments import EnvPlan
+from rlc.plan.records import FailurePlan
 from rlc.plan.units import elapsed
 from rlc.runtime.records import Rollout, RunError, Usage
 from rlc.runtime.rollouts import environments

@@ -11,7 +11,8 @@ from run_support import TINY, compiled, metrics, rollouts, run_new, train
 
 from rlc.envs.base import Episode, Observation
 from rlc.envs.gem.source import GemSource
-from rlc.plan.records import EnvPlan, Plan, RewardPlan, RolloutsPlan
+from rlc.plan.environments import EnvPlan, RewardPlan, RolloutsPlan
+from rlc.plan.records import Plan
 from rlc.runtime.records import Rollout, RunError, Turn
 from rlc.runtime.stages.train import trainable_rollouts
 

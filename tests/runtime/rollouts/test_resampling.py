@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from run_support import metrics, rollouts, run, run_new, tiny, train, undisturbed
 
 from rlc.envs.build import PlayableEnv
-from rlc.plan.records import EnvPlan, RewardPlan, RolloutsPlan
+from rlc.plan.environments import EnvPlan, RewardPlan, RolloutsPlan
 from rlc.runtime.journal.folder import RunFolder
 from rlc.runtime.records import Rollout
 from rlc.runtime.rollouts.groups import is_constant, play_replacing, replaced_groups

@@ -5,15 +5,8 @@ from __future__ import annotations
 import pytest
 from attrs import evolve
 
-from rlc.plan.records import (
-    EnvPlan,
-    EvalPlan,
-    MetricPlan,
-    ModelPlan,
-    RewardPlan,
-    RolloutsPlan,
-    SamplingPlan,
-)
+from rlc.plan.environments import EnvPlan, RewardPlan, RolloutsPlan
+from rlc.plan.records import EvalPlan, MetricPlan, ModelPlan, SamplingPlan
 from rlc.runtime.records import Rollout, Turn
 from rlc.runtime.stages.evaluation import evaluation_metrics
 

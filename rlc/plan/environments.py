@@ -1,0 +1,69 @@
+"""The records of an environment in a plan: its source, wrappers, rollouts and reward."""
+
+from __future__ import annotations
+
+from typing import Any, Literal
+
+from attrs import frozen
+
+from rlc.records import Record
+
+STEP_TIMEOUT = 120.0  # seconds that a step of an environment may take where nothing else is said
+MAX_TURNS = 1_000  # of an episode where nothing else is said: it ends what would never end
+
+
+@frozen(eq=False, repr=False)
+class StepPlan(Record):
+    """One stage of an ``env`` pipeline: ``concat()``, ``chat(instruction = "…")``."""
+
+    name: str
+    args: dict[str, Any]
+
+
+@frozen(eq=False, repr=False)
+class RolloutsPlan(Record):
+    """How an environment's episodes are played.
+
+    Seconds: ``timeout`` bounds one episode, ``turn_timeout`` a reply with the step that follows,
+    ``step_timeout`` one reset or step of the environment. None: no bound. Waiting for a free place
+    counts for none of them.
+    """
+
+    group: int  # rollouts of each task
+    temperature: float
+    max_tokens: int  # of one reply
+    max_failures: int | None  # a group with more failed rollouts is left out; None: never
+    timeout: float | None
+    turn_timeout: float | None = None
+    step_timeout: float | None = STEP_TIMEOUT
+    max_turns: int = MAX_TURNS  # an episode that has not ended by then is cut short
+
+
+@frozen(eq=False, repr=False)
+class RewardPlan(Record):
+    """From the rewards of an episode's turns to what it is credited with.
+
+    ``nonterminal``, where given, is appended as a last reward if the episode did not end by
+    itself; ``reduce`` then makes one number, or ``turns`` keeps one for each turn; ``low`` and
+    ``high`` limit the result.
+    """
+
+    reduce: Literal["turns", "sum", "mean", "max", "min", "last"]
+    nonterminal: float | None
+    low: float | None
+    high: float | None
+
+
+@frozen(eq=False, repr=False)
+class EnvPlan(Record):
+    """One environment of a mixture. ``args`` are the source's own keyword arguments."""
+
+    name: str
+    weight: float
+    source: str
+    id: str
+    args: dict[str, Any]
+    wrappers: tuple[StepPlan, ...]
+    max_turns: int | None  # what the environment itself allows; None if unknown
+    rollouts: RolloutsPlan
+    reward: RewardPlan
