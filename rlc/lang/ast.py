@@ -18,19 +18,24 @@ class Node(Record):
 
 
 @frozen(eq=False, repr=False)
-class Name(Node):
+class Expr(Node):
+    """What may stand for a value."""
+
+
+@frozen(eq=False, repr=False)
+class Name(Expr):
     id: str
 
 
 @frozen(eq=False, repr=False)
-class Number(Node):
+class Number(Expr):
     """``4e-5``, ``1_000``: an int where the text has neither point nor exponent."""
 
     value: int | float
 
 
 @frozen(eq=False, repr=False)
-class Quantity(Node):
+class Quantity(Expr):
     """A number with a unit: ``$60`` (unit "$"), ``7d`` (unit "d"), ``10%`` (unit "%")."""
 
     value: int | float
@@ -38,27 +43,27 @@ class Quantity(Node):
 
 
 @frozen(eq=False, repr=False)
-class String(Node):
+class String(Expr):
     value: str
 
 
 @frozen(eq=False, repr=False)
-class Bool(Node):
+class Bool(Expr):
     value: bool
 
 
 @frozen(eq=False, repr=False)
-class ListExpr(Node):
+class ListExpr(Expr):
     items: tuple[Expr, ...]
 
 
 @frozen(eq=False, repr=False)
-class RecordExpr(Node):
+class RecordExpr(Expr):
     fields: tuple[Field, ...]
 
 
 @frozen(eq=False, repr=False)
-class Attribute(Node):
+class Attribute(Expr):
     """``policy.base``, ``verl.grpo``."""
 
     value: Expr
@@ -74,7 +79,7 @@ class Argument(Node):
 
 
 @frozen(eq=False, repr=False)
-class Call(Node):
+class Call(Expr):
     """``func(args)``; ``func`` is a Name or an Attribute."""
 
     func: Name | Attribute
@@ -82,7 +87,7 @@ class Call(Node):
 
 
 @frozen(eq=False, repr=False)
-class Binary(Node):
+class Binary(Expr):
     """``left op right``; op is one of ``+ - * / |> then``."""
 
     op: str
@@ -91,23 +96,8 @@ class Binary(Node):
 
 
 @frozen(eq=False, repr=False)
-class Negative(Node):
+class Negative(Expr):
     operand: Expr
-
-
-Expr: TypeAlias = (
-    Name
-    | Number
-    | Quantity
-    | String
-    | Bool
-    | ListExpr
-    | RecordExpr
-    | Attribute
-    | Call
-    | Binary
-    | Negative
-)
 
 
 @frozen(eq=False, repr=False)

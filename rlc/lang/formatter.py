@@ -18,21 +18,7 @@ from functools import partial
 
 from attrs import define, frozen
 
-from rlc.lang.ast import (
-    Argument,
-    Attribute,
-    Binary,
-    BlockDecl,
-    Call,
-    Decl,
-    Expr,
-    ImportDecl,
-    ListExpr,
-    Negative,
-    Recipe,
-    RecordExpr,
-    ValueDecl,
-)
+from rlc.lang import ast
 from rlc.lang.comments import align_comments
 from rlc.lang.source import Source, Span
 from rlc.lang.syntax.lalr import Token
@@ -48,7 +34,7 @@ _THEN, _PIPE, _SUM, _PRODUCT, _UNARY, _ATOM = range(6)
 _LEVELS = {"then": _THEN, "|>": _PIPE, "+": _SUM, "-": _SUM, "*": _PRODUCT, "/": _PRODUCT}
 
 
-def format_text(source: Source, recipe: Recipe) -> str:
+def format_text(source: Source, recipe: ast.Recipe) -> str:
     """The text of ``recipe``, parsed without errors from ``source``, in the canonical layout."""
     comments = _Comments(source, lex(source, load_tables()).comments)
     lines = _Formatter(comments).recipe(recipe)
@@ -109,11 +95,11 @@ class _Formatter:
 
     # Declarations and fields: a list of entries.
 
-    def recipe(self, recipe: Recipe) -> list[str]:
+    def recipe(self, recipe: ast.Recipe) -> list[str]:
         entries: list[_Entry] = []
-        before: Decl | None = None
+        before: ast.Decl | None = None
         for decl in recipe.decls:
-            apart = before is not None and BlockDecl in (type(before), type(decl))
+            apart = before is not None and ast.BlockDecl in (type(before), type(decl))
             group = self.entries(decl.span, _value_span(decl), 0, partial(self.decl, decl))
             if apart and not any(entry.blank for entry in group):
                 group[0] = _Entry(group[0].lines, True)
@@ -121,19 +107,19 @@ class _Formatter:
             before = decl
         return _join(entries + self.own_line(recipe.span.end, 0))
 
-    def decl(self, decl: Decl) -> list[str]:
+    def decl(self, decl: ast.Decl) -> list[str]:
         head = f"{decl.kind.id} "
-        if isinstance(decl, ImportDecl):
+        if isinstance(decl, ast.ImportDecl):
             return [f"{head}{decl.path.span.text}"]
         head += decl.name.id
-        if isinstance(decl, BlockDecl):
+        if isinstance(decl, ast.BlockDecl):
             return self.block(f"{head} ", decl.name.span.end, decl, 0)
         if decl.type is not None:
             head += f": {decl.type.id}"
         return self.expr(decl.value, f"{head} = ", 0)
 
     def block(
-        self, head: str, head_end: int, node: BlockDecl | RecordExpr, indent: int
+        self, head: str, head_end: int, node: ast.BlockDecl | ast.RecordExpr, indent: int
     ) -> list[str]:
         """``head { fields }`` over several lines, or ``head {}``."""
         opening = self.comments.take_trailing(head_end, " \t{")
@@ -174,38 +160,38 @@ class _Formatter:
 
     # Expressions: the first line starts with a prefix and has no indent, the others have theirs.
 
-    def expr(self, expr: Expr, prefix: str, indent: int, suffix: int = 0) -> list[str]:
+    def expr(self, expr: ast.Expr, prefix: str, indent: int, suffix: int = 0) -> list[str]:
         """``prefix`` and the expression, leaving ``suffix`` columns on its last line."""
         flat = prefix + _flat(expr)
         inline = _level(expr) != _PIPE or len(_chain(expr)) <= MAX_INLINE_STEPS + 1
         fits = indent + len(flat) + suffix <= WIDTH
         if inline and fits and not self.comments.any_in(expr.span):
             return [flat]
-        if isinstance(expr, Binary) and expr.op in ("*", "/"):
+        if isinstance(expr, ast.Binary) and expr.op in ("*", "/"):
             left, right = expr.left, expr.right
             start = f"{prefix}{_operand(left, _PRODUCT)} {expr.op} "
             return self.operand(right, _UNARY, start, indent, suffix)
-        if isinstance(expr, Binary):
+        if isinstance(expr, ast.Binary):
             return self.chain(expr, prefix, indent)
-        if isinstance(expr, Negative):
+        if isinstance(expr, ast.Negative):
             return self.operand(expr.operand, _UNARY, f"{prefix}-", indent, suffix)
-        if isinstance(expr, RecordExpr) and (expr.fields or self.comments.any_in(expr.span)):
+        if isinstance(expr, ast.RecordExpr) and (expr.fields or self.comments.any_in(expr.span)):
             return self.block(prefix, expr.span.start, expr, indent)
-        if isinstance(expr, ListExpr):
+        if isinstance(expr, ast.ListExpr):
             return self.items(f"{prefix}[", expr.items, "]", expr.span, indent)
-        if isinstance(expr, Call):
+        if isinstance(expr, ast.Call):
             return self.items(f"{prefix}{_flat(expr.func)}(", expr.args, ")", expr.span, indent)
         return [flat]
 
     def operand(
-        self, expr: Expr, level: int, prefix: str, indent: int, suffix: int = 0
+        self, expr: ast.Expr, level: int, prefix: str, indent: int, suffix: int = 0
     ) -> list[str]:
         if _level(expr) >= level:
             return self.expr(expr, prefix, indent, suffix)
         lines = self.expr(expr, f"{prefix}(", indent, suffix + 1)
         return [*lines[:-1], f"{lines[-1]})"]
 
-    def chain(self, expr: Binary, prefix: str, indent: int) -> list[str]:
+    def chain(self, expr: ast.Binary, prefix: str, indent: int) -> list[str]:
         """Operands of one level, each on a line that starts with its operator."""
         level = _operand_level(expr.op)
         (_, first), *rest = _chain(expr)
@@ -224,7 +210,7 @@ class _Formatter:
     def items(
         self,
         head: str,
-        items: Sequence[Argument | Expr],
+        items: Sequence[ast.Argument | ast.Expr],
         closer: str,
         span: Span,
         indent: int,
@@ -233,8 +219,8 @@ class _Formatter:
         inner = indent + STEP
         lines = [head]
         for item in items:
-            value, prefix = (item.value, _label(item)) if isinstance(item, Argument) else (item, "")
-            body = partial(self.expr, value, prefix, inner, 1)
+            value = item.value if isinstance(item, ast.Argument) else item
+            body = partial(self.expr, value, _label(item), inner, 1)
             lines += self.part(value.span.start, item.span.end, inner, body)
             lines[-1] += "," + self.comments.take_trailing(item.span.end, " \t,)", span.end)
         last = [line for entry in self.own_line(span.end, inner) for line in entry.lines]
@@ -260,21 +246,21 @@ def _join(entries: Sequence[_Entry]) -> list[str]:
     return lines
 
 
-def _value_span(decl: Decl) -> Span:
+def _value_span(decl: ast.Decl) -> Span:
     """The part of a declaration before which no comment has room."""
-    if isinstance(decl, ValueDecl):
+    if isinstance(decl, ast.ValueDecl):
         return decl.value.span
-    return decl.path.span if isinstance(decl, ImportDecl) else decl.name.span
+    return decl.path.span if isinstance(decl, ast.ImportDecl) else decl.name.span
 
 
-def _label(argument: Argument) -> str:
-    return f"{argument.name.id} = " if argument.name else ""
+def _label(item: ast.Argument | ast.Expr) -> str:
+    return f"{item.name.id} = " if isinstance(item, ast.Argument) and item.name else ""
 
 
-def _level(expr: Expr) -> int:
-    if isinstance(expr, Binary):
+def _level(expr: ast.Expr) -> int:
+    if isinstance(expr, ast.Binary):
         return _LEVELS[expr.op]
-    return _UNARY if isinstance(expr, Negative) else _ATOM
+    return _UNARY if isinstance(expr, ast.Negative) else _ATOM
 
 
 def _operand_level(op: str) -> int:
@@ -282,39 +268,39 @@ def _operand_level(op: str) -> int:
     return {_THEN: _PIPE, _PIPE: _ATOM, _SUM: _PRODUCT, _PRODUCT: _UNARY}[_LEVELS[op]]
 
 
-def _chain(expr: Expr) -> list[tuple[str, Expr]]:
+def _chain(expr: ast.Expr) -> list[tuple[str, ast.Expr]]:
     """``a + b - c`` as ``[("", a), ("+", b), ("-", c)]``; any other expression alone."""
     level = _level(expr)
-    operands: list[tuple[str, Expr]] = []
-    while isinstance(expr, Binary) and _level(expr) == level:
+    operands: list[tuple[str, ast.Expr]] = []
+    while isinstance(expr, ast.Binary) and _level(expr) == level:
         operands.append((expr.op, expr.right))
         expr = expr.left
     return [("", expr), *reversed(operands)]
 
 
-def _flat(expr: Expr) -> str:
+def _flat(expr: ast.Expr) -> str:
     """An expression on one line."""
     match expr:
-        case Binary():
+        case ast.Binary():
             level = _operand_level(expr.op)
             return " ".join(
                 f"{op} {_operand(operand, level)}".lstrip() for op, operand in _chain(expr)
             )
-        case Negative():
+        case ast.Negative():
             return f"-{_operand(expr.operand, _UNARY)}"
-        case Attribute():
+        case ast.Attribute():
             return f"{_flat(expr.value)}.{expr.attr.id}"
-        case Call():
+        case ast.Call():
             args = (f"{_label(argument)}{_flat(argument.value)}" for argument in expr.args)
             return f"{_flat(expr.func)}({', '.join(args)})"
-        case ListExpr():
+        case ast.ListExpr():
             return f"[{', '.join(_flat(item) for item in expr.items)}]"
-        case RecordExpr():
+        case ast.RecordExpr():
             fields = (f"{field.name.id} = {_flat(field.value)}" for field in expr.fields)
             return f"{{ {', '.join(fields)} }}" if expr.fields else "{}"
         case _:
             return expr.span.text  # names and literals, as they were written
 
 
-def _operand(expr: Expr, level: int) -> str:
+def _operand(expr: ast.Expr, level: int) -> str:
     return _flat(expr) if _level(expr) >= level else f"({_flat(expr)})"

@@ -1,43 +1,14 @@
-"""Syntax tree nodes from what the LALR machine reduces: one method for each rule."""
+"""Syntax tree nodes from what the LALR machine reduces: one entry for each rule."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from typing import Any
 
-from rlc.lang.ast import (
-    Argument,
-    Attribute,
-    Binary,
-    BlockDecl,
-    Bool,
-    Call,
-    Decl,
-    Expr,
-    Field,
-    ImportDecl,
-    ListExpr,
-    Name,
-    Negative,
-    Number,
-    Quantity,
-    Recipe,
-    RecordExpr,
-    String,
-    ValueDecl,
-)
+from rlc.lang import ast
 from rlc.lang.source import Source, Span
 from rlc.lang.syntax.lalr import Token
 from rlc.lang.syntax.lexer import number_value, string_value
-
-OPERATORS = {
-    "then": "then",
-    "pipe": "|>",
-    "add": "+",
-    "subtract": "-",
-    "multiply": "*",
-    "divide": "/",
-}
 
 
 class TreeBuilder:
@@ -45,89 +16,58 @@ class TreeBuilder:
 
     def __init__(self, source: Source) -> None:
         self.source = source
-        self._text = source.text
-        self._made: dict[str, Callable[..., Any]] = {}
+        text, word = source.text, self.word
 
-    def __call__(self, action: str, children: list[Any], start: int, end: int) -> Any:
-        make = self._made.get(action)
-        if make is None:
-            make = self._made[action] = self._maker(action)
-        return make(Span(self.source, start, end), *children)
+        def string(span: Span) -> ast.String:
+            return ast.String(span, string_value(span.text))
 
-    def _maker(self, action: str) -> Callable[..., Any]:
-        """What builds the node of an action."""
-        if action in OPERATORS:
-            return lambda span, left, right: Binary(span, OPERATORS[action], left, right)
-        made: Callable[..., Any] = getattr(self, f"_{action}")
-        return made
+        def with_unit(span: Span) -> ast.Quantity:
+            return ast.Quantity(span, number_value(span.text[:-1]), span.text[-1])
 
-    def _recipe(self, _: Span, *decls: Decl) -> Recipe:
-        return Recipe(Span(self.source, 0, len(self.source.text)), decls)
+        # What builds the node of an action, from its span and what the rule keeps: nodes, and
+        # tokens where the grammar has a terminal.
+        self.makers: dict[str, Callable[..., ast.Node]] = {
+            "recipe": lambda _, *decls: ast.Recipe(Span(source, 0, len(text)), decls),
+            "block": lambda span, kind, name, *fields: ast.BlockDecl(
+                span, word(kind), word(name), fields
+            ),
+            "value": lambda span, kind, name, value: ast.ValueDecl(
+                span, word(kind), word(name), None, value
+            ),
+            "typed_value": lambda span, kind, name, of, value: ast.ValueDecl(
+                span, word(kind), word(name), word(of), value
+            ),
+            "import_": lambda span, kind, path: ast.ImportDecl(
+                span, word(kind), string(Span(source, path.start, path.end))
+            ),
+            "field": lambda span, name, value: ast.Field(span, word(name), value),
+            "call": lambda span, func, *args: ast.Call(span, func, args),
+            "positional": lambda span, value: ast.Argument(span, None, value),
+            "named": lambda span, name, value: ast.Argument(span, word(name), value),
+            "attribute": lambda span, value, attr: ast.Attribute(span, value, word(attr)),
+            "negative": ast.Negative,
+            "list": lambda span, *items: ast.ListExpr(span, items),
+            "record": lambda span, *fields: ast.RecordExpr(span, fields),
+            "name": lambda span, _: ast.Name(span, text[span.start : span.end]),
+            "number": lambda span, _: ast.Number(span, number_value(span.text)),
+            "money": lambda span, _: ast.Quantity(span, number_value(span.text[1:]), "$"),
+            "duration": lambda span, _: with_unit(span),
+            "percent": lambda span, _: with_unit(span),
+            "string": lambda span, _: string(span),
+            "true": lambda span: ast.Bool(span, True),
+            "false": lambda span: ast.Bool(span, False),
+            "then": lambda span, left, right: ast.Binary(span, "then", left, right),
+            "pipe": lambda span, left, right: ast.Binary(span, "|>", left, right),
+            "add": lambda span, left, right: ast.Binary(span, "+", left, right),
+            "subtract": lambda span, left, right: ast.Binary(span, "-", left, right),
+            "multiply": lambda span, left, right: ast.Binary(span, "*", left, right),
+            "divide": lambda span, left, right: ast.Binary(span, "/", left, right),
+        }
 
-    def _block(self, span: Span, kind: Token, name: Token, *fields: Field) -> BlockDecl:
-        return BlockDecl(span, self.word(kind), self.word(name), fields)
+    def __call__(self, action: str, children: list[Any], start: int, end: int) -> ast.Node:
+        return self.makers[action](Span(self.source, start, end), *children)
 
-    def _value(self, span: Span, kind: Token, name: Token, value: Expr) -> ValueDecl:
-        return ValueDecl(span, self.word(kind), self.word(name), None, value)
-
-    def _typed_value(
-        self, span: Span, kind: Token, name: Token, type: Token, value: Expr
-    ) -> ValueDecl:
-        return ValueDecl(span, self.word(kind), self.word(name), self.word(type), value)
-
-    def _import_(self, span: Span, kind: Token, path: Token) -> ImportDecl:
-        where = Span(self.source, path.start, path.end)
-        return ImportDecl(span, self.word(kind), self._string(where, path))
-
-    def _field(self, span: Span, name: Token, value: Expr) -> Field:
-        return Field(span, self.word(name), value)
-
-    def _call(self, span: Span, func: Name | Attribute, *args: Argument) -> Call:
-        return Call(span, func, args)
-
-    def _positional(self, span: Span, value: Expr) -> Argument:
-        return Argument(span, None, value)
-
-    def _named(self, span: Span, name: Token, value: Expr) -> Argument:
-        return Argument(span, self.word(name), value)
-
-    def _attribute(self, span: Span, value: Expr, attr: Token) -> Attribute:
-        return Attribute(span, value, self.word(attr))
-
-    def _negative(self, span: Span, operand: Expr) -> Negative:
-        return Negative(span, operand)
-
-    def _list(self, span: Span, *items: Expr) -> ListExpr:
-        return ListExpr(span, items)
-
-    def _record(self, span: Span, *fields: Field) -> RecordExpr:
-        return RecordExpr(span, fields)
-
-    def _name(self, span: Span, _: Token) -> Name:
-        return Name(span, self._text[span.start : span.end])
-
-    def _number(self, span: Span, _: Token) -> Number:
-        return Number(span, number_value(self._text[span.start : span.end]))
-
-    def _money(self, span: Span, _: Token) -> Quantity:
-        return Quantity(span, number_value(span.text[1:]), "$")
-
-    def _duration(self, span: Span, _: Token) -> Quantity:
-        return Quantity(span, number_value(span.text[:-1]), span.text[-1])
-
-    def _percent(self, span: Span, _: Token) -> Quantity:
-        return Quantity(span, number_value(span.text[:-1]), "%")
-
-    def _string(self, span: Span, _: Token) -> String:
-        return String(span, string_value(span.text))
-
-    def _true(self, span: Span) -> Bool:
-        return Bool(span, True)
-
-    def _false(self, span: Span) -> Bool:
-        return Bool(span, False)
-
-    def word(self, token: Token) -> Name:
+    def word(self, token: Token) -> ast.Name:
         """A plain name where the grammar wants one."""
         _, start, end = token
-        return Name(Span(self.source, start, end), self._text[start:end])
+        return ast.Name(Span(self.source, start, end), self.source.text[start:end])
