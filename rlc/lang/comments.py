@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
-from attrs import frozen
+from itertools import groupby
 
 from rlc.lang.source import Source
 from rlc.lang.syntax.lexer import lex
@@ -14,49 +12,30 @@ GAP = "  "  # at least, between code and comment
 MAX_PADDING = 20  # columns; a comment further from its code no longer reads as its own
 
 
-@frozen
-class _Line:
-    """A line with a comment behind its code; ``number`` counts from 0."""
-
-    number: int
-    code: str
-    comment: str
-
-    @property
-    def indent(self) -> int:
-        return len(self.code) - len(self.code.lstrip())
-
-
 def align_comments(text: str, width: int) -> str:
     """``text`` with the comments of neighbouring lines of one indent in one column.
 
     A group stays as it is where it would outgrow ``width``, or a comment stand far from its code.
     Aligning twice changes nothing: the code before the comments, which decides, does not change.
     """
-    lines = text.split("\n")
-    for group in _groups(text, lines):
-        widths = [len(line.code) for line in group]
-        column = max(widths) + len(GAP)
-        fits = all(column + len(line.comment) <= width for line in group)
-        if fits and max(widths) - min(widths) <= MAX_PADDING:
-            for line in group:
-                lines[line.number] = f"{line.code:<{column}}{line.comment}"
-    return "\n".join(lines)
-
-
-def _groups(text: str, lines: list[str]) -> Iterator[list[_Line]]:
-    """The commented lines of one indent that follow each other."""
-    source = Source("", text)
-    group: list[_Line] = []
+    lines, source = text.split("\n"), Source("", text)
+    commented: list[tuple[int, str, str]] = []  # index of the line, its code, its comment
     for token in lex(source, load_tables()).comments:
         number, column = source.position(token.start)
-        before = lines[number - 1][: column - 1].rstrip()
-        if not before:
-            continue
-        line = _Line(number - 1, before, text[token.start : token.end])
-        if group and (line.number != group[-1].number + 1 or line.indent != group[-1].indent):
-            yield group
-            group = []
-        group.append(line)
-    if group:
-        yield group
+        if code := lines[number - 1][: column - 1].rstrip():
+            commented.append((number - 1, code, text[token.start : token.end]))
+
+    def block(item: tuple[int, tuple[int, str, str]]) -> tuple[int, int]:
+        """The same for lines of one indent that follow each other."""
+        place, (index, code, _) = item
+        return index - place, len(code) - len(code.lstrip())
+
+    for _, items in groupby(enumerate(commented), block):
+        group = [line for _, line in items]
+        widths = [len(code) for _, code, _ in group]
+        column = max(widths) + len(GAP)
+        fits = all(column + len(comment) <= width for _, _, comment in group)
+        if fits and max(widths) - min(widths) <= MAX_PADDING:
+            for index, code, comment in group:
+                lines[index] = f"{code:<{column}}{comment}"
+    return "\n".join(lines)

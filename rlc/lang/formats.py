@@ -7,7 +7,7 @@ import os
 from collections.abc import Iterable
 
 from rlc.lang.codes import CODES
-from rlc.lang.diagnostics import Diagnostic, Fix, Label, in_order
+from rlc.lang.diagnostics import Diagnostic, Fix, in_order
 from rlc.lang.source import Span
 
 _SARIF_SCHEMA = "https://json.schemastore.org/sarif-2.1.0.json"
@@ -20,59 +20,27 @@ def render_json(diagnostics: Iterable[Diagnostic]) -> str:
 
 def finding_dicts(diagnostics: Iterable[Diagnostic]) -> list[dict[str, object]]:
     """The findings in their order, as `render_json` writes them."""
-    return [_record(item) for item in in_order(diagnostics)]
-
-
-def render_github(diagnostics: Iterable[Diagnostic]) -> str:
-    """One workflow command a line: GitHub shows each beside the line of the pull request."""
-    return "".join(f"{_command(item)}\n" for item in in_order(diagnostics))
-
-
-def render_sarif(diagnostics: Iterable[Diagnostic], version: str) -> str:
-    """A SARIF log with one run of rlc ``version``, for code scanning and editors."""
-    ordered = in_order(diagnostics)
-    codes = sorted({item.code for item in ordered})
-    run = {
-        "tool": {
-            "driver": {
-                "name": "rlc",
-                "version": version,
-                "rules": [_rule(code) for code in codes],
-            }
-        },
-        "columnKind": "unicodeCodePoints",
-        "results": [_result(item, codes) for item in ordered],
-    }
-    log = {"$schema": _SARIF_SCHEMA, "version": "2.1.0", "runs": [run]}
-    return json.dumps(log, indent=2)
-
-
-# JSON
-
-
-def _record(item: Diagnostic) -> dict[str, object]:
-    return {
-        "code": item.code,
-        "severity": item.severity.value,
-        "message": item.message,
-        "file": item.file_name,
-        **_place(item.span),
-        "help": item.help,
-        "labels": [_label(label) for label in item.labels],
-        "fix": item.fix and _fix(item.fix),
-    }
+    return [
+        {
+            "code": item.code,
+            "severity": item.severity.value,
+            "message": item.message,
+            "file": item.file_name,
+            **_place(item.span),
+            "help": item.help,
+            "labels": [
+                {"text": label.text, "file": label.span.source.name, **_place(label.span)}
+                for label in item.labels
+            ],
+            "fix": item.fix and _fix(item.fix),
+        }
+        for item in in_order(diagnostics)
+    ]
 
 
 def _place(span: Span | None) -> dict[str, int | None]:
-    line = column = end_line = end_column = None
-    if span:
-        line, column = span.line, span.column
-        end_line, end_column = span.end_position
-    return {"line": line, "column": column, "end_line": end_line, "end_column": end_column}
-
-
-def _label(label: Label) -> dict[str, object]:
-    return {"text": label.text, "file": label.span.source.name, **_place(label.span)}
+    names = "line", "column", "end_line", "end_column"
+    return dict(zip(names, span.corners, strict=True)) if span else dict.fromkeys(names)
 
 
 def _fix(fix: Fix) -> dict[str, object]:
@@ -82,17 +50,19 @@ def _fix(fix: Fix) -> dict[str, object]:
     return {"title": fix.title, "safe": fix.safe, "edits": edits}
 
 
-# GitHub
+def render_github(diagnostics: Iterable[Diagnostic]) -> str:
+    """One workflow command a line: GitHub shows each beside the line of the pull request."""
+    return "".join(f"{_command(item)}\n" for item in in_order(diagnostics))
 
 
 def _command(item: Diagnostic) -> str:
     """``::error file=…,line=…::message``; columns only within one line, as GitHub wants."""
     properties: dict[str, object] = {"file": item.file_name}
     if item.span:
-        end_line, end_column = item.span.end_position
-        properties |= {"line": item.span.line, "endLine": end_line}
-        if end_line == item.span.line:
-            properties |= {"col": item.span.column, "endColumn": end_column}
+        line, column, end_line, end_column = item.span.corners
+        properties |= {"line": line, "endLine": end_line}
+        if end_line == line:
+            properties |= {"col": column, "endColumn": end_column}
     properties["title"] = item.code
     listed = ",".join(f"{name}={_property(str(value))}" for name, value in properties.items())
     text = item.message if item.help is None else f"{item.message}\nhelp: {item.help}"
@@ -107,7 +77,17 @@ def _property(text: str) -> str:
     return _data(text).replace(":", "%3A").replace(",", "%2C")
 
 
-# SARIF
+def render_sarif(diagnostics: Iterable[Diagnostic], version: str) -> str:
+    """A SARIF log with one run of rlc ``version``, for code scanning and editors."""
+    ordered = in_order(diagnostics)
+    codes = sorted({item.code for item in ordered})
+    run = {
+        "tool": {"driver": {"name": "rlc", "version": version, "rules": [*map(_rule, codes)]}},
+        "columnKind": "unicodeCodePoints",
+        "results": [_result(item, codes) for item in ordered],
+    }
+    log = {"$schema": _SARIF_SCHEMA, "version": "2.1.0", "runs": [run]}
+    return json.dumps(log, indent=2)
 
 
 def _rule(code: str) -> dict[str, object]:
@@ -128,13 +108,10 @@ def _result(item: Diagnostic, codes: list[str]) -> dict[str, object]:
         "locations": [_location(item.file_name, item.span)],
     }
     if item.labels:
+        places = [_location(label.span.source.name, label.span) for label in item.labels]
         result["relatedLocations"] = [
-            {
-                "id": number,
-                "message": {"text": label.text},
-                **_location(label.span.source.name, label.span),
-            }
-            for number, label in enumerate(item.labels, 1)
+            {"id": number, "message": {"text": label.text}, **place}
+            for number, (label, place) in enumerate(zip(item.labels, places, strict=True), 1)
         ]
     if item.fix:
         result["fixes"] = [_sarif_fix(item.fix)]
@@ -142,10 +119,8 @@ def _result(item: Diagnostic, codes: list[str]) -> dict[str, object]:
 
 
 def _location(file: str, span: Span | None) -> dict[str, object]:
-    place: dict[str, object] = {"artifactLocation": _artifact(file)}
-    if span:
-        place["region"] = _region(span)
-    return {"physicalLocation": place}
+    region = {"region": _region(span)} if span else {}
+    return {"physicalLocation": {"artifactLocation": _artifact(file), **region}}
 
 
 def _artifact(file: str) -> dict[str, str]:
@@ -157,13 +132,8 @@ def _artifact(file: str) -> dict[str, str]:
 
 
 def _region(span: Span) -> dict[str, int]:
-    end_line, end_column = span.end_position
-    return {
-        "startLine": span.line,
-        "startColumn": span.column,
-        "endLine": end_line,
-        "endColumn": end_column,
-    }
+    names = "startLine", "startColumn", "endLine", "endColumn"
+    return dict(zip(names, span.corners, strict=True))
 
 
 def _sarif_fix(fix: Fix) -> dict[str, object]:

@@ -9,7 +9,6 @@ from attrs import define, evolve, field
 from rlc.lang.ast import BlockDecl, Decl, ImportDecl, Recipe
 from rlc.lang.diagnostics import Diagnostics, Label
 from rlc.lang.read import read_source
-from rlc.lang.source import Span
 from rlc.lang.syntax import parse
 
 RUNS = ("sft", "train", "eval")  # what only the recipe itself may declare
@@ -21,8 +20,6 @@ def resolve_imports(recipe: Recipe, found: Diagnostics) -> Recipe:
     A path is relative to the file that it stands in. Each file is read once, however often it is
     imported. What is wrong in an imported file is reported there.
     """
-    if not any(_is_import(decl) for decl in recipe.decls):
-        return recipe
     loader = _Loader(found, {os.path.realpath(recipe.span.source.name)})
     decls = loader.expand(recipe)
     return evolve(recipe, decls=tuple(decls), unread=recipe.unread | loader.unread)
@@ -39,7 +36,7 @@ class _Loader:
         decls: list[Decl] = []
         self.open.append(os.path.realpath(recipe.span.source.name))
         for decl in recipe.decls:
-            if isinstance(decl, ImportDecl) and _is_import(decl):
+            if isinstance(decl, ImportDecl) and decl.kind.id == "import":
                 decls += self._imported(decl)
             else:
                 decls.append(decl)
@@ -59,29 +56,20 @@ class _Loader:
         source, problems = read_source(path)
         if source is None:
             reason = next(iter(problems)).message
-            self._error(decl, f"this import cannot be followed: {reason}", _WHERE)
+            advice = "a path starts at the folder of the file that it stands in"
+            self._error(decl, f"this import cannot be followed: {reason}", advice)
             return []
         recipe, problems = parse(source)
         self.found.extend(problems)
         self.unread |= recipe.unread
-        return self._shared(self.expand(recipe), decl.path.span)
-
-    def _shared(self, decls: list[Decl], span: Span) -> list[Decl]:
-        """What an imported file may share: everything but stages."""
-        for decl in decls:
-            if isinstance(decl, BlockDecl) and decl.kind.id in RUNS:
-                message = f"an imported file cannot declare the stage `{decl.name.id}`"
-                label = Label(span, "imported here")
+        decls = self.expand(recipe)
+        for stage in decls:
+            if isinstance(stage, BlockDecl) and stage.kind.id in RUNS:
+                message = f"an imported file cannot declare the stage `{stage.name.id}`"
+                label = Label(decl.path.span, "imported here")
                 advice = "stages belong to the recipe that is run"
-                self.found.error("RL0311", decl.name.span, message, advice, label)
+                self.found.error("RL0311", stage.name.span, message, advice, label)
         return decls
 
     def _error(self, decl: ImportDecl, message: str, advice: str) -> None:
         self.found.error("RL0304", decl.path.span, message, advice)
-
-
-_WHERE = "a path starts at the folder of the file that it stands in"
-
-
-def _is_import(decl: Decl) -> bool:
-    return isinstance(decl, ImportDecl) and decl.kind.id == "import"

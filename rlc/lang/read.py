@@ -20,23 +20,23 @@ def read_source(path: str | os.PathLike[str]) -> tuple[Source | None, Diagnostic
     Line ends become ``\\n`` and a byte order mark is dropped.
     """
     name = "<stdin>" if path == STDIN else _printable(os.fspath(path))
-    found = Diagnostics()
+    advice: str | None
     try:
-        data = _read(path)
+        return Source(name, _decode(_read(path))), Diagnostics()
+    except _UnreadableError as error:
+        code, message, advice = error.args
     except FileNotFoundError:
-        found.append(_failure("RL0001", name, "no such file", "check the path for typing mistakes"))
+        code, message, advice = "RL0001", "no such file", "check the path for typing mistakes"
     except IsADirectoryError:
+        code, message = "RL0002", "this is a folder, not a recipe"
         advice = "name the recipes in it, for example with `*.rl`"
-        found.append(_failure("RL0002", name, "this is a folder, not a recipe", advice))
     except PermissionError:
+        code, message = "RL0002", "no permission to read this file"
         advice = "ask for the right to read it, or copy it to a place you own"
-        found.append(_failure("RL0002", name, "no permission to read this file", advice))
     except (OSError, ValueError) as error:
         reason = error.strerror if isinstance(error, OSError) else str(error)
-        found.append(_failure("RL0002", name, f"this file cannot be read: {reason}", None))
-    else:
-        return _decode(name, data, found), found
-    return None, found
+        code, message, advice = "RL0002", f"this file cannot be read: {reason}", None
+    return None, _failure(code, name, message, advice)
 
 
 def write_text(path: str, text: str) -> Diagnostics:
@@ -48,7 +48,6 @@ def write_text(path: str, text: str) -> Diagnostics:
     import shutil  # only rlc fmt writes
     import tempfile
 
-    found = Diagnostics()
     target = os.path.realpath(path)  # a link stays a link
     temporary = None
     try:
@@ -65,8 +64,8 @@ def write_text(path: str, text: str) -> Diagnostics:
         if temporary is not None:
             os.unlink(temporary)
         message = f"this file cannot be written: {error.strerror}"
-        found.append(_failure("RL0006", _printable(path), message, None))
-    return found
+        return _failure("RL0006", _printable(path), message, None)
+    return Diagnostics()
 
 
 def _read(path: str | os.PathLike[str]) -> bytes:
@@ -79,31 +78,32 @@ def _read(path: str | os.PathLike[str]) -> bytes:
         return file.read(MAX_BYTES + 1)
 
 
-def _decode(name: str, data: bytes, found: Diagnostics) -> Source | None:
+class _UnreadableError(Exception):
+    """The text is no recipe; ``args`` are the code, message and help of its diagnostic."""
+
+
+def _decode(data: bytes) -> str:
     if len(data) > MAX_BYTES:
         advice = "is it really a recipe? recipes are a few kB of text"
-        found.append(_failure("RL0004", name, "this file is over 1 MB, too large", advice))
-        return None
+        raise _UnreadableError("RL0004", "this file is over 1 MB, too large", advice)
     if b"\0" in data:
-        message = "this is a binary file, not a recipe"
-        found.append(_failure("RL0003", name, message, "recipes are UTF-8 text"))
-        return None
+        raise _UnreadableError(
+            "RL0003", "this is a binary file, not a recipe", "recipes are UTF-8 text"
+        )
     try:
         text = data.decode("utf-8-sig")
     except UnicodeDecodeError as error:
         line = data.count(b"\n", 0, error.start) + 1
         message = f"this file is not UTF-8 text: byte 0x{data[error.start]:02x} on line {line}"
-        found.append(_failure("RL0003", name, message, "save it as UTF-8"))
-        return None
+        raise _UnreadableError("RL0003", message, "save it as UTF-8") from error
     if not text.strip():
         advice = "start with a model, an environment and a `train` declaration"
-        found.append(_failure("RL0005", name, "this file is empty", advice))
-        return None
-    return Source(name, text.replace("\r\n", "\n"))
+        raise _UnreadableError("RL0005", "this file is empty", advice)
+    return text.replace("\r\n", "\n")
 
 
-def _failure(code: str, name: str, message: str, help: str | None) -> Diagnostic:
-    return Diagnostic(code, Severity.ERROR, message, None, help, file=name)
+def _failure(code: str, name: str, message: str, help: str | None) -> Diagnostics:
+    return Diagnostics([Diagnostic(code, Severity.ERROR, message, None, help, file=name)])
 
 
 def _printable(path: str) -> str:

@@ -51,11 +51,13 @@ def _finding(item: Diagnostic, paint: _Paint) -> str:
     gutter = max((len(str(mark.span.line)) for mark in marks), default=1)
     if not item.span:
         lines.append(f" {paint('-->', _FRAME, _BOLD)} {item.file_name}")
-    for index, (source, group) in enumerate(_by_source(marks)):
-        first = group[0].span
-        arrow = paint("-->" if index == 0 else ":::", _FRAME, _BOLD)
-        lines.append(f"{' ' * gutter}{arrow} {source.name}:{first.line}:{first.column}")
+    arrow = "-->"
+    for source in dict.fromkeys(mark.span.source for mark in marks):
+        group = [mark for mark in marks if mark.span.source is source]
+        line, column = source.position(group[0].span.start)
+        lines.append(f"{' ' * gutter}{paint(arrow, _FRAME, _BOLD)} {source.name}:{line}:{column}")
         lines += _excerpt(source, group, gutter, paint)
+        arrow = ":::"
     if item.help:
         lines.append(f"{' ' * gutter} {paint('= help:', _HELP, _BOLD)} {item.help}")
     return "\n".join(lines) + "\n"
@@ -67,14 +69,6 @@ class _Mark:
     text: str
     color: str
     char: str
-
-
-def _by_source(marks: Sequence[_Mark]) -> list[tuple[Source, list[_Mark]]]:
-    """The marks of each source, the first mark's source first."""
-    groups: dict[int, list[_Mark]] = {}
-    for mark in marks:
-        groups.setdefault(id(mark.span.source), []).append(mark)
-    return [(group[0].span.source, group) for group in groups.values()]
 
 
 def _excerpt(source: Source, marks: Sequence[_Mark], gutter: int, paint: _Paint) -> list[str]:
@@ -99,9 +93,7 @@ def _underline(view: _View, mark: _Mark, paint: _Paint) -> str:
     span = mark.span
     end_line, end_column = span.end_position
     start = view.column(span.column - 1)
-    end = view.column(end_column - 1) if end_line == span.line else len(view.columns)
-    if end_line != span.line:
-        end = view.columns[-1]
+    end = view.column(end_column - 1) if end_line == span.line else view.columns[-1]
     text = mark.char * max(1, end - start)
     label = f" {mark.text}" if mark.text else ""
     return " " * start + paint(text + label, mark.color, _BOLD)
@@ -139,10 +131,9 @@ def _view(line: str, focus: int) -> _View:
 def _show(char: str, column: int) -> str:
     if char == "\t":
         return " " * (TAB - column % TAB)
-    # A control character in the text must not reach the terminal.
-    return (
-        char if char.isprintable() or unicodedata.combining(char) else "\N{REPLACEMENT CHARACTER}"
-    )
+    if char.isprintable() or unicodedata.combining(char):
+        return char
+    return "\N{REPLACEMENT CHARACTER}"  # a control character must not reach the terminal
 
 
 def _width(char: str) -> int:

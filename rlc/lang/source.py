@@ -64,6 +64,11 @@ class Span:
         return self.source.position(self.end)
 
     @property
+    def corners(self) -> tuple[int, int, int, int]:
+        """1-based line and column of the start, and of the end."""
+        return *self.source.position(self.start), *self.end_position
+
+    @property
     def text(self) -> str:
         return self.source.text[self.start : self.end]
 

@@ -11,33 +11,34 @@ def nearest(word: str, candidates: Iterable[str]) -> str | None:
     Equal but for case, hyphens and underscores comes first. Otherwise at most two letters are
     wrong, missing, added or swapped with a neighbour (one in words of up to three letters).
     """
-    plain = _plain(word)
-    limit = 2 if len(word) > 3 else 1
-    best: tuple[int, str] | None = None
-    for candidate in sorted(set(candidates)):
-        if _plain(candidate) == plain:
-            return candidate
-        distance = edit_distance(word.lower(), candidate.lower(), limit)
-        # All letters of a very short word would change: that is another word.
-        if distance < min(limit + 1, len(word)) and (best is None or distance < best[0]):
-            best = (distance, candidate)
-    return best[1] if best else None
+    return next(iter(_all_nearest(word, candidates)), None)
 
 
 def sole_nearest(word: str, candidates: Iterable[str]) -> str | None:
     """The nearest candidate, if no other is as near."""
-    names = set(candidates)
-    match = nearest(word, names)
-    if match is None:
-        return None
-    others = [_distance(word, name) for name in names - {match}]
-    return None if _distance(word, match) in others else match
+    near = _all_nearest(word, candidates)
+    return near[0] if len(near) == 1 else None
 
 
 def did_you_mean(word: str, candidates: Iterable[str]) -> str | None:
     """The suggestion as a diagnostic's help, or None."""
     match = nearest(word, candidates)
     return f"did you mean `{match}`?" if match else None
+
+
+def _all_nearest(word: str, candidates: Iterable[str]) -> list[str]:
+    """The candidates that are nearest and near enough, sorted."""
+    plain, lower, limit = _plain(word), word.lower(), 2 if len(word) > 3 else 1
+    # All letters of a very short word would change: that is another word.
+    least, best = min(limit, len(word) - 1), list[str]()
+    for candidate in sorted(set(candidates)):
+        equal = _plain(candidate) == plain
+        distance = -1 if equal else edit_distance(lower, candidate.lower(), limit)
+        if distance < least:
+            least, best = distance, []
+        if distance == least:
+            best.append(candidate)
+    return best
 
 
 def edit_distance(a: str, b: str, limit: int) -> int:
@@ -60,13 +61,6 @@ def edit_distance(a: str, b: str, limit: int) -> int:
             return limit + 1
         before, previous = previous, current
     return min(previous[-1], limit + 1)
-
-
-def _distance(word: str, candidate: str) -> int:
-    """As :func:`nearest` counts; 3 stands for anything further."""
-    if _plain(word) == _plain(candidate):
-        return -1
-    return edit_distance(word.lower(), candidate.lower(), 2)
 
 
 def _plain(word: str) -> str:

@@ -18,7 +18,7 @@ from __future__ import annotations
 import re
 from collections import Counter
 
-from attrs import define, field, frozen
+from attrs import define, field
 
 from rlc.lang.diagnostics import Diagnostics, Fix, Label, replace
 from rlc.lang.source import Span
@@ -30,25 +30,20 @@ _REST_OF_LINE = re.compile(r"[ \t\r]*(?:#[^\r\n]*)?(?=\r?\n|$)")
 TEXTS = {"LPAR": "(", "RPAR": ")", "LSQB": "[", "RSQB": "]", "LBRACE": "{", "RBRACE": "}"}
 
 
-@frozen
-class Balanced:
-    """Tokens whose brackets match; ``doubtful`` as in ``Lexed``."""
+def balance(layout: Layout) -> tuple[list[Token], list[int], Diagnostics]:
+    """Add and drop brackets until they match, up to MAX_FINDINGS.
 
-    tokens: list[Token]
-    doubtful: frozenset[int]
-    diagnostics: Diagnostics
-
-
-def balance(layout: Layout) -> Balanced:
-    """Add and drop brackets until they match, reporting each, up to MAX_FINDINGS."""
+    Return the tokens, none if that is not enough; the starts of doubtful brackets, as in
+    ``Lexed``; and a diagnostic for each change.
+    """
     pairing = _Pairing(layout, _unclosed(layout), _surplus(layout))
     for index in range(len(layout.tokens)):
         if len(pairing.found) >= MAX_FINDINGS:
-            return Balanced([], frozenset(), pairing.found)
+            return [], [], pairing.found
         pairing.take(index)
     while pairing.open and len(pairing.found) < MAX_FINDINGS:
         pairing.close()
-    return Balanced(pairing.out, frozenset(pairing.doubtful), pairing.found)
+    return pairing.out, pairing.doubtful, pairing.found
 
 
 def _unclosed(layout: Layout) -> set[int]:
@@ -322,11 +317,9 @@ class _Pairing:
 
     def closing(self, opened: Token, span: Span) -> Fix:
         """The fix that closes a bracket; a block's brace gets a line of its own."""
-        text = TEXTS[OPEN[opened.kind]]
+        added = text = TEXTS[OPEN[opened.kind]]
         rest = _REST_OF_LINE.match(self.layout.source.text, span.end)
         if opened.kind == "LBRACE" and self.layout.line(opened) < span.line and rest:
             span = Span(span.source, rest.end(), rest.end())
             added = f"\n{' ' * (self.layout.indent(opened) - 1)}{text}"
-        else:
-            added = text
         return replace(span, added, f"add `{text}`")

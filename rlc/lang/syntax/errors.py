@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 
 from attrs import frozen
@@ -9,11 +10,13 @@ from attrs import frozen
 from rlc.lang.diagnostics import Diagnostics, Fix, replace
 from rlc.lang.source import Source, Span
 from rlc.lang.syntax.lalr import MAX_DEPTH, Stuck, Token, expected
+from rlc.lang.syntax.lexed import shortened
 from rlc.lang.syntax.tables import END, Tables
 
 _CODE = "RL0010"
 _VALUES = {"NUMBER", "MONEY", "DURATION", "PERCENT", "STRING", "TRUE", "FALSE"}
 _STARTS_OF_VALUES = {"NAME", "LPAR", "LSQB", "LBRACE", "MINUS", *_VALUES}
+_IN_CALL = {"LPAR", "COMMA"}
 _OPERATORS = {"PLUS", "MINUS", "STAR", "SLASH", "PIPE", "THEN", "DOT", "LPAR"}
 
 
@@ -66,11 +69,8 @@ def _fix(source: Source, tables: Tables, tokens: Sequence[Token], edit: Edit) ->
     added = f" {word}" if edit.kind == "EQUAL" else word
     # Two names in a call may be two arguments, or one and its value.
     kinds = [entry.kind for entry in tokens[max(0, edit.index - 2) : edit.index + 1]]
-    clear = edit.kind != "COMMA" or kinds not in (
-        ["LPAR", "NAME", "NAME"],
-        ["COMMA", "NAME", "NAME"],
-    )
-    return replace(Span(source, end, end), added, f"add `{word}`", safe=clear)
+    unclear = edit.kind == "COMMA" and kinds[1:] == ["NAME", "NAME"] and kinds[0] in _IN_CALL
+    return replace(Span(source, end, end), added, f"add `{word}`", safe=not unclear)
 
 
 def report_stuck(
@@ -97,12 +97,12 @@ def report_stuck(
     else:
         message = f"expected {wanted}, found {word}"
     hyphened = _hyphened(tokens, stuck.index, source)
-    if hyphened is not None:
-        name = hyphened.text.replace("-", "_")
-        fix = replace(hyphened, name, f"write `{name}`")
-        found.error(_CODE, place, message, f"names use `_`: `{name}`", fix=fix)
+    if hyphened is None:
+        found.error(_CODE, place, message, _help(tokens, stuck.index))
         return
-    found.error(_CODE, place, message, _help(tokens, stuck.index))
+    name = hyphened.text.replace("-", "_")
+    fix = replace(hyphened, name, f"write `{name}`")
+    found.error(_CODE, place, message, f"names use `_`: `{name}`", fix=fix)
 
 
 def _found(source: Source, tokens: Sequence[Token], index: int) -> tuple[Span, str]:
@@ -116,8 +116,7 @@ def _found(source: Source, tokens: Sequence[Token], index: int) -> tuple[Span, s
 
 
 def _text(source: Source, token: Token) -> str:
-    text = source.text[token.start : token.end]
-    return text if len(text) <= 40 else f"{text[:39]}…"
+    return shortened(source.text[token.start : token.end])
 
 
 def _wanted(tables: Tables, kinds: set[str]) -> str:
@@ -132,25 +131,18 @@ def _wanted(tables: Tables, kinds: set[str]) -> str:
     words += sorted(f"`{tables.words[kind]}`" for kind in rest if kind in tables.words)
     if len(words) > 4 or (END in kinds and "a value" not in words):
         return ""
-    return (
-        words[0] if len(words) == 1 else f"{', '.join(words[:-1])} or {words[-1]}" if words else ""
-    )
+    return " or ".join(filter(None, [", ".join(words[:-1]), *words[-1:]]))
 
 
 def _hyphened(tokens: Sequence[Token], index: int, source: Source) -> Span | None:
     """``lora-rank``, where the parse got stuck on a hyphen in it."""
-    first = index - 1
-    if first < 0 or [token.kind for token in tokens[first : index + 2]] != [
-        "NAME",
-        "MINUS",
-        "NAME",
-    ]:
+    last = index - 1
+    if last < 0 or tokens[last].kind != "NAME":
         return None
-    last = index + 1
     while [token.kind for token in tokens[last + 1 : last + 3]] == ["MINUS", "NAME"]:
         last += 2
-    span = Span(source, tokens[first].start, tokens[last].end)
-    return None if any(char.isspace() for char in span.text) else span
+    span = Span(source, tokens[index - 1].start, tokens[last].end)
+    return None if last < index or re.search(r"\s", span.text) else span
 
 
 def _help(tokens: Sequence[Token], index: int) -> str | None:

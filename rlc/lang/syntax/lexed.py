@@ -27,3 +27,8 @@ class Lexed:
     comments: list[Token]
     doubtful: list[int]
     diagnostics: Diagnostics
+
+
+def shortened(text: str) -> str:
+    """A word as a message can show it."""
+    return text if len(text) <= 40 else f"{text[:39]}…"

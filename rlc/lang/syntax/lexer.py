@@ -67,9 +67,9 @@ def lex(source: Source, tables: Tables) -> Lexed:
             text, position = quotes.read_again(text, start, lexed)
             continue
         else:
-            from rlc.lang.syntax.malformed import check_word
+            from rlc.lang.syntax.malformed import CHECKS
 
-            token = check_word(kind, Span(source, start, position), lexed)
+            token = CHECKS[kind](Span(source, start, position), lexed)
             if token is not None:
                 lexed.tokens.append(token)
                 position = token.end

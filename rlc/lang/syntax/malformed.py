@@ -10,13 +10,8 @@ from attrs import field, frozen
 from rlc.lang.diagnostics import Fix, replace
 from rlc.lang.source import Source, Span
 from rlc.lang.syntax.lalr import Token
-from rlc.lang.syntax.lexed import BAD, QUOTES, Lexed
+from rlc.lang.syntax.lexed import BAD, QUOTES, Lexed, shortened
 from rlc.lang.syntax.quotes import EXTRA, NO_CLOSING, misquote
-
-
-def check_word(kind: str, span: Span, lexed: Lexed) -> Token | None:
-    """Report a malformed word; the token to go on with, or None to go on without."""
-    return _CHECKS[kind](span, lexed)
 
 
 @frozen
@@ -43,22 +38,17 @@ class Quotes:
             _report_quote(NO_CLOSING, Span(self.source, start, end), lexed)
             self.ends[start] = end
             return text, start
-        _forget(line, lexed)
+        for words in (lexed.tokens, lexed.comments):
+            while words and words[-1].start >= line:
+                words.pop()
+        lexed.doubtful[:] = [start for start in lexed.doubtful if start < line]
+        lexed.diagnostics[:] = [d for d in lexed.diagnostics if d.span and d.span.start < line]
         where = Span(self.source, line + found.start, line + found.end)
         _report_quote(found.kind, where, lexed)
         if found.kind == EXTRA:
             return f"{text[: where.start]} {text[where.end :]}", line
         self.ends[where.start] = where.end
         return text, line
-
-
-def _forget(line: int, lexed: Lexed) -> None:
-    """Drop what was read from ``line`` on."""
-    for words in (lexed.tokens, lexed.comments):
-        while words and words[-1].start >= line:
-            words.pop()
-    lexed.doubtful[:] = [start for start in lexed.doubtful if start < line]
-    lexed.diagnostics[:] = [d for d in lexed.diagnostics if d.span and d.span.start < line]
 
 
 def _report_quote(kind: str, span: Span, lexed: Lexed) -> None:
@@ -98,7 +88,7 @@ def _check_number(span: Span, lexed: Lexed) -> Token:
     lexed.diagnostics.error(
         "RL0014",
         span,
-        f"`{_short(text)}` is not a number",
+        f"`{shortened(text)}` is not a number",
         advice or "numbers look like `128`, `1_000`, `0.5`, `4e-5`, `$25`, `90s`, `10%`",
         fix=replace(span, meant, f"write `{meant}`") if meant else None,
     )
@@ -118,7 +108,7 @@ def _number_meant(text: str) -> str | None:
 
 
 def _check_name(span: Span, lexed: Lexed) -> Token:
-    message = f"the name `{_short(span.text)}` has letters that names cannot have"
+    message = f"the name `{shortened(span.text)}` has letters that names cannot have"
     lexed.diagnostics.error("RL0015", span, message, "names use a to z, A to Z, digits and `_`")
     return Token("NAME", span.start, span.end)
 
@@ -132,14 +122,14 @@ def _check_quotes(span: Span, lexed: Lexed) -> Token:
     body, after = span.text[1:-1], span.source.text[span.end : span.end + 1]
     plain = not set(body) & {'"', "\\"} and not after.isalnum()
     fix = replace(span, f'"{body}"', "write double quotes") if plain else None
-    advice = f'write `"{_short(body)}"`'
+    advice = f'write `"{shortened(body)}"`'
     lexed.diagnostics.error("RL0012", span, "strings are written in double quotes", advice, fix=fix)
     return Token("STRING", span.start, span.end)
 
 
 def _check_double_equal(span: Span, lexed: Lexed) -> Token:
     advice = "one `=` gives a name its value; a recipe has no comparisons"
-    message = f"expected `=`, found `{_short(span.text)}`"
+    message = f"expected `=`, found `{shortened(span.text)}`"
     lexed.diagnostics.error("RL0010", span, message, advice, fix=replace(span, "=", "write `=`"))
     return Token("EQUAL", span.start, span.end)
 
@@ -162,10 +152,13 @@ _CHARACTER_HELP = {
 
 
 def _check_character(span: Span, lexed: Lexed) -> Token | None:
+    shown = shortened(span.text)
+    # An invisible character is named by its number.
+    shown = f"`{shown}`" if shown.isprintable() else f"the character U+{ord(span.text[0]):04X}"
     lexed.diagnostics.error(
         "RL0015",
         span,
-        f"{_visible(span.text)} has no meaning in a recipe",
+        f"{shown} has no meaning in a recipe",
         _CHARACTER_HELP.get(span.text, "leave it out, or put it in a string or a comment"),
         fix=_without(span),
     )
@@ -200,7 +193,8 @@ def _is_space(text: str) -> bool:
     return all(char.isspace() or char in "\u200b\u200c\u200d\u2060\ufeff" for char in text)
 
 
-_CHECKS: dict[str, Callable[[Span, Lexed], Token | None]] = {
+# Each reports a malformed word and returns the token to go on with, None to go on without.
+CHECKS: dict[str, Callable[[Span, Lexed], Token | None]] = {
     "BAD_NUMBER": _check_number,
     "POINT_FIRST": _check_number,
     "BAD_NAME": _check_name,
@@ -209,13 +203,3 @@ _CHECKS: dict[str, Callable[[Span, Lexed], Token | None]] = {
     "SLASH_COMMENT": _check_slash_comment,
     "UNKNOWN": _check_character,
 }
-
-
-def _short(text: str) -> str:
-    return text if len(text) <= 40 else f"{text[:39]}…"
-
-
-def _visible(text: str) -> str:
-    """A character as a message can show it; invisible ones by their number."""
-    shown = _short(text)
-    return f"`{shown}`" if shown.isprintable() else f"the character U+{ord(text[0]):04X}"

@@ -49,12 +49,6 @@ class Misquote:
     end: int
 
 
-@frozen
-class _Reading:
-    cost: float
-    misquote: Misquote
-
-
 def misquote(line: str) -> Misquote | None:
     """The likeliest mistake in a line with an odd number of quotes; None in any other."""
     comment = _COMMENT.search(line)
@@ -62,8 +56,11 @@ def misquote(line: str) -> Misquote | None:
     places = [match.start() for match in _QUOTE.finditer(code) if match[0] == '"']
     if len(places) % 2 == 0 or len(line) > MAX_LINE:
         return None
-    readings = _Readings(code, [-1, *places, len(code)])
-    return min(readings.all(), key=lambda reading: reading.cost).misquote
+    readings = _Readings(code, [-1, *places, len(code)]).all()
+    return min(readings, key=lambda reading: reading[0])[1]
+
+
+_Reading = tuple[float, Misquote]  # with what it costs
 
 
 class _Readings:
@@ -110,7 +107,7 @@ class _Readings:
         cost = self.before[index] + self.after[index + 1]
         cost += _cost(self.line[start:cut], index % 2 == 1, index == 0, False)
         cost += _cost(self.line[cut:end], index % 2 == 0, False, index == self.last)
-        return _Reading(cost, found)
+        return cost, found
 
     def with_extra(self, index: int) -> _Reading:
         """Segments ``index`` and the next are one, and the quote between them says nothing."""
@@ -118,7 +115,7 @@ class _Readings:
         joined = self.line[self.bounds[index] + 1 : self.bounds[index + 2]].replace('"', " ")
         cost = _cost(joined, index % 2 == 1, index == 0, index + 1 == self.last)
         cost += self.before[index] + self.after[index + 2] + _EXTRA_COST
-        return _Reading(cost, Misquote(EXTRA, place, place + 1))
+        return cost, Misquote(EXTRA, place, place + 1)
 
 
 def _cost(segment: str, is_text: bool, is_first: bool, is_last: bool) -> float:

@@ -31,22 +31,20 @@ MAX_EDITED = 2_000  # tokens; the search parses a piece about ten times for each
 
 def recover(source: Source, tables: Tables, lexed: Lexed) -> tuple[Recipe, Diagnostics]:
     """Every declaration and field of a text that does not parse as a whole, and why not."""
-    balanced = balance(Layout(source, lexed.tokens))
-    layout = Layout(source, balanced.tokens)
-    doubtful = sorted([*lexed.doubtful, *balanced.doubtful])
-    reader = _Reader(source, tables, TreeBuilder(source), layout, doubtful, balanced.diagnostics)
+    tokens, guessed, found = balance(Layout(source, lexed.tokens))
+    layout, doubtful = Layout(source, tokens), sorted([*lexed.doubtful, *guessed])
+    reader = _Reader(source, tables, TreeBuilder(source), layout, doubtful, found)
     decls: list[Decl] = []
     unread: set[str] = set()
     for start, stop in _pieces(layout, 0, len(layout.tokens), _starts_declaration):
-        if len(reader.found) >= MAX_FINDINGS:
+        if len(found) >= MAX_FINDINGS:
             break
         piece = layout.tokens[start:stop]
         read = reader.declarations(start, stop)
         decls += read
         if not read and [token.kind for token in piece[:2]] == ["NAME", "NAME"]:
             unread.add(layout.span(piece[1]).text)
-    whole = Span(source, 0, len(source.text))
-    return Recipe(whole, tuple(decls), frozenset(unread)), balanced.diagnostics
+    return Recipe(Span(source, 0, len(source.text)), tuple(decls), frozenset(unread)), found
 
 
 @frozen
@@ -102,7 +100,8 @@ class _Reader:
 
     def read(self, start: str, piece: list[Token]) -> object:
         """Return the value of a piece, edited if need be; None if no edits make it parse."""
-        if self.is_doubtful(piece):
+        after = bisect_left(self.doubtful, piece[0].start)
+        if after < len(self.doubtful) and self.doubtful[after] < piece[-1].end:
             return None  # already reported: what follows from a guess is no finding
         result = first = run(self.tables, start, piece, self.build)
         edits: list[tuple[list[Token], Edit]] = []
@@ -149,11 +148,6 @@ class _Reader:
                 yield Edit(index, False, added)
         if kind in JOINERS - OPEN.keys():
             yield Edit(index, True, None)
-
-    def is_doubtful(self, piece: list[Token]) -> bool:
-        """Whether a word in the piece was reported and guessed."""
-        after = bisect_left(self.doubtful, piece[0].start)
-        return after < len(self.doubtful) and self.doubtful[after] < piece[-1].end
 
 
 def _block_brace(piece: Sequence[Token]) -> int | None:
