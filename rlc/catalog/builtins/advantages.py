@@ -8,13 +8,11 @@ from __future__ import annotations
 
 from attrs import evolve
 
-from rlc.algo.scheme import AdvantageScheme, Baseline, Clip, Returns, Scale
+from rlc.algo.scheme import Baseline, Clip, Scale
 from rlc.catalog.builtins.dialects import DIALECTS
 from rlc.catalog.builtins.schemes import (
     CONSTANT,
-    EPISODE,
     SCALED,
-    SCOPE,
     SCOPES,
     SINGLETON,
     best_margin,
@@ -26,8 +24,9 @@ from rlc.catalog.builtins.schemes import (
     mean,
     nonzero_share,
     preset,
-    scheme,
+    scoped,
     std,
+    when,
     whitened,
     word,
 )
@@ -37,135 +36,94 @@ _OVER = Param("over", "word", "which values are compared", choices=SCOPES, noun=
 _WEIGHT = word("weight", "count each value once, or by its tokens", ("value", "tokens"), "value")
 
 
-def _center(args: Args) -> AdvantageScheme:
-    return scheme("center", mean(args.scope, args.singleton), constant=args.constant)
-
-
-def _grpo(args: Args) -> AdvantageScheme:
-    steps = [std(args.scope, args.eps)] if args.scale.data == "std" else []
-    centred = mean(args.scope, args.singleton)
-    return scheme("grpo", centred, *steps, constant=args.constant)
-
-
-def _rloo(args: Args) -> AdvantageScheme:
-    baseline = leave_one_out(args.scope, args.singleton)
-    return scheme("rloo", baseline, constant=args.constant)
-
-
-def _rebn(args: Args) -> AdvantageScheme:
-    steps = mean("batch"), std("batch", args.eps)
-    return scheme("rebn", *steps, returns=Returns("turn", args.gamma))
-
-
-def _grpo_passk(args: Args) -> AdvantageScheme:
-    steps = [std(args.scope, args.eps, of="returns")] if args.scale.data == "std" else []
-    return scheme("grpo_passk", *best_margin(args.scope), *steps)
-
-
-def _reinforce_pp(args: Args) -> AdvantageScheme:
-    steps = whitened(ddof=1, place="inside")
-    return scheme("reinforce_pp", *steps, returns=Returns("turn", args.gamma))
-
-
-def _reinforce_pp_baseline(args: Args) -> AdvantageScheme:
-    steps = whitened(ddof=1, place="inside")
-    return scheme("reinforce_pp_baseline", mean(args.scope, "raw"), *steps)
-
-
-def _returns(args: Args) -> AdvantageScheme:
-    returns = EPISODE if args.gamma.data is None else Returns("turn", args.gamma)
-    return scheme("returns", returns=returns, constant=args.constant)
-
-
-OURS = (
-    preset(
+PRESETS = (
+    scoped(
         "grpo",
         "episode return less the group's mean, over the group's spread (arXiv 2402.03300)",
-        _grpo,
+        lambda args: [
+            mean(args.scope, args.singleton),
+            *when(args.scale.data == "std", std(args.scope, args.eps)),
+        ],
         SCALED,
         eps(1e-6, only_if=("scale", ("std",))),
         SINGLETON,
         CONSTANT,
-        SCOPE,
     ),
-    preset("center", "episode return less the group's mean", _center, SINGLETON, CONSTANT, SCOPE),
-    preset(
-        "dr_grpo",
-        "episode return less the group's mean, not scaled (Dr. GRPO, arXiv 2503.20783)",
-        lambda args: scheme("dr_grpo", mean(args.scope)),
-        SCOPE,
-    ),
-    preset(
-        "rloo",
-        "episode return less the mean of the others in the group (arXiv 2402.14740)",
-        _rloo,
+    scoped(
+        "center",
+        "episode return less the group's mean",
+        lambda args: [mean(args.scope, args.singleton)],
         SINGLETON,
         CONSTANT,
-        SCOPE,
     ),
-    preset(
-        "reinforce",
-        "the episode return itself, without a baseline",
-        lambda _: scheme("reinforce"),
+    scoped(
+        "dr_grpo",
+        "episode return less the group's mean, not scaled (Dr. GRPO, arXiv 2503.20783)",
+        lambda args: [mean(args.scope)],
     ),
+    scoped(
+        "rloo",
+        "episode return less the mean of the others in the group (arXiv 2402.14740)",
+        lambda args: [leave_one_out(args.scope, args.singleton)],
+        SINGLETON,
+        CONSTANT,
+    ),
+    preset("reinforce", "the episode return itself, without a baseline", lambda _: []),
     preset(
         "reinforce_pp",
         "return of each turn, whitened over the batch's tokens (REINFORCE++, arXiv 2501.03262)",
-        _reinforce_pp,
+        lambda _: whitened(1, "inside"),
         gamma(1.0),
     ),
-    preset(
+    scoped(
         "reinforce_pp_baseline",
         "episode return less the group's mean, whitened over the batch's tokens (arXiv 2501.03262)",
-        _reinforce_pp_baseline,
-        SCOPE,
+        lambda args: [mean(args.scope, "raw"), *whitened(1, "inside")],
     ),
     preset(
         "rebn",
         "discounted return of each turn, normalised over the batch (GEM, arXiv 2510.01051)",
-        _rebn,
+        lambda args: [mean("batch"), std("batch", args.eps)],
         gamma(0.9),
         eps(1e-9),
     ),
-    preset(
+    scoped(
         "opo",
         "episode return less the group's length-weighted mean (arXiv 2505.23585)",
-        lambda args: scheme("opo", length_weighted(args.scope)),
-        SCOPE,
+        lambda args: [length_weighted(args.scope)],
     ),
-    preset(
+    scoped(
         "maxrl",
         "episode return less the group's mean, over that mean (arXiv 2602.02710)",
-        lambda args: scheme("maxrl", mean(args.scope), by_mean(args.scope, args.eps)),
+        lambda args: [mean(args.scope), by_mean(args.scope, args.eps)],
         eps(1e-6),
-        SCOPE,
     ),
-    preset(
+    scoped(
         "grpo_passk",
         "the group's best gets its lead over the second best, the others nothing "
         "(pass@k training, arXiv 2503.19595)",
-        _grpo_passk,
+        lambda args: [
+            *best_margin(args.scope),
+            *when(args.scale.data == "std", std(args.scope, args.eps, of="returns")),
+        ],
         SCALED,
         eps(1e-6, only_if=("scale", ("std",))),
-        SCOPE,
     ),
-    preset(
+    scoped(
         "gpg",
         "episode return less the group's mean, over the share of returns that are not 0 "
         "(arXiv 2504.02546)",
-        lambda args: scheme("gpg", mean(args.scope), nonzero_share("batch")),
-        SCOPE,
+        lambda args: [mean(args.scope), nonzero_share("batch")],
     ),
     preset(
         "returns",
         "without gamma one return for each episode; with gamma a discounted return for each turn",
-        _returns,
+        lambda _: [],
         evolve(gamma(None), optional=True),
         CONSTANT,
     ),
+    *DIALECTS,
 )
-
-PRESETS = (*OURS, *DIALECTS)
 
 
 def _baseline(args: Args) -> Baseline:

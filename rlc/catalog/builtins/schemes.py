@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 from rlc.algo.scheme import AdvantageScheme, AdvantageStep, Baseline, Clip, Returns, Scale
@@ -34,15 +34,38 @@ def gamma(default: float | None) -> Param:
 
 
 def preset(
-    name: str, doc: str, build: Callable[[Args], AdvantageScheme], *params: Param
+    name: str,
+    doc: str,
+    steps: Callable[[Args], Iterable[AdvantageStep]],
+    *params: Param,
+    returns: Returns = EPISODE,
+    constant: Any = "keep",
 ) -> Builtin:
+    """A preset with those steps. Its ``gamma``, if it has one, discounts the return of each turn,
+    and its own ``constant`` goes before the one here."""
+
+    def build(args: Args) -> AdvantageScheme:
+        gamma = args.values.get("gamma")
+        own = returns if gamma is None or gamma.data is None else Returns("turn", args.gamma)
+        kept = args.values.get("constant", constant)
+        return AdvantageScheme(name, own, tuple(steps(args)), kept)
+
     return Builtin(name, "advantage", doc, build, params)
 
 
-def scheme(
-    name: str, *steps: AdvantageStep, returns: Returns = EPISODE, constant: Any = "keep"
-) -> AdvantageScheme:
-    return AdvantageScheme(name, returns, steps, constant)
+def scoped(
+    name: str,
+    doc: str,
+    steps: Callable[[Args], Iterable[AdvantageStep]],
+    *params: Param,
+    constant: Any = "keep",
+) -> Builtin:
+    """A preset with a ``scope``, its last parameter."""
+    return preset(name, doc, steps, *params, SCOPE, constant=constant)
+
+
+def when(condition: bool, *steps: AdvantageStep) -> tuple[AdvantageStep, ...]:
+    return steps if condition else ()
 
 
 def mean(over: Any, singleton: Any = "zero", weight: Any = "value") -> Baseline:
