@@ -12,7 +12,7 @@ from rlc.catalog.builtins.training import (
     DEFAULT_SAVE,
 )
 from rlc.catalog.facts.models import renderer_names
-from rlc.catalog.records import Declaration, Param
+from rlc.catalog.records import Declaration, Param, optional, word
 from rlc.plan.records import SERVICES, MetricPlan
 
 # The types that a param can be declared with.
@@ -24,13 +24,11 @@ MODEL_FIELDS = (
     Param("train_mlp", "bool", "adapt the feed-forward layers", True),
     Param("train_attn", "bool", "adapt the attention layers", True),
     Param("train_unembed", "bool", "adapt the output layer", True),
-    Param(
+    optional(
         "weights",
         "string",
         "saved state to start from; none: a fresh adapter",
-        None,
         form=(r"(tinker|local)://.+/weights/.+", "tinker://RUN/weights/NAME"),
-        optional=True,
     ),
     Param(
         "renderer",
@@ -40,12 +38,11 @@ MODEL_FIELDS = (
         choices=renderer_names,
         noun="renderer",
     ),
-    Param(
+    word(
         "service",
-        "word",
         "where it is trained; by default where the model lives",
+        SERVICES,
         None,
-        choices=SERVICES,
         noun="service",
     ),
 )
@@ -68,7 +65,7 @@ TRAIN_FIELDS = (
     Param("advantage", "advantage", "how much better than its peers a rollout was"),
     Param("aggregate", "aggregate", "how token losses add up", DEFAULT_AGGREGATE),
     Param("loss", "loss", "what the gradient is taken of"),
-    Param("kl", "kl", "a penalty on leaving a reference; by default none", None, optional=True),
+    optional("kl", "kl", "a penalty on leaving a reference; by default none"),
     _OPTIMIZER,
     Param("overlap", "overlap", "whether sampling and training overlap", DEFAULT_OVERLAP),
     _STEPS,
@@ -79,12 +76,10 @@ TRAIN_FIELDS = (
         "give_up", "give_up", "when so much fails that the run ends", DEFAULT_GIVE_UP, optional=True
     ),
     _DEADLINES,
-    Param(
+    optional(
         "kl_guard",
         "kl_guard",
         "what happens where trainer and sampler drift apart; by default nothing",
-        None,
-        optional=True,
     ),
     _BUDGET,
     _TRACK,
@@ -110,14 +105,7 @@ EVAL_FIELDS = (
     Param("samples", "int", "episodes of each task", 1, low=1, high=1_024),
     Param("sampling", "sampling", "how replies are drawn; by default as in the stage", None),
     Param("metrics", "metric", "what is counted", (MetricPlan("mean_reward", None),), many=True),
-    Param(
-        "every",
-        "int",
-        "also after so many steps of the stage; none: at its end only",
-        None,
-        low=1,
-        optional=True,
-    ),
+    optional("every", "int", "also after so many steps of the stage; none: at its end only", low=1),
     Param("first", "bool", "also before the first step of the stage", False),
 )
 

@@ -5,20 +5,20 @@ from __future__ import annotations
 from typing import TypeVar
 
 from rlc.catalog.builtins.advantages import PRESETS, STEPS
-from rlc.catalog.builtins.losses import AGGREGATES, LOSSES, PENALTIES
+from rlc.catalog.builtins.losses import AGGREGATES, LOSSES, REFERENCE
 from rlc.catalog.builtins.sources import SOURCES
 from rlc.catalog.builtins.stages import DATA, METRICS, TRACKERS
 from rlc.catalog.builtins.training import (
+    ADAM,
     BATCHES,
-    BUDGETS,
     DEADLINES,
+    EVERY,
+    FAILURE_LIMIT,
     FAILURES,
-    GUARDS,
-    HOPES,
-    OPTIMIZERS,
+    KL_GUARD,
+    LIMIT,
     OVERLAPS,
-    SAMPLING,
-    SAVES,
+    SAMPLE,
     SCHEDULES,
 )
 from rlc.catalog.builtins.wrappers import WRAPPERS
@@ -76,18 +76,18 @@ BUILTINS: tuple[Builtin, ...] = (
     *STEPS,
     *LOSSES,
     *AGGREGATES,
-    *PENALTIES,
-    *OPTIMIZERS,
+    REFERENCE,
+    ADAM,
     *SCHEDULES,
     *BATCHES,
-    *SAMPLING,
+    SAMPLE,
     *OVERLAPS,
-    *SAVES,
-    *BUDGETS,
+    EVERY,
+    LIMIT,
     *FAILURES,
-    *HOPES,
-    *DEADLINES,
-    *GUARDS,
+    FAILURE_LIMIT,
+    DEADLINES,
+    KL_GUARD,
     *DATA,
     *METRICS,
     *TRACKERS,

@@ -91,6 +91,23 @@ class Param:
         return re.fullmatch(self.form[0], value) is not None
 
 
+def optional(name: str, type: str, doc: str, **more: Any) -> Param:
+    """A parameter that may be left out, or given as ``none``."""
+    return Param(name, type, doc, None, optional=True, **more)
+
+
+def share(name: str, doc: str, default: float | None) -> Param:
+    """A number from 0 to 1."""
+    return Param(name, "float", doc, default, low=0, high=1)
+
+
+def word(
+    name: str, doc: str, choices: tuple[str, ...], default: Any = REQUIRED, **more: Any
+) -> Param:
+    """One of some words."""
+    return Param(name, "word", doc, default, choices=choices, **more)
+
+
 @frozen(eq=False, repr=False)
 class Signature:
     """Parameters that depend on an argument; ``why_no_other`` explains that there are no more."""
@@ -126,6 +143,13 @@ class Builtin:
         if self.word:
             return self.name
         return f"{self.name}({', '.join(param.name for param in self.params if param.required)})"
+
+
+def builtin(
+    name: str, kind: str, doc: str, build: Callable[[Args], Any], *params: Param, **more: Any
+) -> Builtin:
+    """A builtin with its parameters one after the other."""
+    return Builtin(name, kind, doc, build, params, **more)
 
 
 class Args:

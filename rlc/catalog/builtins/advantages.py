@@ -28,11 +28,10 @@ from rlc.catalog.builtins.schemes import (
     std,
     when,
     whitened,
-    word,
 )
-from rlc.catalog.records import Args, Builtin, Param
+from rlc.catalog.records import Args, Param, builtin, optional, share, word
 
-_OVER = Param("over", "word", "which values are compared", choices=SCOPES, noun="scope")
+_OVER = word("over", "which values are compared", SCOPES, noun="scope")
 _WEIGHT = word("weight", "count each value once, or by its tokens", ("value", "tokens"), "value")
 
 
@@ -144,71 +143,57 @@ def _scale(args: Args) -> Scale:
 
 
 STEPS = (
-    Builtin(
+    builtin(
         "baseline",
         "step",
         "subtract what the peers got",
         _baseline,
-        (
-            Param(
-                "kind",
-                "word",
-                "how the peers are averaged, or that the best of the others counts",
-                choices=("mean", "leave_one_out", "length_weighted", "best_of_others"),
-                noun="baseline",
-            ),
-            _OVER,
-            evolve(_WEIGHT, default=None, optional=True),
-            SINGLETON,
+        word(
+            "kind",
+            "how the peers are averaged, or that the best of the others counts",
+            ("mean", "leave_one_out", "length_weighted", "best_of_others"),
+            noun="baseline",
         ),
+        _OVER,
+        evolve(_WEIGHT, default=None, optional=True),
+        SINGLETON,
     ),
-    Builtin(
+    builtin(
         "scale",
         "step",
         "divide by the peers' spread, by their mean, or by the share that is not 0",
         _scale,
-        (
-            Param(
-                "kind",
-                "word",
-                "what to divide by",
-                choices=("std", "std_of_others", "rms", "mean", "nonzero_share"),
-                noun="scale",
-            ),
-            _OVER,
-            eps(1e-6),
-            _WEIGHT,
-            Param(
-                "ddof", "int", "1 for the unbiased deviation, 0 for the biased", 1, low=0, high=1
-            ),
-            word(
-                "eps_place",
-                "add eps outside or inside the root, or take it as the smallest variance",
-                ("outside", "inside", "clamp"),
-                "outside",
-            ),
-            Param(
-                "of",
-                "word",
-                "measure the values as they are here, or the returns; by default as the kind needs",
-                None,
-                choices=("values", "returns"),
-                optional=True,
-            ),
-            Param("tolerance", "float", "what is no larger counts as 0", 0.0, low=0, high=1),
+        word(
+            "kind",
+            "what to divide by",
+            ("std", "std_of_others", "rms", "mean", "nonzero_share"),
+            noun="scale",
         ),
+        _OVER,
+        eps(1e-6),
+        _WEIGHT,
+        Param("ddof", "int", "1 for the unbiased deviation, 0 for the biased", 1, low=0, high=1),
+        word(
+            "eps_place",
+            "add eps outside or inside the root, or take it as the smallest variance",
+            ("outside", "inside", "clamp"),
+            "outside",
+        ),
+        optional(
+            "of",
+            "word",
+            "measure the values as they are here, or the returns; by default as the kind needs",
+            choices=("values", "returns"),
+        ),
+        share("tolerance", "what is no larger counts as 0", 0.0),
     ),
-    Builtin(
+    builtin(
         "clip",
         "step",
         "limit the advantage",
         lambda args: Clip(args.low, args.high),
-        (
-            Param(
-                "low", "float", "smallest advantage; none: no limit", None, high=0, optional=True
-            ),
-            Param("high", "float", "largest advantage; none: no limit", None, low=0, optional=True),
-        ),
+        optional("low", "float", "smallest advantage; none: no limit", high=0),
+        optional("high", "float", "largest advantage; none: no limit", low=0),
     ),
 )
 

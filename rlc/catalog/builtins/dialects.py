@@ -26,9 +26,8 @@ from rlc.catalog.builtins.schemes import (
     std,
     when,
     whitened,
-    word,
 )
-from rlc.catalog.records import Args, Builtin, Param
+from rlc.catalog.records import Args, Builtin, Param, word
 
 _NORM = Param("norm", "bool", "divide by the standard deviation", True)
 _TURN = Returns("turn", 1.0)

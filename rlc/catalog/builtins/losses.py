@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from attrs import evolve
 
-from rlc.catalog.records import Args, Builtin, Param
+from rlc.catalog.records import Args, Builtin, Param, builtin, share
 from rlc.catalog.traits import AggregateTraits, LossTraits
 from rlc.plan.records import AggregatePlan, KlPlan, LossPlan
 
@@ -159,28 +159,17 @@ AGGREGATES = (
 )
 DEFAULT_AGGREGATE = AggregatePlan("token_sum", None)
 
-PENALTIES = (
-    Builtin(
-        "reference",
-        "kl",
-        "takes the distance from a reference model off the advantages, token by token",
-        lambda args: KlPlan(**args.values),
-        (
-            Param("reference", "string", "a base model (`policy.base`) or a saved state's path"),
-            Param("coef", "float", "strength", above=0, high=100),
-            Param(
-                "discount",
-                "float",
-                "above 0 a token also answers for the later ones, discounted by this",
-                0.0,
-                low=0,
-                high=1,
-            ),
-        ),
-        formula=(
-            "d_t = log q_t − log p_ref,t",
-            "A_t = A_t + coef (mean(d) − d_t)",
-            "mean(d): over all sampled tokens of the batch",
-        ),
+REFERENCE = builtin(
+    "reference",
+    "kl",
+    "takes the distance from a reference model off the advantages, token by token",
+    lambda args: KlPlan(**args.values),
+    Param("reference", "string", "a base model (`policy.base`) or a saved state's path"),
+    Param("coef", "float", "strength", above=0, high=100),
+    share("discount", "above 0 a token also answers for the later ones, discounted by this", 0.0),
+    formula=(
+        "d_t = log q_t − log p_ref,t",
+        "A_t = A_t + coef (mean(d) − d_t)",
+        "mean(d): over all sampled tokens of the batch",
     ),
 )

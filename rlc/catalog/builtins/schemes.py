@@ -6,17 +6,13 @@ from collections.abc import Callable, Iterable
 from typing import Any
 
 from rlc.algo.scheme import AdvantageScheme, AdvantageStep, Baseline, Clip, Returns, Scale
-from rlc.catalog.records import Args, Builtin, Param
+from rlc.catalog.records import Args, Builtin, Param, share, word
 
 SCOPES = ("group", "role", "env", "batch")
 EPISODE = Returns("episode", 1.0)
 
 
-def word(name: str, doc: str, choices: tuple[str, ...], default: Any) -> Param:
-    return Param(name, "word", doc, default, choices=choices)
-
-
-SCOPE = Param("scope", "word", "which rollouts are compared", "group", choices=SCOPES, noun="scope")
+SCOPE = word("scope", "which rollouts are compared", SCOPES, "group", noun="scope")
 SINGLETON = word(
     "singleton", "what a scope with one value gets", ("zero", "raw", "drop", "error"), "zero"
 )
@@ -30,7 +26,7 @@ def eps(default: float, only_if: tuple[str, tuple[str, ...]] | None = None) -> P
 
 
 def gamma(default: float | None) -> Param:
-    return Param("gamma", "float", "discount of the next turn", default, low=0, high=1)
+    return share("gamma", "discount of the next turn", default)
 
 
 def preset(

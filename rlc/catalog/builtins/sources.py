@@ -8,7 +8,7 @@ from typing import Any
 from attrs import frozen
 
 from rlc.catalog.facts.gem import ORACLES, gem_facts, gem_ids, gem_signature, is_broken, library
-from rlc.catalog.records import ATTRIBUTE, Args, Builtin, Param
+from rlc.catalog.records import ATTRIBUTE, Args, Param, builtin, optional, word
 from rlc.catalog.traits import EnvFacts, Key, SourceTraits
 from rlc.plan.environments import EnvPlan, RewardPlan, RolloutsPlan
 
@@ -71,9 +71,7 @@ _SPLIT = Param(
     "split", "string", "which part of the tasks", "train", choices=_SETS, form=(r".+", "validation")
 )
 _SHUFFLE = Param("shuffle", "bool", "in an order drawn from the seed, else as they come", True)
-_SAMPLES = Param(
-    "samples", "int", "the first n tasks, after shuffling; none: all", None, low=1, optional=True
-)
+_SAMPLES = optional("samples", "int", "the first n tasks, after shuffling; none: all", low=1)
 _ARGS = Param("args", "record", "its keyword arguments", {})
 
 OPENREWARD_KEY = Key("OPENREWARD_API_KEY", "for OpenReward's servers")
@@ -121,12 +119,12 @@ def _problem_env(env: EnvPlan) -> EnvFacts:
 
 
 SOURCES = (
-    Builtin(
+    builtin(
         "gem",
         "env",
         "an environment of GEM, by its id",
         _gem,
-        (Param("id", "string", "id in GEM's registry", choices=gem_ids, noun="GEM environment"),),
+        Param("id", "string", "id in GEM's registry", choices=gem_ids, noun="GEM environment"),
         more=gem_signature,
         traits=SourceTraits(
             "text",
@@ -138,29 +136,25 @@ SOURCES = (
             facts=_gem_env,
         ),
     ),
-    Builtin(
+    builtin(
         "openreward",
         "env",
         "an environment of OpenReward, played with its tools",
         _openreward,
-        (
-            Param(
-                "id", "string", "its name", form=(r"[\w.-]+/[\w.-]+", "GeneralReasoning/WhoDunIt")
-            ),
-            _SPLIT,
-            _SHUFFLE,
-            _SAMPLES,
-            Param("variant", "string", "one of several that share the name", None, optional=True),
-            Param("base_url", "string", "a server of one's own", None, optional=True),
-            Param(
-                "secrets",
-                "list",
-                "names of variables of the environment that it needs, such as OPENAI_API_KEY",
-                [],
-            ),
-            Param("tools", "list", "names of the tools that the model may use; none: all", []),
-            Param("sessions", "int", "most sessions open at a time", 64, low=1, high=100_000),
+        Param("id", "string", "its name", form=(r"[\w.-]+/[\w.-]+", "GeneralReasoning/WhoDunIt")),
+        _SPLIT,
+        _SHUFFLE,
+        _SAMPLES,
+        optional("variant", "string", "one of several that share the name"),
+        optional("base_url", "string", "a server of one's own"),
+        Param(
+            "secrets",
+            "list",
+            "names of variables of the environment that it needs, such as OPENAI_API_KEY",
+            [],
         ),
+        Param("tools", "list", "names of the tools that the model may use; none: all", []),
+        Param("sessions", "int", "most sessions open at a time", 64, low=1, high=100_000),
         traits=SourceTraits(
             "own",
             numbered=True,
@@ -170,95 +164,85 @@ SOURCES = (
             facts=lambda _: EnvFacts(uncounted=True),  # its server does, with the first episode
         ),
     ),
-    Builtin(
+    builtin(
         "problems",
         "env",
         "questions with answers to check: a data set by name, or the rows of a file",
         _problems,
-        (
-            Param(
-                "data",
-                "string",
-                "a known data set, or a .jsonl, .csv or .parquet file",
-                choices=tuple(PROBLEM_SETS),
-                noun="set of problems",
-                form=(r".+\.(jsonl|csv|parquet)", "problems.jsonl"),
-                file=True,
-            ),
-            _SPLIT,
-            Param("question", "string", "field of the question", "question"),
-            Param("answer", "string", "field of the answer", "answer"),
-            Param(
-                "grader",
-                "word",
-                "how an answer is checked",
-                "math",
-                choices=("math", "exact", "numeric", "regex", "countdown", "python"),
-                noun="grader",
-            ),
-            Param(
-                "grade_with",
-                "string",
-                "the function of `grader = python`",
-                None,
-                form=ATTRIBUTE,
-                optional=True,
-                only_if=("grader", ("python",)),
-                needed=True,
-            ),
-            Param(
-                "pattern",
-                "string",
-                "finds the answer for `grader = regex`",
-                None,
-                optional=True,
-                only_if=("grader", ("regex",)),
-                needed=True,
-            ),
-            _SHUFFLE,
-            _SAMPLES,
-            Param(
-                "few_shot",
-                "string",
-                "a .jsonl file of solved problems that are put before each question",
-                None,
-                form=(r".+\.jsonl", "few_shot.jsonl"),
-                file=True,
-                optional=True,
-            ),
-            Param("suffix", "string", "added to each question", ""),
-            Param(
-                "format_coef",
-                "float",
-                "reward = format_coef (format − 1) + correct",
-                0.1,
-                low=0,
-                high=10,
-            ),
+        Param(
+            "data",
+            "string",
+            "a known data set, or a .jsonl, .csv or .parquet file",
+            choices=tuple(PROBLEM_SETS),
+            noun="set of problems",
+            form=(r".+\.(jsonl|csv|parquet)", "problems.jsonl"),
+            file=True,
+        ),
+        _SPLIT,
+        Param("question", "string", "field of the question", "question"),
+        Param("answer", "string", "field of the answer", "answer"),
+        word(
+            "grader",
+            "how an answer is checked",
+            ("math", "exact", "numeric", "regex", "countdown", "python"),
+            "math",
+            noun="grader",
+        ),
+        optional(
+            "grade_with",
+            "string",
+            "the function of `grader = python`",
+            form=ATTRIBUTE,
+            only_if=("grader", ("python",)),
+            needed=True,
+        ),
+        optional(
+            "pattern",
+            "string",
+            "finds the answer for `grader = regex`",
+            only_if=("grader", ("regex",)),
+            needed=True,
+        ),
+        _SHUFFLE,
+        _SAMPLES,
+        optional(
+            "few_shot",
+            "string",
+            "a .jsonl file of solved problems that are put before each question",
+            form=(r".+\.jsonl", "few_shot.jsonl"),
+            file=True,
+        ),
+        Param("suffix", "string", "added to each question", ""),
+        Param(
+            "format_coef",
+            "float",
+            "reward = format_coef (format − 1) + correct",
+            0.1,
+            low=0,
+            high=10,
         ),
         traits=SourceTraits("chat", numbered=True, facts=_problem_env),
     ),
-    Builtin(
+    builtin(
         "cookbook",
         "env",
         "an RLDatasetBuilder of tinker-cookbook",
         lambda args: _factory("cookbook", args),
-        (
-            Param("builder", "string", "where the builder is", form=ATTRIBUTE),
-            _ARGS,
-            Param("split", "string", "its training or its test set", "train", choices=_SETS),
-            Param("self_play", "bool", "members of a group play with each other", False),
-        ),
+        Param("builder", "string", "where the builder is", form=ATTRIBUTE),
+        _ARGS,
+        Param("split", "string", "its training or its test set", "train", choices=_SETS),
+        Param("self_play", "bool", "members of a group play with each other", False),
         traits=SourceTraits(
             "own", blocks=False, package="tinker-cookbook", code=True, fixed_groups=True
         ),
     ),
-    Builtin(
+    builtin(
         "python",
         "env",
         "an environment of one's own: a factory that gives groups of episodes",
         lambda args: _factory("python", args),
-        (Param("factory", "string", "where the factory is", form=ATTRIBUTE), _ARGS),
+        Param("factory", "string", "where the factory is", form=ATTRIBUTE),
+        _ARGS,
         traits=SourceTraits("chat", blocks=None, code=True),
     ),
 )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from rlc.catalog.builtins.sources import OPENREWARD_KEY
-from rlc.catalog.records import Args, Builtin, Param
+from rlc.catalog.records import Args, Builtin, Param, builtin, optional, word
 from rlc.catalog.traits import Key, TrackerTraits
 from rlc.plan.records import DataPlan, MetricPlan, TrackPlan
 
@@ -19,52 +19,47 @@ def _rows(args: Args) -> DataPlan:
 
 
 DATA = (
-    Builtin(
+    builtin(
         "demonstrations",
         "data",
         "episodes of an environment that went well",
         _demonstrations,
-        (
-            Param("env", "env", "where they are played"),
-            Param("n", "int", "how many", low=1, high=10_000_000),
-            Param(
-                "policy",
-                "word",
-                "who plays: the environment's own oracle, or the model itself",
-                "oracle",
-                choices=("oracle", "model"),
-            ),
-            Param("min_reward", "float", "an episode with less is left out", 1.0),
+        Param("env", "env", "where they are played"),
+        Param("n", "int", "how many", low=1, high=10_000_000),
+        word(
+            "policy",
+            "who plays: the environment's own oracle, or the model itself",
+            ("oracle", "model"),
+            "oracle",
         ),
+        Param("min_reward", "float", "an episode with less is left out", 1.0),
     ),
-    Builtin(
+    builtin(
         "rows",
         "data",
         "prompts and replies from the rows of a file",
         _rows,
-        (
-            Param(
-                "path",
-                "string",
-                "a .jsonl, .csv or .parquet file",
-                form=(r".+\.(jsonl|csv|parquet)", "demonstrations.jsonl"),
-                file=True,
-            ),
-            Param("prompt", "string", "field of the prompt: text, or a list of messages", "prompt"),
-            Param("reply", "string", "field of the reply", "reply"),
-            Param("n", "int", "take the first n rows; none: all", None, low=1, optional=True),
+        Param(
+            "path",
+            "string",
+            "a .jsonl, .csv or .parquet file",
+            form=(r".+\.(jsonl|csv|parquet)", "demonstrations.jsonl"),
+            file=True,
         ),
+        Param("prompt", "string", "field of the prompt: text, or a list of messages", "prompt"),
+        Param("reply", "string", "field of the reply", "reply"),
+        optional("n", "int", "take the first n rows; none: all", low=1),
     ),
 )
 
 
 def _at(name: str, doc: str, formula: str) -> Builtin:
-    return Builtin(
+    return builtin(
         name,
         "metric",
         doc,
         lambda args: MetricPlan(name, args.k),
-        (Param("k", "int", "episodes of a task that are looked at", low=1, high=1_024),),
+        Param("k", "int", "episodes of a task that are looked at", low=1, high=1_024),
         formula=(formula,),
     )
 
@@ -96,7 +91,7 @@ def _tracker(name: str, doc: str, traits: TrackerTraits, *params: Param) -> Buil
 
 
 _PROJECT = Param("project", "string", "the project that the run is part of")
-_RUN = Param("run", "string", "name of the run; none: that of its folder", None, optional=True)
+_RUN = optional("run", "string", "name of the run; none: that of its folder")
 _WANDB_KEY = Key("WANDB_API_KEY", instead="a login of wandb")
 
 TRACKERS = (

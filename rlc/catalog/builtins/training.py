@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from rlc.catalog.records import Args, Builtin, Param, as_float
+from rlc.catalog.records import Args, Builtin, Param, as_float, builtin, optional, share, word
 from rlc.plan.records import (
     LONGEST_TTL,
     SHORTEST_TTL,
@@ -24,91 +24,75 @@ from rlc.plan.records import (
 
 YEAR = 365 * 24 * 3_600
 
-# What `group_size` was called, in one place or another.
-FORMER_GROUP_SIZES = ("of", "group", "size")
+GROUP_SIZE = Param(
+    "group_size",
+    "int",
+    "rollouts of each task",
+    8,
+    low=1,
+    high=1_024,
+    formerly=("of", "group", "size"),
+)
+_UPDATES = Param("updates", "int", "optimiser updates a batch is split into", 1, low=1, high=64)
 
 BATCHES = (
-    Builtin(
+    builtin(
         "groups",
         "batch",
         "groups of rollouts that share one task, so that they can be compared",
         lambda args: BatchPlan(
             "groups", args.count, args.group_size, None, args.updates, args.resample
         ),
-        (
-            Param("count", "int", "tasks in a step", low=1, high=10_000),
-            Param(
-                "group_size",
-                "int",
-                "rollouts of each task",
-                8,
-                low=1,
-                high=1_024,
-                formerly=FORMER_GROUP_SIZES,
-            ),
-            Param("updates", "int", "optimiser updates a batch is split into", 1, low=1, high=64),
-            Param(
-                "resample",
-                "int",
-                "most groups a step that are replaced because all their rewards are equal",
-                0,
-                low=0,
-                high=100_000,
-            ),
+        Param("count", "int", "tasks in a step", low=1, high=10_000),
+        GROUP_SIZE,
+        _UPDATES,
+        Param(
+            "resample",
+            "int",
+            "most groups a step that are replaced because all their rewards are equal",
+            0,
+            low=0,
+            high=100_000,
         ),
     ),
-    Builtin(
+    builtin(
         "turns",
         "batch",
         "single episodes until there are enough turns, then a random choice of exactly so many",
         lambda args: BatchPlan("turns", args.count, 1, args.parallel, args.updates),
-        (
-            Param("count", "int", "turns that a step trains on", low=1, high=1_000_000),
-            Param("parallel", "int", "episodes played side by side", 64, low=1, high=10_000),
-            Param("updates", "int", "optimiser updates a batch is split into", 1, low=1, high=64),
-        ),
+        Param("count", "int", "turns that a step trains on", low=1, high=1_000_000),
+        Param("parallel", "int", "episodes played side by side", 64, low=1, high=10_000),
+        _UPDATES,
     ),
 )
 
-SAMPLING = (
-    Builtin(
-        "sample",
-        "sampling",
-        "how replies are drawn",
-        lambda args: SamplingPlan(**args.values),
-        (
-            Param("max_tokens", "int", "longest reply, in tokens", low=1),
-            Param("temperature", "float", "1 samples the model itself", 1.0, above=0, high=10),
-            Param(
-                "top_p", "float", "share of the probability to sample from", 1.0, above=0, high=1
-            ),
-            Param("top_k", "int", "likeliest tokens to sample from; -1 for all", -1, low=-1),
-            Param(
-                "max_prompt_tokens",
-                "int",
-                "a longer prompt ends the episode; none: the model's context decides",
-                None,
-                low=1,
-                optional=True,
-            ),
-            Param(
-                "max_episode_tokens",
-                "int",
-                "longest episode, prompts and replies together; none: the model's context decides",
-                None,
-                low=1,
-                optional=True,
-            ),
-            Param(
-                "concurrency",
-                "int",
-                "most replies drawn at once; none: as many as the service bears",
-                None,
-                low=1,
-                high=100_000,
-                optional=True,
-            ),
-        ),
+SAMPLE = builtin(
+    "sample",
+    "sampling",
+    "how replies are drawn",
+    lambda args: SamplingPlan(**args.values),
+    Param("max_tokens", "int", "longest reply, in tokens", low=1),
+    Param("temperature", "float", "1 samples the model itself", 1.0, above=0, high=10),
+    Param("top_p", "float", "share of the probability to sample from", 1.0, above=0, high=1),
+    Param("top_k", "int", "likeliest tokens to sample from; -1 for all", -1, low=-1),
+    optional(
+        "max_prompt_tokens",
+        "int",
+        "a longer prompt ends the episode; none: the model's context decides",
+        low=1,
+    ),
+    optional(
+        "max_episode_tokens",
+        "int",
+        "longest episode, prompts and replies together; none: the model's context decides",
+        low=1,
+    ),
+    optional(
+        "concurrency",
+        "int",
+        "most replies drawn at once; none: as many as the service bears",
+        low=1,
+        high=100_000,
     ),
 )
 
@@ -118,33 +102,33 @@ def _schedule(kind: Any, args: Args) -> SchedulePlan:
 
 
 _WARMUP = Param("warmup", "int", "steps in which the rate rises from zero", 0, low=0)
-_FLOOR = Param(
-    "floor", "float", "share of the rate that is left at the last step", 0.0, low=0, high=1
-)
+_FLOOR = share("floor", "share of the rate that is left at the last step", 0.0)
 
 SCHEDULES = (
-    Builtin(
+    builtin(
         "constant",
         "schedule",
         "the full learning rate from the end of the warm-up on",
         lambda args: _schedule("constant", args),
-        (_WARMUP,),
+        _WARMUP,
         formula=("lr_s = lr min(1, s / warmup)",),
     ),
-    Builtin(
+    builtin(
         "linear",
         "schedule",
         "down in a straight line to the floor at the last step",
         lambda args: _schedule("linear", args),
-        (_WARMUP, _FLOOR),
+        _WARMUP,
+        _FLOOR,
         formula=("lr_s = lr (1 − (1 − floor) x)", "x: from 0 after the warm-up to 1 at the end"),
     ),
-    Builtin(
+    builtin(
         "cosine",
         "schedule",
         "down along half a cosine to the floor at the last step (arXiv 1608.03983)",
         lambda args: _schedule("cosine", args),
-        (_WARMUP, _FLOOR),
+        _WARMUP,
+        _FLOOR,
         formula=(
             "lr_s = lr (floor + (1 − floor) (1 + cos π x) / 2)",
             "x: from 0 after the warm-up to 1 at the end",
@@ -153,22 +137,18 @@ SCHEDULES = (
 )
 DEFAULT_SCHEDULE = SchedulePlan("constant", 0, 1.0)
 
-OPTIMIZERS = (
-    Builtin(
-        "adam",
-        "optimizer",
-        "Adam with decoupled weight decay",
-        lambda args: AdamPlan(**args.values),
-        (
-            Param("learning_rate", "float", "step size", low=0, high=1),
-            Param("beta1", "float", "decay of the gradient's mean", 0.9, low=0, below=1),
-            Param("beta2", "float", "decay of the squared gradient's mean", 0.95, low=0, below=1),
-            Param("eps", "float", "added to the root of the squared mean", 1e-8, above=0, high=1),
-            Param("weight_decay", "float", "decoupled weight decay", 0.0, low=0, high=1),
-            Param("grad_clip_norm", "float", "largest gradient norm; 0 for any", 0.0, low=0),
-            Param("schedule", "schedule", "learning rate over the steps", DEFAULT_SCHEDULE),
-        ),
-    ),
+ADAM = builtin(
+    "adam",
+    "optimizer",
+    "Adam with decoupled weight decay",
+    lambda args: AdamPlan(**args.values),
+    Param("learning_rate", "float", "step size", low=0, high=1),
+    Param("beta1", "float", "decay of the gradient's mean", 0.9, low=0, below=1),
+    Param("beta2", "float", "decay of the squared gradient's mean", 0.95, low=0, below=1),
+    Param("eps", "float", "added to the root of the squared mean", 1e-8, above=0, high=1),
+    share("weight_decay", "decoupled weight decay", 0.0),
+    Param("grad_clip_norm", "float", "largest gradient norm; 0 for any", 0.0, low=0),
+    Param("schedule", "schedule", "learning rate over the steps", DEFAULT_SCHEDULE),
 )
 
 
@@ -179,155 +159,112 @@ OVERLAPS = (
         "sample, then train: every rollout comes from the newest weights",
         lambda _: OverlapPlan("synchronous", 1, 0),
     ),
-    Builtin(
+    builtin(
         "streamed",
         "overlap",
         "the gradient of a batch is taken in parts, as soon as the groups of a part are there",
         lambda args: OverlapPlan("streamed", args.minibatches, 0, args.order),
-        (
-            Param("minibatches", "int", "most parts of a batch", 4, low=2, high=1_024),
-            Param(
-                "order",
-                "word",
-                "what makes a part: the groups that are ready, or a fixed choice, so that a run "
-                "on this machine repeats itself to the bit; none: fixed on this machine only",
-                None,
-                choices=("ready", "fixed"),
-                optional=True,
-            ),
+        Param("minibatches", "int", "most parts of a batch", 4, low=2, high=1_024),
+        optional(
+            "order",
+            "word",
+            "what makes a part: the groups that are ready, or a fixed choice, so that a run "
+            "on this machine repeats itself to the bit; none: fixed on this machine only",
+            choices=("ready", "fixed"),
         ),
     ),
-    Builtin(
+    builtin(
         "asynchronous",
         "overlap",
         "sampling goes on while training: a rollout may come from somewhat older weights",
         lambda args: OverlapPlan("asynchronous", 1, args.max_staleness),
-        (Param("max_staleness", "int", "most steps that its weights lag", 1, low=1, high=64),),
+        Param("max_staleness", "int", "most steps that its weights lag", 1, low=1, high=64),
     ),
 )
 DEFAULT_OVERLAP = OverlapPlan("synchronous", 1, 0)
 
-SAVES = (
-    Builtin(
-        "every",
-        "save",
-        "a checkpoint every so many steps and at the end",
-        lambda args: SavePlan(args.n, args.keep, args.ttl, args.best, args.rolling),
-        (
-            Param("n", "int", "steps from one checkpoint to the next", low=1),
-            Param("keep", "int", "newest checkpoints that are kept", 3, low=1),
-            Param(
-                "ttl",
-                "duration",
-                "time after which the service may delete one",
-                None,
-                low=SHORTEST_TTL,
-                high=LONGEST_TTL,
-                optional=True,
-            ),
-            Param("best", "bool", "also keep the one with the highest mean reward", False),
-            Param(
-                "rolling",
-                "int",
-                "newest steps whose state is kept too, to go on from if the run is killed",
-                1,
-                low=1,
-                high=100,
-                optional=True,
-            ),
-        ),
+EVERY = builtin(
+    "every",
+    "save",
+    "a checkpoint every so many steps and at the end",
+    lambda args: SavePlan(args.n, args.keep, args.ttl, args.best, args.rolling),
+    Param("n", "int", "steps from one checkpoint to the next", low=1),
+    Param("keep", "int", "newest checkpoints that are kept", 3, low=1),
+    optional(
+        "ttl",
+        "duration",
+        "time after which the service may delete one",
+        low=SHORTEST_TTL,
+        high=LONGEST_TTL,
+    ),
+    Param("best", "bool", "also keep the one with the highest mean reward", False),
+    Param(
+        "rolling",
+        "int",
+        "newest steps whose state is kept too, to go on from if the run is killed",
+        1,
+        low=1,
+        high=100,
+        optional=True,
     ),
 )
 DEFAULT_SAVE = SavePlan(every=None, keep=3, ttl_seconds=None, best=False, rolling=1)
 
-BUDGETS = (
-    Builtin(
-        "limit",
-        "budget",
-        "what a stage may use before it stops with a checkpoint",
-        lambda args: BudgetPlan(args.usd, args.tokens, as_float(args.time)),
-        (
-            Param("usd", "money", "most to spend", None, above=0, optional=True),
-            Param(
-                "tokens", "int", "most tokens, of all kinds together", None, low=1, optional=True
-            ),
-            Param("time", "duration", "longest time", None, above=0, optional=True),
-        ),
-    ),
+LIMIT = builtin(
+    "limit",
+    "budget",
+    "what a stage may use before it stops with a checkpoint",
+    lambda args: BudgetPlan(args.usd, args.tokens, as_float(args.time)),
+    optional("usd", "money", "most to spend", above=0),
+    optional("tokens", "int", "most tokens, of all kinds together", low=1),
+    optional("time", "duration", "longest time", above=0),
 )
 DEFAULT_BUDGET = BudgetPlan(None, None, None)
 
-DEADLINES = (
-    Builtin(
-        "deadlines",
-        "deadlines",
-        "how long a stage waits before it ends, resumable, with what it waited for",
-        lambda args: DeadlinesPlan(
-            as_float(args.request), as_float(args.unreachable), as_float(args.step)
-        ),
-        (
-            Param(
-                "request",
-                "duration",
-                "longest silence of a service that owes answers and does not say that it pauses",
-                15 * 60,
-                above=0,
-                high=10 * YEAR,
-            ),
-            Param(
-                "unreachable",
-                "duration",
-                "longest time that its server cannot be reached",
-                60,
-                above=0,
-                high=10 * YEAR,
-            ),
-            Param(
-                "step",
-                "duration",
-                "longest time from one finished step to the next; none: for ever",
-                None,
-                above=0,
-                high=10 * YEAR,
-                optional=True,
-            ),
-        ),
+
+def _deadline(name: str, doc: str, default: int | None) -> Param:
+    none = default is None
+    return Param(name, "duration", doc, default, above=0, high=10 * YEAR, optional=none)
+
+
+DEADLINES = builtin(
+    "deadlines",
+    "deadlines",
+    "how long a stage waits before it ends, resumable, with what it waited for",
+    lambda args: DeadlinesPlan(**{name: as_float(value) for name, value in args.values.items()}),
+    _deadline(
+        "request",
+        "longest silence of a service that owes answers and does not say that it pauses",
+        15 * 60,
     ),
+    _deadline("unreachable", "longest time that its server cannot be reached", 60),
+    _deadline("step", "longest time from one finished step to the next; none: for ever", None),
 )
 DEFAULT_DEADLINES = DeadlinesPlan(request=15 * 60.0, unreachable=60.0, step=None)
 
-GUARDS = (
-    Builtin(
-        "kl_guard",
-        "kl_guard",
-        "watches how far the trainer's logprobs are from the sampler's",
-        lambda args: KlGuardPlan(**args.values),
-        (
-            Param("max", "float", "most that is normal, in nats a token", 0.1, above=0, high=100),
-            Param(
-                "then",
-                "word",
-                "what happens above it: a warning, an end to asynchronous steps, or to the run",
-                "warn",
-                choices=("warn", "synchronous", "stop"),
-                noun="reaction",
-            ),
-        ),
-        formula=("d_t = log p_trainer,t − log q_sampler,t", "kl = mean(d_t² / 2)"),
+KL_GUARD = builtin(
+    "kl_guard",
+    "kl_guard",
+    "watches how far the trainer's logprobs are from the sampler's",
+    lambda args: KlGuardPlan(**args.values),
+    Param("max", "float", "most that is normal, in nats a token", 0.1, above=0, high=100),
+    word(
+        "then",
+        "what happens above it: a warning, an end to asynchronous steps, or to the run",
+        ("warn", "synchronous", "stop"),
+        "warn",
+        noun="reaction",
     ),
+    formula=("d_t = log p_trainer,t − log q_sampler,t", "kl = mean(d_t² / 2)"),
 )
 
-HOPES = (
-    Builtin(
-        "failures",
-        "give_up",
-        "ends a run, resumable, in which step after step fails",
-        lambda args: GiveUpPlan(**args.values),
-        (
-            Param("steps", "int", "such steps in a row", 3, low=1),
-            Param("share", "float", "share of failed rollouts in each", 1.0, above=0, high=1),
-        ),
-    ),
+FAILURE_LIMIT = builtin(
+    "failures",
+    "give_up",
+    "ends a run, resumable, in which step after step fails",
+    lambda args: GiveUpPlan(**args.values),
+    Param("steps", "int", "such steps in a row", 3, low=1),
+    Param("share", "float", "share of failed rollouts in each", 1.0, above=0, high=1),
 )
 DEFAULT_GIVE_UP = GiveUpPlan(steps=3, share=1.0)
 
@@ -354,18 +291,18 @@ FAILURES = (
         lambda _: FailurePlan(0, "stop", None),
         word=True,
     ),
-    Builtin(
+    builtin(
         "penalise",
         "failure",
         "count the failed rollout with a reward of its own",
         lambda args: FailurePlan(0, "penalise", args.reward),
-        (Param("reward", "float", "what a failed rollout gets"),),
+        Param("reward", "float", "what a failed rollout gets"),
     ),
-    Builtin(
+    builtin(
         "retry",
         "retry",
         "play the rollout again, up to n times; `then` says what if that fails too",
         lambda args: args,
-        (Param("n", "int", "attempts after the first", low=1, high=100),),
+        Param("n", "int", "attempts after the first", low=1, high=100),
     ),
 )

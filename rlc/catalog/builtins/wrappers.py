@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
+from typing import Any
+
 from attrs import evolve
 
-from rlc.catalog.builtins.training import FORMER_GROUP_SIZES
-from rlc.catalog.records import ATTRIBUTE, Args, Builtin, Param, as_float
+from rlc.catalog.builtins.training import GROUP_SIZE
+from rlc.catalog.records import ATTRIBUTE, Args, Builtin, Param, as_float, optional, share, word
 from rlc.catalog.traits import WrapperTraits
 from rlc.plan.environments import MAX_TURNS, STEP_TIMEOUT, RewardPlan, RolloutsPlan, StepPlan
 
@@ -24,41 +27,42 @@ _GAME_LAST = "`solver_judge()` turns the whole task into a game, so it comes las
 _ONCE = "once is enough"
 
 
-def _before(names: tuple[str, ...], reason: str) -> dict[str, str]:
-    return dict.fromkeys(names, reason)
+def _wrapper(
+    name: str,
+    doc: str,
+    traits: WrapperTraits,
+    *params: Param,
+    build: Callable[[Args], StepPlan | RolloutsPlan | RewardPlan] | None = None,
+    not_after: Mapping[str, str] | None = None,
+) -> Builtin:
+    """A wrapper: by default a step with all its arguments, of which a pipeline has one."""
+    build = build or (lambda args: StepPlan(name, dict(args.values)))
+    return Builtin(
+        name,
+        "wrapper",
+        doc,
+        build,
+        params,
+        not_after={name: _ONCE} if not_after is None else not_after,
+        traits=traits,
+    )
 
 
 def _tool(name: str, doc: str, *params: Param, server: str | None = None) -> Builtin:
-    later = (*_HISTORIES, "track", "chat", "template")
-    return Builtin(
-        name,
-        "wrapper",
-        doc,
-        lambda args: StepPlan(name, dict(args.values)),
-        params,
-        not_after={
-            **_before(later, _TOOL_FIRST),
-            name: _ONCE,
-            "solver_judge": _GAME_LAST,
-        },
-        traits=WrapperTraits("tool", wraps="text", server=server),
-    )
+    later = dict.fromkeys((*_HISTORIES, "track", "chat", "template"), _TOOL_FIRST)
+    before = {**later, name: _ONCE, "solver_judge": _GAME_LAST}
+    traits = WrapperTraits("tool", wraps="text", server=server)
+    return _wrapper(name, doc, traits, *params, not_after=before)
 
 
 def _observation(name: str, doc: str, traits: WrapperTraits) -> Builtin:
-    return Builtin(
-        name,
-        "wrapper",
-        doc,
-        lambda _: StepPlan(name, {}),
-        not_after={
-            **_before((*_HISTORIES, "chat"), _ONE_HISTORY),
-            "template": _TEMPLATE_LAST,
-            "track": "tracking comes after the history",
-            "solver_judge": _GAME_LAST,
-        },
-        traits=traits,
-    )
+    before = {
+        **dict.fromkeys((*_HISTORIES, "chat"), _ONE_HISTORY),
+        "template": _TEMPLATE_LAST,
+        "track": "tracking comes after the history",
+        "solver_judge": _GAME_LAST,
+    }
+    return _wrapper(name, doc, traits, not_after=before)
 
 
 def _workers(args: Args) -> StepPlan:
@@ -74,7 +78,7 @@ def _rollouts(args: Args) -> RolloutsPlan:
 
 
 _USES = Param("uses", "int", "most calls in an episode", 5, low=1, high=1_000)
-_PROMPT_FILE = (r".+\.(j2|jinja)", "prompt.j2")
+_PROMPT_FILE: dict[str, Any] = {"form": (r".+\.(j2|jinja)", "prompt.j2"), "file": True}
 
 WRAPPERS = (
     _tool(
@@ -84,13 +88,7 @@ WRAPPERS = (
         _USES,
         Param("reward_use", "float", "reward of each call", 0.05),
         Param("reward_success", "float", "reward of each call that works", 0.25),
-        Param(
-            "errors",
-            "word",
-            "what the model sees of an error",
-            "full",
-            choices=("full", "last_line"),
-        ),
+        word("errors", "what the model sees of an error", ("full", "last_line"), "full"),
     ),
     _tool(
         "search_tool",
@@ -123,230 +121,136 @@ WRAPPERS = (
         "the first observation as a chat, what follows appended to it as it comes",
         WrapperTraits("history", wraps="text", history="all", chat_template=True),
     ),
-    Builtin(
+    _wrapper(
         "track",
-        "wrapper",
         "counts each episode's turns and rewards",
-        lambda _: StepPlan("track", {}),
+        WrapperTraits("tracking", wraps="text"),
         not_after={
             "track": _ONCE,
             "template": _TEMPLATE_LAST,
             "chat": "`chat()` makes the prompt, so it comes after",
             "solver_judge": _GAME_LAST,
         },
-        traits=WrapperTraits("tracking", wraps="text"),
     ),
-    Builtin(
+    _wrapper(
         "template",
-        "wrapper",
         "the whole prompt around an observation",
-        lambda args: StepPlan("template", {"name": args.name}),
-        (
-            Param(
-                "name",
-                "string",
-                "name of a template, or a jinja2 file",
-                choices=tuple(TEMPLATES),
-                noun="template",
-                form=_PROMPT_FILE,
-                file=True,
-            ),
+        WrapperTraits("template", wraps="text", scripted=True),
+        Param(
+            "name",
+            "string",
+            "name of a template, or a jinja2 file",
+            choices=tuple(TEMPLATES),
+            noun="template",
+            **_PROMPT_FILE,
         ),
         not_after={
             "template": "a prompt has one template",
             "chat": "`chat()` already makes the prompt, with the model's renderer",
             "solver_judge": _GAME_LAST,
         },
-        traits=WrapperTraits("template", wraps="text", scripted=True),
     ),
-    Builtin(
+    _wrapper(
         "chat",
-        "wrapper",
         "a chat through the model's renderer: each turn extends the tokens before it",
-        lambda args: StepPlan("chat", {"instruction": args.instruction}),
-        (Param("instruction", "string", "added to the first observation", ""),),
+        WrapperTraits("chat", history="all", scripted=True),
+        Param("instruction", "string", "added to the first observation", ""),
         not_after={
-            **_before((*_HISTORIES, "chat"), _ONE_HISTORY),
+            **dict.fromkeys((*_HISTORIES, "chat"), _ONE_HISTORY),
             "template": "`chat()` makes the prompt itself, with the model's renderer",
             "solver_judge": _GAME_LAST,
         },
-        traits=WrapperTraits("chat", history="all", scripted=True),
     ),
-    Builtin(
+    _wrapper(
         "solver_judge",
-        "wrapper",
         "solvers answer a task, and a judge picks one of their answers; roles: solver, judge",
-        lambda args: StepPlan("solver_judge", dict(args.values)),
-        (
-            Param("solvers", "int", "solvers of each task", 2, low=1, high=64),
-            Param(
-                "solver_prompt",
-                "string",
-                "a jinja2 file; none: the usual one",
-                None,
-                form=_PROMPT_FILE,
-                file=True,
-                optional=True,
-            ),
-            Param(
-                "judge_prompt",
-                "string",
-                "a jinja2 file; none: the usual one",
-                None,
-                form=_PROMPT_FILE,
-                file=True,
-                optional=True,
-            ),
-        ),
-        not_after={"solver_judge": _ONCE},
-        traits=WrapperTraits("game"),
+        WrapperTraits("game"),
+        Param("solvers", "int", "solvers of each task", 2, low=1, high=64),
+        optional("solver_prompt", "string", "a jinja2 file; none: the usual one", **_PROMPT_FILE),
+        optional("judge_prompt", "string", "a jinja2 file; none: the usual one", **_PROMPT_FILE),
     ),
-    Builtin(
+    _wrapper(
         "rollouts",
-        "wrapper",
         "how this environment's episodes are played, where it differs from the stage",
-        _rollouts,
-        (
-            Param(
-                "group_size",
-                "int",
-                "rollouts of each task",
-                None,
-                low=1,
-                high=1_024,
-                optional=True,
-                formerly=FORMER_GROUP_SIZES,
-            ),
-            Param("temperature", "float", "of the sampling", None, above=0, high=10, optional=True),
-            Param("max_tokens", "int", "longest reply", None, low=1, optional=True),
-            Param(
-                "max_failures",
-                "int",
-                "a group with more failed rollouts is left out; none: it never is",
-                None,
-                low=0,
-                optional=True,
-            ),
-            Param("timeout", "duration", "longest episode", None, above=0, optional=True),
-            Param(
-                "turn_timeout",
-                "duration",
-                "longest turn: a reply with the step that follows",
-                None,
-                above=0,
-                optional=True,
-            ),
-            Param(
-                "step_timeout",
-                "duration",
-                "longest reset or step of the environment",
-                int(STEP_TIMEOUT),
-                above=0,
-                optional=True,
-            ),
-            Param(
-                "max_turns",
-                "int",
-                "an episode that has not ended by then is cut short",
-                MAX_TURNS,
-                low=1,
-            ),
+        WrapperTraits("setting"),
+        evolve(GROUP_SIZE, default=None, optional=True),
+        optional("temperature", "float", "of the sampling", above=0, high=10),
+        optional("max_tokens", "int", "longest reply", low=1),
+        optional(
+            "max_failures",
+            "int",
+            "a group with more failed rollouts is left out; none: it never is",
+            low=0,
         ),
-        traits=WrapperTraits("setting"),
+        optional("timeout", "duration", "longest episode", above=0),
+        optional(
+            "turn_timeout", "duration", "longest turn: a reply with the step that follows", above=0
+        ),
+        Param(
+            "step_timeout",
+            "duration",
+            "longest reset or step of the environment",
+            int(STEP_TIMEOUT),
+            above=0,
+            optional=True,
+        ),
+        Param(
+            "max_turns",
+            "int",
+            "an episode that has not ended by then is cut short",
+            MAX_TURNS,
+            low=1,
+        ),
+        build=_rollouts,
+        not_after={},
     ),
-    Builtin(
+    _wrapper(
         "workers",
-        "wrapper",
         "where an environment that blocks is played: in threads, in processes, or by an executor",
-        _workers,
-        (
-            Param(
-                "kind",
-                "word",
-                "threads share one interpreter; processes are for environments that compute a lot",
-                "threads",
-                choices=("threads", "processes"),
-                noun="kind of workers",
-                only_if=("executor", ("none",)),
-            ),
-            Param(
-                "count",
-                "int",
-                "most calls at a time; none: what suits the machine",
-                None,
-                low=1,
-                high=4_096,
-                optional=True,
-            ),
-            Param(
-                "executor",
-                "string",
-                "a function of one's own that makes a concurrent.futures executor (Ray, Dask …)",
-                None,
-                form=ATTRIBUTE,
-                optional=True,
-            ),
+        WrapperTraits("workers", wraps="blocks"),
+        word(
+            "kind",
+            "threads share one interpreter; processes are for environments that compute a lot",
+            ("threads", "processes"),
+            "threads",
+            noun="kind of workers",
+            only_if=("executor", ("none",)),
         ),
-        not_after={"workers": _ONCE},
-        traits=WrapperTraits("workers", wraps="blocks"),
+        optional(
+            "count", "int", "most calls at a time; none: what suits the machine", low=1, high=4_096
+        ),
+        optional(
+            "executor",
+            "string",
+            "a function of one's own that makes a concurrent.futures executor (Ray, Dask …)",
+            form=ATTRIBUTE,
+        ),
+        build=_workers,
     ),
-    Builtin(
+    _wrapper(
         "curriculum",
-        "wrapper",
         "passes over tasks that were always solved, or never, when they were last played",
-        lambda args: StepPlan("curriculum", dict(args.values)),
-        (
-            Param(
-                "hopeless",
-                "float",
-                "at most this share of a task's rollouts solved it",
-                0.0,
-                low=0,
-                high=1,
-            ),
-            Param(
-                "solved",
-                "float",
-                "at least this share of a task's rollouts solved it",
-                1.0,
-                low=0,
-                high=1,
-            ),
-            Param(
-                "explore",
-                "float",
-                "share of those that are played all the same",
-                0.1,
-                low=0,
-                high=1,
-            ),
-        ),
-        not_after={"curriculum": _ONCE},
-        traits=WrapperTraits("curriculum", wraps="numbered"),
+        WrapperTraits("curriculum", wraps="numbered"),
+        share("hopeless", "at most this share of a task's rollouts solved it", 0.0),
+        share("solved", "at least this share of a task's rollouts solved it", 1.0),
+        share("explore", "share of those that are played all the same", 0.1),
     ),
-    Builtin(
+    _wrapper(
         "reward",
-        "wrapper",
         "how the rewards of an episode's turns become its credit",
-        lambda args: RewardPlan(args.reduce, args.nonterminal, args.low, args.high),
-        (
-            Param(
-                "reduce",
-                "word",
-                "one number for the episode, or one for each of its turns",
-                "sum",
-                choices=("sum", "mean", "max", "min", "last", "turns"),
-            ),
-            Param(
-                "nonterminal",
-                "float",
-                "added as a last reward if the episode did not end by itself",
-                None,
-                optional=True,
-            ),
-            Param("low", "float", "smallest credit", None, optional=True),
-            Param("high", "float", "largest credit", None, optional=True),
+        WrapperTraits("setting"),
+        word(
+            "reduce",
+            "one number for the episode, or one for each of its turns",
+            ("sum", "mean", "max", "min", "last", "turns"),
+            "sum",
         ),
-        traits=WrapperTraits("setting"),
+        optional(
+            "nonterminal", "float", "added as a last reward if the episode did not end by itself"
+        ),
+        optional("low", "float", "smallest credit"),
+        optional("high", "float", "largest credit"),
+        build=lambda args: RewardPlan(args.reduce, args.nonterminal, args.low, args.high),
+        not_after={},
     ),
 )
