@@ -1,14 +1,15 @@
 """Deadlines whose clock stops while somebody waits for a free place, and which measure time.
 
 ``async with Span(seconds, what) as span`` raises :class:`OverdueError` when its seconds are over.
-Code within that only queues says so, however deep it is: ``with waiting(): await slots.acquire()``.
+Code within that only queues says so, however deep it is: ``with waiting(): await free.wait()``, or
+``async with place(slots)`` for one of a limited number.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager, contextmanager
 from contextvars import ContextVar
 from types import TracebackType
 
@@ -98,3 +99,14 @@ def waiting() -> Iterator[None]:
     finally:
         for one in around:
             one.resume()
+
+
+@asynccontextmanager
+async def place(places: asyncio.Semaphore | asyncio.Lock) -> AsyncIterator[None]:
+    """Hold one of the places; the spans around do not count the wait for it as work."""
+    with waiting():
+        await places.acquire()
+    try:
+        yield
+    finally:
+        places.release()

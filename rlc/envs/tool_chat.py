@@ -174,7 +174,7 @@ def conversation(prompt: Any, tools: Any = None) -> Observation:
     messages = [{"role": "user", "content": prompt}] if isinstance(prompt, str) else prompt
     if not all(isinstance(m, dict) and isinstance(m.get("role"), str) for m in messages):
         raise EnvError("each message of a conversation is an object with a `role` and a `content`")
-    if messages[0]["role"] != "system":
+    if not messages or messages[0]["role"] != "system":
         messages = [{"role": "system", "content": ""}, *messages]
     head, *rest = messages
     return Observation(readable(rest), messages=({**head, "tools": tools or []}, *rest))

@@ -16,45 +16,33 @@ from __future__ import annotations
 import json
 from collections import Counter
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
+from contextlib import AsyncExitStack
 from math import fsum
-from typing import Any, Protocol
+from typing import Any
 
 from attrs import define, field, frozen
 
 from rlc.envs.base import Action, EnvError, Observation
-from rlc.envs.openreward.client import Connection, end_session, sdk
-from rlc.envs.tool_chat import calls_of, readable, text_of, unread_calls
+from rlc.envs.openreward.client import Connection, sdk
+from rlc.envs.tool_chat import calls_of, conversation, readable, text_of, unread_calls
 
 Plain = dict[str, Any]
 
 
-class Slots(Protocol):
-    """Free places for sessions."""
-
-    async def acquire(self) -> Any: ...
-
-    def release(self) -> None: ...
-
-
-@define(eq=False)
+@frozen
 class OpenSession:
-    """A session that has begun. It holds a slot until it is closed."""
+    """A session that has begun. ``held`` ends it and frees its slot when it is closed."""
 
     connection: Connection
     session: Any
-    slots: Slots
-    _over: bool = field(default=False, init=False)
+    held: AsyncExitStack
 
     async def opening(self, allowed: Sequence[str]) -> Observation:
         """The first observation of the task. ``allowed`` names the tools to show; empty: all."""
         messages = await self.connection.call(lambda: self.session.get_messages(format=None))
         tools = await self.connection.call(self.session.list_tools)
         shown = [_tool(tool) for tool in tools if not allowed or tool.name in allowed]
-        plain = opening_messages(messages)
-        if not plain or plain[0]["role"] != "system":
-            plain = [{"role": "system", "content": ""}, *plain]
-        head, *rest = plain
-        return Observation(readable(rest), messages=({**head, "tools": shown}, *rest))
+        return conversation([plain for message in messages for plain in _message(message)], shown)
 
     async def call(self, name: str, arguments: str) -> Any:
         """The output of a tool. Raise the SDK's ToolCallError for a call that is wrong."""
@@ -78,12 +66,8 @@ class OpenSession:
         return scores
 
     async def close(self) -> None:
-        if not self._over:
-            self._over = True
-            try:
-                await end_session(self.session)
-            finally:
-                self.slots.release()
+        """End the session. Safe to call twice."""
+        await self.held.aclose()
 
     async def _output(self, call: Callable[[], Awaitable[Any]]) -> Any:
         """The output of a call. The SDK's refusal of a call is an answer, which is not repeated."""
@@ -125,26 +109,28 @@ class OpenRewardEpisode:
                 return Observation("", None, True, self._metrics(), truncated=True)
             said = text_of({"content": _content(output.blocks)})
             return Observation(said, output.reward, True, self._metrics())
-        outputs = list[_Output]()
+        messages, rewards, done = list[Plain](), list[float](), False
         for call in calls:
-            outputs.append(await self._call(*call))
-            if outputs[-1].finished:
+            message, reward, done = await self._call(*call)
+            messages.append(message)
+            if reward is not None:
+                rewards.append(reward)
+            if done:
                 break
-        errors = (f"Error: a tool call could not be read ({why})." for why in unread)
-        messages = (
-            *(output.message for output in outputs),
-            *({"role": "user", "content": error} for error in errors),
-        )
-        rewards = [output.reward for output in outputs if output.reward is not None]
-        reward = fsum(rewards) if rewards else None
-        done = any(output.finished for output in outputs)
-        return Observation(readable(messages), reward, done, self._metrics(), messages)
+        for why in unread:
+            error = f"Error: a tool call could not be read ({why})."
+            messages.append({"role": "user", "content": error})
+        total = fsum(rewards) if rewards else None
+        return Observation(readable(messages), total, done, self._metrics(), tuple(messages))
 
     async def close(self) -> None:
         if self._session is not None:
             await self._session.close()
 
-    async def _call(self, call_id: str, name: str, arguments: str) -> _Output:
+    async def _call(
+        self, call_id: str, name: str, arguments: str
+    ) -> tuple[Plain, float | None, bool]:
+        """The message of a call's result, its reward, and whether it ends the episode."""
         assert self._session is not None
         self._counts["tool_calls"] += 1
         message = {"role": "tool", "tool_call_id": call_id, "name": name}
@@ -156,29 +142,17 @@ class OpenRewardEpisode:
         except refusal as error:
             self._counts["tool_errors"] += 1
             said = f"Error ({error.reason}): {error.detail}"
-            return _Output({**message, "content": said}, None, error.reason == "episode_finished")
-        content = _content(output.blocks)
-        return _Output({**message, "content": content}, output.reward, output.finished)
+            return {**message, "content": said}, None, error.reason == "episode_finished"
+        return {**message, "content": _content(output.blocks)}, output.reward, output.finished
 
     def _metrics(self) -> dict[str, float]:
         kinds = ("tool_calls", "tool_errors", "parse_errors")
         return {kind: float(self._counts[kind]) for kind in kinds}
 
 
-@frozen
-class _Output:
-    message: Plain
-    reward: float | None
-    finished: bool
-
-
-def opening_messages(messages: Sequence[Any]) -> list[Plain]:
-    """The SDK's messages as plain data. Raise EnvError for a block that is no text and no image."""
-    return [plain for message in messages for plain in _message(message)]
-
-
 def _message(message: Any) -> Iterator[Plain]:
-    """One turn as messages, with a message for each result of a tool."""
+    """One turn of the SDK's as messages of plain data, with a message for each result of a tool.
+    Raise EnvError for a block that is no text and no image."""
     by_type: dict[str, list[Any]] = {}
     for block in message.blocks:
         by_type.setdefault(block.type, []).append(block)

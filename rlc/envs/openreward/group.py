@@ -70,7 +70,7 @@ class ScoredEpisode:
         return self.episode.first
 
     async def play(self, action: Action) -> Observation:
-        """OpenSession one turn; the last one waits until no other member is playing."""
+        """Play one turn; the last one waits until no other member is playing."""
         seen = await self.episode.play(action)
         said = action.message or {"content": action.text}
         self._said += [{**said, "role": "assistant"}, *seen.messages]

@@ -5,14 +5,15 @@ from __future__ import annotations
 import asyncio
 import importlib.util
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import AsyncExitStack
 from typing import Any
 
 from attrs import define, field
 
 from rlc.envs.base import AsyncEpisode, ContractError, EnvError, Observation, TaskKey
-from rlc.envs.deadlines import waiting
+from rlc.envs.deadlines import place
 from rlc.envs.group_rewards import require_whole
-from rlc.envs.openreward.client import Address, Connection
+from rlc.envs.openreward.client import Address, Connection, end_session
 from rlc.envs.openreward.episode import OpenRewardEpisode, OpenSession
 from rlc.envs.openreward.group import ScoredEpisode, ScoredGroup
 from rlc.envs.problems.data_sets import Listed
@@ -34,7 +35,7 @@ class OpenRewardSource:
     new_history: Callable[[], ToolChatHistory]
     _connection: Connection = field(init=False)
     _slots: asyncio.Semaphore = field(init=False)
-    _tasks: Listed | None = field(default=None, init=False)
+    _tasks: Listed[int] | None = field(default=None, init=False)
     _scores: bool = field(default=False, init=False)  # whether it scores groups; known with tasks
     _listing: asyncio.Lock = field(factory=asyncio.Lock, init=False)
 
@@ -86,14 +87,11 @@ class OpenRewardSource:
 
     async def _begin(self, index: int) -> OpenSession:
         """Begin a session as soon as there is a slot."""
-        with waiting():
-            await self._slots.acquire()
-        try:
+        async with AsyncExitStack() as held:
+            await held.enter_async_context(place(self._slots))
             session = await self._connection.session(self.args["split"], index)
-        except BaseException:
-            self._slots.release()
-            raise
-        return OpenSession(self._connection, session, self._slots)
+            held.push_async_callback(end_session, session)
+            return OpenSession(self._connection, session, held.pop_all())
 
     async def _index(self, task: TaskKey) -> int:
         async with self._listing:
@@ -101,10 +99,10 @@ class OpenRewardSource:
                 count = await self._connection.count(self.args["split"])
                 self._scores = await self._connection.group_scores()
                 self._tasks = task_order(count, self.args["shuffle"], self.args["samples"])
-        return int(self._tasks.row(task.order, task.number)["index"])
+        return self._tasks.row(task.order, task.number)
 
 
-def task_order(count: int, shuffle: bool, samples: int | None) -> Listed:
+def task_order(count: int, shuffle: bool, samples: int | None) -> Listed[int]:
     """The numbers of a split's tasks in the order in which they are played, epoch after epoch.
 
     ``samples`` keeps that many: the first, or with ``shuffle`` those of one fixed order, so that
@@ -112,4 +110,4 @@ def task_order(count: int, shuffle: bool, samples: int | None) -> Listed:
     """
     if not count or (samples or 0) > count:
         raise EnvError(f"the split has {count:,} tasks, and {samples or 1:,} are asked for")
-    return Listed([{"index": index} for index in range(count)], shuffle).first(samples)
+    return Listed(range(count), shuffle).first(samples)

@@ -7,7 +7,7 @@ import importlib
 import random
 from collections.abc import Callable, Mapping, Sequence
 from functools import lru_cache
-from typing import Any, Protocol
+from typing import Any, Generic, TypeVar
 
 from attrs import frozen
 
@@ -17,39 +17,31 @@ from rlc.envs.problems.graders import boxed
 from rlc.envs.problems.rows import read_rows
 from rlc.envs.seeds import derive_seed
 
+T = TypeVar("T")
 Row = Mapping[str, Any]
 SPLIT = "split"  # the field of a file's rows that says which split they belong to
 
 
-class ProblemSet(Protocol):
-    """Numbered problems; ``count`` of them, or None if they never end."""
-
-    @property
-    def count(self) -> int | None: ...
-
-    def row(self, order: int, number: int) -> Row:
-        """Problem ``number`` (0, 1, …) in the order that the seed ``order`` names."""
-
-
 @frozen
-class Listed:
+class Listed(Generic[T]):
     """The rows of a list, epoch after epoch; with ``shuffle`` each in an order of its own."""
 
-    rows: Sequence[Row]
+    rows: Sequence[T]
     shuffle: bool
 
     @property
     def count(self) -> int:
         return len(self.rows)
 
-    def first(self, samples: int | None) -> Listed:
+    def first(self, samples: int | None) -> Listed[T]:
         """That many of the rows: the first, or with ``shuffle`` those of one fixed order, so that
         every run and every stage has the same ones. None: all of them."""
         if samples is None:
             return self
         return Listed([self.row(0, number) for number in range(samples)], self.shuffle)
 
-    def row(self, order: int, number: int) -> Row:
+    def row(self, order: int, number: int) -> T:
+        """Row ``number`` (0, 1, …) in the order that the seed ``order`` names."""
         epoch, at = divmod(number, len(self.rows))
         return self.rows[_permutation(order, epoch, len(self.rows))[at] if self.shuffle else at]
 
@@ -64,19 +56,17 @@ class Made:
     count: int | None
 
     def row(self, order: int, number: int) -> Row:
-        seed = number
+        """As :meth:`Listed.row`."""
         if self.count is not None:
-            epoch, seed = divmod(number, self.count)
-            if self.shuffle:
-                seed = _permutation(order, epoch, self.count)[seed]
-        elif self.shuffle:
-            seed = derive_seed(order, "task", number)
+            seed = Listed(range(self.count), self.shuffle).row(order, number)
+        else:
+            seed = derive_seed(order, "task", number) if self.shuffle else number
         return countdown.problem(self.split, seed)
 
 
 def problem_set(
     data: str, split: str, shuffle: bool, samples: int | None, check: Callable[[Row], None]
-) -> ProblemSet:
+) -> Listed[Row] | Made:
     """The problems of a known set, or of a file; ``check`` raises EnvError for an unusable row.
 
     ``samples`` keeps that many. Raise EnvError if there are fewer.
@@ -97,10 +87,8 @@ def problem_set(
 
 def _rows(data: str, split: str) -> list[tuple[int, Row]]:
     """The rows of a split with their numbers in the whole, from 1."""
-    if data == "countdown":
-        return list(enumerate(countdown.test_problems(), start=1))
-    if data in _HUB:
-        return list(enumerate(_HUB[data](split), start=1))
+    if data in _KNOWN:
+        return list(enumerate(_KNOWN[data](split), start=1))
     rows: Sequence[Row] = read_rows(data)  # without a field `split` all are `train`
     there = {str(row[SPLIT]) for row in rows if row.get(SPLIT) is not None} or {"train"}
     if split not in there:
@@ -165,7 +153,8 @@ def _countdown_tasks(split: str) -> list[Row]:
     return [rows[at] for at in sorted(chosen)]
 
 
-_HUB: dict[str, Callable[[str], list[Row]]] = {
+_KNOWN: dict[str, Callable[[str], Sequence[Row]]] = {
+    "countdown": lambda _: countdown.test_problems(),
     "gsm8k": _gsm8k,
     "math": _math,
     "countdown_tasks": _countdown_tasks,

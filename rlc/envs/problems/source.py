@@ -9,7 +9,7 @@ from attrs import field, frozen
 
 from rlc.envs.base import EnvError, Episode, Observation
 from rlc.envs.problems import countdown
-from rlc.envs.problems.data_sets import Listed, ProblemSet, Row, problem_set
+from rlc.envs.problems.data_sets import Listed, Row, problem_set
 from rlc.envs.problems.graders import (
     Grader,
     GraderPlan,
@@ -43,9 +43,8 @@ class ProblemSource:
             self._require_fields(self._complete(row))
             require_gradable(plan, row)
 
-        self._problems: ProblemSet = problem_set(
-            data, args["split"], args["shuffle"], args["samples"], check
-        )
+        chosen = (args["split"], args["shuffle"], args["samples"])
+        self._problems = problem_set(data, *chosen, check)
         self.count = self._problems.count
         self.few_shot = self._solved(args["few_shot"])
         if isinstance(self._problems, Listed):

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Protocol
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 from attrs import define, field, frozen
 
@@ -22,16 +22,7 @@ from rlc.envs.workers.remote_calls import (
 )
 from rlc.envs.workers.threads import MOST_THREADS, ThreadWorkers
 
-
-class Workers(Protocol):
-    """What makes blocking calls in other processes."""
-
-    async def call(self, function: Callable[..., Any], *args: Any) -> Any:
-        """Return what the function returns, or raise what it raises. A call that is cancelled is
-        abandoned, even if it goes on running."""
-
-    async def close(self) -> None:
-        """Release the workers; safe to call twice."""
+Workers = ProcessWorkers | ExecutorWorkers  # which make calls in other processes
 
 
 def make_async(
@@ -44,9 +35,8 @@ def make_async(
     if kind == "threads":
         return ThreadedSource(source, ThreadWorkers(count or MOST_THREADS))
     pickled = pickle_source(source)
-    workers: Workers
     if kind == "processes":
-        workers = ProcessWorkers(count or os.cpu_count() or 1, (load_source, pickled))
+        workers: Workers = ProcessWorkers(count or os.cpu_count() or 1, (load_source, pickled))
     else:
         assert settings is not None
         workers = ExecutorWorkers(load_attribute(settings["executor"]), count)

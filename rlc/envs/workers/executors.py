@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable
+import sys
+from collections.abc import Callable
 from concurrent.futures import BrokenExecutor, Executor
-from contextlib import asynccontextmanager
 from typing import Any
 
 from attrs import define, field
 
 from rlc.envs.base import EnvError
-from rlc.envs.deadlines import waiting
+from rlc.envs.deadlines import place, waiting
 from rlc.envs.workers.processes import WorkerDiedError
 
 
@@ -27,19 +27,21 @@ class ExecutorWorkers:
     make: Callable[[], Any]
     most: int | None = None
     _executor: Executor | None = field(default=None, init=False)
-    _places: asyncio.Semaphore | None = field(default=None, init=False)
+    _places: asyncio.Semaphore = field(init=False)
     _suspects: int = field(default=0, init=False)
     _alone: asyncio.Lock = field(factory=asyncio.Lock, init=False)
     _cleared: asyncio.Event = field(factory=asyncio.Event, init=False)
 
     def __attrs_post_init__(self) -> None:
         self._cleared.set()
-        self._places = None if self.most is None else asyncio.Semaphore(self.most)
+        self._places = asyncio.Semaphore(self.most or sys.maxsize)
 
     async def call(self, function: Callable[..., Any], *args: Any) -> Any:
         """Return what the function returns, or raise what it raises. Raise WorkerDiedError if its
         worker dies. A call that is cancelled while it runs is abandoned with its executor."""
-        async with self._place():
+        async with place(self._places):
+            with waiting():
+                await self._cleared.wait()
             try:
                 return await self._submit(function, args)
             except BrokenExecutor:
@@ -49,28 +51,12 @@ class ExecutorWorkers:
         """Shut the executor down."""
         self._abandon(self._executor)
 
-    @asynccontextmanager
-    async def _place(self) -> AsyncIterator[None]:
-        with waiting():
-            if self._places is not None:
-                await self._places.acquire()
-            await self._cleared.wait()
-        try:
-            yield
-        finally:
-            if self._places is not None:
-                self._places.release()
-
     async def _submit_alone(self, function: Callable[..., Any], args: tuple[Any, ...]) -> Any:
         self._suspects += 1
         self._cleared.clear()
         try:
-            with waiting():
-                await self._alone.acquire()
-            try:
+            async with place(self._alone):
                 return await self._submit(function, args)
-            finally:
-                self._alone.release()
         except BrokenExecutor as error:
             raise WorkerDiedError("the worker of the environment died") from error
         finally:

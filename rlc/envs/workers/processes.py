@@ -23,7 +23,7 @@ from typing import Any
 from attrs import define, field, frozen
 
 from rlc.envs.base import EnvError
-from rlc.envs.deadlines import waiting
+from rlc.envs.deadlines import place, waiting
 
 
 class WorkerDiedError(EnvError):
@@ -61,9 +61,7 @@ class ProcessWorkers:
     async def call(self, function: Callable[..., Any], *args: Any) -> Any:
         """Return what the function returns, or raise what it raises. Raise WorkerDiedError if its
         process dies. A call that is cancelled ends with its process, which is then replaced."""
-        with waiting():
-            await self._places.acquire()
-        try:
+        async with place(self._places):
             process = self._idle.pop() if self._idle else None
             if process is None:
                 with waiting():
@@ -81,8 +79,6 @@ class ProcessWorkers:
                 raise
             self._idle.append(process)
             return outcome
-        finally:
-            self._places.release()
 
     async def close(self) -> None:
         """End the idle processes."""

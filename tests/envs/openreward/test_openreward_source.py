@@ -253,7 +253,7 @@ def test_a_task_that_begins_differently_in_each_session_is_no_group() -> None:
 def test_tasks_come_in_the_order_of_the_seed_each_once_an_epoch() -> None:
     def order(seed: int, **args: Any) -> list[int]:
         tasks = task_order(5, **{"shuffle": True, "samples": None, **args})
-        return [tasks.row(seed, number)["index"] for number in range(10)]
+        return [tasks.row(seed, number) for number in range(10)]
 
     assert order(1) == order(1) != order(2)
     assert sorted(order(1)[:5]) == sorted(order(1)[5:]) == [0, 1, 2, 3, 4]
@@ -264,7 +264,7 @@ def test_tasks_come_in_the_order_of_the_seed_each_once_an_epoch() -> None:
 def test_samples_are_the_same_tasks_for_every_seed() -> None:
     def chosen(seed: int) -> set[int]:
         tasks = task_order(100, shuffle=True, samples=5)
-        return {tasks.row(seed, number)["index"] for number in range(5)}
+        return {tasks.row(seed, number) for number in range(5)}
 
     assert chosen(1) == chosen(2)
     assert len(chosen(1)) == 5
