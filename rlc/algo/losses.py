@@ -136,30 +136,8 @@ def _importance_sampling(logprobs_T: Floats, columns: _Columns) -> _Terms:
 
 
 def _ppo(logprobs_T: Floats, columns: _Columns) -> _Terms:
-    """A token whose clipped term is the smaller one is out of bounds and has no gradient."""
-    ratio_T, clipped_T = _ratios(logprobs_T, columns)
-    free_T, held_T = ratio_T * columns["advantages"], clipped_T * columns["advantages"]
-    return -np.minimum(free_T, held_T), -np.where(free_T <= held_T, free_T, 0.0)
-
-
-def _cispo(logprobs_T: Floats, columns: _Columns) -> _Terms:
-    _, clipped_T = _ratios(logprobs_T, columns)
-    grad_T = -clipped_T * columns["advantages"]
-    return grad_T * logprobs_T, grad_T
-
-
-def _dro(logprobs_T: Floats, columns: _Columns) -> _Terms:
-    advantages_T, beta_T = columns["advantages"], columns["beta"]
-    drift_T = logprobs_T - columns["logprobs"]
-    loss_T = -(logprobs_T * advantages_T - 0.5 * beta_T * drift_T**2)
-    return loss_T, beta_T * drift_T - advantages_T
-
-
-def _stable_reinforce(logprobs_T: Floats, columns: _Columns) -> _Terms:
-    sampled_T, advantages_T = columns["sampled"], columns["advantages"]
-    pull_T, drift_T = columns["kl_coeff"], logprobs_T - columns["logprobs"]
-    loss_T = -sampled_T * (logprobs_T * advantages_T - 0.5 * pull_T * drift_T**2)
-    return loss_T, sampled_T * (pull_T * drift_T - advantages_T)
+    ratio_T = np.exp(logprobs_T - columns["logprobs"])
+    return _surrogate(ratio_T, columns["advantages"], columns)
 
 
 def _gspo(logprobs_T: Floats, columns: _Columns) -> _Terms:
@@ -168,17 +146,39 @@ def _gspo(logprobs_T: Floats, columns: _Columns) -> _Terms:
     drift_T = np.where(counted_T, logprobs_T - columns["logprobs"], 0.0)
     drift = drift_T.sum() / max(int(counted_T.sum()), 1)
     ratio_T = np.where(counted_T, np.exp(drift), 0.0)
-    low_T, high_T = columns["clip_low_threshold"], columns["clip_high_threshold"]
-    free_T = ratio_T * columns["advantages"]
-    held_T = np.where(counted_T, np.clip(ratio_T, low_T, high_T), 0.0) * columns["advantages"]
+    return _surrogate(ratio_T, counted_T * columns["advantages"], columns)
+
+
+def _surrogate(ratio_T: Floats, advantages_T: Floats, columns: _Columns) -> _Terms:
+    """A token whose clipped term is the smaller one is out of bounds and has no gradient."""
+    free_T, held_T = ratio_T * advantages_T, _clipped(ratio_T, columns) * advantages_T
     return -np.minimum(free_T, held_T), -np.where(free_T <= held_T, free_T, 0.0)
 
 
-def _ratios(logprobs_T: Floats, columns: _Columns) -> tuple[Floats, Floats]:
-    """``rho`` and ``clip(rho, low, high)``."""
-    ratio_T = np.exp(logprobs_T - columns["logprobs"])
-    low_T, high_T = columns["clip_low_threshold"], columns["clip_high_threshold"]
-    return ratio_T, np.clip(ratio_T, low_T, high_T)
+def _cispo(logprobs_T: Floats, columns: _Columns) -> _Terms:
+    clipped_T = _clipped(np.exp(logprobs_T - columns["logprobs"]), columns)
+    grad_T = -clipped_T * columns["advantages"]
+    return grad_T * logprobs_T, grad_T
+
+
+def _clipped(ratio_T: Floats, columns: _Columns) -> Floats:
+    return np.clip(ratio_T, columns["clip_low_threshold"], columns["clip_high_threshold"])
+
+
+def _dro(logprobs_T: Floats, columns: _Columns) -> _Terms:
+    return _pulled(logprobs_T, columns, columns["beta"])
+
+
+def _stable_reinforce(logprobs_T: Floats, columns: _Columns) -> _Terms:
+    loss_T, grad_T = _pulled(logprobs_T, columns, columns["kl_coeff"])
+    return columns["sampled"] * loss_T, columns["sampled"] * grad_T
+
+
+def _pulled(logprobs_T: Floats, columns: _Columns, pull_T: Floats) -> _Terms:
+    """REINFORCE with a quadratic pull to the sampler."""
+    advantages_T, drift_T = columns["advantages"], logprobs_T - columns["logprobs"]
+    loss_T = -(logprobs_T * advantages_T - 0.5 * pull_T * drift_T**2)
+    return loss_T, pull_T * drift_T - advantages_T
 
 
 _POLICY = ("logprobs", "advantages")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from functools import cached_property
+from functools import cached_property, partial
 from typing import TypeVar
 
 import numpy as np
@@ -84,7 +84,7 @@ class Scopes:
 
     def total(self, x_V: Floats) -> Floats:
         """The sum of each scope, shape (S,), bitwise the same in any order of the values."""
-        return self._reduced(x_V, lambda rows_Pn: _sum(np.sort(rows_Pn, axis=1)))
+        return self._reduced(x_V, lambda rows_Pn: np.sort(rows_Pn, axis=1).sum(axis=1))
 
     def summary(self, x_V: Floats, weight_V: Floats | None = None) -> Summary:
         """Weights, mean and range of each scope; without weights each value counts once.
@@ -119,7 +119,7 @@ class Scopes:
             low_S[scopes_P], high_S[scopes_P] = sorted_Pn[:, 0], sorted_Pn[:, -1]
         return total_S, low_S, high_S
 
-    def _reduced(self, x_V: Floats, reduce: Callable[[Floats], Floats | float]) -> Floats:
+    def _reduced(self, x_V: Floats, reduce: Callable[[Floats], npt.ArrayLike]) -> Floats:
         out_S = np.empty(len(self.size_S))
         for scopes_P, members_Pn in self._members:
             out_S[scopes_P] = reduce(self._rows(x_V, members_Pn))
@@ -143,16 +143,9 @@ class Scopes:
             yield scopes_P, at_Pn if self._order_V is None else self._order_V[at_Pn]
 
 
-def _sum(rows_Pn: Floats) -> Floats:
-    return np.asarray(rows_Pn.sum(axis=1))
-
-
-def _smallest(rows_Pn: Floats) -> Floats:
-    return np.asarray(rows_Pn.min(axis=1))
-
-
-def _largest(rows_Pn: Floats) -> Floats:
-    return np.asarray(rows_Pn.max(axis=1))
+_sum = partial(np.sum, axis=1)
+_smallest = partial(np.min, axis=1)
+_largest = partial(np.max, axis=1)
 
 
 def _second(rows_Pn: Floats) -> Floats | float:

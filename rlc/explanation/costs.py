@@ -8,9 +8,7 @@ from attrs import asdict
 
 from rlc.catalog.facts.models import prices_as_of
 from rlc.explanation.layout import Lines, count, dollars, wrapped
-from rlc.plan.records import StagePlan
-from rlc.pricing.assumptions import assumptions
-from rlc.pricing.cost import KINDS, Money, StageCost, bill_of, total_cost
+from rlc.pricing.cost import KINDS, Money, StageCost, bill_rows
 from rlc.pricing.shapes import LEVELS
 
 FREE = "free: it runs on this machine, or on a server of your own"
@@ -20,9 +18,8 @@ _LABEL, _TOKENS, _USD = 15, 13, 12  # columns
 
 def cost_lines(cost: StageCost) -> Lines:
     """The bill of one stage."""
-    unit = "evaluation" if cost.kind == "eval" else "step"
-    head = f"tokens {'an' if unit[0] == 'e' else 'a'} {unit}"
-    whole = "" if cost.free else f"{f'USD of {count(cost.times, unit)}':>{3 * _USD}}"
+    head = f"tokens {'an' if cost.kind == 'eval' else 'a'} {cost.unit}"
+    whole = "" if cost.free else f"{f'USD of {count(cost.times, cost.unit)}':>{3 * _USD}}"
     yield f"{'':{_LABEL}}{head:>{3 * _TOKENS}}{whole}".rstrip()
     levels = "".join(f"{level:>{_TOKENS}}" for level in LEVELS)
     yield f"{'':{_LABEL}}{levels}" + ("" if cost.free else _cells(LEVELS))
@@ -35,7 +32,7 @@ def cost_lines(cost: StageCost) -> Lines:
         yield FREE
         return
     blank = " " * 3 * _TOKENS
-    yield f"{f'one {unit}':{_LABEL}}{blank}{_money(cost.step[level] for level in LEVELS)}"
+    yield f"{f'one {cost.unit}':{_LABEL}}{blank}{_money(cost.step[level] for level in LEVELS)}"
     yield f"{'total':{_LABEL}}{blank}{_money(cost.total(level) for level in LEVELS)}"
     yield from wrapped(f"prices of {prices_as_of()}")
     yield "a server of your own (--base-url) bills none of it"
@@ -45,7 +42,7 @@ def _kind_line(kind: str, cost: StageCost) -> Lines:
     """One kind, unless none of it is used."""
     tokens = [asdict(cost.step_tokens[level]).get(kind) for level in LEVELS]
     bill = [cost.bill[level].get(kind, Money()) for level in LEVELS]
-    if not any(tokens) and not any(money.usd or not money.complete for money in bill):
+    if not any(tokens) and not any(bill):
         return
     counts = "".join(f"{'' if n is None else f'{round(n):,}':>{_TOKENS}}" for n in tokens)
     yield f"{_LABELS.get(kind, kind):{_LABEL}}{counts}{'' if cost.free else _money(bill)}".rstrip()
@@ -57,19 +54,11 @@ def job_cost_lines(costs: tuple[StageCost, ...]) -> Lines:
         yield FREE
         return
     yield f"{'':{_LABEL}}{_cells(LEVELS)}"
-    bills = [bill_of(costs, level) for level in LEVELS]
-    for kind in KINDS:
-        amounts = [bill[kind] for bill in bills]
-        if any(money.usd or not money.complete for money in amounts):
-            yield f"{_LABELS.get(kind, kind):{_LABEL}}{_money(amounts)}"
-    yield f"{'total':{_LABEL}}{_money(total_cost(costs, level) for level in LEVELS)}"
-    if not all(total_cost(costs, level).complete for level in LEVELS):
+    rows = bill_rows(costs)
+    for kind, amounts in rows.items():
+        yield f"{_LABELS.get(kind, kind):{_LABEL}}{_money(amounts)}"
+    if not all(money.complete for money in rows["total"]):
         yield "≥: a lower bound, for a price in it is unknown"
-
-
-def assumed_lines(stage: StagePlan) -> Lines:
-    for sentence in assumptions(stage):
-        yield from wrapped(sentence, bullet="- ")
 
 
 def _money(amounts: Iterable[Money]) -> str:

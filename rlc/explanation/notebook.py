@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from html import escape
 
-from attrs import frozen
-
 from rlc.explanation.costs import FREE
 from rlc.explanation.diagrams import render_graph
 from rlc.explanation.layout import count, dollars
@@ -14,16 +12,12 @@ from rlc.explanation.text import explain_text
 from rlc.lang.diagnostics import Diagnostics
 from rlc.plan.codec import plan_hash
 from rlc.plan.records import EvalPlan, Plan
-from rlc.pricing.cost import KINDS, bill_of, plan_cost, total_cost
+from rlc.pricing.cost import bill_rows, plan_cost
 from rlc.pricing.shapes import LEVELS
 
-
-@frozen
-class Table:
-    """A first row of titles, then the others."""
-
-    head: tuple[str, ...]
-    rows: tuple[tuple[str, ...], ...]
+Table = list[tuple[str, ...]]  # a row of titles, then the others
+_PIPE = r"\|"  # in a cell of Markdown
+_SUMMARY = "<summary>all values, formulas and assumptions</summary>"
 
 
 def explain_html(plan: Plan, found: Diagnostics) -> str:
@@ -31,74 +25,49 @@ def explain_html(plan: Plan, found: Diagnostics) -> str:
     title = f"<b>{escape(plan.recipe)}</b> &nbsp; plan <code>{plan_hash(plan)[:12]}</code>"
     tables = "".join(map(_html_table, (stage_table(plan), cost_table(plan))))
     text = escape(explain_text(plan, found))
-    return (
-        f"<div>{title}{tables}<details><summary>all values, formulas and assumptions</summary>"
-        f"<pre>{text}</pre></details></div>"
-    )
+    return f"<div>{title}{tables}<details>{_SUMMARY}<pre>{text}</pre></details></div>"
 
 
 def explain_markdown(plan: Plan, found: Diagnostics) -> str:
     """Markdown, with the job graph as a Mermaid diagram."""
-    return "\n".join(
-        [
-            f"**{plan.recipe}**   plan `{plan_hash(plan)[:12]}`",
-            "",
-            *_markdown_table(stage_table(plan)),
-            "",
-            *_markdown_table(cost_table(plan)),
-            "",
-            "```mermaid",
-            render_graph(plan, "mermaid").rstrip(),
-            "```",
-            "",
-            "<details><summary>all values, formulas and assumptions</summary>",
-            "",
-            "```",
-            explain_text(plan, found).rstrip(),
-            "```",
-            "",
-            "</details>",
-            "",
-        ]
+    return (
+        f"**{plan.recipe}**   plan `{plan_hash(plan)[:12]}`\n\n"
+        f"{_markdown_table(stage_table(plan))}\n\n{_markdown_table(cost_table(plan))}\n\n"
+        f"```mermaid\n{render_graph(plan, 'mermaid')}```\n\n"
+        f"<details>{_SUMMARY}\n\n```\n{explain_text(plan, found)}```\n\n</details>\n"
     )
 
 
 def stage_table(plan: Plan) -> Table:
     """One row a stage."""
-    costs = zip(plan.stages, plan_cost(plan), strict=True)
-    rows = []
-    for stage, cost in costs:
+    rows: Table = [("stage", "kind", "when", "model", "service")]
+    for stage, cost in zip(plan.stages, plan_cost(plan), strict=True):
         if isinstance(stage, EvalPlan):
             when = when_evaluated(stage)
         else:
             when = count(stage.steps, "step") + (f", from {stage.after}" if stage.after else "")
         rows.append((stage.name, cost.kind, when, stage.model.base, stage.model.service))
-    return Table(("stage", "kind", "when", "model", "service"), tuple(rows))
+    return rows
 
 
 def cost_table(plan: Plan) -> Table:
     """The bill of the job by kind and level; one row where it costs nothing."""
     costs = plan_cost(plan)
     if all(cost.free for cost in costs):
-        return Table(("cost",), ((FREE,),))
-    bills = [bill_of(costs, level) for level in LEVELS]
-    rows = [
-        (kind, *(dollars(bill[kind]) for bill in bills))
-        for kind in KINDS
-        if any(bill[kind].usd or not bill[kind].complete for bill in bills)
-    ]
-    total = ("total", *(dollars(total_cost(costs, level)) for level in LEVELS))
-    return Table(("cost", *LEVELS), (*rows, total))
+        return [("cost",), (FREE,)]
+    rows = [(kind, *map(dollars, amounts)) for kind, amounts in bill_rows(costs).items()]
+    return [("cost", *LEVELS), *rows]
 
 
 def _html_table(table: Table) -> str:
-    head = "".join(f"<th>{escape(cell)}</th>" for cell in table.head)
-    rows = "".join(
-        f"<tr>{''.join(f'<td>{escape(cell)}</td>' for cell in row)}</tr>" for row in table.rows
-    )
-    return f"<table><thead><tr>{head}</tr></thead><tbody>{rows}</tbody></table>"
+    def row(tag: str, cells: tuple[str, ...]) -> str:
+        return f"<tr>{''.join(f'<{tag}>{escape(cell)}</{tag}>' for cell in cells)}</tr>"
+
+    head, *rows = table
+    body = "".join(row("td", cells) for cells in rows)
+    return f"<table><thead>{row('th', head)}</thead><tbody>{body}</tbody></table>"
 
 
-def _markdown_table(table: Table) -> list[str]:
-    rows = [table.head, ("---",) * len(table.head), *table.rows]
-    return [f"| {' | '.join(cell.replace('|', chr(92) + '|') for cell in row)} |" for row in rows]
+def _markdown_table(table: Table) -> str:
+    rows = (f"| {' | '.join(cell.replace('|', _PIPE) for cell in row)} |" for row in table)
+    return "\n".join([next(rows), "|" + " --- |" * len(table[0]), *rows])

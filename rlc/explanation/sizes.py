@@ -31,7 +31,7 @@ def size_lines(stage: StagePlan, cost: StageCost) -> Lines:
     for sentence in sentences:
         yield from wrapped(sentence, hang=2)
     tokens = round(cost.step_tokens["high"].total)
-    yield f"at most {tokens:,} tokens {'an evaluation' if cost.kind == 'eval' else 'a step'}"
+    yield f"at most {tokens:,} tokens {'an' if cost.kind == 'eval' else 'a'} {cost.unit}"
 
 
 def pipeline(env: EnvPlan) -> str:

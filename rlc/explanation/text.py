@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable
 
-from rlc.explanation.costs import assumed_lines, cost_lines, job_cost_lines
+from rlc.explanation.costs import cost_lines, job_cost_lines
 from rlc.explanation.graph import job_lines, step_lines
 from rlc.explanation.layout import Lines, Paint, count, section, wrapped
 from rlc.explanation.maths import formula_sections
@@ -16,14 +16,9 @@ from rlc.lang.diagnostics import Diagnostics
 from rlc.lang.render import render_human
 from rlc.plan.codec import plan_hash
 from rlc.plan.records import Plan, StagePlan
+from rlc.pricing.assumptions import assumptions
 from rlc.pricing.cost import StageCost, plan_cost
 from rlc.pricing.latencies import Latencies
-
-_TITLES = {
-    "train": "{} on {}",
-    "sft": "{} of supervised training on {}",
-    "eval": "{} on {}",
-}
 
 
 def explain_text(
@@ -53,23 +48,22 @@ def _plan(plan: Plan, latencies: Latencies, paint: Paint) -> Lines:
     if several:
         yield from section("cost in USD", job_cost_lines(costs), paint)
     yield from section("writes", _sentences(written(plan)), paint)
-    yield from section("needs", _sentences(iter(needed(plan))), paint)
+    yield from section("needs", _sentences(needed(plan)), paint)
 
 
 def _stage(plan: Plan, stage: StagePlan, cost: StageCost, paint: Paint) -> Lines:
-    unit = "evaluation" if cost.kind == "eval" else "step"
-    title = _TITLES[cost.kind].format(count(cost.times, unit), stage.model.service)
+    training = " of supervised training" if cost.kind == "sft" else ""
+    title = f"{count(cost.times, cost.unit)}{training} on {stage.model.service}"
     yield paint.title(f"stage {stage.name}: {title}")
     yield from section("values", value_lines(plan, stage, paint), paint)
     for name, lines in formula_sections(stage, paint):
         yield from section(name, lines, paint)
-    of = "each evaluation" if cost.kind == "eval" else "each step"
-    yield from section(of, step_lines(plan, stage), paint)
+    yield from section(f"each {cost.unit}", step_lines(plan, stage), paint)
     yield from section("sizes", size_lines(stage, cost), paint)
     yield from section("cost", cost_lines(cost), paint)
-    yield from section("assumed", assumed_lines(stage), paint)
+    yield from section("assumed", _sentences(assumptions(stage)), paint)
 
 
-def _sentences(sentences: Iterator[str]) -> Lines:
+def _sentences(sentences: Iterable[str]) -> Lines:
     for sentence in sentences:
         yield from wrapped(sentence, bullet="- ")

@@ -13,21 +13,8 @@ from rlc.catalog.index import source_traits
 from rlc.plan.environments import EnvPlan
 from rlc.plan.records import EvalPlan, SftPlan, StagePlan, TrainPlan, environments_of
 from rlc.plan.units import show
-from rlc.pricing.cost import (
-    BYTES_PER_PARAMETER,
-    GIGABYTE,
-    checkpoint_bytes,
-    is_free,
-    kept_checkpoints,
-    lora_parameters,
-    reference_price,
-)
-from rlc.pricing.shapes import (
-    REPLY_SHARE,
-    TURN_SHARE,
-    UNKNOWN_TURNS,
-    rollout_shape,
-)
+from rlc.pricing import cost
+from rlc.pricing.shapes import REPLY_SHARE, TURN_SHARE, UNKNOWN_TURNS, rollout_shape
 from rlc.pricing.tokens import RESAMPLED, ROW_TOKENS, TRIES
 
 
@@ -90,7 +77,7 @@ def _environment(env: EnvPlan, stage: StagePlan) -> Iterator[str]:
 
 def _prices(stage: StagePlan) -> Iterator[str]:
     model = stage.model
-    if is_free(model):
+    if cost.is_free(model):
         return
     price = price_of(model.base, model.service)
     if price is None:
@@ -104,27 +91,27 @@ def _prices(stage: StagePlan) -> Iterator[str]:
     if unsure:
         yield f"no primary source confirms the price of {', '.join(unsure)} of {model.base}"
     if isinstance(stage, TrainPlan) and stage.kl is not None:
-        if reference_price(stage.kl, stage.model) is None:
+        if cost.reference_price(stage.kl, stage.model) is None:
             yield f"the price of {stage.kl.reference} is unknown: the sums are lower bounds"
         else:
             yield "the reference is billed as a prefill of every sequence, uncached"
 
 
 def _storage(stage: StagePlan) -> Iterator[str]:
-    if isinstance(stage, EvalPlan) or is_free(stage.model):
+    if isinstance(stage, EvalPlan) or cost.is_free(stage.model):
         return
-    size = checkpoint_bytes(stage.model, "high")
+    size = cost.checkpoint_bytes(stage.model, "high")
     if size is None:
         yield "the size of the adapter is unknown, and with it the price of its checkpoints"
         return
-    kept = kept_checkpoints(stage.save, stage.steps)
+    kept = cost.kept_checkpoints(stage.save, stage.steps)
     ttl = stage.save.ttl_seconds
     time = "a month, and on until they are deleted" if ttl is None else show(ttl, "duration")
-    low, high = BYTES_PER_PARAMETER["low"], BYTES_PER_PARAMETER["high"]
+    low, high = cost.BYTES_PER_PARAMETER["low"], cost.BYTES_PER_PARAMETER["high"]
     yield (
-        f"{kept:,} checkpoint{'s' * (kept != 1)} of {size / GIGABYTE:.2g} GB kept for {time}, at "
-        f"${storage_price():.2f} a GB and month ({lora_parameters(stage.model):,} parameters "
-        f"with Adam's moments, {low} to {high} bytes each)"
+        f"{kept:,} checkpoint{'s' * (kept != 1)} of {size / cost.GIGABYTE:.2g} GB kept for {time}, "
+        f"at ${storage_price():.2f} a GB and month ({cost.lora_parameters(stage.model):,} "
+        f"parameters with Adam's moments, {low} to {high} bytes each)"
     )
 
 

@@ -51,6 +51,10 @@ class Money:
     def __mul__(self, factor: float) -> Money:
         return Money(self.usd * factor, self.complete)
 
+    def __bool__(self) -> bool:
+        """Return whether there is something to pay, as far as is known."""
+        return bool(self.usd) or not self.complete
+
     @property
     def total(self) -> float | None:
         """USD; None if only a lower bound is known."""
@@ -58,11 +62,6 @@ class Money:
 
 
 UNKNOWN = Money(0.0, complete=False)
-
-
-def in_all(amounts: Iterable[Money]) -> Money:
-    """The sum."""
-    return sum(amounts, Money())
 
 
 @frozen
@@ -79,9 +78,13 @@ class StageCost:
     step: dict[Level, Money]
     bill: dict[Level, dict[str, Money]]
 
+    @property
+    def unit(self) -> str:
+        return "evaluation" if self.kind == "eval" else "step"
+
     def total(self, level: Level) -> Money:
         """The whole stage."""
-        return in_all(self.bill[level].values())
+        return sum(self.bill[level].values(), Money())
 
     def tokens(self, level: Level) -> Tokens:
         """The whole stage."""
@@ -96,7 +99,7 @@ def plan_cost(plan: Plan) -> tuple[StageCost, ...]:
 
 def total_cost(stages: Iterable[StageCost], level: Level) -> Money:
     """The whole plan."""
-    return in_all(stage.total(level) for stage in stages)
+    return sum((stage.total(level) for stage in stages), Money())
 
 
 def bill_of(stages: Iterable[StageCost], level: Level) -> dict[str, Money]:
@@ -107,6 +110,15 @@ def bill_of(stages: Iterable[StageCost], level: Level) -> dict[str, Money]:
             name = "evaluation" if stage.kind == "eval" else kind
             bill[name] += money
     return bill
+
+
+def bill_rows(stages: Iterable[StageCost]) -> dict[str, list[Money]]:
+    """The bill of the whole plan: the amounts by level of each kind that it has, and the total."""
+    stages = tuple(stages)
+    bills = [bill_of(stages, level) for level in LEVELS]
+    rows = {kind: [bill[kind] for bill in bills] for kind in KINDS}
+    total = [total_cost(stages, level) for level in LEVELS]
+    return {kind: amounts for kind, amounts in rows.items() if any(amounts)} | {"total": total}
 
 
 def stage_cost(stage: StagePlan, stages: Mapping[str, StagePlan] | None = None) -> StageCost:
@@ -126,7 +138,7 @@ def stage_cost(stage: StagePlan, stages: Mapping[str, StagePlan] | None = None) 
         free=is_free(stage.model),
         step_tokens=one,
         tokens_before=before,
-        step={level: in_all(_priced(stage, one[level]).values()) for level in LEVELS},
+        step={level: sum(_priced(stage, one[level]).values(), Money()) for level in LEVELS},
         bill=bill,
     )
 

@@ -113,8 +113,10 @@ def rollout_shapes(
     """
     episode = _episode(env, model, level)
     game = with_role(env, "game")
-    if game is not None:
-        return (_game(episode, int(game.args["solvers"])),)
+    if game is not None:  # solvers answer the same question; the judge reads it and all answers
+        solver = evolve(episode, turns=1, copies=int(game.args["solvers"]))
+        prompt = solver.prompt + solver.copies * solver.reply + JUDGE_TOKENS
+        return ((solver, evolve(solver, prompt=prompt, copies=1, shared=False)),)
     limits = Limits.of(env, model, sampling)
     longest = limits.cut(episode)
     if level != "high" or longest.turns == episode.turns:
@@ -166,13 +168,6 @@ def extends_prefix(env: EnvPlan, model: ModelPlan, unknown: bool) -> bool:
         return False
     keeps = renderer_keeps_prefix(model.renderer)
     return unknown if keeps is None else keeps
-
-
-def _game(solver: Episode, solvers: int) -> Rollout:
-    """Solvers answer the same question; the judge reads the question and all answers."""
-    solver = evolve(solver, turns=1, copies=solvers)
-    prompt = solver.prompt + solvers * solver.reply + JUDGE_TOKENS
-    return solver, evolve(solver, prompt=prompt, copies=1, shared=False)
 
 
 @frozen(eq=False, repr=False)

@@ -8,7 +8,6 @@ reads every sequence once.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from functools import reduce
 from math import ceil
 from operator import add
 
@@ -39,10 +38,6 @@ class Tokens:
 
     def __mul__(self, factor: float) -> Tokens:
         return Tokens(*(count * factor for count in self.counts))
-
-    def most(self, other: Tokens) -> Tokens:
-        """The larger number of each kind."""
-        return Tokens(*map(max, self.counts, other.counts))
 
     @property
     def counts(self) -> tuple[float, ...]:
@@ -151,5 +146,5 @@ def _eval_tokens(stage: EvalPlan, level: Level) -> Tokens:
 
 
 def _most(tokens: Iterable[Tokens]) -> Tokens:
-    """Return the larger number of each kind, over several shapes."""
-    return reduce(Tokens.most, tokens)
+    """Return the largest number of each kind, over several shapes."""
+    return Tokens(*map(max, zip(*(each.counts for each in tokens), strict=True)))
