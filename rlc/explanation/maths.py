@@ -137,22 +137,15 @@ class LossScale:
 
 def loss_scale(stage: TrainPlan) -> LossScale:
     """The effective scale of a stage's loss (weights: :mod:`rlc.algo.aggregate`)."""
-    sequences, tokens = _update_size(stage)
-    weight = aggregate_traits(stage.aggregate.kind).token_weight
-    return LossScale(sequences, tokens, weight(sequences, tokens, stage.aggregate.length))
-
-
-def _update_size(stage: TrainPlan) -> tuple[float, float]:
-    """Sequences and sampled tokens of one update, as far as they can be expected."""
     part, sequences, tokens = shares(stage.envs), 0.0, 0.0
     for env in stage.envs:
         shape = rollout_shape(env, stage.model, stage.sampling, "expected")
-        of_rollout = sum(e.copies * (1 if e.one_datum else e.turns) for e in shape)
-        sampled = sum(e.copies * e.sampled() for e in shape)
         rollouts = stage.batch.count * env.rollouts.group * part[env.name]
         if stage.batch.kind == "turns":
             turns = sum(e.copies * e.turns for e in shape)
             rollouts = stage.batch.count / turns * part[env.name]
-        sequences += rollouts * of_rollout
-        tokens += rollouts * sampled
-    return sequences / stage.batch.updates, tokens / stage.batch.updates
+        sequences += rollouts * sum(e.copies * (1 if e.one_datum else e.turns) for e in shape)
+        tokens += rollouts * sum(e.copies * e.sampled() for e in shape)
+    sequences, tokens = sequences / stage.batch.updates, tokens / stage.batch.updates
+    weight = aggregate_traits(stage.aggregate.kind).token_weight
+    return LossScale(sequences, tokens, weight(sequences, tokens, stage.aggregate.length))

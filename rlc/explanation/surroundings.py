@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 
 from rlc.catalog.environments import env_facts, files_of
 from rlc.catalog.index import source_traits, tracker_traits, wrapper_traits
@@ -73,7 +73,11 @@ def _needed(plan: Plan) -> Iterator[str]:
         if isinstance(stage, SftPlan) and stage.data.path is not None:
             yield f"the file {stage.data.path}"
         if not isinstance(stage, EvalPlan):
-            yield from _trackers(stage.track)
+            for tracker in stage.track:
+                traits = tracker_traits(tracker.name)
+                if traits.key:
+                    yield _key(traits.key)
+                yield f"the package {traits.package}"
 
 
 def _service(service: str) -> Iterator[str]:
@@ -105,14 +109,6 @@ def _environment(env: EnvPlan) -> Iterator[str]:
         if server := wrapper_traits(wrapper.name).server:
             yield f"{env.name}: the search server at {wrapper.args[server]}"
     yield from (f"{env.name}: the file {path}" for _, path in files_of(env))
-
-
-def _trackers(trackers: Iterable[TrackPlan]) -> Iterator[str]:
-    for tracker in trackers:
-        traits = tracker_traits(tracker.name)
-        if traits.key:
-            yield _key(traits.key)
-        yield f"the package {traits.package}"
 
 
 def _key(key: Key) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import takewhile
 from textwrap import wrap
 from typing import Any
 
@@ -29,8 +30,9 @@ class Row:
 def value_lines(plan: Plan, stage: StagePlan, paint: Paint) -> Lines:
     """Yield the lines of a stage's values: for each part those that were decided, then defaults."""
     rows = value_rows(plan, stage)
-    same = _same_model(plan, stage)
-    if same is not None:
+    earlier = takewhile(lambda other: other is not stage, plan.stages)
+    same = next((other.name for other in earlier if other.model == stage.model), None)
+    if same is not None:  # the very same model need not be shown again
         rows = [row for row in rows if row.group != "model"]
         rows.insert(0, Row("model", "name", stage.model.name, f"as in {same}"))
     decided = [row for row in rows if not _is_default(row)]
@@ -78,16 +80,6 @@ def _decided(row: Row, widths: list[int], room: int, paint: Paint) -> Lines:
 def _is_default(row: Row) -> bool:
     """Return whether the value was not written by the user."""
     return row.origin.startswith(("default", "catalogue", "sampling of "))
-
-
-def _same_model(plan: Plan, stage: StagePlan) -> str | None:
-    """An earlier stage with the very same model, so that it need not be shown again."""
-    for earlier in plan.stages:
-        if earlier is stage:
-            return None
-        if earlier.model == stage.model:
-            return earlier.name
-    return None
 
 
 def value_rows(plan: Plan, stage: StagePlan) -> list[Row]:

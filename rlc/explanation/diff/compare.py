@@ -14,7 +14,7 @@ from rlc.explanation.graph import edge_notes
 from rlc.explanation.maths import formulas_of
 from rlc.plan.codec import plan_hash
 from rlc.plan.differences import Change, value_changes
-from rlc.plan.records import GraphEdge, Plan
+from rlc.plan.records import Plan
 from rlc.pricing.cost import KINDS, Money, bill_of, plan_cost, total_cost
 from rlc.pricing.shapes import LEVELS, Level
 
@@ -56,11 +56,15 @@ def diff_plans(before: Plan, after: Plan) -> PlanDiff:
     """All that differs."""
     costs = plan_cost(before), plan_cost(after)
     bills = bill_of(costs[0], "expected"), bill_of(costs[1], "expected")
+    old, new = _graph_lines(before), _graph_lines(after)
     return PlanDiff(
         same=plan_hash(before) == plan_hash(after),
         values=tuple(value_changes(before, after)),
         formulas=tuple(_formula_changes(before, after)),
-        graph=_graph_change(before, after),
+        graph=GraphChange(
+            removed=tuple(line for line in old if line not in new),
+            added=tuple(line for line in new if line not in old),
+        ),
         cost={
             level: (total_cost(costs[0], level), total_cost(costs[1], level)) for level in LEVELS
         },
@@ -82,20 +86,12 @@ def _formula_changes(before: Plan, after: Plan) -> Iterator[FormulaChange]:
                 yield FormulaChange(stage, part, was, becomes)
 
 
-def _graph_change(before: Plan, after: Plan) -> GraphChange:
-    old, new = _graph_lines(before), _graph_lines(after)
-    return GraphChange(
-        removed=tuple(line for line in old if line not in new),
-        added=tuple(line for line in new if line not in old),
-    )
-
-
 def _graph_lines(plan: Plan) -> dict[str, None]:
-    """Nodes and edges, each as a line; a set that keeps its order."""
+    """Nodes and edges, each as a line such as ``main.optim_step → main.snapshot: weights (step −
+    1)``; a set that keeps its order."""
     nodes = [f"{node.id} ({node.label})" for node in plan.graph.nodes]
-    return dict.fromkeys([*nodes, *map(edge_line, plan.graph.edges)])
-
-
-def edge_line(edge: GraphEdge) -> str:
-    """``main.optim_step → main.snapshot: weights (step − 1)``."""
-    return f"{edge.source} → {edge.target}: {edge.carries}{edge_notes(edge)}"
+    edges = [
+        f"{edge.source} → {edge.target}: {edge.carries}{edge_notes(edge)}"
+        for edge in plan.graph.edges
+    ]
+    return dict.fromkeys([*nodes, *edges])

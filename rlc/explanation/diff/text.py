@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+from attrs import asdict
+
 from rlc.explanation.diff.compare import PlanDiff
 from rlc.explanation.layout import WIDTH, Lines, Paint, dollars, section
 from rlc.plan.differences import Side, change_lines
@@ -40,16 +42,8 @@ def diff_dict(diff: PlanDiff, before: str, after: str) -> dict[str, Any]:
             {"path": change.path, "before": _plain(change.before), "after": _plain(change.after)}
             for change in diff.values
         ],
-        "formulas": [
-            {
-                "stage": change.stage,
-                "part": change.part,
-                "before": list(change.before),
-                "after": list(change.after),
-            }
-            for change in diff.formulas
-        ],
-        "graph": {"removed": list(diff.graph.removed), "added": list(diff.graph.added)},
+        "formulas": [asdict(change) for change in diff.formulas],
+        "graph": asdict(diff.graph),
         "cost": {
             "currency": "USD",
             **{
