@@ -8,12 +8,13 @@ import sqlite3
 import time
 from collections.abc import Sequence
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
 
-from attrs import define, evolve, field
+from attrs import define, field
 
 from rlc.envs.python.attributes import search_beside
-from rlc.plan.records import EvalPlan, Plan, SftPlan, TrainPlan
+from rlc.plan.records import EvalPlan, SftPlan, TrainPlan
 from rlc.runtime.concurrency import in_thread
 from rlc.runtime.guard.meter import Meter
 from rlc.runtime.guard.remote import RemoteSession
@@ -35,7 +36,7 @@ from rlc.runtime.stages.train import TrainStage
 from rlc.runtime.stages.weights import LostCheckpointError, StageWeights, open_weights
 from rlc.runtime.summary import EvalSummary, StageSummary, Summary
 from rlc.runtime.trackers.tracking import MetricsLog
-from rlc.runtime.updates.reference import reference_client
+from rlc.runtime.updates.reference import open_reference
 from rlc.service.interface import RemoteService, ServiceClient, SessionEnd
 
 _DISK = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EROFS, errno.EACCES, errno.EIO}
@@ -59,7 +60,6 @@ class Job:
     _service_guard: ServiceGuard = field(init=False)
     _log: MetricsLog = field(init=False)
     _evaluator: Evaluator = field(init=False)
-    _loop: StageLoop | None = field(default=None, init=False)
 
     def __attrs_post_init__(self) -> None:
         search_beside(self.folder.plan.recipe)
@@ -67,8 +67,9 @@ class Job:
         self._evaluator = Evaluator(self.folder, self._log, self.observer)
         self._service_guard = ServiceGuard.of(self.service, self.observer.note)
         if isinstance(self.service, RemoteService):
-            on_pressure = self._service_guard.pressed
-            self._remote = RemoteSession(self.service, self.folder, self.observer, on_pressure)
+            self._remote = RemoteSession(
+                self.service, self.folder, self.observer.note, self._service_guard.pressed
+            )
         self.service = self._service_guard.client
 
     def stop(self) -> None:
@@ -86,7 +87,7 @@ class Job:
         try:
             if self._remote:
                 await self._remote.open(self.folder.plan)
-            summary = await self._run_stages(self.folder.plan)
+            summary = await self._run_stages()
             end = "success" if summary.state == "finished" else "interrupted"
         except asyncio.CancelledError:
             end = "interrupted"
@@ -101,7 +102,7 @@ class Job:
             raise
         finally:
             if self._remote:
-                await self._remote.close(end)
+                await self._remote.service.close(end)
         return summary
 
     def _record_end(self, state: str, cause: str) -> None:
@@ -113,43 +114,43 @@ class Job:
     def _ending(self) -> bool:
         return self._stopping or self._over_budget
 
-    async def _run_stages(self, plan: Plan) -> Summary:
+    async def _run_stages(self) -> Summary:
         """Run the stages in order; start over from an older checkpoint if the newest is lost."""
         while True:
             self.folder.rewind()
             summaries = list[StageSummary]()
             try:
-                for stage in plan.stages:
+                for stage in self.folder.plan.stages:
                     if self._ending:
                         break
                     if not isinstance(stage, EvalPlan):
-                        summaries.append(await self._run_stage(plan, stage))
+                        summaries.append(await self._run_stage(stage))
                     elif stage.after is None:
-                        await self._evaluate_at_end(plan, stage)
+                        await self._evaluate_at_end(stage)
             except LostCheckpointError as lost:
                 self.observer.note(str(lost))
             else:
-                return self._summary(plan, summaries)
+                return self._summary(summaries)
 
-    def _summary(self, plan: Plan, summaries: list[StageSummary]) -> Summary:
-        journal = self.folder.journal
+    def _summary(self, summaries: list[StageSummary]) -> Summary:
+        journal, stages = self.folder.journal, self.folder.plan.stages
         finished = all(
-            self._evaluator.is_done(stage, _last_step(plan, stage))
+            self._evaluator.is_done(stage, self._last_step(stage))
             if isinstance(stage, EvalPlan)
             else len(journal.steps(stage.name)) == stage.steps
-            for stage in plan.stages
+            for stage in stages
         )
         state = "finished" if finished else "budget" if self._over_budget else "interrupted"
         self.folder.set_state(state, _CAUSES[state])
         evaluations = [
             EvalSummary(stage.name, stored.step, _results(stored.metrics, stage.name))
-            for stage in plan.stages
+            for stage in stages
             if isinstance(stage, EvalPlan)
             for stored in journal.steps(stage.name)
         ]
         return Summary(self.folder.path, state, summaries, evaluations, journal.spent_usd())
 
-    async def _run_stage(self, plan: Plan, stage: TrainPlan | SftPlan) -> StageSummary:
+    async def _run_stage(self, stage: TrainPlan | SftPlan) -> StageSummary:
         """Run one training stage from where the journal says it is."""
         started, journal = time.perf_counter(), self.folder.journal
         key = measure(stage)
@@ -158,7 +159,7 @@ class Job:
         self.observer.stage_started(stage, len(done), values)
         evaluations = [
             one
-            for one in plan.stages
+            for one in self.folder.plan.stages
             if isinstance(one, EvalPlan) and one.after == stage.name
             if not self._evaluator.is_done(one, stage.steps)
         ]
@@ -166,9 +167,9 @@ class Job:
             try:
                 self._log.open(stage)
                 if len(done) < stage.steps:
-                    await self._run_steps(plan, stage, done)
+                    await self._run_steps(stage, done)
                 for evaluation in evaluations if not self._ending else ():
-                    await self._evaluate_at_end(plan, evaluation)
+                    await self._evaluate_at_end(evaluation)
             finally:
                 self._log.close()
         checkpoints = journal.checkpoints(stage.name)
@@ -181,9 +182,7 @@ class Job:
             checkpoint=checkpoints[-1].path if checkpoints else None,
         )
 
-    async def _run_steps(
-        self, plan: Plan, stage: TrainPlan | SftPlan, done: Sequence[StoredStep]
-    ) -> None:
+    async def _run_steps(self, stage: TrainPlan | SftPlan, done: Sequence[StoredStep]) -> None:
         """Open the weights of a stage and run its steps after those that are done."""
         self._service_guard.begin(stage)
         journal, note = self.folder.journal, self.observer.note
@@ -195,29 +194,17 @@ class Job:
         weights = StageWeights(
             training, self.service, journal, stage, lambda: self._ending, note, len(done)
         )
-
-        async def evaluate(step: int) -> None:
-            await self._evaluate_during(plan, weights, step)
-
-        reference_meter = None
-        if isinstance(stage, TrainPlan) and stage.kl is not None:
-            model = stage.model
-            if "://" not in stage.kl.reference:  # a saved state is taken to be of the same base
-                model = evolve(model, base=stage.kl.reference)
-            reference_meter = Meter(journal, stage.name, model)
-        opened = await self._open_stage(weights, stage, done, meter)
-        self._loop = loop = StageLoop(
+        opened = await self._open_stage(stage, weights, meter, done)
+        loop = StageLoop(
             folder=self.folder,
             service=self._service_guard,
             observer=self.observer,
             log=self._log,
             plan=stage,
             stage=opened,
-            meter=meter,
             checkpoints=CheckpointKeeper(stage, journal, self.service, note),
-            reference_meter=reference_meter,
             stop_requested=lambda: self._stopping,
-            evaluate=evaluate,
+            evaluate=partial(self._evaluator.run_due, weights),
         )
         try:
             await loop.run(len(done))
@@ -227,50 +214,34 @@ class Job:
 
     async def _open_stage(
         self,
-        weights: StageWeights,
         stage: TrainPlan | SftPlan,
-        done: Sequence[StoredStep],
+        weights: StageWeights,
         meter: Meter,
+        done: Sequence[StoredStep],
     ) -> Stage:
         seed, progress = self.folder.plan.seed, self.observer.progress
         if isinstance(stage, SftPlan):
             examples = await load_examples(self.folder, stage, weights, meter, progress)
-            return SftStage(stage, seed, weights, examples)
+            return SftStage(seed, weights, meter, None, stage, examples)
         tokenizer = weights.training.get_tokenizer()
         envs = await in_thread(build_envs, stage.envs, tokenizer, stage.model.renderer)
         cursors = [step.cursor for step in done]
         stream = TaskStream.resumed(envs, seed, ("task", stage.name), cursors)
-        reference = None
-        if stage.kl is not None:
-            reference = await reference_client(self.service, stage.kl.reference)
+        reference = await open_reference(self.service, self.folder.journal, stage)
+        return TrainStage(seed, weights, meter, reference, stage, stream, progress)
 
-        def on_groups(played: int, planned: int) -> None:
-            """Charge the tokens of a group at once, even if the step fails later."""
-            if self._loop is not None:
-                self._loop.record_usage()
-            progress(played, planned)
-
-        return TrainStage(stage, seed, weights, stream, reference, on_groups)
-
-    async def _evaluate_during(self, plan: Plan, weights: StageWeights, step: int) -> None:
-        """Run the evaluations that are due after a step, or before the first, but not at the end.
-
-        Each has a snapshot of its own: sharing one with the rollouts, and with it the service's
-        cache, would change the last bits of their logprobs.
-        """
-        for stage in plan.stages:
-            if not isinstance(stage, EvalPlan) or stage.after != weights.plan.name:
-                continue
-            due = stage.first if step == 0 else bool(stage.every and step % stage.every == 0)
-            if due and step < weights.plan.steps and not self._evaluator.is_done(stage, step):
-                await self._evaluator.run(stage, step, weights.training)
-
-    async def _evaluate_at_end(self, plan: Plan, stage: EvalPlan) -> None:
+    async def _evaluate_at_end(self, stage: EvalPlan) -> None:
         """Evaluate the end of a stage, or a model as it is."""
-        step = _last_step(plan, stage)
+        step = self._last_step(stage)
         if not self._evaluator.is_done(stage, step):
             training = await open_weights(self.service, self.folder, stage, self.observer.note)
             await self._evaluator.run(stage, step, training)
+
+    def _last_step(self, stage: EvalPlan) -> int:
+        """Return the last step of the stage that is evaluated; 0 for a model as it is."""
+        stages = self.folder.plan.stages
+        trained = {s.name: s.steps for s in stages if not isinstance(s, EvalPlan)}
+        return trained[stage.after] if stage.after is not None else 0
 
 
 def _disk_error(error: Exception, path: Path) -> RunError | None:
@@ -285,12 +256,6 @@ def _disk_error(error: Exception, path: Path) -> RunError | None:
         f"cannot write the run folder {path}: {cause}",
         "make room on its disk, or see to its permissions; every step that is journalled is kept",
     )
-
-
-def _last_step(plan: Plan, stage: EvalPlan) -> int:
-    """Return the last step of the stage that is evaluated; 0 for a model as it is."""
-    trained = {s.name: s.steps for s in plan.stages if not isinstance(s, EvalPlan)}
-    return trained[stage.after] if stage.after is not None else 0
 
 
 def _results(metrics: dict[str, float], name: str) -> dict[str, float]:

@@ -13,7 +13,7 @@ from rlc.runtime.concurrency import in_thread
 from rlc.runtime.gc_tuning import short_gc_pauses
 from rlc.runtime.graph import StepOutcome, run_steps
 from rlc.runtime.guard.limits import StageGuard
-from rlc.runtime.guard.meter import Meter, cost
+from rlc.runtime.guard.meter import cost
 from rlc.runtime.guard.service_guard import ServiceGuard
 from rlc.runtime.guard.watchdog import StepDeadline
 from rlc.runtime.journal.checkpoints import CheckpointKeeper, PendingCheckpoint
@@ -40,9 +40,7 @@ class StageLoop:
     log: MetricsLog
     plan: TrainPlan | SftPlan
     stage: Stage
-    meter: Meter
     checkpoints: CheckpointKeeper
-    reference_meter: Meter | None  # of a reference model, which has a price of its own
     stop_requested: Callable[[], bool]
     evaluate: Callable[[int], Awaitable[None]]
     over_budget: bool = field(default=False, init=False)
@@ -92,15 +90,7 @@ class StageLoop:
             await self.checkpoints.abandon()
             raise
         finally:
-            self.record_usage()
-
-    def record_usage(self) -> None:
-        """Write down the tokens that running steps have used so far."""
-        for step, usage in self.stage.usage.items():
-            self.meter.record(step, usage)
-        if self.reference_meter is not None:
-            for step, usage in self.stage.reference_usage.items():
-                self.reference_meter.record(step, usage)
+            self.stage.record_usage()
 
     async def _commit(self, step: int, outcome: StepOutcome) -> bool:
         """Write a finished step down, and return whether the stage goes on.
@@ -109,14 +99,12 @@ class StageLoop:
         a step that is not journalled, and writes the metrics again from the journal.
         """
         report = await self.stage.report(step, outcome)
-        self.record_usage()
-        usage = self.stage.usage.pop(step)
-        reference = self.stage.reference_usage.pop(step, None)
+        usage = self.stage.meter.finish(step)
         seconds = time.perf_counter() - self._step_began
         metrics: dict[str, Any] = {"stage": self.plan.name, "step": step, **report.metrics}
         metrics |= usage_metrics(usage) | time_metrics(outcome.seconds, seconds)
-        if reference is not None:
-            metrics["tokens/reference"] = reference.prefill
+        if self.stage.reference is not None:
+            metrics["tokens/reference"] = self.stage.reference.meter.finish(step).prefill
         if cost(self.plan.model, usage) is not None:
             metrics["spend/usd"] = self.folder.journal.spent_usd()
         metrics |= self.service.metrics()

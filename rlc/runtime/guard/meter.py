@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
+
 from attrs import asdict, define, evolve, field
 
 from rlc.catalog.facts.prices import dollars, price_of
@@ -16,19 +18,28 @@ PROBES = 0  # the step that is charged for the first checks
 class Meter:
     """Writes the usage of one stage's steps to the journal, each token once.
 
+    ``running`` has the totals of the running steps, which others add to as responses arrive.
     Nothing is ever taken back: a step that fails, or is repeated after a crash, is charged too.
     """
 
     journal: Journal
     stage: str
     model: ModelPlan
+    running: defaultdict[int, Usage] = field(factory=lambda: defaultdict(Usage), init=False)
     _written: dict[int, Usage] = field(factory=dict, init=False)
 
-    def record(self, step: int, usage: Usage) -> None:
-        """Write how much ``usage``, the running total of a step, has grown since the last call."""
-        before = asdict(self._written.get(step, Usage()))
-        self.add(step, Usage(**{kind: n - before[kind] for kind, n in asdict(usage).items()}))
-        self._written[step] = evolve(usage)
+    def write(self) -> None:
+        """Write how much the running totals have grown since the last call."""
+        for step, usage in self.running.items():
+            before = asdict(self._written.get(step, Usage()))
+            self.add(step, Usage(**{kind: n - before[kind] for kind, n in asdict(usage).items()}))
+            self._written[step] = evolve(usage)
+
+    def finish(self, step: int) -> Usage:
+        """Write all totals; return that of a step, which is no longer counted."""
+        self.write()
+        self._written.pop(step, None)
+        return self.running.pop(step)
 
     def add(self, step: int, usage: Usage) -> None:
         """Write usage that is not part of a step's running total."""

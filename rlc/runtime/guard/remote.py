@@ -14,10 +14,9 @@ from rlc.plan.records import EvalPlan, Plan, SftPlan, TrainPlan
 from rlc.runtime.guard.meter import PROBES, Meter, cost
 from rlc.runtime.guard.probes import probe_loss, probe_seeds
 from rlc.runtime.journal.folder import RunFolder
-from rlc.runtime.observer import Observer
 from rlc.runtime.records import RunError, Usage
 from rlc.service.hosted.capabilities import smaller_contexts
-from rlc.service.interface import RemoteService, SessionEnd, TrainingClient
+from rlc.service.interface import RemoteService, TrainingClient
 
 SERVICE_FILE = "service.jsonl"
 
@@ -26,15 +25,12 @@ S = TypeVar("S", bound=TrainPlan | SftPlan | EvalPlan)
 
 @define(eq=False)
 class RemoteSession:
-    """What a run does with a remote service besides training.
-
-    It is the service's :class:`rlc.service.interface.Listener`.
-    """
+    """What a run does with a remote service besides training, as its ``Listener``."""
 
     service: RemoteService
     folder: RunFolder
-    observer: Observer
-    on_pressure: Callable[[], None]
+    note: Callable[[str], None]
+    pressed: Callable[[], None]
     _contexts: dict[str, int] = field(factory=dict, init=False)
     _seeds_probed: bool = field(default=False, init=False)
 
@@ -107,18 +103,6 @@ class RemoteSession:
             )
         self.record({"event": "seed probe", "distinct": distinct})
         self._seeds_probed = True
-
-    async def close(self, end: SessionEnd) -> None:
-        """Finish the session."""
-        await self.service.close(end)
-
-    def note(self, text: str) -> None:
-        """Pass on what the service reports."""
-        self.observer.note(text)
-
-    def pressed(self) -> None:
-        """Pass on that the service has too much to do."""
-        self.on_pressure()
 
     def record(self, event: dict[str, Any]) -> None:
         """Keep the ids of sessions and models in the run folder, to reconcile a bill."""

@@ -1,16 +1,20 @@
-"""What both kinds of training stage offer to the loop that drives them."""
+"""What both kinds of training stage have in common, and offer to the loop that drives them."""
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Mapping
-from typing import Any, Protocol
+from typing import Any
 
-from attrs import frozen
+from attrs import define, frozen
 
-from rlc.runtime.graph import StepFunction, StepOutcome
+from rlc.runtime.graph import Inputs, NodeContext, Parts, StepFunction, StepOutcome
+from rlc.runtime.guard.meter import Meter
 from rlc.runtime.journal.checkpoints import PendingCheckpoint
-from rlc.runtime.records import Usage
 from rlc.runtime.stages.weights import StageWeights
+from rlc.runtime.updates import optimizer
+from rlc.runtime.updates.optimizer import UpdateResult
+from rlc.runtime.updates.reference import ReferenceModel
 
 
 @frozen(eq=False)
@@ -23,22 +27,36 @@ class StepReport:
     checkpoint: PendingCheckpoint | None
 
 
-class Stage(Protocol):
-    """A training stage in progress.
+@define(eq=False)
+class Stage(ABC):
+    """A training stage in progress; ``meter`` counts the tokens of its running steps."""
 
-    ``usage`` counts the tokens of each running step as responses arrive, ``reference_usage`` the
-    tokens that a reference model reads.
-    """
-
+    seed: int
     weights: StageWeights
-    usage: dict[int, Usage]
-    reference_usage: dict[int, Usage]
+    meter: Meter
+    reference: ReferenceModel | None
 
+    @abstractmethod
     def functions(self) -> Mapping[str, StepFunction]:
         """Return the function of each kind of node in the step graph."""
 
+    @abstractmethod
     async def report(self, step: int, outcome: StepOutcome) -> StepReport:
         """Return the results of a step and forget what was kept for it."""
 
-    async def close(self) -> None:
+    async def close(self) -> None:  # noqa: B027
         """Release what the stage holds besides its weights."""
+
+    async def optim_step(self, node: NodeContext, inputs: Inputs) -> UpdateResult:
+        """Submit the last update and wait for all; none if no datum had an advantage."""
+        parts = Parts.of(inputs["forward_backward"])
+        update = await optimizer.finish(self.weights.training, self.weights.plan, node.step, parts)
+        self.weights.step = node.step
+        self.meter.running[node.step].trained = update.trained
+        return update
+
+    def record_usage(self) -> None:
+        """Write down the tokens that running steps have used so far."""
+        self.meter.write()
+        if self.reference is not None:
+            self.reference.meter.write()

@@ -25,6 +25,7 @@ from rlc.runtime.rollouts.environments import build_envs, close_envs
 from rlc.runtime.rollouts.groups import play_tasks, require_any
 from rlc.runtime.rollouts.player import Player
 from rlc.runtime.rollouts.tasks import TaskStream, new_cursor
+from rlc.runtime.stages.weights import StageWeights
 from rlc.runtime.trackers.tracking import MetricsLog
 from rlc.service.interface import SamplingClient, TrainingClient
 
@@ -92,18 +93,32 @@ class Evaluator:
         """Whether the weights after ``step`` of the stage have been evaluated."""
         return self.folder.journal.step(plan.name, step) is not None
 
+    async def run_due(self, weights: StageWeights, step: int) -> None:
+        """Run the evaluations that are due after a step, or before the first, but not at the end.
+
+        Each has a snapshot of its own: sharing one with the rollouts, and with it the service's
+        cache, would change the last bits of their logprobs.
+        """
+        for plan in self.folder.plan.stages:
+            if not isinstance(plan, EvalPlan) or plan.after != weights.plan.name:
+                continue
+            due = plan.first if step == 0 else bool(plan.every and step % plan.every == 0)
+            if due and step < weights.plan.steps and not self.is_done(plan, step):
+                await self.run(plan, step, weights.training)
+
     async def run(self, plan: EvalPlan, step: int, training: TrainingClient) -> None:
         """Evaluate the weights after ``step`` of the stage (0: before the first step)."""
         client = await training.save_weights_and_get_sampling_client()
-        journal, usage = self.folder.journal, Usage()
+        journal = self.folder.journal
         meter = Meter(journal, plan.name, plan.model)
+        usage = meter.running[step]
         envs = build_envs(plan.envs, training.get_tokenizer(), plan.model.renderer)
         journal.start_step(plan.name, step)
         started = time.perf_counter()
         try:
             rollouts = await self.play(plan, envs, client, usage)
         finally:
-            meter.record(step, usage)
+            meter.finish(step)
             await close_envs(envs.values())
         metrics = {"stage": plan.name, "step": step} | evaluation_metrics(plan, rollouts)
         metrics |= usage_metrics(usage) | {"time/total": time.perf_counter() - started}

@@ -12,7 +12,7 @@ from rlc.envs.tool_chat import tool_chat_history
 from rlc.plan.records import SftPlan
 from rlc.runtime.guard.meter import PROBES, Meter
 from rlc.runtime.journal.folder import RunFolder
-from rlc.runtime.records import RunError, Usage
+from rlc.runtime.records import RunError
 from rlc.runtime.rollouts.environments import build_envs, close_envs
 from rlc.runtime.stages.demonstrations import Demonstrator, read_pairs, row_turns
 from rlc.runtime.stages.weights import StageWeights
@@ -79,7 +79,7 @@ async def _from_episodes(
     meter: Meter,
     on_progress: Callable[[int, int], None],
 ) -> list[dict[str, Any]]:
-    tokenizer, usage = weights.training.get_tokenizer(), Usage()
+    tokenizer, usage = weights.training.get_tokenizer(), meter.running[PROBES]
     assert stage.data.env is not None
     env = build_envs([stage.data.env], tokenizer, stage.model.renderer)[stage.data.env.name]
     client = (await weights.snapshot(0)).client if stage.data.policy == "model" else None
@@ -87,7 +87,7 @@ async def _from_episodes(
     try:
         played = await demonstrator.play()
     finally:
-        meter.record(PROBES, usage)
+        meter.finish(PROBES)
         await close_envs([env])
     return [
         {

@@ -6,34 +6,28 @@ from collections.abc import Iterator
 
 import numpy as np
 import numpy.typing as npt
-from attrs import define, field
+from attrs import define
 
 from rlc.envs.seeds import derive_seed
 from rlc.plan.records import SftPlan
 from rlc.runtime.graph import Inputs, NodeContext, StepFunction, StepOutcome
-from rlc.runtime.records import Usage
-from rlc.runtime.stages.base import StepReport
+from rlc.runtime.stages.base import Stage, StepReport
 from rlc.runtime.stages.examples import Example
-from rlc.runtime.stages.weights import StageWeights
 from rlc.runtime.updates import optimizer
 from rlc.runtime.updates.minibatch import Minibatch
 from rlc.runtime.updates.optimizer import PendingGradients, UpdateResult
 
 
 @define(eq=False)
-class SftStage:
-    """One supervised stage in progress; see :class:`rlc.runtime.stages.base.Stage`.
+class SftStage(Stage):
+    """One supervised stage in progress.
 
     Each epoch has a random order of the examples, and a step takes the next of them, so the
     examples of a step depend on its number alone.
     """
 
     plan: SftPlan
-    seed: int
-    weights: StageWeights
     examples: list[Example]
-    usage: dict[int, Usage] = field(factory=dict)
-    reference_usage: dict[int, Usage] = field(factory=dict)
 
     def functions(self) -> dict[str, StepFunction]:
         return {
@@ -63,13 +57,6 @@ class SftStage:
             self.weights.training, self.plan, node.step, [inputs["examples"]]
         )
 
-    async def optim_step(self, node: NodeContext, inputs: Inputs) -> UpdateResult:
-        gradients = [inputs["forward_backward"]]
-        update = await optimizer.finish(self.weights.training, self.plan, node.step, gradients)
-        self.weights.step = node.step
-        self.usage.setdefault(node.step, Usage()).trained = update.trained
-        return update
-
     async def report(self, step: int, outcome: StepOutcome) -> StepReport:
         """Return the mean loss of a token, in nats."""
         batch: Minibatch = outcome.outputs["examples"]
@@ -78,6 +65,3 @@ class SftStage:
         metrics = {"loss/mean": update.metrics["loss/sum"] / tokens, **update.metrics}
         metrics["examples/tokens"] = float(tokens)
         return StepReport(metrics, [], {}, outcome.outputs["checkpoint"])
-
-    async def close(self) -> None:
-        """Do nothing: examples hold no resources."""

@@ -19,20 +19,18 @@ from rlc.plan.records import TrainPlan
 from rlc.runtime.concurrency import in_thread
 from rlc.runtime.graph import Inputs, NodeContext, Parts, StepFunction, StepOutcome
 from rlc.runtime.journal.metrics import reference_metrics, rollout_metrics, rollout_record
-from rlc.runtime.records import Rollout, Usage
+from rlc.runtime.records import Rollout
 from rlc.runtime.rollouts.environments import close_envs
 from rlc.runtime.rollouts.groups import play_groups, play_replacing, replaced_groups
 from rlc.runtime.rollouts.player import Player
 from rlc.runtime.rollouts.ready_groups import Playing, ReadyGroups, smallest_part
 from rlc.runtime.rollouts.tasks import Task, TaskStream
-from rlc.runtime.stages.base import StepReport
-from rlc.runtime.stages.weights import Snapshot, StageWeights
+from rlc.runtime.stages.base import Stage, StepReport
+from rlc.runtime.stages.weights import Snapshot
 from rlc.runtime.updates import optimizer
 from rlc.runtime.updates.datums import FloatArray
 from rlc.runtime.updates.minibatch import Minibatch, minibatches, rollout_datums
-from rlc.runtime.updates.optimizer import PendingGradients, UpdateResult
-from rlc.runtime.updates.reference import ReferenceModel
-from rlc.service.interface import SamplingClient
+from rlc.runtime.updates.optimizer import PendingGradients
 
 
 @frozen(eq=False)
@@ -52,20 +50,15 @@ class TrainBatch:
 
 
 @define(eq=False)
-class TrainStage:
-    """One stage in progress; see :class:`rlc.runtime.stages.base.Stage`.
+class TrainStage(Stage):
+    """One reinforcement learning stage in progress.
 
     ``on_groups`` is called with the number of groups of a step that are played, and of all.
     """
 
     plan: TrainPlan
-    seed: int
-    weights: StageWeights
     stream: TaskStream
-    reference_client: SamplingClient | None
     on_groups: Callable[[int, int], None]
-    usage: dict[int, Usage] = field(factory=dict)
-    reference_usage: dict[int, Usage] = field(factory=dict)
     _played: Counter[int] = field(factory=Counter, init=False)
     _ready: dict[int, ReadyGroups] = field(factory=dict, init=False)
 
@@ -75,7 +68,7 @@ class TrainStage:
             "rollouts": self.rollouts,
             "returns": self.returns,
             "advantages": self.advantages,
-            "reference": self.reference,
+            "reference": self.reference_logprobs,
             "datums": self.datums,
             "forward_backward": self.forward_backward,
             "optim_step": self.optim_step,
@@ -93,7 +86,7 @@ class TrainStage:
             sampling=self.plan.sampling,
             context=self.plan.model.context,
             on_error=self.plan.on_error,
-            usage=self.usage.setdefault(step, Usage()),
+            usage=self.meter.running[step],
             staleness=step - 1 - snapshot.step,
         )
         if batch.kind == "turns":
@@ -134,6 +127,7 @@ class TrainStage:
     ) -> list[list[Rollout]]:
         def on_group() -> None:
             self._played[step] += 1
+            self.record_usage()  # at once: the step may fail later
             self.on_groups(self._played[step], max(planned, self._played[step]))
 
         return await play_groups(player, tasks, on_group)
@@ -151,12 +145,10 @@ class TrainStage:
         episodes = inputs["returns"].episodes
         return await in_thread(compute_advantages, self.plan.advantage, episodes)
 
-    async def reference(self, node: NodeContext, inputs: Inputs) -> list[list[FloatArray]]:
+    async def reference_logprobs(self, node: NodeContext, inputs: Inputs) -> list[list[FloatArray]]:
         """Ask for the reference's logprobs of each rollout's sequences."""
-        assert self.reference_client is not None
-        usage = self.reference_usage.setdefault(node.step, Usage())
-        reference = ReferenceModel(self.reference_client, usage)
-        return await reference.logprobs(inputs["returns"].rollouts)
+        assert self.reference is not None
+        return await self.reference.logprobs(node.step, inputs["returns"].rollouts)
 
     async def datums(self, node: NodeContext, inputs: Inputs) -> TrainBatch:
         """Make the minibatches of the step, or of this part of it."""
@@ -194,22 +186,13 @@ class TrainStage:
             self._ready[node.step].gradients_submitted(gradients)
         return gradients
 
-    async def optim_step(self, node: NodeContext, inputs: Inputs) -> UpdateResult:
-        """Submit the last update and wait for all; none if no datum had an advantage."""
-        parts = Parts.of(inputs["forward_backward"])
-        update = await optimizer.finish(self.weights.training, self.plan, node.step, parts)
-        self.weights.step = node.step
-        return update
-
     async def report(self, step: int, outcome: StepOutcome) -> StepReport:
         """Return metrics, rollouts with their advantages, and the cursor after the step."""
         outputs = outcome.outputs
         rollouts = self._in_order(step, Parts.of(outputs["rollouts"]))
-        update: UpdateResult = outputs["optim_step"]
-        self.usage[step].trained = update.trained
         self._played.pop(step, None)
         metrics = await in_thread(rollout_metrics, rollouts, self.plan.envs)
-        metrics |= update.metrics
+        metrics |= outputs["optim_step"].metrics
         for batch in Parts.of(outputs["datums"]):
             metrics |= batch.metrics
         metrics |= self.stream.metrics()

@@ -5,42 +5,58 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import numpy as np
-from attrs import define
+from attrs import define, evolve
 
 from rlc.envs.chunks import model_input
+from rlc.plan.records import TrainPlan
 from rlc.runtime.concurrency import all_of
+from rlc.runtime.guard.meter import Meter
+from rlc.runtime.journal.database import Journal
 from rlc.runtime.records import Rollout, Usage
 from rlc.runtime.updates.datums import FloatArray, TokenSequence, merged_sequences
 from rlc.service.interface import SamplingClient, ServiceClient
 
 
-async def reference_client(service: ServiceClient, reference: str) -> SamplingClient:
-    """Return a client on a base model, or on the weights at the URL of a saved state."""
-    if "://" not in reference:
-        return await service.create_sampling_client(base_model=reference)
-    if "/sampler_weights/" in reference:
-        return await service.create_sampling_client(model_path=reference)
-    training = await service.create_training_client_from_state(reference)
-    return await training.save_weights_and_get_sampling_client()
-
-
 @define
 class ReferenceModel:
-    """Asks another model for logprobs, and counts the tokens sent."""
+    """Asks another model for logprobs; ``meter`` counts the tokens sent, at that model's price."""
 
     client: SamplingClient
-    usage: Usage
+    meter: Meter
 
-    async def logprobs(self, rollouts: Sequence[Rollout]) -> list[list[FloatArray]]:
+    async def logprobs(self, step: int, rollouts: Sequence[Rollout]) -> list[list[FloatArray]]:
         """Return the logprobs of each rollout's merged sequences, from the second token on."""
+        usage = self.meter.running[step]
         return await all_of(
-            all_of(map(self._of_sequence, merged_sequences(rollout.turns))) for rollout in rollouts
+            all_of(self._of_sequence(sequence, usage) for sequence in merged_sequences(r.turns))
+            for r in rollouts
         )
 
-    async def _of_sequence(self, sequence: TokenSequence) -> FloatArray:
+    async def _of_sequence(self, sequence: TokenSequence, usage: Usage) -> FloatArray:
         prompt = model_input(sequence.tokens, sequence.chunks)
         logprobs = await self.client.compute_logprobs(prompt)
-        self.usage.prefill += len(sequence.tokens)
+        usage.prefill += len(sequence.tokens)
         # What is not text has no logprob.
         values = [0.0 if logprob is None else logprob for logprob in logprobs[1:]]
         return np.array(values, dtype=np.float64)
+
+
+async def open_reference(
+    service: ServiceClient, journal: Journal, stage: TrainPlan
+) -> ReferenceModel | None:
+    """Open the reference of a stage, if it has one: a base model, or the URL of a saved state.
+
+    A saved state is taken to be of the same base as the stage's model.
+    """
+    if stage.kl is None:
+        return None
+    reference, model = stage.kl.reference, stage.model
+    if "://" not in reference:
+        model = evolve(model, base=reference)
+        client = await service.create_sampling_client(base_model=reference)
+    elif "/sampler_weights/" in reference:
+        client = await service.create_sampling_client(model_path=reference)
+    else:
+        training = await service.create_training_client_from_state(reference)
+        client = await training.save_weights_and_get_sampling_client()
+    return ReferenceModel(client, Meter(journal, stage.name, model))

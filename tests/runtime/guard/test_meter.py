@@ -18,28 +18,31 @@ def model(base: str = "Qwen/Qwen3-8B", service: str = "tinker") -> ModelPlan:
 
 def test_a_growing_account_is_written_once(tmp_path: Path) -> None:
     journal = Journal(tmp_path / "journal.sqlite")
-    meter, usage = Meter(journal, "main", model()), Usage()
+    meter = Meter(journal, "main", model())
+    usage = meter.running[1]
     usage.prefill, usage.sampled = 1_000_000, 500_000
-    meter.record(1, usage)
+    meter.write()
     first = journal.spent_usd()
     assert first == pytest.approx(0.195 + 0.30)
-    meter.record(1, usage)
+    meter.write()
     assert journal.spent_usd() == first
     usage.cached, usage.trained = 1_000_000, 1_000_000
-    meter.record(1, usage)
+    assert meter.finish(1) == usage
+    assert journal.spent_usd() == pytest.approx(first + 0.039 + 0.44)
+    meter.write()
     assert journal.spent_usd() == pytest.approx(first + 0.039 + 0.44)
     journal.close()
 
 
 def test_steps_that_overlap_have_accounts_of_their_own(tmp_path: Path) -> None:
     journal = Journal(tmp_path / "journal.sqlite")
-    meter, early, late = Meter(journal, "main", model()), Usage(), Usage()
-    early.sampled = 1_000_000
-    meter.record(1, early)
-    late.sampled = 1_000_000
-    meter.record(2, late)
-    early.sampled += 1_000_000
-    meter.record(1, early)
+    meter = Meter(journal, "main", model())
+    meter.running[1].sampled = 1_000_000
+    meter.write()
+    meter.running[2].sampled = 1_000_000
+    meter.write()
+    meter.running[1].sampled += 1_000_000
+    meter.write()
     assert journal.spent_usd() == pytest.approx(3 * 0.60)
     journal.close()
 
@@ -49,7 +52,8 @@ def test_what_is_used_beside_the_running_account_is_added(tmp_path: Path) -> Non
     meter = Meter(journal, "main", model())
     for _ in range(2):
         meter.add(0, Usage(sampled=1_000_000))
-    meter.record(0, Usage(sampled=1_000_000))
+    meter.running[0].sampled = 1_000_000
+    meter.write()
     assert journal.spent_usd() == pytest.approx(3 * 0.60)
     journal.close()
 

@@ -146,7 +146,7 @@ class Opened:
 def verify(tmp_path: Path, plan: Plan, remote: Remote) -> Opened:
     """Open a run on ``remote`` and verify its stage, as a job does before the first step."""
     observer, folder = Notes(), RunFolder.create(tmp_path / "run", plan)
-    run = RemoteSession(cast(RemoteService, remote), folder, observer, lambda: None)
+    run = RemoteSession(cast(RemoteService, remote), folder, observer.note, lambda: None)
 
     async def ask() -> TrainPlan:
         await run.open(plan)
