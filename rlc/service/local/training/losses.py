@@ -37,6 +37,7 @@ from rlc.service.errors import ServiceError
 
 _LOW, _HIGH = "clip_low_threshold", "clip_high_threshold"
 _LENGTHS = "lengths_D"  # tokens of each datum, in the order in which they follow one another
+_POLICY = ("target_tokens", "logprobs", "advantages")
 
 
 @frozen
@@ -44,11 +45,10 @@ class Loss:
     """A loss and what it reads. A default of None marks a setting that must be given."""
 
     name: str
-    inputs: tuple[str, ...]
-    settings: Mapping[str, float | None]
-    per_token: tuple[str, ...]  # settings that a datum may give as an array
-    vanishes_with: str | None  # if this input is all zero, so are loss and gradient
     sum_M: Callable[[Tensor, Mapping[str, Tensor]], Tensor]
+    settings: Mapping[str, float | None] = {}
+    inputs: tuple[str, ...] = _POLICY
+    vanishes_with: str | None = "advantages"  # if this input is all zero, so are loss and gradient
     several_targets: bool = False  # whether a position may have K targets: arrays [T, K]
     sampled_only: bool = False  # whether the datums' spans say which targets count: array `sampled`
 
@@ -62,19 +62,17 @@ def _importance_sampling(lp_M: Tensor, x: Mapping[str, Tensor]) -> Tensor:
 
 
 def _ppo(lp_M: Tensor, x: Mapping[str, Tensor]) -> Tensor:
-    ratio = torch.exp(lp_M - x["logprobs"])
-    clipped = torch.clamp(ratio, x[_LOW], x[_HIGH])
-    return -torch.minimum(ratio * x["advantages"], clipped * x["advantages"]).sum()
+    return _clipped(torch.exp(lp_M - x["logprobs"]), x)
 
 
 def _cispo(lp_M: Tensor, x: Mapping[str, Tensor]) -> Tensor:
-    ratio = torch.exp(lp_M.detach() - x["logprobs"])
-    return -(torch.clamp(ratio, x[_LOW], x[_HIGH]) * lp_M * x["advantages"]).sum()
+    ratio_M = torch.exp(lp_M.detach() - x["logprobs"])
+    return -(torch.clamp(ratio_M, x[_LOW], x[_HIGH]) * lp_M * x["advantages"]).sum()
 
 
 def _dro(lp_M: Tensor, x: Mapping[str, Tensor]) -> Tensor:
-    pull = 0.5 * x["beta"] * (lp_M - x["logprobs"]).square()
-    return -(lp_M * x["advantages"] - pull).sum()
+    pull_M = 0.5 * x["beta"] * (lp_M - x["logprobs"]).square()
+    return -(lp_M * x["advantages"] - pull_M).sum()
 
 
 def _gspo(lp_M: Tensor, x: Mapping[str, Tensor]) -> Tensor:
@@ -83,9 +81,8 @@ def _gspo(lp_M: Tensor, x: Mapping[str, Tensor]) -> Tensor:
     sums_D = torch.stack([piece.sum() for piece in torch.split(gap_M, lengths_D)])
     counts_D = torch.stack([piece.sum() for piece in torch.split(mask_M, lengths_D)])
     means_D = sums_D / counts_D.clamp_min(1.0)
-    ratio_M = means_D.exp().repeat_interleave(x[_LENGTHS]) * torch.exp(lp_M - lp_M.detach())
-    clipped_M = torch.clamp(ratio_M, x[_LOW], x[_HIGH])
-    return -torch.minimum(ratio_M * x["advantages"], clipped_M * x["advantages"]).sum()
+    ratio_D = means_D.exp()
+    return _clipped(ratio_D.repeat_interleave(x[_LENGTHS]) * torch.exp(lp_M - lp_M.detach()), x)
 
 
 def _stable_reinforce(lp_M: Tensor, x: Mapping[str, Tensor]) -> Tensor:
@@ -93,38 +90,32 @@ def _stable_reinforce(lp_M: Tensor, x: Mapping[str, Tensor]) -> Tensor:
     return -(x["sampled"] * (lp_M * x["advantages"] - pull_M)).sum()
 
 
-_POLICY = ("target_tokens", "logprobs", "advantages")
+def _clipped(ratio_M: Tensor, x: Mapping[str, Tensor]) -> Tensor:
+    """Return the clipped surrogate of PPO for these ratios."""
+    clipped_M = torch.clamp(ratio_M, x[_LOW], x[_HIGH])
+    return -torch.minimum(ratio_M * x["advantages"], clipped_M * x["advantages"]).sum()
+
+
 LOSSES: Mapping[str, Loss] = {
     loss.name: loss
     for loss in (
         Loss(
             "cross_entropy",
-            ("target_tokens", "weights"),
-            {},
-            (),
-            "weights",
             _cross_entropy,
+            inputs=("target_tokens", "weights"),
+            vanishes_with="weights",
             several_targets=True,
         ),
-        Loss("importance_sampling", _POLICY, {}, (), "advantages", _importance_sampling),
-        Loss("ppo", _POLICY, {_LOW: 0.8, _HIGH: 1.2}, (_LOW, _HIGH), "advantages", _ppo),
-        Loss("cispo", _POLICY, {_LOW: 0.0, _HIGH: 4.0}, (_LOW, _HIGH), "advantages", _cispo),
-        Loss("dro", _POLICY, {"beta": None}, (), None, _dro),
-        Loss(
-            "gspo",
-            (*_POLICY, "sequence_ratio_mask"),
-            {_LOW: 0.9997, _HIGH: 1.0004},
-            (_LOW, _HIGH),
-            "advantages",
-            _gspo,
-        ),
+        Loss("importance_sampling", _importance_sampling),
+        Loss("ppo", _ppo, {_LOW: 0.8, _HIGH: 1.2}),
+        Loss("cispo", _cispo, {_LOW: 0.0, _HIGH: 4.0}),
+        Loss("dro", _dro, {"beta": None}, vanishes_with=None),
+        Loss("gspo", _gspo, {_LOW: 0.9997, _HIGH: 1.0004}, (*_POLICY, "sequence_ratio_mask")),
         Loss(
             "stable_reinforce",
-            _POLICY,
-            {"kl_coeff": None},
-            (),
-            None,
             _stable_reinforce,
+            {"kl_coeff": None},
+            vanishes_with=None,
             sampled_only=True,
         ),
     )
@@ -169,20 +160,25 @@ def read_inputs(
     not finite.
     """
     given = datum.loss_fn_inputs
-    unknown = sorted(given.keys() - set(loss.inputs) - set(loss.per_token))
+    per_token = {_LOW, _HIGH} & loss.settings.keys()
+    unknown = sorted(given.keys() - set(loss.inputs) - per_token)
     if unknown:
         raise ServiceError(f"{where}: {loss.name} does not read the input {unknown[0]!r}.")
     for key in loss.inputs:
         if key not in given:
             raise ServiceError(f"{where}: {loss.name} needs the input {key!r}.")
-    shape = _shape_of_targets(loss, datum, where)
+    length, targets = datum.model_input.length, given["target_tokens"]
+    shape = tuple(targets.shape or targets.to_numpy().shape)
+    several = loss.several_targets and len(shape) == 2 and shape[0] == length and shape[1] > 0
+    if shape != (length,) and not several:
+        raise ServiceError(
+            f"{where}: target_tokens has the shape {list(shape)}, "
+            f"but the model input has {length} tokens."
+        )
     arrays = {key: _array(given[key], key, shape, where) for key in loss.inputs}
     for key, value in decided.items():
-        arrays[key] = (
-            _array(given[key], key, shape, where)
-            if key in given
-            else np.full(shape, value, dtype=np.float32)
-        )
+        spread = np.full(shape, value, dtype=np.float32)
+        arrays[key] = _array(given[key], key, shape, where) if key in given else spread
     if loss.sampled_only:
         arrays["sampled"] = _sampled(datum, len(arrays["advantages"]), where)
         if (arrays["advantages"][arrays["sampled"] == 0] != 0).any():
@@ -208,34 +204,17 @@ def _sampled(datum: types.Datum, length: int, where: str) -> np.ndarray:
     return sampled
 
 
-def _shape_of_targets(loss: Loss, datum: types.Datum, where: str) -> tuple[int, ...]:
-    length = datum.model_input.length
-    targets = datum.loss_fn_inputs["target_tokens"]
-    shape = tuple(targets.shape or targets.to_numpy().shape)
-    if shape != (length,) and not (
-        loss.several_targets and len(shape) == 2 and shape[0] == length and shape[1]
-    ):
-        raise ServiceError(
-            f"{where}: target_tokens has the shape {list(shape)}, "
-            f"but the model input has {length} tokens."
-        )
-    return shape
-
-
 def _array(data: types.TensorData, key: str, shape: tuple[int, ...], where: str) -> np.ndarray:
     try:
         array = data.to_numpy()
     except (RuntimeError, ValueError) as error:  # what torch raises for indices out of place
         raise ServiceError(f"{where}: {key} is no sparse tensor in CSR form.") from error
     if array.shape != shape:
-        raise ServiceError(
-            f"{where}: {key} has the shape {list(array.shape)}, "
-            + (
-                f"but the model input has {shape[0]} tokens."
-                if len(shape) == 1
-                else f"but target_tokens has {list(shape)}."
-            )
+        one = len(shape) == 1
+        what = (
+            f"the model input has {shape[0]} tokens" if one else f"target_tokens has {list(shape)}"
         )
+        raise ServiceError(f"{where}: {key} has the shape {list(array.shape)}, but {what}.")
     if not np.isfinite(array).all():
         raise ServiceError(f"{where}: {key} has a value that is not finite.")
     return array

@@ -39,10 +39,8 @@ class AdamW:
         """Step, clear the gradient, and return its norm before clipping.
 
         Clipping multiplies by ``min(1, max_norm / (norm + 1e-6))``, as PyTorch's does. Raise
-        ServiceError if a setting is out of range, or if the gradient is not finite: it is
-        cleared then, and nothing else changes.
+        ServiceError if the gradient is not finite: it is cleared then, and nothing else changes.
         """
-        check(params)
         norm = float(self.gradient_P.double().norm())
         if not math.isfinite(norm):
             self.gradient_P.zero_()

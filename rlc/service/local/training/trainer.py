@@ -114,8 +114,7 @@ class Trainer:
         """Take one AdamW step on the accumulated gradient, and clear it.
 
         Without a forward_backward since the last step nothing changes, moments included, and
-        ``grad_norm`` is 0. Raise ServiceError if the gradient is not finite: it is cleared, and
-        nothing else changes.
+        ``grad_norm`` is 0. Raise ServiceError if a setting is out of range, or as `AdamW.step`.
         """
         check(params)
         norm = self.optimizer.step(params) if self.has_gradient else 0.0
