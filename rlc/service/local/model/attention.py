@@ -19,6 +19,7 @@ import torch
 from attrs import define, field, frozen
 from torch import Tensor
 from torch.nn.functional import scaled_dot_product_attention
+from torch.nn.utils.rnn import pad_sequence
 from transformers import AttentionInterface
 
 from rlc.service.errors import ServiceError
@@ -135,13 +136,6 @@ def hide_unseen(q_positions: Tensor, k_positions: Tensor, window: int | None) ->
 
 
 @frozen(eq=False)
-class _Bucket:
-    path_RT: Tensor  # flattened; padded at the end
-    rows: int
-    width: int
-
-
-@frozen(eq=False)
 class PackLayout:
     """Each path of a pack attends to itself, causally; differentiable.
 
@@ -149,48 +143,44 @@ class PackLayout:
     is cheaper than the mask that would avoid it, and its outputs are dropped.
     """
 
-    buckets: tuple[_Bucket, ...]
+    paths_RT: tuple[Tensor, ...]  # a bucket each; padded at the end
     owner_N: Tensor  # each stream token's index in the concatenated bucket outputs
 
     @classmethod
     def of(cls, pack: Pack, device: torch.device) -> PackLayout:
         """Lay out the paths that own tokens, in buckets of similar length."""
         owning = np.unique(pack.owner_N)
-        buckets, offset = [], 0
+        buckets, offset = list[Tensor](), 0
         start_of_path = np.zeros(len(pack.paths), dtype=np.int64)
         for members in length_buckets([len(pack.paths[i]) for i in owning]):
-            paths = [pack.paths[owning[m]] for m in members]
-            width = len(paths[0])
-            start_of_path[owning[members]] = offset + width * np.arange(len(members))
-            path_RT = torch.from_numpy(padded(paths, width)).to(device)
-            buckets.append(_Bucket(path_RT.flatten(), len(members), width))
-            offset += width * len(members)
+            path_RT = padded([pack.paths[owning[m]] for m in members])
+            rows, width = path_RT.shape
+            start_of_path[owning[members]] = offset + width * np.arange(rows)
+            buckets.append(path_RT.to(device))
+            offset += rows * width
         owner_N = torch.from_numpy(start_of_path[pack.owner_N] + pack.positions_N)
         return cls(tuple(buckets), owner_N.to(device))
 
     def attend(self, head: Head, q_NHD: Tensor, k_NKD: Tensor, v_NKD: Tensor) -> Tensor:
         outs = []
-        for bucket in self.buckets:
+        for path_RT in self.paths_RT:
             q, k, v = (
-                x.index_select(0, bucket.path_RT)
-                .view(bucket.rows, -1, *x.shape[1:])
+                x.index_select(0, path_RT.flatten())
+                .view(*path_RT.shape, *x.shape[1:])
                 .transpose(1, 2)
                 for x in (q_NHD, k_NKD, v_NKD)
             )
-            bias = None
-            if head.window is not None and bucket.width > head.window:
-                at = torch.arange(bucket.width, device=q.device)
+            bias, width = None, path_RT.shape[1]
+            if head.window is not None and width > head.window:
+                at = torch.arange(width, device=q.device)
                 bias = hide_unseen(at[:, None], at, head.window)[None, None]
             outs.append(scaled_dot_product(q, k, v, head, bias).transpose(1, 2).flatten(0, 1))
         return torch.cat(outs).index_select(0, self.owner_N)
 
 
-def padded(arrays: Sequence[IntArray], width: int) -> IntArray:
-    """[R, width], zeros after each array's end."""
-    out = np.zeros((len(arrays), width), dtype=np.int64)
-    for row, array in zip(out, arrays, strict=True):
-        row[: len(array)] = array
-    return out
+def padded(arrays: Sequence[IntArray]) -> Tensor:
+    """Return arrays as the rows of a tensor, with zeros after each one's end."""
+    return pad_sequence([torch.from_numpy(array) for array in arrays], batch_first=True)
 
 
 @frozen(eq=False)

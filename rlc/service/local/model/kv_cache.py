@@ -14,6 +14,8 @@ from torch import Tensor
 
 from rlc.service.errors import ServiceError
 
+_ROOM = 64  # tokens by which the capacity grows, at least
+
 
 @define(eq=False)
 class KVCache:
@@ -30,14 +32,17 @@ class KVCache:
         assert self._kv is not None, "nothing has been written yet"
         return self._kv
 
-    def reserve(self, rows: int, capacity: int, used_rows: int, used: int) -> None:
-        """Make room; the first ``used_rows`` × ``used`` tokens are kept."""
-        if rows <= self.rows and capacity <= self.capacity:
+    def reserve(self, rows: int, length: int) -> None:
+        """Make room for rows of ``length`` tokens."""
+        if rows <= self.rows and length <= self.capacity:
             return
-        self.rows, self.capacity = max(rows, self.rows), max(capacity, self.capacity)
-        if self._kv is not None:
-            old, self._kv = self._kv, self._empty(self._kv.shape[2], self._kv.shape[4])
-            self._kv[:, :used_rows, :, :used] = old[:, :used_rows, :, :used]
+        old, had_rows, had = self._kv, self.rows, self.capacity
+        self.rows = max(rows, had_rows)
+        if length > had:
+            self.capacity = max(length + _ROOM, had * 3 // 2)
+        if old is not None:
+            self._kv = self._empty(old.shape[2], old.shape[4])
+            self._kv[:, :had_rows, :, :had] = old
 
     def slots(self, row_W: Tensor, position_W: Tensor, heads: int) -> Tensor:
         """Return where a token's heads lie among the S·K·C of a layer, flattened: [W, K] → W·K."""

@@ -28,8 +28,6 @@ from rlc.service.local.model.prefix_cache import Entry, PrefixCache
 from rlc.service.local.sampling.next_token import SamplingRule, next_tokens
 from rlc.service.local.sampling.random_streams import uniforms
 
-_ROOM = 64  # tokens by which the key-value cache grows, at least
-
 
 @define(eq=False)
 class Sample:
@@ -45,6 +43,11 @@ class Sample:
     logprobs: list[float] = field(factory=list, init=False)
     stop_reason: Literal["stop", "length"] | None = field(default=None, init=False)
     computed: int = field(default=0, init=False)  # prompt tokens computed for this sample
+
+    @property
+    def length(self) -> int:
+        """The number of its tokens, prompt included."""
+        return len(self.prompt) + len(self.tokens)
 
     @property
     def longest(self) -> int:
@@ -111,8 +114,6 @@ class Decoder:
     kv: KVCache = field(init=False)
     samples: list[Sample] = field(factory=list, init=False)
     _snapshot: Snapshot | None = field(default=None, init=False)
-    _lengths_B: IntArray = field(init=False)
-    _keys_B: np.ndarray = field(init=False)
     _logits_BV: Tensor = field(init=False)
 
     def __attrs_post_init__(self) -> None:
@@ -125,8 +126,6 @@ class Decoder:
         if snapshot is not None:
             self.base.use_snapshot(snapshot)
         self.samples = []
-        self._lengths_B = np.empty(0, dtype=np.int64)
-        self._keys_B = np.empty(0, dtype=np.uint64)
         self._logits_BV = torch.empty(0, self.base.vocabulary, device=self.base.device)
 
     def add(self, samples: Sequence[Sample]) -> None:
@@ -135,18 +134,14 @@ class Decoder:
         joining = [samples[i] for i in lexicographic([s.prompt for s in samples])]
         prompts = [s.prompt for s in joining]
         fills = plan_fills(prompts, [self.prefixes.longest(self._snapshot, p) for p in prompts])
-        lengths = np.array([len(p) for p in prompts], dtype=np.int64)
-        self._reserve(len(self.samples) + len(joining), int(lengths.max()))
         first = len(self.samples)
+        self.kv.reserve(first + len(joining), max(map(len, prompts)))
         for row, (sample, fill) in enumerate(zip(joining, fills, strict=True), start=first):
             sample.computed += fill.own
             if fill.entry is not None and fill.copied:
                 self.kv.paste(row, fill.entry.cut, fill.copied)
         logits = self._prefill(prompts, fills, first)
         self.samples += joining
-        self._lengths_B = np.concatenate([self._lengths_B, lengths])
-        keys = np.array([s.key for s in joining], dtype=np.uint64)
-        self._keys_B = np.concatenate([self._keys_B, keys])
         self._logits_BV = torch.cat([self._logits_BV, logits])
 
     def keep_prompts(self, joined: int) -> None:
@@ -160,9 +155,10 @@ class Decoder:
 
     def step(self) -> list[Sample]:
         """Give every row a token; return the samples that are complete, or were cancelled."""
+        keys_B = np.array([s.key for s in self.samples], dtype=np.uint64)
         t_B = np.array([len(s.tokens) for s in self.samples], dtype=np.uint64)
         rules = [s.rule for s in self.samples]
-        tokens, logprobs = next_tokens(self._logits_BV, rules, uniforms(self._keys_B, t_B))
+        tokens, logprobs = next_tokens(self._logits_BV, rules, uniforms(keys_B, t_B))
         leaving = [
             row
             for row, sample in enumerate(self.samples)
@@ -172,13 +168,6 @@ class Decoder:
         self._retire(leaving)
         self._advance()
         return gone
-
-    def _reserve(self, rows: int, length: int) -> None:
-        used = int(self._lengths_B.max(initial=0))
-        capacity = self.kv.capacity
-        if length > capacity:
-            capacity = max(length + _ROOM, capacity * 3 // 2)
-        self.kv.reserve(rows, capacity, len(self.samples), used)
 
     def _prefill(self, prompts: Sequence[IntArray], fills: Sequence[Fill], first: int) -> Tensor:
         """Compute the stream in chunks; logits [rows, V] after each prompt.
@@ -228,19 +217,14 @@ class Decoder:
         queries, out_N, offset = [], np.empty(len(rows_N), dtype=np.int64), 0
         for members in length_buckets(list(counts), waste=0.5):
             spans = [np.arange(starts[m], starts[m] + counts[m]) for m in members]
-            width = len(spans[0])
-            stream_RQ = padded(spans, width)
-            positions_RQ = padded([positions_N[span] for span in spans], width)
+            stream_RQ = padded(spans).to(self.base.device)
+            positions_RQ = padded([positions_N[span] for span in spans]).to(self.base.device)
             for i, span in enumerate(spans):
-                out_N[span] = offset + i * width + np.arange(len(span))
-            offset += stream_RQ.size
+                out_N[span] = offset + i * stream_RQ.shape[1] + np.arange(len(span))
+            offset += stream_RQ.numel()
+            keys = max(int(positions_N[span[-1]]) for span in spans) + 1
             queries.append(
-                Queries(
-                    self._to(rows[members]),
-                    self._to(stream_RQ.flatten()),
-                    self._to(positions_RQ),
-                    keys=int(positions_RQ.max()) + 1,
-                )
+                Queries(self._to(rows[members]), stream_RQ.flatten(), positions_RQ, keys)
             )
         return CacheLayout(
             self.kv,
@@ -255,22 +239,18 @@ class Decoder:
         """Keep what the leaving rows computed, and close the gaps with the last rows."""
         assert self._snapshot is not None
         for row in leaving:
-            sample, length = self.samples[row], int(self._lengths_B[row])
-            sequence = np.concatenate([sample.prompt, np.array(sample.tokens, dtype=np.int64)])
-            self.prefixes.put(self._snapshot, sequence[:length], self.kv.cut(row, length))
+            sample = self.samples[row]
+            computed = np.concatenate([sample.prompt, np.array(sample.tokens[:-1], dtype=np.int64)])
+            self.prefixes.put(self._snapshot, computed, self.kv.cut(row, len(computed)))
         left = len(self.samples) - len(leaving)
         out = set(leaving)
         gaps = [row for row in leaving if row < left]
         movers = [row for row in range(left, len(self.samples)) if row not in out]
         if movers:
-            self.kv.move(movers, gaps, int(self._lengths_B[movers].max()))
+            self.kv.move(movers, gaps, max(self.samples[mover].length for mover in movers) - 1)
         for gap, mover in zip(gaps, movers, strict=True):
             self.samples[gap] = self.samples[mover]
-            self._lengths_B[gap] = self._lengths_B[mover]
-            self._keys_B[gap] = self._keys_B[mover]
         self.samples = self.samples[:left]
-        self._lengths_B = self._lengths_B[:left]
-        self._keys_B = self._keys_B[:left]
 
     def _advance(self) -> None:
         """Compute the last token of every row, for the logits of the next."""
@@ -278,16 +258,15 @@ class Decoder:
         if not B:
             self._logits_BV = self._logits_BV[:0]
             return
-        positions_B = self._lengths_B
+        positions_B = np.array([s.length for s in self.samples], dtype=np.int64) - 1
         longest = int(positions_B.max()) + 1
-        self._reserve(B, longest)
+        self.kv.reserve(B, longest)
         rows = torch.arange(B, device=self.base.device)
         positions = self._to(positions_B)
         queries = Queries(B, None, positions[:, None], keys=longest)
         layout = CacheLayout(self.kv, None, rows, positions, [queries], None)
         tokens_B = np.array([s.tokens[-1] for s in self.samples], dtype=np.int64)
         self._logits_BV = self.base.logits(tokens_B, positions_B, layout, rows)
-        self._lengths_B = positions_B + 1
 
     def _to(self, array: IntArray) -> Tensor:
         return torch.from_numpy(array).to(self.base.device)
