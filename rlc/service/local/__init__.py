@@ -29,6 +29,8 @@ def connect(
     order, and the same program gives the same bits. Raise ServiceError if the device is not
     there.
     """
-    from rlc.service.local.service import LocalService
+    from rlc.service.local.checkpoints import CheckpointStore
+    from rlc.service.local.service import LocalService, pick_device, start_worker
 
-    return LocalService(Path(root), device=device, threads=threads, continuous=continuous)
+    store, found = CheckpointStore(Path(root)), pick_device(device)
+    return LocalService(found, store, start_worker(threads, continuous))

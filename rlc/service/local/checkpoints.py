@@ -51,6 +51,10 @@ class Description:
     expires_at: float | None  # seconds since the epoch
     user_metadata: dict[str, str] | None = None
 
+    @property
+    def expired(self) -> bool:
+        return self.expires_at is not None and self.expires_at < time.time()
+
 
 @frozen(eq=False)
 class Checkpoint:
@@ -66,7 +70,6 @@ class CheckpointInfo:
     """A checkpoint without its arrays."""
 
     path: str
-    model: str
     kind: Kind
     name: str
     saved_at: float  # seconds since the epoch
@@ -115,7 +118,7 @@ class CheckpointStore:
         try:
             file.parent.mkdir(parents=True, exist_ok=True)
             for info in self._found():
-                if _expired(info.description):
+                if info.description.expired:
                     self._file(info.path).unlink(missing_ok=True)
             _write(file, arrays, description, overwrite)
         except FileExistsError as error:
@@ -134,30 +137,29 @@ class CheckpointStore:
         file = self._file(path)
         try:
             with safetensors.safe_open(str(file), framework="numpy") as opened:
-                header = json.loads((opened.metadata() or {})[_HEADER])
+                header, description = _read_header(opened)
                 arrays = {key: opened.get_tensor(key) for key in opened.keys()}  # noqa: SIM118
             if header["format"] != _FORMAT or header["sha256"] != _digest(arrays):
                 raise ValueError("wrong checksum")
-            description = cattrs.structure(header["description"], Description)
         except FileNotFoundError as error:
             raise CheckpointError(f"There is no checkpoint {path} in {self.root}.") from error
         except Exception as error:  # a damaged file makes the readers raise many kinds
             raise CheckpointError(
                 f"The checkpoint {path} is damaged and cannot be read."
             ) from error
-        if _expired(description):
+        if description.expired:
             raise CheckpointError(f"The checkpoint {path} has expired.")
         return Checkpoint(path, arrays, description)
 
     def list(self, model: str | None = None) -> list[CheckpointInfo]:
         """List the checkpoints of one model or of all, newest first; expired ones are left out."""
-        found = [info for info in self._found(model) if not _expired(info.description)]
+        found = [info for info in self._found(model) if not info.description.expired]
         return sorted(found, key=lambda info: (-info.saved_at, info.path))
 
     def find(self, path: str) -> CheckpointInfo:
         """Describe one checkpoint. Raise ServiceError if it is missing or expired."""
         info = self._info(self._file(path))
-        if info is None or _expired(info.description):
+        if info is None or info.description.expired:
             raise ServiceError(f"There is no checkpoint {path} in {self.root}.")
         return info
 
@@ -210,23 +212,23 @@ class CheckpointStore:
 
     def _info(self, file: Path) -> CheckpointInfo | None:
         """Read a file's header; None if it is gone or damaged."""
-        model, folder = file.parent.parent.name, file.parent.name
+        model, folder = file.parts[-3:-1]
         kind = next((kind for kind in _KINDS if kind == folder), None)
         if kind is None:
             return None
         # Another process may delete or damage a file meanwhile; it is theirs to report.
         with suppress(OSError, KeyError, ValueError, safetensors.SafetensorError):
             with safetensors.safe_open(str(file), framework="numpy") as opened:
-                header = json.loads((opened.metadata() or {})[_HEADER])
-            description = cattrs.structure(header["description"], Description)
+                _, description = _read_header(opened)
             stat, name = file.stat(), file.name.removesuffix(_SUFFIX)
             path = f"{SCHEME}{model}/{kind}/{name}"
-            return CheckpointInfo(path, model, kind, name, stat.st_mtime, stat.st_size, description)
+            return CheckpointInfo(path, kind, name, stat.st_mtime, stat.st_size, description)
         return None
 
 
-def _expired(description: Description) -> bool:
-    return description.expires_at is not None and description.expires_at < time.time()
+def _read_header(opened: Any) -> tuple[Any, Description]:
+    header = json.loads((opened.metadata() or {})[_HEADER])
+    return header, cattrs.structure(header["description"], Description)
 
 
 def _write(file: Path, arrays: Arrays, description: Description, overwrite: bool) -> None:

@@ -27,6 +27,7 @@ from rlc.service.local.sampling.sampler import (
 from rlc.service.local.training.state import restore, state_arrays
 from rlc.service.local.training.trainer import Trainer
 from rlc.service.local.wave_worker import WaveWorker
+from rlc.service.mapped_awaitable import MappedAwaitable
 
 AnyWorker = WaveWorker[SampleRequest] | ContinuousWorker
 
@@ -63,11 +64,7 @@ class LocalSamplingClient:
     def compute_logprobs(self, prompt: types.ModelInput) -> Awaitable[list[float | None]]:
         """Return the logprob of each prompt token given those before; None for the first."""
         reply = self._send(lambda: read_logprobs_request(self._engine, self._snapshot, prompt))
-
-        async def unpack() -> list[float | None]:
-            return (await reply).prompt_logprobs or []
-
-        return unpack()
+        return MappedAwaitable(reply, lambda scored: scored.prompt_logprobs or [])
 
     def get_tokenizer(self) -> Any:
         """Return the Hugging Face tokenizer of the base model."""

@@ -37,30 +37,14 @@ class ModelFacts:
     folder: Path
 
 
-@define(eq=False, init=False)
+@define(eq=False)
 class LocalService:
     """See `rlc.service.interface.ServiceClient`; made by `rlc.service.local.connect`."""
 
     device: torch.device
-    _store: CheckpointStore
+    store: CheckpointStore
     _worker: AnyWorker
-    _engines: dict[Path, Engine] = field(factory=dict)
-
-    def __init__(
-        self, root: Path, device: str | None, threads: int | None, continuous: bool = False
-    ) -> None:
-        if not threads:
-            # The cores this process may use, at most 8: small models gain nothing from more.
-            wanted = os.environ.get("OMP_NUM_THREADS", "")
-            cores = len(os.sched_getaffinity(0))
-            threads = int(wanted) if wanted.isdecimal() else min(cores, 8)
-        worker = ContinuousWorker(threads) if continuous else WaveWorker(run_wave, threads)
-        self.__attrs_init__(pick_device(device), CheckpointStore(root), worker)
-
-    @property
-    def store(self) -> CheckpointStore:
-        """Its checkpoints."""
-        return self._store
+    _engines: dict[Path, Engine] = field(factory=dict, init=False)
 
     def create_lora_training_client(
         self,
@@ -140,7 +124,7 @@ class LocalService:
 
     def delete_checkpoint(self, path: str) -> Awaitable[None]:
         """Delete a checkpoint. Raise ServiceError if there is none."""
-        return self._worker.submit(lambda: self._store.delete(path))
+        return self._worker.submit(lambda: self.store.delete(path))
 
     def facts(self, base_model: str) -> Awaitable[ModelFacts]:
         """Load a base model and describe it."""
@@ -171,12 +155,22 @@ class LocalService:
 
     def _client(self, engine: Engine, adapter: Adapter, model: str | None) -> LocalTrainingClient:
         trainer = Trainer.of(engine.base, adapter, engine.token_budget)
-        return LocalTrainingClient(self._worker, engine, trainer, self._store, model)
+        return LocalTrainingClient(self._worker, engine, trainer, self.store, model)
 
     def _load(self, path: str) -> tuple[Engine, Adapter, Checkpoint]:
-        checkpoint = self._store.load(path)
+        checkpoint = self.store.load(path)
         engine = self._engine(checkpoint.description.base_model)
         return engine, restored_adapter(engine.base, checkpoint), checkpoint
+
+
+def start_worker(threads: int | None, continuous: bool) -> AnyWorker:
+    """Start the engine's thread."""
+    if not threads:
+        # The cores this process may use, at most 8: small models gain nothing from more.
+        wanted = os.environ.get("OMP_NUM_THREADS", "")
+        cores = len(os.sched_getaffinity(0))
+        threads = int(wanted) if wanted.isdecimal() else min(cores, 8)
+    return ContinuousWorker(threads) if continuous else WaveWorker(run_wave, threads)
 
 
 def pick_device(name: str | None) -> torch.device:
