@@ -28,18 +28,9 @@ from rlc.lang.diagnostics import Diagnostics
 from rlc.lang.source import Source, Span
 from rlc.plan.records import Plan
 
-RULES: tuple[Rule, ...] = (
-    *model.RULES,
-    *environments.RULES,
-    *tasks.RULES,
-    *advantage.RULES,
-    *loss.RULES,
-    *overlap.RULES,
-    *sampling.RULES,
-    *evaluation.RULES,
-    *run.RULES,
-)
-_CHECKS = [(frozenset(rule.needs), rule.check) for rule in RULES]
+# In this order: what an earlier rule says of a place, a later one need not.
+FAMILIES = (model, environments, tasks, advantage, loss, overlap, sampling, evaluation, run)
+RULES = [rule for family in FAMILIES for rule in vars(family).values() if isinstance(rule, Rule)]
 
 
 def run_rules(parts: Mapping[str, Any], origins: Origins, found: Diagnostics) -> None:
@@ -51,9 +42,9 @@ def run_rules(parts: Mapping[str, Any], origins: Origins, found: Diagnostics) ->
             played = evolve(value, data=(value.data.env,))
             origins = Origins(origins.span, {**origins.values, "envs": played})
     view = View(parts, origins, found)
-    for needs, check in _CHECKS:
-        if needs <= parts.keys():
-            check(view)
+    for rule in RULES:
+        if rule.needs <= parts.keys():
+            rule.check(view)
 
 
 def check_plan(plan: Plan) -> Diagnostics:

@@ -4,88 +4,87 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from rlc.algo.scheme import AdvantageStep, Baseline, Clip, Scale
+from rlc.algo.scheme import Baseline, Clip, Scale
 from rlc.catalog.environments import env_facts, with_role
-from rlc.check.rules.base import Rule, View
+from rlc.check.rules.base import View, rule
 from rlc.lang.diagnostics import Label
 from rlc.plan.environments import EnvPlan
 from rlc.plan.records import FailurePlan
 
 
+@rule("batch", "advantage", "envs")
 def _group_needs_peers(view: View) -> None:
     """A group of one has nothing to compare with."""
-    lonely = [env for env in view.envs if env.rollouts.group == 1]
-    if not lonely:
+    env = next((env for env in view.envs if env.rollouts.group == 1), None)
+    if env is None:
         return
-    env = lonely[0]
     scopes = ("group",) if with_role(env, "game") else ("group", "role")
-    for index, step in enumerate(view.advantage.steps):
+    for path, step in view.steps_of_scheme():
         if isinstance(step, Clip) or step.over not in scopes:
             continue
         if isinstance(step, Baseline) and step.singleton == "raw":
             continue
         what = "baseline" if isinstance(step, Baseline) else "scale"
-        label = Label(view.at(f"advantage.steps.{index}"), f"this {what} compares within a group")
+        label = Label(view.at(path), f"this {what} compares within a group")
         if view.batch.kind == "turns":
             message = "`turns()` plays every task once, so no rollout has a group to compare with"
             advice = "use `groups(16, group_size = 8)`, or compare over the batch, as `rebn()` does"
         else:
             message = "a group of 1 has no peers: every advantage would be 0"
             advice = "play each task more often, for example `group_size = 8`"
-        path = f"envs.{env.name}.rollouts.group"
-        view.error("RL0308", path, message, advice, label)
+        view.error("RL0308", f"envs.{env.name}.rollouts.group", message, advice, label)
         return
 
 
+@rule("advantage")
 def _weight_counts(view: View) -> None:
     """Some baselines ignore ``weight``: they have a way of counting of their own."""
-    for index, step in enumerate(view.advantage.steps):
-        path = f"advantage.steps.{index}.weight"
-        if not isinstance(step, Baseline):
-            continue
-        if step.kind == "length_weighted" and step.weight == "value":
+    for path, step in view.steps_of_scheme():
+        kind, weight = getattr(step, "kind", None), getattr(step, "weight", None)
+        if kind == "length_weighted" and weight == "value":
             message = "a `length_weighted` baseline counts tokens, whatever `weight` says"
-            view.error("RL0408", path, message, "leave `weight` out, or write `weight = tokens`")
-        if step.kind == "best_of_others" and step.weight == "tokens":
+            advice = "leave `weight` out, or write `weight = tokens`"
+            view.error("RL0408", f"{path}.weight", message, advice)
+        if kind == "best_of_others" and weight == "tokens":
             message = "a `best_of_others` baseline is one value, and weighs nothing"
-            view.error("RL0408", path, message, "leave `weight` out")
+            view.error("RL0408", f"{path}.weight", message, "leave `weight` out")
 
 
+@rule("advantage")
 def _setting_belongs(view: View) -> None:
     """``ddof`` is about deviations."""
-    for index, step in enumerate(view.advantage.steps):
+    for path, step in view.steps_of_scheme():
         if isinstance(step, Scale) and step.kind in ("mean", "nonzero_share") and step.ddof != 1:
-            path = f"advantage.steps.{index}.ddof"
             message = f"`ddof` belongs to a deviation, and this divides by `{step.kind}`"
-            view.error("RL0312", path, message, "take it out, or divide by `std`")
+            view.error("RL0312", f"{path}.ddof", message, "take it out, or divide by `std`")
 
 
+@rule("advantage")
 def _spread_after_baseline(view: View) -> None:
     """Without a baseline, a spread of 0 turns equal returns into 0, however good they are."""
     if view.advantage.constant == "drop":
         return
-    for index, step in enumerate(view.advantage.steps):
+    for path, step in view.steps_of_scheme():
         if isinstance(step, Baseline):
             return
         if isinstance(step, Scale) and step.kind == "std" and step.over in ("group", "role"):
             message = f"a {step.over} of equal returns gets 0 here, however good they are"
             advice = f"write `|> baseline(mean, over = {step.over})` before it"
-            view.warning("RL0420", f"advantage.steps.{index}", message, advice)
+            view.warning("RL0420", path, message, advice)
             return
 
 
+@rule("advantage", "envs", "on_error")
 def _mean_is_positive(view: View) -> None:
     """MaxRL means a success rate by the mean."""
-    steps: tuple[AdvantageStep, ...] = view.advantage.steps
-    for index, step in enumerate(steps):
-        if not (isinstance(step, Scale) and step.kind == "mean"):
-            continue
-        reason = next(_negative_rewards(view.envs, view.on_error), None)
-        if reason is not None:
-            message = "it divides by the mean return, and rewards can be negative here"
-            advice = f"{reason}; where the mean is not positive all get 0: `reward(low = 0)`"
-            view.warning("RL0421", f"advantage.steps.{index}", message, advice)
-        return
+    for path, step in view.steps_of_scheme():
+        if isinstance(step, Scale) and step.kind == "mean":
+            reason = next(_negative_rewards(view.envs, view.on_error), None)
+            if reason is not None:
+                message = "it divides by the mean return, and rewards can be negative here"
+                advice = f"{reason}; where the mean is not positive all get 0: `reward(low = 0)`"
+                view.warning("RL0421", path, message, advice)
+            return
 
 
 def _negative_rewards(envs: tuple[EnvPlan, ...], on_error: FailurePlan) -> Iterator[str]:
@@ -102,38 +101,24 @@ def _negative_rewards(envs: tuple[EnvPlan, ...], on_error: FailurePlan) -> Itera
             yield f"{what} in `{env.name}` counts -{amount:g}"
 
 
+@rule("advantage")
 def _clip_leaves_something(view: View) -> None:
     """A clip has a limit, and leaves more than 0."""
-    for index, step in enumerate(view.advantage.steps):
-        path = f"advantage.steps.{index}"
-        if not isinstance(step, Clip):
-            continue
-        if step.low is None and step.high is None:
-            message = "a clip without a limit changes nothing"
-            view.error("RL0422", path, message, "for example `clip(-5, 5)`")
-        elif step.low == step.high == 0:
-            message = "nothing but 0 is left of the advantages"
+    for path, step in view.steps_of_scheme():
+        if isinstance(step, Clip) and step.low == step.high and step.low in (None, 0):
+            nothing = "a clip without a limit changes nothing"
+            message = "nothing but 0 is left of the advantages" if step.low == 0 else nothing
             view.error("RL0422", path, message, "for example `clip(-5, 5)`")
 
 
+@rule("advantage", "envs")
 def _roles_exist(view: View) -> None:
     """Without roles, a comparison within roles is one within groups."""
     if any(with_role(env, "game") for env in view.envs):
         return
-    for index, step in enumerate(view.advantage.steps):
+    for path, step in view.steps_of_scheme():
         if getattr(step, "over", None) == "role":
             message = "no environment here has roles, so `role` means `group`"
             advice = "write `group`, or give roles to one: `|> solver_judge()`"
-            view.warning("RL0423", f"advantage.steps.{index}.over", message, advice)
+            view.warning("RL0423", f"{path}.over", message, advice)
             return
-
-
-RULES = (
-    Rule(("batch", "advantage", "envs"), _group_needs_peers),
-    Rule(("advantage",), _weight_counts),
-    Rule(("advantage",), _setting_belongs),
-    Rule(("advantage",), _spread_after_baseline),
-    Rule(("advantage", "envs", "on_error"), _mean_is_positive),
-    Rule(("advantage",), _clip_leaves_something),
-    Rule(("advantage", "envs"), _roles_exist),
-)

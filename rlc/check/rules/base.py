@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 from attrs import frozen
 
+from rlc.algo.scheme import AdvantageStep
 from rlc.check.settle import Origins
 from rlc.lang.diagnostics import Diagnostics, Label
 from rlc.lang.source import Span
+from rlc.plan.environments import EnvPlan
 
 
 @frozen(eq=False, repr=False)
@@ -26,6 +28,11 @@ class View:
     def at(self, path: str) -> Span:
         """The place of ``batch.size`` and the like."""
         return self.origins.at(path)
+
+    def steps_of_scheme(self) -> Iterator[tuple[str, AdvantageStep]]:
+        """The steps of the advantage scheme, each with its path."""
+        for index, step in enumerate(self.parts["advantage"].steps):
+            yield f"advantage.steps.{index}", step
 
     def error(
         self, code: str, path: str, message: str, help: str | None = None, *labels: Label
@@ -49,5 +56,23 @@ class View:
 class Rule:
     """A check on the parts ``needs`` of a stage."""
 
-    needs: tuple[str, ...]
+    needs: frozenset[str]
     check: Callable[[View], None]
+
+
+def rule(*needs: str) -> Callable[[Callable[[View], None]], Rule]:
+    """A rule on the parts ``needs`` of a stage."""
+    return lambda check: Rule(frozenset(needs), check)
+
+
+def rule_on_envs(*needs: str) -> Callable[[Callable[[View, EnvPlan], None]], Rule]:
+    """A rule on each environment of a stage, which needs its parts ``needs`` too."""
+
+    def declared(check: Callable[[View, EnvPlan], None]) -> Rule:
+        def check_all(view: View) -> None:
+            for env in view.envs:
+                check(view, env)
+
+        return Rule(frozenset({"envs", *needs}), check_all)
+
+    return declared

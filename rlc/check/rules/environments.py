@@ -8,183 +8,178 @@ from rlc.catalog.builtins.wrappers import TEMPLATES
 from rlc.catalog.environments import env_facts, files_of, history_of, max_turns, with_role
 from rlc.catalog.facts.models import find_model, renderer_keeps_prefix
 from rlc.catalog.index import find_builtin, source_traits, wrapper_traits
-from rlc.check.rules.base import Rule, View
+from rlc.check.rules.base import View, rule_on_envs
 from rlc.plan.environments import EnvPlan
 
 CHARACTERS_PER_TOKEN = 4
 
 
-def _has_prompt(view: View) -> None:
+@rule_on_envs()
+def _has_prompt(view: View, env: EnvPlan) -> None:
     """Bare text needs a prompt around it; other sources make chats, or prompts of their own."""
-    for env in view.envs:
-        bare = source_traits(env.source).prompts == "text"
-        if bare and with_role(env, "chat", "template") is None:
-            message = f"nothing says how the model sees the environment `{env.name}`"
-            advice = "end it with `|> chat()`, or with `|> template(qwen3_game)`"
-            view.error("RL0307", f"envs.{env.name}", message, advice)
+    bare = source_traits(env.source).prompts == "text"
+    if bare and with_role(env, "chat", "template") is None:
+        message = f"nothing says how the model sees the environment `{env.name}`"
+        advice = "end it with `|> chat()`, or with `|> template(qwen3_game)`"
+        view.error("RL0307", f"envs.{env.name}", message, advice)
 
 
-def _wrappers_apply(view: View) -> None:
+@rule_on_envs()
+def _wrappers_apply(view: View, env: EnvPlan) -> None:
     """Tools, histories and templates are for bare text, workers for calls that block."""
-    for env in view.envs:
-        source = source_traits(env.source)
-        for wrapper in env.wrappers:
-            wraps = wrapper_traits(wrapper.name).wraps
-            path = f"envs.{env.name}.wrappers.{wrapper.name}"
-            if wraps == "text" and source.prompts != "text":
-                message = (
-                    f"`{wrapper.name}()` wraps environments of GEM, and this is from "
-                    f"`{env.source}()`"
-                )
-                advice = "take it out: its prompts are chats through the model's renderer already"
-                view.error("RL0305", path, message, advice)
-            elif wraps == "blocks" and source.blocks is False:
-                message = (
-                    f"`{env.source}()` waits without blocking, so `{wrapper.name}()` has nothing "
-                    "to do"
-                )
-                view.error("RL0305", path, message, "take it out")
+    source = source_traits(env.source)
+    for wrapper in env.wrappers:
+        wraps = wrapper_traits(wrapper.name).wraps
+        path = f"envs.{env.name}.wrappers.{wrapper.name}"
+        if wraps == "text" and source.prompts != "text":
+            message = (
+                f"`{wrapper.name}()` wraps environments of GEM, and this is from `{env.source}()`"
+            )
+            advice = "take it out: its prompts are chats through the model's renderer already"
+            view.error("RL0305", path, message, advice)
+        elif wraps == "blocks" and source.blocks is False:
+            message = (
+                f"`{env.source}()` waits without blocking, so `{wrapper.name}()` has nothing to do"
+            )
+            view.error("RL0305", path, message, "take it out")
 
 
-def _can_be_made(view: View) -> None:
-    for env in view.envs:
-        if library := env_facts(env).broken_in:
-            message = f'{library} registers "{env.id}" but cannot make it'
-            advice = "take another environment"
-            view.error("RL0404", f"envs.{env.name}.id", message, advice)
+@rule_on_envs()
+def _can_be_made(view: View, env: EnvPlan) -> None:
+    if library := env_facts(env).broken_in:
+        message = f'{library} registers "{env.id}" but cannot make it'
+        advice = "take another environment"
+        view.error("RL0404", f"envs.{env.name}.id", message, advice)
 
 
-def _files_are_there(view: View) -> None:
-    for env in view.envs:
-        for path, value in files_of(env):
-            if not os.path.isfile(value):
-                message = f'there is no file "{value}"'
-                advice = "paths start at the folder you are in"
-                view.error("RL0001", f"envs.{env.name}.{path}", message, advice)
+@rule_on_envs()
+def _files_are_there(view: View, env: EnvPlan) -> None:
+    for path, value in files_of(env):
+        if not os.path.isfile(value):
+            message = f'there is no file "{value}"'
+            advice = "paths start at the folder you are in"
+            view.error("RL0001", f"envs.{env.name}.{path}", message, advice)
 
 
-def _arguments_are_complete(view: View) -> None:
+@rule_on_envs()
+def _arguments_are_complete(view: View, env: EnvPlan) -> None:
     """Some arguments need another one, such as a grader its pattern."""
-    for env in view.envs:
-        source = find_builtin("env", env.source)
-        for param in source.params if source else ():
-            if param.only_if is None or not param.needed or env.args[param.name] is not None:
-                continue
-            other, values = param.only_if
-            if (given := env.args[other]) in values:
-                message = f"`{other} = {given}` needs `{param.name}`"
-                view.error("RL0205", f"envs.{env.name}.args.{other}", message)
-
-
-def _a_task_to_solve(view: View) -> None:
-    """A judge compares answers to one question."""
-    for env in view.envs:
-        game = with_role(env, "game")
-        if game is not None and env.max_turns != 1:
-            message = f"`{env.name}` is no single question, so there are no answers to judge"
-            advice = f"`{game.name}()` takes `problems(…)`, or a single-turn environment"
-            view.error("RL0315", f"envs.{env.name}.wrappers.{game.name}", message, advice)
-
-
-def _history_has_an_effect(view: View) -> None:
-    """A history of a single turn is that turn, unless it puts a chat template around it."""
-    for env in view.envs:
-        history = with_role(env, "history")
-        if history is None or wrapper_traits(history.name).chat_template:
+    source = find_builtin("env", env.source)
+    for param in source.params if source else ():
+        if param.only_if is None or not param.needed or env.args[param.name] is not None:
             continue
-        if max_turns(env) == 1:
-            message = f"`{env.name}` has one turn, so `{history.name}()` changes nothing"
-            path = f"envs.{env.name}.wrappers.{history.name}"
-            view.warning("RL0414", path, message, "leave it out")
+        other, values = param.only_if
+        if (given := env.args[other]) in values:
+            message = f"`{other} = {given}` needs `{param.name}`"
+            view.error("RL0205", f"envs.{env.name}.args.{other}", message)
 
 
-def _reward_bounds(view: View) -> None:
+@rule_on_envs()
+def _a_task_to_solve(view: View, env: EnvPlan) -> None:
+    """A judge compares answers to one question."""
+    game = with_role(env, "game")
+    if game is not None and env.max_turns != 1:
+        message = f"`{env.name}` is no single question, so there are no answers to judge"
+        advice = f"`{game.name}()` takes `problems(…)`, or a single-turn environment"
+        view.error("RL0315", f"envs.{env.name}.wrappers.{game.name}", message, advice)
+
+
+@rule_on_envs()
+def _history_has_an_effect(view: View, env: EnvPlan) -> None:
+    """A history of a single turn is that turn, unless it puts a chat template around it."""
+    history = with_role(env, "history")
+    if history is None or wrapper_traits(history.name).chat_template:
+        return
+    if max_turns(env) == 1:
+        message = f"`{env.name}` has one turn, so `{history.name}()` changes nothing"
+        path = f"envs.{env.name}.wrappers.{history.name}"
+        view.warning("RL0414", path, message, "leave it out")
+
+
+@rule_on_envs()
+def _reward_bounds(view: View, env: EnvPlan) -> None:
     """The smaller limit comes first."""
-    for env in view.envs:
-        low, high = env.reward.low, env.reward.high
-        if low is not None and high is not None and low > high:
-            message = f"low = {low:g} is more than high = {high:g}"
-            view.error("RL0202", f"envs.{env.name}.reward.low", message, "swap them")
+    low, high = env.reward.low, env.reward.high
+    if low is not None and high is not None and low > high:
+        message = f"low = {low:g} is more than high = {high:g}"
+        view.error("RL0202", f"envs.{env.name}.reward.low", message, "swap them")
 
 
-def _chat_keeps_prefix(view: View) -> None:
+@rule_on_envs("model")
+def _chat_keeps_prefix(view: View, env: EnvPlan) -> None:
     """A chat is one sequence, which a renderer that rewrites earlier turns breaks."""
     renderer = view.model.renderer
     if renderer_keeps_prefix(renderer) is not False:
         return
-    for env in view.envs:
-        chat = with_role(env, "chat")
-        if chat is not None and max_turns(env) != 1:
-            model = find_model(view.model.base)
-            keep = [
-                name for name in (model.renderers if model else ()) if renderer_keeps_prefix(name)
-            ]
-            better = f"`renderer = {keep[0]}` in the model" if keep else "`template(…)` for it"
-            message = (
-                f'`{chat.name}()` needs earlier turns as they were, and "{renderer}" rewrites them'
-            )
-            view.error("RL0405", f"envs.{env.name}.wrappers.{chat.name}", message, f"use {better}")
+    chat = with_role(env, "chat")
+    if chat is not None and max_turns(env) != 1:
+        model = find_model(view.model.base)
+        keep = [name for name in (model.renderers if model else ()) if renderer_keeps_prefix(name)]
+        better = f"`renderer = {keep[0]}` in the model" if keep else "`template(…)` for it"
+        message = (
+            f'`{chat.name}()` needs earlier turns as they were, and "{renderer}" rewrites them'
+        )
+        view.error("RL0405", f"envs.{env.name}.wrappers.{chat.name}", message, f"use {better}")
 
 
-def _each_turn_a_sequence(view: View) -> None:
+@rule_on_envs("loss")
+def _each_turn_a_sequence(view: View, env: EnvPlan) -> None:
     """Where no turn extends the one before, a long episode is paid for again and again."""
-    for env in view.envs:
-        turns = max_turns(env)
-        history = with_role(env, "history")
-        if history is not None and (turns is None or turns > 2):
-            message = f"with `{history.name}()` every turn of `{env.name}` is a sequence of its own"
-            advice = "the cost grows with the square of the turns; `chat()` makes the episode one"
-            view.warning("RL0415", f"envs.{env.name}.wrappers.{history.name}", message, advice)
+    turns = max_turns(env)
+    history = with_role(env, "history")
+    if history is not None and (turns is None or turns > 2):
+        message = f"with `{history.name}()` every turn of `{env.name}` is a sequence of its own"
+        advice = "the cost grows with the square of the turns; `chat()` makes the episode one"
+        view.warning("RL0415", f"envs.{env.name}.wrappers.{history.name}", message, advice)
 
 
-def _has_chat_template(view: View) -> None:
+@rule_on_envs("model")
+def _has_chat_template(view: View, env: EnvPlan) -> None:
     """A base model's tokenizer may have none, and then GEM's chat wrappers fail."""
     model = find_model(view.model.base)
     if model is None or "role_colon" not in model.renderers:
         return
-    for env in view.envs:
-        for wrapper in env.wrappers:
-            if wrapper_traits(wrapper.name).chat_template:
-                message = (
-                    f"`{wrapper.name}()` needs a chat template, and `{view.model.base}` is a base "
-                    "model"
-                )
-                advice = "take `concat()`, or a model that was trained to chat"
-                view.error("RL0418", f"envs.{env.name}.wrappers.{wrapper.name}", message, advice)
+    for wrapper in env.wrappers:
+        if wrapper_traits(wrapper.name).chat_template:
+            message = (
+                f"`{wrapper.name}()` needs a chat template, and `{view.model.base}` is a base model"
+            )
+            advice = "take `concat()`, or a model that was trained to chat"
+            view.error("RL0418", f"envs.{env.name}.wrappers.{wrapper.name}", message, advice)
 
 
-def _template_fits(view: View) -> None:
+@rule_on_envs("model")
+def _template_fits(view: View, env: EnvPlan) -> None:
     model = find_model(view.model.base)
     if model is None or model.chatml:
         return
-    for env in view.envs:
-        template = with_role(env, "template")
-        if template is not None and TEMPLATES.get(name := template.args["name"]):
-            path = f"envs.{env.name}.wrappers.{template.name}.args.name"
-            message = f'the template "{name}" writes Qwen\'s chat markup, not that of this model'
-            view.warning("RL0406", path, message, "use `chat()`, or `template(no)`")
+    template = with_role(env, "template")
+    if template is not None and TEMPLATES.get(name := template.args["name"]):
+        path = f"envs.{env.name}.wrappers.{template.name}.args.name"
+        message = f'the template "{name}" writes Qwen\'s chat markup, not that of this model'
+        view.warning("RL0406", path, message, "use `chat()`, or `template(no)`")
 
 
-def _context(view: View) -> None:
+@rule_on_envs("model", "sampling")
+def _context(view: View, env: EnvPlan) -> None:
     """prompt + turns × (reply + observation) against the model's context."""
     context = view.model.context
     if context is None:
         return
-    for env in view.envs:
-        reply = env.rollouts.max_tokens or view.sampling.max_tokens
-        if reply >= context:
-            message = f"a reply of {reply:,} tokens leaves no room for a prompt in {context:,}"
-            view.error("RL0407", "sampling.max_tokens", message, "lower max_tokens")
-            return
-        turns = max_turns(env) or 1
-        longest = _longest(env, reply, turns)
-        if longest > context:
-            message = (
-                f"{turns} turns of {reply:,} tokens may outgrow the model's context of {context:,}"
-            )
-            room = (context - _longest(env, 0, turns)) // _replies_kept(env, turns)
-            advice = f"`{env.name}` would be cut off; {max(1, room):,} tokens a turn fit"
-            view.warning("RL0407", "sampling.max_tokens", message, advice)
+    reply = env.rollouts.max_tokens or view.sampling.max_tokens
+    if reply >= context:
+        message = f"a reply of {reply:,} tokens leaves no room for a prompt in {context:,}"
+        view.error("RL0407", "sampling.max_tokens", message, "lower max_tokens")
+        return
+    turns = max_turns(env) or 1
+    longest = _longest(env, reply, turns)
+    if longest > context:
+        message = (
+            f"{turns} turns of {reply:,} tokens may outgrow the model's context of {context:,}"
+        )
+        room = (context - _longest(env, 0, turns)) // _replies_kept(env, turns)
+        advice = f"`{env.name}` would be cut off; {max(1, room):,} tokens a turn fit"
+        view.warning("RL0407", "sampling.max_tokens", message, advice)
 
 
 def _replies_kept(env: EnvPlan, turns: int) -> int:
@@ -198,20 +193,3 @@ def _longest(env: EnvPlan, reply: int, turns: int) -> int:
     kept = 1 if history_of(env) == "latest" else turns
     seen = chars.get("prompt", 0) + (kept - 1) * chars.get("observation", 0)
     return _replies_kept(env, turns) * reply + seen // CHARACTERS_PER_TOKEN
-
-
-RULES = (
-    Rule(("envs",), _has_prompt),
-    Rule(("envs",), _wrappers_apply),
-    Rule(("envs",), _can_be_made),
-    Rule(("envs",), _files_are_there),
-    Rule(("envs",), _arguments_are_complete),
-    Rule(("envs",), _a_task_to_solve),
-    Rule(("envs",), _history_has_an_effect),
-    Rule(("envs",), _reward_bounds),
-    Rule(("envs", "model"), _chat_keeps_prefix),
-    Rule(("envs", "loss"), _each_turn_a_sequence),
-    Rule(("envs", "model"), _has_chat_template),
-    Rule(("envs", "model"), _template_fits),
-    Rule(("envs", "model", "sampling"), _context),
-)

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from rlc.check.rules.base import Rule, View
+from rlc.check.rules.base import View, rule
 from rlc.lang.diagnostics import Label
 
 
+@rule("metrics", "samples")
 def _enough_samples(view: View) -> None:
     """pass@k needs k episodes of a task."""
     for index, metric in enumerate(view.metrics):
@@ -16,6 +17,7 @@ def _enough_samples(view: View) -> None:
             view.error("RL0316", f"metrics.{index}.k", message, advice, label)
 
 
+@rule("every", "first", "after")
 def _during_a_stage(view: View) -> None:
     """``every`` and ``first`` count the steps of a stage."""
     if view.after is not None:
@@ -24,9 +26,3 @@ def _during_a_stage(view: View) -> None:
         if given:
             message = f"`{name}` counts the steps of a stage, and this evaluates a model"
             view.error("RL0317", name, message, "`model = main` evaluates the stage `main`")
-
-
-RULES = (
-    Rule(("metrics", "samples"), _enough_samples),
-    Rule(("every", "first", "after"), _during_a_stage),
-)

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from rlc.catalog.index import BUILTINS, aggregate_traits, loss_traits
-from rlc.check.rules.base import Rule, View
+from rlc.check.rules.base import View, rule
 from rlc.lang.diagnostics import Label
 
 
+@rule("loss", "overlap")
 def _fresh_rollouts(view: View) -> None:
     """Without a clip, the ratio of a stale rollout can grow without bound."""
     stale, name = view.overlap.max_staleness, view.loss.name
@@ -18,6 +19,7 @@ def _fresh_rollouts(view: View) -> None:
         view.error("RL0313", "loss", message, f"take {', '.join(others)} or {last}", label)
 
 
+@rule("loss", "overlap", "batch")
 def _clip_acts(view: View) -> None:
     """With one update a batch, and fresh rollouts, every ratio is 1 and no clip ever acts."""
     if loss_traits(view.loss.name).clip != "gradient":
@@ -29,6 +31,7 @@ def _clip_acts(view: View) -> None:
     view.warning("RL0413", "loss", message, advice)
 
 
+@rule("loss", "aggregate")
 def _weighable(view: View) -> None:
     """Weights that differ by sequence fold into the advantages only if the loss is linear
     in them."""
@@ -38,10 +41,3 @@ def _weighable(view: View) -> None:
         message = f"`{view.loss.name}()` cannot be weighted by `{view.aggregate.kind}()`"
         advice = "take `token_mean()`, or another loss"
         view.error("RL0314", "aggregate", message, advice, label)
-
-
-RULES = (
-    Rule(("loss", "overlap"), _fresh_rollouts),
-    Rule(("loss", "overlap", "batch"), _clip_acts),
-    Rule(("loss", "aggregate"), _weighable),
-)

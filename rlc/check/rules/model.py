@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from rlc.catalog.facts.models import find_model
-from rlc.check.rules.base import Rule, View
+from rlc.check.rules.base import View, rule
 
 
+@rule("model")
 def _lora_rank(view: View) -> None:
     rank, model = view.model.lora_rank, find_model(view.model.base)
     if rank & (rank - 1):
@@ -17,6 +18,7 @@ def _lora_rank(view: View) -> None:
         view.error("RL0401", "model.lora_rank", message, f"take {model.max_rank}")
 
 
+@rule("model")
 def _trains_something(view: View) -> None:
     model = view.model
     if not (model.train_mlp or model.train_attn or model.train_unembed):
@@ -25,6 +27,7 @@ def _trains_something(view: View) -> None:
         view.error("RL0402", "model.train_unembed", message, advice)
 
 
+@rule("model", "optimizer")
 def _learning_rate(view: View) -> None:
     rate, model = view.optimizer.learning_rate, find_model(view.model.base)
     if rate == 0:
@@ -38,10 +41,3 @@ def _learning_rate(view: View) -> None:
         message = f"a learning rate of {rate:g} is far from what works with `{model.base}`"
         advice = f"LoRA with RL mostly takes between {low:g} and {high:g}"
         view.warning("RL0403", "optimizer.learning_rate", message, advice)
-
-
-RULES = (
-    Rule(("model",), _lora_rank),
-    Rule(("model",), _trains_something),
-    Rule(("model", "optimizer"), _learning_rate),
-)

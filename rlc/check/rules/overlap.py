@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from rlc.catalog.index import aggregate_traits
-from rlc.check.rules.base import Rule, View
+from rlc.check.rules.base import View, rule
 from rlc.lang.diagnostics import Label
 
 
+@rule("overlap", "batch")
 def _turns_do_not_overlap(view: View) -> None:
     """How many episodes a batch of turns takes is known only when it is full."""
     kind = view.overlap.kind
@@ -18,6 +19,7 @@ def _turns_do_not_overlap(view: View) -> None:
         view.error("RL0318", "overlap", message, "take `groups()` as the batch", label)
 
 
+@rule("overlap", "batch", "advantage", "aggregate", "kl")
 def _parts_are_enough(view: View) -> None:
     """Where a batch is streamed, its parts are trained on before all of it is known."""
     if view.overlap.kind != "streamed" or view.batch.kind == "turns":
@@ -31,20 +33,14 @@ def _parts_are_enough(view: View) -> None:
 
 def _of_the_whole(view: View) -> Iterator[tuple[str, str, str]]:
     """What needs all of a batch: where it stands, how a message begins, what does without."""
-    for index, step in enumerate(view.advantage.steps):
+    for path, step in view.steps_of_scheme():
         over = getattr(step, "over", "group")
         if over not in ("group", "role"):
             what = f"`over = {over}` in the advantage needs"
-            yield f"advantage.steps.{index}", what, "compare within groups, or "
+            yield path, what, "compare within groups, or "
     if aggregate_traits(view.aggregate.kind).over is not None:
         yield "aggregate", f"`{view.aggregate.kind}()` needs", "add up by `token_sum()`, or "
     if view.kl is not None:
         yield "kl", "the mean distance of `kl = reference(…)` needs", ""
     if view.batch.updates > 1:
         yield "batch.updates", f"`updates = {view.batch.updates}` splits", ""
-
-
-RULES = (
-    Rule(("overlap", "batch"), _turns_do_not_overlap),
-    Rule(("overlap", "batch", "advantage", "aggregate", "kl"), _parts_are_enough),
-)

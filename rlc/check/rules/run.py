@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from rlc.catalog.index import tracker_traits
-from rlc.check.rules.base import Rule, View
+from rlc.check.rules.base import View, rule
 from rlc.plan.units import show
 
 SECONDS_A_STEP = 60  # what a step on the hosted service takes at the least, sampling included
 
 
+@rule("save", "model", "steps")
 def _lasts_long_enough(view: View) -> None:
     """A checkpoint that the service deletes while the run still needs it."""
     ttl, service = view.save.ttl_seconds, view.model.service
@@ -24,6 +25,7 @@ def _lasts_long_enough(view: View) -> None:
         view.warning("RL0416", "save.ttl_seconds", message, advice)
 
 
+@rule("track", "envs")
 def _uploads_something(view: View) -> None:
     for tracker in view.track:
         source = tracker_traits(tracker.name).source
@@ -32,6 +34,7 @@ def _uploads_something(view: View) -> None:
             view.error("RL0312", "track", message, "take it out")
 
 
+@rule("save")
 def _keeps_the_best(view: View) -> None:
     """Choosing the best checkpoint needs several of them."""
     if view.save.every is None and view.save.best:
@@ -39,6 +42,7 @@ def _keeps_the_best(view: View) -> None:
         view.error("RL0312", "save.best", message, "for example `every(20, best = true)`")
 
 
+@rule("kl_guard", "overlap")
 def _has_steps_to_stop(view: View) -> None:
     """A guard cannot end an overlap if there is none."""
     guard = view.kl_guard
@@ -46,11 +50,3 @@ def _has_steps_to_stop(view: View) -> None:
         message = "`then = synchronous` needs asynchronous steps, and these never overlap"
         advice = "take `asynchronous()` as the overlap, or `then = warn` or `stop`"
         view.error("RL0312", "kl_guard.then", message, advice)
-
-
-RULES = (
-    Rule(("save", "model", "steps"), _lasts_long_enough),
-    Rule(("track", "envs"), _uploads_something),
-    Rule(("save",), _keeps_the_best),
-    Rule(("kl_guard", "overlap"), _has_steps_to_stop),
-)

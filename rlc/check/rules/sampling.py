@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from rlc.check.rules.base import Rule, View
+from rlc.check.rules.base import View, rule
 from rlc.lang.diagnostics import Label
 
 
+@rule("sampling", "loss")
 def _on_policy(view: View) -> None:
     """The gradient is that of the model at temperature 1, over its whole vocabulary."""
     sampling = view.sampling
@@ -30,12 +31,14 @@ def _report(view: View, path: str, name: str, value: float) -> None:
     view.warning("RL0409", path, message, advice)
 
 
+@rule("sampling")
 def _top_k(view: View) -> None:
     if view.sampling.top_k == 0:
         message = "top_k = 0 leaves no token to sample"
         view.error("RL0410", "sampling.top_k", message, "-1 samples from all tokens")
 
 
+@rule("kl", "envs")
 def _penalty_temperature(view: View) -> None:
     """The reference's logprobs are those at temperature 1; the sampler's are tempered."""
     if view.kl is None:
@@ -51,10 +54,3 @@ def _penalty_temperature(view: View) -> None:
         advice = "sample at temperature 1, or leave the penalty out"
         view.warning("RL0417", path, message, advice, label)
         return
-
-
-RULES = (
-    Rule(("sampling", "loss"), _on_policy),
-    Rule(("sampling",), _top_k),
-    Rule(("kl", "envs"), _penalty_temperature),
-)
