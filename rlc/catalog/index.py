@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TypeVar
 
 from rlc.catalog.builtins.advantages import PRESETS, STEPS
@@ -112,36 +113,19 @@ def find_anywhere(name: str) -> Builtin | None:
     return _BY_NAME.get(name)
 
 
-def loss_traits(name: str) -> LossTraits:
-    """The traits of a builtin loss. Raise UnknownBuiltinError if there is none."""
-    return _traits(name, LossTraits, "loss")
-
-
-def aggregate_traits(name: str) -> AggregateTraits:
-    """The traits of a builtin aggregation. Raise UnknownBuiltinError if there is none."""
-    return _traits(name, AggregateTraits, "aggregation")
-
-
-def source_traits(name: str) -> SourceTraits:
-    """The traits of an environment source. Raise UnknownBuiltinError if there is none."""
-    return _traits(name, SourceTraits, "environment source")
-
-
-def wrapper_traits(name: str) -> WrapperTraits:
-    """The traits of a wrapper. Raise UnknownBuiltinError if there is none."""
-    return _traits(name, WrapperTraits, "wrapper")
-
-
-def tracker_traits(name: str) -> TrackerTraits:
-    """The traits of a tracker. Raise UnknownBuiltinError if there is none."""
-    return _traits(name, TrackerTraits, "tracker")
-
-
-def _traits(name: str, traits: type[T], noun: str) -> T:
+def _traits(traits: type[T], noun: str, name: str) -> T:
     builtin = _BY_NAME.get(name)
     if builtin is None or not isinstance(builtin.traits, traits):
         raise UnknownBuiltinError(f"there is no {noun} `{name}()`")
     return builtin.traits
+
+
+# The traits of a builtin by its name. Each raises UnknownBuiltinError if there is none.
+loss_traits = partial(_traits, LossTraits, "loss")
+aggregate_traits = partial(_traits, AggregateTraits, "aggregation")
+source_traits = partial(_traits, SourceTraits, "environment source")
+wrapper_traits = partial(_traits, WrapperTraits, "wrapper")
+tracker_traits = partial(_traits, TrackerTraits, "tracker")
 
 
 def names_of(kind: str) -> list[str]:

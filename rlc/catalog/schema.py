@@ -10,6 +10,8 @@ from collections.abc import Mapping
 from types import NoneType, UnionType
 from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
 
+from attrs import NOTHING, fields
+
 from rlc.catalog.declarations import EVAL_FIELDS, MODEL_FIELDS, SFT_FIELDS, TRAIN_FIELDS
 from rlc.catalog.index import BUILTINS, names_of
 from rlc.catalog.records import Param
@@ -50,10 +52,38 @@ _NAMES: Mapping[tuple[type, str], str] = {
 }
 
 
+def _params(*names: str) -> tuple[Param, ...]:
+    builtins = (builtin for builtin in BUILTINS if builtin.name in names)
+    return tuple(param for builtin in builtins for param in builtin.params)
+
+
+# The parameters of the catalogue that become fields of a record.
+_PARAMS: Mapping[type, tuple[Param, ...]] = {
+    ModelPlan: MODEL_FIELDS,
+    TrainPlan: TRAIN_FIELDS,
+    SftPlan: SFT_FIELDS,
+    EvalPlan: EVAL_FIELDS,
+    RolloutsPlan: _params("rollouts"),
+    RewardPlan: _params("reward"),
+    BatchPlan: _params("groups", "turns"),
+    SamplingPlan: _params("sample"),
+    AdamPlan: _params("adam"),
+    SchedulePlan: _params("linear"),
+    KlPlan: _params("reference"),
+}
+# Those that a record calls otherwise.
+_FIELDS: Mapping[type, Mapping[str, str]] = {
+    BatchPlan: {"group_size": "size"},
+    RolloutsPlan: {"group_size": "group"},
+    TrainPlan: {"env": "envs"},
+    EvalPlan: {"env": "envs"},
+}
+
+
 def plan_schema() -> Schema:
     """The schema of `rlc explain --out`, and of the plan.json of a run."""
-    definitions: dict[str, Schema] = {}
-    body = _record(Plan, definitions)
+    generator = _Generator()
+    body = generator.record(Plan)
     body["properties"]["schema_version"] = {"const": SCHEMA_VERSION}
     body["properties"]["plan_hash"] = {
         "type": "string",
@@ -69,141 +99,95 @@ def plan_schema() -> Schema:
         "$schema": DIALECT,
         "title": "rlc plan",
         **body,
-        "$defs": dict(sorted(definitions.items())),
+        "$defs": dict(sorted(generator.definitions.items())),
     }
 
 
-def _record(cls: type, definitions: dict[str, Schema]) -> Schema:
-    """An object with exactly the fields of a record."""
-    hints = get_type_hints(cls)
-    documented = _documented(cls)
-    properties = {
-        name: _field(cls, name, hints[name], documented.get(name), definitions) for name in hints
-    }
-    required = [name for name in properties if not _has_default(cls, name)]
-    described = {"description": " ".join((cls.__doc__ or "").split())} if cls.__doc__ else {}
-    return {
-        "type": "object",
-        **described,
-        "properties": properties,
-        "required": required,
-        "additionalProperties": False,
-    }
+class _Generator:
+    """Makes the schemas of types; those of records are in ``definitions``, each by its name."""
 
+    def __init__(self) -> None:
+        self.definitions: dict[str, Schema] = {}
 
-def _has_default(cls: Any, name: str) -> bool:
-    import attrs
+    def record(self, cls: type) -> Schema:
+        """An object with exactly the fields of a record."""
+        hints = get_type_hints(cls)
+        renamed = _FIELDS.get(cls, {})
+        params = {renamed.get(param.name, param.name): param for param in _PARAMS.get(cls, ())}
+        properties = {name: self._field(cls, name, hints[name], params.get(name)) for name in hints}
+        required = [field.name for field in fields(cls) if field.default is NOTHING]
+        described = {"description": " ".join((cls.__doc__ or "").split())} if cls.__doc__ else {}
+        return {
+            "type": "object",
+            **described,
+            "properties": properties,
+            "required": required,
+            "additionalProperties": False,
+        }
 
-    return next(a for a in attrs.fields(cls) if a.name == name).default is not attrs.NOTHING
+    def _field(self, cls: type, name: str, hint: Any, param: Param | None) -> Schema:
+        """A field of a record, with what the catalogue says of it; its bounds hold for numbers."""
+        schema = self._type(hint)
+        if (cls, name) in _NAMES:
+            schema = {"enum": names_of(_NAMES[cls, name])}
+        if (cls, name) == (ModelPlan, "service"):
+            schema = {"enum": list(SERVICES)}
+        if param is None:
+            return schema
+        bounds = {
+            "minimum": param.low,
+            "maximum": param.high,
+            "exclusiveMinimum": param.above,
+            "exclusiveMaximum": param.below,
+        }
+        if schema.get("type") not in ("integer", "number"):
+            bounds = {}
+        said = {word: bound for word, bound in bounds.items() if bound is not None}
+        return {**schema, "description": param.doc, **said}
 
+    def _type(self, hint: Any) -> Schema:
+        """The schema of a type of the plan tree."""
+        origin, args = get_origin(hint), get_args(hint)
+        if hint is Any:
+            return {}
+        if hint in _SCALARS:
+            return {"type": _SCALARS[hint]}
+        if origin is Literal:
+            return {"enum": list(args)}
+        if origin is tuple:
+            return {"type": "array", "items": self._type(args[0])}
+        if origin is dict:
+            return {"type": "object", "additionalProperties": self._type(args[1])}
+        if origin in (UnionType, Union):
+            return self._union(args)
+        return self._reference(hint)
 
-def _field(
-    cls: type, name: str, hint: Any, param: Param | None, definitions: dict[str, Schema]
-) -> Schema:
-    schema = _type(hint, definitions)
-    if (cls, name) in _NAMES:
-        schema = {"enum": names_of(_NAMES[cls, name])}
-    if (cls, name) == (ModelPlan, "service"):
-        schema = {"enum": list(SERVICES)}
-    return schema | _from_catalogue(param, schema) if param is not None else schema
+    def _union(self, args: tuple[Any, ...]) -> Schema:
+        """A value that may be null, or one of several records that a tag distinguishes."""
+        if NoneType in args:
+            others = [arg for arg in args if arg is not NoneType]
+            some = self._type(others[0]) if len(others) == 1 else self._union(tuple(others))
+            if set(some) == {"type"}:
+                return {"type": [some["type"], "null"]}
+            return {"anyOf": [some, {"type": "null"}]}
+        for tag, classes in (("step", STEPS), ("kind", STAGES)):
+            if set(args) == set(classes.values()):
+                return {"oneOf": [self._tagged(tag, n, cls) for n, cls in classes.items()]}
+        raise TypeError(f"the codec has no tag for {args}")
 
+    def _tagged(self, tag: str, name: str, cls: type) -> Schema:
+        """A record with the tag that the codec writes beside its fields."""
+        reference = self._reference(cls)
+        definition = self.definitions[cls.__name__]
+        definition["properties"] = {tag: {"const": name}, **definition["properties"]}
+        definition["required"] = list(dict.fromkeys([tag, *definition["required"]]))
+        return reference
 
-def _from_catalogue(param: Param, schema: Schema) -> Schema:
-    """What the catalogue says of a value; its bounds hold for numbers."""
-    said: Schema = {"description": param.doc}
-    bounds = {
-        "minimum": param.low,
-        "maximum": param.high,
-        "exclusiveMinimum": param.above,
-        "exclusiveMaximum": param.below,
-    }
-    if schema.get("type") in ("integer", "number"):
-        said |= {word: bound for word, bound in bounds.items() if bound is not None}
-    return said
-
-
-def _documented(cls: type) -> dict[str, Param]:
-    """The parameters of the catalogue that become fields of a record, by the field's name."""
-    params = list(_PARAMS.get(cls, ()))
-    for name in _BUILTINS.get(cls, ()):
-        params += next(builtin for builtin in BUILTINS if builtin.name == name).params
-    renamed = _RENAMED.get(cls, {})
-    return {renamed.get(param.name, param.name): param for param in params}
-
-
-_PARAMS: Mapping[type, tuple[Param, ...]] = {
-    ModelPlan: MODEL_FIELDS,
-    TrainPlan: TRAIN_FIELDS,
-    SftPlan: SFT_FIELDS,
-    EvalPlan: EVAL_FIELDS,
-}
-_BUILTINS: Mapping[type, tuple[str, ...]] = {
-    RolloutsPlan: ("rollouts",),
-    RewardPlan: ("reward",),
-    BatchPlan: ("groups", "turns"),
-    SamplingPlan: ("sample",),
-    AdamPlan: ("adam",),
-    SchedulePlan: ("linear",),
-    KlPlan: ("reference",),
-}
-_RENAMED: Mapping[type, Mapping[str, str]] = {
-    BatchPlan: {"group_size": "size"},
-    RolloutsPlan: {"group_size": "group"},
-    TrainPlan: {"env": "envs"},
-    EvalPlan: {"env": "envs"},
-}
-
-
-def _type(hint: Any, definitions: dict[str, Schema]) -> Schema:
-    """The schema of a type of the plan tree."""
-    origin, args = get_origin(hint), get_args(hint)
-    if hint is Any:
-        return {}
-    if hint in _SCALARS:
-        return {"type": _SCALARS[hint]}
-    if origin is Literal:
-        return {"enum": list(args)}
-    if origin is tuple:
-        return {"type": "array", "items": _type(args[0], definitions)}
-    if origin is dict:
-        return {"type": "object", "additionalProperties": _type(args[1], definitions)}
-    if origin in (UnionType, Union):
-        return _union(args, definitions)
-    return _reference(hint, definitions)
-
-
-def _union(args: tuple[Any, ...], definitions: dict[str, Schema]) -> Schema:
-    """A value that may be null, or one of several records that a tag distinguishes."""
-    if NoneType in args:
-        others = [arg for arg in args if arg is not NoneType]
-        some = (
-            _type(others[0], definitions)
-            if len(others) == 1
-            else _union(tuple(others), definitions)
-        )
-        if set(some) == {"type"}:
-            return {"type": [some["type"], "null"]}
-        return {"anyOf": [some, {"type": "null"}]}
-    for tag, classes in (("step", STEPS), ("kind", STAGES)):
-        if set(args) == set(classes.values()):
-            return {"oneOf": [_tagged(tag, n, cls, definitions) for n, cls in classes.items()]}
-    raise TypeError(f"the codec has no tag for {args}")
-
-
-def _tagged(tag: str, name: str, cls: type, definitions: dict[str, Schema]) -> Schema:
-    """A record with the tag that the codec writes beside its fields."""
-    reference = _reference(cls, definitions)
-    definition = definitions[cls.__name__]
-    definition["properties"] = {tag: {"const": name}, **definition["properties"]}
-    definition["required"] = list(dict.fromkeys([tag, *definition["required"]]))
-    return reference
-
-
-def _reference(cls: Any, definitions: dict[str, Schema]) -> Schema:
-    """A record, defined once. Raises TypeError for what is no record."""
-    if not hasattr(cls, "__attrs_attrs__"):
-        raise TypeError(f"a plan has no values of type {cls!r}")
-    if cls.__name__ not in definitions:
-        definitions[cls.__name__] = {}  # before its parts, which may hold it
-        definitions[cls.__name__] = _record(cls, definitions)
-    return {"$ref": f"#/$defs/{cls.__name__}"}
+    def _reference(self, cls: Any) -> Schema:
+        """A record, defined once. Raises TypeError for what is no record."""
+        if not hasattr(cls, "__attrs_attrs__"):
+            raise TypeError(f"a plan has no values of type {cls!r}")
+        if cls.__name__ not in self.definitions:
+            self.definitions[cls.__name__] = {}  # before its parts, which may hold it
+            self.definitions[cls.__name__] = self.record(cls)
+        return {"$ref": f"#/$defs/{cls.__name__}"}

@@ -34,25 +34,6 @@ OTHER_KINDS = {
 
 
 @frozen
-class Parameter:
-    """A parameter or field. ``type`` is that of a plain value, or a kind; ``default`` is plain
-    data, None if it is ``required``. Bounds and choices as in
-    :class:`rlc.catalog.records.Param`."""
-
-    name: str
-    type: str
-    doc: str
-    required: bool
-    default: Any
-    low: float | None
-    high: float | None
-    above: float | None
-    below: float | None
-    choices: tuple[str, ...]
-    many: bool
-
-
-@frozen
 class Entry:
     """One thing that a recipe can name. ``reason`` says why one that is known elsewhere is not
     possible here; ``facts`` are what else is known, by name."""
@@ -61,7 +42,7 @@ class Entry:
     name: str
     doc: str
     usage: str = ""
-    params: tuple[Parameter, ...] = ()
+    params: tuple[Param, ...] = ()
     formula: tuple[str, ...] = ()
     facts: dict[str, Any] = field(factory=dict)
     reason: str | None = None
@@ -108,6 +89,34 @@ def words(among: Sequence[Entry]) -> list[str]:
     return list(dict.fromkeys([*names, *parts]))
 
 
+def as_data(entry: Entry) -> dict[str, Any]:
+    """An entry as data for JSON."""
+    return {**asdict(entry, recurse=False), "params": [_param_data(each) for each in entry.params]}
+
+
+def _param_data(param: Param) -> dict[str, Any]:
+    """A parameter as data; ``default`` is None if it is ``required``."""
+    return {
+        "name": param.name,
+        "type": param.type,
+        "doc": param.doc,
+        "required": param.required,
+        "default": plain_default(param),
+        **{bound: getattr(param, bound) for bound in ("low", "high", "above", "below")},
+        "choices": param.all_choices(),
+        "many": param.many,
+    }
+
+
+def plain_default(param: Param) -> Any:
+    """A default as data: a record as its fields; None if there is no default."""
+    if isinstance(param.default, tuple):
+        return [asdict(item) for item in param.default]
+    if param.required:
+        return None
+    return asdict(param.default) if has(type(param.default)) else param.default
+
+
 def is_named(term: str, entry: Entry) -> bool:
     """Whether ``term`` is the entry's very name."""
     return entry.name.lower() == term.lower().rstrip("()")
@@ -128,37 +137,13 @@ def _rank(wanted: str, entry: Entry) -> int | None:
 
 
 def _declaration(declaration: Declaration) -> Entry:
-    params = tuple(_parameter(param) for param in declaration.fields)
-    written = declaration.written()
-    return Entry("declaration", declaration.kind, declaration.doc, written, params)
+    doc, usage = declaration.doc, declaration.written()
+    return Entry("declaration", declaration.kind, doc, usage, declaration.fields)
 
 
 def _builtin(builtin: Builtin) -> Entry:
-    params = tuple(_parameter(param) for param in builtin.params)
-    return Entry(builtin.kind, builtin.name, builtin.doc, builtin.usage(), params, builtin.formula)
-
-
-def _parameter(param: Param) -> Parameter:
-    return Parameter(
-        name=param.name,
-        type=param.type,
-        doc=param.doc,
-        required=param.required,
-        default=None if param.required else _plain(param.default),
-        low=param.low,
-        high=param.high,
-        above=param.above,
-        below=param.below,
-        choices=param.all_choices(),
-        many=param.many,
-    )
-
-
-def _plain(value: Any) -> Any:
-    """Data for JSON: a record as its fields."""
-    if isinstance(value, tuple):
-        return [_plain(item) for item in value]
-    return asdict(value) if has(type(value)) else value
+    usage, params = builtin.usage(), builtin.params
+    return Entry(builtin.kind, builtin.name, builtin.doc, usage, params, builtin.formula)
 
 
 def _model(name: str) -> Entry:
@@ -223,11 +208,10 @@ def _environment(env_id: str) -> Entry:
         known["first prompt"] = f"about {chars['prompt']:,} characters"
     if needs:
         known["needs"] = ", ".join(needs)
-    params = tuple(_parameter(param) for param in signature.params)
     doc = "several turns" if facts["multi_turn"] else "one question, one answer"
     reason = f"{library()} registers it but cannot make it" if is_broken(env_id) else None
     usage = f'gem("{env_id}")'
-    return Entry("environment", env_id, doc, usage, params, facts=known, reason=reason)
+    return Entry("environment", env_id, doc, usage, signature.params, facts=known, reason=reason)
 
 
 def _problem_sets() -> Iterator[Entry]:

@@ -8,15 +8,14 @@ import sys
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
-from attrs import asdict
-
 from rlc.cli.output import has_color, print_error
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
     from rich.table import Table
 
-    from rlc.catalog.search import Entry, Parameter
+    from rlc.catalog.records import Param
+    from rlc.catalog.search import Entry
 
 HELP = "look up what the language knows"
 DESCRIPTION = (
@@ -48,7 +47,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    from rlc.catalog.search import entries, find, kinds, words
+    from rlc.catalog.search import as_data, entries, find, kinds, words
     from rlc.check.suggest import known_values
 
     if args.schema:
@@ -69,7 +68,7 @@ def run(args: argparse.Namespace) -> int:
         advice = known_values(words(among), args.term)
         return print_error(f"the catalogue has nothing about `{args.term}`", 1, advice)
     if args.json:
-        print(json.dumps([asdict(entry) for entry in found], indent=2, ensure_ascii=False))
+        print(json.dumps([as_data(entry) for entry in found], indent=2, ensure_ascii=False))
     else:
         from rich.console import Console
 
@@ -153,7 +152,7 @@ def _in_full(entry: Entry) -> Iterator[RenderableType]:
     yield ""
 
 
-def _parameters(params: Sequence[Parameter]) -> Table:
+def _parameters(params: Sequence[Param]) -> Table:
     from rich.table import Table
 
     from rlc.catalog.index import KINDS
@@ -168,25 +167,24 @@ def _parameters(params: Sequence[Parameter]) -> Table:
     return table
 
 
-def _default(param: Parameter) -> str:
+def _default(param: Param) -> str:
     """Return a default as a recipe would write it; ``…`` if it has no short form."""
+    from rlc.catalog.search import plain_default
     from rlc.plan.units import show
 
     if param.required:
         return "required"
-    parts = param.default if isinstance(param.default, list) else [param.default]
+    default = plain_default(param)
+    parts = default if isinstance(default, list) else [default]
     if any(isinstance(part, dict) and part for part in parts):
         return "…"
-    return "none" if param.default is None else show(param.default, param.type)
+    return "none" if default is None else show(default, param.type)
 
 
-def _meaning(param: Parameter) -> str:
+def _meaning(param: Param) -> str:
     """Return what a parameter means, and what it may be."""
-    from rlc.catalog.records import Param
     from rlc.check.scalars import bounds
 
-    limits = {name: getattr(param, name) for name in ("low", "high", "above", "below")}
-    few = param.choices if len(param.choices) <= _CHOICES else ()
-    choices = f"one of {', '.join(few)}" if few else ""
-    notes = (param.doc, choices, bounds(Param(param.name, param.type, param.doc, **limits)))
-    return "; ".join(note for note in notes if note)
+    known = param.all_choices()
+    choices = f"one of {', '.join(known)}" if 0 < len(known) <= _CHOICES else ""
+    return "; ".join(note for note in (param.doc, choices, bounds(param)) if note)
