@@ -17,7 +17,7 @@ from __future__ import annotations
 import operator
 import random
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from fractions import Fraction
 from functools import cache
 from hashlib import blake2b
@@ -131,11 +131,17 @@ def _draw(rng: random.Random) -> tuple[list[int], int | None]:
 def _value(tokens: Sequence[str]) -> Fraction:
     """Evaluate with two stacks, so that no nesting is too deep. Raise ValueError or LookupError
     for tokens that are no expression, such as ``//``, which misses an operand."""
-    values, waiting = list[Fraction](), list[str]()
-    for token in _with_signs(tokens):
-        if token[0].isdigit():
+    values, waiting, operand_due = list[Fraction](), list[str](), True
+    for token in tokens:
+        if operand_due and token in ("+", "-"):  # a sign
+            if token == "-":
+                waiting.append(_NEGATE)
+        elif operand_due != (token.isdigit() or token == "("):
+            raise ValueError(token)
+        elif token.isdigit():
             values.append(Fraction(int(token)))
-        elif token in ("(", _NEGATE):
+            operand_due = False
+        elif token == "(":
             waiting.append(token)
         elif token == ")":
             while waiting[-1] != "(":
@@ -145,28 +151,13 @@ def _value(tokens: Sequence[str]) -> Fraction:
             while waiting and _PRECEDENCE.get(waiting[-1], 0) >= _PRECEDENCE[token]:
                 _apply(waiting.pop(), values)
             waiting.append(token)
+            operand_due = True
+    if operand_due:
+        raise ValueError("the last operand is missing")
     while waiting:
         _apply(waiting.pop(), values)
     (value,) = values
     return value
-
-
-def _with_signs(tokens: Sequence[str]) -> Iterator[str]:
-    """The tokens, in which a minus sign is :data:`_NEGATE` and a plus sign is left out. Raise
-    ValueError for a token that is out of place."""
-    operand_due = True
-    for token in tokens:
-        opens = token[0].isdigit() or token == "("
-        if operand_due and token in ("+", "-"):
-            if token == "-":
-                yield _NEGATE
-            continue
-        if opens != operand_due:
-            raise ValueError(token)
-        operand_due = token != ")" and not token[0].isdigit()
-        yield token
-    if operand_due:
-        raise ValueError("the last operand is missing")
 
 
 def _apply(operation: str, values: list[Fraction]) -> None:

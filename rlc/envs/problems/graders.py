@@ -38,21 +38,6 @@ Row = Mapping[str, Any]
 
 
 @frozen
-class Grade:
-    """``correct``: 0 or 1, or the value of a Python grader; ``formatted``: an answer was found."""
-
-    correct: float
-    formatted: bool
-
-    def reward(self, format_coef: float) -> float:
-        """``format_coef (format − 1) + correct``"""
-        return format_coef * (float(self.formatted) - 1.0) + self.correct
-
-
-NOT_FOUND = Grade(0.0, False)
-
-
-@frozen
 class GraderPlan:
     """A grader as a recipe describes it; ``answer`` is the field of the right answer."""
 
@@ -64,13 +49,14 @@ class GraderPlan:
 
 @frozen
 class Grader:
-    """From a reply and the row of its problem to a grade. It is pickled as its plan, and made again
-    in another process, once."""
+    """From a reply and the row of its problem to a grade: 0 or 1, or the value of a Python grader;
+    None if no answer is found. It is pickled as its plan, and made again in another process, once.
+    """
 
     plan: GraderPlan
     tool: Any = None  # a compiled pattern, or a Python function
 
-    def __call__(self, text: str, row: Row) -> Grade:
+    def __call__(self, text: str, row: Row) -> float | None:
         return _GRADERS[self.plan.name](self, text, row)
 
     def __reduce__(self) -> tuple[Any, ...]:
@@ -131,7 +117,7 @@ def require_right(grader: Grader, rows: Sequence[Row], data: str) -> None:
 def is_right(grader: Grader, reply: str, row: Row) -> bool | None:
     """Whether the grader calls a reply right; None if it cannot grade the row."""
     try:
-        return grader(reply, row).correct > 0
+        return (grader(reply, row) or 0.0) > 0
     except EnvError:
         return None
 
@@ -202,8 +188,8 @@ def _gold_number(row: Row, field: str) -> Fraction:
     return number
 
 
-def _same_text(answer: str, gold: str) -> Grade:
-    return Grade(float(answer.split() == gold.split()), True)
+def _same_text(answer: str, gold: str) -> float:
+    return float(answer.split() == gold.split())
 
 
 def countdown_task(row: Row, answer: str = "answer") -> tuple[list[int], int]:
@@ -220,68 +206,68 @@ def countdown_task(row: Row, answer: str = "answer") -> tuple[list[int], int]:
         ) from error
 
 
-def _numeric(grader: Grader, text: str, row: Row) -> Grade:
+def _numeric(grader: Grader, text: str, row: Row) -> float | None:
     """An answer that is not marked is the last number of the reply."""
     marked = final_answer(text)
     answer = last_number(text) if marked is None else number_in(marked)
     if answer is None:
-        return NOT_FOUND
-    return Grade(float(same_number(answer, _gold_number(row, grader.plan.answer))), True)
+        return None
+    return float(same_number(answer, _gold_number(row, grader.plan.answer)))
 
 
-def _exact(grader: Grader, text: str, row: Row) -> Grade:
+def _exact(grader: Grader, text: str, row: Row) -> float | None:
     """An answer that is not marked is the whole reply. Runs of white space count as one blank."""
     answer = final_answer(text) or text.strip()
-    return _same_text(answer, _gold(row, grader.plan.answer)) if answer else NOT_FOUND
+    return _same_text(answer, _gold(row, grader.plan.answer)) if answer else None
 
 
-def _regex(grader: Grader, text: str, row: Row) -> Grade:
+def _regex(grader: Grader, text: str, row: Row) -> float | None:
     """The answer is the first group of the last match, or the match if there are no groups."""
     matches = list(grader.tool.finditer(text))
     answer = matches[-1][min(1, grader.tool.groups)] if matches else None
-    return NOT_FOUND if answer is None else _same_text(answer, _gold(row, grader.plan.answer))
+    return None if answer is None else _same_text(answer, _gold(row, grader.plan.answer))
 
 
-def _countdown(grader: Grader, text: str, row: Row) -> Grade:
+def _countdown(grader: Grader, text: str, row: Row) -> float | None:
     """The answer, in ``<answer>`` tags, is an expression of the row's ``nums`` for its ``target``
     (or its answer)."""
     answer = tagged(text)
     if answer is None or countdown.evaluate(answer) is None:
-        return NOT_FOUND
+        return None
     numbers, target = countdown_task(row, grader.plan.answer)
-    return Grade(float(countdown.solves(answer, numbers, target)), True)
+    return float(countdown.solves(answer, numbers, target))
 
 
-def _math(grader: Grader, text: str, row: Row) -> Grade:
+def _math(grader: Grader, text: str, row: Row) -> float | None:
     """Mathematical equality, by math-verify. The answer must be marked; one that takes too long to
     compare is wrong."""
     answer = final_answer(text)
     if answer is None or len(answer) > LONGEST:
-        return NOT_FOUND
+        return None
     found = compare(answer, _gold(row, grader.plan.answer))
     if found is None:
-        return Grade(0.0, True)
+        return 0.0
     if not found.answer:
-        return NOT_FOUND
+        return None
     if not found.gold:
         gold = row[grader.plan.answer]
         raise EnvError(f"the answer {gold!r} is nothing that math-verify can read")
-    return Grade(float(found.same), True)
+    return float(found.same)
 
 
-def _python(grader: Grader, text: str, row: Row) -> Grade:
+def _python(grader: Grader, text: str, row: Row) -> float | None:
     """A function of the whole reply and the row that returns a number or a truth value, or None if
     it found no answer."""
     value = grader.tool(text, row)
     if value is None:
-        return NOT_FOUND
+        return None
     if not isinstance(value, bool | int | float) or not math.isfinite(value):
         function = grader.plan.function
         raise EnvError(f"the grader {function} gave {value!r} instead of a finite number")
-    return Grade(float(value), True)
+    return float(value)
 
 
-_GRADERS: dict[str, Callable[[Grader, str, Row], Grade]] = {
+_GRADERS: dict[str, Callable[[Grader, str, Row], float | None]] = {
     "countdown": _countdown,
     "exact": _exact,
     "math": _math,

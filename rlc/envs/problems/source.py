@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from attrs import field, frozen
@@ -11,7 +11,6 @@ from rlc.envs.base import EnvError, Episode, Observation
 from rlc.envs.problems import countdown
 from rlc.envs.problems.data_sets import Listed, Row, problem_set
 from rlc.envs.problems.graders import (
-    Grader,
     GraderPlan,
     countdown_task,
     is_right,
@@ -54,7 +53,7 @@ class ProblemSource:
         """``size`` attempts at problem ``number`` of the order."""
         row = self._complete(self._problems.row(order, number))
         first = Observation(self._prompt(row))
-        return [_Attempt(first, self._grader, row, self._format_coef) for _ in range(size)]
+        return [Attempt(first, self._grader, row, self._format_coef) for _ in range(size)]
 
     def _complete(self, row: Row) -> Row:
         """A row of the public Countdown data has only numbers and a target: ask for them."""
@@ -88,13 +87,17 @@ class ProblemSource:
 
 
 @frozen
-class _Attempt:
+class Attempt:
+    """One reply to a problem. Its reward is ``format_coef (format − 1) + correct``; ``format`` is
+    whether the grader finds an answer."""
+
     first: Observation
-    grader: Grader
+    grader: Callable[[str, Row], float | None]
     row: Row = field(repr=False)
     format_coef: float
 
     def step(self, action: str) -> Observation:
         grade = self.grader(action, self.row)
-        metrics = {"correct": grade.correct, "format": float(grade.formatted)}
-        return Observation("", grade.reward(self.format_coef), True, metrics)
+        correct, formatted = grade or 0.0, float(grade is not None)
+        reward = self.format_coef * (formatted - 1.0) + correct
+        return Observation("", reward, True, {"correct": correct, "format": formatted})

@@ -12,9 +12,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rlc.envs.base import EnvError
+from rlc.envs.base import EnvError, Observation
 from rlc.envs.problems.graders import (
-    Grade,
     GraderPlan,
     boxed,
     final_answer,
@@ -23,11 +22,12 @@ from rlc.envs.problems.graders import (
     require_gradable,
     tagged,
 )
+from rlc.envs.problems.source import Attempt
 
-RIGHT, WRONG, NONE = Grade(1.0, True), Grade(0.0, True), Grade(0.0, False)
+RIGHT, WRONG, NONE = 1.0, 0.0, None
 
 
-def grade(grader: str, reply: str, answer: Any, **plan: Any) -> Grade:
+def grade(grader: str, reply: str, answer: Any, **plan: Any) -> float | None:
     return make_grader(GraderPlan(grader, "answer", **plan))(reply, {"answer": answer})
 
 
@@ -101,7 +101,7 @@ def test_numbers(text: str, number: float | None) -> None:
         ("10-5", "5", RIGHT),
     ],
 )
-def test_numeric(reply: str, answer: object, expected: Grade) -> None:
+def test_numeric(reply: str, answer: object, expected: float | None) -> None:
     assert grade("numeric", reply, answer) == expected
 
 
@@ -116,7 +116,7 @@ def test_numeric(reply: str, answer: object, expected: Grade) -> None:
         ("  ", "Paris", NONE),
     ],
 )
-def test_exact(reply: str, answer: str, expected: Grade) -> None:
+def test_exact(reply: str, answer: str, expected: float | None) -> None:
     assert grade("exact", reply, answer) == expected
 
 
@@ -130,7 +130,7 @@ def test_exact(reply: str, answer: str, expected: Grade) -> None:
         (r"answer: (\w+)", "answer: B", WRONG),
     ],
 )
-def test_regex(pattern: str, reply: str, expected: Grade) -> None:
+def test_regex(pattern: str, reply: str, expected: float | None) -> None:
     assert grade("regex", reply, "A", pattern=pattern) == expected
 
 
@@ -147,7 +147,7 @@ def test_regex(pattern: str, reply: str, expected: Grade) -> None:
         ("\\boxed{}", "3", NONE),
     ],
 )
-def test_math(reply: str, answer: str, expected: Grade) -> None:
+def test_math(reply: str, answer: str, expected: float | None) -> None:
     pytest.importorskip("math_verify")
     assert grade("math", reply, answer) == expected
 
@@ -175,7 +175,7 @@ def test_math_says_what_it_needs(monkeypatch: pytest.MonkeyPatch) -> None:
         ("(1 + 2) * 3", NONE),
     ],
 )
-def test_countdown(reply: str, expected: Grade) -> None:
+def test_countdown(reply: str, expected: float | None) -> None:
     grader = make_grader(GraderPlan("countdown", "answer"))
     assert grader(reply, {"nums": [1, 2, 3], "target": 9}) == expected
     assert grader(reply, {"nums": "[1 2 3]", "answer": "9"}) == expected  # from a .csv file
@@ -194,7 +194,7 @@ def test_a_function_of_ones_own(monkeypatch: pytest.MonkeyPatch, tmp_path: Path)
     assert (right("x", {"a": "x"}), right("y", {"a": "x"})) == (RIGHT, WRONG)
 
     length = make_grader(GraderPlan("python", "answer", function=f"{__name__}:grade_length"))
-    assert length("ab", {"longest": 4}) == Grade(0.5, True)
+    assert length("ab", {"longest": 4}) == 0.5
     assert length("", {"longest": 4}) == NONE
     with pytest.raises(EnvError, match="gave nan instead of a finite number"):
         length("nan", {"longest": 4})
@@ -222,8 +222,8 @@ def test_answers_that_cannot_be_compared() -> None:
             require_gradable(GraderPlan("countdown", "answer"), row)
 
 
-@pytest.mark.parametrize(
-    ("got", "reward"), [(RIGHT, 1.0), (WRONG, 0.0), (NONE, -0.1), (Grade(0.5, True), 0.5)]
-)
-def test_the_reward(got: Grade, reward: float) -> None:
-    assert got.reward(0.1) == pytest.approx(reward)
+@pytest.mark.parametrize(("got", "reward"), [(RIGHT, 1.0), (WRONG, 0.0), (NONE, -0.1), (0.5, 0.5)])
+def test_the_reward(got: float | None, reward: float) -> None:
+    seen = Attempt(Observation("1 + 1?"), lambda *_: got, {}, format_coef=0.1).step("2")
+    assert seen.reward == pytest.approx(reward)
+    assert seen.metrics == {"correct": got or 0.0, "format": float(got is not None)}
