@@ -14,6 +14,7 @@ from rlc.envs.base import Action, EnvError, Observation
 from rlc.envs.caching_tokenizer import CachingTokenizer
 from rlc.envs.chunks import NO_CHUNKS, Chunks
 from rlc.envs.templates import Template
+from rlc.envs.tool_chat import text_of
 
 _GROUPS = 1_024  # whose openings are cached
 _REPLY = {"role": "assistant", "content": ""}  # stands for any reply
@@ -97,7 +98,7 @@ class ChatHistory:
         closed = tokens and tokens[-1] in self.stop
         # A reply cut off at max_tokens must still end before the next turn begins.
         self._tokens = self._tokens + tokens + ([] if closed else list(self.stop))
-        return Action(_content(message), message)
+        return Action(text_of(message), message)  # thinking is not sent to the environment
 
 
 class TextHistory:
@@ -154,11 +155,3 @@ def _user(text: str) -> dict[str, str]:
 def _prompt(renderer: Any, messages: Sequence[Mapping[str, Any]]) -> list[int]:
     tokens: list[int] = renderer.build_generation_prompt(messages).to_ints()
     return tokens
-
-
-def _content(message: Any) -> str:
-    """The text of a parsed reply; thinking parts are not sent to the environment."""
-    content = message["content"]
-    if isinstance(content, str):
-        return content
-    return "".join(part["text"] for part in content if part["type"] == "text")

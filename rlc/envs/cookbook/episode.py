@@ -41,7 +41,7 @@ class CookbookEpisode:
         self._group.record(self._member, self._seen, action, result)
         if result.episode_done:
             more, of_group = await self._group.reward(self._member)
-            tags = {f"tag/{tag}": 1.0 for tag in self._group.tags}
+            tags = {f"tag/{tag}": 1.0 for tag in self._group.builder.logging_tags()}
             return Observation("", reward + more, True, {**metrics, **of_group, **tags})
         before = (*self._seen.tokens, *action.tokens)
         seen = self._group.prompt(result.next_observation, result.next_stop_condition, before)

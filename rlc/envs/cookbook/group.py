@@ -49,11 +49,6 @@ class Group:
             ProblemGroupBuilder.compute_group_rewards,
         )
 
-    @property
-    def tags(self) -> list[str]:
-        """The builder's `logging_tags`."""
-        return [str(tag) for tag in self.builder.logging_tags()]
-
     def first(self, start: Any) -> TokenObservation:
         """The observation of what `initial_observation` returned. Raise EnvError if it is no
         prompt."""

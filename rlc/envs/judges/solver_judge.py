@@ -8,7 +8,7 @@ number (0 or a negative one, for example) names no solution is rewarded as an em
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from typing import Any
 
 from attrs import evolve, frozen
@@ -49,7 +49,11 @@ class SolverJudge:
     def solver(self, problem: AsyncEpisode) -> AsyncEpisode:
         """A solver's turn; ``problem`` is graded with its solution."""
         first = evolve(problem.first, text=self.solver_prompt(problem=problem.first.text))
-        return _Solver(first, problem, self.solution)
+
+        async def grade(reply: str) -> Observation:
+            return _graded(await problem.play(Action(self.solution(reply))))
+
+        return _Turn(first, problem, grade)
 
     def judge(
         self, problem: AsyncEpisode, solved: Sequence[tuple[str, Observation]]
@@ -57,7 +61,14 @@ class SolverJudge:
         """The judge's turn; ``solved`` has each solver's reply and what the environment said."""
         solutions = [self.solution(reply) for reply, _ in solved]
         prompt = self.judge_prompt(problem=problem.first.text, solutions=solutions)
-        return _Judge(evolve(problem.first, text=prompt), problem, [after for _, after in solved])
+
+        async def grade(reply: str) -> Observation:
+            picked = picked_number(reply) or 0
+            found = 1 <= picked <= len(solved)
+            after = solved[picked - 1][1] if found else _graded(await problem.play(Action("")))
+            return evolve(after, metrics={**after.metrics, "format": float(found)})
+
+        return _Turn(evolve(problem.first, text=prompt), problem, grade)
 
 
 def make_solver_judge(
@@ -102,31 +113,15 @@ Put the number of the solution you pick between <answer> and </answer>, for exam
 
 
 @frozen
-class _Solver:
+class _Turn:
+    """One call of a solver or the judge; ``grade`` returns the observation after its reply."""
+
     first: Observation
     problem: AsyncEpisode
-    solution: Callable[[str], str]
+    grade: Callable[[str], Awaitable[Observation]]
 
     async def play(self, action: Action) -> Observation:
-        return _graded(await self.problem.play(Action(self.solution(action.text))))
-
-    async def close(self) -> None:
-        await self.problem.close()
-
-
-@frozen
-class _Judge:
-    first: Observation
-    problem: AsyncEpisode
-    outcomes: Sequence[Observation]
-
-    async def play(self, action: Action) -> Observation:
-        picked = picked_number(action.text)
-        if picked is not None and 1 <= picked <= len(self.outcomes):
-            after = self.outcomes[picked - 1]
-            return evolve(after, metrics={**after.metrics, "format": 1.0})
-        after = _graded(await self.problem.play(Action("")))
-        return evolve(after, metrics={**after.metrics, "format": 0.0})
+        return await self.grade(action.text)
 
     async def close(self) -> None:
         await self.problem.close()

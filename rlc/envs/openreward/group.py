@@ -29,25 +29,16 @@ class ScoredGroup:
     target: str
     size: int
     begin: Callable[[], Awaitable[OpenSession]]
-    _said: dict[int, Sequence[Any]] = field(factory=dict, init=False)
-    _rewards: GroupRewards[float] = field(init=False)
+    said: dict[int, Sequence[Any]] = field(factory=dict, init=False)  # by members that are done
+    rewards: GroupRewards[float] = field(init=False)
 
     def __attrs_post_init__(self) -> None:
-        self._rewards = GroupRewards(self.target, self.size, self._scores)
-
-    async def score(self, member: int, said: Sequence[Any]) -> float:
-        """The score of a member that is done; ``said`` are the SDK's messages."""
-        self._said[member] = said
-        return await self._rewards.finish(member)
-
-    def close(self, member: int) -> None:
-        """Close a member, however its episode ended. Safe to call twice."""
-        self._rewards.close(member)
+        self.rewards = GroupRewards(self.target, self.size, self._scores)
 
     async def _scores(self, members: list[int]) -> list[float]:
         session = await self.begin()
         try:
-            scores = await session.scored([self._said[member] for member in members])
+            scores = await session.scored([self.said[member] for member in members])
         finally:
             await session.close()
         return [float(score.reward) for score in scores]
@@ -77,12 +68,13 @@ class ScoredEpisode:
         if not seen.done:
             return seen
         await self.episode.close()
-        score = await self.group.score(self.member, transcript(self._said))
+        self.group.said[self.member] = transcript(self._said)
+        score = await self.group.rewards.finish(self.member)
         metrics = {**seen.metrics, SCORE: score}
         return evolve(seen, reward=(seen.reward or 0.0) + score, metrics=metrics)
 
     async def close(self) -> None:
-        self.group.close(self.member)
+        self.group.rewards.close(self.member)
         await self.episode.close()
 
 

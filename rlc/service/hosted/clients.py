@@ -13,6 +13,7 @@ from attrs import define
 from tinker import types
 
 from rlc.service.hosted.replies import Patience, Reply, submit
+from rlc.service.mapped_awaitable import MappedAwaitable
 
 
 def sample_seed(seed: int, index: int) -> int:
@@ -142,7 +143,8 @@ class HostedTrainingClient:
             ),
             self._patience,
         )
-        return reply.then(lambda sdk: HostedSamplingClient(sdk, self._patience, self._separate))
+        shared = self._patience, self._separate
+        return MappedAwaitable(reply, lambda sdk: HostedSamplingClient(sdk, *shared))
 
     def get_tokenizer(self) -> Any:
         """The Hugging Face tokenizer of the base model, loaded with the client."""

@@ -76,8 +76,12 @@ def translate(error: BaseException, where: str) -> ServiceError:
             status = cause.status_code
             refusal = _BY_STATUS.get(status, _FAILING if status >= 500 else _BY_STATUS[400])
             return _say(refusal, where, _short(_words(cause.body) or cause.message), status)
-        if isinstance(cause, tinker.RequestFailedError):
-            return _request_failed(cause, where)
+        if isinstance(cause, tinker.RequestFailedError):  # accepted, and failed later
+            match = _REQUEST_FAILED.fullmatch(cause.message)
+            detail = _short(match[1] if match else cause.message)
+            user = cause.category is RequestErrorCategory.User
+            what = f"{where} refused a request" if user else f"a request failed on {where}"
+            return ServiceError(f"{what}: {detail}")
         if isinstance(cause, tinker.APIResponseValidationError):
             return _say(_NOT_TINKER, where, _short(str(cause)))
         if isinstance(cause, tinker.APITimeoutError):
@@ -99,15 +103,6 @@ def _say(refusal: _Refusal, where: str, detail: str, status: int = 0) -> Service
     message = refusal.message.format(where=where, detail=detail, status=status)
     kind = ServiceLostError if refusal.lost else ServiceError
     return kind(message, refusal.hint)
-
-
-def _request_failed(error: tinker.RequestFailedError, where: str) -> ServiceError:
-    """A request that was accepted and failed later, whose error the SDK wraps."""
-    match = _REQUEST_FAILED.fullmatch(error.message)
-    detail = _short(match[1] if match else error.message)
-    if error.category is RequestErrorCategory.User:
-        return ServiceError(f"{where} refused a request: {detail}")
-    return ServiceError(f"a request failed on {where}: {detail}")
 
 
 def _causes(error: BaseException) -> Iterator[BaseException]:

@@ -14,7 +14,6 @@ from attrs import define, field
 from rlc.plan.units import elapsed
 from rlc.service.errors import ServiceLostError
 from rlc.service.hosted.refusals import translate
-from rlc.service.mapped_awaitable import MappedAwaitable
 
 if TYPE_CHECKING:
     from tinker import APIFuture
@@ -24,7 +23,6 @@ if TYPE_CHECKING:
 PATIENCE_SECONDS = 75 * 60.0
 
 T = TypeVar("T")
-U = TypeVar("U")
 
 
 @define(eq=False)
@@ -73,10 +71,6 @@ class Reply(Generic[T]):
 
     def __await__(self) -> Generator[Any, None, T]:
         return self._wait().__await__()
-
-    def then(self, make: Callable[[T], U]) -> MappedAwaitable[T, U]:
-        """What ``make`` returns for the answer, as an awaitable."""
-        return MappedAwaitable(self, make)
 
     async def _wait(self) -> T:
         task = asyncio.ensure_future(self._future.result_async())
