@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 from rlc.catalog.facts.models import Model, find_model, find_retired
 from rlc.catalog.index import find_anywhere
 from rlc.imports.settings import Settings
-from rlc.imports.write import Line, Word, block, call, literal
+from rlc.imports.write import Line, Word, block, call, literal, recipe_text
 
 POLICY, MAIN = "policy", "main"
-TRAINER = "the trainer's default"
+TRAINER_LOSSES = ("importance_sampling", "ppo", "cispo", "dro")  # what Tinker's trainers accept
 _TAKEN = {POLICY, MAIN, "heldout", "then", "true", "false", "none"}
 
 
@@ -19,6 +19,13 @@ def current_model(base: str) -> Model | None:
     """Return what the catalogue knows of a base model, or of the one that replaces it."""
     retired = find_retired(base)
     return find_model(retired.use if retired else base)
+
+
+def quiet_renderer(base: str) -> str | None:
+    """Return the renderer of a base model that disables its thinking, or None."""
+    model = current_model(base)
+    renderers = model.renderers if model else ()
+    return next((name for name in renderers if "disable_thinking" in name), None)
 
 
 def base_line(base: str, comment: str = "") -> Line:
@@ -43,24 +50,11 @@ def model_block(settings: Settings, base: str, rank: str, lines: Sequence[Line] 
         "model",
         POLICY,
         [
-            base_line(settings[base], default_note(settings, base)),
-            Line("lora_rank", literal(settings[rank]), default_note(settings, rank)),
+            base_line(settings[base], settings.default_note(base)),
+            Line("lora_rank", literal(settings[rank]), settings.default_note(rank)),
             *lines,
         ],
     )
-
-
-def default_note(settings: Settings, *names: str, whose: str = "the script's default") -> str:
-    """Return ``the script's default`` if nothing was given, with names if there are several."""
-    missing = [name for name in names if not settings.is_given(name)]
-    if not missing:
-        return ""
-    return whose if len(names) == 1 else f"{', '.join(missing)}: {whose}"
-
-
-def trainer_default(settings: Settings, *names: str) -> str:
-    """Return the same for what calls itself a trainer."""
-    return default_note(settings, *names, whose=TRAINER)
 
 
 def save_line(every: int, comment: str, **more: Word) -> list[Line]:
@@ -89,11 +83,12 @@ def env_name(text: str, others: Sequence[str] = ()) -> str:
     return unique
 
 
-def header(what: str, settings: Settings) -> list[str]:
-    """Write the first comment: the source, and each option that was left out with the reason."""
+def recipe_of(what: str, settings: Settings, parts: Iterable[str]) -> str:
+    """Return the recipe. Its first comment names the source, and each option that was left out with
+    the reason."""
     settings.finish()
     lines = [f"{what}, imported with `rlc import`."]
     if settings.notes:
         lines += ["", "Not carried over, or worth knowing:"]
         lines += [f"  - {note}" for note in settings.notes]
-    return ["\n".join(lines)]
+    return recipe_text("\n".join(lines), parts)

@@ -11,7 +11,7 @@ from attrs import evolve, frozen
 from rlc.imports import gem, gem_cookbook, openreward, rllm
 from rlc.imports.errors import InputError, shown
 from rlc.imports.rllm_options import LEGACY, UNIFIED
-from rlc.imports.settings import Settings
+from rlc.imports.settings import SCRIPT, Settings
 from rlc.imports.shell import commands
 from rlc.imports.yaml_text import flat, read_yaml, resolved
 
@@ -136,7 +136,8 @@ def _settings(job: Job, source: str, keep_going: bool) -> Settings:
         raise InputError("no options are given", "they are written name=value")
     if source == RLLM:
         return rllm.read_settings(pairs, keep_going)
-    return Settings(gem.OPTIONS if source == GEM else gem_cookbook.OPTIONS, pairs, keep_going)
+    options = gem.OPTIONS if source == GEM else gem_cookbook.OPTIONS
+    return Settings(options, pairs, keep_going, whose=SCRIPT)
 
 
 def _overridden(config: dict[str, Any], path: str, value: Any) -> dict[str, Any]:

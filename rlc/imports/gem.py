@@ -8,15 +8,7 @@ from typing import Any
 from rlc.catalog.builtins.wrappers import TEMPLATES
 from rlc.catalog.facts.gem import gem_facts, gem_ids
 from rlc.catalog.index import names_of, wrapper_traits
-from rlc.imports.common import (
-    MAIN,
-    POLICY,
-    default_note,
-    env_name,
-    header,
-    model_block,
-    save_line,
-)
+from rlc.imports.common import MAIN, POLICY, env_name, model_block, recipe_of, save_line
 from rlc.imports.errors import shown
 from rlc.imports.settings import Option, Settings, table
 from rlc.imports.write import (
@@ -28,7 +20,6 @@ from rlc.imports.write import (
     declaration,
     literal,
     pipeline,
-    recipe_text,
 )
 from rlc.lang.suggest import did_you_mean
 
@@ -76,11 +67,11 @@ def recipe(settings: Settings) -> str:
         _environment(settings, name),
         block("train", MAIN, _training(settings, name)),
     ]
-    return recipe_text(header("A GEM training command (tinker_train.py)", settings), parts)
+    return recipe_of("A GEM training command (tinker_train.py)", settings, parts)
 
 
 def _training(settings: Settings, env: str) -> list[Line]:
-    note, every = default_note, settings["save_every"]
+    note, every = settings.default_note, settings["save_every"]
     if every <= 0:
         settings.note("the script saves nothing by itself; rlc saves at the end in any case")
     turns = call("turns", literal(settings["batch_size"]), parallel=settings["num_env"])
@@ -92,12 +83,12 @@ def _training(settings: Settings, env: str) -> list[Line]:
     return [
         Line("model", POLICY),
         Line("env", env),
-        Line("batch", turns, note(settings, "batch_size", "num_env")),
-        Line("sampling", sampling, note(settings, "max_tokens") or "the script samples at 1"),
-        Line("advantage", advantage, note(settings, "gamma", "use_rebn")),
+        Line("batch", turns, note("batch_size", "num_env")),
+        Line("sampling", sampling, note("max_tokens") or "the script samples at 1"),
+        Line("advantage", advantage, note("gamma", "use_rebn")),
         Line("loss", "importance_sampling()"),
-        Line("optimizer", adam, note(settings, "learning_rate")),
-        Line("steps", literal(settings["max_steps"]), note(settings, "max_steps")),
+        Line("optimizer", adam, note("learning_rate")),
+        Line("steps", literal(settings["max_steps"]), note("max_steps")),
         *save_line(every, "the script keeps them all; rlc the newest 3 of them"),
         *wandb(settings),
     ]
@@ -142,7 +133,7 @@ def _environment(settings: Settings, name: str) -> str:
     fixed = {"use_mp": False} if "use_mp" in facts["params"] else {}
     steps = [gem_source(settings, env_id, fixed)]
     above = []
-    if default := default_note(settings, "env_id", "env_wrappers", "template"):
+    if default := settings.default_note("env_id", "env_wrappers", "template"):
         above.append(default)
     if fixed:
         above.append("use_mp = false: the script says so of every environment")

@@ -8,10 +8,9 @@ from rlc.imports.common import (
     MAIN,
     POLICY,
     current_model,
-    default_note,
     env_name,
-    header,
     model_block,
+    recipe_of,
     remarks,
     save_line,
     weights_line,
@@ -27,7 +26,6 @@ from rlc.imports.write import (
     declaration,
     literal,
     pipeline,
-    recipe_text,
 )
 
 _NO_METRIC = "a pass over the batch after each update, for a metric that rlc does not have"
@@ -61,7 +59,6 @@ OPTIONS = table(
 )
 
 INSTRUCTION = "Please reason step by step, and put your final answer within \\boxed{}."
-_PROMPTS = ("general", "no")
 
 
 def recipe(settings: Settings) -> str:
@@ -77,18 +74,15 @@ def recipe(settings: Settings) -> str:
         _environment(settings, name),
         block("train", MAIN, _training(settings, name)),
     ]
-    what = "A GEM training command (tinker_cookbook_train.py)"
-    return recipe_text(header(what, settings), parts)
+    return recipe_of("A GEM training command (tinker_cookbook_train.py)", settings, parts)
 
 
 def _environment(settings: Settings, name: str) -> str:
     env_id = settings["env_id"]
     source = gem_source(settings, env_id, settings["env_kwargs_json"] or {})
-    prompt = settings["prompt_type"]
-    if prompt not in _PROMPTS:
-        settings.problem(f"there is no prompt_type `{prompt}`", f"known: {', '.join(_PROMPTS)}")
+    prompt = settings.choice("prompt_type", settings["prompt_type"], ("general", "no"), "no")
     above = []
-    if default := default_note(settings, "env_id", "prompt_type"):
+    if default := settings.default_note("env_id", "prompt_type"):
         above.append(default)
     multi_turn = env_id in gem_ids() and gem_facts(env_id)["multi_turn"]
     model = current_model(settings["model_name"])
@@ -109,7 +103,7 @@ def _environment(settings: Settings, name: str) -> str:
 
 
 def _training(settings: Settings, env: str) -> list[Line]:
-    note = default_note
+    note = settings.default_note
     updates, coef = settings["num_substeps"], settings["kl_penalty_coef"]
     why = "the script names no reference, so the cookbook stops; this is the base model"
     adam = call("adam", literal(settings["learning_rate"]), beta1=0.9, beta2=0.95, eps=1e-8)
@@ -123,20 +117,18 @@ def _training(settings: Settings, env: str) -> list[Line]:
     return [
         Line("model", POLICY),
         Line("env", env),
-        Line("batch", batch, note(settings, "groups_per_batch", "group_size")),
+        Line("batch", batch, note("groups_per_batch", "group_size")),
         Line(
             "sampling",
             call("sample", max_tokens=settings["max_tokens"], temperature=1.0),
-            note(settings, "max_tokens") or "temperature: the cookbook's default",
+            note("max_tokens") or "temperature: the cookbook's default",
         ),
         Line("advantage", "cookbook.center()", "reward less the group's mean"),
         *_loss(settings),
         *([Line("kl", call("reference", "policy.base", coef=coef), why)] if coef else []),
-        Line("optimizer", adam, note(settings, "learning_rate")),
-        Line("steps", literal(settings["n_batches"]), note(settings, "n_batches")),
-        *save_line(
-            settings["save_every"], remarks(note(settings, "save_every"), kept), ttl=Word("7d")
-        ),
+        Line("optimizer", adam, note("learning_rate")),
+        Line("steps", literal(settings["n_batches"]), note("n_batches")),
+        *save_line(settings["save_every"], remarks(note("save_every"), kept), ttl=Word("7d")),
         *wandb(settings),
     ]
 

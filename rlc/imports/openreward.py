@@ -11,19 +11,18 @@ from rlc.catalog.index import find_builtin
 from rlc.imports.common import (
     MAIN,
     POLICY,
-    TRAINER,
-    base_line,
-    current_model,
+    TRAINER_LOSSES,
     env_name,
-    header,
+    model_block,
+    quiet_renderer,
+    recipe_of,
     remarks,
     save_line,
-    trainer_default,
     weights_line,
 )
 from rlc.imports.errors import InputError, shown
-from rlc.imports.settings import REQUIRED, Option, Settings, table
-from rlc.imports.write import Line, Word, block, call, declaration, literal, pipeline, recipe_text
+from rlc.imports.settings import REQUIRED, TRAINER, Option, Settings, table
+from rlc.imports.write import Line, Word, block, call, declaration, literal, pipeline
 
 _FOLDER = "a run writes to a folder of its own (`rlc run --run-dir`)"
 _LIMITS = "rlc finds out by itself how many rollouts the environment takes at once"
@@ -82,7 +81,6 @@ ADVANTAGES = {
     "centered": "center(constant = drop)",
     "direct": "returns(constant = drop)",
 }
-LOSSES = ("importance_sampling", "ppo", "cispo", "dro")  # what the trainer accepts
 
 
 @frozen
@@ -100,26 +98,20 @@ def recipe(settings: Settings) -> str:
     """Return the recipe of a configuration."""
     envs = _environments(settings)
     parts = [
-        block("model", POLICY, _model(settings)),
+        model_block(settings, "model_name", "lora_rank", _model(settings)),
         *(env.text for env in envs),
         block("train", MAIN, _training(settings, envs)),
     ]
-    return recipe_text(header("An OpenReward configuration for Tinker", settings), parts)
+    return recipe_of("An OpenReward configuration for Tinker", settings, parts)
 
 
 def _model(settings: Settings) -> list[Line]:
-    base = settings["model_name"]
-    lines = [
-        base_line(base),
-        Line("lora_rank", literal(settings["lora_rank"]), trainer_default(settings, "lora_rank")),
-    ]
+    base, lines = settings["model_name"], list[Line]()
     if settings["resume_from"] is not None:
         text = "the trainer takes the optimiser's state along and starts its steps anew"
         lines.append(weights_line(base, settings["resume_from"], text))
-    model = current_model(base)
-    quiet = [name for name in model.renderers if "disable_thinking" in name] if model else []
-    if not settings["thinking"] and quiet:
-        lines.append(Line("renderer", quiet[0], "thinking: false"))
+    if not settings["thinking"] and (quiet := quiet_renderer(base)):
+        lines.append(Line("renderer", quiet, "thinking: false"))
     return lines
 
 
@@ -170,13 +162,10 @@ def _environment(
         max_failures=own["max_failing_rollouts"],
         timeout=Word(f"{literal(int(limit) if limit == int(limit) else limit)}s"),
     )
-    kind = own["reward_reduction"]
-    if kind not in ("sum", "mean", "max", "min"):
-        own.problem(f"there is no reward_reduction `{shown(kind)}`", "known: sum, mean, max, min")
-        kind = "sum"
+    reductions = ("sum", "mean", "max", "min")
     reward = call(
         "reward",
-        kind,
+        own.choice("reward_reduction", own["reward_reduction"], reductions, "sum"),
         nonterminal=own["nonterminal_reward"],
         low=own["min_reward"],
         high=own["max_reward"],
@@ -215,19 +204,17 @@ def _training(settings: Settings, envs: list[Env]) -> list[Line]:
     rate, decay = literal(settings["learning_rate"]), settings["weight_decay"]
     adam = call("adam", rate, beta1=0.9, beta2=0.95, eps=1e-12, weight_decay=decay)
     betas = "betas and eps: the SDK's defaults"
-    kept = remarks(
-        trainer_default(settings, "save_every"), "the trainer keeps all, rlc the newest 3"
-    )
+    kept = remarks(settings.default_note("save_every"), "the trainer keeps all, rlc the newest 3")
     retries = settings["max_rollout_retries"]
     on_error = f"retry({literal(retries)}) then drop" if retries > 0 else "drop"
     project, run = settings["wandb_project_name"], settings["wandb_run_name"]
     upload = call("openreward_rollouts", literal(settings["openreward_run_name"]))
     return [
         *lines,
-        Line("optimizer", adam, remarks(trainer_default(settings, "learning_rate"), betas)),
+        Line("optimizer", adam, remarks(settings.default_note("learning_rate"), betas)),
         _length(settings, envs),
         *save_line(settings["save_every"], kept),
-        Line("on_error", on_error, trainer_default(settings, "max_rollout_retries")),
+        Line("on_error", on_error, settings.default_note("max_rollout_retries")),
         Line("track", f"[{call('wandb', literal(project), run=run)}, {upload}]"),
     ]
 
@@ -257,28 +244,19 @@ def _sampling(settings: Settings, envs: list[Env]) -> Line:
         top_p=lowest if lowest != 1 else None,
         max_episode_tokens=settings["max_total_tokens"],
     )
-    return Line(
-        "sampling", value, trainer_default(settings, "max_response_tokens", "max_total_tokens")
-    )
+    return Line("sampling", value, settings.default_note("max_response_tokens", "max_total_tokens"))
 
 
 def _advantage(settings: Settings) -> Line:
-    kind = settings["advantage_calculation"]
-    if kind not in ADVANTAGES:
-        known = f"known: {', '.join(ADVANTAGES)}"
-        settings.problem(f"there is no advantage_calculation `{shown(kind)}`", known)
-        kind = "centered_normalized"
-    text = remarks(
-        trainer_default(settings, "advantage_calculation"), "groups of equals are left out"
-    )
+    name = "advantage_calculation"
+    kind = settings.choice(name, settings[name], ADVANTAGES, "centered_normalized")
+    text = remarks(settings.default_note("advantage_calculation"), "groups of equals are left out")
     return Line("advantage", ADVANTAGES[kind], text)
 
 
 def _loss(settings: Settings) -> Line:
-    name, given = settings["loss_fn"], settings["loss_fn_config"] or {}
-    if name not in LOSSES:
-        settings.problem(f"there is no loss_fn `{shown(name)}`", f"known: {', '.join(LOSSES)}")
-        name = "importance_sampling"
+    name = settings.choice("loss_fn", settings["loss_fn"], TRAINER_LOSSES, "importance_sampling")
+    given = settings["loss_fn_config"] or {}
     loss = find_builtin("loss", name)
     assert loss is not None
     # If the trainer passes no configuration, the service takes its defaults.
@@ -293,7 +271,7 @@ def _loss(settings: Settings) -> Line:
     what = "clip range" if loss.traits.clip else ", ".join(config)
     fresh = loss.traits.clip == "gradient"
     text = remarks(
-        trainer_default(settings, "loss_fn"),
+        settings.default_note("loss_fn"),
         "" if given or not config else f"{what}: the service's default",
         "each batch is fresh and used once, so the clip never acts" if fresh else "",
     )

@@ -12,12 +12,11 @@ from rlc.catalog.facts.models import renderer_names
 from rlc.imports.common import (
     MAIN,
     POLICY,
-    base_line,
-    current_model,
-    header,
+    model_block,
+    quiet_renderer,
+    recipe_of,
     remarks,
     save_line,
-    trainer_default,
     weights_line,
 )
 from rlc.imports.errors import InputError, shown
@@ -34,7 +33,6 @@ from rlc.imports.write import (
     literal,
     number,
     pipeline,
-    recipe_text,
 )
 from rlc.lang.source import Source
 from rlc.lang.syntax import parse
@@ -86,13 +84,13 @@ def recipe(settings: Settings, script: str, env: str | None) -> str:
     if limits and limits[0] < NO_LIMIT:
         played = pipeline([played, call("rollouts", timeout=Word(f"{number(limits[0])}s"))])
     parts = [
-        block("model", POLICY, _model(settings)),
+        model_block(settings, "model.name", "model.lora_rank", _model(settings)),
         declaration("env", "tasks", played, above if tasks.roles else []),
         block("train", MAIN, _training(settings, tasks)),
         *_evaluation(settings, tasks),
     ]
     generation = "unified" if is_unified(settings) else "legacy"
-    return recipe_text(header(f"An rLLM job on Tinker ({generation} options)", settings), parts)
+    return recipe_of(f"An rLLM job on Tinker ({generation} options)", settings, parts)
 
 
 def _tasks(settings: Settings, script: str, env: str | None) -> Tasks:
@@ -133,26 +131,16 @@ def _countdown(split: str, samples: int | None) -> str:
 
 def _model(settings: Settings) -> list[Line]:
     base = settings["model.name"]
-    lines = [
-        base_line(base, trainer_default(settings, "model.name")),
-        Line(
-            "lora_rank",
-            literal(settings["model.lora_rank"]),
-            trainer_default(settings, "model.lora_rank"),
-        ),
-    ]
     layers = ("train_mlp", "train_attn", "train_unembed")
-    lines += [Line(layer, "false") for layer in layers if not settings[f"model.{layer}"]]
+    lines = [Line(layer, "false") for layer in layers if not settings[f"model.{layer}"]]
     if (resume := settings.get("trainer.resume_from_tinker_id")) is not None:
         text = "the trainer restores weights only, as rlc does here"
         lines.append(weights_line(base, resume, text))
     if (renderer := settings["rollout_engine.renderer_name"]) is not None:
         return [*lines, Line("renderer", choice(renderer, renderer_names()))]
     if any((settings["rollout_engine.disable_thinking"], settings.get("disable_thinking"))):
-        model = current_model(base)
-        quiet = [name for name in (model.renderers if model else ()) if "disable_thinking" in name]
-        if quiet:
-            lines.append(Line("renderer", quiet[0], "disable_thinking"))
+        if quiet := quiet_renderer(base):
+            lines.append(Line("renderer", quiet, "disable_thinking"))
         else:
             settings.note("disable_thinking: the model has no renderer that does so")
     return lines
@@ -169,15 +157,15 @@ def _training(settings: Settings, tasks: Tasks) -> list[Line]:
         stale = math.ceil(settings["async_training.staleness_threshold"])
     attempts = settings["workflow.retry_limit"]  # of which the first is no retry
     on_error = "stop" if settings["workflow.raise_on_error"] else "drop"
-    tried = trainer_default(settings, "workflow.retry_limit")
+    tried = settings.default_note("workflow.retry_limit")
     if attempts > 1:
         on_error = f"retry({literal(attempts - 1)}) then {on_error}"
         tried = remarks(f"{attempts} attempts in all", tried)
-    saved = remarks(trainer_default(settings, "trainer.save_freq"), "rlc keeps the newest 3")
+    saved = remarks(settings.default_note("trainer.save_freq"), "rlc keeps the newest 3")
     return [
         Line("model", POLICY),
         Line("env", "tasks"),
-        Line("batch", batch, trainer_default(settings, "data.train_batch_size", size)),
+        Line("batch", batch, settings.default_note("data.train_batch_size", size)),
         _sampling(settings),
         advantage_line(settings, tasks.roles),
         *loss_lines(settings),
@@ -215,7 +203,7 @@ def _sampling(settings: Settings) -> Line:
         if not is_unified(settings):
             tempered += ", and the trainer itself stops at an assertion"
     names = ("data.max_response_length", f"{group}.temperature", "data.max_prompt_length")
-    return Line("sampling", value, remarks(trainer_default(settings, *names), tempered))
+    return Line("sampling", value, remarks(settings.default_note(*names), tempered))
 
 
 def _optimizer(settings: Settings, steps: int | None) -> Line:
@@ -227,7 +215,7 @@ def _optimizer(settings: Settings, steps: int | None) -> Line:
         eps=settings["training.eps"],
         schedule=_schedule(settings, steps),
     )
-    return Line("optimizer", value, trainer_default(settings, "training.learning_rate"))
+    return Line("optimizer", value, settings.default_note("training.learning_rate"))
 
 
 def _schedule(settings: Settings, steps: int | None) -> Word | None:
@@ -235,10 +223,7 @@ def _schedule(settings: Settings, steps: int | None) -> Word | None:
     if not is_unified(settings):
         return None
     kind = settings["training.lr_schedule"] or settings["algorithm.lr_schedule"]
-    if kind not in ("constant", "linear", "cosine"):
-        known = "known: constant, linear, cosine"
-        settings.problem(f"there is no lr_schedule `{shown(kind)}`", known)
-        kind = "constant"
+    kind = settings.choice("lr_schedule", kind, ("constant", "linear", "cosine"), "constant")
     ratio = settings["training.warmup_steps_ratio"]
     ratio = settings["algorithm.warmup_steps_ratio"] if ratio is None else ratio
     warmup = settings["algorithm.warmup_steps"]
@@ -256,7 +241,7 @@ def _length(settings: Settings, tasks: Tasks, count: int) -> tuple[int | None, L
     if (batches := settings.get("trainer.total_batches") or -1) > 0:
         return batches, Line("steps", literal(batches))
     epochs = settings["trainer.total_epochs"]
-    note = trainer_default(settings, "trainer.total_epochs")
+    note = settings.default_note("trainer.total_epochs")
     if tasks.train_tasks is not None:
         steps = math.ceil(epochs * tasks.train_tasks / count) if count > 0 else None
         return steps, Line("epochs", literal(epochs), note)
@@ -296,14 +281,14 @@ def _evaluation(settings: Settings, tasks: Tasks) -> list[str]:
         Line("model", MAIN),
         Line("env", "test_tasks"),
         Line("tasks", literal(tasks.test_tasks)),
-        Line("samples", literal(samples), trainer_default(settings, size)),
+        Line("samples", literal(samples), settings.default_note(size)),
         *_val_sampling(settings),
         Line("metrics", f"[{', '.join(metrics)}]"),
     ]
     if every > 0:
-        lines.append(Line("every", literal(every), trainer_default(settings, "trainer.test_freq")))
+        lines.append(Line("every", literal(every), settings.default_note("trainer.test_freq")))
     if first:
-        lines.append(Line("first", "true", trainer_default(settings, "trainer.val_before_train")))
+        lines.append(Line("first", "true", settings.default_note("trainer.val_before_train")))
     return [declaration("env", "test_tasks", tasks.test), block("eval", "heldout", lines)]
 
 

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from rlc.imports.common import TRAINER, remarks, trainer_default
+from rlc.imports.common import TRAINER_LOSSES, remarks
 from rlc.imports.errors import shown
 from rlc.imports.rllm_options import UNIFIED
-from rlc.imports.settings import Settings
+from rlc.imports.settings import TRAINER, Settings
 from rlc.imports.write import Line, Word, call, pipeline
 from rlc.lang.suggest import nearest
 
-LOSSES = ("importance_sampling", "ppo", "cispo", "dro")
 AGGREGATES = {
     "token-mean": "token_mean",
     "seq-mean-token-sum": "seq_mean_token_sum",
@@ -39,7 +38,7 @@ def advantage_line(settings: Settings, roles: bool) -> Line:
         settings.problem(f"the adv_estimator `{shown(kind)}` has no counterpart", advice)
         kind = "grpo"
     judged = "the judges of one task saw different solutions, and are compared all the same"
-    text = trainer_default(settings, "algorithm.adv_estimator")
+    text = settings.default_note("algorithm.adv_estimator")
     return Line(
         "advantage", schemes[kind], remarks(text, judged if roles and kind != "reinforce" else "")
     )
@@ -94,9 +93,7 @@ def loss_lines(settings: Settings) -> list[Line]:
     if name is None:
         name = "ppo" if settings["algorithm.adv_estimator"] == "grpo" else "importance_sampling"
         text = TRAINER
-    if name not in LOSSES:
-        settings.problem(f"there is no loss_fn `{shown(name)}`", f"known: {', '.join(LOSSES)}")
-        name = "importance_sampling"
+    name = settings.choice("loss_fn", name, TRAINER_LOSSES, "importance_sampling")
     loss, low = call(name), settings["algorithm.eps_clip"]
     high = settings["algorithm.eps_clip_high"]
     if name == "ppo":
@@ -106,12 +103,9 @@ def loss_lines(settings: Settings) -> list[Line]:
         if not (stale and settings["async_training.staleness_threshold"] > 0):
             text = remarks(text, "each batch is fresh and used once, so the clip never acts")
     lines = [Line("loss", loss, text)]
-    if (mode := settings["algorithm.loss_agg_mode"]) is not None:
-        if mode in AGGREGATES:
-            lines.append(Line("aggregate", call(AGGREGATES[mode])))
-        else:
-            known = f"known: {', '.join(AGGREGATES)}"
-            settings.problem(f"there is no loss_agg_mode `{shown(mode)}`", known)
+    mode = settings["algorithm.loss_agg_mode"]
+    if mode is not None and (mode := settings.choice("loss_agg_mode", mode, AGGREGATES, "")):
+        lines.append(Line("aggregate", call(AGGREGATES[mode])))
     return lines
 
 

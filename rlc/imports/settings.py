@@ -22,6 +22,7 @@ class _Required(Enum):
 
 
 REQUIRED = _Required.REQUIRED
+TRAINER, SCRIPT = "the trainer's default", "the script's default"
 OVERRULED = "without effect beside the other options"
 
 
@@ -47,7 +48,8 @@ def table(*options: Option) -> dict[str, Option]:
 class Settings:
     """The options of one job, typed. ``notes`` collects what the recipe says about the rest.
 
-    ``where`` comes before a name in messages (``environments.MATH/GSM8K.``).
+    ``where`` comes before a name in messages (``environments.MATH/GSM8K.``); ``whose`` is what a
+    comment calls the default of an option that was not given.
     """
 
     def __init__(
@@ -57,10 +59,12 @@ class Settings:
         keep_going: bool = False,
         where: str = "",
         notes: list[str] | None = None,
+        whose: str = TRAINER,
     ) -> None:
         self.options = options
         self.keep_going = keep_going
         self.where = where
+        self.whose = whose
         self.notes: list[str] = [] if notes is None else notes
         self.used: set[str] = set()
         self.given: dict[str, Any] = {}
@@ -84,6 +88,22 @@ class Settings:
 
     def is_given(self, name: str) -> bool:
         return name in self.given
+
+    def default_note(self, *names: str) -> str:
+        """Return ``the trainer's default`` if nothing was given, with names if there are several;
+        empty if all of them were given."""
+        missing = [name for name in names if name not in self.given]
+        if not missing:
+            return ""
+        return self.whose if len(names) == 1 else f"{', '.join(missing)}: {self.whose}"
+
+    def choice(self, noun: str, value: str, choices: Iterable[str], otherwise: str) -> str:
+        """Return ``value``; if it is none of the choices, report that, and return ``otherwise``."""
+        if value in choices:
+            return value
+        known = f"known: {', '.join(choices)}"
+        self.problem(f"there is no {noun} `{shown(value)}`", known)
+        return otherwise
 
     def problem(self, message: str, advice: str | None = None, noted: str | None = None) -> None:
         """Raise InputError for what has no counterpart; with ``keep_going`` note it."""

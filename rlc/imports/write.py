@@ -29,9 +29,9 @@ class Line:
     comment: str = ""
 
 
-def recipe_text(header: Sequence[str], parts: Iterable[str]) -> str:
-    """Return a recipe in its canonical layout; ``header`` is the first comment, by paragraph."""
-    text = "\n".join([*(comment(paragraph) for paragraph in header), "", *parts])
+def recipe_text(header: str, parts: Iterable[str]) -> str:
+    """Return a recipe in its canonical layout; ``header`` is the text of its first comment."""
+    text = "\n".join([comment(header), "", *parts])
     source = Source("<import>", text)
     recipe, found = parse(source)
     assert not found.has_errors, found
