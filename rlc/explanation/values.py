@@ -26,6 +26,16 @@ class Row:
     value: Any
     origin: str
 
+    @property
+    def text(self) -> str:
+        """The value as a recipe would write it."""
+        return shown_value(self.name, self.value)
+
+    @property
+    def decided(self) -> bool:
+        """Whether the value was written by the user."""
+        return not self.origin.startswith(("default", "catalogue", "sampling of "))
+
 
 def value_lines(plan: Plan, stage: StagePlan, paint: Paint) -> Lines:
     """Yield the lines of a stage's values: for each part those that were decided, then defaults."""
@@ -35,8 +45,8 @@ def value_lines(plan: Plan, stage: StagePlan, paint: Paint) -> Lines:
     if same is not None:  # the very same model need not be shown again
         rows = [row for row in rows if row.group != "model"]
         rows.insert(0, Row("model", "name", stage.model.name, f"as in {same}"))
-    decided = [row for row in rows if not _is_default(row)]
-    table = [(row.name, shown_value(row.name, row.value)) for row in decided]
+    decided = [row for row in rows if row.decided]
+    table = [(row.name, row.text) for row in decided]
     head = max(len(row.group) for row in rows)
     widths = [max((len(cells[column]) for cells in table), default=0) for column in range(2)]
     widths[1] = min(widths[1], _VALUE_WIDTH)
@@ -51,12 +61,12 @@ def value_lines(plan: Plan, stage: StagePlan, paint: Paint) -> Lines:
 def _part_lines(rows: list[Row], widths: list[int], room: int, paint: Paint) -> Lines:
     """One part of a stage in ``room`` columns."""
     for row in rows:
-        if not _is_default(row):
+        if row.decided:
             yield from _decided(row, widths, room, paint)
-    defaults = [row for row in rows if _is_default(row)]
+    defaults = [row for row in rows if not row.decided]
     for origin in dict.fromkeys(row.origin for row in defaults):
         values = [
-            f"{row.name} {shown_value(row.name, row.value)}".replace(" ", _NO_BREAK)
+            f"{row.name} {row.text}".replace(" ", _NO_BREAK)
             for row in defaults
             if row.origin == origin
         ]
@@ -65,21 +75,15 @@ def _part_lines(rows: list[Row], widths: list[int], room: int, paint: Paint) -> 
 
 
 def _decided(row: Row, widths: list[int], room: int, paint: Paint) -> Lines:
-    text = shown_value(row.name, row.value)
-    start = f"{row.name:{widths[0]}}  {text:{widths[1]}}  "
+    start = f"{row.name:{widths[0]}}  {row.text:{widths[1]}}  "
     if len(start) + len(row.origin) <= room:
         yield start + paint.dim(row.origin)
         return
     label = row.name
-    for line in wrap(text, room - widths[0] - 2):
+    for line in wrap(row.text, room - widths[0] - 2):
         yield f"{label:{widths[0]}}  {line}"
         label = ""
     yield " " * (widths[0] + 2) + paint.dim(row.origin)
-
-
-def _is_default(row: Row) -> bool:
-    """Return whether the value was not written by the user."""
-    return row.origin.startswith(("default", "catalogue", "sampling of "))
 
 
 def value_rows(plan: Plan, stage: StagePlan) -> list[Row]:

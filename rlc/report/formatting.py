@@ -8,9 +8,9 @@ import time
 _TEXT = 4_000  # characters of one message that a page shows
 
 
-def moment(seconds: float | None) -> str:
-    """Format seconds since the epoch as a local date and time; empty for None."""
-    return "" if seconds is None else time.strftime("%Y-%m-%d %H:%M", time.localtime(seconds))
+def moment(seconds: float) -> str:
+    """Format seconds since the epoch as a local date and time."""
+    return time.strftime("%Y-%m-%d %H:%M", time.localtime(seconds))
 
 
 def shortened(text: str) -> str:

@@ -37,19 +37,11 @@ class Block:
 
 
 @frozen
-class Row:
-    """All parts of the nodes of one kind in one stage."""
-
-    label: str
-    kind: str
-    blocks: tuple[Block, ...]
-
-
-@frozen
 class Gantt:
-    """The last steps. ``seconds`` is the length of the whole width."""
+    """The last steps: a row for each kind of node, with all its parts. ``seconds`` is the length of
+    the whole width."""
 
-    rows: tuple[Row, ...]
+    rows: tuple[tuple[str, tuple[Block, ...]], ...]
     seconds: float
     steps: str
 
@@ -101,5 +93,5 @@ def gantt(timeline: Sequence[Span], evaluations: Sequence[Span]) -> Gantt | None
         size = round(100 * (span.end - start - left) / width, 3)
         rows[span.kind].append(Block(round(100 * left / width, 3), size, span.step, text))
     steps = sorted({span.step for span in shown if span.stage == stage})
-    lines = tuple(Row(kind, kind, tuple(blocks)) for kind, blocks in rows.items())
+    lines = tuple((kind, tuple(blocks)) for kind, blocks in rows.items())
     return Gantt(lines, width, f"{stage}, steps {steps[0]:,} to {steps[-1]:,}")

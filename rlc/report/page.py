@@ -10,10 +10,10 @@ from attrs import frozen
 
 from rlc.explanation.layout import Paint
 from rlc.explanation.maths import formula_sections
-from rlc.explanation.values import value_rows
+from rlc.explanation.values import Row, value_rows
 from rlc.plan.codec import plan_hash
 from rlc.plan.records import EvalPlan, Plan, SftPlan, StagePlan
-from rlc.plan.units import elapsed, shown_value
+from rlc.plan.units import elapsed
 from rlc.report.episodes import Episode, EpisodeFilter, advantage, read_episodes, representatives
 from rlc.report.findings import Finding, findings
 from rlc.report.formatting import moment, number, shortened, signed
@@ -27,15 +27,15 @@ from rlc.report.timing import LANES, environment_shares, lane_of, step_times, to
 from rlc.runtime.journal.runs import RunInfo, read_run
 
 _EPISODES = 24  # that a page shows
-_LOOKS = {
-    "finished": ("good", "✓"),
-    "running": ("good", "●"),
-    "failed": ("bad", "✕"),
-    "damaged": ("bad", "✕"),
-    "budget": ("warn", "■"),
-    "interrupted": ("warn", "‖"),
+# Each state's style, and a sign that says the same as its colour, with the words for it.
+_STATES = {
+    "finished": ("good", "✓ finished"),
+    "running": ("good", "● running"),
+    "failed": ("bad", "✕ failed"),
+    "damaged": ("bad", "✕ damaged"),
+    "budget": ("warn", "■ ended at its budget"),
+    "interrupted": ("warn", "‖ interrupted"),
 }
-_STATES = {"budget": "ended at its budget"}
 
 
 @frozen
@@ -58,35 +58,14 @@ class StageLine:
 
 
 @frozen
-class Value:
-    group: str
-    name: str
-    text: str
-    origin: str
-    decided: bool
-
-
-@frozen
 class PlanPart:
     """One stage of the plan: its values, its formulas by title (each line with the remark beside
     it), its graph."""
 
     stage: str
-    values: tuple[Value, ...]
+    values: tuple[Row, ...]
     formulas: tuple[tuple[str, tuple[tuple[str, str], ...]], ...]
     diagram: Diagram
-
-
-@frozen
-class MetricLine:
-    """One metric of a stage over all its steps."""
-
-    stage: str
-    name: str
-    first: str
-    last: str
-    low: str
-    high: str
 
 
 @frozen
@@ -114,28 +93,7 @@ class Page:
     plan: tuple[PlanPart, ...]
     findings: tuple[Finding, ...]
     episodes: tuple[Episode, ...]
-    metrics: tuple[MetricLine, ...]
-
-    @property
-    def seconds(self) -> float:
-        return sum(part.seconds for part in self.times)
-
-    @property
-    def look(self) -> str:
-        return _LOOKS[self.run.state][0]
-
-    @property
-    def mark(self) -> str:
-        """A sign that says the same as the colour."""
-        return _LOOKS[self.run.state][1]
-
-    @property
-    def state(self) -> str:
-        return _STATES.get(self.run.state, self.run.state)
-
-    @property
-    def started(self) -> str:
-        return moment(self.run.started)
+    metrics: tuple[tuple[str, ...], ...]  # stage, name, first, last, lowest, highest
 
 
 def report_html(path: Path) -> str:
@@ -207,21 +165,11 @@ def _change(name: str, first: float, last: float, more_is_better: bool = True) -
 
 def _plan_parts(plan: Plan) -> Iterator[PlanPart]:
     for stage, diagram in zip(plan.stages, diagrams(plan), strict=True):
-        values = tuple(
-            Value(
-                row.group,
-                row.name,
-                shown_value(row.name, row.value),
-                row.origin,
-                not row.origin.startswith(("default", "catalogue")),
-            )
-            for row in value_rows(plan, stage)
-        )
         formulas = tuple(
             (title, tuple(_with_remark(line) for line in lines))
             for title, lines in formula_sections(stage, Paint())
         )
-        yield PlanPart(stage.name, values, formulas, diagram)
+        yield PlanPart(stage.name, tuple(value_rows(plan, stage)), formulas, diagram)
 
 
 def _with_remark(line: str) -> tuple[str, str]:
@@ -230,7 +178,7 @@ def _with_remark(line: str) -> tuple[str, str]:
     return (line, "") if not formula.strip() else (formula, remark.strip())
 
 
-def _metric_lines(files: RunFiles) -> Iterator[MetricLine]:
+def _metric_lines(files: RunFiles) -> Iterator[tuple[str, ...]]:
     """Summarise every number that was recorded, drawn or not."""
     for stage in files.plan.stages:
         columns: dict[str, list[float]] = {}
@@ -240,7 +188,7 @@ def _metric_lines(files: RunFiles) -> Iterator[MetricLine]:
                     columns.setdefault(key, []).append(float(value))
         for key, values in sorted(columns.items()):
             ends = (values[0], values[-1], min(values), max(values))
-            yield MetricLine(stage.name, key, *map(number, ends))
+            yield stage.name, key, *map(number, ends)
 
 
 def render(page: Page) -> str:
@@ -256,9 +204,10 @@ def render(page: Page) -> str:
     )
     environment.filters |= {
         "elapsed": elapsed,
+        "moment": moment,
         "shortened": shortened,
         "signed": signed,
         "advantage": advantage,
     }
-    environment.globals |= {"lanes": LANES, "lane_of": lane_of}
+    environment.globals |= {"lanes": LANES, "lane_of": lane_of, "states": _STATES}
     return environment.get_template("report.html.j2").render(page=page)

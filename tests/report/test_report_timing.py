@@ -93,8 +93,9 @@ def test_the_last_steps_lie_on_a_line_of_time() -> None:
     drawn = gantt(spans, [])
     assert drawn is not None
     assert drawn.steps == "main, steps 89 to 100"
-    (row,) = drawn.rows
-    assert [block.step for block in row.blocks] == list(range(89, 101))
-    assert row.blocks[0].left == 0
-    assert row.blocks[-1].left + row.blocks[-1].width == pytest.approx(100, abs=0.01)
+    ((kind, blocks),) = drawn.rows
+    assert kind == "rollouts"
+    assert [block.step for block in blocks] == list(range(89, 101))
+    assert blocks[0].left == 0
+    assert blocks[-1].left + blocks[-1].width == pytest.approx(100, abs=0.01)
     assert gantt([], []) is None
