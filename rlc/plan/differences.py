@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 from attrs import frozen
@@ -13,7 +13,6 @@ from rlc.plan.records import Plan, kind_of
 from rlc.plan.units import shown_value
 
 _VALUE_WIDTH = 48  # columns of a change from one value to another
-Values = Mapping[str, tuple[Any, str]]  # path: value and origin
 
 
 @frozen
@@ -23,6 +22,11 @@ class Side:
     value: Any = None
     origin: str = ""
     exists: bool = True
+
+    def is_same(self, other: Side) -> bool:
+        """Whether the other is the same value, of the same type: 1 and true differ."""
+        mine = (self.exists, type(self.value), self.value)
+        return mine == (other.exists, type(other.value), other.value)
 
 
 ABSENT = Side(exists=False)
@@ -40,49 +44,37 @@ class Change:
 def value_changes(before: Plan, after: Plan) -> Iterator[Change]:
     """In the order of the plans; a stage that only one has is one change."""
     old, new = _values(before), _values(after)
-    paths = _in_parts([*old, *new])
-    changed = [path for path in paths if _value(old, path) != _value(new, path)]
+    paths = dict.fromkeys([*old, *new])
+    parts = list(dict.fromkeys(map(_part, paths)))  # what is of one part of a stage comes together
+    changed = [
+        path
+        for path in sorted(paths, key=lambda path: parts.index(_part(path)))
+        if not old.get(path, ABSENT).is_same(new.get(path, ABSENT))
+    ]
     whole = {path for path in changed if "." not in path and (path in old) != (path in new)}
     for path in changed:
         if path not in whole and path.partition(".")[0] in whole:
             continue  # of a stage that only one has
         if path not in whole and any(other.startswith(f"{path}.") for other in changed):
             continue  # a part took the place of `none`: its own values say so
-        yield Change(path, _side(old, path), _side(new, path))
-
-
-def _in_parts(paths: list[str]) -> list[str]:
-    """Each path once, those of one part of a stage together."""
-    parts = {part: place for place, part in enumerate(dict.fromkeys(map(_part, paths)))}
-    return sorted(dict.fromkeys(paths), key=lambda path: parts[_part(path)])
+        yield Change(path, old.get(path, ABSENT), new.get(path, ABSENT))
 
 
 def _part(path: str) -> tuple[str, ...]:
     return tuple(path.split(".")[:2])
 
 
-def _value(values: Values, path: str) -> Any:
-    """A value with its type, so that 1 and true differ; None if there is none."""
-    if path not in values:
-        return None
-    value = values[path][0]
-    return type(value), value
-
-
-def _side(values: Values, path: str) -> Side:
-    return Side(*values[path]) if path in values else ABSENT
-
-
-def _values(plan: Plan) -> dict[str, tuple[Any, str]]:
-    found: dict[str, tuple[Any, str]] = {
-        "seed": (plan.seed, plan.provenance.get("seed", "")),
-        "schema_version": (plan.schema_version, ""),
+def _values(plan: Plan) -> dict[str, Side]:
+    origin = plan.provenance
+    found = {
+        "seed": Side(plan.seed, origin.get("seed", "")),
+        "schema_version": Side(plan.schema_version),
     }
     for stage in plan.stages:
         prefix = f"stages.{stage.name}"
-        found[stage.name] = (kind_of(stage), plan.provenance.get(f"{prefix}.name", ""))
+        found[stage.name] = Side(kind_of(stage), origin.get(f"{prefix}.name", ""))
         for path, value in leaves(stage, prefix):
-            found[path.removeprefix("stages.")] = (value, plan.provenance.get(path, ""))
+            found[path.removeprefix("stages.")] = Side(value, origin.get(path, ""))
     return found
 
 
@@ -105,12 +97,10 @@ def difference_lines(before: Plan, after: Plan) -> list[str]:
 
 def _change(change: Change) -> str:
     name = change.path.rpartition(".")[2]
-    if "." not in change.path and not (change.before.exists and change.after.exists):
-        return (
-            f"{change.before.value} stage removed"
-            if change.before.exists
-            else (f"{change.after.value} stage added")
-        )
+    if not change.after.exists and "." not in change.path:
+        return f"{change.before.value} stage removed"
+    if not change.before.exists and "." not in change.path:
+        return f"{change.after.value} stage added"
     return f"{_shown(name, change.before)} → {_shown(name, change.after)}"
 
 

@@ -10,7 +10,8 @@ it is there: a streamed stage takes its gradient so.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import NamedTuple
+
+from attrs import evolve
 
 from rlc.plan.records import (
     LOCAL,
@@ -22,14 +23,6 @@ from rlc.plan.records import (
     StagePlan,
     TrainPlan,
 )
-
-
-class _Edge(NamedTuple):
-    source: str
-    target: str
-    carries: str
-    delay: int = 0
-
 
 _LABELS = {
     "snapshot": "freeze the weights for sampling",
@@ -47,29 +40,29 @@ _LABELS = {
 }
 
 _TRAIN_EDGES = (
-    _Edge("snapshot", "rollouts", "weights"),
-    _Edge("rollouts", "returns", "rewards"),
-    _Edge("returns", "advantages", "rewards"),
-    _Edge("returns", "datums", "tokens"),
-    _Edge("advantages", "datums", "advantages"),
-    _Edge("datums", "forward_backward", "datums"),
-    _Edge("forward_backward", "optim_step", "gradient"),
-    _Edge("optim_step", "checkpoint", "weights"),
-    _Edge("optim_step", "snapshot", "weights", 1),
+    GraphEdge("snapshot", "rollouts", "weights"),
+    GraphEdge("rollouts", "returns", "rewards"),
+    GraphEdge("returns", "advantages", "rewards"),
+    GraphEdge("returns", "datums", "tokens"),
+    GraphEdge("advantages", "datums", "advantages"),
+    GraphEdge("datums", "forward_backward", "datums"),
+    GraphEdge("forward_backward", "optim_step", "gradient"),
+    GraphEdge("optim_step", "checkpoint", "weights"),
+    GraphEdge("optim_step", "snapshot", "weights", 1),
 )
 _REFERENCE_EDGES = (
-    _Edge("returns", "reference", "tokens"),
-    _Edge("reference", "datums", "logprobs"),
+    GraphEdge("returns", "reference", "tokens"),
+    GraphEdge("reference", "datums", "logprobs"),
 )
 _SFT_EDGES = (
-    _Edge("examples", "forward_backward", "datums"),
-    _Edge("forward_backward", "optim_step", "gradient"),
-    _Edge("optim_step", "checkpoint", "weights"),
-    _Edge("optim_step", "forward_backward", "weights", 1),
+    GraphEdge("examples", "forward_backward", "datums"),
+    GraphEdge("forward_backward", "optim_step", "gradient"),
+    GraphEdge("optim_step", "checkpoint", "weights"),
+    GraphEdge("optim_step", "forward_backward", "weights", 1),
 )
 _EVAL_EDGES = (
-    _Edge("snapshot", "episodes", "weights"),
-    _Edge("episodes", "metrics", "rewards"),
+    GraphEdge("snapshot", "episodes", "weights"),
+    GraphEdge("episodes", "metrics", "rewards"),
 )
 # What changes the weights: in order, one step after the other.
 IN_ORDER = ("forward_backward", "optim_step", "checkpoint")
@@ -96,7 +89,7 @@ def build_graph(stages: Iterable[StagePlan]) -> Graph:
     return Graph(tuple(nodes.values()), tuple(edges))
 
 
-def step_edges(stage: StagePlan) -> tuple[_Edge, ...]:
+def step_edges(stage: StagePlan) -> tuple[GraphEdge, ...]:
     """The edges of one step of a stage, before its overlap."""
     if isinstance(stage, SftPlan):
         return _SFT_EDGES
@@ -109,7 +102,7 @@ def step_edges(stage: StagePlan) -> tuple[_Edge, ...]:
     return _TRAIN_EDGES[:at] + _REFERENCE_EDGES + _TRAIN_EDGES[at:]
 
 
-def _in_stage(stage: StagePlan, edge: _Edge) -> GraphEdge:
+def _in_stage(stage: StagePlan, edge: GraphEdge) -> GraphEdge:
     slack, parts = 0, 1
     if isinstance(stage, TrainPlan):
         if edge.target == "snapshot":
@@ -117,7 +110,7 @@ def _in_stage(stage: StagePlan, edge: _Edge) -> GraphEdge:
         if edge.source in _STREAMED:
             parts = stage.overlap.minibatches
     source, target = f"{stage.name}.{edge.source}", f"{stage.name}.{edge.target}"
-    return GraphEdge(source, target, edge.carries, edge.delay, slack, parts)
+    return evolve(edge, source=source, target=target, slack=slack, parts=parts)
 
 
 def takes_what_is_ready(stage: TrainPlan) -> bool:

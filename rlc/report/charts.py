@@ -92,7 +92,11 @@ def chart(
     if not found:
         return None
     x = _Scale(min(c.steps[0] for c in found), max(c.steps[-1] for c in found))
-    y_ticks = ticks(*_range(found, bounds))
+    edges = [value for value in bounds if value is not None]
+    for curve in found:
+        for values in (curve.values, *(curve.edges or ())):
+            edges += [min(values), max(values)]
+    y_ticks = ticks(min(edges), max(edges))
     y = _Scale(y_ticks[0], y_ticks[-1])
     window = max(smoothed(curve.values)[1] for curve in found)
     if window:
@@ -119,49 +123,26 @@ def chart(
     )
 
 
-def _range(
-    curves: Sequence[Series], bounds: tuple[float | None, float | None]
-) -> tuple[float, float]:
-    edges = [value for value in bounds if value is not None]
-    for curve in curves:
-        edges += [min(curve.values), max(curve.values)]
-        if curve.spread is not None:
-            pairs = list(zip(curve.values, curve.spread, strict=True))
-            edges += [min(v - s for v, s in pairs), max(v + s for v, s in pairs)]
-    return min(edges), max(edges)
-
-
 def _curve(curve: Series, index: int, x: _Scale, y: _Scale) -> Curve:
-    means, _ = smoothed(curve.values)
-    shown = thinned(curve.values)
+    def points(values: Sequence[float]) -> list[str]:
+        steps = curve.steps
+        return [
+            f"{BOX * x.of(steps[i]):.0f} {BOX * (1 - y.of(values[i])):.0f}" for i in thinned(values)
+        ]
+
     single = len(curve.values) == 1
+    means, _ = smoothed(curve.values)
+    band = ""
+    if curve.edges is not None and not single:
+        lower, upper = (smoothed(edge)[0] or edge for edge in curve.edges)
+        band = f"M{'L'.join([*points(upper), *reversed(points(lower))])}Z"  # there and back
     return Curve(
         name=curve.name,
         color=index % COLORS,
         dashed=index >= COLORS,
-        path="" if single else _path(curve.steps, curve.values, shown, x, y),
-        mean=_path(curve.steps, means, thinned(means), x, y) if means else "",
-        band=_band(curve, x, y),
+        path="" if single else f"M{'L'.join(points(curve.values))}",
+        mean=f"M{'L'.join(points(means))}" if means else "",
+        band=band,
         dot=(100 * x.of(curve.steps[0]), 100 * y.of(curve.values[0])) if single else None,
         last=number(curve.values[-1]),
     )
-
-
-def _path(
-    steps: Sequence[int], values: Sequence[float], shown: Sequence[int], x: _Scale, y: _Scale
-) -> str:
-    points = [f"{BOX * x.of(steps[i]):.0f} {BOX * (1 - y.of(values[i])):.0f}" for i in shown]
-    return "M" + "L".join(points)
-
-
-def _band(curve: Series, x: _Scale, y: _Scale) -> str:
-    """Draw the upper edge from left to right, and the lower edge back."""
-    if curve.spread is None or len(curve.values) == 1:
-        return ""
-    upper = [v + s for v, s in zip(curve.values, curve.spread, strict=True)]
-    lower = [v - s for v, s in zip(curve.values, curve.spread, strict=True)]
-    if means := smoothed(upper)[0]:
-        upper, lower = means, smoothed(lower)[0]
-    forth = _path(curve.steps, upper, thinned(upper), x, y)
-    back = _path(curve.steps, lower, thinned(lower)[::-1], x, y)
-    return f"{forth}L{back[1:]}Z"

@@ -83,7 +83,7 @@ def read_files(path: Path) -> RunFiles:
     return RunFiles(
         path=path,
         plan=plan,
-        metrics=tuple(r for r in read_lines(path / METRICS_FILE) if "stage" in r and "step" in r),
+        metrics=tuple(read_metrics(path)),
         timeline=tuple(timeline),
         evaluations=tuple(span for span in done if span.stage in evals),
         spent=tuple(spent),
@@ -105,6 +105,11 @@ def read_plan(path: Path) -> Plan:
         ) from error
     except (ValueError, PlanFormatError) as error:
         raise RunError(f"{path / 'plan.json'} is not a plan: {error}") from error
+
+
+def read_metrics(path: Path) -> list[Record]:
+    """Return the metrics in a run folder: a record for each step and evaluation."""
+    return [r for r in read_lines(path / METRICS_FILE) if "stage" in r and "step" in r]
 
 
 def read_lines(path: Path) -> Iterator[Record]:
@@ -138,12 +143,9 @@ def _read_journal(path: Path) -> tuple[list[Spent], list[Span]]:
                 for stage, step, usd, *tokens in spent
             ]
             done = db.execute(
-                "SELECT stage, step, started, finished FROM steps WHERE finished IS NOT NULL"
+                "SELECT stage, step, 0, 'evaluation', started, finished FROM steps "
+                "WHERE finished IS NOT NULL"
             )
-            spans = [
-                Span(stage, step, 0, "evaluation", started, finished)
-                for stage, step, started, finished in done
-            ]
+            return rows, [Span(*row) for row in done]
     except sqlite3.Error as error:
         raise RunError(f"the journal {path} cannot be read: {error}") from error
-    return rows, spans

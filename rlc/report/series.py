@@ -25,6 +25,14 @@ class Series:
     values: tuple[float, ...]
     spread: tuple[float, ...] | None = None
 
+    @property
+    def edges(self) -> tuple[list[float], list[float]] | None:
+        """The lower and the upper edge of the band."""
+        if self.spread is None:
+            return None
+        pairs = list(zip(self.values, self.spread, strict=True))
+        return [v - s for v, s in pairs], [v + s for v, s in pairs]
+
 
 def series(name: str, records: Sequence[Record], key: str, spread: str = "") -> Series | None:
     """Return a metric by step as a curve, exactly as recorded; None if no step has it."""

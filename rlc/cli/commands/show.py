@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 import json
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -35,6 +35,7 @@ examples:
 exit status: 0 shown, 1 no such run or episode, 2 usage
 """
 _LIMIT = 10
+Part = str | tuple[str, str]  # of a line: text, with a style
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -59,8 +60,7 @@ def _positive(text: str) -> int:
 
 
 def run(args: argparse.Namespace) -> int:
-    from rlc.report.run_files import read_lines, read_plan
-    from rlc.runtime.journal.metrics import METRICS_FILE
+    from rlc.report.run_files import read_metrics, read_plan
 
     plan = read_plan(args.run_dir)
     stages = {stage.name: stage for stage in plan.stages}
@@ -69,7 +69,7 @@ def run(args: argparse.Namespace) -> int:
     envs = list(dict.fromkeys(e.name for s in plan.stages for e in getattr(s, "envs", ())))
     if args.env is not None and args.env not in envs:
         return print_error(f"there is no environment `{args.env}`", 1, f"known: {', '.join(envs)}")
-    metrics = [r for r in read_lines(args.run_dir / METRICS_FILE) if "stage" in r and "step" in r]
+    metrics = read_metrics(args.run_dir)
     wanted = _filter(args, metrics)
     if wanted is None:
         where = f"of {args.stage} " if args.stage else ""
@@ -128,70 +128,55 @@ def transcript(episode: Episode) -> list[Text]:
     """Return an episode line by line: a heading, then its turns."""
     from rich.text import Text
 
-    record = episode.record
-    lines = [_heading(episode)]
-    if record["error"] is not None:
-        lines.append(Text(f"✕ {record['error']}", "red"))
-    advantages = record["advantages"]
-    for number, turn in enumerate(record["turns"]):
-        lines.append(Text(f"── turn {number + 1} of {len(record['turns'])}", "dim"))
-        lines.append(_said("environment", turn["observation"], "cyan"))
-        lines.append(_said("model", turn["action"], "bold"))
-        lines.extend(
-            _said(f"call of {name}", given, "") for _, name, given in turn.get("calls", ())
-        )
-        advantage = advantages[number] if number < len(advantages) else None
-        lines.append(_outcome(turn, advantage))
-    return lines
+    return [Text.assemble(*parts, style=style) for style, parts in _lines(episode)]
 
 
-def _heading(episode: Episode) -> Text:
-    from rich.text import Text
-
+def _lines(episode: Episode) -> Iterator[tuple[str, list[Part]]]:
+    """Yield the style of each line, and its parts."""
     from rlc.report.episodes import advantage
 
     record = episode.record
-    line = Text(f"{record['env']}", "bold")
-    line.append(f"  {episode.why}" if episode.why else "", "bold yellow")
     role = f", {record['role']}" if record["role"] else ""
-    line.append(f"  {record['stage']} step {record['step']:,}, task {record['task']:,}, ", "dim")
-    line.append(f"member {record['member']}{role}", "dim")
-    line.append(f"  reward {record['reward']:.3f}")
-    if record["advantages"]:
-        line.append("  advantage ")
-        line.append(_signed(advantage(record)))
     stale = f", {record['staleness']} steps stale" if record["staleness"] else ""
     replaced = ", replaced by another group" if record.get("replaced") else ""
-    line.append(f"  {record['ended']}{stale}{replaced}", "dim")
-    return line
+    where = f"  {record['stage']} step {record['step']:,}, task {record['task']:,}, "
+    advantages = record["advantages"]
+    yield (
+        "bold",
+        [
+            str(record["env"]),
+            (f"  {episode.why}" if episode.why else "", "bold yellow"),
+            (f"{where}member {record['member']}{role}", "dim"),
+            f"  reward {record['reward']:.3f}",
+            *(_advantage(advantage(record)) if advantages else []),
+            (f"  {record['ended']}{stale}{replaced}", "dim"),
+        ],
+    )
+    if record["error"] is not None:
+        yield "red", [f"✕ {record['error']}"]
+    for number, turn in enumerate(record["turns"]):
+        yield "dim", [f"── turn {number + 1} of {len(record['turns'])}"]
+        said = [("environment", turn["observation"], "cyan"), ("model", turn["action"], "bold")]
+        said += [(f"call of {name}", given, "") for _, name, given in turn.get("calls", ())]
+        for who, text, style in said:
+            indented = "\n".join(f"  {part}" for part in text.splitlines())
+            yield "dim", [f"{who}:\n", (indented or "  (nothing)", style)]
+        reward = turn["reward"]
+        measured = "".join(f"  {name} {value:g}" for name, value in turn["metrics"].items())
+        tokens = f"  {turn['prompt_tokens']:,} + {turn['tokens']:,} tokens, {turn['stop_reason']}"
+        yield (
+            "",
+            [
+                "no reward" if reward is None else f"reward {reward:.3f}",
+                *(_advantage(advantages[number]) if number < len(advantages) else []),
+                (measured + tokens, "dim"),
+            ],
+        )
 
 
-def _said(who: str, text: str, style: str) -> Text:
-    from rich.text import Text
-
-    line = Text(f"{who}:\n", "dim")
-    line.append("\n".join(f"  {part}" for part in text.splitlines()) or "  (nothing)", style)
-    return line
-
-
-def _outcome(turn: Record, advantage: float | None) -> Text:
-    from rich.text import Text
-
-    reward = turn["reward"]
-    line = Text("no reward" if reward is None else f"reward {reward:.3f}")
-    if advantage is not None:
-        line.append("  advantage ", "default")
-        line.append(_signed(advantage))
-    measured = "".join(f"  {name} {value:g}" for name, value in turn["metrics"].items())
-    tokens = f"  {turn['prompt_tokens']:,} + {turn['tokens']:,} tokens, {turn['stop_reason']}"
-    line.append(measured + tokens, "dim")
-    return line
-
-
-def _signed(value: float) -> Text:
+def _advantage(value: float) -> list[Part]:
     """Green above zero, red below; a mark says the same without colour."""
-    from rich.text import Text
-
     from rlc.report.formatting import signed
 
-    return Text(signed(value), "green" if value > 0 else "red" if value < 0 else "dim")
+    style = "green" if value > 0 else "red" if value < 0 else "dim"
+    return ["  advantage ", (signed(value), style)]
