@@ -102,17 +102,14 @@ def scaled_dot_product(q: Tensor, k: Tensor, v: Tensor, head: Head, bias: Tensor
     """Attention of [R, H, Q, D] queries over [R, K, T, D] keys, H a multiple of K.
 
     ``bias`` ([R or 1, 1, Q, T]) is added to the scores: 0 if a query may see a key, else
-    -inf. Without one, queries see the keys up to their own index.
+    -inf. Without one, queries see the keys up to their own index; a softcap needs one.
     """
-    if head.softcap is None and bias is None:
+    if bias is None:
         return scaled_dot_product_attention(
             q, k, v, is_causal=True, scale=head.scale, enable_gqa=q.shape[1] != k.shape[1]
         )
     R, H, Q, _ = q.shape
-    K, T = k.shape[1], k.shape[2]
-    if bias is None:
-        at = torch.arange(T, device=q.device)
-        bias = hide_unseen(at[:, None], at, None)[None, None]
+    K = k.shape[1]
     # The heads that share keys become further queries: nothing is repeated in memory.
     folded = q.reshape(R, K, H // K * Q, -1)
     tiled = bias if Q == 1 else bias.repeat(1, 1, H // K, 1)
@@ -171,7 +168,7 @@ class PackLayout:
                 for x in (q_NHD, k_NKD, v_NKD)
             )
             bias, width = None, path_RT.shape[1]
-            if head.window is not None and width > head.window:
+            if head.softcap is not None or (head.window is not None and width > head.window):
                 at = torch.arange(width, device=q.device)
                 bias = hide_unseen(at[:, None], at, head.window)[None, None]
             outs.append(scaled_dot_product(q, k, v, head, bias).transpose(1, 2).flatten(0, 1))

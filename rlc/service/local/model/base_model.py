@@ -71,12 +71,12 @@ class BaseModel:
         layout = PackLayout.of(packed, self.device)
         return self.logits(packed.tokens_N, packed.positions_N, layout, everything), packed.paths
 
-    def use_adapter(self, adapter: Adapter | None) -> None:
+    def use_adapter(self, adapter: Adapter) -> None:
         """Compute with the base weights plus an unmerged adapter: what training needs."""
         for name, layer in self.layers.items():
             layer.merged = None
-            layer.pair = adapter.pairs.get(name) if adapter else None
-            layer.scale = adapter.spec.scale if adapter else 0.0
+            layer.pair = adapter.pairs.get(name)
+            layer.scale = adapter.spec.scale
 
     def use_snapshot(self, snapshot: Snapshot) -> None:
         """Compute with a snapshot merged into the weights: what sampling needs."""

@@ -193,13 +193,13 @@ def responses(
     engine: Engine, snapshot: Snapshot, complete: Sequence[tuple[SampleRequest, Sequence[Sample]]]
 ) -> list[types.SampleResponse]:
     """Return the responses to requests whose samples are complete; prompts are scored here."""
-    scored = [i for i, (request, _) in enumerate(complete) if request.scoring.logprobs]
-    logprobs = prompt_logprobs(engine, snapshot, [complete[i][0].prompt for i in scored])
-    of_prompt = dict(zip(scored, logprobs, strict=True))
+    scored = [request.prompt for request, _ in complete if request.scoring.logprobs]
+    scores = iter(prompt_logprobs(engine, snapshot, scored))
     made = []
-    for i, (request, samples) in enumerate(complete):
-        if i in of_prompt and request.scoring.last_n is not None:
-            of_prompt[i][: -request.scoring.last_n] = np.nan
+    for request, samples in complete:
+        logprobs = next(scores) if request.scoring.logprobs else None
+        if logprobs is not None and request.scoring.last_n is not None:
+            logprobs[: -request.scoring.last_n] = np.nan
         sequences = [
             types.SampledSequence(
                 stop_reason=sample.stop_reason or "length",  # a cancelled one is never read
@@ -214,7 +214,7 @@ def responses(
         made.append(
             types.SampleResponse(
                 sequences=sequences,
-                prompt_logprobs_np=of_prompt.get(i),
+                prompt_logprobs_np=logprobs,
                 topk_prompt_logprobs_np=prompt_topk(engine, request),
                 prompt_cache_hit_tokens=cached,
             )

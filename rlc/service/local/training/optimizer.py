@@ -28,12 +28,6 @@ class AdamW:
         gradient_P, mean_P, square_P = (torch.zeros_like(parameters_P) for _ in range(3))
         return cls(parameters_P, gradient_P, mean_P, square_P)
 
-    def reset(self) -> None:
-        """Forget all steps."""
-        self.mean_P.zero_()
-        self.square_P.zero_()
-        self.steps = 0
-
     @torch.no_grad()
     def step(self, params: types.AdamParams) -> float:
         """Step, clear the gradient, and return its norm before clipping.

@@ -67,12 +67,16 @@ def restore(trainer: Trainer, store: CheckpointStore, path: str, optimizer: bool
             f"{path} is of an adapter of another shape (rank {adapter.spec.rank}); "
             "create a training client from the state instead."
         )
+    adam = trainer.optimizer
     if optimizer:
         restore_optimizer(trainer, checkpoint)
     else:
-        trainer.optimizer.reset()
-    trainer.optimizer.parameters_P.copy_(adapter.flat_P)
-    trainer.drop_gradient()
+        adam.mean_P.zero_()
+        adam.square_P.zero_()
+        adam.steps = 0
+    adam.parameters_P.copy_(adapter.flat_P)
+    adam.gradient_P.zero_()
+    trainer.has_gradient = False
 
 
 def _vector(base: BaseModel, checkpoint: Checkpoint, label: str) -> Tensor:

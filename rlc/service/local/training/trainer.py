@@ -121,11 +121,6 @@ class Trainer:
         self.has_gradient = False
         return types.OptimStepResponse(metrics={"grad_norm": norm})
 
-    def drop_gradient(self) -> None:
-        """Forget what was accumulated since the last step."""
-        self.optimizer.gradient_P.zero_()
-        self.has_gradient = False
-
     def snapshot(self) -> Snapshot:
         """Return the weights as they are now."""
         copied_P = self.adapter.flat_P.clone()
