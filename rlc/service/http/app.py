@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import inspect
 import logging
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable
 from hmac import compare_digest
-from typing import Any, TypeVar
+from typing import Any, get_type_hints
 
 from attrs import frozen
 from pydantic import BaseModel, ValidationError
@@ -22,121 +22,91 @@ from rlc.service.errors import ServiceError
 from rlc.service.http import listing, sampling, training
 from rlc.service.http.backend import Backend
 from rlc.service.http.faults import FaultyApp
-from rlc.service.http.futures import JSON
+from rlc.service.http.futures import JSON, Reply
 from rlc.service.http.refusals import Refused
-from rlc.service.http.wire import PROTOBUF, read_pass
+from rlc.service.http.wire import PROTOBUF, Pass, read_pass
 
 LARGEST_BODY = 64 * 2**20  # the SDK cuts forward_backward at 5 MB unless one datum is larger
 _API = "/api/v1"
+_CHECKPOINT = "training_runs/{id}/checkpoints/{checkpoint:path}"
 _log = logging.getLogger(__name__)
 
-T = TypeVar("T", bound=BaseModel)
-Endpoint = Callable[[Request], Awaitable[Response]]
-
-# Handlers of POST: a path, the type of its body, and what is called with the backend and the body.
-_POSTS: dict[str, tuple[type[BaseModel], Callable[..., Any]]] = {
-    "asample": (types.SampleRequest, sampling.asample),
-    "optim_step": (types.OptimStepRequest, training.optim_step),
-    "save_weights_for_sampler": (
-        types.SaveWeightsForSamplerRequest,
-        training.save_weights_for_sampler,
-    ),
-    "save_weights": (types.SaveWeightsRequest, training.save_weights),
-    "load_weights": (types.LoadWeightsRequest, training.load_weights),
-    "create_model": (types.CreateModelRequest, training.create_model),
-    "unload_model": (types.UnloadModelRequest, training.unload_model),
-    "get_info": (types.GetInfoRequest, training.get_info),
-    "create_sampling_session": (
-        types.CreateSamplingSessionRequest,
-        sampling.create_sampling_session,
-    ),
-    "create_session": (types.CreateSessionRequest, listing.create_session),
-    "session_heartbeat": (types.SessionHeartbeatRequest, listing.heartbeat),
-    "sessions/{id}/finish": (listing.Finish, listing.finish_session),
-    "cancel_future": (listing.CancelFuture, listing.cancel_future),
-    "weights_info": (listing.WeightsInfo, listing.weights_info),
+# Handlers by method and path. They are called with the backend, the parts of the path, and what
+# they name: as ``request`` the body, of that parameter's type, as ``query`` that of the address.
+_HANDLERS: dict[str, dict[str, Callable[..., Any]]] = {
+    "POST": {
+        "asample": sampling.asample,
+        "forward_backward": training.forward_backward,
+        "optim_step": training.optim_step,
+        "save_weights_for_sampler": training.save_weights_for_sampler,
+        "save_weights": training.save_weights,
+        "load_weights": training.load_weights,
+        "create_model": training.create_model,
+        "unload_model": training.unload_model,
+        "get_info": training.get_info,
+        "create_sampling_session": sampling.create_sampling_session,
+        "create_session": listing.create_session,
+        "session_heartbeat": listing.heartbeat,
+        "sessions/{id}/finish": listing.finish_session,
+        "retrieve_future": listing.retrieve_future,
+        "cancel_future": listing.cancel_future,
+        "weights_info": listing.weights_info,
+        "client/dynamic_config": lambda _: types.ClientDynamicConfigResponse(
+            sample_cancel_enabled=True
+        ),
+        "telemetry": lambda _: types.TelemetryResponse(status="accepted"),
+    },
+    "GET": {
+        "sessions": listing.list_sessions,
+        "sessions/{id}": listing.get_session,
+        "samplers/{id}": sampling.get_sampler,
+        "training_runs": listing.training_runs,
+        "training_runs/{id}": lambda backend, run_id: backend.runs.describe(run_id),
+        "training_runs/{id}/checkpoints": listing.checkpoints_of,
+        "checkpoints": listing.all_checkpoints,
+        "get_server_capabilities": listing.capabilities,
+        "healthz": lambda _: types.HealthResponse(status="ok"),
+    },
+    "PUT": {f"{_CHECKPOINT}/ttl": listing.set_ttl},
+    "DELETE": {_CHECKPOINT: listing.delete_checkpoint},
 }
-# Handlers of GET that take the parameters of a query, and those that take the parts of a path.
-_QUERIES: dict[str, Callable[[Backend, Any], BaseModel]] = {
-    "sessions": listing.list_sessions,
-    "training_runs": listing.training_runs,
-    "checkpoints": listing.all_checkpoints,
-}
-_GETS: dict[str, Callable[..., BaseModel]] = {
-    "get_server_capabilities": listing.capabilities,
-    "samplers/{id}": sampling.get_sampler,
-    "sessions/{id}": listing.get_session,
-    "training_runs/{id}": lambda backend, run_id: backend.runs.describe(run_id),
-    "training_runs/{id}/checkpoints": listing.checkpoints_of,
-    "healthz": lambda _: types.HealthResponse(status="ok"),
-}
-_CHECKPOINT = "training_runs/{id}/checkpoints/{checkpoint:path}"
 
 
 def build_app(backend: Backend, key: str | None = None) -> ASGIApp:
     """The ASGI application. With ``key``, requests must carry it as ``X-API-Key``."""
 
-    def handled(handler: Callable[..., Any], body: type[BaseModel] | None = None) -> Endpoint:
+    def route(method: str, path: str, handler: Callable[..., Any]) -> Route:
+        wanted = get_type_hints(handler)
+
         async def endpoint(request: Request) -> Response:
-            arguments = list(request.path_params.values())
-            if body is not None:
-                arguments.append(await _read_json(request, body))
-            result = handler(backend, *arguments)
+            given: dict[str, Any] = {}
+            if "request" in wanted:
+                given["request"] = await _read(request, wanted["request"])
+            if "query" in wanted:
+                given["query"] = request.query_params
+            result = handler(backend, *request.path_params.values(), **given)
             return _answer(await result if inspect.isawaitable(result) else result)
 
-        return endpoint
-
-    def queried(handler: Callable[[Backend, Any], BaseModel]) -> Endpoint:
-        async def endpoint(request: Request) -> Response:
-            return _answer(handler(backend, request.query_params))
-
-        return endpoint
-
-    async def retrieve_future(request: Request) -> Response:
-        body = await _read_json(request, types.FutureRetrieveRequest)
-        reply = await backend.futures.retrieve(body.request_id)
-        return Response(reply.content, reply.status, media_type=reply.content_type)
-
-    async def forward_backward(request: Request) -> Response:
-        content = await _read_body(request, PROTOBUF)
-        return _answer(training.forward_backward(backend, read_pass(content)))
+        return Route(f"{_API}/{path}", endpoint, methods=[method])
 
     routes = [
-        _route("POST", "retrieve_future", retrieve_future),
-        _route("POST", "forward_backward", forward_backward),
-        *(_route("POST", path, handled(handler, body)) for path, (body, handler) in _POSTS.items()),
-        *(_route("GET", path, queried(handler)) for path, handler in _QUERIES.items()),
-        *(_route("GET", path, handled(handler)) for path, handler in _GETS.items()),
-        _route("PUT", f"{_CHECKPOINT}/ttl", handled(listing.set_ttl, listing.Ttl)),
-        _route("DELETE", _CHECKPOINT, handled(listing.delete_checkpoint)),
-        _route("POST", "client/config", _configure),
-        _route("POST", "client/dynamic_config", handled(lambda _: _DYNAMIC)),
-        _route("POST", "telemetry", handled(lambda _: types.TelemetryResponse(status="accepted"))),
+        route(method, path, handler)
+        for method, handlers in _HANDLERS.items()
+        for path, handler in handlers.items()
     ]
-    handlers: Any = {HTTPException: _no_such_path, Exception: _failed}
-    app: ASGIApp = Starlette(routes=routes, exception_handlers=handlers)
+    routes.append(Route(f"{_API}/client/config", _configure, methods=["POST"]))
+    on_error: Any = {
+        Refused: _refused,
+        ServiceError: _refused,
+        HTTPException: _no_such_path,
+        Exception: _failed,
+    }
+    app: ASGIApp = Starlette(routes=routes, exception_handlers=on_error)
     if key is not None:
         app = _KeyRequired(app, key)
     if any(backend.faults.of_requests.values()):
         app = FaultyApp(app, backend.faults, backend.restart)
     return app
-
-
-_DYNAMIC = types.ClientDynamicConfigResponse(sample_cancel_enabled=True)
-
-
-def _route(method: str, path: str, endpoint: Endpoint) -> Route:
-    """A path of the API, on which a refusal is answered with its status and sentence."""
-
-    async def guarded(request: Request) -> Response:
-        try:
-            return await endpoint(request)
-        except Refused as refused:
-            return JSONResponse({"detail": str(refused)}, refused.status)
-        except ServiceError as error:
-            return JSONResponse({"detail": str(error)}, 400)
-
-    return Route(f"{_API}/{path}", guarded, methods=[method])
 
 
 async def _configure(request: Request) -> Response:  # noqa: ARG001 (every version is welcome)
@@ -145,11 +115,15 @@ async def _configure(request: Request) -> Response:  # noqa: ARG001 (every versi
     return Response(content, headers={"connection": "close"}, media_type=JSON)
 
 
-def _answer(result: BaseModel) -> Response:
-    return Response(result.model_dump_json(), media_type=JSON)
+def _answer(result: BaseModel | Reply | None) -> Response:
+    if isinstance(result, Reply):
+        return Response(result.content, result.status, media_type=result.content_type)
+    return Response("{}" if result is None else result.model_dump_json(), media_type=JSON)
 
 
-async def _read_json(request: Request, kind: type[T]) -> T:
+async def _read(request: Request, kind: type[Any]) -> Any:
+    if kind is Pass:
+        return read_pass(await _read_body(request, PROTOBUF))
     content = await _read_body(request, JSON)
     try:
         return kind.model_validate_json(content)
@@ -175,8 +149,12 @@ async def _read_body(request: Request, content_type: str) -> bytes:
     return b"".join(pieces)
 
 
-async def _no_such_path(request: Request, error: Exception) -> Response:
-    assert isinstance(error, HTTPException)
+async def _refused(request: Request, error: Refused | ServiceError) -> Response:  # noqa: ARG001
+    status = error.status if isinstance(error, Refused) else 400
+    return JSONResponse({"detail": str(error)}, status)
+
+
+async def _no_such_path(request: Request, error: HTTPException) -> Response:
     details = {
         404: f"This server has no {request.url.path}.",
         405: f"{request.url.path} does not take {request.method}.",

@@ -12,7 +12,7 @@ from rlc.plan.records import LONGEST_TTL, SHORTEST_TTL
 from rlc.service.errors import ServiceError
 from rlc.service.http.faults import Faults
 from rlc.service.http.futures import Futures
-from rlc.service.http.latency import Dice, Fixed, Latency
+from rlc.service.http.latency import Dice, Latency
 from rlc.service.http.refusals import Refused
 from rlc.service.http.runs import Runs
 from rlc.service.http.sessions import Model, Session, Sessions
@@ -99,6 +99,13 @@ class Backend:
         ids = [f"{request_id}/{i}" for i in range(samples)]
         return types.UntypedAPIFuture(request_id=request_id, sample_sequence_ids=ids)
 
+    def add_model(
+        self, session: Session, model: Model, user_metadata: dict[str, Any] | None
+    ) -> None:
+        """Add a model that has been created, and write the file of its run."""
+        self.runs.add(model.id, model.base_model, model.lora, user_metadata)
+        self.sessions.add_model(session, model)
+
     def end(self, session: Session, why: str) -> None:
         """Finish a session: stop its work and free its memory; its checkpoints remain."""
         for owner in self.sessions.end(session, why):
@@ -111,7 +118,7 @@ class Backend:
 
     def _delay(self, kind: str) -> float:
         delay = self.latency.sample if kind == "sample" else self.latency.train
-        return delay.seconds if isinstance(delay, Fixed) else delay.at(self._dice.throw(kind))
+        return delay.at(self._dice.throw(kind))
 
 
 def check_ttl(ttl_seconds: int | None) -> None:

@@ -8,6 +8,7 @@ import math
 import time
 from collections import deque
 from collections.abc import Awaitable, Callable
+from contextlib import suppress
 from typing import Any
 
 import torch
@@ -45,7 +46,6 @@ class Promise:
 
     id: str
     is_sample: bool
-    made_at: float
     reply: Reply | None = field(default=None, init=False)
     fetched: bool = field(default=False, init=False)
     ready: asyncio.Event = field(factory=asyncio.Event, init=False)
@@ -60,7 +60,6 @@ class Futures:
     _promises: dict[str, Promise] = field(factory=dict, init=False)
     _old: deque[tuple[float, str]] = field(factory=deque, init=False)  # when made
     _fetched: deque[tuple[float, str]] = field(factory=deque, init=False)
-    _closing: asyncio.Event = field(factory=asyncio.Event, init=False)
     _dice: Dice = field(init=False)
 
     def __attrs_post_init__(self) -> None:
@@ -74,7 +73,7 @@ class Futures:
         """Make a promise, whose work is then started with `run`."""
         now = time.monotonic()
         self._sweep(now)
-        promise = Promise(request_id, is_sample, now)
+        promise = Promise(request_id, is_sample)
         self._promises[request_id] = promise
         self._old.append((now, request_id))
         return promise
@@ -84,9 +83,9 @@ class Futures:
     ) -> None:
         """Start the work now, so that the order of calls is the order of work. The answer is held
         back for ``delay`` seconds."""
-        if self.faults.slow and self._dice.throw("slow") < self.faults.slow:
+        if self._strikes("slow"):
             delay += self.faults.slow_seconds
-        if self.faults.stuck and self._dice.throw("stuck") < self.faults.stuck:
+        if self._strikes("stuck"):
             delay = math.inf
         try:
             work = start()
@@ -116,23 +115,22 @@ class Futures:
         """Return the answer once it is there, or HTTP 408 after a while, to be asked again.
         Raise Refused (410) for an unknown promise."""
         promise = self._promises.get(request_id)
-        if promise is None or self._loses(promise):
+        # Samples are the only work that can be requested anew.
+        if promise is not None and promise.is_sample and self._strikes("lost"):
+            self.cancel(request_id)
+            promise = None
+        if promise is None:
             raise Refused(
                 410,
                 f"There is no promise {request_id}: it was answered long ago, "
                 "cancelled, or the server has been restarted since.",
             )
-        if self.faults.paused and self._dice.throw("paused") < self.faults.paused:
+        if self._strikes("paused"):
             await asyncio.sleep(_PAUSE_SECONDS)
             return Reply(b'{"type": "try_again", "queue_state": "paused_capacity"}', JSON, 408)
-        if not promise.ready.is_set():
-            waits = [asyncio.ensure_future(e.wait()) for e in (promise.ready, self._closing)]
-            try:
-                first = asyncio.FIRST_COMPLETED
-                await asyncio.wait(waits, timeout=_POLL_SECONDS, return_when=first)
-            finally:
-                for wait in waits:
-                    wait.cancel()
+        with suppress(TimeoutError):
+            async with asyncio.timeout(_POLL_SECONDS):
+                await promise.ready.wait()
         if promise.reply is None:
             if request_id not in self._promises:
                 raise Refused(410, f"The promise {request_id} was cancelled.")
@@ -142,13 +140,9 @@ class Futures:
             self._fetched.append((time.monotonic(), request_id))
         return promise.reply
 
-    def _loses(self, promise: Promise) -> bool:
-        """Inject a fault: lose a promise of samples, the only work that can be requested anew."""
-        if not (self.faults.lost and promise.is_sample):
-            return False
-        if lost := self._dice.throw("lost") < self.faults.lost:
-            self.cancel(promise.id)
-        return lost
+    def _strikes(self, fault: str) -> bool:
+        rate: float = getattr(self.faults, fault)
+        return rate > 0 and self._dice.throw(fault) < rate
 
     def cancel(self, request_id: str) -> None:
         """Drop a promise, if it is known, and stop its work, if that is possible."""
@@ -167,7 +161,8 @@ class Futures:
 
     def close(self) -> None:
         """End the polls that wait for an answer."""
-        self._closing.set()
+        for promise in self._promises.values():
+            promise.ready.set()
 
     def _sweep(self, now: float) -> None:
         for queue, keep in ((self._fetched, _KEEP_FETCHED), (self._old, _KEEP_UNFETCHED)):
@@ -178,12 +173,11 @@ class Futures:
                     del self._promises[request_id]
 
 
-def _success(result: Any) -> Reply:
+def _success(result: BaseModel) -> Reply:
     if isinstance(result, types.SampleResponse):
         return Reply(write_sample(result), PROTOBUF)
     if isinstance(result, types.ForwardBackwardOutput):
         return Reply(write_output(result), PROTOBUF)
-    assert isinstance(result, BaseModel)
     return Reply(result.model_dump_json().encode(), JSON)
 
 

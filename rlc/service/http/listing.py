@@ -9,16 +9,11 @@ from pydantic import BaseModel
 from tinker import types
 
 from rlc.service.http.backend import Backend, check_ttl
+from rlc.service.http.futures import Reply
 from rlc.service.http.refusals import Refused, refusing
 from rlc.service.http.runs import TINKER, engine_path
 
 T = TypeVar("T")
-
-
-class CancelFuture(BaseModel):
-    """The body of ``cancel_future``."""
-
-    request_id: str
 
 
 class WeightsInfo(BaseModel):
@@ -40,10 +35,6 @@ class Finish(BaseModel):
     detail: str | None = None
 
 
-class Empty(BaseModel):
-    """An empty answer."""
-
-
 def create_session(
     backend: Backend, request: types.CreateSessionRequest
 ) -> types.CreateSessionResponse:
@@ -62,20 +53,23 @@ def heartbeat(
     return types.SessionHeartbeatResponse()
 
 
-def finish_session(backend: Backend, session_id: str, request: Finish) -> Empty:
+def finish_session(backend: Backend, session_id: str, request: Finish) -> None:
     """End a session, unless it is over or forgotten."""
     session = backend.sessions.all.get(session_id)
     if session is not None and session.ended is None:
         backend.end(session, f"its program finished it ({request.reason.get('type')})")
-    return Empty()
 
 
-def cancel_future(backend: Backend, request: CancelFuture) -> Empty:
+async def retrieve_future(backend: Backend, request: types.FutureRetrieveRequest) -> Reply:
+    """The answer to a promise, or that it is not there yet."""
+    return await backend.futures.retrieve(request.request_id)
+
+
+def cancel_future(backend: Backend, request: types.FutureRetrieveRequest) -> None:
     """Stop sampling for which nobody waits any more."""
     promise = backend.futures.find(request.request_id)
     if promise is not None and promise.is_sample:
         backend.futures.cancel(request.request_id)
-    return Empty()
 
 
 def get_session(backend: Backend, session_id: str) -> types.GetSessionResponse:
@@ -135,21 +129,19 @@ def weights_info(backend: Backend, request: WeightsInfo) -> types.WeightsInfoRes
         return backend.runs.weights_info(request.tinker_path)
 
 
-def delete_checkpoint(backend: Backend, run_id: str, checkpoint_id: str) -> Empty:
+def delete_checkpoint(backend: Backend, run_id: str, checkpoint_id: str) -> None:
     """Delete a checkpoint; samplers that have loaded it continue."""
     with refusing(404):
         backend.engine.store.delete(engine_path(f"{TINKER}{run_id}/{checkpoint_id}"))
-    return Empty()
 
 
-def set_ttl(backend: Backend, run_id: str, checkpoint_id: str, request: Ttl) -> Empty:
+def set_ttl(backend: Backend, run_id: str, checkpoint_id: str, request: Ttl) -> None:
     """Let a checkpoint expire that many seconds from now, or never."""
     store = backend.engine.store
     check_ttl(request.ttl_seconds)
     with refusing(404):
         path = engine_path(f"{TINKER}{run_id}/{checkpoint_id}")
         store.keep_until(path, store.expiry(request.ttl_seconds))
-    return Empty()
 
 
 def _page(

@@ -56,8 +56,12 @@ class Runs:
 
     store: CheckpointStore
 
-    def add(self, run: Run) -> None:
-        """Write the file of a run."""
+    def add(
+        self, run_id: str, base_model: str, lora: LoraSpec, user_metadata: dict[str, Any] | None
+    ) -> None:
+        """Write the file of a run that starts now."""
+        metadata = None if user_metadata is None else {k: str(v) for k, v in user_metadata.items()}
+        run = Run(run_id, base_model, lora, time.time(), metadata)
         file = self._file(run.id)
         file.parent.mkdir(parents=True, exist_ok=True)
         file.write_text(json.dumps(cattrs.unstructure(run), indent=2) + "\n", encoding="utf-8")
@@ -69,7 +73,7 @@ class Runs:
             return cattrs.structure(json.loads(self._file(run_id).read_bytes()), Run)
         except (OSError, ValueError):
             pass
-        listed = self.store.list(run_id) if _is_plain(run_id) else []
+        listed = self.store.list(run_id)
         if not listed:
             raise Refused(404, f"There is no training run {run_id} here.")
         newest = listed[0].description
@@ -92,10 +96,8 @@ class Runs:
         """A run as the API describes it. Raise Refused (404) if there is none."""
         run = self.find(run_id)
         listed = self.store.list(run_id)
-        newest = {
-            kind: next((_checkpoint(item) for item in listed if item.kind == kind), None)
-            for kind in _TYPES
-        }
+        # Newest first: of each kind the newest is kept.
+        newest = {item.kind: _checkpoint(item) for item in reversed(listed)}
         last = max([run.created_at, *(item.saved_at for item in listed)])
         return types.TrainingRun(
             training_run_id=run.id,
@@ -104,8 +106,8 @@ class Runs:
             is_lora=True,
             lora_rank=run.lora.rank,
             last_request_time=_time(last),
-            last_checkpoint=newest["weights"],
-            last_sampler_checkpoint=newest["sampler_weights"],
+            last_checkpoint=newest.get("weights"),
+            last_sampler_checkpoint=newest.get("sampler_weights"),
             user_metadata=run.user_metadata,
         )
 
@@ -129,21 +131,9 @@ class Runs:
         )
 
     def _file(self, run_id: str) -> Path:
-        if not _is_plain(run_id):
+        if not run_id or "/" in run_id or "\\" in run_id or run_id.startswith("."):
             raise Refused(404, f"There is no training run {run_id} here.")
         return self.store.root / run_id / _FILE
-
-
-def new_run(
-    run_id: str, base_model: str, lora: LoraSpec, user_metadata: dict[str, Any] | None
-) -> Run:
-    """A run that starts now."""
-    metadata = None if user_metadata is None else {k: str(v) for k, v in user_metadata.items()}
-    return Run(run_id, base_model, lora, time.time(), metadata)
-
-
-def _is_plain(run_id: str) -> bool:
-    return bool(run_id) and "/" not in run_id and "\\" not in run_id and not run_id.startswith(".")
 
 
 def _checkpoint(item: CheckpointInfo) -> types.Checkpoint:

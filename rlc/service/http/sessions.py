@@ -13,6 +13,7 @@ from attrs import define, field
 from rlc.service.http.recordings import Recordings
 from rlc.service.http.refusals import Refused
 from rlc.service.local.clients import LocalSamplingClient, LocalTrainingClient
+from rlc.service.local.model.lora import LoraSpec
 
 SILENCE = 900.0  # seconds without a heartbeat (there is one every 10) that end a session
 _SNAPSHOTS = 16  # unnamed samplers that a model may have
@@ -54,11 +55,15 @@ class Model:
 
     id: str
     base_model: str
-    rank: int
     client: LocalTrainingClient
     sequencer: RequestSequencer = field(factory=RequestSequencer, init=False)
     snapshots: OrderedDict[str, Sampler] = field(factory=OrderedDict, init=False)  # by last use
     inflight: list[Sampler] = field(factory=list, init=False)
+
+    @property
+    def lora(self) -> LoraSpec:
+        """What its adapter trains."""
+        return self.client.trainer.adapter.spec
 
 
 @define(eq=False)

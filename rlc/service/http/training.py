@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable
-from typing import Any
+from typing import Any, TypeVar
 
 from tinker import types
 from tinker.types import SaveWeightsForSamplerResponseInternal
@@ -12,13 +12,15 @@ from tinker.types.optimizer import AdamOptimizerConfig, AdamParams, OptimizerCon
 from rlc.service.errors import ServiceError
 from rlc.service.http.backend import Backend, check_ttl
 from rlc.service.http.refusals import Refused
-from rlc.service.http.runs import engine_path, new_run, tinker_path
+from rlc.service.http.runs import engine_path, tinker_path
 from rlc.service.http.sessions import Model, Sampler
 from rlc.service.http.wire import Pass
 from rlc.service.local.clients import LocalSamplingClient
 from rlc.service.local.model.lora import LoraSpec
 from rlc.service.local.training import losses
 from rlc.service.mapped_awaitable import MappedAwaitable
+
+Saved = TypeVar("Saved", types.SaveWeightsResponse, types.SaveWeightsForSamplerResponse)
 
 
 def create_model(backend: Backend, request: types.CreateModelRequest) -> types.UntypedAPIFuture:
@@ -29,7 +31,7 @@ def create_model(backend: Backend, request: types.CreateModelRequest) -> types.U
     if request.lora_config is None:
         raise Refused(400, "This server trains LoRA adapters: create_model needs a lora_config.")
     config = request.lora_config
-    lora = LoraSpec(config.rank, config.train_mlp, config.train_attn, config.train_unembed)
+    LoraSpec(config.rank, config.train_mlp, config.train_attn, config.train_unembed)  # or refuse
     model_id = f"{session.id}:train:{request.model_seq_id}"
 
     async def create() -> types.CreateModelResponse:
@@ -42,8 +44,7 @@ def create_model(backend: Backend, request: types.CreateModelRequest) -> types.U
             config.train_unembed,
             model=model_id,
         )
-        backend.runs.add(new_run(model_id, served.name, lora, request.user_metadata))
-        backend.sessions.add_model(session, Model(model_id, served.name, config.rank, client))
+        backend.add_model(session, Model(model_id, served.name, client), request.user_metadata)
         return types.CreateModelResponse(model_id=model_id)
 
     return backend.promise(model_id, 0, create)
@@ -58,7 +59,7 @@ def get_info(backend: Backend, request: types.GetInfoRequest) -> types.GetInfoRe
         model_id=model.id,
         model_name=model.base_model,
         is_lora=True,
-        lora_rank=model.rank,
+        lora_rank=model.lora.rank,
         model_data=types.ModelData(
             arch=facts.architecture,
             model_name=model.base_model,
@@ -104,9 +105,7 @@ def save_weights(backend: Backend, request: types.SaveWeightsRequest) -> types.U
         saving = model.client.save_state(
             _name(request.path), request.ttl_seconds, request.overwrite, request.user_metadata
         )
-        return MappedAwaitable(
-            saving, lambda saved: types.SaveWeightsResponse(path=tinker_path(saved.path))
-        )
+        return MappedAwaitable(saving, _as_tinker)
 
     return backend.promise_in_order(model, request.seq_id, start)
 
@@ -122,9 +121,7 @@ def save_weights_for_sampler(
         saving = model.client.save_weights_for_sampler(
             _name(request.path), request.ttl_seconds, user_metadata=request.user_metadata
         )
-        return MappedAwaitable(
-            saving, lambda saved: types.SaveWeightsForSamplerResponse(path=tinker_path(saved.path))
-        )
+        return MappedAwaitable(saving, _as_tinker)
 
     def make_sampler() -> Awaitable[SaveWeightsForSamplerResponseInternal]:
         session = backend.sessions.session(model.id.split(":")[0])
@@ -144,20 +141,14 @@ def save_weights_for_sampler(
 def load_weights(backend: Backend, request: types.LoadWeightsRequest) -> types.UntypedAPIFuture:
     """Load a checkpoint into a model, or (with a session) as a new model."""
     path = engine_path(request.path)
-    if request.model_id is None:
-        return _create_from_state(backend, request, path)
-    model = backend.sessions.model(request.model_id)
-    answer = types.LoadWeightsResponse(path=request.path, model_id=model.id)
-    return backend.promise_in_order(
-        model,
-        request.seq_id,
-        lambda: MappedAwaitable(model.client.load(path, request.optimizer), lambda _: answer),
-    )
-
-
-def _create_from_state(
-    backend: Backend, request: types.LoadWeightsRequest, path: str
-) -> types.UntypedAPIFuture:
+    if request.model_id is not None:
+        model = backend.sessions.model(request.model_id)
+        answer = types.LoadWeightsResponse(path=request.path, model_id=model.id)
+        return backend.promise_in_order(
+            model,
+            request.seq_id,
+            lambda: MappedAwaitable(model.client.load(path, request.optimizer), lambda _: answer),
+        )
     if request.session_id is None or request.model_seq_id is None:
         raise Refused(400, "load_weights needs a model_id, or a session_id and a model_seq_id.")
     session = backend.sessions.session(request.session_id)
@@ -173,9 +164,7 @@ def _create_from_state(
             raise Refused(400, f"{request.path} is of {name}, not of {request.base_model}.")
         served = backend.base(name)
         client = await create(path, model=model_id)
-        lora = client.trainer.adapter.spec
-        backend.runs.add(new_run(model_id, served.name, lora, request.user_metadata))
-        backend.sessions.add_model(session, Model(model_id, served.name, lora.rank, client))
+        backend.add_model(session, Model(model_id, served.name, client), request.user_metadata)
         return types.LoadWeightsResponse(path=request.path, model_id=model_id)
 
     return backend.promise(model_id, 0, load)
@@ -187,6 +176,10 @@ def unload_model(backend: Backend, request: types.UnloadModelRequest) -> types.U
     del backend.sessions.models[model.id]
     backend.futures.forget(model.id)
     return types.UnloadModelResponse(model_id=model.id)
+
+
+def _as_tinker(saved: Saved) -> Saved:
+    return saved.model_copy(update={"path": tinker_path(saved.path)})
 
 
 def _name(path: str | None) -> str:
