@@ -30,7 +30,17 @@ from rlc.check.scalars import NUMBERS, Scalars, article, describe
 from rlc.check.scope import NamedDecl, Scope
 from rlc.check.suggest import known_values, rename
 from rlc.check.values import Value
-from rlc.lang.ast import Attribute, Binary, BlockDecl, Call, Expr, ListExpr, Name, ValueDecl
+from rlc.lang.ast import (
+    Argument,
+    Attribute,
+    Binary,
+    BlockDecl,
+    Call,
+    Expr,
+    ListExpr,
+    Name,
+    ValueDecl,
+)
 from rlc.lang.diagnostics import Diagnostics, Label
 
 _ANY = Param("param", "any", "a plain value")
@@ -110,18 +120,10 @@ class Evaluator:
             advice = f"write `${value.data:g}`" if number else f"for example `{kind.example}`"
             self.found.error("RL0201", expr.span, message, advice)
             return None
-        (builtin,) = (find_anywhere(name) for name in names_of(want.type))
-        assert builtin is not None
-        values = {
-            param.name: Value(param.type, param.default, value.span, f"default of {builtin.name}")
-            for param in builtin.params
-        }
-        param = next(param for param in builtin.params if param.name == plain[value.type])
-        fitting = self.scalars.fitting(expr, param)
-        if fitting is None:
-            return None
-        values[param.name] = fitting
-        return Value(want.type, builtin.build(Args(values)), expr.span, expr.span)
+        (name,) = names_of(want.type)
+        given = Argument(expr.span, Name(expr.span, plain[value.type]), expr)
+        made = self.call(Call(expr.span, Name(expr.span, name), (given,)), want)
+        return made and evolve(made, origin=expr.span)
 
     def _declaration(self, decl: NamedDecl) -> Value | None:
         if isinstance(decl, BlockDecl):

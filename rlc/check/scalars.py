@@ -47,12 +47,13 @@ class Scalars:
         if isinstance(expr, Name):
             if want.optional and expr.id == "none":
                 return Value(want.type, None, expr.span, expr.span)
-            if want.type == "word" or expr.id in want.all_choices():
-                return self._word(expr, want)
-            if want.type == "string" and not self._knows(expr.id):
-                if want.choices:
-                    _report_choice(expr.id, want, expr.span, self._found)
-                    return None
+            if expr.id in want.all_choices():
+                return Value(want.type, expr.id, expr.span, expr.span)
+            unquoted = want.type == "string" and not self._knows(expr.id)
+            if want.type == "word" or (unquoted and want.choices):
+                _report_choice(expr.id, want, expr.span, self._found)
+                return None
+            if unquoted:
                 message = f"`{want.name}` takes a string, found the name `{expr.id}`"
                 self._found.error("RL0201", expr.span, message, f'in quotes: `"{expr.id}"`')
                 return None
@@ -90,12 +91,6 @@ class Scalars:
         self._found.error(
             "RL0201", span, f"`{want.name}` takes {article(want)}, found {describe(expr)}"
         )
-        return None
-
-    def _word(self, name: Name, want: Param) -> Value | None:
-        if name.id in want.all_choices():
-            return Value(want.type, name.id, name.span, name.span)
-        _report_choice(name.id, want, name.span, self._found)
         return None
 
     def _list(self, expr: ListExpr, want: Param) -> Value | None:

@@ -29,7 +29,7 @@ class Origins:
         node: Any = self.values
         place = self.span
         for key in path.split("."):
-            node = _child(node, key)
+            node = (children_of(node, unwrap) or {}).get(key, _MISSING)
             if node is _MISSING:
                 break
             while isinstance(node, Value):
@@ -68,7 +68,3 @@ def _trace(node: Any, path: str, here: Value, found: dict[str, str]) -> None:
             _trace(child, f"{path}.{key}", here, found)
     else:
         found[path] = said(here.origin)
-
-
-def _child(node: Any, key: str) -> Any:
-    return (children_of(node, unwrap) or {}).get(key, _MISSING)

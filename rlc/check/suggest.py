@@ -25,7 +25,8 @@ def known_values(candidates: Sequence[str], word: str | None = None) -> str:
     """``did you mean …?`` for a word close to some, else what there is to choose from."""
     likely = closest(word, candidates) if word is not None else []
     if likely:
-        return f"did you mean {_either(likely)}?"
+        *others, last = (f"`{name}`" for name in likely)
+        return f"did you mean {', '.join(others)} or {last}?" if others else f"did you mean {last}?"
     listed = ", ".join(f"`{name}`" for name in candidates[:MAX_LISTED])
     more = len(candidates) - MAX_LISTED
     rest = f" and {more} more" if more > 0 else ""
@@ -44,8 +45,3 @@ def rename(span: Span, word: str, candidates: Sequence[str]) -> Fix | None:
     new = span.text.replace(word, match)
     safe = [c for c in word if c.isdigit()] == [c for c in match if c.isdigit()]
     return replace(span, new, f"write `{new}`", safe)
-
-
-def _either(names: Sequence[str]) -> str:
-    quoted = [f"`{name}`" for name in names]
-    return quoted[0] if len(quoted) == 1 else f"{', '.join(quoted[:-1])} or {quoted[-1]}"

@@ -76,26 +76,14 @@ def _in_expr(expr: Expr, path: list[Name], depth: int, value: Expr, found: Diagn
     rest = path[depth:]
     if not rest:
         return value
-    if len(rest) == 1 and (call := _head_call(expr)) is not None:
-        changed = _with_argument(call, rest[0], value)
-        return _replaced(expr, call, changed)
+    if isinstance(expr, Binary) and expr.op == "|>":  # the call that it starts with
+        return evolve(expr, left=_in_expr(expr.left, path, depth, value, found))
+    if len(rest) == 1 and isinstance(expr, Call):
+        return _with_argument(expr, rest[0], value)
     message = f"there is nothing to set at `{'.'.join(name.id for name in path)}`"
     whole = ".".join(name.id for name in path[:depth])
     found.error("RL0106", rest[0].span, message, f"set the whole: `--set '{whole}=…'`")
     return expr
-
-
-def _head_call(expr: Expr) -> Call | None:
-    """The call that a pipeline starts with."""
-    while isinstance(expr, Binary) and expr.op == "|>":
-        expr = expr.left
-    return expr if isinstance(expr, Call) else None
-
-
-def _replaced(expr: Expr, old: Call, new: Call) -> Expr:
-    if isinstance(expr, Binary):
-        return evolve(expr, left=_replaced(expr.left, old, new))
-    return new
 
 
 def _with_argument(call: Call, name: Name, value: Expr) -> Call:

@@ -20,7 +20,6 @@ from rlc.plan.records import (
     SamplingPlan,
     SftPlan,
     StagePlan,
-    TrainPlan,
 )
 
 ORIGIN = "--rehearse"
@@ -50,47 +49,29 @@ def rehearse(plan: Plan) -> Plan:
 
 
 def _stage(stage: StagePlan) -> StagePlan:
-    if isinstance(stage, TrainPlan):
-        return _train(stage)
-    return _sft(stage) if isinstance(stage, SftPlan) else _eval(stage)
-
-
-def _train(stage: TrainPlan) -> TrainPlan:
+    model = _model(stage.model)
+    if isinstance(stage, EvalPlan):
+        samples = min(stage.samples, max([MAX_SAMPLES, *(m.k or 1 for m in stage.metrics)]))
+        return evolve(
+            stage,
+            model=model,
+            envs=tuple(_env(env, samples) for env in stage.envs),
+            tasks=min(stage.tasks, MAX_TASKS),
+            samples=samples,
+            sampling=_sampling(stage.sampling),
+            every=None if stage.every is None else min(stage.every, MAX_STEPS),
+        )
+    stage = evolve(
+        stage, model=model, steps=min(stage.steps, MAX_STEPS), budget=_NO_BUDGET, track=()
+    )
+    if isinstance(stage, SftPlan):
+        return evolve(stage, data=_data(stage.data), batch=min(stage.batch, MAX_EXAMPLES))
     return evolve(
         stage,
-        model=_model(stage.model),
         envs=tuple(_env(env, MAX_GROUP_SIZE) for env in stage.envs),
         batch=_batch(stage.batch),
         sampling=_sampling(stage.sampling),
         kl=None if stage.kl is None else evolve(stage.kl, reference=TINY),
-        steps=min(stage.steps, MAX_STEPS),
-        budget=_NO_BUDGET,
-        track=(),
-    )
-
-
-def _sft(stage: SftPlan) -> SftPlan:
-    return evolve(
-        stage,
-        model=_model(stage.model),
-        data=_data(stage.data),
-        batch=min(stage.batch, MAX_EXAMPLES),
-        steps=min(stage.steps, MAX_STEPS),
-        budget=_NO_BUDGET,
-        track=(),
-    )
-
-
-def _eval(stage: EvalPlan) -> EvalPlan:
-    samples = min(stage.samples, max([MAX_SAMPLES, *(m.k or 1 for m in stage.metrics)]))
-    return evolve(
-        stage,
-        model=_model(stage.model),
-        envs=tuple(_env(env, samples) for env in stage.envs),
-        tasks=min(stage.tasks, MAX_TASKS),
-        samples=samples,
-        sampling=_sampling(stage.sampling),
-        every=None if stage.every is None else min(stage.every, MAX_STEPS),
     )
 
 

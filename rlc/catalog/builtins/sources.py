@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from typing import Any
 
 from attrs import frozen
@@ -19,50 +20,26 @@ AS_THEY_COME = RewardPlan("turns", None, None, None)
 
 
 def _environment(
-    source: str, name: str, env_id: Any, args: dict[str, Any], max_turns: int | None
+    source: str, args: Args, max_turns: Any = None, name: str | None = None
 ) -> EnvPlan:
-    return EnvPlan(name, 1.0, source, env_id, args, (), max_turns, UNDECIDED, AS_THEY_COME)
+    """An environment whose id is the first argument; the others are its own."""
+    (_, env_id), *own = args.values.items()
+    name = name or _name_of(env_id.data)
+    return EnvPlan(name, 1.0, source, env_id, dict(own), (), max_turns, UNDECIDED, AS_THEY_COME)
 
 
-def _gem(args: Args) -> EnvPlan:
-    env_id = args.id.data
-    own = {name: value for name, value in args.values.items() if name != "id"}
-    return _environment("gem", _name_of(env_id), args.id, own, _max_turns(env_id, own))
-
-
-def _max_turns(env_id: str, args: dict[str, Any]) -> Any:
-    """1 for a single-turn environment; None if a game draws its size, and its limit with it."""
-    if not gem_facts(env_id)["multi_turn"]:
-        return 1
-    if any(value.data is None for value in args.values()):
-        return None
-    return args["max_turns"]
-
-
-def _name_of(env_id: str, after: str = ":") -> str:
+def _name_of(env_id: str) -> str:
     """``game:Sudoku-v0-easy`` as a name of the language: ``Sudoku_v0_easy``."""
-    last = env_id.partition(after)[2] or env_id
+    last = re.split("[:/]", env_id, maxsplit=1)[-1]
     return "".join(char if char.isalnum() else "_" for char in last)
 
 
-def _openreward(args: Args) -> EnvPlan:
-    own = {name: value for name, value in args.values.items() if name != "id"}
-    return _environment("openreward", _name_of(args.id.data, "/"), args.id, own, None)
-
-
-def _problems(args: Args) -> EnvPlan:
-    own = {name: value for name, value in args.values.items() if name != "data"}
-    return _environment(
-        "problems", os.path.basename(args.data.data).partition(".")[0], args.data, own, 1
-    )
-
-
-def _factory(source: str, args: Args) -> EnvPlan:
-    """An environment that Python code makes: ``module:attr``."""
-    name = "builder" if source == "cookbook" else "factory"
-    own = {each: value for each, value in args.values.items() if each != name}
-    target = args.values[name]
-    return _environment(source, _name_of(target.data), target, own, None)
+def _gem_turns(args: Args) -> Any:
+    """1 for a single-turn environment; None if a game draws its size, and its limit with it."""
+    if not gem_facts(args.id.data)["multi_turn"]:
+        return 1
+    draws = any(value.data is None for value in args.values.values())
+    return None if draws else args.max_turns
 
 
 _SETS = ("train", "test")
@@ -123,7 +100,7 @@ SOURCES = (
         "gem",
         "env",
         "an environment of GEM, by its id",
-        _gem,
+        lambda args: _environment("gem", args, _gem_turns(args)),
         Param("id", "string", "id in GEM's registry", choices=gem_ids, noun="GEM environment"),
         more=gem_signature,
         traits=SourceTraits(
@@ -140,7 +117,7 @@ SOURCES = (
         "openreward",
         "env",
         "an environment of OpenReward, played with its tools",
-        _openreward,
+        lambda args: _environment("openreward", args),
         Param("id", "string", "its name", form=(r"[\w.-]+/[\w.-]+", "GeneralReasoning/WhoDunIt")),
         _SPLIT,
         _SHUFFLE,
@@ -168,7 +145,9 @@ SOURCES = (
         "problems",
         "env",
         "questions with answers to check: a data set by name, or the rows of a file",
-        _problems,
+        lambda args: _environment(
+            "problems", args, 1, os.path.basename(args.data.data).partition(".")[0]
+        ),
         Param(
             "data",
             "string",
@@ -227,7 +206,7 @@ SOURCES = (
         "cookbook",
         "env",
         "an RLDatasetBuilder of tinker-cookbook",
-        lambda args: _factory("cookbook", args),
+        lambda args: _environment("cookbook", args),
         Param("builder", "string", "where the builder is", form=ATTRIBUTE),
         _ARGS,
         Param("split", "string", "its training or its test set", "train", choices=_SETS),
@@ -240,7 +219,7 @@ SOURCES = (
         "python",
         "env",
         "an environment of one's own: a factory that gives groups of episodes",
-        lambda args: _factory("python", args),
+        lambda args: _environment("python", args),
         Param("factory", "string", "where the factory is", form=ATTRIBUTE),
         _ARGS,
         traits=SourceTraits("chat", blocks=None, code=True),
