@@ -5,24 +5,7 @@ from __future__ import annotations
 from functools import partial
 from typing import TypeVar
 
-from rlc.catalog.builtins.advantages import PRESETS, STEPS
-from rlc.catalog.builtins.losses import AGGREGATES, LOSSES, REFERENCE
-from rlc.catalog.builtins.sources import SOURCES
-from rlc.catalog.builtins.stages import DATA, METRICS, TRACKERS
-from rlc.catalog.builtins.training import (
-    ADAM,
-    BATCHES,
-    DEADLINES,
-    EVERY,
-    FAILURE_LIMIT,
-    FAILURES,
-    KL_GUARD,
-    LIMIT,
-    OVERLAPS,
-    SAMPLE,
-    SCHEDULES,
-)
-from rlc.catalog.builtins.wrappers import WRAPPERS
+from rlc.catalog.builtins import advantages, losses, sources, stages, training, wrappers
 from rlc.catalog.records import Builtin, Kind
 from rlc.catalog.traits import (
     AggregateTraits,
@@ -71,27 +54,27 @@ KINDS = {
 }
 
 BUILTINS: tuple[Builtin, ...] = (
-    *SOURCES,
-    *WRAPPERS,
-    *PRESETS,
-    *STEPS,
-    *LOSSES,
-    *AGGREGATES,
-    REFERENCE,
-    ADAM,
-    *SCHEDULES,
-    *BATCHES,
-    SAMPLE,
-    *OVERLAPS,
-    EVERY,
-    LIMIT,
-    *FAILURES,
-    FAILURE_LIMIT,
-    DEADLINES,
-    KL_GUARD,
-    *DATA,
-    *METRICS,
-    *TRACKERS,
+    *sources.SOURCES,
+    *wrappers.WRAPPERS,
+    *advantages.PRESETS,
+    *advantages.STEPS,
+    *losses.LOSSES,
+    *losses.AGGREGATES,
+    losses.REFERENCE,
+    training.ADAM,
+    *training.SCHEDULES,
+    *training.BATCHES,
+    training.SAMPLE,
+    *training.OVERLAPS,
+    training.EVERY,
+    training.LIMIT,
+    *training.FAILURES,
+    training.FAILURE_LIMIT,
+    training.DEADLINES,
+    training.KL_GUARD,
+    *stages.DATA,
+    *stages.METRICS,
+    *stages.TRACKERS,
 )
 
 

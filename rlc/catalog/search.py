@@ -15,7 +15,7 @@ from rlc.catalog.declarations import DECLARATIONS
 from rlc.catalog.facts.gem import gem_facts, gem_ids, is_broken, library
 from rlc.catalog.facts.models import Model, find_model, find_retired, model_names, retired_names
 from rlc.catalog.index import BUILTINS, KINDS, find_builtin
-from rlc.catalog.records import Builtin, Declaration, Param
+from rlc.catalog.records import Param
 from rlc.lang.codes import CODES
 from rlc.plan.records import LOCAL
 
@@ -50,9 +50,13 @@ class Entry:
 
 def entries() -> tuple[Entry, ...]:
     """Everything, kind by kind."""
+    builtins = (b for kind in KINDS for b in BUILTINS if b.kind == kind)
     return (
-        *(_declaration(declaration) for declaration in DECLARATIONS.values()),
-        *(_builtin(builtin) for kind in KINDS for builtin in BUILTINS if builtin.kind == kind),
+        *(
+            Entry("declaration", d.kind, d.doc, d.written(), d.fields)
+            for d in DECLARATIONS.values()
+        ),
+        *(Entry(b.kind, b.name, b.doc, b.usage(), b.params, b.formula) for b in builtins),
         *(_model(name) for name in model_names()),
         *(_retired(name) for name in retired_names()),
         *(_environment(env_id) for env_id in gem_ids()),
@@ -134,16 +138,6 @@ def _rank(wanted: str, entry: Entry) -> int | None:
         return 3
     text = " ".join([entry.doc, *entry.formula, *map(str, entry.facts.values())]).lower()
     return 4 if wanted in text else None
-
-
-def _declaration(declaration: Declaration) -> Entry:
-    doc, usage = declaration.doc, declaration.written()
-    return Entry("declaration", declaration.kind, doc, usage, declaration.fields)
-
-
-def _builtin(builtin: Builtin) -> Entry:
-    usage, params = builtin.usage(), builtin.params
-    return Entry(builtin.kind, builtin.name, builtin.doc, usage, params, builtin.formula)
 
 
 def _model(name: str) -> Entry:
