@@ -78,7 +78,7 @@ def cost_dict(plan: Plan) -> dict[str, Any]:
         "prices": prices_as_of(),
         "kinds": list(KINDS),
         **_amounts({level: total_cost(costs, level) for level in LEVELS}),
-        "bill": {level: _bill(bill_of(costs, level)) for level in LEVELS},
+        "bill": {level: _total(bill_of(costs, level)) for level in LEVELS},
         "stages": [
             _stage_cost_dict(stage, cost) for stage, cost in zip(plan.stages, costs, strict=True)
         ],
@@ -100,21 +100,19 @@ def _stage_cost_dict(stage: StagePlan, cost: StageCost) -> dict[str, Any]:
             for level in LEVELS
         },
         "tokens_before": {level: _tokens(cost.tokens_before[level]) for level in LEVELS},
-        "bill": {level: _bill(cost.bill[level]) for level in LEVELS},
+        "bill": {level: _total(cost.bill[level]) for level in LEVELS},
         **_amounts({level: cost.total(level) for level in LEVELS}),
         "assumptions": assumptions(stage),
     }
 
 
 def _amounts(totals: dict[Any, Money]) -> dict[str, Any]:
-    return {
-        "total": {level: money.total for level, money in totals.items()},
-        "at_least": {level: money.usd for level, money in totals.items()},
-    }
+    at_least = {level: money.usd for level, money in totals.items()}
+    return {"total": _total(totals), "at_least": at_least}
 
 
-def _bill(bill: dict[str, Money]) -> dict[str, float | None]:
-    return {kind: money.total for kind, money in bill.items()}
+def _total(amounts: dict[Any, Money]) -> dict[Any, float | None]:
+    return {name: money.total for name, money in amounts.items()}
 
 
 def _tokens(tokens: Tokens) -> dict[str, int]:

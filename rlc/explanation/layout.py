@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from textwrap import wrap
 
-from attrs import frozen
-
+from rlc.lang.render import Paint
 from rlc.plan.units import UNKNOWN as UNKNOWN
 from rlc.pricing.cost import Money
 
@@ -15,19 +14,6 @@ INDENT = 4
 ROOM = WIDTH - INDENT  # columns of a section's lines
 
 Lines = Iterator[str]
-
-
-@frozen
-class Paint:
-    """Bold titles and dim remarks on a terminal, nothing elsewhere."""
-
-    on: bool = False
-
-    def title(self, text: str) -> str:
-        return f"\x1b[1m{text}\x1b[0m" if self.on else text
-
-    def dim(self, text: str) -> str:
-        return f"\x1b[2m{text}\x1b[0m" if self.on else text
 
 
 def section(title: str, lines: Iterable[str], paint: Paint) -> Lines:

@@ -10,7 +10,8 @@ from rlc.catalog.builtins.losses import LIKELIHOOD
 from rlc.catalog.index import aggregate_traits, find_builtin, loss_traits
 from rlc.catalog.records import Builtin
 from rlc.explanation.formulas import scheme_formulas
-from rlc.explanation.layout import Lines, Paint
+from rlc.explanation.layout import Lines
+from rlc.lang.render import Paint
 from rlc.plan.records import AdamPlan, EvalPlan, SftPlan, StagePlan, TrainPlan
 from rlc.plan.units import show
 from rlc.pricing.shapes import rollout_shape

@@ -6,14 +6,14 @@ from collections.abc import Iterable
 
 from rlc.explanation.costs import cost_lines, job_cost_lines
 from rlc.explanation.graph import job_lines, step_lines
-from rlc.explanation.layout import Lines, Paint, count, section, wrapped
+from rlc.explanation.layout import Lines, count, section, wrapped
 from rlc.explanation.maths import formula_sections
 from rlc.explanation.sizes import size_lines
 from rlc.explanation.surroundings import needed, written
 from rlc.explanation.timing import timing_lines
 from rlc.explanation.values import value_lines
 from rlc.lang.diagnostics import Diagnostics
-from rlc.lang.render import render_human
+from rlc.lang.render import Paint, render_human
 from rlc.plan.codec import plan_hash
 from rlc.plan.records import Plan, StagePlan
 from rlc.pricing.assumptions import assumptions

@@ -8,7 +8,8 @@ from typing import Any
 
 from attrs import frozen
 
-from rlc.explanation.layout import ROOM, UNKNOWN, Lines, Paint
+from rlc.explanation.layout import ROOM, UNKNOWN, Lines
+from rlc.lang.render import Paint
 from rlc.plan.leaves import leaves
 from rlc.plan.records import EvalPlan, Plan, StagePlan, TrainPlan
 from rlc.plan.units import shown_value
@@ -79,11 +80,10 @@ def _decided(row: Row, widths: list[int], room: int, paint: Paint) -> Lines:
     if len(start) + len(row.origin) <= room:
         yield start + paint.dim(row.origin)
         return
-    label = row.name
-    for line in wrap(row.text, room - widths[0] - 2):
-        yield f"{label:{widths[0]}}  {line}"
-        label = ""
-    yield " " * (widths[0] + 2) + paint.dim(row.origin)
+    indent = " " * (widths[0] + 2)
+    label = f"{row.name:{widths[0]}}  "
+    yield from wrap(row.text, room, initial_indent=label, subsequent_indent=indent)
+    yield indent + paint.dim(row.origin)
 
 
 def value_rows(plan: Plan, stage: StagePlan) -> list[Row]:

@@ -22,7 +22,7 @@ def render_human(diagnostics: Iterable[Diagnostic], color: bool) -> str:
     ordered = in_order(diagnostics)
     if not ordered:
         return ""
-    paint = _Paint(color)
+    paint = Paint(color)
     return "\n".join([*(_finding(item, paint) for item in ordered), summary(ordered)]) + "\n"
 
 
@@ -35,14 +35,22 @@ def summary(diagnostics: Iterable[Diagnostic]) -> str:
 
 
 @frozen
-class _Paint:
-    on: bool
+class Paint:
+    """Text in the styles of a terminal, by their numbers; as it is if not ``on``."""
+
+    on: bool = False
 
     def __call__(self, text: str, *styles: str) -> str:
         return f"\x1b[{';'.join(styles)}m{text}\x1b[0m" if self.on and text else text
 
+    def title(self, text: str) -> str:
+        return self(text, _BOLD)
 
-def _finding(item: Diagnostic, paint: _Paint) -> str:
+    def dim(self, text: str) -> str:
+        return self(text, "2")
+
+
+def _finding(item: Diagnostic, paint: Paint) -> str:
     color = _COLORS[item.severity]
     title = paint(f"{item.severity.value}[{item.code}]", color, _BOLD)
     lines = [f"{title}{paint(f': {item.message}', _BOLD)}"]
@@ -71,7 +79,7 @@ class _Mark:
     char: str
 
 
-def _excerpt(source: Source, marks: Sequence[_Mark], gutter: int, paint: _Paint) -> list[str]:
+def _excerpt(source: Source, marks: Sequence[_Mark], gutter: int, paint: Paint) -> list[str]:
     """The marked lines in their order, each followed by its marks."""
     bar = paint(f"{' ' * gutter} |", _FRAME, _BOLD)
     lines = [bar]
@@ -88,7 +96,7 @@ def _excerpt(source: Source, marks: Sequence[_Mark], gutter: int, paint: _Paint)
     return lines
 
 
-def _underline(view: _View, mark: _Mark, paint: _Paint) -> str:
+def _underline(view: _View, mark: _Mark, paint: Paint) -> str:
     """Marks under one span; a span over several lines is marked to the end of its first."""
     span = mark.span
     end_line, end_column = span.end_position

@@ -8,9 +8,9 @@ from pathlib import Path
 
 from attrs import frozen
 
-from rlc.explanation.layout import Paint
 from rlc.explanation.maths import formula_sections
 from rlc.explanation.values import Row, value_rows
+from rlc.lang.render import Paint
 from rlc.plan.codec import plan_hash
 from rlc.plan.records import EvalPlan, Plan, SftPlan, StagePlan
 from rlc.plan.units import elapsed

@@ -7,7 +7,8 @@ from typing import Any
 from attrs import asdict
 
 from rlc.explanation.diff.compare import PlanDiff
-from rlc.explanation.layout import WIDTH, Lines, Paint, dollars, section
+from rlc.explanation.layout import WIDTH, Lines, dollars, section
+from rlc.lang.render import Paint
 from rlc.plan.differences import Side, change_lines
 from rlc.plan.records import SCHEMA_VERSION
 from rlc.pricing.cost import KINDS, Money

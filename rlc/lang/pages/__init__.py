@@ -15,6 +15,7 @@ import textwrap
 from attrs import frozen
 
 from rlc.lang.codes import CODES
+from rlc.lang.render import Paint
 
 _PAGE = re.compile(
     r"# (?P<code>RL[0-9]{4})\n\n(?P<meaning>.+?)\n\n"
@@ -67,24 +68,17 @@ def page(code: str) -> Page | None:
 def render(page: Page, color: bool) -> str:
     """The page as a terminal shows it."""
 
-    def paint(text: str, style: str) -> str:
-        return f"\x1b[{style}m{text}\x1b[0m" if color else text
+    paint = Paint(color)
 
-    def example(title: str, shown: Example, style: str) -> list[str]:
-        return [paint(title, style), "", textwrap.indent(shown.text.rstrip(), "    "), ""]
+    def example(title: str, shown: Example, color: str) -> list[str]:
+        return [paint(title, color, "1"), "", textwrap.indent(shown.text.rstrip(), "    "), ""]
 
     return "\n".join(
         [
-            paint(f"{page.code}: {page.title}", "1"),
-            "",
-            _wrapped(page.meaning),
-            "",
-            paint("Why it matters", "1"),
-            "",
-            _wrapped(page.why),
-            "",
-            *example("Wrong", page.wrong, "31;1"),
-            *example("Right", page.right, "32;1"),
+            *(paint.title(f"{page.code}: {page.title}"), "", _wrapped(page.meaning), ""),
+            *(paint.title("Why it matters"), "", _wrapped(page.why), ""),
+            *example("Wrong", page.wrong, "31"),
+            *example("Right", page.right, "32"),
         ]
     )
 
