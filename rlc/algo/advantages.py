@@ -38,9 +38,9 @@ def compute_advantages(scheme: AdvantageScheme, episodes: Episodes) -> Advantage
     with np.errstate(all="ignore"):  # what overflows is refused after each step
         return_V = compute_returns(scheme.returns, episodes.rewards_N, turns_R)
         _require_representable(return_V)
-        columns = _Columns(episodes, by_turn, return_V)
-        order_V = stable_order(columns.label(episodes.group_R))
-        peers = _Peers(columns, slice(None) if order_V is None else order_V)
+        peers = _Peers(episodes, by_turn, return_V)
+        if (order_V := stable_order(peers.label("group"))) is not None:
+            peers = evolve(peers, item_V=order_V)
         state = _State(peers, peers.returns, np.zeros(len(peers.returns), dtype=bool))
         if scheme.constant == "drop":
             groups = peers.over(task_scope(scheme))
@@ -62,45 +62,31 @@ def compute_advantages(scheme: AdvantageScheme, episodes: Episodes) -> Advantage
 
 
 @frozen(eq=False)
-class _Columns:
-    """The returns as they come in, one a rollout or one a turn, and what is known of each."""
+class _Peers:
+    """The values that are compared: what stays the same from step to step.
+
+    They are ordered by group, so that groups are found by looking at neighbours only.
+    ``item_V`` says where each belongs among the returns, one a rollout or one a turn, as they
+    come in.
+    """
 
     episodes: Episodes
     by_turn: bool
-    return_V: Floats
+    all_V: Floats  # the returns as they come in
+    item_V: Ints | slice = slice(None)
 
-    def label(self, label_R: Ints) -> Ints:
-        """A label of each value, shape (V,)."""
-        return np.repeat(label_R, self.episodes.turns_R) if self.by_turn else label_R
+    @cached_property
+    def returns(self) -> Floats:
+        return self.all_V[self.item_V]
 
     @cached_property
     def tokens(self) -> Floats:
         tokens_N, turns_R = self.episodes.tokens_N, self.episodes.turns_R
         if self.by_turn:
-            return tokens_N.astype(np.float64)
+            return tokens_N[self.item_V].astype(np.float64)
         counted, ends_R = np.concatenate(([0], np.cumsum(tokens_N))), np.cumsum(turns_R)
-        tokens_R: Floats = (counted[ends_R] - counted[ends_R - turns_R]).astype(np.float64)
-        return tokens_R
-
-
-@frozen(eq=False)
-class _Peers:
-    """The values that are compared: what stays the same from step to step.
-
-    They are ordered by group, so that groups are found by looking at neighbours only.
-    ``item_V`` says where each belongs in the columns.
-    """
-
-    columns: _Columns
-    item_V: Ints | slice
-
-    @cached_property
-    def returns(self) -> Floats:
-        return self.columns.return_V[self.item_V]
-
-    @cached_property
-    def tokens(self) -> Floats:
-        return self.columns.tokens[self.item_V]
+        tokens_R: Ints = counted[ends_R] - counted[ends_R - turns_R]
+        return tokens_R[self.item_V].astype(np.float64)
 
     @cached_property
     def group(self) -> Scopes:
@@ -122,8 +108,9 @@ class _Peers:
 
     def label(self, what: str) -> Ints:
         """The label of each value: ``group``, ``role`` or ``env``."""
-        label_R: Ints = getattr(self.columns.episodes, f"{what}_R")
-        return self.columns.label(label_R)[self.item_V]
+        label_R: Ints = getattr(self.episodes, f"{what}_R")
+        label_V = np.repeat(label_R, self.episodes.turns_R) if self.by_turn else label_R
+        return label_V[self.item_V]
 
     def over(self, scope: Scope) -> Scopes:
         scopes: Scopes = getattr(self, scope)
@@ -142,7 +129,7 @@ class _Peers:
 
     def select(self, keep_V: Bools) -> _Peers:
         item_V = np.arange(len(keep_V)) if isinstance(self.item_V, slice) else self.item_V
-        return _Peers(self.columns, item_V[keep_V])
+        return evolve(self, item_V=item_V[keep_V])
 
 
 @frozen(eq=False)

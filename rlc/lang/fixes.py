@@ -11,8 +11,6 @@ from rlc.lang.source import Source
 
 MAX_ROUNDS = 20  # a fix may bring another mistake to light; this many in a row never happen
 
-Check = Callable[[Source], Diagnostics]
-
 
 @frozen
 class Fixed:
@@ -23,7 +21,7 @@ class Fixed:
     remaining: Diagnostics
 
 
-def fix_all(source: Source, check: Check) -> Fixed:
+def fix_all(source: Source, check: Callable[[Source], Diagnostics]) -> Fixed:
     """Apply safe fixes and check again, until none is left.
 
     Only ``source`` changes: a mistake in a file that it imports is fixed where that is checked.

@@ -6,6 +6,7 @@ import codecs
 import os
 import stat
 import sys
+from contextlib import suppress
 
 from rlc.lang.diagnostics import Diagnostic, Diagnostics, Severity
 from rlc.lang.source import Source
@@ -45,27 +46,37 @@ def write_text(path: str, text: str) -> Diagnostics:
     The file keeps its line ends, byte order mark and permissions, and stays whole if the
     process dies.
     """
-    import shutil  # only rlc fmt writes
-    import tempfile
-
     target = os.path.realpath(path)  # a link stays a link
-    temporary = None
     try:
         before = _read(target)
         if b"\r\n" in before:
             text = text.replace("\n", "\r\n")
         encoding = "utf-8-sig" if before.startswith(codecs.BOM_UTF8) else "utf-8"
-        handle, temporary = tempfile.mkstemp(dir=os.path.dirname(target), suffix=".tmp")
-        with os.fdopen(handle, "wb") as file:
-            file.write(text.encode(encoding))
-        shutil.copymode(target, temporary)
-        os.replace(temporary, target)
+        write_whole(target, text.encode(encoding))
     except OSError as error:
-        if temporary is not None:
-            os.unlink(temporary)
         message = f"this file cannot be written: {error.strerror}"
         return _failure("RL0006", _printable(path), message, None)
     return Diagnostics()
+
+
+def write_whole(path: str, data: bytes) -> None:
+    """Replace or create a file in one step, so that nobody ever sees half of it.
+
+    It keeps its permissions; a new one is for its owner only. Raise OSError if that fails.
+    """
+    import shutil  # `rlc check` only writes where there is no prepared grammar
+    import tempfile
+
+    handle, temporary = tempfile.mkstemp(dir=os.path.dirname(path), suffix=".tmp")
+    try:
+        with os.fdopen(handle, "wb") as file:
+            file.write(data)
+        with suppress(FileNotFoundError):
+            shutil.copymode(path, temporary)
+        os.replace(temporary, path)
+    except OSError:
+        os.unlink(temporary)
+        raise
 
 
 def _read(path: str | os.PathLike[str]) -> bytes:

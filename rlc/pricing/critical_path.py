@@ -10,6 +10,7 @@ Synchronous, streamed and asynchronous stages differ in their edges only.
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from graphlib import TopologicalSorter
 from typing import NamedTuple
@@ -83,23 +84,19 @@ def completion_times(graph: Graph, stage: str, by_step: Sequence[Seconds]) -> li
     incoming: dict[Event, list[Constraint]] = {event: [] for event in system.order}
     for constraint in system.given:
         incoming[constraint.target].append(constraint)
-    ends: dict[tuple[Event, int], float] = {}
-
-    def end(event: Event, step: int) -> float:
-        return ends.get((event, step), 0.0)
-
+    ends: defaultdict[tuple[Event, int], float] = defaultdict(float)
     # The turn of a step waits for what begins later steps, so events are settled step by step
     # until nothing moves: each pass is exact for one more of those waits.
     while True:
         moved = False
         for step in steps:
             for event in system.order:
-                waits = [end(c.source, step - c.delay) for c in incoming[event]]
+                waits = [ends[c.source, step - c.delay] for c in incoming[event]]
                 ended = max(waits, default=0.0) + took[event, step]
-                moved |= ended > end(event, step)
+                moved |= ended > ends[event, step]
                 ends[event, step] = ended
         if not moved:
-            return [end(DONE, step) for step in steps]
+            return [ends[DONE, step] for step in steps]
 
 
 def parts_of(graph: Graph, stage: str) -> dict[str, int]:

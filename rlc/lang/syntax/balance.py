@@ -20,7 +20,7 @@ from collections import Counter
 
 from attrs import define, field
 
-from rlc.lang.diagnostics import Diagnostics, Fix, Label, replace
+from rlc.lang.diagnostics import Diagnostics, Label, replace
 from rlc.lang.source import Span
 from rlc.lang.syntax.lalr import Token
 from rlc.lang.syntax.layout import BEFORE_VALUE, CLOSE, LITERALS, OPEN, Layout
@@ -312,14 +312,10 @@ class _Pairing:
             self.doubtful.append(opened.start)
         span = Span(self.layout.source, place, place)
         label = Label(self.layout.span(opened), "opened here")
-        fix = self.closing(opened, span)
-        self.found.error("RL0011", span, f"missing `{TEXTS[closer]}`", None, label, fix=fix)
-
-    def closing(self, opened: Token, span: Span) -> Fix:
-        """The fix that closes a bracket; a block's brace gets a line of its own."""
-        added = text = TEXTS[OPEN[opened.kind]]
-        rest = _REST_OF_LINE.match(self.layout.source.text, span.end)
+        text, rest = TEXTS[closer], _REST_OF_LINE.match(self.layout.source.text, place)
+        fix = replace(span, text, f"add `{text}`")
         if opened.kind == "LBRACE" and self.layout.line(opened) < span.line and rest:
-            span = Span(span.source, rest.end(), rest.end())
+            # A block's brace gets a line of its own.
             added = f"\n{' ' * (self.layout.indent(opened) - 1)}{text}"
-        return replace(span, added, f"add `{text}`")
+            fix = replace(Span(span.source, rest.end(), rest.end()), added, fix.title)
+        self.found.error("RL0011", span, f"missing `{text}`", None, label, fix=fix)

@@ -17,6 +17,8 @@ from typing import TYPE_CHECKING, Any
 
 from attrs import asdict, frozen
 
+from rlc.lang.read import write_whole
+
 if TYPE_CHECKING:
     from lark.lexer import TerminalDef
 
@@ -189,22 +191,11 @@ def _is_private(folder: str) -> bool:
 
 
 def _write(path: str, text: str) -> None:
-    """Write in one step, so that a reader never sees half a file."""
-    import tempfile
-
     if not os.path.isabs(path):  # a user without a home
         return
     folder = os.path.dirname(path)
     os.makedirs(os.path.dirname(folder), exist_ok=True)
     with suppress(FileExistsError):
         os.mkdir(folder, mode=0o700)
-    if not _is_private(folder):
-        return
-    handle, temporary = tempfile.mkstemp(dir=folder, suffix=".tmp")
-    try:
-        with os.fdopen(handle, "w", encoding="utf-8") as file:
-            file.write(text)
-        os.replace(temporary, path)
-    except OSError:
-        os.unlink(temporary)
-        raise
+    if _is_private(folder):
+        write_whole(path, text.encode())
