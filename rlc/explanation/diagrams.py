@@ -5,8 +5,10 @@ A dashed edge hands on what an earlier step made, a bold one goes from stage to 
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Iterator
+from functools import partial
 from typing import Literal
 
 from rlc.explanation.graph import edge_notes
@@ -15,6 +17,7 @@ from rlc.plan.records import EvalPlan, GraphEdge, GraphNode, Plan, StagePlan, ki
 
 Format = Literal["mermaid", "dot"]
 FORMATS: tuple[Format, ...] = ("mermaid", "dot")
+_quoted = partial(json.dumps, ensure_ascii=False)  # a string of Graphviz
 
 
 def render_graph(plan: Plan, format: Format) -> str:
@@ -83,7 +86,3 @@ def _id(name: str) -> str:
 
 def _mermaid_text(text: str) -> str:
     return text.replace('"', "#quot;")
-
-
-def _quoted(text: str) -> str:
-    return '"' + text.replace("\\", "\\\\").replace('"', '\\"') + '"'

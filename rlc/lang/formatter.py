@@ -15,11 +15,11 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from functools import partial
+from itertools import groupby
 
 from attrs import define, frozen
 
 from rlc.lang import ast
-from rlc.lang.comments import align_comments
 from rlc.lang.source import Source, Span
 from rlc.lang.syntax.lalr import Token
 from rlc.lang.syntax.lexer import lex
@@ -28,6 +28,8 @@ from rlc.lang.syntax.tables import load_tables
 WIDTH = 100
 STEP = 2  # columns of one indent
 MAX_INLINE_STEPS = 2  # `|>` on one line
+GAP = "  "  # at least, between code and comment
+MAX_PADDING = 20  # columns; a comment further from its code no longer reads as its own
 
 # How tightly an expression binds; an operand that binds less tightly takes parentheses.
 _THEN, _PIPE, _SUM, _PRODUCT, _UNARY, _ATOM = range(6)
@@ -38,7 +40,7 @@ def format_text(source: Source, recipe: ast.Recipe) -> str:
     """The text of ``recipe``, parsed without errors from ``source``, in the canonical layout."""
     comments = _Comments(source, lex(source, load_tables()).comments)
     lines = _Formatter(comments).recipe(recipe)
-    return align_comments("".join(f"{line}\n" for line in lines), WIDTH)
+    return _align_comments("".join(f"{line}\n" for line in lines), WIDTH)
 
 
 @define
@@ -304,3 +306,32 @@ def _flat(expr: ast.Expr) -> str:
 
 def _operand(expr: ast.Expr, level: int) -> str:
     return _flat(expr) if _level(expr) >= level else f"({_flat(expr)})"
+
+
+def _align_comments(text: str, width: int) -> str:
+    """``text`` with the comments of neighbouring lines of one indent in one column.
+
+    A group stays as it is where it would outgrow ``width``, or a comment stand far from its code.
+    Aligning twice changes nothing: the code before the comments, which decides, does not change.
+    """
+    lines, source = text.split("\n"), Source("", text)
+    commented: list[tuple[int, str, str]] = []  # index of the line, its code, its comment
+    for token in lex(source, load_tables()).comments:
+        number, column = source.position(token.start)
+        if code := lines[number - 1][: column - 1].rstrip():
+            commented.append((number - 1, code, text[token.start : token.end]))
+
+    def block(item: tuple[int, tuple[int, str, str]]) -> tuple[int, int]:
+        """The same for lines of one indent that follow each other."""
+        place, (index, code, _) = item
+        return index - place, len(code) - len(code.lstrip())
+
+    for _, items in groupby(enumerate(commented), block):
+        group = [line for _, line in items]
+        widths = [len(code) for _, code, _ in group]
+        column = max(widths) + len(GAP)
+        fits = all(column + len(comment) <= width for _, _, comment in group)
+        if fits and max(widths) - min(widths) <= MAX_PADDING:
+            for index, code, comment in group:
+                lines[index] = f"{code:<{column}}{comment}"
+    return "\n".join(lines)

@@ -7,8 +7,7 @@ import json
 import pytest
 from plan_recipes import EVERYTHING, planned, recipe
 
-from rlc.explanation.diff.compare import diff_plans
-from rlc.explanation.diff.text import NO_CHANGE, diff_dict, diff_text
+from rlc.explanation.diff import NO_CHANGE, diff_dict, diff_plans, diff_text
 
 QUICK = recipe("quickstart")
 

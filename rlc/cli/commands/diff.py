@@ -37,8 +37,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    from rlc.explanation.diff.compare import diff_plans
-    from rlc.explanation.diff.text import diff_dict, diff_text
+    from rlc.explanation.diff import diff_dict, diff_plans, diff_text
 
     changed, after = changes_plan(args), args.after or args.before
     if args.after is None and not changed:

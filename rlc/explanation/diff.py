@@ -1,0 +1,181 @@
+"""What differs between two plans, by meaning: values, formulas, graph, cost; as text and as JSON.
+
+Moving a line, renaming a file or writing out a default changes nothing here, as it leaves the
+content hash alone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from attrs import asdict, frozen
+
+from rlc.explanation.graph import edge_notes
+from rlc.explanation.layout import WIDTH, Lines, dollars, section
+from rlc.explanation.maths import formulas_of
+from rlc.lang.render import Paint
+from rlc.plan.codec import plan_hash
+from rlc.plan.differences import Change, Side, change_lines, value_changes
+from rlc.plan.records import SCHEMA_VERSION, Plan
+from rlc.pricing.cost import KINDS, Money, bill_of, plan_cost, total_cost
+from rlc.pricing.shapes import LEVELS, Level
+
+NO_CHANGE = "no change: both do the same"
+
+
+@frozen
+class FormulaChange:
+    """Formulas of one part of a stage; empty where a plan has none."""
+
+    stage: str
+    part: str
+    before: tuple[str, ...]
+    after: tuple[str, ...]
+
+
+@frozen
+class GraphChange:
+    """Nodes and edges that only one of the plans has."""
+
+    removed: tuple[str, ...]
+    added: tuple[str, ...]
+
+
+@frozen
+class PlanDiff:
+    """From one plan to another; false where both do the same."""
+
+    same: bool
+    values: tuple[Change, ...]
+    formulas: tuple[FormulaChange, ...]
+    graph: GraphChange
+    cost: dict[Level, tuple[Money, Money]]
+    bill: dict[str, tuple[Money, Money]]  # what is expected, by kind, where it differs
+
+    def __bool__(self) -> bool:
+        return not self.same
+
+
+def diff_plans(before: Plan, after: Plan) -> PlanDiff:
+    """All that differs."""
+    costs = plan_cost(before), plan_cost(after)
+    bills = bill_of(costs[0], "expected"), bill_of(costs[1], "expected")
+    old, new = _graph_lines(before), _graph_lines(after)
+    return PlanDiff(
+        same=plan_hash(before) == plan_hash(after),
+        values=tuple(value_changes(before, after)),
+        formulas=tuple(_formula_changes(before, after)),
+        graph=GraphChange(
+            removed=tuple(line for line in old if line not in new),
+            added=tuple(line for line in new if line not in old),
+        ),
+        cost={
+            level: (total_cost(costs[0], level), total_cost(costs[1], level)) for level in LEVELS
+        },
+        bill={
+            kind: (bills[0][kind], bills[1][kind])
+            for kind in KINDS
+            if bills[0][kind] != bills[1][kind]
+        },
+    )
+
+
+def _formula_changes(before: Plan, after: Plan) -> Iterator[FormulaChange]:
+    old = {stage.name: formulas_of(stage) for stage in before.stages}
+    new = {stage.name: formulas_of(stage) for stage in after.stages}
+    for stage in [name for name in old if name in new]:
+        for part in dict.fromkeys([*old[stage], *new[stage]]):
+            was, becomes = (tuple(side[stage].get(part, ())) for side in (old, new))
+            if was != becomes:
+                yield FormulaChange(stage, part, was, becomes)
+
+
+def _graph_lines(plan: Plan) -> dict[str, None]:
+    """Nodes and edges, each as a line such as ``main.optim_step → main.snapshot: weights (step −
+    1)``; a set that keeps its order."""
+    nodes = [f"{node.id} ({node.label})" for node in plan.graph.nodes]
+    edges = [
+        f"{edge.source} → {edge.target}: {edge.carries}{edge_notes(edge)}"
+        for edge in plan.graph.edges
+    ]
+    return dict.fromkeys([*nodes, *edges])
+
+
+def diff_text(diff: PlanDiff, before: str, after: str, color: bool = False) -> str:
+    """For a person; ``before`` and ``after`` name the two."""
+    paint = Paint(color)
+    head = paint.title(f"{before} → {after}")
+    if not diff:
+        return f"{head}\n{NO_CHANGE}\n"
+    sections = [
+        *section("values", change_lines(diff.values, paint.dim), paint),
+        *section("formulas", _formulas(diff, paint), paint),
+        *section("graph", _graph(diff), paint),
+        *section("cost in USD", _cost(diff), paint),
+    ]
+    return "\n".join(line.rstrip() for line in [head, *sections]) + "\n"
+
+
+def diff_dict(diff: PlanDiff, before: str, after: str) -> dict[str, Any]:
+    """For a program."""
+    return {
+        "schema_version": SCHEMA_VERSION,
+        "before": before,
+        "after": after,
+        "same": diff.same,
+        "values": [
+            {"path": change.path, "before": _plain(change.before), "after": _plain(change.after)}
+            for change in diff.values
+        ],
+        "formulas": [asdict(change) for change in diff.formulas],
+        "graph": asdict(diff.graph),
+        "cost": {
+            "currency": "USD",
+            **{
+                level: {
+                    "before": old.total,
+                    "after": new.total,
+                    "at_least": {"before": old.usd, "after": new.usd},
+                }
+                for level, (old, new) in diff.cost.items()
+            },
+        },
+    }
+
+
+def _plain(side: Side) -> dict[str, Any] | None:
+    return {"value": side.value, "origin": side.origin} if side.exists else None
+
+
+def _formulas(diff: PlanDiff, paint: Paint) -> Lines:
+    for change in diff.formulas:
+        yield paint.dim(f"{change.part} of {change.stage}")
+        yield from (f"- {line}" for line in change.before)
+        yield from (f"+ {line}" for line in change.after)
+
+
+def _graph(diff: PlanDiff) -> Lines:
+    for sign, lines in (("-", diff.graph.removed), ("+", diff.graph.added)):
+        for line in lines:
+            shown = f"{sign} {line}"
+            yield shown if len(shown) < WIDTH - 4 else f"{shown[: WIDTH - 5]}…"
+
+
+def _cost(diff: PlanDiff) -> Lines:
+    """Yield the expected cost by kind, then the totals by level."""
+    if not diff.bill and all(old == new for old, new in diff.cost.values()):
+        return
+    yield f"{'':16}{'before':>14}{'after':>14}{'change':>14}"
+    for kind in [kind for kind in KINDS if kind in diff.bill]:
+        yield _cost_line(kind, *diff.bill[kind])
+    for level in LEVELS:
+        yield _cost_line(f"total, {level}", *diff.cost[level])
+
+
+def _cost_line(label: str, before: Money, after: Money) -> str:
+    change = "unknown"
+    if before.complete and after.complete:
+        difference = after.usd - before.usd
+        change = f"{'-' if difference < 0 else '+'}${abs(difference):,.2f}"
+    return f"{label:16}{dollars(before):>14}{dollars(after):>14}{change:>14}"
