@@ -123,10 +123,6 @@ class _Peers:
         parts = ("role", "group") if scope == "role" else (scope,)
         return " of ".join(f"{part} {int(self.label(part)[at])}" for part in parts)
 
-    def weights(self, weight: str) -> Floats | None:
-        """The weight of each value; None if each counts once."""
-        return self.tokens if weight == "tokens" else None
-
     def select(self, keep_V: Bools) -> _Peers:
         item_V = np.arange(len(keep_V)) if isinstance(self.item_V, slice) else self.item_V
         return evolve(self, item_V=item_V[keep_V])
@@ -161,8 +157,8 @@ def _subtract(step: Baseline, state: _State) -> _State:
         best_V, only_V = scopes.best_of_others(value_V), scopes.spread(scopes.size_S == 1)
         centred_V = np.where(only_V, 0.0, value_V - best_V)
     else:
-        tokens = step.kind == "length_weighted" or step.weight == "tokens"
-        weight_V = state.peers.weights("tokens" if tokens else "value")
+        by_tokens = step.kind == "length_weighted" or step.weight == "tokens"
+        weight_V = state.peers.tokens if by_tokens else None
         of_scope = scopes.summary(value_V, weight_V)
         centred_V = value_V - scopes.spread(of_scope.mean_S)
         if step.kind == "leave_one_out":
@@ -200,7 +196,7 @@ def _divide(step: Scale, state: _State) -> _State:
     not touch it, and its standard deviation counts as 1.
     """
     scopes = state.peers.over(step.over)
-    weight_V = state.peers.weights(step.weight)
+    weight_V = state.peers.tokens if step.weight == "tokens" else None
     measured_V = state.peers.returns if step.of == "returns" else state.value_V
     size_V = _SIZES[step.kind](step.ddof, scopes, measured_V, weight_V)
     untouched_V = (size_V == 0) & (step.kind == "std_of_others")
@@ -222,8 +218,8 @@ def _divide(step: Scale, state: _State) -> _State:
 
 @frozen(eq=False)
 class _Deviations:
-    """``d = x - mean`` as parts of the widest of the scope, so that squares neither underflow nor
-    overflow; zero where the weight is."""
+    """``d = x - mean``, or ``x`` itself, as parts of the widest of the scope, so that squares
+    neither underflow nor overflow; zero where the weight is."""
 
     weight_S: Floats
     constant_S: Bools
@@ -232,10 +228,13 @@ class _Deviations:
     squares_S: Floats  # Σ w d², relative too
 
 
-def _deviations(scopes: Scopes, x_V: Floats, weight_V: Floats | None) -> _Deviations:
+def _deviations(
+    scopes: Scopes, x_V: Floats, weight_V: Floats | None, centred: bool = True
+) -> _Deviations:
     of_scope = scopes.summary(x_V, weight_V)
-    relative_V = x_V - scopes.spread(of_scope.mean_S)
-    widest_S = np.maximum(of_scope.high_S - of_scope.mean_S, of_scope.mean_S - of_scope.low_S)
+    centre_S = of_scope.mean_S if centred else np.zeros_like(of_scope.mean_S)
+    relative_V = x_V - scopes.spread(centre_S)
+    widest_S = np.maximum(of_scope.high_S - centre_S, centre_S - of_scope.low_S)
     relative_V /= scopes.spread(widest_S)
     squares_V = relative_V**2
     if weight_V is not None:
@@ -268,14 +267,10 @@ def _std_of_others(ddof: int, scopes: Scopes, x_V: Floats, weight_V: Floats | No
 
 def _rms(ddof: int, scopes: Scopes, x_V: Floats, weight_V: Floats | None) -> Floats:
     """``sqrt(Σ w x² / (W - ddof))``; 1 where there are too few values for it."""
-    magnitude_V = np.abs(x_V)
-    of_scope = scopes.summary(magnitude_V, weight_V)
-    squares_V = (magnitude_V / scopes.spread(of_scope.high_S)) ** 2
-    if weight_V is not None:
-        squares_V = np.where(weight_V > 0, weight_V * squares_V, 0.0)
-    rms_S = of_scope.high_S * np.sqrt(scopes.total(squares_V) / (of_scope.weight_S - ddof))
-    rms_S = np.where(of_scope.high_S <= 0, 0.0, rms_S)
-    return scopes.spread(np.where(of_scope.weight_S > ddof, rms_S, 1.0))
+    of = _deviations(scopes, x_V, weight_V, centred=False)
+    rms_S = of.widest_S * np.sqrt(of.squares_S / (of.weight_S - ddof))
+    rms_S = np.where(of.widest_S <= 0, 0.0, rms_S)
+    return scopes.spread(np.where(of.weight_S > ddof, rms_S, 1.0))
 
 
 def _mean(_: int, scopes: Scopes, x_V: Floats, weight_V: Floats | None) -> Floats:

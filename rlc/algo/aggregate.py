@@ -30,7 +30,7 @@ from rlc.algo.errors import AlgorithmError
 if TYPE_CHECKING:
     import numpy.typing as npt
 
-    from rlc.algo.ragged import Floats, Ints
+    from rlc.algo.ragged import Floats
 
 KINDS = (
     "token_sum",
@@ -70,30 +70,29 @@ def aggregate_weights(
         raise AlgorithmError("a sequence cannot have a negative number of tokens")
     counts_D = n_D > 0
     weight_D = np.zeros(len(n_D))
-    if counts_D.any():
-        weight_D[counts_D] = 1.0 / _divisors(kind, n_D[counts_D], label_D[counts_D], length)
-    return weight_D
-
-
-def _divisors(kind: str, n_D: Floats, label_D: Ints, length: int | None) -> Floats | float:
-    """Return the divisor of each sequence's loss. Every sequence has tokens."""
-    import numpy as np
-
+    if not counts_D.any():
+        return weight_D
+    n_D, label_D = n_D[counts_D], label_D[counts_D]
+    divisor_D: Floats | float
     match kind:
         case "token_sum":
-            return 1.0
+            divisor_D = 1.0
         case "token_mean":
-            return float(n_D.sum())
+            divisor_D = n_D.sum()
         case "seq_mean_token_sum":
-            return float(len(n_D))
+            divisor_D = len(n_D)
         case "seq_mean_token_mean":
-            return len(n_D) * n_D
+            divisor_D = len(n_D) * n_D
         case "seq_mean_token_sum_norm":
             if length is None or length < 1:
                 raise AlgorithmError(f"{kind} needs a length of at least 1, not {length}")
-            return float(len(n_D) * length)
+            divisor_D = len(n_D) * length
         case "prompt_mean":
             labels_P, task_D = np.unique(label_D, return_inverse=True)
             tokens_P = np.bincount(task_D, weights=n_D)
-            return np.asarray(len(labels_P) * tokens_P[task_D])
-    raise AlgorithmError(f"there is no aggregation {kind!r}; known are {', '.join(KINDS)}")
+            divisor_D = np.asarray(len(labels_P) * tokens_P[task_D], np.float64)
+        case _:
+            known = ", ".join(KINDS)
+            raise AlgorithmError(f"there is no aggregation {kind!r}; known are {known}")
+    weight_D[counts_D] = 1.0 / divisor_D
+    return weight_D

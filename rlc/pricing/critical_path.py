@@ -64,7 +64,12 @@ def critical_path(graph: Graph, stage: str, seconds: Seconds) -> CriticalPath:
     for kind, part in system.nodes:
         room = min(system.room(cycle, (kind, part), period) for cycle in cycles)
         slack[kind] = min(slack.get(kind, room), room)
-    on_path = (event[0] for event in system.events_of(worst) if event in system.nodes)
+    on_path = (
+        event[0]
+        for start, end in _ways(worst)
+        for event in system.nodes
+        if system.seconds[event] and system.detour(start, event, end) < 1e-9
+    )
     return CriticalPath(period, tuple(dict.fromkeys(on_path)), slack)
 
 
@@ -197,22 +202,15 @@ class _System:
     def seconds_of(self, cycle: Cycle) -> float:
         return sum(self.ahead[start][end] for start, end in _ways(cycle))
 
-    def _detour(self, start: Event, event: Event, end: Event) -> float:
+    def detour(self, start: Event, event: Event, end: Event) -> float:
         """Return by how much the path through an event is shorter than the longest one."""
         through = self.ahead[start][event] + self.behind[end][event] - self.seconds[event]
         return self.ahead[start][end] - through
 
     def room(self, cycle: Cycle, event: Event, period: float) -> float:
         """Return how much longer ``event`` could take before the cycle through it is critical."""
-        detour = min(self._detour(start, event, end) for start, end in _ways(cycle))
+        detour = min(self.detour(start, event, end) for start, end in _ways(cycle))
         return max(period * _delay(cycle) - self.seconds_of(cycle) + detour, 0.0)
-
-    def events_of(self, cycle: Cycle) -> Iterator[Event]:
-        """The events of a cycle in their order."""
-        for start, end in _ways(cycle):
-            for event in self.order:
-                if self.seconds[event] and self._detour(start, event, end) < 1e-9:
-                    yield event
 
 
 def _seconds(seconds: Seconds, event: Event, parts: int) -> float:

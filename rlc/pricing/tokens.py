@@ -118,6 +118,8 @@ def shares(envs: Iterable[EnvPlan]) -> dict[str, float]:
 
 def _train_tokens(stage: TrainPlan, level: Level) -> Tokens:
     part, cached, total = shares(stage.envs), level != "high", Tokens()
+    # Groups that are replaced are not trained on; any environment may be the one they come from.
+    replaced, again = stage.batch.resample * RESAMPLED[level], list[Tokens]()
     for env in stage.envs:
         shapes = rollout_shapes(env, stage.model, stage.sampling, level)
         tasks, size = stage.batch.count * part[env.name], env.rollouts.group
@@ -126,13 +128,8 @@ def _train_tokens(stage: TrainPlan, level: Level) -> Tokens:
             total += tokens * part[env.name]
         else:
             total += _most(group_tokens(shape, tasks, size, cached) for shape in shapes)
-    # Groups that are replaced are not trained on; any environment may be the one they come from.
-    replaced = stage.batch.resample * RESAMPLED[level]
-    total += _most(
-        sampling_tokens(shape, replaced, env.rollouts.group, cached)
-        for env in stage.envs
-        for shape in rollout_shapes(env, stage.model, stage.sampling, level)
-    )
+        again += (sampling_tokens(shape, replaced, size, cached) for shape in shapes)
+    total += _most(again)
     return total + Tokens(reference=total.train) if stage.kl is not None else total
 
 
