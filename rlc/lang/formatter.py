@@ -84,30 +84,19 @@ class _Comments:
 
 
 @frozen
-class _Entry:
-    """A declaration, field or comment: lines that may have a blank line before them."""
-
-    lines: list[str]
-    blank: bool
-
-
-@frozen
 class _Formatter:
     comments: _Comments
 
-    # Declarations and fields: a list of entries.
+    # Declarations and fields: lines, with an empty one where the layout has a blank line.
 
     def recipe(self, recipe: ast.Recipe) -> list[str]:
-        entries: list[_Entry] = []
+        lines: list[str] = []
         before: ast.Decl | None = None
         for decl in recipe.decls:
             apart = before is not None and ast.BlockDecl in (type(before), type(decl))
-            group = self.entries(decl.span, _value_span(decl), 0, partial(self.decl, decl))
-            if apart and not any(entry.blank for entry in group):
-                group[0] = _Entry(group[0].lines, True)
-            entries += group
+            lines += self.entry(decl.span, _value_span(decl), 0, partial(self.decl, decl), apart)
             before = decl
-        return _join(entries + self.own_line(recipe.span.end, 0))
+        return _without_first_blank(lines + self.own_line(recipe.span.end, 0))
 
     def decl(self, decl: ast.Decl) -> list[str]:
         head = f"{decl.kind.id} "
@@ -126,39 +115,45 @@ class _Formatter:
         """``head { fields }`` over several lines, or ``head {}``."""
         opening = self.comments.take_trailing(head_end, " \t{")
         width = max((len(field.name.id) for field in node.fields), default=0)
-        entries: list[_Entry] = []
+        fields: list[str] = []
         for field in node.fields:
             prefix, inner = f"{field.name.id:<{width}} = ", indent + STEP
             lines = partial(self.expr, field.value, prefix, inner)
-            entries += self.entries(field.span, field.value.span, inner, lines)
-        entries += self.own_line(node.span.end, indent + STEP)
-        if not entries and not opening:
+            fields += self.entry(field.span, field.value.span, inner, lines)
+        fields += self.own_line(node.span.end, indent + STEP)
+        if not fields and not opening:
             return [f"{head}{{}}"]
-        return [f"{head}{{{opening}", *_join(entries), f"{' ' * indent}}}"]
+        return [f"{head}{{{opening}", *_without_first_blank(fields), f"{' ' * indent}}}"]
 
-    def entries(
-        self, span: Span, inner: Span, indent: int, lines: Callable[[], list[str]]
-    ) -> list[_Entry]:
+    def entry(
+        self,
+        span: Span,
+        inner: Span,
+        indent: int,
+        lines: Callable[[], list[str]],
+        apart: bool = False,
+    ) -> list[str]:
         """One item with the comments before it, inside it without room, and after it."""
-        before = self.own_line(span.start, indent)
+        head = self.own_line(span.start, indent)
         hoisted = self.own_line(inner.start, indent)
         body = lines()
         hoisted += self.own_line(span.end, indent)
         body[0] = " " * indent + body[0]
         body[-1] += self.comments.take_trailing(span.end)
-        blank = self.comments.has_blank_before(span.start)
-        moved = [_Entry(entry.lines, blank and entry is hoisted[0]) for entry in hoisted]
-        return [*before, *moved, _Entry(body, blank and not moved)]
+        if self.comments.has_blank_before(span.start):
+            head.append("")
+        elif apart and "" not in head:
+            head.insert(0, "")
+        return [*head, *filter(None, hoisted), *body]
 
-    def own_line(self, end: int, indent: int) -> list[_Entry]:
+    def own_line(self, end: int, indent: int) -> list[str]:
         """The comments up to ``end``, each on its own line."""
-        return [
-            _Entry(
-                [" " * indent + self.comments.text(token)],
-                self.comments.has_blank_before(token.start),
-            )
-            for token in self.comments.take_before(end)
-        ]
+        lines = []
+        for token in self.comments.take_before(end):
+            if self.comments.has_blank_before(token.start):
+                lines.append("")
+            lines.append(" " * indent + self.comments.text(token))
+        return lines
 
     # Expressions: the first line starts with a prefix and has no indent, the others have theirs.
 
@@ -225,7 +220,7 @@ class _Formatter:
             body = partial(self.expr, value, _label(item), inner, 1)
             lines += self.part(value.span.start, item.span.end, inner, body)
             lines[-1] += "," + self.comments.take_trailing(item.span.end, " \t,)", span.end)
-        last = [line for entry in self.own_line(span.end, inner) for line in entry.lines]
+        last = [*filter(None, self.own_line(span.end, inner))]
         if len(lines) == 1 and not last:
             return [f"{head}{closer}"]
         return [*lines, *last, f"{' ' * indent}{closer}"]
@@ -236,16 +231,11 @@ class _Formatter:
         body = lines()
         before += self.own_line(end, indent)
         body[0] = " " * indent + body[0]
-        return [*(line for entry in before for line in entry.lines), *body]
+        return [*filter(None, before), *body]
 
 
-def _join(entries: Sequence[_Entry]) -> list[str]:
-    lines: list[str] = []
-    for entry in entries:
-        if entry.blank and lines:
-            lines.append("")
-        lines += entry.lines
-    return lines
+def _without_first_blank(lines: list[str]) -> list[str]:
+    return lines[1:] if lines[:1] == [""] else lines
 
 
 def _value_span(decl: ast.Decl) -> Span:
