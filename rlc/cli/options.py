@@ -35,11 +35,11 @@ def add_plan_options(parser: argparse.ArgumentParser) -> None:
     )
 
 
-def recipe_of(args: argparse.Namespace) -> Recipe:
-    """Load the recipe with the options that decide its plan."""
+def recipe_of(args: argparse.Namespace, path: str | None = None) -> Recipe:
+    """Load the recipe (the one at ``path``, if given) with the options that decide its plan."""
     from rlc.api import load
 
-    return load(args.recipe, args.overrides, args.seed, args.rehearse, args.service)
+    return load(path or args.recipe, args.overrides, args.seed, args.rehearse, args.service)
 
 
 def changes_plan(args: argparse.Namespace) -> bool:

@@ -20,7 +20,7 @@ from rich.text import Text
 
 from rlc.plan.records import EvalPlan, Plan, SftPlan, TrainPlan
 from rlc.plan.units import elapsed
-from rlc.runtime.journal.metrics import measure
+from rlc.runtime.journal.metrics import evaluation_results, measure
 from rlc.runtime.observer import Observer
 
 _BARS = "▁▂▃▄▅▆▇█"
@@ -242,12 +242,9 @@ class LiveObserver(Observer):
 
 def evaluation_line(plan: EvalPlan, step: int, metrics: Mapping[str, Any]) -> str:
     """Format results: ``heldout after step 20: pass@1 0.750   mean_reward 0.812``."""
+    found = evaluation_results(metrics, plan.name)
+    results = "   ".join(f"{name} {value:.3f}" for name, value in found.items())
     prefix = f"eval/{plan.name}/"
-    results = "   ".join(
-        f"{name.removeprefix(prefix)} {value:.3f}"
-        for name, value in metrics.items()
-        if name.startswith(prefix) and name not in (f"{prefix}failed", f"{prefix}cut_off")
-    )
     failed, cut_off = metrics[f"{prefix}failed"], metrics.get(f"{prefix}cut_off")
     faults = f"   {failed:.0f} failed" * bool(failed)
     if cut_off:

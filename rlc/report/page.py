@@ -24,6 +24,7 @@ from rlc.report.series import is_number, window_mean
 from rlc.report.spend import Spend, spend
 from rlc.report.stage_charts import StageCharts, stage_charts
 from rlc.report.timing import LANES, environment_shares, lane_of, step_times, totals
+from rlc.runtime.journal.metrics import evaluation_results
 from rlc.runtime.journal.runs import RunInfo, read_run
 
 _EPISODES = 24  # that a page shows
@@ -140,11 +141,10 @@ def build(files: RunFiles, run: RunInfo, chosen: Sequence[Episode]) -> Page:
 
 def _stage_line(stage: StagePlan, records: Sequence[Record]) -> StageLine:
     if isinstance(stage, EvalPlan):
-        prefix, last = f"eval/{stage.name}/", records[-1] if records else {}
-        faults = (f"{prefix}failed", f"{prefix}cut_off")
-        keys = [k for k in last if k.startswith(prefix) and k not in faults and k in records[0]]
-        results = tuple(_change(k.removeprefix(prefix), records[0][k], last[k]) for k in keys)
-        return StageLine(stage.name, "eval", len(records), None, results)
+        found = [evaluation_results(record, stage.name) for record in records]
+        last = found[-1].items() if found else ()
+        results = [_change(name, found[0][name], value) for name, value in last if name in found[0]]
+        return StageLine(stage.name, "eval", len(records), None, tuple(results))
     if isinstance(stage, SftPlan):
         kind, watched = "sft", {"loss": "loss/mean"}
     else:

@@ -9,7 +9,8 @@ from attrs import evolve, frozen
 from rlc.plan.records import EvalPlan, SftPlan, TrainPlan
 from rlc.report.charts import Chart, chart
 from rlc.report.run_files import Record, RunFiles
-from rlc.report.series import is_number, series
+from rlc.report.series import series
+from rlc.runtime.journal.metrics import evaluation_results
 
 
 @frozen
@@ -39,15 +40,8 @@ def stage_charts(files: RunFiles) -> list[StageCharts]:
 
 
 def _evaluation(stage: EvalPlan, records: Sequence[Record]) -> Chart | None:
-    prefix = f"eval/{stage.name}/"
-    faults = (f"{prefix}failed", f"{prefix}cut_off")
-    keys = dict.fromkeys(
-        key
-        for record in records
-        for key in record
-        if key.startswith(prefix) and key not in faults and is_number(record[key])
-    )
-    curves = [series(key.removeprefix(prefix), records, key) for key in keys]
+    names = dict.fromkeys(n for r in records for n in evaluation_results(r, stage.name))
+    curves = [series(name, records, f"eval/{stage.name}/{name}") for name in names]
     note = f"{stage.tasks:,} tasks, {stage.samples:,} samples each"
     x_name = f"step of {stage.after}" if stage.after else "step"
     title = f"Evaluation {stage.name}"

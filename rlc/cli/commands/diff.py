@@ -6,7 +6,7 @@ import argparse
 import json
 import sys
 
-from rlc.api import is_saved_plan
+from rlc.api import is_saved_plan, load
 from rlc.cli.options import add_plan_options, changes_plan, recipe_of
 from rlc.cli.output import has_color, print_error, print_findings
 from rlc.plan.records import Plan
@@ -44,9 +44,7 @@ def run(args: argparse.Namespace) -> int:
         return print_error("give a second recipe, or something to --set", ERROR)
     if changed and is_saved_plan(after):
         return print_error(f"{after} stays as it is: options apply to a recipe", ERROR)
-    without: dict[str, object] = {"overrides": [], "seed": None, "rehearse": False, "service": None}
-    old = _plan(args.before, argparse.Namespace(**{**vars(args), **without}))
-    new = _plan(after, args)
+    old, new = _plan(args.before), _plan(after, args)
     if old is None or new is None:
         return ERROR
     diff = diff_plans(old, new)
@@ -58,13 +56,13 @@ def run(args: argparse.Namespace) -> int:
     return DIFFERENT if diff else SAME
 
 
-def _plan(path: str, args: argparse.Namespace) -> Plan | None:
+def _plan(path: str, args: argparse.Namespace | None = None) -> Plan | None:
     """Return the plan of a recipe or a saved one, stale or not; None if findings were printed."""
     if is_saved_plan(path):
         from rlc.compile.saved import read_plan
 
         return read_plan(path).plan
-    compiled = recipe_of(argparse.Namespace(**{**vars(args), "recipe": path})).compile()
+    compiled = (recipe_of(args, path) if args else load(path)).compile()
     if compiled.plan is None:
         print_findings(compiled.diagnostics)
     return compiled.plan

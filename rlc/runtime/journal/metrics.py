@@ -37,6 +37,13 @@ def score(metrics: Mapping[str, Any]) -> float:
     return float(metrics.get("reward/mean", "-inf"))
 
 
+def evaluation_results(metrics: Mapping[str, Any], name: str) -> dict[str, Any]:
+    """Return the results of an evaluation without their prefix, and without its faults."""
+    prefix = f"eval/{name}/"
+    mine = {key.removeprefix(prefix): v for key, v in metrics.items() if key.startswith(prefix)}
+    return {key: value for key, value in mine.items() if key not in ("failed", "cut_off")}
+
+
 def rollout_metrics(rollouts: Sequence[Rollout], envs: Sequence[EnvPlan]) -> dict[str, float]:
     """Return the metrics of a step's rollouts, over all of them and by environment.
 
