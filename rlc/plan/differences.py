@@ -80,7 +80,10 @@ def _values(plan: Plan) -> dict[str, Side]:
 
 def change_lines(changes: Sequence[Change], dim: Callable[[str], str] = str) -> Iterator[str]:
     """One line for each value that changed, with where both came from, in the style ``dim``."""
-    rows = [(change.path, _change(change), _origins(change)) for change in changes]
+    rows = []
+    for change in changes:
+        given = (change.before.origin, change.after.origin)
+        rows.append((change.path, _change(change), " → ".join(dict.fromkeys(filter(None, given)))))
     paths = max((len(path) for path, _, _ in rows), default=0)
     values = min(max((len(value) for _, value, _ in rows), default=0), _VALUE_WIDTH)
     for path, value, origins in rows:
@@ -101,13 +104,7 @@ def _change(change: Change) -> str:
         return f"{change.before.value} stage removed"
     if not change.before.exists and "." not in change.path:
         return f"{change.after.value} stage added"
-    return f"{_shown(name, change.before)} → {_shown(name, change.after)}"
-
-
-def _shown(name: str, side: Side) -> str:
-    return shown_value(name, side.value) if side.exists else "—"
-
-
-def _origins(change: Change) -> str:
-    origins = [side.origin for side in (change.before, change.after) if side.origin]
-    return " → ".join(dict.fromkeys(origins))
+    return " → ".join(
+        shown_value(name, side.value) if side.exists else "—"
+        for side in (change.before, change.after)
+    )

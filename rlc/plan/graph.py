@@ -77,7 +77,9 @@ def build_graph(stages: Iterable[StagePlan]) -> Graph:
     for stage in stages:
         model = f"model.{stage.model.name}"
         if stage.after is None:
-            nodes.setdefault(model, GraphNode(model, "model", "", _model_label(stage)))
+            state = f" from {stage.model.weights}" if stage.model.weights else ""
+            label = f"{stage.model.base} + LoRA{state}"
+            nodes.setdefault(model, GraphNode(model, "model", "", label))
         own = step_edges(stage)
         for kind in dict.fromkeys(end for edge in own for end in (edge.source, edge.target)):
             node = GraphNode(f"{stage.name}.{kind}", kind, stage.name, _LABELS[kind])
@@ -122,8 +124,3 @@ def takes_what_is_ready(stage: TrainPlan) -> bool:
     overlap = stage.overlap
     chosen = overlap.order or ("fixed" if stage.model.service == LOCAL else "ready")
     return overlap.minibatches > 1 and chosen == "ready"
-
-
-def _model_label(stage: StagePlan) -> str:
-    model = stage.model
-    return f"{model.base} + LoRA" + (f" from {model.weights}" if model.weights else "")

@@ -20,12 +20,13 @@ from rlc.report.formatting import moment, number, shortened, signed
 from rlc.report.gantt import Bar, Gantt, bars, gantt
 from rlc.report.graph_drawing import Diagram, diagrams
 from rlc.report.run_files import Record, RunFiles, read_files
-from rlc.report.series import is_number, window_mean
+from rlc.report.series import is_number
 from rlc.report.spend import Spend, spend
 from rlc.report.stage_charts import StageCharts, stage_charts
 from rlc.report.timing import LANES, environment_shares, lane_of, step_times, totals
 from rlc.runtime.journal.metrics import evaluation_results
 from rlc.runtime.journal.runs import RunInfo, read_run
+from rlc.runtime.summary import window_mean
 
 _EPISODES = 24  # that a page shows
 # Each state's style, and a sign that says the same as its colour, with the words for it.

@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from itertools import pairwise
-from statistics import fmean
 
 from attrs import frozen
 
@@ -103,9 +102,3 @@ def ticks(low: float, high: float, most: int = 5) -> list[float]:
     step = next(f * power for f in (1, 2, 2.5, 5, 10) if f * power >= rough * (1 - 1e-9))
     first, last = math.floor(low / step + 1e-9), math.ceil(high / step - 1e-9)
     return [i * step for i in range(first, last + 1)]
-
-
-def window_mean(values: Sequence[float], last: bool, size: int = 5) -> float | None:
-    """Return the mean of the first or last values; None if there are none."""
-    part = values[-size:] if last else values[:size]
-    return fmean(part) if part else None

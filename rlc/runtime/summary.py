@@ -6,6 +6,7 @@ import json
 from collections.abc import Sequence
 from html import escape
 from pathlib import Path
+from statistics import fmean
 from typing import Any
 
 from attrs import field, frozen
@@ -31,8 +32,7 @@ class StageSummary:
 
     def window(self, last: bool) -> float | None:
         """Return the mean of the first or last five steps; None before the first step."""
-        part = self.values[-5:] if last else self.values[:5]
-        return sum(part) / len(part) if part else None
+        return window_mean(self.values, last)
 
 
 @frozen
@@ -76,6 +76,12 @@ class Summary:
 
     def _repr_html_(self) -> str:
         return summary_html(self)
+
+
+def window_mean(values: Sequence[float], last: bool) -> float | None:
+    """Return the mean of the first or last five values; None if there are none."""
+    part = values[-5:] if last else values[:5]
+    return fmean(part) if part else None
 
 
 def summary_html(summary: Summary) -> str:
