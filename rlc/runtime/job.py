@@ -179,7 +179,7 @@ class Job:
             measure=key.partition("/")[0],
             values=[float(s.metrics[key]) for s in journal.steps(stage.name) if key in s.metrics],
             seconds=time.perf_counter() - started,
-            checkpoint=checkpoints[-1].path if checkpoints else None,
+            checkpoint=checkpoints.get(max(checkpoints, default=0)),
         )
 
     async def _run_steps(self, stage: TrainPlan | SftPlan, done: Sequence[StoredStep]) -> None:

@@ -211,7 +211,7 @@ def lost_steps(path: Path) -> dict[str, int]:
         lost = {}
         for stage in plan["stages"]:
             if stage["kind"] != "eval":
-                saved = [stored.step for stored in journal.checkpoints(stage["name"])]
+                saved = journal.checkpoints(stage["name"])
                 lost[stage["name"]] = len(journal.steps(stage["name"])) - max([0, *saved])
         return lost
     finally:
@@ -244,13 +244,13 @@ def outcome(path: Path) -> dict[str, Any]:
             "weights": {
                 stage.name: {
                     name: array.tobytes()
-                    for name, array in store.load(checkpoints[-1].path).arrays.items()
+                    for name, array in store.load(checkpoints[max(checkpoints)]).arrays.items()
                 }
                 for stage in folder.plan.stages
                 if (checkpoints := folder.journal.checkpoints(stage.name))
             },
             "checkpoints": {
-                stage.name: [c.step for c in folder.journal.checkpoints(stage.name)]
+                stage.name: list(folder.journal.checkpoints(stage.name))
                 for stage in folder.plan.stages
             },
         }

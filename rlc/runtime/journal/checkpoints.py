@@ -102,7 +102,7 @@ class CheckpointKeeper:
     async def _delete_unneeded(self, done: int) -> None:
         """Delete old states and snapshots; what cannot be deleted is tried again after a step."""
         name, journal, save = self.stage.name, self.journal, self.stage.save
-        saved = {stored.step: stored.path for stored in journal.checkpoints(name)}
+        saved = journal.checkpoints(name)
         due, best = [step for step in saved if is_due(self.stage, step)], None
         if save.best and due:  # of equals the first
             steps = filter(None, (journal.step(name, step) for step in due))
@@ -111,7 +111,7 @@ class CheckpointKeeper:
         for step, path in saved.items():
             if step not in states and await self._delete(path):
                 journal.drop_checkpoint(name, step)
-        snapshots = {stored.step: stored.path for stored in journal.snapshots(name)}
+        snapshots = journal.snapshots(name)
         kept = kept_snapshots(snapshots, states, done, max_lag(self.stage))
         for step, path in snapshots.items():
             if step not in kept and await self._delete(path):

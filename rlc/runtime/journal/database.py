@@ -16,7 +16,7 @@ import time
 from pathlib import Path
 from typing import Any, Literal
 
-from attrs import asdict, frozen
+from attrs import asdict, astuple, frozen
 
 from rlc.plan.records import BudgetPlan
 from rlc.runtime.records import RunError, Usage
@@ -58,14 +58,6 @@ class StoredStep:
 
 
 @frozen
-class StoredCheckpoint:
-    """Weights as they were after a step, and where the service has them."""
-
-    step: int
-    path: str
-
-
-@frozen
 class Used:
     """Dollars (0 if free or unknown), tokens of all kinds, and seconds of finished steps."""
 
@@ -75,13 +67,9 @@ class Used:
 
     def fits(self, budget: BudgetPlan, more: Used) -> bool:
         """Whether a budget has room for ``more``."""
-        total = self + more
-        limits = (
-            (budget.usd, total.usd),
-            (budget.tokens, total.tokens),
-            (budget.seconds, total.seconds),
-        )
-        return all(limit is None or used <= limit for limit, used in limits)
+        limits = (budget.usd, budget.tokens, budget.seconds)
+        pairs = zip(limits, astuple(self + more), strict=True)
+        return all(limit is None or used <= limit for limit, used in pairs)
 
     def __add__(self, more: Used) -> Used:
         return Used(self.usd + more.usd, self.tokens + more.tokens, self.seconds + more.seconds)
@@ -108,16 +96,12 @@ class Journal:
             (verdict,) = self._db.execute("PRAGMA quick_check(1)").fetchone()
             if verdict != "ok":
                 raise sqlite3.DatabaseError(verdict.replace("\n", " "))
-        except sqlite3.OperationalError as error:
-            raise RunError(
-                f"the journal {path} cannot be opened: {error}",
-                "make room on the disk, or see to its permissions, then try again",
-            ) from error
         except sqlite3.DatabaseError as error:
-            raise RunError(
-                f"the journal {path} cannot be read: {error}",
-                "restore it from a backup, or start a new run",
-            ) from error
+            done, hint = "read", "restore it from a backup, or start a new run"
+            if isinstance(error, sqlite3.OperationalError):
+                done = "opened"
+                hint = "make room on the disk, or see to its permissions, then try again"
+            raise RunError(f"the journal {path} cannot be {done}: {error}", hint) from error
 
     def close(self) -> None:
         self._db.close()
@@ -131,14 +115,12 @@ class Journal:
 
     def start_step(self, stage: str, step: int, source: int | None = None) -> None:
         """Write that a step begins, and after which step it takes the weights it samples from."""
-        begun, sampled_from = (stage, step, time.time()), (stage, step, source)
-        with self._db:
-            self._db.execute("BEGIN")
-            self._db.execute(
-                "INSERT OR REPLACE INTO steps (stage, step, started) VALUES (?, ?, ?)", begun
-            )
+        begin = "INSERT OR REPLACE INTO steps (stage, step, started) VALUES (?, ?, ?)"
+        with self._db as db:
+            db.execute("BEGIN")
+            db.execute(begin, (stage, step, time.time()))
             if source is not None:
-                self._db.execute("INSERT OR REPLACE INTO sources VALUES (?, ?, ?)", sampled_from)
+                db.execute("INSERT OR REPLACE INTO sources VALUES (?, ?, ?)", (stage, step, source))
 
     def sources(self, stage: str) -> dict[int, int]:
         """Return the source of each step that ever began, rewound or not."""
@@ -198,8 +180,8 @@ class Journal:
     def drop_checkpoint(self, stage: str, step: int) -> None:
         self._db.execute("DELETE FROM checkpoints WHERE stage = ? AND step = ?", (stage, step))
 
-    def checkpoints(self, stage: str) -> list[StoredCheckpoint]:
-        """Return the saved states, oldest first."""
+    def checkpoints(self, stage: str) -> dict[int, str]:
+        """Return the path of the state saved after each step, oldest first."""
         return self._weights("checkpoints", stage)
 
     def add_snapshot(self, stage: str, step: int, path: str) -> None:
@@ -208,8 +190,8 @@ class Journal:
     def drop_snapshot(self, stage: str, step: int) -> None:
         self._db.execute("DELETE FROM snapshots WHERE stage = ? AND step = ?", (stage, step))
 
-    def snapshots(self, stage: str) -> list[StoredCheckpoint]:
-        """Return the weights saved for sampling, oldest first."""
+    def snapshots(self, stage: str) -> dict[int, str]:
+        """Return the path of the weights saved for sampling after each step, oldest first."""
         return self._weights("snapshots", stage)
 
     def saved_paths(self) -> set[str]:
@@ -223,11 +205,9 @@ class Journal:
         row = (stage, step, path, time.time())
         self._db.execute(f"INSERT OR REPLACE INTO {table} VALUES (?, ?, ?, ?)", row)
 
-    def _weights(
-        self, table: Literal["checkpoints", "snapshots"], stage: str
-    ) -> list[StoredCheckpoint]:
+    def _weights(self, table: Literal["checkpoints", "snapshots"], stage: str) -> dict[int, str]:
         query = f"SELECT step, path FROM {table} WHERE stage = ? ORDER BY step"
-        return [StoredCheckpoint(*row) for row in self._db.execute(query, (stage,))]
+        return dict(self._db.execute(query, (stage,)).fetchall())
 
     def add_spend(self, stage: str, step: int, usage: Usage, usd: float | None) -> None:
         tokens = asdict(usage).values()

@@ -7,8 +7,11 @@ import os
 import shutil
 import time
 from collections.abc import Iterable
+from contextlib import ExitStack, closing
 from pathlib import Path
 from typing import Any
+
+from attrs import define
 
 from rlc.plan.codec import PlanFormatError, plan_from_dict, plan_hash, plan_to_dict
 from rlc.plan.differences import difference_lines
@@ -20,15 +23,15 @@ from rlc.runtime.journal.timeline import TIMELINE_FILE
 from rlc.runtime.records import RunError
 
 
+@define(eq=False)
 class RunFolder:
     """An open, locked run folder. Make one with :meth:`create` or :meth:`resume`."""
 
-    def __init__(self, path: Path, plan: Plan, held: int, journal: Journal) -> None:
-        self.path = path
-        self.plan = plan
-        self.journal = journal
-        self._lock = held
-        self._new = False
+    path: Path
+    plan: Plan
+    journal: Journal
+    _opened: ExitStack  # closes the journal, and releases the lock
+    _new: bool = False
 
     @classmethod
     def create(cls, path: Path, plan: Plan) -> RunFolder:
@@ -41,10 +44,11 @@ class RunFolder:
                     f"the run folder {path} already exists",
                     f"go on with it (`rlc run --resume {path}`) or choose another --run-dir",
                 )
-            held = lock(path)
-            folder = cls(path, plan, held, Journal(path / "journal.sqlite"))
-            folder._write_plan()
-            folder._new = True
+            with ExitStack() as opened:
+                opened.callback(os.close, lock(path))
+                journal = opened.enter_context(closing(Journal(path / "journal.sqlite")))
+                _write_plan(path, plan)
+                folder = cls(path, plan, journal, opened.pop_all(), new=True)
         except OSError as error:
             if made:
                 shutil.rmtree(path, ignore_errors=True)
@@ -66,55 +70,18 @@ class RunFolder:
         """
         if not (path / "journal.sqlite").is_file():
             raise no_run(path)
-        held, journal = -1, None
         try:
-            held = lock(path)
-            journal = Journal(path / "journal.sqlite")
-            folder = cls(path, _journalled_plan(path, journal), held, journal)
-            folder._compare_plan()
-        except BaseException as error:
-            if journal is not None:
-                journal.close()
-            if held >= 0:
-                os.close(held)
-            if isinstance(error, OSError):
-                raise RunError(
-                    f"cannot write the run folder {path}: {error.strerror or error}",
-                    "see to its permissions and to the room on its disk, then go on",
-                ) from error
-            raise
-        return folder
-
-    def _write_plan(self) -> None:
-        """Write ``plan.json`` as a saved plan, whose hash shows whether it was edited."""
-        data = {"plan_hash": plan_hash(self.plan), **plan_to_dict(self.plan)}
-        fresh = self.path / "plan.json.tmp"
-        fresh.write_text(json.dumps(data, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
-        fresh.replace(self.path / "plan.json")
-
-    def _compare_plan(self) -> None:
-        """Raise RunError if ``plan.json`` was edited, with the differences; write a missing one."""
-        file = self.path / "plan.json"
-        if not file.exists():
-            return self._write_plan()
-        try:
-            data = json.loads(file.read_text(encoding="utf-8"))
-            data.pop("plan_hash", None)
-            edited = plan_from_dict(data)
-        except (ValueError, AttributeError, PlanFormatError) as error:
+            with ExitStack() as opened:
+                opened.callback(os.close, lock(path))
+                journal = opened.enter_context(closing(Journal(path / "journal.sqlite")))
+                plan = _journalled_plan(path, journal)
+                _compare_plan(path, plan)
+                return cls(path, plan, journal, opened.pop_all())
+        except OSError as error:
             raise RunError(
-                f"{file} is not a plan any more: {error}",
-                f"delete it: the journal knows the plan, and `rlc run --resume {self.path}` "
-                "writes it anew",
+                f"cannot write the run folder {path}: {error.strerror or error}",
+                "see to its permissions and to the room on its disk, then go on",
             ) from error
-        if plan_hash(edited) != plan_hash(self.plan):
-            lines = "\n".join(difference_lines(self.plan, edited))
-            raise RunError(
-                f"{file} was changed after the run began\n{lines}",
-                "delete it to go on with the plan that was begun, or start a new run with the "
-                "changed recipe",
-            )
-        return None
 
     def set_state(self, state: str, cause: str = "") -> None:
         """Journal the state of the run, and the reason for it."""
@@ -133,10 +100,7 @@ class RunFolder:
 
     def close(self) -> None:
         """Close the journal and release the lock; safe to call twice."""
-        self.journal.close()
-        if self._lock >= 0:
-            os.close(self._lock)
-        self._lock = -1
+        self._opened.close()
 
     def rewind(self) -> None:
         """Return to the newest checkpoint of each stage: no saved weights have the later steps.
@@ -145,8 +109,7 @@ class RunFolder:
         """
         last = dict[str, int]()
         for stage in self.plan.stages:
-            checkpoints = self.journal.checkpoints(stage.name)
-            last[stage.name] = checkpoints[-1].step if checkpoints else 0
+            last[stage.name] = max(self.journal.checkpoints(stage.name), default=0)
             if isinstance(stage, EvalPlan):  # its steps are those of the stage that it evaluates
                 last[stage.name] = last.get(stage.after or "", 0)
             self.journal.rewind(stage.name, last[stage.name])
@@ -183,6 +146,38 @@ class RunFolder:
         (self.path / fresh).unlink(missing_ok=True)
         self.append(fresh, records)
         (self.path / fresh).replace(self.path / name)
+
+
+def _write_plan(path: Path, plan: Plan) -> None:
+    """Write ``plan.json`` as a saved plan, whose hash shows whether it was edited."""
+    data = {"plan_hash": plan_hash(plan), **plan_to_dict(plan)}
+    fresh = path / "plan.json.tmp"
+    fresh.write_text(json.dumps(data, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
+    fresh.replace(path / "plan.json")
+
+
+def _compare_plan(path: Path, plan: Plan) -> None:
+    """Raise RunError if ``plan.json`` was edited, with the differences; write a missing one."""
+    file = path / "plan.json"
+    if not file.exists():
+        return _write_plan(path, plan)
+    try:
+        data = json.loads(file.read_text(encoding="utf-8"))
+        data.pop("plan_hash", None)
+        edited = plan_from_dict(data)
+    except (ValueError, AttributeError, PlanFormatError) as error:
+        raise RunError(
+            f"{file} is not a plan any more: {error}",
+            f"delete it: the journal knows the plan, and `rlc run --resume {path}` writes it anew",
+        ) from error
+    if plan_hash(edited) != plan_hash(plan):
+        lines = "\n".join(difference_lines(plan, edited))
+        raise RunError(
+            f"{file} was changed after the run began\n{lines}",
+            "delete it to go on with the plan that was begun, or start a new run with the changed "
+            "recipe",
+        )
+    return None
 
 
 def no_run(path: Path) -> RunError:

@@ -40,13 +40,10 @@ def lock(path: Path) -> int:
 def is_locked(path: Path) -> bool:
     """Whether a process holds the folder."""
     try:
-        handle = os.open(path / _FILE, os.O_RDONLY)
+        with (path / _FILE).open("rb") as file:
+            fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
     except FileNotFoundError:
         return False
-    try:
-        fcntl.flock(handle, fcntl.LOCK_SH | fcntl.LOCK_NB)
     except BlockingIOError:
         return True
-    finally:
-        os.close(handle)
     return False

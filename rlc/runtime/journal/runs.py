@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import sqlite3
 from collections.abc import Mapping
+from contextlib import closing
 from pathlib import Path
 from typing import Any, Literal, get_args
 
@@ -76,7 +77,6 @@ def read_run(path: Path) -> RunInfo:
     """Return the state of the run in a folder. Raise RunError if there is none."""
     if not is_run(path):
         raise no_run(path)
-    journal = None
     try:
         try:
             plan = json.loads((path / "plan.json").read_text(encoding="utf-8"))
@@ -84,15 +84,12 @@ def read_run(path: Path) -> RunInfo:
             raise RunError(f"{path / 'plan.json'} is not JSON: {error}") from error
         if not isinstance(plan, dict):
             raise RunError(f"{path / 'plan.json'} is not a plan")
-        journal = Journal(path / "journal.sqlite", read_only=True)
-        return _run_info(path, plan, journal)
+        with closing(Journal(path / "journal.sqlite", read_only=True)) as journal:
+            return _run_info(path, plan, journal)
     except (RunError, OSError) as error:
         cause = str(error)
     except (KeyError, TypeError, ValueError, sqlite3.Error) as error:
         cause = f"{type(error).__name__}: {error}"
-    finally:
-        if journal is not None:
-            journal.close()
     return RunInfo(path, "", "damaged", cause, None, None, (), 0.0)
 
 

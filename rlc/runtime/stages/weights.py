@@ -68,17 +68,16 @@ async def _restore(
         raise RunError(f"stage `{stage}` has left no checkpoint to go on from")
     *older, newest = checkpoints
     try:
-        return await load(newest.path)
+        return await load(checkpoints[newest])
     except CheckpointError as error:
         if not older:
             raise RunError(
                 f"{error} It is the only one that `{stage}` has",
                 "put it back from a backup, or start a new run",
             ) from error
-        folder.journal.drop_checkpoint(stage, newest.step)
+        folder.journal.drop_checkpoint(stage, newest)
         raise LostCheckpointError(
-            f"{error} Going on from step {older[-1].step} of `{stage}`: what came after it is "
-            "done again"
+            f"{error} Going on from step {older[-1]} of `{stage}`: what came after it is done again"
         ) from error
 
 
@@ -115,7 +114,7 @@ class StageWeights:
                 record_stability_info=self._recorded
             )
             return Snapshot(client, self.step)
-        saved = {stored.step: stored.path for stored in self.journal.snapshots(self.plan.name)}
+        saved = self.journal.snapshots(self.plan.name)
         if step in saved:
             try:
                 return Snapshot(await self._sampler(saved[step]), step)

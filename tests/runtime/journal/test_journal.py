@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from rlc.runtime.journal.database import Journal, StoredCheckpoint, Used
+from rlc.runtime.journal.database import Journal, Used
 from rlc.runtime.records import RunError, Usage
 
 
@@ -21,7 +21,7 @@ def test_a_step_counts_only_once_it_is_finished(tmp_path: Path) -> None:
     again = Journal(tmp_path / "journal.sqlite")
     (step,) = again.steps("main")
     assert (step.step, step.cursor, step.metrics) == (1, {"env": 4}, {"reward/mean": 0.5})
-    assert again.checkpoints("main") == [StoredCheckpoint(1, "path-1")]
+    assert again.checkpoints("main") == {1: "path-1"}
 
 
 def test_rewinding_forgets_later_steps_but_not_what_they_cost(tmp_path: Path) -> None:

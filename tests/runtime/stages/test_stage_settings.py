@@ -147,7 +147,7 @@ def test_the_best_checkpoint_is_kept_beside_the_newest(tmp_path: Path) -> None:
     )
     rewards = {record["step"]: record["reward/mean"] for record in metrics(tmp_path / "run")}
     folder = RunFolder.resume(tmp_path / "run")
-    kept = [checkpoint.step for checkpoint in folder.journal.checkpoints("main")]
+    kept = list(folder.journal.checkpoints("main"))
     folder.close()
     best_seen = [max(range(1, s + 1), key=lambda step: rewards[step]) for s in (6,)]
     assert kept == sorted({*best_seen, 6})
