@@ -23,7 +23,7 @@ from typing import Any, TypeVar
 from attrs import define, field, frozen
 
 from rlc.plan.graph import IN_ORDER
-from rlc.plan.records import Graph, GraphEdge, GraphNode
+from rlc.plan.records import Graph, GraphEdge
 from rlc.runtime.concurrency import first_cause
 
 T = TypeVar("T")
@@ -73,23 +73,21 @@ class StepOutcome:
 
 @frozen
 class StageGraph:
-    """The nodes of one stage and the edges between them; kinds and part counts by node id."""
+    """The edges between the nodes of one stage; kinds and part counts by node id."""
 
-    nodes: tuple[GraphNode, ...]
     edges: tuple[GraphEdge, ...]
     kinds: dict[str, str]
     parts: dict[str, int]
 
     @classmethod
     def of(cls, graph: Graph, stage: str) -> StageGraph:
-        nodes = tuple(node for node in graph.nodes if node.stage == stage)
-        kinds = {node.id: node.kind for node in nodes}
+        kinds = {node.id: node.kind for node in graph.nodes if node.stage == stage}
         edges = tuple(e for e in graph.edges if e.target in kinds and e.source in kinds)
         parts = {
             node_id: max([1, *(e.parts for e in edges if node_id in (e.source, e.target))])
             for node_id in kinds
         }
-        return cls(nodes, edges, kinds, parts)
+        return cls(edges, kinds, parts)
 
     @property
     def slack(self) -> int:
@@ -110,12 +108,11 @@ class _Step:
     tasks: dict[str, list[asyncio.Task[tuple[Any, float]]]] = field(factory=dict)
 
     def start(self, functions: Mapping[str, StepFunction], group: asyncio.TaskGroup) -> None:
-        for node in self.graph.nodes:
-            parts = self.graph.parts[node.id]
+        for node_id, parts in self.graph.parts.items():
+            function = functions[self.graph.kinds[node_id]]
             contexts = [NodeContext(self.number, i, parts, self.source) for i in range(parts)]
-            self.tasks[node.id] = [
-                group.create_task(self._run(node, context, functions[node.kind]))
-                for context in contexts
+            self.tasks[node_id] = [
+                group.create_task(self._run(node_id, context, function)) for context in contexts
             ]
 
     async def launched(self) -> None:
@@ -139,19 +136,20 @@ class _Step:
                 task.cancel()
 
     async def _run(
-        self, node: GraphNode, context: NodeContext, function: StepFunction
+        self, node_id: str, context: NodeContext, function: StepFunction
     ) -> tuple[Any, float]:
         """Run a part of a node when its inputs are there; return output and seconds."""
-        incoming = [edge for edge in self.graph.edges if edge.target == node.id]
+        kind = self.graph.kinds[node_id]
+        incoming = [edge for edge in self.graph.edges if edge.target == node_id]
         inputs = await self._inputs(incoming, context)
-        if node.kind in IN_ORDER:
+        if kind in IN_ORDER:
             await self.may_change_weights.wait()
         if context.part and any(edge.parts > 1 for edge in incoming):
-            await self.tasks[node.id][context.part - 1]
+            await self.tasks[node_id][context.part - 1]
         clock, started = time.time(), time.perf_counter()
         output = await function(context, inputs)
         spent = time.perf_counter() - started
-        self.on_span(node.kind, context, clock, clock + spent)
+        self.on_span(kind, context, clock, clock + spent)
         return output, spent
 
     async def _inputs(self, edges: list[GraphEdge], context: NodeContext) -> dict[str, Any]:

@@ -18,7 +18,7 @@ from rlc.runtime.guard.service_guard import ServiceGuard
 from rlc.runtime.guard.watchdog import StepDeadline
 from rlc.runtime.journal.checkpoints import CheckpointKeeper, PendingCheckpoint
 from rlc.runtime.journal.folder import RunFolder
-from rlc.runtime.journal.metrics import ROLLOUTS_FILE, time_metrics, usage_metrics
+from rlc.runtime.journal.metrics import ROLLOUTS_FILE, usage_metrics
 from rlc.runtime.journal.timeline import TIMELINE_FILE, Timeline
 from rlc.runtime.observer import Observer
 from rlc.runtime.records import RunError
@@ -100,9 +100,9 @@ class StageLoop:
         """
         report = await self.stage.report(step, outcome)
         usage = self.stage.meter.finish(step)
-        seconds = time.perf_counter() - self._step_began
+        times = {"total": time.perf_counter() - self._step_began, **outcome.seconds}
         metrics: dict[str, Any] = {"stage": self.plan.name, "step": step, **report.metrics}
-        metrics |= usage_metrics(usage) | time_metrics(outcome.seconds, seconds)
+        metrics |= usage_metrics(usage) | {f"time/{kind}": took for kind, took in times.items()}
         if self.stage.reference is not None:
             metrics["tokens/reference"] = self.stage.reference.meter.finish(step).prefill
         if cost(self.plan.model, usage) is not None:

@@ -40,8 +40,6 @@ CREATE TABLE IF NOT EXISTS spend (
 CREATE INDEX IF NOT EXISTS spend_of_step ON spend (stage, step);
 """
 
-_STEPS = "SELECT step, cursor, metrics FROM steps WHERE stage = ? AND finished IS NOT NULL"
-
 
 @frozen
 class StoredStep:
@@ -50,11 +48,6 @@ class StoredStep:
     step: int
     cursor: dict[str, Any]
     metrics: dict[str, Any]
-
-    @classmethod
-    def of(cls, row: tuple[int, str, str]) -> StoredStep:
-        step, cursor, metrics = row
-        return cls(step, json.loads(cursor), json.loads(metrics))
 
 
 @frozen
@@ -139,19 +132,20 @@ class Journal:
 
     def steps(self, stage: str) -> list[StoredStep]:
         """Return the finished steps in order."""
-        return list(map(StoredStep.of, self._db.execute(f"{_STEPS} ORDER BY step", (stage,))))
+        return self._finished("AND stage = ? ORDER BY step", stage)
 
     def step(self, stage: str, step: int) -> StoredStep | None:
         """Return a step if it is finished, else None."""
-        row = self._db.execute(f"{_STEPS} AND step = ?", (stage, step)).fetchone()
-        return row and StoredStep.of(row)
+        return next(iter(self._finished("AND stage = ? AND step = ?", stage, step)), None)
 
     def metrics(self) -> list[dict[str, Any]]:
         """Return the metrics of all finished steps and evaluations, in the order they were done."""
-        rows = self._db.execute(
-            "SELECT metrics FROM steps WHERE finished IS NOT NULL ORDER BY finished, rowid"
-        )
-        return [json.loads(metrics) for (metrics,) in rows]
+        return [stored.metrics for stored in self._finished("ORDER BY finished, rowid")]
+
+    def _finished(self, which: str, *values: str | int) -> list[StoredStep]:
+        query = f"SELECT step, cursor, metrics FROM steps WHERE finished IS NOT NULL {which}"
+        rows = self._db.execute(query, values)
+        return [StoredStep(step, json.loads(c), json.loads(metrics)) for step, c, metrics in rows]
 
     def has_begun(self) -> bool:
         """Whether any step was started, or anything paid for; True if that cannot be read."""

@@ -176,11 +176,6 @@ def usage_metrics(usage: Usage) -> dict[str, int]:
     return {f"tokens/{kind}": count for kind, count in asdict(usage).items()}
 
 
-def time_metrics(seconds: Mapping[str, float], total: float) -> dict[str, float]:
-    """Return the seconds of each node of the step graph, and of the step."""
-    return {"time/total": total} | {f"time/{kind}": value for kind, value in seconds.items()}
-
-
 def rollout_record(
     stage: str, step: int, rollout: Rollout, advantages: list[float] | None = None
 ) -> Any:

@@ -59,11 +59,8 @@ async def play_replacing(
 
 def is_constant(group: Iterable[Rollout]) -> bool:
     """Whether the members of a group have the same reward, in each role that was played."""
-    rewards: dict[str, set[float]] = {}
-    for rollout in group:
-        if rollout.credit:
-            rewards.setdefault(rollout.role, set()).add(rollout.reward)
-    return bool(rewards) and all(len(found) == 1 for found in rewards.values())
+    rewards = {(rollout.role, rollout.reward) for rollout in group if rollout.credit}
+    return bool(rewards) and len(rewards) == len({role for role, _ in rewards})
 
 
 def replaced_groups(rollouts: Iterable[Rollout], envs: Iterable[str]) -> dict[str, float]:
@@ -72,12 +69,9 @@ def replaced_groups(rollouts: Iterable[Rollout], envs: Iterable[str]) -> dict[st
     return {f"resampled/{env}": float(sum(name == env for name, _ in groups)) for env in envs}
 
 
-def require_any(rollouts: Iterable[Rollout]) -> None:
+def require_any(rollouts: Sequence[Rollout]) -> None:
     """Raise RunError, with the first cause, if no rollout succeeded."""
-    failed = []
-    for rollout in rollouts:
-        if rollout.credit and rollout.error is None:
-            return
-        failed.append(rollout.error)
-    cause = next((error for error in failed if error), "no episode had a reward")
-    raise RunError(f"every rollout failed; the first cause: {cause}")
+    if not any(rollout.credit and rollout.error is None for rollout in rollouts):
+        causes = (rollout.error for rollout in rollouts if rollout.error)
+        cause = next(causes, "no episode had a reward")
+        raise RunError(f"every rollout failed; the first cause: {cause}")

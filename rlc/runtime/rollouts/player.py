@@ -12,13 +12,7 @@ from typing import TYPE_CHECKING, TypeVar
 from attrs import define, evolve, field
 
 from rlc.algo.rewards import reduce_rewards
-from rlc.envs.base import (
-    AsyncEpisode,
-    ContractError,
-    EnvError,
-    joins,
-    validated,
-)
+from rlc.envs.base import AsyncEpisode, ContractError, EnvError, joins, validated
 from rlc.envs.chunks import model_input
 from rlc.envs.deadlines import Span
 from rlc.envs.history import History, chunks_of

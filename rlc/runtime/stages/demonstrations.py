@@ -62,8 +62,9 @@ def row_turns(
     prompt: Observation, reply: str, history: History, tokenizer: Any
 ) -> tuple[Turn, ...]:
     """Return one prompt and its reply, as the history shows the one and takes the other."""
-    tokens = _encoded(reply, history, tokenizer)
-    return (_turn(history, history.observe(prompt), tokens, prompt.text, reply, 0.0),)
+    tokens, shown = _encoded(reply, history, tokenizer), history.observe(prompt)
+    zeros, chunks = [0.0] * len(tokens), chunks_of(history)
+    return (Turn(shown, tokens, zeros, prompt.text, reply, 0.0, "stop", chunks=chunks),)
 
 
 @define
@@ -137,7 +138,11 @@ class Demonstrator:
             tokens = _encoded(reply, history, self.tokenizer)
             action = history.reply(tokens)
             after = await episode.play(action)
-            turns.append(_turn(history, prompt, tokens, seen.text, action.text, after.reward))
+            zeros, chunks = [0.0] * len(tokens), chunks_of(history)
+            turn = Turn(
+                prompt, tokens, zeros, seen.text, action.text, after.reward, "stop", chunks=chunks
+            )
+            turns.append(turn)
             seen = after
         return turns
 
@@ -151,15 +156,3 @@ def _encoded(reply: str, history: History, tokenizer: Any) -> list[int]:
     if not isinstance(stop[0], int):
         raise EnvError("the renderer ends a turn with text, not with a token")
     return [*tokens, stop[0]]
-
-
-def _turn(
-    history: History,
-    prompt: list[int],
-    tokens: list[int],
-    observation: str,
-    action: str,
-    reward: float | None,
-) -> Turn:
-    logprobs, chunks = [0.0] * len(tokens), chunks_of(history)
-    return Turn(prompt, tokens, logprobs, observation, action, reward, "stop", chunks=chunks)

@@ -129,11 +129,7 @@ class Evaluator:
         self.observer.evaluated(plan, step, metrics)
 
     async def play(
-        self,
-        plan: EvalPlan,
-        envs: Mapping[str, PlayableEnv],
-        client: SamplingClient,
-        usage: Usage,
+        self, plan: EvalPlan, envs: Mapping[str, PlayableEnv], client: SamplingClient, usage: Usage
     ) -> list[Rollout]:
         """Return all samples of all tasks. Raise RunError if none of them succeeded.
 

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Awaitable, Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -95,9 +96,7 @@ class TrainStage(Stage):
         spares = range((step - 1) * batch.resample, step * batch.resample)
 
         def play(chosen: Sequence[Task], spares: Iterator[int]) -> Playing:
-            def play_some(some: Sequence[Task]) -> Awaitable[list[list[Rollout]]]:
-                return self._play(player, some, step, len(tasks))
-
+            play_some = partial(self._play, player, step, len(tasks))
             return play_replacing(play_some, chosen, self.stream.spare, spares)
 
         if not takes_what_is_ready(self.plan):
@@ -114,7 +113,7 @@ class TrainStage(Stage):
         while sum(len(rollout.turns) for rollout in played) < batch.count:
             self._played[step] = 0
             tasks = self.stream.take(batch.parallel or batch.count)
-            groups = await self._play(player, tasks, step, len(tasks))
+            groups = await self._play(player, step, len(tasks), tasks)
             wave = [rollout for group in groups for rollout in group]
             played.extend(wave)
             if not any(rollout.turns for rollout in wave):  # nor would another have any
@@ -123,7 +122,7 @@ class TrainStage(Stage):
         return played
 
     async def _play(
-        self, player: Player, tasks: Sequence[Task], step: int, planned: int
+        self, player: Player, step: int, planned: int, tasks: Sequence[Task]
     ) -> list[list[Rollout]]:
         def on_group() -> None:
             self._played[step] += 1
@@ -230,16 +229,15 @@ def trainable_rollouts(rollouts: Sequence[Rollout], envs: Sequence[EnvPlan]) -> 
 
     Groups in which too many members failed are left out, and so are groups that were replaced.
     """
-    allowed = {env.name: env.rollouts.max_failures for env in envs}
+    most = {env.name: env.rollouts.max_failures for env in envs}
     members = {(r.group, r.member) for r in rollouts if r.error is not None}
     failed = Counter(group for group, _ in members)
-    kept = []
-    for rollout in rollouts:
-        most = allowed[rollout.env]
-        too_many_failed = most is not None and failed[rollout.group] > most
-        if rollout.credit and not rollout.replaced and not too_many_failed:
-            kept.append(rollout)
-    return kept
+    return [
+        r
+        for r in rollouts
+        if r.credit and not r.replaced
+        if (allowed := most[r.env]) is None or failed[r.group] <= allowed
+    ]
 
 
 def labelled_episodes(rollouts: Sequence[Rollout]) -> Episodes:

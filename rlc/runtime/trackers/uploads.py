@@ -91,10 +91,7 @@ class RolloutUploads:
         self._client.rollout.close()
         self._client.close()
         sdk().api.rollouts.background.log = self._lost.log
-        for count, what in (
-            (self.failed, "episodes"),
-            (self._lost.count, "batches of messages"),
-        ):
+        for count, what in ((self.failed, "episodes"), (self._lost.count, "batches of messages")):
             if count:
                 name = self.stage.name
                 _log.warning("openreward_rollouts: %d %s of `%s` not uploaded", count, what, name)

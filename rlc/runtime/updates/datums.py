@@ -91,9 +91,6 @@ class TrainingDatum:
         """How many tokens are trained on."""
         return int(self.mask_T.sum())
 
-    def with_advantages(self, advantages_T: FloatArray) -> TrainingDatum:
-        return evolve(self, advantages_T=advantages_T)
-
     def trimmed(self) -> TrainingDatum:
         """Return the datum without what follows the last token that is trained on."""
         end = int(np.flatnonzero(self.mask_T)[-1]) + 1
@@ -188,8 +185,7 @@ def episode_datums(
     the second token on.
     """
     sequences = merged_sequences(turns)
-    none: list[FloatArray | None] = [None] * len(sequences)
-    references = none if reference_ST is None else reference_ST
+    references: Sequence[FloatArray | None] = reference_ST or [None] * len(sequences)
     datums = [
         shifted(sequence, advantages_T, chosen_T, reference_T)
         for sequence, reference_T in zip(sequences, references, strict=True)

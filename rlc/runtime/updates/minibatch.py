@@ -12,7 +12,7 @@ from itertools import pairwise
 
 import numpy as np
 import numpy.typing as npt
-from attrs import frozen
+from attrs import evolve, frozen
 
 from rlc.algo.aggregate import aggregate_weights
 from rlc.algo.kl import kl_penalty
@@ -86,7 +86,7 @@ def _penalised(kl: KlPlan, episodes: Sequence[EpisodeDatums]) -> list[EpisodeDat
         kl.discount,
     )
     changed = iter(
-        datum.with_advantages(datum.advantages_T + change_T)
+        evolve(datum, advantages_T=datum.advantages_T + change_T)
         for datum, change_T in zip(datums, change_DT, strict=True)
     )
     return [EpisodeDatums(e.group, [next(changed) for _ in e.datums]) for e in episodes]
@@ -119,7 +119,7 @@ def _weighted(
         aggregate.length,
     )
     datums = [
-        datum.with_advantages(weight * datum.advantages_T)
+        evolve(datum, advantages_T=weight * datum.advantages_T)
         for episode, weight in zip(episodes, weight_R.tolist(), strict=True)
         for datum in episode.datums
     ]
