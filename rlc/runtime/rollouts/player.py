@@ -44,6 +44,7 @@ class _Attempt:
     seed: int
     seconds: dict[str, float]
     turns: list[Turn] = field(factory=list)
+    digest: str = ""  # of the first observation, once the episode is over
     begun: bool = False  # from then on it closes its episode itself
 
 
@@ -71,7 +72,7 @@ class Player:
             for member in range(task.size)
         ]
         try:
-            episodes, replies = await self._open(task, range(task.size), task.seed, shared)
+            episodes, replies = await self._open(attempts, task.seed)
         except ServiceLostError:
             raise
         except Exception as error:
@@ -87,17 +88,18 @@ class Player:
                 await close_all(left)
 
     async def _open(
-        self, task: Task, members: Sequence[int], seed: int, seconds: dict[str, float]
+        self, attempts: Sequence[_Attempt], seed: int
     ) -> tuple[list[AsyncEpisode], Sequence[types.SampledSequence | None]]:
         """Open the episodes of some members, and ask for their first replies in one request.
 
         A reply is None in a game, where it is asked for at the member's turn. If anything is
         raised, no episode is left open.
         """
+        task, members = attempts[0].task, [attempt.member for attempt in attempts]
         rollouts = task.env.plan.rollouts
         async with Span(rollouts.step_timeout, "opening the episode") as spent:
             episodes = await _call_environment(task.env.source.open(task.key, members))
-        _add_span(seconds, "environment", spent)
+        _add_span(attempts[0].seconds, "environment", spent)
         try:
             if len(episodes) != len(members):
                 due = f"{len(members)} episodes are due, and there are {len(episodes)}"
@@ -114,7 +116,7 @@ class Player:
                 )
             seed = derive_seed(seed, "open")
             async with Span(rollouts.turn_timeout, "a turn"):
-                replies = await self._sample(task, prompt, history, len(members), seed, seconds)
+                replies = await self._sample(attempts[0], prompt, history, len(members), seed)
             return episodes, replies
         except BaseException:
             await close_all(episodes)
@@ -140,7 +142,7 @@ class Player:
             seed = derive_seed(task.seed, "member", member, "attempt", number)
             attempt = _Attempt(task, member, seed, seconds)
             try:
-                (episode,), (reply,) = await self._open(task, [member], seed, seconds)
+                (episode,), (reply,) = await self._open([attempt], seed)
                 return await self._episode(attempt, episode, reply)
             except ServiceLostError:
                 raise
@@ -154,29 +156,22 @@ class Player:
         message = f"{type(error).__name__}: {error}".splitlines()[0]
         if policy.then == "stop":
             raise RunError(f"a rollout of `{name}` failed: {message}") from error
-        turns, credit = tuple[Turn, ...](), tuple[float, ...]()
+        credit = tuple[float, ...]()
         if policy.then == "penalise":
             assert policy.penalty is not None
-            turns = tuple(attempt.turns)
-            credit = (*[0.0] * (len(turns) - 1), policy.penalty)
+            credit = (*[0.0] * (len(attempt.turns) - 1), policy.penalty)
+        else:
+            attempt.turns.clear()
         cause = str(getattr(error, "cause", None) or type(error).__name__)
-        failed = self._rollout(attempt, "", turns, "failed", credit)
-        return evolve(failed, error=message, cause=cause)
+        return evolve(self._rollout(attempt, "failed", credit), error=message, cause=cause)
 
-    def _rollout(
-        self,
-        attempt: _Attempt,
-        digest: str,
-        turns: tuple[Turn, ...],
-        ended: str,
-        credit: tuple[float, ...],
-    ) -> Rollout:
+    def _rollout(self, attempt: _Attempt, ended: str, credit: tuple[float, ...]) -> Rollout:
         return Rollout(
             env=attempt.task.env.plan.name,
             task=attempt.task.number,
             member=attempt.member,
-            digest=digest,
-            turns=turns,
+            digest=attempt.digest,
+            turns=tuple(attempt.turns),
             ended=ended,
             credit=credit,
             staleness=self.staleness,
@@ -194,9 +189,9 @@ class Player:
             first = episode.first.text
         finally:
             await close_all([episode])
-        digest = blake2b(first.encode(), digest_size=8).hexdigest()
         credit = episode_credit(plan.reward, attempt.turns, ended == "done")
-        return self._rollout(attempt, digest, tuple(attempt.turns), ended, credit)
+        attempt.digest = blake2b(first.encode(), digest_size=8).hexdigest()
+        return self._rollout(attempt, ended, credit)
 
     async def _turns(
         self, attempt: _Attempt, episode: AsyncEpisode, reply: types.SampledSequence | None
@@ -220,7 +215,7 @@ class Player:
             async with Span(limits.turn_timeout, "a turn"):
                 if turns or reply is None:
                     seed = derive_seed(attempt.seed, "turn", len(turns))
-                    (reply,) = await self._sample(task, prompt, history, 1, seed, attempt.seconds)
+                    (reply,) = await self._sample(attempt, prompt, history, 1, seed)
                     await self._loop_yield.if_due()
                 kept = tokens.extend(prompt, reply.tokens)
                 action = history.reply(reply.tokens)
@@ -262,17 +257,11 @@ class Player:
         return None
 
     async def _sample(
-        self,
-        task: Task,
-        prompt: list[int],
-        history: History,
-        count: int,
-        seed: int,
-        seconds: dict[str, float],
+        self, attempt: _Attempt, prompt: list[int], history: History, count: int, seed: int
     ) -> Sequence[types.SampledSequence]:
         from tinker import types
 
-        rollouts = task.env.plan.rollouts
+        rollouts = attempt.task.env.plan.rollouts
         params = types.SamplingParams(
             max_tokens=rollouts.max_tokens,
             temperature=rollouts.temperature,
@@ -284,7 +273,7 @@ class Player:
         async with Span(None, "sampling") as spent:
             asked = model_input(prompt, chunks_of(history))
             response = await self.client.sample(asked, count, params)
-        _add_span(seconds, "sampling", spent)
+        _add_span(attempt.seconds, "sampling", spent)
         self.usage.add_samples(len(prompt), count, response)
         return response.sequences
 
