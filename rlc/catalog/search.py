@@ -12,9 +12,9 @@ from rlc.catalog.builtins.advantages import UNSUPPORTED
 from rlc.catalog.builtins.sources import PROBLEM_SETS
 from rlc.catalog.builtins.wrappers import TEMPLATES
 from rlc.catalog.declarations import DECLARATIONS
-from rlc.catalog.facts.gem import gem_facts, gem_ids, is_broken, library
+from rlc.catalog.facts.gem import gem_facts, gem_ids, gem_signature, is_broken, library
 from rlc.catalog.facts.models import Model, find_model, find_retired, model_names, retired_names
-from rlc.catalog.index import BUILTINS, KINDS, find_builtin
+from rlc.catalog.index import BUILTINS, KINDS
 from rlc.catalog.records import Param
 from rlc.lang.codes import CODES
 from rlc.plan.records import LOCAL
@@ -187,11 +187,6 @@ def _retired(name: str) -> Entry:
 
 def _environment(env_id: str) -> Entry:
     facts = gem_facts(env_id)
-    gem = find_builtin("env", "gem")
-    assert gem is not None
-    assert gem.more is not None
-    signature = gem.more(env_id)
-    needs = facts["needs"]
     chars = facts["chars"] or {}
     known: dict[str, Any] = {
         "class": facts["class"],
@@ -200,12 +195,12 @@ def _environment(env_id: str) -> Entry:
     }
     if "prompt" in chars:
         known["first prompt"] = f"about {chars['prompt']:,} characters"
-    if needs:
-        known["needs"] = ", ".join(needs)
+    if facts["needs"]:
+        known["needs"] = ", ".join(facts["needs"])
     doc = "several turns" if facts["multi_turn"] else "one question, one answer"
     reason = f"{library()} registers it but cannot make it" if is_broken(env_id) else None
-    usage = f'gem("{env_id}")'
-    return Entry("environment", env_id, doc, usage, signature.params, facts=known, reason=reason)
+    usage, params = f'gem("{env_id}")', gem_signature(env_id).params
+    return Entry("environment", env_id, doc, usage, params, facts=known, reason=reason)
 
 
 def _problem_sets() -> Iterator[Entry]:

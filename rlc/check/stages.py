@@ -76,8 +76,7 @@ def check_stage(
     if "env" in values:
         values["env"] = _decided_envs(values["env"], values)
     if "data" in values and values["data"].data.env is not None:
-        complete &= _one_env(values["data"], found)
-        values["data"] = _decided_data(values["data"])
+        complete &= _demonstrations(values, found)
     written = {_PART_NAMES.get(name, name): value for name, value in values.items()}
     parts = {name: settle(value) for name, value in written.items()}
     return CheckedStage(decl, parts, Origins(decl.name.span, written), complete)
@@ -180,23 +179,20 @@ def _origin_of(leaf: Any, around: Value | None) -> Value | None:
     return evolve(around, type="any", data=leaf)
 
 
-def _one_env(data: Value, found: Diagnostics) -> bool:
+def _demonstrations(values: Values, found: Diagnostics) -> bool:
+    """Give demonstrations the settings of their only environment; each task is played once."""
+    data = values["data"]
     env = data.data.env
-    if len(merged(env.data)) == 1:
-        return True
-    message = "demonstrations come from one environment, not from a mixture"
-    found.error("RL0201", env.span, message, "take one `sft` stage for each")
-    return False
-
-
-def _decided_data(data: Value) -> Value:
-    """Demonstrations with the settings of their only environment; each task is played once."""
-    env = data.data.env
+    envs = merged(env.data)
+    if len(envs) > 1:
+        message = "demonstrations come from one environment, not from a mixture"
+        found.error("RL0201", env.span, message, "take one `sft` stage for each")
     defaults = evolve(env, type="any", data=None, origin="default of demonstrations")
     settings = {"group": 1, "temperature": 1.0, "max_tokens": 1_024}
     given = {name: evolve(defaults, data=value) for name, value in settings.items()}
-    decided = _with_rollouts(merged(env.data)[0], given, defaults)
-    return evolve(data, data=evolve(data.data, env=decided))
+    decided = _with_rollouts(envs[0], given, defaults)
+    values["data"] = evolve(data, data=evolve(data.data, env=decided))
+    return len(envs) == 1
 
 
 def _with_rollouts(env: Any, given: Mapping[str, Value | None], defaults: Value) -> Any:

@@ -89,8 +89,9 @@ def _in_expr(expr: Expr, path: list[Name], depth: int, value: Expr, found: Diagn
 def _with_argument(call: Call, name: Name, value: Expr) -> Call:
     """The call with one argument replaced or added; unknown names are left to the checker."""
     builtin = find_anywhere(call.func.id) if isinstance(call.func, Name) else None
-    names = [param.name for param in builtin.params] if builtin else []
-    now = {old: param.name for param in builtin.params for old in param.formerly} if builtin else {}
+    params = builtin.params if builtin else ()
+    names = [param.name for param in params]
+    now = {old: param.name for param in params for old in param.formerly}
     argument = Argument(name.span.to(value.span), name, value)
     args = list(call.args)
     for index, old in enumerate(args):

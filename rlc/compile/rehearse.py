@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from attrs import evolve
 
+from rlc.catalog.builtins.training import DEFAULT_BUDGET
 from rlc.catalog.facts.models import TINY, find_model
 from rlc.catalog.index import source_traits
 from rlc.plan.environments import EnvPlan
@@ -12,7 +13,6 @@ from rlc.plan.leaves import leaves
 from rlc.plan.records import (
     LOCAL,
     BatchPlan,
-    BudgetPlan,
     DataPlan,
     EvalPlan,
     ModelPlan,
@@ -30,7 +30,6 @@ MAX_TOKENS = 24
 MAX_RANK = 8
 MAX_EXAMPLES, MAX_DEMONSTRATIONS = 8, 32
 MAX_TASKS, MAX_SAMPLES = 4, 4
-_NO_BUDGET = BudgetPlan(None, None, None)
 
 
 def rehearse(plan: Plan) -> Plan:
@@ -62,7 +61,7 @@ def _stage(stage: StagePlan) -> StagePlan:
             every=None if stage.every is None else min(stage.every, MAX_STEPS),
         )
     stage = evolve(
-        stage, model=model, steps=min(stage.steps, MAX_STEPS), budget=_NO_BUDGET, track=()
+        stage, model=model, steps=min(stage.steps, MAX_STEPS), budget=DEFAULT_BUDGET, track=()
     )
     if isinstance(stage, SftPlan):
         return evolve(stage, data=_data(stage.data), batch=min(stage.batch, MAX_EXAMPLES))

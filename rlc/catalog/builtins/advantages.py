@@ -197,39 +197,37 @@ STEPS = (
     ),
 )
 
-_CRITIC = "it needs a learned value head, which the training service does not have"
-_CUSTOM = "the service computes no such loss, and a loss of one's own cannot be written yet"
-
-# Known elsewhere and impossible to express here, each with the reason.
-UNSUPPORTED: dict[str, str] = {
-    **dict.fromkeys(("gae", "verl.gae", "openrlhf.gae", "vapo", "spo"), _CRITIC),
-    **dict.fromkeys(
-        ("gdpo", "verl.gdpo", "trl.gdpo", "nemo.gdpo"),
-        "it normalises each component of the reward, and environments give one number",
+_REASONS = {
+    ("gae", "verl.gae", "openrlhf.gae", "vapo", "spo"): (
+        "it needs a learned value head, which the training service does not have"
     ),
-    **dict.fromkeys(
-        ("remax", "verl.remax"),
+    ("gdpo", "verl.gdpo", "trl.gdpo", "nemo.gdpo"): (
+        "it normalises each component of the reward, and environments give one number"
+    ),
+    ("remax", "verl.remax"): (
         "its baseline is a greedy rollout of each task, and all rollouts are sampled alike; "
-        "`rloo()` has a baseline without one",
+        "`rloo()` has a baseline without one"
     ),
-    **dict.fromkeys(
-        ("rae", "prime.rae", "spiral.rae"),
+    ("rae", "prime.rae", "spiral.rae"): (
         "its baseline is a running average over steps, and a scheme sees one step only; "
-        "`center(scope = role)` compares within the step",
+        "`center(scope = role)` compares within the step"
     ),
-    **dict.fromkeys(
-        ("dual_clip", "sapo", "gmpo", "dppo", "clip_cov", "kl_cov", "luspo", "vespo"),
-        f"{_CUSTOM}; the nearest are `ppo()`, `cispo()` and `gspo()`",
+    ("dual_clip", "sapo", "gmpo", "dppo", "clip_cov", "kl_cov", "luspo", "vespo"): (
+        "the service computes no such loss, and a loss of one's own cannot be written yet; "
+        "the nearest are `ppo()`, `cispo()` and `gspo()`"
     ),
-    "gpg_loss": "it is `cross_entropy()`, with `gpg()` as the advantage",
-    "entropy_bonus": "it needs the logits of all tokens, and the service tells the sampled one's",
-    **dict.fromkeys(
-        ("kl_loss", "low_var_kl"),
+    ("gpg_loss",): "it is `cross_entropy()`, with `gpg()` as the advantage",
+    ("entropy_bonus",): (
+        "it needs the logits of all tokens, and the service tells the sampled one's"
+    ),
+    ("kl_loss", "low_var_kl"): (
         "a KL term in the loss needs a loss of one's own; "
-        "`kl = reference(…)` takes the distance off the advantages",
+        "`kl = reference(…)` takes the distance off the advantages"
     ),
-    **dict.fromkeys(
-        ("tis", "mis"),
-        "it needs the learner's logprobs before the step; `cispo()` truncates the ratio as well",
+    ("tis", "mis"): (
+        "it needs the learner's logprobs before the step; `cispo()` truncates the ratio as well"
     ),
 }
+
+# Known elsewhere and impossible to express here, each with the reason.
+UNSUPPORTED = {name: reason for names, reason in _REASONS.items() for name in names}

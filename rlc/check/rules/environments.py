@@ -48,8 +48,7 @@ def _wrappers_apply(view: View, env: EnvPlan) -> None:
 def _can_be_made(view: View, env: EnvPlan) -> None:
     if library := env_facts(env).broken_in:
         message = f'{library} registers "{env.id}" but cannot make it'
-        advice = "take another environment"
-        view.error("RL0404", f"envs.{env.name}.id", message, advice)
+        view.error("RL0404", f"envs.{env.name}.id", message, "take another environment")
 
 
 @rule_on_envs()

@@ -14,8 +14,8 @@ def _fresh_rollouts(view: View) -> None:
     if stale > 1 and not loss_traits(name).takes_stale:
         label = Label(view.at("overlap.max_staleness"), f"rollouts may be {stale} steps old")
         message = f"`{name}()` has no clip, and rollouts may come from weights {stale} steps old"
-        stable = [f"`{b.usage()}`" for b in BUILTINS if b.kind == "loss" and b.traits.takes_stale]
-        *others, last = stable
+        stable = (b for b in BUILTINS if b.kind == "loss" and b.traits.takes_stale)
+        *others, last = (f"`{builtin.usage()}`" for builtin in stable)
         view.error("RL0313", "loss", message, f"take {', '.join(others)} or {last}", label)
 
 
