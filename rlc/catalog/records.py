@@ -4,34 +4,25 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping
-from enum import Enum
-from types import MappingProxyType
 from typing import Any, TypeGuard
 
 from attrs import evolve, field, frozen
 
-
-class _Required(Enum):
-    REQUIRED = "required"
-
-
-REQUIRED = _Required.REQUIRED
+REQUIRED: Any = object()  # the default of what has none
 
 # The types of plain values, and how a message calls them.
-SCALARS: Mapping[str, str] = MappingProxyType(
-    {
-        "int": "a whole number",
-        "float": "a number",
-        "bool": "`true` or `false`",
-        "string": "a string",
-        "money": "an amount of money such as `$25`",
-        "duration": "a duration such as `12h`",
-        "word": "a word",
-        "list": "a list",
-        "record": "a record such as `{ size = 9 }`",
-        "any": "a plain value",
-    }
-)
+SCALARS: Mapping[str, str] = {
+    "int": "a whole number",
+    "float": "a number",
+    "bool": "`true` or `false`",
+    "string": "a string",
+    "money": "an amount of money such as `$25`",
+    "duration": "a duration such as `12h`",
+    "word": "a word",
+    "list": "a list",
+    "record": "a record such as `{ size = 9 }`",
+    "any": "a plain value",
+}
 
 # The form of a string that names something in Python code, with an example.
 ATTRIBUTE = (r"[A-Za-z_][\w.]*:[A-Za-z_]\w*", "my_package.tasks:make")

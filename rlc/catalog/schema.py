@@ -15,26 +15,9 @@ from attrs import NOTHING, fields
 from rlc.catalog.declarations import EVAL_FIELDS, MODEL_FIELDS, SFT_FIELDS, TRAIN_FIELDS
 from rlc.catalog.index import BUILTINS, names_of
 from rlc.catalog.records import Param
+from rlc.plan import records
 from rlc.plan.codec import STAGES, STEPS
 from rlc.plan.environments import EnvPlan, RewardPlan, RolloutsPlan, StepPlan
-from rlc.plan.records import (
-    SCHEMA_VERSION,
-    SERVICES,
-    AdamPlan,
-    AggregatePlan,
-    BatchPlan,
-    EvalPlan,
-    KlPlan,
-    LossPlan,
-    MetricPlan,
-    ModelPlan,
-    Plan,
-    SamplingPlan,
-    SchedulePlan,
-    SftPlan,
-    TrackPlan,
-    TrainPlan,
-)
 
 DIALECT = "https://json-schema.org/draft/2020-12/schema"
 Schema = dict[str, Any]
@@ -45,10 +28,10 @@ _SCALARS: Mapping[Any, str] = {str: "string", int: "integer", float: "number", b
 _NAMES: Mapping[tuple[type, str], str] = {
     (EnvPlan, "source"): "env",
     (StepPlan, "name"): "wrapper",
-    (LossPlan, "name"): "loss",
-    (AggregatePlan, "kind"): "aggregate",
-    (MetricPlan, "name"): "metric",
-    (TrackPlan, "name"): "tracker",
+    (records.LossPlan, "name"): "loss",
+    (records.AggregatePlan, "kind"): "aggregate",
+    (records.MetricPlan, "name"): "metric",
+    (records.TrackPlan, "name"): "tracker",
 }
 
 
@@ -59,32 +42,32 @@ def _params(*names: str) -> tuple[Param, ...]:
 
 # The parameters of the catalogue that become fields of a record.
 _PARAMS: Mapping[type, tuple[Param, ...]] = {
-    ModelPlan: MODEL_FIELDS,
-    TrainPlan: TRAIN_FIELDS,
-    SftPlan: SFT_FIELDS,
-    EvalPlan: EVAL_FIELDS,
+    records.ModelPlan: MODEL_FIELDS,
+    records.TrainPlan: TRAIN_FIELDS,
+    records.SftPlan: SFT_FIELDS,
+    records.EvalPlan: EVAL_FIELDS,
     RolloutsPlan: _params("rollouts"),
     RewardPlan: _params("reward"),
-    BatchPlan: _params("groups", "turns"),
-    SamplingPlan: _params("sample"),
-    AdamPlan: _params("adam"),
-    SchedulePlan: _params("linear"),
-    KlPlan: _params("reference"),
+    records.BatchPlan: _params("groups", "turns"),
+    records.SamplingPlan: _params("sample"),
+    records.AdamPlan: _params("adam"),
+    records.SchedulePlan: _params("linear"),
+    records.KlPlan: _params("reference"),
 }
 # Those that a record calls otherwise.
 _FIELDS: Mapping[type, Mapping[str, str]] = {
-    BatchPlan: {"group_size": "size"},
+    records.BatchPlan: {"group_size": "size"},
     RolloutsPlan: {"group_size": "group"},
-    TrainPlan: {"env": "envs"},
-    EvalPlan: {"env": "envs"},
+    records.TrainPlan: {"env": "envs"},
+    records.EvalPlan: {"env": "envs"},
 }
 
 
 def plan_schema() -> Schema:
     """The schema of `rlc explain --out`, and of the plan.json of a run."""
     generator = _Generator()
-    body = generator.record(Plan)
-    body["properties"]["schema_version"] = {"const": SCHEMA_VERSION}
+    body = generator.record(records.Plan)
+    body["properties"]["schema_version"] = {"const": records.SCHEMA_VERSION}
     body["properties"]["plan_hash"] = {
         "type": "string",
         "pattern": "^[0-9a-f]{64}$",
@@ -130,8 +113,8 @@ class _Generator:
         schema = self._type(hint)
         if (cls, name) in _NAMES:
             schema = {"enum": names_of(_NAMES[cls, name])}
-        if (cls, name) == (ModelPlan, "service"):
-            schema = {"enum": list(SERVICES)}
+        if (cls, name) == (records.ModelPlan, "service"):
+            schema = {"enum": list(records.SERVICES)}
         if param is None:
             return schema
         bounds = {

@@ -197,6 +197,7 @@ STEPS = (
     ),
 )
 
+# Names known elsewhere for what is impossible to express here, with the reason.
 _REASONS = {
     ("gae", "verl.gae", "openrlhf.gae", "vapo", "spo"): (
         "it needs a learned value head, which the training service does not have"
@@ -228,6 +229,4 @@ _REASONS = {
         "it needs the learner's logprobs before the step; `cispo()` truncates the ratio as well"
     ),
 }
-
-# Known elsewhere and impossible to express here, each with the reason.
 UNSUPPORTED = {name: reason for names, reason in _REASONS.items() for name in names}

@@ -97,42 +97,37 @@ SAMPLE = builtin(
 )
 
 
-def _schedule(kind: Any, args: Args) -> SchedulePlan:
-    return SchedulePlan(kind, args.warmup, args.values.get("floor", 1.0))
-
-
 _WARMUP = Param("warmup", "int", "steps in which the rate rises from zero", 0, low=0)
 _FLOOR = share("floor", "share of the rate that is left at the last step", 0.0)
 
+
+def _schedule(name: Any, doc: str, formula: tuple[str, ...], *params: Param) -> Builtin:
+    def build(args: Args) -> SchedulePlan:
+        return SchedulePlan(name, args.warmup, args.values.get("floor", 1.0))
+
+    return Builtin(name, "schedule", doc, build, (_WARMUP, *params), formula=formula)
+
+
 SCHEDULES = (
-    builtin(
+    _schedule(
         "constant",
-        "schedule",
         "the full learning rate from the end of the warm-up on",
-        lambda args: _schedule("constant", args),
-        _WARMUP,
-        formula=("lr_s = lr min(1, s / warmup)",),
+        ("lr_s = lr min(1, s / warmup)",),
     ),
-    builtin(
+    _schedule(
         "linear",
-        "schedule",
         "down in a straight line to the floor at the last step",
-        lambda args: _schedule("linear", args),
-        _WARMUP,
+        ("lr_s = lr (1 − (1 − floor) x)", "x: from 0 after the warm-up to 1 at the end"),
         _FLOOR,
-        formula=("lr_s = lr (1 − (1 − floor) x)", "x: from 0 after the warm-up to 1 at the end"),
     ),
-    builtin(
+    _schedule(
         "cosine",
-        "schedule",
         "down along half a cosine to the floor at the last step (arXiv 1608.03983)",
-        lambda args: _schedule("cosine", args),
-        _WARMUP,
-        _FLOOR,
-        formula=(
+        (
             "lr_s = lr (floor + (1 − floor) (1 + cos π x) / 2)",
             "x: from 0 after the warm-up to 1 at the end",
         ),
+        _FLOOR,
     ),
 )
 DEFAULT_SCHEDULE = SchedulePlan("constant", 0, 1.0)

@@ -20,9 +20,8 @@ def _group_needs_peers(view: View) -> None:
         return
     scopes = ("group",) if with_role(env, "game") else ("group", "role")
     for path, step in view.steps_of_scheme():
-        if isinstance(step, Clip) or step.over not in scopes:
-            continue
-        if isinstance(step, Baseline) and step.singleton == "raw":
+        keeps_returns = isinstance(step, Baseline) and step.singleton == "raw"
+        if isinstance(step, Clip) or step.over not in scopes or keeps_returns:
             continue
         what = "baseline" if isinstance(step, Baseline) else "scale"
         label = Label(view.at(path), f"this {what} compares within a group")
