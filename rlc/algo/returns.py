@@ -26,8 +26,7 @@ def compute_returns(returns: Returns, rewards_N: Floats, turns_R: Ints) -> Float
     to_go_N = reward_to_go(returns.gamma, rewards_N, turns_R)
     if returns.unit == "turn":
         return to_go_N
-    first_R: Ints = np.cumsum(turns_R) - turns_R
-    return np.take(to_go_N, first_R)
+    return np.take(to_go_N, np.cumsum(turns_R) - turns_R)
 
 
 def reward_to_go(gamma: float, rewards_N: Floats, turns_R: Ints) -> Floats:

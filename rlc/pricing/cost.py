@@ -48,9 +48,6 @@ class Money:
     def __add__(self, other: Money) -> Money:
         return Money(self.usd + other.usd, self.complete and other.complete)
 
-    def __mul__(self, factor: float) -> Money:
-        return Money(self.usd * factor, self.complete)
-
     def __bool__(self) -> bool:
         """Return whether there is something to pay, as far as is known."""
         return bool(self.usd) or not self.complete
@@ -85,10 +82,6 @@ class StageCost:
     def total(self, level: Level) -> Money:
         """The whole stage."""
         return sum(self.bill[level].values(), Money())
-
-    def tokens(self, level: Level) -> Tokens:
-        """The whole stage."""
-        return self.step_tokens[level] * self.times + self.tokens_before[level]
 
 
 def plan_cost(plan: Plan) -> tuple[StageCost, ...]:

@@ -157,10 +157,8 @@ class _System:
     seconds: dict[Event, float]
     order: tuple[Event, ...]  # those of one step, sources first
     given: tuple[Constraint, ...]
-    # The seconds of the longest way, both ends included, from where a delayed constraint leads to
-    # each event, and from each event to where one starts.
-    ahead: dict[Event, dict[Event, float]]
-    behind: dict[Event, dict[Event, float]]
+    # The seconds of the longest way from one event to another, both included.
+    longest: dict[Event, dict[Event, float]]
 
     @classmethod
     def of(cls, graph: Graph, stage: str, seconds: Seconds) -> _System:
@@ -175,11 +173,8 @@ class _System:
                 sorter.add(constraint.target, constraint.source)
         order = tuple(sorter.static_order())
         ways = [(c.source, c.target) for c in given if not c.delay]
-        back = [(target, source) for source, target in ways]
-        delayed = [constraint for constraint in given if constraint.delay]
-        ahead = {c.target: _longest(c.target, order, ways, took) for c in delayed}
-        behind = {c.source: _longest(c.source, order[::-1], back, took) for c in delayed}
-        return cls(took, order, given, ahead, behind)
+        longest = {event: _longest(event, order, ways, took) for event in order}
+        return cls(took, order, given, longest)
 
     @property
     def nodes(self) -> list[Event]:
@@ -192,7 +187,7 @@ class _System:
             yield from self._closed([first], delayed[index + 1 :])
 
     def _closed(self, path: list[Constraint], others: Sequence[Constraint]) -> Iterator[Cycle]:
-        reached = self.ahead[path[-1].target]
+        reached = self.longest[path[-1].target]
         if reached[path[0].source] > _NEVER:
             yield tuple(path)
         for follower in others:
@@ -200,12 +195,12 @@ class _System:
                 yield from self._closed([*path, follower], others)
 
     def seconds_of(self, cycle: Cycle) -> float:
-        return sum(self.ahead[start][end] for start, end in _ways(cycle))
+        return sum(self.longest[start][end] for start, end in _ways(cycle))
 
     def detour(self, start: Event, event: Event, end: Event) -> float:
         """Return by how much the path through an event is shorter than the longest one."""
-        through = self.ahead[start][event] + self.behind[end][event] - self.seconds[event]
-        return self.ahead[start][end] - through
+        through = self.longest[start][event] + self.longest[event][end] - self.seconds[event]
+        return self.longest[start][end] - through
 
     def room(self, cycle: Cycle, event: Event, period: float) -> float:
         """Return how much longer ``event`` could take before the cycle through it is critical."""

@@ -188,8 +188,9 @@ class _Pairing:
 
     def take_brace(self, index: int) -> None:
         """A closing brace: the end of a record or block, or one too many."""
-        token = self.layout.tokens[index]
-        if self.surplus > 0 and self.braces == 1 and not self.is_end(index):
+        token, after = self.layout.tokens[index], self.layout.kinds(index + 1, 2)
+        may_end = after in ([], ["NAME", "NAME"], ["NAME", "STRING"]) or after[0] == "RBRACE"
+        if self.surplus > 0 and self.braces == 1 and not may_end:
             self.surplus -= 1
             self.drop(token, "closes nothing")
         elif self.braces:
@@ -202,11 +203,6 @@ class _Pairing:
             self.out.append(token)
         else:
             self.drop(token, "closes nothing")
-
-    def is_end(self, index: int) -> bool:
-        """Whether what follows a closing brace may follow a block."""
-        kinds = self.layout.kinds(index + 1, 2)
-        return kinds in ([], ["NAME", "NAME"], ["NAME", "STRING"]) or kinds[0] == "RBRACE"
 
     def take_closer(self, token: Token) -> None:
         """A closing parenthesis or square bracket, inside of the innermost braces."""
