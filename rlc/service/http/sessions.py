@@ -47,6 +47,7 @@ class Sampler:
     base_model: str
     model_path: str | None
     client: LocalSamplingClient
+    mutable: bool = False  # whether it follows the mutable snapshots of its model
 
 
 @define(eq=False)
@@ -58,7 +59,6 @@ class Model:
     client: LocalTrainingClient
     sequencer: RequestSequencer = field(factory=RequestSequencer, init=False)
     snapshots: OrderedDict[str, Sampler] = field(factory=OrderedDict, init=False)  # by last use
-    inflight: list[Sampler] = field(factory=list, init=False)
 
     @property
     def lora(self) -> LoraSpec:
@@ -141,21 +141,19 @@ class Sessions:
         self.samplers[sampler.id] = sampler
         session.sampler_ids.append(sampler.id)
 
-    def add_snapshot(self, session: Session, model: Model, sampler: Sampler, mutable: bool) -> None:
+    def add_snapshot(self, session: Session, model: Model, sampler: Sampler) -> None:
         """Add a sampler of a model's current weights; it may replace the one used longest ago.
 
-        If it is ``mutable``, all mutable samplers of the model get its weights.
+        If it is mutable, all mutable samplers of the model get its weights.
         """
         self.add_sampler(session, sampler)
         model.snapshots[sampler.id] = sampler
-        if mutable:
-            model.inflight.append(sampler)
-            for other in model.inflight:
+        for other in model.snapshots.values():
+            if sampler.mutable and other.mutable:
                 other.client = sampler.client
         while len(model.snapshots) > _SNAPSHOTS:
-            oldest, gone = model.snapshots.popitem(last=False)
+            oldest, _ = model.snapshots.popitem(last=False)
             del self.samplers[oldest]
-            model.inflight = [other for other in model.inflight if other is not gone]
 
     def end(self, session: Session, why: str) -> list[str]:
         """Free what a session holds, and return the ids of its models and samplers."""

@@ -128,8 +128,9 @@ def save_weights_for_sampler(
         sampler_id = f"{session.id}:sample:{request.sampling_session_seq_id}"
 
         def register(client: LocalSamplingClient) -> SaveWeightsForSamplerResponseInternal:
-            sampler = Sampler(sampler_id, model.base_model, None, client)
-            backend.sessions.add_snapshot(session, model, sampler, request.kind == "inflight")
+            mutable = request.kind == "inflight"
+            sampler = Sampler(sampler_id, model.base_model, None, client, mutable)
+            backend.sessions.add_snapshot(session, model, sampler)
             return SaveWeightsForSamplerResponseInternal(sampling_session_id=sampler_id)
 
         return MappedAwaitable(model.client.save_weights_and_get_sampling_client(), register)

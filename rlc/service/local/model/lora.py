@@ -146,17 +146,23 @@ class Adapter:
         return cls(spec, flat_P, pairs)
 
     @classmethod
+    def zeros(cls, layers: Mapping[str, LoraLinear], spec: LoraSpec) -> Adapter:
+        """Make an adapter whose numbers are all zero, on the device of the layers."""
+        shapes = trained_shapes(layers, spec).values()
+        numbers = sum(spec.rank * (out_size + in_size) for out_size, in_size in shapes)
+        device = next(iter(layers.values())).weight.device
+        return cls.over(layers, spec, torch.zeros(numbers, device=device))
+
+    @classmethod
     def fresh(cls, layers: Mapping[str, LoraLinear], spec: LoraSpec, seed: int | None) -> Adapter:
         """Make an adapter, A uniform in ±1/√inputs, B zero. It depends on the seed alone."""
         generator = torch.Generator()
         generator.manual_seed(generator.seed() if seed is None else seed)
-        flat_P = torch.zeros(size(layers, spec))
-        adapter = cls.over(layers, spec, flat_P)
+        adapter = cls.zeros(layers, spec)
         for a, _ in adapter.pairs.values():
             bound = 1 / math.sqrt(a.shape[1])
-            a.uniform_(-bound, bound, generator=generator)
-        device = next(iter(layers.values())).weight.device
-        return cls.over(layers, spec, flat_P.to(device))
+            a.copy_(torch.empty(a.shape).uniform_(-bound, bound, generator=generator))
+        return adapter
 
 
 def trained_shapes(layers: Mapping[str, LoraLinear], spec: LoraSpec) -> dict[str, tuple[int, int]]:
@@ -175,9 +181,3 @@ def trained_shapes(layers: Mapping[str, LoraLinear], spec: LoraSpec) -> dict[str
         for name, layer in layers.items()
         if layer.kind in spec.kinds
     }
-
-
-def size(layers: Mapping[str, LoraLinear], spec: LoraSpec) -> int:
-    """Return how many numbers an adapter has."""
-    shapes = trained_shapes(layers, spec).values()
-    return sum(spec.rank * (out_size + in_size) for out_size, in_size in shapes)

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import torch
-from torch import Tensor
 
 from rlc.service.errors import ServiceError
 from rlc.service.local.checkpoints import Arrays, Checkpoint, CheckpointStore, Description, Kind
 from rlc.service.local.model.base_model import BaseModel
-from rlc.service.local.model.lora import Adapter, size
+from rlc.service.local.model.lora import Adapter
 from rlc.service.local.training.trainer import Trainer
 
 
@@ -37,7 +36,7 @@ def restored_adapter(base: BaseModel, checkpoint: Checkpoint) -> Adapter:
             f"{checkpoint.path} was saved over another version of the base model "
             f"{description.base_model!r}."
         )
-    return Adapter.over(base.layers, description.lora, _vector(base, checkpoint, "adapter"))
+    return _read_adapter(base, checkpoint, "adapter")
 
 
 def restore_optimizer(trainer: Trainer, checkpoint: Checkpoint) -> None:
@@ -47,10 +46,10 @@ def restore_optimizer(trainer: Trainer, checkpoint: Checkpoint) -> None:
         raise ServiceError(
             f"{checkpoint.path} holds weights for sampling, not an optimiser's state."
         )
-    mean_P = _vector(trainer.base, checkpoint, "adam_mean")
-    square_P = _vector(trainer.base, checkpoint, "adam_square")
-    optimizer.mean_P.copy_(mean_P)
-    optimizer.square_P.copy_(square_P)
+    mean = _read_adapter(trainer.base, checkpoint, "adam_mean")
+    square = _read_adapter(trainer.base, checkpoint, "adam_square")
+    optimizer.mean_P.copy_(mean.flat_P)
+    optimizer.square_P.copy_(square.flat_P)
     optimizer.steps = steps
 
 
@@ -79,14 +78,13 @@ def restore(trainer: Trainer, store: CheckpointStore, path: str, optimizer: bool
     trainer.has_gradient = False
 
 
-def _vector(base: BaseModel, checkpoint: Checkpoint, label: str) -> Tensor:
-    """Return a checkpoint's arrays as one flat vector [P]."""
-    spec = checkpoint.description.lora
-    flat_P = torch.zeros(size(base.layers, spec), device=base.device)
-    for name, pair in Adapter.over(base.layers, spec, flat_P).pairs.items():
+def _read_adapter(base: BaseModel, checkpoint: Checkpoint, label: str) -> Adapter:
+    """Return a checkpoint's arrays of one label, in the shape of the adapter."""
+    adapter = Adapter.zeros(base.layers, checkpoint.description.lora)
+    for name, pair in adapter.pairs.items():
         for part, view in zip(("lora_A", "lora_B"), pair, strict=True):
             array = checkpoint.arrays.get(f"{label}/{name}.{part}")
             if array is None or array.shape != tuple(view.shape):
                 raise ServiceError(f"The checkpoint {checkpoint.path} does not fit its base model.")
             view.copy_(torch.from_numpy(array))
-    return flat_P
+    return adapter
