@@ -9,9 +9,9 @@ tokens, H heads, K key-value heads, D head size, R rows, Q queries, T keys.
 from __future__ import annotations
 
 import math
-import threading
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from contextvars import ContextVar
 from typing import Any, Protocol
 
 import numpy as np
@@ -49,23 +49,18 @@ class Layout(Protocol):
         """Return the attention output, [N, H, D]."""
 
 
-class _Current(threading.local):
-    """An engine runs on a thread of its own, and a process may have several engines."""
-
-    layout: Layout | None = None
-
-
-_current = _Current()
+# Each thread has its own: an engine runs on one, and a process may have several engines.
+_current: ContextVar[Layout] = ContextVar("layout")
 
 
 @contextmanager
 def using(layout: Layout) -> Iterator[None]:
     """Use a layout for the calls that this thread makes."""
-    _current.layout = layout
+    before = _current.set(layout)
     try:
         yield
     finally:
-        _current.layout = None
+        _current.reset(before)
 
 
 def stream_attention(
@@ -78,8 +73,6 @@ def stream_attention(
     **options: Any,
 ) -> tuple[Tensor, None]:
     """Attend as transformers' layers ask; tensors are [1, heads, N, D]."""
-    layout = _current.layout
-    assert layout is not None, "the model was called outside `using(layout)`"
     for name in _UNSUPPORTED:
         if options.get(name) is not None:
             raise ServiceError(f"The local engine does not support this model: it uses {name}.")
@@ -89,7 +82,7 @@ def stream_attention(
         window=options.get("sliding_window"),
         softcap=options.get("softcap"),
     )
-    out_NHD = layout.attend(
+    out_NHD = _current.get().attend(  # LookupError outside `using(layout)`
         head, query[0].transpose(0, 1), key[0].transpose(0, 1), value[0].transpose(0, 1)
     )
     return out_NHD.unsqueeze(0), None
