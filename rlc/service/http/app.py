@@ -8,7 +8,6 @@ from collections.abc import Callable
 from hmac import compare_digest
 from typing import Any, get_type_hints
 
-from attrs import frozen
 from pydantic import BaseModel, ValidationError
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
@@ -103,7 +102,7 @@ def build_app(backend: Backend, key: str | None = None) -> ASGIApp:
     }
     app: ASGIApp = Starlette(routes=routes, exception_handlers=on_error)
     if key is not None:
-        app = _KeyRequired(app, key)
+        app = _require_key(app, key)
     if any(backend.faults.of_requests.values()):
         app = FaultyApp(app, backend.faults, backend.restart)
     return app
@@ -168,17 +167,15 @@ async def _failed(request: Request, error: Exception) -> Response:
     return JSONResponse({"detail": f"The server failed: {type(error).__name__}."}, 500)
 
 
-@frozen(eq=False)
-class _KeyRequired:
-    """Passes on the requests that carry the key."""
+def _require_key(app: ASGIApp, key: str) -> ASGIApp:
+    """Pass on the requests that carry the key."""
 
-    app: ASGIApp
-    key: str
-
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+    async def checked(scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] == "http":
             given = dict(scope["headers"]).get(b"x-api-key", b"")
-            if not compare_digest(given, self.key.encode()):
+            if not compare_digest(given, key.encode()):
                 refusal = JSONResponse({"detail": "The key is not the one of this server."}, 401)
                 return await refusal(scope, receive, send)
-        return await self.app(scope, receive, send)
+        return await app(scope, receive, send)
+
+    return checked

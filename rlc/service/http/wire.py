@@ -72,7 +72,7 @@ def _datum(message: Any, where: str) -> types.Datum:
         return datum
     try:
         return datum.with_provenance(*([_span(span) for span in field] for field in spans))
-    except ValueError as error:  # a span that is none, or spans that do not tile their field
+    except ValueError as error:  # an invalid span, or spans that do not tile their field
         raise Refused(400, f"{where}: {error}.") from error
 
 
