@@ -16,6 +16,8 @@ Every error that rlc raises for its user derives from `rlc.Error`, which has a `
 
 from __future__ import annotations
 
+from rlc.version import __version__ as __version__
+
 TYPE_CHECKING = False  # importing typing would take longer than all of this
 if TYPE_CHECKING:
     from typing import Any
@@ -25,8 +27,6 @@ if TYPE_CHECKING:
     from rlc.plan.records import Plan
     from rlc.runtime.start import resume
     from rlc.runtime.summary import Summary
-
-__version__ = "0.1.0"
 
 __all__ = [
     "Error",

@@ -9,8 +9,8 @@ import os
 import sys
 from collections.abc import Sequence
 
-from rlc import __version__
 from rlc.errors import Error
+from rlc.version import __version__
 
 # In the order that `rlc --help` lists them. Each module of `commands` has HELP, DESCRIPTION,
 # EPILOG, add_arguments(parser), and run(args), which returns the exit status.

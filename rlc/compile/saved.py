@@ -14,11 +14,11 @@ from typing import Any
 
 from attrs import asdict, frozen
 
-from rlc import __version__
 from rlc.errors import Error
 from rlc.plan.codec import PlanFormatError, plan_from_dict, plan_hash, plan_to_dict
 from rlc.plan.differences import difference_lines
 from rlc.plan.records import SCHEMA_VERSION, Plan
+from rlc.version import __version__
 
 SUFFIX = ".json"
 _SHOWN = 12  # differences that a message lists

@@ -9,12 +9,12 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from rlc import __version__
 from rlc.emit.refusals import TARGETS, refusals
 from rlc.errors import Error
 from rlc.explanation.formulas import scheme_formulas
 from rlc.plan.codec import plan_hash
 from rlc.plan.records import Plan, TrainPlan
+from rlc.version import __version__
 
 
 class EmitError(Error, ValueError):

@@ -106,8 +106,8 @@ def _print(found: Diagnostics, checked: int, format: str, stream: TextIO) -> Non
 
         stream.write(render_human(found, color=has_color(stream)))
         return
-    from rlc import __version__
     from rlc.lang.formats import render_github, render_json, render_sarif
+    from rlc.version import __version__
 
     if format == "github":
         stream.write(render_github(found))

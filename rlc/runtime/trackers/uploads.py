@@ -41,7 +41,7 @@ class RolloutUploads:
     _waiting: set[Future[None]] = field(factory=set, init=False)
 
     def __attrs_post_init__(self) -> None:
-        from rlc import __version__
+        from rlc.version import __version__
 
         info = sdk().RunInfo(
             model_name=self.stage.model.base,

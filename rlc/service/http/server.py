@@ -10,9 +10,9 @@ import threading
 import uvicorn
 from starlette.types import ASGIApp
 
-from rlc import __version__
 from rlc.service.errors import ServiceError
 from rlc.service.http.backend import Backend
+from rlc.version import __version__
 
 LOOPBACK = "127.0.0.1"
 _BACKLOG = 2048
