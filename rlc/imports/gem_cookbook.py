@@ -135,10 +135,12 @@ def _training(settings: Settings, env: str) -> list[Line]:
 
 def _loss(settings: Settings) -> list[Line]:
     staleness = settings["max_steps_off_policy"]
+    loss = Line("loss", "importance_sampling()", "the cookbook's default")
     if not staleness:
-        return [Line("loss", "importance_sampling()", "the cookbook's default")]
-    overlap = Line("overlap", call("asynchronous", max_staleness=staleness))
-    if staleness == 1:
-        return [Line("loss", "importance_sampling()", "the cookbook's default"), overlap]
-    why = "importance_sampling() in the script: without a clip, refused with rollouts this stale"
-    return [Line("loss", "ppo()", why), overlap]
+        return [loss]
+    if staleness != 1:
+        why = (
+            "importance_sampling() in the script: without a clip, refused with rollouts this stale"
+        )
+        loss = Line("loss", "ppo()", why)
+    return [loss, Line("overlap", call("asynchronous", max_staleness=staleness))]

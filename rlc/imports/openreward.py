@@ -90,7 +90,6 @@ class Env:
     name: str
     text: str
     samples: int | None
-    temperature: float
     top_p: float
 
 
@@ -180,7 +179,7 @@ def _environment(
             f"distribution than is trained"
         )
     text = declaration("env", name, pipeline([source, rollouts, reward]), above)
-    return Env(name, text, chosen["num_samples"], temperature, own["top_p"] or 1.0)
+    return Env(name, text, chosen["num_samples"], own["top_p"] or 1.0)
 
 
 def _secrets(own: Settings, settings: Settings) -> list[str]:

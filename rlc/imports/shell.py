@@ -12,8 +12,17 @@ _ASSIGNMENT = re.compile(r"([A-Za-z_]\w*)=(.*)", re.DOTALL)
 _VARIABLE = r"\$\{(?P<braced>[A-Za-z_]\w*)(:?-(?P<default>[^{}]*))?\}|\$(?P<name>[A-Za-z_]\w*)"
 # The pieces of a command, and those of a string in double quotes.
 _PLAIN = re.compile(
-    rf"""(?P<end>[;\n&|])|(?P<space>[^\S\n]+)|(?P<hash>\#)|\\(?P<escaped>.?)|'(?P<single>[^']*)'|
-    (?P<open>')|(?P<quote>")|{_VARIABLE}|(?P<text>.)""",
+    rf"""
+      (?P<end>[;\n&|])       # of a command
+    | (?P<space>[^\S\n]+)
+    | (?P<hash>\#)           # begins a comment, if no word has begun
+    | \\(?P<escaped>.?)
+    | '(?P<single>[^']*)'
+    | (?P<open>')            # never closed
+    | (?P<quote>")           # a string in double quotes begins
+    | {_VARIABLE}
+    | (?P<text>.)
+    """,
     re.DOTALL | re.VERBOSE,
 )
 _QUOTED = re.compile(rf'(?P<quote>")|\\(?P<escaped>["\\$`\n])|{_VARIABLE}|(?P<text>.)', re.DOTALL)

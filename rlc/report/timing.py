@@ -121,10 +121,7 @@ def environment_shares(metrics: Iterable[Record]) -> dict[tuple[str, int], float
     return shares
 
 
-def totals(times: Iterable[StepTime]) -> dict[str, float]:
+def totals(times: Sequence[StepTime]) -> dict[str, float]:
     """Add up the seconds of each lane over all steps; lanes that took no time are left out."""
-    sums = dict.fromkeys(LANES, 0.0)
-    for time in times:
-        for lane, seconds in time.seconds.items():
-            sums[lane] += seconds
+    sums = {lane: sum(time.seconds.get(lane, 0.0) for time in times) for lane in LANES}
     return {lane: seconds for lane, seconds in sums.items() if seconds > 0}

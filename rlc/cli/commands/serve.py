@@ -139,19 +139,16 @@ def _banner(
     backend: Backend, address: tuple[str, int], args: argparse.Namespace, key: str | None
 ) -> str:
     """Return what a user needs: the models, the address, and the lines for another terminal."""
-    models = [
+    models = "\n".join(
         f"  {served.name}" + ("" if served.name == served.source else f"  ({served.source})")
         for served in backend.served.values()
-    ]
-    device = backend.engine.device.type
-    lines = [
-        f"rlc serve: Tinker's protocol on the embedded engine ({device})",
-        *models,
-        f"  checkpoints in {args.checkpoints}",
-        "",
-        f"  export TINKER_BASE_URL=http://{address[0]}:{address[1]}",
-        f"  export TINKER_API_KEY={'$' + KEY_VARIABLE if key else 'tml-local'}",
-        "",
-        "Ctrl-C stops it.",
-    ]
-    return "\n".join(lines)
+    )
+    return f"""\
+rlc serve: Tinker's protocol on the embedded engine ({backend.engine.device.type})
+{models}
+  checkpoints in {args.checkpoints}
+
+  export TINKER_BASE_URL=http://{address[0]}:{address[1]}
+  export TINKER_API_KEY={"$" + KEY_VARIABLE if key else "tml-local"}
+
+Ctrl-C stops it."""
