@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from itertools import pairwise
 from pathlib import Path
 from statistics import fmean
@@ -225,12 +225,35 @@ class LiveObserver(Observer):
     def _render(self) -> RenderableType:
         if self._stage is None:
             return Text("loading the model …", style="dim")
+        so_far, stage, (played, planned) = self._stage, self._stage.stage, self._stage.groups
         grid = Table.grid(padding=(0, 2))
         grid.add_column(style="dim", justify="right")
         grid.add_column()
-        running, width = time.monotonic() - self._started, self._live.console.width
-        for label, value in _rows(self._stage, running, width):
-            grid.add_row(label, value)
+        playing = f"   playing group {played} of {planned}" if planned else ""
+        grid.add_row(f"{stage.name} step", f"{so_far.done} of {stage.steps}{playing}")
+        room = self._live.console.width - _BESIDE_CURVE - len(stage.name)
+        room = max(8, min(_CURVE_WIDTH, room))
+        grid.add_row("", ProgressBar(total=stage.steps, completed=so_far.done, width=room))
+        if so_far.values:
+            curve = Text(f"{so_far.values[-1]:.3f}  ", style="bold")
+            curve.append(sparkline(so_far.values, room), style="green")
+            curve.append(f"  from {so_far.values[0]:.3f}", style="dim")
+            grid.add_row(so_far.measure, curve)
+        if so_far.metrics:
+            running = elapsed(time.monotonic() - self._started)
+            rows = {
+                "by env": so_far.by_env,
+                "speed": f"{so_far.tokens_per_second:,.0f} tokens/s",
+                "time": f"{running}   left {so_far.time_left}",
+                "spent": so_far.spent,
+                "service": so_far.service,
+                "staleness": so_far.staleness,
+                "failed so far": _by_cause(so_far.failures),
+                "note": so_far.remarks.strip(),
+            }
+            for label, text in rows.items():
+                if text:
+                    grid.add_row(label, text)
         if self._evaluation:
             grid.add_row("evaluated", self._evaluation)
         if self._note:
@@ -250,31 +273,3 @@ def evaluation_line(plan: EvalPlan, step: int, metrics: Mapping[str, Any]) -> st
     if cut_off:
         faults += f"   {cut_off:.0%} of the replies ran into max_tokens"
     return f"{plan.name} after step {step}: {results}{faults}"
-
-
-def _rows(
-    so_far: StageProgress, running: float, width: int
-) -> Iterator[tuple[str, RenderableType | str]]:
-    """Yield the lines of the live display, on a terminal of ``width`` columns."""
-    stage, (played, planned) = so_far.stage, so_far.groups
-    playing = f"   playing group {played} of {planned}" if planned else ""
-    yield f"{stage.name} step", f"{so_far.done} of {stage.steps}{playing}"
-    room = max(8, min(_CURVE_WIDTH, width - _BESIDE_CURVE - len(stage.name)))
-    yield "", ProgressBar(total=stage.steps, completed=so_far.done, width=room)
-    if so_far.values:
-        curve = Text(f"{so_far.values[-1]:.3f}  ", style="bold")
-        curve.append(sparkline(so_far.values, room), style="green")
-        curve.append(f"  from {so_far.values[0]:.3f}", style="dim")
-        yield so_far.measure, curve
-    if so_far.metrics:
-        rows = (
-            ("by env", so_far.by_env),
-            ("speed", f"{so_far.tokens_per_second:,.0f} tokens/s"),
-            ("time", f"{elapsed(running)}   left {so_far.time_left}"),
-            ("spent", so_far.spent),
-            ("service", so_far.service),
-            ("staleness", so_far.staleness),
-            ("failed so far", _by_cause(so_far.failures)),
-            ("note", so_far.remarks.strip()),
-        )
-        yield from (row for row in rows if row[1])
