@@ -37,8 +37,9 @@ def preset(
     returns: Returns = EPISODE,
     constant: Any = "keep",
 ) -> Builtin:
-    """A preset with those steps. Its ``gamma``, if it has one, discounts the return of each turn,
-    and its own ``constant`` goes before the one here."""
+    """A preset with the steps that ``steps`` makes of its arguments. If it has a parameter
+    ``gamma``, that discounts the return of each turn; a parameter ``constant`` overrides
+    ``constant`` here."""
 
     def build(args: Args) -> AdvantageScheme:
         gamma = args.values.get("gamma")
@@ -61,6 +62,7 @@ def scoped(
 
 
 def when(condition: bool, *steps: AdvantageStep) -> tuple[AdvantageStep, ...]:
+    """The steps if ``condition`` holds, else none."""
     return steps if condition else ()
 
 
