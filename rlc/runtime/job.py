@@ -192,7 +192,7 @@ class Job:
             stage = self._remote.with_served_context(stage)
             await self._remote.verify(stage, training, meter)
         weights = StageWeights(
-            training, self.service, journal, stage, lambda: self._ending, note, len(done)
+            training, self.service, journal, stage, lambda: self._stopping, note, len(done)
         )
         opened = await self._open_stage(stage, weights, meter, done)
         loop = StageLoop(
@@ -203,7 +203,6 @@ class Job:
             plan=stage,
             stage=opened,
             checkpoints=CheckpointKeeper(stage, journal, self.service, note),
-            stop_requested=lambda: self._stopping,
             evaluate=partial(self._evaluator.run_due, weights),
         )
         try:

@@ -16,7 +16,7 @@ from rlc.runtime.guard.limits import StageGuard
 from rlc.runtime.guard.meter import cost
 from rlc.runtime.guard.service_guard import ServiceGuard
 from rlc.runtime.guard.watchdog import StepDeadline
-from rlc.runtime.journal.checkpoints import CheckpointKeeper, PendingCheckpoint
+from rlc.runtime.journal.checkpoints import CheckpointKeeper
 from rlc.runtime.journal.folder import RunFolder
 from rlc.runtime.journal.metrics import ROLLOUTS_FILE, usage_metrics
 from rlc.runtime.journal.timeline import TIMELINE_FILE, Timeline
@@ -41,7 +41,6 @@ class StageLoop:
     plan: TrainPlan | SftPlan
     stage: Stage
     checkpoints: CheckpointKeeper
-    stop_requested: Callable[[], bool]
     evaluate: Callable[[int], Awaitable[None]]
     over_budget: bool = field(default=False, init=False)
     _step_began: float = field(factory=time.perf_counter, init=False)
@@ -69,7 +68,7 @@ class StageLoop:
 
     async def _run(self, done: int) -> None:
         await self._after_step(done)
-        if self.over_budget or self.stop_requested():
+        if self._ending:
             return
         journal, name = self.folder.journal, self.plan.name
         try:
@@ -122,17 +121,18 @@ class StageLoop:
         self._failure = None if decision.end is None else RunError(decision.end)
         if self._failure is None:
             await self._after_step(step)
-        ending = self.over_budget or self.stop_requested() or self._failure is not None
-        if ending:
-            await self._save_lasting(step, report.checkpoint)
-        return not ending
-
-    async def _save_lasting(self, step: int, made: PendingCheckpoint | None) -> None:
-        """Save the state of a run that ends here for as long as the plan keeps checkpoints."""
+        if not self._ending:
+            return True
         await self.checkpoints.settle()
-        if made is None or not made.lasting:
-            path = await self.stage.weights.save(step)
+        if report.checkpoint is None or not report.checkpoint.lasting:
+            path = await self.stage.weights.save(step)  # for as long as the plan keeps checkpoints
             self.folder.journal.add_checkpoint(self.plan.name, step, path)
+        return False
+
+    @property
+    def _ending(self) -> bool:
+        stopping = self.stage.weights.stop_requested()
+        return stopping or self.over_budget or self._failure is not None
 
     async def _after_step(self, step: int) -> None:
         """Evaluate if due; the time of the evaluation belongs to no step."""

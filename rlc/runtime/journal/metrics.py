@@ -54,8 +54,8 @@ def rollout_metrics(rollouts: Sequence[Rollout], envs: Sequence[EnvPlan]) -> dic
     played = [rollout for rollout in rollouts if rollout.error is None]
     counted = [rollout for rollout in rollouts if rollout.credit]
     failed = [rollout for rollout in rollouts if rollout.error is not None]
-    failed_envs = Counter(rollout.env for rollout in failed)
-    causes = Counter(rollout.cause or "unknown" for rollout in failed)
+    failures = Counter(f"failed/{rollout.env}" for rollout in failed)
+    failures.update(f"failures/{rollout.cause or 'unknown'}" for rollout in failed)
     metrics = {
         **_mean("reward/mean", (rollout.reward for rollout in counted)),
         **_mean("turns/mean", (len(rollout.turns) for rollout in played)),
@@ -70,8 +70,7 @@ def rollout_metrics(rollouts: Sequence[Rollout], envs: Sequence[EnvPlan]) -> dic
             f"time/episode/{kind}": fmean(rollout.seconds.get(kind, 0.0) for rollout in rollouts)
             for kind in sorted({kind for rollout in rollouts for kind in rollout.seconds})
         },
-        **{f"failed/{env}": float(number) for env, number in sorted(failed_envs.items())},
-        **{f"failures/{cause}": float(number) for cause, number in sorted(causes.items())},
+        **{name: float(number) for name, number in sorted(failures.items())},
     }
     for env in envs:
         if mine := [rollout for rollout in counted if rollout.env == env.name]:
