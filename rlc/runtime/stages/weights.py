@@ -141,10 +141,7 @@ class StageWeights:
         return isinstance(self.plan, TrainPlan) and loss_traits(self.plan.loss.name).recorded
 
     async def checkpoint(self, node: NodeContext, inputs: Inputs) -> PendingCheckpoint | None:
-        """Start to save the state after a step, without waiting; None if none is wanted.
-
-        This is the ``checkpoint`` node of both kinds of stage.
-        """
+        """Start to save the state after a step, without waiting; None if none is wanted."""
         lasting = is_due(self.plan, node.step) or self.stop_requested()
         if not lasting and self.plan.save.rolling is None:
             return None
