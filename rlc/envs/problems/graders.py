@@ -15,7 +15,7 @@ from fractions import Fraction
 from functools import lru_cache
 from typing import Any
 
-from attrs import frozen
+from attrs import field, frozen
 
 from rlc.envs.base import EnvError
 from rlc.envs.problems import countdown
@@ -38,78 +38,71 @@ Row = Mapping[str, Any]
 
 
 @frozen
-class GraderPlan:
-    """A grader as a recipe describes it; ``answer`` is the field of the right answer."""
+class Grader:
+    """A grader as a recipe describes it; ``answer`` is the field of the right answer. It is made
+    again in another process, once. Raise EnvError if a package is missing, the pattern is no
+    regular expression, or the function is not found."""
 
     name: str
     answer: str
     pattern: str | None = None
     function: str | None = None
+    tool: Any = field(init=False, eq=False, repr=False)  # the compiled pattern, or the function
 
-
-@frozen
-class Grader:
-    """From a reply and the row of its problem to a grade: 0 or 1, or the value of a Python grader;
-    None if no answer is found. It is pickled as its plan, and made again in another process, once.
-    """
-
-    plan: GraderPlan
-    tool: Any = None  # a compiled pattern, or a Python function
+    @tool.default
+    def _load_tool(self) -> Any:
+        if self.name == "math" and importlib.util.find_spec("math_verify") is None:
+            raise EnvError(
+                "`grader = math` needs math-verify: pip install 'math-verify[antlr4_13_2]'"
+            )
+        if self.name == "regex":
+            assert self.pattern is not None
+            try:
+                return re.compile(self.pattern)
+            except re.error as error:
+                raise EnvError(
+                    f"the pattern {self.pattern!r} is no regular expression: {error}"
+                ) from error
+        if self.name == "python":
+            assert self.function is not None
+            return load_attribute(self.function)
+        return None
 
     def __call__(self, text: str, row: Row) -> float | None:
-        return _GRADERS[self.plan.name](self, text, row)
+        """The grade of a reply to the problem of a row: 0 or 1, or the value of a Python grader;
+        None if no answer is found."""
+        return _GRADERS[self.name](self, text, row)
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return _make_once, (self.plan,)
-
-
-def make_grader(plan: GraderPlan) -> Grader:
-    """Make a grader. Raise EnvError if a package is missing, the pattern is no regular expression,
-    or the function is not found."""
-    if plan.name == "math" and importlib.util.find_spec("math_verify") is None:
-        raise EnvError("`grader = math` needs math-verify: pip install 'math-verify[antlr4_13_2]'")
-    tool: Any = None
-    if plan.name == "regex":
-        assert plan.pattern is not None
-        try:
-            tool = re.compile(plan.pattern)
-        except re.error as error:
-            raise EnvError(
-                f"the pattern {plan.pattern!r} is no regular expression: {error}"
-            ) from error
-    elif plan.name == "python":
-        assert plan.function is not None
-        tool = load_attribute(plan.function)
-    return Grader(plan, tool)
+        return _make_once, (self.name, self.answer, self.pattern, self.function)
 
 
 @lru_cache(maxsize=64)
-def _make_once(plan: GraderPlan) -> Grader:
-    return make_grader(plan)
+def _make_once(*description: Any) -> Grader:
+    return Grader(*description)
 
 
-def require_gradable(plan: GraderPlan, row: Row) -> None:
+def require_gradable(grader: Grader, row: Row) -> None:
     """Raise EnvError for a row whose answer the grader cannot read."""
-    if plan.name == "numeric":
-        _gold_number(row, plan.answer)
-    if plan.name == "countdown":
-        countdown_task(row, plan.answer)
+    if grader.name == "numeric":
+        _gold_number(row, grader.answer)
+    if grader.name == "countdown":
+        countdown_task(row, grader.answer)
 
 
 def require_right(grader: Grader, rows: Sequence[Row], data: str) -> None:
     """Raise EnvError if a grader calls most of the rows' own answers wrong: then the grader, or the
     field of the answer, does not fit these rows. Graders whose right replies have no known form (a
     target, a pattern, a Python function) are not tried."""
-    plan = grader.plan
-    if plan.name not in ("exact", "math", "numeric"):
+    if grader.name not in ("exact", "math", "numeric"):
         return
     wrong = [
-        row for row in rows if not is_right(grader, f"\\boxed{{{_gold(row, plan.answer)}}}", row)
+        row for row in rows if not is_right(grader, f"\\boxed{{{_gold(row, grader.answer)}}}", row)
     ]
     if 2 * len(wrong) > len(rows):
         raise EnvError(
-            f"`grader = {plan.name}` calls the right answers of {data} wrong ({len(wrong)} of the "
-            f"first {len(rows)}, such as {str(wrong[0][plan.answer])[:60]!r}): take another "
+            f"`grader = {grader.name}` calls the right answers of {data} wrong ({len(wrong)} of "
+            f"the first {len(rows)}, such as {str(wrong[0][grader.answer])[:60]!r}): take another "
             "grader, or name the field that holds the `answer`"
         )
 
@@ -212,20 +205,20 @@ def _numeric(grader: Grader, text: str, row: Row) -> float | None:
     answer = last_number(text) if marked is None else number_in(marked)
     if answer is None:
         return None
-    return float(same_number(answer, _gold_number(row, grader.plan.answer)))
+    return float(same_number(answer, _gold_number(row, grader.answer)))
 
 
 def _exact(grader: Grader, text: str, row: Row) -> float | None:
     """An answer that is not marked is the whole reply. Runs of white space count as one blank."""
     answer = final_answer(text) or text.strip()
-    return _same_text(answer, _gold(row, grader.plan.answer)) if answer else None
+    return _same_text(answer, _gold(row, grader.answer)) if answer else None
 
 
 def _regex(grader: Grader, text: str, row: Row) -> float | None:
     """The answer is the first group of the last match, or the match if there are no groups."""
     matches = list(grader.tool.finditer(text))
     answer = matches[-1][min(1, grader.tool.groups)] if matches else None
-    return None if answer is None else _same_text(answer, _gold(row, grader.plan.answer))
+    return None if answer is None else _same_text(answer, _gold(row, grader.answer))
 
 
 def _countdown(grader: Grader, text: str, row: Row) -> float | None:
@@ -234,7 +227,7 @@ def _countdown(grader: Grader, text: str, row: Row) -> float | None:
     answer = tagged(text)
     if answer is None or countdown.evaluate(answer) is None:
         return None
-    numbers, target = countdown_task(row, grader.plan.answer)
+    numbers, target = countdown_task(row, grader.answer)
     return float(countdown.solves(answer, numbers, target))
 
 
@@ -244,13 +237,13 @@ def _math(grader: Grader, text: str, row: Row) -> float | None:
     answer = final_answer(text)
     if answer is None or len(answer) > LONGEST:
         return None
-    found = compare(answer, _gold(row, grader.plan.answer))
+    found = compare(answer, _gold(row, grader.answer))
     if found is None:
         return 0.0
     if not found.answer:
         return None
     if not found.gold:
-        gold = row[grader.plan.answer]
+        gold = row[grader.answer]
         raise EnvError(f"the answer {gold!r} is nothing that math-verify can read")
     return float(found.same)
 
@@ -262,8 +255,7 @@ def _python(grader: Grader, text: str, row: Row) -> float | None:
     if value is None:
         return None
     if not isinstance(value, bool | int | float) or not math.isfinite(value):
-        function = grader.plan.function
-        raise EnvError(f"the grader {function} gave {value!r} instead of a finite number")
+        raise EnvError(f"the grader {grader.function} gave {value!r} instead of a finite number")
     return float(value)
 
 

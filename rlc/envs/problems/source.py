@@ -11,10 +11,9 @@ from rlc.envs.base import EnvError, Episode, Observation
 from rlc.envs.problems import countdown
 from rlc.envs.problems.data_sets import Listed, Row, problem_set
 from rlc.envs.problems.graders import (
-    GraderPlan,
+    Grader,
     countdown_task,
     is_right,
-    make_grader,
     require_gradable,
     require_right,
 )
@@ -34,20 +33,20 @@ class ProblemSource:
             args[name] for name in ("question", "answer", "suffix")
         )
         self._format_coef = float(args["format_coef"])
-        plan = GraderPlan(args["grader"], args["answer"], args["pattern"], args["grade_with"])
-        self._grader = make_grader(plan)
-        self._is_countdown = plan.name == "countdown"
+        self._grader = grader = Grader(
+            args["grader"], args["answer"], args["pattern"], args["grade_with"]
+        )
 
         def check(row: Row) -> None:
             self._require_fields(self._complete(row))
-            require_gradable(plan, row)
+            require_gradable(grader, row)
 
         chosen = (args["split"], args["shuffle"], args["samples"])
         self._problems = problem_set(data, *chosen, check)
         self.count = self._problems.count
         self.few_shot = self._solved(args["few_shot"])
         if isinstance(self._problems, Listed):
-            require_right(self._grader, self._problems.rows[:TRIED], data)
+            require_right(grader, self._problems.rows[:TRIED], data)
 
     def numbered(self, order: int, number: int, size: int) -> list[Episode]:
         """``size`` attempts at problem ``number`` of the order."""
@@ -57,7 +56,7 @@ class ProblemSource:
 
     def _complete(self, row: Row) -> Row:
         """A row of the public Countdown data has only numbers and a target: ask for them."""
-        if not self._is_countdown:
+        if self._grader.name != "countdown":
             return row
         numbers, target = countdown_task(row, self._answer)
         asked = {self._question: countdown.question(numbers, target), self._answer: str(target)}

@@ -14,10 +14,9 @@ from hypothesis import strategies as st
 
 from rlc.envs.base import EnvError, Observation
 from rlc.envs.problems.graders import (
-    GraderPlan,
+    Grader,
     boxed,
     final_answer,
-    make_grader,
     number_in,
     require_gradable,
     tagged,
@@ -28,7 +27,7 @@ RIGHT, WRONG, NONE = 1.0, 0.0, None
 
 
 def grade(grader: str, reply: str, answer: Any, **plan: Any) -> float | None:
-    return make_grader(GraderPlan(grader, "answer", **plan))(reply, {"answer": answer})
+    return Grader(grader, "answer", **plan)(reply, {"answer": answer})
 
 
 @pytest.mark.parametrize(
@@ -160,7 +159,7 @@ def test_an_endless_answer_is_not_compared() -> None:
 def test_math_says_what_it_needs(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "math_verify", None)
     with pytest.raises(EnvError, match=r"needs math-verify: pip install"):
-        make_grader(GraderPlan("math", "answer"))
+        Grader("math", "answer")
 
 
 @pytest.mark.parametrize(
@@ -176,7 +175,7 @@ def test_math_says_what_it_needs(monkeypatch: pytest.MonkeyPatch) -> None:
     ],
 )
 def test_countdown(reply: str, expected: float | None) -> None:
-    grader = make_grader(GraderPlan("countdown", "answer"))
+    grader = Grader("countdown", "answer")
     assert grader(reply, {"nums": [1, 2, 3], "target": 9}) == expected
     assert grader(reply, {"nums": "[1 2 3]", "answer": "9"}) == expected  # from a .csv file
 
@@ -190,10 +189,10 @@ def test_a_function_of_ones_own(monkeypatch: pytest.MonkeyPatch, tmp_path: Path)
         "def right(reply, row):\n    return reply == row['a']\n"
     )
     monkeypatch.syspath_prepend(str(tmp_path))
-    right = make_grader(GraderPlan("python", "a", function="own_graders:right"))
+    right = Grader("python", "a", function="own_graders:right")
     assert (right("x", {"a": "x"}), right("y", {"a": "x"})) == (RIGHT, WRONG)
 
-    length = make_grader(GraderPlan("python", "answer", function=f"{__name__}:grade_length"))
+    length = Grader("python", "answer", function=f"{__name__}:grade_length")
     assert length("ab", {"longest": 4}) == 0.5
     assert length("", {"longest": 4}) == NONE
     with pytest.raises(EnvError, match="gave nan instead of a finite number"):
@@ -201,25 +200,25 @@ def test_a_function_of_ones_own(monkeypatch: pytest.MonkeyPatch, tmp_path: Path)
 
 
 @pytest.mark.parametrize(
-    ("plan", "message"),
+    ("name", "settings", "message"),
     [
-        (GraderPlan("python", "a", function="no_such_module:f"), "no module"),
-        (GraderPlan("python", "a", function="math:no_such"), "has no `no_such`"),
-        (GraderPlan("python", "a", function="math:pi"), "type float, which cannot be called"),
-        (GraderPlan("regex", "a", pattern="("), "is no regular expression"),
+        ("python", {"function": "no_such_module:f"}, "no module"),
+        ("python", {"function": "math:no_such"}, "has no `no_such`"),
+        ("python", {"function": "math:pi"}, "type float, which cannot be called"),
+        ("regex", {"pattern": "("}, "is no regular expression"),
     ],
 )
-def test_graders_that_cannot_be_made(plan: GraderPlan, message: str) -> None:
+def test_graders_that_cannot_be_made(name: str, settings: dict[str, str], message: str) -> None:
     with pytest.raises(EnvError, match=message):
-        make_grader(plan)
+        Grader(name, "a", **settings)
 
 
 def test_answers_that_cannot_be_compared() -> None:
     with pytest.raises(EnvError, match="'many' is no number"):
-        require_gradable(GraderPlan("numeric", "answer"), {"answer": "many"})
+        require_gradable(Grader("numeric", "answer"), {"answer": "many"})
     for row in ({"answer": "9"}, {"nums": [1], "target": None}, {"nums": ["x"], "target": 1}):
         with pytest.raises(EnvError, match="whole numbers in the fields `nums` and `target`"):
-            require_gradable(GraderPlan("countdown", "answer"), row)
+            require_gradable(Grader("countdown", "answer"), row)
 
 
 @pytest.mark.parametrize(("got", "reward"), [(RIGHT, 1.0), (WRONG, 0.0), (NONE, -0.1), (0.5, 0.5)])
