@@ -1,4 +1,4 @@
-"""From a planned environment to something that can be played."""
+"""From a planned environment to something that can be played, or to what is wrong with it."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from rlc.envs.base import AsyncSource, BlockingSource, EnvError, NumberedSource
 from rlc.envs.history import History, TextHistory, chat_history
 from rlc.envs.judges.solver_judge import SolverJudge, make_solver_judge
 from rlc.envs.openreward.preflight import openreward_problems
-from rlc.envs.python.attributes import load_attribute, require_takes
+from rlc.envs.python.attributes import load_attribute, require_takes, search_beside
 from rlc.envs.templates import load_template
 from rlc.envs.workers.async_adapter import make_async
 from rlc.plan.environments import EnvPlan
@@ -167,3 +167,12 @@ ADAPTERS = {
     "cookbook": Adapter(_cookbook_source, _each(_require_cookbook)),
     "python": Adapter(_python_source, _each(_require_python)),
 }
+
+
+def source_problems(envs: Sequence[EnvPlan], recipe: str) -> Iterator[str]:
+    """One sentence for each thing outside of a recipe that is wrong with its environments: Python
+    code that does not exist or does not take the arguments, servers that do not answer or do not
+    have what is asked. No environment is made, and nothing is paid for."""
+    search_beside(recipe)
+    for source in dict.fromkeys(env.source for env in envs):
+        yield from ADAPTERS[source].problems([env for env in envs if env.source == source])

@@ -35,11 +35,10 @@ class Span:
         self._waiters = 0
 
     async def __aenter__(self) -> Span:
-        self._timer = None if self._seconds is None else asyncio.timeout(self._seconds)
+        self._timer = asyncio.timeout(self._seconds)
         self._started = asyncio.get_running_loop().time()
         self._token = _AROUND.set((*_AROUND.get(), self))
-        if self._timer is not None:
-            await self._timer.__aenter__()
+        await self._timer.__aenter__()
         return self
 
     async def __aexit__(
@@ -50,18 +49,16 @@ class Span:
     ) -> None:
         late = error
         try:
-            if self._timer is not None:
-                await self._timer.__aexit__(kind, error, trace)
+            await self._timer.__aexit__(kind, error, trace)
         except TimeoutError as raised:
             late = raised
         finally:
             _AROUND.reset(self._token)
             now = asyncio.get_running_loop().time()
             self.worked = now - self._started - self.waited
-        if isinstance(late, TimeoutError) and self._timer is not None and self._timer.expired():
-            raise OverdueError(
-                f"{self._what} took longer than {elapsed(self._seconds or 0.0)}"
-            ) from late
+        if isinstance(late, TimeoutError) and self._timer.expired():
+            limit = elapsed(self._seconds or 0.0)
+            raise OverdueError(f"{self._what} took longer than {limit}") from late
 
     def pause(self) -> None:
         """Somebody within begins to wait; the first of them stops the clock."""
@@ -69,10 +66,9 @@ class Span:
         if self._waiters > 1:
             return
         self._since = asyncio.get_running_loop().time()
-        if self._timer is not None and (when := self._timer.when()) is not None:
+        if not self._timer.expired() and (when := self._timer.when()) is not None:
             self._left = when - self._since
-            if not self._timer.expired():
-                self._timer.reschedule(None)
+            self._timer.reschedule(None)
 
     def resume(self) -> None:
         """Somebody within has waited; the last of them starts the clock again."""
@@ -81,7 +77,7 @@ class Span:
             return
         now = asyncio.get_running_loop().time()
         self.waited += now - self._since
-        if self._timer is not None and not self._timer.expired():
+        if self._seconds is not None and not self._timer.expired():
             self._timer.reschedule(now + self._left)
 
 

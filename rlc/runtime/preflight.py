@@ -8,7 +8,7 @@ from collections.abc import Iterator
 
 from rlc.catalog.environments import files_of
 from rlc.catalog.index import tracker_traits
-from rlc.envs.preflight import source_problems
+from rlc.envs.build import source_problems
 from rlc.plan.records import EvalPlan, Plan, SftPlan, environments_of
 from rlc.runtime.records import RunError
 

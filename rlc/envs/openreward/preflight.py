@@ -19,12 +19,13 @@ from rlc.plan.environments import EnvPlan
 def openreward_problems(envs: Sequence[EnvPlan]) -> list[str]:
     """One sentence for each thing that is wrong with OpenReward environments. Blocks, and may be
     called from within a running event loop."""
+
+    async def ask_all() -> list[str | None]:
+        return await asyncio.gather(*map(_problem, envs))
+
     with ThreadPoolExecutor(max_workers=1) as pool:
-        return pool.submit(asyncio.run, _all_problems(envs)).result()
-
-
-async def _all_problems(envs: Sequence[EnvPlan]) -> list[str]:
-    return list(dict.fromkeys(filter(None, await asyncio.gather(*map(_problem, envs)))))
+        found = pool.submit(asyncio.run, ask_all()).result()
+    return list(dict.fromkeys(filter(None, found)))
 
 
 async def _problem(env: EnvPlan) -> str | None:

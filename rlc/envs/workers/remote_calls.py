@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import pickle
 from collections.abc import Callable, Sequence
+from functools import wraps
 from hashlib import blake2b
-from typing import Any, TypeVar
+from typing import Any, ParamSpec, TypeVar
 
 from attrs import frozen
 
@@ -24,6 +25,7 @@ from rlc.envs.base import (
     first_line,
 )
 
+P = ParamSpec("P")
 T = TypeVar("T")
 
 _LOADED: dict[str, BlockingSource] = {}  # in a worker: the sources that were sent to it
@@ -61,31 +63,48 @@ def load_source(pickled: PickledSource) -> None:
         _LOADED[pickled.digest] = pickle.loads(pickled.content)
 
 
+def _with_portable_errors(function: Callable[P, T]) -> Callable[P, T]:
+    """The function, whose errors that cannot be pickled become EnvErrors."""
+
+    @wraps(function)
+    def call(*args: P.args, **kwargs: P.kwargs) -> T:
+        try:
+            return function(*args, **kwargs)
+        except Exception as error:
+            try:
+                survives = type(pickle.loads(pickle.dumps(error))) is type(error)
+            except Exception:  # exceptions of other libraries may raise anything when copied
+                survives = False
+            if survives:
+                raise
+            raise EnvError(f"{type(error).__name__}: {error}") from None
+        except BaseException as error:  # of an environment that tries to end the program
+            raise EnvError(f"the environment raised {type(error).__name__}") from None
+
+    return call
+
+
+@_with_portable_errors
 def open_group(
     digest: str, pickled: PickledSource | None, task: TaskKey, members: Sequence[int]
 ) -> list[tuple[bytes, Observation]] | None:
     """In a worker: the states and first observations of some members of a task. None if the worker
     does not have the source: it has to be asked again, with the pickled source."""
-
-    def open_members() -> list[tuple[bytes, Observation]]:
-        episodes = open_episodes(_LOADED[digest], task)
-        return [(_pickled(episodes[m], _STATE), episodes[m].first) for m in members]
-
     if pickled is not None:
-        _with_portable_errors(lambda: load_source(pickled))
-    return _with_portable_errors(open_members) if digest in _LOADED else None
+        load_source(pickled)
+    if digest not in _LOADED:
+        return None
+    episodes = open_episodes(_LOADED[digest], task)
+    return [(_pickled(episodes[m], _STATE), episodes[m].first) for m in members]
 
 
+@_with_portable_errors
 def step(state: bytes, action: str) -> tuple[bytes, Observation]:
     """In a worker: play one action."""
-
-    def play() -> tuple[bytes, Observation]:
-        episode: Episode = pickle.loads(state)
-        seen = episode.step(action)
-        # An episode that is over is not stepped again, and its state may be large.
-        return (b"" if seen.done else _pickled(episode, _STATE)), seen
-
-    return _with_portable_errors(play)
+    episode: Episode = pickle.loads(state)
+    seen = episode.step(action)
+    # An episode that is over is not stepped again, and its state may be large.
+    return (b"" if seen.done else _pickled(episode, _STATE)), seen
 
 
 def _pickled(value: Any, what: str) -> bytes:
@@ -96,19 +115,3 @@ def _pickled(value: Any, what: str) -> bytes:
             f"{what} cannot be sent to another process ({first_line(error)}): take "
             "`workers(threads)`"
         ) from error
-
-
-def _with_portable_errors(function: Callable[[], T]) -> T:
-    """Return what the function returns. An error that cannot be pickled becomes an EnvError."""
-    try:
-        return function()
-    except Exception as error:
-        try:
-            survives = type(pickle.loads(pickle.dumps(error))) is type(error)
-        except Exception:  # exceptions of other libraries may raise anything when copied
-            survives = False
-        if survives:
-            raise
-        raise EnvError(f"{type(error).__name__}: {error}") from None
-    except BaseException as error:  # of an environment that tries to end the program
-        raise EnvError(f"the environment raised {type(error).__name__}") from None

@@ -6,6 +6,7 @@ import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Mapping
 from contextlib import ExitStack
+from functools import partial
 from typing import Any, TypeVar
 
 import httpx
@@ -72,29 +73,23 @@ class HostedService:
         user_metadata: dict[str, str] | None = None,
     ) -> HostedTrainingClient:
         """A fresh adapter; the same seed gives the same one."""
-        adapter = rank, seed, train_mlp, train_attn, train_unembed
-        return await self._training(
-            lambda metadata: self._sdk.create_lora_training_client(base_model, *adapter, metadata),
-            user_metadata,
-        )
+        adapter = base_model, rank, seed, train_mlp, train_attn, train_unembed
+        create = partial(self._sdk.create_lora_training_client, *adapter)
+        return await self._training(create, user_metadata)
 
     async def create_training_client_from_state_with_optimizer(
         self, path: str, user_metadata: dict[str, str] | None = None
     ) -> HostedTrainingClient:
         """Continue from a saved state: the next steps are those the saved client would make."""
-        create = self._sdk.create_training_client_from_state_with_optimizer
-        return await self._training(
-            lambda metadata: create(path, user_metadata=metadata), user_metadata, path
-        )
+        create = partial(self._sdk.create_training_client_from_state_with_optimizer, path)
+        return await self._training(create, user_metadata, path)
 
     async def create_training_client_from_state(
         self, path: str, user_metadata: dict[str, str] | None = None
     ) -> HostedTrainingClient:
         """Saved weights under a fresh optimiser."""
-        create = self._sdk.create_training_client_from_state
-        return await self._training(
-            lambda metadata: create(path, user_metadata=metadata), user_metadata, path
-        )
+        create = partial(self._sdk.create_training_client_from_state, path)
+        return await self._training(create, user_metadata, path)
 
     async def create_sampling_client(
         self,
@@ -177,7 +172,7 @@ class HostedService:
 
     async def _training(
         self,
-        ask: Callable[[dict[str, str]], tinker.APIFuture[tinker.TrainingClient]],
+        create: Callable[..., tinker.APIFuture[tinker.TrainingClient]],
         user_metadata: Mapping[str, str] | None,
         path: str | None = None,
     ) -> HostedTrainingClient:
@@ -185,7 +180,7 @@ class HostedService:
         the server does not have the ``path`` that it is made from."""
         metadata = {**self.metadata, **(user_metadata or {})}
         try:
-            client = await self._create(lambda: ask(metadata))
+            client = await self._create(lambda: create(user_metadata=metadata))
         except ServiceError as error:
             if path is not None and _is_unknown(error):
                 raise CheckpointError(f"{error}.", error.hint) from error
