@@ -131,15 +131,13 @@ def _in_full(entry: Entry) -> Iterator[RenderableType]:
     from rlc.explanation.presets import preset_formulas
 
     yield Text.assemble((entry.name, "bold"), f"  {entry.kind}: {entry.doc}")
-    if entry.reason:
-        yield Padding(Text(f"not possible here: {entry.reason}"), (0, 0, 0, 2))
-    if entry.usage:
-        yield Padding(Text(entry.usage, style="cyan"), (0, 0, 0, 2))
+    lines = [Text(f"not possible here: {entry.reason}")] if entry.reason else []
+    lines += [Text(entry.usage, style="cyan")] if entry.usage else []
     formula = entry.formula
     if not formula and (preset := find_builtin("advantage", entry.name)):
         formula = tuple(line.text for line in preset_formulas(preset))
-    for line in formula:
-        yield Padding(Text(line), (0, 0, 0, 2))
+    for line in (*lines, *map(Text, formula)):
+        yield Padding(line, (0, 0, 0, 2))
     if entry.params:
         yield Padding(_parameters(entry.params), (1, 0, 0, 2))
     if entry.facts:
