@@ -5,6 +5,10 @@ from __future__ import annotations
 from attrs import frozen
 
 from rlc.algo.scheme import AdvantageScheme, Baseline, Clip, Scale, Scope, task_scope
+from rlc.catalog.records import Args, Builtin
+from rlc.check.settle import settle
+from rlc.check.values import Value
+from rlc.lang.source import Source, Span
 
 
 @frozen
@@ -117,3 +121,14 @@ def _clip(step: Clip, current: str) -> Formula:
         case Clip(low=low, high=None):
             return Formula(f"A = max({current}, {low:g})")
     return Formula(f"A = clip({current}, {step.low:g}, {step.high:g})")
+
+
+def preset_formulas(builtin: Builtin) -> list[Formula]:
+    """The formulas of a preset; none for one that has arguments without a default."""
+    if any(param.required for param in builtin.params):
+        return []
+    span = Span(Source(builtin.name, ""), 0, 0)
+    values = {
+        param.name: Value(param.type, param.default, span, "default") for param in builtin.params
+    }
+    return scheme_formulas(settle(builtin.build(Args(values))))

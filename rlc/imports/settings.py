@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Mapping
-from enum import Enum
 from typing import Any
 
 from attrs import frozen
@@ -16,12 +15,7 @@ from attrs import frozen
 from rlc.imports.errors import InputError, shown
 from rlc.lang.suggest import did_you_mean
 
-
-class _Required(Enum):
-    REQUIRED = "required"
-
-
-REQUIRED = _Required.REQUIRED
+REQUIRED = object()
 TRAINER, SCRIPT = "the trainer's default", "the script's default"
 OVERRULED = "without effect beside the other options"
 

@@ -8,7 +8,6 @@ from pathlib import Path
 
 import torch
 from attrs import define, field, frozen
-from tinker import types
 
 from rlc.service.errors import ServiceError
 from rlc.service.local.checkpoints import Checkpoint, CheckpointStore
@@ -107,20 +106,6 @@ class LocalService:
             return LocalSamplingClient(self._worker, engine, Snapshot(adapter))
 
         return self._worker.submit(create)
-
-    def get_server_capabilities(self) -> Awaitable[types.GetServerCapabilitiesResponse]:
-        """List the models that need no path: the tiny one."""
-
-        def describe() -> types.GetServerCapabilitiesResponse:
-            model = types.SupportedModel(
-                model_name=TINY,
-                max_context_length=self._engine(TINY).base.context,
-                trainable=True,
-                sampleable=True,
-            )
-            return types.GetServerCapabilitiesResponse(supported_models=[model])
-
-        return self._worker.submit(describe)
 
     def delete_checkpoint(self, path: str) -> Awaitable[None]:
         """Delete a checkpoint. Raise ServiceError if there is none."""

@@ -319,21 +319,16 @@ def test_prompt_logprobs_of_a_single_token(service: LocalService) -> None:
     assert all(value is not None and value < 0 for value in three[1:])
 
 
-def test_the_tiny_model_samples_and_says_its_context(service: LocalService) -> None:
+def test_the_tiny_model_samples(service: LocalService) -> None:
     async def main() -> Any:
         # The interface is what the runtime knows; the engine must fit it.
         client: ServiceClient = service
         trainer = await client.create_lora_training_client("tiny", rank=8, seed=0)
         sampler = await trainer.save_weights_and_get_sampling_client()
         ids = trainer.get_tokenizer().encode("Guess a number.")
-        reply = await sampler.sample(prompt(ids), 2, params(stop=None))
-        return reply, await service.get_server_capabilities()
+        return await sampler.sample(prompt(ids), 2, params(stop=None))
 
-    reply, capabilities = run(main)
-    assert all(sequence.tokens for sequence in reply.sequences)
-    (model,) = capabilities.supported_models
-    assert (model.model_name, model.trainable, model.sampleable) == ("tiny", True, True)
-    assert model.max_context_length > 256
+    assert all(sequence.tokens for sequence in run(main).sequences)
 
 
 def test_an_unknown_model_is_one_sentence(service: LocalService) -> None:
