@@ -12,7 +12,7 @@ from rlc.errors import Error
 
 if TYPE_CHECKING:
     from rlc.compile.recipe import Compiled
-    from rlc.explanation.diagrams import Format
+    from rlc.explanation.graph import Format
     from rlc.lang.diagnostics import Diagnostics
     from rlc.plan.records import Plan
     from rlc.pricing.latencies import Latencies
@@ -153,7 +153,7 @@ class Explanation:
         Raises:
             RecipeError: the recipe has errors.
         """
-        from rlc.explanation.diagrams import render_graph
+        from rlc.explanation.graph import render_graph
 
         if self.plan is None:
             raise RecipeError(self.diagnostics)

@@ -112,7 +112,6 @@ tracker_traits = partial(_traits, TrackerTraits, "tracker")
 
 
 def names_of(kind: str) -> list[str]:
-    """The names of a kind's builtins."""
     return [builtin.name for builtin in BUILTINS if builtin.kind == kind]
 
 

@@ -58,7 +58,6 @@ class PlanDiff:
 
 
 def diff_plans(before: Plan, after: Plan) -> PlanDiff:
-    """All that differs."""
     costs = plan_cost(before), plan_cost(after)
     bills = bill_of(costs[0], "expected"), bill_of(costs[1], "expected")
     old, new = _graph_lines(before), _graph_lines(after)

@@ -1,11 +1,24 @@
-"""The job graph in words: the stages, and what one step of each does."""
+"""The job graph in words and as diagrams (Mermaid, Graphviz), stages as boxes around their steps.
+
+In a diagram a dashed edge carries what an earlier step made, a bold one goes from stage to stage.
+"""
 
 from __future__ import annotations
 
+import json
+import re
+from collections.abc import Iterator
+from functools import partial
+from typing import Literal
+
 from rlc.explanation.layout import Lines, count, wrapped
 from rlc.explanation.sizes import when_evaluated
-from rlc.plan.records import EvalPlan, GraphEdge, Plan, StagePlan
+from rlc.plan.records import EvalPlan, GraphEdge, GraphNode, Plan, StagePlan, kind_of
 from rlc.pricing.cost import StageCost
+
+Format = Literal["mermaid", "dot"]
+FORMATS: tuple[Format, ...] = ("mermaid", "dot")
+_quoted = partial(json.dumps, ensure_ascii=False)  # a string of Graphviz
 
 
 def job_lines(plan: Plan, costs: tuple[StageCost, ...]) -> Lines:
@@ -46,3 +59,71 @@ def edge_notes(edge: GraphEdge) -> str:
     if edge.parts > 1:
         notes.append(f"in {edge.parts} parts")
     return f" ({', '.join(notes)})" if notes else ""
+
+
+def render_graph(plan: Plan, format: Format) -> str:
+    """The graph as the text of a diagram."""
+    lines = _mermaid(plan) if format == "mermaid" else _dot(plan)
+    return "\n".join(lines) + "\n"
+
+
+def _mermaid(plan: Plan) -> Iterator[str]:
+    yield "flowchart TD"
+    for node in _of_stage(plan, ""):
+        yield f'  {_id(node.id)}(["{_mermaid_text(node.label)}"])'
+    for stage in plan.stages:
+        yield f'  subgraph {_id(stage.name)}["{_mermaid_text(_title(stage))}"]'
+        for node in _of_stage(plan, stage.name):
+            yield f'    {_id(node.id)}["{node.kind}"]'
+        yield "  end"
+    for edge in plan.graph.edges:
+        arrow = "-.->" if edge.delay else "==>" if _between_stages(plan, edge) else "-->"
+        label = f'|"{_mermaid_text(edge.carries + edge_notes(edge))}"|'
+        yield f"  {_id(edge.source)} {arrow}{label} {_id(edge.target)}"
+
+
+def _dot(plan: Plan) -> Iterator[str]:
+    yield "digraph job {"
+    yield '  node [shape=box, fontname="sans-serif"];'
+    yield '  edge [fontname="sans-serif", fontsize=10];'
+    for node in _of_stage(plan, ""):
+        yield f"  {_quoted(node.id)} [label={_quoted(node.label)}, shape=ellipse];"
+    for stage in plan.stages:
+        yield f"  subgraph {_quoted(f'cluster_{stage.name}')} {{"
+        yield f"    label={_quoted(_title(stage))};"
+        for node in _of_stage(plan, stage.name):
+            tip = f"tooltip={_quoted(node.label)}"
+            yield f"    {_quoted(node.id)} [label={_quoted(node.kind)}, {tip}];"
+        yield "  }"
+    for edge in plan.graph.edges:
+        style = "dashed" if edge.delay else "bold" if _between_stages(plan, edge) else "solid"
+        yield (
+            f"  {_quoted(edge.source)} -> {_quoted(edge.target)} "
+            f"[label={_quoted(edge.carries + edge_notes(edge))}, style={style}];"
+        )
+    yield "}"
+
+
+def _of_stage(plan: Plan, stage: str) -> list[GraphNode]:
+    return [node for node in plan.graph.nodes if node.stage == stage]
+
+
+def _between_stages(plan: Plan, edge: GraphEdge) -> bool:
+    stages = {node.id: node.stage for node in plan.graph.nodes}
+    return stages[edge.source] != stages[edge.target]
+
+
+def _title(stage: StagePlan) -> str:
+    kind = kind_of(stage)
+    if isinstance(stage, EvalPlan):
+        return f"{kind} {stage.name}: {count(stage.tasks, 'task')}"
+    return f"{kind} {stage.name}: {count(stage.steps, 'step')}"
+
+
+def _id(name: str) -> str:
+    """An identifier that Mermaid takes, different for different names; `end` is a word of its."""
+    return "n_" + re.sub(r"\W", "_", name.replace("_", "__"))
+
+
+def _mermaid_text(text: str) -> str:
+    return text.replace('"', "#quot;")

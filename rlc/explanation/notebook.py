@@ -5,7 +5,7 @@ from __future__ import annotations
 from html import escape
 
 from rlc.explanation.costs import FREE
-from rlc.explanation.diagrams import render_graph
+from rlc.explanation.graph import render_graph
 from rlc.explanation.layout import count, dollars
 from rlc.explanation.sizes import when_evaluated
 from rlc.explanation.text import explain_text

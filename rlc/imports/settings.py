@@ -35,7 +35,6 @@ class Option:
 
 
 def table(*options: Option) -> dict[str, Option]:
-    """Return the options by name."""
     return {option.name: option for option in options}
 
 

@@ -107,7 +107,6 @@ def _grid(**options: Any) -> Table:
 
 
 def _overview(found: Sequence[Entry]) -> Iterator[RenderableType]:
-    """List the names of each kind."""
     from rich.padding import Padding
     from rich.text import Text
 

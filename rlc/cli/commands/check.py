@@ -6,8 +6,8 @@ import argparse
 import sys
 from typing import TextIO
 
+from rlc.cli.options import recipe_files
 from rlc.cli.output import has_color, print_diff
-from rlc.cli.paths import recipe_files
 from rlc.lang.diagnostics import Diagnostics
 
 HELP = "find every mistake in a recipe"

@@ -5,8 +5,8 @@ from __future__ import annotations
 import argparse
 import sys
 
+from rlc.cli.options import recipe_files
 from rlc.cli.output import print_diff, print_findings
-from rlc.cli.paths import recipe_files
 from rlc.lang.diagnostics import Diagnostics
 
 HELP = "lay recipes out the canonical way"

@@ -1,6 +1,6 @@
 """Environments of GEM: ``gem("game:Sudoku-v0-easy")``.
 
-Read ``source`` first: it makes groups of episodes. ``global_rng``, ``math`` and ``pickling`` are
-what it needs to run them side by side and in other processes; ``tools`` lets the model run code
-(``sandbox``) and search between turns; ``oracles`` play some of the games for demonstrations.
+Read ``source`` first: it makes groups of episodes. ``global_rng`` and ``math`` are what it needs to
+run them side by side; ``tools`` lets the model run code (``sandbox``) and search between turns;
+``oracles`` play some of the games for demonstrations.
 """

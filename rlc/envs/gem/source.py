@@ -9,9 +9,11 @@ nothing, and take long.
 from __future__ import annotations
 
 import copy
+import io
 import logging
+import pickle
 import random
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import cache
 from typing import Any
 
@@ -21,7 +23,6 @@ from rlc.catalog.index import wrapper_traits
 from rlc.envs.base import ContractError, EnvError, Episode, Observation, first_line
 from rlc.envs.gem.global_rng import GLOBAL_RNG
 from rlc.envs.gem.math import math_grader
-from rlc.envs.gem.pickling import dump_without, load_with
 from rlc.envs.gem.tools import Call, stop_tools, tool_metrics, with_tools
 from rlc.envs.seeds import derive_seed
 from rlc.envs.workers.subprocess_pool import SubprocessPool
@@ -192,7 +193,7 @@ class _GemEpisode:
     _inner: _Isolated
 
     def __reduce__(self) -> tuple[Any, ...]:
-        state = dump_without((self._env, self._inner), self.source.shared)
+        state = _dump_without((self._env, self._inner), self.source.shared)
         return _unpickled, (self.source, self.first, state)
 
     def step(self, action: str) -> Observation:
@@ -214,7 +215,7 @@ class _GemEpisode:
 
 
 def _unpickled(source: GemSource, first: Observation, state: bytes) -> _GemEpisode:
-    return _GemEpisode(source, first, *load_with(state, source.shared))
+    return _GemEpisode(source, first, *_load_with(state, source.shared))
 
 
 _MADE: dict[str, GemSource] = {}  # in another process: the sources that were sent to it
@@ -241,3 +242,25 @@ def import_gem() -> Any:
     root.handlers[:] = handlers
     root.setLevel(level)
     return gem
+
+
+def _dump_without(value: Any, parts: Mapping[str, Any]) -> bytes:
+    """Pickle a value with each of the parts replaced by its name."""
+    names, file = {id(part): name for name, part in parts.items()}, io.BytesIO()
+
+    class Pickler(pickle.Pickler):
+        def persistent_id(self, part: Any) -> str | None:
+            return names.get(id(part))
+
+    Pickler(file, protocol=pickle.HIGHEST_PROTOCOL).dump(value)
+    return file.getvalue()
+
+
+def _load_with(data: bytes, parts: Mapping[str, Any]) -> Any:
+    """Unpickle a value that `_dump_without` pickled, with these parts in it."""
+
+    class Unpickler(pickle.Unpickler):
+        def persistent_load(self, name: Any) -> Any:
+            return parts[name]
+
+    return Unpickler(io.BytesIO(data)).load()

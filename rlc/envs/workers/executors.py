@@ -48,7 +48,6 @@ class ExecutorWorkers:
                 return await self._submit_alone(function, args)
 
     async def close(self) -> None:
-        """Shut the executor down."""
         self._abandon(self._executor)
 
     async def _submit_alone(self, function: Callable[..., Any], args: tuple[Any, ...]) -> Any:

@@ -38,7 +38,6 @@ class _Process:
     pid: int
 
     def kill(self) -> None:
-        """End the process at once."""
         with suppress(ProcessLookupError):  # it has died by itself
             os.kill(self.pid, signal.SIGKILL)
         self.executor.shutdown(wait=False)
@@ -81,7 +80,6 @@ class ProcessWorkers:
             return outcome
 
     async def close(self) -> None:
-        """End the idle processes."""
         while self._idle:
             self._idle.pop().kill()
 

@@ -64,7 +64,6 @@ class SubprocessPool:
             return json.loads(line)
 
     def close(self) -> None:
-        """End the idle processes."""
         while self._idle:
             _end(self._idle.pop())
 

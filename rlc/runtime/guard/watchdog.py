@@ -153,13 +153,11 @@ class StepDeadline:
             self.stop()
 
     def start(self) -> None:
-        """Begin to measure a step."""
         seconds = self.stage.deadlines.step
         if seconds is not None:
             self._timer = asyncio.get_running_loop().call_later(seconds, self._end, seconds)
 
     def stop(self) -> None:
-        """End the measurement of a step."""
         if self._timer is not None:
             self._timer.cancel()
 

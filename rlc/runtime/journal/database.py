@@ -123,7 +123,6 @@ class Journal:
     def finish_step(
         self, stage: str, step: int, cursor: dict[str, Any], metrics: dict[str, Any]
     ) -> None:
-        """Commit a step."""
         self._db.execute(
             "UPDATE steps SET finished = ?, cursor = ?, metrics = ? WHERE stage = ? AND step = ?",
             (time.time(), json.dumps(cursor), json.dumps(metrics), stage, step),
@@ -131,7 +130,6 @@ class Journal:
         self._add(stage, Used(0.0, 0, metrics.get("time/total", 0.0)))
 
     def steps(self, stage: str) -> list[StoredStep]:
-        """Return the finished steps in order."""
         return self._finished("AND stage = ? ORDER BY step", stage)
 
     def step(self, stage: str, step: int) -> StoredStep | None:

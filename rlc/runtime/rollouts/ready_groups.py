@@ -38,7 +38,6 @@ class ReadyGroups:
     _lock: asyncio.Lock = field(factory=asyncio.Lock, init=False)
 
     def start(self, groups: Iterable[Playing]) -> None:
-        """Start to play the groups concurrently."""
         self._tasks = [
             asyncio.create_task(self._play(number, group)) for number, group in enumerate(groups)
         ]

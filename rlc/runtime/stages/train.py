@@ -220,7 +220,6 @@ class TrainStage(Stage):
         return sorted(rollouts, key=lambda rollout: place.get(rollout.group, len(place)))
 
     async def close(self) -> None:
-        """Close the environments."""
         await close_envs(self.stream.envs.values())
 
 

@@ -56,7 +56,6 @@ class MetricsLog:
             tracker.log_metrics(numbers, step=step)
 
     def close(self) -> None:
-        """Finish the trackers of a stage."""
         while self._trackers:
             self._trackers.pop().close()
 

@@ -48,7 +48,6 @@ def create_session(
 def heartbeat(
     backend: Backend, request: types.SessionHeartbeatRequest
 ) -> types.SessionHeartbeatResponse:
-    """A sign of life."""
     backend.sessions.session(request.session_id)
     return types.SessionHeartbeatResponse()
 

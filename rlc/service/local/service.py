@@ -149,7 +149,6 @@ class LocalService:
 
 
 def start_worker(threads: int | None, continuous: bool) -> AnyWorker:
-    """Start the engine's thread."""
     if not threads:
         # The cores this process may use, at most 8: small models gain nothing from more.
         wanted = os.environ.get("OMP_NUM_THREADS", "")
