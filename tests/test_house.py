@@ -7,6 +7,7 @@ import json
 import re
 import subprocess
 import sys
+from functools import cache
 from importlib import import_module
 from pathlib import Path
 from typing import get_args
@@ -42,6 +43,7 @@ MOST_FILES = 17  # Python files in one folder, its `__init__.py` included
 HEAVY = {"torch", "transformers", "tinker", "gem", "numpy", "reasoning_gym", "tinker_cookbook"}
 
 
+@cache
 def modules() -> dict[str, Path]:
     """Every module of rlc by its dotted name, without the leading ``rlc.``."""
     found = {}
@@ -51,9 +53,10 @@ def modules() -> dict[str, Path]:
     return found
 
 
-def imports_of(path: Path, known: dict[str, Path]) -> set[str]:
+@cache
+def imports_of(path: Path) -> frozenset[str]:
     """Modules of rlc that a file imports; ``rlc`` itself, which stands above most, as it is."""
-    found = set()
+    found, known = set[str](), modules()
     for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
         if isinstance(node, ast.ImportFrom) and node.module == "rlc":
             found.add("rlc")
@@ -64,7 +67,7 @@ def imports_of(path: Path, known: dict[str, Path]) -> set[str]:
         elif isinstance(node, ast.Import):
             names = [alias.name for alias in node.names if alias.name.startswith("rlc.")]
             found |= {name.removeprefix("rlc.") for name in names}
-    return found
+    return frozenset(found)
 
 
 @pytest.mark.parametrize("room", MAY_IMPORT)
@@ -73,7 +76,7 @@ def test_a_room_imports_only_what_it_may_know(room: str) -> None:
     allowed = {room, "errors", "records", "version", *MAY_IMPORT[room].split()}
     for name, path in known.items():
         if name.split(".")[0] == room:
-            for module in imports_of(path, known):
+            for module in imports_of(path):
                 assert module.split(".")[0] in allowed, f"rlc.{name} imports rlc.{module}"
 
 
@@ -138,13 +141,13 @@ def test_the_parser_shows_two_functions() -> None:
     known = modules()
     for name, path in known.items():
         if not name.startswith("lang"):
-            inside = {m for m in imports_of(path, known) if m.startswith("lang.syntax.")}
+            inside = {m for m in imports_of(path) if m.startswith("lang.syntax.")}
             assert not inside, f"rlc.{name} imports {inside}"
 
 
 def test_no_file_imports_itself_over_others() -> None:
     known = modules()
-    graph = {name: imports_of(path, known) & known.keys() for name, path in known.items()}
+    graph = {name: imports_of(path) & known.keys() for name, path in known.items()}
     done = set[str]()
 
     def visit(name: str, above: tuple[str, ...]) -> None:

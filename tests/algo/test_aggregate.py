@@ -57,20 +57,20 @@ def averaged(kind: str, batch: list[Sequence], sums: list[np.ndarray]) -> list[n
     return [g / of_task[t] / len(of_task) for g, t in zip(sums, tasks, strict=True)]
 
 
-@pytest.mark.parametrize("loss", [name for name in CONFIG if name != "dro"])
 @pytest.mark.parametrize("kind", KINDS)
 @given(batch=batches())
 def test_weighted_advantages_have_the_gradient_of_the_averaged_loss(
-    kind: str, loss: str, batch: list[Sequence]
+    kind: str, batch: list[Sequence]
 ) -> None:
-    sums = [loss_and_grad(loss, CONFIG[loss], lp, inputs)[1] for lp, inputs, _ in batch]
     weights = weights_of(kind, batch)
-    for (lp, inputs, _), weight, expected in zip(
-        batch, weights, averaged(kind, batch, sums), strict=True
-    ):
-        folded = {**inputs, "advantages": weight * inputs["advantages"]}
-        _, grad_T = loss_and_grad(loss, CONFIG[loss], lp, folded)
-        np.testing.assert_allclose(grad_T, expected, rtol=1e-12, atol=1e-15)
+    for loss in CONFIG.keys() - {"dro"}:
+        sums = [loss_and_grad(loss, CONFIG[loss], lp, inputs)[1] for lp, inputs, _ in batch]
+        for (lp, inputs, _), weight, expected in zip(
+            batch, weights, averaged(kind, batch, sums), strict=True
+        ):
+            folded = {**inputs, "advantages": weight * inputs["advantages"]}
+            _, grad_T = loss_and_grad(loss, CONFIG[loss], lp, folded)
+            np.testing.assert_allclose(grad_T, expected, rtol=1e-12, atol=1e-15, err_msg=loss)
 
 
 @pytest.mark.parametrize("kind", [kind for kind in KINDS if aggregate_traits(kind).uniform])

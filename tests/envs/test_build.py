@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pytest
 from attrs import evolve
 from test_history import env, tokenizer
 
@@ -38,6 +39,7 @@ def test_the_catalogue_knows_the_oracles() -> None:
     assert {env_id.partition("-v")[0] for env_id in gem_ids()} >= set(ORACLES)
 
 
+@pytest.mark.engine
 def test_a_chat_of_one_reply_takes_any_renderer() -> None:
     """With one turn there is no earlier turn that the renderer could rewrite."""
     chat = StepPlan("chat", {"instruction": ""})
