@@ -11,7 +11,9 @@ def learning_rate(
     """The learning rate of ``step`` (1-based) out of ``steps``.
 
     It rises in equal parts to the full rate at step ``warmup``, and is then constant, or falls
-    (``linear``, or ``cosine``: arXiv 1608.03983) to ``floor * rate`` at the last step.
+    (``linear``, or ``cosine``: arXiv 1608.03983) towards ``floor * rate``, which the step after the
+    last one would have: every step that is paid for learns. Without a warm-up and a floor these are
+    the schedules of tinker-cookbook 0.5.8.
 
     Raises:
         ValueError: another kind.
@@ -21,7 +23,7 @@ def learning_rate(
     if kind == "constant":
         return rate
     start = max(warmup, 1)
-    done = (step - start) / (steps - start) if steps > start else 0.0
+    done = (step - start) / (steps + 1 - start)
     if kind == "linear":
         return rate * (1 - (1 - floor) * done)
     if kind == "cosine":

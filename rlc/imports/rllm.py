@@ -228,7 +228,7 @@ def _schedule(settings: Settings, steps: int | None) -> Word | None:
     ratio = settings["algorithm.warmup_steps_ratio"] if ratio is None else ratio
     warmup = settings["algorithm.warmup_steps"]
     if warmup <= 0:
-        warmup = round(ratio * steps) if steps else 0
+        warmup = int(ratio * steps) if steps else 0
         if ratio and not steps:
             settings.problem("`warmup_steps_ratio` is of a number of steps that is not known")
     if kind == "constant" and not warmup:

@@ -94,7 +94,7 @@ class AggregatePlan(Record):
 @frozen(eq=False, repr=False)
 class SchedulePlan(Record):
     """Learning rate over the steps of a stage: up to the full rate in ``warmup`` steps, then
-    constant, or down to ``floor`` times the rate at the last step."""
+    constant, or down towards ``floor`` times the rate."""
 
     kind: Literal["constant", "linear", "cosine"]
     warmup: int

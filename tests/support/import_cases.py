@@ -64,7 +64,7 @@ python3 -m {SOLVER_JUDGE} \\
         "training.group_size=4 validation.group_size=4 data.train_batch_size=32 "
         "data.max_prompt_length=4096 data.max_response_length=1024 "
         "rllm.trainer.total_epochs=1 rllm.trainer.test_freq=10 "
-        "rllm.algorithm.lr_schedule=cosine rllm.algorithm.warmup_steps_ratio=0.1 "
+        "rllm.algorithm.lr_schedule=cosine rllm.algorithm.warmup_steps_ratio=0.05 "
         "rllm.async_training.enable=true rllm.async_training.staleness_threshold=1.5"
     ),
 }

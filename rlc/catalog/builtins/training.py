@@ -98,7 +98,9 @@ SAMPLE = builtin(
 
 
 _WARMUP = Param("warmup", "int", "steps in which the rate rises from zero", 0, low=0)
-_FLOOR = share("floor", "share of the rate that is left at the last step", 0.0)
+_FLOOR = share("floor", "share of the rate that it falls towards", 0.0)
+
+_DONE = "x = (s − w) / (steps + 1 − w), w = max(warmup, 1): the last step still learns"
 
 
 def _schedule(name: Any, doc: str, formula: tuple[str, ...], *params: Param) -> Builtin:
@@ -116,17 +118,14 @@ SCHEDULES = (
     ),
     _schedule(
         "linear",
-        "down in a straight line to the floor at the last step",
-        ("lr_s = lr (1 − (1 − floor) x)", "x: from 0 after the warm-up to 1 at the end"),
+        "down in a straight line towards the floor, as in tinker-cookbook 0.5.8",
+        ("lr_s = lr (1 − (1 − floor) x)", _DONE),
         _FLOOR,
     ),
     _schedule(
         "cosine",
-        "down along half a cosine to the floor at the last step (arXiv 1608.03983)",
-        (
-            "lr_s = lr (floor + (1 − floor) (1 + cos π x) / 2)",
-            "x: from 0 after the warm-up to 1 at the end",
-        ),
+        "down along half a cosine towards the floor, as in tinker-cookbook 0.5.8",
+        ("lr_s = lr (floor + (1 − floor) (1 + cos π x) / 2)", _DONE),
         _FLOOR,
     ),
 )

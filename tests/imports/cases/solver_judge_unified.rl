@@ -30,7 +30,7 @@ train main {
     |> scale(std, over = role, ddof = 0, eps = 1e-6)
   loss      = ppo(clip_low = 0.8, clip_high = 1.2)  # the trainer's default
   # the trainer's default
-  optimizer = adam(2e-5, beta1 = 0.9, beta2 = 0.95, eps = 1e-8, schedule = cosine(warmup = 1529))
+  optimizer = adam(2e-5, beta1 = 0.9, beta2 = 0.95, eps = 1e-8, schedule = cosine(warmup = 764))
   overlap   = asynchronous(max_staleness = 2)
   epochs    = 1
   save      = every(20)           # the trainer's default; rlc keeps the newest 3
