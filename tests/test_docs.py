@@ -27,11 +27,12 @@ def text_of(name: str) -> str:
 
 @cache
 def words() -> frozenset[str]:
-    """Every word of the code, and the names of its files."""
+    """Every word of the code, the names of metrics (``reward/mean``), and the names of files."""
     paths = [path for name in CODE for path in (ROOT / name).rglob("*") if path.suffix in KINDS]
     texts = (path.read_text("utf-8") for path in paths if path != Path(__file__))
-    found = {word for text in texts for word in re.findall(r"\w+", text)}
-    return frozenset(found | {path.stem for path in paths})
+    found = {word for text in texts for word in re.findall(r"\w+(?:/\w+)?", text)}
+    parts = {part for word in found for part in word.split("/")}
+    return frozenset(found | parts | {path.stem for path in paths})
 
 
 def is_known(shown: str) -> bool:
@@ -43,7 +44,11 @@ def is_known(shown: str) -> bool:
     if re.fullmatch(r"[\w.-]+(/[\w.-]+)+/?|[\w.]+\.(py|lark|rl)|[\w-]+/", shown):
         inside = (path for room in ("rlc", "tools") for path in (ROOT / room).rglob(shown))
         in_a_room = shown.count("/") == shown.endswith("/") and any(inside)
-        return in_a_room or any((base / shown).exists() for base in (ROOT, ROOT / "rlc"))
+        return (
+            shown in words()
+            or in_a_room
+            or any((base / shown).exists() for base in (ROOT, ROOT / "rlc"))
+        )
     if name := re.fullmatch(r"([A-Za-z_]\w*)(\(\))?", shown):
         return name[1] in words()
     return True

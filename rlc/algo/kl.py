@@ -1,4 +1,4 @@
-"""KL divergence between two policies, on the tokens that were sampled."""
+"""The KL penalty towards a reference policy, on the tokens that were sampled."""
 
 from __future__ import annotations
 
@@ -7,57 +7,10 @@ from math import fsum
 
 import numpy as np
 import numpy.typing as npt
-from attrs import frozen
 
 from rlc.algo.errors import AlgorithmError
 from rlc.algo.ragged import Bools, Floats, split
 from rlc.algo.returns import reward_to_go
-
-
-@frozen
-class SampleTrainKL:
-    """Estimates of KL(sampler || trainer) in nats a token, over ``tokens`` action tokens.
-
-    With ``d = lp - q`` (trainer minus sampler): ``k1 = mean(-d)`` is unbiased and may be
-    negative; ``k2 = mean(d²/2)`` is biased with a low variance; ``k3 = mean(exp(d) - 1 - d)``
-    is unbiased and never negative. Names after J. Schulman, "Approximating KL divergence".
-    """
-
-    k1: float
-    k2: float
-    k3: float
-    tokens: int
-
-
-def sample_train_kl(
-    sampler_logprobs_DT: Sequence[npt.ArrayLike],
-    trainer_logprobs_DT: Sequence[npt.ArrayLike],
-    mask_DT: Sequence[npt.ArrayLike],
-) -> SampleTrainKL | None:
-    """KL estimates over the action tokens (mask > 0) of all datums together.
-
-    Args:
-        sampler_logprobs_DT: for each datum the sampler's logprobs, shape (T,).
-        trainer_logprobs_DT: the trainer's logprobs of the same tokens.
-        mask_DT: positive where the token was sampled.
-
-    Returns:
-        The estimates; None if there is no action token, as nothing is known then.
-
-    Raises:
-        AlgorithmError: rows that do not match.
-    """
-    rows = _rows("trainer", sampler_logprobs_DT, trainer_logprobs_DT, mask_DT)
-    drift_DA = [(lp_T - q_T)[action_T] for q_T, lp_T, action_T in rows]
-    drift_A = np.concatenate(drift_DA) if drift_DA else np.zeros(0)
-    if not len(drift_A):
-        return None
-    return SampleTrainKL(
-        k1=float(np.mean(-drift_A)),
-        k2=float(np.mean(0.5 * drift_A**2)),
-        k3=float(np.mean(np.expm1(drift_A) - drift_A)),
-        tokens=len(drift_A),
-    )
 
 
 def kl_penalty(
@@ -88,7 +41,7 @@ def kl_penalty(
     Raises:
         AlgorithmError: rows that do not match, or logprobs that are not finite.
     """
-    rows = _rows("reference", sampled_DT, reference_DT, mask_DT)
+    rows = matched_rows("reference", sampled_DT, reference_DT, mask_DT)
     distance_DT = [np.where(action_T, q_T - ref_T, 0.0) for q_T, ref_T, action_T in rows]
     for index, distance_T in enumerate(distance_DT):
         if not np.isfinite(distance_T).all():
@@ -104,13 +57,16 @@ def kl_penalty(
     return split(change_N, lengths_D)
 
 
-def _rows(
+def matched_rows(
     other: str,
     sampler_DT: Sequence[npt.ArrayLike],
     other_DT: Sequence[npt.ArrayLike],
     mask_DT: Sequence[npt.ArrayLike],
 ) -> list[tuple[Floats, Floats, Bools]]:
-    """Return each datum's two columns of logprobs and which of its tokens were sampled."""
+    """Return each datum's two columns of logprobs and which of its tokens were sampled.
+
+    Raise AlgorithmError for rows that do not match.
+    """
     if not len(sampler_DT) == len(other_DT) == len(mask_DT):
         raise AlgorithmError(
             f"{len(sampler_DT)} rows of sampler logprobs, {len(other_DT)} of "

@@ -91,6 +91,29 @@ class StageProgress:
         return "   ".join(f"{name} {self.metrics[f'reward/{name}']:.3f}" for name in known)
 
     @property
+    def policy(self) -> str:
+        """The policy, and how far it is from the sampler's, as far as that is defined."""
+        return self._known(
+            ("entropy", "entropy/mean", ".2g"),
+            ("kl", "kl/sample_train", ".2g"),
+            ("clipped", "policy/clip_fraction", ".0%"),
+            ("ess", "policy/ess", ".0%"),
+        )
+
+    @property
+    def batch(self) -> str:
+        """The gradient, and the replies that were truncated."""
+        return self._known(
+            ("gradient norm", "optim/grad_norm", ".3g"),
+            ("truncated replies", "turns/cut_off", ".0%"),
+        )
+
+    def _known(self, *shown: tuple[str, str, str]) -> str:
+        """List the metrics that the last step has: label, metric, format."""
+        values = ((label, self.metrics.get(key), spec) for label, key, spec in shown)
+        return "   ".join(f"{label} {v:{spec}}" for label, v, spec in values if v is not None)
+
+    @property
     def spent(self) -> str:
         """Dollars, against the budget if there is one; empty if nothing costs anything."""
         spent, limit = self.metrics.get("spend/usd"), self.stage.budget.usd
@@ -243,6 +266,8 @@ class LiveObserver(Observer):
             running = elapsed(time.monotonic() - self._started)
             rows = {
                 "by env": so_far.by_env,
+                "policy": so_far.policy,
+                "batch": so_far.batch,
                 "speed": f"{so_far.tokens_per_second:,.0f} tokens/s",
                 "time": f"{running}   left {so_far.time_left}",
                 "spent": so_far.spent,

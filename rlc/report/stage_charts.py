@@ -71,11 +71,19 @@ def _training(stage: TrainPlan, records: Sequence[Record]) -> Iterator[Chart | N
         yield chart(f"{name}-turns", "Turns per episode", turns, bounds=(0, None))
     divergences = [
         series("sampler to trainer", records, "kl/sample_train"),
+        series("trainer to sampler", records, "kl/train_sample"),
         series("from the reference", records, "kl/reference"),
     ]
     yield chart(f"{name}-kl", "KL divergence", divergences, note="nats per sampled token")
-    entropies = [series(key, records, key) for key in keys if "entropy" in key]
-    yield chart(f"{name}-entropy", "Entropy", entropies)
+    entropies = [series(env, records, f"entropy/{env}") for env in envs]
+    note = "nats per sampled token, at the temperature of sampling"
+    yield chart(f"{name}-entropy", "Entropy", entropies, note=note, bounds=(0, None))
+    shares = [
+        series("clip fraction", records, "policy/clip_fraction"),
+        series("effective sample size", records, "policy/ess"),
+    ]
+    note = "share of the tokens trained on"
+    yield chart(f"{name}-policy", "Off-policy", shares, note=note, bounds=(0, 1))
     yield _groups(stage, records)
     staleness = series("mean", records, "rollouts/staleness")
     if staleness is not None and any(staleness.values):

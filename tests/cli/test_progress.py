@@ -98,6 +98,12 @@ BUSY = {
     "service/concurrency": 96.0,
     "service/backoffs": 2.0,
     "spend/usd": 1.5,
+    "entropy/mean": 0.533,
+    "kl/sample_train": 0.00123,
+    "optim/grad_norm": 52.35,
+    "policy/clip_fraction": 0.031,
+    "policy/ess": 0.98,
+    "turns/cut_off": 0.12,
 }
 
 
@@ -131,6 +137,8 @@ def test_the_live_display_fits_the_terminal(width: int) -> None:
         "1.2 steps on average",
         "60 EnvError   30 TimeoutError",
         "3 rollouts failed (2 EnvError, 1 TimeoutError)",
+        "entropy 0.53   kl 0.0012   clipped 3%   ess 98%",
+        "gradient norm 52.4   truncated replies 12%",
     )
     for text in expected:
         assert text in shown
@@ -139,7 +147,7 @@ def test_the_live_display_fits_the_terminal(width: int) -> None:
 
 def test_the_live_display_says_nothing_of_what_is_not_there() -> None:
     shown = "\n".join(frame(80, {"reward/mean": 0.5, "reward/guess": 0.5}))
-    for label in ("service", "staleness", "failed", "note"):
+    for label in ("policy", "batch", "service", "staleness", "failed", "note"):
         assert label not in shown
 
 

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from statistics import fmean
 
 import pytest
+from paths import ROOT
 from run_support import (
     assert_same,
     copy_of,
@@ -100,7 +102,28 @@ def test_the_metrics_of_a_step() -> None:
     for key in ("reward/mean", "reward/guess", "tokens/sampled", "tokens/trained", "time/total"):
         assert key in first
     assert abs(first["kl/sample_train"]) < 1e-4
+    assert 0 <= first["kl/train_sample"] < 1e-6
+    assert first["policy/ess"] == pytest.approx(1, abs=1e-6)
+    assert first["entropy/mean"] == first["entropy/guess"] > 0
+    assert "policy/clip_fraction" not in first  # this loss has no clip range
     assert len(rollouts(path)) == 4 * 12
+
+
+def test_every_metric_is_explained() -> None:
+    """Each entry of a step's record is one of those in the tables of docs/metrics.md."""
+    page = (ROOT / "docs" / "metrics.md").read_text(encoding="utf-8")
+    cells = " ".join(re.findall(r"^\| (`.*?) \|", page, re.MULTILINE))
+    entries = [entry for entry in re.findall("`([^`]+)`", cells) if entry[0] not in "{…"]
+    entries += [f"groups/{kind}/{{env}}" for kind in ("constant", "all_good", "all_bad")]
+    entries += [
+        "{role}_acc",
+        *(f"{m}/{{env}}{r}" for m in ("correct", "format") for r in ("", "/{role}")),
+    ]
+    patterns = [re.compile(re.sub(r"\\{\w+\\}", "[^/]+", re.escape(entry))) for entry in entries]
+    for name in ("quickstart", "warm_start", "spell_duel"):
+        for record in metrics(undisturbed(small(name))):
+            for key in record.keys() - {"stage", "step"}:
+                assert any(pattern.fullmatch(key) for pattern in patterns), key
 
 
 def test_a_mixture_labels_each_rollout_with_its_environment(tmp_path: Path) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from statistics import fmean, pstdev
 from typing import TYPE_CHECKING, Any
 
@@ -65,6 +65,7 @@ def rollout_metrics(rollouts: Sequence[Rollout], envs: Sequence[EnvPlan]) -> dic
         "rollouts/cut_short": float(sum(r.ended in ("prompt", "tokens", "turns") for r in played)),
         "rollouts/staleness": fmean(rollout.staleness for rollout in rollouts),
         **_cut_off(played),
+        **_mean("entropy/mean", _surprisals(played)),
         **_constant_groups(counted),
         **{
             f"time/episode/{kind}": fmean(rollout.seconds.get(kind, 0.0) for rollout in rollouts)
@@ -96,6 +97,7 @@ def _env_metrics(env: EnvPlan, rollouts: Sequence[Rollout]) -> dict[str, float]:
         f"turns/{name}": fmean(len(rollout.turns) for rollout in rollouts),
         f"length/{name}": fmean(sum(len(t.tokens) for t in r.turns) for r in rollouts),
         **_cut_off(rollouts, f"/{name}"),
+        **_mean(f"entropy/{name}", _surprisals(rollouts)),
         **_constant_groups(rollouts, f"/{name}"),
     }
     if with_role(env, "tracking") is not None:
@@ -134,6 +136,16 @@ def _cut_off(rollouts: Sequence[Rollout], of: str = "") -> dict[str, float]:
     """Return the share of replies that reached max_tokens."""
     turns = (turn for rollout in rollouts for turn in rollout.turns)
     return _mean(f"turns/cut_off{of}", (turn.stop_reason == "length" for turn in turns))
+
+
+def _surprisals(rollouts: Sequence[Rollout]) -> Iterator[float]:
+    """Yield ``-log q`` of each sampled token, in nats.
+
+    Their mean is an estimate of the policy's entropy at the temperature of sampling.
+    """
+    for rollout in rollouts:
+        for turn in rollout.turns:
+            yield from (-logprob for logprob in turn.logprobs)
 
 
 def _constant_groups(rollouts: Sequence[Rollout], of: str = "") -> dict[str, float]:

@@ -9,10 +9,11 @@ from typing import TYPE_CHECKING, Any
 
 from attrs import frozen
 
-from rlc.algo.kl import sample_train_kl
+from rlc.algo.drift import ClipRange, clip_fraction, drift
 from rlc.algo.schedules import learning_rate
 from rlc.catalog.builtins.losses import LIKELIHOOD
-from rlc.plan.records import SftPlan, TrainPlan
+from rlc.catalog.index import loss_traits
+from rlc.plan.records import LossPlan, SftPlan, TrainPlan
 from rlc.runtime.concurrency import in_thread
 from rlc.runtime.updates.datums import TrainingDatum
 from rlc.runtime.updates.minibatch import Minibatch
@@ -108,21 +109,42 @@ async def finish(
         metrics[f"optim/{name}"] = fmean(values)
     metrics["loss/sum"] = sum(output.metrics["loss:sum"] for output in outputs)
     datums = [datum for gradient in gradients for datum in gradient.datums]
+    metrics["optim/datums"] = float(len(datums))
     if isinstance(stage, TrainPlan):
-        metrics |= await in_thread(_kl_metrics, datums, outputs)
+        metrics |= await in_thread(_drift_metrics, stage.loss, datums, outputs)
     return UpdateResult(metrics, trained=sum(len(datum.inputs) for datum in datums))
 
 
-def _kl_metrics(
-    datums: Sequence[TrainingDatum], outputs: Sequence[types.ForwardBackwardOutput]
+def _drift_metrics(
+    loss: LossPlan,
+    datums: Sequence[TrainingDatum],
+    outputs: Sequence[types.ForwardBackwardOutput],
 ) -> dict[str, float]:
-    """Return how far the trainer's logprobs are from the sampler's, over the sampled tokens."""
-    kl = sample_train_kl(
-        [datum.logprobs_T for datum in datums],
-        [row["logprobs"].to_numpy() for output in outputs for row in output.loss_fn_outputs],
-        [datum.mask_T for datum in datums],
-    )
-    return {} if kl is None else {"kl/sample_train": kl.k1, "kl/sample_train_k2": kl.k2}
+    """Return how far the trainer's policy is from the sampler's, over the tokens trained on.
+
+    Each datum is compared as it was when its gradient was computed.
+    """
+    sampler_DT = [datum.logprobs_T for datum in datums]
+    trainer_DT = [row["logprobs"].to_numpy() for out in outputs for row in out.loss_fn_outputs]
+    mask_DT = [datum.mask_T for datum in datums]
+    seen = drift(sampler_DT, trainer_DT, mask_DT)
+    if seen is None:
+        return {}
+    metrics = {
+        "kl/sample_train": seen.k1,
+        "kl/sample_train_k2": seen.k2,
+        "kl/sample_train_k3": seen.k3,
+        "kl/train_sample": seen.reverse,
+        "policy/ess": seen.ess,
+    }
+    traits = loss_traits(loss.name)
+    if traits.clip is not None:
+        low, high = (loss.config[traits.config[name]] for name in ("clip_low", "clip_high"))
+        clip = ClipRange(low, high, traits.clip, traits.per_sequence)
+        advantages_DT = [datum.advantages_T for datum in datums]
+        share = clip_fraction(clip, sampler_DT, trainer_DT, advantages_DT, mask_DT)
+        metrics["policy/clip_fraction"] = 0.0 if share is None else share
+    return metrics
 
 
 def _adam_params(stage: TrainPlan | SftPlan, step: int) -> types.AdamParams:

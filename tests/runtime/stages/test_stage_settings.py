@@ -96,6 +96,8 @@ def test_several_updates_a_batch_train_on_every_rollout_once(tmp_path: Path) -> 
     assert one[1]["reward/mean"] != two[1]["reward/mean"]  # other weights after the first step
     assert abs(one[0]["kl/sample_train"]) < 1e-4
     assert two[0]["kl/sample_train_k2"] > one[0]["kl/sample_train_k2"]  # the second is off-policy
+    assert two[0]["policy/ess"] < one[0]["policy/ess"]
+    assert one[0]["policy/clip_fraction"] == 0 <= two[0]["policy/clip_fraction"] < 1
 
 
 def test_a_uniform_weight_hardly_matters_to_adam_but_shows_in_the_gradient(tmp_path: Path) -> None:
