@@ -47,10 +47,10 @@ from sudoku_service import Player, Speeds, SudokuService, write_model
 
 import rlc
 import rlc.service.local.torch_settings  # before torch
-from rlc.envs.seeds import derive_seed
 from rlc.runtime.job import Job
 from rlc.runtime.journal.folder import RunFolder
 from rlc.runtime.observer import Observer
+from rlc.seeds import derive_seed
 from rlc.service.local.checkpoints import CheckpointStore
 
 HERE = Path(__file__).parent

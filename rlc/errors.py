@@ -22,3 +22,8 @@ class Error(Exception):
 
     def __str__(self) -> str:
         return self.message
+
+
+def first_line(error: BaseException) -> str:
+    """The first line of an error's message, or its type if it has no message."""
+    return (str(error).strip() or type(error).__name__).splitlines()[0]

@@ -166,8 +166,3 @@ def _number(what: str, value: Any) -> float:
     if not math.isfinite(plain):
         raise ContractError(f"{what} is {float(plain)}, not a finite number")
     return float(plain)
-
-
-def first_line(error: BaseException) -> str:
-    """The first line of an error's message, or its type if it has no message."""
-    return (str(error).strip() or type(error).__name__).splitlines()[0]

@@ -9,11 +9,12 @@ from attrs import frozen
 
 from rlc.catalog.environments import is_chat, max_turns, with_role
 from rlc.catalog.index import source_traits, wrapper_traits
+from rlc.data.errors import DataError
+from rlc.data.functions import load_attribute, require_takes, search_beside
 from rlc.envs.base import AsyncSource, BlockingSource, EnvError, NumberedSource
 from rlc.envs.history import History, TextHistory, chat_history
 from rlc.envs.judges.solver_judge import SolverJudge, make_solver_judge
 from rlc.envs.openreward.preflight import openreward_problems
-from rlc.envs.python.attributes import load_attribute, require_takes, search_beside
 from rlc.envs.templates import load_template
 from rlc.envs.workers.async_adapter import make_async
 from rlc.plan.environments import EnvPlan
@@ -91,7 +92,7 @@ def _each(require: Callable[[EnvPlan], None]) -> Callable[[Sequence[EnvPlan]], I
         for env in envs:
             try:
                 require(env)
-            except EnvError as error:
+            except (DataError, EnvError) as error:
                 yield f"`{env.name}`: {error}"
 
     return problems

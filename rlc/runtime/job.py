@@ -13,7 +13,7 @@ from pathlib import Path
 
 from attrs import define, field
 
-from rlc.envs.python.attributes import search_beside
+from rlc.data.functions import search_beside
 from rlc.plan.records import EvalPlan, SftPlan, TrainPlan
 from rlc.runtime.concurrency import in_thread
 from rlc.runtime.guard.meter import Meter

@@ -25,8 +25,8 @@ from rlc.envs.gem.oracles import (
 )
 from rlc.envs.gem.source import GemSource
 from rlc.envs.history import ChatHistory, Chats
-from rlc.envs.seeds import derive_seed
 from rlc.envs.templates import load_template
+from rlc.seeds import derive_seed
 from rlc.service.tiny import path
 from tools.tiny.chatml import FRAMES, framed
 from tools.tiny.demonstrations import TASKS, Example, Task, encode, play

@@ -151,10 +151,10 @@ SOURCES = (
         Param(
             "data",
             "string",
-            "a known data set, or a .jsonl, .csv or .parquet file",
+            "a known data set, or a .jsonl, .json, .csv or .parquet file",
             choices=tuple(PROBLEM_SETS),
             noun="set of problems",
-            form=(r".+\.(jsonl|csv|parquet)", "problems.jsonl"),
+            form=(r".+\.(jsonl|json|csv|parquet)", "problems.jsonl"),
             file=True,
         ),
         _SPLIT,

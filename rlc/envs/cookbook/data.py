@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+from rlc.data.functions import explained
 from rlc.envs.base import EnvError
-from rlc.envs.python.attributes import explained
 
 _KEPT = 4  # batches of which some groups have not been used yet
 

@@ -23,6 +23,7 @@ import copy
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+from rlc.data.functions import called, explained, load_attribute, parameter_names
 from rlc.envs.base import AsyncEpisode, EnvError, TaskKey
 from rlc.envs.cookbook.data import Batches
 from rlc.envs.cookbook.episode import CookbookEpisode, GameEpisode
@@ -30,7 +31,6 @@ from rlc.envs.cookbook.event_loop_thread import EventLoopThread
 from rlc.envs.cookbook.group import Group
 from rlc.envs.cookbook.history import TokenHistory
 from rlc.envs.group_rewards import require_whole
-from rlc.envs.python.attributes import called, explained, load_attribute, parameter_names
 from rlc.plan.units import elapsed
 
 _MODEL = ("model_name_for_tokenizer", "model_name")

@@ -20,12 +20,13 @@ from typing import Any
 from attrs import define, field
 
 from rlc.catalog.index import wrapper_traits
-from rlc.envs.base import ContractError, EnvError, Episode, Observation, first_line
+from rlc.data.subprocess_pool import SubprocessPool
+from rlc.envs.base import ContractError, EnvError, Episode, Observation
 from rlc.envs.gem.global_rng import GLOBAL_RNG
 from rlc.envs.gem.math import math_grader
 from rlc.envs.gem.tools import Call, stop_tools, tool_metrics, with_tools
-from rlc.envs.seeds import derive_seed
-from rlc.envs.workers.subprocess_pool import SubprocessPool
+from rlc.errors import first_line
+from rlc.seeds import derive_seed
 
 # Arguments of GEM's ObservationWrapper for the wrappers of a recipe.
 OBSERVATIONS = {

@@ -13,9 +13,9 @@ from typing import Any
 
 from attrs import evolve, frozen
 
+from rlc.data.graders import boxed, tagged
 from rlc.envs.base import SOLVED, Action, AsyncEpisode, Observation
 from rlc.envs.history import History
-from rlc.envs.problems.graders import boxed, tagged
 from rlc.envs.templates import read_template
 
 SOLVER, JUDGE = "solver", "judge"

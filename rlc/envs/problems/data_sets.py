@@ -11,11 +11,12 @@ from typing import Any, Generic, TypeVar
 
 from attrs import frozen
 
-from rlc.envs.base import EnvError, first_line
-from rlc.envs.problems import countdown
-from rlc.envs.problems.graders import boxed
-from rlc.envs.problems.rows import read_rows
-from rlc.envs.seeds import derive_seed
+from rlc.data import countdown
+from rlc.data.errors import DataError, Place, at_place
+from rlc.data.graders import boxed
+from rlc.data.rows import DataRow, rows_of
+from rlc.errors import first_line
+from rlc.seeds import derive_seed
 
 T = TypeVar("T")
 Row = Mapping[str, Any]
@@ -67,35 +68,35 @@ class Made:
 def problem_set(
     data: str, split: str, shuffle: bool, samples: int | None, check: Callable[[Row], None]
 ) -> Listed[Row] | Made:
-    """The problems of a known set, or of a file; ``check`` raises EnvError for an unusable row.
+    """The problems of a known set, or of a file; ``check`` raises DataError for an unusable row.
 
-    ``samples`` keeps that many. Raise EnvError if there are fewer.
+    ``samples`` keeps that many. Raise DataError if there are fewer.
     """
     if data == "countdown" and split != "test":
         return Made(split, shuffle, samples)
     rows = []
-    for number, row in _rows(data, split):
-        try:
-            check(row)
-        except EnvError as error:
-            raise EnvError(f"row {number} of {data}: {error}") from error
-        rows.append(row)
+    for row in _rows(data, split):
+        with at_place(row.place):
+            check(row.fields)
+        rows.append(row.fields)
     if samples is not None and samples > len(rows):
-        raise EnvError(f"`samples = {samples}`, but {data} has {len(rows)} problems in {split}")
+        raise DataError(f"`samples = {samples}`, but {data} has {len(rows)} problems in {split}")
     return Listed(rows, shuffle).first(samples)
 
 
-def _rows(data: str, split: str) -> list[tuple[int, Row]]:
-    """The rows of a split with their numbers in the whole, from 1."""
+def _rows(data: str, split: str) -> list[DataRow]:
+    """The rows of a split."""
     if data in _KNOWN:
-        return list(enumerate(_KNOWN[data](split), start=1))
-    rows: Sequence[Row] = read_rows(data)  # without a field `split` all are `train`
-    there = {str(row[SPLIT]) for row in rows if row.get(SPLIT) is not None} or {"train"}
+        known = enumerate(_KNOWN[data](split), start=1)
+        return [DataRow(fields, Place(data, number)) for number, fields in known]
+    rows = list(rows_of(data))  # without a field `split` all are `train`
+    there = {str(row.fields[SPLIT]) for row in rows if row.fields.get(SPLIT) is not None} or {
+        "train"
+    }
     if split not in there:
         listed = ", ".join(f"`{name}`" for name in sorted(there))
-        raise EnvError(f"{data} has no split `{split}`; it has {listed}")
-    numbered = enumerate(rows, start=1)
-    return [(number, row) for number, row in numbered if str(row.get(SPLIT) or "train") == split]
+        raise DataError(f"{data} has no split `{split}`; it has {listed}")
+    return [row for row in rows if str(row.fields.get(SPLIT) or "train") == split]
 
 
 @lru_cache(maxsize=8)
@@ -162,15 +163,15 @@ _KNOWN: dict[str, Callable[[str], Sequence[Row]]] = {
 
 
 def _fetch(name: str, dataset: str, config: str | None, split: str) -> list[Row]:
-    """Rows from the Hugging Face hub, or from its cache. Raise EnvError if that fails."""
+    """Rows from the Hugging Face hub, or from its cache. Raise DataError if that fails."""
     try:
         library = importlib.import_module("datasets")
     except ImportError as error:
-        raise EnvError(f"`{name}` needs the package datasets: pip install datasets") from error
+        raise DataError(f"`{name}` needs the package datasets: pip install datasets") from error
     try:
         return list(library.load_dataset(dataset, config, split=split))
     except Exception as error:  # the library and its network stack raise many kinds
-        raise EnvError(
+        raise DataError(
             f"`{name}` comes from the Hugging Face hub ({dataset}), which gave nothing: "
             f"{first_line(error)}; its rows in a .jsonl file do as well"
         ) from error

@@ -7,17 +7,18 @@ from typing import Any
 
 from attrs import field, frozen
 
-from rlc.envs.base import EnvError, Episode, Observation
-from rlc.envs.problems import countdown
-from rlc.envs.problems.data_sets import Listed, Row, problem_set
-from rlc.envs.problems.graders import (
+from rlc.data import countdown
+from rlc.data.errors import DataError, at_place
+from rlc.data.graders import (
     Grader,
     countdown_task,
     is_right,
     require_gradable,
     require_right,
 )
-from rlc.envs.problems.rows import read_rows
+from rlc.data.rows import rows_of
+from rlc.envs.base import Episode, Observation
+from rlc.envs.problems.data_sets import Listed, Row, problem_set
 
 TRIED = 16  # rows whose own answers are graded first
 
@@ -26,9 +27,9 @@ class ProblemSource:
     """The environment ``problems()``. See :class:`rlc.envs.base.NumberedSource`."""
 
     def __init__(self, data: str, args: Mapping[str, Any]) -> None:
-        """``args`` are those of ``problems()`` except ``data``. Raise EnvError for data that cannot
-        be read, has no such split, or has a row that cannot be asked or graded, and for a grader
-        that calls right answers wrong."""
+        """``args`` are those of ``problems()`` except ``data``. Raise DataError for data that
+        cannot be read, has no such split, or has a row that cannot be asked or graded, and for a
+        grader that calls right answers wrong."""
         self._question, self._answer, self._suffix = (
             args[name] for name in ("question", "answer", "suffix")
         )
@@ -68,21 +69,23 @@ class ProblemSource:
     def _require_fields(self, row: Row) -> None:
         for name in (self._question, self._answer):
             if row.get(name) in (None, ""):
-                raise EnvError(f"the field `{name}` is empty; there are {', '.join(map(str, row))}")
+                raise DataError(
+                    f"the field `{name}` is empty; there are {', '.join(map(str, row))}"
+                )
 
     def _solved(self, path: str | None) -> tuple[tuple[str, str], ...]:
         """Question and answer of the problems in the file `few_shot`, asked as the others are."""
         if path is None:
             return ()
-        rows = read_rows(path)
-        for number, row in enumerate(rows, start=1):
-            try:
-                self._require_fields(row)
-                if is_right(self._grader, str(row[self._answer]), row) is False:
-                    raise EnvError("its own answer would be graded wrong as a reply")
-            except EnvError as error:
-                raise EnvError(f"row {number} of {path}: {error}") from error
-        return tuple((self._prompt(row), str(row[self._answer])) for row in rows)
+        solved = []
+        for row in rows_of(path):
+            with at_place(row.place):
+                self._require_fields(row.fields)
+                answer = str(row.fields[self._answer])
+                if is_right(self._grader, answer, row.fields) is False:
+                    raise DataError("its own answer would be graded wrong as a reply")
+            solved.append((self._prompt(row.fields), answer))
+        return tuple(solved)
 
 
 @frozen

@@ -42,8 +42,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from rlc.data.functions import called, load_attribute
 from rlc.envs.base import AsyncSource, BlockingSource, EnvError, EnvSource, NumberedSource
-from rlc.envs.python.attributes import called, load_attribute
 
 
 def make_source(factory: str, args: Mapping[str, Any]) -> AsyncSource | BlockingSource:

@@ -2,5 +2,5 @@
 
 Read ``async_adapter`` first: it wraps a blocking source for the runtime. Its calls are made in
 ``threads``, in ``processes`` or by an executor of the user's own (``executors``); the last two are
-sent what ``remote_calls`` defines. ``subprocess_pool`` is for graders that need a process each.
+sent what ``remote_calls`` defines.
 """

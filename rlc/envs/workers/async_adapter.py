@@ -8,8 +8,8 @@ from typing import Any
 
 from attrs import define, field, frozen
 
+from rlc.data.functions import load_attribute
 from rlc.envs.base import Action, AsyncEpisode, BlockingSource, Episode, Observation, TaskKey
-from rlc.envs.python.attributes import load_attribute
 from rlc.envs.workers.executors import ExecutorWorkers
 from rlc.envs.workers.processes import ProcessWorkers
 from rlc.envs.workers.remote_calls import (

@@ -22,8 +22,8 @@ from rlc.envs.base import (
     NumberedSource,
     Observation,
     TaskKey,
-    first_line,
 )
+from rlc.errors import first_line
 
 P = ParamSpec("P")
 T = TypeVar("T")

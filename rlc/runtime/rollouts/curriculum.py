@@ -18,8 +18,8 @@ from attrs import define, field
 
 from rlc.envs.base import SOLVED
 from rlc.envs.judges.solver_judge import JUDGE
-from rlc.envs.seeds import derive_seed
 from rlc.runtime.records import Rollout
+from rlc.seeds import derive_seed
 
 
 @define

@@ -7,6 +7,7 @@ import logging
 from collections.abc import Iterable
 from typing import Any, Protocol
 
+from rlc.data.errors import DataError
 from rlc.envs.base import EnvError
 from rlc.envs.build import PlayableEnv, build_env
 from rlc.envs.deadlines import Span
@@ -26,7 +27,7 @@ def build_envs(envs: Iterable[EnvPlan], tokenizer: Any, renderer: str) -> dict[s
     """Return the environments by name. Raise RunError if one of them cannot be made."""
     try:
         return {env.name: build_env(env, tokenizer, renderer) for env in envs}
-    except EnvError as error:
+    except (DataError, EnvError) as error:
         raise RunError(str(error)) from error
 
 

@@ -16,7 +16,6 @@ from rlc.envs.base import AsyncEpisode, ContractError, EnvError, joins, validate
 from rlc.envs.chunks import model_input
 from rlc.envs.deadlines import Span
 from rlc.envs.history import History, chunks_of
-from rlc.envs.seeds import derive_seed
 from rlc.envs.tool_chat import calls_of
 from rlc.plan.environments import RewardPlan, RolloutsPlan
 from rlc.plan.records import FailurePlan, SamplingPlan
@@ -25,6 +24,7 @@ from rlc.runtime.records import Rollout, RunError, Turn, Usage
 from rlc.runtime.rollouts.environments import close_all
 from rlc.runtime.rollouts.tasks import Task
 from rlc.runtime.rollouts.tokens import TOKEN, EpisodeTokens
+from rlc.seeds import derive_seed
 from rlc.service.errors import ServiceLostError
 from rlc.service.interface import SamplingClient
 from rlc.service.pending_calls import pending_call

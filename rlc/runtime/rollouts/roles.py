@@ -14,11 +14,11 @@ from rlc.envs.base import AsyncEpisode, Observation, TaskKey
 from rlc.envs.build import PlayableEnv
 from rlc.envs.history import History
 from rlc.envs.judges.solver_judge import JUDGE, SOLVER, SolverJudge
-from rlc.envs.seeds import derive_seed
 from rlc.runtime.concurrency import all_of
 from rlc.runtime.records import Rollout
 from rlc.runtime.rollouts.player import Player
 from rlc.runtime.rollouts.tasks import Task
+from rlc.seeds import derive_seed
 
 
 async def play_task(player: Player, task: Task) -> list[Rollout]:

@@ -10,9 +10,9 @@ from attrs import define, evolve, field, frozen
 from rlc.catalog.environments import with_role
 from rlc.envs.base import TaskKey
 from rlc.envs.build import PlayableEnv
-from rlc.envs.seeds import derive_seed
 from rlc.runtime.records import Rollout
 from rlc.runtime.rollouts.curriculum import Curriculum, solved_share
+from rlc.seeds import derive_seed
 
 SPARES = 1_000_000_000  # the first number of a task that replaces another
 

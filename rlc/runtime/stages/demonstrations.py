@@ -7,16 +7,18 @@ which the model would sample them.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from itertools import islice
 from typing import Any
 
 from attrs import define
 
 from rlc.catalog.builtins.training import DEFAULT_FAILURE
+from rlc.data.errors import DataError
+from rlc.data.rows import rows_of
 from rlc.envs.base import AsyncEpisode, EnvError, Observation
 from rlc.envs.build import PlayableEnv
 from rlc.envs.gem.oracles import Oracle, find_oracle
 from rlc.envs.history import History, chunks_of
-from rlc.envs.problems.rows import read_rows
 from rlc.envs.tool_chat import conversation
 from rlc.plan.records import DataPlan, SamplingPlan, SftPlan
 from rlc.runtime.concurrency import all_of
@@ -35,26 +37,21 @@ def read_pairs(data: DataPlan) -> list[tuple[Observation, str]]:
     """Return the prompts and replies of a file, in order.
 
     A prompt is text or a list of messages; a row may also have the ``tools`` of a chat. Raise
-    RunError for a row that cannot be used.
+    DataError for a row that cannot be used.
     """
     assert data.path is not None
-    try:
-        rows = read_rows(data.path)[: data.count]
-    except EnvError as error:
-        raise RunError(str(error)) from error
     pairs = []
-    for number, row in enumerate(rows, start=1):
-        prompt, reply = row.get(str(data.prompt)), row.get(str(data.reply))
+    for row in islice(rows_of(data.path), data.count):
+        fields = row.fields
+        prompt, reply = fields.get(str(data.prompt)), fields.get(str(data.reply))
         for name, value, kinds in ((data.prompt, prompt, (str, list)), (data.reply, reply, (str,))):
             if not isinstance(value, kinds) or not value:
-                raise RunError(
-                    f"row {number} of {data.path} has no text in the field `{name}`",
-                    f"it has: {', '.join(map(str, row))}",
-                )
+                what = f"the row has no text in the field `{name}`"
+                raise DataError(what, f"it has: {', '.join(map(str, fields))}", row.place)
         try:
-            pairs.append((conversation(prompt, row.get("tools")), str(reply)))
+            pairs.append((conversation(prompt, fields.get("tools")), str(reply)))
         except EnvError as error:
-            raise RunError(f"row {number} of {data.path}: {error}") from error
+            raise DataError(str(error), place=row.place) from error
     return pairs
 
 

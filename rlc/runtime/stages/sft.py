@@ -8,7 +8,6 @@ import numpy as np
 import numpy.typing as npt
 from attrs import define
 
-from rlc.envs.seeds import derive_seed
 from rlc.plan.records import SftPlan
 from rlc.runtime.graph import Inputs, NodeContext, StepFunction, StepOutcome
 from rlc.runtime.stages.base import Stage, StepReport
@@ -16,6 +15,7 @@ from rlc.runtime.stages.examples import Example
 from rlc.runtime.updates import optimizer
 from rlc.runtime.updates.minibatch import Minibatch
 from rlc.runtime.updates.optimizer import PendingGradients, UpdateResult
+from rlc.seeds import derive_seed
 
 
 @define(eq=False)

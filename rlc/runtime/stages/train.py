@@ -13,7 +13,6 @@ from attrs import define, field, frozen
 
 from rlc.algo.advantages import compute_advantages
 from rlc.algo.episodes import Advantages, Episodes
-from rlc.envs.seeds import derive_seed
 from rlc.plan.environments import EnvPlan
 from rlc.plan.graph import takes_what_is_ready
 from rlc.plan.records import TrainPlan
@@ -32,6 +31,7 @@ from rlc.runtime.updates import optimizer
 from rlc.runtime.updates.datums import FloatArray
 from rlc.runtime.updates.minibatch import Minibatch, minibatches, rollout_datums
 from rlc.runtime.updates.optimizer import PendingGradients
+from rlc.seeds import derive_seed
 
 
 @frozen(eq=False)

@@ -9,13 +9,13 @@ from functools import partial
 from attrs import define, frozen
 
 from rlc.catalog.index import loss_traits
-from rlc.envs.seeds import derive_seed
 from rlc.plan.records import LOCAL, EvalPlan, SftPlan, StagePlan, TrainPlan
 from rlc.runtime.graph import Inputs, NodeContext
 from rlc.runtime.journal.checkpoints import ROLLING_TTL, PendingCheckpoint, is_due, max_lag
 from rlc.runtime.journal.database import Journal
 from rlc.runtime.journal.folder import RunFolder
 from rlc.runtime.records import RunError
+from rlc.seeds import derive_seed
 from rlc.service.errors import CheckpointError
 from rlc.service.interface import SamplingClient, ServiceClient, TrainingClient
 

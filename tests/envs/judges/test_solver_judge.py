@@ -9,11 +9,11 @@ from pathlib import Path
 import pytest
 from problem_support import ARGS
 
+from rlc.data import countdown
+from rlc.data.countdown import row
 from rlc.envs.base import Action, AsyncEpisode, EnvError, Observation, TaskKey
 from rlc.envs.history import History
 from rlc.envs.judges.solver_judge import NO_SOLUTION, SolverJudge, make_solver_judge, picked_number
-from rlc.envs.problems import countdown
-from rlc.envs.problems.countdown import row
 from rlc.envs.problems.source import ProblemSource
 from rlc.envs.workers.async_adapter import make_async
 

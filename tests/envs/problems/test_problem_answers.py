@@ -14,8 +14,9 @@ from typing import Any
 import pytest
 from problem_support import ARGS, jsonl
 
-from rlc.envs.base import Action, EnvError, Observation, TaskKey
-from rlc.envs.problems.countdown import TEST_SIZE
+from rlc.data.countdown import TEST_SIZE
+from rlc.data.errors import DataError
+from rlc.envs.base import Action, Observation, TaskKey
 from rlc.envs.problems.source import ProblemSource
 from rlc.envs.workers.async_adapter import make_async
 from rlc.envs.workers.remote_calls import pickle_source
@@ -35,7 +36,7 @@ def test_a_grader_that_cannot_read_the_answers_is_found_at_once(tmp_path: Path) 
         r"`grader = math` calls the right answers of .* wrong "
         r"\(4 of the first 4, such as 'The area is 0"
     )
-    with pytest.raises(EnvError, match=message):
+    with pytest.raises(DataError, match=message):
         ProblemSource(rows(tmp_path, WORKED), ARGS | {"grader": "math"})
     ProblemSource(rows(tmp_path, ["0", *WORKED[:1]]), ARGS | {"grader": "math"})
 
@@ -62,7 +63,7 @@ def test_a_solved_problem_must_be_right_itself(tmp_path: Path) -> None:
     shots = rows(tmp_path, ["It is 4.", "The answer: 5"], "shots.jsonl")
     pattern = {"grader": "regex", "pattern": r"The answer: (\d+)"}
     data = rows(tmp_path, ["5"])
-    with pytest.raises(EnvError, match=r"row 1 of .*shots.jsonl: its own answer would be graded"):
+    with pytest.raises(DataError, match=r"shots.jsonl:1: its own answer would be graded"):
         ProblemSource(data, ARGS | pattern | {"few_shot": shots})
     shown = tmp_path / "right.jsonl"
     shown.write_text(json.dumps({"question": "?", "answer": "so \\boxed{4}"}) + "\n")

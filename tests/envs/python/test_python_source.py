@@ -11,10 +11,11 @@ from typing import Any
 import pytest
 from paths import RECIPES
 
-from rlc.envs.base import AsyncSource, EnvError, Observation, TaskKey
-from rlc.envs.python.attributes import load_attribute, search_beside
+from rlc.data.functions import load_attribute, search_beside
+from rlc.envs.base import AsyncSource, Observation, TaskKey
 from rlc.envs.python.source import make_source
 from rlc.envs.workers.async_adapter import make_async
+from rlc.errors import Error
 
 OWN = """
 from rlc.envs.base import EnvError, Observation
@@ -115,7 +116,7 @@ def test_arguments_are_handed_on(module: Any) -> None:
     ],
 )
 def test_what_can_be_wrong(module: Any, target: str, args: dict[str, Any], message: str) -> None:
-    with pytest.raises(EnvError, match=message):
+    with pytest.raises(Error, match=message):
         make_source(target, args)
 
 
@@ -131,7 +132,7 @@ def test_a_module_that_fails_says_where(
     module: Callable[[str, str], None], text: str, message: str
 ) -> None:
     module("broken_tasks", text)
-    with pytest.raises(EnvError, match=message):
+    with pytest.raises(Error, match=message):
         make_source("broken_tasks:make", {})
 
 
@@ -151,5 +152,5 @@ def test_the_worked_example(monkeypatch: pytest.MonkeyPatch) -> None:
     assert len({source.group(seed, 1)[0].first.text for seed in range(20)}) == 3
     after: Observation = first.step(f"{first.letter}a{first.letter}b")
     assert (after.reward, after.done) == (0.5, True)
-    with pytest.raises(EnvError, match="must be letters"):
+    with pytest.raises(Error, match="must be letters"):
         make_source("letters:make", {"letters": "x1"})

@@ -23,6 +23,7 @@ from run_support import (
     undisturbed,
 )
 
+from rlc.data.errors import DataError
 from rlc.plan.records import Plan
 from rlc.runtime.journal.folder import RunFolder
 from rlc.runtime.records import RunError
@@ -137,17 +138,20 @@ def test_rows_of_a_file_are_imitated_and_not_needed_again(
 @pytest.mark.parametrize(
     ("content", "message"),
     [
-        ('{"prompt": "a", "reply": "b"}\n{"prompt": "a"}\n', "row 2 .* has no text in .* `reply`"),
-        ('{"prompt": "a", "reply": 7}\n', "row 1 .* has no text in the field `reply`"),
-        ('{"prompt": "a", "reply": "b"}\nnot json\n', "line 2 is not JSON"),
-        ("[1, 2]\n", "row 1 .* has no named fields"),
+        (
+            '{"prompt": "a", "reply": "b"}\n{"prompt": "a"}\n',
+            ":2: .* no text in .* `reply`",
+        ),
+        ('{"prompt": "a", "reply": 7}\n', ":1: the row has no text in the field `reply`"),
+        ('{"prompt": "a", "reply": "b"}\nnot json\n', ":2:1: the line is not JSON"),
+        ("[1, 2]\n", ":1: the row has no named fields"),
         ("", "has no rows"),
     ],
 )
 def test_a_file_that_cannot_be_used_says_where(tmp_path: Path, content: str, message: str) -> None:
     path = tmp_path / "rows.jsonl"
     path.write_text(content)
-    with pytest.raises(RunError, match=message):
+    with pytest.raises(DataError, match=message):
         run_new(tmp_path / "run", tiny(sft(data=f'rows("{path}")')))
 
 

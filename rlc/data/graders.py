@@ -17,10 +17,10 @@ from typing import Any
 
 from attrs import field, frozen
 
-from rlc.envs.base import EnvError
-from rlc.envs.problems import countdown
-from rlc.envs.problems.math_equivalence import compare
-from rlc.envs.python.attributes import load_attribute
+from rlc.data import countdown
+from rlc.data.errors import DataError
+from rlc.data.functions import load_attribute
+from rlc.data.math_equivalence import compare
 
 LONGEST = 2_000  # characters of an answer; a longer one is not compared
 _TOLERANCE = Fraction(1, 10**6)
@@ -40,7 +40,7 @@ Row = Mapping[str, Any]
 @frozen
 class Grader:
     """A grader as a recipe describes it; ``answer`` is the field of the right answer. It is made
-    again in another process, once. Raise EnvError if a package is missing, the pattern is no
+    again in another process, once. Raise DataError if a package is missing, the pattern is no
     regular expression, or the function is not found."""
 
     name: str
@@ -52,7 +52,7 @@ class Grader:
     @tool.default
     def _load_tool(self) -> Any:
         if self.name == "math" and importlib.util.find_spec("math_verify") is None:
-            raise EnvError(
+            raise DataError(
                 "`grader = math` needs math-verify: pip install 'math-verify[antlr4_13_2]'"
             )
         if self.name == "regex":
@@ -60,7 +60,7 @@ class Grader:
             try:
                 return re.compile(self.pattern)
             except re.error as error:
-                raise EnvError(
+                raise DataError(
                     f"the pattern {self.pattern!r} is no regular expression: {error}"
                 ) from error
         if self.name == "python":
@@ -83,7 +83,7 @@ def _make_once(*description: Any) -> Grader:
 
 
 def require_gradable(grader: Grader, row: Row) -> None:
-    """Raise EnvError for a row whose answer the grader cannot read."""
+    """Raise DataError for a row whose answer the grader cannot read."""
     if grader.name == "numeric":
         _gold_number(row, grader.answer)
     if grader.name == "countdown":
@@ -91,16 +91,16 @@ def require_gradable(grader: Grader, row: Row) -> None:
 
 
 def require_right(grader: Grader, rows: Sequence[Row], data: str) -> None:
-    """Raise EnvError if a grader calls most of the rows' own answers wrong: then the grader, or the
-    field of the answer, does not fit these rows. Graders whose right replies have no known form (a
-    target, a pattern, a Python function) are not tried."""
+    """Raise DataError if a grader calls most of the rows' own answers wrong: then the grader, or
+    the field of the answer, does not fit these rows. Graders whose right replies have no known form
+    (a target, a pattern, a Python function) are not tried."""
     if grader.name not in ("exact", "math", "numeric"):
         return
     wrong = [
         row for row in rows if not is_right(grader, f"\\boxed{{{_gold(row, grader.answer)}}}", row)
     ]
     if 2 * len(wrong) > len(rows):
-        raise EnvError(
+        raise DataError(
             f"`grader = {grader.name}` calls the right answers of {data} wrong ({len(wrong)} of "
             f"the first {len(rows)}, such as {str(wrong[0][grader.answer])[:60]!r}): take another "
             "grader, or name the field that holds the `answer`"
@@ -111,7 +111,7 @@ def is_right(grader: Grader, reply: str, row: Row) -> bool | None:
     """Whether the grader calls a reply right; None if it cannot grade the row."""
     try:
         return (grader(reply, row) or 0.0) > 0
-    except EnvError:
+    except DataError:
         return None
 
 
@@ -177,7 +177,7 @@ def _gold(row: Row, field: str) -> str:
 def _gold_number(row: Row, field: str) -> Fraction:
     number = number_in(_gold(row, field))
     if number is None:
-        raise EnvError(f"the answer {row[field]!r} is no number, as `grader = numeric` needs it")
+        raise DataError(f"the answer {row[field]!r} is no number, as `grader = numeric` needs it")
     return number
 
 
@@ -186,7 +186,7 @@ def _same_text(answer: str, gold: str) -> float:
 
 
 def countdown_task(row: Row, answer: str = "answer") -> tuple[list[int], int]:
-    """Numbers and target of a row. Raise EnvError for a row without them."""
+    """Numbers and target of a row. Raise DataError for a row without them."""
     numbers, target = row.get("nums"), row.get("target", row.get(answer))
     found = re.findall(r"[0-9]+", numbers) if isinstance(numbers, str) else list(numbers or ())
     try:
@@ -194,7 +194,7 @@ def countdown_task(row: Row, answer: str = "answer") -> tuple[list[int], int]:
             raise ValueError("one of them is missing")
         return [int(number) for number in found], int(target)
     except (TypeError, ValueError) as error:
-        raise EnvError(
+        raise DataError(
             "countdown needs whole numbers in the fields `nums` and `target` of each row"
         ) from error
 
@@ -244,7 +244,7 @@ def _math(grader: Grader, text: str, row: Row) -> float | None:
         return None
     if not found.gold:
         gold = row[grader.answer]
-        raise EnvError(f"the answer {gold!r} is nothing that math-verify can read")
+        raise DataError(f"the answer {gold!r} is nothing that math-verify can read")
     return float(found.same)
 
 
@@ -255,7 +255,7 @@ def _python(grader: Grader, text: str, row: Row) -> float | None:
     if value is None:
         return None
     if not isinstance(value, bool | int | float) or not math.isfinite(value):
-        raise EnvError(f"the grader {grader.function} gave {value!r} instead of a finite number")
+        raise DataError(f"the grader {grader.function} gave {value!r} instead of a finite number")
     return float(value)
 
 

@@ -23,7 +23,7 @@ from functools import cache
 from hashlib import blake2b
 from typing import Any
 
-from rlc.envs.seeds import derive_seed
+from rlc.seeds import derive_seed
 
 LONGEST = 1_000  # characters of an expression that is evaluated
 NUMBERS = (1, 99)

@@ -15,7 +15,8 @@ from difflib import get_close_matches
 from pathlib import Path
 from typing import Any
 
-from rlc.envs.base import EnvError, first_line
+from rlc.data.errors import DataError
+from rlc.errors import Error, first_line
 
 
 def search_beside(recipe: str) -> None:
@@ -27,32 +28,32 @@ def search_beside(recipe: str) -> None:
 
 
 def load_attribute(target: str) -> Any:
-    """The callable that ``module:attr`` names. Raise EnvError if there is none."""
+    """The callable that ``module:attr`` names. Raise DataError if there is none."""
     name, _, attribute = target.partition(":")
     importlib.invalidate_caches()
     try:
         module = importlib.import_module(name)
     except ModuleNotFoundError as error:
         if error.name is None or not f"{name}.".startswith(f"{error.name}."):
-            raise EnvError(f"`{target}` cannot be imported: {explained(error)}") from error
-        raise EnvError(
+            raise DataError(f"`{target}` cannot be imported: {explained(error)}") from error
+        raise DataError(
             f"`{target}`: there is no module `{error.name}` among what is installed, in the "
             f"folder you are in, or beside the recipe{_meant(error.name, _own_modules())}"
         ) from error
     except Exception as error:  # a module may raise anything when it is imported
-        raise EnvError(f"`{target}` cannot be imported: {explained(error)}") from error
+        raise DataError(f"`{target}` cannot be imported: {explained(error)}") from error
     found = getattr(module, attribute, None)
     if found is None:
         public = [known for known in vars(module) if not known.startswith("_")]
         where = getattr(module, "__file__", None) or name
-        raise EnvError(f"{where} has no `{attribute}`{_meant(attribute, public)}")
+        raise DataError(f"{where} has no `{attribute}`{_meant(attribute, public)}")
     if not callable(found):
-        raise EnvError(f"`{target}` is of the type {type(found).__name__}, which cannot be called")
+        raise DataError(f"`{target}` is of the type {type(found).__name__}, which cannot be called")
     return found
 
 
 def require_takes(target: str, function: Any, args: Mapping[str, Any]) -> None:
-    """Raise EnvError if a function does not take these keyword arguments, or needs others."""
+    """Raise DataError if a function does not take these keyword arguments, or needs others."""
     parameters = _parameters(function)
     if parameters is None:  # only the call will show
         return
@@ -60,7 +61,7 @@ def require_takes(target: str, function: Any, args: Mapping[str, Any]) -> None:
     for name in args:
         if name not in known and inspect.Parameter.VAR_KEYWORD not in kinds:
             takes = ", ".join(f"`{each}`" for each in known) or "nothing"
-            raise EnvError(
+            raise DataError(
                 f"`{target}` does not take `{name}`; it takes {takes}{_meant(name, known)}"
             )
     missing = [
@@ -70,7 +71,7 @@ def require_takes(target: str, function: Any, args: Mapping[str, Any]) -> None:
     ]
     if missing:
         listed = ", ".join(f"`{name}`" for name in missing)
-        raise EnvError(f"`{target}` needs {listed}: `args = {{{missing[0]} = …}}`")
+        raise DataError(f"`{target}` needs {listed}: `args = {{{missing[0]} = …}}`")
 
 
 def parameter_names(function: Any) -> list[str]:
@@ -80,14 +81,14 @@ def parameter_names(function: Any) -> list[str]:
 
 
 def called(target: str, function: Any, args: Mapping[str, Any]) -> Any:
-    """Return what the function returns for these arguments. Raise EnvError if it raises."""
+    """Return what the function returns for these arguments. Raise DataError if it raises."""
     require_takes(target, function, args)
     try:
         return function(**args)
-    except EnvError:
+    except Error:
         raise
     except Exception as error:
-        raise EnvError(f"`{target}` failed: {explained(error)}") from error
+        raise DataError(f"`{target}` failed: {explained(error)}") from error
 
 
 def explained(error: BaseException) -> str:

@@ -15,7 +15,7 @@ from typing import Any
 
 from attrs import define, field
 
-from rlc.envs.base import EnvError
+from rlc.data.errors import DataError
 
 _START = 120.0  # seconds within which a process must have started: it imports its libraries
 _READY = "ready"  # the first line that a process writes
@@ -48,7 +48,7 @@ class SubprocessPool:
 
     def ask(self, *arguments: Any) -> Any:
         """Return the answer of a process; None if it is late or the process dies. Blocks. Raises
-        EnvError if no process starts."""
+        DataError if no process starts."""
         with self._places:
             process = self._idle.pop() if self._idle else self._started()
             assert process.stdin is not None
@@ -79,7 +79,7 @@ class SubprocessPool:
         )
         if _read_line(process, _START) != _READY:
             _end(process)
-            raise EnvError(f"a process of {self.module} does not start")
+            raise DataError(f"a process of {self.module} does not start")
         return process
 
 

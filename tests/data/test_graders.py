@@ -12,8 +12,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rlc.envs.base import EnvError, Observation
-from rlc.envs.problems.graders import (
+from rlc.data.errors import DataError
+from rlc.data.graders import (
     Grader,
     boxed,
     final_answer,
@@ -21,6 +21,7 @@ from rlc.envs.problems.graders import (
     require_gradable,
     tagged,
 )
+from rlc.envs.base import Observation
 from rlc.envs.problems.source import Attempt
 
 RIGHT, WRONG, NONE = 1.0, 0.0, None
@@ -158,7 +159,7 @@ def test_an_endless_answer_is_not_compared() -> None:
 
 def test_math_says_what_it_needs(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "math_verify", None)
-    with pytest.raises(EnvError, match=r"needs math-verify: pip install"):
+    with pytest.raises(DataError, match=r"needs math-verify: pip install"):
         Grader("math", "answer")
 
 
@@ -195,7 +196,7 @@ def test_a_function_of_ones_own(monkeypatch: pytest.MonkeyPatch, tmp_path: Path)
     length = Grader("python", "answer", function=f"{__name__}:grade_length")
     assert length("ab", {"longest": 4}) == 0.5
     assert length("", {"longest": 4}) == NONE
-    with pytest.raises(EnvError, match="gave nan instead of a finite number"):
+    with pytest.raises(DataError, match="gave nan instead of a finite number"):
         length("nan", {"longest": 4})
 
 
@@ -209,15 +210,15 @@ def test_a_function_of_ones_own(monkeypatch: pytest.MonkeyPatch, tmp_path: Path)
     ],
 )
 def test_graders_that_cannot_be_made(name: str, settings: dict[str, str], message: str) -> None:
-    with pytest.raises(EnvError, match=message):
+    with pytest.raises(DataError, match=message):
         Grader(name, "a", **settings)
 
 
 def test_answers_that_cannot_be_compared() -> None:
-    with pytest.raises(EnvError, match="'many' is no number"):
+    with pytest.raises(DataError, match="'many' is no number"):
         require_gradable(Grader("numeric", "answer"), {"answer": "many"})
     for row in ({"answer": "9"}, {"nums": [1], "target": None}, {"nums": ["x"], "target": 1}):
-        with pytest.raises(EnvError, match="whole numbers in the fields `nums` and `target`"):
+        with pytest.raises(DataError, match="whole numbers in the fields `nums` and `target`"):
             require_gradable(Grader("countdown", "answer"), row)
 
 

@@ -8,9 +8,9 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 from paths import SUPPORT
 
-from rlc.envs.base import EnvError
-from rlc.envs.problems.math_equivalence import Equivalence, compare
-from rlc.envs.workers.subprocess_pool import SubprocessPool
+from rlc.data.errors import DataError
+from rlc.data.math_equivalence import Equivalence, compare
+from rlc.data.subprocess_pool import SubprocessPool
 
 
 @pytest.fixture
@@ -37,7 +37,7 @@ def test_a_process_that_hangs_or_dies_is_replaced(servers: SubprocessPool) -> No
 
 
 def test_a_process_that_does_not_start_says_so() -> None:
-    with pytest.raises(EnvError, match="a process of no_such_module does not start"):
+    with pytest.raises(DataError, match="a process of no_such_module does not start"):
         SubprocessPool("no_such_module", patience=1.0, most=1).ask("anybody?")
 
 

@@ -1,0 +1,54 @@
+"""The errors of data, and the places in files that they point to."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from attrs import frozen
+
+from rlc.errors import Error
+
+
+@frozen
+class Place:
+    """Where something stands in a file: a row (from 1), with its line where the file has lines, and
+    a column (from 1) where that is known."""
+
+    path: str
+    row: int
+    line: int | None = None
+    column: int | None = None
+
+    def __str__(self) -> str:
+        if self.line is None:
+            return f"{self.path}, row {self.row}"
+        return ":".join(str(part) for part in (self.path, self.line, self.column) if part)
+
+
+class DataError(Error):
+    """Data, or code of the user's own, that cannot be used.
+
+    Attributes:
+        what: what is wrong, in one sentence, without the place.
+        place: where it stands in a file; None if it is not in one place of a file.
+    """
+
+    cause = "data"
+
+    def __init__(self, what: str, hint: str | None = None, place: Place | None = None) -> None:
+        super().__init__(what if place is None else f"{place}: {what}", hint)
+        self.args = (what, hint, place)  # what a copy in another process is made from
+        self.what = what
+        self.place = place
+
+
+@contextmanager
+def at_place(place: Place) -> Iterator[None]:
+    """Say where an error stands that is raised inside, if it does not say so itself."""
+    try:
+        yield
+    except DataError as error:
+        if error.place is not None:
+            raise
+        raise DataError(error.what, error.hint, place) from error

@@ -1,0 +1,166 @@
+"""Rows of data: the records of a .jsonl, .json, .csv or .parquet file, read one by one."""
+
+from __future__ import annotations
+
+import importlib
+import json
+from collections.abc import Callable, Iterator, Mapping
+from itertools import count
+from pathlib import Path
+from typing import IO, Any
+
+from attrs import frozen
+
+from rlc.data.errors import DataError, Place
+
+_WHITE = " \t\n\r"
+
+
+@frozen
+class DataRow:
+    """One row of a file, by the names of its fields, and where it stands."""
+
+    fields: Mapping[str, Any]
+    place: Place
+
+
+def rows_of(path: str) -> Iterator[DataRow]:
+    """The rows of a file, each read when it is asked for. A byte order mark is skipped.
+
+    Raise DataError, with the place, if the file cannot be read, has no rows, or has a row without
+    named fields.
+    """
+    reader = _READERS.get(Path(path).suffix.lower())
+    if reader is None:
+        raise DataError(f"{path} is none of the kinds of data: {', '.join(_READERS)}")
+    there = False
+    try:
+        for place, fields in reader(path):
+            if not isinstance(fields, dict):
+                raise DataError("the row has no named fields", place=place)
+            there = True
+            yield DataRow(fields, place)
+    except OSError as error:
+        raise DataError(f"cannot read {path}: {error.strerror or error}") from error
+    except UnicodeDecodeError as error:
+        raise DataError(f"{path} is not UTF-8: {error.reason} at byte {error.start:,}") from error
+    if not there:
+        raise DataError(f"{path} has no rows")
+
+
+def read_rows(path: str) -> list[Mapping[str, Any]]:
+    """The fields of all rows of a file. Raise DataError as :func:`rows_of` does."""
+    return [row.fields for row in rows_of(path)]
+
+
+Found = Iterator[tuple[Place, Any]]
+
+
+def _text(path: str, newline: str | None = None) -> IO[str]:
+    return open(path, encoding="utf-8-sig", newline=newline)
+
+
+def _json_lines(path: str) -> Found:
+    with _text(path) as file:
+        row = 0
+        for line, text in enumerate(file, start=1):
+            if text.strip():
+                row += 1
+                try:
+                    yield Place(path, row, line), json.loads(text)
+                except json.JSONDecodeError as error:
+                    place = Place(path, row, line, error.colno)
+                    raise DataError(f"the line is not JSON: {error.msg}", place=place) from error
+                except RecursionError as error:
+                    place = Place(path, row, line)
+                    raise DataError("the line is nested too deeply", place=place) from error
+
+
+def _json_list(path: str) -> Found:
+    """The objects of a list, each with the line that it starts in."""
+    with _text(path) as file:
+        text = file.read()
+    decode, at, line = json.JSONDecoder().raw_decode, 0, 1
+
+    def skipped(start: int) -> int:
+        while start < len(text) and text[start] in _WHITE:
+            start += 1
+        return start
+
+    def wrong(what: str, at: int, row: int) -> DataError:
+        column = at - text.rfind("\n", 0, at)
+        return DataError(what, place=Place(path, row, text.count("\n", 0, at) + 1, column))
+
+    at = skipped(0)
+    if at == len(text):
+        return
+    if text[at] != "[":
+        raise wrong("a .json file is a list of objects: it starts with `[`", at, 1)
+    at, before = skipped(at + 1), 0
+    if text[at : at + 1] == "]":
+        return
+    for row in count(1):
+        line += text.count("\n", before, at)
+        before = at
+        try:
+            value, at = decode(text, at)
+        except json.JSONDecodeError as error:
+            raise wrong(f"this is not JSON: {error.msg}", error.pos, row) from error
+        except RecursionError as error:
+            raise wrong("the object is nested too deeply", at, row) from error
+        yield Place(path, row, line), value
+        at = skipped(at)
+        if text[at : at + 1] == "]":
+            break
+        if text[at : at + 1] != ",":
+            raise wrong("after an object there is `,`, or `]` at the end of the list", at, row)
+        at = skipped(at + 1)
+    if (after := skipped(at + 1)) < len(text):
+        raise wrong("nothing stands after the list", after, row)
+
+
+def _csv(path: str) -> Found:
+    import csv
+
+    with _text(path, newline="") as file:
+        reader, row = csv.DictReader(file, strict=True), 0
+        try:
+            for row, fields in enumerate(reader, start=1):
+                inside = sum(
+                    value.count("\n") for value in fields.values() if isinstance(value, str)
+                )
+                place = Place(path, row, reader.line_num - inside)
+                if None in fields:
+                    what = (
+                        f"the row has more values than the {len(reader.fieldnames or ())} columns"
+                    )
+                    raise DataError(what, place=place)
+                yield place, fields
+        except csv.Error as error:
+            place = Place(path, row + 1, max(reader.reader.line_num, 1))
+            raise DataError(f"this is not CSV: {error}", place=place) from error
+
+
+def _parquet(path: str) -> Found:
+    try:
+        arrow, parquet = map(importlib.import_module, ("pyarrow", "pyarrow.parquet"))
+    except ImportError as error:
+        raise DataError("a .parquet file needs pyarrow: pip install pyarrow") from error
+    try:
+        with open(path, "rb") as file:
+            row = 0
+            for batch in parquet.ParquetFile(file).iter_batches():
+                for fields in batch.to_pylist():
+                    row += 1
+                    yield Place(path, row), fields
+    except arrow.ArrowException as error:
+        first = str(error).splitlines()[0]
+        raise DataError(f"{path} cannot be read as Parquet: {first}") from error
+
+
+_READERS: dict[str, Callable[[str], Found]] = {
+    ".jsonl": _json_lines,
+    ".json": _json_list,
+    ".csv": _csv,
+    ".parquet": _parquet,
+}
