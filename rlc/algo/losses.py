@@ -3,21 +3,21 @@
 All are sums over the T tokens of a datum; nothing is averaged. ``lp`` is the learner's logprob of
 each target token, ``q`` the sampler's, ``A`` the advantage, ``rho = exp(lp - q)``:
 
-==================== ================================================= ==================
-loss                 definition                                        config (default)
-==================== ================================================= ==================
+==================== ================================================= ===========
+loss                 definition                                        settings
+==================== ================================================= ===========
 cross_entropy        ``-Σ w lp``
 importance_sampling  ``-Σ rho A``
-ppo                  ``-Σ min(rho A, clip(rho, low, high) A)``         low 0.8, high 1.2
-cispo                ``-Σ stop_gradient(clip(rho, low, high)) lp A``   low 0.0, high 4.0
-dro                  ``-Σ (lp A - beta/2 (lp - q)²)``                  beta (required)
-gspo                 ``-Σ min(s A, clip(s, low, high) A)``             low, high (required)
-stable_reinforce     ``-Σ m (lp A - kl_coeff/2 (lp - q)²)``            kl_coeff (required)
-==================== ================================================= ==================
+ppo                  ``-Σ min(rho A, clip(rho, low, high) A)``         low, high
+cispo                ``-Σ stop_gradient(clip(rho, low, high)) lp A``   low, high
+dro                  ``-Σ (lp A - beta/2 (lp - q)²)``                  beta
+gspo                 ``-Σ min(s A, clip(s, low, high) A)``             low, high
+stable_reinforce     ``-Σ m (lp A - kl_coeff/2 (lp - q)²)``            kl_coeff
+==================== ================================================= ===========
 
-gspo (arXiv 2507.18071) has one ratio for all tokens, ``s = exp(mean(lp - q))`` over those that
-``sequence_ratio_mask`` marks; its gradient on a token's logprob is that of
-``stop_gradient(s) exp(lp - stop_gradient(lp))``.
+The catalogue has the settings' defaults. gspo (arXiv 2507.18071) has one ratio for all tokens of a
+datum, ``s = exp(mean(lp - q))`` over those that ``sequence_ratio_mask`` marks; its gradient on a
+token's logprob, marked or not, is that of ``stop_gradient(s) exp(lp - stop_gradient(lp))``.
 
 Tinker does not publish its definition of stable_reinforce, a REINFORCE that stays stable
 off-policy. This one, of the embedded engine and ``rlc serve``, has a quadratic pull to the sampler;
@@ -48,7 +48,7 @@ class Loss:
     """A server loss: what a datum must hold, its settings, and its per-token terms."""
 
     inputs: tuple[str, ...]
-    config: Mapping[str, float | None]  # setting -> default; None has to be given
+    config: tuple[str, ...]  # settings, all of which have to be given
     terms: Callable[[Floats, _Columns], _Terms]  # -> (loss_T, dloss_dlogprobs_T)
     optional: Mapping[str, float] = MappingProxyType({})  # further inputs -> default
 
@@ -63,7 +63,7 @@ def loss_and_grad(
 
     Args:
         name: a key of :data:`LOSSES`.
-        config: the loss's settings, named as on Tinker; what is left out takes its default.
+        config: the loss's settings, named as on Tinker.
         logprobs_T: the learner's logprobs of the target tokens.
         inputs: the datum's ``loss_fn_inputs``: ``weights`` for cross_entropy, ``logprobs`` and
             ``advantages`` for the others, shape (T,). ``target_tokens`` may be there and is not
@@ -102,13 +102,12 @@ def _columns(
     for key in loss.inputs:
         if key not in inputs:
             raise AlgorithmError(f"{name} needs the input {key!r}")
-    settings = {**loss.optional, **loss.config, **config}
+    given = {**loss.optional, **config, **inputs}
     columns: dict[str, Floats] = {}
     for key in (*loss.inputs, *loss.optional, *loss.config):
-        given = inputs[key] if key in inputs else settings[key]
-        if given is None:
-            raise AlgorithmError(f"{name} needs the setting {key!r}; it has no default")
-        column = np.asarray(given, dtype=np.float64)
+        if key not in given:
+            raise AlgorithmError(f"{name} needs the setting {key!r}")
+        column = np.asarray(given[key], dtype=np.float64)
         if column.shape != (length,) and (key in inputs or column.shape):
             raise AlgorithmError(
                 f"{key} of {name} has shape {column.shape}, the logprobs have ({length},)"
@@ -141,12 +140,9 @@ def _ppo(logprobs_T: Floats, columns: _Columns) -> _Terms:
 
 
 def _gspo(logprobs_T: Floats, columns: _Columns) -> _Terms:
-    """Tokens that are not marked have neither loss nor gradient."""
-    counted_T = columns["sequence_ratio_mask"] > 0
-    drift_T = np.where(counted_T, logprobs_T - columns["logprobs"], 0.0)
-    drift = drift_T.sum() / max(int(counted_T.sum()), 1)
-    ratio_T = np.where(counted_T, np.exp(drift), 0.0)
-    return _surrogate(ratio_T, counted_T * columns["advantages"], columns)
+    mask_T = columns["sequence_ratio_mask"]
+    drift = ((logprobs_T - columns["logprobs"]) * mask_T).sum() / max(mask_T.sum(), 1.0)
+    return _surrogate(np.full(len(logprobs_T), np.exp(drift)), columns["advantages"], columns)
 
 
 def _surrogate(ratio_T: Floats, advantages_T: Floats, columns: _Columns) -> _Terms:
@@ -183,18 +179,15 @@ def _pulled(logprobs_T: Floats, columns: _Columns, pull_T: Floats) -> _Terms:
 
 _POLICY = ("logprobs", "advantages")
 
+_CLIP = ("clip_low_threshold", "clip_high_threshold")
+
 LOSSES: Mapping[str, Loss] = {
-    "cross_entropy": Loss(("weights",), {}, _cross_entropy),
-    "importance_sampling": Loss(_POLICY, {}, _importance_sampling),
-    "ppo": Loss(_POLICY, {"clip_low_threshold": 0.8, "clip_high_threshold": 1.2}, _ppo),
-    "cispo": Loss(_POLICY, {"clip_low_threshold": 0.0, "clip_high_threshold": 4.0}, _cispo),
-    "dro": Loss(_POLICY, {"beta": None}, _dro),
-    "gspo": Loss(
-        _POLICY,
-        {"clip_low_threshold": None, "clip_high_threshold": None},
-        _gspo,
-        {"sequence_ratio_mask": 1.0},
-    ),
-    "stable_reinforce": Loss(_POLICY, {"kl_coeff": None}, _stable_reinforce, {"sampled": 1.0}),
+    "cross_entropy": Loss(("weights",), (), _cross_entropy),
+    "importance_sampling": Loss(_POLICY, (), _importance_sampling),
+    "ppo": Loss(_POLICY, _CLIP, _ppo),
+    "cispo": Loss(_POLICY, _CLIP, _cispo),
+    "dro": Loss(_POLICY, ("beta",), _dro),
+    "gspo": Loss(_POLICY, _CLIP, _gspo, {"sequence_ratio_mask": 1.0}),
+    "stable_reinforce": Loss(_POLICY, ("kl_coeff",), _stable_reinforce, {"sampled": 1.0}),
 }
 """The losses known here, by Tinker's names."""

@@ -111,6 +111,14 @@ wrapper_traits = partial(_traits, WrapperTraits, "wrapper")
 tracker_traits = partial(_traits, TrackerTraits, "tracker")
 
 
+def service_settings(loss: str) -> dict[str, float | None]:
+    """Return the settings that a service takes for a loss, with their defaults there: those of
+    recipes, but None for the strength of a pull, which has to be given."""
+    traits, builtin = loss_traits(loss), _BY_NAME[loss]
+    keys = {traits.config[param.name]: param.default for param in builtin.params}
+    return {key: None if key == traits.pull else default for key, default in keys.items()}
+
+
 def names_of(kind: str) -> list[str]:
     return [builtin.name for builtin in BUILTINS if builtin.kind == kind]
 

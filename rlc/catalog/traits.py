@@ -18,9 +18,10 @@ class LossTraits:
     ``config``: parameter -> the service's key in ``loss_fn_config``. ``clip``: whether a token
     outside the clip range loses its gradient, or its weight is bounded; None: it has no clip.
     ``takes_stale``: it stays stable with rollouts several steps old. ``pull``: the setting that
-    scales a term without the advantage in it; None: the loss is linear in the advantages, up to
-    their sign. ``per_sequence``: one ratio for all tokens that ``sequence_ratio_mask`` marks.
-    ``sampler_logprobs``: it compares with the sampler; otherwise the advantages are ``weights``.
+    scales a term without the advantage in it, and has no default on the service; None: the loss is
+    linear in the advantages, up to their sign. ``per_sequence``: one ratio for all tokens, of those
+    that ``sequence_ratio_mask`` marks. ``sampler_logprobs``: it compares with the sampler;
+    otherwise the advantages are ``weights``.
     ``recorded``: its datums name the sampled sequence behind every token, and the service has to
     record what it samples. ``published``: Tinker's definition is known; otherwise the formula is
     that of the embedded engine and of ``rlc serve``.

@@ -21,6 +21,10 @@ CONFIG: dict[str, dict[str, float]] = {
     "stable_reinforce": {"kl_coeff": 0.2},
     "gspo": {"clip_low_threshold": 0.7, "clip_high_threshold": 1.28},
 }
+DEFAULT: dict[str, dict[str, float]] = {  # of Tinker
+    "ppo": {"clip_low_threshold": 0.8, "clip_high_threshold": 1.2},
+    "cispo": {"clip_low_threshold": 0.0, "clip_high_threshold": 4.0},
+}
 logprobs = st.floats(-6.0, -0.01)
 Data = tuple[np.ndarray, dict[str, np.ndarray]]
 
@@ -86,8 +90,13 @@ def _slope(
     ("name", "config", "loss", "grad"),
     [
         ("importance_sampling", {}, -(2 * 1.0 + 0.5 * -2.0), [-2.0, 1.0]),
-        ("ppo", {}, -(1.2 * 1.0 + 0.8 * -2.0), [0.0, 0.0]),
-        ("cispo", {}, -(2 * 1.0 * np.log(0.5) + 0.5 * -2.0 * np.log(0.25)), [-2.0, 1.0]),
+        ("ppo", DEFAULT["ppo"], -(1.2 * 1.0 + 0.8 * -2.0), [0.0, 0.0]),
+        (
+            "cispo",
+            DEFAULT["cispo"],
+            -(2 * 1.0 * np.log(0.5) + 0.5 * -2.0 * np.log(0.25)),
+            [-2.0, 1.0],
+        ),
         (
             "dro",
             {"beta": 0.1},
@@ -176,6 +185,8 @@ def test_dro_does_not_scale_with_advantages_alone() -> None:
     assert doubled_T[0] != pytest.approx(2 * grad_T[0])
 
 
+ONE = {"logprobs": [-1.0], "advantages": [1.0]}
+TWO = {"logprobs": [-1.0, -1.0], "advantages": [1.0, 3.0]}
 WIDE = {"clip_low_threshold": 0.0, "clip_high_threshold": 1e3}
 NARROW = {"clip_low_threshold": 0.9, "clip_high_threshold": 1.1}
 
@@ -200,10 +211,14 @@ def test_gspo_on_a_worked_example() -> None:
     np.testing.assert_allclose(grad_T, [4.0, 4.0, 0.0])
 
 
-def test_gspo_leaves_out_what_is_not_marked() -> None:
-    loss, grad_T = loss_and_grad("gspo", WIDE, [-1.0], {**ONE, "sequence_ratio_mask": [0.0]})
-    assert loss == 0
-    assert not grad_T.any()
+def test_the_mask_of_gspo_marks_what_the_ratio_is_of_and_not_what_is_trained() -> None:
+    loss, grad_T = loss_and_grad("gspo", WIDE, [-2.0], {**ONE, "sequence_ratio_mask": [0.0]})
+    assert loss == -1.0  # of no token: 1
+    assert grad_T.tolist() == [-1.0]
+    inputs = {**TWO, "sequence_ratio_mask": [0.0, 1.0]}
+    loss, grad_T = loss_and_grad("gspo", WIDE, [-9.0, -1.0 + np.log(2)], inputs)
+    assert loss == pytest.approx(-2.0 * (1 + 3))
+    np.testing.assert_allclose(grad_T, [-2.0, -6.0])
 
 
 @given(policy_data(), st.floats(-3, 3))
@@ -228,9 +243,6 @@ def test_thresholds_may_be_given_token_by_token(data: Data) -> None:
         np.testing.assert_array_equal(by_token[1], by_config[1])
 
 
-ONE = {"logprobs": [-1.0], "advantages": [1.0]}
-
-
 @pytest.mark.parametrize(
     ("name", "config", "inputs", "message"),
     [
@@ -241,14 +253,15 @@ ONE = {"logprobs": [-1.0], "advantages": [1.0]}
         ("dro", {}, ONE, "dro needs the setting 'beta'"),
         ("ppo", {}, {"logprobs": [-1.0]}, "ppo needs the input 'advantages'"),
         ("ppo", {}, {**ONE, "mask": [1.0]}, "ppo has no input 'mask'"),
+        ("ppo", {}, ONE, "ppo needs the setting 'clip_low_threshold'"),
         ("ppo", {}, {**ONE, "advantages": [1.0, 2.0]}, r"advantages of ppo has shape \(2,\)"),
         (
             "ppo",
-            {"clip_low_threshold": 1.3},
+            {"clip_low_threshold": 1.3, "clip_high_threshold": 1.2},
             ONE,
             "clip_low_threshold is above clip_high_threshold",
         ),
-        ("ppo", {}, {**ONE, "advantages": [float("nan")]}, "ppo is not finite"),
+        ("ppo", DEFAULT["ppo"], {**ONE, "advantages": [float("nan")]}, "ppo is not finite"),
         ("importance_sampling", {}, {**ONE, "logprobs": [-1e4]}, "is not finite"),
     ],
 )

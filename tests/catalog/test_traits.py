@@ -8,7 +8,13 @@ import pytest
 from rlc.algo import losses
 from rlc.algo.aggregate import KINDS, aggregate_weights
 from rlc.algo.losses import loss_and_grad
-from rlc.catalog.index import aggregate_traits, find_builtin, loss_traits, names_of
+from rlc.catalog.index import (
+    aggregate_traits,
+    find_builtin,
+    loss_traits,
+    names_of,
+    service_settings,
+)
 
 LOGPROBS_T = np.array([-0.1, -1.2, -2.5, -0.7])
 SAMPLER_T = np.array([-0.9, -1.2, -0.4, -1.5])  # ratios above, at and below 1
@@ -36,6 +42,16 @@ def test_a_loss_has_the_inputs_and_settings_of_its_definition(name: str) -> None
     assert set(traits.config.values()) == set(defined.config)
     assert traits.sampler_logprobs == ("logprobs" in defined.inputs)
     assert traits.per_sequence == ("sequence_ratio_mask" in defined.optional)
+
+
+def test_a_service_has_the_defaults_of_recipes_but_for_the_strength_of_a_pull() -> None:
+    assert service_settings("ppo") == {"clip_low_threshold": 0.8, "clip_high_threshold": 1.2}
+    assert service_settings("gspo") == {
+        "clip_low_threshold": 0.9997,
+        "clip_high_threshold": 1.0004,
+    }
+    assert service_settings("dro") == {"beta": None}
+    assert service_settings("cross_entropy") == {}
 
 
 @pytest.mark.parametrize("name", names_of("loss"))

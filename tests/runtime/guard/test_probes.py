@@ -32,9 +32,12 @@ PLANS = [
     LossPlan("gspo", {"clip_low_threshold": 0.9997, "clip_high_threshold": 1.0004}),
     LossPlan("gspo", {"clip_low_threshold": 0.9, "clip_high_threshold": 1.1}),
 ]
+CLIP = ("clip_low_threshold", "clip_high_threshold")
 DEFAULTS = {
+    "ppo": dict(zip(CLIP, (0.8, 1.2), strict=True)),
+    "cispo": dict(zip(CLIP, (0.0, 4.0), strict=True)),
     "dro": {"beta": 0.1},
-    "gspo": {"clip_low_threshold": 0.9997, "clip_high_threshold": 1.0004},
+    "gspo": dict(zip(CLIP, (0.9997, 1.0004), strict=True)),
 }
 
 

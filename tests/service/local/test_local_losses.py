@@ -21,7 +21,9 @@ def inputs(**arrays: object) -> dict[str, types.TensorData]:
     }
 
 
-def test_gspo_has_one_ratio_for_the_tokens_that_the_mask_marks(service: LocalService) -> None:
+def test_gspo_has_one_ratio_for_all_tokens_of_those_that_the_mask_marks(
+    service: LocalService,
+) -> None:
     rng = np.random.default_rng(1)
     sequences = [rng.integers(3, VOCABULARY, n) for n in (7, 4)]
     config = {"clip_low_threshold": 0.9, "clip_high_threshold": 1.05}
@@ -40,7 +42,7 @@ def test_gspo_has_one_ratio_for_the_tokens_that_the_mask_marks(service: LocalSer
             lp_T = np.asarray(output["logprobs"].to_numpy(), dtype=np.float64)
             q_T = (lp_T + rng.normal(0, 0.1, len(lp_T))).astype(np.float32)
             mask_T = (np.arange(len(lp_T)) >= 2).astype(np.float32)
-            advantages_T = rng.normal(size=len(lp_T)).astype(np.float32) * mask_T
+            advantages_T = rng.normal(size=len(lp_T)).astype(np.float32)
             ratio = np.exp(((lp_T - q_T) * mask_T).sum() / mask_T.sum())
             clipped = np.clip(ratio, 0.9, 1.05)
             chosen_T = np.minimum(ratio * advantages_T, clipped * advantages_T)

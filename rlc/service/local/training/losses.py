@@ -33,6 +33,7 @@ from attrs import frozen
 from tinker import types
 from torch import Tensor
 
+from rlc.catalog.index import service_settings
 from rlc.service.errors import ServiceError
 
 _LOW, _HIGH = "clip_low_threshold", "clip_high_threshold"
@@ -42,11 +43,10 @@ _POLICY = ("target_tokens", "logprobs", "advantages")
 
 @frozen
 class Loss:
-    """A loss and what it reads. A default of None marks a setting that must be given."""
+    """A loss and what it reads besides its settings, which the catalogue has."""
 
     name: str
     sum_M: Callable[[Tensor, Mapping[str, Tensor]], Tensor]
-    settings: Mapping[str, float | None] = {}
     inputs: tuple[str, ...] = _POLICY
     vanishes_with: str | None = "advantages"  # if this input is all zero, so are loss and gradient
     several_targets: bool = False  # whether a position may have K targets: arrays [T, K]
@@ -107,17 +107,11 @@ LOSSES: Mapping[str, Loss] = {
             several_targets=True,
         ),
         Loss("importance_sampling", _importance_sampling),
-        Loss("ppo", _ppo, {_LOW: 0.8, _HIGH: 1.2}),
-        Loss("cispo", _cispo, {_LOW: 0.0, _HIGH: 4.0}),
-        Loss("dro", _dro, {"beta": None}, vanishes_with=None),
-        Loss("gspo", _gspo, {_LOW: 0.9997, _HIGH: 1.0004}, (*_POLICY, "sequence_ratio_mask")),
-        Loss(
-            "stable_reinforce",
-            _stable_reinforce,
-            {"kl_coeff": None},
-            vanishes_with=None,
-            sampled_only=True,
-        ),
+        Loss("ppo", _ppo),
+        Loss("cispo", _cispo),
+        Loss("dro", _dro, vanishes_with=None),
+        Loss("gspo", _gspo, (*_POLICY, "sequence_ratio_mask")),
+        Loss("stable_reinforce", _stable_reinforce, vanishes_with=None, sampled_only=True),
     )
 }
 
@@ -134,13 +128,13 @@ def settings(loss: Loss, config: Mapping[str, float | str] | None) -> dict[str, 
 
     Raise ServiceError if a setting is unknown, missing, or not a finite number.
     """
-    given = dict(config or {})
-    unknown = sorted(given.keys() - loss.settings.keys())
+    given, defaults = dict(config or {}), service_settings(loss.name)
+    unknown = sorted(given.keys() - defaults.keys())
     if unknown:
-        known = ", ".join(loss.settings) or "none"
+        known = ", ".join(defaults) or "none"
         raise ServiceError(f"{loss.name} has no setting {unknown[0]!r}; its settings: {known}.")
     decided = {}
-    for key, default in loss.settings.items():
+    for key, default in defaults.items():
         value = given.get(key, default)
         if value is None:
             raise ServiceError(f"{loss.name} needs the setting {key!r} in loss_fn_config.")
@@ -160,7 +154,7 @@ def read_inputs(
     not finite.
     """
     given = datum.loss_fn_inputs
-    per_token = {_LOW, _HIGH} & loss.settings.keys()
+    per_token = {_LOW, _HIGH} & decided.keys()
     unknown = sorted(given.keys() - set(loss.inputs) - per_token)
     if unknown:
         raise ServiceError(f"{where}: {loss.name} does not read the input {unknown[0]!r}.")
