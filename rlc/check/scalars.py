@@ -57,6 +57,11 @@ class Scalars:
                 message = f"`{want.name}` takes a string, found the name `{expr.id}`"
                 self._found.error("RL0201", expr.span, message, f'in quotes: `"{expr.id}"`')
                 return None
+        elif want.type == "string" and self._is_unquoted(expr):
+            message = f"`{want.name}` takes a string, found `{expr.span.text}` without its quotes"
+            advice = f'in quotes: `"{expr.span.text}"`'
+            self._found.error("RL0201", expr.span, message, advice)
+            return None
         if isinstance(expr, String) and want.is_word(expr.value):
             fix = replace(expr.span, expr.value, f"write `{expr.value}`", True)
             message = f"`{expr.value}` is one of the words here, and needs no quotes"
@@ -64,6 +69,24 @@ class Scalars:
             return Value(want.type, expr.value, expr.span, expr.span)
         value = self.plain(expr, want)
         return fit(value, want, expr.span, self._found) if value else None
+
+    def _is_unquoted(self, expr: Expr) -> bool:
+        """Whether it reads as a path or dotted name: one word of names that nobody declares."""
+        parts, names = [expr], list[str]()
+        while parts:
+            match parts.pop():
+                case Name() as name:
+                    names.append(name.id)
+                case Attribute() as path:
+                    parts.append(path.value)
+                case Binary(op="/" | "-") as operation:
+                    parts += operation.left, operation.right
+                case Number():
+                    pass
+                case _:
+                    return False
+        is_word = not isinstance(expr, Number) and not any(map(str.isspace, expr.span.text))
+        return is_word and bool(names) and not any(map(self._knows, names))
 
     def plain(self, expr: Expr, want: Param) -> Value | None:
         """The value of ``expr`` as its own type; ``want`` is only for messages."""

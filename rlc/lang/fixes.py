@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterable
 
 from attrs import frozen
 
-from rlc.lang.diagnostics import Diagnostic, Diagnostics
+from rlc.lang.diagnostics import Diagnostic, Diagnostics, Severity
 from rlc.lang.source import Source
 
 MAX_ROUNDS = 20  # a fix may bring another mistake to light; this many in a row never happen
+MAX_TRIED = 50  # fixes that are tried one by one
 
 
 @frozen
@@ -22,22 +24,66 @@ class Fixed:
 
 
 def fix_all(source: Source, check: Callable[[Source], Diagnostics]) -> Fixed:
-    """Apply safe fixes and check again, until none is left.
+    """Apply safe fixes and check again, until none is left that helps.
 
-    Only ``source`` changes: a mistake in a file that it imports is fixed where that is checked.
+    A fix helps if its mistake is gone afterwards and there are no more errors than before; any
+    other is left to the author. Only ``source`` changes: a mistake in a file that it imports is
+    fixed where that is checked.
     """
     applied: list[Diagnostic] = []
     seen = {source.text}
     found = check(source)
     for _ in range(MAX_ROUNDS):
-        text, done = apply_fixes(source, found)
-        if not done or text in seen:
+        better = _improved(source, found, check)
+        if better is None or better.source.text in seen:
             break
-        seen.add(text)
-        applied += done
-        source = Source(source.name, text)
-        found = check(source)
+        source, found = better.source, better.remaining
+        seen.add(source.text)
+        applied += better.applied
     return Fixed(source, tuple(applied), found)
+
+
+def _improved(
+    source: Source, found: Diagnostics, check: Callable[[Source], Diagnostics]
+) -> Fixed | None:
+    """All fixes that help at once; if they do not together, those that do alone."""
+    whole = _tried(source, found, found, check)
+    if whole.applied and _helps(found, whole):
+        return whole
+    fixable = [item for item in found if item.fix is not None and item.fix.safe][:MAX_TRIED]
+    alone = [item for item in fixable if _helps(found, _tried(source, found, [item], check))]
+    for chosen in (alone, alone[:1]):
+        some = _tried(source, found, chosen, check)
+        if some.applied and _helps(found, some):
+            return some
+    return None
+
+
+def _tried(
+    source: Source,
+    found: Diagnostics,
+    chosen: Iterable[Diagnostic],
+    check: Callable[[Source], Diagnostics],
+) -> Fixed:
+    """The text with the fixes of ``chosen``, and what is found in it."""
+    text, done = apply_fixes(source, chosen)
+    if not done:
+        return Fixed(source, (), found)
+    changed = Source(source.name, text)
+    return Fixed(changed, tuple(done), check(changed))
+
+
+def _helps(before: Diagnostics, fixed: Fixed) -> bool:
+    def kind(item: Diagnostic) -> tuple[str, str]:
+        return item.code, item.message
+
+    def errors(found: Diagnostics) -> int:
+        return sum(item.severity is Severity.ERROR for item in found)
+
+    had, has = Counter(map(kind, before)), Counter(map(kind, fixed.remaining))
+    gone = Counter(map(kind, fixed.applied))
+    are_gone = all(has[item] <= had[item] - count for item, count in gone.items())
+    return are_gone and errors(fixed.remaining) <= errors(before)
 
 
 def apply_fixes(source: Source, found: Iterable[Diagnostic]) -> tuple[str, list[Diagnostic]]:

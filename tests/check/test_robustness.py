@@ -11,6 +11,8 @@ from paths import RECIPES
 
 from rlc.compile.recipe import compile_source
 from rlc.explanation import explain_text
+from rlc.lang.diagnostics import Diagnostics, Severity
+from rlc.lang.fixes import fix_all
 from rlc.lang.render import render_human
 from rlc.lang.source import Source
 
@@ -26,13 +28,16 @@ VOCABULARY = sorted({word for text in TEXTS for word in WORDS.findall(text) if w
 
 @st.composite
 def damaged(draw: st.DrawFn) -> str:
-    """A recipe with a few words exchanged, dropped or doubled."""
+    """A recipe with a few words exchanged, dropped, doubled or without a letter."""
     words = WORDS.findall(draw(st.sampled_from(TEXTS)))
     for _ in range(draw(st.integers(1, 4))):
         index = draw(st.integers(0, len(words) - 1))
-        change = draw(st.sampled_from(["replace", "drop", "double"]))
+        change = draw(st.sampled_from(["replace", "drop", "double", "cut"]))
         if change == "replace":
             words[index] = draw(st.sampled_from(VOCABULARY))
+        elif change == "cut":  # one letter, which may be a quote
+            place = draw(st.integers(0, max(0, len(words[index]) - 1)))
+            words[index] = words[index][:place] + words[index][place + 1 :]
         else:
             words[index] = "" if change == "drop" else words[index] * 2
     return "".join(words)
@@ -47,6 +52,23 @@ def test_any_recipe_gives_a_plan_or_errors(text: str) -> None:
     render_human(compiled.diagnostics, color=False)
     if compiled.plan is not None:
         explain_text(compiled.plan, compiled.diagnostics)
+
+
+@given(damaged())
+@settings(deadline=None, derandomize=True, max_examples=60)
+def test_fixes_make_nothing_worse_and_come_to_an_end(text: str) -> None:
+    """Fixed, a recipe has no more errors than before, and to fix it again changes nothing."""
+
+    def check(source: Source) -> Diagnostics:
+        return compile_source(source).diagnostics
+
+    def errors(found: Diagnostics) -> int:
+        return sum(item.severity is Severity.ERROR for item in found)
+
+    source = Source("test.rl", text)
+    fixed = fix_all(source, check)
+    assert errors(fixed.remaining) <= errors(check(source))
+    assert fix_all(fixed.source, check).source.text == fixed.source.text
 
 
 @given(

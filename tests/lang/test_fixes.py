@@ -66,7 +66,19 @@ def test_a_slip_is_undone_or_left_alone(before: str, after: str) -> None:
         ("x 1", "x = 1"),
         ("lora-rank = 1", "lora_rank = 1"),
         ("a-b-c = 1", "a_b_c = 1"),
-        ("x = f(1 2)", "x = f(1, 2)"),
+        ("x = f(1 of = 2)", "x = f(1, of = 2)"),
+        ("x = [1 2]", "x = [1, 2]"),
+        ("x = 'it's'", 'x = "it\'s"'),
+        ("x = f('a b) |> g()", 'x = f("a b") |> g()'),
+        ("x = f('a) |> g('b')", 'x = f("a") |> g("b")'),
+        ("x = Qwen/Qwen2.5-7B-Instruct", 'x = "Qwen/Qwen2.5-7B-Instruct"'),
+        ("x = f(game:Sudoku-v0-easy)", 'x = f("game:Sudoku-v0-easy")'),
+        ("x = f(url = http://127.0.0.1:80/a)", 'x = f(url = "http://127.0.0.1:80/a")'),
+        ("x = ./models/a-1", 'x = "./models/a-1"'),
+        (
+            'x = f(a = Think it over well, then say so.")',
+            'x = f(a = "Think it over well, then say so.")',
+        ),
         ("x = f(of 2)", "x = f(of = 2)"),
         ("x = f(1,, 2)", "x = f(1, 2)"),
         ("x = f((1, of = 2)", "x = f(1, of = 2)"),
@@ -95,8 +107,13 @@ def test_what_is_clear_is_written(before: str, after: str) -> None:
     "line",
     [
         "x = 2k",
-        "x = 'it's'",
         "x = 1 2",
+        "x = f(1 2)",
+        "x = f(a = Don't think)",
+        "x = f(a = Think first, then answer)",
+        'x = f(a =  Think first.")',
+        'x = f(a = Think, then say so.")',
+        "x = a/2k",
         "x = f(a b)",
         "x = 3 * a |> f()",
         "x = #",
@@ -160,9 +177,30 @@ def test_fixes_that_bring_each_other_about_come_to_an_end() -> None:
 
     def grows(source: Source) -> Diagnostics:
         found = Diagnostics()
-        found.error("RL0010", Span(source, 0, 0), "m", fix=at(0, 0, "x"))
         span = Span(source, 0, 0)
-        found.error("RL0010", span, "m", fix=replace(span, "x", "grow"))
+        found.error("RL0010", span, f"m{source.text}", fix=replace(span, "x", "grow"))
         return found
 
     assert len(fix_all(Source("x.rl", "a"), grows).applied) == MAX_ROUNDS
+
+
+def test_a_fix_that_does_not_help_is_left_alone() -> None:
+    """One leaves its mistake, one brings two more about; the third is applied all the same."""
+
+    def check(source: Source) -> Diagnostics:
+        found, text = Diagnostics(), source.text
+        place = Span(source, 0, 1)
+        found.error("RL0010", place, "stays", fix=replace(place, "x", "in vain"))
+        if "b" in text:
+            where = Span(source, text.index("b"), text.index("b") + 1)
+            found.error("RL0010", where, "breeds", fix=replace(where, "y", "worse"))
+        for _ in range(2 * text.count("y")):
+            found.error("RL0010", place, "bred")
+        if "c" in text:
+            where = Span(source, text.index("c"), text.index("c") + 1)
+            found.error("RL0010", where, "helps", fix=replace(where, "z", "better"))
+        return found
+
+    fixed = fix_all(Source("x.rl", "abc"), check)
+    assert fixed.source.text == "abz"
+    assert [item.message for item in fixed.applied] == ["helps"]

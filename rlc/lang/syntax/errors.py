@@ -10,13 +10,13 @@ from attrs import frozen
 from rlc.lang.diagnostics import Diagnostics, Fix, replace
 from rlc.lang.source import Source, Span
 from rlc.lang.syntax.lalr import MAX_DEPTH, Stuck, Token, expected
+from rlc.lang.syntax.layout import CLOSE, OPEN
 from rlc.lang.syntax.lexed import shortened
 from rlc.lang.syntax.tables import END, Tables
 
 _CODE = "RL0010"
 _VALUES = {"NUMBER", "MONEY", "DURATION", "PERCENT", "STRING", "TRUE", "FALSE"}
 _STARTS_OF_VALUES = {"NAME", "LPAR", "LSQB", "LBRACE", "MINUS", *_VALUES}
-_IN_CALL = {"LPAR", "COMMA"}
 _OPERATORS = {"PLUS", "MINUS", "STAR", "SLASH", "PIPE", "THEN", "DOT", "LPAR"}
 
 
@@ -67,10 +67,21 @@ def _fix(source: Source, tables: Tables, tokens: Sequence[Token], edit: Edit) ->
         return replace(span, word if spaced else f" {word}", f"write `{word}`")
     end = tokens[edit.index - 1].end
     added = f" {word}" if edit.kind == "EQUAL" else word
-    # Two names in a call may be two arguments, or one and its value.
-    kinds = [entry.kind for entry in tokens[max(0, edit.index - 2) : edit.index + 1]]
-    unclear = edit.kind == "COMMA" and kinds[1:] == ["NAME", "NAME"] and kinds[0] in _IN_CALL
+    # A value without a name may be the next argument, or what is left of a longer one.
+    kinds = [entry.kind for entry in tokens[edit.index - 1 : edit.index + 2]]
+    unnamed = edit.kind == "COMMA" and kinds[1:] != ["NAME", "EQUAL"]
+    unclear = (unnamed or kinds[:2] == ["NAME", "NAME"]) and in_call(tokens, edit.index)
     return replace(Span(source, end, end), added, f"add `{word}`", safe=not unclear)
+
+
+def in_call(tokens: Sequence[Token], index: int) -> bool:
+    """Whether the innermost bracket around ``tokens[index]`` is that of a call."""
+    depth = 0
+    for place in range(index - 1, 0, -1):
+        depth += (tokens[place].kind in CLOSE) - (tokens[place].kind in OPEN)
+        if depth < 0:
+            return tokens[place].kind == "LPAR" and tokens[place - 1].kind == "NAME"
+    return False
 
 
 def report_stuck(
@@ -153,6 +164,8 @@ def _help(tokens: Sequence[Token], index: int) -> str | None:
         return "a pipeline inside arithmetic takes parentheses: `3 * (a |> f())`"
     if kind in ("PLUS", "MINUS", "STAR", "SLASH") and "PIPE" in kinds[:index]:
         return "a pipeline inside arithmetic takes parentheses: `(a |> f()) + b`"
+    if kind == "NAME" and in_call(tokens, index):
+        return "arguments are joined by `,`; text stands in quotes"
     if kind == "DOT":
         return "`.` follows a name only: `policy.base`"
     return None

@@ -11,7 +11,7 @@ from rlc.lang.diagnostics import Fix, replace
 from rlc.lang.source import Source, Span
 from rlc.lang.syntax.lalr import Token
 from rlc.lang.syntax.lexed import BAD, QUOTES, Lexed, shortened
-from rlc.lang.syntax.quotes import EXTRA, NO_CLOSING, misquote
+from rlc.lang.syntax.quotes import END_OF_TEXT, EXTRA, NO_CLOSING, misquote
 
 
 @frozen
@@ -28,9 +28,7 @@ class Quotes:
         Return the text and the offset to continue with: an extra quote is replaced by a space, and
         the tokens of the line are dropped.
         """
-        line = text.rfind("\n", 0, start) + 1
-        stop = text.find("\n", start)
-        stop = len(text) if stop < 0 else stop
+        line, stop = _line_around(text, start)
         found = None if line in self.lines else misquote(text[line:stop])
         self.lines.add(line)
         if found is None:  # past help: the string ends with the line
@@ -44,14 +42,14 @@ class Quotes:
         lexed.doubtful[:] = [start for start in lexed.doubtful if start < line]
         lexed.diagnostics[:] = [d for d in lexed.diagnostics if d.span and d.span.start < line]
         where = Span(self.source, line + found.start, line + found.end)
-        _report_quote(found.kind, where, lexed)
+        _report_quote(found.kind, where, lexed, found.clear)
         if found.kind == EXTRA:
             return f"{text[: where.start]} {text[where.end :]}", line
         self.ends[where.start] = where.end
         return text, line
 
 
-def _report_quote(kind: str, span: Span, lexed: Lexed) -> None:
+def _report_quote(kind: str, span: Span, lexed: Lexed, clear: bool = True) -> None:
     fix: Fix | None
     if kind == EXTRA:
         message, advice = "this quote is one too many", "leave it out"
@@ -62,9 +60,14 @@ def _report_quote(kind: str, span: Span, lexed: Lexed) -> None:
         fix = None
         if span.text.startswith('"'):
             fix = replace(Span(span.source, span.end, span.end), '"', "add the closing quote")
+        elif len(span.text) > 1 and not {'"', "\\"} & {*span.text}:
+            fix = replace(span, f'"{span.text[1:]}"', "write double quotes")
     else:
         message, advice = "this string has no opening quote", 'start it with `"`'
-        fix = replace(Span(span.source, span.start, span.start), '"', "add the opening quote")
+        # Of two spaces before it, one may have been within.
+        clear = clear and not span.source.text[: span.start].endswith("  ")
+        where = Span(span.source, span.start, span.start)
+        fix = replace(where, '"', "add the opening quote", safe=clear)
     if kind != EXTRA:
         lexed.doubtful.append(span.start)
     lexed.diagnostics.error("RL0012", span, message, advice, fix=fix)
@@ -78,8 +81,39 @@ _UNITS = {
 }
 
 
+# Text without its quotes, as a name or a path is written: `Qwen/Qwen3-8B`, `./data.jsonl`.
+_AROUND = re.compile(r"[\w./:~@+-]*$")
+_NAME_OR_PATH = re.compile(r"[A-Za-z][\w.-]*[/:]+[A-Za-z.][\w./:~@+-]*")
+
+
+def _check_unquoted(span: Span, lexed: Lexed) -> Token:
+    """Text without quotes; `a:b-c` is text only where a value begins."""
+    before = span.source.text[: span.start].rstrip()[-1:]
+    word = re.match(r"\w+(?=:\w)", span.text)
+    if word and before not in "=([,*+":
+        return Token("NAME", span.start, span.start + word.end())
+    return _report_unquoted(span, lexed)
+
+
+def _report_unquoted(span: Span, lexed: Lexed) -> Token:
+    """Report text without quotes, of which some words may have been read before."""
+    while lexed.tokens and lexed.tokens[-1].start >= span.start:
+        lexed.tokens.pop()
+    meant = f'"{span.text}"'
+    fix = replace(span, meant, "write double quotes")
+    message = f"the text `{shortened(span.text)}` has no quotes"
+    lexed.diagnostics.error("RL0012", span, message, f"write `{shortened(meant)}`", fix=fix)
+    lexed.doubtful.append(span.start)
+    return Token(BAD, span.start, span.end)
+
+
 def _check_number(span: Span, lexed: Lexed) -> Token:
-    text = span.text
+    text, whole = span.text, span.source.text
+    around = _AROUND.search(whole, max(0, span.start - 100), span.start)
+    first = around.start() if around else span.start
+    name = _NAME_OR_PATH.match(whole, first)
+    if name and name.end() >= span.end:
+        return _report_unquoted(Span(span.source, first, name.end()), lexed)
     meant, advice = _number_meant(text), None
     if meant is not None:
         advice = f"write `{meant}`"
@@ -113,18 +147,52 @@ def _check_name(span: Span, lexed: Lexed) -> Token:
     return Token("NAME", span.start, span.end)
 
 
+_QUOTING = re.compile(r"(?<!\w)'|'(?!\w)")
+
+
 def _check_quotes(span: Span, lexed: Lexed) -> Token:
     """A string in other quotes, or one of them alone."""
-    if span.end - span.start < 2 or span.text[-1] not in QUOTES:
-        end = span.start + len(span.text.rstrip())
-        _report_quote(NO_CLOSING, Span(span.source, span.start, end), lexed)
-        return Token("STRING", span.start, end)
-    body, after = span.text[1:-1], span.source.text[span.end : span.end + 1]
+    whole = span.source.text
+    if span.text[0] == "'" and whole[span.start - 1 : span.start].isalpha():
+        return _check_apostrophe(span, lexed)
+    line, stop = _line_around(whole, span.start)
+    # The apostrophes of the line as quotes, so that the likeliest mistake among them is found.
+    found = misquote(_QUOTING.sub('"', whole[line:stop]))
+    is_open = span.end - span.start < 2 or span.text[-1] not in QUOTES
+    if is_open or (found and (found.kind, line + found.start) == (NO_CLOSING, span.start)):
+        end = END_OF_TEXT.search(whole, span.start + 1, stop)
+        span = Span(span.source, span.start, end.start() if end else stop)
+        _report_quote(NO_CLOSING, span, lexed)
+        return Token("STRING", span.start, span.end)
+    body, after = span.text[1:-1], whole[span.end : span.end + 1]
     plain = not set(body) & {'"', "\\"} and not after.isalnum()
     fix = replace(span, f'"{body}"', "write double quotes") if plain else None
     advice = f'write `"{shortened(body)}"`'
     lexed.diagnostics.error("RL0012", span, "strings are written in double quotes", advice, fix=fix)
     return Token("STRING", span.start, span.end)
+
+
+def _line_around(text: str, offset: int) -> tuple[int, int]:
+    """Where the line of an offset starts and ends."""
+    stop = text.find("\n", offset)
+    return text.rfind("\n", 0, offset) + 1, len(text) if stop < 0 else stop
+
+
+def _check_apostrophe(span: Span, lexed: Lexed) -> Token:
+    """``Don't think``: a text without quotes."""
+    start = span.start
+    while lexed.tokens and lexed.tokens[-1].kind == "NAME" and lexed.tokens[-1].end == start:
+        start = lexed.tokens.pop().start
+    whole = span.source.text
+    _, stop = _line_around(whole, start)
+    word, text = re.compile(r"[\w']+").match(whole, start), END_OF_TEXT.search(whole, start, stop)
+    assert word is not None
+    shown = shortened(whole[start : text.start() if text else stop])
+    place = Span(span.source, start, word.end())
+    message = f"`{shortened(place.text)}` is not in quotes"
+    lexed.diagnostics.error("RL0012", place, message, f'text is written in quotes: `"{shown}"`')
+    lexed.doubtful.append(start)
+    return Token(BAD, start, word.end())
 
 
 def _check_double_equal(span: Span, lexed: Lexed) -> Token:
@@ -197,6 +265,7 @@ def _is_space(text: str) -> bool:
 CHECKS: dict[str, Callable[[Span, Lexed], Token | None]] = {
     "BAD_NUMBER": _check_number,
     "POINT_FIRST": _check_number,
+    "UNQUOTED": _check_unquoted,
     "BAD_NAME": _check_name,
     "BAD_QUOTES": _check_quotes,
     "DOUBLE_EQUAL": _check_double_equal,

@@ -13,10 +13,10 @@ import re
 from collections.abc import Iterator
 from itertools import accumulate, pairwise
 
-from attrs import frozen
+from attrs import evolve, frozen
 
 MAX_LINE = 4_000  # characters; beyond, a line is no recipe's
-MAX_CUTS = 12  # places where a text may have ended
+MAX_CUTS = 12  # places where a text may have started or ended
 _EXTRA_COST = 0.5  # a quote is forgotten more often than typed twice
 EXTRA, NO_OPENING, NO_CLOSING = "extra", "no opening", "no closing"
 
@@ -32,8 +32,8 @@ _WRONG_IN_CODE = re.compile(
 )
 _WRONG_IN_TEXT = re.compile(r"\w\s*=\s*|\|>|^[\s,)\]}]|[\s({\[,]$|^[\d._]*(?:[eE]-?\d+)?$")
 # Where a text without a closing quote ends, and one without an opening quote starts.
-_END_OF_TEXT = re.compile(r"(?=\s*(?:[),\]]|\|>|\}|$))|(?=\s+[A-Za-z_]\w*\s*=)")
-_START_OF_TEXT = re.compile(r"(?:.*[=(\[,]|.*\bimport\b|)\s*")
+END_OF_TEXT = re.compile(r"(?=\s*(?:[),\]]|\|>|\}|$))|(?=\s+[A-Za-z_]\w*\s*=)")
+_START_OF_TEXT = re.compile(r"(?:[=(\[,]|\bimport\b)\s*")
 
 
 @frozen
@@ -41,12 +41,14 @@ class Misquote:
     """One mistake in a line.
 
     An extra quote stands at ``start``; else the text without one of its quotes is
-    ``[start, end)`` with the quote that it has.
+    ``[start, end)`` with the quote that it has. It is ``clear`` if no other reading of the line is
+    as likely.
     """
 
     kind: str
     start: int
     end: int
+    clear: bool = True
 
 
 def misquote(line: str) -> Misquote | None:
@@ -56,8 +58,10 @@ def misquote(line: str) -> Misquote | None:
     places = [match.start() for match in _QUOTE.finditer(code) if match[0] == '"']
     if len(places) % 2 == 0 or len(line) > MAX_LINE:
         return None
-    readings = _Readings(code, [-1, *places, len(code)]).all()
-    return min(readings, key=lambda reading: reading[0])[1]
+    readings = list(_Readings(code, [-1, *places, len(code)]).all())
+    least, best = min(readings, key=lambda reading: reading[0])
+    starts = {found.start for cost, found in readings if (cost, found.kind) == (least, NO_OPENING)}
+    return evolve(best, clear=len(starts) < 2)
 
 
 _Reading = tuple[float, Misquote]  # with what it costs
@@ -91,16 +95,19 @@ class _Readings:
     def without_closing(self, index: int) -> Iterator[_Reading]:
         """The text that segment ``index`` starts with ends before the next quote."""
         start, end = self.bounds[index] + 1, self.bounds[index + 1]
-        cuts = [match.start() for match in _END_OF_TEXT.finditer(self.line, start, end)]
+        cuts = [match.start() for match in END_OF_TEXT.finditer(self.line, start, end)]
         for cut in cuts[:MAX_CUTS] or [end]:
             yield self.split(index, cut, Misquote(NO_CLOSING, start - 1, cut))
 
     def without_opening(self, index: int) -> Iterator[_Reading]:
         """The text that the quote after segment ``index`` ends starts within it."""
         start, end = self.bounds[index] + 1, self.bounds[index + 1]
-        head = _START_OF_TEXT.match(self.line, start, end)
-        if index < self.last and head:
-            yield self.split(index, head.end(), Misquote(NO_OPENING, head.end(), end + 1))
+        if index == self.last:
+            return
+        # The latest first: of equal readings it is the shortest text.
+        cuts = [match.end() for match in _START_OF_TEXT.finditer(self.line, start, end)][::-1]
+        for cut in cuts[:MAX_CUTS] or [start]:
+            yield self.split(index, cut, Misquote(NO_OPENING, cut, end + 1))
 
     def split(self, index: int, cut: int, found: Misquote) -> _Reading:
         start, end = self.bounds[index] + 1, self.bounds[index + 1]

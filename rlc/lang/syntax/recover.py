@@ -19,7 +19,7 @@ from rlc.lang.diagnostics import Diagnostics
 from rlc.lang.source import Source, Span
 from rlc.lang.syntax.balance import balance
 from rlc.lang.syntax.build import TreeBuilder
-from rlc.lang.syntax.errors import Edit, report_edit, report_stuck
+from rlc.lang.syntax.errors import Edit, in_call, report_edit, report_stuck
 from rlc.lang.syntax.lalr import Stuck, Token, expected, run
 from rlc.lang.syntax.layout import CLOSE, JOINERS, LITERALS, OPEN, Layout
 from rlc.lang.syntax.lexed import MAX_FINDINGS, Lexed
@@ -143,8 +143,11 @@ class _Reader:
             return
         # `of 8` in a call: a name without its `=`, sooner than two arguments without a comma.
         named = kind in LITERALS and index > 1 and piece[index - 2].kind in ("LPAR", "COMMA")
+        kinds = [token.kind for token in piece[index - 1 : index + 2]]
+        words = kinds[:2] == ["NAME", "NAME"] and kinds[2:] != ["EQUAL"]
+        is_text = words and in_call(piece, index)  # two words of one, sooner than two arguments
         for added in ("EQUAL", "COMMA", "COLON") if named else ("COMMA", "EQUAL", "COLON"):
-            if added in allowed:
+            if added in allowed and not (added == "COMMA" and is_text):
                 yield Edit(index, False, added)
         if kind in JOINERS - OPEN.keys():
             yield Edit(index, True, None)

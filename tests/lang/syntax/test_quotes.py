@@ -28,6 +28,7 @@ SPELL = 'gem("rg:spell") |> chat(instruction = "Put your answer inside \\\\boxed
         (SPELL.replace('"rg', "rg"), NO_OPENING, 'rg:spell"'),
         (SPELL.replace('"Put', "Put"), NO_OPENING, 'Put your answer inside \\\\boxed{}."'),
         (SPELL.replace('."', "."), NO_CLOSING, '"Put your answer inside \\\\boxed{}.'),
+        ('x = f(a = Think it over well, then.")', NO_OPENING, 'Think it over well, then."'),
         (f'm p {{ base = "tiny"" rank = 8 }} env x = {SPELL}', EXTRA, '"'),
         (f'm p {{ base = "tiny" rank = 8" }} env x = {SPELL}', EXTRA, '"'),
         (r'x = f("a \" b)', NO_CLOSING, r'"a \" b'),
