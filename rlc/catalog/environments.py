@@ -55,6 +55,12 @@ def task_count(env: EnvPlan) -> int | None:
     return int(samples) if samples is not None else env_facts(env).tasks
 
 
+def players_of_role(env: EnvPlan) -> int:
+    """How many players of the largest role an episode has: the solvers of a game; else 1."""
+    game = with_role(env, "game")
+    return 1 if game is None else int(game.args["solvers"])
+
+
 def files_of(env: EnvPlan) -> Iterator[tuple[str, str]]:
     """The files that an environment reads, each with its path within the plan's record."""
     source = find_builtin("env", env.source)

@@ -114,7 +114,8 @@ class Builtin:
     ``build`` makes the plan record from the arguments, an :class:`Args`. ``more`` gives the
     parameters that depend on the first argument. ``not_after`` maps a step of the same pipeline
     to the reason why this one cannot follow it. ``word`` marks one that is written without
-    parentheses. ``traits`` is the record of what others need to know of it, one class a kind
+    parentheses. ``hint`` is said where an argument is given that it does not have.
+    ``traits`` is the record of what others need to know of it, one class a kind
     (:mod:`rlc.catalog.traits`); :mod:`rlc.catalog.index` has a typed function for each.
     """
 
@@ -127,6 +128,7 @@ class Builtin:
     more: Callable[[str], Signature] | None = None
     not_after: Mapping[str, str] = field(factory=dict)
     word: bool = False
+    hint: str | None = None
     traits: Any = None
 
     def usage(self) -> str:

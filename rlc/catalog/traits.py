@@ -9,6 +9,7 @@ from typing import Literal
 from attrs import field, frozen
 
 from rlc.plan.environments import EnvPlan
+from rlc.plan.records import LossPlan
 
 
 @frozen(eq=False, repr=False)
@@ -17,6 +18,7 @@ class LossTraits:
 
     ``config``: parameter -> the service's key in ``loss_fn_config``. ``clip``: whether a token
     outside the clip range loses its gradient, or its weight is bounded; None: it has no clip.
+    ``bounds``: the parameters with the smallest and the largest ratio of that range.
     ``takes_stale``: it stays stable with rollouts several steps old. ``pull``: the setting that
     scales a term without the advantage in it, and has no default on the service; None: the loss is
     linear in the advantages, up to their sign. ``per_sequence``: one ratio for all tokens, of those
@@ -29,12 +31,20 @@ class LossTraits:
 
     config: Mapping[str, str] = field(factory=dict)
     clip: Literal["gradient", "weight"] | None = None
+    bounds: tuple[str, str] | None = None
     takes_stale: bool = False
     pull: str | None = None
     per_sequence: bool = False
     sampler_logprobs: bool = True
     recorded: bool = False
     published: bool = True
+
+    def range_of(self, loss: LossPlan) -> tuple[float, float] | None:
+        """The smallest and the largest ratio that count; None without a clip."""
+        if self.bounds is None:
+            return None
+        low, high = (loss.config[self.config[name]] for name in self.bounds)
+        return low, high
 
 
 @frozen(eq=False, repr=False)

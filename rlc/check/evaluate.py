@@ -229,7 +229,7 @@ class Evaluator:
         builtin = self._builtin(call, want)
         if builtin is None:
             return None
-        owner = Owner(builtin.name, f"`{builtin.name}()`", "argument", call.func.span)
+        owner = Owner(builtin.name, f"`{builtin.name}()`", "argument", call.func.span, builtin.hint)
         params = builtin.params
         if builtin.more is not None:
             signature = self._more(call, builtin, owner)

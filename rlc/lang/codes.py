@@ -90,4 +90,10 @@ CODES: dict[str, str] = {
     "RL0421": "mean return that can be negative",
     "RL0422": "clip of nothing or of everything",
     "RL0423": "no roles to compare within",
+    "RL0424": "implausible clip range",
+    "RL0425": "roles compared with each other",
+    "RL0426": "role without peers",
+    "RL0434": "task forgotten after the first turn",
+    "RL0435": "stale rollouts without a ratio",
+    "RL0438": "divided by more than there can be",
 }

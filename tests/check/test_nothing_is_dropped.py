@@ -81,6 +81,7 @@ BY_NAME: dict[str, tuple[str, str]] = {
     "low": ("-1", "-2"),
     "high": ("1", "2"),
     "clip_low": ("0.5", "0.6"),
+    "clip_high": ("1.2", "1.3"),
     "url": ('"http://127.0.0.1:1"', '"http://127.0.0.1:2"'),
     "reference": ("policy.base", '"Qwen/Qwen3.5-4B"'),
     "path": ('"rows.jsonl"', '"rows.csv"'),

@@ -7,6 +7,8 @@ probability of a token, q the sampler's.
 
 from __future__ import annotations
 
+from typing import Any, Literal
+
 from attrs import evolve
 
 from rlc.catalog.records import Args, Builtin, Param, builtin, share
@@ -18,10 +20,16 @@ _CLIPPED = "clip(ρ_t, clip_low, clip_high)"
 _THRESHOLDS = {"clip_low": "clip_low_threshold", "clip_high": "clip_high_threshold"}
 
 
-def _clip_params(low: float, high: float) -> tuple[Param, Param]:
+def _clip(kind: Literal["gradient", "weight"], **more: Any) -> LossTraits:
+    return LossTraits(
+        _THRESHOLDS, clip=kind, bounds=("clip_low", "clip_high"), takes_stale=True, **more
+    )
+
+
+def _clip_params(low: float, high: float, of: str = "of a token") -> tuple[Param, Param]:
     return (
-        Param("clip_low", "float", "smallest ratio that counts; a ratio, not 1 - ε", low, low=0),
-        Param("clip_high", "float", "largest ratio that counts; a ratio, not 1 + ε", high, above=0),
+        Param("clip_low", "float", f"smallest ratio {of} that counts, 1 − ε", low, low=0),
+        Param("clip_high", "float", f"largest ratio {of} that counts, 1 + ε", high, above=0),
     )
 
 
@@ -38,9 +46,15 @@ def _loss(
         return LossPlan(name, {key: args.values[own] for own, key in keys.items()})
 
     keys = {param.name: traits.config.get(param.name, param.name) for param in params}
-    return Builtin(
-        name, "loss", doc, build, params, formula=formula, traits=evolve(traits, config=keys)
-    )
+    traits = evolve(traits, config=keys)
+    hint = None
+    if traits.bounds is not None:
+        low, high = traits.bounds
+        example = ("0.0003", "0.9997", "1.0003") if traits.per_sequence else ("0.2", "0.8", "1.2")
+        hint = "its range is one of ratios: an ε of {} is `{low} = {}, {high} = {}`".format(
+            *example, low=low, high=high
+        )
+    return Builtin(name, "loss", doc, build, params, formula=formula, hint=hint, traits=traits)
 
 
 LOSSES = (
@@ -53,14 +67,14 @@ LOSSES = (
     _loss(
         "ppo",
         "importance sampling that stops rewarding a ratio outside the clip range",
-        LossTraits(_THRESHOLDS, clip="gradient", takes_stale=True),
+        _clip("gradient"),
         (f"L = − Σ_t min(ρ_t A_t, {_CLIPPED} A_t)", _RATIO),
         _clip_params(0.8, 1.2),
     ),
     _loss(
         "cispo",
         "log-likelihood weighted by a clipped ratio; no token loses its gradient",
-        LossTraits(_THRESHOLDS, clip="weight", takes_stale=True),
+        _clip("weight"),
         (f"L = − Σ_t sg({_CLIPPED}) log p_t A_t", _RATIO, "sg: no gradient"),
         _clip_params(0.0, 4.0),
     ),
@@ -74,12 +88,12 @@ LOSSES = (
     _loss(
         "gspo",
         "PPO with one ratio for the whole sequence (arXiv 2507.18071)",
-        LossTraits(_THRESHOLDS, clip="gradient", takes_stale=True, per_sequence=True),
+        _clip("gradient", per_sequence=True),
         (
             "L = − Σ_t min(s_t A_t, clip(s_t, clip_low, clip_high) A_t)",
             "s_t: exp of the mean of log p − log q over the sequence, its gradient on token t",
         ),
-        _clip_params(0.9997, 1.0004),
+        _clip_params(0.9997, 1.0004, "of a sequence"),
     ),
     _loss(
         "cross_entropy",

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from rlc.algo.scheme import Baseline, Clip, Scale
-from rlc.catalog.environments import env_facts, with_role
+from rlc.algo.scheme import AdvantageStep, Baseline, Clip, Scale
+from rlc.catalog.environments import env_facts, players_of_role, with_role
 from rlc.check.rules.base import View, rule
 from rlc.lang.diagnostics import Label
 from rlc.plan.environments import EnvPlan
@@ -15,16 +15,14 @@ from rlc.plan.records import FailurePlan
 @rule("batch", "advantage", "envs")
 def _group_needs_peers(view: View) -> None:
     """A group of one has nothing to compare with."""
-    env = next((env for env in view.envs if env.rollouts.group == 1), None)
+    env = next((e for e in view.envs if e.rollouts.group == 1 and players_of_role(e) == 1), None)
     if env is None:
         return
-    scopes = ("group",) if with_role(env, "game") else ("group", "role")
     for path, step in view.steps_of_scheme():
-        keeps_returns = isinstance(step, Baseline) and step.singleton == "raw"
-        if isinstance(step, Clip) or step.over not in scopes or keeps_returns:
+        if isinstance(step, Clip) or step.over not in ("group", "role") or _keeps_returns(step):
             continue
         what = "baseline" if isinstance(step, Baseline) else "scale"
-        label = Label(view.at(path), f"this {what} compares within a group")
+        label = Label(view.at(path), f"this {what} compares within a {step.over}")
         if view.batch.kind == "turns":
             message = "`turns()` plays every task once, so no rollout has a group to compare with"
             advice = "use `groups(16, group_size = 8)`, or compare over the batch, as `rebn()` does"
@@ -33,6 +31,39 @@ def _group_needs_peers(view: View) -> None:
             advice = "play each task more often, for example `group_size = 8`"
         view.error("RL0308", f"envs.{env.name}.rollouts.group", message, advice, label)
         return
+
+
+def _keeps_returns(step: AdvantageStep) -> bool:
+    """Whether what has no peers keeps its return."""
+    return isinstance(step, Baseline) and step.singleton == "raw"
+
+
+@rule("batch", "advantage", "envs")
+def _every_role_has_peers(view: View) -> None:
+    """Of a game that is played once, the role of which there is one has nobody to compare with."""
+    for env in view.envs:
+        game = with_role(env, "game")
+        if game is None or env.rollouts.group > 1 or players_of_role(env) == 1:
+            continue
+        for path, step in view.steps_of_scheme():
+            if getattr(step, "over", None) == "role" and not _keeps_returns(step):
+                label = Label(view.at(f"{path}.over"), "compares each role with its like")
+                message = f"a group of 1 of `{env.name}` has one judge, who gets 0 every time"
+                advice = "play each task more often, for example `group_size = 8`"
+                view.warning("RL0426", f"envs.{env.name}.rollouts.group", message, advice, label)
+                break
+
+
+@rule("advantage", "envs")
+def _roles_are_compared_apart(view: View) -> None:
+    """A solver's reward says nothing about a judge's."""
+    game = next((game for env in view.envs if (game := with_role(env, "game"))), None)
+    for path, step in view.steps_of_scheme():
+        if game is not None and getattr(step, "over", None) == "group":
+            message = f"all roles of `{game.name}()` are compared with each other here"
+            advice = "compare each with its like: `scope = role`, or `over = role` in a step"
+            view.warning("RL0425", f"{path}.over", message, advice)
+            return
 
 
 @rule("advantage")

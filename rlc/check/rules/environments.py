@@ -10,6 +10,7 @@ from rlc.catalog.facts.models import find_model, renderer_keeps_prefix
 from rlc.catalog.index import find_builtin, source_traits, wrapper_traits
 from rlc.check.rules.base import View, rule_on_envs
 from rlc.plan.environments import EnvPlan
+from rlc.plan.records import ModelPlan
 
 CHARACTERS_PER_TOKEN = 4
 
@@ -112,24 +113,54 @@ def _chat_keeps_prefix(view: View, env: EnvPlan) -> None:
         return
     chat = with_role(env, "chat")
     if chat is not None and max_turns(env) != 1:
-        model = find_model(view.model.base)
-        keep = [name for name in (model.renderers if model else ()) if renderer_keeps_prefix(name)]
-        better = f"`renderer = {keep[0]}` in the model" if keep else "`template(…)` for it"
         message = (
             f'`{chat.name}()` needs earlier turns as they were, and "{renderer}" rewrites them'
         )
-        view.error("RL0405", f"envs.{env.name}.wrappers.{chat.name}", message, f"use {better}")
+        model = find_model(view.model.base)
+        if better := _keeps_prefix(view.model):
+            advice = f"use `renderer = {better}` in the model"
+        else:
+            text = "concat() |> template(qwen3_game)" if model and model.chatml else ""
+            text = text or "concat_chat() |> template(no)"
+            advice = f"no renderer of this model leaves them alone: `{text}` makes a prompt a turn"
+        view.error("RL0405", f"envs.{env.name}.wrappers.{chat.name}", message, advice)
 
 
-@rule_on_envs("loss")
+def _keeps_prefix(model: ModelPlan) -> str | None:
+    """A renderer of a model of the catalogue under which a chat is one sequence."""
+    known = find_model(model.base)
+    renderers = (model.renderer, *(known.renderers if known else ()))
+    return next((name for name in renderers if renderer_keeps_prefix(name)), None)
+
+
+@rule_on_envs("loss", "model")
 def _each_turn_a_sequence(view: View, env: EnvPlan) -> None:
     """Where no turn extends the one before, a long episode is paid for again and again."""
     turns = max_turns(env)
     history = with_role(env, "history")
     if history is not None and (turns is None or turns > 2):
         message = f"with `{history.name}()` every turn of `{env.name}` is a sequence of its own"
-        advice = "the cost grows with the square of the turns; `chat()` makes the episode one"
+        keeps = _keeps_prefix(view.model)
+        if keeps is None and renderer_keeps_prefix(view.model.renderer) is False:
+            instead = "no renderer of this model can do better; `rollouts(max_turns = …)` limits it"
+        elif keeps in (None, view.model.renderer):
+            instead = "`chat()` makes the episode one"
+        else:
+            instead = f"`chat()`, with `renderer = {keeps}` in the model, makes the episode one"
+        advice = f"the cost grows with the square of the turns; {instead}"
         view.warning("RL0415", f"envs.{env.name}.wrappers.{history.name}", message, advice)
+
+
+@rule_on_envs()
+def _remembers(view: View, env: EnvPlan) -> None:
+    """Without a history the model sees the latest observation alone: no task, no rules."""
+    template = with_role(env, "template")
+    if template is None or history_of(env) != "latest" or max_turns(env) == 1:
+        return
+    if template.args["name"] in TEMPLATES:  # a template of one's own may repeat the task
+        message = f"from its second turn on `{env.name}` shows the latest observation, no task"
+        advice = "keep the history: `chat()` instead of the template, or `concat()` before it"
+        view.warning("RL0434", f"envs.{env.name}.wrappers.{template.name}", message, advice)
 
 
 @rule_on_envs("model")
@@ -156,7 +187,8 @@ def _template_fits(view: View, env: EnvPlan) -> None:
     if template is not None and TEMPLATES.get(name := template.args["name"]):
         path = f"envs.{env.name}.wrappers.{template.name}.args.name"
         message = f'the template "{name}" writes Qwen\'s chat markup, not that of this model'
-        view.warning("RL0406", path, message, "use `chat()`, or `template(no)`")
+        advice = "use `chat()`, or `concat_chat() |> template(no)`: both write its own"
+        view.warning("RL0406", path, message, advice)
 
 
 @rule_on_envs("model", "sampling")
@@ -165,10 +197,10 @@ def _context(view: View, env: EnvPlan) -> None:
     context = view.model.context
     if context is None:
         return
-    reply = env.rollouts.max_tokens or view.sampling.max_tokens
+    reply, path = env.rollouts.max_tokens, f"envs.{env.name}.rollouts.max_tokens"
     if reply >= context:
         message = f"a reply of {reply:,} tokens leaves no room for a prompt in {context:,}"
-        view.error("RL0407", "sampling.max_tokens", message, "lower max_tokens")
+        view.error("RL0407", path, message, "lower max_tokens")
         return
     turns = max_turns(env) or 1
     longest = _longest(env, reply, turns)
@@ -178,7 +210,7 @@ def _context(view: View, env: EnvPlan) -> None:
         )
         room = (context - _longest(env, 0, turns)) // _replies_kept(env, turns)
         advice = f"`{env.name}` would be cut off; {max(1, room):,} tokens a turn fit"
-        view.warning("RL0407", "sampling.max_tokens", message, advice)
+        view.warning("RL0407", path, message, advice)
 
 
 def _replies_kept(env: EnvPlan, turns: int) -> int:

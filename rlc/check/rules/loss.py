@@ -2,9 +2,16 @@
 
 from __future__ import annotations
 
+from rlc.catalog.environments import max_turns
 from rlc.catalog.index import BUILTINS, aggregate_traits, loss_traits
 from rlc.check.rules.base import View, rule
 from rlc.lang.diagnostics import Label
+from rlc.plan.environments import MAX_TURNS
+
+# What is plausible for the bounds of a clip.
+_SEQUENCE = 0.05  # the ratio of a sequence stays so near 1
+_TOKEN = 0.5  # the smallest ratio of a token, unless it is 0
+_EPSILON = 0.5  # what is no larger may be meant as a distance from 1
 
 
 @rule("loss", "overlap")
@@ -29,6 +36,72 @@ def _clip_acts(view: View) -> None:
     message = f"the clip of `{view.loss.name}()` never acts: each batch is fresh, and used once"
     advice = "`importance_sampling()` has the same gradient; `updates = 2` would make it matter"
     view.warning("RL0413", "loss", message, advice)
+
+
+@rule("loss")
+def _clip_range(view: View) -> None:
+    """The bounds of a clip are ratios, which are 1 where nothing has changed; elsewhere they are
+    often given as distances ε from 1."""
+    traits = loss_traits(view.loss.name)
+    bounds, between = traits.bounds, traits.range_of(view.loss)
+    if bounds is None or between is None:
+        return
+    first, last = (f"loss.config.{traits.config[name]}" for name in bounds)
+    low, high = between
+    if low >= high:
+        message = f"{bounds[0]} = {low:g} is not below {bounds[1]} = {high:g}: no ratio is between"
+        view.error("RL0424", first, message, _as_ratios(bounds, low, high))
+    elif high < 1 or low > 1:
+        path, of = (last, bounds[1]) if high < 1 else (first, bounds[0])
+        bound = high if high < 1 else low
+        message = f"{of} = {bound:g} cuts off even the ratio 1, that of a token sampled just now"
+        view.error("RL0424", path, message, _as_ratios(bounds, low, high))
+    elif traits.per_sequence and (0 < low < 1 - _SEQUENCE or high > 1 + _SEQUENCE):
+        path = first if 0 < low < 1 - _SEQUENCE else last
+        message = f"the ratio of a whole sequence hardly ever leaves {low:g} to {high:g}"
+        advice = "it is a geometric mean over the tokens, and moves by thousandths: 0.9997, 1.0004"
+        view.warning("RL0424", path, message, advice)
+    elif 0 < low < _TOKEN:
+        message = f"{bounds[0]} = {low:g} is the smallest ratio that counts, and no distance from 1"
+        view.warning("RL0424", first, message, _as_ratios(bounds, low, None))
+
+
+def _as_ratios(bounds: tuple[str, str], low: float, high: float | None) -> str:
+    """How bounds are written that were given as distances from 1."""
+    below = f"{bounds[0]} = {1 - low:g}" if 0 < low <= _EPSILON else ""
+    above = f"{bounds[1]} = {1 + high:g}" if high is not None and high <= _EPSILON else ""
+    if written := ", ".join(filter(None, (below, above))):
+        return f"an ε is written as the ratio that it leads to: `{written}`"
+    return "they are ratios around 1, for example 0.8 and 1.2 for an ε of 0.2"
+
+
+@rule("loss", "overlap", "batch")
+def _ratio_matters(view: View) -> None:
+    """Without a ratio, nothing corrects for weights that are not those that sampled."""
+    if loss_traits(view.loss.name).sampler_logprobs:
+        return
+    updates, stale = view.batch.updates, view.overlap.max_staleness
+    if updates == 1 and not stale:
+        return
+    path = "overlap.max_staleness" if stale else "batch.updates"
+    label = Label(view.at(path), "these weights are others than those that sampled")
+    message = f"`{view.loss.name}()` takes every rollout as fresh, and not all are"
+    advice = "`importance_sampling()` corrects for it, `ppo()` and `cispo()` with a limit"
+    view.warning("RL0435", "loss", message, advice, label)
+
+
+@rule("aggregate", "sampling", "envs")
+def _norm_length(view: View) -> None:
+    """A fixed length to divide by is that of the longest episode."""
+    length = view.aggregate.length
+    longest = max(
+        ((max_turns(env) or MAX_TURNS) * env.rollouts.max_tokens for env in view.envs), default=0
+    )
+    if length is None or length <= longest:
+        return
+    message = f"no episode has {length:,} sampled tokens: the longest has {longest:,}"
+    advice = f"dividing by more than that only shrinks the gradient; `length = {longest}`"
+    view.warning("RL0438", "aggregate.length", message, advice)
 
 
 @rule("loss", "aggregate")

@@ -50,3 +50,16 @@ train fourth {
   optimizer = adam(1e-3)
   steps     = 50
 }
+
+env duel = problems(countdown, grader = countdown, samples = 1_000) |> solver_judge(solvers = 1)
+
+train fifth {
+  model     = fourth
+  env       = duel
+  batch     = groups(16, group_size = 1)
+  sampling  = sample(max_tokens = 16)
+  advantage = grpo(scope = role)
+  loss      = importance_sampling()
+  optimizer = adam(1e-3)
+  steps     = 50
+}

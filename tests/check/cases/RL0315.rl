@@ -10,7 +10,7 @@ train main {
   env       = guess
   batch     = groups(16, group_size = 8)
   sampling  = sample(max_tokens = 16)
-  advantage = grpo()
+  advantage = grpo(scope = role)
   loss      = importance_sampling()
   optimizer = adam(1e-3)
   steps     = 50

@@ -2,7 +2,7 @@ model policy {
   base = "Qwen/Qwen3-8B"
 }
 
-env guess = gem("game:GuessTheNumber-v0-easy") |> template(qwen3_game)
+env guess = gem("rg:chain_sum") |> template(qwen3_game)
 
 train main {
   model     = policy

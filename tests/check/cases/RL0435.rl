@@ -1,0 +1,29 @@
+model policy {
+  base      = "tiny"
+  lora_rank = 8
+}
+
+env guess = gem("game:GuessTheNumber-v0-easy") |> chat()
+
+train main {
+  model     = policy
+  env       = guess
+  batch     = groups(16, group_size = 8, updates = 16)
+  sampling  = sample(max_tokens = 16)
+  advantage = grpo()
+  loss      = cross_entropy()
+  optimizer = adam(1e-3)
+  steps     = 50
+}
+
+train second {
+  model     = main
+  env       = guess
+  batch     = groups(16, group_size = 8)
+  sampling  = sample(max_tokens = 16)
+  advantage = grpo()
+  loss      = cross_entropy()
+  optimizer = adam(1e-3)
+  overlap   = asynchronous(max_staleness = 1)
+  steps     = 50
+}
