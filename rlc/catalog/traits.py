@@ -21,9 +21,10 @@ class LossTraits:
     ``bounds``: the parameters with the smallest and the largest ratio of that range.
     ``takes_stale``: it stays stable with rollouts several steps old. ``pull``: the setting that
     scales a term without the advantage in it, and has no default on the service; None: the loss is
-    linear in the advantages, up to their sign. ``per_sequence``: one ratio for all tokens, of those
-    that ``sequence_ratio_mask`` marks. ``sampler_logprobs``: it compares with the sampler;
-    otherwise the advantages are ``weights``.
+    linear in the advantages, up to their sign. ``reaches_prompt``: the service adds that term on
+    every token of a datum. ``per_sequence``: one ratio for all tokens, of those that
+    ``sequence_ratio_mask`` marks. ``sampler_logprobs``: it compares with the sampler; otherwise the
+    advantages are ``weights``.
     ``recorded``: its datums name the sampled sequence behind every token, and the service has to
     record what it samples. ``published``: Tinker's definition is known; otherwise the formula is
     that of the embedded engine and of ``rlc serve``.
@@ -34,6 +35,7 @@ class LossTraits:
     bounds: tuple[str, str] | None = None
     takes_stale: bool = False
     pull: str | None = None
+    reaches_prompt: bool = False
     per_sequence: bool = False
     sampler_logprobs: bool = True
     recorded: bool = False

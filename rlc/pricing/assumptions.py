@@ -9,7 +9,7 @@ from attrs import asdict
 from rlc.catalog.environments import env_facts, max_turns
 from rlc.catalog.facts.models import find_model, storage_price
 from rlc.catalog.facts.prices import price_of
-from rlc.catalog.index import source_traits
+from rlc.catalog.index import loss_traits, source_traits
 from rlc.plan.environments import EnvPlan
 from rlc.plan.records import EvalPlan, SftPlan, StagePlan, TrainPlan, environments_of
 from rlc.plan.units import show
@@ -90,6 +90,8 @@ def _prices(stage: StagePlan) -> Iterator[str]:
     unsure = [name for name in (known.unconfirmed if known else ()) if name in prices]
     if unsure:
         yield f"no primary source confirms the price of {', '.join(unsure)} of {model.base}"
+    if isinstance(stage, TrainPlan) and loss_traits(stage.loss.name).reaches_prompt:
+        yield f"the forward pass of {stage.loss.name}() is billed as a prefill of every sequence"
     if isinstance(stage, TrainPlan) and stage.kl is not None:
         if cost.reference_price(stage.kl, stage.model) is None:
             yield f"the price of {stage.kl.reference} is unknown: the sums are lower bounds"

@@ -13,6 +13,7 @@ from operator import add
 
 from attrs import frozen
 
+from rlc.catalog.index import loss_traits
 from rlc.plan.environments import EnvPlan
 from rlc.plan.records import BatchPlan, EvalPlan, SftPlan, StagePlan, TrainPlan
 from rlc.pricing.shapes import Level, Rollout, rollout_shapes
@@ -130,6 +131,8 @@ def _train_tokens(stage: TrainPlan, level: Level) -> Tokens:
             total += _most(group_tokens(shape, tasks, size, cached) for shape in shapes)
         again += (sampling_tokens(shape, replaced, size, cached) for shape in shapes)
     total += _most(again)
+    if loss_traits(stage.loss.name).reaches_prompt:  # read once before their gradient
+        total += Tokens(prefill=total.train)
     return total + Tokens(reference=total.train) if stage.kl is not None else total
 
 

@@ -48,7 +48,7 @@ env guess = gem("game:GuessTheNumber-v0-easy") |> concat() |> template(qwen3_gam
 train main {{
   model = policy  env = guess  batch = turns(12, parallel = 4)
   sampling = sample(max_tokens = 16)  advantage = rebn(gamma = 0.9)
-  loss = importance_sampling()  optimizer = adam(1e-3)  steps = 2
+  loss = dro(beta = 0.5)  optimizer = adam(1e-3)  steps = 2
 }}
 """
 # A random choice of turns from chats, in which other turns of the same sequence stand.

@@ -81,8 +81,12 @@ LOSSES = (
     _loss(
         "dro",
         "direct reward optimisation: a quadratic pull towards the sampler",
-        LossTraits(pull="beta"),
-        ("L = − Σ_t (log p_t A_t − β/2 (log p_t − log q_t)²)",),
+        LossTraits(pull="beta", reaches_prompt=True),
+        (
+            "L = − Σ_t (log p_t A_t − β/2 (log p_t − log q_t)²)",
+            "t: the sampled tokens; the others get the trainer's own log p_t as their log q_t,",
+            "from a forward pass before each gradient, because the service pulls them too",
+        ),
         (Param("beta", "float", "strength of the pull", 0.05, above=0),),
     ),
     _loss(

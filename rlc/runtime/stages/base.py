@@ -52,7 +52,8 @@ class Stage(ABC):
         parts = Parts.of(inputs["forward_backward"])
         update = await optimizer.finish(self.weights.training, self.weights.plan, node.step, parts)
         self.weights.step = node.step
-        self.meter.running[node.step].trained = update.trained
+        usage = self.meter.running[node.step]
+        usage.trained, usage.prefill = update.trained, usage.prefill + update.prefill
         return update
 
     def record_usage(self) -> None:

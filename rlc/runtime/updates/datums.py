@@ -104,6 +104,13 @@ class TrainingDatum:
             reference_T=None if self.reference_T is None else self.reference_T[:end],
         )
 
+    def anchored(self, trainer_logprobs_T: npt.NDArray[Any]) -> TrainingDatum:
+        """Return the datum with the trainer's own logprobs where nothing is trained on.
+
+        A pull to the sampler's logprobs, which are not known there, then has no gradient.
+        """
+        return evolve(self, logprobs_T=np.where(self.mask_T, self.logprobs_T, trainer_logprobs_T))
+
     def to_tinker(self, loss: str) -> types.Datum:
         """Return the datum that ``loss`` takes.
 

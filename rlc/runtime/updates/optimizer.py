@@ -25,10 +25,11 @@ if TYPE_CHECKING:
 
 @frozen(eq=False)
 class PendingGradient:
-    """A submitted ``forward_backward``, and its datums."""
+    """A submitted ``forward_backward``, its datums, and the tokens that were read before it."""
 
     datums: list[TrainingDatum]
     output: asyncio.Future[types.ForwardBackwardOutput]
+    prefill: int = 0
 
 
 @frozen(eq=False)
@@ -45,10 +46,11 @@ class PendingGradients:
 
 @frozen
 class UpdateResult:
-    """The metrics of a step's updates, and how many tokens were trained on."""
+    """The metrics of a step's updates, how many tokens were trained on, and read before that."""
 
     metrics: dict[str, float]
     trained: int
+    prefill: int = 0
 
 
 async def submit(
@@ -59,29 +61,40 @@ async def submit(
 ) -> PendingGradients:
     """Submit the gradients, and an update after each but the last, without waiting for them.
 
-    So requests that belong together reach the service together.
+    So requests that belong together reach the service together. Only a loss that would pull at the
+    prompts waits for a forward pass before each gradient.
     """
     loss = stage.loss if isinstance(stage, TrainPlan) else LIKELIHOOD
+    anchors = loss_traits(loss.name).reaches_prompt
 
-    def wire_datums() -> list[list[types.Datum]]:
-        return [[datum.to_tinker(loss.name) for datum in batch.datums] for batch in minibatches]
+    async def anchored(datums: list[TrainingDatum]) -> list[TrainingDatum]:
+        output = await training.forward(
+            await in_thread(_wired, datums, LIKELIHOOD), LIKELIHOOD.name
+        )
+        rows = [row["logprobs"].to_numpy() for row in output.loss_fn_outputs]
+        return [datum.anchored(row) for datum, row in zip(datums, rows, strict=True)]
 
     def retrieve(output: asyncio.Future[Any]) -> None:
         """Mark an exception as seen; it is raised where the output is awaited, if it is."""
         if not output.cancelled():
             output.exception()
 
-    params, data = _adam_params(stage, step), await in_thread(wire_datums)
+    params = _adam_params(stage, step)
+    wired = await in_thread(lambda: [_wired(m.datums, loss) for m in minibatches if not anchors])
     gradients: list[PendingGradient] = []
     updates: list[Awaitable[types.OptimStepResponse]] = []
-    for minibatch, datums in zip(minibatches, data, strict=True):
+    for index, minibatch in enumerate(minibatches):
         if gradients:
             updates.append(training.optim_step(params))
+        if anchors:
+            data, read = _wired(await anchored(minibatch.datums), loss), _length(minibatch.datums)
+        else:
+            data, read = wired[index], 0
         output = asyncio.ensure_future(
-            training.forward_backward(datums, loss.name, minibatch.loss_config or None)
+            training.forward_backward(data, loss.name, minibatch.loss_config or None)
         )
         output.add_done_callback(retrieve)
-        gradients.append(PendingGradient(minibatch.datums, output))
+        gradients.append(PendingGradient(minibatch.datums, output, read))
     return PendingGradients(gradients, updates)
 
 
@@ -112,7 +125,15 @@ async def finish(
     metrics["optim/datums"] = float(len(datums))
     if isinstance(stage, TrainPlan):
         metrics |= await in_thread(_drift_metrics, stage.loss, datums, outputs)
-    return UpdateResult(metrics, trained=sum(len(datum.inputs) for datum in datums))
+    return UpdateResult(metrics, _length(datums), sum(gradient.prefill for gradient in gradients))
+
+
+def _wired(datums: Sequence[TrainingDatum], loss: LossPlan) -> list[types.Datum]:
+    return [datum.to_tinker(loss.name) for datum in datums]
+
+
+def _length(datums: Sequence[TrainingDatum]) -> int:
+    return sum(len(datum.inputs) for datum in datums)
 
 
 def _drift_metrics(

@@ -116,6 +116,16 @@ def test_dro_scales_its_pull_with_its_advantages(tmp_path: Path) -> None:
     assert mean["optim/grad_norm"] == pytest.approx(whole["optim/grad_norm"] / 8, rel=0.01)
 
 
+def test_dro_learns_nothing_where_nothing_is_to_learn(tmp_path: Path) -> None:
+    """All rewards are equal, so only the pull is left; it has no gradient on the prompts."""
+    equal = 'env same = gem("rg:spell_backward") |> chat() |> reward(low = 1, high = 1)\n'
+    run_new(tmp_path / "run", tiny(equal, train(env="same", loss="dro(beta = 0.5)", steps="2")))
+    for record in metrics(tmp_path / "run"):
+        assert record["optim/datums"] > 0
+        assert record["optim/grad_norm"] < 1e-3
+        assert record["tokens/prefill"] > record["tokens/trained"]  # the forward pass counts
+
+
 @pytest.mark.parametrize(
     ("budget", "steps"), [("limit(tokens = 2_500)", range(1, 4)), ("limit(time = 0.001s)", [1])]
 )
