@@ -11,9 +11,9 @@ model policy {
 
 # A solved problem goes before each question, and the suffix says how to answer.
 env arithmetic = problems(
-  "recipes/data/word_problems.jsonl",
+  "data/word_problems.jsonl",
   grader = math,
-  few_shot = "recipes/data/word_problems_few_shot.jsonl",
+  few_shot = "data/word_problems_few_shot.jsonl",
   suffix = " Write your answer in \\boxed{} format.",
   format_coef = 0.1,
   shuffle = false,

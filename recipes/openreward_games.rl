@@ -19,7 +19,7 @@ env guess = openreward("Games/Guess", base_url = "http://127.0.0.1:8462", sessio
 # each has to be nearly certain before most calls can be read: hence the many steps.
 sft calls {
   model     = policy
-  data      = rows("recipes/data/openreward_games.jsonl")
+  data      = rows("data/openreward_games.jsonl")
   batch     = 8
   steps     = 300
   optimizer = adam(1e-2, schedule = linear(warmup = 5))

@@ -12,13 +12,13 @@ env duel = gem("rg:spell_backward")
   |> chat(instruction = "Put your answer inside \\boxed{}.")
   |> solver_judge(
     solvers = 2,
-    solver_prompt = "recipes/data/spell_solver.j2",
-    judge_prompt = "recipes/data/spell_judge.j2",
+    solver_prompt = "data/spell_solver.j2",
+    judge_prompt = "data/spell_judge.j2",
   )
 
 sft form {
   model     = policy
-  data      = rows("recipes/data/spell_duel.jsonl")
+  data      = rows("data/spell_duel.jsonl")
   batch     = 32
   optimizer = adam(1e-3)
   steps     = 12

@@ -12,14 +12,19 @@ from rlc.catalog.builtins.training import (
     DEFAULT_SAVE,
 )
 from rlc.catalog.facts.models import renderer_names
-from rlc.catalog.records import Declaration, Param, optional, word
+from rlc.catalog.records import MODEL_FOLDER, Declaration, Param, optional, word
 from rlc.plan.records import SERVICES, MetricPlan
 
 # The types that a param can be declared with.
 PARAM_TYPES = ("int", "float", "bool", "string", "money", "duration")
 
 MODEL_FIELDS = (
-    Param("base", "string", "a model of the catalogue, or a folder of this machine"),
+    Param(
+        "base",
+        "string",
+        "a model of the catalogue, or a folder of this machine",
+        file=MODEL_FOLDER,
+    ),
     Param("lora_rank", "int", "rank of the LoRA adapter, a power of two", 32, low=1),
     Param("train_mlp", "bool", "adapt the feed-forward layers", True),
     Param("train_attn", "bool", "adapt the attention layers", True),

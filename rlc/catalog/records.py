@@ -16,6 +16,7 @@ SCALARS: Mapping[str, str] = {
     "float": "a number",
     "bool": "`true` or `false`",
     "string": "a string",
+    "path": "a string",  # of a value only: one that names a file, as seen from the recipe's folder
     "money": "an amount of money such as `$25`",
     "duration": "a duration such as `12h`",
     "word": "a word",
@@ -26,6 +27,8 @@ SCALARS: Mapping[str, str] = {
 
 # The form of a string that names something in Python code, with an example.
 ATTRIBUTE = (r"[A-Za-z_][\w.]*:[A-Za-z_]\w*", "my_package.tasks:make")
+# What names a folder of this machine, where the name of a model may stand too.
+MODEL_FOLDER = r"[./~].*"
 
 
 @frozen(eq=False, repr=False)
@@ -35,8 +38,10 @@ class Param:
     ``type`` is one of :data:`SCALARS` or a kind of :data:`rlc.catalog.index.KINDS`. Bounds: ``low``
     and ``high`` are allowed values, ``above`` and ``below`` are not. ``choices`` are the only
     allowed values, each a ``noun``. ``form`` is a pattern and an example of it: a value of that
-    form is allowed too, and without choices it must be of it. ``many`` takes a list of them. An
-    ``optional`` one also takes the word ``none``. ``default_of`` names what the default belongs
+    form is allowed too, and without choices it must be of it. ``file``: a value of the form is the
+    path of a file or folder, or one that matches ``file``, if that is a pattern; it starts at the
+    folder of what names it (:mod:`rlc.plan.paths`). ``many`` takes a list of them. An ``optional``
+    one also takes the word ``none``. ``default_of`` names what the default belongs
     to, if it is not the builtin. ``only_if`` names another argument and the values of it with
     which alone this one means anything; it must be given then if it is ``needed``. ``formerly``
     are names that it had: they are still accepted, with a warning.
@@ -53,7 +58,7 @@ class Param:
     choices: tuple[str, ...] | Callable[[], tuple[str, ...]] = ()
     noun: str = "value"
     form: tuple[str, str] | None = None
-    file: bool = False
+    file: bool | str = False
     many: bool = False
     optional: bool = False
     default_of: str | None = None
@@ -76,10 +81,11 @@ class Param:
         return not is_open and value in self.all_choices()
 
     def names_file(self, value: object) -> TypeGuard[str]:
-        """Whether a value of this parameter is the path of a file."""
-        if not (self.file and self.form and isinstance(value, str)):
+        """Whether a value of this parameter is the path of a file or folder."""
+        pattern = self.form[0] if self.file is True and self.form else self.file
+        if not (isinstance(pattern, str) and isinstance(value, str)):
             return False
-        return re.fullmatch(self.form[0], value) is not None
+        return value not in self.all_choices() and re.fullmatch(pattern, value) is not None
 
 
 def optional(name: str, type: str, doc: str, **more: Any) -> Param:

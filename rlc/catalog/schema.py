@@ -73,6 +73,10 @@ def plan_schema() -> Schema:
         "pattern": "^[0-9a-f]{64}$",
         "description": "SHA-256 of everything but `recipe`, `provenance` and `made_from`",
     }
+    body["properties"]["paths_start_at"] = {
+        "const": "recipe",
+        "description": "paths start at the folder of `recipe`, and `recipe` at that of this file",
+    }
     body["properties"]["made_from"] = {
         "type": "object",
         "description": "the recipe and the options that the plan was compiled from",

@@ -19,7 +19,7 @@ def analyse(recipe: Recipe, found: Diagnostics) -> tuple[CheckedStage, ...]:
     Return its stages in an order in which each follows the one whose weights it continues.
     """
     scope = collect(recipe, found)
-    evaluator = Evaluator(scope, found)
+    evaluator = Evaluator(scope, recipe.span.source.name, found)
     stages: dict[str, CheckedStage] = {}
     # Evaluations come last: they take what they do not say from the stages that they evaluate.
     for decl in sorted(scope.in_order, key=lambda decl: decl.kind.id == "eval"):

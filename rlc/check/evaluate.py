@@ -49,12 +49,13 @@ _NAMEABLE = {"model": ("model", "sft", "train")}
 
 
 class Evaluator:
-    """Evaluates the declarations of a scope, each once."""
+    """Evaluates the declarations of a scope, each once. ``recipe``: the path of the recipe."""
 
-    def __init__(self, scope: Scope, found: Diagnostics) -> None:
+    def __init__(self, scope: Scope, recipe: str, found: Diagnostics) -> None:
         self.scope = scope
+        self.recipe = recipe
         self.found = found
-        self.scalars = Scalars(self._plain_reference, scope.knows, found)
+        self.scalars = Scalars(self._plain_reference, scope.knows, recipe, found)
         self._done: dict[str, Value | None] = {}
         self._open: list[str] = []
         self._models: dict[int, Value | None] = {}  # by the expression: it is asked for twice
@@ -128,7 +129,7 @@ class Evaluator:
     def _declaration(self, decl: NamedDecl) -> Value | None:
         if isinstance(decl, BlockDecl):
             if decl.kind.id == "model":
-                return model_value(decl, self.value, self.found)
+                return model_value(decl, self.value, self.recipe, self.found)
             return self._left_behind(decl)
         if decl.kind.id == "param":
             return self._param(decl)

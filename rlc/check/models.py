@@ -14,6 +14,7 @@ from rlc.check.suggest import known_values, rename
 from rlc.check.values import Value
 from rlc.lang.ast import BlockDecl
 from rlc.lang.diagnostics import Diagnostics
+from rlc.plan.paths import WHERE_PATHS_START, located, rebased
 from rlc.plan.records import LOCAL, ModelPlan
 
 CATALOGUE = "catalogue"
@@ -27,14 +28,19 @@ class Artifact:
     after: Value | None
 
 
-def model_value(decl: BlockDecl, evaluate: Evaluate, found: Diagnostics) -> Value | None:
-    """Return the model of a declaration (an Artifact), completed from the catalogue."""
+def model_value(
+    decl: BlockDecl, evaluate: Evaluate, recipe: str, found: Diagnostics
+) -> Value | None:
+    """Return the model of a declaration (an Artifact), completed from the catalogue; ``recipe`` is
+    the path of the recipe that it is compiled for."""
     owner = Owner("model", "a `model`", "field", decl.name.span, unread=decl.unread)
     bound = bind(decl.fields, MODEL_FIELDS, owner, evaluate, found)
     base = bound.values.get("base")
-    model = _find(base, found) if base else None
+    base = base and _folder(base, recipe)
+    model = _find(base, recipe, found) if base else None
     if base is None or model is None or not bound.complete:
         return None
+    bound.values["base"] = base
     values = bound.values
     service = _service(values.pop("service"), base, model, found)
     renderer = _renderer(values.pop("renderer"), base, model, decl, found)
@@ -47,7 +53,16 @@ def model_value(decl: BlockDecl, evaluate: Evaluate, found: Diagnostics) -> Valu
     return Value("model", Artifact(record, None), decl.span, decl.name.span)
 
 
-def _find(base: Value, found: Diagnostics) -> Model | None:
+def _folder(base: Value, recipe: str) -> Value:
+    """A folder as the plan names it, even if it is written like the name of a model."""
+    known = base.type == "path" or find_model(base.data) or find_retired(base.data)
+    if known or not os.path.isdir(os.path.join(base.span.source.folder, base.data)):
+        return base
+    path = rebased(f"./{base.data}", base.span.source.folder, recipe)
+    return Value("path", path, base.span, base.origin)
+
+
+def _find(base: Value, recipe: str, found: Diagnostics) -> Model | None:
     """Return the catalogue's model, or an unknown one for a folder; None after a report."""
     name = base.data
     if (model := find_model(name)) is not None:
@@ -56,11 +71,11 @@ def _find(base: Value, found: Diagnostics) -> Model | None:
         message = f'the service no longer trains "{name}" (since {retired.since})'
         found.error("RL0108", base.span, message, f'the nearest is "{retired.use}"')
         return None
-    if os.path.isdir(name):
-        return Model(name, LOCAL, None, (), FREE)
-    if name.startswith((".", "/", "~")):
-        message = f'there is no folder "{name}"'
-        found.error("RL0107", base.span, message, "paths start at the folder you are in")
+    if base.type == "path":
+        folder = located(name, recipe)
+        if os.path.isdir(folder):
+            return Model(name, LOCAL, None, (), FREE)
+        found.error("RL0107", base.span, f'there is no folder "{folder}"', WHERE_PATHS_START)
         return None
     message = f'there is no model "{name}"'
     advice = f"{known_values(model_names(), name)} (a folder starts with `./` or `/`)"

@@ -24,6 +24,7 @@ from rlc.lang.ast import (
 )
 from rlc.lang.diagnostics import Diagnostics, Label, replace
 from rlc.lang.source import Span
+from rlc.plan.paths import rebased
 from rlc.plan.units import SECONDS, show
 
 NUMBERS = ("int", "float")
@@ -37,9 +38,12 @@ Lookup = Callable[[Name | Attribute], Value | None]
 class Scalars:
     """Evaluates expressions to plain values."""
 
-    def __init__(self, lookup: Lookup, knows: Callable[[str], bool], found: Diagnostics) -> None:
+    def __init__(
+        self, lookup: Lookup, knows: Callable[[str], bool], recipe: str, found: Diagnostics
+    ) -> None:
         self._lookup = lookup
         self._knows = knows
+        self._recipe = recipe
         self._found = found
 
     def fitting(self, expr: Expr, want: Param) -> Value | None:
@@ -68,7 +72,13 @@ class Scalars:
             self._found.warning("RL0116", expr.span, message, f"write `{expr.value}`", fix=fix)
             return Value(want.type, expr.value, expr.span, expr.span)
         value = self.plain(expr, want)
-        return fit(value, want, expr.span, self._found) if value else None
+        fitted = fit(value, want, expr.span, self._found) if value else None
+        if value is None or fitted is None or not want.names_file(fitted.data):
+            return fitted
+        if value.type == "path":  # of another declaration, such as `policy.base`
+            return value
+        path = rebased(fitted.data, value.span.source.folder, self._recipe)
+        return Value("path", path, value.span, value.origin)
 
     def _is_unquoted(self, expr: Expr) -> bool:
         """Whether it reads as a path or dotted name: one word of names that nobody declares."""
@@ -241,7 +251,7 @@ _NOUNS = {
 
 def _convert(value: Value, kind: str) -> Any:
     data = value.data
-    if kind in (value.type, "any"):
+    if kind in (value.type, "any") or (kind, value.type) == ("string", "path"):
         return data
     if kind == "float" and value.type == "int":
         return float(data)

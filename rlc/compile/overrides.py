@@ -16,13 +16,20 @@ from rlc.lang.syntax import parse_field
 
 
 def apply_overrides(
-    recipe: Recipe, overrides: Mapping[str, str] | Iterable[str], found: Diagnostics
+    recipe: Recipe,
+    overrides: Mapping[str, str] | Iterable[str],
+    folder: str,
+    found: Diagnostics,
 ) -> Recipe:
-    """The recipe with ``name=value`` and ``decl.field=value`` put in, the last of each name."""
+    """The recipe with ``name=value`` and ``decl.field=value`` put in, the last of each name.
+
+    Paths in the values start at ``folder``.
+    """
     if isinstance(overrides, Mapping):
         overrides = [f"{name}={value}" for name, value in overrides.items()]
     for text in overrides:
-        override, wrong = parse_field(Source(f"--set {text.partition('=')[0].strip()}", text))
+        source = Source(f"--set {text.partition('=')[0].strip()}", text, folder)
+        override, wrong = parse_field(source)
         found.extend(wrong)
         if override is not None:
             recipe = _apply(recipe, *override, found)

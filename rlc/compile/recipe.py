@@ -38,16 +38,18 @@ def load(
     seed: int | None = None,
     rehearse: bool = False,
     service: str | None = None,
+    folder: str = "",
 ) -> Compiled:
     """Compile the recipe in a file (``-``: standard input).
 
-    With ``rehearse`` the plan is a rehearsal of it; with ``service`` it runs there. Raise
+    Paths in ``overrides`` start at ``folder``, by default the working directory. With ``rehearse``
+    the plan is a rehearsal of it; with ``service`` it runs there. Raise
     :class:`rlc.compile.services.ServiceMismatchError` if that service does not have the model.
     """
     source, found = read_source(path)
     if source is None:
         return Compiled(None, found)
-    compiled = compile_source(source, overrides, seed)
+    compiled = compile_source(source, overrides, seed, folder)
     plan = compiled.plan
     if plan is not None and rehearse:
         from rlc.compile.rehearse import rehearse as rehearsal_of
@@ -64,13 +66,16 @@ def check(path: str | os.PathLike[str]) -> Diagnostics:
     """Everything that is wrong with the recipe in a file (``-``: standard input)."""
     source, found = read_source(path)
     if source is not None:
-        _, found = _checked(source, ())
+        _, found = _checked(source)
     return found
 
 
-def compile_source(source: Source, overrides: Overrides = (), seed: int | None = None) -> Compiled:
-    """Compile a recipe, with the values that ``overrides`` put into it."""
-    stages, found = _checked(source, overrides)
+def compile_source(
+    source: Source, overrides: Overrides = (), seed: int | None = None, folder: str = ""
+) -> Compiled:
+    """Compile a recipe, with the values that ``overrides`` put into it; paths in these start at
+    ``folder``."""
+    stages, found = _checked(source, overrides, folder)
     if not stages:
         return Compiled(None, found)
     plans = tuple(stage.plan() for stage in stages)
@@ -88,14 +93,16 @@ def compile_source(source: Source, overrides: Overrides = (), seed: int | None =
     return Compiled(plan, found)
 
 
-def _checked(source: Source, overrides: Overrides) -> tuple[tuple[CheckedStage, ...], Diagnostics]:
+def _checked(
+    source: Source, overrides: Overrides = (), folder: str = ""
+) -> tuple[tuple[CheckedStage, ...], Diagnostics]:
     """The stages of a recipe and everything that was found; no stages if there are errors."""
     recipe, found = parse(source)
     recipe = resolve_imports(recipe, found)
     if overrides:
         from rlc.compile.overrides import apply_overrides  # most checks have none
 
-        recipe = apply_overrides(recipe, overrides, found)
+        recipe = apply_overrides(recipe, overrides, folder, found)
     stages = analyse(recipe, found)
     if found.has_errors or not all(stage.complete for stage in stages):
         return (), found

@@ -12,10 +12,11 @@ import os
 from pathlib import Path
 from typing import Any
 
-from attrs import asdict, frozen
+from attrs import asdict, evolve, frozen
 
+from rlc.catalog.files import plan_from_file, plan_to_file
 from rlc.errors import Error
-from rlc.plan.codec import PlanFormatError, plan_from_dict, plan_hash, plan_to_dict
+from rlc.plan.codec import PlanFormatError
 from rlc.plan.differences import difference_lines
 from rlc.plan.records import SCHEMA_VERSION, Plan
 from rlc.version import __version__
@@ -26,7 +27,8 @@ _SHOWN = 12  # differences that a message lists
 
 @frozen
 class MadeFrom:
-    """What a plan was compiled from. ``recipe`` is a path, in the file relative to its folder."""
+    """What a plan was compiled from. ``folder`` is where the paths in ``overrides`` start. The file
+    has it and ``recipe`` as seen from its own folder."""
 
     recipe: str
     overrides: list[str]
@@ -34,6 +36,7 @@ class MadeFrom:
     rehearse: bool
     service: str | None = None
     rlc: str = __version__
+    folder: str = ""
 
 
 class PlanFileError(Error):
@@ -57,8 +60,9 @@ def save_plan(path: str | os.PathLike[str], plan: Plan, made_from: MadeFrom) -> 
     """
     target = Path(path)
     origin = asdict(made_from)
-    origin["recipe"] = os.path.relpath(made_from.recipe, target.parent)
-    data = {"plan_hash": plan_hash(plan), "made_from": origin, **plan_to_dict(plan)}
+    for name in ("recipe", "folder"):
+        origin[name] = os.path.relpath(origin[name] or os.curdir, target.parent)
+    data = {"made_from": origin, **plan_to_file(plan, target.parent)}
     text = json.dumps(data, indent=2, ensure_ascii=False) + "\n"
     partial = target.with_name(f".{target.name}.{os.getpid()}")
     try:
@@ -79,7 +83,7 @@ def load_plan(path: str | os.PathLike[str]) -> Plan:
             "`rlc explain RECIPE --out plan.json` writes one; a run is gone on with by --resume",
         )
     made_from = saved.made_from
-    if made_from is not None and (differences := stale_lines(path, saved)):
+    if made_from is not None and (differences := stale_lines(saved)):
         raise PlanFileError(
             f"{path} is stale: its recipe now says something else\n" + "\n".join(differences),
             f"run the recipe itself, or write the plan anew with `{_again(made_from)}`",
@@ -91,8 +95,8 @@ def read_plan(path: str | os.PathLike[str]) -> SavedPlan:
     """Return the plan in a file, stale or not. Raise PlanFileError if there is none in it, or it
     was edited."""
     data = _read(path)
-    stated, origin = data.pop("plan_hash", None), data.pop("made_from", None)
-    made_from = None
+    origin = data.pop("made_from", None)
+    made_from, here = None, os.path.dirname(path)
     if origin is not None:
         from cattrs import Converter
 
@@ -100,6 +104,11 @@ def read_plan(path: str | os.PathLike[str]) -> SavedPlan:
             made_from = Converter().structure(origin, MadeFrom)
         except Exception as error:  # a converter may raise anything
             raise PlanFileError(f"{path} was edited: made_from is not what rlc writes") from error
+        recipe, folder = (
+            name and os.path.normpath(os.path.join(here, name))
+            for name in (made_from.recipe, made_from.folder)
+        )
+        made_from = evolve(made_from, recipe=recipe, folder=folder)
     version = data.get("schema_version")
     if not isinstance(version, int):
         raise PlanFileError(f"{path} is not a plan: it has no schema_version")
@@ -111,35 +120,35 @@ def read_plan(path: str | os.PathLike[str]) -> SavedPlan:
             f"write it anew with `{again}`",
         )
     try:
-        plan = plan_from_dict(data)
+        plan, intact = plan_from_file(data, here)
     except PlanFormatError as error:
         raise PlanFileError(f"{path} is not a plan: {error}") from error
-    if stated is not None and stated != plan_hash(plan):
+    if intact is False:
         saved = SavedPlan(plan, made_from)
-        lines = stale_lines(path, saved) if made_from else []
+        lines = stale_lines(saved) if made_from else []
         where = "\n".join(["; it differs from its recipe in", *lines]) if lines else ""
         raise PlanFileError(
             f"{path} was edited: its hash is no longer that of its content{where}",
             "change the recipe instead, or use --set",
         )
-    hashed = stated is not None
-    return SavedPlan(plan, made_from if hashed else None, hashed)
+    return SavedPlan(plan, made_from if intact else None, bool(intact))
 
 
-def stale_lines(path: str | os.PathLike[str], saved: SavedPlan) -> list[str]:
+def stale_lines(saved: SavedPlan) -> list[str]:
     """How the recipe of a plan differs from it by now, as lines; empty if it does not, or the
     recipe is gone."""
     if saved.made_from is None:
         return []
-    recipe = Path(os.path.relpath(Path(path).parent / saved.made_from.recipe))
-    if not recipe.is_file():
+    made = saved.made_from
+    if not os.path.isfile(made.recipe):
         return []
     from rlc.compile.recipe import load
 
-    made = saved.made_from
-    now = load(recipe, made.overrides, made.seed, made.rehearse, made.service).plan
+    now = load(
+        made.recipe, made.overrides, made.seed, made.rehearse, made.service, made.folder
+    ).plan
     if now is None:
-        return [f"  {recipe} has errors by now: `rlc check` shows them"]
+        return [f"  {made.recipe} has errors by now: `rlc check` shows them"]
     lines = difference_lines(saved.plan, now)
     more = [f"  and {len(lines) - _SHOWN} more"] if len(lines) > _SHOWN else []
     return lines[:_SHOWN] + more

@@ -56,7 +56,7 @@ class _Loader:
         source, problems = read_source(path)
         if source is None:
             reason = next(iter(problems)).message
-            advice = "a path starts at the folder of the file that it stands in"
+            advice = "a path starts at the folder of the file that names it"
             self._error(decl, f"this import cannot be followed: {reason}", advice)
             return []
         recipe, problems = parse(source)

@@ -7,18 +7,24 @@ import re
 from bisect import bisect_right
 from functools import cached_property
 
-from attrs import frozen
+from attrs import field, frozen
 
 
 @frozen(eq=False, repr=False)
 class Source:
     """One file of recipe text. Compared by identity: two reads are two sources.
 
-    ``name`` is what a diagnostic shows: the path as the user typed it.
+    ``name`` is what a diagnostic shows: the path as the user typed it. ``folder`` is where the
+    paths in it start, by default the folder of ``name``.
     """
 
     name: str
     text: str
+    folder: str = field()
+
+    @folder.default
+    def _folder_of_name(self) -> str:
+        return os.path.dirname(self.name)
 
     @cached_property
     def shown_name(self) -> str:

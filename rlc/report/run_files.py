@@ -11,9 +11,10 @@ from typing import Any
 
 from attrs import frozen
 
+from rlc.catalog.files import plan_from_file
 from rlc.compile.recipe import load
 from rlc.lang.diagnostics import Diagnostic
-from rlc.plan.codec import PlanFormatError, plan_from_dict
+from rlc.plan.codec import PlanFormatError
 from rlc.plan.records import EvalPlan, Plan
 from rlc.runtime.journal.metrics import METRICS_FILE
 from rlc.runtime.journal.timeline import TIMELINE_FILE
@@ -95,9 +96,7 @@ def read_plan(path: Path) -> Plan:
     """Read the plan of a run folder. Raise RunError if there is none."""
     try:
         data = json.loads((path / "plan.json").read_text(encoding="utf-8"))
-        if isinstance(data, dict):
-            data.pop("plan_hash", None)
-        return plan_from_dict(data)
+        return plan_from_file(data, path)[0]
     except OSError as error:
         raise RunError(
             f"{path} is not a run folder: it has no plan.json",

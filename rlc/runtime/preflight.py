@@ -7,6 +7,7 @@ import os
 from collections.abc import Iterator
 
 from rlc.catalog.environments import files_of
+from rlc.catalog.files import located_files
 from rlc.catalog.index import tracker_traits
 from rlc.envs.build import source_problems
 from rlc.plan.records import EvalPlan, Plan, SftPlan, environments_of
@@ -16,6 +17,7 @@ from rlc.runtime.records import RunError
 def require_runnable(plan: Plan) -> None:
     """Raise RunError if something that a plan needs is missing, before a folder is made or a token
     is paid for. That the plan itself can be run was decided by the rules of `rlc check`."""
+    plan = located_files(plan)
     if missing := list(dict.fromkeys(_missing_files(plan))):
         raise RunError("; ".join(missing))
     envs = [env for stage in plan.stages for env in environments_of(stage)]

@@ -70,7 +70,7 @@ def resume_run(run_dir: Path, plan: Plan | None = None) -> RunFolder:
     Raise RunError if that differs from the plan of the run, with the differences.
     """
     folder = RunFolder.resume(run_dir)
-    if plan is not None and (changes := difference_lines(folder.plan, plan)):
+    if plan is not None and (changes := difference_lines(folder.recorded, plan)):
         folder.close()
         raise RunError(
             f"the recipe says something else than what {run_dir} was begun with\n"
@@ -93,7 +93,7 @@ def connect_run(folder: RunFolder, base_url: str | None, resumed: bool) -> Servi
         from rlc.service.local.checkpoints import CheckpointStore
 
         CheckpointStore(checkpoints).delete_all_but(folder.journal.saved_paths())
-    metadata = {"rlc_run": folder.path.resolve().name, "rlc_plan": plan_hash(folder.plan)}
+    metadata = {"rlc_run": folder.path.resolve().name, "rlc_plan": plan_hash(folder.recorded)}
     return connect_service(folder.plan, checkpoints, base_url, metadata)
 
 

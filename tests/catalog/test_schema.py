@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from plan_recipes import EVERYTHING, RECIPE_FILES, planned
+from plan_recipes import EVERYTHING, RECIPE_FILES, RECIPE_TEXTS, planned
 
 import rlc
 from rlc.catalog.index import names_of
@@ -18,7 +18,7 @@ from rlc.compile.rehearse import rehearse
 from rlc.plan.codec import plan_to_dict
 
 SCHEMA = json.loads(json.dumps(plan_schema()))
-TEXTS = [EVERYTHING, *(path.read_text(encoding="utf-8") for path in RECIPE_FILES)]
+TEXTS = [EVERYTHING, *RECIPE_TEXTS.values()]
 
 _TYPES: dict[str, Any] = {
     "object": dict,

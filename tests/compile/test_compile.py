@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from plan_recipes import EVERYTHING, RECIPE_FILES, first_train, planned, recipe
+from plan_recipes import EVERYTHING, RECIPE_FILES, RECIPE_TEXTS, first_train, planned, recipe
 
 from rlc.algo.scheme import Baseline, Clip, Scale
 from rlc.compile.recipe import compile_source, load
@@ -34,7 +34,7 @@ def test_a_recipe_of_the_project_has_no_warning_that_it_does_not_explain(path: P
         assert any("#" in line for line in near), warning.message
 
 
-@pytest.mark.parametrize("text", [EVERYTHING, *(path.read_text() for path in RECIPE_FILES)])
+@pytest.mark.parametrize("text", [EVERYTHING, *RECIPE_TEXTS.values()])
 def test_every_leaf_has_an_origin_and_no_origin_is_without_leaf(text: str) -> None:
     plan = planned(text, "policy.lora_rank=16")
     assert set(plan.provenance) == {"seed", *stage_leaves(plan)}

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 from attrs import evolve
-from plan_recipes import EVERYTHING, RECIPE_FILES, planned
+from plan_recipes import EVERYTHING, RECIPE_TEXTS, planned
 
 from rlc.compile.rehearse import MAX_STEPS, MAX_TOKENS, rehearse
 from rlc.plan.codec import plan_from_dict, plan_to_dict
@@ -12,7 +12,7 @@ from rlc.plan.leaves import leaves
 from rlc.plan.records import BudgetPlan, EvalPlan, SftPlan, TrainPlan
 from rlc.plan.records import environments_of as _environments
 
-TEXTS = [EVERYTHING, *(path.read_text(encoding="utf-8") for path in RECIPE_FILES)]
+TEXTS = [EVERYTHING, *RECIPE_TEXTS.values()]
 
 
 KEPT = (

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 from golden import check_golden
-from plan_recipes import EVERYTHING, RECIPE_FILES, planned, recipe, stages_of
+from plan_recipes import EVERYTHING, RECIPE_TEXTS, planned, recipe, stages_of
 
 from rlc.compile.recipe import compile_source
 from rlc.compile.rehearse import rehearse
@@ -21,12 +21,11 @@ from rlc.plan.records import TrainPlan
 
 EXPECTED = Path(__file__).with_name("expected")
 KEYS = ["schema_version", "plan_hash", "recipe", "stages", "graph", "cost", "diagnostics"]
-TEXTS = {path.stem: path.read_text(encoding="utf-8") for path in RECIPE_FILES}
 
 
-@pytest.mark.parametrize("name", [*TEXTS, "everything"])
+@pytest.mark.parametrize("name", [*RECIPE_TEXTS, "everything"])
 def test_a_plan_is_explained_like_this(name: str) -> None:
-    text = TEXTS.get(name, EVERYTHING)
+    text = RECIPE_TEXTS.get(name, EVERYTHING)
     compiled = compile_source(Source(f"{name}.rl", text))
     assert compiled.plan is not None
     explained = explain_text(compiled.plan, compiled.diagnostics)
@@ -36,7 +35,7 @@ def test_a_plan_is_explained_like_this(name: str) -> None:
 
 
 def test_a_rehearsal_is_explained_too() -> None:
-    text = explain_text(rehearse(planned(TEXTS["sudoku"])), Diagnostics())
+    text = explain_text(rehearse(planned(RECIPE_TEXTS["sudoku"])), Diagnostics())
     assert "3 steps on local" in text
     assert "--rehearse" in text
     assert "free: it runs on this machine" in text

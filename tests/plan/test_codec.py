@@ -7,11 +7,11 @@ from typing import Any
 
 import pytest
 from attrs import evolve
-from plan_recipes import EVERYTHING, RECIPE_FILES, planned
+from plan_recipes import EVERYTHING, RECIPE_TEXTS, planned
 
 from rlc.plan.codec import PlanFormatError, plan_from_dict, plan_hash, plan_to_dict
 
-TEXTS = [EVERYTHING, *(path.read_text(encoding="utf-8") for path in RECIPE_FILES)]
+TEXTS = [EVERYTHING, *RECIPE_TEXTS.values()]
 
 
 @pytest.mark.parametrize("text", TEXTS)

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 from attrs import evolve
-from paths import RECIPES
+from plan_recipes import recipe
 from run_support import TINY, compiled, tiny, train
 
 from rlc.compile.rehearse import rehearse
@@ -72,6 +72,6 @@ def test_a_tracker_without_its_key(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_what_can_be_run_is_not_refused() -> None:
     for name in ("quickstart", "mixture", "spell_backward", "sudoku"):
-        require_runnable(compiled((RECIPES / f"{name}.rl").read_text(encoding="utf-8")))
+        require_runnable(compiled(recipe(name)))
     overlap = "asynchronous(max_staleness = 1)"
     require_runnable(rehearse(tiny(train(overlap=overlap, loss="ppo()"))))

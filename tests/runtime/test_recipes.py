@@ -15,9 +15,11 @@ import pytest
 from attrs import evolve
 from passages import passage_server
 from paths import RECIPES
-from run_support import compiled, metrics, run_new
+from run_support import metrics, run_new
 
+from rlc.compile.recipe import compile_source
 from rlc.compile.rehearse import rehearse
+from rlc.lang.source import Source
 from rlc.plan.records import EvalPlan, Plan, TrainPlan
 from rlc.runtime.preflight import require_runnable
 
@@ -66,10 +68,12 @@ def short(plan: Plan) -> Plan:
 def test_a_recipe_rehearses(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, server: str, name: str
 ) -> None:
-    monkeypatch.chdir(RECIPES.parent)  # paths of data files
-    text = (RECIPES / f"{name}.rl").read_text(encoding="utf-8")
-    text = text.replace("http://127.0.0.1:8000/retrieve", server)
-    job = short(rehearse(evolve(compiled(text), recipe=str(RECIPES / f"{name}.rl"))))
+    file = RECIPES / f"{name}.rl"
+    text = file.read_text(encoding="utf-8").replace("http://127.0.0.1:8000/retrieve", server)
+    plan = compile_source(Source(str(file), text)).plan
+    assert plan is not None
+    monkeypatch.chdir(tmp_path)  # data and modules are found beside the recipe
+    job = short(rehearse(plan))
     require_runnable(job)
     assert run_new(tmp_path / "run", job).state == "finished"
     for stage in job.stages:

@@ -13,6 +13,16 @@ from rlc.plan.records import Plan, StagePlan, TrainPlan
 
 RECIPE_FILES = sorted(RECIPES.glob("*.rl"))
 
+
+def recipe(name: str) -> str:
+    """The text of a recipe of the project, with the paths of its files as seen from the folder that
+    tests run in."""
+    text = (RECIPES / f"{name}.rl").read_text(encoding="utf-8")
+    return text.replace('"data/', '"recipes/data/')
+
+
+RECIPE_TEXTS = {path.stem: recipe(path.stem) for path in RECIPE_FILES}
+
 EVERYTHING = """\
 param rate: float = 4e-5
 param share = 3
@@ -108,7 +118,3 @@ def stages_of(plan: Plan, kind: type[T]) -> list[T]:
 def first_train(plan: Plan) -> TrainPlan:
     """The first training stage."""
     return stages_of(plan, TrainPlan)[0]
-
-
-def recipe(name: str) -> str:
-    return (RECIPES / f"{name}.rl").read_text(encoding="utf-8")

@@ -11,7 +11,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
-from paths import RECIPES
+from plan_recipes import recipe
 
 from rlc.compile.recipe import compile_source
 from rlc.lang.render import render_human
@@ -66,7 +66,7 @@ def tiny(*stages: str, seed: int = 1) -> Plan:
 
 def plan(name: str, overrides: Mapping[str, str] | None = None, seed: int = 1) -> Plan:
     """The plan of a recipe of the project."""
-    return compiled((RECIPES / f"{name}.rl").read_text(encoding="utf-8"), overrides, seed)
+    return compiled(recipe(name), overrides, seed)
 
 
 class StopAfter(Observer):

@@ -11,7 +11,7 @@ from typing import Any, Literal
 
 from attrs import evolve
 
-from rlc.catalog.records import Args, Builtin, Param, builtin, share
+from rlc.catalog.records import MODEL_FOLDER, Args, Builtin, Param, builtin, share
 from rlc.catalog.traits import AggregateTraits, LossTraits
 from rlc.plan.records import AggregatePlan, KlPlan, LossPlan
 
@@ -182,7 +182,12 @@ REFERENCE = builtin(
     "kl",
     "takes the distance from a reference model off the advantages, token by token",
     lambda args: KlPlan(**args.values),
-    Param("reference", "string", "a base model (`policy.base`) or a saved state's path"),
+    Param(
+        "reference",
+        "string",
+        "a base model (`policy.base`) or a saved state's path",
+        file=MODEL_FOLDER,
+    ),
     Param("coef", "float", "strength", above=0, high=100),
     share("discount", "above 0 a token also answers for the later ones, discounted by this", 0.0),
     formula=(

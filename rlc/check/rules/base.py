@@ -12,6 +12,7 @@ from rlc.check.settle import Origins
 from rlc.lang.diagnostics import Diagnostics, Label
 from rlc.lang.source import Span
 from rlc.plan.environments import EnvPlan
+from rlc.plan.paths import located
 
 
 @frozen(eq=False, repr=False)
@@ -28,6 +29,10 @@ class View:
     def at(self, path: str) -> Span:
         """The place of ``batch.size`` and the like."""
         return self.origins.at(path)
+
+    def located(self, path: str) -> str:
+        """Where a path of the plan is."""
+        return located(path, self.origins.span.source.name)
 
     def steps_of_scheme(self) -> Iterator[tuple[str, AdvantageStep]]:
         """The steps of the advantage scheme, each with its path."""

@@ -10,6 +10,7 @@ from rlc.catalog.facts.models import find_model, renderer_keeps_prefix
 from rlc.catalog.index import find_builtin, source_traits, wrapper_traits
 from rlc.check.rules.base import View, rule_on_envs
 from rlc.plan.environments import EnvPlan
+from rlc.plan.paths import WHERE_PATHS_START
 from rlc.plan.records import ModelPlan
 
 CHARACTERS_PER_TOKEN = 4
@@ -55,10 +56,9 @@ def _can_be_made(view: View, env: EnvPlan) -> None:
 @rule_on_envs()
 def _files_are_there(view: View, env: EnvPlan) -> None:
     for path, value in files_of(env):
-        if not os.path.isfile(value):
-            message = f'there is no file "{value}"'
-            advice = "paths start at the folder you are in"
-            view.error("RL0001", f"envs.{env.name}.{path}", message, advice)
+        if not os.path.isfile(file := view.located(value)):
+            message = f'there is no file "{file}"'
+            view.error("RL0001", f"envs.{env.name}.{path}", message, WHERE_PATHS_START)
 
 
 @rule_on_envs()

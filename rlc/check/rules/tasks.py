@@ -9,6 +9,7 @@ from rlc.catalog.index import names_of, source_traits
 from rlc.check.rules.base import View, rule, rule_on_envs
 from rlc.lang.diagnostics import Label
 from rlc.plan.environments import EnvPlan
+from rlc.plan.paths import WHERE_PATHS_START
 
 
 @rule_on_envs()
@@ -59,6 +60,5 @@ def _has_an_oracle(view: View) -> None:
 @rule("data")
 def _rows_are_there(view: View) -> None:
     path = view.data.path
-    if path is not None and not os.path.isfile(path):
-        advice = "paths start at the folder you are in"
-        view.error("RL0001", "data.path", f'there is no file "{path}"', advice)
+    if path is not None and not os.path.isfile(file := view.located(path)):
+        view.error("RL0001", "data.path", f'there is no file "{file}"', WHERE_PATHS_START)

@@ -104,7 +104,7 @@ def _explanation(args: argparse.Namespace, saved: bool) -> Explanation:
         compiled = recipe_of(args).compile()
         return Explanation(args.recipe, compiled.plan, compiled.diagnostics)
     plan = read_plan(args.recipe)
-    if differences := stale_lines(args.recipe, plan):
+    if differences := stale_lines(plan):
         print(f"{args.recipe} is stale: its recipe now says something else", file=sys.stderr)
         print("\n".join(differences), file=sys.stderr)
     return explain(plan.plan)

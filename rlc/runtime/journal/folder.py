@@ -11,11 +11,13 @@ from contextlib import ExitStack, closing
 from pathlib import Path
 from typing import Any
 
-from attrs import define
+from attrs import define, evolve, field
 
-from rlc.plan.codec import PlanFormatError, plan_from_dict, plan_hash, plan_to_dict
+from rlc.catalog.files import located_files, paths_in, plan_from_file, plan_to_file
+from rlc.plan.codec import PlanFormatError, plan_hash
 from rlc.plan.differences import difference_lines
-from rlc.plan.records import EvalPlan, Plan
+from rlc.plan.paths import located
+from rlc.plan.records import EvalPlan, Plan, SftPlan
 from rlc.runtime.journal.database import Journal
 from rlc.runtime.journal.locks import lock
 from rlc.runtime.journal.metrics import METRICS_FILE, ROLLOUTS_FILE
@@ -25,13 +27,21 @@ from rlc.runtime.records import RunError
 
 @define(eq=False)
 class RunFolder:
-    """An open, locked run folder. Make one with :meth:`create` or :meth:`resume`."""
+    """An open, locked run folder. Make one with :meth:`create` or :meth:`resume`.
+
+    ``recorded`` is the plan as it was compiled; ``plan`` is the same with every file where this
+    process finds it.
+    """
 
     path: Path
-    plan: Plan
+    recorded: Plan
     journal: Journal
     _opened: ExitStack  # closes the journal, and releases the lock
     _new: bool = False
+    plan: Plan = field(init=False)
+
+    def __attrs_post_init__(self) -> None:
+        self.plan = located_files(self.recorded)
 
     @classmethod
     def create(cls, path: Path, plan: Plan) -> RunFolder:
@@ -56,8 +66,12 @@ class RunFolder:
                 f"cannot write the run folder {path}: {error.strerror or error}",
                 "choose another place with --run-dir",
             ) from error
-        text = json.dumps(plan_to_dict(plan), ensure_ascii=False)
-        folder.journal.set_meta(plan_hash=plan_hash(plan), plan=text, started=repr(time.time()))
+        folder.journal.set_meta(
+            plan_hash=plan_hash(plan),
+            plan=json.dumps(plan_to_file(plan, path), ensure_ascii=False),
+            recipe=os.path.abspath(plan.recipe),
+            started=repr(time.time()),
+        )
         folder.set_state("running")
         return folder
 
@@ -150,9 +164,9 @@ class RunFolder:
 
 def _write_plan(path: Path, plan: Plan) -> None:
     """Write ``plan.json`` as a saved plan, whose hash shows whether it was edited."""
-    data = {"plan_hash": plan_hash(plan), **plan_to_dict(plan)}
+    text = json.dumps(plan_to_file(plan, path), indent=2, ensure_ascii=False) + "\n"
     fresh = path / "plan.json.tmp"
-    fresh.write_text(json.dumps(data, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
+    fresh.write_text(text, encoding="utf-8")
     fresh.replace(path / "plan.json")
 
 
@@ -162,10 +176,8 @@ def _compare_plan(path: Path, plan: Plan) -> None:
     if not file.exists():
         return _write_plan(path, plan)
     try:
-        data = json.loads(file.read_text(encoding="utf-8"))
-        data.pop("plan_hash", None)
-        edited = plan_from_dict(data)
-    except (ValueError, AttributeError, PlanFormatError) as error:
+        edited, _ = plan_from_file(json.loads(file.read_text(encoding="utf-8")), path)
+    except ValueError as error:
         raise RunError(
             f"{file} is not a plan any more: {error}",
             f"delete it: the journal knows the plan, and `rlc run --resume {path}` writes it anew",
@@ -195,7 +207,8 @@ def _journalled_plan(path: Path, journal: Journal) -> Plan:
         if text is None and journal.meta("plan_hash") is not None:  # of an older version
             text = (path / "plan.json").read_text(encoding="utf-8")
         if text is not None:
-            return plan_from_dict(json.loads(text))
+            plan, _ = plan_from_file(json.loads(text), path)
+            return evolve(plan, recipe=_found_recipe(path, plan, journal))
     except PlanFormatError as error:
         raise RunError(
             f"{path} was begun by another version of rlc, whose plans this one does not read: "
@@ -205,4 +218,34 @@ def _journalled_plan(path: Path, journal: Journal) -> Plan:
     raise RunError(
         f"{path / 'journal.sqlite'} is empty or damaged: it does not know its plan",
         "restore it from a backup, or start a new run",
+    )
+
+
+def _found_recipe(path: Path, plan: Plan, journal: Journal) -> str:
+    """Return where the recipe of a run is: as seen from the run folder, if the whole project was
+    moved, or where it was when the run began, if the folder was moved alone.
+
+    Raise RunError if a file that the rest of the run reads is at neither place.
+    """
+    places = list(dict.fromkeys([plan.recipe, journal.meta("recipe") or plan.recipe]))
+    known = [place for place in places if os.path.isfile(place)]
+    # A supervised stage that has begun has its examples in the run folder.
+    begun = [s.name for s in plan.stages if isinstance(s, SftPlan) and journal.steps(s.name)]
+    ahead = [
+        stage
+        for stage in plan.stages
+        if stage.name not in begun
+        if isinstance(stage, EvalPlan) or len(journal.steps(stage.name)) < stage.steps
+    ]
+    needed = paths_in(evolve(plan, stages=tuple(ahead)))
+    lost = list[str]()  # the first at each place
+    for recipe in known or places:
+        missing = [f for file in needed if not os.path.exists(f := located(file, recipe))]
+        if not missing:
+            return recipe
+        lost += missing[:1]
+    raise RunError(
+        f"{path} cannot go on: there is no file {', and none at '.join(lost)}",
+        "put it back: paths start at the folder of the recipe, which is looked for as it is seen "
+        "from the run folder, and where it was when the run began",
     )

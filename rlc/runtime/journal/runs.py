@@ -7,6 +7,7 @@ run whose journal says ``running`` is running only while a process holds its fol
 from __future__ import annotations
 
 import json
+import os
 import sqlite3
 from collections.abc import Mapping
 from contextlib import closing
@@ -15,6 +16,7 @@ from typing import Any, Literal, get_args
 
 from attrs import field, frozen
 
+from rlc.catalog.files import recipe_in_file
 from rlc.runtime.journal.database import Journal
 from rlc.runtime.journal.folder import no_run
 from rlc.runtime.journal.locks import is_locked
@@ -114,7 +116,7 @@ def _run_info(path: Path, plan: dict[str, Any], journal: Journal) -> RunInfo:
     started, updated = journal.meta("started"), float(journal.meta("updated") or 0.0)
     return RunInfo(
         path=path,
-        recipe=str(plan["recipe"]),
+        recipe=_recipe(path, plan, journal),
         state=state,
         cause=cause,
         started=float(started) if started else None,
@@ -122,3 +124,9 @@ def _run_info(path: Path, plan: dict[str, Any], journal: Journal) -> RunInfo:
         stages=tuple(stages),
         spent_usd=journal.spent_usd(),
     )
+
+
+def _recipe(path: Path, plan: Mapping[str, Any], journal: Journal) -> str:
+    """Return where the recipe is as seen from the run folder, or was when the run began."""
+    recipe, absolute = recipe_in_file(plan, path), journal.meta("recipe")
+    return absolute if absolute and not os.path.exists(recipe) else recipe

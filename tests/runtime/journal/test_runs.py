@@ -35,7 +35,7 @@ def runs(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.mark.engine
 def test_a_finished_run(runs: Path) -> None:
     info = read_run(runs / "done")
-    assert (info.state, info.cause, info.recipe) == ("finished", None, "recipe.rl")
+    assert (info.state, info.cause, Path(info.recipe).name) == ("finished", None, "recipe.rl")
     assert [(s.name, s.kind, s.done, s.total) for s in info.stages] == [
         ("main", "train", 2, 2),
         ("held", "eval", 2, 2),

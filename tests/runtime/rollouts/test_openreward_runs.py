@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 from openreward_servers import KEY, base_url
-from paths import RECIPES
+from plan_recipes import recipe as recipe_text
 from run_support import (
     assert_resumes,
     block,
@@ -146,7 +146,7 @@ def test_a_resumed_run_goes_on_with_the_next_tasks(tmp_path: Path) -> None:
 
 
 def test_the_recipe_rehearses_in_the_real_environment(tmp_path: Path) -> None:
-    text = (RECIPES / "openreward_games.rl").read_text(encoding="utf-8")
+    text = recipe_text("openreward_games")
     local = re.sub(r"http://127\.0\.0\.1:\d+", base_url(), text)
     job = rehearse(compiled(local, {"calls.steps": "1", "main.steps": "1"}))
     run_new(tmp_path / "run", job)

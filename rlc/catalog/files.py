@@ -1,0 +1,122 @@
+"""The files that a plan names: the values of the parameters that the catalogue marks as paths.
+
+And plans in files: there the recipe is named as seen from the folder of the file, so that a project
+can be moved.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterable, Mapping
+from functools import partial
+from typing import Any
+
+from attrs import evolve, fields
+
+from rlc.catalog.declarations import DECLARATIONS, MODEL_FIELDS
+from rlc.catalog.index import BUILTINS, find_builtin
+from rlc.catalog.records import MODEL_FOLDER, Param
+from rlc.plan.codec import PlanFormatError, plan_from_dict, plan_hash, plan_to_dict
+from rlc.plan.environments import EnvPlan
+from rlc.plan.paths import located, rebased
+from rlc.plan.records import LOCAL, Plan, StagePlan, kind_of
+from rlc.records import Record
+
+Change = Callable[[str], str]
+
+# A key of plans in files. Those of older versions lack it: in them all paths, that of the recipe
+# too, start at the working directory.
+_MARK = {"paths_start_at": "recipe"}
+
+
+def plan_to_file(plan: Plan, folder: str | os.PathLike[str]) -> dict[str, Any]:
+    """Plain data for a JSON file in ``folder``, with the plan's hash as ``plan_hash``."""
+    recipe = os.path.relpath(plan.recipe, folder or os.curdir).replace(os.sep, "/")
+    return {"plan_hash": plan_hash(plan), **_MARK, **plan_to_dict(evolve(plan, recipe=recipe))}
+
+
+def plan_from_file(data: object, folder: str | os.PathLike[str]) -> tuple[Plan, bool | None]:
+    """Return the plan that is in a JSON file of ``folder``, and whether it has the hash of its
+    content: then it was not edited. None: it has no hash. Raise PlanFormatError if it is no plan.
+    """
+    if not isinstance(data, Mapping):
+        raise PlanFormatError("a plan is a JSON object")
+    content = {key: value for key, value in data.items() if key not in (*_MARK, "plan_hash")}
+    plan, stated = plan_from_dict(content), data.get("plan_hash")
+    intact = None if stated is None else stated == plan_hash(plan)
+    if not data.keys() >= _MARK.keys():
+        return with_files(plan, partial(rebased, folder="", recipe=plan.recipe)), intact
+    return evolve(plan, recipe=recipe_in_file(data, folder)), intact
+
+
+def recipe_in_file(data: Mapping[str, Any], folder: str | os.PathLike[str]) -> str:
+    """Return the recipe of the plan that is in a JSON file of ``folder``."""
+    marked = data.keys() >= _MARK.keys()
+    return os.path.normpath(os.path.join(folder if marked else "", data["recipe"]))
+
+
+def located_files(plan: Plan) -> Plan:
+    """Return the plan with every file where it is, as this process opens it."""
+    return with_files(plan, partial(located, recipe=plan.recipe))
+
+
+def paths_in(plan: Plan) -> list[str]:
+    """Return every path of a plan, as the plan has it."""
+    found = list[str]()
+
+    def note(path: str) -> str:
+        found.append(path)
+        return path
+
+    with_files(plan, note)
+    return found
+
+
+def with_files(plan: Plan, change: Change) -> Plan:
+    """Return the plan with ``change`` applied to every path that starts at its recipe's folder."""
+    return evolve(plan, stages=tuple(_stage(stage, change) for stage in plan.stages))
+
+
+def _stage(stage: StagePlan, change: Change) -> StagePlan:
+    """Change the parts of a stage: their attributes are the parameters of what makes them."""
+    parts: dict[str, Any] = {}
+    for written in DECLARATIONS[kind_of(stage)].fields:
+        part = getattr(stage, written.name, None)
+        if not isinstance(part, Record):
+            continue
+        params = [p for builtin in BUILTINS if builtin.kind == written.type for p in builtin.params]
+        values = {field.name: getattr(part, field.name) for field in fields(type(part))}
+        if stage.model.service != LOCAL:  # what looks like a folder is the name of a served model
+            params = [param for param in params if param.file != MODEL_FOLDER]
+        elif written.type == "model":
+            params += MODEL_FIELDS
+        new = {name: _env(v, change) for name, v in values.items() if isinstance(v, EnvPlan)}
+        parts[written.name] = evolve(part, **new, **_changed(values, params, change))
+    if (envs := getattr(stage, "envs", None)) is not None:
+        parts["envs"] = tuple(_env(env, change) for env in envs)
+    return evolve(stage, **parts)
+
+
+def _env(env: EnvPlan, change: Change) -> EnvPlan:
+    source = find_builtin("env", env.source)
+    first, *others = source.params if source else ()
+    wrappers = []
+    for wrapper in env.wrappers:
+        builtin = find_builtin("wrapper", wrapper.name)
+        new = _changed(wrapper.args, builtin.params if builtin else (), change)
+        wrappers.append(evolve(wrapper, args={**wrapper.args, **new}))
+    return evolve(
+        env,
+        id=change(env.id) if first.names_file(env.id) else env.id,
+        args={**env.args, **_changed(env.args, others, change)},
+        wrappers=tuple(wrappers),
+    )
+
+
+def _changed(values: Mapping[str, Any], params: Iterable[Param], change: Change) -> dict[str, Any]:
+    """The values that are paths, changed."""
+    return {
+        param.name: change(value)
+        for param in params
+        if param.names_file(value := values.get(param.name))
+    }

@@ -1,0 +1,32 @@
+"""Paths of files in a plan: they start at the folder of its recipe.
+
+A recipe names files as seen from its own folder, and so does the plan, with ``/`` between the
+parts. What names a file elsewhere, an imported file or the command line, is rebased when it is
+compiled. Absolute paths and those that start with ``~`` stay as they are.
+"""
+
+from __future__ import annotations
+
+import os
+
+# What to do about a file that is not there.
+WHERE_PATHS_START = "a path starts at the folder of the file that names it"
+
+
+def located(path: str, recipe: str) -> str:
+    """Return where a path of a plan is, as this process opens it; ``recipe`` is the plan's."""
+    return os.path.normpath(os.path.join(os.path.dirname(recipe), os.path.expanduser(path)))
+
+
+def rebased(path: str, folder: str, recipe: str) -> str:
+    """Return a path that starts at ``folder`` as one that starts at the folder of ``recipe``.
+
+    It stays as it is written if these are the same folder.
+    """
+    home = os.path.dirname(recipe)
+    whole = os.path.expanduser(path)
+    if os.path.isabs(whole) or os.path.abspath(folder) == os.path.abspath(home):
+        return path
+    moved = os.path.relpath(os.path.join(folder, path), home or os.curdir).replace(os.sep, "/")
+    # `./models/x` is a folder, `models/x` could be a name.
+    return f"./{moved}" if path.startswith(".") and not moved.startswith(".") else moved

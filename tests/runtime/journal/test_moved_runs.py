@@ -1,0 +1,65 @@
+"""A run goes on after its folder was moved, alone or with the whole project."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+
+import pytest
+from run_support import run, train
+
+import rlc
+from rlc.runtime.journal.folder import RunFolder
+from rlc.runtime.journal.runs import read_run
+from rlc.runtime.records import RunError
+
+pytestmark = pytest.mark.engine
+
+RECIPE = """\
+model policy { base = "tiny" lora_rank = 4 }
+env sums = problems("data/sums.jsonl", grader = exact)
+sft warmup { model = policy  data = rows("data/rows.jsonl")  batch = 1  optimizer = adam(1e-4)
+  steps = 1 }
+"""
+
+
+@pytest.fixture
+def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A project with a run that was stopped after its first stage."""
+    root = tmp_path / "project"
+    (root / "recipes/data").mkdir(parents=True)
+    (root / "recipes/data/sums.jsonl").write_text('{"question": "1 + 1?", "answer": "2"}\n')
+    (root / "recipes/data/rows.jsonl").write_text('{"prompt": "1 + 1?", "reply": "2"}\n')
+    text = RECIPE + train(model="warmup", env="sums", batch="groups(1, group_size = 2)", steps="1")
+    (root / "recipes/main.rl").write_text(text)
+    monkeypatch.chdir(root)
+    folder = RunFolder.create(Path("runs/one"), rlc.load("recipes/main.rl").plan())
+    assert run(folder, ("warmup", 1)).state == "interrupted"
+    return root
+
+
+def test_with_its_project(project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(project.parent)
+    moved = Path(shutil.move(project, "moved"))
+    assert read_run(moved / "runs/one").recipe == "moved/recipes/main.rl"
+    (moved / "recipes/data/rows.jsonl").unlink()  # its examples are in the run folder
+    assert rlc.resume(moved / "runs/one").state == "finished"
+
+
+def test_alone(project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    moved = Path(shutil.move(project / "runs/one", project.parent / "elsewhere"))
+    monkeypatch.chdir("/")
+    assert read_run(moved).recipe == str(project / "recipes/main.rl")
+    assert rlc.resume(moved).state == "finished"
+
+
+def test_without_its_data(project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The error names the file and both places, before the run goes on."""
+    moved = Path(shutil.move(project / "runs/one", project.parent / "a/b/c/elsewhere"))
+    (project / "recipes/data/sums.jsonl").unlink()
+    (project / "recipes/main.rl").unlink()
+    with pytest.raises(RunError) as refused:
+        rlc.resume(moved)
+    for root in (project.parent / "a/b", project):
+        assert f"{root / 'recipes/data/sums.jsonl'}" in str(refused.value)
+    assert read_run(moved).state == "interrupted"
