@@ -15,7 +15,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from functools import partial
-from itertools import groupby
+from itertools import groupby, zip_longest
 
 from attrs import define, frozen
 
@@ -116,9 +116,12 @@ class _Formatter:
         opening = self.comments.take_trailing(head_end, " \t{")
         width = max((len(field.name.id) for field in node.fields), default=0)
         fields: list[str] = []
-        for field in node.fields:
+        after = [following.name.id for following in node.fields[1:]]
+        for field, follower in zip_longest(node.fields, after, fillvalue=""):
             prefix, inner = f"{field.name.id:<{width}} = ", indent + STEP
-            lines = partial(self.expr, field.value, prefix, inner)
+            # Without a comma before it, a field called `then` would be the operator.
+            comma = "," * (follower in _LEVELS)
+            lines = partial(self.field, field, prefix, inner, comma)
             fields += self.entry(field.span, field.value.span, inner, lines)
         fields += self.own_line(node.span.end, indent + STEP)
         if not fields and not opening:
@@ -136,8 +139,8 @@ class _Formatter:
         """One item with the comments before it, inside it without room, and after it."""
         head = self.own_line(span.start, indent)
         hoisted = self.own_line(inner.start, indent)
-        body = lines()
-        hoisted += self.own_line(span.end, indent)
+        body, late = self.body(lines, span.end, indent)
+        hoisted += late
         body[0] = " " * indent + body[0]
         body[-1] += self.comments.take_trailing(span.end)
         if self.comments.has_blank_before(span.start):
@@ -145,6 +148,21 @@ class _Formatter:
         elif apart and "" not in head:
             head.insert(0, "")
         return [*head, *filter(None, hoisted), *body]
+
+    def body(
+        self, lines: Callable[[], list[str]], end: int, indent: int
+    ) -> tuple[list[str], list[str]]:
+        """The lines of an item, and the comments up to its ``end`` that have no room in it.
+
+        If others stand in its lines, these stay behind them: they are left for what follows.
+        """
+        first = self.comments.next
+        body = lines()
+        return body, self.own_line(end, indent) if self.comments.next == first else []
+
+    def field(self, field: ast.Field, prefix: str, indent: int, comma: str) -> list[str]:
+        *lines, last = self.expr(field.value, prefix, indent, len(comma))
+        return [*lines, f"{last}{comma}"]
 
     def own_line(self, end: int, indent: int) -> list[str]:
         """The comments up to ``end``, each on its own line."""
@@ -228,8 +246,8 @@ class _Formatter:
     def part(self, start: int, end: int, indent: int, lines: Callable[[], list[str]]) -> list[str]:
         """A part of an expression on its own lines, after the comments up to its ``end``."""
         before = self.own_line(start, indent)
-        body = lines()
-        before += self.own_line(end, indent)
+        body, late = self.body(lines, end, indent)
+        before += late
         body[0] = " " * indent + body[0]
         return [*filter(None, before), *body]
 

@@ -41,6 +41,8 @@ names = st.builds(
     st.just(NOWHERE),
     st.from_regex(r"[a-z_][a-z0-9_]{0,8}", fullmatch=True).filter(lambda n: n not in KEYWORDS),
 )
+# The words of the grammar are names where it cannot use them, as those of fields.
+field_names = names | st.builds(Name, st.just(NOWHERE), st.sampled_from(sorted(KEYWORDS)))
 values = st.one_of(
     st.integers(0, 10**12), st.floats(0, 1e300, allow_nan=False, allow_subnormal=False)
 )
@@ -58,7 +60,8 @@ operators = st.sampled_from(["+", "-", "*", "/", "|>", "then"])
 
 
 def fields_of(values: SearchStrategy[Expr], most: int) -> SearchStrategy[tuple[Field, ...]]:
-    return st.lists(st.builds(Field, st.just(NOWHERE), names, values), max_size=most).map(tuple)
+    fields = st.builds(Field, st.just(NOWHERE), field_names, values)
+    return st.lists(fields, max_size=most).map(tuple)
 
 
 def _compound(inner: SearchStrategy[Expr]) -> SearchStrategy[Expr]:
@@ -149,8 +152,10 @@ class _Words:
         return [*head, *annotation, "=", *self.expr(decl.value)]
 
     def fields(self, fields: tuple[Field, ...]) -> list[str]:
-        words = []
+        words: list[str] = []
         for field in fields:
+            if field.name.id == "then" and words and words[-1] != ",":
+                words.append(",")  # else it would be the operator
             words += [field.name.id, "=", *self.expr(field.value), *self.spare(",")]
         return words
 
