@@ -17,6 +17,8 @@ CODES: dict[str, str] = {
     "RL0014": "malformed number",
     "RL0015": "character without a meaning",
     "RL0016": "expression nested too deeply",
+    "RL0017": "comma in a number",
+    "RL0018": "block of another language",
     # RL01xx: names (rlc/check)
     "RL0101": "unknown kind of declaration",
     "RL0102": "name not declared",

@@ -15,7 +15,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from functools import partial
-from itertools import groupby, zip_longest
+from itertools import groupby
 
 from attrs import define, frozen
 
@@ -116,8 +116,8 @@ class _Formatter:
         opening = self.comments.take_trailing(head_end, " \t{")
         width = max((len(field.name.id) for field in node.fields), default=0)
         fields: list[str] = []
-        after = [following.name.id for following in node.fields[1:]]
-        for field, follower in zip_longest(node.fields, after, fillvalue=""):
+        followers = [*(field.name.id for field in node.fields[1:]), ""]
+        for field, follower in zip(node.fields, followers, strict=False):
             prefix, inner = f"{field.name.id:<{width}} = ", indent + STEP
             # Without a comma before it, a field called `then` would be the operator.
             comma = "," * (follower in _LEVELS)

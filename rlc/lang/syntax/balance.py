@@ -15,18 +15,17 @@ wrong declaration. So, in a text that cannot be read as it is:
 
 from __future__ import annotations
 
-import re
 from collections import Counter
 
 from attrs import define, field
 
 from rlc.lang.diagnostics import Diagnostics, Label, replace
 from rlc.lang.source import Span
+from rlc.lang.syntax.foreign import REST_OF_LINE
 from rlc.lang.syntax.lalr import Token
 from rlc.lang.syntax.layout import BEFORE_VALUE, CLOSE, LITERALS, OPEN, Layout
 from rlc.lang.syntax.lexed import MAX_FINDINGS
 
-_REST_OF_LINE = re.compile(r"[ \t\r]*(?:#[^\r\n]*)?(?=\r?\n|$)")
 TEXTS = {"LPAR": "(", "RPAR": ")", "LSQB": "[", "RSQB": "]", "LBRACE": "{", "RBRACE": "}"}
 
 
@@ -308,7 +307,7 @@ class _Pairing:
             self.doubtful.append(opened.start)
         span = Span(self.layout.source, place, place)
         label = Label(self.layout.span(opened), "opened here")
-        text, rest = TEXTS[closer], _REST_OF_LINE.match(self.layout.source.text, place)
+        text, rest = TEXTS[closer], REST_OF_LINE.match(self.layout.source.text, place)
         fix = replace(span, text, f"add `{text}`")
         if opened.kind == "LBRACE" and self.layout.line(opened) < span.line and rest:
             # A block's brace gets a line of its own.

@@ -10,6 +10,7 @@ from attrs import field, frozen
 from rlc.lang.diagnostics import Fix, replace
 from rlc.lang.source import Source, Span
 from rlc.lang.syntax.lalr import Token
+from rlc.lang.syntax.layout import CLOSE, OPEN
 from rlc.lang.syntax.lexed import BAD, QUOTES, Lexed, shortened
 from rlc.lang.syntax.quotes import END_OF_TEXT, EXTRA, NO_CLOSING, misquote
 
@@ -81,6 +82,8 @@ _UNITS = {
 }
 
 
+MAX_ARGUMENTS = 200  # tokens that are looked through for the bracket around a number
+
 # Text without its quotes, as a name or a path is written: `Qwen/Qwen3-8B`, `./data.jsonl`.
 _AROUND = re.compile(r"[\w./:~@+-]*$")
 _NAME_OR_PATH = re.compile(r"[A-Za-z][\w.-]*[/:]+[A-Za-z.][\w./:~@+-]*")
@@ -105,6 +108,30 @@ def _report_unquoted(span: Span, lexed: Lexed) -> Token:
     lexed.diagnostics.error("RL0012", span, message, f"write `{shortened(meant)}`", fix=fix)
     lexed.doubtful.append(span.start)
     return Token(BAD, span.start, span.end)
+
+
+def _check_thousands(span: Span, lexed: Lexed) -> Token:
+    """``1,024``: one number, or two arguments that stand close together."""
+    inside, depth = "", 0
+    for token in reversed(lexed.tokens[-MAX_ARGUMENTS:]):
+        depth += (token.kind in CLOSE) - (token.kind in OPEN)
+        if depth < 0:
+            inside = token.kind
+            break
+    first, *groups = span.text.split(",")
+    meant = "_".join([first, *groups])
+    message = f"`{span.text}` is not one number"
+    is_one = first.startswith("$") or any(group.startswith("0") for group in groups)
+    if is_one or inside not in ("LPAR", "LSQB"):
+        fix = replace(span, meant, f"write `{meant}`")
+        advice = f"thousands are joined by `_`: `{meant}`"
+        lexed.diagnostics.error("RL0017", span, message, advice, fix=fix)
+        lexed.doubtful.append(span.start)
+        return Token(BAD, span.start, span.end)
+    if inside == "LPAR":
+        advice = f"write `{meant}` if it is meant as one; else a space after each comma"
+        lexed.diagnostics.warning("RL0017", span, message, advice)
+    return Token("NUMBER", span.start, span.start + len(first))
 
 
 def _check_number(span: Span, lexed: Lexed) -> Token:
@@ -265,6 +292,7 @@ def _is_space(text: str) -> bool:
 CHECKS: dict[str, Callable[[Span, Lexed], Token | None]] = {
     "BAD_NUMBER": _check_number,
     "POINT_FIRST": _check_number,
+    "THOUSANDS": _check_thousands,
     "UNQUOTED": _check_unquoted,
     "BAD_NAME": _check_name,
     "BAD_QUOTES": _check_quotes,

@@ -1,5 +1,6 @@
 """What can still be read from a recipe with syntax errors.
 
+0. ``rlc.lang.syntax.foreign`` puts blocks in braces that are written as in another language.
 1. ``rlc.lang.syntax.balance`` pairs the brackets, guided by the layout where they do not match.
 2. With brackets paired, declarations and the fields of a block can be told apart without
    parsing them, so each is read alone and a mistake in one cannot hide a mistake in another.
@@ -20,6 +21,7 @@ from rlc.lang.source import Source, Span
 from rlc.lang.syntax.balance import balance
 from rlc.lang.syntax.build import TreeBuilder
 from rlc.lang.syntax.errors import Edit, in_call, report_edit, report_stuck
+from rlc.lang.syntax.foreign import with_braces
 from rlc.lang.syntax.lalr import Stuck, Token, expected, run
 from rlc.lang.syntax.layout import CLOSE, JOINERS, LITERALS, OPEN, Layout
 from rlc.lang.syntax.lexed import MAX_FINDINGS, Lexed
@@ -31,7 +33,9 @@ MAX_EDITED = 2_000  # tokens; the search parses a piece about ten times for each
 
 def recover(source: Source, tables: Tables, lexed: Lexed) -> tuple[Recipe, Diagnostics]:
     """Every declaration and field of a text that does not parse as a whole, and why not."""
-    tokens, guessed, found = balance(Layout(source, lexed.tokens))
+    words, found = with_braces(Layout(source, lexed.tokens))
+    tokens, guessed, unbalanced = balance(Layout(source, words))
+    found += unbalanced
     layout, doubtful = Layout(source, tokens), sorted([*lexed.doubtful, *guessed])
     reader = _Reader(source, tables, TreeBuilder(source), layout, doubtful, found)
     decls: list[Decl] = []
