@@ -103,6 +103,10 @@ class _Peers:
         return Scopes(self.label("env"))
 
     @cached_property
+    def batch_role(self) -> Scopes:
+        return Scopes(self.label("role"))
+
+    @cached_property
     def batch(self) -> Scopes:
         return Scopes(np.zeros(len(self.returns), dtype=np.int64))
 
@@ -120,7 +124,7 @@ class _Peers:
         """Return the name, in a message, of the scope of value ``at``."""
         if scope == "batch":
             return "the batch"
-        parts = ("role", "group") if scope == "role" else (scope,)
+        parts = {"role": ("role", "group"), "batch_role": ("role",)}.get(scope, (scope,))
         return " of ".join(f"{part} {int(self.label(part)[at])}" for part in parts)
 
     def select(self, keep_V: Bools) -> _Peers:

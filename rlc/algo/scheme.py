@@ -12,9 +12,10 @@ from attrs import frozen
 
 from rlc.records import Record
 
-Scope = Literal["group", "role", "env", "batch"]
+Scope = Literal["group", "role", "env", "batch_role", "batch"]
 """Which values are compared: those of one task (``group``), of one task in one role (``role``:
-a rollout's part, such as the solver's or the judge's), of one environment, or all."""
+a rollout's part, such as the solver's or the judge's), of one environment, of one role in all tasks
+(``batch_role``), or all."""
 
 
 @frozen(eq=False, repr=False)
@@ -93,4 +94,5 @@ class AdvantageScheme(Record):
 def task_scope(scheme: AdvantageScheme) -> Scope:
     """Return the scope in which constant groups are dropped: a task, or one role of it if the
     scheme compares within roles."""
-    return "role" if any(getattr(step, "over", "") == "role" for step in scheme.steps) else "group"
+    by_role = any(getattr(step, "over", "") in ("role", "batch_role") for step in scheme.steps)
+    return "role" if by_role else "group"

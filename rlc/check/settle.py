@@ -36,6 +36,10 @@ class Origins:
                 place, node = node.span, node.data
         return place
 
+    def is_default(self, path: str) -> bool:
+        """Return whether a leaf has the default of its parameter."""
+        return self.provenance()[path].startswith("default of ")
+
     def provenance(self) -> dict[str, str]:
         """What is said of every leaf's origin, in order."""
         found: dict[str, str] = {}

@@ -108,7 +108,6 @@ def _scheme(stage: TrainPlan) -> Iterator[str]:
             known &= step.eps_place in ("outside", "inside")
         else:
             known &= isinstance(step, Clip)
-        known &= getattr(step, "over", "batch") in ("group", "env", "batch")
     if not known:
         yield f"the advantage scheme `{scheme.name}` has a step that the script does not compute"
 

@@ -58,6 +58,7 @@ _NOUNS: dict[Scope, str] = {
     "group": "a group",
     "role": "a task's role",
     "env": "an environment",
+    "batch_role": "a role of the batch",
     "batch": "a batch",
 }
 

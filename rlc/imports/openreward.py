@@ -75,12 +75,7 @@ ENVIRONMENT = table(
 SPLIT = table(Option("shuffle", "bool", True), Option("num_samples", "int"))
 
 STEPS = 100  # if the configuration never ends
-# The trainer leaves groups of equal rewards out in any case.
-ADVANTAGES = {
-    "centered_normalized": "openreward.centered_normalized()",
-    "centered": "center(constant = drop)",
-    "direct": "returns(constant = drop)",
-}
+ADVANTAGES = ("centered_normalized", "centered", "direct")
 
 
 @frozen
@@ -250,7 +245,7 @@ def _advantage(settings: Settings) -> Line:
     name = "advantage_calculation"
     kind = settings.choice(name, settings[name], ADVANTAGES, "centered_normalized")
     text = remarks(settings.default_note("advantage_calculation"), "groups of equals are left out")
-    return Line("advantage", ADVANTAGES[kind], text)
+    return Line("advantage", call(f"openreward.{kind}"), text)
 
 
 def _loss(settings: Settings) -> Line:

@@ -62,9 +62,10 @@ def _unified(settings: Settings, over: Word) -> dict[str, str]:
     if settings["algorithm.use_precomputed_advantage"]:
         settings.problem("`algorithm.use_precomputed_advantage` has no counterpart")
     alone = Word("drop" if settings["rejection_sample.min_trajs_per_group"] > 1 else "raw")
+    centred = alone if alone.text == "drop" else Word("zero")
     drop = settings["rejection_sample.filter_uniform_groups"]
     start = call("returns", constant=Word("drop") if drop else None)
-    batch = Word("batch")
+    batch = Word("batch_role" if over.text == "role" else "batch")  # each role for itself
     spread = call("scale", "std", over=over, ddof=0, eps=1e-6)
     whitened = call("scale", "std", over=batch, ddof=0, eps=1e-6)
     normed = [spread] if settings["algorithm.norm_adv_by_std_in_grpo"] else []
@@ -73,7 +74,7 @@ def _unified(settings: Settings, over: Word) -> dict[str, str]:
         "grpo": [start, _mean(over, alone), *normed],
         "reinforce": [start],
         "rloo": [start, others],
-        "reinforce_plus_plus_baseline": [start, _mean(over, Word("zero")), whitened],
+        "reinforce_plus_plus_baseline": [start, _mean(over, centred), whitened],
         "prpo": [start, _mean(batch, Word("zero")), whitened],
     }
     return {kind: pipeline(steps) for kind, steps in schemes.items()}

@@ -239,7 +239,7 @@ def test_without_eps_std_scaling_forgets_the_unit_of_reward(
 # Order and labels
 
 any_reward = st.floats(-1e6, 1e6) | st.sampled_from([0.0, -0.0, 0.1, 0.3, 1.0])
-scopes = st.sampled_from(["group", "role", "env", "batch"])
+scopes = st.sampled_from(["group", "role", "env", "batch_role", "batch"])
 weights = st.sampled_from(["value", "tokens"])
 baselines = st.builds(
     Baseline,

@@ -126,6 +126,7 @@ def test_a_singleton_gets_what_is_declared(
         ("group", "group 12 "),
         ("role", "role 3 of group 12 "),
         ("env", "env 4 "),
+        ("batch_role", "role 3 "),
         ("batch", "the batch "),
     ],
 )
@@ -148,6 +149,7 @@ def test_scopes_compare_within_group_role_environment_or_batch() -> None:
     assert centred("group") == [-3, -1, 4, 5, 13]
     assert centred("role") == [-3.5, 3, 3.5, 5, 13]
     assert centred("env") == [-3.25, -1.25, 3.75, 0.75, 13]
+    assert centred("batch_role") == [-5.75, 3, 1.25, -1.75, 6.25]
     assert centred("batch") == [-5, -3, 2, -1, 7]
 
 

@@ -17,6 +17,7 @@ def formulas(scheme: str) -> list[str]:
 R = "R = Σ_t r_t"
 G = "G_t = r_t + G_(t+1)"
 CENTRED = [R, "A = R − mean_group(R)"]
+BY_ROLE = [R, "A = R − mean_role(R)"]
 LOO = [R, "A = R − mean_(others in group)(R)"]
 WHITENED = [
     "A = A − mean_batch(A, each by its tokens)",
@@ -78,18 +79,22 @@ EXPECTED = {
     ],
     "openrlhf.grpo()": [*CENTRED, "A = A / (std_group(A) + 1e-09)"],
     "openrlhf.reinforce_pp_baseline()": [*CENTRED, WHITENED[0], CLAMPED],
-    "openrlhf.reinforce_pp()": [G, "A = G − mean_batch(G, each by its tokens)", CLAMPED],
+    "openrlhf.reinforce_pp()": [R, "A = R − mean_batch(R, each by its tokens)", CLAMPED],
     "openrlhf.flash_reinforce()": [R, "A = R − mean_batch(R)"],
-    "rllm.grpo()": [*CENTRED, "A = A / (std_group(A) + 1e-06)"],
-    "rllm.legacy_grpo()": [*CENTRED, "A = A / std_group(A)"],
-    "rllm.rloo()": LOO,
-    "rllm.reinforce_pp_baseline()": [*CENTRED, "A = A / (std_batch(A) + 1e-06)"],
-    "rllm.prpo()": [R, "A = R − mean_batch(R)", "A = A / (std_batch(A) + 1e-06)"],
+    "rllm.grpo()": [*BY_ROLE, "A = A / (std_role(A) + 1e-06)"],
+    "rllm.legacy_grpo()": [*BY_ROLE, "A = A / std_role(A)"],
+    "rllm.rloo(scope = group)": LOO,
+    "rllm.reinforce_pp_baseline()": [*BY_ROLE, "A = A / (std_batch_role(A) + 1e-06)"],
+    "rllm.prpo()": [
+        R,
+        "A = R − mean_batch_role(R)",
+        "A = A / (std_batch_role(A) + 1e-06)",
+    ],
     "skyrl.grpo()": [*CENTRED, "A = A / (std_group(A) + 1e-06)"],
     "skyrl.rloo()": LOO,
     "skyrl.maxrl()": [*CENTRED, "A = A / (mean_group(R) + 1e-06)"],
     "nemo.grpo()": [*LOO, "A = A / (std_(others in group)(R) + 1e-06)"],
-    "nemo.reinforce_pp()": [G, "A = G − mean_batch(G, each by its tokens)", CLAMPED],
+    "nemo.reinforce_pp()": [*CENTRED, WHITENED[0], CLAMPED],
     "prime.center()": [R, "drop groups with max R = min R", CENTRED[1]],
     "prime.maxrl()": [*CENTRED, "A = A / mean_group(R)"],
     "openreward.centered_normalized()": [
@@ -98,8 +103,8 @@ EXPECTED = {
         CENTRED[1],
         "A = A / std_group(A)",
     ],
-    "openreward.centered()": CENTRED,
-    "openreward.direct()": [R, "A = R"],
+    "openreward.centered()": [R, "drop groups with max R = min R", CENTRED[1]],
+    "openreward.direct()": [R, "drop groups with max R = min R", "A = R"],
     "cookbook.center()": CENTRED,
     "gem.rebn(gamma = 0.5)": [
         "G_t = r_t + 0.5 G_(t+1)",
@@ -129,10 +134,10 @@ REMARKS = {
         "a group of one keeps its value",
         "0 where the mean is not positive; a group of one is not divided",
     ],
-    "nemo.grpo()": ["a group of one gets 0", "ddof 0; not divided where the others are equal"],
+    "nemo.grpo()": ["a group of one gets 0", "ddof 1; not divided where the others are equal"],
     "openreward.centered_normalized()": [
         "nothing to compare",
-        "a group of one is left out",
+        "a group of one gets 0",
         "ddof 1; 0 where all are equal; 0 where it is at most 1e-08",
     ],
     "center(scope = role)": ["a task's role of one gets 0"],

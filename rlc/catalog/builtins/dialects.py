@@ -1,8 +1,9 @@
 """Advantages as other libraries compute them: the same formula, the same edge cases.
 
-Two things are deliberately not copied. A group of equal returns gives exact zeros here, where
-floating-point noise divided by itself gives some libraries advantages of up to 1; and a reward
-that is not a number is refused. What else differs is said where it does.
+Each names the version that it equals, also with several turns and roles. Two things are
+deliberately not copied. A group of equal returns gives exact zeros here, where floating-point noise
+divided by itself gives some libraries advantages of up to 1; and a reward that is not a number is
+refused. What else differs is said where it does.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ from collections.abc import Iterable
 from rlc.algo.scheme import AdvantageScheme, AdvantageStep, Returns
 from rlc.catalog.builtins.schemes import (
     EPISODE,
+    IN_ROLE,
     SCOPE,
     best_margin,
     by_mean,
@@ -47,7 +49,12 @@ def _nemo_grpo(args: Args) -> Iterable[AdvantageStep]:
     others = args.leave_one_out.data
     yield leave_one_out(args.scope) if others else mean(args.scope)
     kind = "std_of_others" if others else "std"
-    yield from when(args.normalize.data, std(args.scope, 1e-6, 0, kind, of="returns"))
+    yield from when(args.normalize.data, std(args.scope, 1e-6, kind=kind, of="returns"))
+
+
+def _nemo_reinforce_pp(args: Args) -> Iterable[AdvantageStep]:
+    yield from when(args.minus_baseline.data, mean(args.scope))
+    yield from whitened(0, "clamp")
 
 
 def _areal(args: Args) -> Iterable[AdvantageStep]:
@@ -125,9 +132,9 @@ DIALECTS = (
     ),
     scoped(
         "trl.rloo",
-        "RLOO of TRL 1.16; a group of one is an error",
+        "RLOO of TRL 1.16; a group of one is left out",
         lambda args: [
-            leave_one_out(args.scope, "error"),
+            leave_one_out(args.scope, "drop"),
             *when(args.normalize.data, mean("batch"), std("batch", 1e-4)),
         ],
         Param("normalize", "bool", "normalise the advantages over the batch", False),
@@ -144,9 +151,9 @@ DIALECTS = (
     ),
     preset(
         "openrlhf.reinforce_pp",
-        "REINFORCE++ of OpenRLHF 0.11.2 at a gamma of 1 (a discount by token cannot be expressed)",
+        "REINFORCE++ of OpenRLHF 0.11.2 at a gamma of 1 (a discount by token cannot be expressed); "
+        "every turn gets the whole return",
         lambda _: whitened(0, "clamp"),
-        returns=_TURN,
     ),
     preset(
         "openrlhf.flash_reinforce",
@@ -155,32 +162,36 @@ DIALECTS = (
     ),
     scoped(
         "rllm.grpo",
-        "GRPO of rLLM, with the biased deviation; a group of one keeps its return",
+        "GRPO of rLLM 0.3, with the biased deviation; a group of one keeps its return",
         lambda args: [
             mean(args.scope, "raw"),
             *when(args.norm.data, std(args.scope, 1e-6, ddof=0)),
         ],
         _NORM,
+        scope=IN_ROLE,
     ),
     scoped(
         "rllm.legacy_grpo",
-        "GRPO of earlier versions of rLLM, without eps; a group of one keeps its return",
+        "GRPO of rLLM 0.2, without eps; a group of one keeps its return",
         lambda args: [mean(args.scope, "raw"), std(args.scope, 0.0, 0)],
+        scope=IN_ROLE,
     ),
     scoped(
         "rllm.rloo",
-        "RLOO of rLLM; a group of one keeps its return",
+        "RLOO of rLLM 0.3; a group of one keeps its return",
         lambda args: [leave_one_out(args.scope, "raw")],
+        scope=IN_ROLE,
     ),
     scoped(
         "rllm.reinforce_pp_baseline",
-        "REINFORCE++-baseline of rLLM: over the spread of the batch's rollouts, not of its tokens",
-        lambda args: [mean(args.scope), std("batch", 1e-6, ddof=0)],
+        "REINFORCE++-baseline of rLLM 0.3: over the spread of the role's rollouts, not of tokens",
+        lambda args: [mean(args.scope), std("batch_role", 1e-6, ddof=0)],
+        scope=IN_ROLE,
     ),
     preset(
         "rllm.prpo",
-        "PRPO of rLLM: return less the batch's mean, over the batch's spread",
-        lambda _: [mean("batch"), std("batch", 1e-6, ddof=0)],
+        "PRPO of rLLM 0.3: return less the mean of its role in the batch, over that role's spread",
+        lambda _: [mean("batch_role"), std("batch_role", 1e-6, ddof=0)],
     ),
     scoped(
         "skyrl.grpo",
@@ -201,42 +212,44 @@ DIALECTS = (
     ),
     scoped(
         "nemo.grpo",
-        "GRPO of NeMo-RL, with the biased deviation; a group of one gets 0",
+        "GRPO of NeMo-RL 0.4 to 0.7; a group of one gets 0",
         _nemo_grpo,
         Param("leave_one_out", "bool", "take mean and deviation of the others only", True),
         Param("normalize", "bool", "divide by the standard deviation", True),
     ),
-    preset(
+    scoped(
         "nemo.reinforce_pp",
-        "REINFORCE++ of NeMo-RL at a gamma of 1 (a discount by token cannot be expressed)",
-        lambda _: whitened(0, "clamp"),
-        returns=_TURN,
+        "REINFORCE++ of NeMo-RL 0.7: return less the group's mean, whitened over all tokens",
+        _nemo_reinforce_pp,
+        Param("minus_baseline", "bool", "subtract the group's mean", True),
     ),
     _center(
         "prime.center",
-        "the default of prime-rl: return less the group's mean, groups of equals left out",
+        "the default of prime-rl 0.5: return less the group's mean, groups of equals left out",
         drop_constant=True,
     ),
     scoped(
         "prime.maxrl",
-        "MaxRL of prime-rl; 0 where the mean is not positive, and for a group of one",
+        "MaxRL of prime-rl 0.5; 0 where the mean is not positive, and for a group of one",
         lambda args: [mean(args.scope), by_mean(args.scope, 0.0)],
     ),
     scoped(
         "openreward.centered_normalized",
-        "the default of OpenReward's trainer: groups with a deviation below 1e-8 get nothing",
-        lambda args: [mean(args.scope, "drop"), std(args.scope, 0.0, tolerance=1e-8)],
+        "the default of OpenReward's trainer (Nov 2026): groups with a deviation below 1e-8 get 0",
+        lambda args: [mean(args.scope), std(args.scope, 0.0, tolerance=1e-8)],
         constant="drop",
     ),
     scoped(
         "openreward.centered",
-        "OpenReward's trainer without the deviation: return less the group's mean",
+        "OpenReward's trainer (Nov 2026) without the deviation; groups of equals are left out",
         lambda args: [mean(args.scope)],
+        constant="drop",
     ),
     preset(
         "openreward.direct",
-        "OpenReward's trainer without a baseline: the return itself",
+        "OpenReward's trainer (Nov 2026) without a baseline; groups of equals are left out",
         lambda _: [],
+        constant="drop",
     ),
     _center(
         "cookbook.center",
@@ -252,9 +265,9 @@ DIALECTS = (
     ),
     preset(
         "oat.rebn",
-        "return batch normalisation of OAT, with the biased deviation and without a discount",
+        "return batch normalisation of GEM 0.1.0's trainer for OAT, with the biased deviation",
         lambda _: [mean("batch"), std("batch", 1e-9, 0)],
-        returns=_TURN,
+        gamma(1.0),
     ),
     preset(
         "areal.normalize",

@@ -5,14 +5,17 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import Any
 
+from attrs import evolve
+
 from rlc.algo.scheme import AdvantageScheme, AdvantageStep, Baseline, Clip, Returns, Scale
 from rlc.catalog.records import Args, Builtin, Param, share, word
 
-SCOPES = ("group", "role", "env", "batch")
+SCOPES = ("group", "role", "env", "batch_role", "batch")
 EPISODE = Returns("episode", 1.0)
 
 
 SCOPE = word("scope", "which rollouts are compared", SCOPES, "group", noun="scope")
+IN_ROLE = evolve(SCOPE, default="role")
 SINGLETON = word(
     "singleton", "what a scope with one value gets", ("zero", "raw", "drop", "error"), "zero"
 )
@@ -55,10 +58,11 @@ def scoped(
     doc: str,
     steps: Callable[[Args], Iterable[AdvantageStep]],
     *params: Param,
+    scope: Param = SCOPE,
     constant: Any = "keep",
 ) -> Builtin:
     """A preset with a ``scope``, its last parameter."""
-    return preset(name, doc, steps, *params, SCOPE, constant=constant)
+    return preset(name, doc, steps, *params, scope, constant=constant)
 
 
 def when(condition: bool, *steps: AdvantageStep) -> tuple[AdvantageStep, ...]:

@@ -143,12 +143,15 @@ def _clip_leaves_something(view: View) -> None:
 
 @rule("advantage", "envs")
 def _roles_exist(view: View) -> None:
-    """Without roles, a comparison within roles is one within groups."""
+    """Without roles, a comparison within roles is one within groups, or the batch. It is no mistake
+    if nobody wrote it: some presets do so by themselves."""
     if any(with_role(env, "game") for env in view.envs):
         return
+    means = {"role": "group", "batch_role": "batch"}
     for path, step in view.steps_of_scheme():
-        if getattr(step, "over", None) == "role":
-            message = "no environment here has roles, so `role` means `group`"
-            advice = "write `group`, or give roles to one: `|> solver_judge()`"
-            view.warning("RL0423", f"{path}.over", message, advice)
+        over, at = getattr(step, "over", ""), f"{path}.over"
+        if over in means and view.at(at) != view.at(path) and not view.origins.is_default(at):
+            message = f"no environment here has roles, so `{over}` means `{means[over]}`"
+            advice = f"write `{means[over]}`, or give roles to one: `|> solver_judge()`"
+            view.warning("RL0423", at, message, advice)
             return

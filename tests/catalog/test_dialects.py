@@ -96,6 +96,11 @@ EXPECTED: dict[str, list[float]] = {
     "trl.grpo()": [*over(HALF, (1 / 3) ** 0.5 + 1e-4), 0, 0, 0],
     "trl.grpo(scale_rewards = batch)": [*over(HALF, ALL.std(ddof=1) + 1e-4), 0, 0, 0],
     "trl.grpo(scale_rewards = none)": [*HALF, 0, 0, 0],
+    "trl.rloo()": [*LOO, 0, 0, 0],
+    "trl.rloo(normalize = true)": [  # six values: a group of one is left out
+        *over(LOO, (4 * 4 / 9 / 5) ** 0.5 + 1e-4),
+        *[0, 0, 0],
+    ],
     "openrlhf.reinforce_pp()": tokenwise(list(ALL), 0),
     "openrlhf.flash_reinforce()": list(FROM_MEAN),
     "rllm.grpo()": [*over(HALF, 0.5 + 1e-6), 0.5 / (1 + 1e-6), 0, 0],
@@ -107,16 +112,17 @@ EXPECTED: dict[str, list[float]] = {
     "skyrl.grpo()": [*over(HALF, (1 / 3) ** 0.5 + 1e-6), 0.5 / (1 + 1e-6), 0, 0],
     "skyrl.rloo()": [*LOO, 0, 0, 0],
     "skyrl.maxrl()": [*over(HALF, 0.5 + 1e-6), 0.5, 0, 0],
-    # the others of a success are 1, 0, 0: mean 1/3, variance 2/9
-    "nemo.grpo()": [*over(LOO, (2 / 9) ** 0.5 + 1e-6), 0, 0, 0],
+    # the others of a success are 1, 0, 0: mean 1/3, unbiased variance 1/3
+    "nemo.grpo()": [*over(LOO, (1 / 3) ** 0.5 + 1e-6), 0, 0, 0],
     "nemo.grpo(normalize = false)": [*LOO, 0, 0, 0],
-    "nemo.grpo(leave_one_out = false)": [*over(HALF, 0.5 + 1e-6), 0, 0, 0],
-    "nemo.reinforce_pp()": tokenwise(list(ALL), 0),
+    "nemo.grpo(leave_one_out = false)": [*over(HALF, (1 / 3) ** 0.5 + 1e-6), 0, 0, 0],
+    "nemo.reinforce_pp()": tokenwise([*HALF, 0, 0, 0], 0),
+    "nemo.reinforce_pp(minus_baseline = false)": tokenwise(list(ALL), 0),
     "prime.center()": [*HALF, 0, 0, 0],
     "prime.maxrl()": [*S0, 0, 0, 0],
     "openreward.centered_normalized()": [*S1, 0, 0, 0],
     "openreward.centered()": [*HALF, 0, 0, 0],
-    "openreward.direct()": list(ALL),
+    "openreward.direct()": [1, 0, 0, 1, 0.5, 0, 0],
     "cookbook.center()": [*HALF, 0, 0, 0],
     "gem.rebn()": over(FROM_MEAN, ALL.std(ddof=1) + 1e-9),
     "oat.rebn()": over(FROM_MEAN, ALL.std() + 1e-9),
@@ -137,11 +143,6 @@ EXPECTED: dict[str, list[float]] = {
 NEEDS_PEERS = {
     "verl.grpo_passk()": ([3.0, 1.0, 2.0], [1 / (1 + 1e-6), 0, 0]),
     "verl.grpo_passk(norm = false)": ([3.0, 1.0, 2.5], [0.5, 0, 0]),
-    "trl.rloo()": ([1.0, 0.0, 0.0, 1.0], LOO),
-    "trl.rloo(normalize = true)": (
-        [1.0, 0.0, 0.0, 1.0],
-        over(LOO, (4 * 4 / 9 / 3) ** 0.5 + 1e-4),
-    ),
     "openrlhf.grpo()": ([1.0, 0.0, 0.0, 1.0], over(HALF, (1 / 3) ** 0.5 + 1e-9)),
     "openrlhf.reinforce_pp_baseline()": ([1.0, 0.0, 0.0, 1.0], S0),
 }
@@ -197,7 +198,9 @@ def test_a_spread_below_the_tolerance_gives_nothing() -> None:
         ("cookbook.center(drop_constant = true)", [True] * 4 + [False] * 3),
         ("prime.center()", [True] * 4 + [False] * 3),
         ("prime.center(drop_constant = false)", [True] * 7),
-        ("openreward.centered_normalized()", [True] * 4 + [False] * 3),
+        ("openreward.centered_normalized()", [True] * 5 + [False] * 2),
+        ("openreward.centered()", [True] * 5 + [False] * 2),
+        ("openreward.direct()", [True] * 5 + [False] * 2),
         ("center(constant = drop)", [True] * 5 + [False] * 2),
     ],
 )
@@ -208,10 +211,10 @@ def test_groups_without_a_difference_are_left_out_where_the_library_does(
 
 
 def test_the_others_of_a_lone_success_have_no_spread_to_divide_by() -> None:
-    """NeMo-RL: divided only where the others differ."""
-    advantages = advantages_of(written("nemo.grpo()"), [[1.0, 0.0, 0.0, 0.0], [3.0, 1.0]])
-    spread = (2 / 9) ** 0.5 + 1e-6
-    expected = [1.0, -1 / 3 / spread, -1 / 3 / spread, -1 / 3 / spread, 2.0, -2.0]
+    """NeMo-RL: divided only where the others differ, by the unbiased deviation."""
+    advantages = advantages_of(written("nemo.grpo()"), [[1.0, 0.0, 0.0], [3.0, 1.0]])
+    spread = 0.5**0.5 + 1e-6
+    expected = [1.0, -0.5 / spread, -0.5 / spread, 2.0, -2.0]
     np.testing.assert_allclose(advantages, expected, rtol=1e-12)
 
 
@@ -260,13 +263,33 @@ def test_a_single_turn_has_no_advantage(text: str) -> None:
     assert advantages_of(written(text), [[1.0]]).tolist() == [0.0]
 
 
+@pytest.mark.parametrize(
+    ("text", "means"),
+    [
+        ("rllm.grpo()", None),
+        ("rllm.prpo()", None),
+        ("rllm.grpo(scope = role)", "`role` means `group`"),
+        ("returns() |> baseline(mean, over = batch_role)", "`batch_role` means `batch`"),
+    ],
+)
+def test_roles_that_no_environment_has_are_a_mistake_only_if_written(
+    text: str, means: str | None
+) -> None:
+    compiled = compile_source(Source("test.rl", RECIPE.format(text)))
+    found = [item.message for item in compiled.diagnostics if item.code == "RL0423"]
+    assert found == ([f"no environment here has roles, so {means}"] if means else [])
+
+
 @pytest.mark.parametrize("preset", PRESETS, ids=lambda preset: preset.name)
 def test_presets_of_a_group_take_another_scope(preset: object) -> None:
     """Roles of one task are compared with each other only, however many there are of each."""
     if "scope" not in [param.name for param in preset.params]:  # type: ignore[attr-defined]
         return
     scheme = written(f"{preset.name}(scope = role)")  # type: ignore[attr-defined]
-    assert all(getattr(step, "over", "role") in ("role", "batch") for step in scheme.steps)
+    whole = ("batch", "batch_role")
+    assert all(getattr(step, "over", "role") in ("role", *whole) for step in scheme.steps)
+    if any(getattr(step, "over", "") == "batch_role" for step in scheme.steps):
+        return  # in separate groups its roles would be one
     solver, judge = [1.0, 0.0, 0.25, 0.5, 0.0], [3.0, 2.0]
     apart = advantages_of(
         scheme_in_groups(scheme), [solver, judge], [[2] * len(solver), [2] * len(judge)]
