@@ -73,6 +73,19 @@ def test_what_it_refuses(
     assert said in capsys.readouterr().err
 
 
+@pytest.mark.engine
+@pytest.mark.server
+def test_a_place_that_takes_no_checkpoints_is_refused_at_the_start(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file = tmp_path / "file"
+    file.write_text("")
+    assert main(["serve", "--port", "0", "--checkpoints", str(file)]) == 2
+    said = capsys.readouterr()
+    assert "Cannot write checkpoints in" in said.err
+    assert "TINKER_BASE_URL" not in said.out
+
+
 def test_models_are_served_under_any_name(tmp_path: Path) -> None:
     assert parse_models([]) == {"tiny": "tiny"}
     assert parse_models(["Qwen/Qwen3-8B=tiny", f"mine={tmp_path}", str(tmp_path)]) == {

@@ -100,6 +100,7 @@ def _serve(args: argparse.Namespace, key: str | None) -> None:
     with listening:
         engine = local.connect(args.checkpoints, device=args.device, continuous=True)
         try:
+            engine.store.require_writable()
             served = asyncio.run(load_models(engine, parse_models(args.models)))
             backend = Backend(engine, served, latency, faults)
             print(_banner(backend, listening.getsockname()[:2], args, key), flush=True)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping
+from contextlib import AbstractContextManager
 from typing import Any
 
 from attrs import define, field, frozen
@@ -65,14 +66,18 @@ class Backend:
         names = (s.name for s in self.served.values() if base_model in (s.name, s.source))
         return next(names, base_model)
 
+    def refusals_of(self, model_id: str) -> AbstractContextManager[None]:
+        """Keep a refusal to create a model as the answer to the promise of it."""
+        return self.futures.keeping_refusals(f"{model_id}/0")
+
     def promise(
-        self, owner: str, seq: int, start: Callable[[], Awaitable[Any]]
+        self, model_id: str, create: Callable[[], Awaitable[Any]]
     ) -> types.UntypedAPIFuture:
         """Accept work that creates a model. A repeated number is a repeated request."""
-        request_id = f"{owner}/{seq}"
+        request_id = f"{model_id}/0"
         if self.futures.find(request_id) is None:
-            self.futures.run(self.futures.open(request_id), start, self._delay("train"))
-        return types.UntypedAPIFuture(request_id=request_id, model_id=owner)
+            self.futures.run(self.futures.open(request_id), create, self._delay("train"))
+        return types.UntypedAPIFuture(request_id=request_id, model_id=model_id)
 
     def promise_in_order(
         self, model: Model, seq: int | None, start: Callable[[], Awaitable[Any]]
@@ -93,7 +98,8 @@ class Backend:
         """Accept a sampling request, unless ``start`` refuses it. Each sample has an id."""
         request_id = f"{owner}/{seq}"
         if self.futures.find(request_id) is None:
-            work = start()
+            with self.futures.keeping_refusals(request_id):
+                work = start()
             promise = self.futures.open(request_id, is_sample=True)
             self.futures.run(promise, lambda: work, self._delay("sample"))
         ids = [f"{request_id}/{i}" for i in range(samples)]

@@ -7,8 +7,8 @@ import logging
 import math
 import time
 from collections import deque
-from collections.abc import Awaitable, Callable
-from contextlib import suppress
+from collections.abc import Awaitable, Callable, Iterator
+from contextlib import contextmanager, suppress
 from typing import Any
 
 import torch
@@ -47,6 +47,7 @@ class Promise:
     id: str
     is_sample: bool
     reply: Reply | None = field(default=None, init=False)
+    refused: bool = field(default=False, init=False)
     fetched: bool = field(default=False, init=False)
     ready: asyncio.Event = field(factory=asyncio.Event, init=False)
     task: asyncio.Task[None] | None = field(default=None, init=False)
@@ -66,8 +67,20 @@ class Futures:
         self._dice = Dice(self.faults.seed)
 
     def find(self, request_id: str) -> Promise | None:
-        """An earlier promise: a repeated request is the same request."""
-        return self._promises.get(request_id)
+        """An earlier promise: a repeated request is the same request. None if it was refused."""
+        promise = self._promises.get(request_id)
+        return None if promise is not None and promise.refused else promise
+
+    @contextmanager
+    def keeping_refusals(self, request_id: str) -> Iterator[None]:
+        """Keep a refusal as the answer to its promise, for a client that asks for it."""
+        try:
+            yield
+        except (Refused, ServiceError) as error:
+            promise = self.open(request_id)
+            promise.refused, promise.reply = True, _failure(error)
+            promise.ready.set()
+            raise
 
     def open(self, request_id: str, is_sample: bool = False) -> Promise:
         """Make a promise, whose work is then started with `run`."""

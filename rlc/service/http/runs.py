@@ -18,7 +18,12 @@ from attrs import define, frozen
 from tinker import types
 
 from rlc.service.http.refusals import Refused
-from rlc.service.local.checkpoints import SCHEME, CheckpointInfo, CheckpointStore
+from rlc.service.local.checkpoints import (
+    SCHEME,
+    CheckpointInfo,
+    CheckpointStore,
+    is_folder_name,
+)
 from rlc.service.local.model.lora import LoraSpec
 
 TINKER = "tinker://"
@@ -131,8 +136,8 @@ class Runs:
         )
 
     def _file(self, run_id: str) -> Path:
-        if not run_id or "/" in run_id or "\\" in run_id or run_id.startswith("."):
-            raise Refused(404, f"There is no training run {run_id} here.")
+        if not is_folder_name(run_id):
+            raise Refused(404, f"There is no training run {run_id[:100]} here.")
         return self.store.root / run_id / _FILE
 
 

@@ -26,13 +26,14 @@ Saved = TypeVar("Saved", types.SaveWeightsResponse, types.SaveWeightsForSamplerR
 def create_model(backend: Backend, request: types.CreateModelRequest) -> types.UntypedAPIFuture:
     """Create an adapter. Refuse a model that is not served, or a bad rank, at once."""
     session = backend.sessions.session(request.session_id)
-    served = backend.base(request.base_model)
-    _require_adam(request.optimizer_config)
-    if request.lora_config is None:
-        raise Refused(400, "This server trains LoRA adapters: create_model needs a lora_config.")
-    config = request.lora_config
-    LoraSpec(config.rank, config.train_mlp, config.train_attn, config.train_unembed)  # or refuse
     model_id = f"{session.id}:train:{request.model_seq_id}"
+    with backend.refusals_of(model_id):
+        served, config = backend.base(request.base_model), request.lora_config
+        _require_adam(request.optimizer_config)
+        if config is None:
+            raise Refused(400, "This server trains LoRA adapters: give create_model a lora_config.")
+        # A rank or a choice of layers that cannot be is refused here.
+        LoraSpec(config.rank, config.train_mlp, config.train_attn, config.train_unembed)
 
     async def create() -> types.CreateModelResponse:
         client = await backend.engine.create_lora_training_client(
@@ -47,7 +48,7 @@ def create_model(backend: Backend, request: types.CreateModelRequest) -> types.U
         backend.add_model(session, Model(model_id, served.name, client), request.user_metadata)
         return types.CreateModelResponse(model_id=model_id)
 
-    return backend.promise(model_id, 0, create)
+    return backend.promise(model_id, create)
 
 
 def get_info(backend: Backend, request: types.GetInfoRequest) -> types.GetInfoResponse:
@@ -153,8 +154,9 @@ def load_weights(backend: Backend, request: types.LoadWeightsRequest) -> types.U
     if request.session_id is None or request.model_seq_id is None:
         raise Refused(400, "load_weights needs a model_id, or a session_id and a model_seq_id.")
     session = backend.sessions.session(request.session_id)
-    _require_adam(request.optimizer_config)
     model_id = f"{session.id}:train:{request.model_seq_id}"
+    with backend.refusals_of(model_id):
+        _require_adam(request.optimizer_config)
     create = backend.engine.create_training_client_from_state
     if request.optimizer:
         create = backend.engine.create_training_client_from_state_with_optimizer
@@ -168,7 +170,7 @@ def load_weights(backend: Backend, request: types.LoadWeightsRequest) -> types.U
         backend.add_model(session, Model(model_id, served.name, client), request.user_metadata)
         return types.LoadWeightsResponse(path=request.path, model_id=model_id)
 
-    return backend.promise(model_id, 0, load)
+    return backend.promise(model_id, load)
 
 
 def unload_model(backend: Backend, request: types.UnloadModelRequest) -> types.UnloadModelResponse:

@@ -77,6 +77,15 @@ class CheckpointInfo:
     description: Description
 
 
+def is_folder_name(name: str) -> bool:
+    """Return whether a file or folder may have this name; hidden ones may not."""
+    return (
+        0 < len(name.encode(errors="replace")) <= 255
+        and not set(name) & set("/\\\0")
+        and (not name.startswith("."))
+    )
+
+
 @define(eq=False)
 class CheckpointStore:
     """The checkpoints under one folder."""
@@ -96,6 +105,18 @@ class CheckpointStore:
                 raise ServiceError(f"Cannot write checkpoints in {self.root}: {error}.") from error
             return f"model-{number}"
 
+    def require_writable(self) -> None:
+        """Make the root. Raise ServiceError if nothing can be written there."""
+        try:
+            self.root.mkdir(parents=True, exist_ok=True)
+            with tempfile.TemporaryFile(dir=self.root):
+                pass
+        except OSError as error:
+            raise ServiceError(
+                f"Cannot write checkpoints in {self.root}: {error.strerror or error}.",
+                "--checkpoints names another folder",
+            ) from error
+
     def save(
         self,
         model: str,
@@ -110,9 +131,10 @@ class CheckpointStore:
         Raise ServiceError if the name is taken (without ``overwrite``) or unusable, or the
         folder cannot be written.
         """
-        if not _NAME.fullmatch(name):
+        if not _NAME.fullmatch(name) or not is_folder_name(f"{name}-temporary{_SUFFIX}"):
             raise ServiceError(
-                f"A checkpoint's name holds letters, digits, '.', '_' and '-': not {name!r}."
+                "A checkpoint's name holds letters, digits, '.', '_' and '-', and fits in the name "
+                f"of a file: not {name[:100]!r}."
             )
         file = self.root / model / kind / f"{name}{_SUFFIX}"
         try:
@@ -197,9 +219,9 @@ class CheckpointStore:
 
     def _file(self, path: str) -> Path:
         match = _PATH.fullmatch(path)
-        if match is None:
+        if match is None or not all(map(is_folder_name, (match[1], f"{match[3]}{_SUFFIX}"))):
             raise ServiceError(
-                f"{path!r} is no checkpoint of the local engine: "
+                f"{path[:100]!r} is no checkpoint of the local engine: "
                 "such a path reads local://<model>/weights/<name>."
             )
         model, kind, name = match.groups()

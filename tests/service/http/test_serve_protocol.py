@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator
 from http.client import HTTPConnection
 from pathlib import Path
 from typing import Any
+from urllib.parse import quote
 
 import numpy as np
 import pytest
@@ -27,7 +28,8 @@ class Raw:
     """HTTP without the SDK."""
 
     def __init__(self, url: str) -> None:
-        self._connection = HTTPConnection(url.removeprefix("http://"))
+        self.address = url.removeprefix("http://")
+        self._connection = HTTPConnection(self.address)
 
     def ask(
         self,
@@ -137,6 +139,62 @@ def test_bad_requests(
 ) -> None:
     found, answer = raw.post(path, body, **given)
     assert (found, said in answer["detail"]) == (status, True), answer
+
+
+HUGE = 2**70
+
+
+def test_numbers_of_any_size_are_refused_or_mean_all(sdk: tinker.ServiceClient, raw: Raw) -> None:
+    sampler = sdk.create_sampling_client(base_model=BASE).result()
+    body = {
+        "sampling_session_id": sampler._sampling_session_id,
+        "prompt": {"chunks": [{"type": "encoded_text", "tokens": [5, 6]}]},
+        "num_samples": 1,
+        "sampling_params": {"max_tokens": 2},
+    }
+    wrong: list[dict[str, Any]] = [
+        {"prompt": {"chunks": [{"type": "encoded_text", "tokens": [HUGE]}]}},
+        {"num_samples": HUGE},
+        {"sampling_params": {"max_tokens": HUGE}},
+        {"prompt_logprobs": True, "topk_prompt_logprobs": HUGE},
+    ]
+    for number, change in enumerate(wrong):
+        status, answer = raw.post("asample", body | {"seq_id": 900 + number} | change)
+        assert status == 400, answer
+    for number, name in enumerate(("top_k", "seed")):
+        params = {"max_tokens": 2, name: HUGE}
+        body |= {"seq_id": 950 + number, "sampling_params": params}
+        status, promise = raw.post("asample", body)
+        assert status == 200, promise
+        connection = HTTPConnection(raw.address)
+        ask = json.dumps({"request_id": promise["request_id"]}).encode()
+        connection.request("POST", "/api/v1/retrieve_future", ask, {"content-type": JSON})
+        answered = connection.getresponse()
+        assert (answered.status, answered.getheader("content-type")) == (200, PROTOBUF)
+        connection.close()
+
+
+@pytest.mark.parametrize("name", ["x" * 5_000, "%00", "a%2Fb", "%2e%2e", "ä" * 200])
+def test_names_that_no_folder_can_have_are_not_there(raw: Raw, name: str) -> None:
+    path = f"training_runs/{quote(name, safe='%')}"
+    assert raw.ask("GET", path)[0] == 404
+    assert raw.ask("GET", f"{path}/checkpoints")[0] == 404
+    assert raw.ask("DELETE", f"{path}/checkpoints/weights/x")[0] == 404
+    assert raw.ask("DELETE", f"training_runs/run/checkpoints/weights/{'x' * 5_000}")[0] == 404
+
+
+def test_the_promise_of_what_was_refused_says_why(sdk: tinker.ServiceClient, raw: Raw) -> None:
+    session = sdk.holder.get_session_id()
+    model = {"session_id": session, "model_seq_id": 77, "base_model": "nobody"}
+    model["lora_config"] = {"rank": 2}
+    status, refusal = raw.post("create_model", model)
+    assert (status, "no model 'nobody'" in refusal["detail"]) == (400, True)
+    promise = {"request_id": f"{session}:train:77/0"}
+    status, answer = raw.post("retrieve_future", promise)
+    assert (status, answer["error"]) == (200, refusal["detail"])
+    status, made = raw.post("create_model", model | {"base_model": BASE})  # asked again, rightly
+    assert (status, made["request_id"]) == (200, promise["request_id"])
+    assert raw.post("retrieve_future", promise)[1]["model_id"] == f"{session}:train:77"
 
 
 def test_a_method_that_a_path_does_not_take(raw: Raw) -> None:

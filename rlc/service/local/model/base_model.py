@@ -106,6 +106,8 @@ class BaseModel:
         except ValueError as error:
             message = f"{where}: the local engine reads text only, no images or sounds."
             raise ServiceError(message) from error
+        except OverflowError as error:
+            raise ServiceError(f"{where}: a token's id has more than 64 bits.") from error
         if not len(tokens):
             raise ServiceError(f"{where} has no tokens.")
         outside = tokens[(tokens < 0) | (tokens >= self.vocabulary)]

@@ -73,9 +73,9 @@ def _filtered(logits_BV: Tensor, rules: Sequence[SamplingRule]) -> Tensor:
     """Keep the ``top_k`` likeliest, and of those the fewest that reach ``top_p`` together."""
     V = logits_BV.shape[1]
     device = logits_BV.device
-    top_k_B1 = torch.tensor([V if r.top_k == -1 else r.top_k for r in rules], device=device)[
-        :, None
-    ]
+    top_k_B1 = torch.tensor(
+        [V if r.top_k == -1 else min(r.top_k, V) for r in rules], device=device
+    )[:, None]
     top_p_B1 = torch.tensor([r.top_p for r in rules], device=device)[:, None]
     sorted_BV, order_BV = logits_BV.sort(dim=-1, descending=True, stable=True)
     dropped_BV = torch.arange(V, device=device) >= top_k_B1

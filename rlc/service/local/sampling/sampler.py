@@ -23,6 +23,8 @@ from rlc.service.local.sampling.random_streams import stream_key
 from rlc.service.local.training.trainer import packed_logprobs, split_targets
 from rlc.service.local.wave_worker import Outcome, Pending
 
+MOST_SAMPLES = 65_536  # of one request: each takes memory at once
+
 _numbers = itertools.count()
 
 
@@ -95,8 +97,10 @@ def read_request(
     """Check a request. Raise ServiceError, with one sentence, if it cannot be honoured."""
     tokens = engine.base.token_ids(prompt, "The prompt")
     scoring.check(len(tokens), engine.base.vocabulary)
-    if num_samples < 1:
-        raise ServiceError(f"num_samples must be at least 1, not {num_samples}.")
+    if not 1 <= num_samples <= MOST_SAMPLES:
+        raise ServiceError(
+            f"num_samples must be at least 1 and at most {MOST_SAMPLES:,}, not {num_samples}."
+        )
     room = engine.base.context - len(tokens)
     limit = room if params.max_tokens is None else params.max_tokens
     if params.max_tokens is not None and params.max_tokens < 1:
