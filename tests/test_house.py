@@ -25,7 +25,7 @@ MAY_IMPORT = {
     "algo": "",
     "plan": "algo",
     "data": "plan",
-    "catalog": "lang algo plan",
+    "catalog": "lang algo plan data",
     "pricing": "plan catalog",
     "check": "lang algo plan data catalog pricing",
     "compile": "lang algo plan data catalog pricing check",

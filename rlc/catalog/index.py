@@ -5,7 +5,15 @@ from __future__ import annotations
 from functools import partial
 from typing import TypeVar
 
-from rlc.catalog.builtins import advantages, losses, sources, stages, training, wrappers
+from rlc.catalog.builtins import (
+    advantages,
+    losses,
+    sources,
+    splits,
+    stages,
+    training,
+    wrappers,
+)
 from rlc.catalog.records import Builtin, Kind
 from rlc.catalog.traits import (
     AggregateTraits,
@@ -43,6 +51,7 @@ KINDS = {
         Kind("save", "a checkpoint rule", "every(20)"),
         Kind("budget", "a budget", "$60", plain={"money": "usd", "duration": "time"}),
         Kind("data", "data to learn from", "demonstrations(sums, n = 2_000)"),
+        Kind("split", "a split", "first(90%)", as_is="string"),
         Kind("metric", "a metric", "pass_at(8)"),
         Kind("tracker", "a place to send metrics to", 'wandb("my-project")'),
         Kind("failure", "a failure policy", "retry(3) then drop"),
@@ -55,6 +64,7 @@ KINDS = {
 
 BUILTINS: tuple[Builtin, ...] = (
     *sources.SOURCES,
+    *splits.SPLITS,
     *wrappers.WRAPPERS,
     *advantages.PRESETS,
     *advantages.STEPS,
@@ -94,6 +104,12 @@ def find_builtin(kind: str, name: str) -> Builtin | None:
 def find_anywhere(name: str) -> Builtin | None:
     """The builtin of that name, of any kind: each name is used once."""
     return _BY_NAME.get(name)
+
+
+def is_taken(name: str) -> bool:
+    """Whether no declaration may have a name, since it is that of a builtin."""
+    builtin = _BY_NAME.get(name)
+    return builtin is not None and KINDS[builtin.kind].as_is is None
 
 
 def _traits(traits: type[T], noun: str, name: str) -> T:

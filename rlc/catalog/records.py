@@ -179,7 +179,9 @@ class Kind:
 
     ``step`` is the kind of its pipeline stages, ``start`` what a pipeline may begin with.
     ``plain`` maps types of plain values to what one of them alone stands for: ``$60`` as a
-    budget is ``limit(usd = $60)``.
+    budget is ``limit(usd = $60)``. ``as_is``: the type of plain values that are such a thing
+    themselves: a split is also a name. Nothing declared can stand there, so declarations may have
+    the names of its builtins.
     """
 
     name: str
@@ -188,6 +190,7 @@ class Kind:
     step: str | None = None
     start: str = ""
     plain: Mapping[str, str] = field(factory=dict)
+    as_is: str | None = None
 
 
 @frozen(eq=False, repr=False)

@@ -81,7 +81,8 @@ class EnvFacts:
     """What is known of one environment before it is made.
 
     ``chars``: mean characters of its ``prompt`` and ``observation``, if measured. ``needs``: what
-    it downloads when it is made (``hub``, ``nltk``). ``tasks``: how many it has, None if unknown;
+    it downloads when it is made (``hub``, ``nltk``). ``splits``: the names of its splits; None if
+    they are not known. ``tasks``: how many it has, None if unknown;
     ``uncounted``: it does not count them when it is made either. ``oracle``: a player that knows
     its answers exists. ``penalty``: what it takes off a reward, for what and how much.
     ``broken_in``: the library that registers it and cannot make it.
@@ -89,6 +90,7 @@ class EnvFacts:
 
     chars: Mapping[str, int] = field(factory=dict)
     needs: tuple[str, ...] = ()
+    splits: tuple[str, ...] | None = None
     tasks: int | None = None
     uncounted: bool = False
     oracle: bool = False

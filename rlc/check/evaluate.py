@@ -82,6 +82,8 @@ class Evaluator:
     def _one(self, expr: Expr, want: Param) -> Value | None:
         if want.type in SCALARS or (want.optional and isinstance(expr, Name) and expr.id == "none"):
             return self.scalars.fitting(expr, want)
+        if (as_is := KINDS[want.type].as_is) and not isinstance(expr, Call):
+            return self.scalars.fitting(expr, evolve(want, type=as_is))
         match expr:
             case Name():
                 return self._name(expr, want)

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from attrs import define, evolve, field
 
 from rlc.catalog.declarations import DECLARATIONS
-from rlc.catalog.index import find_anywhere
+from rlc.catalog.index import find_anywhere, is_taken
 from rlc.catalog.records import Declaration
 from rlc.check.suggest import closest, known_values, rename
 from rlc.lang.ast import BlockDecl, Decl, ImportDecl, Name, Recipe, ValueDecl
@@ -70,7 +70,7 @@ def collect(recipe: Recipe, found: Diagnostics) -> Scope:
             label = Label(first.name.span, "first declared here")
             message = f"`{decl.name.id}` is declared twice"
             found.error("RL0109", decl.name.span, message, "give one another name", label)
-        elif find_anywhere(decl.name.id) is not None:
+        elif is_taken(decl.name.id):
             message = f"`{decl.name.id}` is the name of a builtin"
             found.error("RL0113", decl.name.span, message, "choose another name")
             scope.unread |= {decl.name.id}

@@ -53,6 +53,10 @@ def _call(
     by_name = {param.name: param for param in params}
 
     def written(param: Param | None, value: Any) -> str:
+        if param is not None and param.type == "split" and isinstance(value, Mapping):
+            part, own = value["part"], {key: v for key, v in value.items() if key != "part"}
+            made = find_builtin("split", part)
+            return _call(part, made.params if made else (), own)
         if param is not None and (param.type == "word" or param.is_word(value)):
             return show(value, "word")
         return show(value, "string" if isinstance(value, str) else "any")

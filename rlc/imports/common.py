@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterable, Sequence
 
 from rlc.catalog.facts.models import Model, find_model, find_retired
-from rlc.catalog.index import find_anywhere
+from rlc.catalog.index import is_taken
 from rlc.imports.settings import Settings
 from rlc.imports.write import Line, Word, block, call, literal, recipe_text
 
@@ -74,7 +74,7 @@ def env_name(text: str, others: Sequence[str] = ()) -> str:
     last = re.split(r"[:/]", text.strip(":/"))[-1]
     plain = re.sub(r"\W+", "_", re.sub(r"-v\d.*", "", last), flags=re.ASCII).strip("_").lower()
     name = plain if plain[:1].isalpha() else f"env_{plain}".rstrip("_")
-    if name in _TAKEN or find_anywhere(name):
+    if name in _TAKEN or is_taken(name):
         name = f"{name}_env"
     count, unique = 1, name
     while unique in others:

@@ -69,6 +69,7 @@ SAMPLES: dict[str, tuple[str, str]] = {
     "duration": ("2h", "3h"),
     "bool": ("true", "false"),
     "list": ('["A_KEY"]', '["A_KEY", "B_KEY"]'),
+    "split": ("train", "first(50%)"),
     "record": ("{ a = 1 }", "{ a = 2 }"),
     "string": ('"one"', '"two"'),
 }
@@ -239,6 +240,7 @@ IN_TRAIN = {
     "failure": ("on_error", "CALL"),
     "retry": ("on_error", "CALL then drop"),
     "tracker": ("track", "[CALL]"),
+    "split": ("env", "problems(gsm8k, split = CALL)"),
 }
 PIPELINES = {
     "python_tool": 'gem("rg:chain_sum") |> CALL |> template(no)',

@@ -8,6 +8,7 @@ from typing import Any
 
 from attrs import frozen
 
+from rlc.catalog.builtins.splits import SPLIT, SPLIT_NAME, USUAL, base_split, tasks_of_part
 from rlc.catalog.facts.gem import ORACLES, gem_facts, gem_ids, gem_signature, is_broken, library
 from rlc.catalog.records import ATTRIBUTE, Args, Param, builtin, optional, word
 from rlc.catalog.traits import EnvFacts, Key, SourceTraits
@@ -42,11 +43,6 @@ def _gem_turns(args: Args) -> Any:
     return None if draws else args.max_turns
 
 
-_SETS = ("train", "test")
-# The usual ones may be written as words; there are others.
-_SPLIT = Param(
-    "split", "string", "which part of the tasks", "train", choices=_SETS, form=(r".+", "validation")
-)
 _SHUFFLE = Param("shuffle", "bool", "in an order drawn from the seed, else as they come", True)
 _SAMPLES = optional("samples", "int", "the first n tasks, after shuffling; none: all", low=1)
 _ARGS = Param("args", "record", "its keyword arguments", {})
@@ -85,11 +81,12 @@ def _gem_env(env: EnvPlan) -> EnvFacts:
 
 def _problem_env(env: EnvPlan) -> EnvFacts:
     known = PROBLEM_SETS.get(env.id)
-    split = env.args["split"]
+    split = base_split(env.args["split"])
     coef = env.args["format_coef"]
     return EnvFacts(
         needs=known.needs if known else (),
-        tasks=known.splits.get(split) if known else None,
+        splits=tuple(known.splits) if known else None,
+        tasks=tasks_of_part(env.args["split"], known.splits.get(split)) if known else None,
         uncounted=known is not None and known.splits.get(split, 0) is None,
         penalty=("a malformed answer", coef) if coef > 0 else None,
     )
@@ -119,7 +116,7 @@ SOURCES = (
         "an environment of OpenReward, played with its tools",
         lambda args: _environment("openreward", args),
         Param("id", "string", "its name", form=(r"[\w.-]+/[\w.-]+", "GeneralReasoning/WhoDunIt")),
-        _SPLIT,
+        SPLIT_NAME,
         _SHUFFLE,
         _SAMPLES,
         optional("variant", "string", "one of several that share the name"),
@@ -157,7 +154,7 @@ SOURCES = (
             form=(r".+\.(jsonl|json|csv|parquet)", "problems.jsonl"),
             file=True,
         ),
-        _SPLIT,
+        SPLIT,
         Param("question", "string", "field of the question", "question"),
         Param("answer", "string", "field of the answer", "answer"),
         word(
@@ -209,7 +206,7 @@ SOURCES = (
         lambda args: _environment("cookbook", args),
         Param("builder", "string", "where the builder is", form=ATTRIBUTE),
         _ARGS,
-        Param("split", "string", "its training or its test set", "train", choices=_SETS),
+        Param("split", "string", "its training or its test set", "train", choices=USUAL),
         Param("self_play", "bool", "members of a group play with each other", False),
         traits=SourceTraits(
             "own", blocks=False, package="tinker-cookbook", code=True, fixed_groups=True

@@ -10,13 +10,13 @@ from typing import Any
 
 from attrs import define, field
 
+from rlc.data.sets import Listed
 from rlc.envs.base import AsyncEpisode, ContractError, EnvError, Observation, TaskKey
 from rlc.envs.deadlines import place
 from rlc.envs.group_rewards import require_whole
 from rlc.envs.openreward.client import Address, Connection, end_session
 from rlc.envs.openreward.episode import OpenRewardEpisode, OpenSession
 from rlc.envs.openreward.group import ScoredEpisode, ScoredGroup
-from rlc.envs.problems.data_sets import Listed
 from rlc.envs.tool_chat import ToolChatHistory
 
 

@@ -1,6 +1,5 @@
 """Problems with answers to check: ``problems(gsm8k, grader = numeric)``.
 
-Read ``source`` first: one question, one reply, one reward. ``data_sets`` are sets known by name and
-``rows`` those in files; ``graders`` compare answers, ``math_equivalence`` by their meaning;
-``countdown`` makes the problems of that game and checks its expressions.
+``source`` is one question, one reply, one reward. Sets of problems, their splits and the graders of
+answers are in :mod:`rlc.data`.
 """

@@ -17,8 +17,8 @@ from rlc.data.graders import (
     require_right,
 )
 from rlc.data.rows import rows_of
+from rlc.data.sets import Listed, Row, problem_set
 from rlc.envs.base import Episode, Observation
-from rlc.envs.problems.data_sets import Listed, Row, problem_set
 
 TRIED = 16  # rows whose own answers are graded first
 
@@ -42,7 +42,7 @@ class ProblemSource:
             self._require_fields(self._complete(row))
             require_gradable(grader, row)
 
-        chosen = (args["split"], args["shuffle"], args["samples"])
+        chosen = (args["split"], self._question, args["shuffle"], args["samples"])
         self._problems = problem_set(data, *chosen, check)
         self.count = self._problems.count
         self.few_shot = self._solved(args["few_shot"])

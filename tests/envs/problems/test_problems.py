@@ -95,7 +95,7 @@ def test_samples_are_the_first_or_the_same_ones_of_every_seed(tmp_path: Path) ->
     assert asked(first, 3) == ["0 + 0 = ?", "1 + 1 = ?", "0 + 0 = ?"]
     some = ProblemSource(path, ARGS | {"samples": 3, "shuffle": True})
     assert set(asked(some, 3, order=1)) == set(asked(some, 3, order=2))
-    with pytest.raises(DataError, match=r"`samples = 9`, but .* has 5 problems in train"):
+    with pytest.raises(DataError, match=r"`samples = 9`, but .* has 5 problems in `train`"):
         ProblemSource(path, ARGS | {"samples": 9})
 
 
@@ -243,3 +243,25 @@ def test_solved_problems_need_both_fields(tmp_path: Path) -> None:
     solved = jsonl(tmp_path, [{"question": "1 + 1 = ?"}], "shots.jsonl")
     with pytest.raises(DataError, match=r"shots.jsonl:1: the field `answer` is empty"):
         ProblemSource(jsonl(tmp_path, SUMS), ARGS | {"few_shot": solved})
+
+
+def test_parts_of_a_file_are_played_apart(tmp_path: Path) -> None:
+    path = jsonl(tmp_path, SUMS)
+    parts = [HALF | {"share": 0.8}, HALF | {"part": "last", "share": 0.2}]
+    train, test = (ProblemSource(path, ARGS | {"split": part}) for part in parts)
+    assert (train.count, test.count) == (4, 1)
+    assert asked(test, 1) == ["4 + 4 = ?"]
+
+
+HALF = {"part": "first", "share": 0.5, "by": "order", "of": "train"}
+
+
+@pytest.mark.parametrize("split", ["trian", HALF | {"of": "x"}])
+def test_countdown_knows_its_splits(split: Any) -> None:
+    with pytest.raises(DataError, match=r"countdown has no split `(trian|x)`; it has `stage2`"):
+        ProblemSource("countdown", COUNTDOWN | {"split": split})
+
+
+def test_what_has_no_end_has_no_parts() -> None:
+    with pytest.raises(DataError, match="`train` of countdown has no end, so it has no first"):
+        ProblemSource("countdown", COUNTDOWN | {"split": HALF})

@@ -15,12 +15,12 @@ from rlc.data import countdown
 from rlc.data.errors import DataError, Place, at_place
 from rlc.data.graders import boxed
 from rlc.data.rows import DataRow, rows_of
+from rlc.data.splits import NoSplitError, Split, base_of, rows_of_part, rows_of_split, said
 from rlc.errors import first_line
 from rlc.seeds import derive_seed
 
 T = TypeVar("T")
 Row = Mapping[str, Any]
-SPLIT = "split"  # the field of a file's rows that says which split they belong to
 
 
 @frozen
@@ -66,37 +66,46 @@ class Made:
 
 
 def problem_set(
-    data: str, split: str, shuffle: bool, samples: int | None, check: Callable[[Row], None]
+    data: str,
+    split: Split,
+    question: str,
+    shuffle: bool,
+    samples: int | None,
+    check: Callable[[Row], None],
 ) -> Listed[Row] | Made:
     """The problems of a known set, or of a file; ``check`` raises DataError for an unusable row.
 
-    ``samples`` keeps that many. Raise DataError if there are fewer.
+    ``question``: the field by which a part of a split is cut. ``samples`` keeps that many. Raise
+    DataError if there are fewer, or none in the split.
     """
-    if data == "countdown" and split != "test":
-        return Made(split, shuffle, samples)
+    if data == "countdown" and base_of(split) != "test":
+        return _made(split, shuffle, samples)
     rows = []
-    for row in _rows(data, split):
+    for row in rows_in(data, split, question):
         with at_place(row.place):
             check(row.fields)
         rows.append(row.fields)
     if samples is not None and samples > len(rows):
-        raise DataError(f"`samples = {samples}`, but {data} has {len(rows)} problems in {split}")
+        there = f"{data} has {len(rows):,} problems in {said(split)}"
+        raise DataError(f"`samples = {samples}`, but {there}")
     return Listed(rows, shuffle).first(samples)
 
 
-def _rows(data: str, split: str) -> list[DataRow]:
-    """The rows of a split."""
-    if data in _KNOWN:
-        known = enumerate(_KNOWN[data](split), start=1)
-        return [DataRow(fields, Place(data, number)) for number, fields in known]
-    rows = list(rows_of(data))  # without a field `split` all are `train`
-    there = {str(row.fields[SPLIT]) for row in rows if row.fields.get(SPLIT) is not None} or {
-        "train"
-    }
-    if split not in there:
-        listed = ", ".join(f"`{name}`" for name in sorted(there))
-        raise DataError(f"{data} has no split `{split}`; it has {listed}")
-    return [row for row in rows if str(row.fields.get(SPLIT) or "train") == split]
+def _made(split: Split, shuffle: bool, samples: int | None) -> Made:
+    if base_of(split) not in countdown.SPLITS:
+        raise NoSplitError("countdown", base_of(split), countdown.SPLITS)
+    if not isinstance(split, str):
+        raise DataError(f"`{base_of(split)}` of countdown has no end, so it has no {split['part']}")
+    return Made(split, shuffle, samples)
+
+
+def rows_in(data: str, split: Split, question: str) -> Sequence[DataRow]:
+    """The rows of a split of a known set, or of a file. Raise DataError if there are none."""
+    if data not in _KNOWN:
+        return rows_of_split(data, rows_of(data), split, question)
+    known = enumerate(_KNOWN[data](base_of(split)), start=1)
+    rows = [DataRow(fields, Place(data, number)) for number, fields in known]
+    return rows_of_part(data, rows, split, question)
 
 
 @lru_cache(maxsize=8)

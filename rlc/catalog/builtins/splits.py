@@ -1,0 +1,61 @@
+"""Splits: which part of some rows a stage reads."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from rlc.catalog.records import Args, Builtin, Param, builtin, word
+
+USUAL = ("train", "test")  # they may be written as words; there are others
+_NAMED = (r".+", "validation")
+
+
+def _part(part: str, doc: str) -> Builtin:
+    def build(args: Args) -> dict[str, Any]:
+        return {"part": part, **args.values}
+
+    return builtin(
+        part,
+        "split",
+        doc,
+        build,
+        Param("share", "float", "how much of the rows", above=0, high=1),
+        word(
+            "by",
+            "what decides about a row: its place in the file, or the hash of what it asks, so that "
+            "equal questions stay together wherever they stand",
+            ("order", "hash"),
+            "order",
+        ),
+        Param(
+            "of", "string", "the split that it is a part of", "train", choices=USUAL, form=_NAMED
+        ),
+    )
+
+
+def base_split(split: str | Mapping[str, Any]) -> str:
+    """The named split that a plan's split is, or is a part of."""
+    return split if isinstance(split, str) else str(split["of"])
+
+
+def tasks_of_part(split: str | Mapping[str, Any], count: int | None) -> int | None:
+    """How many of the ``count`` tasks of its named split a plan's split has; None if unknown: the
+    hash of each task decides, or there is no end of them."""
+    if isinstance(split, str) or count is None:
+        return count
+    from rlc.data.splits import Part  # few recipes take parts
+
+    return Part(**split).count(count)
+
+
+SPLITS = (
+    _part("first", "the rows of a split up to a share of them"),
+    _part("last", "the rows of a split that `first()` of the rest leaves"),
+)
+
+# For a source whose rows can be taken apart, and for one that only knows its splits by name.
+SPLIT = Param("split", "split", "which part of the rows", "train", choices=USUAL, form=_NAMED)
+SPLIT_NAME = Param(
+    "split", "string", "which part of the tasks", "train", choices=USUAL, form=_NAMED
+)

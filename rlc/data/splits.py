@@ -1,0 +1,144 @@
+"""Parts of data: a split by its name, or a share of one, as a plan says which.
+
+A plan has a name, ``"test"``, or a record such as ``{"part": "first", "share": 0.9, "by": "hash",
+"of": "train"}``. The first 90 % and the last 10 % of the same rows never overlap and are all of
+them: both are cut at one place, which is exact.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from fractions import Fraction
+from hashlib import blake2b
+from typing import Any
+
+from attrs import field, frozen
+
+from rlc.data.errors import DataError
+from rlc.data.rows import DataRow
+
+Split = str | Mapping[str, Any]  # as a plan has it
+
+FIELD = "split"  # of a row: which split it belongs to
+TRAIN = "train"  # of rows that do not say it
+_DIGEST_BYTES = 8
+
+
+def _exact(share: float) -> Fraction:
+    """What was meant by a share: 33.3 % is 333/1000, whatever its nearest float."""
+    return Fraction(share).limit_denominator(10**9)
+
+
+@frozen
+class Part:
+    """The first or the last ``share`` of a split, by the order of its rows or by their content.
+
+    By ``hash`` a row's question decides, wherever it stands: equal questions stay together, and a
+    row that is added or moved does not move others to the other side.
+    """
+
+    part: str  # "first" or "last"
+    share: Fraction = field(converter=_exact)
+    by: str  # "order" or "hash"
+    of: str
+
+    @property
+    def bounds(self) -> tuple[Fraction, Fraction]:
+        """Where it starts and ends, as shares of the split."""
+        one = Fraction(1)
+        return (Fraction(0), self.share) if self.part == "first" else (one - self.share, one)
+
+    def count(self, rows: int) -> int | None:
+        """How many of a split's rows are in the part; None if that depends on what they ask."""
+        low, high = self.bounds
+        return _cut(rows, high) - _cut(rows, low) if self.by == "order" else None
+
+    def rows(self, rows: Sequence[DataRow], question: str) -> Sequence[DataRow]:
+        """Those of a split's rows that are in the part; ``question`` is the field that is hashed,
+        of a row without it all of it."""
+        low, high = self.bounds
+        if self.by == "order":
+            return rows[_cut(len(rows), low) : _cut(len(rows), high)]
+        return [row for row in rows if low <= position(row.fields.get(question, row.fields)) < high]
+
+
+def part_of(split: Split) -> Part | None:
+    """The part that a plan means; None for a split by its name."""
+    return None if isinstance(split, str) else Part(**split)
+
+
+def base_of(split: Split) -> str:
+    """The name of the split that is meant, or that a part is taken of."""
+    return split if isinstance(split, str) else str(split["of"])
+
+
+def said(split: Split) -> str:
+    """A split as messages name it."""
+    if isinstance(split, str):
+        return f"`{split}`"
+    return f"the {split['part']} {split['share']:.6g} of `{split['of']}`"
+
+
+def overlap(one: Split, other: Split) -> bool | None:
+    """Whether two parts of the same data share rows; None if that depends on the rows: one is by
+    their order, the other by their content."""
+    if base_of(one) != base_of(other):
+        return False
+    parts = [part for part in (part_of(one), part_of(other)) if part is not None]
+    if len(parts) < 2:
+        return True
+    if parts[0].by != parts[1].by:
+        return None
+    (low, high), (start, end) = parts[0].bounds, parts[1].bounds
+    return max(low, start) < min(high, end)
+
+
+def split_of(row: Mapping[str, Any]) -> str:
+    """The split that a row says it belongs to."""
+    return str(row.get(FIELD) or TRAIN)
+
+
+def rows_of_split(
+    data: str, rows: Iterable[DataRow], split: Split, question: str
+) -> Sequence[DataRow]:
+    """The rows of a file that are in a split, in their order. Raise DataError if none is."""
+    by_name: dict[str, list[DataRow]] = {}
+    for row in rows:
+        by_name.setdefault(split_of(row.fields), []).append(row)
+    if base_of(split) not in by_name:
+        raise NoSplitError(data, base_of(split), by_name)
+    return rows_of_part(data, by_name[base_of(split)], split, question)
+
+
+def rows_of_part(
+    data: str, rows: Sequence[DataRow], split: Split, question: str
+) -> Sequence[DataRow]:
+    """The part of a split's rows that is meant. Raise DataError if it is empty."""
+    part = part_of(split)
+    chosen = rows if part is None else part.rows(rows, question)
+    if not chosen:
+        raise DataError(f"{said(split)} of {data} is empty: there are {len(rows):,} rows in all")
+    return chosen
+
+
+class NoSplitError(DataError):
+    """A split that data does not have; ``there`` are those that it has."""
+
+    def __init__(self, data: str, split: str, there: Iterable[str]) -> None:
+        self.there = sorted(there)
+        listed = ", ".join(f"`{name}`" for name in self.there)
+        super().__init__(f"{data} has no split `{split}`; it has {listed}")
+
+
+def position(question: Any) -> Fraction:
+    """Where a question stands from 0 to 1, by its content alone: white space does not count."""
+    plain = isinstance(question, str)
+    text = question if plain else json.dumps(question, sort_keys=True, default=str)
+    digest = blake2b(" ".join(text.split()).encode(), digest_size=_DIGEST_BYTES).digest()
+    return Fraction(int.from_bytes(digest, "big"), 256**_DIGEST_BYTES)
+
+
+def _cut(count: int, share: Fraction) -> int:
+    """The row at which a share of all ends: the nearest, and the later of two."""
+    return int(count * share + Fraction(1, 2))
