@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from attrs import frozen
 
 from rlc.errors import Error
+from rlc.lang.read import STDIN, read_source
 
 if TYPE_CHECKING:
     from rlc.compile.recipe import Compiled
@@ -183,7 +184,7 @@ def load(
     rehearse: bool = False,
     service: str | None = None,
 ) -> Recipe:
-    """Return the recipe in a file. The file is not read before the recipe is used.
+    """Return the recipe in a file, which can be checked, explained and run.
 
     Args:
         path: the file, or ``-`` for standard input.
@@ -195,6 +196,7 @@ def load(
             has the model.
 
     Raises:
+        RecipeError: there is no such file, or it is not the text of a recipe.
         TypeError: a value in ``set`` that a recipe cannot hold.
 
     Example::
@@ -205,7 +207,12 @@ def load(
     settings = set
     if isinstance(settings, Mapping):
         settings = [f"{name}={written(value)}" for name, value in settings.items()]
-    return Recipe(os.fspath(path), tuple(settings), seed, rehearse, service)
+    recipe = Recipe(os.fspath(path), tuple(settings), seed, rehearse, service)
+    if recipe.path != STDIN:  # which can be read once only
+        source, found = read_source(recipe.path)
+        if source is None:
+            raise RecipeError(found)
+    return recipe
 
 
 def written(value: Setting) -> str:
@@ -252,10 +259,15 @@ def explain(plan: Plan) -> Explanation:
 
 
 def run(
-    job: Plan | Recipe,
+    job: Plan | Recipe | str | os.PathLike[str],
     run_dir: str | os.PathLike[str] | None = None,
     base_url: str | None = None,
     observer: Observer | None = None,
+    *,
+    set: Mapping[str, Setting] | Sequence[str] = (),
+    seed: int | None = None,
+    rehearse: bool = False,
+    service: str | None = None,
 ) -> Summary:
     """Run a job to its end or to its budget, as `rlc run` does, and return its summary.
 
@@ -263,23 +275,35 @@ def run(
     step, with a checkpoint.
 
     Args:
-        job: a recipe or a plan.
+        job: a recipe, a plan, or the path of either.
         run_dir: the folder of the run, which must not exist; ``runs/NAME-TIME`` by default.
         base_url: the address of a Tinker server to use instead of the hosted service.
         observer: an object whose methods are called as the run proceeds.
+        set: values of params and fields, as in :func:`rlc.load`; this and the following are for
+            the path of a recipe only.
+        seed: the seed of every random choice; 1 by default.
+        rehearse: make it a small and short job on the tiny model, which needs no key.
+        service: ``"local"`` or ``"tinker"``; by default the service that has the model.
 
     Raises:
+        TypeError: a recipe or a plan that is decided already is given with options of a path.
         rlc.RecipeError: the recipe has errors, or the plan, if it was changed in Python.
         rlc.Error: the job cannot be run, or failed. What was done is kept in the folder, and
             :func:`rlc.resume` continues it.
 
     Example::
 
-        summary = rlc.run(rlc.load("recipes/quickstart.rl"))
+        summary = rlc.run("recipes/quickstart.rl", set={"main.steps": 10})
         print(summary.state, summary.stages[-1].checkpoint)
     """
     from rlc.runtime.start import run_plan
 
+    if isinstance(job, str | os.PathLike) and not is_saved_plan(job):
+        job = load(job, set, seed, rehearse, service)
+    elif set or seed is not None or rehearse or service:
+        raise TypeError("set, seed, rehearse and service decide what the path of a recipe means")
+    elif isinstance(job, str | os.PathLike):
+        return run_plan(load_plan(job), run_dir, base_url, observer)
     if isinstance(job, Recipe):
         return run_plan(job.plan(), run_dir, base_url, observer)
     from rlc.check.rules import check_plan

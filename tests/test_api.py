@@ -92,7 +92,25 @@ def test_errors_are_raised_with_their_places(tmp_path: Path) -> None:
     assert "RL0202" in explanation._repr_markdown_()
     with pytest.raises(rlc.RecipeError):
         explanation.graph()
-    assert rlc.load(tmp_path / "absent.rl").check()[0].code == "RL0001"
+
+
+def test_a_recipe_that_is_not_there_is_not_loaded(tmp_path: Path) -> None:
+    with pytest.raises(rlc.RecipeError, match="no such file") as raised:
+        rlc.load(tmp_path / "absent.rl")
+    assert raised.value.diagnostics[0].code == "RL0001"
+    with pytest.raises(rlc.Error, match="RL0002"):
+        rlc.run(tmp_path)
+
+
+@pytest.mark.engine
+def test_a_path_is_run_with_options(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    summary = rlc.run(str(QUICKSTART), set=TINY, seed=7)
+    assert (summary.state, summary.folder.parent) == ("finished", Path("runs"))
+    rlc.load(QUICKSTART, set=TINY).save("plan.json")
+    for done in (QUICKSTART, Path("plan.json")):
+        with pytest.raises(TypeError, match="decide what the path of a recipe means"):
+            rlc.run(rlc.load_plan("plan.json") if done == QUICKSTART else done, seed=3)
 
 
 def test_errors_reach_another_process() -> None:

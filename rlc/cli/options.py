@@ -39,10 +39,11 @@ def add_plan_options(parser: argparse.ArgumentParser) -> None:
 
 
 def recipe_of(args: argparse.Namespace, path: str | None = None) -> Recipe:
-    """Load the recipe (the one at ``path``, if given) with the options that decide its plan."""
-    from rlc.api import load
+    """Return the recipe (the one at ``path``, if given) with the options that decide its plan."""
+    from rlc.api import Recipe
 
-    return load(path or args.recipe, args.overrides, args.seed, args.rehearse, args.service)
+    options = (tuple(args.overrides), args.seed, args.rehearse, args.service)
+    return Recipe(path or args.recipe, *options)
 
 
 def changes_plan(args: argparse.Namespace) -> bool:

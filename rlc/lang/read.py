@@ -9,7 +9,7 @@ import sys
 from contextlib import suppress
 
 from rlc.lang.diagnostics import Diagnostic, Diagnostics, Severity
-from rlc.lang.source import Source
+from rlc.lang.source import Source, Span
 
 MAX_BYTES = 1_000_000
 STDIN = "-"
@@ -23,7 +23,10 @@ def read_source(path: str | os.PathLike[str]) -> tuple[Source | None, Diagnostic
     name = "<stdin>" if path == STDIN else _printable(os.fspath(path))
     advice: str | None
     try:
-        return Source(name, _decode(_read(path))), Diagnostics()
+        data = _read(path)
+        if (wrong := _not_text(data)) is not None:
+            return None, _failure_at(name, data, *wrong)
+        return Source(name, _decode(data)), Diagnostics()
     except _UnreadableError as error:
         code, message, advice = error.args
     except FileNotFoundError:
@@ -97,20 +100,35 @@ def _decode(data: bytes) -> str:
     if len(data) > MAX_BYTES:
         advice = "is it really a recipe? recipes are a few kB of text"
         raise _UnreadableError("RL0004", "this file is over 1 MB, too large", advice)
-    if b"\0" in data:
-        raise _UnreadableError(
-            "RL0003", "this is a binary file, not a recipe", "recipes are UTF-8 text"
-        )
-    try:
-        text = data.decode("utf-8-sig")
-    except UnicodeDecodeError as error:
-        line = data.count(b"\n", 0, error.start) + 1
-        message = f"this file is not UTF-8 text: byte 0x{data[error.start]:02x} on line {line}"
-        raise _UnreadableError("RL0003", message, "save it as UTF-8") from error
+    text = data.decode("utf-8-sig")
     if not text.strip():
         advice = "start with a model, an environment and a `train` declaration"
         raise _UnreadableError("RL0005", "this file is empty", advice)
     return text.replace("\r\n", "\n")
+
+
+def _not_text(data: bytes) -> tuple[int, str, str] | None:
+    """Where a file is not UTF-8 text, what is wrong and what to do; None if it is, or too long."""
+    if len(data) > MAX_BYTES:
+        return None
+    if data.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
+        return 0, "this file is UTF-16, not UTF-8 text", "save it as UTF-8"
+    if (binary := data.find(b"\0")) >= 0:
+        return binary, "this is a binary file, not a recipe", "recipes are UTF-8 text"
+    try:
+        data.decode()
+    except UnicodeDecodeError as error:
+        message = f"this file is not UTF-8 text: byte 0x{data[error.start]:02x}"
+        return error.start, message, "save it as UTF-8"
+    return None
+
+
+def _failure_at(name: str, data: bytes, at: int, message: str, help: str) -> Diagnostics:
+    """The diagnostic for the byte ``at``, with what can be read of its line."""
+    before = data[:at].decode("utf-8-sig", "replace")
+    source = Source(name, before + data[at:].decode("utf-8", "replace"))
+    span = Span(source, len(before), len(before) + 1)
+    return Diagnostics([Diagnostic("RL0003", Severity.ERROR, message, span, help)])
 
 
 def _failure(code: str, name: str, message: str, help: str | None) -> Diagnostics:

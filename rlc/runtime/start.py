@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import os
-import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -12,7 +11,7 @@ from pathlib import Path
 from rlc.plan.codec import plan_hash
 from rlc.plan.differences import difference_lines
 from rlc.plan.records import Plan
-from rlc.runtime.journal.folder import RunFolder
+from rlc.runtime.journal.folder import RunFolder, command
 from rlc.runtime.observer import Observer
 from rlc.runtime.preflight import require_runnable
 from rlc.runtime.records import RunError
@@ -60,8 +59,7 @@ def open_run(plan: Plan, run_dir: Path | None = None, base_url: str | None = Non
     """
     require_runnable(plan)
     require_service(plan, base_url)
-    name = f"{Path(plan.recipe).stem}-{time.strftime('%Y%m%d-%H%M%S')}"
-    return RunFolder.create(run_dir or Path("runs") / name, plan)
+    return RunFolder.create(run_dir, plan)
 
 
 def resume_run(run_dir: Path, plan: Plan | None = None) -> RunFolder:
@@ -75,7 +73,7 @@ def resume_run(run_dir: Path, plan: Plan | None = None) -> RunFolder:
         raise RunError(
             f"the recipe says something else than what {run_dir} was begun with\n"
             + "\n".join(changes),
-            f"`rlc run --resume {run_dir}` goes on with the plan that was begun; without "
+            f"`{command('run --resume', run_dir)}` goes on with the plan that was begun; without "
             "--resume the recipe is a new run",
         )
     return folder

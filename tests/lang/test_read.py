@@ -20,7 +20,7 @@ def refusal(path: Path) -> tuple[str, str]:
     source, found = read_source(path)
     assert source is None
     (error,) = found
-    assert error.file == str(path)
+    assert error.file_name == str(path)
     assert str(path) in render_human(found, color=False)
     assert render_json(found)
     return error.code, error.message
@@ -47,11 +47,12 @@ def test_a_byte_order_mark_and_windows_lines_are_fine(tmp_path: Path) -> None:
     [
         (b"", "RL0005", "empty"),
         (b" \n\t\n", "RL0005", "empty"),
-        (b"env x = 1\nenv \xff = 2", "RL0003", "0xff on line 2"),
+        (b"env x = 1\nenv \xff = 2", "RL0003", "0xff"),
+        ("env x = 1".encode("utf-16"), "RL0003", "UTF-16"),
         (b"\x7fELF\x00\x01\xff", "RL0003", "binary"),
         (b"# big\n" * (MAX_BYTES // 6 + 1), "RL0004", "1 MB"),
     ],
-    ids=["empty", "blank", "not UTF-8", "binary", "large"],
+    ids=["empty", "blank", "not UTF-8", "UTF-16", "binary", "large"],
 )
 def test_what_is_no_recipe_is_refused(tmp_path: Path, data: bytes, code: str, words: str) -> None:
     path = tmp_path / "a.rl"
@@ -59,6 +60,15 @@ def test_what_is_no_recipe_is_refused(tmp_path: Path, data: bytes, code: str, wo
     found, message = refusal(path)
     assert found == code
     assert words in message
+
+
+@pytest.mark.parametrize("mark", [b"", b"\xef\xbb\xbf"])
+def test_what_is_not_text_is_shown_where_it_is(tmp_path: Path, mark: bytes) -> None:
+    path = tmp_path / "a.rl"
+    path.write_bytes(mark + "# für\nenv ü\xff = 2".encode("latin-1").replace(b"\xfc", b"\xc3\xbc"))
+    span = read_source(path)[1][0].span
+    assert span is not None
+    assert (span.line, span.column, span.text) == (2, 6, "\N{REPLACEMENT CHARACTER}")
 
 
 def test_a_path_without_a_file_is_refused(tmp_path: Path) -> None:

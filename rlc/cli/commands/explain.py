@@ -6,6 +6,7 @@ import argparse
 import json
 import os
 import re
+import shlex
 import sys
 from typing import TYPE_CHECKING
 
@@ -81,7 +82,8 @@ def run(args: argparse.Namespace) -> int:
             recipe_of(args).save(args.out)
         except PlanFileError as error:
             return print_error(error.message, 2)
-        print(f"wrote {args.out}: `rlc run {args.out}` runs exactly this", file=sys.stderr)
+        runs = f"`{shlex.join(['rlc', 'run', str(args.out)])}` runs exactly this"
+        print(f"wrote {args.out}: {runs}", file=sys.stderr)
     if args.latency and explanation.plan is not None:
         explanation = evolve(explanation, latencies=_latencies(explanation.plan, args.latency))
     if args.json:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import argparse
 import asyncio
 import os
-import shlex
 import signal
 import sqlite3
 import sys
@@ -122,6 +121,7 @@ def _run_folder(folder: RunFolder, args: argparse.Namespace) -> int:
 
     from rlc.cli.progress import LiveObserver, PlainObserver
     from rlc.runtime.job import Job
+    from rlc.runtime.journal.folder import command
     from rlc.runtime.observer import Observer
     from rlc.runtime.start import connect_run
 
@@ -144,7 +144,7 @@ def _run_folder(folder: RunFolder, args: argparse.Namespace) -> int:
         summary = asyncio.run(_interruptible(Job(folder, service, observer)))
     except asyncio.CancelledError:
         observer.close()
-        line = f"stopped; go on with: {_resume_command(folder.path)}"
+        line = f"stopped; go on with: {command('run --resume', folder.path)}"
         console.print(line, highlight=False, markup=False, soft_wrap=True)
         return 130
     finally:
@@ -175,6 +175,7 @@ async def _interruptible(job: Job) -> Summary:
 def _print_summary(console: Console, summary: Summary) -> None:
     from rlc.cli.progress import sparkline
     from rlc.plan.units import elapsed
+    from rlc.runtime.journal.folder import command
 
     def line(text: str) -> None:
         console.print(text, highlight=False, markup=False, soft_wrap=True)
@@ -198,15 +199,13 @@ def _print_summary(console: Console, summary: Summary) -> None:
     if summary.state == "budget":
         line("  stopped at the budget, with a checkpoint")
     elif summary.state == "interrupted":
-        line(f"  next       {_resume_command(summary.folder)}")
+        line(f"  next       {command('run --resume', summary.folder)}")
     else:
         again = "change the recipe and run it again; `rlc explain RECIPE` shows what would run"
         line(f"  next       {again}")
 
 
 def _how_to_resume(folder: RunFolder) -> str:
-    return f"what was done is kept; go on with: {_resume_command(folder.path)}"
+    from rlc.runtime.journal.folder import command
 
-
-def _resume_command(run_dir: Path) -> str:
-    return f"rlc run --resume {shlex.quote(str(run_dir))}"
+    return f"what was done is kept; go on with: {command('run --resume', folder.path)}"

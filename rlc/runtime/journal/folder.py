@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import os
+import re
+import shlex
 import shutil
 import time
 from collections.abc import Iterable
@@ -44,15 +46,19 @@ class RunFolder:
         self.plan = located_files(self.recorded)
 
     @classmethod
-    def create(cls, path: Path, plan: Plan) -> RunFolder:
-        """Make a new folder. Raise RunError if it has content or cannot be written."""
-        made = not path.exists()
+    def create(cls, path: Path | None, plan: Plan) -> RunFolder:
+        """Make a new folder, by default ``runs/NAME-TIME``. Raise RunError if it has content or
+        cannot be written."""
+        made = path is None or not path.exists()
         try:
+            if path is None:
+                path = _new_folder(Path("runs"), Path(plan.recipe).stem)
             path.mkdir(parents=True, exist_ok=True)
             if any(path.iterdir()):
                 raise RunError(
                     f"the run folder {path} already exists",
-                    f"go on with it (`rlc run --resume {path}`) or choose another --run-dir",
+                    f"go on with it (`{command('run --resume', path)}`) or choose another "
+                    "--run-dir",
                 )
             with ExitStack() as opened:
                 opened.callback(os.close, lock(path))
@@ -60,10 +66,10 @@ class RunFolder:
                 _write_plan(path, plan)
                 folder = cls(path, plan, journal, opened.pop_all(), new=True)
         except OSError as error:
-            if made:
+            if made and path is not None:
                 shutil.rmtree(path, ignore_errors=True)
             raise RunError(
-                f"cannot write the run folder {path}: {error.strerror or error}",
+                f"cannot write the run folder {path or 'runs'}: {error.strerror or error}",
                 "choose another place with --run-dir",
             ) from error
         folder.journal.set_meta(
@@ -162,6 +168,27 @@ class RunFolder:
         (self.path / fresh).replace(self.path / name)
 
 
+def command(verb: str, run: Path) -> str:
+    """Return a command about a run as a shell takes it, whatever its folder is called."""
+    name = str(run)
+    return f"rlc {verb} {shlex.quote(f'./{name}' if name.startswith('-') else name)}"
+
+
+def _new_folder(root: Path, recipe: str) -> Path:
+    """Make an empty folder with the name of the recipe and the time in plain characters; with a
+    number too, if another run began in the same second."""
+    plain = re.sub(r"[^\w.-]+", "-", recipe).strip("-.") or "recipe"
+    path = first = root / f"{plain}-{time.strftime('%Y%m%d-%H%M%S')}"
+    number = 1
+    while True:
+        try:
+            path.mkdir(parents=True)
+            return path
+        except FileExistsError:
+            number += 1
+            path = first.with_name(f"{first.name}-{number}")
+
+
 def _write_plan(path: Path, plan: Plan) -> None:
     """Write ``plan.json`` as a saved plan, whose hash shows whether it was edited."""
     text = json.dumps(plan_to_file(plan, path), indent=2, ensure_ascii=False) + "\n"
@@ -180,7 +207,8 @@ def _compare_plan(path: Path, plan: Plan) -> None:
     except ValueError as error:
         raise RunError(
             f"{file} is not a plan any more: {error}",
-            f"delete it: the journal knows the plan, and `rlc run --resume {path}` writes it anew",
+            f"delete it: the journal knows the plan, and `{command('run --resume', path)}` writes "
+            "it anew",
         ) from error
     if plan_hash(edited) != plan_hash(plan):
         lines = "\n".join(difference_lines(plan, edited))
