@@ -56,7 +56,9 @@ def _environment(env: EnvPlan) -> Iterator[str]:
     for wrapper in env.wrappers:
         if not wrapper_traits(wrapper.name).scripted:
             yield f"`{env.name}`: `{wrapper.name}()` is not written by the script"
-    template = with_role(env, "template")
+    chat, template = with_role(env, "chat"), with_role(env, "template")
+    if chat is not None and chat.args.get("system"):
+        yield f"`{env.name}`: `system` is not written by the script"
     if template is not None and template.args["name"] not in TEMPLATES:
         yield f"`{env.name}`: a template from a file is not written by the script"
     own = env.rollouts

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from attrs import frozen
@@ -40,14 +40,13 @@ def build_env(plan: EnvPlan, tokenizer: Any, renderer: str) -> PlayableEnv:
     a template cannot be read."""
     source = ADAPTERS[plan.source].make(plan, tokenizer, renderer)
 
-    def histories(shown: Sequence[tuple[str, str]]) -> Callable[[], History]:
+    def histories(solved: Sequence[Mapping[str, Any]]) -> Callable[[], History]:
         if is_chat(plan):
             one_reply = max_turns(plan) == 1
-            return chat_history(tokenizer, renderer, _instruction(plan), shown, one_reply)
+            return chat_history(tokenizer, renderer, one_reply, solved=solved, **_begins(plan))
         wrapper = with_role(plan, "template")
         template = load_template(wrapper.args["name"] if wrapper else "no")
-        before = "".join(f"{question}\n{answer}\n\n" for question, answer in shown)
-        return lambda: TextHistory(tokenizer, lambda text: template(before + text))
+        return lambda: TextHistory(tokenizer, template)
 
     own_history = getattr(source, "new_history", None)
     new_history = own_history or histories(getattr(source, "few_shot", ()))
@@ -67,9 +66,10 @@ def build_env(plan: EnvPlan, tokenizer: Any, renderer: str) -> PlayableEnv:
     )
 
 
-def _instruction(plan: EnvPlan) -> str:
+def _begins(plan: EnvPlan) -> dict[str, str]:
+    """What `chat()` says of how the chats of an environment begin."""
     chat = with_role(plan, "chat")
-    return chat.args["instruction"] if chat else ""
+    return {name: chat.args.get(name, "") for name in ("instruction", "system")} if chat else {}
 
 
 @frozen
@@ -125,7 +125,7 @@ def _openreward_source(plan: EnvPlan, tokenizer: Any, renderer: str) -> AsyncSou
     from rlc.envs.openreward.source import OpenRewardSource
     from rlc.envs.tool_chat import tool_chat_history
 
-    history = tool_chat_history(tokenizer, renderer, _instruction(plan))
+    history = tool_chat_history(tokenizer, renderer, **_begins(plan))
     return OpenRewardSource(plan.id, plan.args, history)
 
 

@@ -11,10 +11,9 @@ from functools import cached_property, lru_cache
 from typing import Any, Protocol
 
 from rlc.envs.base import Action, EnvError, Observation
-from rlc.envs.caching_tokenizer import CachingTokenizer
 from rlc.envs.chunks import NO_CHUNKS, Chunks
 from rlc.envs.templates import Template
-from rlc.envs.tool_chat import text_of
+from rlc.envs.tool_chat import opening, prompt_of, seeing_renderer, text_of
 
 _GROUPS = 1_024  # whose openings are cached
 _REPLY = {"role": "assistant", "content": ""}  # stands for any reply
@@ -39,22 +38,24 @@ def chunks_of(history: History) -> Chunks:
 
 
 class Chats:
-    """What the chats of an environment share: a renderer of tinker-cookbook, messages that are
-    ``shown`` first, and a cache of what is rendered more than once.
+    """What the chats of an environment share: a renderer of tinker-cookbook, how each of them
+    begins, and a cache of what is rendered more than once.
 
     The renderer must have the extension property (it does not rewrite earlier turns), unless a
     chat ends with its first reply.
     """
 
-    def __init__(self, renderer: Any, shown: Sequence[Mapping[str, Any]] = ()) -> None:
+    def __init__(self, renderer: Any, **begins: Any) -> None:
+        """``begins``: the arguments of :func:`rlc.envs.tool_chat.opening` that are the same for all
+        chats."""
         self.renderer = renderer
-        self._shown = shown
+        self._begins = begins
         # All members of a group are asked the same question.
         self.asked = lru_cache(maxsize=_GROUPS)(lambda text: self.opening([_user(text)]))
 
-    def opening(self, messages: Sequence[Mapping[str, Any]]) -> list[int]:
-        """The tokens up to the first reply, after these messages."""
-        return _prompt(self.renderer, [*self._shown, *messages])
+    def opening(self, messages: Sequence[Mapping[str, Any]]) -> tuple[list[int], Chunks]:
+        """The prompt of the first reply, after these messages."""
+        return prompt_of(self.renderer, opening(self.renderer, messages, **self._begins))
 
     def more(self, messages: Sequence[Mapping[str, Any]]) -> list[int]:
         """The tokens that messages and the next generation prompt add after a reply."""
@@ -74,10 +75,10 @@ class Chats:
 class ChatHistory:
     """A chat. Each prompt extends the previous tokens, so a whole episode becomes one datum."""
 
-    def __init__(self, chats: Chats, instruction: str = "") -> None:
+    def __init__(self, chats: Chats) -> None:
         self.stop = chats.renderer.get_stop_sequences()
+        self.chunks: Chunks = NO_CHUNKS
         self._chats = chats
-        self._instruction = instruction
         self._tokens: list[int] = []
 
     def observe(self, observation: Observation) -> list[int]:
@@ -85,12 +86,9 @@ class ChatHistory:
             said = observation.messages or (_user(observation.text),)
             self._tokens = self._tokens + self._chats.more(said)
         elif observation.messages:
-            self._tokens = self._chats.opening(observation.messages)
+            self._tokens, self.chunks = self._chats.opening(observation.messages)
         else:
-            text = observation.text
-            if self._instruction:
-                text += ("" if text.endswith("\n") else "\n") + self._instruction
-            self._tokens = self._chats.asked(text)
+            self._tokens, self.chunks = self._chats.asked(observation.text)
         return self._tokens
 
     def reply(self, tokens: list[int]) -> Action:
@@ -122,30 +120,22 @@ class TextHistory:
 def chat_history(
     tokenizer: Any,
     renderer_name: str,
-    instruction: str,
-    solved: Sequence[tuple[str, str]] = (),
     one_reply: bool = False,
+    **begins: Any,
 ) -> Callable[[], History]:
-    """Return a factory of chats, which begin with ``solved`` problems: questions and answers. Raise
-    EnvError for a renderer that cannot keep a prefix, unless a chat ends with its first reply."""
-    from tinker_cookbook.renderers import get_renderer
-
-    renderer = get_renderer(renderer_name, CachingTokenizer(tokenizer))
-    messages = [
-        {"role": role, "content": text}
-        for problem in solved
-        for role, text in zip(("user", "assistant"), problem, strict=True)
-    ]
-    chats = Chats(renderer, messages)
+    """Return a factory of chats; ``begins`` as for :class:`Chats`. Raise EnvError for a renderer
+    that cannot keep a prefix, unless a chat ends with its first reply."""
+    renderer = seeing_renderer(tokenizer, renderer_name)
+    chats = Chats(renderer, **begins)
     if one_reply:
-        return lambda: ChatHistory(chats, instruction)
+        return lambda: ChatHistory(chats)
     if not renderer.has_extension_property:
         raise EnvError(
             f"the renderer `{renderer_name}` rewrites earlier turns, so chat() cannot keep them"
         )
     if not all(isinstance(stop, int) for stop in renderer.get_stop_sequences()):
         raise EnvError(f"the renderer `{renderer_name}` ends a turn with text, not with a token")
-    return lambda: ChatHistory(chats, instruction)
+    return lambda: ChatHistory(chats)
 
 
 def _user(text: str) -> dict[str, str]:

@@ -8,12 +8,15 @@ schema). A content may be a list of parts, texts and images; an image is a data 
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 from attrs import define
 
+from rlc.data.messages import Chat
 from rlc.envs.base import Action, EnvError, Observation
+from rlc.envs.caching_tokenizer import CachingTokenizer
 from rlc.envs.chunks import NO_CHUNKS, Chunks, split_chunks
 
 Message = dict[str, Any]
@@ -30,12 +33,12 @@ class ToolChatHistory:
     tokens, so that the episode is one datum. If it rewrites them, each turn is a prompt of its own.
     """
 
-    def __init__(self, renderer: Any, instruction: str = "") -> None:
-        """``instruction`` is added to what the user says first."""
+    def __init__(self, renderer: Any, instruction: str = "", system: str = "") -> None:
+        """``instruction`` and ``system`` as for :func:`opening`."""
         self.stop: list[int] | list[str] | None = renderer.get_stop_sequences()
         self.chunks: Chunks = NO_CHUNKS
         self._renderer = renderer
-        self._instruction = instruction
+        self._instruction, self._system = instruction, system
         self._stops = frozenset(stop for stop in self.stop or () if isinstance(stop, int))
         self._keeps = bool(renderer.has_extension_property and self._stops)
         self._messages: list[Message] = []
@@ -46,7 +49,9 @@ class ToolChatHistory:
         cannot show."""
         shown = observation.messages or ({"role": "user", "content": observation.text},)
         if not self._messages:
-            self._messages = self._opening(shown)
+            self._messages = opening(
+                self._renderer, shown, instruction=self._instruction, system=self._system
+            )
             self._tokens = self._prompt(self._messages)
             return self._tokens
         new = [rendered(message) for message in shown]
@@ -73,30 +78,6 @@ class ToolChatHistory:
         self._tokens = self._tokens + tokens + end  # type: ignore[operator]
         return Action(self._renderer.tokenizer.decode(tokens[:-1] if closed else tokens), message)
 
-    def _opening(self, shown: Sequence[Mapping[str, Any]]) -> list[Message]:
-        """The first messages, with the tools in the renderer's own words."""
-        head, *rest = shown if shown[0]["role"] == "system" else ({"role": "system"}, *shown)
-        messages = [rendered(message) for message in rest]
-        asked = next((message for message in messages if message["role"] == "user"), None)
-        if self._instruction and asked is not None:
-            content = asked["content"]
-            asked["content"] = (
-                f"{content.rstrip()}\n{self._instruction}"
-                if isinstance(content, str)
-                else [*content, {"type": "text", "text": f"\n{self._instruction}"}]
-            )
-        system, tools = text_of(head), head.get("tools")
-        if not tools:
-            return [*([{"role": "system", "content": system}] if system else []), *messages]
-        try:
-            prefix = self._renderer.create_conversation_prefix_with_tools(list(tools), system)
-        except NotImplementedError as error:
-            raise EnvError(
-                f"{self._named} has no way to show tools; take a model that was "
-                "trained to call them, or another `renderer`"
-            ) from error
-        return [*prefix, *messages]
-
     def _after_reply(self, new: list[Message]) -> list[int]:
         """The tokens that messages and the next generation prompt add after a reply.
 
@@ -111,39 +92,105 @@ class ToolChatHistory:
         raise EnvError("the model's renderer does not end a turn with its stop token")
 
     def _prompt(self, messages: list[Message]) -> list[int]:
-        """Messages as tokens. Raise EnvError if the renderer leaves an image out, as some do
-        silently."""
-        from tinker_cookbook.exceptions import RendererError
-
-        contents = [content for m in messages if not isinstance(content := m.get("content"), str)]
-        images = sum(part["type"] == "image" for content in contents for part in content or ())
-        prompt = None
-        try:
-            prompt = self._renderer.build_generation_prompt(messages)
-        except RendererError:
-            if not images:
-                raise
-        seen = 0 if prompt is None else sum(chunk.type == "image" for chunk in prompt.chunks)
-        if prompt is None or seen < images:
-            raise EnvError(f"{self._named} shows no images; take a model that sees")
-        tokens, chunks = split_chunks(prompt)
+        tokens, chunks = prompt_of(self._renderer, messages)
         self.chunks = {**self.chunks, **chunks} if chunks else self.chunks
         return tokens
 
-    @property
-    def _named(self) -> str:
-        return f"the model's renderer ({type(self._renderer).__name__.removesuffix('Renderer')})"
+
+def prompt_of(renderer: Any, messages: Sequence[Message]) -> tuple[list[int], Chunks]:
+    """Messages as the tokens of a prompt, and what is no text among them. Raise EnvError if the
+    renderer leaves an image out, as some do silently."""
+    from tinker_cookbook.exceptions import RendererError
+
+    contents = [content for m in messages if not isinstance(content := m.get("content"), str)]
+    images = sum(part["type"] == "image" for content in contents for part in content or ())
+    prompt = None
+    try:
+        prompt = renderer.build_generation_prompt(messages)
+    except RendererError:
+        if not images:
+            raise
+    seen = 0 if prompt is None else sum(chunk.type == "image" for chunk in prompt.chunks)
+    if prompt is None or seen < images:
+        raise EnvError(f"{_named(renderer)} shows no images; take a model that sees")
+    return split_chunks(prompt)
+
+
+def opening(
+    renderer: Any,
+    shown: Sequence[Mapping[str, Any]],
+    tools: Sequence[Mapping[str, Any]] = (),
+    *,
+    solved: Sequence[Mapping[str, Any]] = (),
+    instruction: str = "",
+    system: str = "",
+) -> list[Message]:
+    """The first messages of a chat, in the renderer's form.
+
+    Args:
+        tools: in the renderer's own words in the system message; also those of the first message.
+        solved: messages that come before those ``shown``, and after the system message.
+        instruction: is added to the last message of the user.
+        system: the system message, if those shown begin with none.
+
+    Raises:
+        EnvError: the renderer has no way to show tools, there would be two system messages, or no
+            message that takes the instruction.
+    """
+    head, *rest = shown if shown[0]["role"] == "system" else ({"role": "system"}, *shown)
+    own, tools = text_of(head), [*tools, *(head.get("tools") or ())]
+    if own and system:
+        raise EnvError(
+            "the prompt has a system message of its own, and `chat(system = …)` gives another",
+            "leave one of them out",
+        )
+    messages = [rendered(message) for message in rest]
+    if instruction:
+        asked = next((m for m in reversed(messages) if m["role"] == "user"), None)
+        if asked is None:
+            raise EnvError("no message of the prompt is the user's, to take the instruction")
+        asked["content"] = with_text(asked["content"], instruction)
+    text = own or system
+    prefix: list[Message] = [{"role": "system", "content": text}] if text else []
+    if tools:
+        try:
+            prefix = renderer.create_conversation_prefix_with_tools(list(tools), text)
+        except NotImplementedError as error:
+            raise EnvError(
+                f"{_named(renderer)} has no way to show tools; take a model that was "
+                "trained to call them, or another `renderer`"
+            ) from error
+    return [*prefix, *map(rendered, solved), *messages]
+
+
+def with_text(content: Any, text: str) -> Any:
+    """A message's content with a line of text after it."""
+    if isinstance(content, str):
+        return content + ("" if content.endswith("\n") else "\n") + text
+    return [*content, {"type": "text", "text": f"\n{text}"}]
+
+
+def _named(renderer: Any) -> str:
+    return f"the model's renderer ({type(renderer).__name__.removesuffix('Renderer')})"
 
 
 def tool_chat_history(
-    tokenizer: Any, renderer_name: str, instruction: str = ""
+    tokenizer: Any, renderer_name: str, instruction: str = "", system: str = ""
 ) -> Callable[[], ToolChatHistory]:
     """Return a factory of tool chats with a renderer of tinker-cookbook."""
+    renderer = seeing_renderer(tokenizer, renderer_name)
+    return lambda: ToolChatHistory(renderer, instruction, system)
+
+
+def seeing_renderer(tokenizer: Any, name: str) -> Any:
+    """A renderer of tinker-cookbook that encodes no text twice, and sees if its model does."""
     from tinker_cookbook.renderers import get_renderer
 
+    # The renderers of gpt-oss say so of every system message, although they write it where it
+    # belongs, as the developer's.
+    warnings.filterwarnings("ignore", "use_system_prompt=True but messages already", UserWarning)
     sight: Any = Sight(str(tokenizer.name_or_path))
-    renderer = get_renderer(renderer_name, tokenizer, image_processor=sight)
-    return lambda: ToolChatHistory(renderer, instruction)
+    return get_renderer(name, CachingTokenizer(tokenizer), image_processor=sight)
 
 
 @define
@@ -178,6 +225,14 @@ def conversation(prompt: Any, tools: Any = None) -> Observation:
         messages = [{"role": "system", "content": ""}, *messages]
     head, *rest = messages
     return Observation(readable(rest), messages=({**head, "tools": tools or []}, *rest))
+
+
+def observation_of(prompt: Chat) -> Observation:
+    """A prompt of data as the first observation of an episode."""
+    message = prompt.messages[0]
+    if len(prompt.messages) == 1 and isinstance(message["content"], str) and not prompt.tools:
+        return Observation(message["content"])
+    return conversation(list(prompt.messages), prompt.tools)
 
 
 def readable(messages: Sequence[Mapping[str, Any]]) -> str:

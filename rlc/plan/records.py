@@ -246,10 +246,13 @@ class DataPlan(Record):
 
     ``demonstrations``: ``count`` episodes of ``env`` with a reward of at least ``min_reward``,
     played by the environment's own ``oracle`` or by the ``model``. ``rows``: prompts and replies
-    from the fields of a file's rows.
+    from the fields of a file's rows. ``chats``: the field ``messages`` of a file's rows (None: of
+    the usual names), of which the assistant's are trained on: ``all``, the ``last``, or those of
+    the ``last_turn``. A row of a file with more than ``max_tokens`` (None: the model's context) is
+    ``too_long``.
     """
 
-    kind: Literal["demonstrations", "rows"]
+    kind: Literal["demonstrations", "rows", "chats"]
     env: EnvPlan | None
     count: int | None
     policy: Literal["oracle", "model"] | None
@@ -257,6 +260,10 @@ class DataPlan(Record):
     path: str | None
     prompt: str | None
     reply: str | None
+    messages: str | None = None
+    train_on: Literal["all", "last", "last_turn"] | None = None
+    max_tokens: int | None = None
+    too_long: Literal["stop", "drop"] = "stop"
 
 
 @frozen(eq=False, repr=False)

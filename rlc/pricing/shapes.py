@@ -150,7 +150,8 @@ def _episode(env: EnvPlan, model: ModelPlan, level: Level) -> Episode:
 
 def _prompt_characters(env: EnvPlan, chars: Mapping[str, int]) -> int:
     """The first observation, and what the recipe puts around it."""
-    added = sum(len(str(wrapper.args.get("instruction", ""))) for wrapper in env.wrappers)
+    texts = ("instruction", "system")
+    added = sum(len(str(w.args.get(name, ""))) for w in env.wrappers for name in texts)
     added += len(str(env.args.get("suffix") or ""))
     few_shot = env.args.get("few_shot")
     if few_shot and os.path.isfile(few_shot):  # all of it comes before each question

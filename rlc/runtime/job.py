@@ -220,7 +220,8 @@ class Job:
     ) -> Stage:
         seed, progress = self.folder.plan.seed, self.observer.progress
         if isinstance(stage, SftPlan):
-            examples = await load_examples(self.folder, stage, weights, meter, progress)
+            note = self.observer.note
+            examples = await load_examples(self.folder, stage, weights, meter, progress, note)
             return SftStage(seed, weights, meter, None, stage, examples)
         tokenizer = weights.training.get_tokenizer()
         envs = await in_thread(build_envs, stage.envs, tokenizer, stage.model.renderer)

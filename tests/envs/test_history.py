@@ -124,7 +124,7 @@ def test_a_reply_that_was_cut_off_is_closed_before_the_next_turn() -> None:
 
 @pytest.mark.engine
 def test_the_instruction_is_added_to_the_first_turn_only() -> None:
-    history = ChatHistory(Chats(renderer()), "Be brief.")
+    history = ChatHistory(Chats(renderer(), instruction="Be brief."))
     first = history.observe(Observation("Guess."))
     history.reply([tokenizer().eos_token_id])
     second = history.observe(Observation("Higher."))[len(first) :]

@@ -81,8 +81,12 @@ class StopAfter(Observer):
             self.job.stop()
 
 
-def run(folder: RunFolder, stop_after: tuple[str, int] | None = None) -> Summary:
-    observer = Observer() if stop_after is None else StopAfter(*stop_after)
+def run(
+    folder: RunFolder,
+    stop_after: tuple[str, int] | None = None,
+    observer: Observer | None = None,
+) -> Summary:
+    observer = observer or (Observer() if stop_after is None else StopAfter(*stop_after))
     job = Job(folder, connect_service(folder.plan, folder.path / "checkpoints"), observer)
     if isinstance(observer, StopAfter):
         observer.job = job
@@ -92,9 +96,14 @@ def run(folder: RunFolder, stop_after: tuple[str, int] | None = None) -> Summary
         folder.close()
 
 
-def run_new(path: Path, job: Plan, stop_after: tuple[str, int] | None = None) -> Summary:
+def run_new(
+    path: Path,
+    job: Plan,
+    stop_after: tuple[str, int] | None = None,
+    observer: Observer | None = None,
+) -> Summary:
     """Run a plan in a new folder."""
-    return run(RunFolder.create(path, job), stop_after)
+    return run(RunFolder.create(path, job), stop_after, observer)
 
 
 _DONE: dict[tuple[str, tuple[str, int] | None], Path] = {}

@@ -158,7 +158,7 @@ def test_demonstrations_are_what_a_run_would_show(tokenizer: Any) -> None:
     renderer = get_renderer("qwen3_instruct", tokenizer)
     for task in (task for task in TASKS if task.frame is None):
         for demonstration in play(few(task, 3), noisy=True, seed=5):
-            history = ChatHistory(Chats(renderer), task.instruction)
+            history = ChatHistory(Chats(renderer, instruction=task.instruction))
             got = encode(demonstration, tokenizer)
             for turn in demonstration.turns:
                 prompt = history.observe(

@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
+from attrs import evolve
+
 from rlc.catalog.builtins.sources import OPENREWARD_KEY
 from rlc.catalog.records import Args, Builtin, Param, builtin, optional, word
 from rlc.catalog.traits import Key, TrackerTraits
@@ -14,8 +18,30 @@ def _demonstrations(args: Args) -> DataPlan:
     )
 
 
-def _rows(args: Args) -> DataPlan:
-    return DataPlan("rows", None, args.n, None, None, args.path, args.prompt, args.reply)
+def _file(kind: str) -> Callable[[Args], DataPlan]:
+    """The data of a file. ``demonstrations()`` has nothing of it, so it has their places empty."""
+
+    def build(args: Args) -> DataPlan:
+        given = dict(args.values)
+        empty = dict.fromkeys(("env", "policy", "min_reward", "prompt", "reply"))
+        return DataPlan(kind, count=given.pop("n"), **{**empty, **given})  # type: ignore[arg-type]
+
+    return build
+
+
+_FILES = r".+\.(jsonl|csv|parquet)"
+_FILE = Param(
+    "path",
+    "string",
+    "a .jsonl, .csv or .parquet file",
+    form=(_FILES, "demonstrations.jsonl"),
+    file=True,
+)
+_OF_FILES = (
+    optional("n", "int", "take the first n rows; none: all", low=1),
+    optional("max_tokens", "int", "most in a row; none: the model's context", low=2),
+    word("too_long", "what becomes of a row with more", ("stop", "drop"), "stop"),
+)
 
 
 DATA = (
@@ -38,17 +64,28 @@ DATA = (
         "rows",
         "data",
         "prompts and replies from the rows of a file",
-        _rows,
-        Param(
-            "path",
-            "string",
-            "a .jsonl, .csv or .parquet file",
-            form=(r".+\.(jsonl|csv|parquet)", "demonstrations.jsonl"),
-            file=True,
-        ),
+        _file("rows"),
+        _FILE,
         Param("prompt", "string", "field of the prompt: text, or a list of messages", "prompt"),
         Param("reply", "string", "field of the reply", "reply"),
-        optional("n", "int", "take the first n rows; none: all", low=1),
+        *_OF_FILES,
+    ),
+    builtin(
+        "chats",
+        "data",
+        "chats from the rows of a file, with several turns and tools",
+        _file("chats"),
+        evolve(_FILE, form=(_FILES, "chats.jsonl")),
+        word(
+            "train_on",
+            "which of the assistant's messages are trained on",
+            ("all", "last", "last_turn"),
+            "all",
+        ),
+        optional(
+            "messages", "string", "field of the messages; none: `messages`, or `conversations`"
+        ),
+        *_OF_FILES,
     ),
 )
 

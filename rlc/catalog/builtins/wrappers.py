@@ -155,6 +155,7 @@ WRAPPERS = (
         "a chat through the model's renderer: each turn extends the tokens before it",
         WrapperTraits("chat", history="all", scripted=True),
         Param("instruction", "string", "added to the first observation", ""),
+        Param("system", "string", "a system message, for prompts that have none of their own", ""),
         not_after={
             **dict.fromkeys((*_HISTORIES, "chat"), _ONE_HISTORY),
             "template": "`chat()` makes the prompt itself, with the model's renderer",

@@ -16,6 +16,7 @@ from rlc.data.graders import (
     require_gradable,
     require_right,
 )
+from rlc.data.messages import Message
 from rlc.data.rows import rows_of
 from rlc.data.sets import Listed, Row, problem_set
 from rlc.envs.base import Episode, Observation
@@ -73,18 +74,19 @@ class ProblemSource:
                     f"the field `{name}` is empty; there are {', '.join(map(str, row))}"
                 )
 
-    def _solved(self, path: str | None) -> tuple[tuple[str, str], ...]:
-        """Question and answer of the problems in the file `few_shot`, asked as the others are."""
+    def _solved(self, path: str | None) -> tuple[Message, ...]:
+        """The problems of the file `few_shot`, asked as the others are, each with its answer."""
         if path is None:
             return ()
-        solved = []
+        solved = list[Message]()
         for row in rows_of(path):
             with at_place(row.place):
                 self._require_fields(row.fields)
                 answer = str(row.fields[self._answer])
                 if is_right(self._grader, answer, row.fields) is False:
                     raise DataError("its own answer would be graded wrong as a reply")
-            solved.append((self._prompt(row.fields), answer))
+            solved.append({"role": "user", "content": self._prompt(row.fields)})
+            solved.append({"role": "assistant", "content": answer})
         return tuple(solved)
 
 

@@ -1,26 +1,22 @@
-"""What a supervised stage imitates: the rows of a file, or episodes that went well.
+"""Demonstrations: episodes of an environment that went well, for a supervised stage to imitate.
 
-Each example is a list of turns with the tokens that the model is to write, in the very form in
-which the model would sample them.
+Each is a list of turns with the tokens that the model is to write, in the very form in which the
+model would sample them.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from itertools import islice
 from typing import Any
 
 from attrs import define
 
 from rlc.catalog.builtins.training import DEFAULT_FAILURE
-from rlc.data.errors import DataError
-from rlc.data.rows import rows_of
-from rlc.envs.base import AsyncEpisode, EnvError, Observation
+from rlc.envs.base import AsyncEpisode, EnvError
 from rlc.envs.build import PlayableEnv
 from rlc.envs.gem.oracles import Oracle, find_oracle
 from rlc.envs.history import History, chunks_of
-from rlc.envs.tool_chat import conversation
-from rlc.plan.records import DataPlan, SamplingPlan, SftPlan
+from rlc.plan.records import SamplingPlan, SftPlan
 from rlc.runtime.concurrency import all_of
 from rlc.runtime.records import Rollout, RunError, Turn, Usage
 from rlc.runtime.rollouts.environments import close_all
@@ -31,37 +27,6 @@ from rlc.service.interface import SamplingClient
 
 MOST_TRIES = 20  # episodes played for each demonstration that is asked for
 _WAVE = 64  # episodes played side by side
-
-
-def read_pairs(data: DataPlan) -> list[tuple[Observation, str]]:
-    """Return the prompts and replies of a file, in order.
-
-    A prompt is text or a list of messages; a row may also have the ``tools`` of a chat. Raise
-    DataError for a row that cannot be used.
-    """
-    assert data.path is not None
-    pairs = []
-    for row in islice(rows_of(data.path), data.count):
-        fields = row.fields
-        prompt, reply = fields.get(str(data.prompt)), fields.get(str(data.reply))
-        for name, value, kinds in ((data.prompt, prompt, (str, list)), (data.reply, reply, (str,))):
-            if not isinstance(value, kinds) or not value:
-                what = f"the row has no text in the field `{name}`"
-                raise DataError(what, f"it has: {', '.join(map(str, fields))}", row.place)
-        try:
-            pairs.append((conversation(prompt, fields.get("tools")), str(reply)))
-        except EnvError as error:
-            raise DataError(str(error), place=row.place) from error
-    return pairs
-
-
-def row_turns(
-    prompt: Observation, reply: str, history: History, tokenizer: Any
-) -> tuple[Turn, ...]:
-    """Return one prompt and its reply, as the history shows the one and takes the other."""
-    tokens, shown = _encoded(reply, history, tokenizer), history.observe(prompt)
-    zeros, chunks = [0.0] * len(tokens), chunks_of(history)
-    return (Turn(shown, tokens, zeros, prompt.text, reply, 0.0, "stop", chunks=chunks),)
 
 
 @define
@@ -132,7 +97,7 @@ class Demonstrator:
         while not seen.done:
             texts.append(seen.text)
             prompt, reply = history.observe(seen), oracle(texts)
-            tokens = _encoded(reply, history, self.tokenizer)
+            tokens = encoded_reply(reply, history, self.tokenizer)
             action = history.reply(tokens)
             after = await episode.play(action)
             zeros, chunks = [0.0] * len(tokens), chunks_of(history)
@@ -144,7 +109,7 @@ class Demonstrator:
         return turns
 
 
-def _encoded(reply: str, history: History, tokenizer: Any) -> list[int]:
+def encoded_reply(reply: str, history: History, tokenizer: Any) -> list[int]:
     """Return a reply with its end: the history's own stop, or the end-of-sequence token."""
     tokens: list[int] = tokenizer.encode(reply, add_special_tokens=False)
     stop = history.stop

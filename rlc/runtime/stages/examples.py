@@ -7,14 +7,13 @@ from typing import Any
 
 import numpy as np
 
-from rlc.envs.base import EnvError
-from rlc.envs.tool_chat import tool_chat_history
 from rlc.plan.records import SftPlan
 from rlc.runtime.guard.meter import PROBES, Meter
 from rlc.runtime.journal.folder import RunFolder
 from rlc.runtime.records import RunError
 from rlc.runtime.rollouts.environments import build_envs, close_envs
-from rlc.runtime.stages.demonstrations import Demonstrator, read_pairs, row_turns
+from rlc.runtime.stages.demonstrations import Demonstrator
+from rlc.runtime.stages.file_examples import file_examples
 from rlc.runtime.stages.weights import StageWeights
 from rlc.runtime.updates.datums import TokenSequence, TrainingDatum, merged_sequences, shifted
 
@@ -28,6 +27,7 @@ async def load_examples(
     weights: StageWeights,
     meter: Meter,
     on_progress: Callable[[int, int], None],
+    note: Callable[[str], None],
 ) -> list[Example]:
     """Return the examples of a stage, from the run folder or else made now.
 
@@ -35,14 +35,15 @@ async def load_examples(
     have changed.
 
     Raises:
+        DataError: a row of the file cannot be used.
         RunError: the examples cannot be made, or those of a resumed run are gone.
     """
     name = f"examples-{stage.name}.jsonl"
     if not (folder.path / name).exists():
         if weights.step:
             raise RunError(f"{folder.path / name} is gone, and cannot be made again")
-        if stage.data.kind == "rows":
-            records = _from_rows(stage, weights.training.get_tokenizer())
+        if stage.data.path is not None:
+            records = file_examples(stage, weights.training.get_tokenizer(), note)
         else:
             records = await _from_episodes(folder, stage, weights, meter, on_progress)
         folder.rewrite(name, records)
@@ -55,21 +56,6 @@ def _example(parts: Sequence[Mapping[str, Any]]) -> Example:
     turns = 1 + max(turn for sequence in sequences for turn in sequence.turns)
     weight_T, chosen_T = np.ones(turns), np.ones(turns, dtype=np.bool_)
     return [shifted(sequence, weight_T, chosen_T) for sequence in sequences]
-
-
-def _from_rows(stage: SftPlan, tokenizer: Any) -> list[dict[str, Any]]:
-    try:
-        new_history = tool_chat_history(tokenizer, stage.model.renderer)
-        played = [
-            row_turns(prompt, reply, new_history(), tokenizer)
-            for prompt, reply in read_pairs(stage.data)
-        ]
-    except EnvError as error:
-        raise RunError(str(error)) from error
-    return [
-        {"row": number, "sequences": [s.written() for s in merged_sequences(turns)]}
-        for number, turns in enumerate(played)
-    ]
 
 
 async def _from_episodes(

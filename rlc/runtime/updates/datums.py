@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from tinker import types
 
 FloatArray = npt.NDArray[np.float64]
-_NOT_SAMPLED = -1
+NOT_SAMPLED = -1
 
 
 @frozen
@@ -171,7 +171,7 @@ def merged_sequences(turns: Sequence[Turn]) -> list[TokenSequence]:
             current, known = TokenSequence(), 0
             sequences.append(current)
         fresh, last = turn.prompt[known:], turn.prompt
-        current.append(fresh, [0.0] * len(fresh), _NOT_SAMPLED)
+        current.append(fresh, [0.0] * len(fresh), NOT_SAMPLED)
         begin = len(current.tokens)
         current.append(turn.tokens, turn.logprobs, index)
         current.replies[index] = Reply(turn.sequence_id, begin, len(current.tokens))
@@ -208,7 +208,7 @@ def shifted(
 ) -> TrainingDatum:
     """Return one sequence as a datum; the arguments are those of :func:`episode_datums`."""
     turn_T = np.asarray(sequence.turns[1:], dtype=np.int64)
-    mask_T = (turn_T != _NOT_SAMPLED) & chosen_T[turn_T]
+    mask_T = (turn_T != NOT_SAMPLED) & chosen_T[turn_T]
     logprobs_T = np.asarray(sequence.logprobs[1:], dtype=np.float64)
     return TrainingDatum(
         inputs=sequence.tokens[:-1],

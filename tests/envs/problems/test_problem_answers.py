@@ -68,7 +68,7 @@ def test_a_solved_problem_must_be_right_itself(tmp_path: Path) -> None:
     shown = tmp_path / "right.jsonl"
     shown.write_text(json.dumps({"question": "?", "answer": "so \\boxed{4}"}) + "\n")
     source = ProblemSource(data, ARGS | {"few_shot": str(shown)})
-    assert source.few_shot == (("?", "so \\boxed{4}"),)
+    assert [message["content"] for message in source.few_shot] == ["?", "so \\boxed{4}"]
 
 
 @pytest.mark.parametrize("grader", ["math", "exact", "numeric", "regex", "countdown"])

@@ -231,14 +231,6 @@ def test_solved_problems_come_before_it_as_turns(tmp_path: Path) -> None:
     )
 
 
-@pytest.mark.engine
-def test_in_a_template_they_are_text(tmp_path: Path) -> None:
-    solved = jsonl(tmp_path, [{"question": "1 + 1 = ?", "answer": "2"}], "shots.jsonl")
-    no = StepPlan("template", {"name": "no"})
-    text = prompt(jsonl(tmp_path, SUMS), no, few_shot=solved)
-    assert text == "1 + 1 = ?\n2\n\n0 + 0 = ?"
-
-
 def test_solved_problems_need_both_fields(tmp_path: Path) -> None:
     solved = jsonl(tmp_path, [{"question": "1 + 1 = ?"}], "shots.jsonl")
     with pytest.raises(DataError, match=r"shots.jsonl:1: the field `answer` is empty"):

@@ -26,6 +26,7 @@ from run_support import (
 from rlc.data.errors import DataError
 from rlc.plan.records import Plan
 from rlc.runtime.journal.folder import RunFolder
+from rlc.runtime.observer import Observer
 from rlc.runtime.records import RunError
 
 pytestmark = pytest.mark.engine
@@ -140,9 +141,9 @@ def test_rows_of_a_file_are_imitated_and_not_needed_again(
     [
         (
             '{"prompt": "a", "reply": "b"}\n{"prompt": "a"}\n',
-            ":2: .* no text in .* `reply`",
+            ":2: there is no field `reply`; the row has: prompt",
         ),
-        ('{"prompt": "a", "reply": 7}\n', ":1: the row has no text in the field `reply`"),
+        ('{"prompt": "a", "reply": 7}\n', ":1: the field `reply` is the number 7, not text"),
         ('{"prompt": "a", "reply": "b"}\nnot json\n', ":2:1: the line is not JSON"),
         ("[1, 2]\n", ":1: the row has no named fields"),
         ("", "has no rows"),
@@ -153,6 +154,56 @@ def test_a_file_that_cannot_be_used_says_where(tmp_path: Path, content: str, mes
     path.write_text(content)
     with pytest.raises(DataError, match=message):
         run_new(tmp_path / "run", tiny(sft(data=f'rows("{path}")')))
+
+
+def chats(path: Path, *lengths: int) -> str:
+    """A file of chats of two turns, the last reply of so many words each; its path."""
+    rows = [
+        {
+            "messages": [
+                {"role": "user", "content": "Say hello."},
+                {"role": "assistant", "content": "hello"},
+                {"role": "user", "content": f"Again, {length} times."},
+                {"role": "assistant", "content": " ".join(["hello"] * length)},
+            ]
+        }
+        for length in lengths
+    ]
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    return str(path)
+
+
+def test_chats_of_a_file_are_imitated(tmp_path: Path) -> None:
+    data = f'chats("{chats(tmp_path / "chats.jsonl", 1, 2, 3)}", train_on = last)'
+    run_new(tmp_path / "run", tiny(sft(data=data, batch="3", steps="6", optimizer="adam(5e-3)")))
+    first, *_, last = metrics(tmp_path / "run")
+    assert last["loss/mean"] < 0.7 * first["loss/mean"]
+    for line in (tmp_path / "run" / "examples-warmup.jsonl").read_text().splitlines():
+        (sequence,) = json.loads(line)["sequences"]
+        taught = [turn >= 0 for turn in sequence["turns"]]
+        assert taught == sorted(taught)  # the last reply alone
+
+
+def test_rows_that_are_too_long_are_counted(tmp_path: Path) -> None:
+    file = chats(tmp_path / "chats.jsonl", 1, 400, 2, 300)
+    data = f'chats("{file}", max_tokens = 200)'
+    what = r"2 of 4 rows of .* have more than 200 tokens; the first is .*chats.jsonl:2 with"
+    with pytest.raises(RunError, match=what) as caught:
+        run_new(tmp_path / "stopped", tiny(sft(data=data)))
+    assert caught.value.hint == "`too_long = drop` leaves such rows out"
+    notes = Notes()
+    dropped = tiny(sft(data=data.replace(")", ", too_long = drop)"), batch="2", steps="1"))
+    run_new(tmp_path / "dropped", dropped, observer=notes)
+    assert any("left out, 2 of 4 rows" in text for text in notes.texts)
+    assert len((tmp_path / "dropped" / "examples-warmup.jsonl").read_text().splitlines()) == 2
+
+
+class Notes(Observer):
+    def __init__(self) -> None:
+        self.texts = list[str]()
+
+    def note(self, text: str) -> None:
+        self.texts.append(text)
 
 
 def test_each_epoch_takes_every_example_once_in_another_order(tmp_path: Path) -> None:

@@ -1,0 +1,360 @@
+"""Chat messages in rows of data: what they may be, and the one form that the rest of rlc sees.
+
+A chat is a list of objects with a ``role`` and a ``content``, as OpenAI's API and the chat
+templates of Hugging Face have it. ShareGPT's ``from`` and ``value`` are read as the same. These
+functions are pure, so that `rlc check` and a run judge a row alike.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from attrs import frozen
+
+from rlc.data.errors import DataError
+
+Message = dict[str, Any]
+
+ROLES = ("system", "user", "assistant", "tool")
+MESSAGES, SHAREGPT = "messages", "conversations"
+
+# What other formats call the roles.
+_SHAREGPT_ROLES = {
+    **{role: role for role in ROLES},
+    "human": "user",
+    "gpt": "assistant",
+    "chatgpt": "assistant",
+    "function_call": "assistant",
+    "function_response": "tool",
+    "observation": "tool",
+}
+_MEANT = {**_SHAREGPT_ROLES, "developer": "system", "model": "assistant", "function": "tool"}
+_MARKS = ("train", "trainable", "weight")  # which messages are trained on, message by message
+_REASONING = ("reasoning_content", "reasoning", "thinking")
+_TEXT_PARTS = ("text", "input_text", "output_text")
+# The names of prompt and reply in rows that are no chats.
+_REPLIES = ("completion", "response", "reply", "answer", "output")
+_NO_CONTENT = ("", None)
+
+
+@frozen
+class Chat:
+    """A chat in one form.
+
+    A message has a ``role``, a ``content`` and what of ``name``, ``tool_calls`` and
+    ``tool_call_id`` it was given. A content is text, or a list of parts with a ``type``: ``text``,
+    ``thinking`` and ``image``, each with its value under the name of its type. A call has an
+    ``id`` or None, and a ``function`` with a ``name`` and its ``arguments`` as JSON.
+
+    Attributes:
+        tools: the ``name``, ``description`` and ``parameters`` of each, without a wrapper.
+        trained: the numbers (from 0) of the messages that are trained on.
+    """
+
+    messages: tuple[Message, ...]
+    tools: tuple[Mapping[str, Any], ...] = ()
+    trained: tuple[int, ...] = ()
+
+    @property
+    def images(self) -> int:
+        """How many images its messages hold."""
+        parts = (m["content"] for m in self.messages if not isinstance(m["content"], str))
+        return sum(part["type"] == "image" for content in parts for part in content)
+
+
+def read_chat(row: Mapping[str, Any], field: str | None, train_on: str) -> Chat:
+    """The chat of a row: its field, or without one ``messages`` or ``conversations``.
+
+    ``train_on``: ``all`` the assistant's messages, the ``last``, or the ``last_turn``: those after
+    the last message of the user. A message's own mark, ``train`` (true, false) or ``weight``
+    (1, 0), comes before that. Raise DataError for a row that is no chat, or has nothing to train.
+    """
+    given = _field(row, field)
+    if isinstance(given, str):  # a cell of a CSV file
+        given = _json(given, "the messages")
+    messages, marks = _messages(given)
+    replies = [at for at, message in enumerate(messages) if message["role"] == "assistant"]
+    if not replies:
+        raise DataError("no message is the assistant's, so there is nothing to train on")
+    asked = [at for at in range(replies[-1]) if messages[at]["role"] == "user"]
+    chosen = {
+        "all": replies,
+        "last": replies[-1:],
+        "last_turn": [at for at in replies if not asked or at > asked[-1]],
+    }[train_on]
+    trained = [at for at in replies if (at in chosen if marks[at] is None else marks[at])]
+    if not trained:
+        marked = ", ".join(f"`{name}`" for name in _MARKS)
+        raise DataError(f"none of the assistant's messages is trained on: see their {marked}")
+    system = row.get("system")
+    if system and not row.get(MESSAGES) and messages[0]["role"] != "system":
+        messages = [_message({"role": "system", "content": system}, "`system`"), *messages]
+        trained = [at + 1 for at in trained]
+    return Chat(tuple(messages), read_tools(row.get("tools")), tuple(trained))
+
+
+def read_prompt(row: Mapping[str, Any], field: str) -> Chat:
+    """The prompt of a row: text, or a list of messages, the last of the user or of a tool.
+
+    Raise DataError for a field that is neither.
+    """
+    if field not in row:
+        raise DataError(f"there is no field `{field}`; the row has: {_names(row)}")
+    value, tools = row[field], read_tools(row.get("tools"))
+    if isinstance(value, str):
+        if not value.strip():
+            raise DataError(f"the field `{field}` is empty")
+        return Chat(({"role": "user", "content": value},), tools)
+    if not isinstance(value, list) or not all(isinstance(item, Mapping) for item in value):
+        raise DataError(
+            f"the field `{field}` is {_kind(value)}; a prompt is text, or a list of messages, "
+            "each with a `role` and a `content`"
+        )
+    messages, _ = _messages(value)
+    if messages[-1]["role"] not in ("user", "tool"):
+        raise DataError(
+            f"the field `{field}` ends with a message of the {messages[-1]['role']}; a prompt "
+            "ends with one of the user or of a tool, which the model then answers"
+        )
+    return Chat(tuple(messages), tools)
+
+
+def read_pair(row: Mapping[str, Any], prompt: str, reply: str) -> tuple[Chat, str]:
+    """The prompt of a row, and the text of its reply. Raise DataError if one of them is none."""
+    asked = read_prompt(row, prompt)
+    if reply not in row:
+        other = next((name for name in _REPLIES if name in row), None)
+        advice = f'`reply = "{other}"` reads that one' if other else None
+        raise DataError(f"there is no field `{reply}`; the row has: {_names(row)}", advice)
+    said = row[reply]
+    if not isinstance(said, str):
+        raise DataError(f"the field `{reply}` is {_kind(said)}, not text")
+    if not said.strip():
+        raise DataError(f"the field `{reply}` is empty")
+    return asked, said
+
+
+def read_tools(value: Any) -> tuple[Mapping[str, Any], ...]:
+    """The tools of a chat: OpenAI's form, bare functions, or either as JSON text."""
+    if isinstance(value, str) and value.strip():
+        value = _json(value, "`tools`")
+    if not value:
+        return ()
+    if not isinstance(value, list):
+        raise DataError(f"`tools` is {_kind(value)}; it is a list of functions")
+    return tuple(_tool(tool, number) for number, tool in enumerate(value, start=1))
+
+
+def _field(row: Mapping[str, Any], field: str | None) -> Any:
+    names = (field,) if field else (MESSAGES, SHAREGPT)
+    for name in names:
+        if row.get(name) not in _NO_CONTENT:
+            return row[name]
+    wanted = " or ".join(f"`{name}`" for name in names)
+    what = f"there is no field {wanted}; the row has: {_names(row)}"
+    reply = next((name for name in _REPLIES if name in row), None)
+    prompt = next((name for name in ("prompt", "question", "instruction") if name in row), None)
+    if not prompt or not reply:
+        raise DataError(what)
+    raise DataError(what, f'take `rows(…, prompt = "{prompt}", reply = "{reply}")`')
+
+
+def _messages(given: Any) -> tuple[list[Message], list[bool | None]]:
+    """The messages of a chat, and of each whether it is marked as trained on."""
+    if not isinstance(given, list) or not given:
+        raise DataError(f"a chat is a list of messages, and this is {_kind(given)}")
+    messages, marks = list[Message](), list[bool | None]()
+    for number, item in enumerate(given, start=1):
+        if not isinstance(item, Mapping):
+            raise DataError(f"message {number} is {_kind(item)}; it is an object with a `role`")
+        message = {name: value for name, value in item.items() if value is not None}
+        if "from" in message and "role" not in message:
+            message = _from_sharegpt(message, number)
+        role = message.get("role")
+        if role not in ROLES:
+            known = ", ".join(f"`{name}`" for name in ROLES)
+            meant = _MEANT.get(str(role).lower())
+            advice = f"write `{meant}`" if meant else f"known are {known}"
+            what = (
+                f"message {number} has the role {role!r}"
+                if role
+                else "message {number} has no `role`"
+            )
+            raise DataError(what.format(number=number), advice)
+        where = f"message {number} ({role})"
+        messages.append(_message(message, where))
+        marks.append(_mark(message, where))
+        _require_order(messages, where)
+    return messages, marks
+
+
+def _from_sharegpt(message: Message, number: int) -> Message:
+    """A message of ShareGPT in the common form; a call of a function is JSON text there."""
+    sender = str(message["from"])
+    role = _SHAREGPT_ROLES.get(sender, sender)
+    kept = {name: value for name, value in message.items() if name not in ("from", "value")}
+    if sender != "function_call":
+        return {"role": role, "content": message.get("value"), **kept}
+    call = _json(str(message.get("value")), f"the call of message {number}")
+    return {"role": role, "tool_calls": call if isinstance(call, list) else [call], **kept}
+
+
+def _message(message: Message, where: str) -> Message:
+    """A message in its one form."""
+    role = message["role"]
+    made: Message = {"role": role, "content": _content(message.get("content"), where)}
+    if message.get("function_call"):
+        raise DataError(
+            f"{where} has a `function_call`, the old form of calls", "write `tool_calls`"
+        )
+    reasoning = next((message[name] for name in _REASONING if message.get(name)), None)
+    if reasoning is not None:
+        if role != "assistant" or not isinstance(reasoning, str):
+            raise DataError(f"{where}: reasoning is text of the assistant")
+        given = made["content"]
+        parts = [{"type": "text", "text": given}] if isinstance(given, str) else given
+        made["content"] = [{"type": "thinking", "thinking": reasoning}, *parts]
+    if calls := message.get("tool_calls"):
+        if role != "assistant":
+            raise DataError(f"{where} has `tool_calls`; only the assistant calls tools")
+        if not isinstance(calls, list):
+            raise DataError(f"{where}: `tool_calls` is {_kind(calls)}; it is a list of calls")
+        made["tool_calls"] = [_call(call, where) for call in calls]
+    said = made["content"]
+    empty = not said.strip() if isinstance(said, str) else not said
+    if empty and not calls and role in ("user", "assistant"):
+        raise DataError(f"{where} is empty")
+    for name in ("name", "tool_call_id"):
+        if name in message:
+            made[name] = str(message[name])
+    return made
+
+
+def _content(content: Any, where: str) -> str | list[dict[str, str]]:
+    """A content as text if it is nothing else, or as parts."""
+    if content is None or isinstance(content, str):
+        return content or ""
+    if not isinstance(content, list):
+        raise DataError(f"{where}: its content is {_kind(content)}, not text or a list of parts")
+    parts = [_part(part, where) for part in content]
+    if all(part["type"] == "text" for part in parts):
+        return "".join(part["text"] for part in parts)
+    return parts
+
+
+def _part(part: Any, where: str) -> dict[str, str]:
+    if isinstance(part, str):
+        return {"type": "text", "text": part}
+    if not isinstance(part, Mapping):
+        raise DataError(f"{where}: a part of its content is {_kind(part)}, not an object")
+    kind = part.get("type")
+    if kind in _TEXT_PARTS:
+        name, value = "text", part.get("text")
+    elif kind in ("thinking", "reasoning"):
+        name, value = "thinking", part.get("thinking", part.get("text"))
+    elif kind in ("image", "image_url"):
+        name, value = "image", part.get("image_url") or part.get("image")
+        value = value.get("url") if isinstance(value, Mapping) else value
+    else:
+        known = "`text`, `thinking`, `image_url`"
+        raise DataError(f"{where}: a part of its content has the type {kind!r}; known are {known}")
+    if not isinstance(value, str):
+        raise DataError(f"{where}: the {name} of a part is {_kind(value)}, not text")
+    return {"type": name, name: value}
+
+
+def _call(call: Any, where: str) -> Mapping[str, Any]:
+    """A call of a tool, with its arguments as JSON text."""
+    function = call.get("function", call) if isinstance(call, Mapping) else None
+    if not isinstance(function, Mapping) or not isinstance(function.get("name"), str):
+        raise DataError(
+            f"{where}: a call is an object with a `function`, which has a `name` and `arguments`"
+        )
+    name, given = function["name"], function.get("arguments") or "{}"
+    text = given if isinstance(given, str) else json.dumps(given, ensure_ascii=False)
+    if not isinstance(_json(text, f"{where}: `arguments` of `{name}`"), dict):
+        raise DataError(f"{where}: `arguments` of `{name}` is {text[:60]}, not an object")
+    number = call.get("id")
+    made = {"name": name, "arguments": text}
+    return {"type": "function", "id": None if number is None else str(number), "function": made}
+
+
+def _tool(tool: Any, number: int) -> Mapping[str, Any]:
+    function = tool.get("function", tool) if isinstance(tool, Mapping) else None
+    if not isinstance(function, Mapping) or not isinstance(function.get("name"), str):
+        raise DataError(f"tool {number} is no function with a `name`")
+    parameters = function.get("parameters") or {"type": "object", "properties": {}}
+    if not isinstance(parameters, Mapping):
+        raise DataError(f"tool {number}: `parameters` is {_kind(parameters)}, not a JSON schema")
+    description = function.get("description") or ""
+    return {**function, "description": str(description), "parameters": parameters}
+
+
+def _mark(message: Message, where: str) -> bool | None:
+    """Whether a message is trained on, as it says itself; None if it does not."""
+    given = {name: message[name] for name in _MARKS if name in message}
+    if not given:
+        return None
+    if len(given) > 1:
+        raise DataError(f"{where} says twice whether it is trained on: {_names(given)}")
+    ((name, value),) = given.items()
+    if value not in (0, 1) or (name != "weight" and not isinstance(value, bool)):
+        allowed = "0 or 1" if name == "weight" else "true or false"
+        raise DataError(f"{where}: `{name}` is {value!r}; it is {allowed}")
+    if value and message["role"] != "assistant":
+        raise DataError(f"{where} is marked with `{name}`; only the assistant's are trained on")
+    return bool(value)
+
+
+def _require_order(messages: Sequence[Message], where: str) -> None:
+    """Raise DataError if the last message cannot follow the one before."""
+    *before, last = messages
+    if last["role"] == "system" and before:
+        raise DataError(f"{where}: a system message comes first")
+    if last["role"] != "tool":
+        return
+    if not before or before[-1]["role"] not in ("assistant", "tool"):
+        raise DataError(
+            f"{where}: a tool answers a call of the assistant, and there is none before"
+        )
+    called = [call["id"] for message in before for call in message.get("tool_calls", ())]
+    answered = last.get("tool_call_id")
+    if answered is not None and None not in called and called and answered not in called:
+        raise DataError(f"{where} answers the call {answered!r}, which nobody made")
+
+
+def _json(text: str, what: str) -> Any:
+    try:
+        return json.loads(text)
+    except (json.JSONDecodeError, RecursionError) as error:
+        raise DataError(f"{what}: this is no JSON: {text[:60]!r}") from error
+
+
+def _names(row: Mapping[str, Any]) -> str:
+    return ", ".join(map(str, row))
+
+
+def _kind(value: Any) -> str:
+    """What a value is, in words."""
+    match value:
+        case None:
+            return "empty"
+        case bool():
+            return f"`{str(value).lower()}`"
+        case int() | float():
+            return f"the number {value}"
+        case str():
+            return "text"
+        case Mapping():
+            return "an object"
+        case []:
+            return "an empty list"
+        case list():
+            inside = {
+                _kind(item) if not isinstance(item, int | float) else "numbers" for item in value
+            }
+            return f"a list of {inside.pop()}" if len(inside) == 1 else "a list of several kinds"
+        case _:
+            return f"a {type(value).__name__}"
