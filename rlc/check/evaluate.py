@@ -44,6 +44,7 @@ from rlc.lang.ast import (
 from rlc.lang.diagnostics import Diagnostics, Label
 
 _ANY = Param("param", "any", "a plain value")
+MAX_OPEN = 40  # declarations that are evaluated for each other: Python's stack holds them
 # Of which declarations a parameter may name one.
 _NAMEABLE = {"model": ("model", "sft", "train")}
 
@@ -225,6 +226,13 @@ class Evaluator:
             circle = " → ".join([*self._open[self._open.index(name.id) :], name.id])
             message = f"`{name.id}` is declared by itself"
             self.found.error("RL0112", name.span, message, f"break the circle: {circle}", label)
+            return None
+        if len(self._open) >= MAX_OPEN and name.id not in self._done:
+            message = (
+                f"`{name.id}` is needed by more than {MAX_OPEN} declarations, one by the other"
+            )
+            advice = "put a declaration before those that name it"
+            self.found.error("RL0016", name.span, message, advice, label)
             return None
         return self.declared(decl)
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
+from collections.abc import Collection
 from typing import Any
 
 from attrs import evolve
@@ -40,28 +42,51 @@ def name_single(name: Any, envs: Mixture) -> Mixture:
     return (evolve(envs[0], name=name),) if len(envs) == 1 else envs
 
 
+def added(left: Mixture, right: Mixture) -> Mixture:
+    """A sum; one environment that stands in both is one part, so that ``x + x`` does not double.
+
+    That it is one is told from its leaves: those of a declared environment are the same objects
+    wherever it is named. What is written twice stays apart until :func:`merged`.
+    """
+    parts = {_identity(env): env for env in left}
+    for env in right:
+        earlier = parts.get(_identity(env))
+        parts[_identity(env)] = env if earlier is None else _heavier(earlier, env)
+    return tuple(parts.values())
+
+
+def _identity(env: EnvPlan) -> tuple[int, ...]:
+    return tuple(id(leaf) for name, leaf in (children_of(env) or {}).items() if name != "weight")
+
+
+def _heavier(env: EnvPlan, by: EnvPlan) -> EnvPlan:
+    weight: Any = env.weight
+    return evolve(env, weight=evolve(weight, data=weight.data + unwrap(by.weight)))
+
+
 def merged(envs: Mixture) -> Mixture:
     """Return each environment once, with all its weight; different ones have different names."""
     parts: list[EnvPlan] = []
-    known: list[EnvPlan] = []
+    known: defaultdict[str, list[tuple[int, EnvPlan]]] = defaultdict(list)
+    taken: set[str] = set()
     for env in envs:
         facts = settle(evolve(env, weight=0.0))  # all but its weight and where it was written
-        same = next((i for i, one in enumerate(known) if one == facts), None)
+        alike = known[facts.name]
+        same = next((index for index, one in alike if one == facts), None)
         if same is None:
-            known.append(facts)
-            parts.append(evolve(env, name=_unique(env, parts)))
+            alike.append((len(parts), facts))
+            parts.append(evolve(env, name=_unique(env, taken)))
+            taken.add(str(unwrap(parts[-1].name)))
         else:
-            weight: Any = parts[same].weight
-            total = evolve(weight, data=weight.data + unwrap(env.weight))
-            parts[same] = evolve(parts[same], weight=total)
+            parts[same] = _heavier(parts[same], env)
     return tuple(parts)
 
 
-def _unique(env: EnvPlan, parts: list[EnvPlan]) -> Any:
+def _unique(env: EnvPlan, taken: Collection[str]) -> Any:
     """The environment's name, with a number if a different one has it already."""
-    name, taken = str(unwrap(env.name)), {str(unwrap(part.name)) for part in parts}
+    name = str(unwrap(env.name))
     if name not in taken:
         return env.name
-    number = next(n for n in range(2, len(parts) + 3) if f"{name}_{n}" not in taken)
+    number = next(n for n in range(2, len(taken) + 3) if f"{name}_{n}" not in taken)
     numbered = f"{name}_{number}"
     return evolve(env.name, data=numbered) if isinstance(env.name, Value) else numbered

@@ -10,8 +10,8 @@ from rlc.catalog.builtins.sources import AS_THEY_COME, UNDECIDED
 from rlc.catalog.builtins.training import retry_then
 from rlc.catalog.index import KINDS, find_builtin, how_to_make
 from rlc.catalog.records import Param
-from rlc.check.mixtures import weighted
-from rlc.check.scalars import describe
+from rlc.check.mixtures import added, weighted
+from rlc.check.scalars import LARGEST, describe
 from rlc.check.values import Value, said, unwrap
 from rlc.lang.ast import Binary, Call, Expr, Name, Number
 from rlc.lang.diagnostics import Label
@@ -34,6 +34,7 @@ if TYPE_CHECKING:
         def call(self, call: Call, want: Param) -> Value | None: ...
 
 
+MAX_PARTS = 1_000  # of a mixture
 _WEIGHT = Param("weight", "float", "share of the tasks, relative to the others", above=0)
 
 
@@ -111,21 +112,32 @@ def _with_step(head: Value, stage: Value) -> Any:
 
 def mixture(evaluator: Evaluator, expr: Binary, want: Param) -> Value | None:
     """``3 * a + 1 * b``; the parts keep their own settings."""
-    if expr.op == "+":
-        left, right = evaluator.value(expr.left, want), evaluator.value(expr.right, want)
-        if left is None or right is None:
-            return None
-        return Value("env", left.data + right.data, expr.span, expr.span)
-    if isinstance(expr.right, Number):
+    if expr.op == "*" and isinstance(expr.right, Number):
         message = "a weight comes before its environment"
         advice = f"write `{expr.right.span.text} * {expr.left.span.text}`"
         evaluator.found.error("RL0201", expr.span, message, advice)
         return None
-    weight = evaluator.scalars.fitting(expr.left, _WEIGHT)
-    env = evaluator.value(expr.right, want)
-    if weight is None or env is None:
+    if expr.op == "+":
+        left, right = evaluator.value(expr.left, want), evaluator.value(expr.right, want)
+        parts = None if left is None or right is None else added(left.data, right.data)
+    else:
+        weight, env = (
+            evaluator.scalars.fitting(expr.left, _WEIGHT),
+            evaluator.value(expr.right, want),
+        )
+        parts = None if weight is None or env is None else weighted(weight, env.data)
+    if parts is None:
         return None
-    return Value("env", weighted(weight, env.data), expr.span, expr.span)
+    if len(parts) > MAX_PARTS:
+        message = f"this mixture has {len(parts):,} parts, more than {MAX_PARTS:,}"
+        advice = "each part is one environment with its wrappers; is a sum repeated in sums?"
+        evaluator.found.error("RL0211", expr.span, message, advice)
+        return None
+    if not all(1 / LARGEST <= unwrap(part.weight) <= LARGEST for part in parts):
+        message = "a weight here is too large or too small to compute with"
+        evaluator.found.error("RL0203", expr.span, message, "weights are relative to each other")
+        return None
+    return Value("env", parts, expr.span, expr.span)
 
 
 def then(evaluator: Evaluator, expr: Binary, want: Param) -> Value | None:

@@ -28,6 +28,8 @@ from rlc.plan.paths import rebased
 from rlc.plan.units import SECONDS, show
 
 NUMBERS = ("int", "float")
+MAX_PARTS = 100_000  # values in a list or record
+MAX_DEPTH = 50  # of lists and records in each other
 LARGEST_INT = 2**53  # a float, and JSON's readers, still hold it exactly
 LARGEST = 1e300  # keeps every later conversion to a float finite
 
@@ -45,6 +47,8 @@ class Scalars:
         self._knows = knows
         self._recipe = recipe
         self._found = found
+        # Lists and records by their ids, with how many values they hold and how deep they nest.
+        self._extents: dict[int, tuple[Any, int, int]] = {}
 
     def fitting(self, expr: Expr, want: Param) -> Value | None:
         """The value of ``expr`` as ``want`` takes it, or None after a report."""
@@ -131,8 +135,8 @@ class Scalars:
         known = [item for item in items if item]
         if len(known) < len(items):
             return None
-        origin = combined(expr.span, known)
-        return Value("list", [item.data for item in known], expr.span, origin)
+        data = [item.data for item in known]
+        return self._of_parts("list", data, data, expr, combined(expr.span, known))
 
     def _record(self, expr: RecordExpr, want: Param) -> Value | None:
         items: dict[str, Value] = {}
@@ -147,7 +151,23 @@ class Scalars:
             return None
         origin = combined(expr.span, items.values())
         data = {name: item.data for name, item in items.items()}
-        return Value("record", data, expr.span, origin)
+        return self._of_parts("record", data, [*data.values()], expr, origin)
+
+    def _of_parts(
+        self, kind: str, data: Any, parts: list[Any], expr: Expr, origin: str | Span
+    ) -> Value | None:
+        """A list or record, if its size and depth are bearable: a param may repeat another one."""
+        extents = [self._extents.get(id(part), (part, 1, 0)) for part in parts]
+        size = sum(size for _, size, _ in extents)
+        depth = 1 + max((depth for _, _, depth in extents), default=0)
+        if size > MAX_PARTS or depth > MAX_DEPTH:
+            what = f"holds {size:,} values" if size > MAX_PARTS else f"is nested {depth} deep"
+            message = f"this {kind} {what} with those that it names"
+            advice = f"at most {MAX_PARTS:,} values, {MAX_DEPTH} deep"
+            self._found.error("RL0016", expr.span, message, advice)
+            return None
+        self._extents[id(data)] = data, size, depth
+        return Value(kind, data, expr.span, origin)
 
     def _arithmetic(self, op: str, expr: Expr, parts: list[Expr], want: Param) -> Value | None:
         values = [self.plain(part, want) for part in parts]

@@ -23,6 +23,7 @@ class Scope:
     decls: dict[str, NamedDecl] = field(factory=dict)
     unread: frozenset[str] = frozenset()
     used: set[str] = field(factory=set)
+    _of_kind: dict[tuple[str, ...], tuple[str, ...]] = field(factory=dict)
 
     @property
     def in_order(self) -> list[NamedDecl]:
@@ -32,8 +33,12 @@ class Scope:
         """Whether the recipe declares the name, even if the declaration cannot be read."""
         return name in self.decls or name in self.unread
 
-    def of_kind(self, *kinds: str) -> list[str]:
-        return [name for name, decl in self.decls.items() if decl.kind.id in kinds]
+    def of_kind(self, *kinds: str) -> tuple[str, ...]:
+        """The declarations of some kinds; asked for with every name that is unknown."""
+        if kinds not in self._of_kind:
+            names = (name for name, decl in self.decls.items() if decl.kind.id in kinds)
+            self._of_kind[kinds] = tuple(names)
+        return self._of_kind[kinds]
 
     def find(self, name: Name, kinds: Sequence[str], found: Diagnostics) -> NamedDecl | None:
         """Return the declaration that ``name`` refers to, or None after a report."""

@@ -47,6 +47,7 @@ CODES: dict[str, str] = {
     "RL0208": "parentheses missing or too many",
     "RL0209": "unknown type",
     "RL0210": "not of the form",
+    "RL0211": "mixture of too many parts",
     # RL03xx: structure: what a recipe must have (rlc/check)
     "RL0301": "no stage",
     "RL0302": "missing field",

@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Iterable
+from functools import lru_cache
+
+from attrs import define, field
 
 
 def nearest(word: str, candidates: Iterable[str]) -> str | None:
@@ -11,12 +15,12 @@ def nearest(word: str, candidates: Iterable[str]) -> str | None:
     Equal but for case, hyphens and underscores comes first. Otherwise at most two letters are
     wrong, missing, added or swapped with a neighbour (one in words of up to three letters).
     """
-    return next(iter(_all_nearest(word, candidates)), None)
+    return next(iter(_all_nearest(word, tuple(candidates))), None)
 
 
 def sole_nearest(word: str, candidates: Iterable[str]) -> str | None:
     """The nearest candidate, if no other is as near."""
-    near = _all_nearest(word, candidates)
+    near = _all_nearest(word, tuple(candidates))
     return near[0] if len(near) == 1 else None
 
 
@@ -26,19 +30,84 @@ def did_you_mean(word: str, candidates: Iterable[str]) -> str | None:
     return f"did you mean `{match}`?" if match else None
 
 
-def _all_nearest(word: str, candidates: Iterable[str]) -> list[str]:
+@lru_cache(maxsize=256)  # a message and its fix ask for the same
+def _all_nearest(word: str, candidates: tuple[str, ...]) -> list[str]:
     """The candidates that are nearest and near enough, sorted."""
-    plain, lower, limit = _plain(word), word.lower(), 2 if len(word) > 3 else 1
+    words = _words(candidates)
+    if equal := words.plain.get(_plain(word)):
+        return sorted(equal)
     # All letters of a very short word would change: that is another word.
-    least, best = min(limit, len(word) - 1), list[str]()
-    for candidate in sorted(set(candidates)):
-        equal = _plain(candidate) == plain
-        distance = -1 if equal else edit_distance(lower, candidate.lower(), limit)
-        if distance < least:
-            least, best = distance, []
-        if distance == least:
-            best.append(candidate)
-    return best
+    limit = min(2 if len(word) > 3 else 1, len(word) - 1)
+    for distance in range(1, limit + 1):
+        likely = words.likely(word, distance)
+        if near := [name for name in likely if _distance(word, name, distance) <= distance]:
+            return sorted(near)
+    return []
+
+
+SCANS = 8  # searches two edits away before an index for them pays
+
+
+@define(eq=False)
+class _Words:
+    """Candidates, found without comparing the word with each of them in full.
+
+    ``plain`` maps a candidate's plain form to it, ``shortened[n]`` each of its forms with at most
+    ``n`` letters less. Words that differ by ``n`` edits are equal with at most ``n`` letters taken
+    out of each.
+    """
+
+    names: tuple[str, ...]
+    plain: dict[str, set[str]] = field(factory=lambda: defaultdict(set))
+    shortened: dict[int, dict[str, set[str]]] = field(factory=dict)
+    scans: int = 0
+
+    def __attrs_post_init__(self) -> None:
+        for name in self.names:
+            self.plain[_plain(name)].add(name)
+
+    def likely(self, word: str, edits: int) -> Iterable[str]:
+        """All candidates at most so many edits away, and others."""
+        if edits > 1 and self.scans < SCANS:
+            self.scans += 1
+            letters, size = _letters(word), len(word)
+            near = [name for name in self.names if abs(len(name) - size) <= edits]
+            # An edit changes at most two letters of the set.
+            return [n for n in near if (letters ^ _letters(n)).bit_count() <= 2 * edits]
+        if edits not in self.shortened:
+            index: dict[str, set[str]] = defaultdict(set)
+            self.shortened[edits] = index
+            for name in self.names:
+                for form in _shortened(name, edits):
+                    index[form].add(name)
+        known = self.shortened[edits]
+        return {name for form in _shortened(word, edits) for name in known.get(form, ())}
+
+
+@lru_cache(maxsize=16)
+def _words(candidates: tuple[str, ...]) -> _Words:
+    return _Words(tuple(dict.fromkeys(candidates)))
+
+
+def _shortened(word: str, letters: int) -> set[str]:
+    """The word in lower case with at most so many letters less."""
+    forms = new = {word.lower()}
+    for _ in range(letters):
+        new = {form[:i] + form[i + 1 :] for form in new for i in range(len(form))}
+        forms = forms | new
+    return forms
+
+
+def _letters(word: str) -> int:
+    """The set of letters as bits; rare ones share one."""
+    bits = 0
+    for char in word.lower():
+        bits |= 1 << (ord(char) & 63)
+    return bits
+
+
+def _distance(word: str, name: str, limit: int) -> int:
+    return edit_distance(word.lower(), name.lower(), limit)
 
 
 def edit_distance(a: str, b: str, limit: int) -> int:
@@ -48,6 +117,12 @@ def edit_distance(a: str, b: str, limit: int) -> int:
     """
     if abs(len(a) - len(b)) > limit:
         return limit + 1
+    start, end = 0, 0
+    while start < min(len(a), len(b)) and a[start] == b[start]:
+        start += 1
+    while end < min(len(a), len(b)) - start and a[-1 - end] == b[-1 - end]:
+        end += 1
+    a, b = a[start : len(a) - end], b[start : len(b) - end]
     before: list[int] = []
     previous = list(range(len(b) + 1))
     for i, char in enumerate(a, 1):

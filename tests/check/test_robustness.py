@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import re
+import time
 from pathlib import Path
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from page_examples import complete
 from paths import RECIPES
 
-from rlc.compile.recipe import compile_source
+from rlc.compile.recipe import Compiled, compile_source
 from rlc.explanation import explain_text
 from rlc.lang.diagnostics import Diagnostics, Severity
 from rlc.lang.fixes import fix_all
@@ -80,3 +83,45 @@ def test_any_override_gives_a_plan_or_errors(name: str, value: str) -> None:
     compiled = compile_source(source, [f"{name}={value}"])
     assert (compiled.plan is None) == compiled.diagnostics.has_errors
     render_human(compiled.diagnostics, color=False)
+
+
+GUESS = 'env x0 = gem("game:GuessTheNumber-v0-easy") |> chat()\n'
+
+
+def checked(text: str) -> Compiled:
+    source = Source("test.rl", complete(text + "train main {\n  …\n}\n"))
+    return compile_source(source)
+
+
+def test_a_sum_of_sums_is_as_large_as_what_it_names() -> None:
+    sums = "".join(f"env x{i + 1} = 2 * x{i} + x{i}\n" for i in range(40))
+    compiled = checked(f"{GUESS}{sums}env guess = x40\n")
+    assert compiled.plan is not None
+    (stage,) = compiled.plan.stages
+    assert [(env.name, env.weight) for env in stage.envs] == [("guess", 3.0**40)]  # type: ignore[union-attr]
+
+
+@pytest.mark.parametrize(
+    ("lines", "code"),
+    [
+        ("".join(f"env x{i + 1} = x{i} + x{i}\n" for i in range(1_100)), "RL0203"),
+        (
+            "".join(f"param a{i} = a{i + 1} + 1\n" for i in range(900)) + "param a900 = 1\n",
+            "RL0016",
+        ),
+        (
+            "param a0 = [1]\n" + "".join(f"param a{i + 1} = [a{i}, a{i}]\n" for i in range(60)),
+            "RL0016",
+        ),
+        (
+            "param a0 = [1]\n" + "".join(f"param a{i + 1} = {{ x = a{i} }}\n" for i in range(900)),
+            "RL0016",
+        ),
+    ],
+    ids=["weights", "order", "doubling", "depth"],
+)
+def test_what_grows_without_bound_is_an_error(lines: str, code: str) -> None:
+    start = time.process_time()
+    found = checked(f"{GUESS}{lines}").diagnostics
+    assert {item.code for item in found if item.severity is Severity.ERROR} == {code}
+    assert time.process_time() - start < 5

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from rlc.lang.suggest import did_you_mean, edit_distance, nearest, sole_nearest
 
@@ -64,3 +66,26 @@ def test_distance_counts_each_part_once() -> None:
     assert edit_distance("abcd", "acbd", 9) == 1
     assert edit_distance("kitten", "sitting", 9) == 3
     assert edit_distance("kitten", "sitting", 2) == 3
+
+
+words = st.text("abC_1", max_size=6)
+
+
+@given(st.lists(words, max_size=12), st.lists(words, min_size=1, max_size=12))
+@settings(deadline=None)
+def test_the_index_finds_what_a_comparison_with_each_finds(
+    names: list[str], typos: list[str]
+) -> None:
+    for word in typos:
+
+        def plain(name: str) -> str:
+            return name.lower().replace("_", "")
+
+        limit = min(2 if len(word) > 3 else 1, len(word) - 1)
+        far = [(edit_distance(word.lower(), name.lower(), 9), name) for name in set(names)]
+        least = min((distance for distance, _ in far), default=9)
+        expected = sorted(name for name in set(names) if plain(name) == plain(word)) or sorted(
+            name for distance, name in far if distance == least <= limit
+        )
+        assert nearest(word, names) == next(iter(expected), None)
+        assert sole_nearest(word, names) == (expected[0] if len(expected) == 1 else None)
