@@ -99,4 +99,5 @@ CODES: dict[str, str] = {
     "RL0434": "task forgotten after the first turn",
     "RL0435": "stale rollouts without a ratio",
     "RL0438": "divided by more than there can be",
+    "RL0460": "budget below one step",
 }

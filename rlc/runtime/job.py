@@ -8,7 +8,6 @@ import sqlite3
 import time
 from collections.abc import Sequence
 from contextlib import suppress
-from functools import partial
 from pathlib import Path
 
 from attrs import define, field
@@ -169,7 +168,11 @@ class Job:
                 if len(done) < stage.steps:
                     await self._run_steps(stage, done)
                 for evaluation in evaluations if not self._ending else ():
-                    await self._evaluate_at_end(evaluation)
+                    self._over_budget = not self._evaluator.affords(
+                        stage, self._evaluator.usual_of(evaluation)
+                    )
+                    if not self._over_budget:
+                        await self._evaluate_at_end(evaluation)
             finally:
                 self._log.close()
         checkpoints = journal.checkpoints(stage.name)
@@ -203,7 +206,7 @@ class Job:
             plan=stage,
             stage=opened,
             checkpoints=CheckpointKeeper(stage, journal, self.service, note),
-            evaluate=partial(self._evaluator.run_due, weights),
+            evaluator=self._evaluator,
         )
         try:
             await loop.run(len(done))

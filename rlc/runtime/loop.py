@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Awaitable, Callable
 from typing import Any
 
 from attrs import define, field
@@ -23,6 +22,7 @@ from rlc.runtime.journal.timeline import TIMELINE_FILE, Timeline
 from rlc.runtime.observer import Observer
 from rlc.runtime.records import RunError
 from rlc.runtime.stages.base import Stage
+from rlc.runtime.stages.evaluation import Evaluator
 from rlc.runtime.trackers.tracking import MetricsLog
 
 
@@ -30,7 +30,6 @@ from rlc.runtime.trackers.tracking import MetricsLog
 class StageLoop:
     """Runs the steps of a stage.
 
-    ``evaluate`` is called with the number of each step that is done, and with 0 before the first.
     ``over_budget`` is True once the stage has ended at its budget.
     """
 
@@ -41,7 +40,7 @@ class StageLoop:
     plan: TrainPlan | SftPlan
     stage: Stage
     checkpoints: CheckpointKeeper
-    evaluate: Callable[[int], Awaitable[None]]
+    evaluator: Evaluator
     over_budget: bool = field(default=False, init=False)
     _step_began: float = field(factory=time.perf_counter, init=False)
     _timeline: Timeline = field(init=False)
@@ -136,11 +135,13 @@ class StageLoop:
 
     async def _after_step(self, step: int) -> None:
         """Evaluate if due; the time of the evaluation belongs to no step."""
-        journal, name = self.folder.journal, self.plan.name
-        if 0 < step < self.plan.steps:  # has the budget room for another step like the last?
-            last = journal.used(name, step)
-            self.over_budget = not journal.used(name).fits(self.plan.budget, last)
         self._deadline.stop()
-        await self.evaluate(step)
+        if 0 < step < self.plan.steps:  # has the budget room for another step like the last?
+            evaluations = self.evaluator.usual(self.plan, step)
+            last = self.folder.journal.used(self.plan.name, step)
+            self.over_budget = not self.evaluator.affords(self.plan, evaluations + last)
+            if self.over_budget and not self.evaluator.affords(self.plan, evaluations):
+                return
+        await self.evaluator.run_due(self.stage.weights, step)
         self._step_began = time.perf_counter()
         self._deadline.start()

@@ -1,41 +1,83 @@
-"""Whether a budget lasts."""
+"""Whether a budget lasts: for a step, and for all steps with the evaluations of the stage."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
+
+from attrs import frozen
 
 from rlc.check.stages import CheckedStage
 from rlc.lang.diagnostics import Diagnostics
-from rlc.plan.records import EvalPlan, SftPlan, TrainPlan
+from rlc.plan.records import EvalPlan, SftPlan, StagePlan, TrainPlan
+
+
+@frozen
+class _Limit:
+    """A limit of a budget, and what is expected to count against it."""
+
+    unit: str
+    most: float
+    least_step: float  # of one step, at the very least
+    step: float  # of one step, with its share of the evaluations
+    whole: float
+    spec: str  # how an amount is written
+
+    def said(self, amount: float) -> str:
+        return self.spec.format(amount)
 
 
 def report_budgets(stages: Iterable[CheckedStage], found: Diagnostics) -> None:
-    """Warn of stages that will probably stop at their budget."""
-    for stage in stages:
-        plan = stage.plan()
+    """Refuse budgets that are too small for a step, and warn of those that will not last."""
+    checked = [(stage, stage.plan()) for stage in stages]
+    plans = [plan for _, plan in checked]
+    for stage, plan in checked:
         if isinstance(plan, EvalPlan):
             continue
-        for unit, lasting, steps, whole in _too_small(plan):
-            steps = min(plan.steps, steps)
-            message = f"{lasting} for about {steps:,} of {plan.steps:,} steps"
-            advice = f"all of them are expected to {whole}; the run stops at the budget"
-            found.warning("RL0411", stage.origins.at(f"budget.{unit}"), message, advice)
+        for limit in _limits(plan, plans):
+            span = stage.origins.at(f"budget.{limit.unit}")
+            most, whole = limit.said(limit.most), limit.said(limit.whole)
+            if limit.least_step > limit.most:
+                found.error(
+                    "RL0460",
+                    span,
+                    f"a budget of {most} is less than one step takes",
+                    f"a step takes at least {limit.said(limit.least_step)}, and a run cannot stop "
+                    f"within it; all {plan.steps:,} steps are expected to take {whole}",
+                )
+            elif limit.whole > limit.most:
+                steps = int(limit.most / limit.step)
+                lasting = f"will do for about {steps:,} of {plan.steps:,} steps"
+                found.warning(
+                    "RL0411",
+                    span,
+                    f"a budget of {most} {lasting if steps else 'may not do for one step'}",
+                    f"all of them are expected to take {whole}"
+                    + ", evaluations included" * bool(_evaluations(plan, plans))
+                    + "; the run stops at the budget",
+                )
 
 
-def _too_small(plan: TrainPlan | SftPlan) -> Iterator[tuple[str, str, int, str]]:
-    """The limits that are too small: the unit, how a message begins, for how many steps one lasts,
-    what all steps take."""
+def _evaluations(plan: TrainPlan | SftPlan, plans: Sequence[StagePlan]) -> list[EvalPlan]:
+    """Return the evaluations of a stage, which share its budget."""
+    return [other for other in plans if isinstance(other, EvalPlan) and other.after == plan.name]
+
+
+def _limits(plan: TrainPlan | SftPlan, plans: Sequence[StagePlan]) -> Iterator[_Limit]:
+    if plan.budget.usd is None and plan.budget.tokens is None:
+        return
+    from rlc.pricing.cost import stage_cost  # most checks need no prices
+
+    by_name = {other.name: other for other in plans}
+    cost = stage_cost(plan)
+    evaluated = [stage_cost(other, by_name) for other in _evaluations(plan, plans)]
     if (usd := plan.budget.usd) is not None:
-        from rlc.pricing.cost import stage_cost  # most checks need no prices
-
-        cost = stage_cost(plan)
-        total, step = cost.total("expected").usd, cost.step["expected"].usd
-        if step and total > usd:
-            yield "usd", f"${usd:g} lasts", int(usd / step), f"cost ${total:,.2f}"
+        whole = sum(part.total("expected").usd for part in (cost, *evaluated))
+        least = cost.step["low"].usd
+        yield _Limit("usd", usd, least, whole / plan.steps, whole, "${:,.2f}")
     if (tokens := plan.budget.tokens) is not None:
-        from rlc.pricing.tokens import step_tokens, tokens_before
-
-        each = step_tokens(plan, "expected").total
-        total = each * plan.steps + tokens_before(plan, "expected").total
-        if total > tokens:
-            yield "tokens", f"{tokens:,} tokens last", int(tokens / each), f"take {total:,.0f}"
+        whole = sum(
+            part.step_tokens["expected"].total * part.times + part.tokens_before["expected"].total
+            for part in (cost, *evaluated)
+        )
+        least = cost.step_tokens["low"].total
+        yield _Limit("tokens", tokens, least, whole / plan.steps, whole, "{:,.0f} tokens")

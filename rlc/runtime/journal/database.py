@@ -68,6 +68,9 @@ class Used:
         return Used(self.usd + more.usd, self.tokens + more.tokens, self.seconds + more.seconds)
 
 
+NOTHING = Used(0.0, 0, 0.0)
+
+
 class Journal:
     """One open journal.
 

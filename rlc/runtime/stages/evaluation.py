@@ -14,9 +14,11 @@ from rlc.catalog.builtins.training import DEFAULT_FAILURE
 from rlc.envs.base import SOLVED
 from rlc.envs.build import PlayableEnv
 from rlc.envs.judges.solver_judge import JUDGE
-from rlc.plan.records import EvalPlan
+from rlc.plan.records import EvalPlan, SftPlan, TrainPlan
+from rlc.pricing.cost import stage_cost
 from rlc.runtime.guard.adaptive_concurrency import LimitedSamplingClient, fixed_limiter
 from rlc.runtime.guard.meter import Meter
+from rlc.runtime.journal.database import NOTHING, Used
 from rlc.runtime.journal.folder import RunFolder
 from rlc.runtime.journal.metrics import ROLLOUTS_FILE, by_role, rollout_record, usage_metrics
 from rlc.runtime.observer import Observer
@@ -99,12 +101,43 @@ class Evaluator:
         Each has a snapshot of its own: sharing one with the rollouts, and with it the service's
         cache, would change the last bits of their logprobs.
         """
-        for plan in self.folder.plan.stages:
-            if not isinstance(plan, EvalPlan) or plan.after != weights.plan.name:
-                continue
-            due = plan.first if step == 0 else bool(plan.every and step % plan.every == 0)
-            if due and step < weights.plan.steps and not self.is_done(plan, step):
-                await self.run(plan, step, weights.training)
+        for plan in self._due(weights.plan, step):
+            await self.run(plan, step, weights.training)
+
+    def usual(self, stage: TrainPlan | SftPlan, step: int) -> Used:
+        """Return what the evaluations that are due after a step will probably use."""
+        return sum(map(self.usual_of, self._due(stage, step)), NOTHING)
+
+    def usual_of(self, plan: EvalPlan) -> Used:
+        """Return what an evaluation used the last time; before the first, what is expected."""
+        journal, done = self.folder.journal, self.folder.journal.steps(plan.name)
+        if done:
+            return journal.used(plan.name, done[-1].step)
+        cost = stage_cost(plan)
+        tokens = round(cost.step_tokens["expected"].total)
+        return Used(cost.step["expected"].usd, tokens, seconds=0.0)
+
+    def affords(self, stage: TrainPlan | SftPlan, more: Used) -> bool:
+        """Return whether a stage's budget, which its evaluations share, has room for more."""
+        journal = self.folder.journal
+        used = sum((journal.used(plan.name) for plan in self._of(stage)), journal.used(stage.name))
+        return used.fits(stage.budget, more)
+
+    def _of(self, stage: TrainPlan | SftPlan) -> list[EvalPlan]:
+        """Return the evaluations of a stage."""
+        plans = self.folder.plan.stages
+        return [plan for plan in plans if isinstance(plan, EvalPlan) and plan.after == stage.name]
+
+    def _due(self, stage: TrainPlan | SftPlan, step: int) -> list[EvalPlan]:
+        """Return the evaluations to do after a step, or before the first, but not at the end."""
+        if step == stage.steps:
+            return []
+        return [
+            plan
+            for plan in self._of(stage)
+            if (plan.first if step == 0 else bool(plan.every and step % plan.every == 0))
+            and not self.is_done(plan, step)
+        ]
 
     async def run(self, plan: EvalPlan, step: int, training: TrainingClient) -> None:
         """Evaluate the weights after ``step`` of the stage (0: before the first step)."""

@@ -15,3 +15,11 @@ train main {
   steps     = 50
   budget    = $5
 }
+
+eval heldout {
+  model   = main
+  env     = guess
+  tasks   = 500
+  samples = 16
+  every   = 10
+}

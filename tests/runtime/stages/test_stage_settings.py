@@ -152,6 +152,20 @@ def test_a_token_budget_is_never_exceeded_by_more_than_steps_differ(tmp_path: Pa
     assert sum(used) + used[-1] > 9_000
 
 
+def test_evaluations_share_the_budget_of_their_stage(tmp_path: Path) -> None:
+    heldout = "eval heldout { model = main  env = spell  tasks = 8  samples = 4  every = 2 }"
+    stage = train(env="spell", budget="limit(tokens = 9_000)", steps="50")
+    run_new(tmp_path / "alone", tiny(stage))
+    summary = run_new(tmp_path / "both", tiny(stage, heldout))
+    alone, both = metrics(tmp_path / "alone"), metrics(tmp_path / "both")
+    kinds = ("prefill", "cached", "sampled", "trained")
+    used = [sum(record[f"tokens/{kind}"] for kind in kinds) for record in both]
+    assert summary.state == "budget"
+    assert {record["stage"] for record in both} == {"main", "heldout"}
+    assert len([record for record in both if record["stage"] == "main"]) < len(alone)
+    assert sum(used) <= 9_000 + max(used) - min(used)
+
+
 def test_the_best_checkpoint_is_kept_beside_the_newest(tmp_path: Path) -> None:
     run_new(
         tmp_path / "run",
