@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 from algo_schemes import advantages_of, single_turn
 from attrs import evolve
+from dialect_batches import RECIPE, scheme_of
 
 from rlc.algo.advantages import Episodes, compute_advantages
 from rlc.algo.errors import AlgorithmError
@@ -14,32 +15,6 @@ from rlc.catalog.builtins.advantages import PRESETS, UNSUPPORTED
 from rlc.catalog.index import BUILTINS
 from rlc.compile.recipe import compile_source
 from rlc.lang.source import Source
-from rlc.plan.records import TrainPlan
-
-RECIPE = """
-model policy {{ base = "tiny" }}
-env guess = gem("game:GuessTheNumber-v0-easy") |> chat()
-train main {{
-  model = policy
-  env = guess
-  batch = groups(4, group_size = 2)
-  sampling = sample(max_tokens = 16)
-  loss = importance_sampling()
-  optimizer = adam(1e-4)
-  steps = 1
-  advantage = {}
-}}
-"""
-
-
-def written(text: str) -> AdvantageScheme:
-    """The scheme that a recipe means."""
-    compiled = compile_source(Source("test.rl", RECIPE.format(text)))
-    assert compiled.plan is not None, [item.message for item in compiled.diagnostics]
-    (stage,) = compiled.plan.stages
-    assert isinstance(stage, TrainPlan)
-    return stage.advantage
-
 
 # Three tokens a rollout. What is observed in verl 0.9.1 is so marked; the rest is worked out.
 BATCH = [[1.0, 0.0, 0.0, 1.0], [0.5], [2.0, 2.0]]
@@ -150,15 +125,15 @@ NEEDS_PEERS = {
 
 @pytest.mark.parametrize("text", EXPECTED)
 def test_a_preset_gives_the_worked_values(text: str) -> None:
-    np.testing.assert_allclose(advantages_of(written(text), BATCH), EXPECTED[text], atol=2e-6)
+    np.testing.assert_allclose(advantages_of(scheme_of(text), BATCH), EXPECTED[text], atol=2e-6)
 
 
 @pytest.mark.parametrize("text", NEEDS_PEERS)
 def test_a_preset_that_needs_peers_gives_the_worked_values_and_refuses_a_single(text: str) -> None:
     rewards, expected = NEEDS_PEERS[text]
-    np.testing.assert_allclose(advantages_of(written(text), [rewards]), expected, atol=2e-6)
+    np.testing.assert_allclose(advantages_of(scheme_of(text), [rewards]), expected, atol=2e-6)
     with pytest.raises(AlgorithmError, match="group 1 has a single return"):
-        advantages_of(written(text), [rewards, [0.5]])
+        advantages_of(scheme_of(text), [rewards, [0.5]])
 
 
 def test_every_preset_has_worked_values() -> None:
@@ -178,7 +153,7 @@ NOISY = [[0.1] * 3, [0.1] * 10, [0.3] * 6]
 @pytest.mark.parametrize("preset", PRESETS, ids=lambda preset: preset.name)
 def test_equal_returns_never_give_noise(preset: object) -> None:
     """A baseline over the group, or over a batch of one group, leaves exact zeros."""
-    scheme = written(f"{preset.name}()")  # type: ignore[attr-defined]
+    scheme = scheme_of(f"{preset.name}()")  # type: ignore[attr-defined]
     if not scheme.steps:
         return
     for group in NOISY:
@@ -186,7 +161,7 @@ def test_equal_returns_never_give_noise(preset: object) -> None:
 
 
 def test_a_spread_below_the_tolerance_gives_nothing() -> None:
-    scheme = written("openreward.centered_normalized()")
+    scheme = scheme_of("openreward.centered_normalized()")
     assert advantages_of(scheme, [[1.0, 1.0 + 1e-9]]).tolist() == [0.0, 0.0]
     np.testing.assert_allclose(advantages_of(scheme, [[1.0, 1.0 + 1e-7]]), [-(0.5**0.5), 0.5**0.5])
 
@@ -207,19 +182,19 @@ def test_a_spread_below_the_tolerance_gives_nothing() -> None:
 def test_groups_without_a_difference_are_left_out_where_the_library_does(
     text: str, kept: list[bool]
 ) -> None:
-    assert compute_advantages(written(text), single_turn(BATCH)).kept_R.tolist() == kept
+    assert compute_advantages(scheme_of(text), single_turn(BATCH)).kept_R.tolist() == kept
 
 
 def test_the_others_of_a_lone_success_have_no_spread_to_divide_by() -> None:
     """NeMo-RL: divided only where the others differ, by the unbiased deviation."""
-    advantages = advantages_of(written("nemo.grpo()"), [[1.0, 0.0, 0.0], [3.0, 1.0]])
+    advantages = advantages_of(scheme_of("nemo.grpo()"), [[1.0, 0.0, 0.0], [3.0, 1.0]])
     spread = 0.5**0.5 + 1e-6
     expected = [1.0, -0.5 / spread, -0.5 / spread, 2.0, -2.0]
     np.testing.assert_allclose(advantages, expected, rtol=1e-12)
 
 
 def test_only_a_single_best_gets_the_margin() -> None:
-    scheme = written("grpo_passk(scale = none)")
+    scheme = scheme_of("grpo_passk(scale = none)")
     assert advantages_of(scheme, [[1.0, 5.0, 3.5], [2.0, 2.0, 1.0]]).tolist() == [
         0,
         1.5,
@@ -232,11 +207,11 @@ def test_only_a_single_best_gets_the_margin() -> None:
 
 def test_maxrl_gives_nothing_where_the_mean_is_not_positive() -> None:
     for text in ("maxrl()", "prime.maxrl()", "skyrl.maxrl()"):
-        assert advantages_of(written(text), [[-3.0, 1.0], [-1.0, 1.0]]).tolist() == [0.0] * 4
+        assert advantages_of(scheme_of(text), [[-3.0, 1.0], [-1.0, 1.0]]).tolist() == [0.0] * 4
 
 
 def test_gpg_scales_by_all_returns_over_those_that_are_not_zero() -> None:
-    scheme = written("verl.gpg()")
+    scheme = scheme_of("verl.gpg()")
     advantages = advantages_of(scheme, [[1.0, 0.0], [0.0, 0.0, 0.0], [2.0, 4.0, 0.0]])
     centred = np.array([0.5, -0.5, 0, 0, 0, 0, 2, -2])
     np.testing.assert_allclose(advantages, centred * 8 / 3)
@@ -249,18 +224,18 @@ def test_rebn_counts_every_turn() -> None:
     expected = (turns - turns.mean()) / (turns.std(ddof=1) + 1e-9)
     for text in ("rebn()", "gem.rebn()"):
         np.testing.assert_allclose(
-            compute_advantages(written(text), episodes).advantages_N, expected
+            compute_advantages(scheme_of(text), episodes).advantages_N, expected
         )
     flat = np.array([1, 1, 1, 0.5])
     oat = (flat - flat.mean()) / (flat.std() + 1e-9)
     np.testing.assert_allclose(
-        compute_advantages(written("oat.rebn()"), episodes).advantages_N, oat
+        compute_advantages(scheme_of("oat.rebn()"), episodes).advantages_N, oat
     )
 
 
 @pytest.mark.parametrize("text", ["rebn()", "gem.rebn()", "oat.rebn()", "reinforce_pp()"])
 def test_a_single_turn_has_no_advantage(text: str) -> None:
-    assert advantages_of(written(text), [[1.0]]).tolist() == [0.0]
+    assert advantages_of(scheme_of(text), [[1.0]]).tolist() == [0.0]
 
 
 @pytest.mark.parametrize(
@@ -272,7 +247,7 @@ def test_a_single_turn_has_no_advantage(text: str) -> None:
         ("returns() |> baseline(mean, over = batch_role)", "`batch_role` means `batch`"),
     ],
 )
-def test_roles_that_no_environment_has_are_a_mistake_only_if_written(
+def test_roles_that_no_environment_has_are_a_mistake_only_if_scheme_of(
     text: str, means: str | None
 ) -> None:
     compiled = compile_source(Source("test.rl", RECIPE.format(text)))
@@ -285,7 +260,7 @@ def test_presets_of_a_group_take_another_scope(preset: object) -> None:
     """Roles of one task are compared with each other only, however many there are of each."""
     if "scope" not in [param.name for param in preset.params]:  # type: ignore[attr-defined]
         return
-    scheme = written(f"{preset.name}(scope = role)")  # type: ignore[attr-defined]
+    scheme = scheme_of(f"{preset.name}(scope = role)")  # type: ignore[attr-defined]
     whole = ("batch", "batch_role")
     assert all(getattr(step, "over", "role") in ("role", *whole) for step in scheme.steps)
     if any(getattr(step, "over", "") == "batch_role" for step in scheme.steps):
