@@ -13,6 +13,7 @@ from typing import Any, Protocol, TypeGuard, runtime_checkable
 
 from attrs import evolve, field, frozen
 
+from rlc.data.about import About
 from rlc.errors import Error
 
 SOLVED = 1.0  # the reward from which on a task counts as solved
@@ -38,7 +39,8 @@ class Observation:
     ``metrics`` are numbers about the previous action, such as whether an answer could be parsed.
     ``messages``, such as the results of tools, are shown to a chat in place of ``text``, which
     remains the form for people. No reduction counts a ``reward`` of None. ``truncated``, with
-    ``done``: the episode was cut off before an end of its own.
+    ``done``: the episode was cut off before an end of its own. ``about``, of a first observation,
+    is kept with the rollout.
     """
 
     text: str
@@ -47,6 +49,7 @@ class Observation:
     metrics: Mapping[str, float] = field(factory=dict)
     messages: tuple[Mapping[str, Any], ...] = ()
     truncated: bool = False
+    about: About | None = None
 
 
 @frozen

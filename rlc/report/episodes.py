@@ -31,11 +31,13 @@ class EpisodeFilter:
     task: int | None = None
     member: int | None = None
     failed: bool = False
+    row: str | None = None  # the id of a row, as text
 
     def matches(self, record: Record) -> bool:
         names = ("stage", "step", "env", "task", "member")
         fits = all(getattr(self, n) is None or getattr(self, n) == record.get(n) for n in names)
-        return fits and (not self.failed or record.get("error") is not None)
+        mine = self.row is None or self.row == str((record.get("about") or {}).get("id"))
+        return fits and mine and (not self.failed or record.get("error") is not None)
 
 
 def last_step(metrics: Sequence[Record], stage: str | None) -> EpisodeFilter | None:
@@ -114,3 +116,12 @@ def _merit(record: Record) -> tuple[float, float]:
 def advantage(record: Record) -> float:
     """Return the mean advantage of an episode's turns; 0 if it has none."""
     return fmean(record["advantages"]) if record["advantages"] else 0.0
+
+
+def about_line(record: Record) -> str:
+    """Return what is known of the row behind an episode's task; "" if nothing is."""
+    about = record.get("about")
+    if not about:
+        return ""
+    named = [f"id {about['id']}"] if "id" in about else []
+    return " · ".join([*named, about["place"], *(f"{n} {v}" for n, v in about["fields"].items())])

@@ -14,7 +14,14 @@ from rlc.lang.render import Paint
 from rlc.plan.codec import plan_hash
 from rlc.plan.records import EvalPlan, Plan, SftPlan, StagePlan
 from rlc.plan.units import elapsed
-from rlc.report.episodes import Episode, EpisodeFilter, advantage, read_episodes, representatives
+from rlc.report.episodes import (
+    Episode,
+    EpisodeFilter,
+    about_line,
+    advantage,
+    read_episodes,
+    representatives,
+)
 from rlc.report.findings import Finding, findings
 from rlc.report.formatting import moment, number, shortened, signed
 from rlc.report.gantt import Bar, Gantt, bars, gantt
@@ -209,6 +216,7 @@ def render(page: Page) -> str:
         "shortened": shortened,
         "signed": signed,
         "advantage": advantage,
+        "about": about_line,
     }
     environment.globals |= {"lanes": LANES, "lane_of": lane_of, "states": _STATES}
     return environment.get_template("report.html.j2").render(page=page)

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from attrs import define, field, frozen
 
+from rlc.data.about import About
 from rlc.envs.chunks import NO_CHUNKS, Chunks
 from rlc.errors import Error
 
@@ -56,7 +57,8 @@ class Rollout:
 
     ``staleness`` counts the optimiser steps since the weights that it was sampled from.
     ``seconds`` holds the waiting times for ``sampling`` and ``environment``. ``replaced``: all
-    rewards of its group were equal, and another group is trained on in its place.
+    rewards of its group were equal, and another group is trained on in its place. ``about``: what
+    is known of the task's row of data.
     """
 
     env: str
@@ -72,6 +74,7 @@ class Rollout:
     seconds: Mapping[str, float] = field(factory=dict)
     cause: str | None = None
     replaced: bool = False
+    about: About | None = None
 
     @property
     def reward(self) -> float:

@@ -13,7 +13,7 @@ from rich.console import Console
 
 from rlc.cli.commands.show import transcript
 from rlc.cli.main import main
-from rlc.report.episodes import Episode, representatives
+from rlc.report.episodes import Episode, EpisodeFilter, representatives
 
 
 @pytest.fixture(scope="module")
@@ -128,3 +128,16 @@ def test_of_equal_rewards_the_better_in_its_group_is_the_best() -> None:
     hard = episode(member=1, reward=1.0, advantages=[0.8])
     bad = episode(member=2, reward=0.0)
     assert [c.record["member"] for c in representatives([easy, hard, bad])] == [1, 0, 2]
+
+
+def test_the_row_of_data_behind_an_episode_is_shown() -> None:
+    about = {"place": "rows.jsonl:12", "id": "q-7", "fields": {"answer": 42, "level": "hard"}}
+    text = text_of(episode(about=about), color=False)
+    assert "id q-7 · rows.jsonl:12 · answer 42 · level hard" in text
+
+
+def test_episodes_are_found_by_the_id_of_their_row() -> None:
+    wanted = EpisodeFilter(row="7")
+    assert wanted.matches(episode(about={"place": "rows.jsonl:1", "id": 7, "fields": {}}))
+    assert not wanted.matches(episode(about={"place": "rows.jsonl:7", "fields": {}}))
+    assert not wanted.matches(episode())

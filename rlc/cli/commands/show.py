@@ -29,6 +29,7 @@ examples:
   rlc show runs/sudoku-20261121-093000                 best, median and worst of the last step
   rlc show runs/sudoku-20261121-093000 --step 40 --env sudoku
   rlc show runs/sudoku-20261121-093000 --step 40 --task 7      a whole group
+  rlc show runs/sudoku-20261121-093000 --row gsm-17            one row of data, at every step
   rlc show runs/sudoku-20261121-093000 --failed --limit 3      what went wrong
   rlc show runs/sudoku-20261121-093000 --json | jq .reward
 
@@ -45,6 +46,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--env", help="an environment (default: all)")
     parser.add_argument("--task", type=int, help="a task: its whole group")
     parser.add_argument("--member", type=int, help="a member of its group")
+    parser.add_argument("--row", metavar="ID", help="the row of data with that id")
     parser.add_argument("--failed", action="store_true", help="only those that failed, of any step")
     parser.add_argument(
         "--limit", type=_positive, help=f"at most so many, in their order (default {_LIMIT})"
@@ -86,11 +88,13 @@ def _filter(args: argparse.Namespace, metrics: Sequence[Record]) -> EpisodeFilte
     found = last_step(metrics, args.stage)
     if found is None:
         return None
-    if args.failed and args.step is None:
+    if (args.failed or args.row) and args.step is None:
         found = EpisodeFilter(stage=args.stage)
     elif args.step is not None:
         found = evolve(found, step=args.step)
-    return evolve(found, env=args.env, task=args.task, member=args.member, failed=args.failed)
+    return evolve(
+        found, env=args.env, task=args.task, member=args.member, failed=args.failed, row=args.row
+    )
 
 
 def _show(args: argparse.Namespace, wanted: EpisodeFilter, metrics: Sequence[Record]) -> int:
@@ -101,7 +105,8 @@ def _show(args: argparse.Namespace, wanted: EpisodeFilter, metrics: Sequence[Rec
     from rlc.report.episodes import Episode, read_episodes, representatives
 
     records = read_episodes(args.run_dir, wanted)
-    if args.task is None and args.member is None and not args.failed and args.limit is None:
+    asked = (args.task, args.member, args.limit, args.row)
+    if asked == (None,) * len(asked) and not args.failed:
         chosen = representatives(list(records))
     else:
         chosen = [Episode(record) for record in islice(records, args.limit or _LIMIT)]
@@ -133,7 +138,7 @@ def transcript(episode: Episode) -> list[Text]:
 
 def _lines(episode: Episode) -> Iterator[tuple[str, list[Part]]]:
     """Yield the style of each line, and its parts."""
-    from rlc.report.episodes import advantage
+    from rlc.report.episodes import about_line, advantage
 
     record = episode.record
     role = f", {record['role']}" if record["role"] else ""
@@ -152,6 +157,8 @@ def _lines(episode: Episode) -> Iterator[tuple[str, list[Part]]]:
             (f"  {record['ended']}{stale}{replaced}", "dim"),
         ],
     )
+    if about := about_line(record):
+        yield "dim", [" ".join(about.split())]
     if record["error"] is not None:
         yield "red", [f"✕ {record['error']}"]
     for number, turn in enumerate(record["turns"]):

@@ -198,6 +198,7 @@ def rollout_record(
         "staleness": rollout.staleness,
         "replaced": rollout.replaced,
         "seconds": dict(rollout.seconds),
+        **({"about": rollout.about.written()} if rollout.about else {}),
         "advantages": advantages or [],
         "turns": [
             {

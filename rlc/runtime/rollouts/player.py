@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, TypeVar
 from attrs import define, evolve, field
 
 from rlc.algo.rewards import reduce_rewards
+from rlc.data.about import About
 from rlc.envs.base import AsyncEpisode, ContractError, EnvError, joins, validated
 from rlc.envs.chunks import model_input
 from rlc.envs.deadlines import Span
@@ -45,6 +46,7 @@ class _Attempt:
     seconds: dict[str, float]
     turns: list[Turn] = field(factory=list)
     digest: str = ""  # of the first observation, once the episode is over
+    about: About | None = None  # the task, once it is open
     begun: bool = False  # from then on it closes its episode itself
 
 
@@ -108,6 +110,8 @@ class Player:
                 return episodes, [None] * len(episodes)
             await self._loop_yield.if_due()
             first, history = validated(episodes[0].first), task.env.new_history()
+            for attempt in attempts:
+                attempt.about = first.about
             prompt = history.observe(first)
             if limit := self._limit_reached(EpisodeTokens(), prompt, rollouts):
                 raise RunError(
@@ -140,7 +144,7 @@ class Player:
         task, member, seconds = attempt.task, attempt.member, dict(attempt.seconds)
         for number in range(1, self.on_error.retries + 1):
             seed = derive_seed(task.seed, "member", member, "attempt", number)
-            attempt = _Attempt(task, member, seed, seconds)
+            attempt = _Attempt(task, member, seed, seconds, about=attempt.about)
             try:
                 (episode,), (reply,) = await self._open([attempt], seed)
                 return await self._episode(attempt, episode, reply)
@@ -155,7 +159,9 @@ class Player:
         name, policy = attempt.task.env.plan.name, self.on_error
         message = f"{type(error).__name__}: {error}".splitlines()[0]
         if policy.then == "stop":
-            raise RunError(f"a rollout of `{name}` failed: {message}") from error
+            place = attempt.about.place if attempt.about else ""
+            where = f" ({place})" if place not in message else ""
+            raise RunError(f"a rollout of `{name}`{where} failed: {message}") from error
         credit = tuple[float, ...]()
         if policy.then == "penalise":
             assert policy.penalty is not None
@@ -176,6 +182,7 @@ class Player:
             credit=credit,
             staleness=self.staleness,
             seconds=attempt.seconds,
+            about=attempt.about,
         )
 
     async def _episode(
@@ -205,6 +212,7 @@ class Player:
             _add_span(attempt.seconds, "environment", spent)
         else:
             seen = validated(episode.first)
+        attempt.about = seen.about
         while not seen.done:
             if len(turns) == limits.max_turns:
                 return "turns"

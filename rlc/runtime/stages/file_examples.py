@@ -44,7 +44,7 @@ def file_examples(
             long.append((row.place, length))
         else:
             written = [sequence.written() for sequence in sequences]
-            records.append({"row": row.place.row - 1, "sequences": written})
+            records.append({"place": str(row.place), "sequences": written})
     if long:
         place, length = long[0]
         what = (

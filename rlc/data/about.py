@@ -1,0 +1,60 @@
+"""What a run keeps of the row behind a task: its id, its place and its other fields, shortened."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Collection, Mapping
+from itertools import islice
+from typing import Any
+
+from attrs import field, frozen
+
+from rlc.data.errors import DataError
+from rlc.data.rows import DataRow
+
+ID = "id"  # the field of a row's id, where a recipe names none
+LONGEST, MOST = 200, 16  # characters of a value, and fields, that are kept
+
+
+def _shortened(fields: Mapping[str, Any]) -> dict[str, Any]:
+    """Fields as JSON of bounded size; the last says how many there were besides."""
+    kept = {str(name)[:LONGEST]: _short(value) for name, value in islice(fields.items(), MOST)}
+    left = len(fields) - len(kept)
+    return {**kept, "…": f"{left} more"} if left else kept
+
+
+def _short(value: Any) -> Any:
+    if value is None or isinstance(value, bool | int) or _is_finite(value):
+        return value
+    text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False, default=str)
+    return text if len(text) <= LONGEST else text[: LONGEST - 1] + "…"
+
+
+def _is_finite(value: Any) -> bool:
+    return isinstance(value, float) and math.isfinite(value)
+
+
+@frozen
+class About:
+    """What is known of a task, for people: where it stands, its ``id`` or None, other fields."""
+
+    place: str
+    id: str | int | None = field(default=None, converter=_short)
+    fields: Mapping[str, Any] = field(factory=dict, converter=_shortened)
+
+    def written(self) -> dict[str, Any]:
+        """As JSON data."""
+        named = {} if self.id is None else {"id": self.id}
+        return {"place": self.place, **named, "fields": dict(self.fields)}
+
+
+def about_row(row: DataRow, id_field: str | None, shown: Collection[str] = ()) -> About:
+    """What is kept of a row. ``shown``: fields that are seen elsewhere. Raise DataError if the row
+    does not have the field of ids that a recipe names."""
+    if id_field is not None and row.fields.get(id_field) is None:
+        there = ", ".join(f"`{name}`" for name in row.fields)
+        raise DataError(f"the row has no field `{id_field}` for its id; it has {there}")
+    name = id_field or ID
+    others = {key: value for key, value in row.fields.items() if key not in (name, *shown)}
+    return About(str(row.place), row.fields.get(name), others)
