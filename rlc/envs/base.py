@@ -152,6 +152,8 @@ def validated(seen: Any) -> Observation:
         raise ContractError(f"the environment gave a {type(seen).__name__}, not an Observation")
     if type(seen.text) is not str:
         raise ContractError(f"the observation is a {type(seen.text).__name__}, not text")
+    if not isinstance(seen.about, About | None):
+        raise ContractError(f"`about` of an observation is a {type(seen.about).__name__}")
     reward = None if seen.reward is None else _number("the reward", seen.reward)
     metrics = {name: _number(f"the metric `{name}`", v) for name, v in seen.metrics.items()}
     done, truncated = bool(seen.done), bool(seen.truncated)

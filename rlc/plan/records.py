@@ -248,8 +248,8 @@ class DataPlan(Record):
     played by the environment's own ``oracle`` or by the ``model``. ``rows``: prompts and replies
     from the fields of a file's rows. ``chats``: the field ``messages`` of a file's rows (None: of
     the usual names), of which the assistant's are trained on: ``all``, the ``last``, or those of
-    the ``last_turn``. A row of a file with more than ``max_tokens`` (None: the model's context) is
-    ``too_long``.
+    the ``last_turn``. Of a file, the rows of a ``split`` are taken (:mod:`rlc.data.splits`; None:
+    all); one with more than ``max_tokens`` (None: the model's context) is ``too_long``.
     """
 
     kind: Literal["demonstrations", "rows", "chats"]
@@ -264,6 +264,7 @@ class DataPlan(Record):
     train_on: Literal["all", "last", "last_turn"] | None = None
     max_tokens: int | None = None
     too_long: Literal["stop", "drop"] = "stop"
+    split: Any = None
 
 
 @frozen(eq=False, repr=False)

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from attrs import evolve
 
 from rlc.catalog.builtins.sources import OPENREWARD_KEY
+from rlc.catalog.builtins.splits import SPLIT
 from rlc.catalog.records import Args, Builtin, Param, builtin, optional, word
 from rlc.catalog.traits import Key, TrackerTraits
 from rlc.plan.records import DataPlan, MetricPlan, TrackPlan
@@ -29,16 +30,17 @@ def _file(kind: str) -> Callable[[Args], DataPlan]:
     return build
 
 
-_FILES = r".+\.(jsonl|csv|parquet)"
+_FILES = r".+\.(jsonl|json|csv|parquet)"
 _FILE = Param(
     "path",
     "string",
-    "a .jsonl, .csv or .parquet file",
+    "a .jsonl, .json, .csv or .parquet file",
     form=(_FILES, "demonstrations.jsonl"),
     file=True,
 )
 _OF_FILES = (
-    optional("n", "int", "take the first n rows; none: all", low=1),
+    SPLIT,
+    optional("n", "int", "take the first n rows of it; none: all", low=1),
     optional("max_tokens", "int", "most in a row; none: the model's context", low=2),
     word("too_long", "what becomes of a row with more", ("stop", "drop"), "stop"),
 )

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from itertools import islice
 from typing import Any
 
 from rlc.data.errors import DataError, Place, at_place
-from rlc.data.messages import read_chat, read_pair
-from rlc.data.rows import rows_of
+from rlc.data.messages import MESSAGES, read_chat, read_pair
+from rlc.data.rows import DataRow, rows_of
+from rlc.data.sets import rows_in
 from rlc.envs.base import EnvError
 from rlc.envs.history import chunks_of
 from rlc.envs.tool_chat import ToolChatHistory, observation_of, seeing_renderer
@@ -31,12 +32,11 @@ def file_examples(
     plan drops them, and if none is left.
     """
     data, model = stage.data, stage.model
-    assert data.path is not None
     conversations = Conversations(seeing_renderer(tokenizer, model.renderer), model.renderer)
     read = READERS[data.kind](data, conversations)
     limits = [limit for limit in (data.max_tokens, model.context) if limit is not None]
     records, long = list[dict[str, Any]](), list[tuple[Place, int]]()
-    for row in islice(rows_of(data.path), data.count):
+    for row in islice(_rows(data), data.count):
         with at_place(row.place):
             sequences = read(row.fields)
         length = max(len(sequence.tokens) for sequence in sequences)
@@ -61,6 +61,13 @@ def file_examples(
             "them with"
         )
     return records
+
+
+def _rows(data: DataPlan) -> Iterable[DataRow]:
+    assert data.path is not None
+    if data.split is None:  # of a plan that an older version wrote
+        return rows_of(data.path)
+    return rows_in(data.path, data.split, data.prompt or data.messages or MESSAGES)
 
 
 def _chats(data: DataPlan, conversations: Conversations) -> Read:

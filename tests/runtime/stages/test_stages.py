@@ -198,6 +198,14 @@ def test_rows_that_are_too_long_are_counted(tmp_path: Path) -> None:
     assert len((tmp_path / "dropped" / "examples-warmup.jsonl").read_text().splitlines()) == 2
 
 
+def test_a_split_of_the_rows_is_imitated(tmp_path: Path) -> None:
+    file = chats(tmp_path / "chats.jsonl", *range(1, 11))
+    for split, count in (("first(80%)", 8), ("last(20%)", 2)):
+        folder = tmp_path / split
+        run_new(folder, tiny(sft(data=f'chats("{file}", split = {split})', batch="2", steps="1")))
+        assert len((folder / "examples-warmup.jsonl").read_text().splitlines()) == count
+
+
 class Notes(Observer):
     def __init__(self) -> None:
         self.texts = list[str]()
