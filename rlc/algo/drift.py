@@ -121,4 +121,4 @@ def _gaps(
 ) -> list[Floats]:
     """Return ``log p - log q`` of each datum's sampled tokens."""
     rows = matched_rows("trainer", sampler_DT, trainer_DT, mask_DT)
-    return [(lp_T - q_T)[action_T] for q_T, lp_T, action_T in rows]
+    return [lp_T[action_T] - q_T[action_T] for q_T, lp_T, action_T in rows]

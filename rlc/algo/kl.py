@@ -42,7 +42,10 @@ def kl_penalty(
         AlgorithmError: rows that do not match, or logprobs that are not finite.
     """
     rows = matched_rows("reference", sampled_DT, reference_DT, mask_DT)
-    distance_DT = [np.where(action_T, q_T - ref_T, 0.0) for q_T, ref_T, action_T in rows]
+    distance_DT = [
+        np.subtract(q_T, ref_T, out=np.zeros(len(q_T)), where=action_T)
+        for q_T, ref_T, action_T in rows
+    ]
     for index, distance_T in enumerate(distance_DT):
         if not np.isfinite(distance_T).all():
             raise AlgorithmError(f"datum {index}: a logprob of a sampled token is not finite")

@@ -65,6 +65,13 @@ def test_without_sampled_tokens_nothing_is_known() -> None:
     assert clip_fraction(clip, [[-1.0]], [[-2.0]], [[1.0]], [[0]]) is None
 
 
+def test_what_stands_beside_the_sampled_tokens_is_not_read() -> None:
+    inf = float("inf")
+    found = drift([[-inf, -1.0]], [[-inf, -1.5]], [[0, 1]])
+    assert found is not None
+    assert (found.k1, found.tokens) == (0.5, 1)
+
+
 def test_rows_that_do_not_match_are_refused() -> None:
     with pytest.raises(AlgorithmError, match="do not match"):
         drift([[-1.0]], [], [[1]])

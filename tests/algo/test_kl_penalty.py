@@ -106,6 +106,12 @@ def test_without_sampled_tokens_nothing_changes() -> None:
     assert [c.tolist() for c in kl_penalty([[-1.0]], [[-2.0]], [[0]], coef=1.0)] == [[0.0]]
 
 
+def test_what_stands_beside_the_sampled_tokens_is_not_read() -> None:
+    inf = float("inf")
+    (change_T,) = kl_penalty([[-inf, -1.0, -2.0]], [[-inf, -1.5, -1.5]], [[0, 1, 1]], coef=0.5)
+    assert change_T.tolist() == [0.0, -0.25, 0.25]
+
+
 def test_rows_that_do_not_fit_are_refused() -> None:
     with pytest.raises(AlgorithmError, match="of reference logprobs and 1 of masks do not match"):
         kl_penalty([[-1.0]], [], [[1]], coef=1.0)
