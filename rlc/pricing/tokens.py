@@ -2,21 +2,21 @@
 
 Sampling prefills every prompt; what extends an earlier one, or is shared by a group, can come
 from the service's cache. Training is billed for every token of a sequence. A reference model
-reads every sequence once.
+reads every sequence that was played once.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from math import ceil
 from operator import add
 
-from attrs import frozen
+from attrs import evolve, frozen
 
 from rlc.catalog.index import loss_traits
 from rlc.plan.environments import EnvPlan
 from rlc.plan.records import BatchPlan, EvalPlan, SftPlan, StagePlan, TrainPlan
-from rlc.pricing.shapes import Level, Rollout, rollout_shapes
+from rlc.pricing.shapes import Episode, Level, Rollout, rollout_shapes
 
 # Episodes played for each demonstration that the model itself has to give.
 TRIES = {"low": 1, "expected": 2, "high": 20}
@@ -88,26 +88,55 @@ def sampling_tokens(shape: Rollout, groups: float, size: int, cached: bool) -> T
 
 
 def group_tokens(shape: Rollout, groups: float, size: int, cached: bool) -> Tokens:
-    """Tokens of playing groups and training on every rollout of them."""
-    trained = sum(episode.copies * episode.datum_tokens() for episode in shape)
-    played = sampling_tokens(shape, groups, size, cached)
-    return played + Tokens(train=groups * size * trained)
+    """Tokens of playing groups, training on every rollout of them, and reading each as a reference
+    would."""
+    read = groups * size * sum(episode.copies * episode.datum_tokens() for episode in shape)
+    return sampling_tokens(shape, groups, size, cached) + Tokens(train=read, reference=read)
 
 
 def turn_tokens(shape: Rollout, batch: BatchPlan, cached: bool) -> Tokens:
     """Tokens of a batch that is counted in turns, of which exactly ``batch.count`` are trained
-    on. A sequence of several turns holds the whole episode, whichever turns are chosen."""
+    on; a reference reads all that were played. A sequence of several turns holds the whole
+    episode, whichever turns are chosen. Without ``cached`` no batch takes more."""
     turns, parallel = sum(episode.copies * episode.turns for episode in shape), batch.parallel or 1
-    # Whole waves of parallel episodes until there are enough turns; at worst one turn is missing,
-    # and a whole wave is played for it.
-    worst, usual = parallel + (batch.count - 1) / turns, ceil(batch.count / (parallel * turns))
-    episodes = usual * parallel if cached else worst
-    trained = sum(episode.copies * episode.datum_tokens() for episode in shape)
+    read = sum(episode.copies * episode.datum_tokens() for episode in shape)
+    if not cached:
+        return _most_turn_tokens(shape, batch.count, parallel)
+    episodes = ceil(batch.count / (parallel * turns)) * parallel  # whole waves
     if all(episode.one_datum for episode in shape):
-        train = min(episodes, batch.count) * trained
+        train = min(episodes, batch.count) * read
     else:
-        train = batch.count * trained / turns
-    return sampling_tokens(shape, episodes, 1, cached) + Tokens(train=train)
+        train = batch.count * read / turns
+    played = sampling_tokens(shape, episodes, 1, cached)
+    return played + Tokens(train=train, reference=episodes * read)
+
+
+def _most_turn_tokens(shape: Rollout, count: int, parallel: int) -> Tokens:
+    """The most tokens of waves of ``parallel`` rollouts that end with ``count`` turns or more.
+
+    At worst one turn is missing and a whole wave is played for it. The turns before it are those
+    of long rollouts or of rollouts of one turn, whichever take more; the longest are trained on.
+    """
+    turns = sum(episode.copies * episode.turns for episode in shape)
+
+    def most(whole: float, single: float) -> float:
+        return (count - 1) * max(whole / turns, single) + parallel * whole
+
+    def total(part: Callable[[Episode], float]) -> float:
+        return sum(episode.copies * part(episode) for episode in shape)
+
+    first, reply = max(e.prompt for e in shape), max(e.reply for e in shape)
+    read = most(total(Episode.datum_tokens), first + reply)
+    longest = max(
+        e.datum_tokens() if e.one_datum else max(e.prompt, e.prompt_at(e.turns - 1)) + e.reply
+        for e in shape
+    )
+    return Tokens(
+        prefill=most(total(Episode.prompts), first),
+        sample=most(total(Episode.sampled), reply),
+        train=min(read, count * longest),
+        reference=read,
+    )
 
 
 def shares(envs: Iterable[EnvPlan]) -> dict[str, float]:
@@ -133,7 +162,7 @@ def _train_tokens(stage: TrainPlan, level: Level) -> Tokens:
     total += _most(again)
     if loss_traits(stage.loss.name).reaches_prompt:  # read once before their gradient
         total += Tokens(prefill=total.train)
-    return total + Tokens(reference=total.train) if stage.kl is not None else total
+    return total if stage.kl is not None else evolve(total, reference=0.0)
 
 
 def _eval_tokens(stage: EvalPlan, level: Level) -> Tokens:

@@ -39,7 +39,7 @@ def test_the_worked_example_of_a_single_turn_step() -> None:
     """Qwen3-8B, 64 groups of 16, prompt 150, response 2048: $2.2786 a step at most."""
     episode = Episode(150, 0, 1, 2048, "latest")
     tokens = group_tokens((episode,), 64, 16, cached=False)
-    assert tokens == Tokens(prefill=153_600, sample=2_097_152, train=2_250_752)
+    assert tokens == Tokens(153_600, 0, 2_097_152, train=2_250_752, reference=2_250_752)
     qwen = find_model("Qwen/Qwen3-8B")
     assert qwen is not None
     assert (qwen.price.sample, qwen.price.train, qwen.price.prefill) == (0.6, 0.44, 0.195)
@@ -82,8 +82,9 @@ def test_the_tokens_of_an_episode(
 ) -> None:
     """One sequence where each turn extends the last, else one a turn: quadratic in the turns."""
     shape = (Episode(P, O, T, R, history, extends),)
-    assert group_tokens(shape, 1, 1, cached=False) == Tokens(prefill, 0, T * R, train)
-    assert group_tokens(shape, 1, 1, cached=True) == Tokens(fresh, prefill - fresh, T * R, train)
+    assert group_tokens(shape, 1, 1, cached=False) == Tokens(prefill, 0, T * R, train, train)
+    cached = Tokens(fresh, prefill - fresh, T * R, train, train)
+    assert group_tokens(shape, 1, 1, cached=True) == cached
 
 
 def test_turns_are_played_in_waves_and_only_the_chosen_are_trained_on() -> None:
@@ -96,13 +97,52 @@ def test_turns_are_played_in_waves_and_only_the_chosen_are_trained_on() -> None:
 
 
 @given(
+    st.sampled_from(["all", "observations", "latest"]),
+    st.booleans(),
+    st.tuples(st.integers(1, 500), st.integers(0, 200), st.integers(1, 8), st.integers(1, 100)),
+    st.integers(1, 60),
+    st.integers(1, 8),
+    st.data(),
+)
+def test_no_batch_of_turns_takes_more_than_high(
+    history: History,
+    extends: bool,
+    size: tuple[int, int, int, int],
+    count: int,
+    parallel: int,
+    data: st.DataObject,
+) -> None:
+    """Waves of episodes of any length, and any choice of turns to train on."""
+    prompt, observation, turns, reply = size
+    extends = extends and history == "all"
+    full = Episode(prompt, observation, turns, reply, history, extends)
+    played = list[Episode]()
+    while sum(episode.turns for episode in played) < count:
+        lengths = st.lists(st.integers(1, turns), min_size=parallel, max_size=parallel)
+        played += [evolve(full, turns=length) for length in data.draw(lengths)]
+    sequences = [
+        (i, episode.datum_tokens())
+        if episode.one_datum
+        else ((i, t), episode.prompt_at(t) + episode.reply)
+        for i, episode in enumerate(played)
+        for t in range(episode.turns)
+    ]
+    trained = dict(data.draw(st.permutations(sequences))[:count])
+    most = turn_tokens((full,), BatchPlan("turns", count, 1, parallel, 1), cached=False)
+    assert sum(episode.prompts() for episode in played) <= most.prefill + 1e-6
+    assert sum(episode.sampled() for episode in played) <= most.sample + 1e-6
+    assert sum(episode.datum_tokens() for episode in played) <= most.reference + 1e-6
+    assert sum(trained.values()) <= most.train + 1e-6
+
+
+@given(
     st.builds(
         Episode,
         prompt=st.integers(1, 5000),
         observation=st.integers(0, 500),
         turns=st.integers(1, 30),
         reply=st.integers(1, 4000),
-        history=st.sampled_from(["chat", "concat", "latest"]),
+        history=st.sampled_from(["all", "observations", "latest"]),
         extends=st.booleans(),
         copies=st.integers(1, 3),
         shared=st.booleans(),
