@@ -10,7 +10,7 @@ from rlc.catalog.builtins.losses import LIKELIHOOD
 from rlc.catalog.index import aggregate_traits, find_builtin, loss_traits
 from rlc.catalog.records import Builtin
 from rlc.explanation.formulas import scheme_formulas
-from rlc.explanation.layout import Lines
+from rlc.explanation.layout import Lines, wrapped
 from rlc.lang.render import Paint
 from rlc.plan.records import AdamPlan, EvalPlan, SftPlan, StagePlan, TrainPlan
 from rlc.plan.units import show
@@ -73,6 +73,9 @@ def _advantage(stage: TrainPlan, paint: Paint) -> Lines:
     width = max(len(formula.text) for formula in formulas)
     for formula in formulas:
         yield f"{formula.text:{width}}   {paint.dim(formula.remark)}".rstrip()
+    if (preset := find_builtin("advantage", stage.advantage.name)) is not None:
+        # It names the paper, or the library and its version.
+        yield from map(paint.dim, wrapped(preset.doc))
 
 
 def _loss(stage: TrainPlan, paint: Paint) -> Lines:

@@ -106,7 +106,7 @@ DIALECTS = (
     ),
     preset(
         "verl.reinforce_pp",
-        "REINFORCE++ of verl 0.9.1 at its gamma of 1 (a discount by token cannot be expressed)",
+        "REINFORCE++ of verl 0.9.1 at its gamma of 1: every turn gets the rewards from it on",
         lambda _: whitened(1, "inside"),
         returns=_TURN,
     ),
@@ -151,8 +151,7 @@ DIALECTS = (
     ),
     preset(
         "openrlhf.reinforce_pp",
-        "REINFORCE++ of OpenRLHF 0.11.2 at a gamma of 1 (a discount by token cannot be expressed); "
-        "every turn gets the whole return",
+        "REINFORCE++ of OpenRLHF 0.11.2 at its gamma of 1: every turn gets the whole return",
         lambda _: whitened(0, "clamp"),
     ),
     preset(
