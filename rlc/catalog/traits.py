@@ -85,7 +85,10 @@ class EnvFacts:
     they are not known. ``tasks``: how many it has, None if unknown;
     ``uncounted``: it does not count them when it is made either. ``oracle``: a player that knows
     its answers exists. ``penalty``: what it takes off a reward, for what and how much.
-    ``broken_in``: the library that registers it and cannot make it.
+    ``broken_in``: the library that registers it and cannot make it. ``marks``: its reward is for
+    what stands in one of these, which its own prompt does not ask for. ``graders``: those that can
+    tell its right answers; empty: all. ``endless``: no task is played twice. ``held_out``: its
+    tasks are there to test with. ``ignores``: arguments of its source that have no effect on it.
     """
 
     chars: Mapping[str, int] = field(factory=dict)
@@ -96,6 +99,11 @@ class EnvFacts:
     oracle: bool = False
     penalty: tuple[str, float] | None = None
     broken_in: str | None = None
+    marks: tuple[str, ...] = ()
+    graders: tuple[str, ...] = ()
+    endless: bool = False
+    held_out: bool = False
+    ignores: tuple[str, ...] = ()
 
 
 @frozen(eq=False, repr=False)
@@ -126,6 +134,9 @@ class SourceTraits:
     facts: Callable[[EnvPlan], EnvFacts] = lambda _: EnvFacts()
 
 
+# Marks around an answer, as models are asked for them.
+BOX, TAG = "\\boxed{}", "<answer>"
+
 Role = Literal[
     "tool", "history", "tracking", "template", "chat", "game", "curriculum", "workers", "setting"
 ]
@@ -139,7 +150,8 @@ class WrapperTraits:
     tasks are ``numbered``; by default all. ``history``: what each prompt holds of the episode so
     far, ``all`` of it or the ``observations`` alone; None: the latest observation.
     ``chat_template``: it needs the tokenizer's own. ``server``: the argument with the address of a
-    server that it asks. ``scripted``: `rlc emit` can write it.
+    server that it asks. ``scripted``: `rlc emit` can write it. ``asks``: the marks around an answer
+    that it tells the model to use.
     """
 
     role: Role
@@ -148,6 +160,7 @@ class WrapperTraits:
     chat_template: bool = False
     server: str | None = None
     scripted: bool = False
+    asks: tuple[str, ...] = ()
 
 
 @frozen(eq=False, repr=False)

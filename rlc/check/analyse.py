@@ -29,8 +29,7 @@ def analyse(recipe: Recipe, found: Diagnostics) -> tuple[CheckedStage, ...]:
             evaluator.declared(decl)
     written = [stages[decl.name.id] for decl in scope.in_order if decl.name.id in stages]
     ordered = _in_order(written, stages)
-    for stage in ordered:
-        run_rules(stage.parts, stage.origins, found)
+    run_rules({stage.name: (stage.parts, stage.origins) for stage in ordered}, found)
     _report_no_stage(recipe, ordered, found)
     if not found.has_errors:
         _report_unused(scope, recipe, found)

@@ -148,8 +148,10 @@ def _sampling_of_stage(
     after = values["after"].data if "after" in values else None
     stage = earlier.get(after) if after else None
     if stage is not None and "sampling" in stage.parts:
-        origin = f"sampling of {stage.name}"
-        values["sampling"] = evolve(sampling, data=stage.parts["sampling"], origin=origin)
+        given, origin = stage.origins.values["sampling"], f"sampling of {stage.name}"
+        leaves = (children_of(given.data) or {}).items()  # their places stay, for what is wrong
+        moved = {name: evolve(leaf, origin=origin) for name, leaf in leaves}
+        values["sampling"] = evolve(given, data=evolve(given.data, **moved), origin=origin)
         return True
     if "model" in values and (stage is None or stage.decl.kind.id == "sft"):
         message = f"nothing says how `{decl.name.id}` samples its replies"

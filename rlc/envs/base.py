@@ -16,8 +16,6 @@ from attrs import evolve, field, frozen
 from rlc.data.about import About
 from rlc.errors import Error
 
-SOLVED = 1.0  # the reward from which on a task counts as solved
-
 
 class EnvError(Error):
     """An environment that cannot be made or failed; the text is one sentence. Failed rollouts are

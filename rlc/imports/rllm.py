@@ -186,6 +186,12 @@ def _sampling(settings: Settings) -> Line:
     if is_unified(settings):
         longest = settings["rollout.train.max_tokens"] or longest
     prompt, total = settings["data.max_prompt_length"], settings["training.max_length"]
+    shortened = ""
+    if longest >= total:  # there a reply has what its prompt leaves, here all have one length
+        shortened = (
+            f"not {longest}: the longest prompt leaves that of training.max_length = {total}"
+        )
+        longest = max(total - prompt, total // 2)
     value = call(
         "sample",
         max_tokens=longest,
@@ -194,7 +200,7 @@ def _sampling(settings: Settings) -> Line:
         max_prompt_tokens=prompt,
         max_episode_tokens=total if prompt + longest > total else None,
     )
-    if settings.is_given("training.max_length") and prompt + longest <= total:
+    if settings.is_given("training.max_length") and prompt + longest <= total and not shortened:
         unreached = f"never reached by {prompt} + {longest} tokens"
         settings.note(f"training.max_length = {total}: {unreached}")
     tempered = ""
@@ -203,7 +209,7 @@ def _sampling(settings: Settings) -> Line:
         if not is_unified(settings):
             tempered += ", and the trainer itself stops at an assertion"
     names = ("data.max_response_length", f"{group}.temperature", "data.max_prompt_length")
-    return Line("sampling", value, remarks(settings.default_note(*names), tempered))
+    return Line("sampling", value, remarks(settings.default_note(*names), shortened, tempered))
 
 
 def _optimizer(settings: Settings, steps: int | None) -> Line:

@@ -9,6 +9,7 @@ from attrs import frozen
 from rlc.records import Record
 
 STEP_TIMEOUT = 120.0  # seconds that a step of an environment may take where nothing else is said
+SOLVED = 1.0  # the reward from which on a task counts as solved
 MAX_TURNS = 1_000  # of an episode where nothing else is said: it ends what would never end
 
 

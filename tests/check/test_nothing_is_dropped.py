@@ -77,6 +77,7 @@ BY_NAME: dict[str, tuple[str, str]] = {
     "base": ('"Qwen/Qwen3-8B"', '"Qwen/Qwen3.5-4B"'),
     "weights": ('"tinker://a/weights/b"', '"tinker://a/weights/c"'),
     "lora_rank": ("16", "32"),
+    "renderer": ("qwen3", "qwen3_disable_thinking"),
     "id": ('"Org/One"', '"Org/Two"'),
     "beta1": ("0.8", "0.7"),
     "low": ("-1", "-2"),
@@ -249,7 +250,12 @@ PIPELINES = {
     "chat": 'gem("rg:chain_sum") |> CALL',
 }
 # What else an argument needs to be accepted.
-NEEDED = {"pattern": {"grader": "regex"}, "grade_with": {"grader": "python"}}
+NEEDED = {
+    "pattern": {"grader": "regex"},
+    "grade_with": {"grader": "python"},
+    "question": {"data": '"rows.jsonl"'},
+    "answer": {"data": '"rows.jsonl"'},
+}
 
 
 def test_every_declaration_is_walked() -> None:

@@ -13,8 +13,8 @@ from rlc.plan.records import Plan
 
 NEW = """\
 model policy { base = "tiny"  renderer = qwen3_instruct }
-env sums = gem("rg:chain_sum") |> template(no) |> rollouts(group_size = 4)
-env test = problems(gsm8k, split = "test", grader = numeric) |> chat()
+env sums = gem("qa:HotpotQA") |> template(no) |> rollouts(group_size = 4)
+env test = problems(gsm8k, split = "train", grader = numeric) |> chat()
 train main {
   model     = policy
   env       = sums + test
@@ -78,7 +78,7 @@ def test_a_string_that_is_open_stays_one() -> None:
     path = NEW.replace("template(no)", 'template("prompt.j2")')
     assert [item.code for item in check(Source("test.rl", path))] == ["RL0001"]  # no such file
     for split in ('"train"', '"night"', "train"):
-        assert not list(check(Source("test.rl", NEW.replace('"test"', split))))
+        assert not list(check(Source("test.rl", NEW.replace('"train"', split))))
 
 
 def test_a_param_holds_the_choice_as_a_string() -> None:

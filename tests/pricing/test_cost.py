@@ -162,7 +162,7 @@ def test_a_judge_reads_what_the_solvers_wrote() -> None:
     (stage,) = stages_of(
         planned(
             'model m { base = "Qwen/Qwen3-8B" }\n'
-            "env arena = problems(countdown) |> solver_judge(solvers = 3)\n"
+            "env arena = problems(countdown, grader = countdown) |> solver_judge(solvers = 3)\n"
             "train main { model = m env = arena batch = groups(2, group_size = 4)\n"
             "  sampling = sample(100)\n"
             "  advantage = grpo() loss = cispo() optimizer = adam(1e-5) steps = 1 }"

@@ -59,7 +59,7 @@ train second {
   advantage = rebn()  loss = dro()  optimizer = adam(rate)  steps = 1e1
 }
 
-env arena = problems(countdown, samples = 1_000) |> solver_judge(solvers = 3)
+env arena = problems(countdown, grader = countdown, samples = 1_000) |> solver_judge(solvers = 3)
 env whodunit = openreward("GeneralReasoning/WhoDunIt", secrets = ["OPENAI_API_KEY"])
   |> rollouts(group_size = 16, temperature = 0.5, max_failures = 2)
   |> reward(sum, nonterminal = 0.0)

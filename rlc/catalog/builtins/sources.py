@@ -11,7 +11,7 @@ from attrs import frozen
 from rlc.catalog.builtins.splits import SPLIT, SPLIT_NAME, USUAL, base_split, tasks_of_part
 from rlc.catalog.facts.gem import ORACLES, gem_facts, gem_ids, gem_signature, is_broken, library
 from rlc.catalog.records import ATTRIBUTE, Args, Param, builtin, optional, word
-from rlc.catalog.traits import EnvFacts, Key, SourceTraits
+from rlc.catalog.traits import BOX, TAG, EnvFacts, Key, SourceTraits
 from rlc.plan.environments import EnvPlan, RewardPlan, RolloutsPlan
 
 # What an environment has until its stage decides: the stage's batch and sampling, and the rewards
@@ -53,17 +53,23 @@ OPENREWARD_KEY = Key("OPENREWARD_API_KEY", "for OpenReward's servers")
 @frozen(eq=False, repr=False)
 class ProblemSet:
     """A data set that `problems()` knows by name. ``splits``: tasks of each split, as published;
-    None: there is no end to them. ``needs`` as in :class:`rlc.catalog.records.EnvFacts`."""
+    None: there is no end to them. ``needs`` and ``graders`` as in
+    :class:`rlc.catalog.traits.EnvFacts`."""
 
     splits: dict[str, int | None]
+    graders: tuple[str, ...]
     needs: tuple[str, ...] = ("hub",)
 
 
+_FORM = ("countdown", "python")  # any expression that reaches the target is right
+_TEXT = ("math", "exact", "regex", "python")
 PROBLEM_SETS = {
-    "countdown": ProblemSet({"train": None, "test": 1_024, "stage2": None, "stage3": None}, ()),
-    "countdown_tasks": ProblemSet({"train": 489_340, "test": 1_024}),
-    "gsm8k": ProblemSet({"train": 7_473, "test": 1_319}),
-    "math": ProblemSet({"train": 12_000, "test": 500}),
+    "countdown": ProblemSet(
+        {"train": None, "test": 1_024, "stage2": None, "stage3": None}, _FORM, ()
+    ),
+    "countdown_tasks": ProblemSet({"train": 489_340, "test": 1_024}, _FORM),
+    "gsm8k": ProblemSet({"train": 7_473, "test": 1_319}, (*_TEXT, "numeric")),
+    "math": ProblemSet({"train": 12_000, "test": 500}, _TEXT),
 }
 
 
@@ -76,6 +82,9 @@ def _gem_env(env: EnvPlan) -> EnvFacts:
         oracle=env.id.partition("-v")[0] in ORACLES,
         penalty=("an invalid move", 0.1) if env.id.startswith("game:") else None,
         broken_in=library() if is_broken(env.id) else None,
+        marks=(BOX,) if facts["boxed"] or env.args.get("extract_boxed") else (),
+        endless="hub" not in facts["needs"],
+        held_out=env.id.startswith("eval:") or env.args.get("split") == "test",
     )
 
 
@@ -83,12 +92,20 @@ def _problem_env(env: EnvPlan) -> EnvFacts:
     known = PROBLEM_SETS.get(env.id)
     split = base_split(env.args["split"])
     coef = env.args["format_coef"]
+    endless = known is not None and known.splits.get(split, 0) is None
+    graders = known.graders if known else ()
+    reads_marks = env.args["grader"] == "math" and (not graders or "math" in graders)
     return EnvFacts(
         needs=known.needs if known else (),
         splits=tuple(known.splits) if known else None,
         tasks=tasks_of_part(env.args["split"], known.splits.get(split)) if known else None,
-        uncounted=known is not None and known.splits.get(split, 0) is None,
+        uncounted=endless,
         penalty=("a malformed answer", coef) if coef > 0 else None,
+        marks=(BOX, TAG) if reads_marks else (),
+        graders=graders,
+        endless=endless and env.args["samples"] is None,
+        held_out=split == "test",
+        ignores=("question", "answer") if known else (),
     )
 
 
@@ -135,7 +152,10 @@ SOURCES = (
             blocks=False,
             package="openreward",
             key=OPENREWARD_KEY,
-            facts=lambda _: EnvFacts(uncounted=True),  # its server does, with the first episode
+            facts=lambda env: EnvFacts(
+                uncounted=True,  # its server does, with the first episode
+                held_out=env.args["split"] == "test",
+            ),
         ),
     ),
     builtin(
@@ -209,7 +229,12 @@ SOURCES = (
         Param("split", "string", "its training or its test set", "train", choices=USUAL),
         Param("self_play", "bool", "members of a group play with each other", False),
         traits=SourceTraits(
-            "own", blocks=False, package="tinker-cookbook", code=True, fixed_groups=True
+            "own",
+            blocks=False,
+            package="tinker-cookbook",
+            code=True,
+            fixed_groups=True,
+            facts=lambda env: EnvFacts(held_out=env.args["split"] == "test"),
         ),
     ),
     builtin(

@@ -39,6 +39,16 @@ def base_split(split: str | Mapping[str, Any]) -> str:
     return split if isinstance(split, str) else str(split["of"])
 
 
+def have_tasks_in_common(one: str | Mapping[str, Any], other: str | Mapping[str, Any]) -> bool:
+    """Whether two splits of the same rows share any: of two parts, one may be what the other
+    leaves."""
+    if base_split(one) != base_split(other):
+        return False
+    if isinstance(one, str) or isinstance(other, str) or one["by"] != other["by"]:
+        return True
+    return bool(one["part"] == other["part"] or one["share"] + other["share"] > 1 + 1e-9)
+
+
 def tasks_of_part(split: str | Mapping[str, Any], count: int | None) -> int | None:
     """How many of the ``count`` tasks of its named split a plan's split has; None if unknown: the
     hash of each task decides, or there is no end of them."""

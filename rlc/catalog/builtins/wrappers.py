@@ -5,16 +5,28 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from attrs import evolve
+from attrs import evolve, frozen
 
 from rlc.catalog.builtins.training import GROUP_SIZE
 from rlc.catalog.records import ATTRIBUTE, Args, Builtin, Param, as_float, optional, share, word
-from rlc.catalog.traits import WrapperTraits
+from rlc.catalog.traits import BOX, TAG, WrapperTraits
 from rlc.plan.environments import MAX_TURNS, STEP_TIMEOUT, RewardPlan, RolloutsPlan, StepPlan
 
-# Templates by name: the whole prompt around an observation (texts: rlc.envs.templates), and
-# whether it is written in ChatML, Qwen's chat markup.
-TEMPLATES = {"qwen3_game": True, "qwen3_general": True, "no": False}
+
+@frozen(eq=False, repr=False)
+class Template:
+    """A prompt around an observation that is known by name (its text: rlc.envs.templates).
+    ``chatml``: it is written in Qwen's chat markup. ``asks``: as of a wrapper."""
+
+    chatml: bool = False
+    asks: tuple[str, ...] = ()
+
+
+TEMPLATES = {
+    "qwen3_game": Template(chatml=True, asks=(BOX,)),
+    "qwen3_general": Template(chatml=True, asks=(BOX,)),
+    "no": Template(),
+}
 
 # A pipeline's order: tools act on the environment, an observation wrapper writes the history,
 # tracking counts, and one prompt maker decides what the model sees.
@@ -48,10 +60,10 @@ def _wrapper(
     )
 
 
-def _tool(name: str, doc: str, *params: Param, server: str | None = None) -> Builtin:
+def _tool(name: str, doc: str, asks: str, *params: Param, server: str | None = None) -> Builtin:
     later = dict.fromkeys((*_HISTORIES, "track", "chat", "template"), _TOOL_FIRST)
     before = {**later, name: _ONCE, "solver_judge": _GAME_LAST}
-    traits = WrapperTraits("tool", wraps="text", server=server)
+    traits = WrapperTraits("tool", wraps="text", server=server, asks=(asks,))
     return _wrapper(name, doc, traits, *params, not_after=before)
 
 
@@ -84,6 +96,7 @@ WRAPPERS = (
     _tool(
         "python_tool",
         "the model may run Python code, in a process with limits; the network is open to it",
+        BOX,
         Param("timeout", "duration", "longest run of one piece of code", 5, above=0),
         _USES,
         Param("reward_use", "float", "reward of each call", 0.05),
@@ -93,6 +106,7 @@ WRAPPERS = (
     _tool(
         "search_tool",
         "the model may search, on a server",
+        TAG,
         Param(
             "url", "string", "the server", form=(r"https?://.+", "http://127.0.0.1:8000/retrieve")
         ),
@@ -165,7 +179,7 @@ WRAPPERS = (
     _wrapper(
         "solver_judge",
         "solvers answer a task, and a judge picks one of their answers; roles: solver, judge",
-        WrapperTraits("game"),
+        WrapperTraits("game", asks=(TAG,)),
         Param("solvers", "int", "solvers of each task", 2, low=1, high=64),
         optional("solver_prompt", "string", "a jinja2 file; none: the usual one", **_PROMPT_FILE),
         optional("judge_prompt", "string", "a jinja2 file; none: the usual one", **_PROMPT_FILE),

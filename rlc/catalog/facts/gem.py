@@ -12,6 +12,11 @@ from rlc.catalog.records import Param, Signature
 _PATH = os.path.join(os.path.dirname(__file__), "data", "gem.json")
 # Environments, without their version, that rlc has a player for (rlc.envs.gem.oracles).
 ORACLES = ("game:GuessTheNumber", "game:Mastermind", "game:Sudoku", "rg:spell_backward")
+_BOXED = {
+    "gem.envs.math_env:MathEnv",
+    "gem.envs.math_visual_env:MathVisualEnv",
+    "gem.envs.reasoning_gym:ReasoningGymEnv",
+}
 _AT_LEAST_ONE = {"max_turns", "size", "max_tests", "max_workers"}
 
 
@@ -27,10 +32,14 @@ def gem_ids() -> tuple[str, ...]:
 
 
 def gem_facts(env_id: str) -> dict[str, Any]:
-    """``class, args, chars`` of an environment with its class's ``params, multi_turn, needs``."""
+    """``class, args, chars`` of an environment with its class's ``params, multi_turn, needs``.
+
+    ``boxed``: its answers are read from a box that its questions do not ask for.
+    """
     facts = gem_snapshot()
     environment = facts["environments"][env_id]
-    return {**facts["classes"][environment["class"]], **environment}
+    boxed = environment["class"] in _BOXED
+    return {**facts["classes"][environment["class"]], **environment, "boxed": boxed}
 
 
 def is_broken(env_id: str) -> bool:

@@ -27,6 +27,9 @@ class Price:
 
 
 FREE = Price(0.0, 0.0, 0.0, 0.0)
+# What is plausible as a learning rate of RL with LoRA, which takes about ten times as much as full
+# fine-tuning does.
+LORA_RATES = (5e-6, 1e-3)
 
 
 @frozen(eq=False, repr=False)
@@ -44,7 +47,7 @@ class Model:
     renderers: tuple[str, ...]
     price: Price
     max_rank: int | None = None
-    learning_rates: tuple[float, float] = (1e-7, 1e-3)
+    learning_rates: tuple[float, float] = LORA_RATES
     lora: tuple[int, int, int] | None = None
     unconfirmed: tuple[str, ...] = ()
 
@@ -97,6 +100,22 @@ def renderer_keeps_prefix(renderer: str) -> bool | None:
     if renderer in groups["keeps_prefix"]:
         return True
     return False if renderer in (*groups["rewrites"], *groups["ends_with_text"]) else None
+
+
+def markup(renderer: str) -> str:
+    """The chat markup that a renderer writes, by the family that its name begins with. Nemotron's
+    is ChatML, as Qwen's is."""
+    family = renderer[: next((i for i, c in enumerate(renderer) if not c.isalpha()), None)]
+    return {"nemotron": "qwen"}.get(family, family)
+
+
+def tokenizer_of(base: str) -> str | None:
+    """The vocabulary of a model of the catalogue; None for others."""
+    if base == TINY:
+        return TINY
+    name = base.partition(":peft:")[0]
+    groups = _data()["tokenizers"].items()
+    return next((tokenizer for tokenizer, models in groups if name in models), None)
 
 
 def storage_price() -> float:

@@ -13,11 +13,15 @@ from attrs import evolve, fields
 
 from rlc.check.rules import (
     advantage,
+    amounts,
     environments,
     evaluation,
+    limits,
     loss,
     model,
+    optimizer,
     overlap,
+    rewards,
     run,
     sampling,
     tasks,
@@ -29,22 +33,35 @@ from rlc.lang.source import Source, Span
 from rlc.plan.records import Plan
 
 # In this order: what an earlier rule says of a place, a later one need not.
-FAMILIES = (model, environments, tasks, advantage, loss, overlap, sampling, evaluation, run)
+FAMILIES = (
+    *(model, environments, rewards, tasks, advantage, loss, optimizer, overlap),
+    *(sampling, limits, evaluation, amounts, run),
+)
 RULES = [rule for family in FAMILIES for rule in vars(family).values() if isinstance(rule, Rule)]
 
 
-def run_rules(parts: Mapping[str, Any], origins: Origins, found: Diagnostics) -> None:
-    """Apply every rule whose parts of a stage are there."""
-    data = parts.get("data")
-    if data is not None and data.env is not None:  # what demonstrates is an environment too
-        parts = {**parts, "envs": (data.env,)}
-        if (value := origins.values.get("data")) is not None:
-            played = evolve(value, data=(value.data.env,))
-            origins = Origins(origins.span, {**origins.values, "envs": played})
-    view = View(parts, origins, found)
-    for rule in RULES:
-        if rule.needs <= parts.keys():
-            rule.check(view)
+def run_rules(stages: Mapping[str, tuple[Mapping[str, Any], Origins]], found: Diagnostics) -> None:
+    """Apply to each stage every rule whose parts of it are there. A stage comes after the one whose
+    weights it continues."""
+    views: dict[str, View] = {}
+    for name, (parts, origins) in stages.items():
+        earlier = views.get(parts.get("after") or "")
+        before = () if earlier is None else (earlier, *earlier.before)
+        views[name] = view = _with_demonstrations(View(parts, origins, found, before))
+        for rule in RULES:
+            if rule.needs <= view.parts.keys():
+                rule.check(view)
+
+
+def _with_demonstrations(view: View) -> View:
+    """What demonstrates is an environment of the stage too."""
+    data, values = view.parts.get("data"), view.origins.values
+    if data is None or data.env is None:
+        return view
+    if (value := values.get("data")) is not None:
+        values = {**values, "envs": evolve(value, data=(value.data.env,))}
+    origins = Origins(view.origins.span, values)
+    return evolve(view, parts={**view.parts, "envs": (data.env,)}, origins=origins)
 
 
 def check_plan(plan: Plan) -> Diagnostics:
@@ -53,7 +70,9 @@ def check_plan(plan: Plan) -> Diagnostics:
     has."""
     found = Diagnostics()
     nowhere = Origins(Span(Source(plan.recipe, ""), 0, 0))
-    for stage in plan.stages:
-        parts = {field.name: getattr(stage, field.name) for field in fields(type(stage))}
-        run_rules(parts, nowhere, found)
+    parts = {
+        stage.name: {field.name: getattr(stage, field.name) for field in fields(type(stage))}
+        for stage in plan.stages
+    }
+    run_rules({name: (own, nowhere) for name, own in parts.items()}, found)
     return Diagnostics(evolve(item, span=None, labels=(), file=plan.recipe) for item in found)

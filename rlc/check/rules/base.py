@@ -9,6 +9,7 @@ from attrs import frozen
 
 from rlc.algo.scheme import AdvantageStep
 from rlc.check.settle import Origins
+from rlc.check.values import is_command_line, said
 from rlc.lang.diagnostics import Diagnostics, Label
 from rlc.lang.source import Span
 from rlc.plan.environments import EnvPlan
@@ -17,11 +18,15 @@ from rlc.plan.paths import located
 
 @frozen(eq=False, repr=False)
 class View:
-    """The parts of one stage that could be read, and their places."""
+    """The parts of one stage that could be read, and their places.
+
+    ``before`` are the stages whose weights it continues, the latest first.
+    """
 
     parts: Mapping[str, Any]
     origins: Origins
     found: Diagnostics
+    before: tuple[View, ...] = ()
 
     def __getattr__(self, name: str) -> Any:
         return self.parts[name]
@@ -33,6 +38,16 @@ class View:
     def located(self, path: str) -> str:
         """Where a path of the plan is."""
         return located(path, self.origins.span.source.name)
+
+    def is_from_command_line(self, part: str) -> bool:
+        """Whether a part was set there: what a recipe says of its own steps then need not hold."""
+        value = self.origins.values.get(part)
+        return value is not None and is_command_line(value.origin)
+
+    def is_written(self, part: str) -> bool:
+        """Whether the recipe says it, so that it is no default."""
+        value = self.origins.values.get(part)
+        return value is not None and not said(value.origin).startswith("default of ")
 
     def steps_of_scheme(self) -> Iterator[tuple[str, AdvantageStep]]:
         """The steps of the advantage scheme, each with its path."""

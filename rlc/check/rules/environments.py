@@ -96,15 +96,6 @@ def _history_has_an_effect(view: View, env: EnvPlan) -> None:
         view.warning("RL0414", path, message, "leave it out")
 
 
-@rule_on_envs()
-def _reward_bounds(view: View, env: EnvPlan) -> None:
-    """The smaller limit comes first."""
-    low, high = env.reward.low, env.reward.high
-    if low is not None and high is not None and low > high:
-        message = f"low = {low:g} is more than high = {high:g}"
-        view.error("RL0202", f"envs.{env.name}.reward.low", message, "swap them")
-
-
 @rule_on_envs("model")
 def _chat_keeps_prefix(view: View, env: EnvPlan) -> None:
     """A chat is one sequence, which a renderer that rewrites earlier turns breaks."""
@@ -184,8 +175,10 @@ def _template_fits(view: View, env: EnvPlan) -> None:
     if model is None or model.chatml:
         return
     template = with_role(env, "template")
-    if template is not None and TEMPLATES.get(name := template.args["name"]):
+    known = TEMPLATES.get(template.args["name"]) if template is not None else None
+    if template is not None and known is not None and known.chatml:
         path = f"envs.{env.name}.wrappers.{template.name}.args.name"
+        name = template.args["name"]
         message = f'the template "{name}" writes Qwen\'s chat markup, not that of this model'
         advice = "use `chat()`, or `concat_chat() |> template(no)`: both write its own"
         view.warning("RL0406", path, message, advice)

@@ -114,3 +114,12 @@ def _weighable(view: View) -> None:
         message = f"`{view.loss.name}()` cannot be weighted by `{view.aggregate.kind}()`"
         advice = "take `token_mean()`, or another loss"
         view.error("RL0314", "aggregate", message, advice, label)
+
+
+@rule("kl")
+def _penalty_leaves_the_reward(view: View) -> None:
+    if view.kl is not None and view.kl.coef > 1:
+        message = (
+            f"a nat away from the reference costs {view.kl.coef:g}, more than any answer earns"
+        )
+        view.warning("RL0440", "kl.coef", message, "0.001 to 0.1 is usual")

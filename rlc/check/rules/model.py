@@ -1,9 +1,23 @@
-"""Rules on the model: LoRA rank, what is trained, learning rate."""
+"""Rules on the model: LoRA rank, what is trained, renderer, reference."""
 
 from __future__ import annotations
 
-from rlc.catalog.facts.models import find_model
+import os
+
+from rlc.catalog.facts.models import (
+    find_model,
+    find_retired,
+    markup,
+    model_names,
+    tokenizer_of,
+)
 from rlc.check.rules.base import View, rule
+from rlc.check.suggest import closest
+from rlc.lang.diagnostics import Label
+from rlc.plan.records import LOCAL, TINKER, ModelPlan
+
+_PLAIN = "role"  # `role_colon` writes no markup at all
+_SCHEMES = {TINKER: "tinker://", LOCAL: "local://"}
 
 
 @rule("model")
@@ -27,17 +41,66 @@ def _trains_something(view: View) -> None:
         view.error("RL0402", "model.train_unembed", message, advice)
 
 
-@rule("model", "optimizer")
-def _learning_rate(view: View) -> None:
-    rate, model = view.optimizer.learning_rate, find_model(view.model.base)
-    if rate == 0:
-        message = "with a learning rate of 0 the model does not change"
-        view.warning("RL0403", "optimizer.learning_rate", message, "fine for a control run")
+@rule("model")
+def _renderer_fits(view: View) -> None:
+    """A chat is written in the markup that the model knows."""
+    model, known = view.model, find_model(view.model.base)
+    if known is None:
         return
-    if model is None:
+    fitting = {_PLAIN, *map(markup, known.renderers), *(["qwen"] if known.chatml else [])}
+    if markup(model.renderer) not in fitting:
+        message = f"`{model.renderer}` writes the chats of other models than `{model.base}`"
+        listed = " or ".join(f"`{name}`" for name in known.renderers)
+        advice = f"leave `renderer` out, or take {listed}"
+        view.error("RL0325", "model.renderer", message, advice)
+
+
+@rule("model")
+def _state_is_there(view: View) -> None:
+    if view.model.weights is not None:
+        _state_on_service(view, "model.weights", view.model.weights)
+
+
+def _state_on_service(view: View, path: str, state: str) -> None:
+    """A saved state is on the service that saved it."""
+    service = view.model.service
+    other = next((s for s, scheme in _SCHEMES.items() if state.startswith(scheme)), service)
+    if other != service:
+        message = f'"{state}" is on the service `{other}`, and this model is on `{service}`'
+        view.error("RL0306", path, message, "a state stays on the service that saved it")
+
+
+@rule("model", "kl")
+def _reference_fits(view: View) -> None:
+    """A reference is a model like any other, and shares the tokens of the one that is trained."""
+    name, model, path = view.kl and view.kl.reference, view.model, "kl.reference"
+    if name in (None, model.base):
         return
-    low, high = model.learning_rates
-    if not low <= rate <= high:
-        message = f"a learning rate of {rate:g} is far from what works with `{model.base}`"
-        advice = f"LoRA with RL mostly takes between {low:g} and {high:g}"
-        view.warning("RL0403", "optimizer.learning_rate", message, advice)
+    known = find_model(name)
+    if "://" in name:
+        _state_on_service(view, path, name)
+    elif (retired := find_retired(name)) is not None:
+        message = f'the service no longer has "{name}" (since {retired.since})'
+        view.error("RL0108", path, message, _other_reference(model))
+    elif known is None and not os.path.isdir(view.located(name)):
+        message = f'there is no model "{name}" to compare with'
+        likely = closest(name, model_names())
+        advice = f"did you mean `{likely[0]}`?" if likely else _other_reference(model)
+        view.error("RL0107", path, message, advice)
+    elif _home(name) != _home(model.base):
+        message = f'the reference "{name}" is not on the service `{model.service}`'
+        view.error("RL0306", path, message, _other_reference(model))
+    elif (tokens := tokenizer_of(name)) and (own := tokenizer_of(model.base)) and tokens != own:
+        label = Label(view.at("model"), f"has the tokens of `{model.base}`")
+        message = f'"{name}" has other tokens, so its logprobs are of another text'
+        view.error("RL0326", path, message, _other_reference(model), label)
+
+
+def _home(base: str) -> str:
+    """The service that a model lives on, wherever this stage is to run."""
+    known = find_model(base)
+    return known.service if known else LOCAL
+
+
+def _other_reference(model: ModelPlan) -> str:
+    return f"usual is the model itself before training: `reference({model.name}.base, …)`"

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import os
 
-from rlc.catalog.environments import env_facts, with_role
-from rlc.catalog.index import names_of, source_traits
+from rlc.catalog.builtins.splits import have_tasks_in_common
+from rlc.catalog.environments import env_facts, players_of_role, with_role
+from rlc.catalog.index import find_builtin, names_of, source_traits
 from rlc.check.rules.base import View, rule, rule_on_envs
 from rlc.lang.diagnostics import Label
 from rlc.plan.environments import EnvPlan
@@ -62,3 +63,74 @@ def _rows_are_there(view: View) -> None:
     path = view.data.path
     if path is not None and not os.path.isfile(file := view.located(path)):
         view.error("RL0001", "data.path", f'there is no file "{file}"', WHERE_PATHS_START)
+
+
+@rule_on_envs()
+def _arguments_count(view: View, env: EnvPlan) -> None:
+    """A word that changes nothing about this environment is a mistake."""
+    source = find_builtin("env", env.source)
+    ignored = env_facts(env).ignores
+    for param in source.params if source else ():
+        if param.name in ignored and env.args[param.name] != param.default:
+            message = f"`{param.name}` has no effect on `{env.id}`"
+            advice = "it names a field of a file, and this set has fields of its own: take it out"
+            view.error("RL0312", f"envs.{env.name}.args.{param.name}", message, advice)
+
+
+@rule_on_envs("optimizer")
+def _trains_on_training_tasks(view: View, env: EnvPlan) -> None:
+    if env_facts(env).held_out:
+        path = f"envs.{env.name}.args.split" if "split" in env.args else f"envs.{env.name}.id"
+        message = f"`{env.name}` has tasks that are for testing, and this trains on them"
+        advice = "nothing is left that would show how good the model is: train on another split"
+        view.warning("RL0428", path, message, advice)
+
+
+@rule_on_envs("metrics")
+def _evaluates_on_other_tasks(view: View, env: EnvPlan) -> None:
+    """What was trained on says how well it was learnt by heart."""
+    if not source_traits(env.source).numbered or env_facts(env).endless:
+        return
+    for stage in view.before:
+        for trained in stage.parts.get("envs", ()):
+            if _same_tasks(env, trained):
+                label = Label(stage.origins.span, "trains on them")
+                message = f"`{env.name}` has tasks that the model was trained on"
+                others = [name for name in env_facts(env).splits or () if name == "test"]
+                advice = "train on `split = first(90%)`, and evaluate on `split = last(10%)`"
+                advice = "evaluate on `split = test`" if others else advice
+                view.warning("RL0427", f"envs.{env.name}", message, advice, label)
+                return
+
+
+def _same_tasks(one: EnvPlan, other: EnvPlan) -> bool:
+    """Whether two environments of numbered tasks have tasks in common."""
+    mine, its = (
+        (env.source, env.id, env.args.get("variant"), env.args.get("base_url"))
+        for env in (one, other)
+    )
+    return mine == its and have_tasks_in_common(one.args["split"], other.args["split"])
+
+
+@rule_on_envs()
+def _curriculum_leaves_tasks(view: View, env: EnvPlan) -> None:
+    curriculum = with_role(env, "curriculum")
+    if curriculum is None:
+        return
+    path, args = f"envs.{env.name}.wrappers.{curriculum.name}.args", curriculum.args
+    if args["hopeless"] >= args["solved"]:
+        message = "every task that was played is passed over: hopeless, or solved, or both"
+        advice = "the share `hopeless` is below `solved`, for example 0% and 100%"
+        view.error("RL0443", f"{path}.hopeless", message, advice)
+    elif args["explore"] == 1:
+        message = "all that would be passed over is played all the same"
+        view.warning("RL0443", f"{path}.explore", message, "10% is enough to look again")
+
+
+@rule_on_envs()
+def _a_choice_to_judge(view: View, env: EnvPlan) -> None:
+    game = with_role(env, "game")
+    if game is not None and players_of_role(env) == 1:
+        message = f"the judge of `{env.name}` has one answer to choose from"
+        advice = "it is right whenever that is: `solvers = 2`, or leave the judge out"
+        view.warning("RL0441", f"envs.{env.name}.wrappers.{game.name}", message, advice)

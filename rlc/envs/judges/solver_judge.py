@@ -14,9 +14,10 @@ from typing import Any
 from attrs import evolve, frozen
 
 from rlc.data.graders import boxed, tagged
-from rlc.envs.base import SOLVED, Action, AsyncEpisode, Observation
+from rlc.envs.base import Action, AsyncEpisode, Observation
 from rlc.envs.history import History
 from rlc.envs.templates import read_template
+from rlc.plan.environments import SOLVED
 
 SOLVER, JUDGE = "solver", "judge"
 NO_SOLUTION = "No solution found"

@@ -10,8 +10,7 @@ from typing import TYPE_CHECKING, Any
 from attrs import asdict
 
 from rlc.catalog.environments import with_role
-from rlc.envs.base import SOLVED
-from rlc.plan.environments import EnvPlan
+from rlc.plan.environments import SOLVED, EnvPlan
 from rlc.plan.records import SftPlan, StagePlan
 from rlc.runtime.records import Rollout, Usage
 

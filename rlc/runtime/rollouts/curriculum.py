@@ -16,8 +16,8 @@ from statistics import fmean
 
 from attrs import define, field
 
-from rlc.envs.base import SOLVED
 from rlc.envs.judges.solver_judge import JUDGE
+from rlc.plan.environments import SOLVED
 from rlc.runtime.records import Rollout
 from rlc.seeds import derive_seed
 

@@ -11,9 +11,9 @@ from attrs import define
 
 from rlc.algo.passk import pass_at_k
 from rlc.catalog.builtins.training import DEFAULT_FAILURE
-from rlc.envs.base import SOLVED
 from rlc.envs.build import PlayableEnv
 from rlc.envs.judges.solver_judge import JUDGE
+from rlc.plan.environments import SOLVED
 from rlc.plan.records import EvalPlan, SftPlan, TrainPlan
 from rlc.pricing.cost import stage_cost
 from rlc.runtime.guard.adaptive_concurrency import LimitedSamplingClient, fixed_limiter

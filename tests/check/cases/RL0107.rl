@@ -22,3 +22,19 @@ train main {
   optimizer = adam(1e-3)
   steps     = 50
 }
+
+model fourth {
+  base = "tiny"
+}
+
+train second {
+  model     = fourth
+  env       = guess
+  batch     = groups(16, group_size = 8)
+  sampling  = sample(max_tokens = 16)
+  advantage = grpo()
+  loss      = importance_sampling()
+  kl        = reference("Qwen/Nope-8B", coef = 0.01)
+  optimizer = adam(1e-3)
+  steps     = 50
+}

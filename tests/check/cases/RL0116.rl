@@ -5,7 +5,7 @@ model policy {
   renderer  = qwen3
 }
 
-env guess = gem("rg:simple_equations") |> template("no") |> rollouts(group = 4)
+env guess = gem("qa:HotpotQA") |> template("no") |> rollouts(group = 4)
 
 train main {
   model     = policy

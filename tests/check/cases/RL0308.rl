@@ -38,7 +38,7 @@ train third {
   steps     = 50
 }
 
-env counted = problems(gsm8k) |> curriculum()
+env counted = problems(gsm8k, grader = numeric) |> curriculum()
 
 train fourth {
   model     = third
@@ -46,19 +46,6 @@ train fourth {
   batch     = groups(16, group_size = 1)
   sampling  = sample(max_tokens = 16)
   advantage = reinforce()
-  loss      = importance_sampling()
-  optimizer = adam(1e-3)
-  steps     = 50
-}
-
-env duel = problems(countdown, grader = countdown, samples = 1_000) |> solver_judge(solvers = 1)
-
-train fifth {
-  model     = fourth
-  env       = duel
-  batch     = groups(16, group_size = 1)
-  sampling  = sample(max_tokens = 16)
-  advantage = grpo(scope = role)
   loss      = importance_sampling()
   optimizer = adam(1e-3)
   steps     = 50

@@ -14,3 +14,16 @@ train main {
   optimizer = adam(1e-5)
   steps     = 50
 }
+
+env numbers = problems(countdown, grader = countdown, question = "prompt")
+
+train second {
+  model     = main
+  env       = numbers
+  batch     = groups(16, group_size = 8)
+  sampling  = sample(max_tokens = 512)
+  advantage = grpo()
+  loss      = importance_sampling()
+  optimizer = adam(1e-5)
+  steps     = 50
+}

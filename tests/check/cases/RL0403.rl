@@ -30,3 +30,18 @@ train control {
   optimizer = adam(0)
   steps     = 50
 }
+
+train finetuning {
+  model     = third
+  env       = guess
+  batch     = groups(16, group_size = 8)
+  sampling  = sample(max_tokens = 16)
+  advantage = grpo()
+  loss      = importance_sampling()
+  optimizer = adam(1e-6)
+  steps     = 50
+}
+
+model third {
+  base = "tiny"
+}

@@ -3,7 +3,7 @@ model policy {
   lora_rank = 8
 }
 
-env guess = gem("rg:composite") |> chat()
+env guess = gem("rg:composite") |> chat(instruction = "Answer in \\boxed{}.")
 
 train main {
   model     = policy

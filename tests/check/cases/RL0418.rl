@@ -2,7 +2,7 @@ model policy {
   base = "Qwen/Qwen3.5-9B-Base"
 }
 
-env sums = gem("rg:simple_equations") |> concat_chat() |> template(no)
+env sums = gem("qa:HotpotQA") |> concat_chat() |> template(no)
 
 train main {
   model     = policy

@@ -17,13 +17,9 @@ train main {
   model     = policy
   env       = tasks
   batch     = groups(32, group_size = 8)  # data.train_batch_size: the trainer's default
-  # rollout.train.temperature: the trainer's default
-  sampling  = sample(
-    max_tokens = 8192,
-    temperature = 1.0,
-    max_prompt_tokens = 4096,
-    max_episode_tokens = 8192,
-  )
+  # rollout.train.temperature: the trainer's default; not 8192: the longest prompt leaves that of
+  # training.max_length = 8192
+  sampling  = sample(max_tokens = 4096, temperature = 1.0, max_prompt_tokens = 4096)
   advantage = returns() |> baseline(leave_one_out, over = group, singleton = drop)
   loss      = importance_sampling()  # the trainer's default
   aggregate = token_mean()

@@ -1,0 +1,17 @@
+model policy {
+  base = "Qwen/Qwen3-8B"
+}
+
+env equations = gem("rg:simple_equations") |> chat(instruction = "Answer in \\boxed{}.")
+
+train main {
+  model     = policy
+  env       = equations
+  batch     = groups(16, group_size = 8)
+  sampling  = sample(max_tokens = 16)
+  advantage = grpo()
+  loss      = importance_sampling()
+  kl        = reference("Qwen/Qwen3.5-9B", coef = 0.01)
+  optimizer = adam(1e-5)
+  steps     = 50
+}
