@@ -13,7 +13,7 @@ from rlc.algo.episodes import Episodes
 from rlc.algo.scheme import AdvantageScheme
 from rlc.compile.recipe import compile_source
 from rlc.lang.source import Source
-from rlc.plan.records import TrainPlan
+from rlc.plan.records import Plan, TrainPlan
 
 RECIPE = """
 model policy {{ base = "tiny" }}
@@ -32,11 +32,16 @@ train main {{
 
 
 @cache
-def scheme_of(text: str) -> AdvantageScheme:
-    """The scheme that a recipe means."""
+def plan_with(text: str) -> Plan:
+    """The plan of a recipe with this advantage."""
     compiled = compile_source(Source("test.rl", RECIPE.format(text)))
     assert compiled.plan is not None, [item.message for item in compiled.diagnostics]
-    (stage,) = compiled.plan.stages
+    return compiled.plan
+
+
+def scheme_of(text: str) -> AdvantageScheme:
+    """The scheme that a recipe means."""
+    (stage,) = plan_with(text).stages
     assert isinstance(stage, TrainPlan)
     return stage.advantage
 
