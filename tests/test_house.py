@@ -95,10 +95,18 @@ def test_rooms_stand_one_above_the_other() -> None:
 
 def builtin_names() -> set[str]:
     """The names of sources, wrappers, trackers, losses and aggregations, but those that are also a
-    role of a wrapper or a word of something else."""
+    role of a wrapper, a kind of data or a word of something else."""
     kinds = ("env", "wrapper", "tracker", "loss", "aggregate")
     names = {name for kind in kinds for name in names_of(kind)}
-    return names - {*get_args(Role), "track", "rollouts", "reward", "python", "cookbook"}
+    return names - {
+        *get_args(Role),
+        *names_of("data"),
+        "track",
+        "rollouts",
+        "reward",
+        "python",
+        "cookbook",
+    }
 
 
 # Where names may stand: the catalogue, the tables that map a name to what does it, the rooms of one

@@ -8,6 +8,7 @@ from typing import Literal
 from rlc.catalog.index import find_builtin, source_traits, wrapper_traits
 from rlc.catalog.traits import EnvFacts, Role
 from rlc.plan.environments import MAX_TURNS, EnvPlan, StepPlan
+from rlc.plan.paths import file_part
 
 
 def env_facts(env: EnvPlan) -> EnvFacts:
@@ -69,9 +70,11 @@ def files_of(env: EnvPlan) -> Iterator[tuple[str, str]]:
         if index == 0:
             path, value = "id", env.id
         if param.names_file(value):
-            yield path, value
-    for wrapper in env.wrappers:
-        builtin = find_builtin("wrapper", wrapper.name)
+            yield path, file_part(value)
+    called = [("wrapper", w.name, w.args, f"wrappers.{w.name}") for w in env.wrappers]
+    called += [("grader", g.grader, g.args, f"graders.{g.name}") for g in env.graders]
+    for kind, name, args, path in called:
+        builtin = find_builtin(kind, name)
         for param in builtin.params if builtin else ():
-            if param.names_file(value := wrapper.args.get(param.name)):
-                yield f"wrappers.{wrapper.name}.args.{param.name}", value
+            if param.names_file(value := args.get(param.name)):
+                yield f"{path}.args.{param.name}", file_part(value)

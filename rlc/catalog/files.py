@@ -16,9 +16,9 @@ from attrs import evolve, fields
 from rlc.catalog.declarations import DECLARATIONS, MODEL_FIELDS
 from rlc.catalog.index import BUILTINS, find_builtin
 from rlc.catalog.records import MODEL_FOLDER, Param
-from rlc.plan.codec import PlanFormatError, plan_from_dict, plan_hash, plan_to_dict
+from rlc.plan.codec import PlanFormatError, content_hash, plan_from_dict, plan_hash, plan_to_dict
 from rlc.plan.environments import EnvPlan
-from rlc.plan.paths import located, rebased
+from rlc.plan.paths import file_part, located, rebased
 from rlc.plan.records import LOCAL, Plan, StagePlan, kind_of
 from rlc.records import Record
 
@@ -43,7 +43,8 @@ def plan_from_file(data: object, folder: str | os.PathLike[str]) -> tuple[Plan, 
         raise PlanFormatError("a plan is a JSON object")
     content = {key: value for key, value in data.items() if key not in (*_MARK, "plan_hash")}
     plan, stated = plan_from_dict(content), data.get("plan_hash")
-    intact = None if stated is None else stated == plan_hash(plan)
+    # That of the content as an older version wrote it, or as another program would write it.
+    intact = None if stated is None else stated in (content_hash(content), plan_hash(plan))
     if not data.keys() >= _MARK.keys():
         return with_files(plan, partial(rebased, folder="", recipe=plan.recipe)), intact
     return evolve(plan, recipe=recipe_in_file(data, folder)), intact
@@ -61,11 +62,11 @@ def located_files(plan: Plan) -> Plan:
 
 
 def paths_in(plan: Plan) -> list[str]:
-    """Return every path of a plan, as the plan has it."""
+    """Return every file of a plan, as the plan has it."""
     found = list[str]()
 
     def note(path: str) -> str:
-        found.append(path)
+        found.append(file_part(path))
         return path
 
     with_files(plan, note)
@@ -100,16 +101,17 @@ def _stage(stage: StagePlan, change: Change) -> StagePlan:
 def _env(env: EnvPlan, change: Change) -> EnvPlan:
     source = find_builtin("env", env.source)
     first, *others = source.params if source else ()
-    wrappers = []
-    for wrapper in env.wrappers:
-        builtin = find_builtin("wrapper", wrapper.name)
-        new = _changed(wrapper.args, builtin.params if builtin else (), change)
-        wrappers.append(evolve(wrapper, args={**wrapper.args, **new}))
+
+    def called(kind: str, name: str, args: dict[str, Any]) -> dict[str, Any]:
+        builtin = find_builtin(kind, name)
+        return {**args, **_changed(args, builtin.params if builtin else (), change)}
+
     return evolve(
         env,
         id=change(env.id) if first.names_file(env.id) else env.id,
         args={**env.args, **_changed(env.args, others, change)},
-        wrappers=tuple(wrappers),
+        wrappers=tuple(evolve(w, args=called("wrapper", w.name, w.args)) for w in env.wrappers),
+        graders=tuple(evolve(g, args=called("grader", g.grader, g.args)) for g in env.graders),
     )
 
 

@@ -7,6 +7,7 @@ from typing import TypeVar
 
 from rlc.catalog.builtins import (
     advantages,
+    graders,
     losses,
     sources,
     splits,
@@ -17,6 +18,7 @@ from rlc.catalog.builtins import (
 from rlc.catalog.records import Builtin, Kind
 from rlc.catalog.traits import (
     AggregateTraits,
+    GraderTraits,
     LossTraits,
     SourceTraits,
     TrackerTraits,
@@ -38,6 +40,7 @@ KINDS = {
             start='gem("…")',
         ),
         Kind("wrapper", "a wrapper", "chat()"),
+        Kind("grader", "a grader", 'grade_with("rewards.py:reward")'),
         Kind("advantage", "an advantage scheme", "grpo()", step="step", start="returns()"),
         Kind("step", "an advantage step", "baseline(mean, over = group)"),
         Kind("loss", "a loss", "importance_sampling()"),
@@ -66,6 +69,7 @@ BUILTINS: tuple[Builtin, ...] = (
     *sources.SOURCES,
     *splits.SPLITS,
     *wrappers.WRAPPERS,
+    *graders.GRADERS,
     *advantages.PRESETS,
     *advantages.STEPS,
     *losses.LOSSES,
@@ -92,45 +96,49 @@ class UnknownBuiltinError(Error, KeyError):
     """A name in a plan that no builtin of its kind has."""
 
 
-_BY_NAME = {builtin.name: builtin for builtin in BUILTINS}
+_BY_NAME = {(builtin.kind, builtin.name): builtin for builtin in BUILTINS}
+_OF_ANY_KIND = {builtin.name: builtin for builtin in reversed(BUILTINS)}
 
 
 def find_builtin(kind: str, name: str) -> Builtin | None:
     """The builtin of a kind with that name."""
-    builtin = _BY_NAME.get(name)
-    return builtin if builtin is not None and builtin.kind == kind else None
+    return _BY_NAME.get((kind, name))
 
 
 def find_anywhere(name: str) -> Builtin | None:
-    """The builtin of that name, of any kind: each name is used once."""
-    return _BY_NAME.get(name)
+    """The first builtin of that name: those of different kinds may share one."""
+    return _OF_ANY_KIND.get(name)
 
 
-def is_taken(name: str) -> bool:
-    """Whether no declaration may have a name, since it is that of a builtin."""
-    builtin = _BY_NAME.get(name)
-    return builtin is not None and KINDS[builtin.kind].as_is is None
+def is_taken(name: str, kind: str | None = None) -> bool:
+    """Whether no declaration may have a name: it is that of something that is called, or of a word
+    that stands where a value of the declaration's ``kind`` does."""
+    builtin = find_anywhere(name)
+    if builtin is None or KINDS[builtin.kind].as_is is not None:
+        return False
+    return not builtin.word or builtin.kind == kind
 
 
-def _traits(traits: type[T], noun: str, name: str) -> T:
-    builtin = _BY_NAME.get(name)
+def _traits(kind: str, traits: type[T], noun: str, name: str) -> T:
+    builtin = _BY_NAME.get((kind, name))
     if builtin is None or not isinstance(builtin.traits, traits):
         raise UnknownBuiltinError(f"there is no {noun} `{name}()`")
     return builtin.traits
 
 
 # The traits of a builtin by its name. Each raises UnknownBuiltinError if there is none.
-loss_traits = partial(_traits, LossTraits, "loss")
-aggregate_traits = partial(_traits, AggregateTraits, "aggregation")
-source_traits = partial(_traits, SourceTraits, "environment source")
-wrapper_traits = partial(_traits, WrapperTraits, "wrapper")
-tracker_traits = partial(_traits, TrackerTraits, "tracker")
+loss_traits = partial(_traits, "loss", LossTraits, "loss")
+aggregate_traits = partial(_traits, "aggregate", AggregateTraits, "aggregation")
+source_traits = partial(_traits, "env", SourceTraits, "environment source")
+wrapper_traits = partial(_traits, "wrapper", WrapperTraits, "wrapper")
+grader_traits = partial(_traits, "grader", GraderTraits, "grader")
+tracker_traits = partial(_traits, "tracker", TrackerTraits, "tracker")
 
 
 def service_settings(loss: str) -> dict[str, float | None]:
     """Return the settings that a service takes for a loss, with their defaults there: those of
     recipes, but None for the strength of a pull, which has to be given."""
-    traits, builtin = loss_traits(loss), _BY_NAME[loss]
+    traits, builtin = loss_traits(loss), _BY_NAME["loss", loss]
     keys = {traits.config[param.name]: param.default for param in builtin.params}
     return {key: None if key == traits.pull else default for key, default in keys.items()}
 

@@ -25,8 +25,6 @@ SCALARS: Mapping[str, str] = {
     "any": "a plain value",
 }
 
-# The form of a string that names something in Python code, with an example.
-ATTRIBUTE = (r"[A-Za-z_][\w.]*:[A-Za-z_]\w*", "my_package.tasks:make")
 # What names a folder of this machine, where the name of a model may stand too.
 MODEL_FOLDER = r"[./~].*"
 
@@ -40,11 +38,12 @@ class Param:
     allowed values, each a ``noun``. ``form`` is a pattern and an example of it: a value of that
     form is allowed too, and without choices it must be of it. ``file``: a value of the form is the
     path of a file or folder, or one that matches ``file``, if that is a pattern; it starts at the
-    folder of what names it (:mod:`rlc.plan.paths`). ``many`` takes a list of them. An ``optional``
-    one also takes the word ``none``. ``default_of`` names what the default belongs
-    to, if it is not the builtin. ``only_if`` names another argument and the values of it with
-    which alone this one means anything; it must be given then if it is ``needed``. ``formerly``
-    are names that it had: they are still accepted, with a warning.
+    folder of what names it (:mod:`rlc.plan.paths`). ``many`` takes a list of them, ``named`` a
+    record of them. An ``optional`` one also takes the word ``none``. ``default_of`` names what the
+    default belongs to, if it is not the builtin. ``only_if`` names another argument and the values
+    of it with which alone this one means anything. ``formerly`` are names that it had: they are
+    still accepted, with a warning. ``folded`` are words that it took together with another
+    argument, which is now an argument of a builtin: word -> (argument, builtin).
     """
 
     name: str
@@ -60,11 +59,12 @@ class Param:
     form: tuple[str, str] | None = None
     file: bool | str = False
     many: bool = False
+    named: bool = False
     optional: bool = False
     default_of: str | None = None
     only_if: tuple[str, tuple[str, ...]] | None = None
-    needed: bool = False
     formerly: tuple[str, ...] = ()
+    folded: Mapping[str, tuple[str, str]] = field(factory=dict)
 
     @property
     def required(self) -> bool:
@@ -91,6 +91,12 @@ class Param:
 def optional(name: str, type: str, doc: str, **more: Any) -> Param:
     """A parameter that may be left out, or given as ``none``."""
     return Param(name, type, doc, None, optional=True, **more)
+
+
+def code(name: str, doc: str, **more: Any) -> Param:
+    """What names something in Python code: in a file, or in a module."""
+    form = (r"(.+\.py|[A-Za-z_][\w.]*):[A-Za-z_]\w*", "rewards.py:reward")
+    return Param(name, "string", doc, form=form, file=r".+\.py:\w+", **more)
 
 
 def share(name: str, doc: str, default: float | None) -> Param:

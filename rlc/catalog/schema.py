@@ -17,7 +17,7 @@ from rlc.catalog.index import BUILTINS, names_of
 from rlc.catalog.records import Param
 from rlc.plan import records
 from rlc.plan.codec import STAGES, STEPS
-from rlc.plan.environments import EnvPlan, RewardPlan, RolloutsPlan, StepPlan
+from rlc.plan.environments import EnvPlan, GraderPlan, RewardPlan, RolloutsPlan, StepPlan
 
 DIALECT = "https://json-schema.org/draft/2020-12/schema"
 Schema = dict[str, Any]
@@ -28,6 +28,7 @@ _SCALARS: Mapping[Any, str] = {str: "string", int: "integer", float: "number", b
 _NAMES: Mapping[tuple[type, str], str] = {
     (EnvPlan, "source"): "env",
     (StepPlan, "name"): "wrapper",
+    (GraderPlan, "grader"): "grader",
     (records.LossPlan, "name"): "loss",
     (records.AggregatePlan, "kind"): "aggregate",
     (records.MetricPlan, "name"): "metric",

@@ -115,6 +115,7 @@ class SourceTraits:
     numbers that stay the same. ``blocks``: its calls block, and so are made by workers; None if
     that depends on the environment. ``package`` is installed with rlc's ``extra``. ``key`` is
     needed unless the environment has a ``base_url``. ``code``: its id names Python code.
+    ``graded``: graders reward its replies; ``answers``: its rows have answers to compare with.
     ``fixed_groups``: it may have groups of one size only. ``unknown_turns``: why the number of
     turns may be unknown. ``boxed``: it reads answers from a box, as LaTeX writes it. ``scripted``:
     `rlc emit` writes scripts that play it. ``facts``: what is known of one of its environments.
@@ -127,6 +128,8 @@ class SourceTraits:
     extra: str | None = None
     key: Key | None = None
     code: bool = False
+    graded: bool = False
+    answers: bool = False
     fixed_groups: bool = False
     unknown_turns: str = "its limit is not known"
     boxed: bool = False
@@ -161,6 +164,17 @@ class WrapperTraits:
     server: str | None = None
     scripted: bool = False
     asks: tuple[str, ...] = ()
+
+
+@frozen(eq=False, repr=False)
+class GraderTraits:
+    """What a grader does. ``compares``: it finds an answer in the reply, or none, and compares it
+    with that of the row; ``marks``: it finds it in one of these alone. ``code``: its first argument
+    names a function of the user's own."""
+
+    compares: bool = False
+    marks: tuple[str, ...] = ()
+    code: bool = False
 
 
 @frozen(eq=False, repr=False)

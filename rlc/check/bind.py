@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Sequence
 
-from attrs import define, field, frozen
+from attrs import define, evolve, field, frozen
 
 from rlc.catalog.records import Param
 from rlc.check.suggest import closest, known_values, rename
 from rlc.check.values import Value
-from rlc.lang.ast import Argument, Expr, Field, Name
-from rlc.lang.diagnostics import Diagnostics, Label, replace
+from rlc.lang.ast import Argument, Call, Expr, Field, Name
+from rlc.lang.diagnostics import Diagnostics, Fix, Label, replace
 from rlc.lang.source import Span
 
 # Evaluates an expression for a parameter; returns None after a report.
@@ -75,6 +76,7 @@ class _Binder:
 
     def match(self) -> None:
         """Find the parameter of each item."""
+        self._unfold()
         named = False
         for position, item in enumerate(self.items):
             if item.name is None:
@@ -91,6 +93,30 @@ class _Binder:
                 label = Label(where, "first given here")
                 message = f"the {self.owner.slot} `{param.name}` is given twice"
                 self.found.error(code, span, message, "keep one of them", label)
+
+    def _unfold(self) -> None:
+        """Read ``grader = regex, pattern = "x"`` as ``grader = regex("x")``, with a warning."""
+        for param in self.params:
+            given = {item.name.id: item for item in self.items if item.name}
+            item = given.get(param.name)
+            word = item.value if item else None
+            old = word.id if isinstance(word, Name) else getattr(word, "value", None)
+            if item is None or word is None or str(old) not in param.folded:
+                continue
+            name, builtin = param.folded[str(old)]
+            moved = given.get(name)
+            if moved is None:
+                continue
+            inner = Argument(moved.value.span, None, moved.value)
+            call = Call(word.span, Name(word.span, builtin), (inner,))
+            new = f"{builtin}({moved.value.span.text})"
+            advice = f"write `{param.name} = {new}`"
+            message = f"`{name}` is what `{builtin}()` takes now"
+            source, (start, end) = moved.span.source, _with_comma(moved.span)
+            edits = ((word.span, new), (Span(source, start, end), ""))
+            self.found.warning("RL0116", moved.span, message, advice, fix=Fix(advice, edits))
+            kept = (other for other in self.items if other is not moved)
+            self.items = [evolve(i, value=call) if i is item else i for i in kept]
 
     def _positional(self, span: Span, position: int, named: bool) -> Param | None:
         if named:
@@ -168,3 +194,14 @@ class _Binder:
                 advice = f"take `{param.name}` out, or change `{other}`"
                 self.found.error("RL0312", span, message, advice)
                 self.bound.complete = False
+
+
+def _with_comma(span: Span) -> tuple[int, int]:
+    """Where an argument starts and ends in its text, with the comma between it and the next one to
+    the left, or else to the right."""
+    text, start, end = span.source.text, span.start, span.end
+    before = text[:start].rstrip()
+    if before.endswith(","):
+        return len(before) - 1, end
+    after = re.match(r"\s*,\s*", text[end:])
+    return start, end + (after.end() if after else 0)

@@ -22,7 +22,7 @@ from rlc.catalog.index import (
     words_of,
 )
 from rlc.catalog.records import SCALARS, Args, Builtin, Param, Signature
-from rlc.check import pipelines
+from rlc.check import parts, pipelines
 from rlc.check.bind import Owner, bind
 from rlc.check.mixtures import name_single, single
 from rlc.check.models import Artifact, model_value
@@ -39,6 +39,7 @@ from rlc.lang.ast import (
     Expr,
     ListExpr,
     Name,
+    String,
     ValueDecl,
 )
 from rlc.lang.diagnostics import Diagnostics, Label
@@ -74,6 +75,8 @@ class Evaluator:
         """Return the value of an expression as ``want`` takes it, or None after a report."""
         if want.many:
             return self._list(expr, want)
+        if want.named:
+            return parts.named(self, expr, want)
         if want.type == "model":
             if id(expr) not in self._models:
                 self._models[id(expr)] = self._one(expr, want)
@@ -94,6 +97,10 @@ class Evaluator:
                 return pipelines.pipeline(self, expr, want)
             case Binary(op="+" | "*") if want.type == "env":
                 return pipelines.mixture(self, expr, want)
+            case String() if expr.value in words_of(want.type):
+                return self._name(self.scalars.unquoted(expr), want)
+            case Binary(op="*") if want.type == "grader":
+                return parts.weighted(self, expr, want)
             case Binary(op="then") if want.type == "failure":
                 return pipelines.then(self, expr, want)
         if KINDS[want.type].plain:
@@ -170,10 +177,11 @@ class Evaluator:
             record = builtin.build(Args({}))
             return Value(want.type, record, name.span, name.span)
         words = words_of(want.type)
-        if words and not self.scope.knows(name.id):
+        if words and builtin is None and not self.scope.knows(name.id):
             message = f"`{name.id}` is not {KINDS[want.type].noun}"
             fix = rename(name.span, name.id, words)
-            self.found.error("RL0204", name.span, message, known_values(words, name.id), fix=fix)
+            advice = known_values(names_of(want.type), name.id)
+            self.found.error("RL0204", name.span, message, advice, fix=fix)
             return None
         decl = self.scope.decls.get(name.id)
         if decl is not None and decl.kind.id == "param" and KINDS[want.type].plain:

@@ -112,19 +112,11 @@ def _with_step(head: Value, stage: Value) -> Any:
 
 def mixture(evaluator: Evaluator, expr: Binary, want: Param) -> Value | None:
     """``3 * a + 1 * b``; the parts keep their own settings."""
-    if expr.op == "*" and isinstance(expr.right, Number):
-        message = "a weight comes before its environment"
-        advice = f"write `{expr.right.span.text} * {expr.left.span.text}`"
-        evaluator.found.error("RL0201", expr.span, message, advice)
-        return None
     if expr.op == "+":
         left, right = evaluator.value(expr.left, want), evaluator.value(expr.right, want)
         parts = None if left is None or right is None else added(left.data, right.data)
     else:
-        weight, env = (
-            evaluator.scalars.fitting(expr.left, _WEIGHT),
-            evaluator.value(expr.right, want),
-        )
+        weight, env = weight_and_rest(evaluator, expr, want, _WEIGHT)
         parts = None if weight is None or env is None else weighted(weight, env.data)
     if parts is None:
         return None
@@ -138,6 +130,18 @@ def mixture(evaluator: Evaluator, expr: Binary, want: Param) -> Value | None:
         evaluator.found.error("RL0203", expr.span, message, "weights are relative to each other")
         return None
     return Value("env", parts, expr.span, expr.span)
+
+
+def weight_and_rest(
+    evaluator: Evaluator, expr: Binary, want: Param, weight: Param
+) -> tuple[Value | None, Value | None]:
+    """The two sides of ``3 * a``, each None after a report."""
+    if isinstance(expr.right, Number):
+        message = f"a weight comes before its {KINDS[want.type].noun.partition(' ')[2]}"
+        advice = f"write `{expr.right.span.text} * {expr.left.span.text}`"
+        evaluator.found.error("RL0201", expr.span, message, advice)
+        return None, None
+    return evaluator.scalars.fitting(expr.left, weight), evaluator.value(expr.right, want)
 
 
 def then(evaluator: Evaluator, expr: Binary, want: Param) -> Value | None:

@@ -71,10 +71,7 @@ class Scalars:
             self._found.error("RL0201", expr.span, message, advice)
             return None
         if isinstance(expr, String) and want.is_word(expr.value):
-            fix = replace(expr.span, expr.value, f"write `{expr.value}`", True)
-            message = f"`{expr.value}` is one of the words here, and needs no quotes"
-            self._found.warning("RL0116", expr.span, message, f"write `{expr.value}`", fix=fix)
-            return Value(want.type, expr.value, expr.span, expr.span)
+            return Value(want.type, self.unquoted(expr).id, expr.span, expr.span)
         value = self.plain(expr, want)
         fitted = fit(value, want, expr.span, self._found) if value else None
         if value is None or fitted is None or not want.names_file(fitted.data):
@@ -101,6 +98,13 @@ class Scalars:
                     return False
         is_word = not isinstance(expr, Number) and not any(map(str.isspace, expr.span.text))
         return is_word and bool(names) and not any(map(self._knows, names))
+
+    def unquoted(self, expr: String) -> Name:
+        """A word that is written as a string, after a warning."""
+        fix = replace(expr.span, expr.value, f"write `{expr.value}`", True)
+        message = f"`{expr.value}` is one of the words here, and needs no quotes"
+        self._found.warning("RL0116", expr.span, message, f"write `{expr.value}`", fix=fix)
+        return Name(expr.span, expr.value)
 
     def plain(self, expr: Expr, want: Param) -> Value | None:
         """The value of ``expr`` as its own type; ``want`` is only for messages."""

@@ -75,7 +75,7 @@ def collect(recipe: Recipe, found: Diagnostics) -> Scope:
             label = Label(first.name.span, "first declared here")
             message = f"`{decl.name.id}` is declared twice"
             found.error("RL0109", decl.name.span, message, "give one another name", label)
-        elif is_taken(decl.name.id):
+        elif is_taken(decl.name.id, DECLARATIONS[decl.kind.id].value):
             message = f"`{decl.name.id}` is the name of a builtin"
             found.error("RL0113", decl.name.span, message, "choose another name")
             scope.unread |= {decl.name.id}

@@ -1,18 +1,23 @@
-"""The Python objects that a recipe names as ``module:attr``: found, or the error explained.
+"""The Python objects that a recipe names as ``module:attr`` or ``path/file.py:attr``: found, or the
+error explained.
 
 Modules are looked for among what is installed, in the working directory, and beside the recipe, in
-this order: a file beside a recipe never takes the place of a library.
+this order: a file beside a recipe never takes the place of a library. A file is a module of its
+stem, and modules beside it are found too.
 """
 
 from __future__ import annotations
 
 import importlib
+import importlib.util
 import inspect
 import sys
 import traceback
 from collections.abc import Iterable, Mapping
 from difflib import get_close_matches
+from hashlib import blake2b
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 from rlc.data.errors import DataError
@@ -29,10 +34,12 @@ def search_beside(recipe: str) -> None:
 
 def load_attribute(target: str) -> Any:
     """The callable that ``module:attr`` names. Raise DataError if there is none."""
-    name, _, attribute = target.partition(":")
+    name, _, attribute = target.rpartition(":")
     importlib.invalidate_caches()
     try:
-        module = importlib.import_module(name)
+        module = _of_file(Path(name)) if name.endswith(".py") else importlib.import_module(name)
+    except FileNotFoundError as error:
+        raise DataError(f"`{target}`: there is no file {name}") from error
     except ModuleNotFoundError as error:
         if error.name is None or not f"{name}.".startswith(f"{error.name}."):
             raise DataError(f"`{target}` cannot be imported: {explained(error)}") from error
@@ -50,6 +57,29 @@ def load_attribute(target: str) -> Any:
     if not callable(found):
         raise DataError(f"`{target}` is of the type {type(found).__name__}, which cannot be called")
     return found
+
+
+def _of_file(path: Path) -> ModuleType:
+    """The module of a file, imported once: by its stem, as another process finds it again, unless
+    that is another module's name. Raise FileNotFoundError if there is none."""
+    path = path.resolve(strict=True)
+    if str(path.parent) not in sys.path:
+        sys.path.append(str(path.parent))
+    found = importlib.util.find_spec(path.stem)
+    if found is not None and found.origin == str(path):
+        return importlib.import_module(path.stem)
+    name = f"{path.stem}_{blake2b(str(path).encode(), digest_size=4).hexdigest()}"
+    if name not in sys.modules:
+        spec = importlib.util.spec_from_file_location(name, path)
+        assert spec is not None
+        assert spec.loader is not None
+        module = sys.modules[name] = importlib.util.module_from_spec(spec)
+        try:
+            spec.loader.exec_module(module)
+        except BaseException:
+            del sys.modules[name]
+            raise
+    return sys.modules[name]
 
 
 def require_takes(target: str, function: Any, args: Mapping[str, Any]) -> None:

@@ -8,18 +8,15 @@ from __future__ import annotations
 
 import importlib
 import importlib.util
-import math
 import re
 from collections.abc import Callable, Mapping, Sequence
 from fractions import Fraction
-from functools import lru_cache
 from typing import Any
 
 from attrs import field, frozen
 
 from rlc.data import countdown
 from rlc.data.errors import DataError
-from rlc.data.functions import load_attribute
 from rlc.data.math_equivalence import compare
 
 LONGEST = 2_000  # characters of an answer; a longer one is not compared
@@ -39,15 +36,13 @@ Row = Mapping[str, Any]
 
 @frozen
 class Grader:
-    """A grader as a recipe describes it; ``answer`` is the field of the right answer. It is made
-    again in another process, once. Raise DataError if a package is missing, the pattern is no
-    regular expression, or the function is not found."""
+    """A grader that compares answers; ``answer`` is the field of the right one. Raise DataError if
+    a package is missing, or the pattern is no regular expression."""
 
     name: str
     answer: str
     pattern: str | None = None
-    function: str | None = None
-    tool: Any = field(init=False, eq=False, repr=False)  # the compiled pattern, or the function
+    tool: Any = field(init=False, eq=False, repr=False)  # the compiled pattern
 
     @tool.default
     def _load_tool(self) -> Any:
@@ -63,23 +58,11 @@ class Grader:
                 raise DataError(
                     f"the pattern {self.pattern!r} is no regular expression: {error}"
                 ) from error
-        if self.name == "python":
-            assert self.function is not None
-            return load_attribute(self.function)
         return None
 
     def __call__(self, text: str, row: Row) -> float | None:
-        """The grade of a reply to the problem of a row: 0 or 1, or the value of a Python grader;
-        None if no answer is found."""
+        """The grade of a reply to the problem of a row: 0 or 1; None if no answer is found."""
         return _GRADERS[self.name](self, text, row)
-
-    def __reduce__(self) -> tuple[Any, ...]:
-        return _make_once, (self.name, self.answer, self.pattern, self.function)
-
-
-@lru_cache(maxsize=64)
-def _make_once(*description: Any) -> Grader:
-    return Grader(*description)
 
 
 def require_gradable(grader: Grader, row: Row) -> None:
@@ -93,7 +76,7 @@ def require_gradable(grader: Grader, row: Row) -> None:
 def require_right(grader: Grader, rows: Sequence[Row], data: str) -> None:
     """Raise DataError if a grader calls most of the rows' own answers wrong: then the grader, or
     the field of the answer, does not fit these rows. Graders whose right replies have no known form
-    (a target, a pattern, a Python function) are not tried."""
+    (a target, a pattern) are not tried."""
     if grader.name not in ("exact", "math", "numeric"):
         return
     wrong = [
@@ -248,22 +231,10 @@ def _math(grader: Grader, text: str, row: Row) -> float | None:
     return float(found.same)
 
 
-def _python(grader: Grader, text: str, row: Row) -> float | None:
-    """A function of the whole reply and the row that returns a number or a truth value, or None if
-    it found no answer."""
-    value = grader.tool(text, row)
-    if value is None:
-        return None
-    if not isinstance(value, bool | int | float) or not math.isfinite(value):
-        raise DataError(f"the grader {grader.function} gave {value!r} instead of a finite number")
-    return float(value)
-
-
 _GRADERS: dict[str, Callable[[Grader, str, Row], float | None]] = {
     "countdown": _countdown,
     "exact": _exact,
     "math": _math,
     "numeric": _numeric,
-    "python": _python,
     "regex": _regex,
 }

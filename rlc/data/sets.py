@@ -56,13 +56,13 @@ class Made:
     shuffle: bool
     count: int | None
 
-    def row(self, order: int, number: int) -> Row:
+    def row(self, order: int, number: int) -> DataRow:
         """As :meth:`Listed.row`."""
         if self.count is not None:
             seed = Listed(range(self.count), self.shuffle).row(order, number)
         else:
             seed = derive_seed(order, "task", number) if self.shuffle else number
-        return countdown.problem(self.split, seed)
+        return DataRow(countdown.problem(self.split, seed), Place("countdown", seed))
 
 
 def problem_set(
@@ -72,7 +72,7 @@ def problem_set(
     shuffle: bool,
     samples: int | None,
     check: Callable[[Row], None],
-) -> Listed[Row] | Made:
+) -> Listed[DataRow] | Made:
     """The problems of a known set, or of a file; ``check`` raises DataError for an unusable row.
 
     ``question``: the field by which a part of a split is cut. ``samples`` keeps that many. Raise
@@ -84,7 +84,7 @@ def problem_set(
     for row in rows_in(data, split, question):
         with at_place(row.place):
             check(row.fields)
-        rows.append(row.fields)
+        rows.append(row)
     if samples is not None and samples > len(rows):
         there = f"{data} has {len(rows):,} problems in {said(split)}"
         raise DataError(f"`samples = {samples}`, but {there}")

@@ -14,6 +14,7 @@ from typing import Any, Protocol, TypeGuard, runtime_checkable
 from attrs import evolve, field, frozen
 
 from rlc.data.about import About
+from rlc.data.rewards import as_number
 from rlc.errors import Error
 
 
@@ -160,12 +161,9 @@ def validated(seen: Any) -> Observation:
 
 def _number(what: str, value: Any) -> float:
     """A plain number, or a scalar of an array library, as a float."""
-    try:
-        plain = value.item() if hasattr(value, "item") else value
-    except (ValueError, RuntimeError):  # an array of several, of numpy or torch
-        plain = None
-    if not isinstance(plain, bool | int | float):
+    number = as_number(value)
+    if number is None:
         raise ContractError(f"{what} is a {type(value).__name__}, not a number")
-    if not math.isfinite(plain):
-        raise ContractError(f"{what} is {float(plain)}, not a finite number")
-    return float(plain)
+    if not math.isfinite(number):
+        raise ContractError(f"{what} is {number}, not a finite number")
+    return number

@@ -8,9 +8,10 @@ from typing import Any
 from attrs import frozen
 
 from rlc.catalog.environments import is_chat, max_turns, with_role
-from rlc.catalog.index import source_traits, wrapper_traits
+from rlc.catalog.index import grader_traits, source_traits, wrapper_traits
 from rlc.data.errors import DataError
 from rlc.data.functions import load_attribute, require_takes, search_beside
+from rlc.data.rewards import OwnFunction
 from rlc.envs.base import AsyncSource, BlockingSource, EnvError, NumberedSource
 from rlc.envs.history import History, TextHistory, chat_history
 from rlc.envs.judges.solver_judge import SolverJudge, make_solver_judge
@@ -53,7 +54,8 @@ def build_env(plan: EnvPlan, tokenizer: Any, renderer: str) -> PlayableEnv:
     count = getattr(source, "count", None) or plan.args.get("samples")
     workers, game = with_role(plan, "workers"), with_role(plan, "game")
     if not isinstance(source, AsyncSource):
-        source = make_async(source, workers.args if workers else None)
+        with_awaited = getattr(source, "with_awaited", lambda made: made)
+        source = with_awaited(make_async(source, workers.args if workers else None))
     elif workers is not None:
         raise EnvError(
             f"`{plan.name}` does not block, so `{workers.name}()` has nothing to do: leave it"
@@ -118,7 +120,21 @@ def _require_gem(plan: EnvPlan) -> None:
 def _problem_source(plan: EnvPlan, *_: Any) -> NumberedSource:
     from rlc.envs.problems.source import ProblemSource
 
-    return ProblemSource(plan.id, plan.args)
+    return ProblemSource(plan.id, plan.args, plan.graders)
+
+
+def _row_source(plan: EnvPlan, *_: Any) -> NumberedSource:
+    from rlc.envs.problems.source import ProblemSource
+
+    no_answers = {"answer": None, "few_shot": None, "format_coef": 0.0}
+    args = {"question": plan.args["prompt"], **no_answers, **plan.args}
+    return ProblemSource(plan.id, args, plan.graders)
+
+
+def _require_own_graders(plan: EnvPlan) -> None:
+    for grader in plan.graders:
+        if grader_traits(grader.grader).code:
+            OwnFunction(grader.args["function"], grader.args["weights"])
 
 
 def _openreward_source(plan: EnvPlan, tokenizer: Any, renderer: str) -> AsyncSource:
@@ -163,7 +179,8 @@ def _require_python(plan: EnvPlan) -> None:
 
 ADAPTERS = {
     "gem": Adapter(_gem_source, _each(_require_gem)),
-    "problems": Adapter(_problem_source),
+    "problems": Adapter(_problem_source, _each(_require_own_graders)),
+    "rows": Adapter(_row_source, _each(_require_own_graders)),
     "openreward": Adapter(_openreward_source, openreward_problems),
     "cookbook": Adapter(_cookbook_source, _each(_require_cookbook)),
     "python": Adapter(_python_source, _each(_require_python)),

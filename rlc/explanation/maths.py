@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from attrs import frozen
 
 from rlc.catalog.builtins.losses import LIKELIHOOD
 from rlc.catalog.index import aggregate_traits, find_builtin, loss_traits
 from rlc.catalog.records import Builtin
-from rlc.explanation.formulas import scheme_formulas
+from rlc.explanation.formulas import Formula, scheme_formulas
 from rlc.explanation.layout import Lines, wrapped
+from rlc.explanation.rewards import reward_formula, reward_parts
 from rlc.lang.render import Paint
-from rlc.plan.records import AdamPlan, EvalPlan, SftPlan, StagePlan, TrainPlan
+from rlc.plan.records import AdamPlan, EvalPlan, SftPlan, StagePlan, TrainPlan, environments_of
 from rlc.plan.units import show
 from rlc.pricing.shapes import rollout_shape
 from rlc.pricing.tokens import shares
@@ -22,6 +23,10 @@ SFT_LOSS = ("L = − Σ_t log p_t", "t: the tokens of the replies")
 
 def formula_sections(stage: StagePlan, paint: Paint) -> Iterator[tuple[str, Lines]]:
     """Titles and lines, in the order in which things are computed."""
+    for env in environments_of(stage):
+        if formula := reward_formula(env):
+            lines = (formula, *_formulas(reward_parts(env), paint))
+            yield f"reward of {env.name}", iter(lines)
     if isinstance(stage, EvalPlan):
         yield "metrics", _metrics(stage, paint)
         return
@@ -40,14 +45,19 @@ def formula_sections(stage: StagePlan, paint: Paint) -> Iterator[tuple[str, Line
 
 def formulas_of(stage: StagePlan) -> dict[str, list[str]]:
     """Return the formulas as data, by the part of the stage that they belong to."""
+    rewards = {
+        f"reward of {env.name}": [formula, *(part.text for part in reward_parts(env))]
+        for env in environments_of(stage)
+        if (formula := reward_formula(env))
+    }
     if isinstance(stage, EvalPlan):
-        metrics = {metric.name for metric in stage.metrics}
-        return {"metrics": [line for name in sorted(metrics) for line in _formula("metric", name)]}
+        names = sorted({metric.name for metric in stage.metrics})
+        return rewards | {"metrics": [text for n in names for text in _formula("metric", n)]}
     schedule = list(_formula("schedule", stage.optimizer.schedule.kind))
     if isinstance(stage, SftPlan):
-        return {"loss": list(SFT_LOSS), "schedule": schedule}
+        return rewards | {"loss": list(SFT_LOSS), "schedule": schedule}
     penalty = {} if stage.kl is None else {"kl": list(_formula("kl", "reference"))}
-    return {
+    return rewards | {
         "advantage": [formula.text for formula in scheme_formulas(stage.advantage)],
         **penalty,
         "aggregate": list(_formula("aggregate", stage.aggregate.kind)),
@@ -69,13 +79,16 @@ def _formula(kind: str, name: str) -> tuple[str, ...]:
 
 
 def _advantage(stage: TrainPlan, paint: Paint) -> Lines:
-    formulas = scheme_formulas(stage.advantage)
-    width = max(len(formula.text) for formula in formulas)
-    for formula in formulas:
-        yield f"{formula.text:{width}}   {paint.dim(formula.remark)}".rstrip()
+    yield from _formulas(scheme_formulas(stage.advantage), paint)
     if (preset := find_builtin("advantage", stage.advantage.name)) is not None:
         # It names the paper, or the library and its version.
         yield from map(paint.dim, wrapped(preset.doc))
+
+
+def _formulas(formulas: Sequence[Formula], paint: Paint) -> Lines:
+    width = max(len(formula.text) for formula in formulas)
+    for formula in formulas:
+        yield f"{formula.text:{width}}   {paint.dim(formula.remark)}".rstrip()
 
 
 def _loss(stage: TrainPlan, paint: Paint) -> Lines:

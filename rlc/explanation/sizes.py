@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from math import ceil
 from typing import Any
 
+from rlc.catalog.builtins.sources import GRADER
 from rlc.catalog.environments import makes_text, max_turns, with_role
 from rlc.catalog.facts.models import renderer_keeps_prefix
 from rlc.catalog.index import find_builtin
 from rlc.catalog.records import REQUIRED, Param
 from rlc.explanation.layout import Lines, count, wrapped
-from rlc.plan.environments import EnvPlan
+from rlc.plan.environments import EnvPlan, GraderPlan
 from rlc.plan.graph import takes_what_is_ready
 from rlc.plan.records import EvalPlan, ModelPlan, SftPlan, StagePlan, TrainPlan
 from rlc.plan.units import show
@@ -40,7 +41,8 @@ def pipeline(env: EnvPlan) -> str:
     params = source.params if source else ()
     if source is not None and source.more is not None:
         params += source.more(env.id).params
-    calls = [_call(env.source, params, env.args, env.id)]
+    args = env.args | ({GRADER: env.graders} if env.graders else {})
+    calls = [_call(env.source, params, args, env.id)]
     for wrapper in env.wrappers:
         builtin = find_builtin("wrapper", wrapper.name)
         calls.append(_call(wrapper.name, builtin.params if builtin else (), wrapper.args))
@@ -57,6 +59,8 @@ def _call(
             part, own = value["part"], {key: v for key, v in value.items() if key != "part"}
             made = find_builtin("split", part)
             return _call(part, made.params if made else (), own)
+        if param is not None and param.type == "grader":
+            return _graders(value)
         if param is not None and (param.type == "word" or param.is_word(value)):
             return show(value, "word")
         return show(value, "string" if isinstance(value, str) else "any")
@@ -70,6 +74,20 @@ def _call(
         shown = written(param, value)
         given.append(shown if required else f"{key} = {shown}")
     return f"{name}({', '.join(given)})"
+
+
+def _graders(graders: Sequence[GraderPlan]) -> str:
+    """Graders as a recipe writes them: one alone, or a record."""
+    parts = {}
+    for part in graders:
+        builtin = find_builtin("grader", part.grader)
+        call = part.grader
+        if builtin is not None and not builtin.word:
+            call = _call(part.grader, builtin.params, part.args)
+        parts[part.name] = call if part.weight == 1 else f"{show(part.weight, 'float')} * {call}"
+    if len(parts) == 1:
+        return "".join(parts.values())
+    return f"{{ {'  '.join(f'{name} = {part}' for name, part in parts.items())} }}"
 
 
 def _training(stage: TrainPlan) -> Iterator[str]:

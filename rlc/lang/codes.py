@@ -120,4 +120,9 @@ CODES: dict[str, str] = {
     "RL0443": "curriculum without tasks",
     "RL0444": "success out of reach",
     "RL0460": "budget below one step",
+    # RL053x: rewards (rlc/check)
+    "RL0530": "nothing rewards the replies",
+    "RL0531": "no answer to compare with",
+    "RL0532": "every reward is 0",
+    "RL0533": "name of another metric",
 }

@@ -10,12 +10,14 @@ from typing import Any
 
 from rlc.algo.scheme import AdvantageStep, Baseline, Clip, Scale
 from rlc.errors import Error
+from rlc.plan.environments import EnvPlan
 from rlc.plan.records import SCHEMA_VERSION, EvalPlan, Plan, SftPlan, StagePlan, TrainPlan
 
 # The unions of a plan: the tag that tells their records apart, `step` and `kind`.
 STEPS = {"baseline": Baseline, "scale": Scale, "clip": Clip}
 STAGES = {"train": TrainPlan, "sft": SftPlan, "eval": EvalPlan}
 _NOT_CONTENT = ("recipe", "provenance")
+_OF_GRADERS = ("grade_with", "pattern")  # the arguments that graders had
 
 
 class PlanFormatError(Error, ValueError):
@@ -47,20 +49,49 @@ def plan_from_dict(data: object) -> Plan:
 
 
 def plan_hash(plan: Plan) -> str:
-    """SHA-256 of what will be done: everything but the recipe's name and provenance."""
-    content = {key: v for key, v in plan_to_dict(plan).items() if key not in _NOT_CONTENT}
+    """The :func:`content_hash` of a plan."""
+    return content_hash(plan_to_dict(plan))
+
+
+def content_hash(data: Mapping[str, Any]) -> str:
+    """SHA-256 of what a plan's JSON says will be done: everything but the recipe's name and
+    provenance."""
+    content = {key: value for key, value in data.items() if key not in _NOT_CONTENT}
     text = json.dumps(content, sort_keys=True, separators=(",", ":"), ensure_ascii=True)
     return hashlib.sha256(text.encode("ascii")).hexdigest()
+
+
+def _env_as_now(data: Any) -> Any:
+    """An environment of a plan's JSON. Its grader was an argument once."""
+    args = data.get("args") if isinstance(data, Mapping) else None
+    if not isinstance(args, dict) or "grader" not in args:
+        return data
+    args = dict(args)
+    name, function, pattern = (args.pop(key, None) for key in ("grader", *_OF_GRADERS))
+    own = {"function": function, "weights": {}} if name == "python" else {"pattern": pattern}
+    grader = {
+        "name": "correct",
+        "weight": 1.0,
+        "grader": "grade_with" if name == "python" else name,
+        "args": own if name in ("python", "regex") else {},
+    }
+    return {**data, "args": args, "graders": [grader]}
 
 
 @cache
 def _converter() -> Any:
     from cattrs import Converter
+    from cattrs.gen import make_dict_structure_fn, make_dict_unstructure_fn, override
     from cattrs.strategies import configure_tagged_union
 
     converter = Converter(forbid_extra_keys=True)
     for kind in (int, float, str, bool):
         converter.register_structure_hook(kind, _exactly)
+    env = make_dict_structure_fn(EnvPlan, converter, _cattrs_forbid_extra_keys=True)
+    converter.register_structure_hook(EnvPlan, lambda data, cls: env(_env_as_now(data), cls))
+    none = override(omit_if_default=True)
+    without = make_dict_unstructure_fn(EnvPlan, converter, graders=none)
+    converter.register_unstructure_hook(EnvPlan, without)
     for union, tag, classes in (
         (AdvantageStep, "step", STEPS),
         (StagePlan, "kind", STAGES),

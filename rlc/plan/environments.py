@@ -56,8 +56,22 @@ class RewardPlan(Record):
 
 
 @frozen(eq=False, repr=False)
+class GraderPlan(Record):
+    """One part of the reward of a reply: ``weight`` times what a grader says of it.
+
+    ``name`` is that of its metric, ``grader`` that of the builtin.
+    """
+
+    name: str
+    weight: float
+    grader: str
+    args: dict[str, Any]
+
+
+@frozen(eq=False, repr=False)
 class EnvPlan(Record):
-    """One environment of a mixture. ``args`` are the source's own keyword arguments."""
+    """One environment of a mixture. ``args`` are the source's own keyword arguments; ``graders``
+    are none where the environment rewards by itself."""
 
     name: str
     weight: float
@@ -68,3 +82,4 @@ class EnvPlan(Record):
     max_turns: int | None  # what the environment itself allows; None if unknown
     rollouts: RolloutsPlan
     reward: RewardPlan
+    graders: tuple[GraderPlan, ...] = ()

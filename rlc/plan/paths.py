@@ -30,3 +30,9 @@ def rebased(path: str, folder: str, recipe: str) -> str:
     moved = os.path.relpath(os.path.join(folder, path), home or os.curdir).replace(os.sep, "/")
     # `./models/x` is a folder, `models/x` could be a name.
     return f"./{moved}" if path.startswith(".") and not moved.startswith(".") else moved
+
+
+def file_part(path: str) -> str:
+    """The file of ``rewards.py:reward``, which names a function in it; any other path as it is."""
+    file, _, _ = path.rpartition(":")
+    return file if file.endswith(".py") else path

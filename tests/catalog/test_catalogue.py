@@ -38,8 +38,8 @@ def test_every_builtin_says_what_it_is(builtin: Builtin) -> None:
         assert not (param.choices and param.default in (None, "") and not param.optional)
 
 
-def test_a_name_means_one_thing() -> None:
-    assert max(Counter(builtin.name for builtin in BUILTINS).values()) == 1
+def test_a_name_means_one_thing_of_a_kind() -> None:
+    assert max(Counter((builtin.kind, builtin.name) for builtin in BUILTINS).values()) == 1
 
 
 def test_every_field_has_a_known_type() -> None:

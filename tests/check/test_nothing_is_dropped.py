@@ -61,6 +61,7 @@ SAMPLES: dict[str, tuple[str, str]] = {
     "deadlines": ("deadlines(request = 2m)", "deadlines(request = 3m)"),
     "kl_guard": ("none", "kl_guard(max = 0.2)"),
     "data": ('rows("rows.jsonl")', "demonstrations(task, n = 10)"),
+    "grader": ('grade_with("a.b:c")', '0.5 * grade_with("a.b:c")'),
     "metric": ("mean_reward()", "[mean_reward(), pass_at(1)]"),
     "tracker": ("[]", "[tensorboard()]"),
     "int": ("2", "3"),
@@ -93,7 +94,7 @@ BY_NAME: dict[str, tuple[str, str]] = {
     "judge_prompt": ('"a.j2"', '"b.j2"'),
     "builder": ('"a.b:c"', '"a.b:d"'),
     "factory": ('"a.b:c"', '"a.b:d"'),
-    "grade_with": ('"a.b:c"', '"a.b:d"'),
+    "function": ('"a.b:c"', '"a.b:d"'),
     "executor": ('"a.b:c"', '"a.b:d"'),
     "gamma": ("0.5", "0.6"),
     "ddof": ("0", "1"),
@@ -217,9 +218,11 @@ def test_every_argument_counts(builtin: Builtin, param: Param) -> None:
 def written(builtin: Builtin, param: Param, value: str) -> str:
     """A recipe that calls a builtin with an argument."""
     arguments = {p.name: values_of(p)[0] for p in builtin.params if p.required}
-    arguments |= NEEDED.get(param.name, {})
+    arguments |= NEEDED.get(param.name, {}) | NEEDED.get((builtin.kind, builtin.name), {})
     arguments[param.name] = value
     call = f"{builtin.name}({', '.join(f'{k} = {v}' for k, v in arguments.items())})"
+    if builtin.kind == "grader":
+        return recipe(env=f"problems(gsm8k, grader = {call})")
     if builtin.kind == "env":
         return recipe(env=f"{call} |> chat()" if builtin.name == "gem" else call)
     if builtin.kind == "wrapper":
@@ -249,12 +252,11 @@ PIPELINES = {
     "template": 'gem("rg:chain_sum") |> CALL',
     "chat": 'gem("rg:chain_sum") |> CALL',
 }
-# What else an argument needs to be accepted.
-NEEDED = {
-    "pattern": {"grader": "regex"},
-    "grade_with": {"grader": "python"},
+# What else an argument, or a call, needs to be accepted.
+NEEDED: dict[object, dict[str, str]] = {
     "question": {"data": '"rows.jsonl"'},
     "answer": {"data": '"rows.jsonl"'},
+    ("env", "rows"): {"grader": 'grade_with("a.b:c")'},
 }
 
 

@@ -8,11 +8,12 @@ from typing import Any
 
 from attrs import frozen
 
+from rlc.catalog.builtins.graders import CORRECT, finds_answers, marks_read
 from rlc.catalog.builtins.splits import SPLIT, SPLIT_NAME, USUAL, base_split, tasks_of_part
 from rlc.catalog.facts.gem import ORACLES, gem_facts, gem_ids, gem_signature, is_broken, library
-from rlc.catalog.records import ATTRIBUTE, Args, Param, builtin, optional, word
-from rlc.catalog.traits import BOX, TAG, EnvFacts, Key, SourceTraits
-from rlc.plan.environments import EnvPlan, RewardPlan, RolloutsPlan
+from rlc.catalog.records import Args, Param, builtin, code, optional
+from rlc.catalog.traits import BOX, EnvFacts, Key, SourceTraits
+from rlc.plan.environments import EnvPlan, GraderPlan, RewardPlan, RolloutsPlan
 
 # What an environment has until its stage decides: the stage's batch and sampling, and the rewards
 # as they come.
@@ -24,9 +25,21 @@ def _environment(
     source: str, args: Args, max_turns: Any = None, name: str | None = None
 ) -> EnvPlan:
     """An environment whose id is the first argument; the others are its own."""
-    (_, env_id), *own = args.values.items()
-    name = name or _name_of(env_id.data)
-    return EnvPlan(name, 1.0, source, env_id, dict(own), (), max_turns, UNDECIDED, AS_THEY_COME)
+    (_, env_id), *others = args.values.items()
+    own = dict(others)
+    graders = own.pop(GRADER, ())
+    return EnvPlan(
+        name or _name_of(env_id.data),
+        1.0,
+        source,
+        env_id,
+        own,
+        (),
+        max_turns,
+        UNDECIDED,
+        AS_THEY_COME,
+        graders,
+    )
 
 
 def _name_of(env_id: str) -> str:
@@ -46,6 +59,17 @@ def _gem_turns(args: Args) -> Any:
 _SHUFFLE = Param("shuffle", "bool", "in an order drawn from the seed, else as they come", True)
 _SAMPLES = optional("samples", "int", "the first n tasks, after shuffling; none: all", low=1)
 _ARGS = Param("args", "record", "its keyword arguments", {})
+GRADER, FORMAT_COEF = "grader", 0.1
+_GRADED_BY = "what rewards a reply: a grader, or a record of several, each with its weight"
+_ROWS = (r".+\.(jsonl|json|csv|parquet)", "problems.jsonl")
+_SUFFIX = Param("suffix", "string", "added to each question", "")
+
+
+def _file_name(args: Args) -> str:
+    """The environment's name: that of its file, or of its set."""
+    file: str = next(iter(args.values.values())).data
+    return os.path.basename(file).partition(".")[0]
+
 
 OPENREWARD_KEY = Key("OPENREWARD_API_KEY", "for OpenReward's servers")
 
@@ -61,8 +85,8 @@ class ProblemSet:
     needs: tuple[str, ...] = ("hub",)
 
 
-_FORM = ("countdown", "python")  # any expression that reaches the target is right
-_TEXT = ("math", "exact", "regex", "python")
+_FORM = ("countdown", "grade_with")  # any expression that reaches the target is right
+_TEXT = ("math", "exact", "regex", "grade_with")
 PROBLEM_SETS = {
     "countdown": ProblemSet(
         {"train": None, "test": 1_024, "stage2": None, "stage3": None}, _FORM, ()
@@ -94,14 +118,13 @@ def _problem_env(env: EnvPlan) -> EnvFacts:
     coef = env.args["format_coef"]
     endless = known is not None and known.splits.get(split, 0) is None
     graders = known.graders if known else ()
-    reads_marks = env.args["grader"] == "math" and (not graders or "math" in graders)
     return EnvFacts(
         needs=known.needs if known else (),
         splits=tuple(known.splits) if known else None,
         tasks=tasks_of_part(env.args["split"], known.splits.get(split)) if known else None,
         uncounted=endless,
-        penalty=("a malformed answer", coef) if coef > 0 else None,
-        marks=(BOX, TAG) if reads_marks else (),
+        penalty=("a malformed answer", coef) if coef > 0 and finds_answers(env) else None,
+        marks=marks_read(env, graders),
         graders=graders,
         endless=endless and env.args["samples"] is None,
         held_out=split == "test",
@@ -162,42 +185,26 @@ SOURCES = (
         "problems",
         "env",
         "questions with answers to check: a data set by name, or the rows of a file",
-        lambda args: _environment(
-            "problems", args, 1, os.path.basename(args.data.data).partition(".")[0]
-        ),
+        lambda args: _environment("problems", args, 1, _file_name(args)),
         Param(
             "data",
             "string",
             "a known data set, or a .jsonl, .json, .csv or .parquet file",
             choices=tuple(PROBLEM_SETS),
             noun="set of problems",
-            form=(r".+\.(jsonl|json|csv|parquet)", "problems.jsonl"),
+            form=_ROWS,
             file=True,
         ),
         SPLIT,
         Param("question", "string", "field of the question", "question"),
         Param("answer", "string", "field of the answer", "answer"),
-        word(
+        Param(
+            GRADER,
             "grader",
-            "how an answer is checked",
-            ("math", "exact", "numeric", "regex", "countdown", "python"),
-            "math",
-            noun="grader",
-        ),
-        optional(
-            "grade_with",
-            "string",
-            "the function of `grader = python`",
-            form=ATTRIBUTE,
-            only_if=("grader", ("python",)),
-            needed=True,
-        ),
-        optional(
-            "pattern",
-            "string",
-            "finds the answer for `grader = regex`",
-            only_if=("grader", ("regex",)),
-            needed=True,
+            _GRADED_BY,
+            (GraderPlan(CORRECT, 1.0, "math", {}),),
+            named=True,
+            folded={"python": ("grade_with", "grade_with"), "regex": ("pattern", "regex")},
         ),
         _SHUFFLE,
         _SAMPLES,
@@ -208,23 +215,37 @@ SOURCES = (
             form=(r".+\.jsonl", "few_shot.jsonl"),
             file=True,
         ),
-        Param("suffix", "string", "added to each question", ""),
+        _SUFFIX,
         Param(
             "format_coef",
             "float",
-            "reward = format_coef (format − 1) + correct",
-            0.1,
+            "taken off where a grader that compares answers finds none",
+            FORMAT_COEF,
             low=0,
             high=10,
         ),
-        traits=SourceTraits("chat", numbered=True, facts=_problem_env),
+        traits=SourceTraits("chat", numbered=True, graded=True, answers=True, facts=_problem_env),
+    ),
+    builtin(
+        "rows",
+        "env",
+        "prompts from the rows of a file, rewarded by functions of one's own",
+        lambda args: _environment("rows", args, 1, _file_name(args)),
+        Param("path", "string", "a .jsonl, .json, .csv or .parquet file", form=_ROWS, file=True),
+        Param("prompt", "string", "field of the prompt", "prompt"),
+        Param(GRADER, "grader", _GRADED_BY, (), named=True),
+        SPLIT,
+        _SHUFFLE,
+        _SAMPLES,
+        _SUFFIX,
+        traits=SourceTraits("chat", numbered=True, graded=True),
     ),
     builtin(
         "cookbook",
         "env",
         "an RLDatasetBuilder of tinker-cookbook",
         lambda args: _environment("cookbook", args),
-        Param("builder", "string", "where the builder is", form=ATTRIBUTE),
+        code("builder", "where the builder is"),
         _ARGS,
         Param("split", "string", "its training or its test set", "train", choices=USUAL),
         Param("self_play", "bool", "members of a group play with each other", False),
@@ -242,7 +263,7 @@ SOURCES = (
         "env",
         "an environment of one's own: a factory that gives groups of episodes",
         lambda args: _environment("python", args),
-        Param("factory", "string", "where the factory is", form=ATTRIBUTE),
+        code("factory", "where the factory is"),
         _ARGS,
         traits=SourceTraits("chat", blocks=None, code=True),
     ),

@@ -8,7 +8,7 @@ from typing import Any
 from attrs import evolve, frozen
 
 from rlc.catalog.builtins.training import GROUP_SIZE
-from rlc.catalog.records import ATTRIBUTE, Args, Builtin, Param, as_float, optional, share, word
+from rlc.catalog.records import Args, Builtin, Param, as_float, code, optional, share, word
 from rlc.catalog.traits import BOX, TAG, WrapperTraits
 from rlc.plan.environments import MAX_TURNS, STEP_TIMEOUT, RewardPlan, RolloutsPlan, StepPlan
 
@@ -234,11 +234,11 @@ WRAPPERS = (
         optional(
             "count", "int", "most calls at a time; none: what suits the machine", low=1, high=4_096
         ),
-        optional(
+        code(
             "executor",
-            "string",
             "a function of one's own that makes a concurrent.futures executor (Ray, Dask …)",
-            form=ATTRIBUTE,
+            default=None,
+            optional=True,
         ),
         build=_workers,
     ),

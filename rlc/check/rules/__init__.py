@@ -16,6 +16,7 @@ from rlc.check.rules import (
     amounts,
     environments,
     evaluation,
+    graders,
     limits,
     loss,
     model,
@@ -34,7 +35,7 @@ from rlc.plan.records import Plan
 
 # In this order: what an earlier rule says of a place, a later one need not.
 FAMILIES = (
-    *(model, environments, rewards, tasks, advantage, loss, optimizer, overlap),
+    *(model, environments, graders, rewards, tasks, advantage, loss, optimizer, overlap),
     *(sampling, limits, evaluation, amounts, run),
 )
 RULES = [rule for family in FAMILIES for rule in vars(family).values() if isinstance(rule, Rule)]

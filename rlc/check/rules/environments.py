@@ -7,7 +7,7 @@ import os
 from rlc.catalog.builtins.wrappers import TEMPLATES
 from rlc.catalog.environments import env_facts, files_of, history_of, max_turns, with_role
 from rlc.catalog.facts.models import find_model, renderer_keeps_prefix
-from rlc.catalog.index import find_builtin, source_traits, wrapper_traits
+from rlc.catalog.index import source_traits, wrapper_traits
 from rlc.check.rules.base import View, rule_on_envs
 from rlc.plan.environments import EnvPlan
 from rlc.plan.paths import WHERE_PATHS_START
@@ -59,19 +59,6 @@ def _files_are_there(view: View, env: EnvPlan) -> None:
         if not os.path.isfile(file := view.located(value)):
             message = f'there is no file "{file}"'
             view.error("RL0001", f"envs.{env.name}.{path}", message, WHERE_PATHS_START)
-
-
-@rule_on_envs()
-def _arguments_are_complete(view: View, env: EnvPlan) -> None:
-    """Some arguments need another one, such as a grader its pattern."""
-    source = find_builtin("env", env.source)
-    for param in source.params if source else ():
-        if param.only_if is None or not param.needed or env.args[param.name] is not None:
-            continue
-        other, values = param.only_if
-        if (given := env.args[other]) in values:
-            message = f"`{other} = {given}` needs `{param.name}`"
-            view.error("RL0205", f"envs.{env.name}.args.{other}", message)
 
 
 @rule_on_envs()

@@ -52,11 +52,12 @@ def _demonstrations_are_good_enough(view: View, env: EnvPlan) -> None:
 
 @rule_on_envs()
 def _grader_can_grade(view: View, env: EnvPlan) -> None:
-    graders = env_facts(env).graders
-    if graders and env.args["grader"] not in graders:
-        message = f"`grader = {env.args['grader']}` cannot tell right answers of `{env.id}`"
-        advice = f"its answers need `grader = {graders[0]}`"
-        view.error("RL0324", f"envs.{env.name}.args.grader", message, advice)
+    able = env_facts(env).graders
+    for part in env.graders:
+        if able and part.grader not in able:
+            message = f"`grader = {part.grader}` cannot tell right answers of `{env.id}`"
+            advice = f"its answers need `grader = {able[0]}`"
+            view.error("RL0324", f"envs.{env.name}.graders.{part.name}", message, advice)
 
 
 @rule_on_envs("model")

@@ -1,64 +1,64 @@
-"""Questions with answers to check: one question, one reply, one reward."""
+"""Rows of data as tasks: one prompt, one reply, one reward."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
-from attrs import field, frozen
+from attrs import evolve, field, frozen
 
 from rlc.data import countdown
 from rlc.data.errors import DataError, at_place
-from rlc.data.graders import (
-    Grader,
-    countdown_task,
-    is_right,
-    require_gradable,
-    require_right,
-)
+from rlc.data.graders import countdown_task
 from rlc.data.messages import Message
-from rlc.data.rows import rows_of
+from rlc.data.rewards import Reward
+from rlc.data.rows import DataRow, rows_of
 from rlc.data.sets import Listed, Row, problem_set
-from rlc.envs.base import Episode, Observation
-
-TRIED = 16  # rows whose own answers are graded first
+from rlc.envs.base import Action, AsyncEpisode, AsyncSource, Episode, Observation, TaskKey
+from rlc.plan.environments import GraderPlan
 
 
 class ProblemSource:
-    """The environment ``problems()``. See :class:`rlc.envs.base.NumberedSource`."""
+    """The environments ``problems()`` and ``rows()``. See :class:`rlc.envs.base.NumberedSource`."""
 
-    def __init__(self, data: str, args: Mapping[str, Any]) -> None:
-        """``args`` are those of ``problems()`` except ``data``. Raise DataError for data that
-        cannot be read, has no such split, or has a row that cannot be asked or graded, and for a
-        grader that calls right answers wrong."""
+    def __init__(self, data: str, args: Mapping[str, Any], graders: Sequence[GraderPlan]) -> None:
+        """``args`` are those of ``problems()`` except ``data``; the field of the answer is None for
+        rows without one. Raise DataError for data that cannot be read, has no such split, or has a
+        row that cannot be asked or graded, and for a grader that calls right answers wrong."""
         self._question, self._answer, self._suffix = (
             args[name] for name in ("question", "answer", "suffix")
         )
-        self._format_coef = float(args["format_coef"])
-        self._grader = grader = Grader(
-            args["grader"], args["answer"], args["pattern"], args["grade_with"]
-        )
+        self._reward = Reward(tuple(graders), self._answer, float(args["format_coef"]))
+        self._makes_questions = any(grader.grader == "countdown" for grader in graders)
 
         def check(row: Row) -> None:
             self._require_fields(self._complete(row))
-            require_gradable(grader, row)
+            self._reward.require_gradable(row)
 
         chosen = (args["split"], self._question, args["shuffle"], args["samples"])
         self._problems = problem_set(data, *chosen, check)
         self.count = self._problems.count
         self.few_shot = self._solved(args["few_shot"])
         if isinstance(self._problems, Listed):
-            require_right(grader, self._problems.rows[:TRIED], data)
+            self._reward.try_on(self._problems.rows, data)
 
     def numbered(self, order: int, number: int, size: int) -> list[Episode]:
         """``size`` attempts at problem ``number`` of the order."""
-        row = self._complete(self._problems.row(order, number))
-        first = Observation(self._prompt(row))
-        return [Attempt(first, self._grader, row, self._format_coef) for _ in range(size)]
+        return [self._attempt(order, number)] * size
+
+    def with_awaited(self, others: AsyncSource) -> AsyncSource:
+        """Add the rewards of graders that are ``async`` to those of ``others``, which workers
+        compute."""
+        return _AwaitedSource(others, self._attempt) if self._reward.is_awaited else others
+
+    def _attempt(self, order: int, number: int) -> Attempt:
+        row = self._problems.row(order, number)
+        row = evolve(row, fields=self._complete(row.fields))
+        return Attempt(Observation(self._prompt(row.fields)), self._reward, row)
 
     def _complete(self, row: Row) -> Row:
         """A row of the public Countdown data has only numbers and a target: ask for them."""
-        if self._grader.name != "countdown":
+        if not self._makes_questions:
             return row
         numbers, target = countdown_task(row, self._answer)
         asked = {self._question: countdown.question(numbers, target), self._answer: str(target)}
@@ -68,7 +68,7 @@ class ProblemSource:
         return f"{row[self._question]}{self._suffix}"
 
     def _require_fields(self, row: Row) -> None:
-        for name in (self._question, self._answer):
+        for name in filter(None, (self._question, self._answer)):
             if row.get(name) in (None, ""):
                 raise DataError(
                     f"the field `{name}` is empty; there are {', '.join(map(str, row))}"
@@ -83,7 +83,7 @@ class ProblemSource:
             with at_place(row.place):
                 self._require_fields(row.fields)
                 answer = str(row.fields[self._answer])
-                if is_right(self._grader, answer, row.fields) is False:
+                if not self._reward.accepts(answer, row.fields):
                     raise DataError("its own answer would be graded wrong as a reply")
             solved.append({"role": "user", "content": self._prompt(row.fields)})
             solved.append({"role": "assistant", "content": answer})
@@ -92,16 +92,54 @@ class ProblemSource:
 
 @frozen
 class Attempt:
-    """One reply to a problem. Its reward is ``format_coef (format − 1) + correct``; ``format`` is
-    whether the grader finds an answer."""
+    """One reply to a prompt, which is the end of the episode."""
 
     first: Observation
-    grader: Callable[[str, Row], float | None]
-    row: Row = field(repr=False)
-    format_coef: float
+    reward: Reward
+    row: DataRow = field(repr=False)
 
     def step(self, action: str) -> Observation:
-        grade = self.grader(action, self.row)
-        correct, formatted = grade or 0.0, float(grade is not None)
-        reward = self.format_coef * (formatted - 1.0) + correct
-        return Observation("", reward, True, {"correct": correct, "format": formatted})
+        graded = self.reward(action, self.row, self.conversation(action))
+        return Observation("", graded.reward, True, graded.metrics)
+
+    async def more(self, action: str, seen: Observation) -> Observation:
+        """What :meth:`step` returned, with the rewards that are awaited."""
+        graded = await self.reward.on_loop(action, self.row, self.conversation(action))
+        reward = (seen.reward or 0.0) + graded.reward
+        return evolve(seen, reward=reward, metrics={**seen.metrics, **graded.metrics})
+
+    def conversation(self, reply: str) -> tuple[Mapping[str, Any], ...]:
+        """The messages of the prompt, and the reply."""
+        asked = self.first.messages or ({"role": "user", "content": self.first.text},)
+        return (*asked, {"role": "assistant", "content": reply})
+
+
+@frozen
+class _AwaitedSource:
+    """An :class:`rlc.envs.base.AsyncSource` of the same episodes, with what is awaited added."""
+
+    others: AsyncSource
+    attempt: Any  # of an order and a number
+
+    async def open(self, task: TaskKey, members: Sequence[int]) -> list[AsyncEpisode]:
+        attempt = self.attempt(task.order, task.number)
+        return [_AwaitedEpisode(e, attempt) for e in await self.others.open(task, members)]
+
+    async def close(self) -> None:
+        await self.others.close()
+
+
+@frozen
+class _AwaitedEpisode:
+    episode: AsyncEpisode
+    attempt: Attempt
+
+    @property
+    def first(self) -> Observation:
+        return self.episode.first
+
+    async def play(self, action: Action) -> Observation:
+        return await self.attempt.more(action.text, await self.episode.play(action))
+
+    async def close(self) -> None:
+        await self.episode.close()

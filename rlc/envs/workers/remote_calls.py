@@ -77,9 +77,9 @@ def _with_portable_errors(function: Callable[P, T]) -> Callable[P, T]:
                 survives = False
             if survives:
                 raise
-            raise EnvError(f"{type(error).__name__}: {error}") from None
+            raise EnvError(f"{type(error).__name__}: {error}") from error
         except BaseException as error:  # of an environment that tries to end the program
-            raise EnvError(f"the environment raised {type(error).__name__}") from None
+            raise EnvError(f"the environment raised {type(error).__name__}") from error
 
     return call
 

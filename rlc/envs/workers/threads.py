@@ -77,6 +77,7 @@ class _Call:
             # A future takes no StopIteration, and an environment must not end the program.
             if isinstance(raised, StopIteration) or not isinstance(raised, Exception):
                 self.error = EnvError(f"the environment raised {type(raised).__name__}")
+                self.error.__cause__ = raised
 
 
 @define(eq=False)

@@ -122,7 +122,7 @@ def by_role(rollouts: Iterable[Rollout]) -> dict[str, list[Rollout]]:
 def _measured(name: str, rollouts: Sequence[Rollout]) -> dict[str, float]:
     """Return the means of what the environment measured of each episode's last action."""
     kinds = sorted({kind for r in rollouts for turn in r.turns[-1:] for kind in turn.metrics})
-    return {f"{kind}/{name}": fmean(r.last_metric(kind) for r in rollouts) for kind in kinds}
+    return {f"env/{name}/{kind}": fmean(r.last_metric(kind) for r in rollouts) for kind in kinds}
 
 
 def _mean(name: str, values: Iterable[float]) -> dict[str, float]:

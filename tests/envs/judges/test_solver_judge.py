@@ -7,18 +7,17 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
-from problem_support import ARGS
+from problem_support import problem_source
 
 from rlc.data import countdown
 from rlc.data.countdown import row
 from rlc.envs.base import Action, AsyncEpisode, EnvError, Observation, TaskKey
 from rlc.envs.history import History
 from rlc.envs.judges.solver_judge import NO_SOLUTION, SolverJudge, make_solver_judge, picked_number
-from rlc.envs.problems.source import ProblemSource
 from rlc.envs.workers.async_adapter import make_async
 
 USUAL = {"solvers": 2, "solver_prompt": None, "judge_prompt": None}
-COUNTDOWN = ARGS | {"split": "test", "grader": "countdown", "format_coef": 0.0}
+COUNTDOWN = {"split": "test", "grader": "countdown", "format_coef": 0.0}
 
 
 def unused() -> History:
@@ -32,7 +31,7 @@ def roles(in_box: bool = False, **args: str | int | None) -> SolverJudge:
 def problem(monkeypatch: pytest.MonkeyPatch) -> AsyncEpisode:
     """1, 2 and 3 make 9."""
     monkeypatch.setattr(countdown, "test_problems", lambda: (row([1, 2, 3], 9),))
-    source = make_async(ProblemSource("countdown", COUNTDOWN))
+    source = make_async(problem_source("countdown", COUNTDOWN))
     (episode,) = asyncio.run(source.open(TaskKey(0, 0, 0, 1), [0]))
     return episode
 

@@ -12,12 +12,11 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from problem_support import ARGS, jsonl
+from problem_support import jsonl, problem_source
 
 from rlc.data.countdown import TEST_SIZE
 from rlc.data.errors import DataError
 from rlc.envs.base import Action, Observation, TaskKey
-from rlc.envs.problems.source import ProblemSource
 from rlc.envs.workers.async_adapter import make_async
 from rlc.envs.workers.remote_calls import pickle_source
 
@@ -37,8 +36,8 @@ def test_a_grader_that_cannot_read_the_answers_is_found_at_once(tmp_path: Path) 
         r"\(4 of the first 4, such as 'The area is 0"
     )
     with pytest.raises(DataError, match=message):
-        ProblemSource(rows(tmp_path, WORKED), ARGS | {"grader": "math"})
-    ProblemSource(rows(tmp_path, ["0", *WORKED[:1]]), ARGS | {"grader": "math"})
+        problem_source(rows(tmp_path, WORKED), {"grader": "math"})
+    problem_source(rows(tmp_path, ["0", *WORKED[:1]]), {"grader": "math"})
 
 
 @pytest.mark.parametrize(
@@ -50,12 +49,12 @@ def test_a_grader_that_cannot_read_the_answers_is_found_at_once(tmp_path: Path) 
     ],
 )
 def test_right_answers_pass(tmp_path: Path, grader: str, answers: list[str]) -> None:
-    source = ProblemSource(rows(tmp_path, answers), ARGS | {"grader": grader})
+    source = problem_source(rows(tmp_path, answers), {"grader": grader})
     assert source.count == len(answers)
 
 
 def test_a_few_odd_rows_are_no_reason_to_stop(tmp_path: Path) -> None:
-    ProblemSource(rows(tmp_path, ["1", "2", WORKED[0]]), ARGS | {"grader": "math"})
+    problem_source(rows(tmp_path, ["1", "2", WORKED[0]]), {"grader": "math"})
 
 
 def test_a_solved_problem_must_be_right_itself(tmp_path: Path) -> None:
@@ -64,10 +63,10 @@ def test_a_solved_problem_must_be_right_itself(tmp_path: Path) -> None:
     pattern = {"grader": "regex", "pattern": r"The answer: (\d+)"}
     data = rows(tmp_path, ["5"])
     with pytest.raises(DataError, match=r"shots.jsonl:1: its own answer would be graded"):
-        ProblemSource(data, ARGS | pattern | {"few_shot": shots})
+        problem_source(data, pattern | {"few_shot": shots})
     shown = tmp_path / "right.jsonl"
     shown.write_text(json.dumps({"question": "?", "answer": "so \\boxed{4}"}) + "\n")
-    source = ProblemSource(data, ARGS | {"few_shot": str(shown)})
+    source = problem_source(data, {"few_shot": str(shown)})
     assert [message["content"] for message in source.few_shot] == ["?", "so \\boxed{4}"]
 
 
@@ -75,13 +74,13 @@ def test_a_solved_problem_must_be_right_itself(tmp_path: Path) -> None:
 def test_every_grader_can_go_to_another_process(tmp_path: Path, grader: str) -> None:
     pattern = {"pattern": r"\d+"} if grader == "regex" else {}
     data = "countdown" if grader == "countdown" else rows(tmp_path, ["4", "5"])
-    pickle_source(ProblemSource(data, ARGS | {"grader": grader} | pattern))
+    pickle_source(problem_source(data, {"grader": grader} | pattern))
 
 
 def test_a_worker_process_grades_the_same(tmp_path: Path) -> None:
     async def played() -> list[Observation]:
         source = make_async(
-            ProblemSource(rows(tmp_path, ["4"]), ARGS),
+            problem_source(rows(tmp_path, ["4"])),
             {"kind": "processes", "count": 1, "executor": None},
         )
         try:
@@ -107,9 +106,9 @@ def test_the_public_countdown_problems_are_split_once_and_for_all(
         return published
 
     monkeypatch.setitem(sys.modules, "datasets", SimpleNamespace(load_dataset=load))
-    settings = ARGS | {"grader": "countdown", "format_coef": 0.0}
+    settings = {"grader": "countdown", "format_coef": 0.0}
     splits = {
-        split: ProblemSource("countdown_tasks", settings | {"split": split})
+        split: problem_source("countdown_tasks", settings | {"split": split})
         for split in ("train", "test")
     }
     asked = {

@@ -9,7 +9,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from problem_support import ARGS, jsonl
+from problem_support import ARGS, grader, jsonl, problem_source
 
 from rlc.data import countdown
 from rlc.data.countdown import row
@@ -28,13 +28,13 @@ def asked(source: ProblemSource, count: int, order: int = 7, start: int = 0) -> 
 
 
 def test_rows_come_in_order_again_and_again(tmp_path: Path) -> None:
-    source = ProblemSource(jsonl(tmp_path, SUMS), ARGS | {"suffix": " Say it."})
+    source = problem_source(jsonl(tmp_path, SUMS), {"suffix": " Say it."})
     questions = [f"{row['question']} Say it." for row in SUMS]
     assert asked(source, 12) == [*questions, *questions, *questions[:2]]
 
 
 def test_each_epoch_has_every_row_once_in_an_order_of_its_own(tmp_path: Path) -> None:
-    source = ProblemSource(jsonl(tmp_path, SUMS * 4), ARGS | {"shuffle": True})
+    source = problem_source(jsonl(tmp_path, SUMS * 4), {"shuffle": True})
     epochs = [asked(source, 20, start=start) for start in (0, 20, 40)]
     assert all(sorted(epoch) == sorted(epochs[0]) for epoch in epochs)
     assert epochs[0] != epochs[1] != epochs[2]
@@ -43,12 +43,12 @@ def test_each_epoch_has_every_row_once_in_an_order_of_its_own(tmp_path: Path) ->
 
 def test_a_task_depends_on_seed_and_number_alone(tmp_path: Path) -> None:
     path = jsonl(tmp_path, SUMS)
-    straight = asked(ProblemSource(path, ARGS | {"shuffle": True}), 13)
-    assert asked(ProblemSource(path, ARGS | {"shuffle": True}), 6, start=7) == straight[7:]
+    straight = asked(problem_source(path, {"shuffle": True}), 13)
+    assert asked(problem_source(path, {"shuffle": True}), 6, start=7) == straight[7:]
 
 
 def test_members_share_the_question_and_are_graded_by_the_row(tmp_path: Path) -> None:
-    source = ProblemSource(jsonl(tmp_path, SUMS), ARGS)
+    source = problem_source(jsonl(tmp_path, SUMS))
     members = source.numbered(0, 3, 3)
     after = [m.step(reply) for m, reply in zip(members, ["\\boxed{6}", "7", "?"], strict=True)]
     assert [a.reward for a in after] == [1.0, 0.0, -0.1]
@@ -69,7 +69,7 @@ def test_files_of_every_kind_say_the_same(tmp_path: Path) -> None:
     parquet.write_table(pyarrow.Table.from_pylist(SUMS), tmp_path / "rows.parquet")
     jsonl(tmp_path, SUMS)
     sources = [
-        ProblemSource(str(tmp_path / f"rows{end}"), ARGS) for end in (".jsonl", ".csv", ".parquet")
+        problem_source(str(tmp_path / f"rows{end}")) for end in (".jsonl", ".csv", ".parquet")
     ]
     assert asked(sources[0], 5) == asked(sources[1], 5) == asked(sources[2], 5)
     assert {s.numbered(0, 2, 1)[0].step("4").reward for s in sources} == {1.0}
@@ -78,25 +78,25 @@ def test_files_of_every_kind_say_the_same(tmp_path: Path) -> None:
 def test_a_field_named_split_selects(tmp_path: Path) -> None:
     rows = [{**row, "split": "test" if n % 2 else "train"} for n, row in enumerate(SUMS)]
     path = jsonl(tmp_path, rows)
-    assert asked(ProblemSource(path, ARGS), 3) == ["0 + 0 = ?", "2 + 2 = ?", "4 + 4 = ?"]
-    assert asked(ProblemSource(path, ARGS | {"split": "test"}), 2) == ["1 + 1 = ?", "3 + 3 = ?"]
+    assert asked(problem_source(path), 3) == ["0 + 0 = ?", "2 + 2 = ?", "4 + 4 = ?"]
+    assert asked(problem_source(path, {"split": "test"}), 2) == ["1 + 1 = ?", "3 + 3 = ?"]
     with pytest.raises(DataError, match=r"has no split `dev`; it has `test`, `train`"):
-        ProblemSource(path, ARGS | {"split": "dev"})
+        problem_source(path, {"split": "dev"})
 
 
 def test_without_that_field_there_is_only_train(tmp_path: Path) -> None:
     with pytest.raises(DataError, match=r"has no split `test`; it has `train`"):
-        ProblemSource(jsonl(tmp_path, SUMS), ARGS | {"split": "test"})
+        problem_source(jsonl(tmp_path, SUMS), {"split": "test"})
 
 
 def test_samples_are_the_first_or_the_same_ones_of_every_seed(tmp_path: Path) -> None:
     path = jsonl(tmp_path, SUMS * 1)
-    first = ProblemSource(path, ARGS | {"samples": 2})
+    first = problem_source(path, {"samples": 2})
     assert asked(first, 3) == ["0 + 0 = ?", "1 + 1 = ?", "0 + 0 = ?"]
-    some = ProblemSource(path, ARGS | {"samples": 3, "shuffle": True})
+    some = problem_source(path, {"samples": 3, "shuffle": True})
     assert set(asked(some, 3, order=1)) == set(asked(some, 3, order=2))
     with pytest.raises(DataError, match=r"`samples = 9`, but .* has 5 problems in `train`"):
-        ProblemSource(path, ARGS | {"samples": 9})
+        problem_source(path, {"samples": 9})
 
 
 @pytest.mark.parametrize(
@@ -114,28 +114,28 @@ def test_rows_that_cannot_be_used(
     tmp_path: Path, rows: list[Any], changes: dict[str, Any], message: str
 ) -> None:
     with pytest.raises(DataError, match=message):
-        ProblemSource(jsonl(tmp_path, rows), ARGS | changes)
+        problem_source(jsonl(tmp_path, rows), changes)
 
 
 def test_parquet_says_what_it_needs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "pyarrow", None)
     with pytest.raises(DataError, match="pip install pyarrow"):
-        ProblemSource(str(tmp_path / "x.parquet"), ARGS)
+        problem_source(str(tmp_path / "x.parquet"))
 
 
-COUNTDOWN = ARGS | {"grader": "countdown", "shuffle": True}
+COUNTDOWN = {"grader": "countdown", "shuffle": True}
 
 
 def test_countdown_has_no_end_and_no_repeats() -> None:
-    train = ProblemSource("countdown", COUNTDOWN)
+    train = problem_source("countdown", COUNTDOWN)
     assert len(set(asked(train, 40))) == 40
     assert asked(train, 5, order=8) != asked(train, 5)
-    in_order = ProblemSource("countdown", COUNTDOWN | {"shuffle": False})
+    in_order = problem_source("countdown", COUNTDOWN | {"shuffle": False})
     assert asked(in_order, 5, order=8) == asked(in_order, 5)
 
 
 def test_some_countdown_problems_come_again_each_epoch() -> None:
-    some = ProblemSource("countdown", COUNTDOWN | {"samples": 8})
+    some = problem_source("countdown", COUNTDOWN | {"samples": 8})
     first, second = asked(some, 8), asked(some, 8, start=8)
     assert first != second
     assert set(first) == set(second) == set(asked(some, 8, order=9))
@@ -149,19 +149,19 @@ def test_many_countdown_problems_are_made_one_by_one(monkeypatch: pytest.MonkeyP
         return row([1], 1)
 
     monkeypatch.setattr(countdown, "problem", problem)
-    asked(ProblemSource("countdown", COUNTDOWN | {"samples": 400_000}), 3)
+    asked(problem_source("countdown", COUNTDOWN | {"samples": 400_000}), 3)
     assert len(set(made)) == 3
 
 
 def test_countdown_test_has_its_size() -> None:
-    test = ProblemSource("countdown", COUNTDOWN | {"split": "test"})
+    test = problem_source("countdown", COUNTDOWN | {"split": "test"})
     assert len(set(asked(test, 1_024))) == 1_024
     assert set(asked(test, 1_024, start=1_024)) == set(asked(test, 1_024))
 
 
 def test_rows_of_the_public_countdown_data_are_asked_for(tmp_path: Path) -> None:
     path = jsonl(tmp_path, [{"target": 9, "nums": [1, 2, 3]}])
-    (episode,) = ProblemSource(path, COUNTDOWN).numbered(0, 0, 1)
+    (episode,) = problem_source(path, COUNTDOWN).numbered(0, 0, 1)
     assert episode.first.text.startswith("Using the numbers 1, 2, 3, find a way")
     assert episode.step("<answer>(1 + 2) * 3</answer>").reward == 1.0
 
@@ -185,11 +185,11 @@ def hub(monkeypatch: pytest.MonkeyPatch, load: Any) -> None:
 
 def test_known_sets_come_from_the_hub(monkeypatch: pytest.MonkeyPatch) -> None:
     hub(monkeypatch, lambda name, config, split: HUB.get((name, config, split), []))
-    gsm8k = ProblemSource("gsm8k", ARGS | {"split": "test"})
+    gsm8k = problem_source("gsm8k", {"split": "test"})
     assert gsm8k.numbered(0, 0, 1)[0].step("1200").reward == 1.0
-    train = ProblemSource("math", ARGS)
+    train = problem_source("math")
     assert asked(train, 2) == ["p1", "p2"]  # without the problem of the test
-    assert asked(ProblemSource("math", ARGS | {"split": "test"}), 1) == ["p0"]
+    assert asked(problem_source("math", {"split": "test"}), 1) == ["p0"]
 
 
 def test_no_hub_is_one_clear_sentence(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -198,7 +198,7 @@ def test_no_hub_is_one_clear_sentence(monkeypatch: pytest.MonkeyPatch) -> None:
 
     hub(monkeypatch, unreachable)
     with pytest.raises(DataError, match=r"Hugging Face hub .* gave nothing: no route to host; its"):
-        ProblemSource("gsm8k", ARGS)
+        problem_source("gsm8k")
 
 
 def prompt(path: str, *wrappers: StepPlan, **changes: Any) -> str:
@@ -206,7 +206,8 @@ def prompt(path: str, *wrappers: StepPlan, **changes: Any) -> str:
     from transformers import AutoTokenizer
 
     rollouts, reward = RolloutsPlan(1, 1.0, 8, None, None), RewardPlan("sum", None, None, None)
-    plan = EnvPlan("sums", 1.0, "problems", path, ARGS | changes, wrappers, 1, rollouts, reward)
+    args = ARGS | changes
+    plan = EnvPlan("sums", 1.0, "problems", path, args, wrappers, 1, rollouts, reward, (grader(),))
     tokenizer = AutoTokenizer.from_pretrained(str(tiny_path()))
     env = build_env(plan, tokenizer, "qwen3_instruct")
     (first,) = asyncio.run(env.source.open(TaskKey(0, 0, 0, 1), [0]))
@@ -234,13 +235,13 @@ def test_solved_problems_come_before_it_as_turns(tmp_path: Path) -> None:
 def test_solved_problems_need_both_fields(tmp_path: Path) -> None:
     solved = jsonl(tmp_path, [{"question": "1 + 1 = ?"}], "shots.jsonl")
     with pytest.raises(DataError, match=r"shots.jsonl:1: the field `answer` is empty"):
-        ProblemSource(jsonl(tmp_path, SUMS), ARGS | {"few_shot": solved})
+        problem_source(jsonl(tmp_path, SUMS), {"few_shot": solved})
 
 
 def test_parts_of_a_file_are_played_apart(tmp_path: Path) -> None:
     path = jsonl(tmp_path, SUMS)
     parts = [HALF | {"share": 0.8}, HALF | {"part": "last", "share": 0.2}]
-    train, test = (ProblemSource(path, ARGS | {"split": part}) for part in parts)
+    train, test = (problem_source(path, {"split": part}) for part in parts)
     assert (train.count, test.count) == (4, 1)
     assert asked(test, 1) == ["4 + 4 = ?"]
 
@@ -251,9 +252,9 @@ HALF = {"part": "first", "share": 0.5, "by": "order", "of": "train"}
 @pytest.mark.parametrize("split", ["trian", HALF | {"of": "x"}])
 def test_countdown_knows_its_splits(split: Any) -> None:
     with pytest.raises(DataError, match=r"countdown has no split `(trian|x)`; it has `stage2`"):
-        ProblemSource("countdown", COUNTDOWN | {"split": split})
+        problem_source("countdown", COUNTDOWN | {"split": split})
 
 
 def test_what_has_no_end_has_no_parts() -> None:
     with pytest.raises(DataError, match="`train` of countdown has no end, so it has no first"):
-        ProblemSource("countdown", COUNTDOWN | {"split": HALF})
+        problem_source("countdown", COUNTDOWN | {"split": HALF})

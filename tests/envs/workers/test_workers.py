@@ -15,6 +15,7 @@ import worker_games
 from attrs import define, field
 from worker_games import AddingSource, LockedSource, LockedStateSource
 
+from rlc.data.errors import DataError
 from rlc.envs.base import Action, AsyncEpisode, EnvError, Episode, Observation, TaskKey
 from rlc.envs.deadlines import OverdueError, Span
 from rlc.envs.workers.async_adapter import ProcessSource, ThreadedSource, make_async
@@ -213,7 +214,7 @@ def test_any_executor_will_do(make: str, caplog: pytest.LogCaptureFixture) -> No
 def test_what_is_no_executor_is_refused() -> None:
     with pytest.raises(EnvError, match="has no `submit`: it is of type object"):
         run(lambda: start(make_async(AddingSource(), own("make_nothing"))))
-    with pytest.raises(EnvError, match=r"worker_games\.py has no `make_what`"):
+    with pytest.raises(DataError, match=r"worker_games\.py has no `make_what`"):
         make_async(AddingSource(), own("make_what"))
 
 

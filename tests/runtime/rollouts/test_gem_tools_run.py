@@ -72,7 +72,7 @@ def test_code_is_run_and_rewarded_and_the_model_sees_what_it_prints(
         assert "Reached the maximum number of tool use" in third["observation"]
         assert [first["reward"], second["reward"]] == pytest.approx([0.3, 0.3])
     (step,) = metrics(tmp_path / "run")
-    assert step["python_tool_uses/tooled"] == step["python_tool_successes/tooled"] == 2
+    assert step["env/tooled/python_tool_uses"] == step["env/tooled/python_tool_successes"] == 2
     assert step["episodes/tooled/turns"] == fmean(len(r["turns"]) for r in played)
     returns = [sum(turn["reward"] for turn in r["turns"]) for r in played]
     assert step["episodes/tooled/return"] == pytest.approx(fmean(returns))
@@ -94,7 +94,7 @@ def test_searches_reach_the_server_of_the_recipe(
     run_new(tmp_path / "run", job)
     for rollout in rollouts(tmp_path / "run"):
         assert "Doc 2(Title: About) rivers" in rollout["turns"][1]["observation"]
-    assert metrics(tmp_path / "run")[0]["search_tool_uses/tooled"] == 1
+    assert metrics(tmp_path / "run")[0]["env/tooled/search_tool_uses"] == 1
 
 
 def test_a_server_that_does_not_answer_ends_the_run_before_it_starts(tmp_path: Path) -> None:
@@ -111,7 +111,7 @@ def test_a_data_set_of_the_cookbook_is_trained_on_and_resumed(tmp_path: Path) ->
     assert [r["task"] for r in played] == [task for task in range(4) for _ in range(4)]
     assert all("<|im_start|>user" in r["turns"][0]["observation"] for r in played)
     assert all(r["turns"][0]["metrics"]["tag/problems"] == 1 for r in played)
-    assert all(0 <= step["correct/sums"] <= 1 for step in metrics(undisturbed(job)))
+    assert all(0 <= step["env/sums/correct"] <= 1 for step in metrics(undisturbed(job)))
 
     assert_resumes(job, ("main", 1), tmp_path / "parts")
 
@@ -222,7 +222,7 @@ def test_an_environment_of_ones_own_is_trained_on(tmp_path: Path) -> None:
     assert {r["turns"][0]["observation"] for r in played} == {
         "Reply with a word that is full of the letter e."
     }
-    assert all(step["letters/letters"] > 0 for step in metrics(tmp_path / "run"))
+    assert all(step["env/letters/letters"] > 0 for step in metrics(tmp_path / "run"))
 
 
 def test_the_recipe_with_a_data_set_of_the_cookbook_rehearses(tmp_path: Path) -> None:

@@ -73,7 +73,7 @@ def test_a_mixture_of_two_is_trained_and_uploaded(
     first, second = metrics(tmp_path / "run", "main")
     assert first["reward/shop"] == second["reward/shop"] == -0.25  # it never ends by itself
     assert 0 <= first["reward/reverse"] <= 1
-    assert first["tool_calls/shop"] == 0.0
+    assert first["env/shop/tool_calls"] == 0.0
     played = rollouts(tmp_path / "run", "main")
     assert {(r["env"], r["ended"]) for r in played} == {("reverse", "done"), ("shop", "truncated")}
     assert len([r for r in played if r["env"] == "reverse"]) == 2 * 2 * 3
@@ -151,7 +151,7 @@ def test_the_recipe_rehearses_in_the_real_environment(tmp_path: Path) -> None:
     job = rehearse(compiled(local, {"calls.steps": "1", "main.steps": "1"}))
     run_new(tmp_path / "run", job)
     (step,) = metrics(tmp_path / "run", "main")
-    assert {"reward/guess", "tool_calls/guess"} <= set(step)
+    assert {"reward/guess", "env/guess/tool_calls"} <= set(step)
     assert len(metrics(tmp_path / "run", "calls")) == 1
 
 

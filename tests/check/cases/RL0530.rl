@@ -1,0 +1,17 @@
+model policy {
+  base = "Qwen/Qwen3-8B"
+}
+
+env essays = rows("lib/rows.jsonl")
+env sums = problems(gsm8k, grader = {})
+
+train main {
+  model     = policy
+  env       = essays + sums
+  batch     = groups(16, group_size = 8)
+  sampling  = sample(max_tokens = 512)
+  advantage = grpo()
+  loss      = importance_sampling()
+  optimizer = adam(1e-5)
+  steps     = 50
+}

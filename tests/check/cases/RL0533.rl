@@ -1,0 +1,16 @@
+model policy {
+  base = "Qwen/Qwen3-8B"
+}
+
+env sums = problems(gsm8k, grader = { correct = numeric  format = grade_with("rewards:tidy") })
+
+train main {
+  model     = policy
+  env       = sums
+  batch     = groups(16, group_size = 8)
+  sampling  = sample(max_tokens = 512)
+  advantage = grpo()
+  loss      = importance_sampling()
+  optimizer = adam(1e-5)
+  steps     = 50
+}
