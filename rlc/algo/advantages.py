@@ -213,10 +213,10 @@ def _divide(step: Scale, state: _State) -> _State:
     scaled_V = state.value_V / combine(size_V, eps)
     scaled_V[size_V <= step.tolerance] = 0.0
     scaled_V[np.isinf(size_V)] = np.nan  # the size has overflowed: refused by the caller
-    if weight_V is not None:
-        scaled_V[weight_V == 0] = 0.0
     if untouched_V.any():
         scaled_V[untouched_V] = state.value_V[untouched_V]
+    if weight_V is not None:
+        scaled_V[weight_V == 0] = 0.0
     return evolve(state, value_V=scaled_V)
 
 
@@ -258,14 +258,17 @@ def _std(ddof: int, scopes: Scopes, x_V: Floats, weight_V: Floats | None) -> Flo
 
 def _std_of_others(ddof: int, scopes: Scopes, x_V: Floats, weight_V: Floats | None) -> Floats:
     """``_std`` without the value itself: ``Σ_{j≠i} w_j (x_j - mean of others)²`` is
-    ``Σ w d² - w_i d_i² W / (W - w_i)``. 0 exactly where the others are all equal, or none."""
+    ``Σ w d² - w_i d_i² W / (W - w_i)``. 0 exactly where the others that weigh anything are all
+    equal, or none."""
     of = _deviations(scopes, x_V, weight_V)
-    own_V = 1.0 if weight_V is None else weight_V
+    own_V = np.ones_like(x_V) if weight_V is None else weight_V
     sum_V = scopes.spread(of.weight_S)
     own_squares_V = own_V * of.relative_V**2 * sum_V / (sum_V - own_V)
     left_V = np.maximum(scopes.spread(of.squares_S) - own_squares_V, 0.0)
     std_V = scopes.spread(of.widest_S) * np.sqrt(left_V / (sum_V - own_V - ddof))
-    best_V, worst_V = scopes.best_of_others(x_V), -scopes.best_of_others(-x_V)
+    weighs = own_V > 0
+    best_V = scopes.best_of_others(np.where(weighs, x_V, -np.inf))
+    worst_V = -scopes.best_of_others(np.where(weighs, -x_V, -np.inf))
     return np.where(best_V <= worst_V, 0.0, std_V)
 
 

@@ -152,6 +152,18 @@ def test_the_spread_of_the_others_is_its_definition(rewards: list[float], ddof: 
 
 
 @given(st.data(), group)
+def test_others_without_tokens_have_no_spread(data: st.DataObject, rewards: list[float]) -> None:
+    tokens = data.draw(tokens_for([rewards], low=0))
+    spec = scheme(Scale("std_of_others", "group", "tokens", 0, 0.0, "outside"))
+    expected = []
+    for i, reward in enumerate(rewards):
+        others = np.repeat(np.delete(rewards, i), np.delete(tokens[0], i))
+        alike = not len(others) or others.max() == others.min()
+        expected.append(0.0 if tokens[0][i] == 0 else reward / (1.0 if alike else others.std()))
+    close(advantages_of(spec, [rewards], tokens), expected)
+
+
+@given(st.data(), group)
 def test_the_root_mean_square_is_its_definition(data: st.DataObject, rewards: list[float]) -> None:
     tokens = data.draw(tokens_for([rewards]))
     spec = scheme(Scale("rms", "group", "tokens", 1, 1e-6, "outside"))
