@@ -23,7 +23,7 @@ Sequences without a sampled token count neither in B nor in P and weigh 0.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 from rlc.algo.errors import AlgorithmError
 
@@ -32,14 +32,16 @@ if TYPE_CHECKING:
 
     from rlc.algo.ragged import Floats
 
-KINDS = (
-    "token_sum",
-    "token_mean",
-    "seq_mean_token_sum",
-    "seq_mean_token_mean",
-    "seq_mean_token_sum_norm",
-    "prompt_mean",
-)
+# What shares one weight, by kind: the sequences of a batch, of a task, or none of them; None: every
+# token weighs 1. All others depend on how many sequences, tasks or tokens the batch has.
+SHARED_BY: dict[str, Literal["batch", "task", "sequence"] | None] = {
+    "token_sum": None,
+    "token_mean": "batch",
+    "seq_mean_token_sum": "batch",
+    "seq_mean_token_mean": "sequence",
+    "seq_mean_token_sum_norm": "batch",
+    "prompt_mean": "task",
+}
 
 
 def aggregate_weights(
@@ -48,7 +50,7 @@ def aggregate_weights(
     """The weight of each sequence's advantages, shape (D,).
 
     Args:
-        kind: one of :data:`KINDS`.
+        kind: one of :data:`SHARED_BY`.
         tokens_D: sampled tokens of each sequence.
         prompt_D: label of the task that each sequence is an attempt at.
         length: the divisor of ``seq_mean_token_sum_norm``.
@@ -92,7 +94,7 @@ def aggregate_weights(
             tokens_P = np.bincount(task_D, weights=n_D)
             divisor_D = np.asarray(len(labels_P) * tokens_P[task_D], np.float64)
         case _:
-            known = ", ".join(KINDS)
+            known = ", ".join(SHARED_BY)
             raise AlgorithmError(f"there is no aggregation {kind!r}; known are {known}")
     weight_D[counts_D] = 1.0 / divisor_D
     return weight_D

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rlc.algo.aggregate import KINDS, aggregate_weights
+from rlc.algo.aggregate import SHARED_BY, aggregate_weights
 from rlc.algo.errors import AlgorithmError
 from rlc.algo.losses import loss_and_grad
 from rlc.catalog.index import aggregate_traits
@@ -57,7 +57,7 @@ def averaged(kind: str, batch: list[Sequence], sums: list[np.ndarray]) -> list[n
     return [g / of_task[t] / len(of_task) for g, t in zip(sums, tasks, strict=True)]
 
 
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("kind", SHARED_BY)
 @given(batch=batches())
 def test_weighted_advantages_have_the_gradient_of_the_averaged_loss(
     kind: str, batch: list[Sequence]
@@ -73,7 +73,7 @@ def test_weighted_advantages_have_the_gradient_of_the_averaged_loss(
             np.testing.assert_allclose(grad_T, expected, rtol=1e-12, atol=1e-15, err_msg=loss)
 
 
-@pytest.mark.parametrize("kind", [kind for kind in KINDS if aggregate_traits(kind).uniform])
+@pytest.mark.parametrize("kind", [kind for kind in SHARED_BY if aggregate_traits(kind).uniform])
 @given(batch=batches())
 def test_a_uniform_weight_folds_into_dro_with_its_beta(kind: str, batch: list[Sequence]) -> None:
     sums = [loss_and_grad("dro", CONFIG["dro"], lp, inputs)[1] for lp, inputs, _ in batch]
@@ -114,7 +114,7 @@ def test_gradients_agree_with_autograd() -> None:
 
 
 def test_sequences_without_tokens_do_not_count() -> None:
-    for kind in KINDS:
+    for kind in SHARED_BY:
         weights = aggregate_weights(kind, [3, 0, 5], [0, 1, 2], LENGTH)
         alone = aggregate_weights(kind, [3, 5], [0, 2], LENGTH)
         assert weights.tolist() == [alone[0], 0.0, alone[1]]

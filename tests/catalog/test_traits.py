@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from rlc.algo import losses
-from rlc.algo.aggregate import KINDS, aggregate_weights
+from rlc.algo.aggregate import SHARED_BY, aggregate_weights
 from rlc.algo.losses import loss_and_grad
 from rlc.catalog.index import (
     aggregate_traits,
@@ -69,7 +69,7 @@ def test_a_clip_takes_the_gradient_or_bounds_the_weight(name: str) -> None:
     assert bool((grad_T == 0).any()) == (loss_traits(name).clip == "gradient")
 
 
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("kind", SHARED_BY)
 def test_an_aggregation_weighs_as_its_traits_say(kind: str) -> None:
     traits, sizes = aggregate_traits(kind), [1, 2, 4]
     weight_D = aggregate_weights(kind, sizes, [0, 0, 1], LENGTH)

@@ -179,10 +179,10 @@ def test_the_effective_scale_of_the_loss(aggregate: str) -> None:
 
 def test_the_scale_is_that_of_the_runtime() -> None:
     """The same weights as those that are folded into the advantages."""
-    from rlc.algo.aggregate import KINDS, aggregate_weights
+    from rlc.algo.aggregate import SHARED_BY, aggregate_weights
 
     tokens_D, prompts_D = [16] * 128, [task for task in range(16) for _ in range(8)]
-    for kind in KINDS:
+    for kind in SHARED_BY:
         length = 32 if kind == "seq_mean_token_sum_norm" else None
         (weight,) = set(aggregate_weights(kind, tokens_D, prompts_D, length).round(15))
         named = next(text for text in AGGREGATES if text.startswith(f"{kind}("))

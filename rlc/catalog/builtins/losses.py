@@ -7,10 +7,12 @@ probability of a token, q the sampler's.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any, Literal
 
 from attrs import evolve
 
+from rlc.algo.aggregate import SHARED_BY
 from rlc.catalog.records import MODEL_FOLDER, Args, Builtin, Param, builtin, share
 from rlc.catalog.traits import AggregateTraits, LossTraits
 from rlc.plan.records import AggregatePlan, KlPlan, LossPlan
@@ -122,7 +124,11 @@ LIKELIHOOD = LossPlan("cross_entropy", {})
 
 
 def _aggregate(
-    name: str, doc: str, formula: str, traits: AggregateTraits, *params: Param
+    name: str,
+    doc: str,
+    formula: str,
+    token_weight: Callable[[float, float, int | None], float],
+    *params: Param,
 ) -> Builtin:
     return Builtin(
         name,
@@ -131,7 +137,7 @@ def _aggregate(
         lambda args: AggregatePlan(name, args.values.get("length")),
         params,
         formula=(formula,),
-        traits=traits,
+        traits=AggregateTraits(SHARED_BY[name], token_weight),
     )
 
 
@@ -141,38 +147,38 @@ AGGREGATES = (
         "token_sum",
         "the service's own: every token counts once",
         "L = Σ_i Σ_t l_it",
-        AggregateTraits(None, lambda *_: 1.0),
+        lambda *_: 1.0,
     ),
     _aggregate(
         "token_mean",
         "mean over all tokens of the batch (DAPO, arXiv 2503.14476)",
         "L = Σ_i Σ_t l_it / Σ_i n_i",
-        AggregateTraits("batch", lambda _, tokens, __: 1 / tokens),
+        lambda _, tokens, __: 1 / tokens,
     ),
     _aggregate(
         "seq_mean_token_sum",
         "mean over sequences of their sums",
         "L = Σ_i Σ_t l_it / B",
-        AggregateTraits("batch", lambda sequences, *_: 1 / sequences),
+        lambda sequences, *_: 1 / sequences,
     ),
     _aggregate(
         "seq_mean_token_mean",
         "mean over sequences of their means, as in GRPO (arXiv 2402.03300)",
         "L = Σ_i (Σ_t l_it / n_i) / B",
-        AggregateTraits("sequence", lambda _, tokens, __: 1 / tokens),
+        lambda _, tokens, __: 1 / tokens,
     ),
     _aggregate(
         "seq_mean_token_sum_norm",
         "mean over sequences of their sums over one fixed length (Dr. GRPO, arXiv 2503.20783)",
         "L = Σ_i Σ_t l_it / (B length)",
-        AggregateTraits("batch", lambda sequences, _, length: 1 / (sequences * (length or 1))),
+        lambda sequences, _, length: 1 / (sequences * (length or 1)),
         Param("length", "int", "the fixed length, usually max_tokens", low=1),
     ),
     _aggregate(
         "prompt_mean",
         "mean over tasks of the mean over each one's tokens",
         "L = Σ_p (Σ_i∈p Σ_t l_it / Σ_i∈p n_i) / P",
-        AggregateTraits("task", lambda _, tokens, __: 1 / tokens),
+        lambda _, tokens, __: 1 / tokens,
     ),
 )
 DEFAULT_AGGREGATE = AggregatePlan("token_sum", None)
