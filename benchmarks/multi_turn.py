@@ -54,7 +54,7 @@ from rlc.seeds import derive_seed
 from rlc.service.local.checkpoints import CheckpointStore
 
 HERE = Path(__file__).parent
-OVERLAPS = {  # not streamed(): return batch normalisation needs the whole batch
+OVERLAPS = {  # not streamed(): return batch normalisation waits for the whole batch
     "synchronous": "synchronous()",
     "asynchronous": "asynchronous(max_staleness = 1)",
 }

@@ -10,6 +10,7 @@ from rlc.catalog.builtins.wrappers import TEMPLATES
 from rlc.catalog.environments import with_role
 from rlc.catalog.index import aggregate_traits, loss_traits, source_traits, wrapper_traits
 from rlc.plan.environments import MAX_TURNS, STEP_TIMEOUT, EnvPlan
+from rlc.plan.graph import barriers
 from rlc.plan.records import Plan, TrainPlan
 
 
@@ -131,6 +132,12 @@ def _cookbook(stage: TrainPlan) -> Iterator[str]:
         yield f"`{optimizer.schedule.kind}()`: the cookbook's loop has a constant learning rate"
     if aggregate_traits(stage.aggregate.kind).over is not None:
         yield f"`{stage.aggregate.kind}()`: the cookbook's loop sums over tokens"
+    if stage.overlap.kind == "streamed":
+        for barrier in barriers(scheme, stage.aggregate, stage.kl, stage.batch):
+            yield (
+                f"`streamed()`: {barrier.why}, the whole batch, and the cookbook's loop takes each "
+                "part by itself"
+            )
     if stage.batch.kind != "groups":
         yield "`turns()`: the cookbook's loop collects groups"
     loss = loss_traits(stage.loss.name)

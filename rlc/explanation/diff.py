@@ -95,7 +95,7 @@ def _graph_lines(plan: Plan) -> dict[str, None]:
     1)``; a set that keeps its order."""
     nodes = [f"{node.id} ({node.label})" for node in plan.graph.nodes]
     edges = [
-        f"{edge.source} → {edge.target}: {edge.carries}{edge_notes(edge)}"
+        f"{edge.source} → {edge.target}: {edge.carries}{edge_notes(edge, plan)}"
         for edge in plan.graph.edges
     ]
     return dict.fromkeys([*nodes, *edges])

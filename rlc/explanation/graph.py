@@ -41,7 +41,8 @@ def step_lines(plan: Plan, stage: StagePlan) -> Lines:
         short = node.removeprefix(f"{stage.name}.")
         yield f"{short:{width}}  {label}"
         waits = [
-            f"{edge.carries} from {edge.source.removeprefix(f'{stage.name}.')}{edge_notes(edge)}"
+            f"{edge.carries} from {edge.source.removeprefix(f'{stage.name}.')}"
+            f"{edge_notes(edge, plan)}"
             for edge in plan.graph.edges
             if edge.target == node
         ]
@@ -49,8 +50,9 @@ def step_lines(plan: Plan, stage: StagePlan) -> Lines:
             yield from wrapped(", ".join(waits), bullet=f"{'':{width}}    ← ")
 
 
-def edge_notes(edge: GraphEdge) -> str:
-    """`` (step − 1, up to 2 older)``, `` (in 4 parts)``; empty if there is nothing to note."""
+def edge_notes(edge: GraphEdge, plan: Plan) -> str:
+    """`` (step − 1, up to 2 older)``, `` (in 4 parts)``, `` (all 4 parts)`` where they are waited
+    for; empty if there is nothing to note."""
     notes = []
     if edge.delay:
         notes.append(f"step − {edge.delay}")
@@ -58,6 +60,9 @@ def edge_notes(edge: GraphEdge) -> str:
         notes.append(f"up to {edge.slack} older")
     if edge.parts > 1:
         notes.append(f"in {edge.parts} parts")
+    else:
+        made = max(e.parts for e in plan.graph.edges if edge.source in (e.source, e.target))
+        notes += [f"all {made} parts"] if made > 1 else []
     return f" ({', '.join(notes)})" if notes else ""
 
 
@@ -78,7 +83,7 @@ def _mermaid(plan: Plan) -> Iterator[str]:
         yield "  end"
     for edge in plan.graph.edges:
         arrow = "-.->" if edge.delay else "==>" if _between_stages(plan, edge) else "-->"
-        label = f'|"{_mermaid_text(edge.carries + edge_notes(edge))}"|'
+        label = f'|"{_mermaid_text(edge.carries + edge_notes(edge, plan))}"|'
         yield f"  {_id(edge.source)} {arrow}{label} {_id(edge.target)}"
 
 
@@ -99,7 +104,7 @@ def _dot(plan: Plan) -> Iterator[str]:
         style = "dashed" if edge.delay else "bold" if _between_stages(plan, edge) else "solid"
         yield (
             f"  {_quoted(edge.source)} -> {_quoted(edge.target)} "
-            f"[label={_quoted(edge.carries + edge_notes(edge))}, style={style}];"
+            f"[label={_quoted(edge.carries + edge_notes(edge, plan))}, style={style}];"
         )
     yield "}"
 

@@ -13,7 +13,7 @@ from rlc.catalog.index import find_builtin
 from rlc.catalog.records import REQUIRED, Param
 from rlc.explanation.layout import Lines, count, wrapped
 from rlc.plan.environments import EnvPlan, GraderPlan
-from rlc.plan.graph import takes_what_is_ready
+from rlc.plan.graph import barriers, takes_what_is_ready
 from rlc.plan.records import EvalPlan, ModelPlan, SftPlan, StagePlan, TrainPlan
 from rlc.plan.units import show
 from rlc.pricing.cost import StageCost
@@ -110,15 +110,28 @@ def _training(stage: TrainPlan) -> Iterator[str]:
         yield f"split into {batch.updates:,} optimiser updates"
     overlap = stage.overlap
     if overlap.kind == "streamed":
-        parts = f"streamed: the gradient is taken in {overlap.minibatches:,} parts"
-        if takes_what_is_ready(stage):
-            yield f"{parts} at most, each of the groups that are in when the one before is done"
-        else:
-            yield f"{parts}, each as soon as its groups are there"
+        yield from _streamed(stage)
     elif overlap.kind == "asynchronous":
         late = count(overlap.max_staleness, "step")
         yield f"asynchronous: rollouts may come from weights up to {late} old"
     yield from _environments(stage.envs, stage.model)
+
+
+def _streamed(stage: TrainPlan) -> Iterator[str]:
+    """What is done in parts, and what waits for all of them."""
+    waits = dict.fromkeys(
+        barrier.why for barrier in barriers(stage.advantage, stage.aggregate, stage.kl, stage.batch)
+    )
+    ready, parts = takes_what_is_ready(stage), f"{stage.overlap.minibatches:,} parts"
+    if not waits:
+        done = "of the groups that are in when the one before is done"
+        each = f" at most, each {done}" if ready else ", each as soon as its groups are there"
+        yield f"streamed: the gradient is taken in {parts}{each}"
+        return
+    if stage.kl is not None:
+        each = " at most" if ready else ""
+        yield f"streamed: the reference reads the batch in {parts}{each}, while others are played"
+    yield f"streamed: the gradient waits for the whole batch: {', '.join(waits)}"
 
 
 def _imitation(stage: SftPlan) -> Iterator[str]:

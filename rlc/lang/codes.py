@@ -67,7 +67,7 @@ CODES: dict[str, str] = {
     "RL0316": "metric needs more episodes",
     "RL0317": "evaluated during no stage",
     "RL0318": "turns that would overlap",
-    "RL0319": "streamed before the batch is known",
+    "RL0319": "nothing to stream",
     "RL0320": "tasks that cannot be remembered",
     "RL0321": "no oracle",
     "RL0324": "grader that cannot grade",

@@ -4,21 +4,27 @@ Overlap is a property of edges. An edge with ``delay = 1`` hands on what the ste
 a synchronous stage is the cycle ``snapshot -> … -> optim_step -(delay 1)-> snapshot``. With
 ``slack = k`` what is handed on may be up to k steps older still: an asynchronous stage samples
 from such weights while it trains. With ``parts = n`` it is handed on in n parts, each as soon as
-it is there: a streamed stage takes its gradient so.
+it is there: a streamed stage takes its gradient so. What is computed from the whole batch is a
+barrier: an edge in one part, for which all the parts before it are waited for.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 
-from attrs import evolve
+from attrs import evolve, frozen
 
+from rlc.algo.aggregate import SHARED_BY
+from rlc.algo.scheme import AdvantageScheme
 from rlc.plan.records import (
     LOCAL,
+    AggregatePlan,
+    BatchPlan,
     EvalPlan,
     Graph,
     GraphEdge,
     GraphNode,
+    KlPlan,
     SftPlan,
     StagePlan,
     TrainPlan,
@@ -66,8 +72,8 @@ _EVAL_EDGES = (
 )
 # What changes the weights: in order, one step after the other.
 IN_ORDER = ("forward_backward", "optim_step", "checkpoint")
-# What a streamed stage does for each part of a batch.
-_STREAMED = ("rollouts", "returns", "advantages", "reference", "datums")
+# What a streamed stage does for each part of a batch, up to the first of them that is a barrier.
+_IN_PARTS = ("rollouts", "returns", "reference", "advantages", "datums", "forward_backward")
 
 
 def build_graph(stages: Iterable[StagePlan]) -> Graph:
@@ -104,12 +110,54 @@ def step_edges(stage: StagePlan) -> tuple[GraphEdge, ...]:
     return _TRAIN_EDGES[:at] + _REFERENCE_EDGES + _TRAIN_EDGES[at:]
 
 
+@frozen
+class Barrier:
+    """Why a node needs the whole batch: a clause that calls it "it", and the path, within the
+    stage, of the value that it is due to."""
+
+    node: str
+    path: str
+    why: str
+
+
+def barriers(
+    advantage: AdvantageScheme, aggregate: AggregatePlan, kl: KlPlan | None, batch: BatchPlan
+) -> Iterator[Barrier]:
+    """What a stage of these parts computes from a whole batch, before its first gradient.
+
+    A weight that all sequences share is no exception: Adam's moments, its eps and the clipping of
+    gradients take the gradient as it is, so it cannot be scaled once it is accumulated.
+    """
+    for index, step in enumerate(advantage.steps):
+        over = getattr(step, "over", "group")
+        if over not in ("group", "role"):
+            why = f"`over = {over}` in the advantage compares all of it"
+            yield Barrier("advantages", f"advantage.steps.{index}", why)
+    if SHARED_BY[aggregate.kind] is not None:
+        yield Barrier("datums", "aggregate", f"`{aggregate.kind}()` weighs by it")
+    if kl is not None:
+        yield Barrier("datums", "kl", "`kl` takes the mean distance over it")
+    if batch.updates > 1:
+        yield Barrier("datums", "batch.updates", f"`updates = {batch.updates}` splits it")
+
+
+def in_parts(stage: TrainPlan) -> tuple[str, ...]:
+    """The kinds of node that run once for each part of a batch."""
+    if stage.overlap.minibatches == 1:
+        return ()
+    waiting = [
+        _IN_PARTS.index(barrier.node)
+        for barrier in barriers(stage.advantage, stage.aggregate, stage.kl, stage.batch)
+    ]
+    return _IN_PARTS[: min(waiting, default=len(_IN_PARTS))]
+
+
 def _in_stage(stage: StagePlan, edge: GraphEdge) -> GraphEdge:
     slack, parts = 0, 1
     if isinstance(stage, TrainPlan):
         if edge.target == "snapshot":
             slack = stage.overlap.max_staleness
-        if edge.source in _STREAMED:
+        if {edge.source, edge.target} <= set(in_parts(stage)):
             parts = stage.overlap.minibatches
     source, target = f"{stage.name}.{edge.source}", f"{stage.name}.{edge.target}"
     return evolve(edge, source=source, target=target, slack=slack, parts=parts)

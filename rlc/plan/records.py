@@ -129,8 +129,9 @@ class KlPlan(Record):
 class OverlapPlan(Record):
     """Whether sampling and training overlap; the graph's edges say the same.
 
-    ``streamed``: the gradient of a batch is taken in up to ``minibatches`` parts. Under the order
-    ``ready`` a part is made of the groups that are in, under ``fixed`` of the same ones each time.
+    ``streamed``: a batch is trained on in up to ``minibatches`` parts, as far as parts are enough
+    (:func:`rlc.plan.graph.barriers`). Under the order ``ready`` a part is made of the groups that
+    are in, under ``fixed`` of the same ones each time.
     ``asynchronous``: a rollout may be sampled from weights up to ``max_staleness`` steps old.
     """
 

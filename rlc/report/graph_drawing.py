@@ -62,9 +62,10 @@ def _diagram(plan: Plan, stage: str) -> Diagram:
             boxes[node.id] = Box(x, y, width, _HEIGHT, node.kind, node.label)
     back = [edge for edge in edges if edge.delay]
     past = [e for e in edges if not e.delay and boxes[e.target].y - boxes[e.source].y > _ROW]
-    arrows = [_down(edge, boxes) for edge in edges if edge not in past and edge not in back]
-    arrows += [_beside(edge, boxes, lane) for lane, edge in enumerate(past)]
-    arrows += [_beside(edge, boxes, lane) for lane, edge in enumerate(back)]
+    near = [edge for edge in edges if edge not in past and edge not in back]
+    arrows = [_down(edge, plan, boxes) for edge in near]
+    arrows += [_beside(edge, plan, boxes, lane) for lane, edge in enumerate(past)]
+    arrows += [_beside(edge, plan, boxes, lane) for lane, edge in enumerate(back)]
     height = len(layers) * _ROW + _GAP
     return Diagram(stage, tuple(boxes.values()), tuple(arrows), _WIDTH + 2 * _MARGIN, height)
 
@@ -82,16 +83,17 @@ def _layers(nodes: list[GraphNode], edges: list[GraphEdge]) -> list[list[GraphNo
     return layers
 
 
-def _down(edge: GraphEdge, boxes: dict[str, Box]) -> Arrow:
+def _down(edge: GraphEdge, plan: Plan, boxes: dict[str, Box]) -> Arrow:
     """Draw from the bottom of a box to the top of one in the next layer."""
     a, b = boxes[edge.source], boxes[edge.target]
     x1, y1, x2, y2 = a.x + a.width / 2, a.y + a.height, b.x + b.width / 2, b.y
     middle = (y1 + y2) / 2
     path = f"M{x1:.0f} {y1:.0f}C{x1:.0f} {middle:.0f} {x2:.0f} {middle:.0f} {x2:.0f} {y2:.0f}"
-    return Arrow(path, edge.carries + edge_notes(edge), (x1 + x2) / 2, middle, turned=0, back=False)
+    text = edge.carries + edge_notes(edge, plan)
+    return Arrow(path, text, (x1 + x2) / 2, middle, turned=0, back=False)
 
 
-def _beside(edge: GraphEdge, boxes: dict[str, Box], lane: int) -> Arrow:
+def _beside(edge: GraphEdge, plan: Plan, boxes: dict[str, Box], lane: int) -> Arrow:
     """Draw down the left side, past the layers in between, or back up the right side."""
     a, b = boxes[edge.source], boxes[edge.target]
     y1, y2 = a.y + a.height / 2, b.y + b.height / 2
@@ -99,5 +101,5 @@ def _beside(edge: GraphEdge, boxes: dict[str, Box], lane: int) -> Arrow:
     x1, x2 = (a.x + a.width, b.x + b.width) if back else (a.x, b.x)
     side = _MARGIN + _WIDTH + 14 + 12 * lane if back else _MARGIN - 14 - 12 * lane
     path = f"M{x1:.0f} {y1:.0f}H{side:.0f}V{y2:.0f}H{x2:.0f}"
-    turned, text = 90 if back else -90, edge.carries + edge_notes(edge)
+    turned, text = 90 if back else -90, edge.carries + edge_notes(edge, plan)
     return Arrow(path, text, side, (y1 + y2) / 2, turned, back)

@@ -8,6 +8,7 @@ how steps overlap:
             as old, so that runs can be repeated: a step starts when the step ``delay + slack``
             before it is done, or with the first step if there is none.
 ``parts``   the nodes at its ends run once for each part of a batch, as soon as the part is ready.
+            A node at the end of an edge in one part waits for all parts of the node before it.
 
 The nodes that change the weights run in order, one step after the other, and not before the
 checkpoint of the previous step is safe.
@@ -17,16 +18,14 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Awaitable, Callable, Mapping, Sequence
-from typing import Any, TypeVar
+from collections.abc import Awaitable, Callable, Mapping
+from typing import Any
 
 from attrs import define, field, frozen
 
 from rlc.plan.graph import IN_ORDER
 from rlc.plan.records import Graph, GraphEdge
 from rlc.runtime.concurrency import first_cause
-
-T = TypeVar("T")
 
 
 @frozen
@@ -40,11 +39,6 @@ class NodeContext:
     part: int = 0
     parts: int = 1
     source: int = 0
-
-    def share(self, items: Sequence[T]) -> Sequence[T]:
-        """Return this part's share of the items."""
-        first, last = (len(items) * part // self.parts for part in (self.part, self.part + 1))
-        return items[first:last]
 
 
 # The inputs of a node: the outputs of the nodes before it, by their kind.

@@ -10,13 +10,21 @@ from rlc.catalog.environments import files_of
 from rlc.catalog.files import located_files
 from rlc.catalog.index import tracker_traits
 from rlc.envs.build import source_problems
+from rlc.plan.graph import build_graph
 from rlc.plan.records import EvalPlan, Plan, SftPlan, environments_of
 from rlc.runtime.records import RunError
 
 
 def require_runnable(plan: Plan) -> None:
     """Raise RunError if something that a plan needs is missing, before a folder is made or a token
-    is paid for. That the plan itself can be run was decided by the rules of `rlc check`."""
+    is paid for. That the plan itself can be run was decided by the rules of `rlc check`, which see
+    its stages: the graph that is run has to be theirs."""
+    if plan.graph.edges != build_graph(plan.stages).edges:
+        raise RunError(
+            "the job graph is not that of the stages: they were changed, or another rlc made it",
+            "compile the recipe again; in Python, `build_graph(plan.stages)` of `rlc.plan.graph` "
+            "makes it anew",
+        )
     plan = located_files(plan)
     if missing := list(dict.fromkeys(_missing_files(plan))):
         raise RunError("; ".join(missing))

@@ -33,9 +33,17 @@ def test_plans_of_recipes_are_sound(name: str, monkeypatch: pytest.MonkeyPatch) 
 
 
 def test_a_plan_that_was_changed_does_not_run(tmp_path: Path) -> None:
-    overlap = OverlapPlan("streamed", 2, 0)
-    plan = changed(tiny(train()), overlap=overlap, aggregate=AggregatePlan("token_mean", None))
-    with pytest.raises(rlc.RecipeError, match=r"^error\[RL0319\]: `token_mean\(\)` needs"):
+    plan = changed(
+        tiny(train(loss="dro(beta = 0.5)")), aggregate=AggregatePlan("prompt_mean", None)
+    )
+    with pytest.raises(rlc.RecipeError, match=r"^error\[RL0314\]: "):
+        rlc.run(plan, run_dir=tmp_path / "run")
+    assert not (tmp_path / "run").exists()
+
+
+def test_a_plan_runs_on_the_graph_of_its_stages_only(tmp_path: Path) -> None:
+    plan = changed(tiny(train()), overlap=OverlapPlan("streamed", 2, 0))
+    with pytest.raises(rlc.Error, match=r"^the job graph is not that of the stages"):
         rlc.run(plan, run_dir=tmp_path / "run")
     assert not (tmp_path / "run").exists()
 

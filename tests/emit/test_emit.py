@@ -112,6 +112,11 @@ def test_a_script_is_valid_formatted_and_stands_alone(
         ("kl = reference(policy.base, coef = 0.1)", "tinker", "`kl`"),
         ("overlap = streamed(minibatches = 2)", "tinker", "`streamed()`"),
         ("aggregate = token_mean()", "cookbook", "`token_mean()`"),
+        (
+            "overlap = streamed(2)  kl = reference(policy.base, coef = 0.1)",
+            "cookbook",
+            "`streamed()`: `kl` takes the mean",
+        ),
         ("loss = stable_reinforce(kl_coeff = 0.1)", "cookbook", "`stable_reinforce()` is not a"),
         ("advantage = grpo()", "cookbook", "advantage `grpo`"),
         ("optimizer = adam(1e-3, beta1 = 0.8)", "cookbook", "beta1 = 0.9"),

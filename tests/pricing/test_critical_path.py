@@ -27,7 +27,9 @@ train main {
 }
 """
 OVERLAPS = ("", "overlap = streamed(3)", "overlap = asynchronous(max_staleness = 1)",
-            "overlap = asynchronous(max_staleness = 3)")  # fmt: skip
+            "overlap = asynchronous(max_staleness = 3)",
+            "overlap = streamed(3)  aggregate = token_mean()",
+            'overlap = streamed(3)  kl = reference("tiny", coef = 0.1)')  # fmt: skip
 
 
 def plan_with(overlap: str) -> Plan:
@@ -163,6 +165,13 @@ def test_a_streamed_step_trains_while_the_last_groups_play() -> None:
     path = critical_path(graph, "main", seconds)
     assert path.seconds == 34
     assert path.slack["rollouts"] == 0
+
+
+def test_a_gradient_that_needs_the_whole_batch_waits_for_it() -> None:
+    seconds = {"rollouts": [10.0, 20.0, 30.0], "forward_backward": [12.0]}
+    assert critical_path(PLANS[OVERLAPS[4]].graph, "main", seconds).seconds == 42
+    seconds["reference"] = [8.0, 8.0, 8.0]  # while others are played, but for the last part
+    assert critical_path(PLANS[OVERLAPS[5]].graph, "main", seconds).seconds == 50
 
 
 def test_what_does_not_fit_the_graph_is_refused() -> None:

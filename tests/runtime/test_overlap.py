@@ -5,6 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+import numpy.typing as npt
 import pytest
 from run_support import (
     assert_resumes,
@@ -21,6 +23,7 @@ from run_support import (
 )
 
 from rlc.runtime.journal.folder import RunFolder
+from rlc.service.local.checkpoints import CheckpointStore
 
 pytestmark = pytest.mark.engine
 
@@ -108,6 +111,37 @@ def test_streaming_trains_on_the_same_as_a_whole_batch(
     ]
 
 
-def test_a_streamed_run_repeats_itself(tmp_path: Path) -> None:
-    job = tiny(train(overlap="streamed(minibatches = 2)", steps="3"))
+# What needs the whole batch.
+WHOLE = [
+    {"aggregate": "token_mean()", "kl": 'reference("tiny", coef = 0.1)'},
+    {"advantage": "rebn()", "batch": "groups(3, group_size = 4, updates = 2)"},
+]
+
+
+def adam(path: Path) -> npt.NDArray[np.float32]:
+    """The optimiser's mean of gradients at the end of a run."""
+    folder = RunFolder.resume(path)
+    checkpoints = folder.journal.checkpoints("main")
+    folder.close()
+    state = CheckpointStore(path / "checkpoints").load(checkpoints[max(checkpoints)])
+    means = [a.ravel() for name, a in state.arrays.items() if name.startswith("adam_mean/")]
+    return np.concatenate(means)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("order", ["fixed", "ready"])
+@pytest.mark.parametrize("fields", [{}, {"loss": "dro(beta = 0.5)"}, *WHOLE], ids=str)
+def test_the_gradient_of_the_parts_is_that_of_the_whole(
+    tmp_path: Path, fields: dict[str, str], order: str
+) -> None:
+    overlap = f"streamed(minibatches = 3, order = {order})"
+    run_new(tmp_path / "run", tiny(train(**fields, overlap=overlap, steps="1")))
+    streamed, whole = adam(tmp_path / "run"), adam(undisturbed(tiny(train(**fields, steps="1"))))
+    assert np.abs(whole).max() > 0
+    assert np.linalg.norm(streamed - whole) < 1e-4 * np.linalg.norm(whole)
+
+
+@pytest.mark.parametrize("fields", [{}, *WHOLE], ids=str)
+def test_a_streamed_run_repeats_itself(tmp_path: Path, fields: dict[str, str]) -> None:
+    job = tiny(train(**fields, overlap="streamed(minibatches = 2)", steps="3"))
     assert_resumes(job, ("main", 2), tmp_path / "parts")

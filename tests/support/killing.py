@@ -43,6 +43,14 @@ _ASYNC = SMALL | {"overlap": "asynchronous(max_staleness = 2)", "loss": "ppo()",
 SCENARIOS: dict[str, str] = {
     "synchronous": train(**MIXED) + block("eval", "held", EVAL),
     "streamed": train(**SMALL | {"overlap": "streamed(minibatches = 2)", "steps": "5"}),
+    "streamed, waiting": train(
+        **SMALL
+        | {
+            "batch": "groups(4, group_size = 2, updates = 2, resample = 3)",
+            "kl": 'reference("tiny", coef = 0.1)',
+            "overlap": "streamed(minibatches = 3)",
+        }
+    ),
     "asynchronous": train(**MIXED | _ASYNC | {"save": "every(4)"}) + block("eval", "held", EVAL),
     "job": block(
         "sft",

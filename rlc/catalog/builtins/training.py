@@ -156,7 +156,8 @@ OVERLAPS = (
     builtin(
         "streamed",
         "overlap",
-        "the gradient of a batch is taken in parts, as soon as the groups of a part are there",
+        "the gradient of a batch is taken in parts, as soon as the groups of a part are there; "
+        "what needs the whole batch waits for it",
         lambda args: OverlapPlan("streamed", args.minibatches, 0, args.order),
         Param("minibatches", "int", "most parts of a batch", 4, low=2, high=1_024),
         optional(

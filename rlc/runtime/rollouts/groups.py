@@ -33,13 +33,14 @@ async def play_groups(
     return await all_of(map(play, tasks))
 
 
-async def play_replacing(
+async def replace_equals(
     play: Callable[[Sequence[Task]], Awaitable[list[list[Rollout]]]],
-    tasks: Sequence[Task],
     spare: Callable[[str, int], Task],
     spares: Iterator[int],
+    tasks: Sequence[Task],
+    groups: Sequence[list[Rollout]],
 ) -> list[Rollout]:
-    """Play tasks, and replace groups whose members all have the same reward.
+    """Replace groups whose members all have the same reward; return the rollouts of all groups.
 
     Such a group is marked as replaced and another task of its environment is played, as long as
     there are numbers of ``spares``; then it stays. A group that failed as a whole is not replaced:
@@ -48,12 +49,12 @@ async def play_replacing(
     rollouts: list[Rollout] = []
     while tasks:
         fresh = list[Task]()
-        for task, group in zip(tasks, await play(tasks), strict=True):
+        for task, group in zip(tasks, groups, strict=True):
             if is_constant(group) and (number := next(spares, None)) is not None:
                 fresh.append(spare(task.env.plan.name, number))
                 group = [evolve(member, replaced=True) for member in group]
             rollouts.extend(group)
-        tasks = fresh
+        tasks, groups = fresh, await play(fresh) if fresh else []
     return rollouts
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any
 
@@ -12,18 +12,23 @@ import numpy.typing as npt
 from attrs import define, field, frozen
 
 from rlc.algo.advantages import compute_advantages
-from rlc.algo.episodes import Advantages, Episodes
+from rlc.algo.episodes import Episodes
 from rlc.plan.environments import EnvPlan
-from rlc.plan.graph import takes_what_is_ready
+from rlc.plan.graph import in_parts, takes_what_is_ready
 from rlc.plan.records import TrainPlan
 from rlc.runtime.concurrency import in_thread
 from rlc.runtime.graph import Inputs, NodeContext, Parts, StepFunction, StepOutcome
 from rlc.runtime.journal.metrics import reference_metrics, rollout_metrics, rollout_record
 from rlc.runtime.records import Rollout
 from rlc.runtime.rollouts.environments import close_envs
-from rlc.runtime.rollouts.groups import play_groups, play_replacing, replaced_groups
+from rlc.runtime.rollouts.groups import (
+    is_constant,
+    play_groups,
+    replace_equals,
+    replaced_groups,
+)
 from rlc.runtime.rollouts.player import Player
-from rlc.runtime.rollouts.ready_groups import Playing, ReadyGroups, smallest_part
+from rlc.runtime.rollouts.streamed_groups import StreamedGroups
 from rlc.runtime.rollouts.tasks import Task, TaskStream
 from rlc.runtime.stages.base import Stage, StepReport
 from rlc.runtime.stages.weights import Snapshot
@@ -40,6 +45,15 @@ class ValidRollouts:
 
     rollouts: list[Rollout]
     episodes: Episodes
+
+
+@frozen(eq=False)
+class CreditedRollout:
+    """A rollout and its advantages, one a turn; ``kept``: the scheme has not dropped it."""
+
+    rollout: Rollout
+    advantages_T: FloatArray
+    kept: bool
 
 
 @frozen(eq=False)
@@ -61,7 +75,7 @@ class TrainStage(Stage):
     stream: TaskStream
     on_groups: Callable[[int, int], None]
     _played: Counter[int] = field(factory=Counter, init=False)
-    _ready: dict[int, ReadyGroups] = field(factory=dict, init=False)
+    _streamed: dict[int, StreamedGroups] = field(factory=dict, init=False)
 
     def functions(self) -> dict[str, StepFunction]:
         return {
@@ -93,19 +107,26 @@ class TrainStage(Stage):
         if batch.kind == "turns":
             return await self._play_turns(player, step)
         tasks = self.stream.of_step(step, batch.count, known=snapshot.step)
-        spares = range((step - 1) * batch.resample, step * batch.resample)
+        spares = iter(range((step - 1) * batch.resample, step * batch.resample))
+        play = partial(self._play, player, step, len(tasks))
+        replace = partial(replace_equals, play, self.stream.spare, spares)
+        if node.parts == 1:
+            return await replace(tasks, await play(tasks))
+        if step not in self._streamed:
 
-        def play(chosen: Sequence[Task], spares: Iterator[int]) -> Playing:
-            play_some = partial(self._play, player, step, len(tasks))
-            return play_replacing(play_some, chosen, self.stream.spare, spares)
+            async def group(task: Task) -> list[Rollout]:
+                (rollouts,) = await play([task])
+                return rollouts
 
-        if not takes_what_is_ready(self.plan):
-            return await play(node.share(tasks), iter(node.share(spares)))
-        if step not in self._ready:
-            ready = self._ready[step] = ReadyGroups(smallest_part(len(tasks), node.parts))
-            left = iter(spares)
-            ready.start(play([task], left) for task in tasks)
-        return await self._ready[step].part()
+            streamed = self._streamed[step] = StreamedGroups(
+                parts=node.parts,
+                fixed=not takes_what_is_ready(self.plan),
+                gradients="forward_backward" in in_parts(self.plan),
+                held=lambda rollouts: batch.resample > 0 and is_constant(rollouts),
+                replaced=lambda which, groups: replace([tasks[n] for n in which], groups),
+            )
+            streamed.start(map(group, tasks))
+        return await self._streamed[step].part()
 
     async def _play_turns(self, player: Player, step: int) -> list[Rollout]:
         """Play waves of parallel episodes until there are enough turns, or a wave has none."""
@@ -140,30 +161,46 @@ class TrainStage(Stage):
 
         return await in_thread(label)
 
-    async def advantages(self, node: NodeContext, inputs: Inputs) -> Advantages:
-        episodes = inputs["returns"].episodes
-        return await in_thread(compute_advantages, self.plan.advantage, episodes)
+    async def advantages(self, node: NodeContext, inputs: Inputs) -> list[CreditedRollout]:
+        """Apply the scheme to the whole batch, or to this part of it."""
 
-    async def reference_logprobs(self, node: NodeContext, inputs: Inputs) -> list[list[FloatArray]]:
-        """Ask for the reference's logprobs of each rollout's sequences."""
+        def credited() -> list[CreditedRollout]:
+            valid, *others = Parts.of(inputs["returns"])
+            if others:
+                rollouts = [one for part in (valid, *others) for one in part.rollouts]
+                valid = ValidRollouts(rollouts, labelled_episodes(rollouts))
+            found = compute_advantages(self.plan.advantage, valid.episodes)
+            rows = zip(valid.rollouts, found.by_rollout(), found.kept_R.tolist(), strict=True)
+            return [CreditedRollout(*row) for row in rows]
+
+        return await in_thread(credited)
+
+    async def reference_logprobs(
+        self, node: NodeContext, inputs: Inputs
+    ) -> dict[int, list[FloatArray]]:
+        """Ask for the reference's logprobs of each rollout's sequences; the keys are ids."""
         assert self.reference is not None
-        return await self.reference.logprobs(node.step, inputs["returns"].rollouts)
+        rollouts = inputs["returns"].rollouts
+        found = await self.reference.logprobs(node.step, rollouts)
+        return dict(zip(map(id, rollouts), found, strict=True))
 
     async def datums(self, node: NodeContext, inputs: Inputs) -> TrainBatch:
         """Make the minibatches of the step, or of this part of it."""
         return await in_thread(self._batch, node.step, inputs)
 
     def _batch(self, step: int, inputs: Inputs) -> TrainBatch:
-        rollouts, advantages = inputs["returns"].rollouts, inputs["advantages"]
-        by_rollout = advantages.by_rollout()
-        references = inputs.get("reference") or [None] * len(rollouts)
-        kept = [int(i) for i in np.flatnonzero(advantages.kept_R) if rollouts[i].turns]
-        chosen_RT = self._choose_turns(step, [len(rollouts[i].turns) for i in kept])
+        reference = dict[int, list[FloatArray]]()
+        for part in Parts.of(inputs.get("reference", {})):
+            reference |= part
+        credited = [row for part in Parts.of(inputs["advantages"]) for row in part]
+        place = self._place(step)
+        credited.sort(key=lambda row: place(row.rollout))
+        kept = [row for row in credited if row.kept and row.rollout.turns]
         episodes = rollout_datums(
-            [rollouts[i] for i in kept],
-            [by_rollout[i] for i in kept],
-            chosen_RT,
-            [references[i] for i in kept],
+            [row.rollout for row in kept],
+            [row.advantages_T for row in kept],
+            self._choose_turns(step, [len(row.rollout.turns) for row in kept]),
+            [reference.get(id(row.rollout)) for row in kept],
         )
         return TrainBatch(minibatches(self.plan, episodes), reference_metrics(episodes))
 
@@ -181,15 +218,17 @@ class TrainStage(Stage):
         """Submit the gradients without waiting, so that the optimiser step follows at once."""
         batches = inputs["datums"].minibatches
         gradients = await optimizer.submit(self.weights.training, self.plan, node.step, batches)
-        if node.step in self._ready:
-            self._ready[node.step].gradients_submitted(gradients)
+        if node.step in self._streamed:
+            self._streamed[node.step].gradients_submitted(gradients)
         return gradients
 
     async def report(self, step: int, outcome: StepOutcome) -> StepReport:
         """Return metrics, rollouts with their advantages, and the cursor after the step."""
         outputs = outcome.outputs
-        rollouts = self._in_order(step, Parts.of(outputs["rollouts"]))
+        rollouts = [rollout for part in Parts.of(outputs["rollouts"]) for rollout in part]
+        rollouts.sort(key=self._place(step))
         self._played.pop(step, None)
+        self._streamed.pop(step, None)
         metrics = await in_thread(rollout_metrics, rollouts, self.plan.envs)
         metrics |= outputs["optim_step"].metrics
         for batch in Parts.of(outputs["datums"]):
@@ -199,25 +238,22 @@ class TrainStage(Stage):
             metrics |= replaced_groups(rollouts, self.stream.envs)
 
         def records() -> list[dict[str, Any]]:
-            advantages: dict[int, list[float]] = {}
-            parts = zip(Parts.of(outputs["returns"]), Parts.of(outputs["advantages"]), strict=True)
-            for valid, computed in parts:
-                pairs = zip(valid.rollouts, computed.by_rollout(), strict=True)
-                advantages |= {id(rollout): values_T.tolist() for rollout, values_T in pairs}
+            credited = [row for part in Parts.of(outputs["advantages"]) for row in part]
+            advantages = {id(row.rollout): row.advantages_T.tolist() for row in credited}
             name = self.plan.name
             return [rollout_record(name, step, one, advantages.get(id(one))) for one in rollouts]
 
         lines = await in_thread(records)
         return StepReport(metrics, lines, self.stream.finish(step, rollouts), outputs["checkpoint"])
 
-    def _in_order(self, step: int, parts: Sequence[list[Rollout]]) -> list[Rollout]:
-        """Return the rollouts in the order of their tasks; those of spare tasks come last."""
-        rollouts = [rollout for part in parts for rollout in part]
-        if self._ready.pop(step, None) is None:
-            return rollouts
+    def _place(self, step: int) -> Callable[[Rollout], int]:
+        """Return a key that sorts rollouts by their tasks, spare ones last; where they come in one
+        part they are sorted."""
+        if step not in self._streamed:
+            return lambda _: 0
         tasks = self.stream.of_step(step, self.plan.batch.count)
         place = {(task.env.plan.name, task.number): at for at, task in enumerate(tasks)}
-        return sorted(rollouts, key=lambda rollout: place.get(rollout.group, len(place)))
+        return lambda rollout: place.get(rollout.group, len(place))
 
     async def close(self) -> None:
         await close_envs(self.stream.envs.values())

@@ -15,7 +15,6 @@ train main {
   optimizer = adam(1e-3)
   steps     = 50
   aggregate = token_mean()
-  kl        = reference("tiny", coef = 0.01)
   overlap   = streamed(minibatches = 4)
 }
 
@@ -28,5 +27,19 @@ train second {
   loss      = importance_sampling()
   optimizer = adam(1e-3)
   steps     = 50
+  overlap   = streamed(minibatches = 4)
+}
+
+train third {  # whose reference reads each part while others are played
+  model     = second
+  env       = guess
+  batch     = groups(16, group_size = 8)
+  sampling  = sample(max_tokens = 16)
+  advantage = grpo()
+  loss      = importance_sampling()
+  optimizer = adam(1e-3)
+  steps     = 50
+  aggregate = token_mean()
+  kl        = reference("tiny", coef = 0.01)
   overlap   = streamed(minibatches = 4)
 }

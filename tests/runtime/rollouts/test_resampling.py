@@ -17,7 +17,7 @@ from rlc.envs.build import PlayableEnv
 from rlc.plan.environments import EnvPlan, RewardPlan, RolloutsPlan
 from rlc.runtime.journal.folder import RunFolder
 from rlc.runtime.records import Rollout
-from rlc.runtime.rollouts.groups import is_constant, play_replacing, replaced_groups
+from rlc.runtime.rollouts.groups import is_constant, replace_equals, replaced_groups
 from rlc.runtime.rollouts.tasks import SPARES, Task
 from rlc.runtime.stages.train import trainable_rollouts
 
@@ -52,8 +52,10 @@ def replaced(
         waves.append(keys)
         return [group(t, *outcomes.get(key, (0.0, 1.0))) for t, key in zip(wave, keys, strict=True)]
 
-    rollouts = asyncio.run(play_replacing(play, tasks, task, iter(range(spares))))
-    return rollouts, waves
+    async def main() -> list[Rollout]:
+        return await replace_equals(play, task, iter(range(spares)), tasks, await play(tasks))
+
+    return asyncio.run(main()), waves
 
 
 def test_a_group_of_equals_gives_way_to_a_task_of_its_environment() -> None:

@@ -1,4 +1,4 @@
-"""Parts of a batch are made of the groups that are in."""
+"""Parts of a batch: of the groups that are in, or always of the same ones."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rlc.runtime.rollouts.ready_groups import ReadyGroups, smallest_part
+from rlc.runtime.rollouts.streamed_groups import StreamedGroups
 from rlc.runtime.updates.optimizer import PendingGradient, PendingGradients
 
 
@@ -29,11 +29,24 @@ async def settled() -> None:
         await asyncio.sleep(0)
 
 
-def begun(share: int, group: Sequence[asyncio.Future[Any]]) -> Any:
-    """Arrivals, of which a group is not what the types say."""
-    arrivals = ReadyGroups(share)
-    arrivals.start(map(played, group))
-    return arrivals
+def begun(parts: int, group: Sequence[asyncio.Future[Any]], **settings: Any) -> Any:
+    """Groups in parts, of which a group is not what the types say; one of ``equals`` is held
+    back."""
+    equals: tuple[int, ...] = settings.pop("equals", ())
+
+    async def replaced(numbers: list[int], groups: list[list[Any]]) -> list[Any]:
+        assert groups == [[number] for number in numbers]
+        return [f"for {number}" for number in numbers]
+
+    fields: dict[str, Any] = {
+        "fixed": False,
+        "gradients": True,
+        "held": lambda rollouts: rollouts[0] in equals,
+        "replaced": replaced,
+    }
+    streamed = StreamedGroups(parts, **fields | settings)
+    streamed.start(map(played, group))
+    return streamed
 
 
 def gradient() -> tuple[PendingGradients, asyncio.Future[Any]]:
@@ -44,7 +57,7 @@ def gradient() -> tuple[PendingGradients, asyncio.Future[Any]]:
 def test_what_comes_in_while_a_gradient_is_computed_goes_together() -> None:
     async def main() -> None:
         group = groups(6)
-        arrivals = begun(2, group)
+        arrivals = begun(3, group)
         parts = [asyncio.create_task(arrivals.part()) for _ in range(3)]
         group[4].set_result(["e"])
         await settled()
@@ -88,7 +101,7 @@ def test_once_all_are_in_nothing_is_waited_for() -> None:
 def test_a_gradient_that_is_over_holds_up_nothing(outcome: str) -> None:
     async def main() -> None:
         group = groups(3)
-        arrivals = begun(1, group)
+        arrivals = begun(3, group)
         group[0].set_result([0])
         assert await arrivals.part() == [0]
         following = asyncio.create_task(arrivals.part())
@@ -124,7 +137,7 @@ def test_a_group_that_cannot_be_played_ends_all() -> None:
 def test_a_step_that_is_called_off_takes_its_groups_along() -> None:
     async def main() -> None:
         group = groups(2)
-        part = asyncio.create_task(begun(1, group).part())
+        part = asyncio.create_task(begun(2, group).part())
         await settled()
         part.cancel()
         with pytest.raises(asyncio.CancelledError):
@@ -134,26 +147,54 @@ def test_a_step_that_is_called_off_takes_its_groups_along() -> None:
     asyncio.run(main())
 
 
-@given(st.permutations(range(8)), st.integers(2, 10), st.data())
-def test_every_group_is_in_one_part(order: list[int], most: int, data: st.DataObject) -> None:
-    """Whenever gradients are done, in at most so many parts, none but the last below its share."""
-    share = smallest_part(8, most)
+@given(st.permutations(range(8)), st.integers(2, 10), st.booleans(), st.data())
+def test_every_group_is_in_one_part(
+    order: list[int], parts: int, fixed: bool, data: st.DataObject
+) -> None:
+    """Whenever gradients are done; what is held back comes last with what replaces it. Arrivals:
+    no part but the last of ordinary ones is below its share. Fixed: no order changes a part."""
     done_after = data.draw(st.lists(st.booleans(), min_size=8, max_size=8))
+    equals = data.draw(st.sets(st.integers(0, 7)))
 
-    async def main() -> list[list[int]]:
+    async def main() -> list[list[Any]]:
         group = groups(8)
-        arrivals = begun(share, group)
-        parts = [asyncio.create_task(arrivals.part()) for _ in range(most)]
+        streamed = begun(parts, group, fixed=fixed, equals=tuple(equals))
+        asked = [asyncio.create_task(streamed.part()) for _ in range(parts)]
         for number, trained in zip(order, done_after, strict=True):
             group[number].set_result([number])
             await settled()
             if trained:
-                arrivals.gradients_submitted(PendingGradients([], []))
+                streamed.gradients_submitted(PendingGradients([], []))
                 await settled()
-        return [await part for part in parts]
+        return [await part for part in asked]
 
-    parts = asyncio.run(main())
-    assert sorted(number for part in parts for number in part) == list(range(8))
-    filled = [part for part in parts if part]
-    assert all(len(part) >= share for part in filled[:-1])
-    assert filled == parts[: len(filled)]
+    made = asyncio.run(main())
+    ordinary = [[item for item in part if isinstance(item, int)] for part in made]
+    given_out = sorted(item for part in ordinary for item in part)
+    assert given_out == sorted(set(range(8)) - equals)
+    replacing = [item for part in made for item in part if isinstance(item, str)]
+    assert replacing == [f"for {number}" for number in sorted(equals)]
+    assert not equals or [part for part in made if part][-1][-1] == replacing[-1]
+    if fixed:
+        ends = [8 * part // parts for part in range(parts + 1)]
+        for part, first, end in zip(ordinary, ends, ends[1:], strict=False):
+            assert part == [n for n in range(first, end) if n not in equals]
+    else:
+        filled = [part for part in ordinary if part]
+        assert all(len(part) >= -(-8 // parts) for part in filled[:-1])
+        assert filled == ordinary[: len(filled)]
+
+
+def test_where_no_gradient_is_taken_of_parts_none_is_waited_for() -> None:
+    async def main() -> None:
+        group = groups(4)
+        streamed = begun(2, group, gradients=False)
+        for number in (1, 3):
+            group[number].set_result([number])
+        assert await streamed.part() == [1, 3]
+        last = asyncio.create_task(streamed.part())
+        for number in (0, 2):
+            group[number].set_result([number])
+        assert await last == [0, 2]
+
+    asyncio.run(main())

@@ -1,0 +1,310 @@
+"""Every overlap trains on the same: the datums, advantages and weights of each optimiser update.
+
+Stages are run by the executor on the graph of their plan, with groups, references and gradients
+that come in at any moment. What is compared is float64, to the bit.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import defaultdict, deque
+from collections.abc import Sequence
+from random import Random
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import pytest
+from attrs import define, evolve, field, frozen
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from run_support import tiny, train
+from tinker import types
+
+from rlc.algo.aggregate import SHARED_BY
+from rlc.algo.scheme import AdvantageScheme, Baseline, Clip, Returns, Scale
+from rlc.catalog.index import aggregate_traits, loss_traits
+from rlc.envs.build import PlayableEnv
+from rlc.plan.graph import build_graph
+from rlc.plan.records import AggregatePlan, BatchPlan, KlPlan, LossPlan, OverlapPlan, TrainPlan
+from rlc.runtime.graph import Inputs, NodeContext, StepOutcome, run_steps
+from rlc.runtime.records import Rollout, Turn, Usage
+from rlc.runtime.rollouts.player import Player
+from rlc.runtime.rollouts.tasks import Task, TaskStream, new_cursor
+from rlc.runtime.stages.train import TrainStage
+from rlc.runtime.stages.weights import Snapshot
+from rlc.runtime.updates.datums import TrainingDatum
+from rlc.runtime.updates.minibatch import Minibatch
+from rlc.runtime.updates.optimizer import PendingGradients
+from rlc.runtime.updates.reference import ReferenceModel
+
+pytestmark = [pytest.mark.engine, pytest.mark.slow]  # the first for tinker's types
+
+STEPS = 2
+(BASE,) = tiny(train(env="2 * guess + spell")).stages
+assert isinstance(BASE, TrainPlan)
+LOSSES = [
+    LossPlan("importance_sampling", {}),
+    LossPlan("ppo", {"clip_low_threshold": 0.8, "clip_high_threshold": 1.2}),
+    LossPlan("dro", {"beta": 0.5}),
+    LossPlan("cross_entropy", {}),
+]
+
+
+async def rounds(count: int) -> None:
+    """Let others go first so many times."""
+    for _ in range(count):
+        await asyncio.sleep(0)
+
+
+def outcome(task: Task, kinds: Sequence[str]) -> list[Rollout]:
+    """What a task's group does, whenever it is played: failures, groups of equals, episodes whose
+    turns extend each other or do not, replies without a token."""
+    random, name = Random(f"{task.env.plan.name} {task.number}"), task.env.plan.name
+    kind = random.choice(kinds)
+    equal = random.choice([0.0, 1.0])
+    group = []
+    for member in range(task.size):
+        failed = kind == "failed" or (kind == "mixed" and random.random() < 0.2)
+        penalised = failed and random.random() < 0.5
+        prompt, turns = [random.randrange(50) for _ in range(3)], []
+        for _ in range(random.randint(0 if penalised else 1, 3)):
+            tokens = [random.randrange(50) for _ in range(random.randint(0, 4))]
+            logprobs = [-random.randrange(1, 16) / 8 for _ in tokens]
+            turns.append(Turn(prompt, tokens, logprobs, "", "", 0.0, "stop"))
+            prompt = [*prompt, *tokens, 7] if random.random() < 0.7 else [8, *prompt]
+        credit = [random.choice([0.0, 0.5, 1.0]) for _ in turns]
+        if kind == "equal":
+            credit = [0.0] * (len(turns) - 1) + [equal]
+        rollout = Rollout(name, task.number, member, "", tuple(turns), "done", tuple(credit))
+        if failed:
+            rollout = evolve(
+                rollout,
+                error="cause",
+                turns=rollout.turns if penalised else (),
+                credit=(*credit[:-1], -1.0) if penalised else (),
+            )
+        roles = {"spell": "solver" if member % 2 else "judge"}
+        group.append(evolve(rollout, role=roles.get(name, "")))
+    return group
+
+
+def logprob(token: int) -> float:
+    """Of another model than the sampler."""
+    return -(token % 11) / 8
+
+
+@frozen(eq=False)
+class Reference:
+    """Answers at some moment."""
+
+    moments: Random
+
+    async def compute_logprobs(self, prompt: types.ModelInput) -> list[float | None]:
+        await rounds(self.moments.randrange(30))
+        return [None, *map(logprob, prompt.to_ints()[1:])]
+
+
+@define(eq=False)
+class Trainer:
+    """Notes the minibatches that each update is made of; a gradient takes a while."""
+
+    moments: Random
+    submitted: deque[Minibatch] = field(factory=deque)
+    gathered: list[Minibatch] = field(factory=list)
+    updates: list[list[Minibatch]] = field(factory=list)
+
+    def forward_backward(self, data: list[types.Datum], loss: str, config: Any) -> Any:
+        minibatch = self.submitted.popleft()
+        assert len(data) == len(minibatch.datums)
+        self.gathered.append(minibatch)
+        return self.forward(data, loss)
+
+    async def forward(self, data: list[types.Datum], loss: str) -> types.ForwardBackwardOutput:
+        await rounds(self.moments.randrange(60))
+        targets = [datum.loss_fn_inputs["target_tokens"].to_numpy() for datum in data]
+        rows = [np.array([logprob(token) for token in row], np.float32) for row in targets]
+        return types.ForwardBackwardOutput(
+            loss_fn_output_type="",
+            loss_fn_outputs=[{"logprobs": types.TensorData.from_numpy(row)} for row in rows],
+            metrics={"loss:sum": 0.0},
+        )
+
+    def optim_step(self, params: types.AdamParams) -> Any:
+        self.updates.append(self.gathered)
+        self.gathered = []
+
+        async def answer() -> types.OptimStepResponse:
+            return types.OptimStepResponse(metrics={})
+
+        return answer()
+
+
+@define(eq=False)
+class Weights:
+    training: Trainer
+    plan: TrainPlan
+    step: int = 0
+
+    async def snapshot(self, step: int) -> Snapshot:
+        return Snapshot(None, step)  # type: ignore[arg-type]
+
+    async def checkpoint(self, node: NodeContext, inputs: Inputs) -> None:
+        return None
+
+
+@define(eq=False)
+class StageUnderTest(TrainStage):
+    """Plays made-up groups, each until some moment."""
+
+    moments: Random
+    kinds: Sequence[str]
+
+    async def _play(
+        self, player: Player, step: int, planned: int, tasks: Sequence[Task]
+    ) -> list[list[Rollout]]:
+        await rounds(self.moments.randrange(40))
+        return [outcome(task, self.kinds) for task in tasks]
+
+    async def forward_backward(self, node: NodeContext, inputs: Inputs) -> PendingGradients:
+        trainer = self.weights.training
+        assert isinstance(trainer, Trainer)
+        trainer.submitted.extend(inputs["datums"].minibatches)
+        return await super().forward_backward(node, inputs)
+
+
+def trained_on(minibatch: Minibatch) -> list[Any]:
+    def row(datum: TrainingDatum) -> Any:
+        arrays = (datum.targets_T, datum.logprobs_T, datum.advantages_T, datum.mask_T)
+        return datum.inputs, [array.tolist() for array in arrays]
+
+    return [row(datum) for datum in minibatch.datums]
+
+
+def executed(plan: TrainPlan, kinds: Sequence[str], seed: int) -> list[Any]:
+    """Of each step: the updates, each with its loss and, sorted, its datums; the rollouts as they
+    are written; the metrics."""
+    moments, found = Random(seed), list[Any]()
+    envs: dict[str, PlayableEnv] = {
+        env.name: PlayableEnv(env, None, None)  # type: ignore[arg-type]
+        for env in plan.envs
+    }
+    meter: Any = SimpleNamespace(running=defaultdict(Usage))
+    trainer = Trainer(moments)
+    reference = None if plan.kl is None else ReferenceModel(Reference(moments), meter)  # type: ignore[arg-type]
+    stage = StageUnderTest(
+        seed=1,
+        weights=Weights(trainer, plan),  # type: ignore[arg-type]
+        meter=meter,
+        reference=reference,
+        plan=plan,
+        stream=TaskStream(envs, new_cursor(list(envs)), 1, ("main",)),
+        on_groups=lambda *_: None,
+        moments=moments,
+        kinds=kinds,
+    )
+
+    async def commit(step: int, done: StepOutcome) -> bool:
+        report = await stage.report(step, done)
+        assert not trainer.gathered
+        assert not trainer.submitted
+        updates = [
+            (
+                {tuple(minibatch.loss_config.items()) for minibatch in minibatches},
+                sorted(row for minibatch in minibatches for row in trained_on(minibatch)),
+            )
+            for minibatches in trainer.updates
+        ]
+        trainer.updates.clear()
+        written = [{**record, "staleness": 0} for record in report.rollouts]
+        told = {
+            key: pytest.approx(value, abs=1e-9)
+            for key, value in report.metrics.items()
+            if key != "rollouts/staleness"
+        }
+        found.append((updates, written, told))
+        return True
+
+    graph, steps = build_graph([plan]), range(1, STEPS + 1)
+    asyncio.run(run_steps(graph, "main", stage.functions(), steps, commit=commit))
+    return found
+
+
+scopes = st.sampled_from(["group", "group", "role", "role", "group", "env", "batch"])
+weights = st.sampled_from(["value", "tokens"])
+steps = st.one_of(
+    st.builds(
+        Baseline,
+        st.sampled_from(["mean", "leave_one_out", "length_weighted", "best_of_others"]),
+        scopes,
+        weights,
+        st.sampled_from(["zero", "raw", "drop"]),
+    ),
+    st.builds(
+        Scale,
+        st.sampled_from(["std", "std_of_others", "rms", "mean", "nonzero_share"]),
+        scopes,
+        weights,
+        st.integers(0, 1),
+        st.just(1e-6),
+        st.sampled_from(["outside", "inside", "clamp"]),
+        st.sampled_from(["values", "returns"]),
+    ),
+    st.builds(Clip, st.just(-1.5), st.just(1.5)),
+)
+schemes = st.builds(
+    AdvantageScheme,
+    st.just("random"),
+    st.builds(Returns, st.sampled_from(["episode", "turn"]), st.sampled_from([0.5, 1.0])),
+    st.lists(steps, max_size=3).map(tuple),
+    st.sampled_from(["keep", "drop"]),
+)
+
+
+@st.composite
+def plans(draw: st.DrawFn) -> TrainPlan:
+    loss = draw(st.sampled_from(LOSSES))
+    free = loss_traits(loss.name).pull is None
+    kinds = [kind for kind in SHARED_BY if free or aggregate_traits(kind).uniform]
+    aggregates = st.just("token_sum") | st.sampled_from(kinds)
+    count, updates = draw(st.integers(1, 7)), draw(st.sampled_from([1, 1, 2, 3]))
+    failures = draw(st.sampled_from([None, 0, 1]))
+    assert isinstance(BASE, TrainPlan)
+    return evolve(
+        BASE,
+        steps=STEPS,
+        envs=tuple(
+            evolve(env, rollouts=evolve(env.rollouts, max_failures=failures)) for env in BASE.envs
+        ),
+        batch=BatchPlan("groups", count, 4, None, updates, draw(st.integers(0, 3))),
+        advantage=draw(schemes),
+        aggregate=AggregatePlan(draw(aggregates), 5),
+        loss=loss,
+        kl=draw(
+            st.none() | st.none() | st.builds(KlPlan, st.just("tiny"), st.just(0.5), st.just(0.0))
+        ),
+    )
+
+
+streamed = st.builds(
+    OverlapPlan,
+    st.just("streamed"),
+    st.integers(2, 5),
+    st.just(0),
+    st.sampled_from(["ready", "fixed"]),
+)
+asynchronous = st.integers(1, 2).map(lambda slack: OverlapPlan("asynchronous", 1, slack))
+
+
+@given(
+    plan=plans(),
+    overlap=streamed | streamed | asynchronous,
+    kinds=st.lists(st.sampled_from(["mixed", "mixed", "equal", "failed"]), min_size=1, max_size=5),
+    seeds=st.tuples(st.integers(0, 99), st.integers(0, 99)),
+)
+@settings(max_examples=150, deadline=None, derandomize=True)
+def test_every_overlap_makes_the_updates_of_the_whole_batch(
+    plan: TrainPlan, overlap: OverlapPlan, kinds: list[str], seeds: tuple[int, int]
+) -> None:
+    whole = executed(plan, kinds, seeds[0])
+    assert executed(evolve(plan, overlap=overlap), kinds, seeds[1]) == whole
