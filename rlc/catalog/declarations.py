@@ -24,8 +24,19 @@ MODEL_FIELDS = (
         "string",
         "a model of the catalogue, or a folder of this machine",
         file=MODEL_FOLDER,
+        aliases=(
+            "model_name model_name_or_path base_model model_path pretrained pretrain hf_model "
+            "model_id"
+        ),
     ),
-    Param("lora_rank", "int", "rank of the LoRA adapter, a power of two", 32, low=1),
+    Param(
+        "lora_rank",
+        "int",
+        "rank of the LoRA adapter, a power of two",
+        32,
+        low=1,
+        aliases="rank r lora_r lora_dim",
+    ),
     Param("train_mlp", "bool", "adapt the feed-forward layers", True),
     Param("train_attn", "bool", "adapt the attention layers", True),
     Param("train_unembed", "bool", "adapt the output layer", True),
@@ -34,6 +45,7 @@ MODEL_FIELDS = (
         "string",
         "saved state to start from; none: a fresh adapter",
         form=(r"(tinker|local)://.+/weights/.+", "tinker://RUN/weights/NAME"),
+        aliases="load_checkpoint_path init_from adapter checkpoint_path",
     ),
     Param(
         "renderer",
@@ -42,6 +54,7 @@ MODEL_FIELDS = (
         None,
         choices=renderer_names,
         noun="renderer",
+        aliases="renderer_name chat_template",
     ),
     word(
         "service",
@@ -49,28 +62,98 @@ MODEL_FIELDS = (
         SERVICES,
         None,
         noun="service",
+        aliases="provider backend",
     ),
 )
 
-_STEPS = Param("steps", "int", "number of updates", None, low=1)
-_EPOCHS = Param(
-    "epochs", "int", "how often all tasks are gone through, instead of `steps`", None, low=1
+_STEPS = Param(
+    "steps",
+    "int",
+    "number of updates",
+    None,
+    low=1,
+    aliases=(
+        "max_steps total_steps num_steps training_steps total_training_steps n_steps "
+        "num_train_steps"
+    ),
 )
-_SAVE = Param("save", "save", "when checkpoints are made; by default at the end", DEFAULT_SAVE)
-_BUDGET = Param("budget", "budget", "most to spend; by default no limit", DEFAULT_BUDGET)
-_TRACK = Param("track", "tracker", "where metrics go beside the run folder", (), many=True)
-_DEADLINES = Param("deadlines", "deadlines", "how long it waits for what", DEFAULT_DEADLINES)
-_OPTIMIZER = Param("optimizer", "optimizer", "how the gradient becomes an update")
+_EPOCHS = Param(
+    "epochs",
+    "int",
+    "how often all tasks are gone through, instead of `steps`",
+    None,
+    low=1,
+    aliases="num_epochs num_train_epochs total_epochs n_epochs max_epochs",
+)
+_SAVE = Param(
+    "save",
+    "save",
+    "when checkpoints are made; by default at the end",
+    DEFAULT_SAVE,
+    aliases="checkpoint checkpoints save_strategy",
+)
+_BUDGET = Param(
+    "budget", "budget", "most to spend; by default no limit", DEFAULT_BUDGET, aliases="max_budget"
+)
+_TRACK = Param(
+    "track",
+    "tracker",
+    "where metrics go beside the run folder",
+    (),
+    many=True,
+    aliases="logger loggers report_to log_to",
+)
+_DEADLINES = Param(
+    "deadlines",
+    "deadlines",
+    "how long it waits for what",
+    DEFAULT_DEADLINES,
+    aliases="timeout timeouts",
+)
+_OPTIMIZER = Param(
+    "optimizer", "optimizer", "how the gradient becomes an update", aliases="optim optimiser"
+)
 
 TRAIN_FIELDS = (
     Param("model", "model", "what is trained: a model, or an earlier stage's"),
-    Param("env", "env", "what it is trained on; a weighted sum is a mixture"),
+    Param(
+        "env",
+        "env",
+        "what it is trained on; a weighted sum is a mixture",
+        aliases="environment envs environments",
+    ),
     Param("batch", "batch", "what one step collects"),
-    Param("sampling", "sampling", "how replies are drawn"),
-    Param("advantage", "advantage", "how much better than its peers a rollout was"),
-    Param("aggregate", "aggregate", "how token losses add up", DEFAULT_AGGREGATE),
-    Param("loss", "loss", "what the gradient is taken of"),
-    optional("kl", "kl", "a penalty on leaving a reference; by default none"),
+    Param(
+        "sampling",
+        "sampling",
+        "how replies are drawn",
+        aliases="generation generation_config sampling_params sampling_config",
+    ),
+    Param(
+        "advantage",
+        "advantage",
+        "how much better than its peers a rollout was",
+        aliases="adv_estimator advantage_estimator algorithm algo estimator",
+    ),
+    Param(
+        "aggregate",
+        "aggregate",
+        "how token losses add up",
+        DEFAULT_AGGREGATE,
+        aliases="loss_agg_mode loss_aggregation aggregation",
+    ),
+    Param(
+        "loss",
+        "loss",
+        "what the gradient is taken of",
+        aliases="loss_fn loss_type policy_loss objective",
+    ),
+    optional(
+        "kl",
+        "kl",
+        "a penalty on leaving a reference; by default none",
+        aliases="kl_penalty ref reference",
+    ),
     _OPTIMIZER,
     Param("overlap", "overlap", "whether sampling and training overlap", DEFAULT_OVERLAP),
     _STEPS,
@@ -92,8 +175,16 @@ TRAIN_FIELDS = (
 
 SFT_FIELDS = (
     Param("model", "model", "what is trained: a model, or an earlier stage's"),
-    Param("data", "data", "what it learns to say"),
-    Param("batch", "int", "examples in a step", 32, low=1, high=100_000),
+    Param("data", "data", "what it learns to say", aliases="dataset train_dataset train_data"),
+    Param(
+        "batch",
+        "int",
+        "examples in a step",
+        32,
+        low=1,
+        high=100_000,
+        aliases="batch_size train_batch_size per_device_train_batch_size bs",
+    ),
     _OPTIMIZER,
     _STEPS,
     _EPOCHS,
@@ -106,12 +197,47 @@ SFT_FIELDS = (
 EVAL_FIELDS = (
     Param("model", "model", "what is evaluated: a model, or a stage's"),
     Param("env", "env", "what it is evaluated on"),
-    Param("tasks", "int", "tasks that are played", 64, low=1, high=1_000_000),
-    Param("samples", "int", "episodes of each task", 1, low=1, high=1_024),
+    Param(
+        "tasks",
+        "int",
+        "tasks that are played",
+        64,
+        low=1,
+        high=1_000_000,
+        aliases="num_tasks n_tasks num_examples max_examples limit",
+    ),
+    Param(
+        "samples",
+        "int",
+        "episodes of each task",
+        1,
+        low=1,
+        high=1_024,
+        aliases="num_samples n_samples num_rollouts_per_task n k",
+    ),
     Param("sampling", "sampling", "how replies are drawn; by default as in the stage", None),
-    Param("metrics", "metric", "what is counted", (MetricPlan("mean_reward", None),), many=True),
-    optional("every", "int", "also after so many steps of the stage; none: at its end only", low=1),
-    Param("first", "bool", "also before the first step of the stage", False),
+    Param(
+        "metrics",
+        "metric",
+        "what is counted",
+        (MetricPlan("mean_reward", None),),
+        many=True,
+        aliases="metric",
+    ),
+    optional(
+        "every",
+        "int",
+        "also after so many steps of the stage; none: at its end only",
+        low=1,
+        aliases="eval_every eval_steps eval_interval eval_freq test_freq",
+    ),
+    Param(
+        "first",
+        "bool",
+        "also before the first step of the stage",
+        False,
+        aliases="eval_on_start val_before_train",
+    ),
 )
 
 STAGES = ("sft", "train", "eval")
@@ -119,12 +245,33 @@ STAGES = ("sft", "train", "eval")
 DECLARATIONS = {
     item.kind: item
     for item in (
-        Declaration("param", "a value that the command line can set", value="param"),
-        Declaration("model", "a base model with a LoRA adapter", MODEL_FIELDS),
-        Declaration("env", "an environment, or a mixture of several", value="env"),
+        Declaration(
+            "param",
+            "a value that the command line can set",
+            value="param",
+            aliases="var variable let const parameter arg",
+        ),
+        Declaration(
+            "model", "a base model with a LoRA adapter", MODEL_FIELDS, aliases="policy actor llm"
+        ),
+        Declaration(
+            "env",
+            "an environment, or a mixture of several",
+            value="env",
+            aliases="environment task dataset data",
+        ),
         Declaration("advantage", "an advantage scheme", value="advantage"),
-        Declaration("sft", "a stage of supervised training", SFT_FIELDS),
-        Declaration("train", "a stage of reinforcement learning", TRAIN_FIELDS),
-        Declaration("eval", "an evaluation", EVAL_FIELDS),
+        Declaration(
+            "sft", "a stage of supervised training", SFT_FIELDS, aliases="finetune supervised"
+        ),
+        Declaration(
+            "train",
+            "a stage of reinforcement learning",
+            TRAIN_FIELDS,
+            aliases="training trainer rl stage",
+        ),
+        Declaration(
+            "eval", "an evaluation", EVAL_FIELDS, aliases="evaluate evaluation test benchmark"
+        ),
     )
 }

@@ -143,8 +143,12 @@ def service_settings(loss: str) -> dict[str, float | None]:
     return {key: None if key == traits.pull else default for key, default in keys.items()}
 
 
+def builtins_of(kind: str) -> list[Builtin]:
+    return [builtin for builtin in BUILTINS if builtin.kind == kind]
+
+
 def names_of(kind: str) -> list[str]:
-    return [builtin.name for builtin in BUILTINS if builtin.kind == kind]
+    return [builtin.name for builtin in builtins_of(kind)]
 
 
 def words_of(kind: str) -> list[str]:

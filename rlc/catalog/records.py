@@ -43,7 +43,8 @@ class Param:
     default belongs to, if it is not the builtin. ``only_if`` names another argument and the values
     of it with which alone this one means anything. ``formerly`` are names that it had: they are
     still accepted, with a warning. ``folded`` are words that it took together with another
-    argument, which is now an argument of a builtin: word -> (argument, builtin).
+    argument, which is now an argument of a builtin: word -> (argument, builtin). ``aliases`` are
+    its names in other libraries, for suggestions; ``instead`` is advice for a value out of bounds.
     """
 
     name: str
@@ -65,6 +66,8 @@ class Param:
     only_if: tuple[str, tuple[str, ...]] | None = None
     formerly: tuple[str, ...] = ()
     folded: Mapping[str, tuple[str, str]] = field(factory=dict)
+    aliases: str = ""
+    instead: str | None = None
 
     @property
     def required(self) -> bool:
@@ -99,9 +102,9 @@ def code(name: str, doc: str, **more: Any) -> Param:
     return Param(name, "string", doc, form=form, file=r".+\.py:\w+", **more)
 
 
-def share(name: str, doc: str, default: float | None) -> Param:
+def share(name: str, doc: str, default: float | None, **more: Any) -> Param:
     """A number from 0 to 1."""
-    return Param(name, "float", doc, default, low=0, high=1)
+    return Param(name, "float", doc, default, low=0, high=1, **more)
 
 
 def word(
@@ -142,6 +145,7 @@ class Builtin:
     word: bool = False
     hint: str | None = None
     traits: Any = None
+    aliases: str = ""  # its names in other libraries, for suggestions
 
     def usage(self) -> str:
         """The shortest way to write it, with what it cannot do without: ``adam(learning_rate)``."""
@@ -207,6 +211,7 @@ class Declaration:
     doc: str
     fields: tuple[Param, ...] = ()
     value: str | None = None
+    aliases: str = ""  # what other tools call it, for suggestions
 
     def written(self, name: str = "name") -> str:
         """How a declaration of that name is written."""

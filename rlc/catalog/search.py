@@ -134,7 +134,7 @@ def _rank(wanted: str, entry: Entry) -> int | None:
         return 1
     if wanted in name:
         return 2
-    if any(wanted == parameter.name.lower() for parameter in entry.params):
+    if any(wanted in {p.name.lower(), *p.aliases.split()} for p in entry.params):
         return 3
     text = " ".join([entry.doc, *entry.formula, *map(str, entry.facts.values())]).lower()
     return 4 if wanted in text else None

@@ -144,14 +144,25 @@ class _Binder:
             new = replace(name.span, param.name, advice, True)
             self.found.warning("RL0116", name.span, message, advice, fix=new)
             return param
-        owner = self.owner
-        self.bound.unknown += closest(name.id, names) or ["*"]
+        from rlc.catalog.elsewhere import advice_for, alias_of  # only needed for a mistake
+
+        owner, given = self.owner, {item.name.id for item in self.items if item.name}
         code = "RL0105" if owner.slot == "argument" else "RL0104"
-        advice = known_values(names, name.id) if names else "it takes none"
+        if (alias := alias_of(name.id, self.params)) is not None:
+            self.bound.unknown.append(alias.name)
+            advice, fix = f"it is called `{alias.name}` here", None
+            if alias.name not in given:
+                fix = replace(name.span, alias.name, f"write `{alias.name}`")
+        elif not owner.why_no_other and (elsewhere := advice_for(name.id, self.params)):
+            advice = elsewhere
+            self.bound.unknown += closest(name.id, names)
+            fix = None
+        else:
+            self.bound.unknown += closest(name.id, names) or ["*"]
+            advice = known_values(names, name.id) if names else "it takes none"
+            fix = rename(name.span, name.id, [other for other in names if other not in given])
         if owner.why_no_other:
             advice = f"{owner.why_no_other}; {advice}"
-        given = {item.name.id for item in self.items if item.name}
-        fix = rename(name.span, name.id, [other for other in names if other not in given])
         message = f"{owner.title} has no {owner.slot} `{name.id}`"
         self.found.error(code, name.span, message, advice, fix=fix)
         return None

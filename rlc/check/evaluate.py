@@ -15,6 +15,7 @@ from rlc.catalog.builtins.advantages import UNSUPPORTED
 from rlc.catalog.declarations import PARAM_TYPES
 from rlc.catalog.index import (
     KINDS,
+    builtins_of,
     find_anywhere,
     find_builtin,
     how_to_make,
@@ -26,7 +27,7 @@ from rlc.check import parts, pipelines
 from rlc.check.bind import Owner, bind
 from rlc.check.mixtures import name_single, single
 from rlc.check.models import Artifact, model_value
-from rlc.check.scalars import NUMBERS, Scalars, article, describe
+from rlc.check.scalars import NUMBERS, Scalars, article, describe, report_word
 from rlc.check.scope import NamedDecl, Scope
 from rlc.check.suggest import known_values, rename
 from rlc.check.values import Value
@@ -42,7 +43,7 @@ from rlc.lang.ast import (
     String,
     ValueDecl,
 )
-from rlc.lang.diagnostics import Diagnostics, Label
+from rlc.lang.diagnostics import Diagnostics, Label, replace
 
 _ANY = Param("param", "any", "a plain value")
 MAX_OPEN = 40  # declarations that are evaluated for each other: Python's stack holds them
@@ -218,6 +219,8 @@ class Evaluator:
 
     def _reference(self, name: Name, kinds: Sequence[str], want: Param) -> Value | None:
         """Return the value of a declared name of one of some kinds, or None after a report."""
+        if not self.scope.knows(name.id) and report_word(name, want, self.found):
+            return None
         decl = self.scope.find(name, kinds, self.found)
         if decl is None:
             return None
@@ -302,9 +305,14 @@ class Evaluator:
             self.found.error("RL0208", span, message, f"write `{name}`", label)
         elif name not in self.scope.unread:
             message = f"there is no `{name}()` that makes {kind.noun}"
+            from rlc.catalog.elsewhere import alias_of  # only needed for a mistake
+
             known = names_of(want.type)
-            fix = rename(span, name, known)
-            self.found.error("RL0103", span, message, known_values(known, name), fix=fix)
+            advice, fix = known_values(known, name), rename(span, name, known)
+            if (alias := alias_of(name, builtins_of(want.type))) is not None:
+                advice = f"it is called `{alias.name}()` here"
+                fix = replace(span, alias.name, f"write `{alias.name}`")
+            self.found.error("RL0103", span, message, advice, fix=fix)
         return None
 
     def report_misfit(self, expr: Expr, want: Param) -> None:

@@ -57,6 +57,8 @@ class Scalars:
                 return Value(want.type, None, expr.span, expr.span)
             if expr.id in want.all_choices():
                 return Value(want.type, expr.id, expr.span, expr.span)
+            if not self._knows(expr.id) and report_word(expr, want, self._found):
+                return None
             unquoted = want.type == "string" and not self._knows(expr.id)
             if want.type == "word" or (unquoted and want.choices):
                 _report_choice(expr.id, want, expr.span, self._found)
@@ -192,6 +194,23 @@ class Scalars:
         return Value(kind, data, expr.span, combined(expr.span, operands))
 
 
+def report_word(name: Name, want: Param, found: Diagnostics) -> bool:
+    """Report a word that other languages have for a plain value, ``True`` or ``null``, if it is."""
+    from rlc.catalog.elsewhere import WORDS  # only needed for a mistake
+
+    meant = WORDS.get(name.id, name.id)
+    if meant not in ("true", "false", "none"):
+        return False
+    if meant == "none" and not want.optional:
+        advice = None if want.required else "leave it out for its default"
+        message = f"`{want.name}` takes no `{name.id}`"
+        found.error("RL0201", name.span, message, advice)
+    else:
+        message, advice = f"`{name.id}` is written `{meant}` here", f"write `{meant}`"
+        found.error("RL0115", name.span, message, advice, fix=replace(name.span, meant, advice))
+    return True
+
+
 def fit(value: Value, want: Param, span: Span, found: Diagnostics) -> Value | None:
     """``value`` converted to the type of ``want`` and within its bounds, or None after a report."""
     labels = [Label(value.span, "its value")] if value.span != span else []
@@ -209,7 +228,7 @@ def fit(value: Value, want: Param, span: Span, found: Diagnostics) -> Value | No
     if not _in_bounds(data, want):
         shown = show(data, want.type)
         message = f"`{want.name}` must be {bounds(want)}; this is {shown}"
-        found.error("RL0202", span, message, f"{want.name}: {want.doc}", *labels)
+        found.error("RL0202", span, message, want.instead or f"{want.name}: {want.doc}", *labels)
         return None
     if not _is_allowed(data, want):
         _report_choice(data, want, span, found)

@@ -11,7 +11,7 @@ from rlc.catalog.index import find_anywhere, is_taken
 from rlc.catalog.records import Declaration
 from rlc.check.suggest import closest, known_values, rename
 from rlc.lang.ast import BlockDecl, Decl, ImportDecl, Name, Recipe, ValueDecl
-from rlc.lang.diagnostics import Diagnostics, Label
+from rlc.lang.diagnostics import Diagnostics, Fix, Label, replace
 
 NamedDecl = BlockDecl | ValueDecl
 
@@ -92,11 +92,10 @@ def _understood(decl: Decl, found: Diagnostics) -> NamedDecl | None:
         found.error("RL0101", decl.kind.span, message, advice)
         return None
     if decl.kind.id not in DECLARATIONS:
-        advice = known_values(list(DECLARATIONS), decl.kind.id)
+        likely, fix = _likely_kind(decl.kind)
+        advice = known_values(list(DECLARATIONS), likely[0] if likely else decl.kind.id)
         message = f"`{decl.kind.id}` is not a kind of declaration"
-        fix = rename(decl.kind.span, decl.kind.id, list(DECLARATIONS))
         found.error("RL0101", decl.kind.span, message, advice, fix=fix)
-        likely = closest(decl.kind.id, list(DECLARATIONS))
         if not likely or _form_problem(DECLARATIONS[likely[0]], decl):
             return None
         return evolve(decl, kind=evolve(decl.kind, id=likely[0]))
@@ -105,6 +104,15 @@ def _understood(decl: Decl, found: Diagnostics) -> NamedDecl | None:
         found.error("RL0303", decl.kind.span, problem, f"write `{known.written()}`")
         return None
     return decl
+
+
+def _likely_kind(kind: Name) -> tuple[list[str], Fix | None]:
+    """The kinds that were likely meant, as other tools call them or misspelt, and the fix."""
+    known = [d.kind for d in DECLARATIONS.values() if kind.id.lower() in d.aliases.split()]
+    if known:
+        return known, replace(kind.span, known[0], f"write `{known[0]}`")
+    names = list(DECLARATIONS)
+    return closest(kind.id, names), rename(kind.span, kind.id, names)
 
 
 def _form_problem(known: Declaration, decl: NamedDecl) -> str | None:

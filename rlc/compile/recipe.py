@@ -107,4 +107,4 @@ def _checked(
     if found.has_errors or not all(stage.complete for stage in stages):
         return (), found
     report_budgets(stages, found)
-    return stages, found
+    return () if found.has_errors else stages, found

@@ -79,6 +79,7 @@ BY_NAME: dict[str, tuple[str, str]] = {
     "weights": ('"tinker://a/weights/b"', '"tinker://a/weights/c"'),
     "lora_rank": ("16", "32"),
     "renderer": ("qwen3", "qwen3_disable_thinking"),
+    "tokens": ("1_000_000_000", "2_000_000_000"),
     "id": ('"Org/One"', '"Org/Two"'),
     "beta1": ("0.8", "0.7"),
     "low": ("-1", "-2"),

@@ -194,8 +194,20 @@ REFERENCE = builtin(
         "a base model (`policy.base`) or a saved state's path",
         file=MODEL_FOLDER,
     ),
-    Param("coef", "float", "strength", above=0, high=100),
-    share("discount", "above 0 a token also answers for the later ones, discounted by this", 0.0),
+    Param(
+        "coef",
+        "float",
+        "strength",
+        above=0,
+        high=100,
+        aliases="kl_coef kl_coeff beta kl_beta kl_loss_coef init_kl_coef kl_penalty_coef kl_ctrl",
+    ),
+    share(
+        "discount",
+        "above 0 a token also answers for the later ones, discounted by this",
+        0.0,
+        aliases="kl_discount_factor",
+    ),
     formula=(
         "d_t = log q_t − log p_ref,t",
         "A_t = A_t + coef (mean(d) − d_t)",

@@ -20,7 +20,13 @@ SINGLETON = word(
     "singleton", "what a scope with one value gets", ("zero", "raw", "drop", "error"), "zero"
 )
 CONSTANT = word("constant", "what becomes of a group of equals", ("keep", "drop"), "keep")
-SCALED = word("scale", "divide by the standard deviation or not", ("std", "none"), "std")
+SCALED = word(
+    "scale",
+    "divide by the standard deviation or not",
+    ("std", "none"),
+    "std",
+    aliases="scale_rewards norm_adv_by_std_in_grpo normalize_advantage",
+)
 
 
 def eps(default: float, only_if: tuple[str, tuple[str, ...]] | None = None) -> Param:
@@ -29,7 +35,7 @@ def eps(default: float, only_if: tuple[str, tuple[str, ...]] | None = None) -> P
 
 
 def gamma(default: float | None) -> Param:
-    return share("gamma", "discount of the next turn", default)
+    return share("gamma", "discount of the next turn", default, aliases="discount_factor")
 
 
 def preset(

@@ -16,7 +16,7 @@ train main {
   steps     = 50
 }
 
-rl warmup {
+phase warmup {
   steps = 3
 }
 
