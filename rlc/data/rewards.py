@@ -16,6 +16,7 @@ from typing import Any
 
 from attrs import asdict, field, frozen
 
+from rlc.data.about import ID
 from rlc.data.errors import DataError, at_place
 from rlc.data.functions import explained, load_attribute
 from rlc.data.graders import Grader, is_right, require_gradable, require_right
@@ -130,11 +131,9 @@ class OwnFunction:
         return numbers
 
     def _wrong(self, what: str, row: DataRow) -> RewardError:
-        name = row.fields.get("id")
-        return RewardError(
-            f"`{self.target}` {what}" + ("" if name is None else f" for the row with id {name!r}"),
-            place=row.place,
-        )
+        name = row.fields.get(ID)
+        of_row = "" if name is None else f", for the row with id {name!r},"
+        return RewardError(f"`{self.target}`{of_row} {what}", place=row.place)
 
 
 @frozen
