@@ -48,9 +48,7 @@ def asample(backend: Backend, request: types.SampleRequest) -> types.UntypedAPIF
     if request.sampling_session_id is None or request.seq_id is None:
         raise Refused(400, "asample needs a sampling_session_id and a seq_id.")
     sampler = backend.sessions.sampler(request.sampling_session_id)
-    for name in ("topk_sample_logprobs", "target_prompt_logprobs", "prompt_alt_tokens_k"):
-        if getattr(request, name):
-            raise Refused(400, f"This server does not have {name}.")
+    targets = request.target_prompt_logprobs
 
     def start() -> asyncio.Future[types.SampleResponse]:
         started = asyncio.ensure_future(
@@ -61,6 +59,9 @@ def asample(backend: Backend, request: types.SampleRequest) -> types.UntypedAPIF
                 bool(request.prompt_logprobs),
                 request.topk_prompt_logprobs,
                 request.prompt_logprobs_last_n,
+                request.topk_sample_logprobs,
+                None if targets is None else types.TensorData(**targets.model_dump()),
+                request.prompt_alt_tokens_k,
             )
         )
         if started.done() and (error := started.exception()) is not None:

@@ -157,7 +157,25 @@ def write_sample(response: types.SampleResponse) -> bytes:
             response.prompt_logprobs_np, dtype=np.float32
         ).tobytes()
     _write_topk(response.topk_prompt_logprobs_np, message.topk_prompt_logprobs)
+    if response.target_prompt_logprobs is not None:
+        _write_tensor(response.target_prompt_logprobs, message.target_prompt_logprobs)
+    if (alternatives := response.prompt_alt_tokens) is not None:
+        _write_tensor(alternatives.tokens, message.prompt_alt_tokens.tokens)
+        _write_tensor(alternatives.logprobs, message.prompt_alt_tokens.logprobs)
     return bytes(message.SerializeToString())
+
+
+def _write_tensor(tensor: types.TensorData, message: Any) -> None:
+    message.dtype = _WIRE_DTYPES[tensor.dtype]
+    message.shape.extend(tensor.shape or [len(tensor.data)])
+    content = np.asarray(tensor.data, dtype=tensor.dtype).tobytes()
+    if tensor.sparse_crow_indices is None:
+        message.dense = content
+        return
+    message.sparse_csr.values = content
+    for name in ("crow_indices", "col_indices"):
+        index = np.asarray(getattr(tensor, f"sparse_{name}"), dtype=np.int64)
+        setattr(message.sparse_csr, name, index.tobytes())
 
 
 def _write_topk(topk: TopkLogprobs | None, message: Any) -> None:

@@ -20,10 +20,10 @@ from rlc.service.local.model.base_model import Snapshot
 from rlc.service.local.sampling.sampler import (
     Engine,
     SampleRequest,
-    Scoring,
     read_logprobs_request,
     read_request,
 )
+from rlc.service.local.sampling.scoring import Scoring
 from rlc.service.local.training.state import restore, state_arrays
 from rlc.service.local.training.trainer import Trainer
 from rlc.service.local.wave_worker import WaveWorker
@@ -48,13 +48,23 @@ class LocalSamplingClient:
         include_prompt_logprobs: bool = False,
         topk_prompt_logprobs: int = 0,
         prompt_logprobs_last_n: int | None = None,
+        topk_sample_logprobs: int = 0,
+        target_prompt_logprobs: types.TensorData | None = None,
+        prompt_alt_tokens_k: int = 0,
     ) -> Awaitable[types.SampleResponse]:
         """Draw completions. Sample ``i`` depends on (seed, i), the prompt and the snapshot.
 
         Without a seed the draws are fresh. The awaitable raises ServiceError for a request
         that cannot be honoured; others are not disturbed.
         """
-        scoring = Scoring(include_prompt_logprobs, prompt_logprobs_last_n, topk_prompt_logprobs)
+        scoring = Scoring(
+            include_prompt_logprobs,
+            prompt_logprobs_last_n,
+            topk_prompt_logprobs,
+            topk_sample_logprobs,
+            target_prompt_logprobs,
+            prompt_alt_tokens_k,
+        )
         return self._send(
             lambda: read_request(
                 self._engine, self._snapshot, prompt, num_samples, sampling_params, scoring

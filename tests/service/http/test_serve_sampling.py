@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import math
 import pickle
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 import tinker
 from http_testing import Running
@@ -134,6 +136,79 @@ def test_the_likeliest_tokens_at_each_position(sampler: tinker.SamplingClient) -
         assert own == pytest.approx(own_lp, rel=1e-4) if own else own_lp <= best[-1][1] + 1e-5
 
 
+@pytest.mark.parametrize("temperature", [0.0, 0.7])
+def test_the_likeliest_tokens_at_each_sampled_token(
+    sampler: tinker.SamplingClient, temperature: float
+) -> None:
+    drawn = sampling(max_tokens=6, temperature=temperature)
+    response = sampler.sample(prompt(), 2, drawn, topk_sample_logprobs=333).result()
+    for sequence in response.sequences:
+        assert sequence.topk_logprobs is not None
+        assert sequence.logprobs is not None
+        assert len(sequence.topk_logprobs) == len(sequence.tokens)
+        rows = zip(sequence.tokens, sequence.logprobs, sequence.topk_logprobs, strict=True)
+        for token, logprob, best in rows:
+            assert best is not None
+            assert dict(best)[token] == pytest.approx(logprob, abs=1e-4)
+            assert sum(math.exp(lp) for _, lp in best) == pytest.approx(1, abs=1e-4)
+            assert temperature > 0 or best[0][0] == token
+
+
+def test_the_logprobs_of_tokens_named_for_each_position(sampler: tinker.SamplingClient) -> None:
+    own = np.array(PROMPT[1:], dtype=np.int64)
+    asked = np.stack([own, np.full_like(own, 7), np.full_like(own, -1)], axis=1)
+    dense = types.TensorData(asked.ravel(), "int64", list(asked.shape))
+    response = sampler.sample(
+        prompt(), 1, sampling(max_tokens=1), True, target_prompt_logprobs=dense
+    ).result()
+    assert response.target_prompt_logprobs is not None
+    found = response.target_prompt_logprobs.to_numpy()
+    assert response.prompt_logprobs_np is not None
+    np.testing.assert_allclose(found[:, 0], response.prompt_logprobs_np[1:], atol=1e-4)
+    assert (found[:, 1] < 0).all()
+    assert (found[:, 2] == 0).all()
+    sparse = types.TensorData(
+        np.array([own[0], own[2]]),
+        "int64",
+        [len(own), 2],
+        sparse_crow_indices=[0, 1, 1, *[2] * (len(own) - 2)],
+        sparse_col_indices=[0, 1],
+    )
+    response = sampler.sample(
+        prompt(), 1, sampling(max_tokens=1), target_prompt_logprobs=sparse
+    ).result()
+    assert response.target_prompt_logprobs is not None
+    assert response.target_prompt_logprobs.sparse_col_indices == [0, 1]
+    np.testing.assert_allclose(
+        response.target_prompt_logprobs.data, [found[0, 0], found[2, 0]], atol=1e-6
+    )
+
+
+def test_other_draws_at_each_position_of_a_prompt(sampler: tinker.SamplingClient) -> None:
+    def draws(temperature: float, k: int) -> tuple[Any, Any]:
+        drawn = sampling(max_tokens=1, temperature=temperature)
+        found = sampler.sample(prompt(), 1, drawn, prompt_alt_tokens_k=k).result().prompt_alt_tokens
+        assert found is not None
+        return found.tokens.to_numpy(), found.logprobs.to_numpy()
+
+    likeliest = (
+        sampler.sample(prompt(), 1, sampling(max_tokens=1), topk_prompt_logprobs=1)
+        .result()
+        .topk_prompt_logprobs_np
+    )
+    assert likeliest is not None
+    alternatives, logprobs = draws(0.0, 2)
+    assert alternatives.shape == logprobs.shape == (len(PROMPT) - 1, 2)
+    np.testing.assert_array_equal(alternatives[:, 0], likeliest.token_ids[1:, 0])
+    np.testing.assert_array_equal(alternatives[:, 0], alternatives[:, 1])
+    np.testing.assert_allclose(logprobs[:, 0], likeliest.logprobs[1:, 0], atol=1e-4)
+    many, of_them = draws(1.0, 300)
+    for row, values in zip(many, of_them, strict=True):  # drawn as often as they are likely
+        tokens, counts = np.unique(row, return_counts=True)
+        p = np.exp([values[list(row).index(token)] for token in tokens])
+        assert abs(counts.max() / 300 - p[counts.argmax()]) < 0.12
+
+
 def test_a_sampler_of_a_checkpoint_has_its_weights(
     sdk: tinker.ServiceClient, rest: tinker.RestClient
 ) -> None:
@@ -193,8 +268,11 @@ def test_a_bad_request_is_refused_at_once(
 def test_what_the_server_cannot_do_is_refused_and_not_left_out(
     sampler: tinker.SamplingClient,
 ) -> None:
-    with pytest.raises(tinker.BadRequestError, match="does not have topk_sample_logprobs"):
-        sampler.sample(prompt(), 1, sampling(), topk_sample_logprobs=2).result()
+    with pytest.raises(tinker.BadRequestError, match="topk_sample_logprobs must be between 0"):
+        sampler.sample(prompt(), 1, sampling(), topk_sample_logprobs=5_000).result()
+    wrong = types.TensorData(np.array([[1]]), "int64", [1, 1])
+    with pytest.raises(tinker.BadRequestError, match="target_prompt_logprobs has 1 rows"):
+        sampler.sample(prompt(), 1, sampling(), target_prompt_logprobs=wrong).result()
     with pytest.raises(tinker.BadRequestError, match="token 99999 is outside the vocabulary"):
         sampler.sample(prompt([99999]), 1, sampling()).result()
 

@@ -12,15 +12,19 @@ import numpy as np
 import torch
 from attrs import define, field, frozen
 from tinker import types
-from tinker.types.topk_logprobs import TopkLogprobs
 
 from rlc.service.errors import ServiceError
 from rlc.service.local.model.base_model import BaseModel, Snapshot
-from rlc.service.local.model.packing import IntArray, micro_batches
+from rlc.service.local.model.packing import IntArray
 from rlc.service.local.sampling.decoder import Decoder, Sample
 from rlc.service.local.sampling.next_token import SamplingRule
 from rlc.service.local.sampling.random_streams import stream_key
-from rlc.service.local.training.trainer import packed_logprobs, split_targets
+from rlc.service.local.sampling.scoring import (
+    Scoring,
+    prompt_logprobs,
+    prompt_scores,
+    sample_topk,
+)
 from rlc.service.local.wave_worker import Outcome, Pending
 
 MOST_SAMPLES = 65_536  # of one request: each takes memory at once
@@ -38,27 +42,6 @@ class Engine:
     max_rows: int
     max_kv_tokens: int  # rows × tokens that the decoder may hold
     bare: Snapshot = field(factory=lambda: Snapshot(None))  # one, so that its requests batch
-
-
-@frozen
-class Scoring:
-    """Which of its prompt's own logprobs a request asks for."""
-
-    logprobs: bool = False
-    last_n: int | None = None  # of the last tokens only
-    topk: int = 0  # the likeliest tokens at each position, so many
-
-    def check(self, length: int, vocabulary: int) -> None:
-        """Raise ServiceError if a prompt of ``length`` tokens cannot be scored like this."""
-        if self.last_n is not None and not (self.logprobs and 1 <= self.last_n < length):
-            raise ServiceError(
-                f"prompt_logprobs_last_n = {self.last_n} needs prompt logprobs and a number "
-                f"between 1 and {length - 1}, one less than the prompt has tokens."
-            )
-        if not 0 <= self.topk <= vocabulary:
-            raise ServiceError(
-                f"topk_prompt_logprobs must be between 0 and {vocabulary}, not {self.topk}."
-            )
 
 
 @frozen(eq=False)
@@ -198,18 +181,27 @@ def responses(
 ) -> list[types.SampleResponse]:
     """Return the responses to requests whose samples are complete; prompts are scored here."""
     scored = [request.prompt for request, _ in complete if request.scoring.logprobs]
-    scores = iter(prompt_logprobs(engine, snapshot, scored))
+    scores = iter(prompt_logprobs(engine.base, snapshot, scored, engine.token_budget))
     made = []
     for request, samples in complete:
         logprobs = next(scores) if request.scoring.logprobs else None
         if logprobs is not None and request.scoring.last_n is not None:
             logprobs[: -request.scoring.last_n] = np.nan
+        temperature, topk = request.rule.temperature, request.scoring.sample_topk
+        others = prompt_scores(
+            engine.base, snapshot, request.prompt, request.scoring, temperature, request.seed
+        )
         sequences = [
             types.SampledSequence(
                 stop_reason=sample.stop_reason or "length",  # a cancelled one is never read
                 sequence_id=f"{request.number}-{j}",
                 tokens_np=np.array(sample.tokens, dtype=np.int32),
                 logprobs_np=np.array(sample.logprobs, dtype=np.float32),
+                topk_logprobs_np=sample_topk(
+                    engine.base, snapshot, request.prompt, sample.tokens, topk, temperature
+                )
+                if topk and sample.tokens
+                else None,
             )
             for j, sample in enumerate(samples)
         ]
@@ -219,7 +211,9 @@ def responses(
             types.SampleResponse(
                 sequences=sequences,
                 prompt_logprobs_np=logprobs,
-                topk_prompt_logprobs_np=prompt_topk(engine, request),
+                topk_prompt_logprobs_np=others.topk,
+                target_prompt_logprobs=others.targets,
+                prompt_alt_tokens=others.alternatives,
                 prompt_cache_hit_tokens=cached,
             )
         )
@@ -241,40 +235,3 @@ def admit(engine: Engine, waiting: deque[Sample]) -> list[Sample]:
             break
         joining.append(waiting.popleft())
     return joining
-
-
-def prompt_logprobs(
-    engine: Engine, snapshot: Snapshot, prompts: Sequence[IntArray]
-) -> list[np.ndarray]:
-    """Return the logprobs of each prompt's tokens given those before, NaN for the first."""
-    out = [np.full(len(prompt), np.nan, dtype=np.float32) for prompt in prompts]
-    longer = [i for i, prompt in enumerate(prompts) if len(prompt) > 1]
-    engine.base.use_snapshot(snapshot)
-    for run in micro_batches([prompts[i][:-1] for i in longer], engine.token_budget):
-        batch = [longer[j] for j in run]
-        targets = [prompts[i][1:] for i in batch]
-        lp_M = packed_logprobs(engine.base, [prompts[i][:-1] for i in batch], targets)
-        for i, piece in zip(batch, split_targets(lp_M, targets), strict=True):
-            out[i][1:] = piece
-    return out
-
-
-def prompt_topk(engine: Engine, request: SampleRequest) -> TopkLogprobs | None:
-    """Return the likeliest tokens at each position of a prompt; None if none are asked for.
-
-    The snapshot is switched in for it. Positions that are not scored, the first one among
-    them, hold the SDK's sentinels.
-    """
-    k, length = request.scoring.topk, len(request.prompt)
-    if not k:
-        return None
-    tokens_TK = np.zeros((length, k), dtype=np.int32)
-    logprobs_TK = np.full((length, k), -99999.0, dtype=np.float32)
-    if length > 1:
-        engine.base.use_snapshot(request.snapshot)
-        logits_TV, _ = engine.base.packed_logits([request.prompt[:-1]])
-        best = torch.log_softmax(logits_TV.float(), dim=-1).topk(k, dim=-1)
-        first = max(1, length - (request.scoring.last_n or length))
-        tokens_TK[first:] = best.indices[first - 1 :].cpu().numpy()
-        logprobs_TK[first:] = best.values[first - 1 :].cpu().numpy()
-    return TopkLogprobs(tokens_TK, logprobs_TK)
