@@ -289,7 +289,8 @@ def run(
         TypeError: a recipe or a plan that is decided already is given with options of a path.
         rlc.RecipeError: the recipe has errors, or the plan, if it was changed in Python.
         rlc.Error: the job cannot be run, or failed. What was done is kept in the folder, and
-            :func:`rlc.resume` continues it.
+            :func:`rlc.resume` continues it. Also if nothing was learnt: no step of a training
+            stage changed its weights, because all rollouts failed or had equal rewards.
 
     Example::
 

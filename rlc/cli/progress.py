@@ -20,12 +20,13 @@ from rich.text import Text
 
 from rlc.plan.records import EvalPlan, Plan, SftPlan, TrainPlan
 from rlc.plan.units import elapsed
-from rlc.runtime.journal.metrics import evaluation_results, measure
+from rlc.runtime.journal.metrics import evaluation_results, failures_by_cause, measure
 from rlc.runtime.observer import Observer
 
 _BARS = "▁▂▃▄▅▆▇█"
 _CURVE_WIDTH = 48
 _BESIDE_CURVE = 34  # columns that a curve leaves to its label, its numbers and the frame
+_ECHO = 4  # columns beside the frame: `^C^C`, as a terminal echoes it, must not begin a line
 _ETA_WINDOW = 8  # steps that the time left is estimated from
 
 
@@ -60,7 +61,7 @@ class StageProgress:
         if (value := metrics.get(measure(self.stage))) is not None:  # None: no rollout counts
             self.values.append(value)
         self.seconds.append(metrics["time/total"])
-        self.failures.update(_failures(metrics))
+        self.failures.update(failures_by_cause(metrics))
 
     @property
     def measure(self) -> str:
@@ -143,7 +144,7 @@ class StageProgress:
         """What is worth saying about a step only when it happens."""
         metrics, remarks = self.metrics, ""
         if failed := metrics.get("rollouts/failed"):
-            causes = _by_cause(_failures(metrics)).replace("   ", ", ")
+            causes = _by_cause(failures_by_cause(metrics)).replace("   ", ", ")
             remarks += f"  {failed:.0f} rollouts failed" + f" ({causes})" * bool(causes)
         if overflown := metrics.get("rollouts/context_overflow"):
             remarks += f"  {overflown:.0f} over the context"
@@ -152,13 +153,6 @@ class StageProgress:
             why = "no rollout was better than its group" if counts else "no rollout could be used"
             remarks += f"  {why}: no optimiser step"
         return remarks
-
-
-def _failures(metrics: Mapping[str, Any]) -> dict[str, int]:
-    """Count the failed rollouts of a step by cause."""
-    prefix = "failures/"
-    found = {key.removeprefix(prefix): n for key, n in metrics.items() if key.startswith(prefix)}
-    return {cause: int(number) for cause, number in found.items()}
 
 
 def _by_cause(failures: Mapping[str, int]) -> str:
@@ -284,7 +278,12 @@ class LiveObserver(Observer):
         if self._note:
             grid.add_row("", Text(self._note, style="yellow"))
         return Panel(
-            grid, title=Text(self._title), title_align="left", border_style="dim", padding=(0, 1)
+            grid,
+            title=Text(self._title),
+            title_align="left",
+            border_style="dim",
+            padding=(0, 1),
+            width=self._live.console.width - _ECHO,
         )
 
 

@@ -12,6 +12,7 @@ from rlc.plan.graph import build_graph
 from rlc.plan.leaves import leaves
 from rlc.plan.records import (
     LOCAL,
+    REHEARSAL,
     BatchPlan,
     DataPlan,
     EvalPlan,
@@ -22,7 +23,6 @@ from rlc.plan.records import (
     StagePlan,
 )
 
-ORIGIN = "--rehearse"
 MAX_STEPS = 3
 MAX_GROUPS, MAX_GROUP_SIZE = 4, 4
 MAX_TURNS, MAX_PARALLEL = 16, 4
@@ -43,7 +43,7 @@ def rehearse(plan: Plan) -> Plan:
         path = f"stages.{before.name}"
         old = dict(leaves(before, path))
         changed = (name for name, value in leaves(after, path) if old.get(name) != value)
-        provenance |= dict.fromkeys(changed, ORIGIN)
+        provenance |= dict.fromkeys(changed, REHEARSAL)
     return evolve(plan, stages=stages, graph=build_graph(stages), provenance=provenance)
 
 

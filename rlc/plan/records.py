@@ -16,6 +16,7 @@ from rlc.plan.environments import EnvPlan
 from rlc.records import Record
 
 SCHEMA_VERSION = 3
+REHEARSAL = "--rehearse"  # the origin of what a rehearsal changes
 
 LOCAL, TINKER = SERVICES = ("local", "tinker")  # the embedded engine; Tinker, hosted or served
 
@@ -383,3 +384,8 @@ class Plan(Record):
     graph: Graph
     provenance: dict[str, str] = field(factory=dict, eq=False)
     schema_version: int = SCHEMA_VERSION
+
+    @property
+    def rehearses(self) -> bool:
+        """Whether it is a small version of a job, which need not learn anything."""
+        return REHEARSAL in self.provenance.values()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from statistics import fmean
 
@@ -9,6 +10,7 @@ from attrs import frozen
 
 from rlc.plan.records import TrainPlan
 from rlc.report.run_files import Record, RunFiles
+from rlc.runtime.journal.metrics import failures_by_cause
 
 _RECENT = 10  # steps that are looked at
 
@@ -34,7 +36,8 @@ def findings(files: RunFiles) -> list[Finding]:
 
 
 def _of_stage(stage: TrainPlan, recent: Sequence[Record]) -> Iterator[Finding]:
-    last = f"in the last {len(recent)} steps of {stage.name}"
+    steps = f"{len(recent)} steps" if len(recent) > 1 else "step"
+    last = f"in the last {steps} of {stage.name}"
 
     def mean(key: str) -> float:
         return fmean(float(record.get(key, 0.0)) for record in recent)
@@ -51,9 +54,11 @@ def _of_stage(stage: TrainPlan, recent: Sequence[Record]) -> Iterator[Finding]:
             f"{share:.0%} of the replies ran into max_tokens {last}",
             "raise max_tokens, or the reward punishes length more than mistakes",
         )
-    if (share := mean("optim/skipped")) > 0.2:
+    rewarded = [record for record in recent if "reward/mean" in record]
+    skipped = sum(float(record.get("optim/skipped", 0.0)) for record in rewarded)
+    if skipped > 0.2 * len(recent):
         yield Finding(
-            f"{share:.0%} of the updates were skipped {last}",
+            f"{skipped / len(recent):.0%} of the updates were skipped {last}",
             "no rollout was better than its group",
         )
     if (kl := abs(mean("kl/sample_train"))) > 0.01:
@@ -63,4 +68,10 @@ def _of_stage(stage: TrainPlan, recent: Sequence[Record]) -> Iterator[Finding]:
         )
     played = mean("rollouts/played") + mean("rollouts/failed")
     if played and (share := mean("rollouts/failed") / played) > 0.05:
-        yield Finding(f"{share:.0%} of the rollouts failed {last}", "see the causes below")
+        causes = Counter[str]()
+        for record in recent:
+            causes.update(failures_by_cause(record))
+        yield Finding(
+            f"{share:.0%} of the rollouts failed {last}",
+            ", ".join(f"{number:,} {cause}" for cause, number in causes.most_common()),
+        )

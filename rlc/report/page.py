@@ -31,9 +31,10 @@ from rlc.report.series import is_number
 from rlc.report.spend import Spend, spend
 from rlc.report.stage_charts import StageCharts, stage_charts
 from rlc.report.timing import LANES, environment_shares, lane_of, step_times, totals
+from rlc.runtime.failures import Failure, read_failures
 from rlc.runtime.journal.metrics import evaluation_results
 from rlc.runtime.journal.runs import RunInfo, read_run
-from rlc.runtime.summary import window_mean
+from rlc.runtime.summary import window_label, window_mean
 
 _EPISODES = 24  # that a page shows
 # Each state's style, and a sign that says the same as its colour, with the words for it.
@@ -41,6 +42,7 @@ _STATES = {
     "finished": ("good", "✓ finished"),
     "running": ("good", "● running"),
     "failed": ("bad", "✕ failed"),
+    "nothing learnt": ("bad", "✕ nothing learnt"),
     "damaged": ("bad", "✕ damaged"),
     "budget": ("warn", "■ ended at its budget"),
     "interrupted": ("warn", "‖ interrupted"),
@@ -49,12 +51,13 @@ _STATES = {
 
 @frozen
 class Change:
-    """A measure of a stage, from its first five steps to its last five."""
+    """A measure of a stage, from its first steps to its last; ``label`` says how many these are."""
 
     name: str
     first: str
     last: str
     better: bool | None
+    label: str
 
 
 @frozen
@@ -101,6 +104,7 @@ class Page:
     spend: Spend
     plan: tuple[PlanPart, ...]
     findings: tuple[Finding, ...]
+    causes: tuple[Failure, ...]
     episodes: tuple[Episode, ...]
     metrics: tuple[tuple[str, ...], ...]  # stage, name, first, last, lowest, highest
 
@@ -142,6 +146,7 @@ def build(files: RunFiles, run: RunInfo, chosen: Sequence[Episode]) -> Page:
         spend=spend(files),
         plan=tuple(_plan_parts(plan)),
         findings=tuple(findings(files)),
+        causes=tuple(read_failures(files.path)),
         episodes=tuple(chosen),
         metrics=tuple(_metric_lines(files)),
     )
@@ -151,7 +156,10 @@ def _stage_line(stage: StagePlan, records: Sequence[Record]) -> StageLine:
     if isinstance(stage, EvalPlan):
         found = [evaluation_results(record, stage.name) for record in records]
         last = found[-1].items() if found else ()
-        results = [_change(name, found[0][name], value) for name, value in last if name in found[0]]
+        label = "first evaluation → last" if len(found) > 1 else "one evaluation"
+        results = [
+            _change(name, found[0][name], value, label) for name, value in last if name in found[0]
+        ]
         return StageLine(stage.name, "eval", len(records), None, tuple(results))
     if isinstance(stage, SftPlan):
         kind, watched = "sft", {"loss": "loss/mean"}
@@ -162,13 +170,16 @@ def _stage_line(stage: StagePlan, records: Sequence[Record]) -> StageLine:
         values = [float(record[key]) for record in records if is_number(record.get(key))]
         first, last_mean = window_mean(values, last=False), window_mean(values, last=True)
         if first is not None and last_mean is not None:
-            changes.append(_change(name, first, last_mean, more_is_better=kind == "train"))
+            label = window_label(len(values))
+            changes.append(_change(name, first, last_mean, label, more_is_better=kind == "train"))
     return StageLine(stage.name, kind, len(records), stage.steps, tuple(changes))
 
 
-def _change(name: str, first: float, last: float, more_is_better: bool = True) -> Change:
+def _change(
+    name: str, first: float, last: float, label: str, more_is_better: bool = True
+) -> Change:
     better = None if first == last else (last > first) == more_is_better
-    return Change(name, f"{first:.3f}", f"{last:.3f}", better)
+    return Change(name, f"{first:.3f}", f"{last:.3f}", better, label)
 
 
 def _plan_parts(plan: Plan) -> Iterator[PlanPart]:

@@ -12,8 +12,8 @@ from typing import Any
 from attrs import frozen
 
 from rlc.catalog.files import plan_from_file
-from rlc.compile.recipe import load
-from rlc.lang.diagnostics import Diagnostic
+from rlc.check.rules import check_plan
+from rlc.lang.diagnostics import Diagnostic, Severity
 from rlc.plan.codec import PlanFormatError
 from rlc.plan.records import EvalPlan, Plan
 from rlc.runtime.journal.metrics import METRICS_FILE
@@ -54,8 +54,7 @@ class Span:
 @frozen
 class RunFiles:
     """``metrics`` has one record for each step and evaluation, in the order they were done;
-    ``evaluations`` are the spans of the latter; ``warnings`` are those of its recipe, if that
-    can still be read and compiled."""
+    ``evaluations`` are the spans of the latter; ``warnings`` are those of the rules on its plan."""
 
     path: Path
     plan: Plan
@@ -80,7 +79,6 @@ def read_files(path: Path) -> RunFiles:
     for record in read_lines(path / TIMELINE_FILE):
         with suppress(TypeError):  # a line that something else wrote
             timeline.append(Span(**record))
-    compiled = load(plan.recipe) if Path(plan.recipe).is_file() else None
     return RunFiles(
         path=path,
         plan=plan,
@@ -88,7 +86,7 @@ def read_files(path: Path) -> RunFiles:
         timeline=tuple(timeline),
         evaluations=tuple(span for span in done if span.stage in evals),
         spent=tuple(spent),
-        warnings=tuple(compiled.diagnostics) if compiled and compiled.plan else (),
+        warnings=tuple(w for w in check_plan(plan) if w.severity is Severity.WARNING),
     )
 
 

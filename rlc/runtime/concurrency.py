@@ -26,7 +26,8 @@ async def all_of(coroutines: Iterable[Coroutine[Any, Any, T]]) -> list[T]:
         async with asyncio.TaskGroup() as group:
             tasks = [group.create_task(coroutine) for coroutine in coroutines]
     except BaseExceptionGroup as failures:
-        raise first_cause(failures) from None
+        first = first_cause(failures)
+        raise first from first.__cause__  # not the group
     return [task.result() for task in tasks]
 
 

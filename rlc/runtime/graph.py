@@ -218,4 +218,5 @@ async def run_steps(
                         later.cancel()
                     break
     except BaseExceptionGroup as failures:
-        raise first_cause(failures) from None
+        first = first_cause(failures)
+        raise first from first.__cause__  # not the group

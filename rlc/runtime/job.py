@@ -15,6 +15,8 @@ from attrs import define, field
 from rlc.data.functions import search_beside
 from rlc.plan.records import EvalPlan, SftPlan, TrainPlan
 from rlc.runtime.concurrency import in_thread
+from rlc.runtime.failures import failure_of, read_failures
+from rlc.runtime.guard.limits import NOTHING_LEARNT, made_update, why_nothing_learnt
 from rlc.runtime.guard.meter import Meter
 from rlc.runtime.guard.remote import RemoteSession
 from rlc.runtime.guard.service_guard import ServiceGuard
@@ -55,6 +57,7 @@ class Job:
     observer: Observer
     _stopping: bool = field(default=False, init=False)
     _over_budget: bool = field(default=False, init=False)
+    _nothing_learnt: str = field(default="", init=False)  # why, once a stage has ended in vain
     _remote: RemoteSession | None = field(default=None, init=False)
     _service_guard: ServiceGuard = field(init=False)
     _log: MetricsLog = field(init=False)
@@ -87,14 +90,18 @@ class Job:
             if self._remote:
                 await self._remote.open(self.folder.plan)
             summary = await self._run_stages()
-            end = "success" if summary.state == "finished" else "interrupted"
+            ends: dict[str, SessionEnd] = {"finished": "success", NOTHING_LEARNT: "errored"}
+            end = ends.get(summary.state, "interrupted")
         except asyncio.CancelledError:
             end = "interrupted"
             self._record_end(end, "stopped at once")
             raise
         except Exception as error:
             reported = _disk_error(error, self.folder.path) or error
-            cause = str(reported).partition("\n")[0] or type(error).__name__
+            failure = failure_of(error)
+            if failure.place is not None:  # it came from code that is not rlc's
+                self.folder.keep_failures([failure])
+            cause = str(reported).partition("\n")[0] or str(failure)
             self._record_end("failed", cause)
             if reported is not error:
                 raise reported from error
@@ -111,7 +118,7 @@ class Job:
 
     @property
     def _ending(self) -> bool:
-        return self._stopping or self._over_budget
+        return self._stopping or self._over_budget or bool(self._nothing_learnt)
 
     async def _run_stages(self) -> Summary:
         """Run the stages in order; start over from an older checkpoint if the newest is lost."""
@@ -140,14 +147,17 @@ class Job:
             for stage in stages
         )
         state = "finished" if finished else "budget" if self._over_budget else "interrupted"
-        self.folder.set_state(state, _CAUSES[state])
+        state = NOTHING_LEARNT if self._nothing_learnt else state
+        cause = self._nothing_learnt or _CAUSES[state]
+        self.folder.set_state(state, cause)
         evaluations = [
             EvalSummary(stage.name, stored.step, _results(stored.metrics, stage.name))
             for stage in stages
             if isinstance(stage, EvalPlan)
             for stored in journal.steps(stage.name)
         ]
-        return Summary(self.folder.path, state, summaries, evaluations, journal.spent_usd())
+        spent = journal.spent_usd()
+        return Summary(self.folder.path, state, summaries, evaluations, spent, cause)
 
     async def _run_stage(self, stage: TrainPlan | SftPlan) -> StageSummary:
         """Run one training stage from where the journal says it is."""
@@ -167,6 +177,7 @@ class Job:
                 self._log.open(stage)
                 if len(done) < stage.steps:
                     await self._run_steps(stage, done)
+                self._nothing_learnt = self._why_nothing_learnt(stage)
                 for evaluation in evaluations if not self._ending else ():
                     self._over_budget = not self._evaluator.affords(
                         stage, self._evaluator.usual_of(evaluation)
@@ -175,15 +186,27 @@ class Job:
                         await self._evaluate_at_end(evaluation)
             finally:
                 self._log.close()
-        checkpoints = journal.checkpoints(stage.name)
+        self._nothing_learnt = self._why_nothing_learnt(stage)
+        steps, checkpoints = journal.steps(stage.name), journal.checkpoints(stage.name)
         return StageSummary(
             stage=stage.name,
             planned=stage.steps,
+            done=len(steps),
+            updates=sum(made_update(step.metrics) for step in steps),
             measure=key.partition("/")[0],
-            values=[float(s.metrics[key]) for s in journal.steps(stage.name) if key in s.metrics],
+            values=[float(s.metrics[key]) for s in steps if key in s.metrics],
             seconds=time.perf_counter() - started,
             checkpoint=checkpoints.get(max(checkpoints, default=0)),
         )
+
+    def _why_nothing_learnt(self, stage: TrainPlan | SftPlan) -> str:
+        """Say why no step of a stage that has ended changed its weights; empty if one did."""
+        steps = [step.metrics for step in self.folder.journal.steps(stage.name)]
+        if len(steps) < stage.steps and not self._over_budget:
+            return ""
+        failures = read_failures(self.folder.path)
+        first = next((str(failure) for failure in failures if failure.stage == stage.name), None)
+        return why_nothing_learnt(stage, steps, self.folder.plan.rehearses, first)
 
     async def _run_steps(self, stage: TrainPlan | SftPlan, done: Sequence[StoredStep]) -> None:
         """Open the weights of a stage and run its steps after those that are done."""

@@ -106,9 +106,10 @@ class StageLoop:
         if cost(self.plan.model, usage) is not None:
             metrics["spend/usd"] = self.folder.journal.spent_usd()
         metrics |= self.service.metrics()
-        first_error = next((record["error"] for record in report.rollouts if record["error"]), None)
-        decision = self._guard.review(step, metrics, first_error)
+        first = str(report.failures[0]) if report.failures else None
+        decision = self._guard.review(step, metrics, first)
         metrics |= decision.metrics
+        self.folder.keep_failures(report.failures, self.plan.name, step)
         await in_thread(self.folder.append, ROLLOUTS_FILE, report.rollouts)
         self.folder.append(TIMELINE_FILE, self._timeline.take(step))
         self.folder.journal.finish_step(self.plan.name, step, report.cursor, metrics)

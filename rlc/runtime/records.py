@@ -10,6 +10,7 @@ from attrs import define, field, frozen
 from rlc.data.about import About
 from rlc.envs.chunks import NO_CHUNKS, Chunks
 from rlc.errors import Error
+from rlc.runtime.failures import Failure
 
 if TYPE_CHECKING:
     from tinker import types
@@ -52,8 +53,8 @@ class Rollout:
 
     ``ended`` is an end of the environment's own (``done``, ``truncated``), a limit that was reached
     (``context``, ``prompt``, ``tokens``, ``turns``) or ``failed``. Of a rollout that failed after
-    all retries, ``error`` gives the reason and ``cause`` its kind in a word; it has no credit and
-    enters no statistics, unless the plan gives failures a reward.
+    all retries, ``error`` gives the reason, ``cause`` its kind in a word, and ``failure`` where it
+    was raised; it has no credit and enters no statistics, unless the plan gives failures a reward.
 
     ``staleness`` counts the optimiser steps since the weights that it was sampled from.
     ``seconds`` holds the waiting times for ``sampling`` and ``environment``. ``replaced``: all
@@ -73,6 +74,7 @@ class Rollout:
     staleness: int = 0
     seconds: Mapping[str, float] = field(factory=dict)
     cause: str | None = None
+    failure: Failure | None = field(default=None, repr=False)
     replaced: bool = False
     about: About | None = None
 

@@ -11,6 +11,7 @@ from pathlib import Path
 from rlc.plan.codec import plan_hash
 from rlc.plan.differences import difference_lines
 from rlc.plan.records import Plan
+from rlc.runtime.guard.limits import NOTHING_LEARNT
 from rlc.runtime.journal.folder import RunFolder, command
 from rlc.runtime.observer import Observer
 from rlc.runtime.preflight import require_runnable
@@ -28,7 +29,9 @@ def run_plan(
 ) -> Summary:
     """Run a plan that the rules have found nothing wrong with; see :func:`rlc.api.run`."""
     folder = None if run_dir is None else Path(run_dir)
-    return _run_to_end(lambda: open_run(plan, folder, base_url), base_url, False, observer)
+    return _require_learnt(
+        _run_to_end(lambda: open_run(plan, folder, base_url), base_url, False, observer)
+    )
 
 
 def resume(
@@ -42,14 +45,24 @@ def resume(
         observer: an object whose methods are called as the run proceeds.
 
     Raises:
-        rlc.Error: the folder holds no run, another process is using it, its plan was changed, or
-            the run failed again.
+        rlc.Error: the folder holds no run, another process is using it, its plan was changed, the
+            run failed again, or nothing was learnt.
 
     Example::
 
         rlc.resume("runs/quickstart-20261121-101500")
     """
-    return _run_to_end(lambda: RunFolder.resume(Path(run_dir)), base_url, True, observer)
+    return _require_learnt(
+        _run_to_end(lambda: RunFolder.resume(Path(run_dir)), base_url, True, observer)
+    )
+
+
+def _require_learnt(summary: Summary) -> Summary:
+    """Return the summary of a run. Raise RunError if a stage of it has ended in vain."""
+    if summary.state == NOTHING_LEARNT:
+        look = f"`{command('show', summary.folder)}` prints its episodes"
+        raise RunError(f"nothing was learnt: {summary.cause}", look)
+    return summary
 
 
 def open_run(plan: Plan, run_dir: Path | None = None, base_url: str | None = None) -> RunFolder:

@@ -20,18 +20,22 @@ _WIDTH, _HEIGHT = 240, 32  # of a curve, in pixels
 class StageSummary:
     """The result of a training stage.
 
-    ``values`` has the value of its ``measure``, "reward" or "loss", for each finished step.
+    ``values`` has the value of its ``measure``, "reward" or "loss", for each finished step that has
+    one. ``updates`` are the steps that changed the weights.
     """
 
     stage: str
     planned: int
+    done: int
+    updates: int
     measure: str
     values: list[float] = field(repr=False)
     seconds: float
     checkpoint: str | None
 
     def window(self, last: bool) -> float | None:
-        """Return the mean of the first or last five steps; None before the first step."""
+        """Return the mean of the first or last steps (:func:`window_size`); None before the
+        first."""
         return window_mean(self.values, last)
 
 
@@ -52,11 +56,14 @@ class Summary:
 
     Attributes:
         folder: the folder of the run.
-        state: ``"finished"``, ``"interrupted"`` or ``"budget"``.
-        stages: for each training stage its ``stage``, ``planned`` steps, ``measure`` ("reward" or
-            "loss"), ``values`` of the measure by step, ``seconds``, and last ``checkpoint``.
+        state: ``"finished"``, ``"interrupted"``, ``"budget"``, or ``"nothing learnt"`` if no step
+            of a stage changed its weights.
+        stages: for each training stage its ``stage``, ``planned`` steps, those ``done`` and those
+            with ``updates``, ``measure`` ("reward" or "loss"), ``values`` of the measure by step,
+            ``seconds``, and last ``checkpoint``.
         evaluations: for each evaluation its ``name``, the ``step`` it came after, and ``metrics``.
         spent_usd: what the run has cost, 0 if that is unknown or nothing.
+        cause: why it ended before the end of its plan, or in vain; empty if it did not.
     """
 
     folder: Path
@@ -64,6 +71,7 @@ class Summary:
     stages: list[StageSummary]
     evaluations: list[EvalSummary]
     spent_usd: float
+    cause: str = ""
 
     @property
     def history(self) -> list[dict[str, Any]]:
@@ -78,22 +86,38 @@ class Summary:
         return summary_html(self)
 
 
+def window_size(count: int) -> int:
+    """Return how many values the first and the last ones are of so many: five, or fewer, so that
+    none is among both; 1 of a single one."""
+    return max(1, min(5, count // 2))
+
+
 def window_mean(values: Sequence[float], last: bool) -> float | None:
-    """Return the mean of the first or last five values; None if there are none."""
-    part = values[-5:] if last else values[:5]
+    """Return the mean of the first or last values (:func:`window_size`); None if there are none."""
+    size = window_size(len(values))
+    part = values[-size:] if last else values[:size]
     return fmean(part) if part else None
+
+
+def window_label(count: int) -> str:
+    """Say what the first and the last of so many values are."""
+    if count < 2:
+        return "one step"
+    size = window_size(count)
+    number = {1: "", 2: "two ", 3: "three ", 4: "four ", 5: "five "}[size]
+    return f"first {number}step{'s' * (size > 1)} → last {number}".rstrip()
 
 
 def summary_html(summary: Summary) -> str:
     """Return HTML without scripts or styles of its own."""
-    titles = ("stage", "steps", "measure", "first five", "last five", "", "checkpoint")
+    titles = ("stage", "steps", "measure", "first steps", "last steps", "", "checkpoint")
     head = "".join(f"<th>{title}</th>" for title in titles)
     rows = []
     for stage in summary.stages:
         first, last = stage.window(last=False), stage.window(last=True)
         cells = (
             escape(stage.stage),
-            f"{len(stage.values):,} of {stage.planned:,}",
+            f"{stage.done:,} of {stage.planned:,}",
             escape(stage.measure),
             "" if first is None else f"{first:.3f}",
             "" if last is None else f"{last:.3f}",
@@ -109,6 +133,7 @@ def summary_html(summary: Summary) -> str:
     spent = f", ${summary.spent_usd:.2f} spent" if summary.spent_usd else ""
     return (
         f"<div><b>{escape(summary.state)}</b>{spent}: <code>{escape(str(summary.folder))}</code>"
+        f"{f'<p>{escape(summary.cause)}</p>' if summary.cause else ''}"
         f"<table><thead><tr>{head}</tr></thead><tbody>{''.join(rows)}</tbody></table>"
         f"<ul>{evaluations}</ul></div>"
     )

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import io
+from pathlib import Path
 from typing import Any
 
 import pytest
 from attrs import evolve
 from rich.console import Console
+from terminal import Terminal
 
 from rlc.cli.progress import LiveObserver, PlainObserver, evaluation_line
 from rlc.compile.recipe import compile_source
@@ -174,3 +176,25 @@ def test_a_step_without_a_usable_rollout_says_so() -> None:
     assert "main 1/9  reward   none" in out.getvalue()
     shown = "\n".join(frame(80, {"rollouts/failed": 16.0, "failures/EnvError": 16.0}))
     assert "480 EnvError" in shown
+
+
+@pytest.mark.parametrize("width", [80, 120])
+def test_ctrl_c_leaves_a_clean_display(width: int) -> None:
+    """The terminal echoes `^C` where the cursor is: behind the display."""
+    out = io.StringIO()
+    observer = LiveObserver(Console(file=out, force_terminal=True, width=width, height=40))
+    observer._live.auto_refresh = False
+    observer.started(plan(), Path("runs/r-20261122-093000"))
+    observer.stage_started(stages()[1], 0, [])
+    observer.step(1, metrics("main", 1, **{"reward/mean": 0.25}))
+    for _ in range(2):
+        observer._live.refresh()
+        out.write("^C")
+        observer.note("stopping after this step, with a checkpoint; Ctrl-C again: now")
+    observer._live.refresh()
+    observer.close()
+    terminal = Terminal(width)
+    terminal.feed(out.getvalue())
+    screen = [line for line in terminal.lines if line.strip()]
+    assert (screen[0][0], screen[-1][0]) == ("╭", "╰")
+    assert sum(line.startswith(("╭", "╰")) for line in screen) == 2

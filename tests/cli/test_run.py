@@ -51,7 +51,9 @@ def test_a_run_says_how_it_goes_and_where_it_is(tmp_path: Path, rlc: Command) ->
     assert done.status == 0, done.err
     lines = done.out.splitlines()
     assert [line.split()[1] for line in lines if "tokens/s" in line] == ["1/3", "2/3", "3/3"]
-    assert "first five steps → last five" in done.out
+    assert "(first step → last)" in done.out
+    assert f"rlc show {tmp_path / 'run'} " in done.out
+    assert f"rlc report {tmp_path / 'run'} " in done.out
     assert f"run folder {tmp_path / 'run'}" in done.out
     names = {path.name for path in (tmp_path / "run").iterdir()}
     assert {"plan.json", "journal.sqlite", "metrics.jsonl", "rollouts.jsonl"} <= names

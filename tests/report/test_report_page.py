@@ -68,8 +68,9 @@ def test_the_headline_compares_the_first_steps_with_the_last(folder: Path) -> No
     page, records = page_of(folder), read_files(folder).of_stage("main")
     main = page.stages[0]
     values = [record["reward/guess"] for record in records]
-    assert main.changes[0].first == f"{sum(values[:5]) / 5:.3f}"
-    assert main.changes[0].last == f"{sum(values[-5:]) / 5:.3f}"
+    assert main.changes[0].first == f"{sum(values[:4]) / 4:.3f}"
+    assert main.changes[0].last == f"{sum(values[-4:]) / 4:.3f}"
+    assert main.changes[0].label == "first four steps → last four"
     assert main.changes[0].better
     assert (main.done, main.planned) == (8, 8)
 

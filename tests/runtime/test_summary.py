@@ -4,7 +4,38 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from rlc.runtime.summary import EvalSummary, StageSummary, Summary, curve, summary_html
+import pytest
+
+from rlc.runtime.summary import (
+    EvalSummary,
+    StageSummary,
+    Summary,
+    curve,
+    summary_html,
+    window_label,
+    window_mean,
+)
+
+
+@pytest.mark.parametrize(
+    ("count", "first", "last", "label"),
+    [
+        (1, 0, 0, "one step"),
+        (2, 0, 1, "first step → last"),
+        (3, 0, 2, "first step → last"),
+        (5, 0.5, 3.5, "first two steps → last two"),
+        (9, 1.5, 6.5, "first four steps → last four"),
+        (10, 2, 7, "first five steps → last five"),
+        (50, 2, 47, "first five steps → last five"),
+    ],
+)
+def test_no_step_is_among_the_first_and_the_last(
+    count: int, first: float, last: float, label: str
+) -> None:
+    values = [float(number) for number in range(count)]
+    assert (window_mean(values, False), window_mean(values, True)) == (first, last)
+    assert window_label(count) == label
+    assert window_mean([], True) is None
 
 
 def test_a_curve_goes_from_left_to_right_and_up() -> None:
@@ -15,7 +46,7 @@ def test_a_curve_goes_from_left_to_right_and_up() -> None:
 
 
 def test_a_summary_shows_stages_and_evaluations() -> None:
-    stage = StageSummary("main", 10, "reward", [0.1, 0.9], 3.0, "local://x/weights/<y>")
+    stage = StageSummary("main", 10, 2, 2, "reward", [0.1, 0.9], 3.0, "local://x/weights/<y>")
     held = EvalSummary("heldout", 10, {"pass@1": 0.5})
     html = summary_html(Summary(Path("runs/x"), "finished", [stage], [held], 1.5))
     for part in ("finished", "$1.50 spent", "2 of 10", "heldout after step 10: pass@1 0.500"):

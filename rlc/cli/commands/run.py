@@ -17,8 +17,6 @@ from rlc.cli.output import print_error, print_findings
 from rlc.errors import Error
 
 if TYPE_CHECKING:
-    from rich.console import Console
-
     from rlc.plan.records import Plan
     from rlc.runtime.job import Job
     from rlc.runtime.journal.folder import RunFolder
@@ -35,7 +33,8 @@ examples:
   rlc run recipes/sudoku.rl --rehearse
   rlc run --resume runs/quickstart-20261121-093000
 
-exit status: 0 finished or stopped at the budget, 1 failed, 2 usage, 130 interrupted
+exit status: 0 finished or stopped at the budget, 1 failed or nothing learnt, 2 usage,
+130 interrupted
 """
 
 
@@ -120,6 +119,8 @@ def _run_folder(folder: RunFolder, args: argparse.Namespace) -> int:
     from rich.console import Console
 
     from rlc.cli.progress import LiveObserver, PlainObserver
+    from rlc.cli.summary import print_summary
+    from rlc.runtime.guard.limits import NOTHING_LEARNT
     from rlc.runtime.job import Job
     from rlc.runtime.journal.folder import command
     from rlc.runtime.observer import Observer
@@ -149,8 +150,8 @@ def _run_folder(folder: RunFolder, args: argparse.Namespace) -> int:
         return 130
     finally:
         observer.close()
-    _print_summary(console, summary)
-    return 130 if summary.state == "interrupted" else 0
+    print_summary(console, summary)
+    return {"finished": 0, "budget": 0, "interrupted": 130, NOTHING_LEARNT: 1}[summary.state]
 
 
 async def _interruptible(job: Job) -> Summary:
@@ -170,39 +171,6 @@ async def _interruptible(job: Job) -> Summary:
     for name in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         loop.add_signal_handler(name, interrupt)
     return await task
-
-
-def _print_summary(console: Console, summary: Summary) -> None:
-    from rlc.cli.progress import sparkline
-    from rlc.plan.units import elapsed
-    from rlc.runtime.journal.folder import command
-
-    def line(text: str) -> None:
-        console.print(text, highlight=False, markup=False, soft_wrap=True)
-
-    for stage in summary.stages:
-        first, last = stage.window(last=False), stage.window(last=True)
-        done = f"{len(stage.values)} of {stage.planned} steps in {elapsed(stage.seconds)}"
-        line(f"\n{stage.stage}: {done}")
-        if first is not None:
-            change = f"{first:.3f} → {last:.3f}   (first five steps → last five)"
-            line(f"  {stage.measure:<10} {change}")
-            line(f"             {sparkline(stage.values)}")
-        if stage.checkpoint:
-            line(f"  checkpoint {stage.checkpoint}")
-    for number, evaluation in enumerate(summary.evaluations):
-        results = "   ".join(f"{name} {value:.3f}" for name, value in evaluation.metrics.items())
-        line("\n" * (number == 0) + f"{evaluation.name} after step {evaluation.step}: {results}")
-    line(f"  run folder {summary.folder}   (metrics.jsonl, rollouts.jsonl, plan.json)")
-    if summary.spent_usd:
-        line(f"  spent      ${summary.spent_usd:.2f}")
-    if summary.state == "budget":
-        line("  stopped at the budget, with a checkpoint")
-    elif summary.state == "interrupted":
-        line(f"  next       {command('run --resume', summary.folder)}")
-    else:
-        again = "change the recipe and run it again; `rlc explain RECIPE` shows what would run"
-        line(f"  next       {again}")
 
 
 def _how_to_resume(folder: RunFolder) -> str:

@@ -41,6 +41,7 @@ _STYLES = {
     "budget": "yellow",
     "interrupted": "yellow",
     "failed": "red",
+    "nothing learnt": "red",
     "damaged": "red",
 }
 _PIPE_WIDTH = 240  # columns if there is no terminal

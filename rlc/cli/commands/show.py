@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 
     from rlc.report.episodes import Episode, EpisodeFilter
     from rlc.report.run_files import Record
+    from rlc.runtime.failures import Failure
 
 HELP = "print episodes of a run"
 DESCRIPTION = (
@@ -62,7 +63,10 @@ def _positive(text: str) -> int:
 
 
 def run(args: argparse.Namespace) -> int:
+    from rich.console import Console
+
     from rlc.report.run_files import read_metrics, read_plan
+    from rlc.runtime.failures import read_failures
 
     plan = read_plan(args.run_dir)
     stages = {stage.name: stage for stage in plan.stages}
@@ -74,6 +78,8 @@ def run(args: argparse.Namespace) -> int:
     metrics = read_metrics(args.run_dir)
     wanted = _filter(args, metrics)
     if wanted is None:
+        for line in causes(read_failures(args.run_dir)):
+            Console(highlight=False).print(line, soft_wrap=True)
         where = f"of {args.stage} " if args.stage else ""
         return print_error(
             f"no step {where}with episodes is done yet", 1, "`rlc runs` says how far it is"
@@ -103,6 +109,7 @@ def _show(args: argparse.Namespace, wanted: EpisodeFilter, metrics: Sequence[Rec
     from rich.console import Console
 
     from rlc.report.episodes import Episode, read_episodes, representatives
+    from rlc.runtime.failures import read_failures
 
     records = read_episodes(args.run_dir, wanted)
     asked = (args.task, args.member, args.limit, args.row)
@@ -121,12 +128,23 @@ def _show(args: argparse.Namespace, wanted: EpisodeFilter, metrics: Sequence[Rec
             print(json.dumps(episode.record, ensure_ascii=False))
         return 0
     console = Console(highlight=False)
+    failures = {failure.key: failure for failure in read_failures(args.run_dir)}
     for number, episode in enumerate(chosen):
         if number:
             console.print()
-        for line in transcript(episode):
+        failure = failures.pop(str(episode.record.get("failure")), None)  # shown once
+        for line in [*transcript(episode), *causes([failure] if failure else [])]:
             console.print(line, soft_wrap=True)
     return 0
+
+
+def causes(failures: Iterable[Failure]) -> Iterator[Text]:
+    """Yield the place and the traceback of each cause."""
+    from rich.text import Text
+
+    for failure in failures:
+        yield Text(f"raised at {failure.place}" if failure.place else "raised by rlc", "bold")
+        yield Text(failure.traceback.rstrip(), "dim")
 
 
 def transcript(episode: Episode) -> list[Text]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from attrs import define, field, frozen
@@ -11,7 +11,38 @@ from rlc.plan.records import SftPlan, TrainPlan
 
 KL = "kl/sample_train_k2"
 SYNCHRONOUS = "guard/synchronous"
+NOTHING_LEARNT = "nothing learnt"  # the state of a run in which a stage has ended in vain
 _NO_REWARD = "no episode had a reward"
+
+
+def made_update(metrics: Mapping[str, Any]) -> bool:
+    """Whether a step changed the weights."""
+    return not metrics.get("optim/skipped", 0.0)
+
+
+def why_nothing_learnt(
+    stage: TrainPlan | SftPlan,
+    steps: Sequence[Mapping[str, Any]],
+    rehearses: bool,
+    first_failure: str | None,
+) -> str:
+    """Say why no step of a stage changed its weights, from the metrics of its steps; empty if one
+    did. It is enough for a rehearsal if rollouts have rewards."""
+    rewarded = any("reward/mean" in step for step in steps)
+    if not steps or any(map(made_update, steps)) or (rehearses and rewarded):
+        return ""
+    failed, played = (
+        int(sum(step.get(f"rollouts/{kind}", 0) for step in steps)) for kind in ("failed", "played")
+    )
+    reasons = []
+    if failed:
+        share = f"{failed:,} of {failed + played:,}" if played else f"all {failed:,}"
+        reasons.append(f"{share} rollouts failed, the first with {first_failure}")
+    if played:
+        reasons.append("no group was left with rewards that differ" if rewarded else _NO_REWARD)
+    several = f"none of the {len(steps):,} steps of `{stage.name}` changed its weights"
+    one = f"the one step of `{stage.name}` changed no weights"
+    return f"{several if len(steps) > 1 else one}: {'; '.join(reasons)}"
 
 
 @frozen

@@ -8,18 +8,19 @@ import re
 import shlex
 import shutil
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from contextlib import ExitStack, closing
 from pathlib import Path
 from typing import Any
 
-from attrs import define, evolve, field
+from attrs import asdict, define, evolve, field
 
 from rlc.catalog.files import located_files, paths_in, plan_from_file, plan_to_file
 from rlc.plan.codec import PlanFormatError, plan_hash
 from rlc.plan.differences import difference_lines
 from rlc.plan.paths import located
 from rlc.plan.records import EvalPlan, Plan, SftPlan
+from rlc.runtime.failures import FAILURES_FILE, Failure, read_failures
 from rlc.runtime.journal.database import Journal
 from rlc.runtime.journal.locks import lock
 from rlc.runtime.journal.metrics import METRICS_FILE, ROLLOUTS_FILE
@@ -142,6 +143,19 @@ class RunFolder:
                 kept = [r for r in records if (r.get("stage"), r.get("step")) in done]
                 self.rewrite(name, kept)
         self.rewrite(METRICS_FILE, self.journal.metrics())
+
+    def keep_failures(
+        self, failures: Sequence[Failure], stage: str = "", step: int | None = None
+    ) -> None:
+        """Write down the causes that this run has not met before, each with its traceback."""
+        if not failures:
+            return
+        known, new = {failure.key for failure in read_failures(self.path)}, []
+        for failure in failures:
+            if failure.key not in known:
+                known.add(failure.key)
+                new.append(asdict(evolve(failure, stage=stage, step=step)))
+        self.append(FAILURES_FILE, new)
 
     def append(self, name: str, records: Iterable[dict[str, Any]]) -> None:
         """Append JSON lines to a file of the folder."""

@@ -43,6 +43,12 @@ def evaluation_results(metrics: Mapping[str, Any], name: str) -> dict[str, Any]:
     return {key: value for key, value in mine.items() if key not in ("failed", "cut_off")}
 
 
+def failures_by_cause(metrics: Mapping[str, Any]) -> dict[str, int]:
+    """Count the failed rollouts of a step by cause."""
+    prefix = "failures/"
+    return {k.removeprefix(prefix): int(n) for k, n in metrics.items() if k.startswith(prefix)}
+
+
 def rollout_metrics(rollouts: Sequence[Rollout], envs: Sequence[EnvPlan]) -> dict[str, float]:
     """Return the metrics of a step's rollouts, over all of them and by environment.
 
@@ -194,6 +200,7 @@ def rollout_record(
         "stage": stage,
         "step": step,
         **{name: getattr(rollout, name) for name in _SAME},
+        **({"failure": rollout.failure.key} if rollout.failure else {}),
         "staleness": rollout.staleness,
         "replaced": rollout.replaced,
         "seconds": dict(rollout.seconds),

@@ -22,7 +22,9 @@ from rlc.runtime.journal.folder import no_run
 from rlc.runtime.journal.locks import is_locked
 from rlc.runtime.records import RunError
 
-State = Literal["running", "finished", "budget", "interrupted", "failed", "damaged"]
+State = Literal[
+    "running", "finished", "nothing learnt", "budget", "interrupted", "failed", "damaged"
+]
 GONE = "its process is gone"
 
 

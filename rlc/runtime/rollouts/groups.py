@@ -73,6 +73,6 @@ def replaced_groups(rollouts: Iterable[Rollout], envs: Iterable[str]) -> dict[st
 def require_any(rollouts: Sequence[Rollout]) -> None:
     """Raise RunError, with the first cause, if no rollout succeeded."""
     if not any(rollout.credit and rollout.error is None for rollout in rollouts):
-        causes = (rollout.error for rollout in rollouts if rollout.error)
+        causes = (str(rollout.failure) for rollout in rollouts if rollout.failure)
         cause = next(causes, "no episode had a reward")
         raise RunError(f"every rollout failed; the first cause: {cause}")

@@ -21,6 +21,7 @@ from rlc.envs.tool_chat import calls_of
 from rlc.plan.environments import RewardPlan, RolloutsPlan
 from rlc.plan.records import FailurePlan, SamplingPlan
 from rlc.runtime.concurrency import EventLoopYield, all_of
+from rlc.runtime.failures import failure_of
 from rlc.runtime.records import Rollout, RunError, Turn, Usage
 from rlc.runtime.rollouts.environments import close_all
 from rlc.runtime.rollouts.tasks import Task
@@ -156,12 +157,11 @@ class Player:
 
     def _failed(self, attempt: _Attempt, error: Exception) -> Rollout:
         """Return what the plan makes of a rollout that failed for good, or raise RunError."""
-        name, policy = attempt.task.env.plan.name, self.on_error
-        message = f"{type(error).__name__}: {error}".splitlines()[0]
+        name, policy, failure = attempt.task.env.plan.name, self.on_error, failure_of(error)
         if policy.then == "stop":
             place = attempt.about.place if attempt.about else ""
-            where = f" ({place})" if place not in message else ""
-            raise RunError(f"a rollout of `{name}`{where} failed: {message}") from error
+            where = f" ({place})" if place not in failure.error else ""
+            raise RunError(f"a rollout of `{name}`{where} failed: {failure}") from error
         credit = tuple[float, ...]()
         if policy.then == "penalise":
             assert policy.penalty is not None
@@ -169,7 +169,8 @@ class Player:
         else:
             attempt.turns.clear()
         cause = str(getattr(error, "cause", None) or type(error).__name__)
-        return evolve(self._rollout(attempt, "failed", credit), error=message, cause=cause)
+        rollout = self._rollout(attempt, "failed", credit)
+        return evolve(rollout, error=failure.error, cause=cause, failure=failure)
 
     def _rollout(self, attempt: _Attempt, ended: str, credit: tuple[float, ...]) -> Rollout:
         return Rollout(

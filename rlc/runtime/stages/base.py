@@ -8,6 +8,7 @@ from typing import Any
 
 from attrs import define, frozen
 
+from rlc.runtime.failures import Failure
 from rlc.runtime.graph import Inputs, NodeContext, Parts, StepFunction, StepOutcome
 from rlc.runtime.guard.meter import Meter
 from rlc.runtime.journal.checkpoints import PendingCheckpoint
@@ -23,6 +24,7 @@ class StepReport:
 
     metrics: dict[str, Any]
     rollouts: list[dict[str, Any]]
+    failures: list[Failure]
     cursor: dict[str, Any]
     checkpoint: PendingCheckpoint | None
 

@@ -150,6 +150,9 @@ class Evaluator:
         started = time.perf_counter()
         try:
             rollouts = await self.play(plan, envs, client, usage)
+            failures = [rollout.failure for rollout in rollouts if rollout.failure]
+            self.folder.keep_failures(failures, plan.name, step)
+            require_any(rollouts)
         finally:
             meter.finish(step)
             await close_envs(envs.values())
@@ -164,7 +167,7 @@ class Evaluator:
     async def play(
         self, plan: EvalPlan, envs: Mapping[str, PlayableEnv], client: SamplingClient, usage: Usage
     ) -> list[Rollout]:
-        """Return all samples of all tasks. Raise RunError if none of them succeeded.
+        """Return all samples of all tasks.
 
         Tasks and seeds have streams of their own, the same for all weights, so that two evaluations
         differ in the model alone.
@@ -176,10 +179,8 @@ class Evaluator:
         seed, names = self.folder.plan.seed, ("eval", plan.name)
         stream = TaskStream(envs, new_cursor(list(envs)), seed, names, size=plan.samples)
         played = count(1)
-        rollouts = await play_tasks(
+        return await play_tasks(
             player,
             stream.take(plan.tasks),
             lambda: self.observer.progress(next(played), plan.tasks),
         )
-        require_any(rollouts)
-        return rollouts

@@ -64,4 +64,4 @@ class SftStage(Stage):
         tokens = sum(datum.sampled for datum in batch.datums)
         metrics = {"loss/mean": update.metrics["loss/sum"] / tokens, **update.metrics}
         metrics["examples/tokens"] = float(tokens)
-        return StepReport(metrics, [], {}, outcome.outputs["checkpoint"])
+        return StepReport(metrics, [], [], {}, outcome.outputs["checkpoint"])

@@ -244,7 +244,9 @@ class TrainStage(Stage):
             return [rollout_record(name, step, one, advantages.get(id(one))) for one in rollouts]
 
         lines = await in_thread(records)
-        return StepReport(metrics, lines, self.stream.finish(step, rollouts), outputs["checkpoint"])
+        failures = [rollout.failure for rollout in rollouts if rollout.failure]
+        cursor = self.stream.finish(step, rollouts)
+        return StepReport(metrics, lines, failures, cursor, outputs["checkpoint"])
 
     def _place(self, step: int) -> Callable[[Rollout], int]:
         """Return a key that sorts rollouts by their tasks, spare ones last; where they come in one

@@ -1,0 +1,94 @@
+"""What `rlc run` says at the end: what was achieved, what to look out for, and what comes next."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+from rlc.cli.progress import sparkline
+from rlc.plan.units import elapsed
+from rlc.report.findings import findings
+from rlc.report.run_files import read_files
+from rlc.runtime.failures import Failure, read_failures
+from rlc.runtime.guard.limits import NOTHING_LEARNT
+from rlc.runtime.journal.folder import command
+from rlc.runtime.summary import window_label
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+    from rlc.runtime.summary import StageSummary, Summary
+
+_CAUSES = 3  # distinct causes of failures that are listed
+_TRACEBACK = 12  # last lines of the first traceback that are shown
+
+
+def print_summary(console: Console, summary: Summary) -> None:
+    """Print the results, the report's findings and the next commands."""
+    for line in _lines(summary):
+        console.print(line, highlight=False, markup=False, soft_wrap=True)
+
+
+def _lines(summary: Summary) -> Iterator[str]:
+    for stage in summary.stages:
+        yield from _stage(stage)
+    for number, evaluation in enumerate(summary.evaluations):
+        results = "   ".join(f"{name} {value:.3f}" for name, value in evaluation.metrics.items())
+        yield "\n" * (number == 0) + f"{evaluation.name} after step {evaluation.step}: {results}"
+    yield f"  run folder {summary.folder}   (metrics.jsonl, rollouts.jsonl, plan.json)"
+    if summary.spent_usd:
+        yield f"  spent      ${summary.spent_usd:.2f}"
+    if failures := read_failures(summary.folder):
+        yield from _failures(failures)
+    for found in findings(read_files(summary.folder)):
+        code, advice = found.code and f" {found.code}", found.advice and f": {found.advice}"
+        yield f"  warning{code}   {found.text}{advice}"
+    if summary.state == "budget":
+        yield "  stopped at the budget, with a checkpoint"
+    elif summary.state == NOTHING_LEARNT:
+        yield f"\nnothing was learnt: {summary.cause}"
+    yield from _next(summary)
+
+
+def _stage(stage: StageSummary) -> Iterator[str]:
+    steps = f"{stage.done} of {stage.planned} steps in {elapsed(stage.seconds)}"
+    if stage.updates < stage.done:
+        steps += f", {stage.updates or 'none'} of them with an update"
+    yield f"\n{stage.stage}: {steps}"
+    first, last = stage.window(last=False), stage.window(last=True)
+    if first is not None:
+        label, several = window_label(len(stage.values)), len(stage.values) > 1
+        change = f"{first:.3f} → {last:.3f}" if several else f"{first:.3f}"
+        yield f"  {stage.measure:<10} {change}   ({label})"
+        if several:
+            yield f"             {sparkline(stage.values)}"
+    if stage.checkpoint:
+        unchanged = "" if stage.updates else "   (the weights that it began with)"
+        yield f"  checkpoint {stage.checkpoint}{unchanged}"
+
+
+def _failures(failures: list[Failure]) -> Iterator[str]:
+    """List the causes of failed rollouts, and the traceback of the first."""
+    for number, failure in enumerate(failures[:_CAUSES]):
+        yield f"  {'' if number else 'failures':<10} {failure}"
+    if (more := len(failures) - _CAUSES) > 0:
+        yield f"             and {more:,} more causes"
+    if failures[0].place:
+        lines = failures[0].traceback.rstrip().splitlines()
+        if len(lines) > _TRACEBACK:
+            yield "             …"
+        yield from (f"             {line}" for line in lines[-_TRACEBACK:])
+
+
+def _next(summary: Summary) -> Iterator[str]:
+    """Name the commands that come next, each as a shell takes it."""
+    resumable = summary.state in ("interrupted", "budget")
+    known = {
+        "run --resume": "goes on where it stopped" if resumable else "",
+        "show": "prints episodes, with their rewards and advantages",
+        "report": "writes a page with curves, costs and episodes",
+    }
+    shown = {command(verb, summary.folder): what for verb, what in known.items() if what}
+    width = max(map(len, shown))
+    for number, (text, what) in enumerate(shown.items()):
+        yield f"  {'' if number else 'next':<10} {text:<{width}}   {what}"
