@@ -29,6 +29,7 @@ def apply_overrides(
         overrides = [f"{name}={value}" for name, value in overrides.items()]
     for text in overrides:
         source = Source(f"--set {text.partition('=')[0].strip()}", text, folder)
+        found.report_keys(source)
         override, wrong = parse_field(source)
         found.extend(wrong)
         if override is not None:

@@ -99,6 +99,8 @@ def _checked(
     """The stages of a recipe and everything that was found; no stages if there are errors."""
     recipe, found = parse(source)
     recipe = resolve_imports(recipe, found)
+    for read in dict.fromkeys([source, *(decl.span.source for decl in recipe.decls)]):
+        found.report_keys(read)
     if overrides:
         from rlc.compile.overrides import apply_overrides  # most checks have none
 

@@ -70,6 +70,7 @@ CODES: dict[str, str] = {
     "RL0319": "nothing to stream",
     "RL0320": "tasks that cannot be remembered",
     "RL0321": "no oracle",
+    "RL0323": "key in a recipe",
     "RL0324": "grader that cannot grade",
     "RL0325": "renderer of another model",
     "RL0326": "reference with other tokens",

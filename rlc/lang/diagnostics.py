@@ -7,7 +7,8 @@ from enum import StrEnum
 
 from attrs import frozen
 
-from rlc.lang.source import Span
+from rlc.lang.secrets import keys_in, masked
+from rlc.lang.source import Source, Span
 from rlc.records import Record
 
 
@@ -48,7 +49,7 @@ class Diagnostic(Record):
 
     ``message`` is one plain sentence without a full stop; ``help`` says what to do, ``fix`` how.
     ``span`` is None only when there is no text to point at (an unreadable file): then
-    ``file`` names it.
+    ``file`` names it. With ``hides`` its text is a secret, and no excerpt shows it.
     """
 
     code: str
@@ -59,6 +60,7 @@ class Diagnostic(Record):
     labels: tuple[Label, ...] = ()
     file: str | None = None
     fix: Fix | None = None
+    hides: bool = False
 
     @property
     def file_name(self) -> str:
@@ -77,8 +79,12 @@ class Diagnostics(list[Diagnostic]):
         help: str | None = None,
         *labels: Label,
         fix: Fix | None = None,
+        hides: bool = False,
     ) -> None:
-        self.append(Diagnostic(code, Severity.ERROR, message, span, help, labels, fix=fix))
+        text = masked(message), help and masked(help)
+        self.append(
+            Diagnostic(code, Severity.ERROR, text[0], span, text[1], labels, None, fix, hides)
+        )
 
     def warning(
         self,
@@ -89,7 +95,15 @@ class Diagnostics(list[Diagnostic]):
         *labels: Label,
         fix: Fix | None = None,
     ) -> None:
-        self.append(Diagnostic(code, Severity.WARNING, message, span, help, labels, fix=fix))
+        text = masked(message), help and masked(help)
+        self.append(Diagnostic(code, Severity.WARNING, text[0], span, text[1], labels, None, fix))
+
+    def report_keys(self, source: Source) -> None:
+        """Report the keys in a text, comments included: who has the file has them too."""
+        for span in keys_in(source):
+            message = "a key stands here, and recipes are shown, kept and shared"
+            advice = "take it out, and put it into a variable of the environment"
+            self.error("RL0323", span, message, advice)
 
     @property
     def has_errors(self) -> bool:

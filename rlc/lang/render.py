@@ -8,6 +8,7 @@ from collections.abc import Iterable, Sequence
 from attrs import frozen
 
 from rlc.lang.diagnostics import Diagnostic, Severity, in_order
+from rlc.lang.secrets import masked_line
 from rlc.lang.source import Source, Span
 
 TAB = 4
@@ -23,7 +24,9 @@ def render_human(diagnostics: Iterable[Diagnostic], color: bool) -> str:
     if not ordered:
         return ""
     paint = Paint(color)
-    return "\n".join([*(_finding(item, paint) for item in ordered), summary(ordered)]) + "\n"
+    hidden = [item.span for item in ordered if item.hides and item.span]
+    found = (_finding(item, paint, hidden) for item in ordered)
+    return "\n".join([*found, summary(ordered)]) + "\n"
 
 
 def summary(diagnostics: Iterable[Diagnostic]) -> str:
@@ -50,7 +53,7 @@ class Paint:
         return self(text, "2")
 
 
-def _finding(item: Diagnostic, paint: Paint) -> str:
+def _finding(item: Diagnostic, paint: Paint, hidden: Sequence[Span]) -> str:
     color = _COLORS[item.severity]
     title = paint(f"{item.severity.value}[{item.code}]", color, _BOLD)
     lines = [f"{title}{paint(f': {item.message}', _BOLD)}"]
@@ -64,7 +67,7 @@ def _finding(item: Diagnostic, paint: Paint) -> str:
         group = [mark for mark in marks if mark.span.source is source]
         line, column = source.position(group[0].span.start)
         lines.append(f"{' ' * gutter}{paint(arrow, _FRAME, _BOLD)} {source.name}:{line}:{column}")
-        lines += _excerpt(source, group, gutter, paint)
+        lines += _excerpt(source, group, gutter, paint, hidden)
         arrow = ":::"
     if item.help:
         lines.append(f"{' ' * gutter} {paint('= help:', _HELP, _BOLD)} {item.help}")
@@ -79,8 +82,10 @@ class _Mark:
     char: str
 
 
-def _excerpt(source: Source, marks: Sequence[_Mark], gutter: int, paint: Paint) -> list[str]:
-    """The marked lines in their order, each followed by its marks."""
+def _excerpt(
+    source: Source, marks: Sequence[_Mark], gutter: int, paint: Paint, hidden: Sequence[Span]
+) -> list[str]:
+    """The marked lines in their order, each followed by its marks, without what is hidden."""
     bar = paint(f"{' ' * gutter} |", _FRAME, _BOLD)
     lines = [bar]
     before: int | None = None
@@ -88,7 +93,7 @@ def _excerpt(source: Source, marks: Sequence[_Mark], gutter: int, paint: Paint) 
         if before is not None and number > before + 1:
             lines.append(paint("...", _FRAME, _BOLD))
         here = [mark for mark in marks if mark.span.line == number]
-        view = _view(source.line(number), here[0].span.column - 1)
+        view = _view(masked_line(source, number, hidden), here[0].span.column - 1)
         shown = f" {view.text}" if view.text else ""
         lines.append(f"{paint(f'{number:>{gutter}} |', _FRAME, _BOLD)}{shown}")
         lines += [f"{bar} {_underline(view, mark, paint)}" for mark in here]

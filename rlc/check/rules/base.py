@@ -55,10 +55,16 @@ class View:
             yield f"advantage.steps.{index}", step
 
     def error(
-        self, code: str, path: str, message: str, help: str | None = None, *labels: Label
+        self,
+        code: str,
+        path: str,
+        message: str,
+        help: str | None = None,
+        *labels: Label,
+        hides: bool = False,
     ) -> None:
         if not self._known(code, path):
-            self.found.error(code, self.at(path), message, help, *labels)
+            self.found.error(code, self.at(path), message, help, *labels, hides=hides)
 
     def warning(
         self, code: str, path: str, message: str, help: str | None = None, *labels: Label

@@ -9,6 +9,7 @@ from rlc.catalog.environments import env_facts, files_of, history_of, max_turns,
 from rlc.catalog.facts.models import find_model, renderer_keeps_prefix
 from rlc.catalog.index import source_traits, wrapper_traits
 from rlc.check.rules.base import View, rule_on_envs
+from rlc.lang.secrets import is_variable, masked
 from rlc.plan.environments import EnvPlan
 from rlc.plan.paths import WHERE_PATHS_START
 from rlc.plan.records import ModelPlan
@@ -59,6 +60,16 @@ def _files_are_there(view: View, env: EnvPlan) -> None:
         if not os.path.isfile(file := view.located(value)):
             message = f'there is no file "{file}"'
             view.error("RL0001", f"envs.{env.name}.{path}", message, WHERE_PATHS_START)
+
+
+@rule_on_envs()
+def _secrets_are_names(view: View, env: EnvPlan) -> None:
+    """A secret itself would be shown by `explain`, and kept in the plan and in every run."""
+    for name in env.args.get("secrets") or ():
+        if not is_variable(name) and masked(str(name)) == name:  # else it was reported as a key
+            message = "these are names of variables of the environment, and one is no name"
+            advice = 'put the secret into a variable, and write its name: `["OPENAI_API_KEY"]`'
+            view.error("RL0323", f"envs.{env.name}.args.secrets", message, advice, hides=True)
 
 
 @rule_on_envs()

@@ -103,7 +103,7 @@ def test_updates_without_anything_to_learn_are_left_out() -> None:
 
 
 PLANS = {
-    updates: stage(batch=f"groups(4, group_size = 4, updates = {updates})")
+    updates: stage(batch=f"groups(5, group_size = 4, updates = {updates})")
     for updates in range(1, 6)
 }
 
