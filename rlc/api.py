@@ -59,23 +59,31 @@ class Recipe:
     rehearse: bool = False
     service: str | None = None
 
-    def compile(self) -> Compiled:
+    def compile(self, data: bool = True) -> Compiled:
         """Return the plan, which is None if there are errors, with all diagnostics.
+
+        Args:
+            data: whether the data that the recipe names is read and checked too, for about a
+                second at most.
 
         Raises:
             rlc.compile.services.ServiceMismatchError: the service does not have the model.
         """
         from rlc.compile.recipe import load
+        from rlc.data.reading import Reader
 
-        return load(self.path, self.overrides, self.seed, self.rehearse, self.service)
+        reader = Reader() if data else None
+        settings = (self.overrides, self.seed, self.rehearse, self.service)
+        return load(self.path, *settings, reader=reader)
 
-    def check(self) -> Diagnostics:
-        """Return all errors and warnings, as `rlc check` prints them.
+    def check(self, data: bool = True) -> Diagnostics:
+        """Return all errors and warnings, as `rlc check` prints them; ``data`` as of
+        :meth:`compile`.
 
         The list is empty if there are none. Each diagnostic has ``code``, ``severity``,
         ``message``, ``span`` and ``help``.
         """
-        return self.compile().diagnostics
+        return self.compile(data).diagnostics
 
     def plan(self) -> Plan:
         """Return the plan: every value decided, ready to be run or saved.

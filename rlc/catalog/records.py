@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping
-from typing import Any, TypeGuard
+from typing import TYPE_CHECKING, Any, TypeGuard
 
 from attrs import evolve, field, frozen
+
+if TYPE_CHECKING:
+    from rlc.data.fields import Holds
 
 REQUIRED: Any = object()  # the default of what has none
 
@@ -45,6 +48,7 @@ class Param:
     still accepted, with a warning. ``folded`` are words that it took together with another
     argument, which is now an argument of a builtin: word -> (argument, builtin). ``aliases`` are
     its names in other libraries, for suggestions; ``instead`` is advice for a value out of bounds.
+    ``holds``: its value names a field of the rows that are read, and this is what the field holds.
     """
 
     name: str
@@ -68,6 +72,7 @@ class Param:
     folded: Mapping[str, tuple[str, str]] = field(factory=dict)
     aliases: str = ""
     instead: str | None = None
+    holds: Holds | None = None
 
     @property
     def required(self) -> bool:

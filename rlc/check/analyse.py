@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from typing import TYPE_CHECKING
 
 from rlc.catalog.declarations import STAGES
 from rlc.check.evaluate import Evaluator
@@ -12,8 +13,13 @@ from rlc.check.stages import CheckedStage, check_stage
 from rlc.lang.ast import BlockDecl, Recipe
 from rlc.lang.diagnostics import Diagnostics, Label
 
+if TYPE_CHECKING:
+    from rlc.data.reading import Reader
 
-def analyse(recipe: Recipe, found: Diagnostics) -> tuple[CheckedStage, ...]:
+
+def analyse(
+    recipe: Recipe, found: Diagnostics, reader: Reader | None = None
+) -> tuple[CheckedStage, ...]:
     """Check a recipe and report all that is wrong with it, each mistake once.
 
     Return its stages in an order in which each follows the one whose weights it continues.
@@ -24,12 +30,13 @@ def analyse(recipe: Recipe, found: Diagnostics) -> tuple[CheckedStage, ...]:
     # Evaluations come last: they take what they do not say from the stages that they evaluate.
     for decl in sorted(scope.in_order, key=lambda decl: decl.kind.id == "eval"):
         if isinstance(decl, BlockDecl) and decl.kind.id in STAGES:
-            stages[decl.name.id] = check_stage(decl, evaluator, stages, found)
+            stages[decl.name.id] = check_stage(decl, evaluator, stages, found, reader)
         else:
             evaluator.declared(decl)
     written = [stages[decl.name.id] for decl in scope.in_order if decl.name.id in stages]
     ordered = _in_order(written, stages)
-    run_rules({stage.name: (stage.parts, stage.origins) for stage in ordered}, found)
+    parts = {stage.name: (stage.parts, stage.origins) for stage in ordered}
+    run_rules(parts, found, reader)
     _report_no_stage(recipe, ordered, found)
     if not found.has_errors:
         _report_unused(scope, recipe, found)

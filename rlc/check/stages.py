@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping
 from math import ceil
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from attrs import evolve, frozen
 
 from rlc.catalog.declarations import DECLARATIONS
 from rlc.catalog.environments import task_count
+from rlc.catalog.index import find_builtin
 from rlc.check.bind import Owner, bind
 from rlc.check.evaluate import Evaluator
 from rlc.check.mixtures import Mixture, merged
@@ -18,7 +19,11 @@ from rlc.check.values import Value, said, unwrap
 from rlc.lang.ast import BlockDecl
 from rlc.lang.diagnostics import Diagnostics, Label
 from rlc.plan.leaves import children_of
+from rlc.plan.paths import located
 from rlc.plan.records import EvalPlan, SftPlan, StagePlan, TrainPlan
+
+if TYPE_CHECKING:
+    from rlc.data.reading import Reader
 
 PLANS: Mapping[str, Callable[..., StagePlan]] = {
     "train": TrainPlan,
@@ -57,9 +62,14 @@ class CheckedStage:
 
 
 def check_stage(
-    decl: BlockDecl, evaluator: Evaluator, earlier: Mapping[str, CheckedStage], found: Diagnostics
+    decl: BlockDecl,
+    evaluator: Evaluator,
+    earlier: Mapping[str, CheckedStage],
+    found: Diagnostics,
+    reader: Reader | None = None,
 ) -> CheckedStage:
-    """Bind a stage's fields and decide what one field leaves to another."""
+    """Bind a stage's fields and decide what one field leaves to another; with a ``reader`` the rows
+    of files are counted where that decides something."""
     kind = decl.kind.id
     article = "a" if kind == "train" else "an"
     owner = Owner(kind, f"{article} `{kind}` stage", "field", decl.name.span, unread=decl.unread)
@@ -72,7 +82,7 @@ def check_stage(
         complete &= _sampling_of_stage(decl, values, earlier, found)
     else:
         given = {*decl.unread, *bound.unknown}
-        complete &= _steps(decl, values, given, found)
+        complete &= _steps(decl, values, given, evaluator.recipe, reader, found)
     if "env" in values:
         values["env"] = _decided_envs(values["env"], values)
     if "data" in values and values["data"].data.env is not None:
@@ -90,7 +100,14 @@ def _split_model(values: Values) -> None:
     values["after"] = after or Value("string", None, value.span, "a fresh start")
 
 
-def _steps(decl: BlockDecl, values: Values, misread: Collection[str], found: Diagnostics) -> bool:
+def _steps(
+    decl: BlockDecl,
+    values: Values,
+    misread: Collection[str],
+    recipe: str,
+    reader: Reader | None,
+    found: Diagnostics,
+) -> bool:
     """Decide ``steps``, given as such or in epochs. Report if neither or both are given."""
     steps, epochs = values.get("steps"), values.get("epochs")
     if steps is None or epochs is None:
@@ -106,9 +123,14 @@ def _steps(decl: BlockDecl, values: Values, misread: Collection[str], found: Dia
             found.error("RL0309", epochs.span, message, "keep one of them", label)
         return False
     if steps.data is None:
-        tasks, per_step = _tasks(values), _tasks_in_step(values)
+        tasks, per_step = _tasks(values, recipe, reader), _tasks_in_step(values)
         if tasks is None or per_step is None:
-            if "env" in values or "data" in values:
+            if _from_file(values) and reader is not None:
+                return False  # a rule on the file says why it cannot be counted
+            if _from_file(values):
+                message = "it is not known how many tasks an epoch has: the data is not read"
+                found.warning("RL0310", epochs.span, message, "check it with its data")
+            elif "env" in values or "data" in values:
                 message = "it is not known how many tasks an epoch has"
                 advice = "give `steps`, or the number of tasks (`samples = 1_000` in the source)"
                 found.error("RL0310", epochs.span, message, advice)
@@ -120,13 +142,33 @@ def _steps(decl: BlockDecl, values: Values, misread: Collection[str], found: Dia
     return True
 
 
-def _tasks(values: Values) -> int | None:
+def _from_file(values: Values) -> bool:
+    """Whether the tasks of an epoch are the rows of a file."""
+    if "data" in values:
+        return unwrap(values["data"].data.path) is not None
+    envs: Mixture = values["env"].data if "env" in values else ()
+    source = find_builtin("env", unwrap(envs[0].source)) if len(merged(envs)) == 1 else None
+    return source is not None and source.params[0].names_file(unwrap(envs[0].id))
+
+
+def _tasks(values: Values, recipe: str, reader: Reader | None) -> int | None:
     """Tasks of one epoch; None if unknown, and for a mixture."""
     if "data" in values:
-        count = unwrap(values["data"].data.count)
-        return None if count is None else int(count)
+        data = settle(values["data"].data)
+        if data.count is not None or data.path is None or reader is None:
+            return None if data.count is None else int(data.count)
+        from rlc.data.messages import hashed
+
+        return reader.count(located(data.path, recipe), data.split, hashed(data))
     envs: Mixture = values["env"].data if "env" in values else ()
-    return task_count(settle(envs[0])) if len(merged(envs)) == 1 else None
+    if len(merged(envs)) != 1:
+        return None
+    env = settle(envs[0])
+    count, source = task_count(env), find_builtin("env", env.source)
+    if count is not None or reader is None or source is None or not _from_file(values):
+        return count
+    asked = next(env.args[param.name] for param in source.params if param.holds is not None)
+    return reader.count(located(env.id, recipe), env.args["split"], asked)
 
 
 def _tasks_in_step(values: Values) -> int | None:

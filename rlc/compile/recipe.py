@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Collection, Mapping
+from typing import TYPE_CHECKING
 
 from attrs import frozen
 
@@ -17,6 +18,9 @@ from rlc.lang.source import Source
 from rlc.lang.syntax import parse
 from rlc.plan.graph import build_graph
 from rlc.plan.records import Plan
+
+if TYPE_CHECKING:
+    from rlc.data.reading import Reader
 
 DEFAULT_SEED = 1
 
@@ -39,8 +43,10 @@ def load(
     rehearse: bool = False,
     service: str | None = None,
     folder: str = "",
+    reader: Reader | None = None,
 ) -> Compiled:
-    """Compile the recipe in a file (``-``: standard input).
+    """Compile the recipe in a file (``-``: standard input). With a ``reader`` the data that it
+    names is read and checked too.
 
     Paths in ``overrides`` start at ``folder``, by default the working directory. With ``rehearse``
     the plan is a rehearsal of it; with ``service`` it runs there. Raise
@@ -49,7 +55,7 @@ def load(
     source, found = read_source(path)
     if source is None:
         return Compiled(None, found)
-    compiled = compile_source(source, overrides, seed, folder)
+    compiled = compile_source(source, overrides, seed, folder, reader)
     plan = compiled.plan
     if plan is not None and rehearse:
         from rlc.compile.rehearse import rehearse as rehearsal_of
@@ -62,20 +68,25 @@ def load(
     return Compiled(plan, compiled.diagnostics)
 
 
-def check(path: str | os.PathLike[str]) -> Diagnostics:
-    """Everything that is wrong with the recipe in a file (``-``: standard input)."""
+def check(path: str | os.PathLike[str], reader: Reader | None = None) -> Diagnostics:
+    """Everything that is wrong with the recipe in a file (``-``: standard input), and with a
+    ``reader`` with the data that it names."""
     source, found = read_source(path)
     if source is not None:
-        _, found = _checked(source)
+        _, found = _checked(source, reader=reader)
     return found
 
 
 def compile_source(
-    source: Source, overrides: Overrides = (), seed: int | None = None, folder: str = ""
+    source: Source,
+    overrides: Overrides = (),
+    seed: int | None = None,
+    folder: str = "",
+    reader: Reader | None = None,
 ) -> Compiled:
     """Compile a recipe, with the values that ``overrides`` put into it; paths in these start at
-    ``folder``."""
-    stages, found = _checked(source, overrides, folder)
+    ``folder``. With a ``reader`` the data that it names is read and checked too."""
+    stages, found = _checked(source, overrides, folder, reader)
     if not stages:
         return Compiled(None, found)
     plans = tuple(stage.plan() for stage in stages)
@@ -94,7 +105,7 @@ def compile_source(
 
 
 def _checked(
-    source: Source, overrides: Overrides = (), folder: str = ""
+    source: Source, overrides: Overrides = (), folder: str = "", reader: Reader | None = None
 ) -> tuple[tuple[CheckedStage, ...], Diagnostics]:
     """The stages of a recipe and everything that was found; no stages if there are errors."""
     recipe, found = parse(source)
@@ -105,7 +116,7 @@ def _checked(
         from rlc.compile.overrides import apply_overrides  # most checks have none
 
         recipe = apply_overrides(recipe, overrides, folder, found)
-    stages = analyse(recipe, found)
+    stages = analyse(recipe, found, reader)
     if found.has_errors or not all(stage.complete for stage in stages):
         return (), found
     report_budgets(stages, found)

@@ -43,6 +43,10 @@ class DataError(Error):
         self.place = place
 
 
+class PackageMissingError(DataError):
+    """A package that is not installed here; it may be where the recipe is run."""
+
+
 @contextmanager
 def at_place(place: Place) -> Iterator[None]:
     """Say where an error stands that is raised inside, if it does not say so itself."""

@@ -9,14 +9,14 @@ from __future__ import annotations
 import importlib
 import importlib.util
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from fractions import Fraction
 from typing import Any
 
 from attrs import field, frozen
 
 from rlc.data import countdown
-from rlc.data.errors import DataError
+from rlc.data.errors import DataError, PackageMissingError
 from rlc.data.math_equivalence import compare
 
 LONGEST = 2_000  # characters of an answer; a longer one is not compared
@@ -29,6 +29,7 @@ _NUMBER = re.compile(
     r"(?:(?<![\w)])[-+])?"
     r"(?:(?:[0-9]{1,3}(?:,[0-9]{3})+(?![0-9])|[0-9]+)(?:\.[0-9]+)?(?:[eE][-+]?[0-9]{1,3})?|\.[0-9]+)"
 )
+_PLAIN = re.compile(r"-?[0-9]{1,18}")  # what needs no math-verify to be compared
 _FRACTION = re.compile(r"([-+]?[0-9]+)\s*/\s*([0-9]+)")
 
 Row = Mapping[str, Any]
@@ -47,7 +48,7 @@ class Grader:
     @tool.default
     def _load_tool(self) -> Any:
         if self.name == "math" and importlib.util.find_spec("math_verify") is None:
-            raise DataError(
+            raise PackageMissingError(
                 "`grader = math` needs math-verify: pip install 'math-verify[antlr4_13_2]'"
             )
         if self.name == "regex":
@@ -65,29 +66,44 @@ class Grader:
         return _GRADERS[self.name](self, text, row)
 
 
-def require_gradable(grader: Grader, row: Row) -> None:
-    """Raise DataError for a row whose answer the grader cannot read."""
-    if grader.name == "numeric":
-        _gold_number(row, grader.answer)
-    if grader.name == "countdown":
-        countdown_task(row, grader.answer)
+def require_gradable(grader: str, answer: str, row: Row) -> None:
+    """Raise DataError for a row whose answer, in that field, a grader cannot read."""
+    if grader == "numeric":
+        _gold_number(row, answer)
+    if grader == "countdown":
+        countdown_task(row, answer)
+
+
+def completed(graders: Iterable[str], row: Row, question: str, answer: str) -> Row:
+    """A row of the public Countdown data has only numbers and a target: ask for them. Raise
+    DataError for one that such a grader cannot use."""
+    if "countdown" not in graders:
+        return row
+    numbers, target = countdown_task(row, answer)
+    return {question: countdown.question(numbers, target), answer: str(target), **row}
 
 
 def require_right(grader: Grader, rows: Sequence[Row], data: str) -> None:
     """Raise DataError if a grader calls most of the rows' own answers wrong: then the grader, or
     the field of the answer, does not fit these rows. Graders whose right replies have no known form
     (a target, a pattern) are not tried."""
-    if grader.name not in ("exact", "math", "numeric"):
-        return
-    wrong = [
-        row for row in rows if not is_right(grader, f"\\boxed{{{_gold(row, grader.answer)}}}", row)
-    ]
+    wrong = [row for row in rows if tried(grader) and wrongly_graded(grader, row)]
     if 2 * len(wrong) > len(rows):
         raise DataError(
             f"`grader = {grader.name}` calls the right answers of {data} wrong ({len(wrong)} of "
             f"the first {len(rows)}, such as {str(wrong[0][grader.answer])[:60]!r}): take another "
             "grader, or name the field that holds the `answer`"
         )
+
+
+def tried(grader: Grader) -> bool:
+    """Whether the form of a right reply is known, so that a grader can be tried on an answer."""
+    return grader.name in ("exact", "math", "numeric")
+
+
+def wrongly_graded(grader: Grader, row: Row) -> bool:
+    """Whether such a grader calls a row's own answer wrong."""
+    return not is_right(grader, f"\\boxed{{{_gold(row, grader.answer)}}}", row)
 
 
 def is_right(grader: Grader, reply: str, row: Row) -> bool | None:
@@ -220,14 +236,16 @@ def _math(grader: Grader, text: str, row: Row) -> float | None:
     answer = final_answer(text)
     if answer is None or len(answer) > LONGEST:
         return None
-    found = compare(answer, _gold(row, grader.answer))
+    gold = _gold(row, grader.answer)
+    if _PLAIN.fullmatch(answer) and _PLAIN.fullmatch(gold):
+        return float(int(answer) == int(gold))
+    found = compare(answer, gold)
     if found is None:
         return 0.0
     if not found.answer:
         return None
     if not found.gold:
-        gold = row[grader.answer]
-        raise DataError(f"the answer {gold!r} is nothing that math-verify can read")
+        raise DataError(f"the answer {row[grader.answer]!r} is nothing that math-verify can read")
     return float(found.same)
 
 

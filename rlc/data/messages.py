@@ -8,12 +8,13 @@ functions are pure, so that `rlc check` and a run judge a row alike.
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from attrs import frozen
 
 from rlc.data.errors import DataError
+from rlc.plan.records import DataPlan
 
 Message = dict[str, Any]
 
@@ -358,3 +359,19 @@ def _kind(value: Any) -> str:
             return f"a list of {inside.pop()}" if len(inside) == 1 else "a list of several kinds"
         case _:
             return f"a {type(value).__name__}"
+
+
+def reader_of(data: DataPlan) -> Callable[[Mapping[str, Any]], object]:
+    """What reads the rows of a file that a plan learns from."""
+    if data.train_on is not None:
+        train_on = data.train_on
+        return lambda row: read_chat(row, data.messages, train_on)
+    assert data.prompt is not None
+    assert data.reply is not None
+    prompt, reply = data.prompt, data.reply
+    return lambda row: read_pair(row, prompt, reply)
+
+
+def hashed(data: DataPlan) -> str:
+    """The field by whose content the rows of such a file are taken apart."""
+    return data.prompt or data.messages or MESSAGES

@@ -206,7 +206,7 @@ class Reward:
     def require_gradable(self, row: Mapping[str, Any]) -> None:
         """Raise DataError for a row whose answer a grader cannot read."""
         for grader in self.comparing:
-            require_gradable(grader, row)
+            require_gradable(grader.name, grader.answer, row)
 
     def accepts(self, reply: str, row: Mapping[str, Any]) -> bool:
         """Whether all graders that compare answers, and can grade the row, call a reply right."""

@@ -67,9 +67,9 @@ def _json_lines(path: str) -> Found:
             if text.strip():
                 row += 1
                 try:
-                    yield Place(path, row, line), json.loads(text)
+                    yield Place(path, row, line), json.loads(text.rstrip("\r\n"))
                 except json.JSONDecodeError as error:
-                    place = Place(path, row, line, error.colno)
+                    place = Place(path, row, line, error.pos + 1)
                     raise DataError(f"the line is not JSON: {error.msg}", place=place) from error
                 except RecursionError as error:
                     place = Place(path, row, line)

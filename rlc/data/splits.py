@@ -77,21 +77,7 @@ def said(split: Split) -> str:
     """A split as messages name it."""
     if isinstance(split, str):
         return f"`{split}`"
-    return f"the {split['part']} {split['share']:.6g} of `{split['of']}`"
-
-
-def overlap(one: Split, other: Split) -> bool | None:
-    """Whether two parts of the same data share rows; None if that depends on the rows: one is by
-    their order, the other by their content."""
-    if base_of(one) != base_of(other):
-        return False
-    parts = [part for part in (part_of(one), part_of(other)) if part is not None]
-    if len(parts) < 2:
-        return True
-    if parts[0].by != parts[1].by:
-        return None
-    (low, high), (start, end) = parts[0].bounds, parts[1].bounds
-    return max(low, start) < min(high, end)
+    return f"`{split['part']}({100 * split['share']:.6g}%)` of `{split['of']}`"
 
 
 def split_of(row: Mapping[str, Any]) -> str:

@@ -121,6 +121,16 @@ CODES: dict[str, str] = {
     "RL0443": "curriculum without tasks",
     "RL0444": "success out of reach",
     "RL0460": "budget below one step",
+    # RL05xx: data (rlc/check)
+    "RL0501": "data that cannot be read",
+    "RL0502": "field that rows do not have",
+    "RL0503": "empty field",
+    "RL0504": "row that cannot be used",
+    "RL0505": "evaluated on rows that were imitated",
+    "RL0506": "unknown split",
+    "RL0507": "fewer rows than are asked for",
+    "RL0508": "answer that the grader cannot read",
+    "RL0509": "right answers called wrong",
     # RL053x: rewards (rlc/check)
     "RL0530": "nothing rewards the replies",
     "RL0531": "no answer to compare with",

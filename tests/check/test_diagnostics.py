@@ -9,6 +9,7 @@ import pytest
 from golden import check_golden
 
 from rlc.compile.recipe import compile_source
+from rlc.data.reading import Reader
 from rlc.lang.codes import CODES
 from rlc.lang.render import render_human
 from rlc.lang.source import Source
@@ -21,7 +22,7 @@ def test_a_finding_reads_like_this(path: Path, monkeypatch: pytest.MonkeyPatch) 
     monkeypatch.chdir(path.parent)  # imports start at the folder of the file
     text = path.read_text(encoding="utf-8")
     overrides = re.findall(r"--set (\S+)", text.splitlines()[0])
-    found = compile_source(Source(path.name, text), overrides).diagnostics
+    found = compile_source(Source(path.name, text), overrides, reader=Reader()).diagnostics
     # One mistake is one finding: nothing follows from it.
     assert {item.code for item in found} == {path.stem}
     check_golden(path.with_suffix(".txt"), render_human(found, color=False))

@@ -146,3 +146,17 @@ def test_a_reader_that_leaves_early_gets_no_traceback(tmp_path: Path) -> None:
     os.close(write_end)
     assert process.stderr == ""
     assert process.returncode == 1
+
+
+def test_data_is_read_unless_it_is_left_out(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    for name in ("rows.jsonl", "rows_few_shot.jsonl"):
+        (tmp_path / name).write_text('{"question": "x"}\n')
+    recipe = RECIPES / "cookbook_tutorial.rl"
+    text = recipe.read_text(encoding="utf-8").replace("data/word_problems", "rows")
+    (tmp_path / "recipe.rl").write_text(text, encoding="utf-8")
+    assert main(["check", "recipe.rl"]) == 1
+    assert "RL0502" in capsys.readouterr().out
+    assert main(["check", "--no-data", "recipe.rl"]) == 0

@@ -183,7 +183,7 @@ def test_a_pattern_that_is_none() -> None:
 
 def test_answers_that_cannot_be_compared() -> None:
     with pytest.raises(DataError, match="'many' is no number"):
-        require_gradable(Grader("numeric", "answer"), {"answer": "many"})
+        require_gradable("numeric", "answer", {"answer": "many"})
     for row in ({"answer": "9"}, {"nums": [1], "target": None}, {"nums": ["x"], "target": 1}):
         with pytest.raises(DataError, match="whole numbers in the fields `nums` and `target`"):
-            require_gradable(Grader("countdown", "answer"), row)
+            require_gradable("countdown", "answer", row)

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from rlc.data.errors import DataError, Place
 from rlc.data.rows import DataRow
-from rlc.data.splits import NoSplitError, overlap, rows_of_split, said
+from rlc.data.splits import NoSplitError, rows_of_split, said
 
 
 def rows(questions: list[Any], **more: Any) -> list[DataRow]:
@@ -100,30 +100,11 @@ def test_parts_of_a_named_split() -> None:
 
 
 def test_an_empty_part_is_an_error() -> None:
-    message = r"the last 0\.1 of `train` of x\.jsonl is empty: there are 2 rows in all"
+    message = r"`last\(10%\)` of `train` of x\.jsonl is empty: there are 2 rows in all"
     with pytest.raises(DataError, match=message):
         rows_of_split("x.jsonl", rows(["a", "b"]), part("last", 0.1), "question")
 
 
-@pytest.mark.parametrize(
-    ("one", "other", "shared"),
-    [
-        (part("first", 0.9), part("last", 0.1), False),
-        (part("first", 0.9), part("last", 0.2), True),
-        (part("first", 0.9, "hash"), part("last", 0.1, "hash"), False),
-        (part("first", 0.9, "hash"), part("last", 0.1), None),
-        (part("first", 0.5), part("first", 0.1), True),
-        (part("first", 0.5), "train", True),
-        (part("first", 0.5), "test", False),
-        (part("first", 0.5), part("first", 0.5, of="test"), False),
-        ("train", "train", True),
-    ],
-)
-def test_what_overlaps(one: Any, other: Any, shared: bool | None) -> None:
-    assert overlap(one, other) is shared
-    assert overlap(other, one) is shared
-
-
 def test_how_a_split_is_named() -> None:
     assert said("test") == "`test`"
-    assert said(part("first", 0.9)) == "the first 0.9 of `train`"
+    assert said(part("first", 0.9)) == "`first(90%)` of `train`"

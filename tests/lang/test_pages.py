@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import json
 import re
 import shlex
 import tempfile
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
@@ -13,6 +15,7 @@ from paths import ROOT
 
 from rlc.cli.main import main
 from rlc.compile.recipe import compile_source
+from rlc.data.reading import Reader
 from rlc.lang.codes import CODES
 from rlc.lang.pages import Example, page, render
 from rlc.lang.source import Source
@@ -36,6 +39,7 @@ def workplace(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     (tmp_path / "lib" / "qwen.rl").write_text(policy, encoding="utf-8")
     stage = RECIPE[: RECIPE.index("model policy")].replace("main", "inner")
     (tmp_path / "lib" / "stage.rl").write_text(stage, encoding="utf-8")
+    write_rows(tmp_path)
     monkeypatch.chdir(tmp_path)
 
     real = tempfile.mkstemp
@@ -49,11 +53,32 @@ def workplace(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
+def write_rows(folder: Path) -> None:
+    """The data that the examples name: sums, and what can be wrong with them."""
+    sums = [{"question": f"{n} + {n} = ?", "answer": str(2 * n)} for n in range(32)]
+    gaps = [*sums, {"question": "1 + 1 = ?", "answer": ""}]
+    lists = [*sums, {"question": [1, 1], "answer": "2"}]
+    prompts = [{"prompt": row["question"], "answer": row["answer"]} for row in sums]
+    named: dict[str, Sequence[object]] = {
+        "sums": sums,
+        "gaps": gaps,
+        "lists": lists,
+        "prompts": prompts,
+        "words": [{"question": row["question"], "answer": "many"} for row in sums],
+        "solved": [{"question": "1 + 1 = ?", "answer": "2"}],
+        "boxed": [{"question": "1 + 1 = ?", "answer": "\\boxed{2}"}],
+    }
+    for name, rows in named.items():
+        text = "".join(json.dumps(row) + "\n" for row in rows)
+        (folder / f"{name}.jsonl").write_text(text, encoding="utf-8")
+    (folder / "broken.jsonl").write_text('{"question": "1 + 1 = ?", "answer": "2"\n')
+
+
 def codes_of(example: Example, capsys: pytest.CaptureFixture[str]) -> set[str]:
     """The codes of all findings about an example."""
     if example.language == "rl":
         source = Source("example.rl", complete(example.text))
-        return {item.code for item in compile_source(source).diagnostics}
+        return {item.code for item in compile_source(source, reader=Reader()).diagnostics}
     for line in example.text.splitlines():
         program, *arguments = shlex.split(line)
         assert program == "rlc"

@@ -202,6 +202,7 @@ SOURCES = (
             "field of the question",
             "question",
             aliases="prompt_key input_key question_key prompt_column",
+            holds="asked",
         ),
         Param(
             "answer",
@@ -209,6 +210,7 @@ SOURCES = (
             "field of the answer",
             "answer",
             aliases="answer_key label_key solution target label",
+            holds="answer",
         ),
         Param(
             GRADER,
@@ -224,8 +226,8 @@ SOURCES = (
         optional(
             "few_shot",
             "string",
-            "a .jsonl file of solved problems that are put before each question",
-            form=(r".+\.jsonl", "few_shot.jsonl"),
+            "a file of solved problems that are put before each question",
+            form=(_ROWS[0], "few_shot.jsonl"),
             file=True,
         ),
         _SUFFIX,
@@ -245,7 +247,7 @@ SOURCES = (
         "prompts from the rows of a file, rewarded by functions of one's own",
         lambda args: _environment("rows", args, 1, _file_name(args)),
         Param("path", "string", "a .jsonl, .json, .csv or .parquet file", form=_ROWS, file=True),
-        Param("prompt", "string", "field of the prompt", "prompt"),
+        Param("prompt", "string", "field of the prompt", "prompt", holds="asked"),
         Param(GRADER, "grader", _GRADED_BY, (), named=True),
         SPLIT,
         _SHUFFLE,

@@ -68,8 +68,14 @@ DATA = (
         "prompts and replies from the rows of a file",
         _file("rows"),
         _FILE,
-        Param("prompt", "string", "field of the prompt: text, or a list of messages", "prompt"),
-        Param("reply", "string", "field of the reply", "reply"),
+        Param(
+            "prompt",
+            "string",
+            "field of the prompt: text, or a list of messages",
+            "prompt",
+            holds="prompt",
+        ),
+        Param("reply", "string", "field of the reply", "reply", holds="text"),
         *_OF_FILES,
     ),
     builtin(
@@ -85,7 +91,10 @@ DATA = (
             "all",
         ),
         optional(
-            "messages", "string", "field of the messages; none: `messages`, or `conversations`"
+            "messages",
+            "string",
+            "field of the messages; none: `messages`, or `conversations`",
+            holds="messages",
         ),
         *_OF_FILES,
     ),

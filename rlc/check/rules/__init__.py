@@ -7,10 +7,11 @@ as soon as the parts that it needs could be read, whatever is wrong with the oth
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from attrs import evolve, fields
 
+from rlc.check.data import rules as data
 from rlc.check.rules import (
     advantage,
     amounts,
@@ -33,22 +34,29 @@ from rlc.lang.diagnostics import Diagnostics
 from rlc.lang.source import Source, Span
 from rlc.plan.records import Plan
 
+if TYPE_CHECKING:
+    from rlc.data.reading import Reader
+
 # In this order: what an earlier rule says of a place, a later one need not.
 FAMILIES = (
-    *(model, environments, graders, rewards, tasks, advantage, loss, optimizer, overlap),
+    *(model, environments, graders, rewards, tasks, data, advantage, loss, optimizer, overlap),
     *(sampling, limits, evaluation, amounts, run),
 )
 RULES = [rule for family in FAMILIES for rule in vars(family).values() if isinstance(rule, Rule)]
 
 
-def run_rules(stages: Mapping[str, tuple[Mapping[str, Any], Origins]], found: Diagnostics) -> None:
+def run_rules(
+    stages: Mapping[str, tuple[Mapping[str, Any], Origins]],
+    found: Diagnostics,
+    reader: Reader | None = None,
+) -> None:
     """Apply to each stage every rule whose parts of it are there. A stage comes after the one whose
-    weights it continues."""
+    weights it continues. With a ``reader`` the files that they name are read too."""
     views: dict[str, View] = {}
     for name, (parts, origins) in stages.items():
         earlier = views.get(parts.get("after") or "")
         before = () if earlier is None else (earlier, *earlier.before)
-        views[name] = view = _with_demonstrations(View(parts, origins, found, before))
+        views[name] = view = _with_demonstrations(View(parts, origins, found, before, reader))
         for rule in RULES:
             if rule.needs <= view.parts.keys():
                 rule.check(view)
@@ -56,13 +64,13 @@ def run_rules(stages: Mapping[str, tuple[Mapping[str, Any], Origins]], found: Di
 
 def _with_demonstrations(view: View) -> View:
     """What demonstrates is an environment of the stage too."""
-    data, values = view.parts.get("data"), view.origins.values
-    if data is None or data.env is None:
+    shown, values = view.parts.get("data"), view.origins.values
+    if shown is None or shown.env is None:
         return view
     if (value := values.get("data")) is not None:
         values = {**values, "envs": evolve(value, data=(value.data.env,))}
     origins = Origins(view.origins.span, values)
-    return evolve(view, parts={**view.parts, "envs": (data.env,)}, origins=origins)
+    return evolve(view, parts={**view.parts, "envs": (shown.env,)}, origins=origins)
 
 
 def check_plan(plan: Plan) -> Diagnostics:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from rlc.catalog.environments import env_facts, task_count
+from rlc.catalog.environments import env_facts
+from rlc.check.data.rules import examples_of, tasks_of
 from rlc.check.rules.base import View, rule, rule_on_envs
 from rlc.lang.diagnostics import Label
 from rlc.plan.environments import EnvPlan
@@ -40,7 +41,7 @@ def _tasks_for_a_step(view: View) -> None:
             view.warning("RL0439", "batch.parallel", message, advice)
         return
     for env, share in _shares(view.envs):
-        tasks = task_count(env)
+        tasks = tasks_of(view, env)
         if tasks is None:
             continue
         if (played := int(share * batch.count)) > tasks:
@@ -57,7 +58,7 @@ def _tasks_for_a_step(view: View) -> None:
 @rule("tasks", "envs")
 def _tasks_to_evaluate(view: View) -> None:
     for env, share in _shares(view.envs):
-        tasks, played = task_count(env), int(share * view.tasks)
+        tasks, played = tasks_of(view, env), int(share * view.tasks)
         if tasks is not None and played > tasks:
             message = f"{played:,} tasks are evaluated, and `{env.name}` has {tasks:,}"
             advice = f"some would count twice; `tasks = {int(tasks / share)}` plays each once"
@@ -66,7 +67,7 @@ def _tasks_to_evaluate(view: View) -> None:
 
 @rule("data", "batch")
 def _examples_for_a_step(view: View) -> None:
-    count = view.data.count
+    count = examples_of(view)
     if count is not None and view.batch > count:
         message = f"a step takes {view.batch:,} examples, and there are {count:,}"
         view.warning("RL0327", "batch", message, f"`batch = {count}` is all of them at once")

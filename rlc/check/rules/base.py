@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from attrs import frozen
 
@@ -15,18 +15,23 @@ from rlc.lang.source import Span
 from rlc.plan.environments import EnvPlan
 from rlc.plan.paths import located
 
+if TYPE_CHECKING:
+    from rlc.data.reading import Reader
+
 
 @frozen(eq=False, repr=False)
 class View:
     """The parts of one stage that could be read, and their places.
 
-    ``before`` are the stages whose weights it continues, the latest first.
+    ``before`` are the stages whose weights it continues, the latest first. With a ``reader`` the
+    files that it names may be read.
     """
 
     parts: Mapping[str, Any]
     origins: Origins
     found: Diagnostics
     before: tuple[View, ...] = ()
+    reader: Reader | None = None
 
     def __getattr__(self, name: str) -> Any:
         return self.parts[name]
@@ -71,6 +76,14 @@ class View:
     ) -> None:
         if not self._known(code, path):
             self.found.warning(code, self.at(path), message, help, *labels)
+
+    def report(
+        self, code: str, path: str, message: str, help: str | None = None, *labels: Label
+    ) -> None:
+        """Report an error, of which there may be several with one code at one place."""
+        span = self.at(path)
+        if not any((item.span, item.message) == (span, message) for item in self.found):
+            self.found.error(code, span, message, help, *labels)
 
     def _known(self, code: str, path: str) -> bool:
         """Whether it was reported already, for another stage that uses the same thing."""

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import argparse
 import sys
-from typing import TextIO
+from typing import TYPE_CHECKING, TextIO
 
 from rlc.cli.options import recipe_files
 from rlc.cli.output import has_color, print_diff
 from rlc.lang.diagnostics import Diagnostics
+
+if TYPE_CHECKING:
+    from rlc.data.reading import Reader
 
 HELP = "find every mistake in a recipe"
 DESCRIPTION = "Find every mistake in some recipes. Nothing is run, fetched or paid for."
@@ -37,6 +40,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         action="store_true",
         help="correct what has one sensible reading, in the file; with - print the result",
     )
+    parser.add_argument(
+        "--no-data", action="store_true", help="do not read the data that the recipes name"
+    )
     parser.add_argument("--diff", action="store_true", help="only show what --fix would change")
 
 
@@ -48,13 +54,22 @@ def run(args: argparse.Namespace) -> int:
     from rlc.compile.recipe import check
 
     found = Diagnostics()
+    reader = _reader(args)
     for file in files:
-        found += check(file)
+        found += check(file, reader)
     _print(found, len(files), args.format, sys.stdout)
     fixable = sum(item.fix is not None and item.fix.safe for item in found)
     if fixable and args.format == "human":
         print(f"{fixable} with a clear correction: `rlc check --fix`, or `--diff` to see it first")
     return 1 if found.has_errors else 0
+
+
+def _reader(args: argparse.Namespace) -> Reader | None:
+    if args.no_data:
+        return None
+    from rlc.data.reading import Reader
+
+    return Reader()
 
 
 def _fix(files: list[str], args: argparse.Namespace) -> int:
@@ -63,6 +78,7 @@ def _fix(files: list[str], args: argparse.Namespace) -> int:
     from rlc.lang.fixes import fix_all
     from rlc.lang.read import STDIN, read_source, write_text
 
+    reader = _reader(args)
     remaining, changes = Diagnostics(), 0
     # The text of standard input, or the diff, has standard output for itself.
     text_apart = args.diff or STDIN in files
@@ -72,7 +88,7 @@ def _fix(files: list[str], args: argparse.Namespace) -> int:
         remaining += problems
         if source is None:
             continue
-        fixed = fix_all(source, lambda source: compile_source(source).diagnostics)
+        fixed = fix_all(source, lambda source: compile_source(source, reader=reader).diagnostics)
         changes += len(fixed.applied)
         remaining += fixed.remaining
         if args.diff:

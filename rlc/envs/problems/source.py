@@ -7,9 +7,9 @@ from typing import Any
 
 from attrs import evolve, field, frozen
 
-from rlc.data import countdown
 from rlc.data.errors import DataError, at_place
-from rlc.data.graders import countdown_task
+from rlc.data.fields import require_field
+from rlc.data.graders import completed
 from rlc.data.messages import Message
 from rlc.data.rewards import Reward
 from rlc.data.rows import DataRow, rows_of
@@ -29,7 +29,7 @@ class ProblemSource:
             args[name] for name in ("question", "answer", "suffix")
         )
         self._reward = Reward(tuple(graders), self._answer, float(args["format_coef"]))
-        self._makes_questions = any(grader.grader == "countdown" for grader in graders)
+        self._graders = [grader.grader for grader in graders]
 
         def check(row: Row) -> None:
             self._require_fields(self._complete(row))
@@ -57,22 +57,15 @@ class ProblemSource:
         return Attempt(Observation(self._prompt(row.fields)), self._reward, row)
 
     def _complete(self, row: Row) -> Row:
-        """A row of the public Countdown data has only numbers and a target: ask for them."""
-        if not self._makes_questions:
-            return row
-        numbers, target = countdown_task(row, self._answer)
-        asked = {self._question: countdown.question(numbers, target), self._answer: str(target)}
-        return {**asked, **row}
+        return completed(self._graders, row, self._question, self._answer)
 
     def _prompt(self, row: Row) -> str:
         return f"{row[self._question]}{self._suffix}"
 
     def _require_fields(self, row: Row) -> None:
-        for name in filter(None, (self._question, self._answer)):
-            if row.get(name) in (None, ""):
-                raise DataError(
-                    f"the field `{name}` is empty; there are {', '.join(map(str, row))}"
-                )
+        require_field(row, self._question, "asked")
+        if self._answer is not None:
+            require_field(row, self._answer, "answer")
 
     def _solved(self, path: str | None) -> tuple[Message, ...]:
         """The problems of the file `few_shot`, asked as the others are, each with its answer."""

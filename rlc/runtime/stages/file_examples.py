@@ -7,7 +7,7 @@ from itertools import islice
 from typing import Any
 
 from rlc.data.errors import DataError, Place, at_place
-from rlc.data.messages import MESSAGES, read_chat, read_pair
+from rlc.data.messages import hashed, read_chat, read_pair
 from rlc.data.rows import DataRow, rows_of
 from rlc.data.sets import rows_in
 from rlc.envs.base import EnvError
@@ -67,7 +67,7 @@ def _rows(data: DataPlan) -> Iterable[DataRow]:
     assert data.path is not None
     if data.split is None:  # of a plan that an older version wrote
         return rows_of(data.path)
-    return rows_in(data.path, data.split, data.prompt or data.messages or MESSAGES)
+    return rows_in(data.path, data.split, hashed(data))
 
 
 def _chats(data: DataPlan, conversations: Conversations) -> Read:

@@ -104,9 +104,9 @@ def test_samples_are_the_first_or_the_same_ones_of_every_seed(tmp_path: Path) ->
     [
         ([], {}, "has no rows"),
         ([["x"]], {}, "rows.jsonl:1: the row has no named fields"),
-        ([SUMS[0], {"question": "x"}], {}, ":2: the field `answer` is empty; there are"),
+        ([SUMS[0], {"question": "x"}], {}, ":2: the row has no field `answer`; it has `question`"),
         ([SUMS[0], {"question": "x", "answer": "y"}], {}, ":2: the answer 'y' is no number"),
-        (SUMS, {"question": "problem"}, ":1: the field `problem` is empty; there are que"),
+        (SUMS, {"question": "problem"}, ":1: the row has no field `problem`; it has `question`"),
         (SUMS, {"grader": "countdown"}, ":1: countdown needs whole numbers in"),
     ],
 )
@@ -234,7 +234,7 @@ def test_solved_problems_come_before_it_as_turns(tmp_path: Path) -> None:
 
 def test_solved_problems_need_both_fields(tmp_path: Path) -> None:
     solved = jsonl(tmp_path, [{"question": "1 + 1 = ?"}], "shots.jsonl")
-    with pytest.raises(DataError, match=r"shots.jsonl:1: the field `answer` is empty"):
+    with pytest.raises(DataError, match=r"shots.jsonl:1: the row has no field `answer`"):
         problem_source(jsonl(tmp_path, SUMS), {"few_shot": solved})
 
 

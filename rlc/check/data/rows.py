@@ -1,0 +1,212 @@
+"""Rows of files against what a stage wants of them: each mistake once, with its first places.
+
+Only `rlc check` of a recipe that names files comes here.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Callable, Mapping, Sequence
+from itertools import islice
+from typing import Any
+
+from attrs import field, frozen
+
+from rlc.catalog.records import Param
+from rlc.check.rules.base import View
+from rlc.check.suggest import closest, known_values
+from rlc.data.errors import DataError, Place
+from rlc.data.fields import FieldError, field_fault
+from rlc.data.reading import FileRows
+from rlc.data.rows import DataRow
+from rlc.data.splits import NoSplitError, base_of, rows_of_split, said
+from rlc.lang.diagnostics import Label
+from rlc.lang.source import Source, Span
+
+LISTED = 3  # kinds of mistakes in one file, and further places of one of them
+LONGEST = 100_000  # characters of a line that is shown
+_VALUES = re.compile(r"'[^']*'|\"[^\"]*\"|[0-9]+")  # what differs in one mistake of many rows
+# What a field is usually called that holds something.
+_USUAL: Mapping[str | None, tuple[str, ...]] = {
+    "asked": ("question", "prompt", "problem", "input", "instruction", "query"),
+    "prompt": ("prompt", "question", "input", "instruction"),
+    "answer": ("answer", "solution", "target", "output", "label"),
+    "text": ("reply", "completion", "response", "answer", "output"),
+    "messages": ("messages", "conversations"),
+}
+
+Bad = list[tuple[DataError, DataRow]]
+
+
+@frozen(eq=False, repr=False)
+class Rows:
+    """The rows of a file that a stage uses.
+
+    ``path`` is that of the argument that names the file, ``args`` that of the arguments beside it,
+    in the view. ``columns``: the parameters that name fields, with these. ``split``: None for all
+    rows; ``key`` is the field by which a part is cut. ``most``: the name of the argument that takes
+    so many of them, its value, and its place. ``complete`` adds fields that are made from others;
+    ``require`` raises DataError for a row whose fields are all right and which still cannot be
+    used, which is reported as ``code``. ``solved``: rows that are shown with their answers.
+    """
+
+    view: View
+    file: str
+    path: str
+    args: str
+    columns: tuple[tuple[Param, str], ...]
+    split: Any = None
+    key: str = ""
+    most: tuple[str, int | None, str] = ("", None, "")
+    complete: Callable[[Mapping[str, Any]], Mapping[str, Any]] = field(default=lambda row: row)
+    require: Callable[[Mapping[str, Any]], object] = field(default=lambda _: None)
+    code: str = "RL0504"
+    solved: bool = False
+
+    def read(self) -> FileRows:
+        """The file, as far as it can be read in time."""
+        assert self.view.reader is not None
+        return self.view.reader.read(self.view.located(self.file))
+
+    def chosen(self) -> Sequence[DataRow]:
+        """The rows of the split. Raise DataError if there are none."""
+        read = self.read().rows
+        return read if self.split is None else rows_of_split(self.file, read, self.split, self.key)
+
+    def size(self) -> int | None:
+        """How many rows the split has; None if they cannot all be read in time."""
+        if not os.path.isfile(self.view.located(self.file)):
+            return None
+        try:
+            return len(self.chosen()) if self.read().whole else None
+        except DataError:
+            return None
+
+    def faults(self, row: DataRow) -> list[tuple[str, FieldError]]:
+        """What is wrong with the fields of a row, each with the parameter that names the field.
+        Raise DataError for one that cannot be used for another reason."""
+        whole = self.complete(row.fields)
+        found = [
+            (param.name, fault)
+            for param, name in self.columns
+            if param.holds and (fault := field_fault(whole, name, param.holds))
+        ]
+        if not found:
+            self.require(row.fields)
+        return found
+
+    def error(
+        self, code: str, path: str, message: str, help: str | None, place: Place | None = None
+    ) -> None:
+        """Report a mistake at an argument, and show its first place in the file."""
+        span = None if place is None else self._span(place)
+        self.view.report(code, path, message, help, *([] if span is None else [Label(span, "")]))
+
+    def _span(self, place: Place) -> Span | None:
+        """A place of the file as one of a source; None if it has no lines."""
+        if place.line is None:
+            return None
+        with open(self.view.located(self.file), encoding="utf-8-sig", errors="replace") as file:
+            line = next(islice(file, place.line - 1, None), "").rstrip("\r\n")[:LONGEST]
+        start = place.line - 1
+        at = start + min((place.column or 1) - 1, len(line))
+        end = start + len(line) if place.column is None else at + 1
+        # A source of this line alone: the empty ones before give it its number.
+        return Span(Source(self.file, "\n" * start + line), at, max(end, at + 1))
+
+
+def check_rows(rows: Rows) -> None:
+    """Report what is wrong with the rows of a file that is there."""
+    read = rows.read()
+    if (error := read.error) is not None:
+        what = error.what.removeprefix(f"{rows.view.located(rows.file)} ")
+        message = f'"{rows.file}" cannot be read to its end: {what}'
+        if not any(item.message == message for item in rows.view.found):  # of another stage
+            rows.error("RL0501", rows.path, message, error.hint, error.place)
+    if not read.rows:
+        return
+    try:
+        chosen = rows.chosen()
+    except NoSplitError as missing:
+        if read.whole:
+            name = base_of(rows.split)
+            advice = f"{known_values(missing.there, name)}; `split = first(90%)` holds rows out"
+            message = f'"{rows.file}" has no split `{name}`'
+            rows.error("RL0506", f"{rows.args}.split", message, advice)
+        return
+    except DataError:
+        if read.whole:
+            message = f'{said(rows.split)} of "{rows.file}" is empty'
+            advice = f"it has {len(read.rows):,} rows in all: take a larger share"
+            rows.error("RL0507", f"{rows.args}.split", message, advice)
+        return
+    _check_fields(rows, chosen)
+    name, most, path = rows.most
+    if most is not None and read.whole and most > len(chosen):
+        where = "" if rows.split is None else f" in {said(rows.split)}"
+        message = f'`{name}` is {most:,}, and "{rows.file}" has {len(chosen):,} rows{where}'
+        rows.error("RL0507", path, message, f"take at most {len(chosen):,}, or leave it out")
+
+
+def _check_fields(rows: Rows, chosen: Sequence[DataRow]) -> None:
+    """Report fields that are missing, empty or of the wrong type, and rows that do not fit."""
+    fields: dict[tuple[str, str], Bad] = {}
+    others: dict[str, Bad] = {}
+    for row in chosen:
+        try:
+            for param_name, fault in rows.faults(row):
+                fields.setdefault((param_name, fault.fault), []).append((fault, row))
+        except DataError as error:
+            others.setdefault(_VALUES.sub("…", error.what), []).append((error, row))
+    for param, name in rows.columns:
+        for kind, code in (("missing", "RL0502"), ("empty", "RL0503"), ("type", "RL0504")):
+            if bad := fields.get((param.name, kind)):
+                how_many = _how_many(rows, bad, chosen)
+                message, advice = _column_message(rows, param, name, bad, how_many)
+                path = rows.path if kind == "empty" else f"{rows.args}.{param.name}"
+                if len(bad) < len(chosen):
+                    advice = _with_places(advice, bad)
+                rows.error(code, path, message, advice, bad[0][1].place)
+    for bad in islice(others.values(), LISTED):
+        first, row = bad[0]
+        message = f"{first.what}, in {_how_many(rows, bad, chosen)}"
+        rows.error(rows.code, rows.path, message, _with_places(first.hint, bad), row.place)
+
+
+def _column_message(
+    rows: Rows, param: Param, name: str, bad: Bad, how_many: str
+) -> tuple[str, str | None]:
+    error, row = bad[0]
+    assert isinstance(error, FieldError)
+    if error.fault == "empty":
+        return f"the field `{name}` is empty in {how_many}", "fill it in, or take the row out"
+    if error.fault == "type":
+        return f"{error.what}, in {how_many}", None
+    used = {other for _, other in rows.columns}
+    there = [name for name in map(str, row.fields) if name not in used]
+    usual = [name for name in _USUAL.get(param.holds, ()) if name in there]
+    if likely := (closest(name, there) or usual)[:1]:
+        advice = f'write `{param.name} = "{likely[0]}"`'
+    else:
+        advice = f"there are {known_values(list(map(str, row.fields)))}"
+    return f"there is no field `{name}` in {how_many}", advice
+
+
+def _how_many(rows: Rows, bad: Bad, chosen: Sequence[DataRow]) -> str:
+    if len(bad) == len(chosen):
+        return f'the rows of "{rows.file}"'
+    return f'{len(bad):,} of {len(chosen):,} rows of "{rows.file}"'
+
+
+def _with_places(advice: str | None, bad: Bad) -> str | None:
+    """The advice, and where else than in the first place the mistake is."""
+    places = [row.place for _, row in bad[1 : 1 + LISTED]]
+    if not places:
+        return advice
+    lines = ", ".join(f"{place.line or place.row:,}" for place in places)
+    word = "row" if places[0].line is None else "line"
+    more = len(bad) - 1 - len(places)
+    also = f"also in {word}{'s' * (len(places) > 1)} {lines}"
+    also += f" and {more:,} more" if more else ""
+    return also if advice is None else f"{advice}; {also}"

@@ -1,0 +1,163 @@
+"""Rules on data: what its rows hold, against what is asked of them.
+
+Splits of sets that are known by name are looked up; files are read, if the check may read them.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Mapping
+from typing import TYPE_CHECKING, Any
+
+from attrs import evolve
+
+from rlc.catalog.builtins.splits import base_split, have_tasks_in_common
+from rlc.catalog.environments import env_facts, task_count
+from rlc.catalog.index import find_builtin, grader_traits, source_traits
+from rlc.catalog.records import Param
+from rlc.check.rules.base import View, rule, rule_on_envs
+from rlc.check.suggest import known_values
+from rlc.lang.diagnostics import Label
+from rlc.plan.environments import EnvPlan
+
+if TYPE_CHECKING:
+    from rlc.check.data.rows import Rows  # imported where a file is read: few recipes name any
+
+
+@rule_on_envs()
+def _splits_of_known_sets(view: View, env: EnvPlan) -> None:
+    facts, path = env_facts(env), f"envs.{env.name}.args"
+    if facts.splits is None:
+        return
+    split = env.args["split"]
+    if (name := base_split(split)) not in facts.splits:
+        message = f"`{env.id}` has no split `{name}`"
+        view.report("RL0506", f"{path}.split", message, known_values(facts.splits, name))
+    elif facts.uncounted and isinstance(split, Mapping):
+        message = f"`{name}` of `{env.id}` has no end, so it has no part"
+        advice = f"take another of its splits: {known_values(facts.splits)}"
+        view.report("RL0506", f"{path}.split", message, advice)
+
+
+@rule_on_envs()
+def _rows_of_environments(view: View, env: EnvPlan) -> None:
+    for rows in rows_of_env(view, env):
+        _check(rows)
+
+
+@rule("data")
+def _rows_of_examples(view: View) -> None:
+    if (rows := rows_of_examples(view)) is not None:
+        _check(rows)
+
+
+def _check(rows: Rows) -> None:
+    from rlc.check.data.rows import check_rows
+
+    if os.path.isfile(rows.view.located(rows.file)):  # another rule says so
+        check_rows(rows)
+
+
+def rows_of_env(view: View, env: EnvPlan) -> Iterator[Rows]:
+    """The rows of the files that an environment reads: its tasks, and solved ones."""
+    source = find_builtin("env", env.source)
+    columns = _columns(source.params if source else (), env.args)
+    if view.reader is None or source is None or not columns:
+        return
+    from rlc.check.data.rows import Rows
+    from rlc.data.graders import completed, require_gradable
+
+    path, fields = f"envs.{env.name}", {param.holds: name for param, name in columns}
+    question, answer = fields["asked"], fields.get("answer", "")
+    names = [part.grader for part in env.graders] if answer else []
+
+    def require(row: Mapping[str, Any]) -> None:
+        for name in names:
+            require_gradable(name, answer, row)
+
+    args, (first, *others) = f"{path}.args", source.params
+    rows = Rows(
+        *(view, env.id, f"{path}.id", args, columns),
+        split=env.args.get("split"),
+        key=question,
+        most=("samples", env.args.get("samples"), f"{args}.samples"),
+        complete=lambda row: completed(names, row, question, answer),
+        require=require,
+        code="RL0508",
+    )
+    if first.names_file(env.id):
+        yield rows
+    for param in others:
+        file = env.args.get(param.name)
+        if param.type == "string" and param.names_file(file):
+            shown = evolve(rows, file=file, path=f"{args}.{param.name}", solved=True)
+            yield evolve(shown, split=None, most=("", None, ""))
+
+
+@rule_on_envs()
+def _graders_fit_the_answers(view: View, env: EnvPlan) -> None:
+    """Graders are tried on the first rows with their own answers."""
+    if view.reader is None or not source_traits(env.source).answers:
+        return
+    from rlc.check.data.graders import try_grader
+
+    for part in env.graders:
+        if grader_traits(part.grader).compares:
+            try_grader(view, env, part, [*rows_of_env(view, env)])
+
+
+def rows_of_examples(view: View) -> Rows | None:
+    """The rows of the file that a supervised stage learns from; None if it reads none."""
+    data = view.data
+    made = find_builtin("data", data.kind)
+    if view.reader is None or made is None or data.path is None:
+        return None
+    from rlc.check.data.rows import Rows
+    from rlc.data.messages import hashed, reader_of
+
+    columns = _columns(made.params, {p.name: getattr(data, p.name, None) for p in made.params})
+    most = ("n", data.count, "data.count")
+    return Rows(
+        *(view, data.path, "data.path", "data", columns, data.split, hashed(data), most),
+        require=reader_of(data),
+    )
+
+
+def _columns(params: tuple[Param, ...], args: Mapping[str, Any]) -> tuple[tuple[Param, str], ...]:
+    """The parameters that name fields of rows, with these."""
+    return tuple(
+        (param, args[param.name])
+        for param in params
+        if param.holds is not None and args.get(param.name) is not None
+    )
+
+
+def tasks_of(view: View, env: EnvPlan) -> int | None:
+    """How many tasks an environment has; None if that is unknown, or there is no end."""
+    if (count := task_count(env)) is not None:
+        return count
+    own = next((rows for rows in rows_of_env(view, env) if rows.path.endswith(".id")), None)
+    return None if own is None else own.size()
+
+
+def examples_of(view: View) -> int | None:
+    """How many examples a supervised stage has; None if that is unknown."""
+    if view.data.count is not None:
+        return int(view.data.count)
+    rows = rows_of_examples(view)
+    return None if rows is None else rows.size()
+
+
+@rule_on_envs("metrics")
+def _evaluates_on_other_rows(view: View, env: EnvPlan) -> None:
+    """What was imitated row by row says how well it was learnt by heart."""
+    for stage in view.before:
+        data = stage.parts.get("data")
+        if data is None or data.path is None or data.path != env.id:
+            continue
+        split = base_split(env.args["split"]) if data.split is None else data.split
+        if have_tasks_in_common(env.args["split"], split):
+            message = f"`{env.name}` has rows that the model was trained on"
+            label = Label(stage.at("data.path"), "imitates them")
+            advice = "imitate `split = first(90%)`, and evaluate on `split = last(10%)`"
+            view.warning("RL0505", f"envs.{env.name}.id", message, advice, label)

@@ -1,0 +1,99 @@
+"""Files as `rlc check` reads them: each once, and all together within a limit of time."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable
+from typing import TYPE_CHECKING
+
+from attrs import define, field, frozen
+
+if TYPE_CHECKING:  # most recipes name no files, and then none of this is imported
+    from rlc.data.errors import DataError
+    from rlc.data.rows import DataRow
+    from rlc.data.splits import Split
+
+SECONDS = 1.0  # that `rlc check` reads in all
+
+
+@frozen
+class FileRows:
+    """The rows of a file that could be read. ``error``: what is wrong behind them. ``whole``: there
+    are no others; if neither, the time was over."""
+
+    rows: list[DataRow]
+    error: DataError | None
+    whole: bool
+
+
+@define(eq=False)
+class Reader:
+    """Reads files within ``seconds`` together; None: as long as it takes.
+
+    ``imports``: the user's own modules may be imported, so that what they make when they are run
+    can be looked at; otherwise they are only read.
+    """
+
+    seconds: float | None = SECONDS
+    imports: bool = False
+    _files: dict[str, FileRows] = field(factory=dict, init=False)
+    _counts: dict[str, int | None] = field(factory=dict, init=False)
+
+    def read(self, path: str) -> FileRows:
+        """The rows of a file. Reading goes on until the time is over, or something is wrong."""
+        if path not in self._files:
+            self._files[path] = self._read(path)
+        return self._files[path]
+
+    def _read(self, path: str) -> FileRows:
+        from rlc.data.errors import DataError
+        from rlc.data.rows import rows_of
+
+        rows: list[DataRow] = []
+        started = time.perf_counter()
+        whole, error = True, None
+        try:
+            for row in rows_of(path):
+                rows.append(row)
+                if self.seconds is not None and time.perf_counter() - started > self.seconds:
+                    whole = False
+                    break
+        except DataError as found:
+            whole, error = False, found
+        if self.seconds is not None:
+            self.seconds = max(0.0, self.seconds - (time.perf_counter() - started))
+        return FileRows(rows, error, whole)
+
+    def count(self, path: str, split: Split | None, question: str) -> int | None:
+        """How many rows of a file are in a split, however long it takes to count them: a plan may
+        depend on it. None if the file cannot be read, or has no such split."""
+        key = f"{path}\0{split!r}\0{question}"
+        if key not in self._counts:
+            from rlc.data.errors import DataError
+            from rlc.data.rows import rows_of
+
+            read = self._files.get(path)
+            rows = read.rows if read is not None and read.whole else rows_of(path)
+            try:
+                self._counts[key] = _count(rows, split, question)
+            except DataError:
+                self._counts[key] = None
+        return self._counts[key]
+
+
+def _count(rows: Iterable[DataRow], split: Split | None, question: str) -> int:
+    from rlc.data.splits import NoSplitError, base_of, part_of, position, split_of
+
+    if split is None:
+        return sum(1 for _ in rows)
+    part = part_of(split)
+    there = (row.fields for row in rows if split_of(row.fields) == base_of(split))
+    if part is not None and part.by == "hash":
+        low, high = part.bounds
+        chosen = sum(low <= position(fields.get(question, fields)) < high for fields in there)
+    else:
+        total = sum(1 for _ in there)
+        chosen = total if part is None else part.count(total) or 0
+    if not chosen:
+        raise NoSplitError("", base_of(split), ())
+    return chosen

@@ -1,0 +1,188 @@
+"""Data that recipes name is read at check: what passes can be trained on."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from rlc.compile.recipe import Compiled, compile_source
+from rlc.data.reading import Reader
+from rlc.lang.source import Source
+from rlc.plan.records import SftPlan, TrainPlan
+
+SUMS = [{"question": f"{n} + {n} =", "answer": 2 * n} for n in range(10)]
+TRAIN = """
+train main {
+  model     = policy
+  env       = sums
+  batch     = groups(4, group_size = 2)
+  sampling  = sample(max_tokens = 8)
+  advantage = grpo()
+  loss      = importance_sampling()
+  optimizer = adam(1e-4)
+  STEPS
+}
+"""
+
+
+@pytest.fixture(autouse=True)
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.chdir(tmp_path)
+    write("sums.jsonl", SUMS)
+    return tmp_path
+
+
+def write(name: str, rows: Sequence[Any]) -> None:
+    Path(name).write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
+
+
+def compiled(
+    env: str, steps: str = "steps = 2", more: str = "", reader: Reader | None = None
+) -> Compiled:
+    text = f'model policy {{ base = "tiny" }}\nenv sums = {env}\n{TRAIN}{more}'
+    source = Source("recipe.rl", text.replace("STEPS", steps))
+    return compile_source(source, reader=Reader() if reader is None else reader)
+
+
+def messages(result: Compiled) -> list[str]:
+    return [f"{item.code} {item.message}" for item in result.diagnostics]
+
+
+def test_sound_rows_are_not_reported() -> None:
+    result = compiled('problems("sums.jsonl", grader = numeric, split = first(80%), samples = 8)')
+    assert messages(result) == []
+    assert result.plan is not None
+
+
+@pytest.mark.parametrize(
+    ("split", "steps"),
+    [
+        ("", 8),  # 3 epochs of 10 tasks, 4 a step
+        (", split = first(50%)", 4),
+        (", split = last(10%)", 1),
+    ],
+)
+def test_epochs_count_the_rows_of_a_file(split: str, steps: int) -> None:
+    result = compiled(f'problems("sums.jsonl", grader = numeric{split})', "epochs = 3")
+    assert result.plan is not None
+    (stage,) = result.plan.stages
+    assert isinstance(stage, TrainPlan)
+    assert (stage.steps, stage.epochs) == (steps, 3)
+
+
+def test_epochs_of_examples_count_the_rows_of_a_file_too() -> None:
+    sft = """
+sft warmup { model = other  data = rows("sums.jsonl", "question", "said", split = "train")
+  batch = 4  optimizer = adam(1e-4)  epochs = 2 }
+model other { base = "tiny" }
+"""
+    write("sums.jsonl", [{**row, "said": "x"} for row in SUMS])
+    result = compiled('problems("sums.jsonl", grader = numeric)', more=sft)
+    assert result.plan is not None
+    stage = result.plan.stages[-1]
+    assert isinstance(stage, SftPlan)
+    assert stage.steps == 5
+    assert "2 epochs of 10 tasks" in result.plan.provenance["stages.warmup.steps"]
+
+
+def test_data_that_is_not_read_cannot_be_counted() -> None:
+    source = Source(
+        "recipe.rl",
+        'model policy { base = "tiny" }\nenv sums = problems("sums.jsonl", grader = numeric)'
+        + TRAIN.replace("STEPS", "epochs = 2"),
+    )
+    result = compile_source(source)
+    assert result.plan is None
+    (found,) = result.diagnostics
+    assert (found.code, found.severity) == ("RL0310", "warning")
+
+
+def test_a_file_that_cannot_be_counted_is_one_finding() -> None:
+    Path("sums.jsonl").write_text("{\n")
+    result = compiled('problems("sums.jsonl", grader = numeric)', "epochs = 2")
+    assert [item.code for item in result.diagnostics] == ["RL0501"]
+
+
+def test_a_mistake_in_many_rows_is_one_finding_with_its_first_places() -> None:
+    write("sums.jsonl", [row if n % 3 else {"question": "x"} for n, row in enumerate(SUMS * 3)])
+    (found,) = compiled('problems("sums.jsonl", grader = numeric)').diagnostics
+    assert found.message == 'there is no field `answer` in 10 of 30 rows of "sums.jsonl"'
+    assert found.help is not None
+    assert found.help.endswith("also in lines 4, 7, 10 and 6 more")
+    assert [label.span.line for label in found.labels] == [1]
+
+
+@pytest.mark.parametrize(
+    ("args", "advice"),
+    [
+        ("", 'write `question = "prompt"`'),
+        (', question = "promt"', 'write `question = "prompt"`'),
+        (', question = "prompt", answer = "anwser"', 'write `answer = "answer"`'),
+        (', question = "xyz"', 'write `question = "prompt"`'),
+    ],
+)
+def test_the_field_that_was_meant_is_named(args: str, advice: str) -> None:
+    write("rows.jsonl", [{"prompt": row["question"], "answer": "1"} for row in SUMS])
+    (found,) = compiled(f'problems("rows.jsonl", grader = numeric{args})').diagnostics
+    assert (found.code, found.help) == ("RL0502", advice)
+
+
+def test_one_file_in_several_stages_is_reported_once() -> None:
+    Path("sums.jsonl").write_text('{"question": "1", "answer": "1"}\n{\n')
+    evaluation = 'eval test { model = main  env = problems("sums.jsonl", grader = exact) }'
+    result = compiled('problems("sums.jsonl", grader = numeric)', more=evaluation)
+    assert [item.code for item in result.diagnostics if item.code == "RL0501"] == ["RL0501"]
+
+
+def test_what_is_read_in_time_is_checked_and_the_rest_is_not_guessed_at() -> None:
+    write("sums.jsonl", [*SUMS, {"question": "x"}])
+    reader = Reader(seconds=0.0)
+    env = 'problems("sums.jsonl", grader = numeric, samples = 100, split = "dev")'
+    assert messages(compiled(env, reader=reader)) == []
+
+
+def test_the_rows_of_another_part_are_none_of_its_business() -> None:
+    write("sums.jsonl", [*SUMS, {"question": "", "answer": 1}])
+    assert messages(compiled('problems("sums.jsonl", grader = numeric, split = first(50%))')) == []
+    (found,) = compiled('problems("sums.jsonl", grader = numeric, split = last(50%))').diagnostics
+    assert found.message.startswith("the field `question` is empty in 1 of ")
+    assert [label.span.line for label in found.labels] == [11]
+
+
+@pytest.mark.parametrize(
+    ("imitated", "evaluated", "warned"),
+    [
+        ("first(90%)", "last(10%)", False),
+        ("first(90%)", "last(20%)", True),
+        ("first(90%, by = hash)", "last(10%, by = hash)", False),
+        ("train", "first(10%)", True),
+    ],
+)
+def test_rows_that_are_imitated_are_not_evaluated_on(
+    imitated: str, evaluated: str, warned: bool
+) -> None:
+    write("sums.jsonl", [{"question": f"{n} + {n}", "answer": f"{2 * n}"} for n in range(64)])
+    text = f"""
+model policy {{ base = "tiny" }}
+env sums = problems("sums.jsonl", grader = numeric, split = {evaluated})
+sft main {{
+  model = policy  optimizer = adam(1e-4)  steps = 2
+  data = rows("sums.jsonl", "question", "answer", split = {imitated})  batch = 8
+}}
+eval test {{ model = main  env = sums  tasks = 2  sampling = sample(max_tokens = 8) }}
+"""
+    result = compile_source(Source("recipe.rl", text), reader=Reader())
+    assert [item.code for item in result.diagnostics] == ["RL0505"] * warned
+
+
+def test_a_file_of_a_folder_beside_the_recipe(folder: Path) -> None:
+    (folder / "sub").mkdir()
+    (folder / "sub" / "rows.jsonl").write_text('{"question": "x"}\n')
+    text = 'model policy { base = "tiny" }\nenv sums = problems("rows.jsonl", grader = exact)\n'
+    source = Source("sub/recipe.rl", text + TRAIN.replace("STEPS", "steps = 2"))
+    codes = [item.code for item in compile_source(source, reader=Reader()).diagnostics]
+    assert codes == ["RL0502", "RL0327"]
