@@ -48,6 +48,7 @@ LOSSES = [
     LossPlan("ppo", {"clip_low_threshold": 0.8, "clip_high_threshold": 1.2}),
     LossPlan("dro", {"beta": 0.5}),
     LossPlan("cross_entropy", {}),
+    LossPlan("stable_reinforce", {"kl_coeff": 0.1}),
 ]
 
 
@@ -67,11 +68,12 @@ def outcome(task: Task, kinds: Sequence[str]) -> list[Rollout]:
     for member in range(task.size):
         failed = kind == "failed" or (kind == "mixed" and random.random() < 0.2)
         penalised = failed and random.random() < 0.5
-        prompt, turns = [random.randrange(50) for _ in range(3)], []
+        prompt, turns = [random.randrange(50) for _ in range(3)], list[Turn]()
         for _ in range(random.randint(0 if penalised else 1, 3)):
             tokens = [random.randrange(50) for _ in range(random.randint(0, 4))]
             logprobs = [-random.randrange(1, 16) / 8 for _ in tokens]
-            turns.append(Turn(prompt, tokens, logprobs, "", "", 0.0, "stop"))
+            sequence = f"{name} {task.number} {member} {len(turns)}"
+            turns.append(Turn(prompt, tokens, logprobs, "", "", 0.0, "stop", sequence_id=sequence))
             prompt = [*prompt, *tokens, 7] if random.random() < 0.7 else [8, *prompt]
         credit = [random.choice([0.0, 0.5, 1.0]) for _ in turns]
         if kind == "equal":
@@ -230,7 +232,8 @@ def executed(plan: TrainPlan, kinds: Sequence[str], seed: int) -> list[Any]:
     return found
 
 
-scopes = st.sampled_from(["group", "group", "role", "role", "group", "env", "batch"])
+within, across = st.sampled_from(["group", "role"]), st.sampled_from(["env", "batch", "batch_role"])
+scopes = within | within | across
 weights = st.sampled_from(["value", "tokens"])
 steps = st.one_of(
     st.builds(

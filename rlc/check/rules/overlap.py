@@ -17,6 +17,18 @@ def _turns_do_not_overlap(view: View) -> None:
         view.error("RL0318", "overlap", message, "take `groups()` as the batch", label)
 
 
+@rule("overlap", "batch")
+def _parts_have_groups(view: View) -> None:
+    """The members of a group stay together, so a part has at least one group."""
+    parts, batch = view.overlap.minibatches, view.batch
+    if batch.kind == "groups" and parts > batch.count:
+        message = f"{batch.count:,} groups cannot come in {parts:,} parts"
+        advice = f"at most `minibatches = {batch.count}`"
+        if batch.count == 1:
+            message, advice = "one group cannot come in parts", "take `synchronous()`"
+        view.warning("RL0327", "overlap.minibatches", message, advice)
+
+
 @rule("overlap", "batch", "advantage", "aggregate", "kl")
 def _something_is_streamed(view: View) -> None:
     """Where the gradient waits for the whole batch, a reference can still read its parts."""

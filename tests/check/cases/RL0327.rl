@@ -39,6 +39,7 @@ train third {
   loss      = importance_sampling()
   optimizer = adam(1e-3)
   steps     = 50
+  overlap   = streamed(minibatches = 48)
 }
 
 eval heldout {
