@@ -154,7 +154,7 @@ class WrapperTraits:
     far, ``all`` of it or the ``observations`` alone; None: the latest observation.
     ``chat_template``: it needs the tokenizer's own. ``server``: the argument with the address of a
     server that it asks. ``scripted``: `rlc emit` can write it. ``asks``: the marks around an answer
-    that it tells the model to use.
+    that it tells the model to use, unless its argument ``prompt`` says something else instead.
     """
 
     role: Role
@@ -164,6 +164,7 @@ class WrapperTraits:
     server: str | None = None
     scripted: bool = False
     asks: tuple[str, ...] = ()
+    prompt: str | None = None
 
 
 @frozen(eq=False, repr=False)

@@ -179,7 +179,7 @@ WRAPPERS = (
     _wrapper(
         "solver_judge",
         "solvers answer a task, and a judge picks one of their answers; roles: solver, judge",
-        WrapperTraits("game", asks=(TAG,)),
+        WrapperTraits("game", asks=(TAG, BOX), prompt="solver_prompt"),
         Param("solvers", "int", "solvers of each task", 2, low=1, high=64),
         optional("solver_prompt", "string", "a jinja2 file; none: the usual one", **_PROMPT_FILE),
         optional("judge_prompt", "string", "a jinja2 file; none: the usual one", **_PROMPT_FILE),

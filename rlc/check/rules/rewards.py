@@ -93,7 +93,8 @@ def _asks(view: View, env: EnvPlan, marks: tuple[str, ...]) -> bool:
     texts = [value for value in env.args.values() if isinstance(value, str)]
     for wrapper in env.wrappers:
         traits = wrapper_traits(wrapper.name)
-        asked.update(traits.asks)
+        if traits.prompt is None or wrapper.args[traits.prompt] is None:
+            asked.update(traits.asks)
         texts += [value for value in wrapper.args.values() if isinstance(value, str)]
         if traits.role == "template" and (known := TEMPLATES.get(wrapper.args["name"])):
             asked.update(known.asks)

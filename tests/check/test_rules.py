@@ -1,0 +1,161 @@
+"""Where a rule begins and ends: the values on both sides of what it finds."""
+
+from __future__ import annotations
+
+import pytest
+from run_support import TINY, block, train
+
+from rlc.catalog.facts.models import LORA_RATES, find_model, model_names, renderer_keeps_prefix
+from rlc.compile.recipe import compile_source
+from rlc.lang.source import Source
+
+NUMBERS = "env numbers = problems(countdown, grader = countdown, samples = 40)\n"
+DUEL = NUMBERS + "env duel = numbers |> solver_judge(solvers = 2)\n"
+
+
+def codes(text: str, *overrides: str) -> list[str]:
+    found = compile_source(Source("recipe.rl", TINY + text), overrides).diagnostics
+    return sorted(item.code for item in found if item.code != "RL0114")
+
+
+def evaluation(**fields: str) -> str:
+    return train() + block("eval", "held", {"model": "main", "env": "guess"} | fields)
+
+
+@pytest.mark.parametrize(
+    ("fields", "expected"),
+    [
+        ({"loss": "cispo(clip_high = 1)"}, []),
+        ({"loss": "cispo(clip_high = 0.99)"}, ["RL0424"]),
+        ({"loss": "cispo(clip_low = 1, clip_high = 1)"}, ["RL0424"]),
+        ({"loss": "cispo(0.2, 0.28)"}, ["RL0424"]),
+        ({"optimizer": "adam(1e-3, schedule = cosine(warmup = 3))"}, []),
+        ({"optimizer": "adam(1e-3, schedule = cosine(warmup = 4))"}, ["RL0431"]),
+        ({"optimizer": "adam(1e-3, beta1 = 0.95, beta2 = 0.95)"}, []),
+        ({"batch": "groups(3, group_size = 4, updates = 3)", "loss": "ppo()"}, []),
+        ({"batch": "groups(3, group_size = 4, updates = 4)", "loss": "ppo()"}, ["RL0327"]),
+        ({"sampling": "sample(max_tokens = 8, max_episode_tokens = 9)"}, []),
+        ({"sampling": "sample(max_tokens = 8, max_episode_tokens = 8)"}, ["RL0328"]),
+        ({"on_error": "penalise(0)"}, []),
+        ({"give_up": "failures(steps = 4)"}, []),
+        ({"give_up": "failures(steps = 5)"}, ["RL0436"]),
+        ({"save": "every(5)"}, ["RL0436"]),
+        ({"kl": "reference(policy.base, coef = 1)"}, []),
+    ],
+)
+def test_a_stage_on_both_sides_of_a_rule(fields: dict[str, str], expected: list[str]) -> None:
+    assert codes(train(**fields)) == expected
+
+
+@pytest.mark.parametrize(
+    ("group_size", "advantage", "expected"),
+    [
+        (8, "grpo(scope = role)", []),
+        (8, "grpo()", ["RL0425"]),
+        (1, "grpo()", ["RL0425"]),  # solvers and judge are peers then, if odd ones
+        (1, "grpo(scope = role)", ["RL0426"]),
+        (1, "rloo(scope = role, singleton = raw)", []),
+        (1, "reinforce()", []),
+    ],
+)
+def test_a_game_is_compared_within_roles(
+    group_size: int, advantage: str, expected: list[str]
+) -> None:
+    batch = f"groups(4, group_size = {group_size})"
+    assert codes(DUEL + train(env="duel", batch=batch, advantage=advantage)) == expected
+
+
+@pytest.mark.parametrize(
+    ("trained", "asked", "expected"),
+    [
+        ("train", "train", ["RL0427"]),
+        ("train", "test", []),
+        ("first(90%)", "last(10%)", []),
+        ("first(90%)", "last(20%)", ["RL0427"]),
+        ("first(90%)", "last(10%, by = hash)", ["RL0427"]),
+        ("train", "last(10%)", ["RL0427"]),
+        ("test", "train", ["RL0428"]),
+    ],
+)
+def test_tasks_are_trained_on_or_tested_with(trained: str, asked: str, expected: list[str]) -> None:
+    envs = "".join(
+        f"env {name} = problems(gsm8k, split = {split}, grader = numeric, format_coef = {coef})\n"
+        for name, split, coef in (("learnt", trained, 0.1), ("asked", asked, 0))
+    )
+    held = block("eval", "held", {"model": "main", "env": "asked", "tasks": "8"})
+    assert codes(envs + train(env="learnt") + held) == expected
+
+
+def test_endless_tasks_are_never_the_same() -> None:
+    text = "env new = problems(countdown, grader = countdown)\n" + train(env="new")
+    assert codes(text + block("eval", "held", {"model": "main", "env": "new"})) == []
+
+
+@pytest.mark.parametrize(
+    ("env", "told"),
+    [
+        ('gem("rg:chain_sum") |> chat()', False),
+        ('gem("rg:chain_sum") |> chat(instruction = "Use \\\\boxed{}.")', True),
+        ('gem("rg:chain_sum") |> template(no)', False),
+        ('gem("rg:chain_sum") |> template(qwen3_general)', True),
+        ('gem("rg:chain_sum") |> chat() |> solver_judge()', True),
+        ('gem("math:Math12K") |> chat()', False),
+        ('gem("qa:HotpotQA") |> chat()', True),
+        ('gem("logic:RuleTaker-d0") |> chat()', False),
+        ('gem("logic:RuleTaker-d0", extract_boxed = false) |> chat()', True),
+        ("problems(gsm8k)", False),
+        ('problems(gsm8k, suffix = " Put it in \\\\boxed{}.")', True),
+        ('problems(gsm8k, suffix = " End with <answer>…</answer>.")', True),
+        ("problems(gsm8k, grader = numeric)", True),
+    ],
+)
+def test_an_answer_in_a_mark_is_asked_for(env: str, told: bool) -> None:
+    stage = train(env="asked", advantage="grpo(scope = role)" if "judge" in env else "grpo()")
+    assert ("RL0429" in codes(f"env asked = {env}\n" + stage)) != told
+
+
+def test_what_was_imitated_may_have_shown_the_mark() -> None:
+    data = "demonstrations(spell, n = 32)"
+    sft = block("sft", "form", {"model": "policy", "data": data, "steps": "2"} | ADAM)
+    spell = TINY.replace(
+        ' |> chat(instruction = "Put your answer inside \\\\boxed{}.")', " |> chat()"
+    )
+    found = compile_source(Source("r.rl", spell + sft + train(model="form", env="spell")))
+    assert "RL0429" not in {item.code for item in found.diagnostics}
+
+
+ADAM = {"optimizer": "adam(1e-3)"}
+
+
+def test_steps_of_the_command_line_are_not_held_against_the_recipe() -> None:
+    fields = {"steps": "400", "save": "every(50)", "give_up": "failures(steps = 20)"}
+    fields |= {"optimizer": "adam(1e-3, schedule = linear(warmup = 10))"}
+    text = train(**fields) + block("eval", "held", {"model": "main", "env": "guess", "every": "50"})
+    assert codes(text) == []
+    assert codes(text, "main.steps=2") == []
+
+
+@pytest.mark.parametrize("base", [name for name in model_names() if name != "tiny"])
+def test_what_is_advised_about_turns_works(base: str) -> None:
+    """Written as it is advised, the game has no other finding than what it costs."""
+    model = find_model(base)
+    assert model is not None
+    head = f'model policy {{ base = "{base}" }}\n'
+    rest = train(optimizer=f"adam({2 * LORA_RATES[0]})", sampling="sample(max_tokens = 64)")
+    found = compile_source(
+        Source("r.rl", head + 'env guess = gem("game:GuessTheNumber-v0-easy") |> chat()\n' + rest)
+    ).diagnostics
+    refused = [item for item in found if item.code == "RL0405"]
+    if not refused:
+        assert renderer_keeps_prefix(model.renderers[0]) is not False
+        return
+    advice = str(refused[0].help)
+    words = advice.split("`")[1]
+    if words.startswith("renderer"):
+        head, env = head.replace(" }", f"  {words} }}"), "chat()"
+    else:
+        env = words
+    text = head + f'env guess = gem("game:GuessTheNumber-v0-easy") |> {env}\n' + rest
+    again = compile_source(Source("r.rl", text)).diagnostics
+    assert {item.code for item in again} <= {"RL0415"}
+    assert all("chat()" not in str(item.help) for item in again)
