@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import json
+from pathlib import Path
+
 import pytest
 from run_support import TINY, block, train
 
@@ -41,6 +44,8 @@ def evaluation(**fields: str) -> str:
         ({"give_up": "failures(steps = 5)"}, ["RL0436"]),
         ({"save": "every(5)"}, ["RL0436"]),
         ({"kl": "reference(policy.base, coef = 1)"}, []),
+        ({"loss": "ppo()", "overlap": "asynchronous(max_staleness = 3)"}, []),
+        ({"loss": "ppo()", "overlap": "asynchronous(max_staleness = 4)"}, ["RL0436"]),
     ],
 )
 def test_a_stage_on_both_sides_of_a_rule(fields: dict[str, str], expected: list[str]) -> None:
@@ -159,3 +164,25 @@ def test_what_is_advised_about_turns_works(base: str) -> None:
     again = compile_source(Source("r.rl", text)).diagnostics
     assert {item.code for item in again} <= {"RL0415"}
     assert all("chat()" not in str(item.help) for item in again)
+
+
+@pytest.mark.parametrize(("words", "expected"), [(("a", "b"), []), (("a", "c"), ["RL0326"])])
+def test_two_folders_share_their_tokens(
+    words: tuple[str, str], expected: list[str], tmp_path: Path
+) -> None:
+    for name, last in (("one", "b"), ("two", words[1])):
+        (tmp_path / name).mkdir()
+        text = json.dumps({"model": {"vocab": {"a": 0, last: 1}}})
+        (tmp_path / name / "tokenizer.json").write_text(text, encoding="utf-8")
+    text = 'model policy { base = "./one"  renderer = qwen3_instruct }\n'
+    text += 'env guess = gem("game:GuessTheNumber-v0-easy") |> chat()\n'
+    text += train(kl='reference("./two", coef = 0.01)')
+    found = compile_source(Source(str(tmp_path / "recipe.rl"), text)).diagnostics
+    assert [item.code for item in found] == expected
+
+
+def test_an_evaluation_samples_as_often_as_it_says() -> None:
+    env = "env groups_of_two = guess |> rollouts(group_size = 2)\n"
+    greedy = {"env": "groups_of_two", "sampling": "sample(max_tokens = 8, top_k = 1)"}
+    assert codes(env + evaluation(**greedy)) == []
+    assert codes(env + evaluation(samples="2", **greedy)) == ["RL0437"]

@@ -16,7 +16,6 @@ from rlc.check.rules import (
     advantage,
     amounts,
     environments,
-    evaluation,
     graders,
     limits,
     loss,
@@ -40,7 +39,7 @@ if TYPE_CHECKING:
 # In this order: what an earlier rule says of a place, a later one need not.
 FAMILIES = (
     *(model, environments, graders, rewards, tasks, data, advantage, loss, optimizer, overlap),
-    *(sampling, limits, evaluation, amounts, run),
+    *(sampling, limits, amounts, run),
 )
 RULES = [rule for family in FAMILIES for rule in vars(family).values() if isinstance(rule, Rule)]
 

@@ -26,7 +26,7 @@ def _samples_exist(view: View, env: EnvPlan) -> None:
     samples, there = env.args.get("samples"), env_facts(env).tasks
     if samples is not None and there is not None and samples > there:
         message = f"`{env.name}` has {there:,} tasks, and not {samples:,}"
-        advice = f"`samples = {there}`, or leave it out to have all"
+        advice = f"`samples = {there:_}`, or leave it out to have all"
         view.error("RL0327", f"envs.{env.name}.args.samples", message, advice)
 
 
@@ -46,12 +46,12 @@ def _tasks_for_a_step(view: View) -> None:
             continue
         if (played := int(share * batch.count)) > tasks:
             message = f"a step plays {played:,} tasks, and `{env.name}` has {tasks:,}"
-            advice = f"some are played twice in a step: at most `groups({tasks})`"
+            advice = f"some are played twice in a step: at most `groups({tasks:_})`"
             view.warning("RL0327", "batch.count", message, advice)
         elif batch.resample and share == 1 and batch.count + batch.resample > tasks:
             message = f"`{env.name}` has {tasks:,} tasks, and {batch.count:,} are in the step"
             spare = tasks - batch.count
-            advice = f"`resample = {spare}` at most" if spare else "leave `resample` out"
+            advice = f"`resample = {spare:_}` at most" if spare else "leave `resample` out"
             view.warning("RL0327", "batch.resample", message, advice)
 
 
@@ -61,7 +61,7 @@ def _tasks_to_evaluate(view: View) -> None:
         tasks, played = tasks_of(view, env), int(share * view.tasks)
         if tasks is not None and played > tasks:
             message = f"{played:,} tasks are evaluated, and `{env.name}` has {tasks:,}"
-            advice = f"some would count twice; `tasks = {int(tasks / share)}` plays each once"
+            advice = f"some would count twice; `tasks = {int(tasks / share):_}` plays each once"
             view.warning("RL0327", "tasks", message, advice)
 
 
@@ -70,7 +70,7 @@ def _examples_for_a_step(view: View) -> None:
     count = examples_of(view)
     if count is not None and view.batch > count:
         message = f"a step takes {view.batch:,} examples, and there are {count:,}"
-        view.warning("RL0327", "batch", message, f"`batch = {count}` is all of them at once")
+        view.warning("RL0327", "batch", message, f"`batch = {count:_}` is all of them at once")
 
 
 @rule("envs")
@@ -131,3 +131,12 @@ def _gives_up_in_time(view: View) -> None:
         label = Label(view.at("steps"), f"ends after {view.steps:,}")
         message = f"{limit.steps:,} failed steps in a row never come together"
         view.warning("RL0436", "give_up.steps", message, "lower it, or leave it out", label)
+
+
+@rule("steps", "overlap")
+def _lags_within_the_run(view: View) -> None:
+    stale = view.overlap.max_staleness
+    if view.steps and stale >= view.steps > 1 and not view.is_from_command_line("steps"):
+        message = f"weights are never {stale} steps old in a stage of {view.steps:,}"
+        advice = "all of it could be played with the first weights: lower `max_staleness`"
+        view.warning("RL0436", "overlap.max_staleness", message, advice)

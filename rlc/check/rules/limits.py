@@ -98,7 +98,7 @@ def _samples_differ(view: View) -> None:
     """What is sampled greedily is the same each time, as often as it is sampled."""
     sampling = view.sampling
     for env in view.envs:
-        group = env.rollouts.group
+        group = view.parts.get("samples", env.rollouts.group)
         if group == 1:
             continue
         greedy = {

@@ -100,7 +100,7 @@ def _norm_length(view: View) -> None:
     if length is None or length <= longest:
         return
     message = f"no episode has {length:,} sampled tokens: the longest has {longest:,}"
-    advice = f"dividing by more than that only shrinks the gradient; `length = {longest}`"
+    advice = f"dividing by more than that only shrinks the gradient; `length = {longest:_}`"
     view.warning("RL0438", "aggregate.length", message, advice)
 
 

@@ -90,10 +90,28 @@ def _reference_fits(view: View) -> None:
     elif _home(name) != _home(model.base):
         message = f'the reference "{name}" is not on the service `{model.service}`'
         view.error("RL0306", path, message, _other_reference(model))
-    elif (tokens := tokenizer_of(name)) and (own := tokenizer_of(model.base)) and tokens != own:
+    elif _have_other_tokens(view, name, model.base):
         label = Label(view.at("model"), f"has the tokens of `{model.base}`")
         message = f'"{name}" has other tokens, so its logprobs are of another text'
         view.error("RL0326", path, message, _other_reference(model), label)
+
+
+def _have_other_tokens(view: View, one: str, other: str) -> bool:
+    """Whether two models are known to have different vocabularies."""
+    if find_model(one) is not None or find_model(other) is not None:
+        known = {tokenizer_of(one), tokenizer_of(other)}
+        return None not in known and len(known) == 2
+    import json  # few recipes compare two folders
+
+    vocabularies = []
+    for folder in (one, other):
+        try:
+            path = os.path.join(view.located(folder), "tokenizer.json")
+            with open(path, encoding="utf-8") as file:
+                vocabularies.append(json.load(file)["model"]["vocab"])
+        except (OSError, ValueError, LookupError, TypeError):  # it may come in another form
+            return False
+    return bool(vocabularies[0] != vocabularies[1])
 
 
 def _home(base: str) -> str:
