@@ -21,6 +21,14 @@ def with_role(env: EnvPlan, *roles: Role) -> StepPlan | None:
     return next((w for w in env.wrappers if wrapper_traits(w.name).role in roles), None)
 
 
+def prompt_rules(env: EnvPlan) -> dict[str, bool]:
+    """What the recipe asks of the prompts in an environment's rows: the last arguments of
+    :func:`rlc.data.messages.read_prompt`."""
+    chat = with_role(env, "chat")
+    system = chat is not None and bool(chat.args.get("system"))
+    return {"system": system, "one_text": with_role(env, "game") is not None}
+
+
 def is_chat(env: EnvPlan) -> bool:
     """Whether the model sees a chat through its renderer, which the source does not make itself."""
     if with_role(env, "chat", "template") is None:

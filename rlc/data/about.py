@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import json
 import math
+import os
 from collections.abc import Collection, Mapping
 from itertools import islice
 from typing import Any
 
-from attrs import field, frozen
+from attrs import evolve, field, frozen
 
-from rlc.data.errors import DataError
 from rlc.data.rows import DataRow
 
 ID = "id"  # the field of a row's id, where a recipe names none
@@ -49,12 +49,10 @@ class About:
         return {"place": self.place, **named, "fields": dict(self.fields)}
 
 
-def about_row(row: DataRow, id_field: str | None, shown: Collection[str] = ()) -> About:
-    """What is kept of a row. ``shown``: fields that are seen elsewhere. Raise DataError if the row
-    does not have the field of ids that a recipe names."""
-    if id_field is not None and row.fields.get(id_field) is None:
-        there = ", ".join(f"`{name}`" for name in row.fields)
-        raise DataError(f"the row has no field `{id_field}` for its id; it has {there}")
-    name = id_field or ID
-    others = {key: value for key, value in row.fields.items() if key not in (name, *shown)}
-    return About(str(row.place), row.fields.get(name), others)
+def about_row(row: DataRow, name: str | None, shown: Collection[str] = ()) -> About:
+    """What is kept of a row. ``name``: the field of its id; None: `id`, if there is one.
+    ``shown``: fields that are seen elsewhere."""
+    ident = name or ID
+    others = {key: value for key, value in row.fields.items() if key not in (ident, *shown)}
+    place = evolve(row.place, path=os.path.basename(row.place.path))
+    return About(str(place), row.fields.get(ident), others)

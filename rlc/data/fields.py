@@ -8,20 +8,22 @@ from typing import Any, Literal
 from rlc.data.errors import DataError
 
 # What is to be done with the value of a field: it is asked, compared with, or trained on.
-Holds = Literal["asked", "prompt", "answer", "text", "messages"]
+Holds = Literal["asked", "prompt", "answer", "text", "messages", "id"]
 _TYPES: Mapping[Holds, tuple[type, ...]] = {
-    "asked": (str, int, float),
+    "asked": (str, list),
     "prompt": (str, list),
     "answer": (str, int, float, bool, list),
     "text": (str,),
     "messages": (list, str),  # in a cell of a CSV file they are JSON text
+    "id": (str, int, float),
 }
 _NEEDED: Mapping[Holds, str] = {
-    "asked": "text or a number",
+    "asked": "text or a list of messages",
     "prompt": "text or a list of messages",
     "answer": "text, a number or a list",
     "text": "text",
     "messages": "a list of messages",
+    "id": "text or a number",
 }
 _NOUNS: Mapping[type, str] = {
     str: "text",
@@ -55,8 +57,9 @@ def field_fault(row: Mapping[str, Any], name: str, holds: Holds) -> FieldError |
     value = row[name]
     if value is None or value in ("", []) or (isinstance(value, str) and not value.strip()):
         return FieldError(f"the field `{name}` is empty", name, "empty")
-    kind = type(value)
-    if not isinstance(value, _TYPES[holds]) or (kind is bool and holds == "asked"):
+    bare = isinstance(value, list) and not all(isinstance(item, Mapping) for item in value)
+    if not isinstance(value, _TYPES[holds]) or (bare and holds in ("asked", "prompt")):
+        kind = type(value)
         found = _NOUNS.get(kind, f"a {kind.__name__}")
         what = f"the field `{name}` holds {found}, and not {_NEEDED[holds]}"
         return FieldError(what, name, "type")

@@ -11,9 +11,10 @@ import json
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from attrs import frozen
+from attrs import evolve, frozen
 
 from rlc.data.errors import DataError
+from rlc.data.fields import require_field
 from rlc.plan.records import DataPlan
 
 Message = dict[str, Any]
@@ -31,13 +32,22 @@ _SHAREGPT_ROLES = {
     "function_response": "tool",
     "observation": "tool",
 }
-_MEANT = {**_SHAREGPT_ROLES, "developer": "system", "model": "assistant", "function": "tool"}
+_MEANT = {
+    **_SHAREGPT_ROLES,
+    "developer": "system",
+    **dict.fromkeys(("model", "bot", "ai"), "assistant"),
+    "function": "tool",
+}
 _MARKS = ("train", "trainable", "weight")  # which messages are trained on, message by message
 _REASONING = ("reasoning_content", "reasoning", "thinking")
 _TEXT_PARTS = ("text", "input_text", "output_text")
 # The names of prompt and reply in rows that are no chats.
 _REPLIES = ("completion", "response", "reply", "answer", "output")
 _NO_CONTENT = ("", None)
+
+
+class MessageError(DataError):
+    """A row whose messages cannot be used."""
 
 
 @frozen
@@ -59,6 +69,27 @@ class Chat:
     trained: tuple[int, ...] = ()
 
     @property
+    def text(self) -> str | None:
+        """All of it, if it is one text of the user; else None."""
+        content = self.messages[0]["content"]
+        alone = len(self.messages) == 1 and not self.tools
+        return content if alone and isinstance(content, str) else None
+
+    def with_suffix(self, suffix: str) -> Chat:
+        """The chat with text at the end of the user's last message. Raise MessageError if the user
+        says nothing."""
+        if not suffix:
+            return self
+        asked = [at for at, message in enumerate(self.messages) if message["role"] == "user"]
+        if not asked:
+            raise MessageError("no message is the user's, to take the suffix")
+        messages, at = [*self.messages], asked[-1]
+        content = messages[at]["content"]
+        more = content + suffix if isinstance(content, str) else [*content, _text(suffix)]
+        messages[at] = {**messages[at], "content": more}
+        return evolve(self, messages=tuple(messages))
+
+    @property
     def images(self) -> int:
         """How many images its messages hold."""
         parts = (m["content"] for m in self.messages if not isinstance(m["content"], str))
@@ -70,7 +101,7 @@ def read_chat(row: Mapping[str, Any], field: str | None, train_on: str) -> Chat:
 
     ``train_on``: ``all`` the assistant's messages, the ``last``, or the ``last_turn``: those after
     the last message of the user. A message's own mark, ``train`` (true, false) or ``weight``
-    (1, 0), comes before that. Raise DataError for a row that is no chat, or has nothing to train.
+    (1, 0), comes before that. Raise MessageError for a row that is no chat, or trains nothing.
     """
     given = _field(row, field)
     if isinstance(given, str):  # a cell of a CSV file
@@ -78,7 +109,7 @@ def read_chat(row: Mapping[str, Any], field: str | None, train_on: str) -> Chat:
     messages, marks = _messages(given)
     replies = [at for at, message in enumerate(messages) if message["role"] == "assistant"]
     if not replies:
-        raise DataError("no message is the assistant's, so there is nothing to train on")
+        raise MessageError("no message is the assistant's, so there is nothing to train on")
     asked = [at for at in range(replies[-1]) if messages[at]["role"] == "user"]
     chosen = {
         "all": replies,
@@ -88,7 +119,7 @@ def read_chat(row: Mapping[str, Any], field: str | None, train_on: str) -> Chat:
     trained = [at for at in replies if (at in chosen if marks[at] is None else marks[at])]
     if not trained:
         marked = ", ".join(f"`{name}`" for name in _MARKS)
-        raise DataError(f"none of the assistant's messages is trained on: see their {marked}")
+        raise MessageError(f"none of the assistant's messages is trained on: see their {marked}")
     system = row.get("system")
     if system and not row.get(MESSAGES) and messages[0]["role"] != "system":
         messages = [_message({"role": "system", "content": system}, "`system`"), *messages]
@@ -96,45 +127,48 @@ def read_chat(row: Mapping[str, Any], field: str | None, train_on: str) -> Chat:
     return Chat(tuple(messages), read_tools(row.get("tools")), tuple(trained))
 
 
-def read_prompt(row: Mapping[str, Any], field: str) -> Chat:
+def read_prompt(
+    row: Mapping[str, Any], field: str, system: bool = False, one_text: bool = False
+) -> Chat:
     """The prompt of a row: text, or a list of messages, the last of the user or of a tool.
 
-    Raise DataError for a field that is neither.
+    Args:
+        system: the recipe has a system message for it, so that it has none of its own.
+        one_text: it becomes part of another text, so that it is no more than one.
+
+    Raises:
+        MessageError: the field is neither, or does not fit.
     """
-    if field not in row:
-        raise DataError(f"there is no field `{field}`; the row has: {_names(row)}")
+    require_field(row, field, "prompt")
     value, tools = row[field], read_tools(row.get("tools"))
     if isinstance(value, str):
-        if not value.strip():
-            raise DataError(f"the field `{field}` is empty")
-        return Chat(({"role": "user", "content": value},), tools)
-    if not isinstance(value, list) or not all(isinstance(item, Mapping) for item in value):
-        raise DataError(
-            f"the field `{field}` is {_kind(value)}; a prompt is text, or a list of messages, "
-            "each with a `role` and a `content`"
+        messages: Sequence[Message] = [{"role": "user", "content": value}]
+    else:
+        messages, _ = _messages(value)
+    first, last = messages[0]["role"], messages[-1]["role"]
+    if last not in ("user", "tool"):
+        raise MessageError(
+            f"the field `{field}` ends with a message of the {last}; a prompt ends with one of "
+            "the user or of a tool, which the model then answers"
         )
-    messages, _ = _messages(value)
-    if messages[-1]["role"] not in ("user", "tool"):
-        raise DataError(
-            f"the field `{field}` ends with a message of the {messages[-1]['role']}; a prompt "
-            "ends with one of the user or of a tool, which the model then answers"
+    if system and first == "system":
+        raise MessageError(
+            f"the field `{field}` has a system message, and `chat(system = …)` gives another",
+            "leave one of them out",
         )
-    return Chat(tuple(messages), tools)
+    prompt = Chat(tuple(messages), tools)
+    if one_text and prompt.text is None:
+        raise MessageError(
+            f"the field `{field}` has to be one text: a game puts it into its own words"
+        )
+    return prompt
 
 
 def read_pair(row: Mapping[str, Any], prompt: str, reply: str) -> tuple[Chat, str]:
-    """The prompt of a row, and the text of its reply. Raise DataError if one of them is none."""
+    """The prompt of a row, and the text of its reply. Raise MessageError if one of them is none."""
     asked = read_prompt(row, prompt)
-    if reply not in row:
-        other = next((name for name in _REPLIES if name in row), None)
-        advice = f'`reply = "{other}"` reads that one' if other else None
-        raise DataError(f"there is no field `{reply}`; the row has: {_names(row)}", advice)
-    said = row[reply]
-    if not isinstance(said, str):
-        raise DataError(f"the field `{reply}` is {_kind(said)}, not text")
-    if not said.strip():
-        raise DataError(f"the field `{reply}` is empty")
-    return asked, said
+    require_field(row, reply, "text")
+    return asked, str(row[reply])
 
 
 def read_tools(value: Any) -> tuple[Mapping[str, Any], ...]:
@@ -144,7 +178,7 @@ def read_tools(value: Any) -> tuple[Mapping[str, Any], ...]:
     if not value:
         return ()
     if not isinstance(value, list):
-        raise DataError(f"`tools` is {_kind(value)}; it is a list of functions")
+        raise MessageError(f"`tools` is {_kind(value)}; it is a list of functions")
     return tuple(_tool(tool, number) for number, tool in enumerate(value, start=1))
 
 
@@ -158,18 +192,18 @@ def _field(row: Mapping[str, Any], field: str | None) -> Any:
     reply = next((name for name in _REPLIES if name in row), None)
     prompt = next((name for name in ("prompt", "question", "instruction") if name in row), None)
     if not prompt or not reply:
-        raise DataError(what)
-    raise DataError(what, f'take `rows(…, prompt = "{prompt}", reply = "{reply}")`')
+        raise MessageError(what)
+    raise MessageError(what, f'take `rows(…, prompt = "{prompt}", reply = "{reply}")`')
 
 
 def _messages(given: Any) -> tuple[list[Message], list[bool | None]]:
     """The messages of a chat, and of each whether it is marked as trained on."""
     if not isinstance(given, list) or not given:
-        raise DataError(f"a chat is a list of messages, and this is {_kind(given)}")
+        raise MessageError(f"a chat is a list of messages, and this is {_kind(given)}")
     messages, marks = list[Message](), list[bool | None]()
     for number, item in enumerate(given, start=1):
         if not isinstance(item, Mapping):
-            raise DataError(f"message {number} is {_kind(item)}; it is an object with a `role`")
+            raise MessageError(f"message {number} is {_kind(item)}; it is an object with a `role`")
         message = {name: value for name, value in item.items() if value is not None}
         if "from" in message and "role" not in message:
             message = _from_sharegpt(message, number)
@@ -183,7 +217,7 @@ def _messages(given: Any) -> tuple[list[Message], list[bool | None]]:
                 if role
                 else "message {number} has no `role`"
             )
-            raise DataError(what.format(number=number), advice)
+            raise MessageError(what.format(number=number), advice)
         where = f"message {number} ({role})"
         messages.append(_message(message, where))
         marks.append(_mark(message, where))
@@ -207,26 +241,26 @@ def _message(message: Message, where: str) -> Message:
     role = message["role"]
     made: Message = {"role": role, "content": _content(message.get("content"), where)}
     if message.get("function_call"):
-        raise DataError(
+        raise MessageError(
             f"{where} has a `function_call`, the old form of calls", "write `tool_calls`"
         )
     reasoning = next((message[name] for name in _REASONING if message.get(name)), None)
     if reasoning is not None:
         if role != "assistant" or not isinstance(reasoning, str):
-            raise DataError(f"{where}: reasoning is text of the assistant")
+            raise MessageError(f"{where}: reasoning is text of the assistant")
         given = made["content"]
-        parts = [{"type": "text", "text": given}] if isinstance(given, str) else given
+        parts = [_text(given)] if isinstance(given, str) else given
         made["content"] = [{"type": "thinking", "thinking": reasoning}, *parts]
     if calls := message.get("tool_calls"):
         if role != "assistant":
-            raise DataError(f"{where} has `tool_calls`; only the assistant calls tools")
+            raise MessageError(f"{where} has `tool_calls`; only the assistant calls tools")
         if not isinstance(calls, list):
-            raise DataError(f"{where}: `tool_calls` is {_kind(calls)}; it is a list of calls")
+            raise MessageError(f"{where}: `tool_calls` is {_kind(calls)}; it is a list of calls")
         made["tool_calls"] = [_call(call, where) for call in calls]
     said = made["content"]
     empty = not said.strip() if isinstance(said, str) else not said
     if empty and not calls and role in ("user", "assistant"):
-        raise DataError(f"{where} is empty")
+        raise MessageError(f"{where} is empty")
     for name in ("name", "tool_call_id"):
         if name in message:
             made[name] = str(message[name])
@@ -238,7 +272,7 @@ def _content(content: Any, where: str) -> str | list[dict[str, str]]:
     if content is None or isinstance(content, str):
         return content or ""
     if not isinstance(content, list):
-        raise DataError(f"{where}: its content is {_kind(content)}, not text or a list of parts")
+        raise MessageError(f"{where}: its content is {_kind(content)}, not text or a list of parts")
     parts = [_part(part, where) for part in content]
     if all(part["type"] == "text" for part in parts):
         return "".join(part["text"] for part in parts)
@@ -247,9 +281,9 @@ def _content(content: Any, where: str) -> str | list[dict[str, str]]:
 
 def _part(part: Any, where: str) -> dict[str, str]:
     if isinstance(part, str):
-        return {"type": "text", "text": part}
+        return _text(part)
     if not isinstance(part, Mapping):
-        raise DataError(f"{where}: a part of its content is {_kind(part)}, not an object")
+        raise MessageError(f"{where}: a part of its content is {_kind(part)}, not an object")
     kind = part.get("type")
     if kind in _TEXT_PARTS:
         name, value = "text", part.get("text")
@@ -260,9 +294,11 @@ def _part(part: Any, where: str) -> dict[str, str]:
         value = value.get("url") if isinstance(value, Mapping) else value
     else:
         known = "`text`, `thinking`, `image_url`"
-        raise DataError(f"{where}: a part of its content has the type {kind!r}; known are {known}")
+        raise MessageError(
+            f"{where}: a part of its content has the type {kind!r}; known are {known}"
+        )
     if not isinstance(value, str):
-        raise DataError(f"{where}: the {name} of a part is {_kind(value)}, not text")
+        raise MessageError(f"{where}: the {name} of a part is {_kind(value)}, not text")
     return {"type": name, name: value}
 
 
@@ -270,13 +306,13 @@ def _call(call: Any, where: str) -> Mapping[str, Any]:
     """A call of a tool, with its arguments as JSON text."""
     function = call.get("function", call) if isinstance(call, Mapping) else None
     if not isinstance(function, Mapping) or not isinstance(function.get("name"), str):
-        raise DataError(
+        raise MessageError(
             f"{where}: a call is an object with a `function`, which has a `name` and `arguments`"
         )
     name, given = function["name"], function.get("arguments") or "{}"
     text = given if isinstance(given, str) else json.dumps(given, ensure_ascii=False)
     if not isinstance(_json(text, f"{where}: `arguments` of `{name}`"), dict):
-        raise DataError(f"{where}: `arguments` of `{name}` is {text[:60]}, not an object")
+        raise MessageError(f"{where}: `arguments` of `{name}` is {text[:60]}, not an object")
     number = call.get("id")
     made = {"name": name, "arguments": text}
     return {"type": "function", "id": None if number is None else str(number), "function": made}
@@ -285,10 +321,10 @@ def _call(call: Any, where: str) -> Mapping[str, Any]:
 def _tool(tool: Any, number: int) -> Mapping[str, Any]:
     function = tool.get("function", tool) if isinstance(tool, Mapping) else None
     if not isinstance(function, Mapping) or not isinstance(function.get("name"), str):
-        raise DataError(f"tool {number} is no function with a `name`")
+        raise MessageError(f"tool {number} is no function with a `name`")
     parameters = function.get("parameters") or {"type": "object", "properties": {}}
     if not isinstance(parameters, Mapping):
-        raise DataError(f"tool {number}: `parameters` is {_kind(parameters)}, not a JSON schema")
+        raise MessageError(f"tool {number}: `parameters` is {_kind(parameters)}, not a JSON schema")
     description = function.get("description") or ""
     return {**function, "description": str(description), "parameters": parameters}
 
@@ -299,38 +335,42 @@ def _mark(message: Message, where: str) -> bool | None:
     if not given:
         return None
     if len(given) > 1:
-        raise DataError(f"{where} says twice whether it is trained on: {_names(given)}")
+        raise MessageError(f"{where} says twice whether it is trained on: {_names(given)}")
     ((name, value),) = given.items()
     if value not in (0, 1) or (name != "weight" and not isinstance(value, bool)):
         allowed = "0 or 1" if name == "weight" else "true or false"
-        raise DataError(f"{where}: `{name}` is {value!r}; it is {allowed}")
+        raise MessageError(f"{where}: `{name}` is {value!r}; it is {allowed}")
     if value and message["role"] != "assistant":
-        raise DataError(f"{where} is marked with `{name}`; only the assistant's are trained on")
+        raise MessageError(f"{where} is marked with `{name}`; only the assistant's are trained on")
     return bool(value)
 
 
 def _require_order(messages: Sequence[Message], where: str) -> None:
-    """Raise DataError if the last message cannot follow the one before."""
+    """Raise MessageError if the last message cannot follow the one before."""
     *before, last = messages
     if last["role"] == "system" and before:
-        raise DataError(f"{where}: a system message comes first")
+        raise MessageError(f"{where}: a system message comes first")
     if last["role"] != "tool":
         return
     if not before or before[-1]["role"] not in ("assistant", "tool"):
-        raise DataError(
+        raise MessageError(
             f"{where}: a tool answers a call of the assistant, and there is none before"
         )
     called = [call["id"] for message in before for call in message.get("tool_calls", ())]
     answered = last.get("tool_call_id")
     if answered is not None and None not in called and called and answered not in called:
-        raise DataError(f"{where} answers the call {answered!r}, which nobody made")
+        raise MessageError(f"{where} answers the call {answered!r}, which nobody made")
+
+
+def _text(text: str) -> dict[str, str]:
+    return {"type": "text", "text": text}
 
 
 def _json(text: str, what: str) -> Any:
     try:
         return json.loads(text)
     except (json.JSONDecodeError, RecursionError) as error:
-        raise DataError(f"{what}: this is no JSON: {text[:60]!r}") from error
+        raise MessageError(f"{what}: this is no JSON: {text[:60]!r}") from error
 
 
 def _names(row: Mapping[str, Any]) -> str:

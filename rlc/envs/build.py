@@ -7,7 +7,7 @@ from typing import Any
 
 from attrs import frozen
 
-from rlc.catalog.environments import is_chat, max_turns, with_role
+from rlc.catalog.environments import is_chat, max_turns, prompt_rules, with_role
 from rlc.catalog.index import grader_traits, source_traits, wrapper_traits
 from rlc.data.errors import DataError
 from rlc.data.functions import load_attribute, require_takes, search_beside
@@ -120,7 +120,7 @@ def _require_gem(plan: EnvPlan) -> None:
 def _problem_source(plan: EnvPlan, *_: Any) -> NumberedSource:
     from rlc.envs.problems.source import ProblemSource
 
-    return ProblemSource(plan.id, plan.args, plan.graders)
+    return ProblemSource(plan.id, plan.args, plan.graders, **prompt_rules(plan))
 
 
 def _row_source(plan: EnvPlan, *_: Any) -> NumberedSource:
@@ -128,7 +128,7 @@ def _row_source(plan: EnvPlan, *_: Any) -> NumberedSource:
 
     no_answers = {"answer": None, "few_shot": None, "format_coef": 0.0}
     args = {"question": plan.args["prompt"], **no_answers, **plan.args}
-    return ProblemSource(plan.id, args, plan.graders)
+    return ProblemSource(plan.id, args, plan.graders, **prompt_rules(plan))
 
 
 def _require_own_graders(plan: EnvPlan) -> None:

@@ -12,7 +12,7 @@ import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
-from attrs import define
+from attrs import define, evolve
 
 from rlc.data.messages import Chat
 from rlc.envs.base import Action, EnvError, Observation
@@ -229,10 +229,10 @@ def conversation(prompt: Any, tools: Any = None) -> Observation:
 
 def observation_of(prompt: Chat) -> Observation:
     """A prompt of data as the first observation of an episode."""
-    message = prompt.messages[0]
-    if len(prompt.messages) == 1 and isinstance(message["content"], str) and not prompt.tools:
-        return Observation(message["content"])
-    return conversation(list(prompt.messages), prompt.tools)
+    if prompt.text is not None:
+        return Observation(prompt.text)
+    told = "\n\n".join(f"{m['role']}: {text_of(m)}" for m in prompt.messages)
+    return evolve(conversation(list(prompt.messages), prompt.tools), text=told)
 
 
 def readable(messages: Sequence[Mapping[str, Any]]) -> str:

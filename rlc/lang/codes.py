@@ -136,4 +136,6 @@ CODES: dict[str, str] = {
     "RL0531": "no answer to compare with",
     "RL0532": "every reward is 0",
     "RL0533": "name of another metric",
+    # RL054x: messages (rlc/check)
+    "RL0540": "messages that cannot be used",
 }

@@ -5,12 +5,11 @@ from __future__ import annotations
 import json
 from typing import Any
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from rlc.data.about import LONGEST, MOST, about_row
-from rlc.data.errors import DataError, Place
+from rlc.data.errors import Place
 from rlc.data.rows import DataRow
 
 
@@ -28,10 +27,8 @@ def test_a_row_without_an_id_has_its_place() -> None:
     assert about_row(row(a=1), None).written() == {"place": "rows.jsonl:4", "fields": {"a": 1}}
 
 
-def test_a_field_of_ids_that_is_named_is_needed() -> None:
-    assert about_row(row(uid="a"), "uid").id == "a"
-    with pytest.raises(DataError, match="no field `uid` for its id; it has `id`"):
-        about_row(row(id="a"), "uid")
+def test_a_field_of_ids_can_be_named() -> None:
+    assert about_row(row(uid="a", id="b"), "uid").id == "a"
 
 
 values = st.recursive(

@@ -59,7 +59,10 @@ def write_rows(folder: Path) -> None:
     gaps = [*sums, {"question": "1 + 1 = ?", "answer": ""}]
     lists = [*sums, {"question": [1, 1], "answer": "2"}]
     prompts = [{"prompt": row["question"], "answer": row["answer"]} for row in sums]
+    asked, said = {"role": "user", "content": "hi"}, {"role": "assistant", "content": "hello"}
     named: dict[str, Sequence[object]] = {
+        "chats": [{"messages": [asked, said]}] * 32,
+        "unanswered": [{"messages": [asked]}] * 32,
         "sums": sums,
         "gaps": gaps,
         "lists": lists,

@@ -62,6 +62,9 @@ _ARGS = Param("args", "record", "its keyword arguments", {})
 GRADER, FORMAT_COEF = "grader", 0.1
 _GRADED_BY = "what rewards a reply: a grader, or a record of several, each with its weight"
 _ROWS = (r".+\.(jsonl|json|csv|parquet)", "problems.jsonl")
+_ID = optional(
+    "id", "string", "field of each row's id, kept with its rollouts; none: `id`", holds="id"
+)
 _SUFFIX = Param("suffix", "string", "added to each question", "")
 
 
@@ -199,7 +202,7 @@ SOURCES = (
         Param(
             "question",
             "string",
-            "field of the question",
+            "field of the question: text, or a list of messages",
             "question",
             aliases="prompt_key input_key question_key prompt_column",
             holds="asked",
@@ -231,6 +234,7 @@ SOURCES = (
             file=True,
         ),
         _SUFFIX,
+        _ID,
         Param(
             "format_coef",
             "float",
@@ -247,12 +251,19 @@ SOURCES = (
         "prompts from the rows of a file, rewarded by functions of one's own",
         lambda args: _environment("rows", args, 1, _file_name(args)),
         Param("path", "string", "a .jsonl, .json, .csv or .parquet file", form=_ROWS, file=True),
-        Param("prompt", "string", "field of the prompt", "prompt", holds="asked"),
+        Param(
+            "prompt",
+            "string",
+            "field of the prompt: text, or a list of messages",
+            "prompt",
+            holds="asked",
+        ),
         Param(GRADER, "grader", _GRADED_BY, (), named=True),
         SPLIT,
         _SHUFFLE,
         _SAMPLES,
         _SUFFIX,
+        _ID,
         traits=SourceTraits("chat", numbered=True, graded=True),
     ),
     builtin(

@@ -18,6 +18,7 @@ from rlc.check.rules.base import View
 from rlc.check.suggest import closest, known_values
 from rlc.data.errors import DataError, Place
 from rlc.data.fields import FieldError, field_fault
+from rlc.data.messages import MessageError
 from rlc.data.reading import FileRows
 from rlc.data.rows import DataRow
 from rlc.data.splits import NoSplitError, base_of, rows_of_split, said
@@ -48,7 +49,8 @@ class Rows:
     rows; ``key`` is the field by which a part is cut. ``most``: the name of the argument that takes
     so many of them, its value, and its place. ``complete`` adds fields that are made from others;
     ``require`` raises DataError for a row whose fields are all right and which still cannot be
-    used, which is reported as ``code``. ``solved``: rows that are shown with their answers.
+    used, which is reported as ``code`` (messages as RL0540). ``solved``: rows that are shown with
+    their answers.
     """
 
     view: View
@@ -171,7 +173,8 @@ def _check_fields(rows: Rows, chosen: Sequence[DataRow]) -> None:
     for bad in islice(others.values(), LISTED):
         first, row = bad[0]
         message = f"{first.what}, in {_how_many(rows, bad, chosen)}"
-        rows.error(rows.code, rows.path, message, _with_places(first.hint, bad), row.place)
+        code = "RL0540" if isinstance(first, MessageError) else rows.code
+        rows.error(code, rows.path, message, _with_places(first.hint, bad), row.place)
 
 
 def _column_message(

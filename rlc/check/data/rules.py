@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from attrs import evolve
 
 from rlc.catalog.builtins.splits import base_split, have_tasks_in_common
-from rlc.catalog.environments import env_facts, task_count
+from rlc.catalog.environments import env_facts, prompt_rules, task_count
 from rlc.catalog.index import find_builtin, grader_traits, source_traits
 from rlc.catalog.records import Param
 from rlc.check.rules.base import View, rule, rule_on_envs
@@ -66,12 +66,16 @@ def rows_of_env(view: View, env: EnvPlan) -> Iterator[Rows]:
         return
     from rlc.check.data.rows import Rows
     from rlc.data.graders import completed, require_gradable
+    from rlc.data.messages import read_prompt
 
     path, fields = f"envs.{env.name}", {param.holds: name for param, name in columns}
     question, answer = fields["asked"], fields.get("answer", "")
     names = [part.grader for part in env.graders] if answer else []
+    rules, suffix = prompt_rules(env), env.args.get("suffix") or ""
 
     def require(row: Mapping[str, Any]) -> None:
+        whole = completed(names, row, question, answer)
+        read_prompt(whole, question, **rules).with_suffix(suffix)
         for name in names:
             require_gradable(name, answer, row)
 

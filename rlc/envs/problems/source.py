@@ -7,32 +7,42 @@ from typing import Any
 
 from attrs import evolve, field, frozen
 
+from rlc.data.about import about_row
 from rlc.data.errors import DataError, at_place
 from rlc.data.fields import require_field
 from rlc.data.graders import completed
-from rlc.data.messages import Message
+from rlc.data.messages import Chat, Message, read_prompt
 from rlc.data.rewards import Reward
 from rlc.data.rows import DataRow, rows_of
 from rlc.data.sets import Listed, Row, problem_set
+from rlc.data.splits import FIELD as SPLIT
 from rlc.envs.base import Action, AsyncEpisode, AsyncSource, Episode, Observation, TaskKey
+from rlc.envs.tool_chat import observation_of
 from rlc.plan.environments import GraderPlan
 
 
 class ProblemSource:
     """The environments ``problems()`` and ``rows()``. See :class:`rlc.envs.base.NumberedSource`."""
 
-    def __init__(self, data: str, args: Mapping[str, Any], graders: Sequence[GraderPlan]) -> None:
+    def __init__(
+        self, data: str, args: Mapping[str, Any], graders: Sequence[GraderPlan], **rules: bool
+    ) -> None:
         """``args`` are those of ``problems()`` except ``data``; the field of the answer is None for
-        rows without one. Raise DataError for data that cannot be read, has no such split, or has a
-        row that cannot be asked or graded, and for a grader that calls right answers wrong."""
+        rows without one. ``rules`` of prompts as for :func:`rlc.data.messages.read_prompt`. Raise
+        DataError for data that cannot be read, has no such split, or has a row that cannot be asked
+        or graded, and for a grader that calls right answers wrong."""
         self._question, self._answer, self._suffix = (
             args[name] for name in ("question", "answer", "suffix")
         )
+        self._id, self._rules = args.get("id"), rules
         self._reward = Reward(tuple(graders), self._answer, float(args["format_coef"]))
         self._graders = [grader.grader for grader in graders]
 
         def check(row: Row) -> None:
-            self._require_fields(self._complete(row))
+            self._prompt(row)
+            self._require_answer(row)
+            if self._id is not None:
+                require_field(row, self._id, "id")
             self._reward.require_gradable(row)
 
         chosen = (args["split"], self._question, args["shuffle"], args["samples"])
@@ -54,18 +64,21 @@ class ProblemSource:
     def _attempt(self, order: int, number: int) -> Attempt:
         row = self._problems.row(order, number)
         row = evolve(row, fields=self._complete(row.fields))
-        return Attempt(Observation(self._prompt(row.fields)), self._reward, row)
+        prompt = self._prompt(row.fields)
+        about = about_row(row, self._id, shown=(self._question, "tools", SPLIT))
+        first = evolve(observation_of(prompt), about=about)
+        return Attempt(first, prompt.messages, self._reward, row)
 
     def _complete(self, row: Row) -> Row:
         return completed(self._graders, row, self._question, self._answer)
 
-    def _prompt(self, row: Row) -> str:
-        return f"{row[self._question]}{self._suffix}"
+    def _prompt(self, row: Row) -> Chat:
+        prompt = read_prompt(self._complete(row), self._question, **self._rules)
+        return prompt.with_suffix(self._suffix)
 
-    def _require_fields(self, row: Row) -> None:
-        require_field(row, self._question, "asked")
+    def _require_answer(self, row: Row) -> None:
         if self._answer is not None:
-            require_field(row, self._answer, "answer")
+            require_field(self._complete(row), self._answer, "answer")
 
     def _solved(self, path: str | None) -> tuple[Message, ...]:
         """The problems of the file `few_shot`, asked as the others are, each with its answer."""
@@ -74,12 +87,14 @@ class ProblemSource:
         solved = list[Message]()
         for row in rows_of(path):
             with at_place(row.place):
-                self._require_fields(row.fields)
+                prompt = self._prompt(row.fields)
+                self._require_answer(row.fields)
+                if prompt.tools or prompt.messages[0]["role"] == "system":
+                    raise DataError("a solved problem has no system message and no tools")
                 answer = str(row.fields[self._answer])
                 if not self._reward.accepts(answer, row.fields):
                     raise DataError("its own answer would be graded wrong as a reply")
-            solved.append({"role": "user", "content": self._prompt(row.fields)})
-            solved.append({"role": "assistant", "content": answer})
+            solved += [*prompt.messages, {"role": "assistant", "content": answer}]
         return tuple(solved)
 
 
@@ -88,6 +103,7 @@ class Attempt:
     """One reply to a prompt, which is the end of the episode."""
 
     first: Observation
+    prompt: tuple[Message, ...]
     reward: Reward
     row: DataRow = field(repr=False)
 
@@ -103,8 +119,7 @@ class Attempt:
 
     def conversation(self, reply: str) -> tuple[Mapping[str, Any], ...]:
         """The messages of the prompt, and the reply."""
-        asked = self.first.messages or ({"role": "user", "content": self.first.text},)
-        return (*asked, {"role": "assistant", "content": reply})
+        return (*self.prompt, {"role": "assistant", "content": reply})
 
 
 @frozen

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from rlc.plan.records import SftPlan
+from rlc.runtime.concurrency import in_thread
 from rlc.runtime.guard.meter import PROBES, Meter
 from rlc.runtime.journal.folder import RunFolder
 from rlc.runtime.records import RunError
@@ -43,7 +44,10 @@ async def load_examples(
         if weights.step:
             raise RunError(f"{folder.path / name} is gone, and cannot be made again")
         if stage.data.path is not None:
-            records = file_examples(stage, weights.training.get_tokenizer(), note)
+            tokenizer = weights.training.get_tokenizer()
+            records, notes = await in_thread(file_examples, stage, tokenizer)
+            for text in notes:
+                note(text)
         else:
             records = await _from_episodes(folder, stage, weights, meter, on_progress)
         folder.rewrite(name, records)

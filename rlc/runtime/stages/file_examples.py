@@ -23,10 +23,8 @@ Row = Mapping[str, Any]
 Read = Callable[[Row], list[TokenSequence]]
 
 
-def file_examples(
-    stage: SftPlan, tokenizer: Any, note: Callable[[str], None]
-) -> list[dict[str, Any]]:
-    """The examples of a stage's file, as records of the run folder.
+def file_examples(stage: SftPlan, tokenizer: Any) -> tuple[list[dict[str, Any]], list[str]]:
+    """The examples of a stage's file, as records of the run folder, and what is worth a note.
 
     Raise DataError for a row that cannot be used; RunError for rows that are too long, unless the
     plan drops them, and if none is left.
@@ -35,7 +33,7 @@ def file_examples(
     conversations = Conversations(seeing_renderer(tokenizer, model.renderer), model.renderer)
     read = READERS[data.kind](data, conversations)
     limits = [limit for limit in (data.max_tokens, model.context) if limit is not None]
-    records, long = list[dict[str, Any]](), list[tuple[Place, int]]()
+    records, notes, long = list[dict[str, Any]](), list[str](), list[tuple[Place, int]]()
     for row in islice(_rows(data), data.count):
         with at_place(row.place):
             sequences = read(row.fields)
@@ -53,14 +51,14 @@ def file_examples(
         )
         if data.too_long == "stop" or not records:
             raise RunError(what, "`too_long = drop` leaves such rows out")
-        note(f"{stage.name}: left out, {what}")
+        notes.append(f"{stage.name}: left out, {what}")
     if conversations.differing:
-        note(
+        notes.append(
             f"{stage.name}: the renderer `{model.renderer}` writes {conversations.differing:,} of "
             "the messages that are trained on after something else than the prompt that it samples "
             "them with"
         )
-    return records
+    return records, notes
 
 
 def _rows(data: DataPlan) -> Iterable[DataRow]:

@@ -1,7 +1,6 @@
-# messages of which none is the assistant's
+# questions that are no text
 model policy { base = "tiny" }
-model other { base = "tiny" }
-env sums = problems("data/sums.json", grader = exact)
+env sums = problems("data/numbers.jsonl", grader = exact)
 train main {
   model     = policy
   env       = sums
@@ -9,13 +8,6 @@ train main {
   sampling  = sample(max_tokens = 8)
   advantage = grpo()
   loss      = importance_sampling()
-  optimizer = adam(1e-4)
-  steps     = 2
-}
-sft warmup {
-  model     = other
-  data      = chats("data/chats.jsonl")
-  batch     = 2
   optimizer = adam(1e-4)
   steps     = 2
 }

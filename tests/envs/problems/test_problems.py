@@ -107,6 +107,13 @@ def test_samples_are_the_first_or_the_same_ones_of_every_seed(tmp_path: Path) ->
         ([SUMS[0], {"question": "x"}], {}, ":2: the row has no field `answer`; it has `question`"),
         ([SUMS[0], {"question": "x", "answer": "y"}], {}, ":2: the answer 'y' is no number"),
         (SUMS, {"question": "problem"}, ":1: the row has no field `problem`; it has `question`"),
+        ([{"question": 7, "answer": 7}], {}, ":1: the field `question` holds a number, and not"),
+        (
+            [{"question": ["a"], "answer": 7}],
+            {},
+            ":1: the field `question` holds a list, and not text",
+        ),
+        (SUMS, {"id": "uid"}, ":1: the row has no field `uid`; it has"),
         (SUMS, {"grader": "countdown"}, ":1: countdown needs whole numbers in"),
     ],
 )
@@ -258,3 +265,63 @@ def test_countdown_knows_its_splits(split: Any) -> None:
 def test_what_has_no_end_has_no_parts() -> None:
     with pytest.raises(DataError, match="`train` of countdown has no end, so it has no first"):
         problem_source("countdown", COUNTDOWN | {"split": HALF})
+
+
+MESSAGES = [
+    {"role": "system", "content": "Be brief."},
+    {"role": "user", "content": "Add."},
+    {"role": "assistant", "content": "What?"},
+    {"role": "user", "content": "0 + 0 = ?"},
+]
+CHAT = [{"question": MESSAGES, "answer": 0}]
+
+
+@pytest.mark.engine
+def test_a_question_of_messages_is_rendered_as_messages(tmp_path: Path) -> None:
+    chat = StepPlan("chat", {"instruction": "Box it.", "system": ""})
+    solved = jsonl(tmp_path, [{"question": MESSAGES[3:], "answer": "0"}], "shots.jsonl")
+    text = prompt(jsonl(tmp_path, CHAT), chat, suffix=" Think.", few_shot=solved)
+    assert text == (
+        "<|im_start|>system\nBe brief.<|im_end|>\n"
+        "<|im_start|>user\n0 + 0 = ? Think.<|im_end|>\n"
+        "<|im_start|>assistant\n0<|im_end|>\n"
+        "<|im_start|>user\nAdd.<|im_end|>\n"
+        "<|im_start|>assistant\nWhat?<|im_end|>\n"
+        "<|im_start|>user\n0 + 0 = ? Think.\nBox it.<|im_end|>\n"
+        "<|im_start|>assistant\n"
+    )
+
+
+@pytest.mark.engine
+def test_a_system_message_of_the_recipe_comes_first(tmp_path: Path) -> None:
+    chat = StepPlan("chat", {"instruction": "", "system": "Be brief."})
+    assert prompt(jsonl(tmp_path, SUMS), chat) == (
+        "<|im_start|>system\nBe brief.<|im_end|>\n"
+        "<|im_start|>user\n0 + 0 = ?<|im_end|>\n<|im_start|>assistant\n"
+    )
+    with pytest.raises(DataError, match=r":1: .* has a system message, and `chat\(system = …\)`"):
+        prompt(jsonl(tmp_path, CHAT), chat)
+
+
+@pytest.mark.engine
+def test_a_game_takes_questions_that_are_one_text(tmp_path: Path) -> None:
+    game = StepPlan("solver_judge", {"solvers": 1, "solver_prompt": None, "judge_prompt": None})
+    assert "0 + 0 = ?" in prompt(jsonl(tmp_path, [{**CHAT[0], "question": MESSAGES[3:]}]), game)
+    with pytest.raises(DataError, match=r":1: the field `question` has to be one text"):
+        prompt(jsonl(tmp_path, CHAT), game)
+
+
+def test_a_solved_problem_has_no_system_message(tmp_path: Path) -> None:
+    with pytest.raises(DataError, match="a solved problem has no system message and no tools"):
+        problem_source(jsonl(tmp_path, SUMS), {"few_shot": jsonl(tmp_path, CHAT, "shots.jsonl")})
+
+
+def test_the_row_of_a_problem_is_kept(tmp_path: Path) -> None:
+    rows = [{"id": f"q{n}", "level": n} | row for n, row in enumerate(SUMS)]
+    (attempt,) = problem_source(jsonl(tmp_path, rows)).numbered(0, 1, 1)
+    assert attempt.first.about is not None
+    assert attempt.first.about.written() == {
+        "place": "rows.jsonl:2",
+        "id": "q1",
+        "fields": {"level": 1, "answer": 2},
+    }

@@ -141,9 +141,9 @@ def test_rows_of_a_file_are_imitated_and_not_needed_again(
     [
         (
             '{"prompt": "a", "reply": "b"}\n{"prompt": "a"}\n',
-            ":2: there is no field `reply`; the row has: prompt",
+            ":2: the row has no field `reply`; it has `prompt`",
         ),
-        ('{"prompt": "a", "reply": 7}\n', ":1: the field `reply` is the number 7, not text"),
+        ('{"prompt": "a", "reply": 7}\n', ":1: the field `reply` holds a number, and not text"),
         ('{"prompt": "a", "reply": "b"}\nnot json\n', ":2:1: the line is not JSON"),
         ("[1, 2]\n", ":1: the row has no named fields"),
         ("", "has no rows"),
