@@ -13,7 +13,7 @@ from typing import Any, Protocol
 from rlc.envs.base import Action, EnvError, Observation
 from rlc.envs.chunks import NO_CHUNKS, Chunks
 from rlc.envs.templates import Template
-from rlc.envs.tool_chat import opening, prompt_of, seeing_renderer, text_of
+from rlc.envs.tool_chat import fitting_renderer, opening, prompt_of, text_of
 
 _GROUPS = 1_024  # whose openings are cached
 _REPLY = {"role": "assistant", "content": ""}  # stands for any reply
@@ -124,8 +124,9 @@ def chat_history(
     **begins: Any,
 ) -> Callable[[], History]:
     """Return a factory of chats; ``begins`` as for :class:`Chats`. Raise EnvError for a renderer
-    that cannot keep a prefix, unless a chat ends with its first reply."""
-    renderer = seeing_renderer(tokenizer, renderer_name)
+    that does not fit the tokenizer, or that cannot keep a prefix, unless a chat ends with its first
+    reply."""
+    renderer = fitting_renderer(tokenizer, renderer_name)
     chats = Chats(renderer, **begins)
     if one_reply:
         return lambda: ChatHistory(chats)

@@ -8,6 +8,8 @@ schema). A content may be a list of parts, texts and images; an image is a data 
 
 from __future__ import annotations
 
+import re
+import traceback
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
@@ -18,6 +20,7 @@ from rlc.data.messages import Chat
 from rlc.envs.base import Action, EnvError, Observation
 from rlc.envs.caching_tokenizer import CachingTokenizer
 from rlc.envs.chunks import NO_CHUNKS, Chunks, split_chunks
+from rlc.errors import first_line
 
 Message = dict[str, Any]
 
@@ -163,6 +166,11 @@ def opening(
     return [*prefix, *map(rendered, solved), *messages]
 
 
+# What stands around the turns of a chat in the formats of all models.
+_MARK = re.compile(r"<[|｜][^<>|｜]+[|｜]>")
+_TAKE_ANOTHER = "take a renderer of the model that is loaded, or load the model that is named"
+
+
 def with_text(content: Any, text: str) -> Any:
     """A message's content with a line of text after it."""
     if isinstance(content, str):
@@ -177,8 +185,9 @@ def _named(renderer: Any) -> str:
 def tool_chat_history(
     tokenizer: Any, renderer_name: str, instruction: str = "", system: str = ""
 ) -> Callable[[], ToolChatHistory]:
-    """Return a factory of tool chats with a renderer of tinker-cookbook."""
-    renderer = seeing_renderer(tokenizer, renderer_name)
+    """Return a factory of tool chats with a renderer of tinker-cookbook. Raise EnvError if that
+    does not fit the tokenizer."""
+    renderer = fitting_renderer(tokenizer, renderer_name)
     return lambda: ToolChatHistory(renderer, instruction, system)
 
 
@@ -191,6 +200,26 @@ def seeing_renderer(tokenizer: Any, name: str) -> Any:
     warnings.filterwarnings("ignore", "use_system_prompt=True but messages already", UserWarning)
     sight: Any = Sight(str(tokenizer.name_or_path))
     return get_renderer(name, CachingTokenizer(tokenizer), image_processor=sight)
+
+
+def fitting_renderer(tokenizer: Any, name: str) -> Any:
+    """The same. Raise EnvError if it needs another tokenizer: one in which the marks that it writes
+    around turns are single tokens."""
+    misfit = f"the renderer `{name}` does not fit the tokenizer of {tokenizer.name_or_path}"
+    try:
+        renderer = seeing_renderer(tokenizer, name)
+        prompt = renderer.build_generation_prompt([_ASKED]).to_ints()
+        stops = [stop for stop in renderer.get_stop_sequences() if isinstance(stop, int)]
+        renderer.parse_response([*tokenizer.encode("Yes", add_special_tokens=False), *stops[:1]])
+    except Exception as error:  # it asserts, unpacks or looks up what this tokenizer lacks
+        last = traceback.extract_tb(error.__traceback__)[-1]
+        why = f"{type(error).__name__}: {first_line(error)} (`{last.line}`)"
+        raise EnvError(f"{misfit}: {why}", _TAKE_ANOTHER) from error
+    for mark in dict.fromkeys(_MARK.findall(tokenizer.decode([*prompt, *stops]))):
+        if (count := len(tokenizer.encode(mark, add_special_tokens=False))) != 1:
+            one = f"`{mark}`, with which it writes chats, is {count} tokens there instead of one"
+            raise EnvError(f"{misfit}: {one}", _TAKE_ANOTHER)
+    return renderer
 
 
 @define

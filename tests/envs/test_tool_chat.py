@@ -4,18 +4,22 @@ from __future__ import annotations
 
 import base64
 import io
+import re
 from functools import cache
+from pathlib import Path
 from typing import Any
 
 import pytest
 from PIL import Image
 
+from rlc.catalog.facts.models import renderer_names
 from rlc.envs.base import EnvError, Observation
 from rlc.envs.chunks import model_input, readable_text
 from rlc.envs.tool_chat import (
     ToolChatHistory,
     calls_of,
     conversation,
+    fitting_renderer,
     text_of,
     tool_chat_history,
     unread_calls,
@@ -212,3 +216,35 @@ def test_a_conversation_from_a_row_keeps_its_calls() -> None:
 def test_what_is_no_message_is_refused() -> None:
     with pytest.raises(EnvError, match="an object with a `role`"):
         conversation([{"text": "hi"}])
+
+
+@pytest.mark.parametrize(
+    ("name", "why"),
+    [
+        ("qwen3_5", "assert len(think_suffix_token) == 1"),  # an empty AssertionError
+        ("llama3", "<|eot_id|>"),
+        ("gpt_oss_low_reasoning", "Expected single token for <|return|>"),
+        ("kimi_k2", "`<|im_system|>`, with which it writes chats, is 13 tokens there"),
+    ],
+)
+def test_a_renderer_that_does_not_fit_the_tokenizer(name: str, why: str) -> None:
+    with pytest.raises(EnvError) as refused:
+        fitting_renderer(tokenizer(), name)
+    said = f"the renderer `{name}` does not fit the tokenizer of {tokenizer().name_or_path}: "
+    assert str(refused.value).startswith(said)
+    assert why in str(refused.value)
+    assert refused.value.hint
+
+
+def test_every_renderer_fits_a_tokenizer_that_has_its_marks() -> None:
+    from tinker_cookbook import renderers
+    from transformers import AutoTokenizer
+
+    sources = Path(renderers.__file__).parent.glob("*.py")
+    text = "".join(path.read_text(encoding="utf-8") for path in sources)
+    marks = re.findall(r"<[|｜][^<>|｜\s\"'{}]+[|｜]>|</?[a-z_]+>", text)
+    complete = AutoTokenizer.from_pretrained(tokenizer().name_or_path)
+    complete.add_special_tokens({"additional_special_tokens": sorted(set(marks))})
+    for name in renderer_names():
+        if name != "tml_v0":  # which has a tokenizer of its own kind
+            assert fitting_renderer(complete, name).get_stop_sequences()

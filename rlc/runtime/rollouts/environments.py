@@ -28,7 +28,7 @@ def build_envs(envs: Iterable[EnvPlan], tokenizer: Any, renderer: str) -> dict[s
     try:
         return {env.name: build_env(env, tokenizer, renderer) for env in envs}
     except (DataError, EnvError) as error:
-        raise RunError(str(error)) from error
+        raise RunError(str(error), error.hint) from error
 
 
 async def close_envs(envs: Iterable[PlayableEnv]) -> None:

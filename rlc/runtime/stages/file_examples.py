@@ -12,7 +12,7 @@ from rlc.data.rows import DataRow, rows_of
 from rlc.data.sets import rows_in
 from rlc.envs.base import EnvError
 from rlc.envs.history import chunks_of
-from rlc.envs.tool_chat import ToolChatHistory, observation_of, seeing_renderer
+from rlc.envs.tool_chat import ToolChatHistory, fitting_renderer, observation_of
 from rlc.plan.records import DataPlan, SftPlan
 from rlc.runtime.records import RunError
 from rlc.runtime.stages.conversations import Conversations
@@ -30,7 +30,7 @@ def file_examples(stage: SftPlan, tokenizer: Any) -> tuple[list[dict[str, Any]],
     plan drops them, and if none is left.
     """
     data, model = stage.data, stage.model
-    conversations = Conversations(seeing_renderer(tokenizer, model.renderer), model.renderer)
+    conversations = Conversations(fitting_renderer(tokenizer, model.renderer), model.renderer)
     read = READERS[data.kind](data, conversations)
     limits = [limit for limit in (data.max_tokens, model.context) if limit is not None]
     records, notes, long = list[dict[str, Any]](), list[str](), list[tuple[Place, int]]()
