@@ -164,8 +164,7 @@ class SimulatedSampler:
         num_samples: int,
         sampling_params: types.SamplingParams,
         include_prompt_logprobs: bool = False,  # noqa: ARG002
-        topk_prompt_logprobs: int = 0,  # noqa: ARG002
-        prompt_logprobs_last_n: int | None = None,  # noqa: ARG002
+        *_: Any,  # other scores, which are not simulated
     ) -> Awaitable[types.SampleResponse]:
         most = sampling_params.max_tokens or CONTEXT
         draws = self.service.draw(self.model, prompt.to_ints(), num_samples)

@@ -143,8 +143,7 @@ class SudokuSampler(SimulatedSampler):
         num_samples: int,
         sampling_params: types.SamplingParams,
         include_prompt_logprobs: bool = False,  # noqa: ARG002
-        topk_prompt_logprobs: int = 0,  # noqa: ARG002
-        prompt_logprobs_last_n: int | None = None,  # noqa: ARG002
+        *_: Any,  # other scores, which are not simulated
     ) -> Awaitable[types.SampleResponse]:
         service, tokens = self.service, prompt.to_ints()
         text = service.player.tokenizer.decode(tokens[-SEEN_FROM:])
