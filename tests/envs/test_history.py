@@ -11,6 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from rlc.catalog.builtins.wrappers import TEMPLATES
+from rlc.catalog.facts.models import TINY, renderer_fits, renderer_names
+from rlc.catalog.traits import BOX, TAG
 from rlc.envs.base import EnvError, Observation
 from rlc.envs.build import build_env
 from rlc.envs.history import ChatHistory, Chats, TextHistory
@@ -153,3 +155,18 @@ def test_a_renderer_that_rewrites_the_past_is_refused() -> None:
 
 def test_the_catalogue_and_the_templates_know_the_same_names() -> None:
     assert all("seen" in load_template(name)("seen") for name in TEMPLATES)
+
+
+@pytest.mark.engine
+@pytest.mark.parametrize("name", renderer_names())
+def test_a_renderer_that_the_check_accepts_can_write_a_chat(name: str) -> None:
+    if renderer_fits(TINY, name):
+        prompt = renderer(name).build_generation_prompt([{"role": "user", "content": "hi"}])
+        assert prompt.to_ints()
+
+
+@pytest.mark.parametrize("name", TEMPLATES)
+def test_a_template_asks_for_the_marks_that_the_catalogue_says(name: str) -> None:
+    text = load_template(name)("seen")
+    assert tuple(mark for mark in (BOX, TAG) if mark in text) == TEMPLATES[name].asks
+    assert ("<|im_start|>" in text) == TEMPLATES[name].chatml

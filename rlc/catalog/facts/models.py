@@ -102,9 +102,20 @@ def renderer_keeps_prefix(renderer: str) -> bool | None:
     return False if renderer in (*groups["rewrites"], *groups["ends_with_text"]) else None
 
 
-def markup(renderer: str) -> str:
-    """The chat markup that a renderer writes, by the family that its name begins with. Nemotron's
-    is ChatML, as Qwen's is."""
+def renderer_fits(base: str, renderer: str) -> bool:
+    """Whether a renderer writes chats in a markup that a model knows, or in none; so it may be for
+    a model that is not in the catalogue."""
+    model = find_model(base)
+    if model is None:
+        return True
+    plain = "role_colon"  # no markup at all
+    known = {_markup(name) for name in (*model.renderers, plain)}
+    return _markup(renderer) in known | ({"qwen"} if model.chatml else set())
+
+
+def _markup(renderer: str) -> str:
+    """The family that the name of a renderer begins with. Nemotron's markup is ChatML, as Qwen's
+    is."""
     family = renderer[: next((i for i, c in enumerate(renderer) if not c.isalpha()), None)]
     return {"nemotron": "qwen"}.get(family, family)
 

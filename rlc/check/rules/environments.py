@@ -6,7 +6,7 @@ import os
 
 from rlc.catalog.builtins.wrappers import TEMPLATES
 from rlc.catalog.environments import env_facts, files_of, history_of, max_turns, with_role
-from rlc.catalog.facts.models import find_model, renderer_keeps_prefix
+from rlc.catalog.facts.models import find_model, renderer_fits, renderer_keeps_prefix
 from rlc.catalog.index import source_traits, wrapper_traits
 from rlc.check.rules.base import View, rule_on_envs
 from rlc.lang.secrets import is_variable, masked
@@ -98,7 +98,8 @@ def _history_has_an_effect(view: View, env: EnvPlan) -> None:
 def _chat_keeps_prefix(view: View, env: EnvPlan) -> None:
     """A chat is one sequence, which a renderer that rewrites earlier turns breaks."""
     renderer = view.model.renderer
-    if renderer_keeps_prefix(renderer) is not False:
+    fits = renderer_fits(view.model.base, renderer)  # if not, another one is advised anyway
+    if renderer_keeps_prefix(renderer) is not False or not fits:
         return
     chat = with_role(env, "chat")
     if chat is not None and max_turns(env) != 1:

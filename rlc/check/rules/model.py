@@ -7,8 +7,8 @@ import os
 from rlc.catalog.facts.models import (
     find_model,
     find_retired,
-    markup,
     model_names,
+    renderer_fits,
     tokenizer_of,
 )
 from rlc.check.rules.base import View, rule
@@ -16,7 +16,6 @@ from rlc.check.suggest import closest
 from rlc.lang.diagnostics import Label
 from rlc.plan.records import LOCAL, TINKER, ModelPlan
 
-_PLAIN = "role"  # `role_colon` writes no markup at all
 _SCHEMES = {TINKER: "tinker://", LOCAL: "local://"}
 
 
@@ -45,10 +44,7 @@ def _trains_something(view: View) -> None:
 def _renderer_fits(view: View) -> None:
     """A chat is written in the markup that the model knows."""
     model, known = view.model, find_model(view.model.base)
-    if known is None:
-        return
-    fitting = {_PLAIN, *map(markup, known.renderers), *(["qwen"] if known.chatml else [])}
-    if markup(model.renderer) not in fitting:
+    if known is not None and not renderer_fits(model.base, model.renderer):
         message = f"`{model.renderer}` writes the chats of other models than `{model.base}`"
         listed = " or ".join(f"`{name}`" for name in known.renderers)
         advice = f"leave `renderer` out, or take {listed}"

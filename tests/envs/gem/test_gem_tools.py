@@ -18,6 +18,7 @@ from gem.tools.python_code_tool import PythonCodeTool
 from gem.tools.search_tool import SearchTool as GemSearchTool
 from gem.tools.tool_env_wrapper import ToolEnvWrapper
 
+from rlc.catalog.index import wrapper_traits
 from rlc.envs.base import EnvError, Episode, Observation
 from rlc.envs.gem.sandbox import LONGEST, Sandbox
 from rlc.envs.gem.source import GemSource
@@ -325,3 +326,11 @@ def test_two_tools_have_limits_of_their_own(server: str) -> None:
 def test_observations_are_what_the_runtime_takes() -> None:
     (episode,) = group()
     assert isinstance(episode.step("\\boxed{5}"), Observation)
+
+
+@pytest.mark.parametrize(
+    ("name", "tool"), [("python_tool", PythonCodeTool()), ("search_tool", GemSearchTool())]
+)
+def test_a_tool_asks_for_the_marks_that_the_catalogue_says(name: str, tool: Any) -> None:
+    (mark,) = wrapper_traits(name).asks
+    assert mark in tool.instruction_string()
