@@ -37,10 +37,12 @@ def score(metrics: Mapping[str, Any]) -> float:
 
 
 def evaluation_results(metrics: Mapping[str, Any], name: str) -> dict[str, Any]:
-    """Return the results of an evaluation without their prefix, and without its faults."""
+    """Return the results of an evaluation without their prefix, and without its faults and what
+    its environments measured."""
     prefix = f"eval/{name}/"
     mine = {key.removeprefix(prefix): v for key, v in metrics.items() if key.startswith(prefix)}
-    return {key: value for key, value in mine.items() if key not in ("failed", "cut_off")}
+    faults = ("failed", "cut_off")
+    return {k: value for k, value in mine.items() if k not in faults and not k.startswith("env/")}
 
 
 def failures_by_cause(metrics: Mapping[str, Any]) -> dict[str, int]:
@@ -83,7 +85,7 @@ def rollout_metrics(rollouts: Sequence[Rollout], envs: Sequence[EnvPlan]) -> dic
             metrics |= _env_metrics(env, mine)
         for role, part in by_role(mine).items():
             metrics[f"reward/{env.name}/{role}"] = fmean(rollout.reward for rollout in part)
-            metrics |= _measured(f"{env.name}/{role}", part)
+            metrics |= measured(f"{env.name}/{role}", part)
     for role, part in by_role(counted).items():
         metrics[f"{role}_acc"] = fmean(rollout.last_metric("correct") for rollout in part)
     return metrics
@@ -113,7 +115,7 @@ def _env_metrics(env: EnvPlan, rollouts: Sequence[Rollout]) -> dict[str, float]:
             f"episodes/{name}/return_min": min(returns),
             f"episodes/{name}/return_max": max(returns),
         }
-    return metrics | _measured(name, rollouts)
+    return metrics | measured(name, rollouts)
 
 
 def by_role(rollouts: Iterable[Rollout]) -> dict[str, list[Rollout]]:
@@ -125,7 +127,7 @@ def by_role(rollouts: Iterable[Rollout]) -> dict[str, list[Rollout]]:
     return roles
 
 
-def _measured(name: str, rollouts: Sequence[Rollout]) -> dict[str, float]:
+def measured(name: str, rollouts: Sequence[Rollout]) -> dict[str, float]:
     """Return the means of what the environment measured of each episode's last action."""
     kinds = sorted({kind for r in rollouts for turn in r.turns[-1:] for kind in turn.metrics})
     return {f"env/{name}/{kind}": fmean(r.last_metric(kind) for r in rollouts) for kind in kinds}

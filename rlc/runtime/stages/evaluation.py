@@ -20,7 +20,13 @@ from rlc.runtime.guard.adaptive_concurrency import LimitedSamplingClient, fixed_
 from rlc.runtime.guard.meter import Meter
 from rlc.runtime.journal.database import NOTHING, Used
 from rlc.runtime.journal.folder import RunFolder
-from rlc.runtime.journal.metrics import ROLLOUTS_FILE, by_role, rollout_record, usage_metrics
+from rlc.runtime.journal.metrics import (
+    ROLLOUTS_FILE,
+    by_role,
+    measured,
+    rollout_record,
+    usage_metrics,
+)
 from rlc.runtime.observer import Observer
 from rlc.runtime.records import Rollout, Usage
 from rlc.runtime.rollouts.environments import build_envs, close_envs
@@ -44,9 +50,12 @@ def evaluation_metrics(plan: EvalPlan, rollouts: Sequence[Rollout]) -> dict[str,
     for role, part in by_role(rollouts).items():
         if role != JUDGE:
             metrics |= _metrics(plan, part, f"{prefix}/{role}")
-    for env in plan.envs if len(plan.envs) > 1 else ():
+    for env in plan.envs:
         if mine := [rollout for rollout in deciding if rollout.env == env.name]:
-            metrics |= _metrics(plan, mine, f"{prefix}/{env.name}")
+            if len(plan.envs) > 1:
+                metrics |= _metrics(plan, mine, f"{prefix}/{env.name}")
+            played = [rollout for rollout in mine if rollout.error is None]
+            metrics |= {f"{prefix}/{k}": value for k, value in measured(env.name, played).items()}
     metrics[f"{prefix}/failed"] = float(sum(rollout.error is not None for rollout in rollouts))
     # A result may be bad although the model is good: replies cut off at max_tokens, and episodes
     # whose answer could not be read, if the environment measures that.

@@ -68,6 +68,7 @@ def test_what_was_cut_off_or_could_not_be_read_is_told_from_what_is_wrong() -> N
     assert metrics["eval/e/pass@1"] == 0
     assert metrics["eval/e/format"] == pytest.approx(2 / 3)
     assert metrics["eval/e/cut_off"] == pytest.approx(1 / 3)
+    assert metrics["eval/e/env/a/format"] == pytest.approx(2 / 3)
 
 
 def test_a_mixture_has_the_results_of_each_environment_too() -> None:
