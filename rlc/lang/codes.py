@@ -138,4 +138,5 @@ CODES: dict[str, str] = {
     "RL0533": "name of another metric",
     # RL054x: messages (rlc/check)
     "RL0540": "messages that cannot be used",
+    "RL0534": "function that is no reward",
 }

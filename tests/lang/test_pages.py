@@ -74,6 +74,9 @@ def write_rows(folder: Path) -> None:
     for name, rows in named.items():
         text = "".join(json.dumps(row) + "\n" for row in rows)
         (folder / f"{name}.jsonl").write_text(text, encoding="utf-8")
+    function = "def {}(reply, row):\n    return len(reply)\n"
+    functions = "\n\n".join(function.format(name) for name in ("reward", "brief"))
+    (folder / "rewards.py").write_text(functions, encoding="utf-8")
     (folder / "broken.jsonl").write_text('{"question": "1 + 1 = ?", "answer": "2"\n')
 
 

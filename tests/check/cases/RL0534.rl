@@ -1,0 +1,21 @@
+model policy {
+  base = "Qwen/Qwen3-8B"
+}
+
+env essays = rows("lib/rows.jsonl", grader = {
+  brief  = grade_with("lib/rewards.py:brief")
+  polite = grade_with("lib/rewards.py:polite")
+  tone   = grade_with("lib/rewards.py:tone")
+  ton    = grade_with("lib/rewards.py:ton")
+})
+
+train main {
+  model     = policy
+  env       = essays
+  batch     = groups(16, group_size = 8)
+  sampling  = sample(max_tokens = 512)
+  advantage = grpo()
+  loss      = importance_sampling()
+  optimizer = adam(1e-5)
+  steps     = 50
+}
