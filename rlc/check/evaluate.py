@@ -25,9 +25,10 @@ from rlc.catalog.index import (
 from rlc.catalog.records import SCALARS, Args, Builtin, Param, Signature
 from rlc.check import parts, pipelines
 from rlc.check.bind import Owner, bind
+from rlc.check.foreign import report_word
 from rlc.check.mixtures import name_single, single
 from rlc.check.models import Artifact, model_value
-from rlc.check.scalars import NUMBERS, Scalars, article, describe, report_word
+from rlc.check.scalars import NUMBERS, Scalars, article, describe
 from rlc.check.scope import NamedDecl, Scope
 from rlc.check.suggest import known_values, rename
 from rlc.check.values import Value
@@ -58,7 +59,7 @@ class Evaluator:
         self.scope = scope
         self.recipe = recipe
         self.found = found
-        self.scalars = Scalars(self._plain_reference, scope.knows, recipe, found)
+        self.scalars = Scalars(self._plain_reference, scope, recipe, found)
         self._done: dict[str, Value | None] = {}
         self._open: list[str] = []
         self._models: dict[int, Value | None] = {}  # by the expression: it is asked for twice

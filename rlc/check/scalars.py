@@ -7,6 +7,8 @@ from collections.abc import Callable, Iterable
 from typing import Any
 
 from rlc.catalog.records import SCALARS, Param
+from rlc.check.foreign import is_unquoted, report_word, warn_of_placeholders
+from rlc.check.scope import Scope
 from rlc.check.suggest import known_values, rename
 from rlc.check.values import Value, is_command_line, said
 from rlc.lang.ast import (
@@ -40,11 +42,9 @@ Lookup = Callable[[Name | Attribute], Value | None]
 class Scalars:
     """Evaluates expressions to plain values."""
 
-    def __init__(
-        self, lookup: Lookup, knows: Callable[[str], bool], recipe: str, found: Diagnostics
-    ) -> None:
+    def __init__(self, lookup: Lookup, scope: Scope, recipe: str, found: Diagnostics) -> None:
         self._lookup = lookup
-        self._knows = knows
+        self._scope = scope
         self._recipe = recipe
         self._found = found
         # Lists and records by their ids, with how many values they hold and how deep they nest.
@@ -57,9 +57,9 @@ class Scalars:
                 return Value(want.type, None, expr.span, expr.span)
             if expr.id in want.all_choices():
                 return Value(want.type, expr.id, expr.span, expr.span)
-            if not self._knows(expr.id) and report_word(expr, want, self._found):
+            if not self._scope.knows(expr.id) and report_word(expr, want, self._found):
                 return None
-            unquoted = want.type == "string" and not self._knows(expr.id)
+            unquoted = want.type == "string" and not self._scope.knows(expr.id)
             if want.type == "word" or (unquoted and want.choices):
                 _report_choice(expr.id, want, expr.span, self._found)
                 return None
@@ -67,7 +67,7 @@ class Scalars:
                 message = f"`{want.name}` takes a string, found the name `{expr.id}`"
                 self._found.error("RL0201", expr.span, message, f'in quotes: `"{expr.id}"`')
                 return None
-        elif want.type == "string" and self._is_unquoted(expr):
+        elif want.type == "string" and is_unquoted(expr, self._scope):
             message = f"`{want.name}` takes a string, found `{expr.span.text}` without its quotes"
             advice = f'in quotes: `"{expr.span.text}"`'
             self._found.error("RL0201", expr.span, message, advice)
@@ -82,24 +82,6 @@ class Scalars:
             return value
         path = rebased(fitted.data, value.span.source.folder, self._recipe)
         return Value("path", path, value.span, value.origin)
-
-    def _is_unquoted(self, expr: Expr) -> bool:
-        """Whether it reads as a path or dotted name: one word of names that nobody declares."""
-        parts, names = [expr], list[str]()
-        while parts:
-            match parts.pop():
-                case Name() as name:
-                    names.append(name.id)
-                case Attribute() as path:
-                    parts.append(path.value)
-                case Binary(op="/" | "-") as operation:
-                    parts += operation.left, operation.right
-                case Number():
-                    pass
-                case _:
-                    return False
-        is_word = not isinstance(expr, Number) and not any(map(str.isspace, expr.span.text))
-        return is_word and bool(names) and not any(map(self._knows, names))
 
     def unquoted(self, expr: String) -> Name:
         """A word that is written as a string, after a warning."""
@@ -118,6 +100,7 @@ class Scalars:
             case Quantity():
                 return Value(*_quantity(expr), span, span)
             case String():
+                warn_of_placeholders(expr, want, self._scope, self._found)
                 return Value("string", expr.value, span, span)
             case Bool():
                 return Value("bool", expr.value, span, span)
@@ -192,23 +175,6 @@ class Scalars:
             self._found.error("RL0203", expr.span, message)
             return None
         return Value(kind, data, expr.span, combined(expr.span, operands))
-
-
-def report_word(name: Name, want: Param, found: Diagnostics) -> bool:
-    """Report a word that other languages have for a plain value, ``True`` or ``null``, if it is."""
-    from rlc.catalog.elsewhere import WORDS  # only needed for a mistake
-
-    meant = WORDS.get(name.id, name.id)
-    if meant not in ("true", "false", "none"):
-        return False
-    if meant == "none" and not want.optional:
-        advice = None if want.required else "leave it out for its default"
-        message = f"`{want.name}` takes no `{name.id}`"
-        found.error("RL0201", name.span, message, advice)
-    else:
-        message, advice = f"`{name.id}` is written `{meant}` here", f"write `{meant}`"
-        found.error("RL0115", name.span, message, advice, fix=replace(name.span, meant, advice))
-    return True
 
 
 def fit(value: Value, want: Param, span: Span, found: Diagnostics) -> Value | None:

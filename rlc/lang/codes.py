@@ -36,6 +36,7 @@ CODES: dict[str, str] = {
     "RL0114": "declared but not used",
     "RL0115": "known elsewhere, not here",
     "RL0116": "old spelling",
+    "RL0117": "nothing is filled into a string",
     # RL02xx: types and ranges (rlc/check)
     "RL0201": "wrong type",
     "RL0202": "out of range",

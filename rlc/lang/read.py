@@ -9,7 +9,7 @@ import sys
 from contextlib import suppress
 
 from rlc.lang.diagnostics import Diagnostic, Diagnostics, Severity
-from rlc.lang.source import Source, Span
+from rlc.lang.source import Source, Span, printable
 
 MAX_BYTES = 1_000_000
 STDIN = "-"
@@ -137,5 +137,4 @@ def _failure(code: str, name: str, message: str, help: str | None) -> Diagnostic
 
 def _printable(path: str) -> str:
     """The path with the characters that a terminal cannot print escaped."""
-    text = path.encode("utf-8", "backslashreplace").decode("utf-8")
-    return "".join(char if char.isprintable() else repr(char)[1:-1] for char in text)
+    return printable(path.encode("utf-8", "backslashreplace").decode("utf-8"))

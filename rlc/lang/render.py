@@ -9,7 +9,7 @@ from attrs import frozen
 
 from rlc.lang.diagnostics import Diagnostic, Severity, in_order
 from rlc.lang.secrets import masked_line
-from rlc.lang.source import Source, Span
+from rlc.lang.source import Source, Span, printable
 
 TAB = 4
 WIDTH = 100  # columns of an excerpt; longer lines are cut around the mark
@@ -56,7 +56,7 @@ class Paint:
 def _finding(item: Diagnostic, paint: Paint, hidden: Sequence[Span]) -> str:
     color = _COLORS[item.severity]
     title = paint(f"{item.severity.value}[{item.code}]", color, _BOLD)
-    lines = [f"{title}{paint(f': {item.message}', _BOLD)}"]
+    lines = [f"{title}{paint(f': {printable(item.message)}', _BOLD)}"]
     marks = [_Mark(item.span, "", color, "^")] if item.span else []
     marks += [_Mark(label.span, label.text, _FRAME, "-") for label in item.labels]
     gutter = max((len(str(mark.span.line)) for mark in marks), default=1)
@@ -70,7 +70,7 @@ def _finding(item: Diagnostic, paint: Paint, hidden: Sequence[Span]) -> str:
         lines += _excerpt(source, group, gutter, paint, hidden)
         arrow = ":::"
     if item.help:
-        lines.append(f"{' ' * gutter} {paint('= help:', _HELP, _BOLD)} {item.help}")
+        lines.append(f"{' ' * gutter} {paint('= help:', _HELP, _BOLD)} {printable(item.help)}")
     return "\n".join(lines) + "\n"
 
 
@@ -108,7 +108,7 @@ def _underline(view: _View, mark: _Mark, paint: Paint) -> str:
     start = view.column(span.column - 1)
     end = view.column(end_column - 1) if end_line == span.line else view.columns[-1]
     text = mark.char * max(1, end - start)
-    label = f" {mark.text}" if mark.text else ""
+    label = f" {printable(mark.text)}" if mark.text else ""
     return " " * start + paint(text + label, mark.color, _BOLD)
 
 

@@ -10,6 +10,11 @@ from functools import cached_property
 from attrs import field, frozen
 
 
+def printable(text: str) -> str:
+    """The text with escapes for what a terminal would obey instead of print."""
+    return "".join(char if char.isprintable() else repr(char)[1:-1] for char in text)
+
+
 @frozen(eq=False, repr=False)
 class Source:
     """One file of recipe text. Compared by identity: two reads are two sources.

@@ -48,7 +48,14 @@ def show(data: Any, kind: str) -> str:
         return f"{data:g}"
     if isinstance(data, int):
         return f"{data:,}".replace(",", "_")
-    return f'"{data}"' if isinstance(data, str) and kind == "string" else str(data)
+    return _quoted(data) if isinstance(data, str) and kind == "string" else str(data)
+
+
+def _quoted(text: str) -> str:
+    """A string with its escapes; what a terminal would obey is shown by its number."""
+    escapes = {'"': '\\"', "\\": "\\\\"}
+    chars = (c if c.isprintable() else repr(c)[1:-1] for c in text)
+    return f'"{"".join(escapes.get(c, c) for c in chars)}"'
 
 
 def elapsed(seconds: float) -> str:

@@ -95,3 +95,14 @@ def test_findings_come_by_file_and_place_and_are_counted() -> None:
     assert re.findall(r"^\w+\[RL\d+\]: (\w+)$", text, re.M) == ["gone", "first", "second", "third"]
     assert text.endswith("\n3 errors, 1 warning\n")
     assert render_human([], color=True) == ""
+
+
+def test_a_control_character_in_a_message_does_not_reach_the_terminal() -> None:
+    source = Source("a.rl", 'x = "y"')
+    found = Diagnostics()
+    label = Label(Span(source, 0, 1), "a\x1b[2J")
+    found.error("RL0010", Span(source, 4, 7), 'no model "a\nb\x1b[31m"', "write\rthis", label)
+    text = render_human(found, color=False)
+    assert 'no model "a\\nb\\x1b[31m"' in text
+    assert "write\\rthis" in text
+    assert set(text) & {"\x1b", "\r"} == set()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from rlc.plan.units import elapsed
+from rlc.plan.units import elapsed, show, shown_value
 
 
 @pytest.mark.parametrize(
@@ -24,3 +24,9 @@ from rlc.plan.units import elapsed
 )
 def test_a_span_of_time_has_at_most_two_units(seconds: float, text: str) -> None:
     assert elapsed(seconds) == text
+
+
+def test_a_string_is_shown_with_its_escapes() -> None:
+    assert show('a "b" \\c', "string") == r'"a \"b\" \\c"'
+    assert show("a\nb\t\x1b[31m é", "string") == r'"a\nb\t\x1b[31m é"'
+    assert shown_value("instruction", "a\nb") == r'"a\nb"'

@@ -77,6 +77,7 @@ def _fix(files: list[str], args: argparse.Namespace) -> int:
     from rlc.compile.recipe import compile_source
     from rlc.lang.fixes import fix_all
     from rlc.lang.read import STDIN, read_source, write_text
+    from rlc.lang.source import printable
 
     reader = _reader(args)
     remaining, changes = Diagnostics(), 0
@@ -102,7 +103,10 @@ def _fix(files: list[str], args: argparse.Namespace) -> int:
             assert item.span is not None
             assert item.fix is not None
             place = f"{item.file_name}:{item.span.line}:{item.span.column}"
-            print(f"fixed {place}: {item.code} {item.message} ({item.fix.title})", file=report)
+            print(
+                f"fixed {place}: {item.code} {printable(item.message)} ({item.fix.title})",
+                file=report,
+            )
     _print(remaining, len(files), args.format, sys.stderr if text_apart else sys.stdout)
     return 1 if remaining.has_errors or (args.diff and changes) else 0
 
