@@ -11,7 +11,7 @@ from rlc.lang.diagnostics import Diagnostic, Diagnostics, Severity
 from rlc.lang.source import Source
 
 MAX_ROUNDS = 20  # a fix may bring another mistake to light; this many in a row never happen
-MAX_TRIED = 50  # fixes that are tried one by one
+MAX_TRIED = 20  # fixes that are tried one by one
 
 
 @frozen

@@ -38,7 +38,9 @@ NUMBERS = {"NUMBER", "MONEY", "DURATION", "PERCENT"}
 def lex(source: Source, tables: Tables) -> Lexed:
     """Split a text into tokens and comments, up to MAX_FINDINGS malformed words."""
     lexed = Lexed([], [], [], Diagnostics())
-    match_at = _pattern(tuple(tables.terminals.items())).match
+    # A keyword is a name by its letters: `thené` is not one followed by a letter.
+    terminals = (item for item in tables.terminals.items() if item[0] not in tables.soft)
+    match_at = _pattern(tuple(terminals)).match
     keywords, text, position = tables.keywords, source.text, 0
     plain = tables.words.keys() - keywords.values()
     quotes = None  # made for the first line in which they do not match

@@ -235,7 +235,7 @@ def test_any_bytes_give_diagnostics(tmp_path_factory: pytest.TempPathFactory, da
 
 
 @given(recipes, st.integers(0, 2**32), st.data())
-@settings(max_examples=60)
+@settings(max_examples=60, deadline=None)
 def test_any_damage_to_any_recipe_gives_diagnostics(
     recipe: Recipe, seed: int, data: st.DataObject
 ) -> None:
@@ -262,6 +262,12 @@ def check_total(text: str) -> None:
     render_sarif(found, "1")
     if not found:
         format_text(source, recipe)
+
+
+@pytest.mark.parametrize("word", ["thené", "trueé", "falseß"])
+def test_a_keyword_with_another_letter_is_one_name(word: str) -> None:
+    _, (found,) = read(f"env x = {word}")
+    assert (found.code, found.span and found.span.text) == ("RL0015", word)
 
 
 @pytest.mark.parametrize("digits", [299, 309, 350, 400, 5_000])
