@@ -6,7 +6,7 @@ import asyncio
 import errno
 import sqlite3
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from pathlib import Path
 
@@ -31,7 +31,7 @@ from rlc.runtime.rollouts.environments import build_envs
 from rlc.runtime.rollouts.tasks import TaskStream
 from rlc.runtime.stages.base import Stage
 from rlc.runtime.stages.evaluation import Evaluator
-from rlc.runtime.stages.examples import load_examples
+from rlc.runtime.stages.examples import load_examples, make_file_examples
 from rlc.runtime.stages.sft import SftStage
 from rlc.runtime.stages.train import TrainStage
 from rlc.runtime.stages.weights import LostCheckpointError, StageWeights, open_weights
@@ -217,6 +217,9 @@ class Job:
         if self._remote:
             stage = self._remote.with_served_context(stage)
             await self._remote.verify(stage, training, meter)
+        await make_file_examples(
+            self.folder, self._learning_from_files(stage), training.get_tokenizer(), note
+        )
         weights = StageWeights(
             training, self.service, journal, stage, lambda: self._stopping, note, len(done)
         )
@@ -236,6 +239,12 @@ class Job:
         finally:
             await opened.close()
         self._over_budget = loop.over_budget
+
+    def _learning_from_files(self, stage: TrainPlan | SftPlan) -> Iterator[SftPlan]:
+        """Yield the stages that learn from files with the base model of this one."""
+        for other in self.folder.plan.stages:
+            if isinstance(other, SftPlan) and other.model.base == stage.model.base:
+                yield self._remote.with_served_context(other) if self._remote else other
 
     async def _open_stage(
         self,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -39,19 +39,38 @@ async def load_examples(
         DataError: a row of the file cannot be used.
         RunError: the examples cannot be made, or those of a resumed run are gone.
     """
-    name = f"examples-{stage.name}.jsonl"
+    name = _file_name(stage)
     if not (folder.path / name).exists():
         if weights.step:
             raise RunError(f"{folder.path / name} is gone, and cannot be made again")
         if stage.data.path is not None:
-            tokenizer = weights.training.get_tokenizer()
-            records, notes = await in_thread(file_examples, stage, tokenizer)
-            for text in notes:
-                note(text)
+            await make_file_examples(folder, [stage], weights.training.get_tokenizer(), note)
         else:
             records = await _from_episodes(folder, stage, weights, meter, on_progress)
-        folder.rewrite(name, records)
+            folder.rewrite(name, records)
     return [_example(record["sequences"]) for record in folder.read(name)]
+
+
+async def make_file_examples(
+    folder: RunFolder, stages: Iterable[SftPlan], tokenizer: Any, note: Callable[[str], None]
+) -> None:
+    """Make the examples of stages that learn from files and have not begun.
+
+    Raise DataError or RunError for rows that cannot be used: before the first stage is paid for,
+    if its tokenizer is that of the later ones.
+    """
+    for stage in stages:
+        name = _file_name(stage)
+        begun = (folder.path / name).exists() or folder.journal.steps(stage.name)
+        if stage.data.path is not None and not begun:
+            records, notes = await in_thread(file_examples, stage, tokenizer)
+            folder.rewrite(name, records)
+            for text in notes:
+                note(text)
+
+
+def _file_name(stage: SftPlan) -> str:
+    return f"examples-{stage.name}.jsonl"
 
 
 def _example(parts: Sequence[Mapping[str, Any]]) -> Example:

@@ -198,6 +198,13 @@ def test_rows_that_are_too_long_are_counted(tmp_path: Path) -> None:
     assert len((tmp_path / "dropped" / "examples-warmup.jsonl").read_text().splitlines()) == 2
 
 
+def test_no_stage_pays_for_the_rows_of_a_later_one(tmp_path: Path) -> None:
+    data = f'chats("{chats(tmp_path / "chats.jsonl", 1, 400)}", max_tokens = 200)'
+    with pytest.raises(RunError, match="1 of 2 rows"):
+        run_new(tmp_path / "run", tiny(train(steps="1"), sft(model="main", data=data)))
+    assert not metrics(tmp_path / "run")
+
+
 def test_a_split_of_the_rows_is_imitated(tmp_path: Path) -> None:
     file = chats(tmp_path / "chats.jsonl", *range(1, 11))
     for split, count in (("first(80%)", 8), ("last(20%)", 2)):
