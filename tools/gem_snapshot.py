@@ -3,8 +3,8 @@
     python -m tools.gem_snapshot
 
 Signatures are read from the classes' source, not from the classes: some modules need packages
-that only their own environments use. Prompt lengths are measured by playing one turn, where that
-needs no download.
+that only their own environments use. Prompt lengths are measured by playing one turn, in
+characters and in tokens of the included model, where that needs no download.
 """
 
 from __future__ import annotations
@@ -15,8 +15,11 @@ import importlib.metadata
 import importlib.util
 import io
 import json
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
+
+from rlc.pricing.shapes import included_tokenizer
 
 PATH = Path(__file__).parents[1] / "rlc" / "catalog" / "facts" / "data" / "gem.json"
 
@@ -46,7 +49,9 @@ def snapshot() -> dict[str, Any]:
     facts = registry()
     for env_id, record in facts["environments"].items():
         needs = facts["classes"][record["class"]]["needs"]
-        record["chars"] = probe(env_id) if not needs else None
+        shown = None if needs else probe(env_id)
+        record["chars"] = shown and mean_lengths(shown, len)
+        record["tiny"] = shown and mean_lengths(shown, tiny_tokens)
     return facts
 
 
@@ -80,11 +85,11 @@ def registry() -> dict[str, Any]:
     return dict(json.loads(json.dumps(facts)))
 
 
-def probe(env_id: str) -> dict[str, int] | None:
-    """Mean characters of the first observation and, in a game, of the one after a random move."""
+def probe(env_id: str) -> dict[str, list[str]] | None:
+    """First observations and, in a game, those after a random move; None if it cannot be made."""
     import gem
 
-    first, later = [], []
+    first, later = list[str](), list[str]()
     with contextlib.redirect_stdout(io.StringIO()):
         try:
             env = gem.make(env_id)
@@ -95,12 +100,23 @@ def probe(env_id: str) -> dict[str, int] | None:
             with contextlib.suppress(NotImplementedError, AttributeError):
                 text, _, _, _, info = env.step(env.sample_random_action())
                 later.append(_shown(text, info))
-    mean = {"prompt": sum(first) // len(first)}
-    return mean | ({"observation": sum(later) // len(later)} if later else {})
+    return {"prompt": first} | ({"observation": later} if later else {})
 
 
-def _shown(text: str, info: dict[str, Any]) -> int:
-    return len(str(info.get("prefix", ""))) + len(text) + len(str(info.get("suffix", "")))
+def mean_lengths(
+    shown: Mapping[str, Sequence[str]], length: Callable[[str], int]
+) -> dict[str, int]:
+    """The mean length of each kind of text, rounded down."""
+    return {kind: sum(map(length, texts)) // len(texts) for kind, texts in shown.items()}
+
+
+def tiny_tokens(text: str) -> int:
+    """Tokens of a text for the included model."""
+    return len(included_tokenizer().encode(text, add_special_tokens=False).ids)
+
+
+def _shown(text: str, info: dict[str, Any]) -> str:
+    return f"{info.get('prefix', '')}{text}{info.get('suffix', '')}"
 
 
 def _parameters(module: str, name: str) -> dict[str, dict[str, Any]]:

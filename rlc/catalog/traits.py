@@ -80,7 +80,8 @@ class Key:
 class EnvFacts:
     """What is known of one environment before it is made.
 
-    ``chars``: mean characters of its ``prompt`` and ``observation``, if measured. ``needs``: what
+    ``chars``: mean characters of its ``prompt`` and ``observation``, if measured; ``tokens``: mean
+    tokens, by the name of a vocabulary. ``needs``: what
     it downloads when it is made (``hub``, ``nltk``). ``splits``: the names of its splits; None if
     they are not known. ``tasks``: how many it has, None if unknown;
     ``uncounted``: it does not count them when it is made either. ``oracle``: a player that knows
@@ -92,6 +93,7 @@ class EnvFacts:
     """
 
     chars: Mapping[str, int] = field(factory=dict)
+    tokens: Mapping[str, Mapping[str, int]] = field(factory=dict)
     needs: tuple[str, ...] = ()
     splits: tuple[str, ...] | None = None
     tasks: int | None = None

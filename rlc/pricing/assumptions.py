@@ -7,14 +7,20 @@ from collections.abc import Iterator
 from attrs import asdict
 
 from rlc.catalog.environments import env_facts, max_turns
-from rlc.catalog.facts.models import find_model, storage_price
+from rlc.catalog.facts.models import find_model, storage_price, tokenizer_of
 from rlc.catalog.facts.prices import price_of
 from rlc.catalog.index import loss_traits, source_traits
 from rlc.plan.environments import EnvPlan
 from rlc.plan.records import EvalPlan, SftPlan, StagePlan, TrainPlan, environments_of
 from rlc.plan.units import show
 from rlc.pricing import cost
-from rlc.pricing.shapes import REPLY_SHARE, TURN_SHARE, UNKNOWN_TURNS, rollout_shape
+from rlc.pricing.shapes import (
+    CHARACTERS_PER_TOKEN,
+    REPLY_SHARE,
+    TURN_SHARE,
+    UNKNOWN_TURNS,
+    rollout_shape,
+)
 from rlc.pricing.tokens import RESAMPLED, ROW_TOKENS, TRIES
 
 
@@ -52,11 +58,18 @@ def _sampling(stage: StagePlan) -> Iterator[str]:
 
 
 def _environment(env: EnvPlan, stage: StagePlan) -> Iterator[str]:
-    chars = env_facts(env).chars
+    facts = env_facts(env)
+    counted = facts.tokens.get(tokenizer_of(stage.model.base) or "", {})
+    how = {kind: f"{number:,} characters" for kind, number in facts.chars.items()}
+    how |= dict.fromkeys(counted, "counted")
     sampling = None if isinstance(stage, SftPlan) else stage.sampling
+    usual = rollout_shape(env, stage.model, sampling, "expected")[0]
     first, *others = rollout_shape(env, stage.model, sampling, "high")
-    how = f"{chars['prompt']:,} characters" if chars else "not measured, assumed"
-    yield f"a first prompt of about {first.prompt:g} tokens ({how})"
+    said = how.get("prompt", "not measured, assumed")
+    yield f"a first prompt of about {usual.prompt:g} tokens ({said})"
+    if "counted" not in how.values():
+        characters = ", ".join(f"{number:g}" for number in CHARACTERS_PER_TOKEN.values())
+        yield f"low, expected, high: {characters} characters a token"
     if others:
         judge = others[0].prompt
         yield f"the judge's prompt holds the solutions: up to {judge:,.0f} tokens"
@@ -65,8 +78,8 @@ def _environment(env: EnvPlan, stage: StagePlan) -> Iterator[str]:
     if env.max_turns is None:
         why = source_traits(env.source).unknown_turns
         yield f"at most {UNKNOWN_TURNS} turns, assumed ({why})"
-    how = f"{chars['observation']:,} characters" if "observation" in chars else "not measured"
-    yield f"later observations of about {first.observation:g} tokens ({how})"
+    said = how.get("observation", "not measured, assumed")
+    yield f"later observations of about {usual.observation:g} tokens ({said})"
     allowed = max_turns(env) or UNKNOWN_TURNS
     if first.turns < allowed:
         yield (

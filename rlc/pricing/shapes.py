@@ -17,16 +17,17 @@ the model's context or the limits of the sampling.
 
 from __future__ import annotations
 
+import importlib
 import os
 from bisect import bisect_left
-from collections.abc import Mapping
+from functools import cache
 from math import ceil
-from typing import Literal
+from typing import Any, Literal
 
 from attrs import evolve, frozen
 
 from rlc.catalog.environments import env_facts, history_of, makes_text, max_turns, with_role
-from rlc.catalog.facts.models import renderer_keeps_prefix
+from rlc.catalog.facts.models import TINY, TINY_TOKENIZER, renderer_keeps_prefix, tokenizer_of
 from rlc.plan.environments import EnvPlan
 from rlc.plan.records import ModelPlan, SamplingPlan
 
@@ -36,10 +37,13 @@ History = Literal["all", "observations", "latest"]
 
 REPLY_SHARE = {"low": 0.1, "expected": 0.5, "high": 1.0}  # of max_tokens
 TURN_SHARE = {"low": 0.1, "expected": 0.5, "high": 1.0}  # of the environment's limit
-CHARACTERS_PER_TOKEN = 4
-UNKNOWN_PROMPT, UNKNOWN_OBSERVATION = 300, 100  # tokens, where nothing was measured
+CHARACTERS_PER_TOKEN = {"low": 5.0, "expected": 4.0, "high": 2.0}  # of a text that was not counted
+UNKNOWN_PROMPT = {"low": 100, "expected": 300, "high": 1_000}  # tokens, where nothing was measured
+UNKNOWN_OBSERVATION = {"low": 30, "expected": 100, "high": 300}
 UNKNOWN_TURNS = 20
-TEMPLATE_TOKENS, CHAT_TOKENS = 50, 10  # markup around an observation
+# Markup around an observation.
+TEMPLATE_TOKENS = {"low": 40, "expected": 50, "high": 60}
+CHAT_TOKENS = {"low": 6, "expected": 10, "high": 12}
 JUDGE_TOKENS = 100  # of the instructions around the task and its solutions
 _UNLIMITED = 2**53
 
@@ -132,15 +136,14 @@ def rollout_shape(
 
 
 def _episode(env: EnvPlan, model: ModelPlan, level: Level) -> Episode:
-    chars = env_facts(env).chars
     history = history_of(env)
-    markup, per_turn = TEMPLATE_TOKENS, 0
+    markup, per_turn = TEMPLATE_TOKENS[level], 0
     if history == "all":
-        markup = per_turn = CHAT_TOKENS
-    observation = chars.get("observation", UNKNOWN_OBSERVATION * CHARACTERS_PER_TOKEN)
+        markup = per_turn = CHAT_TOKENS[level]
+    prompt, observation = _text_tokens(env, model, level)
     return Episode(
-        prompt=ceil(_prompt_characters(env, chars) / CHARACTERS_PER_TOKEN) + markup,
-        observation=ceil(observation / CHARACTERS_PER_TOKEN) + per_turn,
+        prompt=prompt + markup,
+        observation=observation + per_turn,
         turns=max(1, round((max_turns(env) or UNKNOWN_TURNS) * TURN_SHARE[level])),
         reply=max(1, round(env.rollouts.max_tokens * REPLY_SHARE[level])),
         history=history,
@@ -148,15 +151,48 @@ def _episode(env: EnvPlan, model: ModelPlan, level: Level) -> Episode:
     )
 
 
-def _prompt_characters(env: EnvPlan, chars: Mapping[str, int]) -> int:
-    """The first observation, and what the recipe puts around it."""
-    texts = ("instruction", "system")
-    added = sum(len(str(w.args.get(name, ""))) for w in env.wrappers for name in texts)
-    added += len(str(env.args.get("suffix") or ""))
-    few_shot = env.args.get("few_shot")
-    if few_shot and os.path.isfile(few_shot):  # all of it comes before each question
-        added += os.path.getsize(few_shot)
-    return chars.get("prompt", UNKNOWN_PROMPT * CHARACTERS_PER_TOKEN) + added
+def _text_tokens(env: EnvPlan, model: ModelPlan, level: Level) -> tuple[int, int]:
+    """Tokens of the first observation, with what the recipe puts around it, and of a later one.
+
+    They were counted for the vocabulary of the model, or follow from characters that were.
+    """
+    facts, vocabulary = env_facts(env), tokenizer_of(model.base)
+    measured = {kind: ceil(n / CHARACTERS_PER_TOKEN[level]) for kind, n in facts.chars.items()}
+    measured |= facts.tokens.get(vocabulary or "", {})
+    added = [w.args.get(name) for w in env.wrappers for name in ("instruction", "system")]
+    added += [env.args.get("suffix"), _few_shot(env)]
+    around = sum(text_tokens(str(text), model, level) for text in added if text)
+    return (
+        measured.get("prompt", UNKNOWN_PROMPT[level]) + around,
+        measured.get("observation", UNKNOWN_OBSERVATION[level]),
+    )
+
+
+def _few_shot(env: EnvPlan) -> str:
+    """The solved problems before each question; empty if there are none that can be read."""
+    path = env.args.get("few_shot")
+    if not path or not os.path.isfile(path):
+        return ""
+    with open(path, encoding="utf-8", errors="replace") as file:
+        return file.read()
+
+
+def text_tokens(text: str, model: ModelPlan, level: Level) -> int:
+    """Tokens of a text: counted if the tokenizer of the model is at hand, else by its length."""
+    tokenizer = included_tokenizer() if tokenizer_of(model.base) == TINY else None
+    if tokenizer is None:
+        return ceil(len(text) / CHARACTERS_PER_TOKEN[level])
+    return len(tokenizer.encode(text, add_special_tokens=False).ids)
+
+
+@cache
+def included_tokenizer() -> Any:
+    """The tokenizer of the included model; None if the package tokenizers is not installed."""
+    try:
+        tokenizers = importlib.import_module("tokenizers")
+    except ImportError:
+        return None
+    return tokenizers.Tokenizer.from_file(str(TINY_TOKENIZER))
 
 
 def extends_prefix(env: EnvPlan, model: ModelPlan, unknown: bool) -> bool:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from pathlib import Path
 from statistics import fmean
+from typing import Any
 
 import pytest
 from paths import ROOT
@@ -20,6 +21,7 @@ from run_support import (
 )
 
 from rlc.plan.records import Plan
+from rlc.pricing.cost import stage_cost
 from rlc.runtime.journal.folder import RunFolder
 
 pytestmark = pytest.mark.engine
@@ -124,6 +126,23 @@ def test_every_metric_is_explained() -> None:
         for record in metrics(undisturbed(small(name))):
             for key in record.keys() - {"stage", "step"}:
                 assert any(pattern.fullmatch(key) for pattern in patterns), key
+
+
+@pytest.mark.parametrize("name", ["quickstart", "warm_start", "spell_backward", "spell_duel"])
+def test_a_run_takes_what_was_predicted(name: str) -> None:
+    job = small(name)
+    records = metrics(undisturbed(job))
+    for stage in job.stages:
+        mine = [record for record in records if record["stage"] == stage.name]
+        cost = stage_cost(stage)
+        low, high = (cost.step_tokens[level] * len(mine) for level in ("low", "high"))
+
+        def used(*kinds: str, of: list[dict[str, Any]] = mine) -> int:
+            return sum(record[f"tokens/{kind}"] for kind in kinds for record in of)
+
+        assert low.prefill + low.cached <= used("prefill", "cached") <= high.prefill, stage.name
+        assert low.sample <= used("sampled") <= high.sample, stage.name
+        assert low.train <= used("trained") <= high.train, stage.name
 
 
 def test_a_mixture_labels_each_rollout_with_its_environment(tmp_path: Path) -> None:

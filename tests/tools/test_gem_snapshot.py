@@ -20,7 +20,7 @@ def test_ids_arguments_and_signatures_are_those_of_the_library() -> None:
     stored = gem_snapshot()
     installed = snapshot.registry()
     without_lengths = {
-        env_id: {key: value for key, value in record.items() if key != "chars"}
+        env_id: {key: value for key, value in record.items() if key not in ("chars", "tiny")}
         for env_id, record in stored["environments"].items()
     }
     assert {**stored, "environments": without_lengths} == installed
@@ -29,9 +29,11 @@ def test_ids_arguments_and_signatures_are_those_of_the_library() -> None:
 
 @pytest.mark.parametrize("env_id", MEASURED)
 def test_prompt_lengths_are_those_of_the_environment(env_id: str) -> None:
-    chars = snapshot.probe(env_id)
-    assert chars is not None
-    assert gem_facts(env_id)["chars"]["prompt"] == chars["prompt"]
+    shown = snapshot.probe(env_id)
+    assert shown is not None
+    assert gem_facts(env_id)["chars"]["prompt"] == snapshot.mean_lengths(shown, len)["prompt"]
+    counted = snapshot.mean_lengths(shown, snapshot.tiny_tokens)
+    assert gem_facts(env_id)["tiny"]["prompt"] == counted["prompt"]
 
 
 def test_an_environment_that_fails_has_no_length() -> None:

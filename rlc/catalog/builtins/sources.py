@@ -11,6 +11,7 @@ from attrs import frozen
 from rlc.catalog.builtins.graders import CORRECT, finds_answers, marks_read
 from rlc.catalog.builtins.splits import SPLIT, SPLIT_NAME, USUAL, base_split, tasks_of_part
 from rlc.catalog.facts.gem import ORACLES, gem_facts, gem_ids, gem_signature, is_broken, library
+from rlc.catalog.facts.models import TINY
 from rlc.catalog.records import Args, Param, builtin, code, optional
 from rlc.catalog.traits import BOX, EnvFacts, Key, SourceTraits
 from rlc.plan.environments import EnvPlan, GraderPlan, RewardPlan, RolloutsPlan
@@ -104,6 +105,7 @@ def _gem_env(env: EnvPlan) -> EnvFacts:
     facts = gem_facts(env.id)
     return EnvFacts(
         chars=facts["chars"] or {},
+        tokens={TINY: facts["tiny"] or {}},
         needs=tuple(facts["needs"]),
         uncounted=True,
         oracle=env.id.partition("-v")[0] in ORACLES,

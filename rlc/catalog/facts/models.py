@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 from functools import cache
+from pathlib import Path
 from typing import Any
 
 from attrs import frozen
@@ -12,6 +13,7 @@ from attrs import frozen
 from rlc.plan.records import LOCAL, TINKER
 
 TINY = "tiny"
+TINY_TOKENIZER = Path(__file__).parents[2] / "service" / "tiny" / "weights" / "tokenizer.json"
 
 _PATH = os.path.join(os.path.dirname(__file__), "data", "models.json")
 
