@@ -26,7 +26,7 @@ MAY_IMPORT = {
     "plan": "algo",
     "data": "plan",
     "catalog": "lang algo plan data",
-    "pricing": "plan catalog",
+    "pricing": "plan data catalog",
     "check": "lang algo plan data catalog pricing",
     "compile": "lang algo plan data catalog pricing check",
     "explanation": "lang algo plan catalog pricing check compile",

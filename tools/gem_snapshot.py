@@ -19,7 +19,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from rlc.pricing.shapes import included_tokenizer
+from rlc.pricing.texts import included_tokenizer
 
 PATH = Path(__file__).parents[1] / "rlc" / "catalog" / "facts" / "data" / "gem.json"
 

@@ -58,7 +58,12 @@ def recipe_in_file(data: Mapping[str, Any], folder: str | os.PathLike[str]) -> s
 
 def located_files(plan: Plan) -> Plan:
     """Return the plan with every file where it is, as this process opens it."""
-    return with_files(plan, partial(located, recipe=plan.recipe))
+    return evolve(plan, stages=located_stages(plan.stages, plan.recipe))
+
+
+def located_stages(stages: Iterable[StagePlan], recipe: str) -> tuple[StagePlan, ...]:
+    """Return the stages of a recipe with every file where it is, as this process opens it."""
+    return tuple(_stage(stage, partial(located, recipe=recipe)) for stage in stages)
 
 
 def paths_in(plan: Plan) -> list[str]:

@@ -119,5 +119,5 @@ def _checked(
     stages = analyse(recipe, found, reader)
     if found.has_errors or not all(stage.complete for stage in stages):
         return (), found
-    report_budgets(stages, found)
+    report_budgets(stages, source.name, found)
     return () if found.has_errors else stages, found

@@ -9,7 +9,7 @@ from attrs import asdict
 from rlc.catalog.facts.models import prices_as_of
 from rlc.explanation.layout import Lines, count, dollars, wrapped
 from rlc.pricing.cost import KINDS, Money, StageCost, bill_rows
-from rlc.pricing.shapes import LEVELS
+from rlc.pricing.texts import LEVELS
 
 FREE = "free: it runs on this machine, or on a server of your own"
 _LABELS = {"cached": "cached prefill"}

@@ -7,6 +7,7 @@ from typing import Any
 from attrs import asdict
 
 from rlc.catalog.facts.models import prices_as_of
+from rlc.catalog.files import located_files
 from rlc.explanation.maths import formulas_of, loss_scale
 from rlc.explanation.sizes import datum_sentence
 from rlc.explanation.surroundings import needed, written
@@ -18,7 +19,7 @@ from rlc.plan.records import SCHEMA_VERSION, Plan, StagePlan, TrainPlan, environ
 from rlc.pricing.assumptions import assumptions
 from rlc.pricing.cost import KINDS, Money, StageCost, bill_of, plan_cost, total_cost
 from rlc.pricing.latencies import Latencies
-from rlc.pricing.shapes import LEVELS
+from rlc.pricing.texts import LEVELS
 from rlc.pricing.tokens import Tokens
 
 
@@ -80,7 +81,8 @@ def cost_dict(plan: Plan) -> dict[str, Any]:
         **_amounts({level: total_cost(costs, level) for level in LEVELS}),
         "bill": {level: _total(bill_of(costs, level)) for level in LEVELS},
         "stages": [
-            _stage_cost_dict(stage, cost) for stage, cost in zip(plan.stages, costs, strict=True)
+            _stage_cost_dict(stage, cost)
+            for stage, cost in zip(located_files(plan).stages, costs, strict=True)
         ],
     }
 

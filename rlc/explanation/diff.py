@@ -19,7 +19,7 @@ from rlc.plan.codec import plan_hash
 from rlc.plan.differences import Change, Side, change_lines, value_changes
 from rlc.plan.records import SCHEMA_VERSION, Plan
 from rlc.pricing.cost import KINDS, Money, bill_of, plan_cost, total_cost
-from rlc.pricing.shapes import LEVELS, Level
+from rlc.pricing.texts import LEVELS, Level
 
 NO_CHANGE = "no change: both do the same"
 

@@ -13,7 +13,7 @@ from rlc.lang.diagnostics import Diagnostics
 from rlc.plan.codec import plan_hash
 from rlc.plan.records import EvalPlan, Plan
 from rlc.pricing.cost import bill_rows, plan_cost
-from rlc.pricing.shapes import LEVELS
+from rlc.pricing.texts import LEVELS
 
 Table = list[tuple[str, ...]]  # a row of titles, then the others
 _PIPE = r"\|"  # in a cell of Markdown

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+from rlc.catalog.files import located_files
 from rlc.explanation.costs import cost_lines, job_cost_lines
 from rlc.explanation.graph import job_lines, step_lines
 from rlc.explanation.layout import Lines, count, section, wrapped
@@ -39,9 +40,11 @@ def _plan(plan: Plan, latencies: Latencies, paint: Paint) -> Lines:
     several = len(costs) > 1
     if several:
         yield from section("stages", job_lines(plan, costs), paint)
-    for stage, cost in zip(plan.stages, costs, strict=True):
+    located = located_files(plan).stages
+    for stage, opened, cost in zip(plan.stages, located, costs, strict=True):
         yield ""
         yield from _stage(plan, stage, cost, paint)
+        yield from section("assumed", _sentences(assumptions(opened)), paint)
         yield from section("timing", timing_lines(plan, stage, latencies), paint)
     yield ""
     yield paint.title("the whole job")
@@ -61,7 +64,6 @@ def _stage(plan: Plan, stage: StagePlan, cost: StageCost, paint: Paint) -> Lines
     yield from section(f"each {cost.unit}", step_lines(plan, stage), paint)
     yield from section("sizes", size_lines(stage, cost), paint)
     yield from section("cost", cost_lines(cost), paint)
-    yield from section("assumed", _sentences(assumptions(stage)), paint)
 
 
 def _sentences(sentences: Iterable[str]) -> Lines:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
 from attrs import asdict
 
@@ -15,13 +15,22 @@ from rlc.plan.records import EvalPlan, SftPlan, StagePlan, TrainPlan, environmen
 from rlc.plan.units import show
 from rlc.pricing import cost
 from rlc.pricing.shapes import (
-    CHARACTERS_PER_TOKEN,
+    ORACLE_SHARE,
     REPLY_SHARE,
     TURN_SHARE,
     UNKNOWN_TURNS,
     rollout_shape,
 )
-from rlc.pricing.tokens import RESAMPLED, ROW_TOKENS, TRIES
+from rlc.pricing.texts import (
+    CHARACTERS_PER_TOKEN,
+    FIRST_ROWS,
+    Level,
+    RowTokens,
+    asked_tokens,
+    example_tokens,
+    tokenizer_at_hand,
+)
+from rlc.pricing.tokens import RESAMPLED, ROW_TOKENS, TAUGHT, TRIES
 
 
 def assumptions(stage: StagePlan) -> list[str]:
@@ -36,25 +45,33 @@ def assumptions(stage: StagePlan) -> list[str]:
 
 def _sampling(stage: StagePlan) -> Iterator[str]:
     envs = environments_of(stage)
-    if envs:
+    if envs and not (isinstance(stage, SftPlan) and stage.data.policy == "oracle"):
         yield f"low, expected, high: replies of {_shares(REPLY_SHARE)} of max_tokens"
     if any(max_turns(env) != 1 for env in envs):
         yield f"low, expected, high: episodes of {_shares(TURN_SHARE)} of the turns allowed"
     if isinstance(stage, SftPlan):
         if stage.data.env is None:
-            yield f"prompts and replies of {ROW_TOKENS} tokens each (the file is not read)"
+            if (rows := example_tokens(stage.data, stage.model, "expected")) is not None:
+                yield f"examples of {rows.mean:.0f} tokens on average ({_rows(rows)})"
+            else:
+                least, usual, most = ROW_TOKENS.values()
+                yield f"low, expected, high: examples of {least}, {usual}, {most:,} tokens, assumed"
         elif stage.data.policy == "oracle":
-            yield "the oracle's replies cost nothing to make and are as long as the model's"
+            yield (
+                "low, expected, high: replies of the oracle, which cost nothing, of "
+                f"{_shares(ORACLE_SHARE)} of max_tokens"
+            )
         else:
             tries = ", ".join(str(number) for number in TRIES.values())
             yield f"low, expected, high: {tries} episodes played for each that is good enough"
         return
     yield "low and expected: prompts shared by a group or kept from earlier turns are cached"
     if isinstance(stage, TrainPlan):
-        yield "every rollout is trained on; rollouts that fail and are repeated are not counted"
+        yield f"low, expected, high: {_shares(TAUGHT)} of the rollouts trained on"
+        yield "rollouts that fail and are repeated are not counted"
         if stage.batch.resample:
-            most = f"{stage.batch.resample:,} replacements"
-            yield f"low, expected, high: {_shares(RESAMPLED)} of the {most} played"
+            again = f"{stage.batch.resample:,} replacements"
+            yield f"low, expected, high: {_shares(RESAMPLED)} of the {again} played"
 
 
 def _environment(env: EnvPlan, stage: StagePlan) -> Iterator[str]:
@@ -65,9 +82,11 @@ def _environment(env: EnvPlan, stage: StagePlan) -> Iterator[str]:
     sampling = None if isinstance(stage, SftPlan) else stage.sampling
     usual = rollout_shape(env, stage.model, sampling, "expected")[0]
     first, *others = rollout_shape(env, stage.model, sampling, "high")
+    if (rows := asked_tokens(env, stage.model, "expected")) is not None:
+        how["prompt"] = _rows(rows)
     said = how.get("prompt", "not measured, assumed")
     yield f"a first prompt of about {usual.prompt:g} tokens ({said})"
-    if "counted" not in how.values():
+    if tokenizer_at_hand(stage.model) is None:
         characters = ", ".join(f"{number:g}" for number in CHARACTERS_PER_TOKEN.values())
         yield f"low, expected, high: {characters} characters a token"
     if others:
@@ -130,5 +149,11 @@ def _storage(stage: StagePlan) -> Iterator[str]:
     )
 
 
-def _shares(part: dict[str, float]) -> str:
-    return ", ".join(f"{share:.0%}" for share in part.values())
+def _rows(rows: RowTokens) -> str:
+    measured = "counted" if rows.counted else "by their characters"
+    read = f"the first {rows.rows:,} rows" if rows.rows == FIRST_ROWS else f"{rows.rows:,} rows"
+    return f"{measured}, {read} of the file"
+
+
+def _shares(part: Mapping[Level, float]) -> str:
+    return ", ".join(f"{share:.3g}%" for share in (100 * share for share in part.values()))

@@ -14,6 +14,7 @@ from attrs import asdict, evolve, frozen
 
 from rlc.catalog.facts.models import FREE, Price, find_model, storage_price
 from rlc.catalog.facts.prices import part_cost, price_of
+from rlc.catalog.files import located_files
 from rlc.plan.records import (
     LOCAL,
     EvalPlan,
@@ -25,7 +26,7 @@ from rlc.plan.records import (
     TrainPlan,
     kind_of,
 )
-from rlc.pricing.shapes import LEVELS, Level
+from rlc.pricing.texts import LEVELS, Level
 from rlc.pricing.tokens import Tokens, step_tokens, tokens_before
 
 # What a bill is made of. A stage's own sampling and training have the first four.
@@ -86,8 +87,9 @@ class StageCost:
 
 def plan_cost(plan: Plan) -> tuple[StageCost, ...]:
     """The cost of each stage."""
-    stages = {stage.name: stage for stage in plan.stages}
-    return tuple(stage_cost(stage, stages) for stage in plan.stages)
+    located = located_files(plan).stages
+    stages = {stage.name: stage for stage in located}
+    return tuple(stage_cost(stage, stages) for stage in located)
 
 
 def total_cost(stages: Iterable[StageCost], level: Level) -> Money:
@@ -115,7 +117,8 @@ def bill_rows(stages: Iterable[StageCost]) -> dict[str, list[Money]]:
 
 
 def stage_cost(stage: StagePlan, stages: Mapping[str, StagePlan] | None = None) -> StageCost:
-    """The cost of one stage; ``stages`` holds those that an evaluation may follow."""
+    """The cost of one stage; ``stages`` holds those that an evaluation may follow. Files are read
+    where its paths say, so that they must start at the working directory."""
     times = _times(stage, stages or {})
     one = {level: step_tokens(stage, level) for level in LEVELS}
     before = {level: tokens_before(stage, level) for level in LEVELS}

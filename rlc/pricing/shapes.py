@@ -17,34 +17,35 @@ the model's context or the limits of the sampling.
 
 from __future__ import annotations
 
-import importlib
 import os
 from bisect import bisect_left
-from functools import cache
+from collections.abc import Mapping
 from math import ceil
-from typing import Any, Literal
+from typing import Literal
 
 from attrs import evolve, frozen
 
 from rlc.catalog.environments import env_facts, history_of, makes_text, max_turns, with_role
-from rlc.catalog.facts.models import TINY, TINY_TOKENIZER, renderer_keeps_prefix, tokenizer_of
+from rlc.catalog.facts.models import renderer_keeps_prefix, tokenizer_of
 from rlc.plan.environments import EnvPlan
 from rlc.plan.records import ModelPlan, SamplingPlan
+from rlc.pricing.texts import CHARACTERS_PER_TOKEN, Level, asked_tokens, text_tokens
 
-Level = Literal["low", "expected", "high"]
-LEVELS: tuple[Level, ...] = ("low", "expected", "high")
 History = Literal["all", "observations", "latest"]
 
-REPLY_SHARE = {"low": 0.1, "expected": 0.5, "high": 1.0}  # of max_tokens
-TURN_SHARE = {"low": 0.1, "expected": 0.5, "high": 1.0}  # of the environment's limit
-CHARACTERS_PER_TOKEN = {"low": 5.0, "expected": 4.0, "high": 2.0}  # of a text that was not counted
+REPLY_SHARE: Mapping[Level, float] = {"low": 0.1, "expected": 0.5, "high": 1.0}  # of max_tokens
+# Of max_tokens, for the replies of an oracle, which says no more than it has to.
+ORACLE_SHARE: Mapping[Level, float] = {"low": 0.005, "expected": 0.05, "high": 1.0}
+# Of the environment's limit.
+TURN_SHARE: Mapping[Level, float] = {"low": 0.1, "expected": 0.5, "high": 1.0}
 UNKNOWN_PROMPT = {"low": 100, "expected": 300, "high": 1_000}  # tokens, where nothing was measured
 UNKNOWN_OBSERVATION = {"low": 30, "expected": 100, "high": 300}
 UNKNOWN_TURNS = 20
 # Markup around an observation.
 TEMPLATE_TOKENS = {"low": 40, "expected": 50, "high": 60}
 CHAT_TOKENS = {"low": 6, "expected": 10, "high": 12}
-JUDGE_TOKENS = 100  # of the instructions around the task and its solutions
+# Of the judge's instructions, around the task and its solutions.
+JUDGE_TOKENS = {"low": 10, "expected": 100, "high": 300}
 _UNLIMITED = 2**53
 
 
@@ -108,18 +109,22 @@ Rollout = tuple[Episode, ...]
 
 
 def rollout_shapes(
-    env: EnvPlan, model: ModelPlan, sampling: SamplingPlan | None, level: Level
+    env: EnvPlan,
+    model: ModelPlan,
+    sampling: SamplingPlan | None,
+    level: Level,
+    reply_share: Mapping[Level, float] = REPLY_SHARE,
 ) -> tuple[Rollout, ...]:
     """The assumed shapes of one rollout of an environment: one, or those that ``high`` covers.
 
     Where an episode of longest replies meets a limit before its last turn, more turns with shorter
     replies sample less and read more.
     """
-    episode = _episode(env, model, level)
+    episode = _episode(env, model, level, reply_share[level])
     game = with_role(env, "game")
     if game is not None:  # solvers answer the same question; the judge reads it and all answers
         solver = evolve(episode, turns=1, copies=int(game.args["solvers"]))
-        prompt = solver.prompt + solver.copies * solver.reply + JUDGE_TOKENS
+        prompt = solver.prompt + solver.copies * solver.reply + JUDGE_TOKENS[level]
         return ((solver, evolve(solver, prompt=prompt, copies=1, shared=False)),)
     limits = Limits.of(env, model, sampling)
     longest = limits.cut(episode)
@@ -135,7 +140,7 @@ def rollout_shape(
     return rollout_shapes(env, model, sampling, level)[0]
 
 
-def _episode(env: EnvPlan, model: ModelPlan, level: Level) -> Episode:
+def _episode(env: EnvPlan, model: ModelPlan, level: Level, reply_share: float) -> Episode:
     history = history_of(env)
     markup, per_turn = TEMPLATE_TOKENS[level], 0
     if history == "all":
@@ -145,7 +150,7 @@ def _episode(env: EnvPlan, model: ModelPlan, level: Level) -> Episode:
         prompt=prompt + markup,
         observation=observation + per_turn,
         turns=max(1, round((max_turns(env) or UNKNOWN_TURNS) * TURN_SHARE[level])),
-        reply=max(1, round(env.rollouts.max_tokens * REPLY_SHARE[level])),
+        reply=max(1, round(env.rollouts.max_tokens * reply_share)),
         history=history,
         extends=extends_prefix(env, model, unknown=level != "high"),
     )
@@ -159,9 +164,11 @@ def _text_tokens(env: EnvPlan, model: ModelPlan, level: Level) -> tuple[int, int
     facts, vocabulary = env_facts(env), tokenizer_of(model.base)
     measured = {kind: ceil(n / CHARACTERS_PER_TOKEN[level]) for kind, n in facts.chars.items()}
     measured |= facts.tokens.get(vocabulary or "", {})
+    if (rows := asked_tokens(env, model, level)) is not None:
+        measured["prompt"] = rows.at(level)
     added = [w.args.get(name) for w in env.wrappers for name in ("instruction", "system")]
     added += [env.args.get("suffix"), _few_shot(env)]
-    around = sum(text_tokens(str(text), model, level) for text in added if text)
+    around = sum(text_tokens(f"\n{text}", model, level) for text in added if text)
     return (
         measured.get("prompt", UNKNOWN_PROMPT[level]) + around,
         measured.get("observation", UNKNOWN_OBSERVATION[level]),
@@ -175,24 +182,6 @@ def _few_shot(env: EnvPlan) -> str:
         return ""
     with open(path, encoding="utf-8", errors="replace") as file:
         return file.read()
-
-
-def text_tokens(text: str, model: ModelPlan, level: Level) -> int:
-    """Tokens of a text: counted if the tokenizer of the model is at hand, else by its length."""
-    tokenizer = included_tokenizer() if tokenizer_of(model.base) == TINY else None
-    if tokenizer is None:
-        return ceil(len(text) / CHARACTERS_PER_TOKEN[level])
-    return len(tokenizer.encode(text, add_special_tokens=False).ids)
-
-
-@cache
-def included_tokenizer() -> Any:
-    """The tokenizer of the included model; None if the package tokenizers is not installed."""
-    try:
-        tokenizers = importlib.import_module("tokenizers")
-    except ImportError:
-        return None
-    return tokenizers.Tokenizer.from_file(str(TINY_TOKENIZER))
 
 
 def extends_prefix(env: EnvPlan, model: ModelPlan, unknown: bool) -> bool:

@@ -7,7 +7,7 @@ reads every sequence that was played once.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from math import ceil
 from operator import add
 
@@ -16,12 +16,23 @@ from attrs import evolve, frozen
 from rlc.catalog.index import loss_traits
 from rlc.plan.environments import EnvPlan
 from rlc.plan.records import BatchPlan, EvalPlan, SftPlan, StagePlan, TrainPlan
-from rlc.pricing.shapes import Episode, Level, Rollout, rollout_shapes
+from rlc.pricing.shapes import (
+    CHAT_TOKENS,
+    ORACLE_SHARE,
+    REPLY_SHARE,
+    Episode,
+    Rollout,
+    rollout_shapes,
+)
+from rlc.pricing.texts import Level, example_tokens
 
 # Episodes played for each demonstration that the model itself has to give.
 TRIES = {"low": 1, "expected": 2, "high": 20}
-RESAMPLED = {"low": 0.0, "expected": 0.5, "high": 1.0}  # of the groups that may be replaced
-ROW_TOKENS = 300  # of a prompt, and of a reply, in a file that is not read
+# Of the groups that may be replaced.
+RESAMPLED: Mapping[Level, float] = {"low": 0.0, "expected": 0.5, "high": 1.0}
+# Of the rollouts: those of a group whose rewards are all equal are not trained on.
+TAUGHT: Mapping[Level, float] = {"low": 0.25, "expected": 1.0, "high": 1.0}
+ROW_TOKENS = {"low": 60, "expected": 600, "high": 4_000}  # of an example that cannot be read
 
 
 @frozen
@@ -57,8 +68,12 @@ def step_tokens(stage: StagePlan, level: Level) -> Tokens:
     if isinstance(stage, EvalPlan):
         return _eval_tokens(stage, level)
     if stage.data.env is None:
-        return Tokens(train=stage.batch * 2.0 * ROW_TOKENS)
-    shapes = rollout_shapes(stage.data.env, stage.model, None, level)
+        rows = example_tokens(stage.data, stage.model, level)
+        markup = CHAT_TOKENS[level]
+        return Tokens(train=stage.batch * (rows.at(level) + markup if rows else ROW_TOKENS[level]))
+    by_oracle = stage.data.policy == "oracle"
+    shares = ORACLE_SHARE if by_oracle else REPLY_SHARE
+    shapes = rollout_shapes(stage.data.env, stage.model, None, level, shares)
     longest = max(sum(e.copies * e.datum_tokens() for e in shape) for shape in shapes)
     return Tokens(train=stage.batch * longest)
 
@@ -160,6 +175,7 @@ def _train_tokens(stage: TrainPlan, level: Level) -> Tokens:
             total += _most(group_tokens(shape, tasks, size, cached) for shape in shapes)
         again += (sampling_tokens(shape, replaced, size, cached) for shape in shapes)
     total += _most(again)
+    total = evolve(total, train=total.train * TAUGHT[level])
     if loss_traits(stage.loss.name).reaches_prompt:  # read once before their gradient
         total += Tokens(prefill=total.train)
     return total if stage.kl is not None else evolve(total, reference=0.0)

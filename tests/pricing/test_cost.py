@@ -22,7 +22,8 @@ from rlc.pricing.cost import (
     stage_cost,
     total_cost,
 )
-from rlc.pricing.shapes import LEVELS, Episode, History, rollout_shape, rollout_shapes
+from rlc.pricing.shapes import Episode, History, rollout_shape, rollout_shapes
+from rlc.pricing.texts import LEVELS
 from rlc.pricing.tokens import TRIES, Tokens, group_tokens, sampling_tokens, turn_tokens
 
 WORKED = """\

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 
 from attrs import frozen
 
+from rlc.catalog.files import located_stages
 from rlc.check.stages import CheckedStage
 from rlc.lang.diagnostics import Diagnostics
 from rlc.plan.records import EvalPlan, SftPlan, StagePlan, TrainPlan
@@ -26,12 +27,14 @@ class _Limit:
         return self.spec.format(amount)
 
 
-def report_budgets(stages: Iterable[CheckedStage], found: Diagnostics) -> None:
+def report_budgets(stages: Sequence[CheckedStage], recipe: str, found: Diagnostics) -> None:
     """Refuse budgets that are too small for a step, and warn of those that will not last."""
-    checked = [(stage, stage.plan()) for stage in stages]
-    plans = [plan for _, plan in checked]
-    for stage, plan in checked:
-        if isinstance(plan, EvalPlan):
+    plans: tuple[StagePlan, ...] = tuple(stage.plan() for stage in stages)
+    if not any(_is_limited(plan) for plan in plans):
+        return  # most have no budget, and their files need not be measured
+    plans = located_stages(plans, recipe)
+    for stage, plan in zip(stages, plans, strict=True):
+        if isinstance(plan, EvalPlan) or not _is_limited(plan):
             continue
         for limit in _limits(plan, plans):
             span = stage.origins.at(f"budget.{limit.unit}")
@@ -62,9 +65,12 @@ def _evaluations(plan: TrainPlan | SftPlan, plans: Sequence[StagePlan]) -> list[
     return [other for other in plans if isinstance(other, EvalPlan) and other.after == plan.name]
 
 
+def _is_limited(plan: StagePlan) -> bool:
+    budget = None if isinstance(plan, EvalPlan) else plan.budget
+    return budget is not None and not (budget.usd is None and budget.tokens is None)
+
+
 def _limits(plan: TrainPlan | SftPlan, plans: Sequence[StagePlan]) -> Iterator[_Limit]:
-    if plan.budget.usd is None and plan.budget.tokens is None:
-        return
     from rlc.pricing.cost import stage_cost  # most checks need no prices
 
     by_name = {other.name: other for other in plans}

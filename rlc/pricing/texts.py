@@ -1,0 +1,134 @@
+"""Tokens of texts: of what a recipe writes, and of the rows of files that it names."""
+
+from __future__ import annotations
+
+import importlib
+import os
+from collections.abc import Iterator, Mapping
+from functools import cache, lru_cache
+from itertools import islice
+from math import ceil
+from statistics import fmean
+from typing import Any, Literal
+
+from attrs import frozen
+
+from rlc.catalog.facts.models import TINY, TINY_TOKENIZER, tokenizer_of
+from rlc.catalog.index import find_builtin
+from rlc.data.errors import DataError
+from rlc.plan.environments import EnvPlan
+from rlc.plan.records import DataPlan, ModelPlan
+
+Level = Literal["low", "expected", "high"]
+LEVELS: tuple[Level, ...] = ("low", "expected", "high")
+
+CHARACTERS_PER_TOKEN = {"low": 5.0, "expected": 4.0, "high": 2.0}  # of a text that is not counted
+FIRST_ROWS = 10_000  # of a file that are measured
+_DRAWN = {"low": 0.8, "expected": 1.0}  # of their mean: few rows may be shorter than most
+
+
+@frozen
+class RowTokens:
+    """Tokens of the rows of a file: their mean, and those of the longest. ``counted`` by the
+    model's tokenizer, else by characters; ``rows`` were read."""
+
+    mean: float
+    longest: int
+    rows: int
+    counted: bool
+
+    def at(self, level: Level) -> int:
+        """What a row is taken for."""
+        return self.longest if level == "high" else ceil(self.mean * _DRAWN[level])
+
+
+def text_tokens(text: str, model: ModelPlan, level: Level) -> int:
+    """Tokens of a text: counted if the tokenizer of the model is at hand, else by its length."""
+    tokenizer = tokenizer_at_hand(model)
+    if tokenizer is None:
+        return ceil(len(text) / CHARACTERS_PER_TOKEN[level])
+    return len(tokenizer.encode(text, add_special_tokens=False).ids)
+
+
+def tokenizer_at_hand(model: ModelPlan) -> Any:
+    """The tokenizer of the included model; None for others, which come from a hub."""
+    return included_tokenizer() if tokenizer_of(model.base) == TINY else None
+
+
+@cache
+def included_tokenizer() -> Any:
+    """The tokenizer of the included model; None if the package tokenizers is not installed."""
+    try:
+        tokenizers = importlib.import_module("tokenizers")
+    except ImportError:
+        return None
+    return tokenizers.Tokenizer.from_file(str(TINY_TOKENIZER))
+
+
+def asked_tokens(env: EnvPlan, model: ModelPlan, level: Level) -> RowTokens | None:
+    """Tokens of what an environment asks, if it takes that from a file that is there."""
+    source = find_builtin("env", env.source)
+    asked = [param.name for param in source.params if param.holds == "asked"] if source else []
+    fields = tuple(str(env.args.get(name)) for name in asked)
+    return _row_tokens(env.id, fields, model, level) if fields else None
+
+
+def example_tokens(data: DataPlan, model: ModelPlan, level: Level) -> RowTokens | None:
+    """Tokens of the examples in the file of a supervised stage, if it is there."""
+    if data.path is None:
+        return None
+    fields = () if data.train_on is not None else (str(data.prompt), str(data.reply))
+    return _row_tokens(data.path, fields, model, level)
+
+
+def _row_tokens(
+    path: str, fields: tuple[str, ...], model: ModelPlan, level: Level
+) -> RowTokens | None:
+    try:
+        stat = os.stat(path)
+    except OSError:
+        return None  # a set known by name, or a file that is not there
+    return _measured(path, (stat.st_mtime_ns, stat.st_size), fields, model.base, level)
+
+
+@lru_cache(maxsize=64)
+def _measured(
+    path: str,
+    state: tuple[int, int],  # noqa: ARG001 (a file that changed is measured again)
+    fields: tuple[str, ...],
+    base: str,
+    level: Level,
+) -> RowTokens | None:
+    from rlc.data.rows import rows_of
+
+    tokenizer = included_tokenizer() if tokenizer_of(base) == TINY else None
+
+    def tokens(text: str) -> float:
+        if tokenizer is None:
+            return len(text) / CHARACTERS_PER_TOKEN[level]
+        return len(tokenizer.encode(text, add_special_tokens=False).ids)
+
+    lengths = list[float]()
+    try:
+        for row in islice(rows_of(path), FIRST_ROWS):
+            shown = [row.fields.get(name) for name in fields] if fields else row.fields
+            lengths.append(sum(tokens(text) for text in _texts(shown)))
+    except DataError:
+        pass  # what is wrong with it is for `rlc check` to say
+    if not lengths:
+        return None
+    return RowTokens(fmean(lengths), ceil(max(lengths)), len(lengths), tokenizer is not None)
+
+
+def _texts(value: Any) -> Iterator[str]:
+    """Every text in a field, or in the messages that it holds."""
+    if isinstance(value, str):
+        yield value
+    elif isinstance(value, Mapping):
+        for part in value.values():
+            yield from _texts(part)
+    elif isinstance(value, list | tuple):
+        for part in value:
+            yield from _texts(part)
+    elif value is not None:
+        yield str(value)
