@@ -164,6 +164,15 @@ def read_prompt(
     return prompt
 
 
+def read_solved(row: Mapping[str, Any], field: str, **rules: bool) -> Chat:
+    """The prompt of a row that is shown with its answer, before another. Raise MessageError as
+    :func:`read_prompt` does, and for one that begins otherwise than with what the user says."""
+    prompt = read_prompt(row, field, **rules)
+    if prompt.tools or prompt.messages[0]["role"] == "system":
+        raise MessageError("a solved problem has no system message and no tools")
+    return prompt
+
+
 def read_pair(row: Mapping[str, Any], prompt: str, reply: str) -> tuple[Chat, str]:
     """The prompt of a row, and the text of its reply. Raise MessageError if one of them is none."""
     asked = read_prompt(row, prompt)

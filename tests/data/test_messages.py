@@ -9,7 +9,7 @@ import pytest
 
 from rlc.catalog.index import find_builtin
 from rlc.data.errors import DataError
-from rlc.data.messages import read_chat, read_pair, read_prompt
+from rlc.data.messages import read_chat, read_pair, read_prompt, read_solved
 
 USER, REPLY = {"role": "user", "content": "2+2?"}, {"role": "assistant", "content": "4"}
 SYSTEM = {"role": "system", "content": "Be brief."}
@@ -186,3 +186,10 @@ def test_a_prompt_is_text_or_messages() -> None:
 def test_what_is_no_prompt_is_refused(value: Any, what: str) -> None:
     with pytest.raises(DataError, match=what):
         read_prompt({"q": value}, "q")
+
+
+@pytest.mark.parametrize("row", [{"q": [SYSTEM, USER]}, {"q": "2+2?", "tools": [TOOL]}])
+def test_a_solved_problem_begins_with_what_the_user_says(row: dict[str, Any]) -> None:
+    assert read_solved({"q": "2+2?"}, "q").text == "2+2?"
+    with pytest.raises(DataError, match="a solved problem has no system message and no tools"):
+        read_solved(row, "q")

@@ -6,7 +6,8 @@ Splits of sets that are known by name are looked up; files are read, if the chec
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from attrs import evolve
@@ -66,16 +67,16 @@ def rows_of_env(view: View, env: EnvPlan) -> Iterator[Rows]:
         return
     from rlc.check.data.rows import Rows
     from rlc.data.graders import completed, require_gradable
-    from rlc.data.messages import read_prompt
+    from rlc.data.messages import Chat, read_prompt, read_solved
 
     path, fields = f"envs.{env.name}", {param.holds: name for param, name in columns}
     question, answer = fields["asked"], fields.get("answer", "")
     names = [part.grader for part in env.graders] if answer else []
     rules, suffix = prompt_rules(env), env.args.get("suffix") or ""
 
-    def require(row: Mapping[str, Any]) -> None:
+    def require(row: Mapping[str, Any], read: Callable[..., Chat] = read_prompt) -> None:
         whole = completed(names, row, question, answer)
-        read_prompt(whole, question, **rules).with_suffix(suffix)
+        read(whole, question, **rules).with_suffix(suffix)
         for name in names:
             require_gradable(name, answer, row)
 
@@ -94,8 +95,16 @@ def rows_of_env(view: View, env: EnvPlan) -> Iterator[Rows]:
     for param in others:
         file = env.args.get(param.name)
         if param.type == "string" and param.names_file(file):
-            shown = evolve(rows, file=file, path=f"{args}.{param.name}", solved=True)
-            yield evolve(shown, split=None, most=("", None, ""))
+            yield evolve(
+                rows,
+                file=file,
+                path=f"{args}.{param.name}",
+                columns=tuple(column for column in columns if column[0].holds != "id"),
+                split=None,
+                most=("", None, ""),
+                require=partial(require, read=read_solved),
+                solved=True,
+            )
 
 
 @rule_on_envs()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from attrs import evolve, field, frozen
@@ -11,7 +11,7 @@ from rlc.data.about import about_row
 from rlc.data.errors import DataError, at_place
 from rlc.data.fields import require_field
 from rlc.data.graders import completed
-from rlc.data.messages import Chat, Message, read_prompt
+from rlc.data.messages import Chat, Message, read_prompt, read_solved
 from rlc.data.rewards import Reward
 from rlc.data.rows import DataRow, rows_of
 from rlc.data.sets import Listed, Row, problem_set
@@ -72,8 +72,8 @@ class ProblemSource:
     def _complete(self, row: Row) -> Row:
         return completed(self._graders, row, self._question, self._answer)
 
-    def _prompt(self, row: Row) -> Chat:
-        prompt = read_prompt(self._complete(row), self._question, **self._rules)
+    def _prompt(self, row: Row, read: Callable[..., Chat] = read_prompt) -> Chat:
+        prompt = read(self._complete(row), self._question, **self._rules)
         return prompt.with_suffix(self._suffix)
 
     def _require_answer(self, row: Row) -> None:
@@ -87,10 +87,8 @@ class ProblemSource:
         solved = list[Message]()
         for row in rows_of(path):
             with at_place(row.place):
-                prompt = self._prompt(row.fields)
+                prompt = self._prompt(row.fields, read_solved)
                 self._require_answer(row.fields)
-                if prompt.tools or prompt.messages[0]["role"] == "system":
-                    raise DataError("a solved problem has no system message and no tools")
                 answer = str(row.fields[self._answer])
                 if not self._reward.accepts(answer, row.fields):
                     raise DataError("its own answer would be graded wrong as a reply")
