@@ -103,9 +103,7 @@ def _chat_keeps_prefix(view: View, env: EnvPlan) -> None:
         return
     chat = with_role(env, "chat")
     if chat is not None and max_turns(env) != 1:
-        message = (
-            f'`{chat.name}()` needs earlier turns as they were, and "{renderer}" rewrites them'
-        )
+        message = f'`{chat.name}()` needs earlier turns as they were, and "{renderer}" changes them'
         model = find_model(view.model.base)
         if better := _keeps_prefix(view.model):
             advice = f"use `renderer = {better}` in the model"
