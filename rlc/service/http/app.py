@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import inspect
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from hmac import compare_digest
 from typing import Any, get_type_hints
 
@@ -19,7 +20,10 @@ from tinker import types
 
 from rlc.service.errors import ServiceError
 from rlc.service.http import listing, sampling, training
+from rlc.service.http.account import routes as account
+from rlc.service.http.account.signing import SIGNED, Signer
 from rlc.service.http.backend import Backend
+from rlc.service.http.checkpoints import routes as checkpoints
 from rlc.service.http.faults import FaultyApp
 from rlc.service.http.futures import JSON, Reply
 from rlc.service.http.refusals import Refused
@@ -27,11 +31,13 @@ from rlc.service.http.wire import PROTOBUF, Pass, read_pass
 
 LARGEST_BODY = 64 * 2**20  # the SDK cuts forward_backward at 5 MB unless one datum is larger
 _API = "/api/v1"
-_CHECKPOINT = "training_runs/{id}/checkpoints/{checkpoint:path}"
+_CHECKPOINT = "training_runs/{id}/checkpoints/{kind}/{name}"
+_RENEW = {"www-authenticate": 'Bearer error="invalid_token"'}  # the SDK exchanges its key again
 _log = logging.getLogger(__name__)
 
 # Handlers by method and path. They are called with the backend, the parts of the path, and what
-# they name: as ``request`` the body, of that parameter's type, as ``query`` that of the address.
+# they name: as ``request`` the body and as ``query`` that of the address, each of the parameter's
+# type, as ``headers`` those of the request, and as ``base_url`` where the server was found.
 _HANDLERS: dict[str, dict[str, Callable[..., Any]]] = {
     "POST": {
         "asample": sampling.asample,
@@ -39,6 +45,7 @@ _HANDLERS: dict[str, dict[str, Callable[..., Any]]] = {
         "optim_step": training.optim_step,
         "save_weights_for_sampler": training.save_weights_for_sampler,
         "save_weights": training.save_weights,
+        "save_weights_external": training.save_weights_external,
         "load_weights": training.load_weights,
         "create_model": training.create_model,
         "unload_model": training.unload_model,
@@ -47,9 +54,13 @@ _HANDLERS: dict[str, dict[str, Callable[..., Any]]] = {
         "create_session": listing.create_session,
         "session_heartbeat": listing.heartbeat,
         "sessions/{id}/finish": listing.finish_session,
+        "sessions/search": listing.search_sessions,
         "retrieve_future": listing.retrieve_future,
         "cancel_future": listing.cancel_future,
-        "weights_info": listing.weights_info,
+        "weights_info": checkpoints.weights_info,
+        "copy_weights": checkpoints.copy_weights,
+        f"{_CHECKPOINT}/publish": checkpoints.publish,
+        "auth/token": account.token,
         "client/dynamic_config": lambda _: types.ClientDynamicConfigResponse(
             sample_cancel_enabled=True
         ),
@@ -58,23 +69,36 @@ _HANDLERS: dict[str, dict[str, Callable[..., Any]]] = {
     "GET": {
         "sessions": listing.list_sessions,
         "sessions/{id}": listing.get_session,
+        "sessions/{id}/trace_export": listing.export_trace,
         "samplers/{id}": sampling.get_sampler,
         "training_runs": listing.training_runs,
         "training_runs/{id}": lambda backend, run_id: backend.runs.describe(run_id),
-        "training_runs/{id}/checkpoints": listing.checkpoints_of,
-        "checkpoints": listing.all_checkpoints,
+        "training_runs/{id}/checkpoints": checkpoints.checkpoints_of,
+        f"{_CHECKPOINT}/external_weights_urls": checkpoints.external_urls,
+        "checkpoints": checkpoints.all_checkpoints,
+        "auth/apikey/me": account.api_key,
+        "billing/usage/events": account.usage,
+        "billing/usage/checkpoints/current": account.stored,
+        "audit": account.audit,
         "get_server_capabilities": listing.capabilities,
         "healthz": lambda _: types.HealthResponse(status="ok"),
     },
-    "PUT": {f"{_CHECKPOINT}/ttl": listing.set_ttl},
-    "DELETE": {_CHECKPOINT: listing.delete_checkpoint},
+    "PUT": {
+        f"{_CHECKPOINT}/ttl": checkpoints.set_ttl,
+        "sessions/{id}/project": listing.assign_project,
+    },
+    "DELETE": {
+        _CHECKPOINT: checkpoints.delete,
+        f"{_CHECKPOINT}/publish": checkpoints.unpublish,
+        "auth/apikey/me": account.delete_api_key,
+    },
 }
 
 
 def build_app(backend: Backend, key: str | None = None) -> ASGIApp:
     """The ASGI application. With ``key``, requests must carry it as ``X-API-Key``."""
 
-    def route(method: str, path: str, handler: Callable[..., Any]) -> Route:
+    def route(method: str, address: str, handler: Callable[..., Any]) -> Route:
         wanted = get_type_hints(handler)
 
         async def endpoint(request: Request) -> Response:
@@ -82,17 +106,22 @@ def build_app(backend: Backend, key: str | None = None) -> ASGIApp:
             if "request" in wanted:
                 given["request"] = await _read(request, wanted["request"])
             if "query" in wanted:
-                given["query"] = request.query_params
+                given["query"] = _query(request, wanted["query"])
+            if "headers" in wanted:
+                given["headers"] = request.headers
+            if "base_url" in wanted:
+                given["base_url"] = str(request.base_url)
             result = handler(backend, *request.path_params.values(), **given)
             return _answer(await result if inspect.isawaitable(result) else result)
 
-        return Route(f"{_API}/{path}", endpoint, methods=[method])
+        return Route(address, endpoint, methods=[method])
 
     routes = [
-        route(method, path, handler)
+        route(method, f"{_API}/{path}", handler)
         for method, handlers in _HANDLERS.items()
         for path, handler in handlers.items()
     ]
+    routes.append(route("GET", f"{SIGNED}{{path:path}}", account.download))
     routes.append(Route(f"{_API}/client/config", _configure, methods=["POST"]))
     on_error: Any = {
         Refused: _refused,
@@ -102,19 +131,24 @@ def build_app(backend: Backend, key: str | None = None) -> ASGIApp:
     }
     app: ASGIApp = Starlette(routes=routes, exception_handlers=on_error)
     if key is not None:
-        app = _require_key(app, key)
+        app = _require_key(app, key, backend.signer)
     if any(backend.faults.of_requests.values()):
         app = FaultyApp(app, backend.faults, backend.restart)
     return app
 
 
 async def _configure(request: Request) -> Response:  # noqa: ARG001 (every version is welcome)
-    """The SDK asks this over a connection that it never closes, so the server closes it."""
-    content = types.ClientConfigResponse().model_dump_json()
+    """The SDK asks this over a connection that it never closes, so the server closes it.
+
+    It is told to exchange its key for an identity, the only place where it reads who it is.
+    """
+    content = types.ClientConfigResponse(pjwt_auth_enabled=True).model_dump_json()
     return Response(content, headers={"connection": "close"}, media_type=JSON)
 
 
-def _answer(result: BaseModel | Reply | None) -> Response:
+def _answer(result: BaseModel | Reply | Response | None) -> Response:
+    if isinstance(result, Response):
+        return result
     if isinstance(result, Reply):
         return Response(result.content, result.status, media_type=result.content_type)
     return Response("{}" if result is None else result.model_dump_json(), media_type=JSON)
@@ -124,13 +158,27 @@ async def _read(request: Request, kind: type[Any]) -> Any:
     if kind is Pass:
         return read_pass(await _read_body(request, PROTOBUF))
     content = await _read_body(request, JSON)
-    try:
+    with _explaining("body"):
         return kind.model_validate_json(content)
+
+
+def _query(request: Request, kind: type[Any]) -> Any:
+    if not isinstance(kind, type) or not issubclass(kind, BaseModel):
+        return request.query_params
+    with _explaining("query"):
+        return kind.model_validate(dict(request.query_params))
+
+
+@contextmanager
+def _explaining(part: str) -> Iterator[None]:
+    """Refuse what a model does not accept."""
+    try:
+        yield
     except ValidationError as error:
         first = error.errors(include_url=False, include_context=False, include_input=False)[0]
         where = ".".join(str(part) for part in first["loc"])
         what = f"{where}: {first['msg']}" if where else first["msg"]
-        raise Refused(400, f"The body is not as it should be: {what}.") from error
+        raise Refused(400, f"The {part} is not as it should be: {what}.") from error
 
 
 async def _read_body(request: Request, content_type: str) -> bytes:
@@ -167,14 +215,17 @@ async def _failed(request: Request, error: Exception) -> Response:
     return JSONResponse({"detail": f"The server failed: {type(error).__name__}."}, 500)
 
 
-def _require_key(app: ASGIApp, key: str) -> ASGIApp:
-    """Pass on the requests that carry the key."""
+def _require_key(app: ASGIApp, key: str, signer: Signer) -> ASGIApp:
+    """Pass on the requests that carry the key, or an identity that was given for it."""
 
     async def checked(scope: Scope, receive: Receive, send: Send) -> None:
-        if scope["type"] == "http":
+        if scope["type"] == "http" and not scope["path"].startswith(SIGNED):
             given = dict(scope["headers"]).get(b"x-api-key", b"")
-            if not compare_digest(given, key.encode()):
-                refusal = JSONResponse({"detail": "The key is not the one of this server."}, 401)
+            if not compare_digest(given, key.encode()) and not signer.has_signed(
+                given.decode("latin-1")
+            ):
+                detail = {"detail": "The key is not the one of this server."}
+                refusal = JSONResponse(detail, 401, _RENEW if given.startswith(b"eyJ") else None)
                 return await refusal(scope, receive, send)
         return await app(scope, receive, send)
 

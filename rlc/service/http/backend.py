@@ -11,11 +11,14 @@ from tinker import types
 
 from rlc.plan.records import LONGEST_TTL, SHORTEST_TTL
 from rlc.service.errors import ServiceError
+from rlc.service.http.account.audit import Audit
+from rlc.service.http.account.signing import Signer
+from rlc.service.http.account.usage import Usage
+from rlc.service.http.checkpoints.runs import Runs
 from rlc.service.http.faults import Faults
-from rlc.service.http.futures import Futures
+from rlc.service.http.futures import SAMPLE, Futures
 from rlc.service.http.latency import Dice, Latency
 from rlc.service.http.refusals import Refused
-from rlc.service.http.runs import Runs
 from rlc.service.http.sessions import Model, Session, Sessions
 from rlc.service.local.service import LocalService, ModelFacts
 
@@ -45,11 +48,16 @@ class Backend:
     latency: Latency = field(factory=Latency)
     faults: Faults = field(factory=Faults)
     sessions: Sessions = field(factory=Sessions, init=False)
+    signer: Signer = field(factory=Signer, init=False)
+    usage: Usage = field(factory=Usage, init=False)
+    copies: dict[str, str] = field(factory=dict, init=False)  # of weights, by their requests' keys
+    audit: Audit = field(init=False)
     runs: Runs = field(init=False)
     futures: Futures = field(init=False)
     _dice: Dice = field(init=False)
 
     def __attrs_post_init__(self) -> None:
+        self.audit = Audit(self.engine.store.root / "audit.jsonl")
         self.runs = Runs(self.engine.store)
         self.futures = Futures(self.faults)
         self._dice = Dice(self.latency.seed)
@@ -76,19 +84,21 @@ class Backend:
         """Accept work that creates a model. A repeated number is a repeated request."""
         request_id = f"{model_id}/0"
         if self.futures.find(request_id) is None:
-            self.futures.run(self.futures.open(request_id), create, self._delay("train"))
+            promise = self.futures.open(request_id, "create_model")
+            self.futures.run(promise, create, self._delay("train"))
         return types.UntypedAPIFuture(request_id=request_id, model_id=model_id)
 
     def promise_in_order(
-        self, model: Model, seq: int | None, start: Callable[[], Awaitable[Any]]
+        self, model: Model, seq: int | None, what: str, start: Callable[[], Awaitable[Any]]
     ) -> types.UntypedAPIFuture:
-        """Accept work on a model, which starts after the requests before it."""
+        """Accept work on a model, which starts after the requests before it. Traces show ``what``
+        it is."""
         number = model.sequencer.next if seq is None else seq
         request_id = f"{model.id}/{number}"
         if self.futures.find(request_id) is None:
             model.sequencer.check(number)
             delay = self._delay("train")
-            promise = self.futures.open(request_id)
+            promise = self.futures.open(request_id, what)
             model.sequencer.take(number, lambda: self.futures.run(promise, start, delay))
         return types.UntypedAPIFuture(request_id=request_id, model_id=model.id)
 
@@ -100,7 +110,7 @@ class Backend:
         if self.futures.find(request_id) is None:
             with self.futures.keeping_refusals(request_id):
                 work = start()
-            promise = self.futures.open(request_id, is_sample=True)
+            promise = self.futures.open(request_id, SAMPLE)
             self.futures.run(promise, lambda: work, self._delay("sample"))
         ids = [f"{request_id}/{i}" for i in range(samples)]
         return types.UntypedAPIFuture(request_id=request_id, sample_sequence_ids=ids)
@@ -109,7 +119,7 @@ class Backend:
         self, session: Session, model: Model, user_metadata: dict[str, Any] | None
     ) -> None:
         """Add a model that has been created, and write the file of its run."""
-        self.runs.add(model.id, model.base_model, model.lora, user_metadata)
+        self.runs.add(model.id, model.base_model, model.lora, user_metadata, session.project_id)
         self.sessions.add_model(session, model)
 
     def end(self, session: Session, why: str) -> None:

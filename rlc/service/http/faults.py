@@ -13,7 +13,7 @@ from rlc.service.errors import ServiceError
 from rlc.service.http.latency import Dice
 
 # Requests that a client sends in the background, or before it can handle a failure.
-_SPARED = ("client/", "telemetry", "healthz", "session_heartbeat")
+_SPARED = ("client/", "auth/", "telemetry", "healthz", "session_heartbeat")
 _RETRY_SOON = {"retry-after-ms": "50"}
 
 RequestFault = Literal["too_many", "errors", "drops", "restarts"]

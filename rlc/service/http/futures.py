@@ -17,12 +17,14 @@ from pydantic import BaseModel
 from tinker import types
 
 from rlc.service.errors import ServiceError
+from rlc.service.http.account.traces import Span, Traces
 from rlc.service.http.faults import Faults
 from rlc.service.http.latency import Dice
 from rlc.service.http.refusals import Refused
 from rlc.service.http.wire import PROTOBUF, write_output, write_sample
 
 JSON = "application/json"
+SAMPLE = "sample"
 _POLL_SECONDS = 25.0  # the SDK gives a poll 45
 _PAUSE_SECONDS = 0.05
 _KEEP_FETCHED = 60.0  # the connection may break while an answer goes out
@@ -45,12 +47,17 @@ class Promise:
     """Work under an id that the client knows."""
 
     id: str
-    is_sample: bool
+    what: str  # its name in traces
+    started: float = field(factory=time.time, init=False)
     reply: Reply | None = field(default=None, init=False)
     refused: bool = field(default=False, init=False)
     fetched: bool = field(default=False, init=False)
     ready: asyncio.Event = field(factory=asyncio.Event, init=False)
     task: asyncio.Task[None] | None = field(default=None, init=False)
+
+    @property
+    def is_sample(self) -> bool:
+        return self.what == SAMPLE
 
 
 @define(eq=False)
@@ -58,6 +65,7 @@ class Futures:
     """The promises of all clients, for use in the server's event loop."""
 
     faults: Faults = field(factory=Faults)
+    traces: Traces = field(factory=Traces, init=False)
     _promises: dict[str, Promise] = field(factory=dict, init=False)
     _old: deque[tuple[float, str]] = field(factory=deque, init=False)  # when made
     _fetched: deque[tuple[float, str]] = field(factory=deque, init=False)
@@ -77,16 +85,16 @@ class Futures:
         try:
             yield
         except (Refused, ServiceError) as error:
-            promise = self.open(request_id)
+            promise = self.open(request_id, "refused")
             promise.refused, promise.reply = True, _failure(error)
             promise.ready.set()
             raise
 
-    def open(self, request_id: str, is_sample: bool = False) -> Promise:
+    def open(self, request_id: str, what: str) -> Promise:
         """Make a promise, whose work is then started with `run`."""
         now = time.monotonic()
         self._sweep(now)
-        promise = Promise(request_id, is_sample)
+        promise = Promise(request_id, what)
         self._promises[request_id] = promise
         self._old.append((now, request_id))
         return promise
@@ -109,14 +117,18 @@ class Futures:
         promise.task = asyncio.get_running_loop().create_task(self._finish(promise, work, delay))
 
     async def _finish(self, promise: Promise, work: Awaitable[Any], delay: float) -> None:
+        failed = True
         try:
             reply = _success(await work)
+            failed = False
         except asyncio.CancelledError:
             self._promises.pop(promise.id, None)
             promise.ready.set()
             raise
         except Exception as error:
             reply = _failure(error)
+        owner = promise.id.rpartition("/")[0]
+        self.traces.add(Span(owner, promise.what, promise.started, time.time(), failed))
         if math.isinf(delay):
             return
         if delay:
@@ -168,6 +180,8 @@ class Futures:
 
     def forget(self, owner: str | None = None) -> None:
         """Drop the promises of one model or sampler, or of all."""
+        if owner is None:
+            self.traces.forget()
         prefix = "" if owner is None else f"{owner}/"
         for request_id in [i for i in self._promises if i.startswith(prefix)]:
             self.cancel(request_id)

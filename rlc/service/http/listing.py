@@ -1,38 +1,43 @@
-"""Requests about sessions, and about models, runs and checkpoints, which need no session."""
+"""Requests about sessions, and about models and runs, which need no session."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any, TypeVar
+from typing import Literal, TypeVar
 
-from pydantic import BaseModel
+from pydantic import BaseModel, Field
 from tinker import types
+from tinker.types.session_status import ClientSessionFinished, ClientSessionFinishReason
+from tinker.types.session_status_query import SessionStatusQuery
 
-from rlc.service.http.backend import Backend, check_ttl
+from rlc.service.http.account.signing import PROJECT, USER
+from rlc.service.http.backend import Backend
+from rlc.service.http.checkpoints.runs import as_time
 from rlc.service.http.futures import Reply
-from rlc.service.http.refusals import Refused, refusing
-from rlc.service.http.runs import TINKER, engine_path
+from rlc.service.http.refusals import Refused
+from rlc.service.http.sessions import Session
 
 T = TypeVar("T")
-
-
-class WeightsInfo(BaseModel):
-    """The body of ``weights_info``."""
-
-    tinker_path: str
-
-
-class Ttl(BaseModel):
-    """The body of a checkpoint's ``ttl``."""
-
-    ttl_seconds: int | None
 
 
 class Finish(BaseModel):
     """The body of a session's ``finish``."""
 
-    reason: dict[str, Any]
+    reason: ClientSessionFinishReason
     detail: str | None = None
+
+
+class Project(BaseModel):
+    """The body of a session's ``project``."""
+
+    project_id: str = Field(min_length=1, max_length=200)
+
+
+class TraceExport(BaseModel):
+    """The answer of a session's ``trace_export``; its trace is made when it is fetched."""
+
+    status: Literal["ready"] = "ready"
+    url: str
 
 
 def create_session(
@@ -41,7 +46,9 @@ def create_session(
     """Open a session, and end those whose programs have fallen silent."""
     for silent in backend.sessions.silent():
         backend.end(silent, "nothing was heard of its program for a quarter of an hour")
-    session = backend.sessions.create(request.user_metadata or {}, request.display_name)
+    session = backend.sessions.create(
+        request.user_metadata or {}, request.display_name, request.project_id or PROJECT
+    )
     return types.CreateSessionResponse(session_id=session.id)
 
 
@@ -56,7 +63,8 @@ def finish_session(backend: Backend, session_id: str, request: Finish) -> None:
     """End a session, unless it is over or forgotten."""
     session = backend.sessions.all.get(session_id)
     if session is not None and session.ended is None:
-        backend.end(session, f"its program finished it ({request.reason.get('type')})")
+        backend.end(session, f"its program finished it ({request.reason.type})")
+        session.status = ClientSessionFinished(reason=request.reason, detail=request.detail)
 
 
 async def retrieve_future(backend: Backend, request: types.FutureRetrieveRequest) -> Reply:
@@ -73,22 +81,104 @@ def cancel_future(backend: Backend, request: types.FutureRetrieveRequest) -> Non
 
 def get_session(backend: Backend, session_id: str) -> types.GetSessionResponse:
     """What a session has made."""
-    session = backend.sessions.all.get(session_id)
-    if session is None:
-        raise Refused(404, f"There is no session {session_id}.")
+    session = _find(backend, session_id)
     return types.GetSessionResponse(
         training_run_ids=session.model_ids,
         sampler_ids=session.sampler_ids,
-        user_metadata={key: str(value) for key, value in session.user_metadata.items()},
+        user_metadata=session.metadata,
         display_name=session.display_name,
     )
 
 
 def list_sessions(backend: Backend, query: Mapping[str, str]) -> types.ListSessionsResponse:
     """The ids of the sessions since the server started, the latest first."""
-    latest = sorted(backend.sessions.all.values(), key=lambda s: s.created_at, reverse=True)
-    page, _ = _page([session.id for session in latest], query, 20)
+    page, _ = paged([session.id for session in backend.sessions.latest()], query, 20)
     return types.ListSessionsResponse(sessions=page)
+
+
+def search_sessions(
+    backend: Backend, request: types.SessionSearchRequest
+) -> types.SessionSearchResponse:
+    """A page of the sessions since the server started that match, the latest first."""
+    cursor = request.cursor
+    found = [
+        session
+        for session in backend.sessions.latest()
+        if _matches(session, request)
+        and (
+            cursor is None
+            or (as_time(session.created_at), session.id)
+            < (cursor.last_created_at, cursor.last_session_id)
+        )
+    ]
+    page = [_summary(backend, session) for session in found[: request.limit]]
+    following = None
+    if len(found) > len(page):
+        following = types.SessionSearchCursor(
+            last_created_at=page[-1].created_at, last_session_id=page[-1].session_id
+        )
+    return types.SessionSearchResponse(sessions=page, next_cursor=following)
+
+
+def _matches(session: Session, wanted: types.SessionSearchRequest) -> bool:
+    named = [wanted.session_id == session.id] if wanted.session_id is not None else []
+    if wanted.display_name is not None:
+        name = (session.display_name or "").lower()
+        named.append(all(word in name for word in wanted.display_name.lower().split()))
+    return (
+        (not named or any(named))
+        and (wanted.project_ids is None or session.project_id in wanted.project_ids)
+        and wanted.user_metadata.items() <= session.metadata.items()
+        and (wanted.owner.type != "user" or USER in wanted.owner.owner_urns)
+        and (wanted.statuses is None or any(_is_status(session, s) for s in wanted.statuses))
+    )
+
+
+def _is_status(session: Session, wanted: SessionStatusQuery) -> bool:
+    status = session.status
+    if status is None or status.type != wanted.type:
+        return False
+    if wanted.type != "client_finished" or wanted.reasons is None:
+        return True
+    return isinstance(status, ClientSessionFinished) and status.reason.type in wanted.reasons
+
+
+def _summary(backend: Backend, session: Session) -> types.SessionSummary:
+    stored = [item for run in session.model_ids for item in backend.engine.store.list(run)]
+    return types.SessionSummary(
+        session_id=session.id,
+        created_at=as_time(session.created_at),
+        owner=USER,
+        project_id=session.project_id,
+        status=session.status,
+        checkpoints_count=len(stored),
+        display_name=session.display_name,
+        user_metadata=session.metadata,
+        checkpoint_storage_bytes=sum(item.size_bytes for item in stored),
+    )
+
+
+def assign_project(backend: Backend, session_id: str, request: Project) -> None:
+    """Move a session and its runs into a project, which needs no other making."""
+    session = _find(backend, session_id)
+    session.project_id = request.project_id
+    for run_id in session.model_ids:
+        backend.runs.move(run_id, request.project_id)
+    backend.audit.add("project_session_added", project_id=request.project_id, session_id=session_id)
+
+
+def export_trace(backend: Backend, session_id: str, base_url: str) -> TraceExport:
+    """An address where what a session has done so far can be fetched, without a key."""
+    _find(backend, session_id)
+    url, _ = backend.signer.url(base_url, f"traces/{session_id}")
+    return TraceExport(url=url)
+
+
+def _find(backend: Backend, session_id: str) -> Session:
+    session = backend.sessions.all.get(session_id)
+    if session is None:
+        raise Refused(404, f"There is no session {session_id}.")
+    return session
 
 
 def capabilities(backend: Backend) -> types.GetServerCapabilitiesResponse:
@@ -107,46 +197,14 @@ def capabilities(backend: Backend) -> types.GetServerCapabilitiesResponse:
 
 def training_runs(backend: Backend, query: Mapping[str, str]) -> types.TrainingRunsResponse:
     """A page of the training runs, the latest first."""
-    page, cursor = _page(backend.runs.latest(), query, 20)
+    page, cursor = paged(backend.runs.latest(query.get("project_id")), query, 20)
     return types.TrainingRunsResponse(training_runs=page, cursor=cursor)
 
 
-def all_checkpoints(backend: Backend, query: Mapping[str, str]) -> types.CheckpointsListResponse:
-    """A page of the checkpoints of all runs, the newest first."""
-    page, cursor = _page(backend.runs.checkpoints(), query, 100)
-    return types.CheckpointsListResponse(checkpoints=page, cursor=cursor)
-
-
-def checkpoints_of(backend: Backend, run_id: str) -> types.CheckpointsListResponse:
-    """The checkpoints of one run."""
-    return types.CheckpointsListResponse(checkpoints=backend.runs.checkpoints(run_id))
-
-
-def weights_info(backend: Backend, request: WeightsInfo) -> types.WeightsInfoResponse:
-    """What a client needs to load a checkpoint."""
-    with refusing(404):
-        return backend.runs.weights_info(request.tinker_path)
-
-
-def delete_checkpoint(backend: Backend, run_id: str, checkpoint_id: str) -> None:
-    """Delete a checkpoint; samplers that have loaded it continue."""
-    with refusing(404):
-        backend.engine.store.delete(engine_path(f"{TINKER}{run_id}/{checkpoint_id}"))
-
-
-def set_ttl(backend: Backend, run_id: str, checkpoint_id: str, request: Ttl) -> None:
-    """Let a checkpoint expire that many seconds from now, or never."""
-    store = backend.engine.store
-    check_ttl(request.ttl_seconds)
-    with refusing(404):
-        path = engine_path(f"{TINKER}{run_id}/{checkpoint_id}")
-        store.keep_until(path, store.expiry(request.ttl_seconds))
-
-
-def _page(
+def paged(
     items: Sequence[T], query: Mapping[str, str], default: int
 ) -> tuple[list[T], types.Cursor]:
-    """The part of a list that a query's ``limit`` and ``offset`` name."""
+    """Return the part of a list that a query's ``limit`` and ``offset`` name."""
     try:
         limit, offset = int(query.get("limit", default)), int(query.get("offset", 0))
     except ValueError as error:

@@ -7,8 +7,8 @@ import asyncio
 from tinker import types
 
 from rlc.service.http.backend import Backend
+from rlc.service.http.checkpoints.runs import engine_path
 from rlc.service.http.refusals import Refused, refusing
-from rlc.service.http.runs import engine_path
 from rlc.service.http.sessions import Sampler
 
 
@@ -66,17 +66,27 @@ def asample(backend: Backend, request: types.SampleRequest) -> types.UntypedAPIF
         )
         if started.done() and (error := started.exception()) is not None:
             raise Refused(400, str(error))
-        if request.record_stability_info:
-            started.add_done_callback(record)
+        started.add_done_callback(count)
         return started
 
-    def record(done: asyncio.Future[types.SampleResponse]) -> None:
+    def count(done: asyncio.Future[types.SampleResponse]) -> None:
         if done.cancelled() or done.exception() is not None:
             return
-        recordings = backend.sessions.session(sampler.id.split(":")[0]).recordings
-        for i, sequence in enumerate(done.result().sequences):
+        sequences, length = done.result().sequences, request.prompt.length
+        cached = done.result().prompt_cache_hit_tokens or 0
+        backend.usage.add(
+            sampler.id,
+            sampler.base_model,
+            prefill=length - cached,
+            cached_prefill=cached,
+            sample=sum(len(sequence.tokens) for sequence in sequences),
+        )
+        session = backend.sessions.all.get(sampler.id.split(":")[0])
+        if not request.record_stability_info or session is None or session.ended is not None:
+            return
+        for i, sequence in enumerate(sequences):
             name = f"{sampler.id}/{request.seq_id}/{i}"  # as in Backend.promise_sample
-            recordings.add(name, request.prompt.length, len(sequence.tokens))
+            session.recordings.add(name, length, len(sequence.tokens))
 
     return backend.promise_sample(sampler.id, request.seq_id, request.num_samples, start)
 

@@ -9,6 +9,7 @@ from typing import Any
 from uuid import uuid4
 
 from attrs import define, field
+from tinker.types.session_status import SessionActive, SessionStatus
 
 from rlc.service.http.recordings import Recordings
 from rlc.service.http.refusals import Refused
@@ -73,12 +74,19 @@ class Session:
     id: str
     user_metadata: dict[str, Any]
     display_name: str | None
+    project_id: str
     created_at: float
     heard_at: float
     ended: str | None = field(default=None, init=False)  # why, once it is
+    status: SessionStatus | None = field(factory=SessionActive, init=False)
     model_ids: list[str] = field(factory=list, init=False)
     sampler_ids: list[str] = field(factory=list, init=False)
     recordings: Recordings = field(factory=Recordings, init=False)
+
+    @property
+    def metadata(self) -> dict[str, str]:
+        """Its user's metadata, as the API tells it."""
+        return {key: str(value) for key, value in self.user_metadata.items()}
 
 
 @define(eq=False)
@@ -89,11 +97,17 @@ class Sessions:
     models: dict[str, Model] = field(factory=dict, init=False)
     samplers: dict[str, Sampler] = field(factory=dict, init=False)
 
-    def create(self, user_metadata: dict[str, Any], display_name: str | None) -> Session:
+    def create(
+        self, user_metadata: dict[str, Any], display_name: str | None, project_id: str
+    ) -> Session:
         now = time.time()
-        session = Session(str(uuid4()), user_metadata, display_name, now, now)
+        session = Session(str(uuid4()), user_metadata, display_name, project_id, now, now)
         self.all[session.id] = session
         return session
+
+    def latest(self) -> list[Session]:
+        """The sessions since the server started, the latest first."""
+        return sorted(self.all.values(), key=lambda s: (s.created_at, s.id), reverse=True)
 
     def session(self, session_id: str) -> Session:
         """A session that is not over. Raise Refused if it is unknown or over."""
@@ -157,7 +171,7 @@ class Sessions:
 
     def end(self, session: Session, why: str) -> list[str]:
         """Free what a session holds, and return the ids of its models and samplers."""
-        session.ended = why
+        session.ended, session.status = why, None
         session.recordings = Recordings()
         for model_id in session.model_ids:
             self.models.pop(model_id, None)

@@ -3,24 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable
-from typing import Any, TypeVar
+from typing import Any
 
 from tinker import types
 from tinker.types import SaveWeightsForSamplerResponseInternal
 from tinker.types.optimizer import AdamOptimizerConfig, AdamParams, OptimizerConfig
+from tinker.types.save_weights_external_response import SaveWeightsExternalResponseInternal
 
 from rlc.service.errors import ServiceError
 from rlc.service.http.backend import Backend, check_ttl
+from rlc.service.http.checkpoints.runs import engine_path, tinker_path
 from rlc.service.http.refusals import Refused
-from rlc.service.http.runs import engine_path, tinker_path
 from rlc.service.http.sessions import Model, Sampler
 from rlc.service.http.wire import Pass
 from rlc.service.local.clients import LocalSamplingClient
 from rlc.service.local.model.lora import LoraSpec
 from rlc.service.local.training import losses
 from rlc.service.mapped_awaitable import MappedAwaitable
-
-Saved = TypeVar("Saved", types.SaveWeightsResponse, types.SaveWeightsForSamplerResponse)
 
 
 def create_model(backend: Backend, request: types.CreateModelRequest) -> types.UntypedAPIFuture:
@@ -78,9 +77,16 @@ def forward_backward(backend: Backend, request: Pass) -> types.UntypedAPIFuture:
         data = request.read_data()
         if losses.find(request.loss_fn).sampled_only:
             backend.sessions.session(model.id.split(":")[0]).recordings.use(data)
-        return run(data, request.loss_fn, request.config)
+        tokens = sum(datum.model_input.length for datum in data)
 
-    return backend.promise_in_order(model, request.seq_id, start)
+        def counted(output: types.ForwardBackwardOutput) -> types.ForwardBackwardOutput:
+            backend.usage.add(model.id, model.base_model, training=tokens)
+            return output
+
+        return MappedAwaitable(run(data, request.loss_fn, request.config), counted)
+
+    what = "forward" if request.forward_only else "forward_backward"
+    return backend.promise_in_order(model, request.seq_id, what, start)
 
 
 def optim_step(backend: Backend, request: types.OptimStepRequest) -> types.UntypedAPIFuture:
@@ -93,7 +99,7 @@ def optim_step(backend: Backend, request: types.OptimStepRequest) -> types.Untyp
             raise ServiceError(f"This server has AdamW only, not {params.type!r}.")
         return model.client.optim_step(params)
 
-    return backend.promise_in_order(model, request.seq_id, start)
+    return backend.promise_in_order(model, request.seq_id, "optim_step", start)
 
 
 def save_weights(backend: Backend, request: types.SaveWeightsRequest) -> types.UntypedAPIFuture:
@@ -106,9 +112,13 @@ def save_weights(backend: Backend, request: types.SaveWeightsRequest) -> types.U
         saving = model.client.save_state(
             _name(request.path), request.ttl_seconds, request.overwrite, request.user_metadata
         )
-        return MappedAwaitable(saving, _as_tinker)
 
-    return backend.promise_in_order(model, request.seq_id, start)
+        def saved(response: types.SaveWeightsResponse) -> types.SaveWeightsResponse:
+            return types.SaveWeightsResponse(path=_created(backend, model, response.path))
+
+        return MappedAwaitable(saving, saved)
+
+    return backend.promise_in_order(model, request.seq_id, "save_weights", start)
 
 
 def save_weights_for_sampler(
@@ -122,7 +132,14 @@ def save_weights_for_sampler(
         saving = model.client.save_weights_for_sampler(
             _name(request.path), request.ttl_seconds, user_metadata=request.user_metadata
         )
-        return MappedAwaitable(saving, _as_tinker)
+
+        def saved(
+            response: types.SaveWeightsForSamplerResponse,
+        ) -> types.SaveWeightsForSamplerResponse:
+            path = _created(backend, model, response.path)
+            return types.SaveWeightsForSamplerResponse(path=path)
+
+        return MappedAwaitable(saving, saved)
 
     def make_sampler() -> Awaitable[SaveWeightsForSamplerResponseInternal]:
         session = backend.sessions.session(model.id.split(":")[0])
@@ -137,7 +154,27 @@ def save_weights_for_sampler(
         return MappedAwaitable(model.client.save_weights_and_get_sampling_client(), register)
 
     start = save if request.sampling_session_seq_id is None else make_sampler
-    return backend.promise_in_order(model, request.seq_id, start)
+    return backend.promise_in_order(model, request.seq_id, "save_weights_for_sampler", start)
+
+
+def save_weights_external(
+    backend: Backend, request: types.SaveWeightsExternalRequest
+) -> types.UntypedAPIFuture:
+    """The adapter alone, for other programs."""
+    model = backend.sessions.model(request.model_id)
+
+    def start() -> Awaitable[SaveWeightsExternalResponseInternal]:
+        check_ttl(request.ttl_seconds)
+        if request.age_encryption_recipients:
+            raise ServiceError("This server does not encrypt what it exports.")
+        saving = model.client.save_weights_external(request.path, request.ttl_seconds)
+
+        def saved(path: str) -> SaveWeightsExternalResponseInternal:
+            return SaveWeightsExternalResponseInternal(path=_created(backend, model, path))
+
+        return MappedAwaitable(saving, saved)
+
+    return backend.promise_in_order(model, request.seq_id, "save_weights_external", start)
 
 
 def load_weights(backend: Backend, request: types.LoadWeightsRequest) -> types.UntypedAPIFuture:
@@ -149,6 +186,7 @@ def load_weights(backend: Backend, request: types.LoadWeightsRequest) -> types.U
         return backend.promise_in_order(
             model,
             request.seq_id,
+            "load_weights",
             lambda: MappedAwaitable(model.client.load(path, request.optimizer), lambda _: answer),
         )
     if request.session_id is None or request.model_seq_id is None:
@@ -181,8 +219,11 @@ def unload_model(backend: Backend, request: types.UnloadModelRequest) -> types.U
     return types.UnloadModelResponse(model_id=model.id)
 
 
-def _as_tinker(saved: Saved) -> Saved:
-    return saved.model_copy(update={"path": tinker_path(saved.path)})
+def _created(backend: Backend, model: Model, path: str) -> str:
+    """Note a checkpoint that has been written, and return the SDK's path of it."""
+    backend.usage.add(model.id, model.base_model, checkpoints=1)
+    backend.audit.checkpoint("created", tinker_path(path))
+    return tinker_path(path)
 
 
 def _name(path: str | None) -> str:

@@ -1,8 +1,9 @@
 """Checkpoints: one safetensors file each, its description as JSON in the file's header.
 
 One file means that writing is atomic: it is complete or it is not there. Paths read
-``local://<model>/<weights|sampler_weights>/<name>`` and are relative to the engine's root,
-so that a run's folder can be moved.
+``local://<model>/<weights|sampler_weights|external_weights>/<name>`` and are relative to the
+engine's root, so that a run's folder can be moved. The third folder, ``external_weights``, holds
+adapters for other programs, which the engine does not load.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ import time
 from collections.abc import Collection, Iterator, Mapping
 from contextlib import suppress
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
 import cattrs
 import numpy as np
@@ -33,10 +34,10 @@ _HEADER = "rlc"
 _SUFFIX = ".safetensors"
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
 _MODEL = re.compile(r"[A-Za-z0-9][A-Za-z0-9._:-]*")
-_PATH = re.compile(rf"local://({_MODEL.pattern})/(weights|sampler_weights)/({_NAME.pattern})")
 
-Kind = Literal["weights", "sampler_weights"]
-_KINDS: tuple[Kind, ...] = ("weights", "sampler_weights")
+Kind = Literal["weights", "sampler_weights", "external_weights"]
+_KINDS: tuple[Kind, ...] = get_args(Kind)
+_PATH = re.compile(rf"local://({_MODEL.pattern})/({'|'.join(_KINDS)})/({_NAME.pattern})")
 Arrays = dict[str, np.ndarray]
 
 
@@ -50,6 +51,7 @@ class Description:
     optimizer_steps: int | None
     expires_at: float | None  # seconds since the epoch
     user_metadata: dict[str, str] | None = None
+    public: bool = False  # whether its owner has published it
 
     @property
     def expired(self) -> bool:
@@ -141,7 +143,7 @@ class CheckpointStore:
             file.parent.mkdir(parents=True, exist_ok=True)
             for info in self._found():
                 if info.description.expired:
-                    self._file(info.path).unlink(missing_ok=True)
+                    self.file(info.path).unlink(missing_ok=True)
             _write(file, arrays, description, overwrite)
         except FileExistsError as error:
             raise ServiceError(
@@ -156,7 +158,7 @@ class CheckpointStore:
 
     def load(self, path: str) -> Checkpoint:
         """Read a checkpoint. Raise CheckpointError if it is missing, damaged or expired."""
-        file = self._file(path)
+        file = self.file(path)
         try:
             with safetensors.safe_open(str(file), framework="numpy") as opened:
                 header, description = _read_header(opened)
@@ -180,25 +182,36 @@ class CheckpointStore:
 
     def find(self, path: str) -> CheckpointInfo:
         """Describe one checkpoint. Raise ServiceError if it is missing or expired."""
-        info = self._info(self._file(path))
+        info = self._info(self.file(path))
         if info is None or info.description.expired:
             raise ServiceError(f"There is no checkpoint {path} in {self.root}.")
         return info
 
-    def keep_until(self, path: str, expires_at: float | None) -> None:
-        """Change when a checkpoint expires. Raise ServiceError if it is missing or expired."""
-        loaded, file = self.load(path), self._file(path)
+    def change(self, path: str, **described: Any) -> None:
+        """Change parts of a checkpoint's description: when it expires, whether it is public.
+
+        Raise ServiceError if it is missing or expired.
+        """
+        loaded, file = self.load(path), self.file(path)
         saved_at = file.stat().st_mtime
-        description = evolve(loaded.description, expires_at=expires_at)
-        _write(file, loaded.arrays, description, overwrite=True)
+        _write(file, loaded.arrays, evolve(loaded.description, **described), overwrite=True)
         os.utime(file, (saved_at, saved_at))
+
+    def copy(self, path: str, model: str, expires_at: float | None) -> str:
+        """Copy a checkpoint to another model's folder, private, and return the path of the copy.
+
+        Raise ServiceError as `load` and `save` do.
+        """
+        loaded, found = self.load(path), self.find(path)
+        description = evolve(loaded.description, expires_at=expires_at, public=False)
+        return self.save(model, found.kind, found.name, loaded.arrays, description)
 
     def delete_all_but(self, keep: Collection[str]) -> None:
         """Delete what a killed process has left: files half written, and checkpoints that are
         not in ``keep``. For a store that nothing else uses."""
         for info in self._found():
             if info.path not in keep:
-                self._file(info.path).unlink(missing_ok=True)
+                self.file(info.path).unlink(missing_ok=True)
         for partial in self.root.glob("*/*weights/.*"):
             partial.unlink(missing_ok=True)
 
@@ -213,11 +226,12 @@ class CheckpointStore:
     def delete(self, path: str) -> None:
         """Delete a checkpoint. Raise CheckpointError if there is none."""
         try:
-            self._file(path).unlink()
+            self.file(path).unlink()
         except FileNotFoundError as error:
             raise CheckpointError(f"There is no checkpoint {path} in {self.root}.") from error
 
-    def _file(self, path: str) -> Path:
+    def file(self, path: str) -> Path:
+        """Return where a checkpoint is or would be. Raise ServiceError for what is no path."""
         match = _PATH.fullmatch(path)
         if match is None or not all(map(is_folder_name, (match[1], f"{match[3]}{_SUFFIX}"))):
             raise ServiceError(

@@ -147,6 +147,11 @@ class LocalTrainingClient:
         save = partial(self._save, "sampler_weights", name, ttl_seconds, overwrite, user_metadata)
         return self._worker.submit(lambda: types.SaveWeightsForSamplerResponse(path=save()))
 
+    def save_weights_external(self, name: str, ttl_seconds: int | None = None) -> Awaitable[str]:
+        """Export the adapter for other programs, and return its path; see `state_arrays`."""
+        save = partial(self._save, "external_weights", name, ttl_seconds, False, None)
+        return self._worker.submit(save)
+
     def save_weights_and_get_sampling_client(
         self,
         *,

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Awaitable
+from collections.abc import Awaitable, Callable
 from pathlib import Path
+from typing import TypeVar
 
 import torch
 from attrs import define, field, frozen
@@ -22,6 +23,7 @@ from rlc.service.local.training.state import restore_optimizer, restored_adapter
 from rlc.service.local.training.trainer import Trainer
 from rlc.service.local.wave_worker import WaveWorker
 
+T = TypeVar("T")
 TINY = "tiny"
 _GIB = 2**30
 _MAX_ROWS = {"cpu": 256, "cuda": 1024}
@@ -109,7 +111,11 @@ class LocalService:
 
     def delete_checkpoint(self, path: str) -> Awaitable[None]:
         """Delete a checkpoint. Raise ServiceError if there is none."""
-        return self._worker.submit(lambda: self.store.delete(path))
+        return self.in_turn(lambda store: store.delete(path))
+
+    def in_turn(self, work: Callable[[CheckpointStore], T]) -> Awaitable[T]:
+        """Do something with the checkpoints that must not meet a save of theirs."""
+        return self._worker.submit(lambda: work(self.store))
 
     def facts(self, base_model: str) -> Awaitable[ModelFacts]:
         """Load a base model and describe it."""

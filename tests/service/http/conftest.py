@@ -11,6 +11,7 @@ import pytest
 import tinker
 import tinker._base_client
 from http_testing import Running, running
+from raw_http import Raw
 from serving_support import KEY
 from tinker.lib import api_future_impl, internal_client_holder, retry_handler
 from tinker.lib.public_interfaces import sampling_client
@@ -37,6 +38,13 @@ def sdk(server: Running) -> Iterator[tinker.ServiceClient]:
 @pytest.fixture
 def rest(server: Running) -> tinker.RestClient:
     return tinker.RestClient(base_url=server.url, api_key=KEY)
+
+
+@pytest.fixture
+def raw(server: Running) -> Iterator[Raw]:
+    connection = Raw(server.url)
+    yield connection
+    connection.close()
 
 
 @pytest.fixture

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from http.client import HTTPConnection
 from pathlib import Path
 from typing import Any
@@ -13,6 +13,7 @@ import numpy as np
 import pytest
 import tinker
 from http_testing import Running, running
+from raw_http import JSON, Raw
 from serving_support import BASE, KEY, policy_data, prompt, sampling, sft_data, weights
 from tinker import types
 from tinker.proto.request_conv import forward_backward_request_to_proto
@@ -20,45 +21,7 @@ from tinker.types.optimizer import DimuonOptimizerConfig, DimuonParams
 
 from rlc.service.http import app, sessions
 
-JSON = "application/json"
 PROTOBUF = "application/x-protobuf"
-
-
-class Raw:
-    """HTTP without the SDK."""
-
-    def __init__(self, url: str) -> None:
-        self.address = url.removeprefix("http://")
-        self._connection = HTTPConnection(self.address)
-
-    def ask(
-        self,
-        method: str,
-        path: str,
-        body: Any = None,
-        content_type: str = JSON,
-        **headers: str,
-    ) -> tuple[int, dict[str, Any]]:
-        content = body if isinstance(body, bytes) or body is None else json.dumps(body).encode()
-        given = {"content-type": content_type} | {
-            k.replace("_", "-"): v for k, v in headers.items()
-        }
-        self._connection.request(method, f"/api/v1/{path}", content, given)
-        response = self._connection.getresponse()
-        return response.status, json.loads(response.read())
-
-    def post(self, path: str, body: Any, **given: str) -> tuple[int, dict[str, Any]]:
-        return self.ask("POST", path, body, **given)
-
-    def close(self) -> None:
-        self._connection.close()
-
-
-@pytest.fixture
-def raw(server: Running) -> Iterator[Raw]:
-    connection = Raw(server.url)
-    yield connection
-    connection.close()
 
 
 def test_models_that_cannot_be_made_are_refused_at_once(sdk: tinker.ServiceClient) -> None:

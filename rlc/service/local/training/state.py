@@ -14,16 +14,23 @@ from rlc.service.local.training.trainer import Trainer
 def state_arrays(
     trainer: Trainer, kind: Kind, expires_at: float | None, user_metadata: dict[str, str] | None
 ) -> tuple[Arrays, Description]:
-    """Return a trainer's adapter, and for ``weights`` Adam's moments, as named arrays."""
+    """Return a trainer's adapter, and for ``weights`` Adam's moments, as named arrays.
+
+    For ``external_weights`` they have the names of Hugging Face PEFT (0.21), which wraps the model
+    twice; its scale is ``lora_alpha / r``, ours with `rlc.service.local.model.lora.ALPHA`.
+    """
     base, optimizer, spec = trainer.base, trainer.optimizer, trainer.adapter.spec
     vectors = {"adapter": optimizer.parameters_P}
     if kind == "weights":
         vectors |= {"adam_mean": optimizer.mean_P, "adam_square": optimizer.square_P}
     arrays = {}
     for label, vector_P in vectors.items():
-        for name, (a, b) in Adapter.over(base.layers, spec, vector_P).pairs.items():
-            arrays[f"{label}/{name}.lora_A"] = a.cpu().numpy()
-            arrays[f"{label}/{name}.lora_B"] = b.cpu().numpy()
+        for name, pair in Adapter.over(base.layers, spec, vector_P).pairs.items():
+            for part, view in zip(("lora_A", "lora_B"), pair, strict=True):
+                key = f"{label}/{name}.{part}"
+                if kind == "external_weights":
+                    key = f"base_model.model.{name}.{part}.weight"
+                arrays[key] = view.cpu().numpy()
     steps = optimizer.steps if kind == "weights" else None
     return arrays, Description(base.name, base.fingerprint, spec, steps, expires_at, user_metadata)
 
@@ -31,6 +38,10 @@ def state_arrays(
 def restored_adapter(base: BaseModel, checkpoint: Checkpoint) -> Adapter:
     """Return the adapter of a checkpoint. Raise ServiceError if it is of another base model."""
     description = checkpoint.description
+    if "/external_weights/" in checkpoint.path:
+        raise ServiceError(
+            f"{checkpoint.path} is an export for other programs; load the weights of its run."
+        )
     if base.fingerprint != description.fingerprint:
         raise ServiceError(
             f"{checkpoint.path} was saved over another version of the base model "

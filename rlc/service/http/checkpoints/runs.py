@@ -1,7 +1,7 @@
 """Training runs as they outlive the server: one small file each, beside its checkpoints.
 
-A checkpoint's path reads ``tinker://<run>/<weights|sampler_weights>/<name>`` for the SDK and
-``local://…`` for the engine; the folder is the same.
+A checkpoint's path reads ``tinker://<run>/<weights|sampler_weights|external_weights>/<name>`` for
+the SDK and ``local://…`` for the engine; the folder is the same.
 """
 
 from __future__ import annotations
@@ -14,21 +14,27 @@ from pathlib import Path
 from typing import Any
 
 import cattrs
-from attrs import define, frozen
+from attrs import define, evolve, frozen
 from tinker import types
 
+from rlc.service.http.account.signing import PROJECT
 from rlc.service.http.refusals import Refused
 from rlc.service.local.checkpoints import (
     SCHEME,
     CheckpointInfo,
     CheckpointStore,
+    Kind,
     is_folder_name,
 )
 from rlc.service.local.model.lora import LoraSpec
 
 TINKER = "tinker://"
 _FILE = "run.json"
-_TYPES: dict[str, types.CheckpointType] = {"weights": "training", "sampler_weights": "sampler"}
+_TYPES: dict[Kind, types.CheckpointType] = {
+    "weights": "training",
+    "sampler_weights": "sampler",
+    "external_weights": "external",
+}
 _OWNER = "local"
 
 
@@ -41,6 +47,7 @@ class Run:
     lora: LoraSpec
     created_at: float
     user_metadata: dict[str, str] | None = None
+    project_id: str = PROJECT
 
 
 def engine_path(path: str) -> str:
@@ -62,11 +69,26 @@ class Runs:
     store: CheckpointStore
 
     def add(
-        self, run_id: str, base_model: str, lora: LoraSpec, user_metadata: dict[str, Any] | None
+        self,
+        run_id: str,
+        base_model: str,
+        lora: LoraSpec,
+        user_metadata: dict[str, Any] | None,
+        project_id: str,
     ) -> None:
         """Write the file of a run that starts now."""
         metadata = None if user_metadata is None else {k: str(v) for k, v in user_metadata.items()}
-        run = Run(run_id, base_model, lora, time.time(), metadata)
+        self._write(Run(run_id, base_model, lora, time.time(), metadata, project_id))
+
+    def exists(self, run_id: str) -> bool:
+        """Return whether there is the file of a run."""
+        return self._file(run_id).exists()
+
+    def move(self, run_id: str, project_id: str) -> None:
+        """Move a run to a project. Raise Refused as `find` does."""
+        self._write(evolve(self.find(run_id), project_id=project_id))
+
+    def _write(self, run: Run) -> None:
         file = self._file(run.id)
         file.parent.mkdir(parents=True, exist_ok=True)
         file.write_text(json.dumps(cattrs.unstructure(run), indent=2) + "\n", encoding="utf-8")
@@ -88,12 +110,14 @@ class Runs:
         """The name of a checkpoint's base model. Raise Refused as `find` does."""
         return self.find(path.removeprefix(TINKER).split("/")[0]).base_model
 
-    def latest(self) -> list[types.TrainingRun]:
-        """All runs, the latest first."""
+    def latest(self, project_id: str | None = None) -> list[types.TrainingRun]:
+        """The runs of a project or of all, the latest first."""
         runs = []
         for folder in self.store.root.glob("*"):
             with suppress(Refused):  # a folder that is no run
-                if folder.is_dir():
+                if not folder.is_dir():
+                    continue
+                if project_id in (None, self.find(folder.name).project_id):
                     runs.append(self.describe(folder.name))
         return sorted(runs, key=lambda run: run.last_request_time, reverse=True)
 
@@ -110,7 +134,7 @@ class Runs:
             model_owner=_OWNER,
             is_lora=True,
             lora_rank=run.lora.rank,
-            last_request_time=_time(last),
+            last_request_time=as_time(last),
             last_checkpoint=newest.get("weights"),
             last_sampler_checkpoint=newest.get("sampler_weights"),
             user_metadata=run.user_metadata,
@@ -121,6 +145,14 @@ class Runs:
         if run_id is not None:
             self.find(run_id)
         return [_checkpoint(item) for item in self.store.list(run_id)]
+
+    def sizes_by_project(self) -> dict[str, list[int]]:
+        """The sizes in bytes of the checkpoints of each project."""
+        sizes: dict[str, list[int]] = {}
+        for item in self.store.list():
+            project_id = self.find(item.path.removeprefix(SCHEME).split("/")[0]).project_id
+            sizes.setdefault(project_id, []).append(item.size_bytes)
+        return sizes
 
     def weights_info(self, path: str) -> types.WeightsInfoResponse:
         """What a client needs to load a checkpoint. Raise ServiceError if it is missing."""
@@ -146,13 +178,15 @@ def _checkpoint(item: CheckpointInfo) -> types.Checkpoint:
     return types.Checkpoint(
         checkpoint_id=f"{item.kind}/{item.name}",
         checkpoint_type=_TYPES[item.kind],
-        time=_time(item.saved_at),
+        time=as_time(item.saved_at),
         tinker_path=tinker_path(item.path),
         size_bytes=item.size_bytes,
+        public=item.description.public,
         user_metadata=item.description.user_metadata,
-        expires_at=None if expires_at is None else _time(expires_at),
+        expires_at=None if expires_at is None else as_time(expires_at),
     )
 
 
-def _time(seconds: float) -> datetime:
+def as_time(seconds: float) -> datetime:
+    """A moment given in seconds since the epoch."""
     return datetime.fromtimestamp(seconds, tz=UTC)
