@@ -109,6 +109,7 @@ def _param_data(param: Param) -> dict[str, Any]:
         **{bound: getattr(param, bound) for bound in ("low", "high", "above", "below")},
         "choices": param.all_choices(),
         "many": param.many,
+        "named": param.named,
     }
 
 

@@ -212,20 +212,23 @@ class Reward:
         """Whether all graders that compare answers, and can grade the row, call a reply right."""
         return all(is_right(grader, reply, row) is not False for grader in self.comparing)
 
-    def try_on(self, rows: Sequence[DataRow], data: str) -> None:
-        """Try the graders on the first of these rows. Raise DataError if one calls most of their
-        own answers wrong, or a function of the user's own fails or returns no number."""
+    def try_on(
+        self, rows: Sequence[DataRow], data: str, asked: Callable[[DataRow], Messages]
+    ) -> None:
+        """Try the graders on the first of these rows, of which ``asked`` gives the prompts. Raise
+        DataError if one calls most of their own answers wrong, or a function of the user's own
+        fails or returns no number."""
         for grader in self.comparing:
             require_right(grader, [row.fields for row in rows[:TRIED]], data)
         for tool in self._tools:
             if isinstance(tool, OwnFunction):
                 for row in rows[:TRIED_OWN]:
-                    self._try_own(tool, row)
+                    self._try_own(tool, row, asked(row))
 
-    def _try_own(self, tool: OwnFunction, row: DataRow) -> None:
+    def _try_own(self, tool: OwnFunction, row: DataRow, asked: Messages) -> None:
         answer = row.fields.get(self.answer) if self.answer else None
         reply = _SAMPLE if answer is None else str(answer)
-        said = (row, ({"role": "user", "content": ""}, {"role": "assistant", "content": reply}))
+        said = (row, (*asked, {"role": "assistant", "content": reply}))
 
         def call() -> Any:
             import asyncio

@@ -11,7 +11,7 @@ from rlc.plan.units import show
 
 def reward_formula(env: EnvPlan) -> str:
     """The reward of a reply as the sum of its parts; empty where no grader makes it."""
-    terms = [_term(part.weight, part.name) for part in env.graders]
+    terms = [_term(part.weight, part.name) for part in env.graders if part.weight]
     if finds_answers(env) and (coef := env.args["format_coef"]):
         terms.append(_term(coef, f"({FORMAT} − 1)"))
     return _sum(terms) and f"r = {_sum(terms)}"
@@ -32,7 +32,7 @@ def _part(part: GraderPlan) -> Formula:
         return Formula(part.name, f"{part.grader}: {builtin.doc}")
     summed = _sum([_term(weight, name) for name, weight in part.args["weights"].items()])
     name = f"{part.name} = {summed}" if summed else part.name
-    return Formula(name, f"{part.args['function']}, {builtin.doc}")
+    return Formula(name, part.args["function"] + ("" if part.weight else ", a metric: it weighs 0"))
 
 
 def _sum(terms: list[str]) -> str:

@@ -137,7 +137,7 @@ CODES: dict[str, str] = {
     "RL0531": "no answer to compare with",
     "RL0532": "every reward is 0",
     "RL0533": "name of another metric",
+    "RL0534": "function that is no reward",
     # RL054x: messages (rlc/check)
     "RL0540": "messages that cannot be used",
-    "RL0534": "function that is no reward",
 }

@@ -52,7 +52,8 @@ class Failure:
     step: int | None = None
 
     def __str__(self) -> str:
-        return f"{self.error} ({self.place})" if self.place else self.error
+        told = self.place is None or self.error.endswith(f"{self.place})")
+        return self.error if told else f"{self.error} ({self.place})"
 
 
 def failure_of(error: BaseException) -> Failure:

@@ -211,14 +211,29 @@ def test_it_is_made_again_in_another_process() -> None:
 
 @pytest.mark.parametrize("name", ["given", "coroutine"])
 def test_functions_are_tried_on_the_first_rows(name: str) -> None:
+    rows = [data_row(given=1.0), data_row(given=None)]
     with pytest.raises(RewardError, match="returned"):
-        reward(own(name)).try_on([data_row(given=1.0), data_row(given=None)], "rows.jsonl")
+        reward(own(name)).try_on(rows, "rows.jsonl", lambda _: ASKED)
 
 
 def test_a_trial_has_an_end(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("rlc.data.rewards._TRIAL_SECONDS", 0.01)
     with pytest.raises(RewardError, match=r"rows.jsonl:3: .*forever` did not return within"):
-        reward(own("forever")).try_on([FOUR], "rows.jsonl")
+        reward(own("forever")).try_on([FOUR], "rows.jsonl", lambda _: ASKED)
+
+
+def test_a_trial_is_about_the_prompt_of_the_row() -> None:
+    whole = reward(own("conversed"))
+    whole.try_on([FOUR], "rows.jsonl", lambda row: ({"role": "user", "content": row.fields["id"]},))
+    with pytest.raises(RewardError, match="raised ValueError: q8"):
+        whole.try_on([FOUR], "rows.jsonl", lambda _: ({"role": "user", "content": "q8"},))
+
+
+def conversed(messages: Messages, row: Row) -> float:
+    asked, said = (message["content"] for message in messages)
+    if (asked, said) != (row["id"], row["answer"]):
+        raise ValueError(asked)
+    return 1.0
 
 
 async def forever(reply: str, row: Row) -> float:

@@ -61,7 +61,7 @@ _SHUFFLE = Param("shuffle", "bool", "in an order drawn from the seed, else as th
 _SAMPLES = optional("samples", "int", "the first n tasks, after shuffling; none: all", low=1)
 _ARGS = Param("args", "record", "its keyword arguments", {})
 GRADER, FORMAT_COEF = "grader", 0.1
-_GRADED_BY = "what rewards a reply: a grader, or a record of several, each with its weight"
+_GRADED_BY = "what rewards a reply; `0.5 *` before one is its weight"
 _ROWS = (r".+\.(jsonl|json|csv|parquet)", "problems.jsonl")
 _ID = optional(
     "id", "string", "field of each row's id, kept with its rollouts; none: `id`", holds="id"

@@ -160,6 +160,7 @@ def _parameters(params: Sequence[Param]) -> Table:
     for param in params:
         noun = KINDS[param.type].noun if param.type in KINDS else param.type
         noun = f"list of {noun}" if param.many else noun
+        noun = f"{noun}, or several by name" if param.named else noun
         table.add_row(param.name, noun, _default(param), _meaning(param))
     return table
 
@@ -172,6 +173,8 @@ def _default(param: Param) -> str:
     if param.required:
         return "required"
     default = plain_default(param)
+    if default == [] and not param.many:
+        return "none"
     parts = default if isinstance(default, list) else [default]
     if any(isinstance(part, dict) and part for part in parts):
         return "…"

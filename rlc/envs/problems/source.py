@@ -50,7 +50,8 @@ class ProblemSource:
         self.count = self._problems.count
         self.few_shot = self._solved(args["few_shot"])
         if isinstance(self._problems, Listed):
-            self._reward.try_on(self._problems.rows, data)
+            rows = self._problems.rows
+            self._reward.try_on(rows, data, lambda row: self._prompt(row.fields).messages)
 
     def numbered(self, order: int, number: int, size: int) -> list[Episode]:
         """``size`` attempts at problem ``number`` of the order."""
