@@ -6,14 +6,14 @@ import asyncio
 import errno
 import sqlite3
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
 
 from attrs import define, field
 
 from rlc.data.functions import search_beside
-from rlc.plan.records import EvalPlan, SftPlan, TrainPlan
+from rlc.plan.records import EvalPlan, SftPlan, StagePlan, TrainPlan
 from rlc.runtime.concurrency import in_thread
 from rlc.runtime.failures import failure_of, read_failures
 from rlc.runtime.guard.limits import NOTHING_LEARNT, made_update, why_nothing_learnt
@@ -29,16 +29,17 @@ from rlc.runtime.observer import Observer
 from rlc.runtime.records import RunError
 from rlc.runtime.rollouts.environments import build_envs
 from rlc.runtime.rollouts.tasks import TaskStream
+from rlc.runtime.stages.ahead import try_later_stages
 from rlc.runtime.stages.base import Stage
 from rlc.runtime.stages.evaluation import Evaluator
-from rlc.runtime.stages.examples import load_examples, make_file_examples
+from rlc.runtime.stages.examples import load_examples
 from rlc.runtime.stages.sft import SftStage
 from rlc.runtime.stages.train import TrainStage
 from rlc.runtime.stages.weights import LostCheckpointError, StageWeights, open_weights
 from rlc.runtime.summary import EvalSummary, StageSummary, Summary
 from rlc.runtime.trackers.tracking import MetricsLog
 from rlc.runtime.updates.reference import open_reference
-from rlc.service.interface import RemoteService, ServiceClient, SessionEnd
+from rlc.service.interface import RemoteService, ServiceClient, SessionEnd, TrainingClient
 
 _DISK = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EROFS, errno.EACCES, errno.EIO}
 _CAUSES = {
@@ -57,6 +58,7 @@ class Job:
     observer: Observer
     _stopping: bool = field(default=False, init=False)
     _over_budget: bool = field(default=False, init=False)
+    _tried: bool = field(default=False, init=False)
     _nothing_learnt: str = field(default="", init=False)  # why, once a stage has ended in vain
     _remote: RemoteSession | None = field(default=None, init=False)
     _service_guard: ServiceGuard = field(init=False)
@@ -213,13 +215,11 @@ class Job:
         self._service_guard.begin(stage)
         journal, note = self.folder.journal, self.observer.note
         training = await open_weights(self.service, self.folder, stage, note)
+        await self._try_later_stages(stage, training)
         meter = Meter(journal, stage.name, stage.model)
         if self._remote:
             stage = self._remote.with_served_context(stage)
             await self._remote.verify(stage, training, meter)
-        await make_file_examples(
-            self.folder, self._learning_from_files(stage), training.get_tokenizer(), note
-        )
         weights = StageWeights(
             training, self.service, journal, stage, lambda: self._stopping, note, len(done)
         )
@@ -239,12 +239,6 @@ class Job:
         finally:
             await opened.close()
         self._over_budget = loop.over_budget
-
-    def _learning_from_files(self, stage: TrainPlan | SftPlan) -> Iterator[SftPlan]:
-        """Yield the stages that learn from files with the base model of this one."""
-        for other in self.folder.plan.stages:
-            if isinstance(other, SftPlan) and other.model.base == stage.model.base:
-                yield self._remote.with_served_context(other) if self._remote else other
 
     async def _open_stage(
         self,
@@ -270,7 +264,15 @@ class Job:
         step = self._last_step(stage)
         if not self._evaluator.is_done(stage, step):
             training = await open_weights(self.service, self.folder, stage, self.observer.note)
+            await self._try_later_stages(stage, training)
             await self._evaluator.run(stage, step, training)
+
+    async def _try_later_stages(self, now: StagePlan, training: TrainingClient) -> None:
+        """Before the first stage of this process is paid for, try what the others need."""
+        if not self._tried:
+            tokenizer = training.get_tokenizer()
+            await try_later_stages(self.folder, now, tokenizer, self.observer.note)
+            self._tried = True
 
     def _last_step(self, stage: EvalPlan) -> int:
         """Return the last step of the stage that is evaluated; 0 for a model as it is."""

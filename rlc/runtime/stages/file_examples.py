@@ -7,7 +7,7 @@ from itertools import islice
 from typing import Any
 
 from rlc.data.errors import DataError, Place, at_place
-from rlc.data.messages import hashed, read_chat, read_pair
+from rlc.data.messages import hashed, read_chat, read_pair, reader_of
 from rlc.data.rows import DataRow, rows_of
 from rlc.data.sets import rows_in
 from rlc.envs.base import EnvError
@@ -59,6 +59,14 @@ def file_examples(stage: SftPlan, tokenizer: Any) -> tuple[list[dict[str, Any]],
             "them with"
         )
     return records, notes
+
+
+def read_all(data: DataPlan) -> None:
+    """Raise DataError for a row of a stage's file that cannot be used."""
+    read = reader_of(data)
+    for row in islice(_rows(data), data.count):
+        with at_place(row.place):
+            read(row.fields)
 
 
 def _rows(data: DataPlan) -> Iterable[DataRow]:

@@ -1,0 +1,96 @@
+"""What later stages need, tried before the first one is paid for: their data is read, and each of
+their environments is made and reset once."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from typing import Any
+
+from attrs import evolve
+
+from rlc.catalog.builtins.sources import AS_THEY_COME, UNDECIDED
+from rlc.catalog.index import source_traits
+from rlc.envs.base import TaskKey
+from rlc.envs.build import PlayableEnv, build_env
+from rlc.envs.deadlines import Span
+from rlc.errors import Error
+from rlc.plan.environments import EnvPlan
+from rlc.plan.records import EvalPlan, SftPlan, StagePlan, environments_of
+from rlc.runtime.concurrency import in_thread
+from rlc.runtime.journal.folder import RunFolder
+from rlc.runtime.records import RunError
+from rlc.runtime.rollouts.environments import close_all, close_envs
+from rlc.runtime.stages.examples import make_file_examples
+from rlc.runtime.stages.file_examples import read_all
+
+NOTICED = 1.0  # seconds from which on it is said that time was spent on this
+_SEED = 0
+
+
+async def try_later_stages(
+    folder: RunFolder, now: StagePlan, tokenizer: Any, note: Callable[[str], None]
+) -> None:
+    """Try what the stages need that are still to run beside ``now``, which tries its own.
+
+    Environments of another base model than that of ``now``, whose ``tokenizer`` is there, are tried
+    where they can be made without theirs. Raise RunError, with the stage, for what cannot be used.
+    """
+    started, tried = time.perf_counter(), list[str]()
+    made = [_bare(env) for env in environments_of(now)]
+    for stage in folder.plan.stages:
+        if stage.name == now.name or _is_done(folder, stage):
+            continue
+        known = stage.model.base == now.model.base
+        try:
+            if isinstance(stage, SftPlan) and stage.data.path is not None:
+                if known:
+                    await make_file_examples(folder, [stage], tokenizer, note)
+                else:
+                    await in_thread(read_all, stage.data)
+                tried.append(stage.name)
+            for env in environments_of(stage):
+                bare = _bare(env)
+                if bare in made or not (known or source_traits(env.source).prompts == "chat"):
+                    continue
+                made.append(bare)
+                tried.append(stage.name)
+                await _reset_once(env, tokenizer, stage.model.renderer)
+        except Exception as error:
+            what = str(error) or type(error).__name__
+            hint = error.hint if isinstance(error, Error) else None
+            raise RunError(f"`{stage.name}`, a later stage, cannot be run: {what}", hint) from error
+    spent = time.perf_counter() - started
+    if spent > NOTICED:
+        listed = ", ".join(dict.fromkeys(tried))
+        note(f"tried the data and environments of later stages in {spent:.0f} s: {listed}")
+
+
+def _bare(env: EnvPlan) -> EnvPlan:
+    """An environment without what does not matter to whether it can be made and reset."""
+    return evolve(env, name="", weight=0.0, rollouts=UNDECIDED, reward=AS_THEY_COME)
+
+
+def _is_done(folder: RunFolder, stage: StagePlan) -> bool:
+    steps = folder.journal.steps(stage.name)
+    if not isinstance(stage, EvalPlan):
+        return len(steps) >= stage.steps
+    after = {s.name: s.steps for s in folder.plan.stages if not isinstance(s, EvalPlan)}
+    return folder.journal.step(stage.name, after.get(stage.after or "", 0)) is not None
+
+
+async def _reset_once(env: EnvPlan, tokenizer: Any, renderer: str) -> None:
+    playable = await in_thread(build_env, env, tokenizer, renderer)
+    try:
+        async with Span(env.rollouts.step_timeout, f"the first reset of `{env.name}`"):
+            await _open_and_close(playable)
+    finally:
+        await close_envs([playable])
+
+
+async def _open_and_close(playable: PlayableEnv) -> None:
+    """Open one episode, or a group where the environment has groups of one size only."""
+    plan = playable.plan
+    size = plan.rollouts.group if source_traits(plan.source).fixed_groups else 1
+    episodes = await playable.source.open(TaskKey(_SEED, 0, _SEED, size), range(size))
+    await close_all(episodes)
