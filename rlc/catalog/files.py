@@ -16,7 +16,14 @@ from attrs import evolve, fields
 from rlc.catalog.declarations import DECLARATIONS, MODEL_FIELDS
 from rlc.catalog.index import BUILTINS, find_builtin
 from rlc.catalog.records import MODEL_FOLDER, Param
-from rlc.plan.codec import PlanFormatError, content_hash, plan_from_dict, plan_hash, plan_to_dict
+from rlc.plan.codec import (
+    PlanFormatError,
+    content_hash,
+    plan_from_dict,
+    plan_hash,
+    plan_to_dict,
+    provenance_hash,
+)
 from rlc.plan.environments import EnvPlan
 from rlc.plan.paths import file_part, located, rebased
 from rlc.plan.records import LOCAL, Plan, StagePlan, kind_of
@@ -27,12 +34,17 @@ Change = Callable[[str], str]
 # A key of plans in files. Those of older versions lack it: in them all paths, that of the recipe
 # too, start at the working directory.
 _MARK = {"paths_start_at": "recipe"}
+# Plans of older versions lack the second.
+_OF_PROVENANCE = "provenance_hash"
+_HASHES = ("plan_hash", _OF_PROVENANCE)
 
 
 def plan_to_file(plan: Plan, folder: str | os.PathLike[str]) -> dict[str, Any]:
     """Plain data for a JSON file in ``folder``, with the plan's hash as ``plan_hash``."""
     recipe = os.path.relpath(plan.recipe, folder or os.curdir).replace(os.sep, "/")
-    return {"plan_hash": plan_hash(plan), **_MARK, **plan_to_dict(evolve(plan, recipe=recipe))}
+    data = plan_to_dict(evolve(plan, recipe=recipe))
+    hashes = {"plan_hash": content_hash(data), _OF_PROVENANCE: provenance_hash(data)}
+    return {**hashes, **_MARK, **data}
 
 
 def plan_from_file(data: object, folder: str | os.PathLike[str]) -> tuple[Plan, bool | None]:
@@ -41,10 +53,12 @@ def plan_from_file(data: object, folder: str | os.PathLike[str]) -> tuple[Plan, 
     """
     if not isinstance(data, Mapping):
         raise PlanFormatError("a plan is a JSON object")
-    content = {key: value for key, value in data.items() if key not in (*_MARK, "plan_hash")}
+    content = {key: value for key, value in data.items() if key not in (*_MARK, *_HASHES)}
     plan, stated = plan_from_dict(content), data.get("plan_hash")
     # That of the content as an older version wrote it, or as another program would write it.
     intact = None if stated is None else stated in (content_hash(content), plan_hash(plan))
+    if intact and data.get(_OF_PROVENANCE, provenance_hash(content)) != provenance_hash(content):
+        intact = False
     if not data.keys() >= _MARK.keys():
         return with_files(plan, partial(rebased, folder="", recipe=plan.recipe)), intact
     return evolve(plan, recipe=recipe_in_file(data, folder)), intact

@@ -74,6 +74,11 @@ def plan_schema() -> Schema:
         "pattern": "^[0-9a-f]{64}$",
         "description": "SHA-256 of everything but `recipe`, `provenance` and `made_from`",
     }
+    body["properties"]["provenance_hash"] = {
+        "type": "string",
+        "pattern": "^[0-9a-f]{64}$",
+        "description": "SHA-256 of `provenance`",
+    }
     body["properties"]["paths_start_at"] = {
         "const": "recipe",
         "description": "paths start at the folder of `recipe`, and `recipe` at that of this file",

@@ -6,8 +6,9 @@ import os
 from collections.abc import Collection, Mapping
 from typing import TYPE_CHECKING
 
-from attrs import frozen
+from attrs import evolve, frozen
 
+from rlc.catalog.files import paths_in
 from rlc.check.analyse import analyse
 from rlc.check.rules.budget import report_budgets
 from rlc.check.stages import CheckedStage
@@ -101,6 +102,10 @@ def compile_source(
         graph=build_graph(plans),
         provenance=provenance,
     )
+    if reader is not None and (named := paths_in(plan)):
+        from rlc.data.digests import data_files
+
+        plan = evolve(plan, data=data_files(named, source.name))
     return Compiled(plan, found)
 
 

@@ -15,6 +15,7 @@ from typing import Any
 from attrs import asdict, evolve, frozen
 
 from rlc.catalog.files import plan_from_file, plan_to_file
+from rlc.data.digests import changed_files
 from rlc.errors import Error
 from rlc.plan.codec import PlanFormatError
 from rlc.plan.differences import difference_lines
@@ -88,6 +89,11 @@ def load_plan(path: str | os.PathLike[str]) -> Plan:
             f"{path} is stale: its recipe now says something else\n" + "\n".join(differences),
             f"run the recipe itself, or write the plan anew with `{_again(made_from)}`",
         )
+    if changed := list(changed_files(saved.plan.data, saved.plan.recipe)):
+        raise PlanFileError(
+            f"{path} is stale: " + "; ".join(changed),
+            "put the data back, or write the plan anew from its recipe",
+        )
     return saved.plan
 
 
@@ -143,10 +149,10 @@ def stale_lines(saved: SavedPlan) -> list[str]:
     if not os.path.isfile(made.recipe):
         return []
     from rlc.compile.recipe import load
+    from rlc.data.reading import Reader
 
-    now = load(
-        made.recipe, made.overrides, made.seed, made.rehearse, made.service, made.folder
-    ).plan
+    settings = (made.overrides, made.seed, made.rehearse, made.service, made.folder)
+    now = load(made.recipe, *settings, Reader()).plan
     if now is None:
         return [f"  {made.recipe} has errors by now: `rlc check` shows them"]
     lines = difference_lines(saved.plan, now)

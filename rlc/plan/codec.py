@@ -61,6 +61,12 @@ def content_hash(data: Mapping[str, Any]) -> str:
     return hashlib.sha256(text.encode("ascii")).hexdigest()
 
 
+def provenance_hash(data: Mapping[str, Any]) -> str:
+    """SHA-256 of the provenance in a plan's JSON."""
+    text = json.dumps(data.get("provenance", {}), sort_keys=True, ensure_ascii=True)
+    return hashlib.sha256(text.encode("ascii")).hexdigest()
+
+
 def _env_as_now(data: Any) -> Any:
     """An environment of a plan's JSON. Its grader was an argument once."""
     args = data.get("args") if isinstance(data, Mapping) else None
@@ -98,6 +104,8 @@ def _converter() -> Any:
     ):
         names: dict[Any, str] = {cls: name for name, cls in classes.items()}
         configure_tagged_union(union, converter, tag_name=tag, tag_generator=names.__getitem__)
+    whole = make_dict_unstructure_fn(Plan, converter, data=none)
+    converter.register_unstructure_hook(Plan, whole)
     return converter
 
 

@@ -365,6 +365,15 @@ class Graph(Record):
 
 
 @frozen(eq=False, repr=False)
+class DataFile(Record):
+    """The contents of a file that a plan names: bytes, and their BLAKE2b digest of 32 bytes."""
+
+    path: str
+    size: int
+    digest: str
+
+
+@frozen(eq=False, repr=False)
 class Plan(Record):
     """A whole job, with every value decided; :meth:`rlc.Recipe.plan` returns one.
 
@@ -376,6 +385,7 @@ class Plan(Record):
         provenance: the origin of each value, by dotted path (``stages.main.steps``).
         schema_version: of the plan's JSON. The content hash (:func:`rlc.plan.codec.plan_hash`) is
             of everything but ``recipe`` and ``provenance``.
+        data: what is in the data files that the stages name; empty if they were not read.
     """
 
     recipe: str
@@ -384,6 +394,7 @@ class Plan(Record):
     graph: Graph
     provenance: dict[str, str] = field(factory=dict, eq=False)
     schema_version: int = SCHEMA_VERSION
+    data: tuple[DataFile, ...] = ()
 
     @property
     def rehearses(self) -> bool:

@@ -12,6 +12,7 @@ from pathlib import Path
 
 from attrs import define, field
 
+from rlc.data.digests import changed_files
 from rlc.data.functions import search_beside
 from rlc.plan.records import EvalPlan, SftPlan, StagePlan, TrainPlan
 from rlc.runtime.concurrency import in_thread
@@ -87,6 +88,9 @@ class Job:
         """
         self.observer.started(self.folder.plan, self.folder.path)
         self.folder.set_state("running")
+        for change in changed_files(self.folder.recorded.data, self.folder.recorded.recipe):
+            self.observer.note(f"the run goes on with other data than it began with: {change}")
+            self.folder.journal.set_meta(data_changed=change)
         end: SessionEnd = "errored"
         try:
             if self._remote:
@@ -270,8 +274,12 @@ class Job:
     async def _try_later_stages(self, now: StagePlan, training: TrainingClient) -> None:
         """Before the first stage of this process is paid for, try what the others need."""
         if not self._tried:
-            tokenizer = training.get_tokenizer()
-            await try_later_stages(self.folder, now, tokenizer, self.observer.note)
+            tokenizer, remote = training.get_tokenizer(), self._remote
+            served = [
+                remote.with_served_context(one) if remote and isinstance(one, SftPlan) else one
+                for one in self.folder.plan.stages
+            ]
+            await try_later_stages(self.folder, served, now, tokenizer, self.observer.note)
             self._tried = True
 
     def _last_step(self, stage: EvalPlan) -> int:

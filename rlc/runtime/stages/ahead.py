@@ -4,7 +4,7 @@ their environments is made and reset once."""
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 from attrs import evolve
@@ -29,7 +29,11 @@ _SEED = 0
 
 
 async def try_later_stages(
-    folder: RunFolder, now: StagePlan, tokenizer: Any, note: Callable[[str], None]
+    folder: RunFolder,
+    stages: Iterable[StagePlan],
+    now: StagePlan,
+    tokenizer: Any,
+    note: Callable[[str], None],
 ) -> None:
     """Try what the stages need that are still to run beside ``now``, which tries its own.
 
@@ -38,7 +42,7 @@ async def try_later_stages(
     """
     started, tried = time.perf_counter(), list[str]()
     made = [_bare(env) for env in environments_of(now)]
-    for stage in folder.plan.stages:
+    for stage in stages:
         if stage.name == now.name or _is_done(folder, stage):
             continue
         known = stage.model.base == now.model.base

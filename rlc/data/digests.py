@@ -1,0 +1,43 @@
+"""The contents of data files, in short: what a plan keeps of them, to know them again."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+from collections.abc import Iterable, Iterator
+
+from rlc.plan.paths import located
+from rlc.plan.records import DataFile
+
+_SHOWN = 12  # characters of a digest that a message shows
+
+
+def data_files(paths: Iterable[str], recipe: str) -> tuple[DataFile, ...]:
+    """What is in these files of a plan, in order, each once; folders, programs and files that are
+    not there are left out."""
+    found = {}
+    for path in sorted(set(paths)):
+        place = located(path, recipe)
+        if os.path.isfile(place) and not path.endswith(".py"):
+            found[path] = _data_file(path, place)
+    return tuple(found.values())
+
+
+def changed_files(files: Iterable[DataFile], recipe: str) -> Iterator[str]:
+    """One sentence for each file that is no longer what it was when the plan was made."""
+    for file in files:
+        place = located(file.path, recipe)
+        if not os.path.isfile(place):
+            yield f"{place} is gone"
+        elif (now := _data_file(file.path, place)) != file:
+            yield f"{place} has changed: it was {_said(file)}, and is {_said(now)}"
+
+
+def _data_file(path: str, place: str) -> DataFile:
+    with open(place, "rb") as opened:
+        digest = hashlib.file_digest(opened, lambda: hashlib.blake2b(digest_size=32))
+    return DataFile(path, os.path.getsize(place), digest.hexdigest())
+
+
+def _said(file: DataFile) -> str:
+    return f"{file.size:,} bytes ({file.digest[:_SHOWN]})"
