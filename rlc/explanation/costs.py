@@ -21,7 +21,7 @@ def cost_lines(cost: StageCost) -> Lines:
     head = f"tokens {'an' if cost.kind == 'eval' else 'a'} {cost.unit}"
     whole = "" if cost.free else f"{f'USD of {count(cost.times, cost.unit)}':>{3 * _USD}}"
     yield f"{'':{_LABEL}}{head:>{3 * _TOKENS}}{whole}".rstrip()
-    levels = "".join(f"{level:>{_TOKENS}}" for level in LEVELS)
+    levels = _cells(LEVELS, _TOKENS)
     yield f"{'':{_LABEL}}{levels}" + ("" if cost.free else _cells(LEVELS))
     for kind in KINDS:
         yield from _kind_line(kind, cost)
@@ -44,7 +44,7 @@ def _kind_line(kind: str, cost: StageCost) -> Lines:
     bill = [cost.bill[level].get(kind, Money()) for level in LEVELS]
     if not any(tokens) and not any(bill):
         return
-    counts = "".join(f"{'' if n is None else f'{round(n):,}':>{_TOKENS}}" for n in tokens)
+    counts = _cells(("" if n is None else f"{round(n):,}" for n in tokens), _TOKENS)
     yield f"{_LABELS.get(kind, kind):{_LABEL}}{counts}{'' if cost.free else _money(bill)}".rstrip()
 
 
@@ -65,5 +65,6 @@ def _money(amounts: Iterable[Money]) -> str:
     return _cells(dollars(money, sign="") for money in amounts)
 
 
-def _cells(texts: Iterable[str]) -> str:
-    return "".join(f"{text:>{_USD}}" for text in texts)
+def _cells(texts: Iterable[str], width: int = _USD) -> str:
+    """Columns, with a blank before a number that is too wide for its own."""
+    return "".join(f" {text:>{width - 1}}" for text in texts)

@@ -28,11 +28,19 @@ _NEEDS = {
 
 def written(plan: Plan) -> Iterator[str]:
     """Yield what the job writes, and where."""
-    yield (
-        "a run folder (--run-dir, by default runs/NAME-TIME) with plan.json, journal.sqlite, "
-        "metrics.jsonl (an object a step), rollouts.jsonl (an object a rollout)"
-    )
+    files = ["plan.json", "journal.sqlite", "metrics.jsonl (an object a step)"]
+    if any(not isinstance(stage, SftPlan) for stage in plan.stages):
+        files.append("rollouts.jsonl (a rollout)")
+        files.append("failures.jsonl (a cause, if rollouts fail)")
+    if any(not isinstance(stage, EvalPlan) for stage in plan.stages):
+        files.append("timeline.jsonl (a node of a step)")
+    if any(stage.model.service != LOCAL for stage in plan.stages):
+        files.append("service.jsonl (a session)")
+    folder = "a run folder (--run-dir, by default runs/NAME-TIME)"
+    yield f"{folder} with {', '.join(files)}"
     for stage in plan.stages:
+        if isinstance(stage, SftPlan):
+            yield f"{stage.name}: examples-{stage.name}.jsonl, what it is trained on"
         if not isinstance(stage, EvalPlan):
             yield f"{stage.name}: {_checkpoints(stage)}"
             yield from (f"{stage.name}: {_sent(tracker, stage)}" for tracker in stage.track)

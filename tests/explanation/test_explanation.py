@@ -6,6 +6,7 @@ import json
 from pathlib import Path
 
 import pytest
+from attrs import evolve
 from golden import check_golden
 from plan_recipes import EVERYTHING, RECIPE_TEXTS, planned, recipe, stages_of
 
@@ -195,3 +196,16 @@ def test_json_of_a_recipe_with_errors_has_the_same_keys() -> None:
     assert list(data) == KEYS
     assert data["plan_hash"] is None
     assert data["diagnostics"][0]["code"] == "RL0302"
+
+
+def test_no_value_reaches_the_terminal_raw_or_runs_into_the_next() -> None:
+    text = recipe("sudoku").replace("qwen3_game", "no")
+    plan = planned(text, "main.steps=1_000_000_000")
+    (stage,) = stages_of(plan, TrainPlan)
+    template = evolve(stage.envs[0].wrappers[-1], args={"name": "\x1b[31mred\n"})
+    envs = (evolve(stage.envs[0], wrappers=(*stage.envs[0].wrappers[:-1], template)),)
+    shown = explain_text(evolve(plan, stages=(evolve(stage, envs=envs),)), Diagnostics())
+    assert r'"\x1b[31mred\n"' in shown
+    assert "\x1b" not in shown
+    totals = next(line for line in shown.splitlines() if line.startswith("    total")).split()[1:]
+    assert len(totals) == 3

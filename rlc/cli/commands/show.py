@@ -138,6 +138,11 @@ def _show(args: argparse.Namespace, wanted: EpisodeFilter, metrics: Sequence[Rec
     return 0
 
 
+def visible(text: str) -> str:
+    """The text with control characters escaped: a model may write what moves the cursor."""
+    return "".join(c if c.isprintable() or c in "\n\t" else repr(c)[1:-1] for c in text)
+
+
 def causes(failures: Iterable[Failure]) -> Iterator[Text]:
     """Yield the place and the traceback of each cause."""
     from rich.text import Text
@@ -178,13 +183,13 @@ def _lines(episode: Episode) -> Iterator[tuple[str, list[Part]]]:
     if about := about_line(record):
         yield "dim", [" ".join(about.split())]
     if record["error"] is not None:
-        yield "red", [f"✕ {record['error']}"]
+        yield "red", [f"✕ {visible(record['error'])}"]
     for number, turn in enumerate(record["turns"]):
         yield "dim", [f"── turn {number + 1} of {len(record['turns'])}"]
         said = [("environment", turn["observation"], "cyan"), ("model", turn["action"], "bold")]
         said += [(f"call of {name}", given, "") for _, name, given in turn.get("calls", ())]
         for who, text, style in said:
-            indented = "\n".join(f"  {part}" for part in text.splitlines())
+            indented = "\n".join(f"  {part}" for part in visible(text).splitlines())
             yield "dim", [f"{who}:\n", (indented or "  (nothing)", style)]
         reward = turn["reward"]
         measured = "".join(f"  {name} {value:g}" for name, value in turn["metrics"].items())

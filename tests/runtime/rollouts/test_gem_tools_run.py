@@ -139,9 +139,9 @@ def test_a_game_that_members_play_with_each_other(
 
 
 def test_an_evaluation_has_groups_of_its_samples(tmp_path: Path) -> None:
-    fields = {"model": "main", "env": "sums", "samples": "2", "tasks": "3"}
-    text = TINY + SUMS + train(env="sums", **(SHORT | {"steps": "1"}))
-    run_new(tmp_path / "run", compiled(text + block("eval", "check", fields)))
+    fields = {"model": "policy", "env": "sums", "samples": "2", "tasks": "3"}
+    fields |= {"sampling": "sample(max_tokens = 8)"}
+    run_new(tmp_path / "run", compiled(TINY + SUMS + block("eval", "check", fields)))
     played = rollouts(tmp_path / "run", "check")
     assert [r["task"] for r in played] == [0, 0, 1, 1, 2, 2]
 
