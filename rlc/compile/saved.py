@@ -162,7 +162,7 @@ def stale_lines(saved: SavedPlan) -> list[str]:
 
 def _read(path: str | os.PathLike[str]) -> dict[str, Any]:
     try:
-        data = json.loads(Path(path).read_text(encoding="utf-8"))
+        data = json.loads(Path(path).read_text(encoding="utf-8-sig"))
     except OSError as error:
         raise PlanFileError(f"cannot read {path}: {error.strerror or error}") from error
     except ValueError as error:

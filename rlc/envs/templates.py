@@ -46,7 +46,7 @@ def read_template(path: str, *variables: str) -> Callable[..., str]:
 
     environment = Environment(undefined=StrictUndefined, keep_trailing_newline=True)
     try:
-        text = Path(path).read_text(encoding="utf-8")
+        text = Path(path).read_text(encoding="utf-8-sig")
         names = meta.find_undeclared_variables(environment.parse(text))
         template = environment.from_string(text)
     except (OSError, UnicodeDecodeError) as error:

@@ -39,3 +39,9 @@ def test_a_file_that_would_lose_the_observation_is_refused(
 def test_a_file_that_is_not_there(tmp_path: Path) -> None:
     with pytest.raises(EnvError, match="cannot read the template"):
         load_template(str(tmp_path / "missing.j2"))
+
+
+def test_a_byte_order_mark_is_no_part_of_a_prompt(tmp_path: Path) -> None:
+    path = tmp_path / "prompt.j2"
+    path.write_text("Play: {{ observation }}", encoding="utf-8-sig")
+    assert load_template(str(path))("x") == "Play: x"

@@ -131,4 +131,5 @@ def _run_info(path: Path, plan: dict[str, Any], journal: Journal) -> RunInfo:
 def _recipe(path: Path, plan: Mapping[str, Any], journal: Journal) -> str:
     """Return where the recipe is as seen from the run folder, or was when the run began."""
     recipe, absolute = recipe_in_file(plan, path), journal.meta("recipe")
-    return absolute if absolute and not os.path.exists(recipe) else recipe
+    moved = absolute and os.path.isfile(absolute) and not os.path.isfile(recipe)
+    return absolute if absolute and moved else recipe
