@@ -17,7 +17,7 @@ pytestmark = pytest.mark.engine
 
 RECIPE = """\
 model policy { base = "tiny" lora_rank = 4 }
-env sums = problems("data/sums.jsonl", grader = exact)
+env sums = problems("data/sums.jsonl", grader = grade_with("data/grade.py:length"))
 sft warmup { model = policy  data = rows("data/rows.jsonl")  batch = 1  optimizer = adam(1e-4)
   steps = 1 }
 """
@@ -30,7 +30,10 @@ def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     (root / "recipes/data").mkdir(parents=True)
     (root / "recipes/data/sums.jsonl").write_text('{"question": "1 + 1?", "answer": "2"}\n')
     (root / "recipes/data/rows.jsonl").write_text('{"prompt": "1 + 1?", "reply": "2"}\n')
-    text = RECIPE + train(model="warmup", env="sums", batch="groups(1, group_size = 2)", steps="1")
+    (root / "recipes/data/grade.py").write_text(
+        "def length(reply, row): return sum(map(ord, reply)) % 9\n"
+    )
+    text = RECIPE + train(model="warmup", env="sums", batch="groups(1, group_size = 4)", steps="1")
     (root / "recipes/main.rl").write_text(text)
     monkeypatch.chdir(root)
     folder = RunFolder.create(Path("runs/one"), rlc.load("recipes/main.rl").plan())

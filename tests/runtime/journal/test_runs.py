@@ -17,10 +17,10 @@ from rlc.runtime.observer import Observer
 from rlc.runtime.records import RunError
 from rlc.service.connect import connect_service
 
-SMALL = {"env": "spell", "batch": "groups(2, group_size = 2)", "sampling": "sample(max_tokens = 4)"}
+SMALL = {"env": "guess", "batch": "groups(2, group_size = 4)", "sampling": "sample(max_tokens = 8)"}
 PLAN = tiny(
     train(**SMALL | {"steps": "2"}),
-    block("eval", "held", {"model": "main", "env": "spell", "tasks": "2", "every": "1"}),
+    block("eval", "held", {"model": "main", "env": "guess", "tasks": "2", "every": "1"}),
 )
 
 

@@ -11,6 +11,7 @@ import pytest
 from attrs import define, field
 from run_support import block, metrics, run_new, tiny, train
 
+from rlc.errors import Error
 from rlc.runtime.records import RunError
 
 pytestmark = pytest.mark.engine
@@ -62,7 +63,7 @@ def test_a_tracker_is_closed_when_a_run_fails(tmp_path: Path, writers: list[Writ
     sft = {"model": "policy", "steps": "1", "optimizer": "adam(1e-4)", "track": "[tensorboard()]"}
     (tmp_path / "rows.jsonl").write_text("not json\n")
     data = {"data": f'rows("{tmp_path}/rows.jsonl")'}
-    with pytest.raises(RunError, match="line 1 is not JSON"):
+    with pytest.raises(Error, match="the line is not JSON"):
         run_new(tmp_path / "run", tiny(block("sft", "warmup", sft | data)))
     assert [writer.closed for writer in writers] == [True]
 
