@@ -40,8 +40,9 @@ def project(tmp_path: Path) -> Path:
     (root / "recipes/data").mkdir(parents=True)
     (root / "lib/sums.rl").write_text(LIBRARY, encoding="utf-8")
     (root / "recipes/main.rl").write_text(RECIPE, encoding="utf-8")
+    row = {"question": "1 + 1?", "answer": "\\boxed{2}", "prompt": "1 + 1?", "reply": "2"}
     for name in FILES:
-        (root / name).write_text('{"question": "1 + 1?", "answer": "2"}\n', encoding="utf-8")
+        (root / name).write_text((json.dumps(row) + "\n") * 4, encoding="utf-8")
     return root
 
 
@@ -89,7 +90,7 @@ def test_paths_of_the_command_line_start_where_it_is_given(
     project: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(project / "lib")
-    (project / "lib/more.jsonl").write_text("{}\n", encoding="utf-8")
+    shutil.copy(project / "recipes/data/rows.jsonl", project / "lib/more.jsonl")
     override = 'warmup.data=rows("more.jsonl")'
     plan = compiled("../recipes/main.rl", override)
     assert files(plan) == AS_SEEN_FROM_THE_RECIPE - {"data/rows.jsonl"} | {"../lib/more.jsonl"}
