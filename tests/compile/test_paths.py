@@ -15,6 +15,7 @@ import rlc
 from rlc.catalog.files import located_files, plan_from_file, plan_to_file, with_files
 from rlc.compile.recipe import load
 from rlc.compile.saved import load_plan
+from rlc.data.reading import Reader
 from rlc.plan.paths import located, rebased
 from rlc.plan.records import Plan, TrainPlan
 
@@ -47,7 +48,7 @@ def project(tmp_path: Path) -> Path:
 
 
 def compiled(path: str | Path, *overrides: str) -> Plan:
-    result = load(path, overrides)
+    result = load(path, overrides, reader=Reader())
     assert result.plan is not None, [str(item) for item in result.diagnostics]
     return result.plan
 
