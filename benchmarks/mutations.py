@@ -9,7 +9,8 @@ was laid out, so that a file on three lines is not easier than one on forty. Val
 layout count false alarms.
 
 It also applies the safe fixes (`rlc check --fix`) and says how often they bring the recipe back:
-the same syntax tree as before, and how often they leave a valid recipe that is another one.
+the same syntax tree as before, how often they leave a valid recipe that is another one, and how
+often one with more errors, or one that is fixed further when they are applied again.
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ from random import Random
 from attrs import define, evolve, field, frozen
 
 from rlc.compile.recipe import compile_source
-from rlc.lang.diagnostics import Diagnostic, Diagnostics
+from rlc.lang.diagnostics import Diagnostic, Diagnostics, Severity
 from rlc.lang.fixes import fix_all
 from rlc.lang.render import render_human
 from rlc.lang.source import Source
@@ -282,7 +283,10 @@ def laid_out(name: str, words: Words, layout: str, random: Random) -> Text:
 # Measuring.
 
 
-COUNTS = ("planted", "caught", "reported", "right", "files", "restored", "changed", "crashed")
+COUNTS = (
+    *("planted", "caught", "reported", "right", "files"),
+    *("restored", "changed", "worse", "crashed"),
+)
 
 
 @define
@@ -294,6 +298,7 @@ class Score:
     files: int = 0
     restored: int = 0  # by the safe fixes, to the same syntax tree
     changed: int = 0  # to a valid recipe that is another one
+    worse: int = 0  # to a recipe with more errors, or to one that is fixed further when run again
     crashed: int = 0
     misses: list[str] = field(factory=list)
 
@@ -332,18 +337,26 @@ def _measure(original: Text, text: Text, lines: list[int], title: str) -> Score:
     score = Score(planted=len(lines), reported=len(places), files=1)
     score.caught = sum(any(abs(line - place) <= 1 for place in places) for line in lines)
     score.right = sum(any(abs(line - place) <= 1 for line in lines) for place in places)
-    score.restored, score.changed = _fixed(original, text)
+    score.restored, score.changed, score.worse = _fixed(original, text)
     if score.caught < score.planted or score.right < score.reported:
         score.misses.append(_report(title, text, lines, found))
     return score
 
 
-def _fixed(original: Text, text: Text) -> tuple[int, int]:
+def _fixed(original: Text, text: Text) -> tuple[int, int, int]:
+    """Whether the fixes restore the recipe, make another valid one of it, or make it worse."""
+
+    def errors(found: Diagnostics) -> int:
+        return sum(item.severity is Severity.ERROR for item in found)
+
     fixed = fix_all(text.source, check)
+    again = fix_all(fixed.source, check)
+    settled = again.source.text == fixed.source.text
+    worse = errors(fixed.remaining) > errors(check(text.source)) or not settled
     if fixed.remaining.has_errors:
-        return 0, 0
+        return 0, 0, int(worse)
     same = parse(fixed.source)[0] == parse(original.source)[0]
-    return int(same), int(not same)
+    return int(same), int(not same), int(worse)
 
 
 def _report(title: str, text: Text, lines: list[int], found: list[Diagnostic]) -> str:
@@ -405,7 +418,9 @@ def main() -> int:
         if total.crashed:
             print(f"{total.crashed} files made rlc crash (--show prints them first)")
         missed |= min(total.recall, total.precision) < AIMS[count]
-        missed |= total.changed + total.crashed > 0
+        if total.worse:
+            print(f"{total.worse} files were made worse by the fixes")
+        missed |= total.changed + total.worse + total.crashed > 0
         Random(args.seeds).shuffle(total.misses)
         total.misses.sort(key=lambda report: "Traceback" not in report)
         print("\n".join(total.misses[: args.show]))
