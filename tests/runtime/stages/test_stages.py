@@ -24,6 +24,7 @@ from run_support import (
 )
 
 from rlc.data.errors import DataError
+from rlc.explanation.surroundings import written
 from rlc.plan.records import Plan
 from rlc.runtime.journal.folder import RunFolder
 from rlc.runtime.observer import Observer
@@ -351,3 +352,12 @@ def test_stages_that_are_done_are_not_run_again(tmp_path: Path) -> None:
     assert (path / "metrics.jsonl").read_text() == before
     assert [len(stage.values) for stage in again.stages] == [3, 3]
     assert len(again.evaluations) == 5
+
+
+def test_explain_names_every_file_of_a_run(tmp_path: Path) -> None:
+    demonstrations = sft(data="demonstrations(spell, n = 3)", steps="1")
+    job = tiny(demonstrations, train(model="warmup", steps="1"))
+    run_new(tmp_path / "run", job)
+    said = " ".join(written(job))
+    left = {path.name for path in (tmp_path / "run").iterdir() if not path.name.startswith(".")}
+    assert not {name for name in left if name not in said}
