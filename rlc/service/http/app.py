@@ -23,6 +23,7 @@ from rlc.service.http import listing, sampling, training
 from rlc.service.http.account import routes as account
 from rlc.service.http.account.signing import SIGNED, Signer
 from rlc.service.http.backend import Backend
+from rlc.service.http.checkpoints import external
 from rlc.service.http.checkpoints import routes as checkpoints
 from rlc.service.http.faults import FaultyApp
 from rlc.service.http.futures import JSON, Reply
@@ -74,7 +75,7 @@ _HANDLERS: dict[str, dict[str, Callable[..., Any]]] = {
         "training_runs": listing.training_runs,
         "training_runs/{id}": lambda backend, run_id: backend.runs.describe(run_id),
         "training_runs/{id}/checkpoints": checkpoints.checkpoints_of,
-        f"{_CHECKPOINT}/external_weights_urls": checkpoints.external_urls,
+        f"{_CHECKPOINT}/external_weights_urls": external.urls,
         "checkpoints": checkpoints.all_checkpoints,
         "auth/apikey/me": account.api_key,
         "billing/usage/events": account.usage,

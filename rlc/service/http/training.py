@@ -12,6 +12,7 @@ from tinker.types.save_weights_external_response import SaveWeightsExternalRespo
 
 from rlc.service.errors import ServiceError
 from rlc.service.http.backend import Backend, check_ttl
+from rlc.service.http.checkpoints.external import check_recipients
 from rlc.service.http.checkpoints.runs import engine_path, tinker_path
 from rlc.service.http.refusals import Refused
 from rlc.service.http.sessions import Model, Sampler
@@ -165,9 +166,9 @@ def save_weights_external(
 
     def start() -> Awaitable[SaveWeightsExternalResponseInternal]:
         check_ttl(request.ttl_seconds)
-        if request.age_encryption_recipients:
-            raise ServiceError("This server does not encrypt what it exports.")
-        saving = model.client.save_weights_external(request.path, request.ttl_seconds)
+        recipients = request.age_encryption_recipients or []
+        check_recipients(recipients)
+        saving = model.client.save_weights_external(request.path, request.ttl_seconds, recipients)
 
         def saved(path: str) -> SaveWeightsExternalResponseInternal:
             return SaveWeightsExternalResponseInternal(path=_created(backend, model, path))

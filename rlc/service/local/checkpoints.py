@@ -23,7 +23,7 @@ import cattrs
 import numpy as np
 import safetensors
 import safetensors.numpy
-from attrs import define, evolve, frozen
+from attrs import define, evolve, field, frozen
 
 from rlc.service.errors import CheckpointError, ServiceError
 from rlc.service.local.model.lora import LoraSpec
@@ -52,6 +52,7 @@ class Description:
     expires_at: float | None  # seconds since the epoch
     user_metadata: dict[str, str] | None = None
     public: bool = False  # whether its owner has published it
+    recipients: list[str] = field(factory=list)  # of age: to whom an export is encrypted
 
     @property
     def expired(self) -> bool:

@@ -6,11 +6,11 @@ See `rlc.service.interface` for what the methods promise.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from functools import partial
 from typing import Any
 
-from attrs import define
+from attrs import define, evolve
 from tinker import types
 
 from rlc.service.errors import ServiceError
@@ -147,9 +147,11 @@ class LocalTrainingClient:
         save = partial(self._save, "sampler_weights", name, ttl_seconds, overwrite, user_metadata)
         return self._worker.submit(lambda: types.SaveWeightsForSamplerResponse(path=save()))
 
-    def save_weights_external(self, name: str, ttl_seconds: int | None = None) -> Awaitable[str]:
+    def save_weights_external(
+        self, name: str, ttl_seconds: int | None = None, recipients: Sequence[str] = ()
+    ) -> Awaitable[str]:
         """Export the adapter for other programs, and return its path; see `state_arrays`."""
-        save = partial(self._save, "external_weights", name, ttl_seconds, False, None)
+        save = partial(self._save, "external_weights", name, ttl_seconds, False, None, recipients)
         return self._worker.submit(save)
 
     def save_weights_and_get_sampling_client(
@@ -177,9 +179,11 @@ class LocalTrainingClient:
         ttl_seconds: int | None,
         overwrite: bool,
         user_metadata: dict[str, str] | None,
+        recipients: Sequence[str] = (),
     ) -> str:
         expires_at = self._store.expiry(ttl_seconds)
         if self._model is None:
             self._model = self._store.claim_model()
         arrays, description = state_arrays(self.trainer, kind, expires_at, user_metadata)
+        description = evolve(description, recipients=list(recipients))
         return self._store.save(self._model, kind, name, arrays, description, overwrite)

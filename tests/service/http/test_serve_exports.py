@@ -156,13 +156,42 @@ def test_an_export_is_for_others_alone(sdk: tinker.ServiceClient, rest: tinker.R
         sdk.create_training_client_from_state(path).result()
     with pytest.raises(tinker.NotFoundError, match="is an export for other programs"):
         sdk.create_sampling_client(model_path=path).result()
-    with pytest.raises(tinker.RequestFailedError, match="does not encrypt"):
-        client.save_weights_external("x", age_encryption_recipients=["age1x"]).result()
+    for recipients, said in [
+        (["age1x"], "'age1x' is no recipient"),
+        (["age1x"] * 11, "at most 10"),
+    ]:
+        with pytest.raises(tinker.RequestFailedError, match=said):
+            client.save_weights_external("x", age_encryption_recipients=recipients).result()
     with pytest.raises(tinker.RequestFailedError, match="There is a checkpoint 'peft' already"):
         client.save_weights_external("peft").result()
     rest.delete_checkpoint_from_tinker_path(path).result()
     with pytest.raises(tinker.NotFoundError):
         rest.get_external_weights_urls(path).result()
+
+
+def test_an_export_for_recipients_is_encrypted_to_them(
+    sdk: tinker.ServiceClient, rest: tinker.RestClient
+) -> None:
+    pyrage = pytest.importorskip("pyrage")
+    client = trained(sdk)
+    plain = rest.get_external_weights_urls(client.save_weights_external("plain").result().path)
+    identity = pyrage.x25519.Identity.generate()
+    saving = client.save_weights_external(
+        "secret", age_encryption_recipients=[str(identity.to_public())]
+    )
+    secret = rest.get_external_weights_urls(saving.result().path).result().urls
+    arrays = {}
+    for name, url in plain.result().urls.items():
+        with urlopen(url) as whole, urlopen(secret[f"{name}.age"]) as encrypted:
+            decrypted = pyrage.decrypt(encrypted.read(), [identity])
+            if name.endswith(".json"):
+                assert decrypted == whole.read()
+            else:
+                arrays = safetensors.numpy.load(decrypted)
+                expected = safetensors.numpy.load(whole.read())
+    assert arrays.keys() == expected.keys()
+    for key, array in expected.items():
+        np.testing.assert_array_equal(arrays[key], array)
 
 
 def test_addresses_are_signed_and_need_no_key(tmp_path: Path) -> None:

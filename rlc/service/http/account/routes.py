@@ -12,7 +12,7 @@ from tinker import types
 
 from rlc.service.http.account.signing import ORGANIZATION, USER
 from rlc.service.http.backend import Backend
-from rlc.service.http.checkpoints import routes as checkpoints
+from rlc.service.http.checkpoints import external
 from rlc.service.http.refusals import Refused
 
 _LONGEST = timedelta(days=14)
@@ -126,7 +126,7 @@ def audit(backend: Backend, query: AuditQuery) -> types.AuditLogResponse:
     return types.AuditLogResponse(entries=list(entries))
 
 
-def download(backend: Backend, path: str, query: Mapping[str, str]) -> Response:
+async def download(backend: Backend, path: str, query: Mapping[str, str]) -> Response:
     """What a signed address names. Raise Refused (403) if its signature is wrong or expired."""
     if not backend.signer.has_signed_path(
         path, query.get("expires", ""), query.get("signature", "")
@@ -135,4 +135,4 @@ def download(backend: Backend, path: str, query: Mapping[str, str]) -> Response:
     kind, *parts = path.split("/")
     if kind == "traces":
         return Response(backend.futures.traces.export(*parts), media_type="application/json")
-    return checkpoints.external_file(backend, *parts)
+    return await external.fetch(backend, *parts)

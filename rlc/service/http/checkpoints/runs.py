@@ -57,6 +57,11 @@ def engine_path(path: str) -> str:
     return SCHEME + path.removeprefix(TINKER)
 
 
+def path_of(run_id: str, kind: str, name: str) -> str:
+    """The SDK's path of a checkpoint by its parts."""
+    return f"{TINKER}{run_id}/{kind}/{name}"
+
+
 def tinker_path(path: str) -> str:
     """The SDK's path of a checkpoint of the engine."""
     return TINKER + path.removeprefix(SCHEME)
