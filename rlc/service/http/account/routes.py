@@ -31,7 +31,7 @@ class _Organization(BaseModel):
 
 
 class _User(BaseModel):
-    email: str = ""
+    email: str = "local"  # not one: what the command line shows as who has logged in
 
 
 class _KeyDetails(BaseModel):
