@@ -7,6 +7,7 @@ from http.client import HTTPConnection
 from typing import Any
 
 JSON = "application/json"
+PROTOBUF = "application/x-protobuf"
 
 
 class Raw:

@@ -13,15 +13,13 @@ import numpy as np
 import pytest
 import tinker
 from http_testing import Running, running
-from raw_http import JSON, Raw
+from raw_http import JSON, PROTOBUF, Raw
 from serving_support import BASE, KEY, policy_data, prompt, sampling, sft_data, weights
 from tinker import types
 from tinker.proto.request_conv import forward_backward_request_to_proto
 from tinker.types.optimizer import DimuonOptimizerConfig, DimuonParams
 
 from rlc.service.http import app, sessions
-
-PROTOBUF = "application/x-protobuf"
 
 
 def test_models_that_cannot_be_made_are_refused_at_once(sdk: tinker.ServiceClient) -> None:

@@ -79,7 +79,9 @@ def usage(backend: Backend, query: types.GetBillingUsageRequest) -> types.Billin
     return types.BillingUsageResponse(
         data=events,
         sessions={
-            session_id: types.BillingUsageSession(user_metadata=sessions[session_id].metadata)
+            session_id: types.BillingUsageSession(
+                user_metadata=sessions[session_id].metadata or None
+            )
             for session_id in {event.session_id for event in events}
             if session_id in sessions
         },

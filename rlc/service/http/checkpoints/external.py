@@ -1,0 +1,107 @@
+"""Adapters for other programs: the files of Hugging Face PEFT, at signed addresses.
+
+The arrays are stored as PEFT names them. An export for recipients of age
+(https://age-encryption.org) is encrypted to them as it is fetched.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Sequence
+from datetime import UTC, datetime
+from typing import Any
+
+import safetensors
+from starlette.responses import FileResponse, Response
+from tinker import types
+
+from rlc.service.errors import ServiceError
+from rlc.service.http.backend import Backend
+from rlc.service.http.checkpoints.runs import engine_path, path_of
+from rlc.service.http.refusals import Refused, refusing
+from rlc.service.local.model.lora import ALPHA
+
+_EXPORTS = "external_weights"
+_CONFIG, _WEIGHTS = "adapter_config.json", "adapter_model.safetensors"
+_ENCRYPTED = ".age"
+_MOST_RECIPIENTS = 10
+
+
+def urls(
+    backend: Backend, run_id: str, kind: str, name: str, base_url: str
+) -> types.ExternalWeightsUrlsResponse:
+    """Addresses where the files of an export can be fetched for an hour, without a key."""
+    path = path_of(run_id, kind, name)
+    if kind != _EXPORTS:
+        raise Refused(400, f"{path} is no export: save_weights_external makes one.")
+    with refusing(404):
+        description = backend.engine.store.find(engine_path(path)).description
+    suffix = _ENCRYPTED if description.recipients else ""
+    urls, expires = {}, datetime.now(UTC)
+    for file in (f"{_CONFIG}{suffix}", f"{_WEIGHTS}{suffix}"):
+        urls[file], expires = backend.signer.url(base_url, f"{_EXPORTS}/{run_id}/{name}/{file}")
+    backend.audit.checkpoint("read", path)
+    return types.ExternalWeightsUrlsResponse(urls=urls, expires=expires)
+
+
+async def fetch(backend: Backend, run_id: str, name: str, file: str) -> Response:
+    """A file of an export."""
+    path = engine_path(path_of(run_id, _EXPORTS, name))
+    with refusing(404):
+        description = backend.engine.store.find(path).description
+    location, plain = backend.engine.store.file(path), file.removesuffix(_ENCRYPTED)
+    if plain == _WEIGHTS and not description.recipients:
+        return FileResponse(location, filename=file)
+    if plain == _WEIGHTS:
+        content = await asyncio.to_thread(location.read_bytes)
+    else:
+        with safetensors.safe_open(str(location), framework="numpy") as opened:
+            keys = list(opened.keys())
+        config = {
+            "peft_type": "LORA",
+            "task_type": "CAUSAL_LM",
+            "base_model_name_or_path": backend.runs.find(run_id).base_model,
+            "r": description.lora.rank,
+            "lora_alpha": int(ALPHA),
+            "lora_dropout": 0.0,
+            "bias": "none",
+            # As PEFT reads it: every layer whose name ends in one of these.
+            "target_modules": sorted({key.split(".lora_")[0].rpartition(".")[2] for key in keys}),
+            "inference_mode": True,
+        }
+        content = json.dumps(config, indent=2).encode()
+    if not description.recipients:
+        return Response(content, media_type="application/json")
+    import pyrage
+
+    recipients = _parsed(description.recipients)
+    encrypted = await asyncio.to_thread(pyrage.encrypt, content, recipients)
+    return Response(encrypted, media_type="application/octet-stream")
+
+
+def check_recipients(recipients: Sequence[str]) -> None:
+    """Raise ServiceError if nothing can be encrypted to them here."""
+    if len(recipients) > _MOST_RECIPIENTS:
+        raise ServiceError(f"An export has at most {_MOST_RECIPIENTS} recipients.")
+    try:
+        _parsed(recipients)
+    except ImportError as error:
+        raise ServiceError("This server encrypts exports with pyrage, which it lacks.") from error
+
+
+def _parsed(recipients: Sequence[str]) -> list[Any]:
+    if not recipients:
+        return []
+    import pyrage
+
+    parsed = []
+    for text in recipients:
+        kind = pyrage.ssh if text.startswith("ssh-") else pyrage.x25519
+        try:
+            parsed.append(kind.Recipient.from_str(text))
+        except pyrage.RecipientError as error:
+            raise ServiceError(
+                f"{text[:100]!r} is no recipient of age: such a one is an age1… or an SSH key."
+            ) from error
+    return parsed
