@@ -60,9 +60,10 @@ def _stage(stage: StagePlan) -> StagePlan:
             sampling=_sampling(stage.sampling),
             every=None if stage.every is None else min(stage.every, MAX_STEPS),
         )
-    stage = evolve(
-        stage, model=model, steps=min(stage.steps, MAX_STEPS), budget=DEFAULT_BUDGET, track=()
-    )
+    steps = min(stage.steps, MAX_STEPS)
+    every = None if stage.save.every is None else min(stage.save.every, steps)
+    save = evolve(stage.save, every=every)
+    stage = evolve(stage, model=model, steps=steps, save=save, budget=DEFAULT_BUDGET, track=())
     if isinstance(stage, SftPlan):
         return evolve(stage, data=_data(stage.data), batch=min(stage.batch, MAX_EXAMPLES))
     return evolve(

@@ -62,7 +62,7 @@ def included_tokenizer() -> Any:
         tokenizers = importlib.import_module("tokenizers")
     except ImportError:
         return None
-    return tokenizers.Tokenizer.from_file(str(TINY_TOKENIZER))
+    return tokenizers.Tokenizer.from_file(TINY_TOKENIZER)
 
 
 def asked_tokens(env: EnvPlan, model: ModelPlan, level: Level) -> RowTokens | None:

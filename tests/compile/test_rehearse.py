@@ -23,7 +23,6 @@ KEPT = (
     "loss",
     "optimizer",
     "overlap",
-    "save",
     "on_error",
     "metrics",
     "first",
@@ -39,6 +38,10 @@ def test_a_rehearsal_keeps_what_the_job_is_about(text: str) -> None:
     for before, after in zip(plan.stages, small.stages, strict=True):
         for part in KEPT:
             assert getattr(after, part, None) == getattr(before, part, None)
+        if not isinstance(before, EvalPlan):
+            assert not isinstance(after, EvalPlan)
+            assert evolve(after.save, every=before.save.every) == before.save
+            assert after.save.every is None or after.save.every <= after.steps
         for old, new in zip(_environments(before), _environments(after), strict=True):
             assert evolve(new, rollouts=old.rollouts) == old
             assert new.rollouts.max_tokens <= MAX_TOKENS

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 from functools import cache
-from pathlib import Path
 from typing import Any
 
 from attrs import frozen
@@ -13,7 +12,8 @@ from attrs import frozen
 from rlc.plan.records import LOCAL, TINKER
 
 TINY = "tiny"
-TINY_TOKENIZER = Path(__file__).parents[2] / "service" / "tiny" / "weights" / "tokenizer.json"
+_RLC = os.path.dirname(os.path.dirname(os.path.dirname(__file__)))
+TINY_TOKENIZER = os.path.join(_RLC, "service", "tiny", "weights", "tokenizer.json")
 
 _PATH = os.path.join(os.path.dirname(__file__), "data", "models.json")
 
