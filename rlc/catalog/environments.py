@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from typing import Literal
+from collections.abc import Iterator, Mapping
+from typing import Any, Literal
 
 from rlc.catalog.index import find_builtin, source_traits, wrapper_traits
+from rlc.catalog.records import Param
 from rlc.catalog.traits import EnvFacts, Role
+from rlc.data.code.calls import Code
 from rlc.plan.environments import MAX_TURNS, EnvPlan, StepPlan
 from rlc.plan.paths import file_part
 
@@ -72,17 +74,40 @@ def players_of_role(env: EnvPlan) -> int:
 
 def files_of(env: EnvPlan) -> Iterator[tuple[str, str]]:
     """The files that an environment reads, each with its path within the plan's record."""
-    source = find_builtin("env", env.source)
-    for index, param in enumerate(source.params if source else ()):
-        path, value = f"args.{param.name}", env.args.get(param.name)
-        if index == 0:
-            path, value = "id", env.id
+    for path, param, value, _ in _arguments(env):
         if param.names_file(value):
             yield path, file_part(value)
+
+
+def code_of(env: EnvPlan) -> Iterator[tuple[str, Code]]:
+    """The Python code that an environment names, each with its path within the plan's record."""
+    for path, param, value, others in _arguments(env):
+        if param.code is not None and value is not None:
+            decided = source_traits(env.source).decides if path == "id" else {}
+            args = others["args"] if param.code == "factory" else {}
+            yield path, Code(value, param.code, args, decided)
+
+
+def templates_of(env: EnvPlan) -> Iterator[tuple[str, Param, str]]:
+    """The files with templates that an environment reads, each with its path within the plan's
+    record and the parameter that names it."""
+    for path, param, value, _ in _arguments(env):
+        if param.variables and param.names_file(value):
+            yield path, param, value
+
+
+def _arguments(env: EnvPlan) -> Iterator[tuple[str, Param, Any, Mapping[str, Any]]]:
+    """The arguments of all builtins that an environment is made with: the path of each in the
+    plan's record, its parameter, its value, and the arguments beside it."""
+    source = find_builtin("env", env.source)
+    for index, param in enumerate(source.params if source else ()):
+        if index == 0:
+            yield "id", param, env.id, env.args
+        else:
+            yield f"args.{param.name}", param, env.args.get(param.name), env.args
     called = [("wrapper", w.name, w.args, f"wrappers.{w.name}") for w in env.wrappers]
     called += [("grader", g.grader, g.args, f"graders.{g.name}") for g in env.graders]
     for kind, name, args, path in called:
         builtin = find_builtin(kind, name)
         for param in builtin.params if builtin else ():
-            if param.names_file(value := args.get(param.name)):
-                yield f"{path}.args.{param.name}", file_part(value)
+            yield f"{path}.args.{param.name}", param, args.get(param.name), args

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, TypeGuard
 from attrs import evolve, field, frozen
 
 if TYPE_CHECKING:
+    from rlc.data.code.calls import CodeKind
     from rlc.data.fields import Holds
 
 REQUIRED: Any = object()  # the default of what has none
@@ -49,6 +50,8 @@ class Param:
     argument, which is now an argument of a builtin: word -> (argument, builtin). ``aliases`` are
     its names in other libraries, for suggestions; ``instead`` is advice for a value out of bounds.
     ``holds``: its value names a field of the rows that are read, and this is what the field holds.
+    ``code``: its value names Python code, which is called like this. ``variables``: its value names
+    a template, or a file with one, which uses exactly these.
     """
 
     name: str
@@ -73,6 +76,8 @@ class Param:
     aliases: str = ""
     instead: str | None = None
     holds: Holds | None = None
+    code: CodeKind | None = None
+    variables: tuple[str, ...] = ()
 
     @property
     def required(self) -> bool:
@@ -101,10 +106,11 @@ def optional(name: str, type: str, doc: str, **more: Any) -> Param:
     return Param(name, type, doc, None, optional=True, **more)
 
 
-def code(name: str, doc: str, **more: Any) -> Param:
-    """What names something in Python code: in a file, or in a module."""
+def code(name: str, doc: str, kind: CodeKind = "factory", **more: Any) -> Param:
+    """What names something in Python code, in a file or in a module. A ``factory`` is called with
+    the argument ``args``, as keyword arguments."""
     form = (r"(.+\.py|[A-Za-z_][\w.]*):[A-Za-z_]\w*", "rewards.py:reward")
-    return Param(name, "string", doc, form=form, file=r".+\.py:\w+", **more)
+    return Param(name, "string", doc, form=form, file=r".+\.py:\w+", code=kind, **more)
 
 
 def share(name: str, doc: str, default: float | None, **more: Any) -> Param:

@@ -116,7 +116,8 @@ class SourceTraits:
     renderer, with `chat()` or without it; or prompts of its ``own``. ``numbered``: its tasks have
     numbers that stay the same. ``blocks``: its calls block, and so are made by workers; None if
     that depends on the environment. ``package`` is installed with rlc's ``extra``. ``key`` is
-    needed unless the environment has a ``base_url``. ``code``: its id names Python code.
+    needed unless the environment has a ``base_url``. ``code``: its id names Python code;
+    ``decides``: those of its parameters that other parts of the recipe decide, name -> part.
     ``graded``: graders reward its replies; ``answers``: its rows have answers to compare with.
     ``fixed_groups``: it may have groups of one size only. ``unknown_turns``: why the number of
     turns may be unknown. ``boxed``: it reads answers from a box, as LaTeX writes it. ``scripted``:
@@ -130,6 +131,7 @@ class SourceTraits:
     extra: str | None = None
     key: Key | None = None
     code: bool = False
+    decides: Mapping[str, str] = field(factory=dict)
     graded: bool = False
     answers: bool = False
     fixed_groups: bool = False

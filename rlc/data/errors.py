@@ -47,6 +47,22 @@ class PackageMissingError(DataError):
     """A package that is not installed here; it may be where the recipe is run."""
 
 
+class CodeError(DataError):
+    """Code of the user's own that is not there, or cannot be called as a recipe asks.
+
+    The message says what to do too, in one line: several may be told together.
+
+    Attributes:
+        advice: what to do, or None; ``what`` is without it.
+        argument: the keyword argument that cannot be passed, or None.
+    """
+
+    def __init__(self, what: str, advice: str | None = None, argument: str | None = None) -> None:
+        super().__init__(what if advice is None else f"{what}; {advice}")
+        self.args = (what, advice, argument)
+        self.what, self.advice, self.argument = what, advice, argument
+
+
 @contextmanager
 def at_place(place: Place) -> Iterator[None]:
     """Say where an error stands that is raised inside, if it does not say so itself."""

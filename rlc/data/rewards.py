@@ -17,8 +17,9 @@ from typing import Any
 from attrs import asdict, field, frozen
 
 from rlc.data.about import ID
+from rlc.data.code.calls import Code
+from rlc.data.code.functions import explained, load_attribute, require_fits, signature_of
 from rlc.data.errors import DataError, at_place
-from rlc.data.functions import explained, load_attribute
 from rlc.data.graders import Grader, is_right, require_gradable, require_right
 from rlc.data.rows import DataRow
 from rlc.plan.environments import GraderPlan
@@ -69,17 +70,10 @@ class OwnFunction:
     @whole.default
     def _takes_conversation(self) -> bool:
         """Whether it is given the whole conversation."""
-        try:
-            signature = inspect.signature(self.function)
-        except (TypeError, ValueError):  # of a function that is written in C
+        signature = signature_of(self.function)
+        if signature is None:
             return False
-        try:
-            signature.bind(None, None)
-        except TypeError as error:
-            raise DataError(
-                f"`{self.target}` takes `{signature}`, and a reward is called with two arguments, "
-                "the reply and the row: `def reward(reply, row)`"
-            ) from error
+        require_fits(Code(self.target, "reward"), signature)
         return next(iter(signature.parameters)) in CONVERSATION
 
     @awaited.default

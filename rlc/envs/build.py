@@ -7,11 +7,10 @@ from typing import Any
 
 from attrs import frozen
 
-from rlc.catalog.environments import is_chat, max_turns, prompt_rules, with_role
-from rlc.catalog.index import grader_traits, source_traits, wrapper_traits
+from rlc.catalog.environments import code_of, is_chat, max_turns, prompt_rules, with_role
+from rlc.catalog.index import source_traits, wrapper_traits
+from rlc.data.code.functions import load_attribute, require_fits, search_beside, signature_of
 from rlc.data.errors import DataError
-from rlc.data.functions import load_attribute, require_takes, search_beside
-from rlc.data.rewards import OwnFunction
 from rlc.envs.base import AsyncSource, BlockingSource, EnvError, NumberedSource
 from rlc.envs.history import History, TextHistory, chat_history
 from rlc.envs.judges.solver_judge import SolverJudge, make_solver_judge
@@ -131,12 +130,6 @@ def _row_source(plan: EnvPlan, *_: Any) -> NumberedSource:
     return ProblemSource(plan.id, args, plan.graders, **prompt_rules(plan))
 
 
-def _require_own_graders(plan: EnvPlan) -> None:
-    for grader in plan.graders:
-        if grader_traits(grader.grader).code:
-            OwnFunction(grader.args["function"], grader.args["weights"])
-
-
 def _openreward_source(plan: EnvPlan, tokenizer: Any, renderer: str) -> AsyncSource:
     from rlc.envs.openreward.source import OpenRewardSource
     from rlc.envs.tool_chat import tool_chat_history
@@ -159,32 +152,25 @@ def _cookbook_source(plan: EnvPlan, tokenizer: Any, renderer: str) -> AsyncSourc
     )
 
 
-def _require_cookbook(plan: EnvPlan) -> None:
-    from rlc.envs.cookbook.source import filled_in, require_open
-
-    args = plan.args["args"]
-    require_open(plan.id, args)
-    require_takes(plan.id, load_attribute(plan.id), filled_in(plan.id, args))
-
-
 def _python_source(plan: EnvPlan, *_: Any) -> AsyncSource | BlockingSource:
     from rlc.envs.python.source import make_source
 
     return make_source(plan.id, plan.args["args"])
 
 
-def _require_python(plan: EnvPlan) -> None:
-    require_takes(plan.id, load_attribute(plan.id), plan.args["args"])
-
-
 ADAPTERS = {
     "gem": Adapter(_gem_source, _each(_require_gem)),
-    "problems": Adapter(_problem_source, _each(_require_own_graders)),
-    "rows": Adapter(_row_source, _each(_require_own_graders)),
+    "problems": Adapter(_problem_source),
+    "rows": Adapter(_row_source),
     "openreward": Adapter(_openreward_source, openreward_problems),
-    "cookbook": Adapter(_cookbook_source, _each(_require_cookbook)),
-    "python": Adapter(_python_source, _each(_require_python)),
+    "cookbook": Adapter(_cookbook_source),
+    "python": Adapter(_python_source),
 }
+
+
+def _require_code(env: EnvPlan) -> None:
+    for _, code in code_of(env):
+        require_fits(code, signature_of(load_attribute(code.target)))
 
 
 def source_problems(envs: Sequence[EnvPlan], recipe: str) -> Iterator[str]:
@@ -192,5 +178,6 @@ def source_problems(envs: Sequence[EnvPlan], recipe: str) -> Iterator[str]:
     code that does not exist or does not take the arguments, servers that do not answer or do not
     have what is asked. No environment is made, and nothing is paid for."""
     search_beside(recipe)
+    yield from _each(_require_code)(envs)
     for source in dict.fromkeys(env.source for env in envs):
         yield from ADAPTERS[source].problems([env for env in envs if env.source == source])

@@ -7,9 +7,9 @@ compared with its published curves.
 from __future__ import annotations
 
 from collections.abc import Callable
-from pathlib import Path
 
-from rlc.envs.base import EnvError
+from rlc.catalog.builtins.wrappers import OBSERVED
+from rlc.data.templates import read_template
 
 Template = Callable[[str], str]
 
@@ -31,33 +31,10 @@ _TEMPLATES = {
 
 
 def load_template(name: str) -> Template:
-    """A template by name, or a jinja2 file that contains ``{{ observation }}``. Raise EnvError for
+    """A template by name, or a jinja2 file that contains ``{{ observation }}``. Raise DataError for
     a file that is no such template."""
     if name.endswith(TEMPLATE_FILES):
-        template = read_template(name, "observation")
+        template = read_template(name, OBSERVED)
         return lambda observation: template(observation=observation)
     text = _TEMPLATES[name]
     return lambda observation: text.replace("{observation}", observation)
-
-
-def read_template(path: str, *variables: str) -> Callable[..., str]:
-    """The template of a jinja2 file. Raise EnvError unless it uses exactly these variables."""
-    from jinja2 import Environment, StrictUndefined, TemplateError, meta
-
-    environment = Environment(undefined=StrictUndefined, keep_trailing_newline=True)
-    try:
-        text = Path(path).read_text(encoding="utf-8-sig")
-        names = meta.find_undeclared_variables(environment.parse(text))
-        template = environment.from_string(text)
-    except (OSError, UnicodeDecodeError) as error:
-        raise EnvError(f"cannot read the template {path}: {error}") from error
-    except TemplateError as error:
-        raise EnvError(f"{path} is no jinja2 template: {error}") from error
-    if names != set(variables):
-        needed = " and ".join(f"`{name}`" for name in variables)
-        found = ", ".join(sorted(names)) or "none"
-        plural = "s" if len(variables) > 1 else ""
-        raise EnvError(
-            f"{path} must use the variable{plural} {needed} and no other; found: {found}"
-        )
-    return template.render

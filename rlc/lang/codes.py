@@ -132,6 +132,11 @@ CODES: dict[str, str] = {
     "RL0507": "fewer rows than are asked for",
     "RL0508": "answer that the grader cannot read",
     "RL0509": "right answers called wrong",
+    "RL0510": "Python code that is not there",
+    "RL0511": "arguments that the code does not take",
+    "RL0514": "template that cannot be used",
+    "RL0515": "variable that a template is not given",
+    "RL0516": "template without what it is for",
     # RL053x: rewards (rlc/check)
     "RL0530": "nothing rewards the replies",
     "RL0531": "no answer to compare with",

@@ -12,8 +12,8 @@ from pathlib import Path
 
 from attrs import define, field
 
+from rlc.data.code.functions import search_beside
 from rlc.data.digests import changed_files
-from rlc.data.functions import search_beside
 from rlc.plan.records import EvalPlan, SftPlan, StagePlan, TrainPlan
 from rlc.runtime.concurrency import in_thread
 from rlc.runtime.failures import failure_of, read_failures

@@ -192,7 +192,7 @@ def test_its_own_traceback_comes_with_the_error() -> None:
 @pytest.mark.parametrize(
     ("name", "said"),
     [
-        ("alone", r"takes `\(reply: 'str'\) -> 'float'`, and a reward is called with two"),
+        ("alone", "does not take two arguments, the reply and the row; write `def reward"),
         ("ASKED", "type tuple, which cannot be called"),
         ("lenght", "has no `lenght`; did you mean `length`?"),
     ],

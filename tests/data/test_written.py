@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from contextlib import nullcontext
 from pathlib import Path
 
 import pytest
 
-from rlc.data.errors import DataError
-from rlc.data.written import takes, written_function
+from rlc.data.code.calls import Code
+from rlc.data.code.functions import require_fits
+from rlc.data.code.written import written_signature
+from rlc.data.errors import CodeError, DataError
 
 CODE = """\
 raise SystemExit("this file is not run")
@@ -24,8 +27,16 @@ def needs_more(a, b, *, c): ...
 async def awaited(a, b, /): ...
 @wrapped
 def decorated(): ...
-class Called:
-    def method(self, a, b): ...
+class Board:
+    def __init__(self, size, *, colour="white"): ...
+    def tow(self, a, b): ...
+class Plain: ...
+class Derived(Board): ...
+def twice(a): ...
+twice = wrapped(twice)
+def sets():
+    global late
+    late = 1
 if made:
     def sometimes(a): ...
 """
@@ -44,21 +55,50 @@ def file(tmp_path: Path) -> str:
         *[("one", False), ("needs_more", False)],
     ],
 )
-def test_what_a_function_takes(file: str, name: str, fits: bool) -> None:
-    function = written_function(file, name)
-    assert function is not None
-    assert takes(function, 2) == fits
+def test_what_a_reward_takes(file: str, name: str, fits: bool) -> None:
+    signature = written_signature(file, name)
+    assert signature is not None
+    with nullcontext() if fits else pytest.raises(CodeError, match="not take two arguments"):
+        require_fits(Code(f"own.py:{name}", "reward"), signature)
 
 
-@pytest.mark.parametrize("name", ["made", "renamed", "package", "decorated", "Called", "sometimes"])
+@pytest.mark.parametrize(
+    ("name", "args", "said"),
+    [
+        ("three", {"a": 1, "b": 2, "d": 3}, None),
+        ("three", {"a": 1}, "`own.py:three` needs `b`: `args = {b = …}`"),
+        ("Board", {"size": 9, "colour": "red"}, None),
+        ("Board", {"seize": 9}, "does not take `seize`; it takes .*; did you mean `size`"),
+        ("Plain", {"size": 9}, "does not take `size`; it takes nothing"),
+    ],
+)
+def test_what_a_factory_takes(file: str, name: str, args: dict[str, object], said: str) -> None:
+    code = Code(f"own.py:{name}", "factory", args)
+    with nullcontext() if said is None else pytest.raises(CodeError, match=said):
+        require_fits(code, written_signature(file, name))
+
+
+def test_what_other_parts_of_a_recipe_decide_is_passed_and_not_given(file: str) -> None:
+    decided = {"a": "groups", "elsewhere": "model"}
+    signature = written_signature(file, "two")
+    require_fits(Code("own.py:two", "factory", {"b": 1}, decided), signature)
+    with pytest.raises(CodeError, match=r"leave `a` out .*: it comes from the recipe's groups"):
+        require_fits(Code("own.py:two", "factory", {"a": 1, "b": 1}, decided), signature)
+
+
+NOT_JUDGED = ["made", "renamed", "package", "decorated", "Derived", "sometimes", "twice", "late"]
+
+
+@pytest.mark.parametrize("name", NOT_JUDGED)
 def test_what_only_running_the_file_would_tell(file: str, name: str) -> None:
-    assert written_function(file, name) is None
+    assert written_signature(file, name) is None
 
 
 @pytest.mark.parametrize(
     ("code", "said"),
     [
-        (CODE, "own.py has no `tow`"),
+        (CODE, "own.py has no `tow`; did you mean `two`"),
+        (CODE.replace("def two", "def method"), "own.py has no `tow`"),  # a method is none
         ("def tow(a, b):\nreturn 1", r"own.py:2:1: this is not Python: expected an indented"),
         ("\0", "is not Python|this is not Python"),
     ],
@@ -66,10 +106,18 @@ def test_what_only_running_the_file_would_tell(file: str, name: str) -> None:
 def test_what_is_not_there(file: str, code: str, said: str) -> None:
     Path(file).write_text(code, encoding="utf-8")
     with pytest.raises(DataError, match=said):
-        written_function(file, "tow")
+        written_signature(file, "tow")
 
 
-def test_a_module_may_get_its_names_from_elsewhere(file: str) -> None:
-    for code in ("from elsewhere import *", "def __getattr__(name): ..."):
-        Path(file).write_text(code, encoding="utf-8")
-        assert written_function(file, "reward") is None
+@pytest.mark.parametrize(
+    "code",
+    [
+        "from elsewhere import *",
+        "def __getattr__(name): ...",
+        "globals()['reward'] = 1",
+        "import sys\nsetattr(sys.modules[__name__], 'reward', 1)",
+    ],
+)
+def test_a_module_may_get_its_names_from_elsewhere(file: str, code: str) -> None:
+    Path(file).write_text(code, encoding="utf-8")
+    assert written_signature(file, "reward") is None

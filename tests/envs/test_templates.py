@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from rlc.envs.base import EnvError
+from rlc.data.errors import DataError
 from rlc.envs.templates import load_template
 
 
@@ -21,7 +21,7 @@ def test_a_file_is_filled_with_the_observation_as_it_is(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("{{ observation", "is no jinja2 template"),
+        ("{{ observation", r"prompt.j2:1: this is no jinja2 template: unexpected end"),
         ("{{ question }}", "must use the variable `observation` and no other; found: question"),
         ("always the same", "found: none"),
         ("{{ observation }} {{ name }}", "found: name, observation"),
@@ -32,12 +32,12 @@ def test_a_file_that_would_lose_the_observation_is_refused(
 ) -> None:
     path = tmp_path / "prompt.j2"
     path.write_text(text)
-    with pytest.raises(EnvError, match=message):
+    with pytest.raises(DataError, match=message):
         load_template(str(path))
 
 
 def test_a_file_that_is_not_there(tmp_path: Path) -> None:
-    with pytest.raises(EnvError, match="cannot read the template"):
+    with pytest.raises(DataError, match="cannot read the template"):
         load_template(str(tmp_path / "missing.j2"))
 
 

@@ -76,7 +76,16 @@ def write_rows(folder: Path) -> None:
         (folder / f"{name}.jsonl").write_text(text, encoding="utf-8")
     function = "def {}(reply, row):\n    return len(reply)\n"
     functions = "\n\n".join(function.format(name) for name in ("reward", "brief"))
-    (folder / "rewards.py").write_text(functions, encoding="utf-8")
+    own = {
+        "rewards.py": f"{functions}\n\ndef length(reply):\n    return len(reply)\n",
+        "mazes.py": "def make(size=4):\n    ...\n",
+        "board.j2": "{{ observation }} Put your move in \\boxed{}.",
+        "unclosed.j2": "{{ observation Put your move in \\boxed{}.",
+        "question.j2": "{{ question }} Put your move in \\boxed{}.",
+        "same.j2": "Make a move, in \\boxed{}.",
+    }
+    for name, text in own.items():
+        (folder / name).write_text(text, encoding="utf-8")
     (folder / "broken.jsonl").write_text('{"question": "1 + 1 = ?", "answer": "2"\n')
 
 

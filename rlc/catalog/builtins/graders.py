@@ -48,7 +48,7 @@ GRADERS = (
         "grader",
         "a function of one's own, of the reply and the row",
         _own,
-        code("function", "where it is"),
+        code("function", "where it is", "reward"),
         Param(
             "weights",
             "record",

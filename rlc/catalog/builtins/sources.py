@@ -75,6 +75,12 @@ def _file_name(args: Args) -> str:
     return os.path.basename(file).partition(".")[0]
 
 
+# The fields of a builder of tinker-cookbook for the name of the model, of the renderer, and for the
+# size of a group.
+COOKBOOK_MODEL = ("model_name_for_tokenizer", "model_name")
+COOKBOOK_RENDERER = ("renderer_name",)
+COOKBOOK_GROUP = ("group_size", "train_group_size", "test_group_size")
+
 OPENREWARD_KEY = Key("OPENREWARD_API_KEY", "for OpenReward's servers")
 
 
@@ -282,6 +288,10 @@ SOURCES = (
             blocks=False,
             package="tinker-cookbook",
             code=True,
+            decides={
+                **dict.fromkeys((*COOKBOOK_MODEL, *COOKBOOK_RENDERER), "model"),
+                **dict.fromkeys(COOKBOOK_GROUP, "groups"),
+            },
             fixed_groups=True,
             facts=lambda env: EnvFacts(held_out=env.args["split"] == "test"),
         ),

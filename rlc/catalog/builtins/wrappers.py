@@ -91,6 +91,8 @@ def _rollouts(args: Args) -> RolloutsPlan:
 
 _USES = Param("uses", "int", "most calls in an episode", 5, low=1, high=1_000)
 _PROMPT_FILE: dict[str, Any] = {"form": (r".+\.(j2|jinja)", "prompt.j2"), "file": True}
+# What templates are given.
+OBSERVED, ASKED, JUDGED = ("observation",), ("problem",), ("problem", "solutions")
 
 WRAPPERS = (
     _tool(
@@ -156,6 +158,7 @@ WRAPPERS = (
             "name of a template, or a jinja2 file",
             choices=tuple(TEMPLATES),
             noun="template",
+            variables=OBSERVED,
             **_PROMPT_FILE,
         ),
         not_after={
@@ -181,8 +184,20 @@ WRAPPERS = (
         "solvers answer a task, and a judge picks one of their answers; roles: solver, judge",
         WrapperTraits("game", asks=(TAG, BOX), prompt="solver_prompt"),
         Param("solvers", "int", "solvers of each task", 2, low=1, high=64),
-        optional("solver_prompt", "string", "a jinja2 file; none: the usual one", **_PROMPT_FILE),
-        optional("judge_prompt", "string", "a jinja2 file; none: the usual one", **_PROMPT_FILE),
+        optional(
+            "solver_prompt",
+            "string",
+            "a jinja2 file; none: the usual one",
+            variables=ASKED,
+            **_PROMPT_FILE,
+        ),
+        optional(
+            "judge_prompt",
+            "string",
+            "a jinja2 file; none: the usual one",
+            variables=JUDGED,
+            **_PROMPT_FILE,
+        ),
     ),
     _wrapper(
         "rollouts",
@@ -237,6 +252,7 @@ WRAPPERS = (
         code(
             "executor",
             "a function of one's own that makes a concurrent.futures executor (Ray, Dask …)",
+            "executor",
             default=None,
             optional=True,
         ),

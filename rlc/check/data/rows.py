@@ -14,6 +14,7 @@ from typing import Any
 from attrs import field, frozen
 
 from rlc.catalog.records import Param
+from rlc.check.data.places import labels
 from rlc.check.rules.base import View
 from rlc.check.suggest import closest, known_values
 from rlc.data.errors import DataError, Place
@@ -22,11 +23,8 @@ from rlc.data.messages import MessageError
 from rlc.data.reading import FileRows
 from rlc.data.rows import DataRow
 from rlc.data.splits import NoSplitError, base_of, rows_of_split, said
-from rlc.lang.diagnostics import Label
-from rlc.lang.source import Source, Span
 
 LISTED = 3  # kinds of mistakes in one file, and further places of one of them
-LONGEST = 100_000  # characters of a line that is shown
 _VALUES = re.compile(r"'[^']*'|\"[^\"]*\"|[0-9]+")  # what differs in one mistake of many rows
 # What a field is usually called that holds something.
 _USUAL: Mapping[str | None, tuple[str, ...]] = {
@@ -102,20 +100,8 @@ class Rows:
         self, code: str, path: str, message: str, help: str | None, place: Place | None = None
     ) -> None:
         """Report a mistake at an argument, and show its first place in the file."""
-        span = None if place is None else self._span(place)
-        self.view.report(code, path, message, help, *([] if span is None else [Label(span, "")]))
-
-    def _span(self, place: Place) -> Span | None:
-        """A place of the file as one of a source; None if it has no lines."""
-        if place.line is None:
-            return None
-        with open(self.view.located(self.file), encoding="utf-8-sig", errors="replace") as file:
-            line = next(islice(file, place.line - 1, None), "").rstrip("\r\n")[:LONGEST]
-        start = place.line - 1
-        at = start + min((place.column or 1) - 1, len(line))
-        end = start + len(line) if place.column is None else at + 1
-        # A source of this line alone: the empty ones before give it its number.
-        return Span(Source(self.file, "\n" * start + line), at, max(end, at + 1))
+        marks = labels(place, self.file)
+        self.view.report(code, path, message, help, *marks)
 
 
 def check_rows(rows: Rows) -> None:

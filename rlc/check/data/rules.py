@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from attrs import evolve
 
 from rlc.catalog.builtins.splits import base_split, have_tasks_in_common
-from rlc.catalog.environments import env_facts, prompt_rules, task_count
+from rlc.catalog.environments import code_of, env_facts, prompt_rules, task_count, templates_of
 from rlc.catalog.index import find_builtin, grader_traits, source_traits
 from rlc.catalog.records import Param
 from rlc.check.rules.base import View, rule, rule_on_envs
@@ -105,6 +105,24 @@ def rows_of_env(view: View, env: EnvPlan) -> Iterator[Rows]:
                 require=partial(require, read=read_solved),
                 solved=True,
             )
+
+
+@rule_on_envs()
+def _code_is_there(view: View, env: EnvPlan) -> None:
+    """Functions and classes of one's own are read, not run."""
+    for path, code in code_of(env) if view.reader is not None else ():
+        from rlc.check.data.code import check_code
+
+        check_code(view, env, path, code)
+
+
+@rule_on_envs()
+def _templates_can_be_filled(view: View, env: EnvPlan) -> None:
+    for path, param, value in templates_of(env) if view.reader is not None else ():
+        if os.path.isfile(view.located(value)):  # another rule says so
+            from rlc.check.data.templates import check_template
+
+            check_template(view, f"envs.{env.name}.{path}", param, value)
 
 
 @rule_on_envs()

@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-import os
-
 from rlc.catalog.builtins.graders import FORMAT, finds_answers
 from rlc.catalog.builtins.sources import FORMAT_COEF, GRADER
 from rlc.catalog.index import grader_traits, source_traits
 from rlc.check.rules.base import View, rule_on_envs
 from rlc.plan.environments import EnvPlan
-from rlc.plan.paths import file_part
 
 
 @rule_on_envs()
@@ -72,25 +69,3 @@ def _format_counts(view: View, env: EnvPlan) -> None:
         message = "`format_coef` counts where a grader compares answers, and none does here"
         advice = "take it out; a function of your own returns what it likes for a bad format"
         view.error("RL0312", f"envs.{env.name}.args.format_coef", message, advice)
-
-
-@rule_on_envs()
-def _functions_fit(view: View, env: EnvPlan) -> None:
-    """A function of one's own is there, and takes the reply and the row: it is read, not run."""
-    for part in env.graders:
-        target = part.args.get("function", "")
-        file = view.located(file_part(target))
-        if view.reader is None or not grader_traits(part.grader).code or not os.path.isfile(file):
-            continue
-        from rlc.data.errors import DataError
-        from rlc.data.written import takes, written_function
-
-        path = f"envs.{env.name}.graders.{part.name}.args.function"
-        try:
-            function = written_function(file, target.rpartition(":")[2])
-        except DataError as error:
-            view.error("RL0534", path, str(error), error.hint)
-            continue
-        if function is not None and not takes(function, 2):
-            message = f"`{target}` does not take two arguments, the reply and the row"
-            view.error("RL0534", path, message, "write `def reward(reply, row)`")

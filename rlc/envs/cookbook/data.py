@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from rlc.data.functions import explained
+from rlc.data.code.functions import explained
 from rlc.envs.base import EnvError
 
 _KEPT = 4  # batches of which some groups have not been used yet

@@ -23,7 +23,17 @@ import copy
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from rlc.data.functions import called, explained, load_attribute, parameter_names
+from rlc.catalog.builtins.sources import COOKBOOK_GROUP, COOKBOOK_MODEL, COOKBOOK_RENDERER
+from rlc.catalog.index import source_traits
+from rlc.data.code.calls import Code
+from rlc.data.code.functions import (
+    called,
+    explained,
+    load_attribute,
+    parameter_names,
+    require_fits,
+    signature_of,
+)
 from rlc.envs.base import AsyncEpisode, EnvError, TaskKey
 from rlc.envs.cookbook.data import Batches
 from rlc.envs.cookbook.episode import CookbookEpisode, GameEpisode
@@ -32,11 +42,6 @@ from rlc.envs.cookbook.group import Group
 from rlc.envs.cookbook.history import TokenHistory
 from rlc.envs.group_rewards import require_whole
 from rlc.plan.units import elapsed
-
-_MODEL = ("model_name_for_tokenizer", "model_name")
-_RENDERER = ("renderer_name",)
-_GROUP = ("group_size", "train_group_size", "test_group_size")
-FILLED_IN = (*_MODEL, *_RENDERER, *_GROUP)
 
 _OPENING = 60.0  # seconds within which all first observations must come
 
@@ -57,7 +62,6 @@ class CookbookSource:
         """``size`` is that of the recipe's groups; with ``self_play`` the members of a group play
         with each other, and each begins when it is its turn. Raise EnvError for a builder that
         cannot be found or called, has no such data set, or makes groups of another size."""
-        require_open(builder, args)
         self._target = builder
         self._self_play = self_play
         self._tokenizer = tokenizer
@@ -138,32 +142,19 @@ class CookbookSource:
 def _values(target: str, model: str, renderer: str, size: int) -> dict[str, Any]:
     """The parameters of a builder that the recipe decides elsewhere, with their values."""
     values = {
-        **dict.fromkeys(_MODEL, model),
-        **dict.fromkeys(_RENDERER, renderer),
-        **dict.fromkeys(_GROUP, size),
+        **dict.fromkeys(COOKBOOK_MODEL, model),
+        **dict.fromkeys(COOKBOOK_RENDERER, renderer),
+        **dict.fromkeys(COOKBOOK_GROUP, size),
     }
     names = parameter_names(load_attribute(target))
     return {name: value for name, value in values.items() if name in names}
 
 
-def require_open(target: str, args: Mapping[str, Any]) -> None:
-    """Raise EnvError for arguments that the recipe decides elsewhere."""
-    for name in FILLED_IN:
-        if name in args:
-            where = "groups" if name in _GROUP else "model"
-            raise EnvError(
-                f"leave `{name}` out of the args of `{target}`: it comes from the recipe's {where}"
-            )
-
-
-def filled_in(target: str, args: Mapping[str, Any]) -> dict[str, Any]:
-    """The arguments with placeholders for those that are filled in, to check a call."""
-    return {**args, **_values(target, "", "", 0)}
-
-
 def _builder(target: str, args: Mapping[str, Any], size: int, tokenizer: Any, renderer: str) -> Any:
     from tinker_cookbook.tokenizer_utils import register_tokenizer
 
+    code = Code(target, "factory", args, source_traits("cookbook").decides)
+    require_fits(code, signature_of(load_attribute(target)))
     name = str(getattr(tokenizer, "name_or_path", "") or "the-model-of-the-run")
     # A copy for the other thread: two threads cannot use one tokenizer at the same time.
     own_tokenizer = copy.deepcopy(tokenizer)

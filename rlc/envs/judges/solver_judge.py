@@ -13,10 +13,11 @@ from typing import Any
 
 from attrs import evolve, frozen
 
+from rlc.catalog.builtins.wrappers import ASKED, JUDGED
 from rlc.data.graders import boxed, tagged
+from rlc.data.templates import read_template
 from rlc.envs.base import Action, AsyncEpisode, Observation
 from rlc.envs.history import History
-from rlc.envs.templates import read_template
 from rlc.plan.environments import SOLVED
 
 SOLVER, JUDGE = "solver", "judge"
@@ -75,12 +76,12 @@ class SolverJudge:
 def make_solver_judge(
     args: dict[str, Any], judge_history: Callable[[], History], in_box: bool
 ) -> SolverJudge:
-    """From the arguments of ``solver_judge()``. Raise EnvError for a file that is no template."""
+    """From the arguments of ``solver_judge()``. Raise DataError for a file that is no template."""
     solver, judge = args["solver_prompt"], args["judge_prompt"]
     return SolverJudge(
         args["solvers"],
-        read_template(solver, "problem") if solver else usual_solver_prompt,
-        read_template(judge, "problem", "solutions") if judge else usual_judge_prompt,
+        read_template(solver, ASKED) if solver else usual_solver_prompt,
+        read_template(judge, JUDGED) if judge else usual_judge_prompt,
         judge_history,
         in_box,
     )

@@ -42,7 +42,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from rlc.data.functions import called, load_attribute
+from rlc.data.code.functions import called, load_attribute
 from rlc.envs.base import AsyncSource, BlockingSource, EnvError, EnvSource, NumberedSource
 
 

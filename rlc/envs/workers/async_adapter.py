@@ -8,7 +8,7 @@ from typing import Any
 
 from attrs import define, field, frozen
 
-from rlc.data.functions import load_attribute
+from rlc.data.code.functions import load_attribute
 from rlc.envs.base import Action, AsyncEpisode, BlockingSource, Episode, Observation, TaskKey
 from rlc.envs.workers.executors import ExecutorWorkers
 from rlc.envs.workers.processes import ProcessWorkers

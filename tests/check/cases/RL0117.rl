@@ -1,6 +1,6 @@
 param style: string = "Be brief."
 env guess = gem("game:GuessTheNumber-v0-easy") |> chat(instruction = "${style} It costs ${n}$.")
-env other = python("games:make", args = { folder = "${HOME}/games", text = "${x}$" })
+env other = python("lib/games.py:make", args = { folder = "${HOME}/games", text = "${x}$" })
 train main {
   env = guess + other
   model = policy

@@ -2,7 +2,7 @@ model policy {
   base = "Qwen/Qwen3-8B"
 }
 
-env sums = problems(gsm8k, grader = grade_with("rewards:brief"), format_coef = 0.5)
+env sums = problems(gsm8k, grader = grade_with("lib.rewards:tone"), format_coef = 0.5)
 
 train main {
   model     = policy

@@ -2,7 +2,7 @@ model policy {
   base = "Qwen/Qwen3-8B"
 }
 
-env sums = rows("lib/rows.jsonl", grader = { right = numeric  brief = grade_with("rewards:brief") })
+env sums = rows("lib/rows.jsonl", grader = { right = numeric  brief = grade_with("lib.rewards:tone") })
 
 train main {
   model     = policy

@@ -3,7 +3,7 @@ model policy {
 }
 
 env sums = problems(gsm8k, grader = 0 * numeric)
-env essays = rows("lib/rows.jsonl", grader = grade_with("rewards:tone", weights = { kind = 0, clear = 0.0 }))
+env essays = rows("lib/rows.jsonl", grader = grade_with("lib.rewards:tone", weights = { kind = 0, clear = 0.0 }))
 
 train main {
   model     = policy

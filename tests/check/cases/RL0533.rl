@@ -2,7 +2,7 @@ model policy {
   base = "Qwen/Qwen3-8B"
 }
 
-env sums = problems(gsm8k, grader = { correct = numeric  format = grade_with("rewards:tidy") })
+env sums = problems(gsm8k, grader = { correct = numeric  format = grade_with("lib.rewards:tone") })
 
 train main {
   model     = policy

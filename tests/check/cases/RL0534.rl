@@ -6,7 +6,6 @@ env essays = rows("lib/rows.jsonl", grader = {
   brief  = grade_with("lib/rewards.py:brief")
   polite = grade_with("lib/rewards.py:polite")
   tone   = grade_with("lib/rewards.py:tone")
-  ton    = grade_with("lib/rewards.py:ton")
 })
 
 train main {

@@ -1,7 +1,7 @@
 # messages of which none is the assistant's; prompts that end with it, or have a second system message
 model policy { base = "tiny" }
 model other { base = "tiny" }
-env talks = rows("data/turns.jsonl", grader = grade_with("rewards:reward"), id = "uid")
+env talks = rows("data/turns.jsonl", grader = grade_with("lib.rewards:tone"), id = "uid")
   |> chat(system = "Be kind.")
 sft warmup {
   model     = other

@@ -7,11 +7,11 @@ from typing import Any
 
 import cookbook_builders
 import pytest
-from cookbook_support import ARITHMETIC, GUESS, WORDS, key, on, play, source, tokenizer, tokens
+from cookbook_support import ARITHMETIC, WORDS, key, on, play, source, tokenizer, tokens
 
 from rlc.envs.base import AsyncSource, EnvError
 from rlc.envs.cookbook.history import TokenHistory, TokenObservation
-from rlc.envs.cookbook.source import require_open
+from rlc.errors import Error
 
 pytestmark = pytest.mark.engine
 
@@ -227,13 +227,8 @@ def test_text_is_no_action_of_the_cookbook() -> None:
 def test_what_can_be_wrong_is_said_before_anything_is_played(
     builder: str, settings: dict[str, Any], message: str
 ) -> None:
-    with pytest.raises(EnvError, match=message):
+    with pytest.raises(Error, match=message):
         source(builder, **settings)
-
-
-def test_fields_that_the_recipe_decides_are_known_without_building() -> None:
-    with pytest.raises(EnvError, match="leave `model_name` out"):
-        require_open(GUESS, {"model_name": "mine"})
 
 
 def test_the_cookbooks_own_arithmetic() -> None:

@@ -11,7 +11,8 @@ from problem_support import problem_source
 
 from rlc.data import countdown
 from rlc.data.countdown import row
-from rlc.envs.base import Action, AsyncEpisode, EnvError, Observation, TaskKey
+from rlc.data.errors import DataError
+from rlc.envs.base import Action, AsyncEpisode, Observation, TaskKey
 from rlc.envs.history import History
 from rlc.envs.judges.solver_judge import NO_SOLUTION, SolverJudge, make_solver_judge, picked_number
 from rlc.envs.workers.async_adapter import make_async
@@ -118,7 +119,7 @@ def test_a_prompt_must_use_what_there_is(tmp_path: Path) -> None:
     message = (
         "must use the variables `problem` and `solutions` and no other; found: answer, problem"
     )
-    with pytest.raises(EnvError, match=message):
+    with pytest.raises(DataError, match=message):
         roles(judge_prompt=str(tmp_path / "judge.j2"))
 
 

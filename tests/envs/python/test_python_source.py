@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from paths import RECIPES
 
-from rlc.data.functions import load_attribute, search_beside
+from rlc.data.code.functions import load_attribute, search_beside
 from rlc.envs.base import AsyncSource, Observation, TaskKey
 from rlc.envs.python.source import make_source
 from rlc.envs.workers.async_adapter import make_async

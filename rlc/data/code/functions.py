@@ -13,14 +13,15 @@ import importlib.util
 import inspect
 import sys
 import traceback
-from collections.abc import Iterable, Mapping
-from difflib import get_close_matches
+from collections.abc import Mapping
 from hashlib import blake2b
 from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-from rlc.data.errors import DataError
+from rlc.data.code.calls import Code
+from rlc.data.code.modules import did_you_mean, own_modules
+from rlc.data.errors import CodeError, DataError
 from rlc.errors import Error, first_line
 
 
@@ -43,9 +44,10 @@ def load_attribute(target: str) -> Any:
     except ModuleNotFoundError as error:
         if error.name is None or not f"{name}.".startswith(f"{error.name}."):
             raise DataError(f"`{target}` cannot be imported: {explained(error)}") from error
-        raise DataError(
-            f"`{target}`: there is no module `{error.name}` among what is installed, in the "
-            f"folder you are in, or beside the recipe{_meant(error.name, _own_modules())}"
+        raise CodeError(
+            f"`{target}`: there is no module `{error.name}` among what is installed, here, or "
+            "beside the recipe",
+            did_you_mean(error.name, own_modules(())),
         ) from error
     except Exception as error:  # a module may raise anything when it is imported
         raise DataError(f"`{target}` cannot be imported: {explained(error)}") from error
@@ -53,7 +55,7 @@ def load_attribute(target: str) -> Any:
     if found is None:
         public = [known for known in vars(module) if not known.startswith("_")]
         where = getattr(module, "__file__", None) or name
-        raise DataError(f"{where} has no `{attribute}`{_meant(attribute, public)}")
+        raise CodeError(f"{where} has no `{attribute}`", did_you_mean(attribute, public))
     if not callable(found):
         raise DataError(f"`{target}` is of the type {type(found).__name__}, which cannot be called")
     return found
@@ -82,37 +84,76 @@ def _of_file(path: Path) -> ModuleType:
     return sys.modules[name]
 
 
-def require_takes(target: str, function: Any, args: Mapping[str, Any]) -> None:
-    """Raise DataError if a function does not take these keyword arguments, or needs others."""
-    parameters = _parameters(function)
-    if parameters is None:  # only the call will show
+def require_fits(code: Code, signature: inspect.Signature | None) -> None:
+    """Raise DataError if code that a recipe names cannot be called as it will be; None as a
+    signature: only the call will show."""
+    if code.kind == "factory":
+        for name, where in code.decided.items():
+            if name in code.args:
+                what = (
+                    f"leave `{name}` out of the args of `{code.target}`: it comes from the "
+                    f"recipe's {where}"
+                )
+                raise CodeError(what, argument=name)
+        passed = dict.fromkeys({*code.decided} & {*_named(signature)})
+        require_takes(code.target, signature, {**code.args, **passed})
+    elif signature is not None:
+        reward = code.kind == "reward"
+        try:
+            signature.bind(*[None, None] if reward else [])
+        except TypeError as error:
+            if reward:
+                what = f"`{code.target}` does not take two arguments, the reply and the row"
+                raise CodeError(what, "write `def reward(reply, row)`") from error
+            what = f"`{code.target}` needs arguments, and it is called without any"
+            raise CodeError(what) from error
+
+
+def require_takes(
+    target: str, signature: inspect.Signature | None, args: Mapping[str, Any]
+) -> None:
+    """Raise DataError if what has a signature does not take these keyword arguments, or needs
+    others."""
+    if signature is None:
         return
-    known, kinds = parameter_names(function), {p.kind for p in parameters.values()}
+    known, kinds = _named(signature), {p.kind for p in signature.parameters.values()}
     for name in args:
         if name not in known and inspect.Parameter.VAR_KEYWORD not in kinds:
             takes = ", ".join(f"`{each}`" for each in known) or "nothing"
-            raise DataError(
-                f"`{target}` does not take `{name}`; it takes {takes}{_meant(name, known)}"
-            )
+            what = f"`{target}` does not take `{name}`; it takes {takes}"
+            raise CodeError(what, did_you_mean(name, known), name)
     missing = [
         name
         for name in known
-        if name not in args and parameters[name].default is inspect.Parameter.empty
+        if name not in args and signature.parameters[name].default is inspect.Parameter.empty
     ]
     if missing:
         listed = ", ".join(f"`{name}`" for name in missing)
-        raise DataError(f"`{target}` needs {listed}: `args = {{{missing[0]} = …}}`")
+        raise CodeError(f"`{target}` needs {listed}: `args = {{{missing[0]} = …}}`")
+
+
+def signature_of(function: Any) -> inspect.Signature | None:
+    """None if a function has no signature, as some that are written in C."""
+    try:
+        return inspect.signature(function)
+    except (TypeError, ValueError):
+        return None
 
 
 def parameter_names(function: Any) -> list[str]:
     """The parameters that can be passed by name; empty if a function has no signature."""
+    return _named(signature_of(function))
+
+
+def _named(signature: inspect.Signature | None) -> list[str]:
     named = (inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONLY)
-    return [name for name, p in (_parameters(function) or {}).items() if p.kind in named]
+    parameters = {} if signature is None else signature.parameters
+    return [name for name, parameter in parameters.items() if parameter.kind in named]
 
 
 def called(target: str, function: Any, args: Mapping[str, Any]) -> Any:
     """Return what the function returns for these arguments. Raise DataError if it raises."""
-    require_takes(target, function, args)
+    require_takes(target, signature_of(function), args)
     try:
         return function(**args)
     except Error:
@@ -126,24 +167,3 @@ def explained(error: BaseException) -> str:
     frames = traceback.extract_tb(error.__traceback__)
     where = f" ({frames[-1].filename}:{frames[-1].lineno})" if frames else ""
     return f"{type(error).__name__}: {first_line(error)}{where}"
-
-
-def _parameters(function: Any) -> Mapping[str, inspect.Parameter] | None:
-    """None if a function has no signature, as some that are written in C."""
-    try:
-        return inspect.signature(function).parameters
-    except (TypeError, ValueError):
-        return None
-
-
-def _own_modules() -> Iterable[str]:
-    """The user's own modules that could have been meant."""
-    for entry in dict.fromkeys((str(Path.cwd()), *sys.path)):
-        folder = Path(entry)
-        if folder.is_dir() and folder.name not in ("site-packages", "lib-dynload"):
-            yield from (path.stem for path in folder.glob("*.py"))
-
-
-def _meant(name: str, known: Iterable[str]) -> str:
-    close = get_close_matches(name, list(known), 1)
-    return f"; did you mean `{close[0]}`?" if close else ""

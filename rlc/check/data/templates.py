@@ -1,0 +1,35 @@
+"""Templates of the user's own against what they will be given.
+
+Only `rlc check` of a recipe that names some comes here.
+"""
+
+from __future__ import annotations
+
+from rlc.catalog.records import Param
+from rlc.check.data.places import labels
+from rlc.check.rules.base import View
+from rlc.check.suggest import known_values
+from rlc.data.errors import DataError, Place
+from rlc.data.templates import parsed_template
+
+
+def check_template(view: View, path: str, param: Param, value: str) -> None:
+    """Report a template that is none, uses what nothing gives it, or leaves out what it is for."""
+    file = view.located(value)
+    try:
+        read = parsed_template(file)
+    except DataError as error:
+        message = f'"{value}" cannot be used: {error.what}'
+        view.error("RL0514", path, message, None, *labels(error.place, value))
+        return
+    for name in read.unknown(param.variables):
+        line = read.variables[name]
+        message = f'"{value}" uses `{name}`, and it is not given that'
+        marks = labels(Place(file, line, line), value)
+        view.report("RL0515", path, message, known_values(param.variables, name), *marks)
+    unused = read.unused(param.variables)
+    if unused and not read.unknown(param.variables):
+        named = " and ".join(f"`{name}`" for name in unused)
+        message = f'"{value}" does not show {named}'
+        advice = f"the model would not see it: write `{{{{ {unused[0]} }}}}` where it belongs"
+        view.error("RL0516", path, message, advice)

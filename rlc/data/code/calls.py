@@ -1,0 +1,25 @@
+"""How the Python code that a recipe names is called."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Literal
+
+from attrs import field, frozen
+
+CodeKind = Literal["reward", "factory", "executor"]
+
+
+@frozen
+class Code:
+    """Python code that a recipe names, as ``module:attr`` or ``path/file.py:attr``.
+
+    A ``reward`` is called with two arguments, the reply and the row; a ``factory`` with the keyword
+    arguments ``args``, and with those of its parameters that the recipe has ``decided`` elsewhere:
+    name -> the part of the recipe that decides it. An ``executor`` is made without arguments.
+    """
+
+    target: str
+    kind: CodeKind
+    args: Mapping[str, Any] = field(factory=dict)
+    decided: Mapping[str, str] = field(factory=dict)

@@ -1,0 +1,10 @@
+from functools import partial
+
+
+def make(folder, text="", *, size=3):
+    return partial(Board, size)
+
+
+class Board:
+    def __init__(self, size=3):
+        self.size = size
