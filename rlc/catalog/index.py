@@ -38,9 +38,16 @@ KINDS = {
             'gem("game:Sudoku-v0-easy") |> chat()',
             step="wrapper",
             start='gem("…")',
+            several="3 * whodunit + 1 * gsm8k",
         ),
         Kind("wrapper", "a wrapper", "chat()"),
-        Kind("grader", "a grader", 'grade_with("rewards.py:reward")'),
+        Kind(
+            "grader",
+            "a grader",
+            'grade_with("rewards.py:reward")',
+            several='{ right = grade_with("rewards.py:right"), brief = 0.2 * '
+            'grade_with("rewards.py:brief") }',
+        ),
         Kind("advantage", "an advantage scheme", "grpo()", step="step", start="returns()"),
         Kind("step", "an advantage step", "baseline(mean, over = group)"),
         Kind("loss", "a loss", "importance_sampling()"),

@@ -202,7 +202,7 @@ class Kind:
     ``plain`` maps types of plain values to what one of them alone stands for: ``$60`` as a
     budget is ``limit(usd = $60)``. ``as_is``: the type of plain values that are such a thing
     themselves: a split is also a name. Nothing declared can stand there, so declarations may have
-    the names of its builtins.
+    the names of its builtins. ``several``: an example of more than one where several may stand.
     """
 
     name: str
@@ -212,6 +212,7 @@ class Kind:
     start: str = ""
     plain: Mapping[str, str] = field(factory=dict)
     as_is: str | None = None
+    several: str | None = None
 
 
 @frozen(eq=False, repr=False)

@@ -41,6 +41,8 @@ from rlc.lang.ast import (
     Expr,
     ListExpr,
     Name,
+    Number,
+    Quantity,
     String,
     ValueDecl,
 )
@@ -88,7 +90,7 @@ class Evaluator:
     def _one(self, expr: Expr, want: Param) -> Value | None:
         if want.type in SCALARS or (want.optional and isinstance(expr, Name) and expr.id == "none"):
             return self.scalars.fitting(expr, want)
-        if (as_is := KINDS[want.type].as_is) and not isinstance(expr, Call):
+        if (as_is := KINDS[want.type].as_is) and not isinstance(expr, Call | Number | Quantity):
             return self.scalars.fitting(expr, evolve(want, type=as_is))
         match expr:
             case Name():
@@ -321,8 +323,8 @@ class Evaluator:
         message = f"`{want.name}` takes {noun}, found {describe(expr)}"
         if isinstance(expr, Binary) and expr.op in "+-*/":
             message = f"`{expr.op}` does not work on {noun}"
-        if want.type == "env" and isinstance(expr, Binary):
-            example = "3 * whodunit + 1 * gsm8k"
+        if isinstance(expr, Binary | ListExpr):
+            example = KINDS[want.type].several or example
         candidates = self.scope.of_kind(want.type)
         advice = f"for example `{example}`"
         if want.type == "model" and candidates:

@@ -295,7 +295,9 @@ def _report_choice(data: Any, want: Param, span: Span, found: Diagnostics) -> No
     shown = f'"{data}"' if want.type == "string" and span.text != data else f"`{data}`"
     if not choices and want.form:
         message = f"`{want.name}` cannot be {shown}"
-        found.error("RL0210", span, message, f'for example "{want.form[1]}"')
+        found.error(
+            "RL0210", span, message, f'{want.name}: {want.doc}, for example "{want.form[1]}"'
+        )
         return
     if want.noun == "value":
         message = f"`{want.name}` cannot be {shown}"

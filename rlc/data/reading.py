@@ -45,22 +45,32 @@ class Reader:
             self._files[path] = self._read(path)
         return self._files[path]
 
+    def unfinished(self) -> list[tuple[str, int]]:
+        """The files that the time was too short for, each with how many of its rows were read."""
+        return [
+            (path, len(read.rows))
+            for path, read in self._files.items()
+            if not read.whole and read.error is None
+        ]
+
     def _read(self, path: str) -> FileRows:
         from rlc.data.errors import DataError
         from rlc.data.rows import rows_of
 
         rows: list[DataRow] = []
-        started = time.perf_counter()
+        started: float | None = None
         whole, error = True, None
         try:
             for row in rows_of(path):
                 rows.append(row)
+                if started is None:  # opening it may import pyarrow, which is not reading
+                    started = time.perf_counter()
                 if self.seconds is not None and time.perf_counter() - started > self.seconds:
                     whole = False
                     break
         except DataError as found:
             whole, error = False, found
-        if self.seconds is not None:
+        if self.seconds is not None and started is not None:
             self.seconds = max(0.0, self.seconds - (time.perf_counter() - started))
         return FileRows(rows, error, whole)
 

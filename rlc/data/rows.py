@@ -37,7 +37,9 @@ def rows_of(path: str) -> Iterator[DataRow]:
     try:
         for place, fields in reader(path):
             if not isinstance(fields, dict):
-                raise DataError("the row has no named fields", place=place)
+                listed = isinstance(fields, list) and path.lower().endswith(".jsonl")
+                hint = "a file that is one list is named .json" if listed else None
+                raise DataError("the row has no named fields", hint, place)
             there = True
             yield DataRow(fields, place)
     except OSError as error:
@@ -60,6 +62,10 @@ def _text(path: str, newline: str | None = None) -> IO[str]:
     return open(path, encoding="utf-8-sig", newline=newline)
 
 
+def _said(error: json.JSONDecodeError) -> str:
+    return error.msg.removesuffix(" at").removesuffix(" starting")  # the place is said apart
+
+
 def _json_lines(path: str) -> Found:
     with _text(path) as file:
         row = 0
@@ -70,7 +76,7 @@ def _json_lines(path: str) -> Found:
                     yield Place(path, row, line), json.loads(text.rstrip("\r\n"))
                 except json.JSONDecodeError as error:
                     place = Place(path, row, line, error.pos + 1)
-                    raise DataError(f"the line is not JSON: {error.msg}", place=place) from error
+                    raise DataError(f"the line is not JSON: {_said(error)}", place=place) from error
                 except RecursionError as error:
                     place = Place(path, row, line)
                     raise DataError("the line is nested too deeply", place=place) from error
@@ -87,15 +93,16 @@ def _json_list(path: str) -> Found:
             start += 1
         return start
 
-    def wrong(what: str, at: int, row: int) -> DataError:
+    def wrong(what: str, at: int, row: int, hint: str | None = None) -> DataError:
         column = at - text.rfind("\n", 0, at)
-        return DataError(what, place=Place(path, row, text.count("\n", 0, at) + 1, column))
+        return DataError(what, hint, Place(path, row, text.count("\n", 0, at) + 1, column))
 
     at = skipped(0)
     if at == len(text):
         return
     if text[at] != "[":
-        raise wrong("a .json file is a list of objects: it starts with `[`", at, 1)
+        hint = "a file with an object on each line is named .jsonl"
+        raise wrong("a .json file is a list of objects: it starts with `[`", at, 1, hint)
     at, before = skipped(at + 1), 0
     if text[at : at + 1] == "]":
         return
@@ -105,7 +112,7 @@ def _json_list(path: str) -> Found:
         try:
             value, at = decode(text, at)
         except json.JSONDecodeError as error:
-            raise wrong(f"this is not JSON: {error.msg}", error.pos, row) from error
+            raise wrong(f"this is not JSON: {_said(error)}", error.pos, row) from error
         except RecursionError as error:
             raise wrong("the object is nested too deeply", at, row) from error
         yield Place(path, row, line), value

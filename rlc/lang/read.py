@@ -23,6 +23,9 @@ def read_source(path: str | os.PathLike[str]) -> tuple[Source | None, Diagnostic
     name = "<stdin>" if path == STDIN else _printable(os.fspath(path))
     advice: str | None
     try:
+        if name.endswith(".json") and os.path.isfile(path):
+            advice = f"`rlc explain {name}` shows a saved plan, and `rlc run {name}` runs it"
+            raise _UnreadableError("RL0002", "this is a JSON file, not a recipe", advice)
         data = _read(path)
         if (wrong := _not_text(data)) is not None:
             return None, _failure_at(name, data, *wrong)

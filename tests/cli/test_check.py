@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import runpy
 import subprocess
 import sys
@@ -13,6 +14,7 @@ import pytest
 from paths import RECIPES
 
 from rlc.cli.main import main
+from rlc.data.reading import Reader
 
 CLEAN = (RECIPES / "quickstart.rl").read_text(encoding="utf-8")
 WRONG = CLEAN.replace("steps     = 50", "stepz     = 50")
@@ -41,6 +43,30 @@ def test_the_exit_status_says_whether_there_are_errors(
 def test_a_clean_recipe_says_so(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["check", *write(tmp_path, recipe=CLEAN)]) == 0
     assert capsys.readouterr().out == "1 recipe checked, no findings\n"
+
+
+def test_a_saved_plan_is_no_recipe_and_the_advice_names_its_commands(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    plan = tmp_path / "plan.json"
+    plan.write_text('{"stages": []}')
+    assert main(["check", str(plan)]) == 1
+    printed = capsys.readouterr().out
+    assert "error[RL0002]: this is a JSON file, not a recipe" in printed
+    assert f"`rlc run {plan}` runs it" in printed
+    assert printed.count("error[") == 1
+
+
+def test_what_was_not_read_of_the_data_is_said(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rows = "".join(json.dumps({"question": f"{n}?", "answer": n}) + "\n" for n in range(9))
+    (tmp_path / "sums.jsonl").write_text(rows)
+    source = 'env guess = problems("sums.jsonl")'
+    recipe = re.sub("env guess = .*", lambda _: source, CLEAN)
+    monkeypatch.setattr("rlc.cli.commands.check._reader", lambda _: Reader(seconds=0.0))
+    assert main(["check", *write(tmp_path, recipe=recipe)]) == 0
+    assert f"{tmp_path}/sums.jsonl was not read beyond row 1" in capsys.readouterr().err
 
 
 def test_a_folder_is_all_its_recipes(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -103,7 +103,7 @@ def test_where_there_are_none_it_says_what_to_do(
 
 def test_losses_roles_and_evaluations_are_told_apart(tmp_path: Path) -> None:
     stages = (
-        StageInfo("warmup", "sft", 3, 3, {"loss/mean": 0.25, "step": 3}),
+        StageInfo("warmup", "sft", 3, 3, {"loss/mean": 0.25, "loss/sum": 8.0, "step": 3}),
         StageInfo(
             "main", "train", 1, 9, {"reward/mean": 1.0, "reward/a": 0.5, "reward/a/judge": 1}
         ),

@@ -73,3 +73,21 @@ def test_parts_by_hash_are_counted_as_they_are_taken(path: str) -> None:
     assert Reader().count(path, split, "question") == len(
         rows_of_split(path, taken, split, "question")
     )
+
+
+def test_importing_what_reads_a_file_is_no_reading_time(
+    path: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A slow import of pyarrow, say, would leave one row of a file that has mistakes below it."""
+    clock = iter([100.0, 100.0] + [100.5] * 20)
+    monkeypatch.setattr("rlc.data.reading.time.perf_counter", lambda: next(clock))
+    reader = Reader(seconds=1.0)
+    assert len(reader.read(path).rows) == 10
+    assert reader.seconds == 0.5
+    assert reader.unfinished() == []
+
+
+def test_what_the_time_was_too_short_for_is_known(path: str) -> None:
+    reader = Reader(seconds=0.0)
+    read = reader.read(path)
+    assert reader.unfinished() == [(path, len(read.rows))]

@@ -125,3 +125,19 @@ def test_a_json_file_gives_what_json_gives(
     for row in found:
         assert row.place.line is not None
         assert "{" in text.split("\n")[row.place.line - 1]
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "kind"),
+    [("x.jsonl", '[{"a": 1}, {"a": 2}]\n', ".json"), ("x.json", '{"a": 1}\n{"a": 2}\n', ".jsonl")],
+)
+def test_a_file_of_another_kind_than_its_name_says_which(
+    tmp_path: Path, name: str, text: str, kind: str
+) -> None:
+    (tmp_path / name).write_text(text)
+    with pytest.raises(DataError) as raised:
+        read_rows(str(tmp_path / name))
+    assert raised.value.hint is not None
+    assert raised.value.hint.endswith(f" is named {kind}")
+    (tmp_path / f"renamed{kind}").write_text(text)
+    assert read_rows(str(tmp_path / f"renamed{kind}")) == [{"a": 1}, {"a": 2}]

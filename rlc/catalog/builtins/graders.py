@@ -55,6 +55,7 @@ GRADERS = (
             "what each of the numbers weighs that it returns by name; by default 1",
             {},
         ),
+        hint="its own weight stands before it: `0.5 * grade_with(…)`",
         traits=GraderTraits(code=True),
     ),
 )

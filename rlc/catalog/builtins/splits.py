@@ -20,7 +20,14 @@ def _part(part: str, doc: str) -> Builtin:
         "split",
         doc,
         build,
-        Param("share", "float", "how much of the rows", above=0, high=1),
+        Param(
+            "share",
+            "float",
+            "how much of the rows",
+            above=0,
+            high=1,
+            instead=f"a share is written `{part}(10%)`; `samples` or `n` limits the number of rows",
+        ),
         word(
             "by",
             "what decides about a row: its place in the file, or the hash of what it asks, so that "

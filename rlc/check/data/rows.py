@@ -109,7 +109,8 @@ def check_rows(rows: Rows) -> None:
     read = rows.read()
     if (error := read.error) is not None:
         what = error.what.removeprefix(f"{rows.view.located(rows.file)} ")
-        message = f'"{rows.file}" cannot be read to its end: {what}'
+        of_all = what != error.what  # such as: has no rows
+        message = f'"{rows.file}" {what if of_all else f"cannot be read to its end: {what}"}'
         if not any(item.message == message for item in rows.view.found):  # of another stage
             rows.error("RL0501", rows.path, message, error.hint, error.place)
     if not read.rows:

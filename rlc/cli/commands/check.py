@@ -58,6 +58,9 @@ def run(args: argparse.Namespace) -> int:
     for file in files:
         found += check(file, reader)
     _print(found, len(files), args.format, sys.stdout)
+    for path, rows in reader.unfinished() if reader else ():
+        rest = "to be quick; `rlc run` reads the rest before it trains"
+        print(f"note: {path} was not read beyond row {rows:,}, {rest}", file=sys.stderr)
     fixable = sum(item.fix is not None and item.fix.safe for item in found)
     if fixable and args.format == "human":
         print(f"{fixable} with a clear correction: `rlc check --fix`, or `--diff` to see it first")

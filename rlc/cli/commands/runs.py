@@ -123,6 +123,7 @@ def _results(stage: StageInfo) -> Iterator[tuple[str, float]]:
         if not key.startswith(prefix) or "/" in name:
             continue
         if stage.kind == "sft":
-            yield "loss", value
+            if name == "mean":
+                yield "loss", value
         elif name not in ("mean", "failed", "cut_off"):
             yield name, value

@@ -15,3 +15,5 @@ train main {
   optimizer = adam(1e-3)
   steps     = 50
 }
+
+env words = rows("data/words.jsonl", grader = grade_with("rewards.py:reward", weight = 2))

@@ -40,3 +40,5 @@ train second {
   steps     = policy
   on_error  = drop then stop
 }
+env sixth = rows("data/words.jsonl", grader = 0.5 * exact + exact)
+env seventh = rows("data/words.jsonl", grader = [exact, numeric], split = 0.75)

@@ -31,3 +31,5 @@ train second {
   optimizer = adam(1e-3)
   steps     = steps
 }
+
+env words = problems("data/words.jsonl", split = first(10))
