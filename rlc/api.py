@@ -59,12 +59,14 @@ class Recipe:
     rehearse: bool = False
     service: str | None = None
 
-    def compile(self, data: bool = True) -> Compiled:
+    def compile(self, data: bool = True, imports: bool = False) -> Compiled:
         """Return the plan, which is None if there are errors, with all diagnostics.
 
         Args:
             data: whether the data that the recipe names is read and checked too, for about a
                 second at most.
+            imports: whether the Python code that it names is also imported and tried, in processes
+                of its own; only with ``data``.
 
         Raises:
             rlc.compile.services.ServiceMismatchError: the service does not have the model.
@@ -72,18 +74,18 @@ class Recipe:
         from rlc.compile.recipe import load
         from rlc.data.reading import Reader
 
-        reader = Reader() if data else None
+        reader = Reader(imports=imports) if data else None
         settings = (self.overrides, self.seed, self.rehearse, self.service)
         return load(self.path, *settings, reader=reader)
 
-    def check(self, data: bool = True) -> Diagnostics:
-        """Return all errors and warnings, as `rlc check` prints them; ``data`` as of
-        :meth:`compile`.
+    def check(self, data: bool = True, imports: bool = False) -> Diagnostics:
+        """Return all errors and warnings, as `rlc check` prints them; ``data`` and ``imports`` as
+        of :meth:`compile`.
 
         The list is empty if there are none. Each diagnostic has ``code``, ``severity``,
         ``message``, ``span`` and ``help``.
         """
-        return self.compile(data).diagnostics
+        return self.compile(data, imports).diagnostics
 
     def plan(self) -> Plan:
         """Return the plan: every value decided, ready to be run or saved.

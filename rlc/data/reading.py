@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from attrs import define, field, frozen
 
 if TYPE_CHECKING:  # most recipes name no files, and then none of this is imported
+    from rlc.data.code.trial import Failed, Trial
     from rlc.data.errors import DataError
     from rlc.data.rows import DataRow
     from rlc.data.splits import Split
@@ -30,14 +31,15 @@ class FileRows:
 class Reader:
     """Reads files within ``seconds`` together; None: as long as it takes.
 
-    ``imports``: the user's own modules may be imported, so that what they make when they are run
-    can be looked at; otherwise they are only read.
+    ``imports``: the user's own modules may be imported and tried too, each time in a process of its
+    own; otherwise they are only read.
     """
 
     seconds: float | None = SECONDS
     imports: bool = False
     _files: dict[str, FileRows] = field(factory=dict, init=False)
     _counts: dict[str, int | None] = field(factory=dict, init=False)
+    _tried: list[tuple[Trial, Failed | None]] = field(factory=list, init=False)
 
     def read(self, path: str) -> FileRows:
         """The rows of a file. Reading goes on until the time is over, or something is wrong."""
@@ -73,6 +75,14 @@ class Reader:
         if self.seconds is not None and started is not None:
             self.seconds = max(0.0, self.seconds - (time.perf_counter() - started))
         return FileRows(rows, error, whole)
+
+    def failed(self, trial: Trial) -> Failed | None:
+        """What is wrong with code that is tried; None if nothing is. It is tried once."""
+        for earlier, found in self._tried:
+            if earlier == trial:
+                return found
+        self._tried.append((trial, trial.failed()))
+        return self._tried[-1][1]
 
     def count(self, path: str, split: Split | None, question: str) -> int | None:
         """How many rows of a file are in a split, however long it takes to count them: a plan may

@@ -186,3 +186,20 @@ def test_a_file_of_a_folder_beside_the_recipe(folder: Path) -> None:
     source = Source("sub/recipe.rl", text + TRAIN.replace("STEPS", "steps = 2"))
     codes = [item.code for item in compile_source(source, reader=Reader()).diagnostics]
     assert codes == ["RL0502", "RL0327"]
+
+
+def test_rewards_are_tried_on_the_first_rows_where_imports_are_allowed() -> None:
+    code = 'def tone(reply, row):\n    return {"short": row["tone"]}\n'
+    Path("own.py").write_text(code, encoding="utf-8")
+    env = 'rows("sums.jsonl", prompt = "question", grader = grade_with("own.py:tone"))'
+    assert messages(compiled(env)) == []
+    reader = Reader(imports=True)
+    (found,) = compiled(env, reader=reader).diagnostics
+    assert found.code == "RL0534"
+    assert "raised KeyError: 'tone' (own.py:2)" in found.message
+    assert [(label.span.source.name, label.span.line) for label in found.labels] == [
+        ("own.py", 2),
+        ("sums.jsonl", 1),
+    ]
+    Path("own.py").write_text(code.replace('row["tone"]', "len(reply)"), encoding="utf-8")
+    assert messages(compiled(env, reader=Reader(imports=True))) == []

@@ -21,8 +21,9 @@ CASES = sorted(Path(__file__).with_name("cases").glob("RL*.rl"))
 def test_a_finding_reads_like_this(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(path.parent)  # imports start at the folder of the file
     text = path.read_text(encoding="utf-8")
-    overrides = re.findall(r"--set (\S+)", text.splitlines()[0])
-    found = compile_source(Source(path.name, text), overrides, reader=Reader()).diagnostics
+    command = text.splitlines()[0]
+    overrides, reader = re.findall(r"--set (\S+)", command), Reader(imports="--import" in command)
+    found = compile_source(Source(path.name, text), overrides, reader=reader).diagnostics
     # One mistake is one finding: nothing follows from it.
     assert {item.code for item in found} == {path.stem}
     check_golden(path.with_suffix(".txt"), render_human(found, color=False))

@@ -40,6 +40,11 @@ def workplace(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     stage = RECIPE[: RECIPE.index("model policy")].replace("main", "inner")
     (tmp_path / "lib" / "stage.rl").write_text(stage, encoding="utf-8")
     write_rows(tmp_path)
+    for name in ("fails", "works"):
+        text = complete(
+            f'env own = python("{name}.py:make")\ntrain main {{\n  env = own\n  …\n}}\n'
+        )
+        (tmp_path / f"{name}.rl").write_text(text, encoding="utf-8")
     monkeypatch.chdir(tmp_path)
 
     real = tempfile.mkstemp
@@ -78,6 +83,8 @@ def write_rows(folder: Path) -> None:
     functions = "\n\n".join(function.format(name) for name in ("reward", "brief"))
     own = {
         "rewards.py": f"{functions}\n\ndef length(reply):\n    return len(reply)\n",
+        "works.py": "def make():\n    ...\n",
+        "fails.py": "def make():\n    ...\n\nSIZE = 1 / 0\n",
         "mazes.py": "def make(size=4):\n    ...\n",
         "board.j2": "{{ observation }} Put your move in \\boxed{}.",
         "unclosed.j2": "{{ observation Put your move in \\boxed{}.",

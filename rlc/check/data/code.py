@@ -1,4 +1,5 @@
-"""The Python code that a recipe names, looked at without being run.
+"""The Python code that a recipe names, looked at without being run, and tried if that is
+allowed.
 
 Only `rlc check` of a recipe that names some comes here.
 """
@@ -6,10 +7,12 @@ Only `rlc check` of a recipe that names some comes here.
 from __future__ import annotations
 
 import os
-from inspect import Signature
+
+from attrs import evolve
 
 from rlc.catalog.index import source_traits
 from rlc.check.data.places import labels
+from rlc.check.data.rows import Rows
 from rlc.check.rules.base import View
 from rlc.data.code.calls import Code
 from rlc.data.code.functions import require_fits
@@ -19,48 +22,102 @@ from rlc.data.errors import CodeError, DataError, PackageMissingError
 from rlc.plan.environments import EnvPlan
 from rlc.plan.paths import file_part
 
-NOT_THERE, NO_REWARD, DOES_NOT_FIT = "RL0510", "RL0534", "RL0511"
+NOT_THERE, DOES_NOT_FIT, FAILS, NO_REWARD = "RL0510", "RL0511", "RL0512", "RL0534"
 
 
-def check_code(view: View, env: EnvPlan, path: str, code: Code) -> None:
-    """Report code that is not there, or does not take what it will be called with."""
-    path = f"envs.{env.name}.{path}"
+def check_code(view: View, env: EnvPlan, path: str, code: Code, rows: Rows | None) -> None:
+    """Report code that is not there, or does not take what it will be called with. If modules may
+    be imported, it is also tried; a reward on the first ``rows``."""
+    at = f"envs.{env.name}.{path}"
     module, _, name = code.target.rpartition(":")
     in_file = file_part(code.target) == module
+    assert view.reader is not None
     try:
         file = view.located(module) if in_file else module_file(module, _folders(view))
-        if file is None or (in_file and not os.path.isfile(file)):  # another rule says so
+        if in_file and not os.path.isfile(str(file)):  # another rule says so
             return
-        signature = written_signature(file, name)
+        signature = None if file is None else written_signature(_shown(file), name)
     except PackageMissingError as missing:
         package = source_traits(env.source).package or ""
-        if module.partition(".")[0] != package.replace("-", "_"):
-            advice = missing.hint or "it may be installed where the recipe is run; see `--import`"
-            view.warning(NOT_THERE, path, missing.what, advice)
+        if module.partition(".")[0] == package.replace("-", "_"):  # a rule on packages says so
+            return
+        if view.reader.imports:
+            view.error(NOT_THERE, at, missing.what, missing.hint)
+        else:
+            advice = missing.hint or "it may be installed where the recipe is run"
+            view.warning(NOT_THERE, at, missing.what, advice)
         return
     except CodeError as error:
-        view.error(NOT_THERE, path, error.what, error.advice)
+        view.error(NOT_THERE, at, error.what, error.advice)
         return
     except DataError as error:
         shown = module if in_file else error.place.path if error.place else ""
-        view.error(NOT_THERE, path, str(error), error.hint, *labels(error.place, shown))
+        view.error(NOT_THERE, at, str(error), error.hint, *labels(error.place, shown))
         return
-    report_misfit(view, path, code, signature)
-
-
-def report_misfit(view: View, path: str, code: Code, signature: Signature | None) -> None:
-    """Report code of that signature that cannot be called as it will be, at the argument that is
-    wrong."""
     try:
         require_fits(code, signature)
     except CodeError as error:
-        if code.kind == "reward":
-            view.error(NO_REWARD, path, error.what, error.advice)
-            return
-        owner = path.rpartition(".")[0] if path.endswith(".id") else path.rpartition(".args.")[0]
-        if error.argument is not None:
-            path = f"{owner}.args.args.{error.argument}"
-        view.error(DOES_NOT_FIT, path, error.what, error.advice)
+        _report_misfit(view, at, code, error)
+        return
+    if view.reader.imports:
+        _try(view, env, at, code, rows)
+
+
+def _try(view: View, env: EnvPlan, path: str, code: Code, rows: Rows | None) -> None:
+    """Report what is wrong with code when it is imported and tried."""
+    from rlc.data.code.trial import Trial
+    from rlc.data.rewards import TRIED_OWN
+
+    recipe, of = view.origins.span.source.name, f"envs.{env.name}"
+    target = view.located(code.target) if file_part(code.target) != code.target else code.target
+    grader = next((p for p in env.graders if path.startswith(f"{of}.graders.{p.name}.")), None)
+    if grader is not None:
+        grader = evolve(grader, args={**grader.args, path.rpartition(".")[2]: target})
+    there = rows is not None and os.path.isfile(view.located(rows.file))
+    first = rows.sound(TRIED_OWN) if grader and rows is not None and there else ()
+    asked = tuple((row, rows.asked(row.fields)) for row in first if rows is not None)
+    trial = Trial(recipe, evolve(code, target=target), grader, env.args.get("answer"), asked)
+    assert view.reader is not None
+    if (failed := view.reader.failed(trial)) is None:
+        return
+    error, marks = (
+        failed.error,
+        [
+            label
+            for number, place in enumerate(failed.places)
+            for label in labels(
+                place, _shown(place.path), "called here" if number else "raised here"
+            )
+        ],
+    )
+    what = error.what
+    for place in failed.places:
+        what = what.replace(place.path, _shown(place.path))
+    if failed.step == "call":
+        assert isinstance(error, CodeError)
+        _report_misfit(view, path, code, error)
+    elif isinstance(error, CodeError):
+        view.error(NOT_THERE, path, what, error.advice, *marks)
+    else:
+        found = FAILS if failed.step == "import" else NO_REWARD
+        marks += labels(error.place, error.place.path, "for this row") if error.place else []
+        view.error(found, path, what, error.hint, *marks)
+
+
+def _report_misfit(view: View, path: str, code: Code, error: CodeError) -> None:
+    """Report code that cannot be called as it will be, at the argument that is wrong."""
+    if code.kind == "reward":
+        view.error(NO_REWARD, path, error.what, error.advice)
+        return
+    if error.argument is not None:
+        path = f"{path.removesuffix('.id')}.args.args.{error.argument}"
+    view.error(DOES_NOT_FIT, path, error.what, error.advice)
+
+
+def _shown(file: str) -> str:
+    """A file as seen from the working directory, if it is in it."""
+    near = os.path.relpath(file)
+    return file if near.startswith(os.pardir) else near
 
 
 def _folders(view: View) -> list[str]:

@@ -36,14 +36,10 @@ def try_grader(view: View, env: EnvPlan, part: GraderPlan, files: Sequence[Rows]
 
 
 def _try_on(rows: Rows, grader: Grader, path: str) -> None:
-    try:
-        chosen = rows.chosen()[:TRIED]
-    except DataError:
-        return  # a rule on the rows says so
     until, wrong, tried_on = time.monotonic() + SECONDS, list[DataRow](), 0
-    for row in chosen:
-        if time.monotonic() > until or not _is_sound(rows, row):
-            continue
+    for row in rows.sound(TRIED):
+        if time.monotonic() > until:
+            break
         answer = rows.complete(row.fields)[grader.answer]
         tried_on += 1
         if rows.solved:
@@ -60,10 +56,3 @@ def _try_on(rows: Rows, grader: Grader, path: str) -> None:
         message = f"`{grader.name}` calls the right answers wrong ({count}, such as {shown!r})"
         advice = "take another grader, or name the field that holds the `answer`"
         rows.error("RL0509", path, message, advice, wrong[0].place)
-
-
-def _is_sound(rows: Rows, row: DataRow) -> bool:
-    try:
-        return not rows.faults(row)
-    except DataError:
-        return False

@@ -36,6 +36,7 @@ _USUAL: Mapping[str | None, tuple[str, ...]] = {
 }
 
 Bad = list[tuple[DataError, DataRow]]
+Messages = Sequence[Mapping[str, Any]]
 
 
 @frozen(eq=False, repr=False)
@@ -47,7 +48,8 @@ class Rows:
     rows; ``key`` is the field by which a part is cut. ``most``: the name of the argument that takes
     so many of them, its value, and its place. ``complete`` adds fields that are made from others;
     ``require`` raises DataError for a row whose fields are all right and which still cannot be
-    used, which is reported as ``code`` (messages as RL0540). ``solved``: rows that are shown with
+    used, which is reported as ``code`` (messages as RL0540). ``asked``: the prompt of a row.
+    ``solved``: rows that are shown with
     their answers.
     """
 
@@ -61,6 +63,7 @@ class Rows:
     most: tuple[str, int | None, str] = ("", None, "")
     complete: Callable[[Mapping[str, Any]], Mapping[str, Any]] = field(default=lambda row: row)
     require: Callable[[Mapping[str, Any]], object] = field(default=lambda _: None)
+    asked: Callable[[Mapping[str, Any]], Messages] = field(default=lambda _: ())
     code: str = "RL0504"
     solved: bool = False
 
@@ -95,6 +98,19 @@ class Rows:
         if not found:
             self.require(row.fields)
         return found
+
+    def sound(self, most: int) -> list[DataRow]:
+        """The first rows of the split, without those that something is wrong with."""
+        try:
+            return [row for row in self.chosen()[:most] if self._is_sound(row)]
+        except DataError:  # a rule on the rows says so
+            return []
+
+    def _is_sound(self, row: DataRow) -> bool:
+        try:
+            return not self.faults(row)
+        except DataError:
+            return False
 
     def error(
         self, code: str, path: str, message: str, help: str | None, place: Place | None = None

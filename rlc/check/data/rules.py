@@ -74,9 +74,12 @@ def rows_of_env(view: View, env: EnvPlan) -> Iterator[Rows]:
     names = [part.grader for part in env.graders] if answer else []
     rules, suffix = prompt_rules(env), env.args.get("suffix") or ""
 
-    def require(row: Mapping[str, Any], read: Callable[..., Chat] = read_prompt) -> None:
+    def prompt(row: Mapping[str, Any], read: Callable[..., Chat] = read_prompt) -> Chat:
         whole = completed(names, row, question, answer)
-        read(whole, question, **rules).with_suffix(suffix)
+        return read(whole, question, **rules).with_suffix(suffix)
+
+    def require(row: Mapping[str, Any], read: Callable[..., Chat] = read_prompt) -> None:
+        prompt(row, read)
         for name in names:
             require_gradable(name, answer, row)
 
@@ -88,6 +91,7 @@ def rows_of_env(view: View, env: EnvPlan) -> Iterator[Rows]:
         most=("samples", env.args.get("samples"), f"{args}.samples"),
         complete=lambda row: completed(names, row, question, answer),
         require=require,
+        asked=lambda row: prompt(row).messages,
         code="RL0508",
     )
     if first.names_file(env.id):
@@ -113,7 +117,7 @@ def _code_is_there(view: View, env: EnvPlan) -> None:
     for path, code in code_of(env) if view.reader is not None else ():
         from rlc.check.data.code import check_code
 
-        check_code(view, env, path, code)
+        check_code(view, env, path, code, own_rows(view, env))
 
 
 @rule_on_envs()
@@ -135,6 +139,11 @@ def _graders_fit_the_answers(view: View, env: EnvPlan) -> None:
     for part in env.graders:
         if grader_traits(part.grader).compares:
             try_grader(view, env, part, [*rows_of_env(view, env)])
+
+
+def own_rows(view: View, env: EnvPlan) -> Rows | None:
+    """The rows of the file that an environment's tasks are in; None if it reads none."""
+    return next((rows for rows in rows_of_env(view, env) if rows.path.endswith(".id")), None)
 
 
 def rows_of_examples(view: View) -> Rows | None:
@@ -167,7 +176,7 @@ def tasks_of(view: View, env: EnvPlan) -> int | None:
     """How many tasks an environment has; None if that is unknown, or there is no end."""
     if (count := task_count(env)) is not None:
         return count
-    own = next((rows for rows in rows_of_env(view, env) if rows.path.endswith(".id")), None)
+    own = own_rows(view, env)
     return None if own is None else own.size()
 
 

@@ -14,12 +14,16 @@ if TYPE_CHECKING:
     from rlc.data.reading import Reader
 
 HELP = "find every mistake in a recipe"
-DESCRIPTION = "Find every mistake in some recipes. Nothing is run, fetched or paid for."
+DESCRIPTION = (
+    "Find every mistake in some recipes. Nothing is fetched or paid for, and without --import no "
+    "code of your own is run."
+)
 EPILOG = """\
 examples:
   rlc check recipes/quickstart.rl
   rlc check recipes                    every recipe in the folder
   rlc check --diff recipes             what --fix would change
+  rlc check --import recipes           import their Python code too, and try rewards
   rlc check --fix recipes              correct what is clear, report the rest
   rlc check --format github recipes    annotations in a pull request
 
@@ -42,6 +46,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument(
         "--no-data", action="store_true", help="do not read the data that the recipes name"
+    )
+    parser.add_argument(
+        "--import",
+        dest="imports",
+        action="store_true",
+        help="also import the Python code that the recipes name, and try rewards on the first rows",
     )
     parser.add_argument("--diff", action="store_true", help="only show what --fix would change")
 
@@ -72,7 +82,7 @@ def _reader(args: argparse.Namespace) -> Reader | None:
         return None
     from rlc.data.reading import Reader
 
-    return Reader()
+    return Reader(imports=args.imports)
 
 
 def _fix(files: list[str], args: argparse.Namespace) -> int:

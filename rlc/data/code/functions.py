@@ -49,7 +49,7 @@ def load_attribute(target: str) -> Any:
             "beside the recipe",
             did_you_mean(error.name, own_modules(())),
         ) from error
-    except Exception as error:  # a module may raise anything when it is imported
+    except (Exception, SystemExit) as error:  # a module may raise anything when it is imported
         raise DataError(f"`{target}` cannot be imported: {explained(error)}") from error
     found = getattr(module, attribute, None)
     if found is None:
@@ -164,6 +164,8 @@ def called(target: str, function: Any, args: Mapping[str, Any]) -> Any:
 
 def explained(error: BaseException) -> str:
     """An error of the user's code in one line, with the place where it was raised."""
+    if isinstance(error, SyntaxError) and error.filename:  # of a module that they import
+        return f"SyntaxError: {error.msg} ({error.filename}:{error.lineno})"
     frames = traceback.extract_tb(error.__traceback__)
     where = f" ({frames[-1].filename}:{frames[-1].lineno})" if frames else ""
     return f"{type(error).__name__}: {first_line(error)}{where}"

@@ -1,5 +1,7 @@
 from functools import partial
 
+sizes = (3, 5)
+
 
 def make(folder, text="", *, size=3):
     return partial(Board, size)
