@@ -19,14 +19,19 @@ import package.module
 made = partial(two, 1)
 
 
-def two(a, b): ...
+def two(a, b): return 1.0
 def one(a): ...
-def three(a, b, c=1, *, d=2): ...
-def any_number(*args): ...
+def three(a, b, c=1, *, d=2): return 1.0
+def any_number(*args): return 1.0
 def needs_more(a, b, *, c): ...
-async def awaited(a, b, /): ...
+async def awaited(a, b, /): return 1.0
 @wrapped
 def decorated(): ...
+def forgets(a, b):
+    def inner(): return 1.0
+    inner()
+    return
+def streams(a, b): yield 1.0
 class Board:
     def __init__(self, size, *, colour="white"): ...
     def tow(self, a, b): ...
@@ -60,6 +65,13 @@ def test_what_a_reward_takes(file: str, name: str, fits: bool) -> None:
     assert signature is not None
     with nullcontext() if fits else pytest.raises(CodeError, match="not take two arguments"):
         require_fits(Code(f"own.py:{name}", "reward"), signature)
+
+
+def test_a_reward_without_a_return_is_known_before_it_is_called(file: str) -> None:
+    signature = written_signature(file, "forgets")
+    with pytest.raises(CodeError, match=r"`own\.py:forgets` returns nothing"):
+        require_fits(Code("own.py:forgets", "reward"), signature)
+    require_fits(Code("own.py:streams", "reward"), written_signature(file, "streams"))
 
 
 @pytest.mark.parametrize(

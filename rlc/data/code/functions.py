@@ -107,6 +107,9 @@ def require_fits(code: Code, signature: inspect.Signature | None) -> None:
                 raise CodeError(what, "write `def reward(reply, row)`") from error
             what = f"`{code.target}` needs arguments, and it is called without any"
             raise CodeError(what) from error
+        if reward and signature.return_annotation is None:
+            what = f"`{code.target}` returns nothing, and a reward is a number"
+            raise CodeError(what, "`return` the reward at its end")
 
 
 def require_takes(

@@ -17,7 +17,8 @@ _MAKES_NAMES = {"*", "__getattr__", "globals", "locals", "vars", "exec", "setatt
 
 
 def written_signature(file: str, name: str) -> Signature | None:
-    """How the function or class of that name in a Python file is called; None if something else
+    """How the function or class of that name in a Python file is called, with ``-> None`` for a
+    function that has no ``return`` with a value; None if something else
     makes the name, so that only running the file tells what it is. Raise DataError if nothing does,
     or for what is not Python."""
     try:
@@ -87,7 +88,22 @@ def _of_function(function: Function, bound: int = 0) -> Signature | None:
         parameters.append(Parameter(each.arg, Parameter.KEYWORD_ONLY, default=value))
     if its.kwarg is not None:
         parameters.append(Parameter(its.kwarg.arg, Parameter.VAR_KEYWORD))
-    return Signature(parameters)
+    returns = Signature.empty if _returns_something(function) else None
+    return Signature(parameters, return_annotation=returns)
+
+
+def _returns_something(function: Function) -> bool:
+    """Whether a function's own text has a ``return`` with a value, or a ``yield``."""
+    waiting: list[ast.AST] = [*function.body]
+    while waiting:
+        inner = waiting.pop()
+        if isinstance(inner, ast.Yield | ast.YieldFrom):
+            return True
+        if isinstance(inner, ast.Return) and inner.value is not None:
+            return True
+        if not isinstance(inner, Function | ast.ClassDef | ast.Lambda):
+            waiting += ast.iter_child_nodes(inner)
+    return False
 
 
 def _of_class(made: ast.ClassDef) -> Signature | None:

@@ -5,6 +5,7 @@ model policy {
 env essays = rows("lib/rows.jsonl", grader = {
   brief  = grade_with("lib/rewards.py:brief")
   polite = grade_with("lib/rewards.py:polite")
+  warm   = grade_with("lib/rewards.py:warm")
   tone   = grade_with("lib/rewards.py:tone")
 })
 

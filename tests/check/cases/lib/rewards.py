@@ -8,3 +8,7 @@ async def polite(messages, row, *, words):
 
 def tone(reply, row, scale=1.0):
     return scale
+
+
+def warm(reply, row):
+    len(reply)
