@@ -26,7 +26,7 @@ from rlc.lang.ast import (
 )
 from rlc.lang.diagnostics import Diagnostics, Label, replace
 from rlc.lang.source import Span
-from rlc.plan.paths import rebased
+from rlc.plan.paths import hub_dataset, rebased
 from rlc.plan.units import SECONDS, show
 
 NUMBERS = ("int", "float")
@@ -293,18 +293,20 @@ def _in_bounds(data: Any, want: Param) -> bool:
 def _report_choice(data: Any, want: Param, span: Span, found: Diagnostics) -> None:
     choices = want.all_choices()
     shown = f'"{data}"' if want.type == "string" and span.text != data else f"`{data}`"
+    on_hub, also = f"hub:{data}", ""
+    if want.form and hub_dataset(on_hub) and re.fullmatch(want.form[0], on_hub):
+        also = f'; a data set of the Hugging Face hub is "{on_hub}"'
     if not choices and want.form:
         message = f"`{want.name}` cannot be {shown}"
-        found.error(
-            "RL0210", span, message, f'{want.name}: {want.doc}, for example "{want.form[1]}"'
-        )
+        example = f'{want.name}: {want.doc}, for example "{want.form[1]}"'
+        found.error("RL0210", span, message, example + also)
         return
     if want.noun == "value":
         message = f"`{want.name}` cannot be {shown}"
     else:
         message = f"there is no {want.noun} {shown}"
     fix = rename(span, str(data), choices)
-    found.error("RL0204", span, message, known_values(choices, str(data)), fix=fix)
+    found.error("RL0204", span, message, known_values(choices, str(data)) + also, fix=fix)
 
 
 def _quantity(expr: Quantity) -> tuple[str, Any]:

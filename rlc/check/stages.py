@@ -19,7 +19,7 @@ from rlc.check.values import Value, said, unwrap
 from rlc.lang.ast import BlockDecl
 from rlc.lang.diagnostics import Diagnostics, Label
 from rlc.plan.leaves import children_of
-from rlc.plan.paths import located
+from rlc.plan.paths import hub_dataset, located
 from rlc.plan.records import EvalPlan, SftPlan, StagePlan, TrainPlan
 
 if TYPE_CHECKING:
@@ -132,7 +132,8 @@ def _steps(
                 found.warning("RL0310", epochs.span, message, "check it with its data")
             elif "env" in values or "data" in values:
                 message = "it is not known how many tasks an epoch has"
-                advice = "give `steps`, or the number of tasks (`samples = 1_000` in the source)"
+                most = "samples" if "env" in values else "n"
+                advice = f"give `steps`, or the number of tasks (`{most} = 1_000` in the source)"
                 found.error("RL0310", epochs.span, message, advice)
             return False
         count = ceil(epochs.data * tasks / per_step)
@@ -145,7 +146,8 @@ def _steps(
 def _from_file(values: Values) -> bool:
     """Whether the tasks of an epoch are the rows of a file."""
     if "data" in values:
-        return unwrap(values["data"].data.path) is not None
+        path = unwrap(values["data"].data.path)
+        return path is not None and hub_dataset(path) is None
     envs: Mixture = values["env"].data if "env" in values else ()
     source = find_builtin("env", unwrap(envs[0].source)) if len(merged(envs)) == 1 else None
     return source is not None and source.params[0].names_file(unwrap(envs[0].id))
@@ -155,7 +157,7 @@ def _tasks(values: Values, recipe: str, reader: Reader | None) -> int | None:
     """Tasks of one epoch; None if unknown, and for a mixture."""
     if "data" in values:
         data = settle(values["data"].data)
-        if data.count is not None or data.path is None or reader is None:
+        if data.count is not None or reader is None or not _from_file(values):
             return None if data.count is None else int(data.count)
         from rlc.data.messages import hashed
 

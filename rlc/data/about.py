@@ -12,6 +12,7 @@ from typing import Any
 from attrs import evolve, field, frozen
 
 from rlc.data.rows import DataRow
+from rlc.plan.paths import hub_dataset
 
 ID = "id"  # the field of a row's id, where a recipe names none
 LONGEST, MOST = 200, 16  # characters of a value, and fields, that are kept
@@ -54,5 +55,7 @@ def about_row(row: DataRow, name: str | None, shown: Collection[str] = ()) -> Ab
     ``shown``: fields that are seen elsewhere."""
     ident = name or ID
     others = {key: value for key, value in row.fields.items() if key not in (ident, *shown)}
-    place = evolve(row.place, path=os.path.basename(row.place.path))
+    place = row.place
+    if hub_dataset(place.path) is None:
+        place = evolve(place, path=os.path.basename(place.path))
     return About(str(place), row.fields.get(ident), others)

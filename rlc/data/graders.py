@@ -15,9 +15,9 @@ from typing import Any
 
 from attrs import field, frozen
 
-from rlc.data import countdown
 from rlc.data.errors import DataError, PackageMissingError
 from rlc.data.math_equivalence import compare
+from rlc.data.sets import countdown
 
 LONGEST = 2_000  # characters of an answer; a longer one is not compared
 _TOLERANCE = Fraction(1, 10**6)

@@ -12,7 +12,7 @@ if TYPE_CHECKING:  # most recipes name no files, and then none of this is import
     from rlc.data.code.trial import Failed, Trial
     from rlc.data.errors import DataError
     from rlc.data.rows import DataRow
-    from rlc.data.splits import Split
+    from rlc.plan.splits import Split
 
 SECONDS = 1.0  # that `rlc check` reads in all
 
@@ -102,12 +102,13 @@ class Reader:
 
 
 def _count(rows: Iterable[DataRow], split: Split | None, question: str) -> int:
-    from rlc.data.splits import NoSplitError, base_of, part_of, position, split_of
+    from rlc.data.splits import NoSplitError, part_of, position, split_of
+    from rlc.plan.splits import base_split
 
     if split is None:
         return sum(1 for _ in rows)
     part = part_of(split)
-    there = (row.fields for row in rows if split_of(row.fields) == base_of(split))
+    there = (row.fields for row in rows if split_of(row.fields) == base_split(split))
     if part is not None and part.by == "hash":
         low, high = part.bounds
         chosen = sum(low <= position(fields.get(question, fields)) < high for fields in there)
@@ -115,5 +116,5 @@ def _count(rows: Iterable[DataRow], split: Split | None, question: str) -> int:
         total = sum(1 for _ in there)
         chosen = total if part is None else part.count(total) or 0
     if not chosen:
-        raise NoSplitError("", base_of(split), ())
+        raise NoSplitError("", base_split(split), ())
     return chosen

@@ -1,7 +1,6 @@
 """Parts of data: a split by its name, or a share of one, as a plan says which.
 
-A plan has a name, ``"test"``, or a record such as ``{"part": "first", "share": 0.9, "by": "hash",
-"of": "train"}``. The first 90 % and the last 10 % of the same rows never overlap and are all of
+The first 90 % and the last 10 % of the same rows never overlap and are all of
 them: both are cut at one place, which is exact.
 """
 
@@ -17,8 +16,7 @@ from attrs import field, frozen
 
 from rlc.data.errors import DataError
 from rlc.data.rows import DataRow
-
-Split = str | Mapping[str, Any]  # as a plan has it
+from rlc.plan.splits import Split, base_split
 
 FIELD = "split"  # of a row: which split it belongs to
 TRAIN = "train"  # of rows that do not say it
@@ -68,11 +66,6 @@ def part_of(split: Split) -> Part | None:
     return None if isinstance(split, str) else Part(**split)
 
 
-def base_of(split: Split) -> str:
-    """The name of the split that is meant, or that a part is taken of."""
-    return split if isinstance(split, str) else str(split["of"])
-
-
 def said(split: Split) -> str:
     """A split as messages name it."""
     if isinstance(split, str):
@@ -92,9 +85,9 @@ def rows_of_split(
     by_name: dict[str, list[DataRow]] = {}
     for row in rows:
         by_name.setdefault(split_of(row.fields), []).append(row)
-    if base_of(split) not in by_name:
-        raise NoSplitError(data, base_of(split), by_name)
-    return rows_of_part(data, by_name[base_of(split)], split, question)
+    if base_split(split) not in by_name:
+        raise NoSplitError(data, base_split(split), by_name)
+    return rows_of_part(data, by_name[base_split(split)], split, question)
 
 
 def rows_of_part(

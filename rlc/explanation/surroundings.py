@@ -8,6 +8,7 @@ from rlc.catalog.environments import env_facts, files_of
 from rlc.catalog.index import source_traits, tracker_traits, wrapper_traits
 from rlc.catalog.traits import Key
 from rlc.plan.environments import EnvPlan
+from rlc.plan.paths import hub_dataset
 from rlc.plan.records import (
     LOCAL,
     EvalPlan,
@@ -79,7 +80,9 @@ def _needed(plan: Plan) -> Iterator[str]:
         for env in environments_of(stage):
             yield from _environment(env)
         if isinstance(stage, SftPlan) and stage.data.path is not None:
-            yield f"the file {stage.data.path}"
+            is_file = hub_dataset(stage.data.path) is None
+            path = stage.data.path
+            yield f"the file {path}" if is_file else f"{stage.name}: {_NEEDS['hub']}: {path}"
         if not isinstance(stage, EvalPlan):
             for tracker in stage.track:
                 traits = tracker_traits(tracker.name)

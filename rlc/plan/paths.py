@@ -8,6 +8,11 @@ compiled. Absolute paths and those that start with ``~`` stay as they are.
 from __future__ import annotations
 
 import os
+import re
+
+# What stands where a file could: a data set of the Hugging Face hub, hub:org/name, with a revision
+# (@…) and a configuration (/…) behind it if it has several.
+HUB_DATASET = r"hub:([\w.-]+/[\w.-]+)(?:@([\w.-]+))?(?:/([^/@]+))?"
 
 # What to do about a file that is not there.
 WHERE_PATHS_START = "a path starts at the folder of the file that names it"
@@ -36,3 +41,9 @@ def file_part(path: str) -> str:
     """The file of ``rewards.py:reward``, which names a function in it; any other path as it is."""
     file, _, _ = path.rpartition(":")
     return file if file.endswith(".py") else path
+
+
+def hub_dataset(name: str) -> tuple[str, str | None, str | None] | None:
+    """A data set of the hub, its revision and its configuration; None for any other name."""
+    found = re.fullmatch(HUB_DATASET, name)
+    return None if found is None else (found[1], found[2], found[3])

@@ -6,11 +6,13 @@ import importlib.util
 import os
 from collections.abc import Iterator
 
-from rlc.catalog.environments import files_of
+from rlc.catalog.environments import env_facts, files_of
 from rlc.catalog.files import located_files
 from rlc.catalog.index import tracker_traits
+from rlc.data.sets.hub import MISSING, is_installed
 from rlc.envs.build import source_problems
 from rlc.plan.graph import build_graph
+from rlc.plan.paths import hub_dataset
 from rlc.plan.records import EvalPlan, Plan, SftPlan, environments_of
 from rlc.runtime.records import RunError
 
@@ -26,21 +28,32 @@ def require_runnable(plan: Plan) -> None:
             "makes it anew",
         )
     plan = located_files(plan)
-    if missing := list(dict.fromkeys(_missing_files(plan))):
-        raise RunError("; ".join(missing))
+    if lost := list(dict.fromkeys(_missing_files(plan))):
+        raise RunError("; ".join(lost))
     envs = [env for stage in plan.stages for env in environments_of(stage)]
-    if problems := [*dict.fromkeys(_trackers(plan)), *source_problems(envs, plan.recipe)]:
+    missing = dict.fromkeys([*_trackers(plan), *_data_sets(plan)])
+    if problems := [*missing, *source_problems(envs, plan.recipe)]:
         raise RunError("; ".join(problems))
 
 
 def _missing_files(plan: Plan) -> Iterator[str]:
     for stage in plan.stages:
         files = [(path, env.name) for env in environments_of(stage) for _, path in files_of(env)]
-        if isinstance(stage, SftPlan) and stage.data.path is not None:
-            files.append((stage.data.path, stage.name))
+        path = stage.data.path if isinstance(stage, SftPlan) else None
+        if path is not None and hub_dataset(path) is None:
+            files.append((path, stage.name))
         for path, reader in files:
             if not os.path.isfile(path):
                 yield f"there is no file {path}, which `{reader}` reads"
+
+
+def _data_sets(plan: Plan) -> Iterator[str]:
+    """Data sets of the hub, if the package that loads them is missing."""
+    for stage in () if is_installed() else plan.stages:
+        readers = [env.name for env in environments_of(stage) if "hub" in env_facts(env).needs]
+        if isinstance(stage, SftPlan) and hub_dataset(stage.data.path or "") is not None:
+            readers.append(stage.name)
+        yield from (f"the data of `{reader}` {MISSING}" for reader in readers)
 
 
 def _trackers(plan: Plan) -> Iterator[str]:

@@ -9,12 +9,14 @@ from typing import Any
 from attrs import frozen
 
 from rlc.catalog.builtins.graders import CORRECT, finds_answers, marks_read
-from rlc.catalog.builtins.splits import SPLIT, SPLIT_NAME, USUAL, base_split, tasks_of_part
+from rlc.catalog.builtins.splits import SPLIT, SPLIT_NAME, USUAL, tasks_of_part
 from rlc.catalog.facts.gem import ORACLES, gem_facts, gem_ids, gem_signature, is_broken, library
 from rlc.catalog.facts.models import TINY
 from rlc.catalog.records import Args, Param, builtin, code, optional
 from rlc.catalog.traits import BOX, EnvFacts, Key, SourceTraits
 from rlc.plan.environments import EnvPlan, GraderPlan, RewardPlan, RolloutsPlan
+from rlc.plan.paths import HUB_DATASET, hub_dataset
+from rlc.plan.splits import base_split
 
 # What an environment has until its stage decides: the stage's batch and sampling, and the rewards
 # as they come.
@@ -62,7 +64,9 @@ _SAMPLES = optional("samples", "int", "the first n tasks, after shuffling; none:
 _ARGS = Param("args", "record", "its keyword arguments", {})
 GRADER, FORMAT_COEF = "grader", 0.1
 _GRADED_BY = "what rewards a reply; `0.5 *` before one is its weight"
-_ROWS = (r".+\.(jsonl|json|csv|parquet)", "problems.jsonl")
+DATA_FILE = r"(?!hub:).+\.(jsonl|json|csv|parquet)"
+ROWS = rf"{DATA_FILE}|{HUB_DATASET}"
+WHERE_ROWS_ARE = "a .jsonl, .json, .csv or .parquet file, or hub:org/name[@revision][/config]"
 _ID = optional(
     "id", "string", "field of each row's id, kept with its rollouts; none: `id`", holds="id"
 )
@@ -70,9 +74,11 @@ _SUFFIX = Param("suffix", "string", "added to each question", "")
 
 
 def _file_name(args: Args) -> str:
-    """The environment's name: that of its file, or of its set."""
-    file: str = next(iter(args.values.values())).data
-    return os.path.basename(file).partition(".")[0]
+    """The environment's name: that of its file, or of its data set."""
+    data: str = next(iter(args.values.values())).data
+    if (dataset := hub_dataset(data)) is not None:
+        return _name_of(dataset[0].partition("/")[2])
+    return os.path.basename(data).partition(".")[0]
 
 
 # The fields of a builder of tinker-cookbook for the name of the model, of the renderer, and for the
@@ -123,6 +129,11 @@ def _gem_env(env: EnvPlan) -> EnvFacts:
     )
 
 
+def _needs(env: EnvPlan) -> tuple[str, ...]:
+    """What the rows of an environment without a name of its own are downloaded from."""
+    return ("hub",) if hub_dataset(env.id) is not None else ()
+
+
 def _problem_env(env: EnvPlan) -> EnvFacts:
     known = PROBLEM_SETS.get(env.id)
     split = base_split(env.args["split"])
@@ -130,7 +141,7 @@ def _problem_env(env: EnvPlan) -> EnvFacts:
     endless = known is not None and known.splits.get(split, 0) is None
     graders = known.graders if known else ()
     return EnvFacts(
-        needs=known.needs if known else (),
+        needs=known.needs if known else _needs(env),
         splits=tuple(known.splits) if known else None,
         tasks=tasks_of_part(env.args["split"], known.splits.get(split)) if known else None,
         uncounted=endless,
@@ -195,16 +206,16 @@ SOURCES = (
     builtin(
         "problems",
         "env",
-        "questions with answers to check: a data set by name, or the rows of a file",
+        "questions with answers to check: the rows of a file, or of a data set by its name",
         lambda args: _environment("problems", args, 1, _file_name(args)),
         Param(
             "data",
             "string",
-            "a known data set, or a .jsonl, .json, .csv or .parquet file",
+            f"a known data set, {WHERE_ROWS_ARE}",
             choices=tuple(PROBLEM_SETS),
             noun="set of problems",
-            form=_ROWS,
-            file=True,
+            form=(ROWS, "problems.jsonl"),
+            file=DATA_FILE,
         ),
         SPLIT,
         Param(
@@ -238,7 +249,7 @@ SOURCES = (
             "few_shot",
             "string",
             "a file of solved problems that are put before each question",
-            form=(_ROWS[0], "few_shot.jsonl"),
+            form=(DATA_FILE, "few_shot.jsonl"),
             file=True,
         ),
         _SUFFIX,
@@ -256,9 +267,9 @@ SOURCES = (
     builtin(
         "rows",
         "env",
-        "prompts from the rows of a file, rewarded by functions of one's own",
+        "prompts from the rows of a file or data set, rewarded by functions of one's own",
         lambda args: _environment("rows", args, 1, _file_name(args)),
-        Param("path", "string", "a .jsonl, .json, .csv or .parquet file", form=_ROWS, file=True),
+        Param("path", "string", WHERE_ROWS_ARE, form=(ROWS, "problems.jsonl"), file=DATA_FILE),
         Param(
             "prompt",
             "string",
@@ -272,7 +283,9 @@ SOURCES = (
         _SAMPLES,
         _SUFFIX,
         _ID,
-        traits=SourceTraits("chat", numbered=True, graded=True),
+        traits=SourceTraits(
+            "chat", numbered=True, graded=True, facts=lambda env: EnvFacts(needs=_needs(env))
+        ),
     ),
     builtin(
         "cookbook",

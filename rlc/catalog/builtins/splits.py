@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import Any
 
 from rlc.catalog.records import Args, Builtin, Param, builtin, word
+from rlc.plan.splits import Split, base_split
 
 USUAL = ("train", "test")  # they may be written as words; there are others
 _NAMED = (r".+", "validation")
@@ -41,12 +41,7 @@ def _part(part: str, doc: str) -> Builtin:
     )
 
 
-def base_split(split: str | Mapping[str, Any]) -> str:
-    """The named split that a plan's split is, or is a part of."""
-    return split if isinstance(split, str) else str(split["of"])
-
-
-def have_tasks_in_common(one: str | Mapping[str, Any], other: str | Mapping[str, Any]) -> bool:
+def have_tasks_in_common(one: Split, other: Split) -> bool:
     """Whether two splits of the same rows share any: of two parts, one may be what the other
     leaves."""
     if base_split(one) != base_split(other):
@@ -56,7 +51,7 @@ def have_tasks_in_common(one: str | Mapping[str, Any], other: str | Mapping[str,
     return bool(one["part"] == other["part"] or one["share"] + other["share"] > 1 + 1e-9)
 
 
-def tasks_of_part(split: str | Mapping[str, Any], count: int | None) -> int | None:
+def tasks_of_part(split: Split, count: int | None) -> int | None:
     """How many of the ``count`` tasks of its named split a plan's split has; None if unknown: the
     hash of each task decides, or there is no end of them."""
     if isinstance(split, str) or count is None:

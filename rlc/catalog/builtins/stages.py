@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 from attrs import evolve
 
-from rlc.catalog.builtins.sources import OPENREWARD_KEY
+from rlc.catalog.builtins.sources import DATA_FILE, OPENREWARD_KEY, ROWS, WHERE_ROWS_ARE
 from rlc.catalog.builtins.splits import SPLIT
 from rlc.catalog.records import Args, Builtin, Param, builtin, optional, word
 from rlc.catalog.traits import Key, TrackerTraits
@@ -30,13 +30,12 @@ def _file(kind: str) -> Callable[[Args], DataPlan]:
     return build
 
 
-_FILES = r".+\.(jsonl|json|csv|parquet)"
 _FILE = Param(
     "path",
     "string",
-    "a .jsonl, .json, .csv or .parquet file",
-    form=(_FILES, "demonstrations.jsonl"),
-    file=True,
+    WHERE_ROWS_ARE,
+    form=(ROWS, "demonstrations.jsonl"),
+    file=DATA_FILE,
 )
 _OF_FILES = (
     SPLIT,
@@ -65,7 +64,7 @@ DATA = (
     builtin(
         "rows",
         "data",
-        "prompts and replies from the rows of a file",
+        "prompts and replies from the rows of a file or data set",
         _file("rows"),
         _FILE,
         Param(
@@ -81,9 +80,9 @@ DATA = (
     builtin(
         "chats",
         "data",
-        "chats from the rows of a file, with several turns and tools",
+        "chats from the rows of a file or data set, with several turns and tools",
         _file("chats"),
-        evolve(_FILE, form=(_FILES, "chats.jsonl")),
+        evolve(_FILE, form=(ROWS, "chats.jsonl")),
         word(
             "train_on",
             "which of the assistant's messages are trained on",

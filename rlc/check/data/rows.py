@@ -22,7 +22,8 @@ from rlc.data.fields import FieldError, field_fault
 from rlc.data.messages import MessageError
 from rlc.data.reading import FileRows
 from rlc.data.rows import DataRow
-from rlc.data.splits import NoSplitError, base_of, rows_of_split, said
+from rlc.data.splits import NoSplitError, rows_of_split, said
+from rlc.plan.splits import base_split
 
 LISTED = 3  # kinds of mistakes in one file, and further places of one of them
 _VALUES = re.compile(r"'[^']*'|\"[^\"]*\"|[0-9]+")  # what differs in one mistake of many rows
@@ -135,7 +136,7 @@ def check_rows(rows: Rows) -> None:
         chosen = rows.chosen()
     except NoSplitError as missing:
         if read.whole:
-            name = base_of(rows.split)
+            name = base_split(rows.split)
             advice = f"{known_values(missing.there, name)}; `split = first(90%)` holds rows out"
             message = f'"{rows.file}" has no split `{name}`'
             rows.error("RL0506", f"{rows.args}.split", message, advice)

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from attrs import evolve
 
-from rlc.catalog.builtins.splits import base_split, have_tasks_in_common
+from rlc.catalog.builtins.splits import have_tasks_in_common
 from rlc.catalog.environments import code_of, env_facts, prompt_rules, task_count, templates_of
 from rlc.catalog.index import find_builtin, grader_traits, source_traits
 from rlc.catalog.records import Param
@@ -20,6 +20,8 @@ from rlc.check.rules.base import View, rule, rule_on_envs
 from rlc.check.suggest import known_values
 from rlc.lang.diagnostics import Label
 from rlc.plan.environments import EnvPlan
+from rlc.plan.paths import hub_dataset
+from rlc.plan.splits import base_split
 
 if TYPE_CHECKING:
     from rlc.check.data.rows import Rows  # imported where a file is read: few recipes name any
@@ -150,7 +152,7 @@ def rows_of_examples(view: View) -> Rows | None:
     """The rows of the file that a supervised stage learns from; None if it reads none."""
     data = view.data
     made = find_builtin("data", data.kind)
-    if view.reader is None or made is None or data.path is None:
+    if view.reader is None or made is None or data.path is None or hub_dataset(data.path):
         return None
     from rlc.check.data.rows import Rows
     from rlc.data.messages import hashed, reader_of

@@ -10,7 +10,7 @@ from rlc.catalog.index import find_builtin, names_of, source_traits
 from rlc.check.rules.base import View, rule, rule_on_envs
 from rlc.lang.diagnostics import Label
 from rlc.plan.environments import EnvPlan
-from rlc.plan.paths import WHERE_PATHS_START
+from rlc.plan.paths import WHERE_PATHS_START, hub_dataset
 
 
 @rule_on_envs()
@@ -61,7 +61,9 @@ def _has_an_oracle(view: View) -> None:
 @rule("data")
 def _rows_are_there(view: View) -> None:
     path = view.data.path
-    if path is not None and not os.path.isfile(file := view.located(path)):
+    if path is None or hub_dataset(path) is not None:
+        return
+    if not os.path.isfile(file := view.located(path)):
         view.error("RL0001", "data.path", f'there is no file "{file}"', WHERE_PATHS_START)
 
 

@@ -10,7 +10,7 @@ from typing import Any
 
 from attrs import define, field
 
-from rlc.data.sets import Listed
+from rlc.data.sets.problems import Listed
 from rlc.envs.base import AsyncEpisode, ContractError, EnvError, Observation, TaskKey
 from rlc.envs.deadlines import place
 from rlc.envs.group_rewards import require_whole

@@ -14,7 +14,7 @@ from rlc.data.graders import completed
 from rlc.data.messages import Chat, Message, read_prompt, read_solved
 from rlc.data.rewards import Reward
 from rlc.data.rows import DataRow, rows_of
-from rlc.data.sets import Listed, Row, problem_set
+from rlc.data.sets.problems import Listed, Row, problem_set
 from rlc.data.splits import FIELD as SPLIT
 from rlc.envs.base import Action, AsyncEpisode, AsyncSource, Episode, Observation, TaskKey
 from rlc.envs.tool_chat import observation_of

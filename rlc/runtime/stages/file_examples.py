@@ -9,7 +9,8 @@ from typing import Any
 from rlc.data.errors import DataError, Place, at_place
 from rlc.data.messages import hashed, read_chat, read_pair, reader_of
 from rlc.data.rows import DataRow, rows_of
-from rlc.data.sets import rows_in
+from rlc.data.sets.problems import rows_in
+from rlc.data.splits import said
 from rlc.envs.base import EnvError
 from rlc.envs.history import chunks_of
 from rlc.envs.tool_chat import ToolChatHistory, fitting_renderer, observation_of
@@ -34,7 +35,7 @@ def file_examples(stage: SftPlan, tokenizer: Any) -> tuple[list[dict[str, Any]],
     read = READERS[data.kind](data, conversations)
     limits = [limit for limit in (data.max_tokens, model.context) if limit is not None]
     records, notes, long = list[dict[str, Any]](), list[str](), list[tuple[Place, int]]()
-    for row in islice(_rows(data), data.count):
+    for row in _rows(data):
         with at_place(row.place):
             sequences = read(row.fields)
         length = max(len(sequence.tokens) for sequence in sequences)
@@ -64,7 +65,7 @@ def file_examples(stage: SftPlan, tokenizer: Any) -> tuple[list[dict[str, Any]],
 def read_all(data: DataPlan) -> None:
     """Raise DataError for a row of a stage's file that cannot be used."""
     read = reader_of(data)
-    for row in islice(_rows(data), data.count):
+    for row in _rows(data):
         with at_place(row.place):
             read(row.fields)
 
@@ -72,8 +73,12 @@ def read_all(data: DataPlan) -> None:
 def _rows(data: DataPlan) -> Iterable[DataRow]:
     assert data.path is not None
     if data.split is None:  # of a plan that an older version wrote
-        return rows_of(data.path)
-    return rows_in(data.path, data.split, hashed(data))
+        return islice(rows_of(data.path), data.count)
+    rows = rows_in(data.path, data.split, hashed(data))
+    if data.count is not None and data.count > len(rows):
+        there = f"{data.path} has {len(rows):,} rows in {said(data.split)}"
+        raise DataError(f"`n = {data.count}`, but {there}")
+    return rows[: data.count]
 
 
 def _chats(data: DataPlan, conversations: Conversations) -> Read:

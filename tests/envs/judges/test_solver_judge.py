@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 from problem_support import problem_source
 
-from rlc.data import countdown
-from rlc.data.countdown import row
 from rlc.data.errors import DataError
+from rlc.data.sets import countdown
+from rlc.data.sets.countdown import row
 from rlc.envs.base import Action, AsyncEpisode, Observation, TaskKey
 from rlc.envs.history import History
 from rlc.envs.judges.solver_judge import NO_SOLUTION, SolverJudge, make_solver_judge, picked_number

@@ -14,8 +14,8 @@ from typing import Any
 import pytest
 from problem_support import jsonl, problem_source
 
-from rlc.data.countdown import TEST_SIZE
 from rlc.data.errors import DataError
+from rlc.data.sets.countdown import TEST_SIZE
 from rlc.envs.base import Action, Observation, TaskKey
 from rlc.envs.workers.async_adapter import make_async
 from rlc.envs.workers.remote_calls import pickle_source
@@ -101,9 +101,9 @@ def test_the_public_countdown_problems_are_split_once_and_for_all(
 ) -> None:
     published = [{"target": n % 90 + 10, "nums": [n, 1, 2]} for n in range(1_500)]
 
-    def load(name: str, config: str | None, split: str) -> list[Any]:
-        assert (name, config, split) == ("Jiayi-Pan/Countdown-Tasks-3to4", None, "train")
-        return published
+    def load(name: str, config: str | None, **_: Any) -> dict[str, Any]:
+        assert (name, config) == ("Jiayi-Pan/Countdown-Tasks-3to4", None)
+        return {"train": published}
 
     monkeypatch.setitem(sys.modules, "datasets", SimpleNamespace(load_dataset=load))
     settings = {"grader": "countdown", "format_coef": 0.0}

@@ -1,9 +1,9 @@
-"""Sets of problems: those known by name, and the rows of a file. Task n is a pure function of
-the seed of the order and of n, so that a resumed run continues with the next task."""
+"""Sets of problems: those known by name, the rows of a file, or of a data set of the hub. Task n is
+a pure function of the seed of the order and of n, so that a resumed run continues with the next
+task."""
 
 from __future__ import annotations
 
-import importlib
 import random
 from collections.abc import Callable, Mapping, Sequence
 from functools import lru_cache
@@ -11,12 +11,14 @@ from typing import Any, Generic, TypeVar
 
 from attrs import frozen
 
-from rlc.data import countdown
 from rlc.data.errors import DataError, Place, at_place
 from rlc.data.graders import boxed
 from rlc.data.rows import DataRow, rows_of
-from rlc.data.splits import NoSplitError, Split, base_of, rows_of_part, rows_of_split, said
-from rlc.errors import first_line
+from rlc.data.sets import countdown
+from rlc.data.sets.hub import hub_rows
+from rlc.data.splits import NoSplitError, rows_of_part, rows_of_split, said
+from rlc.plan.paths import hub_dataset
+from rlc.plan.splits import Split, base_split
 from rlc.seeds import derive_seed
 
 T = TypeVar("T")
@@ -78,7 +80,7 @@ def problem_set(
     ``question``: the field by which a part of a split is cut. ``samples`` keeps that many. Raise
     DataError if there are fewer, or none in the split.
     """
-    if data == "countdown" and base_of(split) != "test":
+    if data == "countdown" and base_split(split) != "test":
         return _made(split, shuffle, samples)
     rows = []
     for row in rows_in(data, split, question):
@@ -92,20 +94,25 @@ def problem_set(
 
 
 def _made(split: Split, shuffle: bool, samples: int | None) -> Made:
-    if base_of(split) not in countdown.SPLITS:
-        raise NoSplitError("countdown", base_of(split), countdown.SPLITS)
+    if base_split(split) not in countdown.SPLITS:
+        raise NoSplitError("countdown", base_split(split), countdown.SPLITS)
     if not isinstance(split, str):
-        raise DataError(f"`{base_of(split)}` of countdown has no end, so it has no {split['part']}")
+        raise DataError(
+            f"`{base_split(split)}` of countdown has no end, so it has no {split['part']}"
+        )
     return Made(split, shuffle, samples)
 
 
 def rows_in(data: str, split: Split, question: str) -> Sequence[DataRow]:
-    """The rows of a split of a known set, or of a file. Raise DataError if there are none."""
-    if data not in _KNOWN:
-        return rows_of_split(data, rows_of(data), split, question)
-    known = enumerate(_KNOWN[data](base_of(split)), start=1)
-    rows = [DataRow(fields, Place(data, number)) for number, fields in known]
-    return rows_of_part(data, rows, split, question)
+    """The rows of a split of a known set, of a data set of the hub, or of a file. Raise DataError
+    if there are none."""
+    if data in _KNOWN:
+        known = enumerate(_KNOWN[data](base_split(split)), start=1)
+        rows = [DataRow(fields, Place(data, number)) for number, fields in known]
+        return rows_of_part(data, rows, split, question)
+    if hub_dataset(data) is not None:
+        return rows_of_part(data, [*hub_rows(data, base_split(split))], split, question)
+    return rows_of_split(data, rows_of(data), split, question)
 
 
 @lru_cache(maxsize=8)
@@ -115,16 +122,18 @@ def _permutation(order: int, epoch: int, count: int) -> tuple[int, ...]:
     return tuple(numbers)
 
 
+def _published(dataset: str, split: str) -> list[Row]:
+    return [row.fields for row in hub_rows(f"hub:{dataset}", split)]
+
+
 def _gsm8k(split: str) -> list[Row]:
     """Worked solutions, with the answer after ``####``."""
     return [
         {**row, "answer": row["answer"].rpartition("####")[2].strip()}
-        for row in _fetch("gsm8k", "openai/gsm8k", "main", split)
+        for row in _published("openai/gsm8k/main", split)
     ]
 
 
-_MATH_TEST = "HuggingFaceH4/MATH-500"
-_MATH_ALL = "EleutherAI/hendrycks_math"
 _SUBJECTS = (
     "algebra",
     "counting_and_probability",
@@ -138,7 +147,7 @@ _SUBJECTS = (
 
 def _math(split: str) -> list[Row]:
     """All of MATH except the 500 problems that are the usual test, or those 500."""
-    test = _fetch("math", _MATH_TEST, None, "test")
+    test = _published("HuggingFaceH4/MATH-500", "test")
     rows = test
     if split == "train":
         known = {row["problem"] for row in test}
@@ -146,7 +155,7 @@ def _math(split: str) -> list[Row]:
             row
             for subject in _SUBJECTS
             for part in ("train", "test")
-            for row in _fetch("math", _MATH_ALL, subject, part)
+            for row in _published(f"EleutherAI/hendrycks_math/{subject}", part)
             if row["problem"] not in known
         ]
     return [
@@ -157,7 +166,7 @@ def _math(split: str) -> list[Row]:
 
 def _countdown_tasks(split: str) -> list[Row]:
     """The public Countdown problems, which have one split: a fixed draw of them is the test."""
-    rows = _fetch("countdown_tasks", "Jiayi-Pan/Countdown-Tasks-3to4", None, "train")
+    rows = _published("Jiayi-Pan/Countdown-Tasks-3to4", "train")
     order = _permutation(0, 0, len(rows))
     chosen = order[: countdown.TEST_SIZE] if split == "test" else order[countdown.TEST_SIZE :]
     return [rows[at] for at in sorted(chosen)]
@@ -169,18 +178,3 @@ _KNOWN: dict[str, Callable[[str], Sequence[Row]]] = {
     "math": _math,
     "countdown_tasks": _countdown_tasks,
 }
-
-
-def _fetch(name: str, dataset: str, config: str | None, split: str) -> list[Row]:
-    """Rows from the Hugging Face hub, or from its cache. Raise DataError if that fails."""
-    try:
-        library = importlib.import_module("datasets")
-    except ImportError as error:
-        raise DataError(f"`{name}` needs the package datasets: pip install datasets") from error
-    try:
-        return list(library.load_dataset(dataset, config, split=split))
-    except Exception as error:  # the library and its network stack raise many kinds
-        raise DataError(
-            f"`{name}` comes from the Hugging Face hub ({dataset}), which gave nothing: "
-            f"{first_line(error)}; its rows in a .jsonl file do as well"
-        ) from error
