@@ -54,7 +54,8 @@ class Span:
 @frozen
 class RunFiles:
     """``metrics`` has one record for each step and evaluation, in the order they were done;
-    ``evaluations`` are the spans of the latter; ``warnings`` are those of the rules on its plan."""
+    ``evaluations`` are the spans of the latter; ``warnings`` are those of the rules on its plan;
+    ``data_changed`` has a sentence for each data file that changed before the run went on."""
 
     path: Path
     plan: Plan
@@ -63,6 +64,7 @@ class RunFiles:
     evaluations: tuple[Span, ...]
     spent: tuple[Spent, ...]
     warnings: tuple[Diagnostic, ...] = ()
+    data_changed: tuple[str, ...] = ()
 
     def of_stage(self, stage: str) -> list[Record]:
         """Return the metrics of one stage, by step."""
@@ -74,7 +76,7 @@ def read_files(path: Path) -> RunFiles:
     """Read everything but the episodes. Raise RunError if it is not the folder of a run."""
     plan = read_plan(path)
     evals = {stage.name for stage in plan.stages if isinstance(stage, EvalPlan)}
-    spent, done = _read_journal(path / "journal.sqlite")
+    spent, done, changed = _read_journal(path / "journal.sqlite")
     timeline = []
     for record in read_lines(path / TIMELINE_FILE):
         with suppress(TypeError):  # a line that something else wrote
@@ -87,6 +89,7 @@ def read_files(path: Path) -> RunFiles:
         evaluations=tuple(span for span in done if span.stage in evals),
         spent=tuple(spent),
         warnings=tuple(w for w in check_plan(plan) if w.severity is Severity.WARNING),
+        data_changed=tuple(changed),
     )
 
 
@@ -128,10 +131,11 @@ def parse_line(line: str) -> Record | None:
     return record if isinstance(record, dict) else None
 
 
-def _read_journal(path: Path) -> tuple[list[Spent], list[Span]]:
-    """Read what was spent, and when each finished step, or evaluation, was done."""
+def _read_journal(path: Path) -> tuple[list[Spent], list[Span], list[str]]:
+    """Read what was spent, when each finished step, or evaluation, was done, and which data
+    changed."""
     if not path.is_file():
-        return [], []
+        return [], [], []
     try:
         with closing(sqlite3.connect(f"{path.resolve().as_uri()}?mode=ro", uri=True)) as db:
             spent = db.execute(f"SELECT stage, step, usd, {', '.join(TOKEN_KINDS)} FROM spend")
@@ -143,6 +147,8 @@ def _read_journal(path: Path) -> tuple[list[Spent], list[Span]]:
                 "SELECT stage, step, 0, 'evaluation', started, finished FROM steps "
                 "WHERE finished IS NOT NULL"
             )
-            return rows, [Span(*row) for row in done]
+            spans = [Span(*row) for row in done]
+            changed = db.execute("SELECT value FROM meta WHERE key = 'data_changed'").fetchone()
+            return rows, spans, changed[0].splitlines() if changed else []
     except sqlite3.Error as error:
         raise RunError(f"the journal {path} cannot be read: {error}") from error

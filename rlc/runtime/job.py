@@ -88,9 +88,7 @@ class Job:
         """
         self.observer.started(self.folder.plan, self.folder.path)
         self.folder.set_state("running")
-        for change in changed_files(self.folder.recorded.data, self.folder.recorded.recipe):
-            self.observer.note(f"the run goes on with other data than it began with: {change}")
-            self.folder.journal.set_meta(data_changed=change)
+        self._note_changed_data()
         end: SessionEnd = "errored"
         try:
             if self._remote:
@@ -116,6 +114,15 @@ class Job:
             if self._remote:
                 await self._remote.service.close(end)
         return summary
+
+    def _note_changed_data(self) -> None:
+        """Say which files are not what they were when the plan was made, and write it down."""
+        journal, recorded = self.folder.journal, self.folder.recorded
+        if changes := list(changed_files(recorded.data, recorded.recipe)):
+            for change in changes:
+                self.observer.note(f"the run goes on with other data than it began with: {change}")
+            known = (journal.meta("data_changed") or "").splitlines()
+            journal.set_meta(data_changed="\n".join(dict.fromkeys([*known, *changes])))
 
     def _record_end(self, state: str, cause: str) -> None:
         """Write down why the run ends; if that fails too, the error that ended it is raised."""

@@ -9,8 +9,11 @@ import pytest
 from run_support import run, train
 
 import rlc
+from rlc.report.findings import findings
+from rlc.report.run_files import read_files
 from rlc.runtime.journal.folder import RunFolder
 from rlc.runtime.journal.runs import read_run
+from rlc.runtime.observer import Observer
 from rlc.runtime.records import RunError
 
 pytestmark = pytest.mark.engine
@@ -66,3 +69,30 @@ def test_without_its_data(project: Path, monkeypatch: pytest.MonkeyPatch) -> Non
     for root in (project.parent / "a/b", project):
         assert f"{root / 'recipes/data/sums.jsonl'}" in str(refused.value)
     assert read_run(moved).state == "interrupted"
+
+
+def test_with_other_data(project: Path) -> None:
+    """The run goes on, says each time which files changed, and keeps all of them."""
+    folder, data = Path("runs/one"), project / "recipes/data"
+    notes = list[str]()
+
+    class Notes(Observer):
+        def note(self, text: str) -> None:
+            notes.append(text)
+
+    (data / "sums.jsonl").write_text('{"question": "1 + 2?", "answer": "3"}\n')
+    (data / "rows.jsonl").write_text('{"prompt": "1 + 2?", "reply": "3"}\n')
+    run(RunFolder.resume(folder), ("main", 1), Notes())
+    (data / "rows.jsonl").unlink()  # its examples are in the run folder
+    assert run(RunFolder.resume(folder), observer=Notes()).state == "finished"
+
+    begun = "the run goes on with other data than it began with: "
+    said = [note.removeprefix(begun) for note in notes if note.startswith(begun)]
+    changed = [text.partition(":")[0] for text in said]
+    rows, sums = "recipes/data/rows.jsonl", "recipes/data/sums.jsonl"
+    assert changed == [
+        *(f"{rows} has changed", f"{sums} has changed"),
+        *(f"{rows} is gone", f"{sums} has changed"),
+    ]
+    assert read_files(folder).data_changed == tuple(dict.fromkeys(said))
+    assert [said[-2] in found.text for found in findings(read_files(folder))].count(True) == 1
