@@ -2,22 +2,23 @@
 
 from __future__ import annotations
 
+import importlib
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 import pytest
 
 Rows = Sequence[Mapping[str, Any]]
+Published = Mapping[tuple[str, str | None, str | None], Mapping[str, Rows]]
 
 
 def fake_hub(
     monkeypatch: pytest.MonkeyPatch,
-    published: Mapping[tuple[str, str | None, str | None], Mapping[str, Rows]],
+    published: Published,
 ) -> list[str]:
     """Let the library find only ``published``: (name, configuration, revision) -> splits. Return
     the names that are loaded from then on."""
-    import datasets
-
+    datasets: Any = importlib.import_module("datasets")
     loaded = list[str]()
 
     def load(name: str, config: str | None, revision: str | None) -> Any:

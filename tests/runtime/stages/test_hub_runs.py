@@ -6,7 +6,7 @@ import json
 from pathlib import Path
 
 import pytest
-from hub_support import fake_hub
+from hub_support import Published, fake_hub
 from run_support import block, run_new, tiny, train
 
 from rlc.errors import Error
@@ -18,7 +18,7 @@ CHATS = [
     for n in range(3)
 ]
 TASKS = [{"ask": f"{n} + {n}?", "sum": str(2 * n), "uid": n} for n in range(4)]
-PUBLISHED = {
+PUBLISHED: Published = {
     ("org/talks", "short", None): {"train": CHATS},
     ("org/sums", None, "v2"): {"train": TASKS, "dev": TASKS[:1]},
 }
