@@ -175,11 +175,12 @@ class WrapperTraits:
 class GraderTraits:
     """What a grader does. ``compares``: it finds an answer in the reply, or none, and compares it
     with that of the row; ``marks``: it finds it in one of these alone. ``code``: its first argument
-    names a function of the user's own."""
+    names a function of the user's own. ``package``: what it needs, as pip calls it."""
 
     compares: bool = False
     marks: tuple[str, ...] = ()
     code: bool = False
+    package: str | None = None
 
 
 @frozen(eq=False, repr=False)

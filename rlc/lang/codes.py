@@ -135,6 +135,7 @@ CODES: dict[str, str] = {
     "RL0510": "Python code that is not there",
     "RL0511": "arguments that the code does not take",
     "RL0512": "Python code that fails",
+    "RL0513": "package that is not installed",
     "RL0514": "template that cannot be used",
     "RL0515": "variable that a template is not given",
     "RL0516": "template without what it is for",

@@ -6,12 +6,10 @@ import importlib.util
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from rlc.plan.records import Plan
+from rlc.catalog.packages import SERVICE_PACKAGES, module_of
+from rlc.plan.records import LOCAL, Plan
 from rlc.service.errors import ServiceError
 from rlc.service.interface import RemoteService, ServiceClient
-
-_LOCAL_PACKAGES = ("numpy", "torch", "transformers", "safetensors", "tinker", "tinker_cookbook")
-_HOSTED_PACKAGES = ("numpy", "transformers", "tinker", "tinker_cookbook")
 
 
 def require_service(plan: Plan, base_url: str | None = None) -> None:
@@ -24,7 +22,7 @@ def require_service(plan: Plan, base_url: str | None = None) -> None:
         ServiceError: the text says what is missing and what works without it.
     """
     if _name(plan) == "tinker":
-        _require_packages(_HOSTED_PACKAGES, "the Tinker service", "tinker,gem")
+        _require_packages(SERVICE_PACKAGES["tinker"], "the Tinker service", "tinker,gem")
         from rlc.service.hosted.endpoint import find_endpoint
 
         endpoint = find_endpoint(base_url)
@@ -36,7 +34,7 @@ def require_service(plan: Plan, base_url: str | None = None) -> None:
             "--base-url is the address of a Tinker server; this plan runs on the embedded engine"
         )
     else:
-        _require_packages(_LOCAL_PACKAGES, "the embedded engine", "local,gem")
+        _require_packages(SERVICE_PACKAGES[LOCAL], "the embedded engine", "local,gem")
 
 
 def connect_service(
@@ -51,7 +49,7 @@ def connect_service(
     all that it makes. Raise ServiceError if there is no key or a package is missing.
     """
     if _name(plan) == "tinker":
-        _require_packages(_HOSTED_PACKAGES, "the Tinker service", "tinker,gem")
+        _require_packages(SERVICE_PACKAGES["tinker"], "the Tinker service", "tinker,gem")
         from rlc.service.hosted.endpoint import find_endpoint
 
         endpoint = find_endpoint(base_url)
@@ -74,6 +72,6 @@ def _name(plan: Plan) -> str:
 
 
 def _require_packages(packages: Sequence[str], what: str, extras: str) -> None:
-    missing = [name for name in packages if importlib.util.find_spec(name) is None]
+    missing = [name for name in packages if importlib.util.find_spec(module_of(name)) is None]
     if missing:
         raise ServiceError(f"{what} needs {', '.join(missing)}: pip install 'rlc[{extras}]'")

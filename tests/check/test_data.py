@@ -203,3 +203,16 @@ def test_rewards_are_tried_on_the_first_rows_where_imports_are_allowed() -> None
     ]
     Path("own.py").write_text(code.replace('row["tone"]', "len(reply)"), encoding="utf-8")
     assert messages(compiled(env, reader=Reader(imports=True))) == []
+
+
+def test_a_missing_package_is_told_once_and_only_where_code_is_tried(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("rlc.check.data.packages.is_missing", lambda _: True)
+    again = TRAIN.replace("train main", "train again").replace("STEPS", "steps = 1")
+    again = again.replace("= policy", "= main")
+    env = 'problems("sums.jsonl", grader = math, suffix = " Answer in \\\\boxed{}.")'
+    assert messages(compiled(env, more=again)) == []
+    found = messages(compiled(env, more=again, reader=Reader(imports=True)))
+    assert found[0].startswith("RL0513 this needs the package math-verify[antlr4_13_2], which")
+    assert len(found) == len(set(found)) > 1

@@ -45,6 +45,9 @@ def workplace(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
             f'env own = python("{name}.py:make")\ntrain main {{\n  env = own\n  …\n}}\n'
         )
         (tmp_path / f"{name}.rl").write_text(text, encoding="utf-8")
+    tracked = complete('train main {\n  track = wandb(project = "guess")\n  …\n}\n')
+    (tmp_path / "tracked.rl").write_text(tracked, encoding="utf-8")
+    monkeypatch.setattr("rlc.check.data.packages.is_missing", lambda name: name == "wandb")
     monkeypatch.chdir(tmp_path)
 
     real = tempfile.mkstemp

@@ -10,7 +10,9 @@ from rlc.plan.environments import EnvPlan, GraderPlan
 CORRECT, FORMAT = "correct", "format"
 
 
-def _compared(name: str, doc: str, *params: Param, marks: tuple[str, ...] = ()) -> Builtin:
+def _compared(
+    name: str, doc: str, *params: Param, marks: tuple[str, ...] = (), package: str | None = None
+) -> Builtin:
     """A grader that finds an answer in the reply and compares it with the row's."""
     return builtin(
         name,
@@ -19,7 +21,7 @@ def _compared(name: str, doc: str, *params: Param, marks: tuple[str, ...] = ()) 
         lambda args: GraderPlan(CORRECT, 1.0, name, dict(args.values)),
         *params,
         word=not params,
-        traits=GraderTraits(compares=True, marks=marks),
+        traits=GraderTraits(compares=True, marks=marks, package=package),
     )
 
 
@@ -34,6 +36,7 @@ GRADERS = (
         "math",
         "the answer in `\\boxed{…}` or `<answer>` means the same, by math-verify",
         marks=(BOX, TAG),
+        package="math-verify[antlr4_13_2]",
     ),
     _compared("numeric", "the answer, else the last number of the reply, is the same number"),
     _compared("exact", "the answer, else the whole reply, is the same text"),

@@ -122,6 +122,15 @@ def _code_is_there(view: View, env: EnvPlan) -> None:
         check_code(view, env, path, code, own_rows(view, env))
 
 
+@rule()
+def _packages_are_installed(view: View) -> None:
+    """Without `--import` nothing is said of this machine: the recipe may be run on another."""
+    if view.reader is not None and view.reader.imports:
+        from rlc.check.data.packages import check_packages
+
+        check_packages(view)
+
+
 @rule_on_envs()
 def _templates_can_be_filled(view: View, env: EnvPlan) -> None:
     for path, param, value in templates_of(env) if view.reader is not None else ():

@@ -1,0 +1,36 @@
+"""The packages that recipes need are called as pip and Python call them."""
+
+from __future__ import annotations
+
+import re
+import tomllib
+from collections.abc import Iterator
+from importlib.util import find_spec
+
+import pytest
+from paths import ROOT
+
+from rlc.catalog.index import builtins_of, tracker_traits
+from rlc.catalog.packages import SERVICE_PACKAGES, module_of, packages_of_file
+
+
+def named() -> Iterator[str]:
+    for kind in ("env", "grader"):
+        yield from (each.traits.package for each in builtins_of(kind) if each.traits.package)
+    yield from (tracker_traits(each.name).package for each in builtins_of("tracker"))
+    yield from (package for packages in SERVICE_PACKAGES.values() for package in packages)
+    yield from ("datasets", *packages_of_file("rows.parquet"))
+
+
+@pytest.mark.parametrize("package", sorted(set(named())))
+def test_a_package_is_an_extra_of_rlc_and_imported_by_this_name(package: str) -> None:
+    extras = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    names = {
+        re.split(r"[<>=\[]", requirement)[0]
+        for extra in extras["optional-dependencies"].values()
+        for requirement in extra
+    }
+    name = package.partition("[")[0]
+    assert name in names
+    everywhere = {*names} - {"trackio", "wandb"}  # which the development environment leaves out
+    assert find_spec(module_of(package)) is not None or name not in everywhere
