@@ -293,7 +293,7 @@ def _in_bounds(data: Any, want: Param) -> bool:
 def _report_choice(data: Any, want: Param, span: Span, found: Diagnostics) -> None:
     choices = want.all_choices()
     shown = f'"{data}"' if want.type == "string" and span.text != data else f"`{data}`"
-    on_hub, also = f"hub:{data}", ""
+    on_hub, also = "hub:org/name" if str(data).startswith("hub:") else f"hub:{data}", ""
     if want.form and hub_dataset(on_hub) and re.fullmatch(want.form[0], on_hub):
         also = f'; a data set of the Hugging Face hub is "{on_hub}"'
     if not choices and want.form:

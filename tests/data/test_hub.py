@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import importlib.util
 import re
-from pathlib import Path
 
 import pytest
 from hub_support import fake_hub
@@ -156,13 +155,19 @@ def test_the_package_is_named_before_anything_is_paid(monkeypatch: pytest.Monkey
     assert "pip install datasets" in str(refused.value)
 
 
-def test_a_name_without_its_mark(tmp_path: Path) -> None:
-    text = (
-        'model policy { base = "tiny" }\nenv e = rows("org/sums", grader = grade_with("r.py:f"))\n'
-    )
-    found = compile_source(Source(str(tmp_path / "r.rl"), text), {}, 1).diagnostics
-    (advice,) = [item.help or "" for item in found if item.code == "RL0210"]
-    assert advice.endswith('a data set of the Hugging Face hub is "hub:org/sums"')
+@pytest.mark.parametrize(
+    ("written", "code", "meant"),
+    [
+        ('rows("org/sums")', "RL0210", "hub:org/sums"),
+        ('problems("org/sums/hard")', "RL0204", "hub:org/sums/hard"),
+        ('problems("hub:sums")', "RL0204", "hub:org/name"),
+    ],
+)
+def test_a_name_that_is_not_written_as_one(written: str, code: str, meant: str) -> None:
+    text = f'model policy {{ base = "tiny" }}\nenv e = {written}\n'
+    found = compile_source(Source("recipe.rl", text), {}, 1).diagnostics
+    (advice,) = [item.help or "" for item in found if item.code == code]
+    assert advice.endswith(f'a data set of the Hugging Face hub is "{meant}"')
 
 
 def test_an_environment_without_a_name_has_that_of_its_data() -> None:
