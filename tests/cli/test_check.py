@@ -186,3 +186,5 @@ def test_data_is_read_unless_it_is_left_out(
     assert main(["check", "recipe.rl"]) == 1
     assert "RL0502" in capsys.readouterr().out
     assert main(["check", "--no-data", "recipe.rl"]) == 0
+    with pytest.raises(SystemExit):  # what is tried needs rows
+        main(["check", "--no-data", "--import", "recipe.rl"])

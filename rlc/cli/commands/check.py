@@ -44,10 +44,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         action="store_true",
         help="correct what has one sensible reading, in the file; with - print the result",
     )
-    parser.add_argument(
+    beside = parser.add_mutually_exclusive_group()
+    beside.add_argument(
         "--no-data", action="store_true", help="do not read the data that the recipes name"
     )
-    parser.add_argument(
+    beside.add_argument(
         "--import",
         dest="imports",
         action="store_true",
