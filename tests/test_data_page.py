@@ -10,7 +10,7 @@ import pytest
 from paths import ROOT
 
 from rlc.cli.main import main
-from rlc.data.messages import read_chat, read_prompt
+from rlc.data.chats import read_chat, read_prompt
 
 PAGE = (ROOT / "docs" / "data.md").read_text(encoding="utf-8")
 FILES = dict(re.findall(r"<!-- file: (\S+) -->\n```\w+\n(.*?)```", PAGE, re.DOTALL))

@@ -159,7 +159,7 @@ def _tasks(values: Values, recipe: str, reader: Reader | None) -> int | None:
         data = settle(values["data"].data)
         if data.count is not None or reader is None or not _from_file(values):
             return None if data.count is None else int(data.count)
-        from rlc.data.messages import hashed
+        from rlc.data.chats import hashed
 
         return reader.count(located(data.path, recipe), data.split, hashed(data))
     envs: Mixture = values["env"].data if "env" in values else ()

@@ -8,19 +8,14 @@ functions are pure, so that `rlc check` and a run judge a row alike.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
-from attrs import evolve, frozen
-
 from rlc.data.errors import DataError
-from rlc.data.fields import require_field
-from rlc.plan.records import DataPlan
 
 Message = dict[str, Any]
 
 ROLES = ("system", "user", "assistant", "tool")
-MESSAGES, SHAREGPT = "messages", "conversations"
 
 # What other formats call the roles.
 _SHAREGPT_ROLES = {
@@ -38,174 +33,16 @@ _MEANT = {
     **dict.fromkeys(("model", "bot", "ai"), "assistant"),
     "function": "tool",
 }
-_MARKS = ("train", "trainable", "weight")  # which messages are trained on, message by message
+MARKS = ("train", "trainable", "weight")  # which messages are trained on, message by message
 _REASONING = ("reasoning_content", "reasoning", "thinking")
 _TEXT_PARTS = ("text", "input_text", "output_text")
-# The names of prompt and reply in rows that are no chats.
-_REPLIES = ("completion", "response", "reply", "answer", "output")
-_NO_CONTENT = ("", None)
 
 
 class MessageError(DataError):
     """A row whose messages cannot be used."""
 
 
-@frozen
-class Chat:
-    """A chat in one form.
-
-    A message has a ``role``, a ``content`` and what of ``name``, ``tool_calls`` and
-    ``tool_call_id`` it was given. A content is text, or a list of parts with a ``type``: ``text``,
-    ``thinking`` and ``image``, each with its value under the name of its type. A call has an
-    ``id`` or None, and a ``function`` with a ``name`` and its ``arguments`` as JSON.
-
-    Attributes:
-        tools: the ``name``, ``description`` and ``parameters`` of each, without a wrapper.
-        trained: the numbers (from 0) of the messages that are trained on.
-    """
-
-    messages: tuple[Message, ...]
-    tools: tuple[Mapping[str, Any], ...] = ()
-    trained: tuple[int, ...] = ()
-
-    @property
-    def text(self) -> str | None:
-        """All of it, if it is one text of the user; else None."""
-        content = self.messages[0]["content"]
-        alone = len(self.messages) == 1 and not self.tools
-        return content if alone and isinstance(content, str) else None
-
-    def with_suffix(self, suffix: str) -> Chat:
-        """The chat with text at the end of the user's last message. Raise MessageError if the user
-        says nothing."""
-        if not suffix:
-            return self
-        asked = [at for at, message in enumerate(self.messages) if message["role"] == "user"]
-        if not asked:
-            raise MessageError("no message is the user's, to take the suffix")
-        messages, at = [*self.messages], asked[-1]
-        content = messages[at]["content"]
-        more = content + suffix if isinstance(content, str) else [*content, _text(suffix)]
-        messages[at] = {**messages[at], "content": more}
-        return evolve(self, messages=tuple(messages))
-
-    @property
-    def images(self) -> int:
-        """How many images its messages hold."""
-        parts = (m["content"] for m in self.messages if not isinstance(m["content"], str))
-        return sum(part["type"] == "image" for content in parts for part in content)
-
-
-def read_chat(row: Mapping[str, Any], field: str | None, train_on: str) -> Chat:
-    """The chat of a row: its field, or without one ``messages`` or ``conversations``.
-
-    ``train_on``: ``all`` the assistant's messages, the ``last``, or the ``last_turn``: those after
-    the last message of the user. A message's own mark, ``train`` (true, false) or ``weight``
-    (1, 0), comes before that. Raise MessageError for a row that is no chat, or trains nothing.
-    """
-    given = _field(row, field)
-    if isinstance(given, str):  # a cell of a CSV file
-        given = _json(given, "the messages")
-    messages, marks = _messages(given)
-    replies = [at for at, message in enumerate(messages) if message["role"] == "assistant"]
-    if not replies:
-        raise MessageError("no message is the assistant's, so there is nothing to train on")
-    asked = [at for at in range(replies[-1]) if messages[at]["role"] == "user"]
-    chosen = {
-        "all": replies,
-        "last": replies[-1:],
-        "last_turn": [at for at in replies if not asked or at > asked[-1]],
-    }[train_on]
-    trained = [at for at in replies if (at in chosen if marks[at] is None else marks[at])]
-    if not trained:
-        marked = ", ".join(f"`{name}`" for name in _MARKS)
-        raise MessageError(f"none of the assistant's messages is trained on: see their {marked}")
-    system = row.get("system")
-    if system and not row.get(MESSAGES) and messages[0]["role"] != "system":
-        messages = [_message({"role": "system", "content": system}, "`system`"), *messages]
-        trained = [at + 1 for at in trained]
-    return Chat(tuple(messages), read_tools(row.get("tools")), tuple(trained))
-
-
-def read_prompt(
-    row: Mapping[str, Any], field: str, system: bool = False, one_text: bool = False
-) -> Chat:
-    """The prompt of a row: text, or a list of messages, the last of the user or of a tool.
-
-    Args:
-        system: the recipe has a system message for it, so that it has none of its own.
-        one_text: it becomes part of another text, so that it is no more than one.
-
-    Raises:
-        MessageError: the field is neither, or does not fit.
-    """
-    require_field(row, field, "prompt")
-    value, tools = row[field], read_tools(row.get("tools"))
-    if isinstance(value, str):
-        messages: Sequence[Message] = [{"role": "user", "content": value}]
-    else:
-        messages, _ = _messages(value)
-    first, last = messages[0]["role"], messages[-1]["role"]
-    if last not in ("user", "tool"):
-        raise MessageError(
-            f"the field `{field}` ends with a message of the {last}; a prompt ends with one of "
-            "the user or of a tool, which the model then answers"
-        )
-    if system and first == "system":
-        raise MessageError(
-            f"the field `{field}` has a system message, and `chat(system = …)` gives another",
-            "leave one of them out",
-        )
-    prompt = Chat(tuple(messages), tools)
-    if one_text and prompt.text is None:
-        raise MessageError(
-            f"the field `{field}` has to be one text: a game puts it into its own words"
-        )
-    return prompt
-
-
-def read_solved(row: Mapping[str, Any], field: str, **rules: bool) -> Chat:
-    """The prompt of a row that is shown with its answer, before another. Raise MessageError as
-    :func:`read_prompt` does, and for one that begins otherwise than with what the user says."""
-    prompt = read_prompt(row, field, **rules)
-    if prompt.tools or prompt.messages[0]["role"] == "system":
-        raise MessageError("a solved problem has no system message and no tools")
-    return prompt
-
-
-def read_pair(row: Mapping[str, Any], prompt: str, reply: str) -> tuple[Chat, str]:
-    """The prompt of a row, and the text of its reply. Raise MessageError if one of them is none."""
-    asked = read_prompt(row, prompt)
-    require_field(row, reply, "text")
-    return asked, str(row[reply])
-
-
-def read_tools(value: Any) -> tuple[Mapping[str, Any], ...]:
-    """The tools of a chat: OpenAI's form, bare functions, or either as JSON text."""
-    if isinstance(value, str) and value.strip():
-        value = _json(value, "`tools`")
-    if not value:
-        return ()
-    if not isinstance(value, list):
-        raise MessageError(f"`tools` is {_kind(value)}; it is a list of functions")
-    return tuple(_tool(tool, number) for number, tool in enumerate(value, start=1))
-
-
-def _field(row: Mapping[str, Any], field: str | None) -> Any:
-    names = (field,) if field else (MESSAGES, SHAREGPT)
-    for name in names:
-        if row.get(name) not in _NO_CONTENT:
-            return row[name]
-    wanted = " or ".join(f"`{name}`" for name in names)
-    what = f"there is no field {wanted}; the row has: {_names(row)}"
-    reply = next((name for name in _REPLIES if name in row), None)
-    prompt = next((name for name in ("prompt", "question", "instruction") if name in row), None)
-    if not prompt or not reply:
-        raise MessageError(what)
-    raise MessageError(what, f'take `rows(…, prompt = "{prompt}", reply = "{reply}")`')
-
-
-def _messages(given: Any) -> tuple[list[Message], list[bool | None]]:
+def read_messages(given: Any) -> tuple[list[Message], list[bool | None]]:
     """The messages of a chat, and of each whether it is marked as trained on."""
     if not isinstance(given, list) or not given:
         raise MessageError(f"a chat is a list of messages, and this is {_kind(given)}")
@@ -228,7 +65,7 @@ def _messages(given: Any) -> tuple[list[Message], list[bool | None]]:
             )
             raise MessageError(what.format(number=number), advice)
         where = f"message {number} ({role})"
-        messages.append(_message(message, where))
+        messages.append(read_message(message, where))
         marks.append(_mark(message, where))
         _require_order(messages, where)
     return messages, marks
@@ -241,11 +78,11 @@ def _from_sharegpt(message: Message, number: int) -> Message:
     kept = {name: value for name, value in message.items() if name not in ("from", "value")}
     if sender != "function_call":
         return {"role": role, "content": message.get("value"), **kept}
-    call = _json(str(message.get("value")), f"the call of message {number}")
+    call = read_json(str(message.get("value")), f"the call of message {number}")
     return {"role": role, "tool_calls": call if isinstance(call, list) else [call], **kept}
 
 
-def _message(message: Message, where: str) -> Message:
+def read_message(message: Message, where: str) -> Message:
     """A message in its one form."""
     role = message["role"]
     made: Message = {"role": role, "content": _content(message.get("content"), where)}
@@ -258,7 +95,7 @@ def _message(message: Message, where: str) -> Message:
         if role != "assistant" or not isinstance(reasoning, str):
             raise MessageError(f"{where}: reasoning is text of the assistant")
         given = made["content"]
-        parts = [_text(given)] if isinstance(given, str) else given
+        parts = [text_part(given)] if isinstance(given, str) else given
         made["content"] = [{"type": "thinking", "thinking": reasoning}, *parts]
     if calls := message.get("tool_calls"):
         if role != "assistant":
@@ -290,7 +127,7 @@ def _content(content: Any, where: str) -> str | list[dict[str, str]]:
 
 def _part(part: Any, where: str) -> dict[str, str]:
     if isinstance(part, str):
-        return _text(part)
+        return text_part(part)
     if not isinstance(part, Mapping):
         raise MessageError(f"{where}: a part of its content is {_kind(part)}, not an object")
     kind = part.get("type")
@@ -320,7 +157,7 @@ def _call(call: Any, where: str) -> Mapping[str, Any]:
         )
     name, given = function["name"], function.get("arguments") or "{}"
     text = given if isinstance(given, str) else json.dumps(given, ensure_ascii=False)
-    if not isinstance(_json(text, f"{where}: `arguments` of `{name}`"), dict):
+    if not isinstance(read_json(text, f"{where}: `arguments` of `{name}`"), dict):
         raise MessageError(f"{where}: `arguments` of `{name}` is {text[:60]}, not an object")
     number = call.get("id")
     made = {"name": name, "arguments": text}
@@ -340,11 +177,11 @@ def _tool(tool: Any, number: int) -> Mapping[str, Any]:
 
 def _mark(message: Message, where: str) -> bool | None:
     """Whether a message is trained on, as it says itself; None if it does not."""
-    given = {name: message[name] for name in _MARKS if name in message}
+    given = {name: message[name] for name in MARKS if name in message}
     if not given:
         return None
     if len(given) > 1:
-        raise MessageError(f"{where} says twice whether it is trained on: {_names(given)}")
+        raise MessageError(f"{where} says twice whether it is trained on: {', '.join(given)}")
     ((name, value),) = given.items()
     if value not in (0, 1) or (name != "weight" and not isinstance(value, bool)):
         allowed = "0 or 1" if name == "weight" else "true or false"
@@ -371,19 +208,26 @@ def _require_order(messages: Sequence[Message], where: str) -> None:
         raise MessageError(f"{where} answers the call {answered!r}, which nobody made")
 
 
-def _text(text: str) -> dict[str, str]:
+def text_part(text: str) -> dict[str, str]:
     return {"type": "text", "text": text}
 
 
-def _json(text: str, what: str) -> Any:
+def read_json(text: str, what: str) -> Any:
     try:
         return json.loads(text)
     except (json.JSONDecodeError, RecursionError) as error:
         raise MessageError(f"{what}: this is no JSON: {text[:60]!r}") from error
 
 
-def _names(row: Mapping[str, Any]) -> str:
-    return ", ".join(map(str, row))
+def read_tools(value: Any) -> tuple[Mapping[str, Any], ...]:
+    """The tools of a chat: OpenAI's form, bare functions, or either as JSON text."""
+    if isinstance(value, str) and value.strip():
+        value = read_json(value, "`tools`")
+    if not value:
+        return ()
+    if not isinstance(value, list):
+        raise MessageError(f"`tools` is {_kind(value)}; it is a list of functions")
+    return tuple(_tool(tool, number) for number, tool in enumerate(value, start=1))
 
 
 def _kind(value: Any) -> str:
@@ -408,19 +252,3 @@ def _kind(value: Any) -> str:
             return f"a list of {inside.pop()}" if len(inside) == 1 else "a list of several kinds"
         case _:
             return f"a {type(value).__name__}"
-
-
-def reader_of(data: DataPlan) -> Callable[[Mapping[str, Any]], object]:
-    """What reads the rows of a file that a plan learns from."""
-    if data.train_on is not None:
-        train_on = data.train_on
-        return lambda row: read_chat(row, data.messages, train_on)
-    assert data.prompt is not None
-    assert data.reply is not None
-    prompt, reply = data.prompt, data.reply
-    return lambda row: read_pair(row, prompt, reply)
-
-
-def hashed(data: DataPlan) -> str:
-    """The field by whose content the rows of such a file are taken apart."""
-    return data.prompt or data.messages or MESSAGES

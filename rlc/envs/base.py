@@ -14,7 +14,7 @@ from typing import Any, Protocol, TypeGuard, runtime_checkable
 from attrs import evolve, field, frozen
 
 from rlc.data.about import About
-from rlc.data.rewards import as_number
+from rlc.data.grading.rewards import as_number
 from rlc.errors import Error
 
 

@@ -16,7 +16,7 @@ from typing import Any
 
 from attrs import define, evolve
 
-from rlc.data.messages import Chat
+from rlc.data.chats import Chat
 from rlc.envs.base import Action, EnvError, Observation
 from rlc.envs.caching_tokenizer import CachingTokenizer
 from rlc.envs.chunks import NO_CHUNKS, Chunks, split_chunks

@@ -144,9 +144,8 @@ class OverlapPlan(Record):
 
 @frozen(eq=False, repr=False)
 class SavePlan(Record):
-    """A checkpoint after every ``every`` steps and at the end; the newest ``keep`` are kept,
-    and with ``best`` the one of the best step. Beside these the states of the newest ``rolling``
-    steps, so that a run that is killed goes on where it was."""
+    """A checkpoint after every ``every`` steps and at the end; the newest ``keep`` are kept, and
+    with ``best`` the best. Beside these the states of the newest ``rolling`` steps, to resume."""
 
     every: int | None  # None: only at the end
     keep: int
@@ -383,8 +382,7 @@ class Plan(Record):
         stages: the records of the stages, in the order they run.
         graph: the job graph: nodes and edges of all stages.
         provenance: the origin of each value, by dotted path (``stages.main.steps``).
-        schema_version: of the plan's JSON. The content hash (:func:`rlc.plan.codec.plan_hash`) is
-            of everything but ``recipe`` and ``provenance``.
+        schema_version: of its JSON; its hash leaves out ``recipe`` and ``provenance``.
         data: what is in the data files that the stages name; empty if they were not read.
     """
 

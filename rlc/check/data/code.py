@@ -66,7 +66,7 @@ def check_code(view: View, env: EnvPlan, path: str, code: Code, rows: Rows | Non
 def _try(view: View, env: EnvPlan, path: str, code: Code, rows: Rows | None) -> None:
     """Report what is wrong with code when it is imported and tried."""
     from rlc.data.code.trial import Trial
-    from rlc.data.rewards import TRIED_OWN
+    from rlc.data.grading.rewards import TRIED_OWN
 
     recipe, of = view.origins.span.source.name, f"envs.{env.name}"
     target = view.located(code.target) if file_part(code.target) != code.target else code.target

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from rlc.check.data.rows import Rows
 from rlc.check.rules.base import View
 from rlc.data.errors import DataError, PackageMissingError
-from rlc.data.graders import Grader, is_right, tried, wrongly_graded
+from rlc.data.grading.graders import Grader, is_right, tried, wrongly_graded
 from rlc.data.rows import DataRow
 from rlc.plan.environments import EnvPlan, GraderPlan
 

@@ -68,8 +68,8 @@ def rows_of_env(view: View, env: EnvPlan) -> Iterator[Rows]:
     if view.reader is None or source is None or not columns:
         return
     from rlc.check.data.rows import Rows
-    from rlc.data.graders import completed, require_gradable
-    from rlc.data.messages import Chat, read_prompt, read_solved
+    from rlc.data.chats import Chat, read_prompt, read_solved
+    from rlc.data.grading.graders import completed, require_gradable
 
     path, fields = f"envs.{env.name}", {param.holds: name for param, name in columns}
     question, answer = fields["asked"], fields.get("answer", "")
@@ -164,7 +164,7 @@ def rows_of_examples(view: View) -> Rows | None:
     if view.reader is None or made is None or data.path is None or hub_dataset(data.path):
         return None
     from rlc.check.data.rows import Rows
-    from rlc.data.messages import hashed, reader_of
+    from rlc.data.chats import hashed, reader_of
 
     columns = _columns(made.params, {p.name: getattr(data, p.name, None) for p in made.params})
     most = ("n", data.count, "data.count")

@@ -17,7 +17,7 @@ from attrs import frozen
 from rlc.data.code.calls import Code
 from rlc.data.code.functions import load_attribute, require_fits, search_beside, signature_of
 from rlc.data.errors import DataError, Place
-from rlc.data.rewards import Messages, Reward
+from rlc.data.grading.rewards import Messages, Reward
 from rlc.data.rows import DataRow
 from rlc.plan.environments import GraderPlan
 

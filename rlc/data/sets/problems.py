@@ -12,7 +12,7 @@ from typing import Any, Generic, TypeVar
 from attrs import frozen
 
 from rlc.data.errors import DataError, Place, at_place
-from rlc.data.graders import boxed
+from rlc.data.grading.graders import boxed
 from rlc.data.rows import DataRow, rows_of
 from rlc.data.sets import countdown
 from rlc.data.sets.hub import hub_rows

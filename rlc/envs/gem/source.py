@@ -20,7 +20,7 @@ from typing import Any
 from attrs import define, field
 
 from rlc.catalog.index import wrapper_traits
-from rlc.data.subprocess_pool import SubprocessPool
+from rlc.data.grading.subprocess_pool import SubprocessPool
 from rlc.envs.base import ContractError, EnvError, Episode, Observation
 from rlc.envs.gem.global_rng import GLOBAL_RNG
 from rlc.envs.gem.math import math_grader

@@ -14,7 +14,7 @@ from typing import Any
 from attrs import evolve, frozen
 
 from rlc.catalog.builtins.wrappers import ASKED, JUDGED
-from rlc.data.graders import boxed, tagged
+from rlc.data.grading.graders import boxed, tagged
 from rlc.data.templates import read_template
 from rlc.envs.base import Action, AsyncEpisode, Observation
 from rlc.envs.history import History

@@ -8,11 +8,12 @@ from typing import Any
 from attrs import evolve, field, frozen
 
 from rlc.data.about import about_row
+from rlc.data.chats import Chat, read_prompt, read_solved
 from rlc.data.errors import DataError, at_place
 from rlc.data.fields import require_field
-from rlc.data.graders import completed
-from rlc.data.messages import Chat, Message, read_prompt, read_solved
-from rlc.data.rewards import Reward
+from rlc.data.grading.graders import completed
+from rlc.data.grading.rewards import Reward
+from rlc.data.messages import Message
 from rlc.data.rows import DataRow, rows_of
 from rlc.data.sets.problems import Listed, Row, problem_set
 from rlc.data.splits import FIELD as SPLIT

@@ -7,8 +7,9 @@ from typing import Any
 
 from attrs import define, field
 
+from rlc.data.chats import Chat
 from rlc.data.errors import DataError
-from rlc.data.messages import Chat, Message
+from rlc.data.messages import Message
 from rlc.envs.base import EnvError
 from rlc.envs.chunks import split_chunks
 from rlc.envs.tool_chat import opening, rendered

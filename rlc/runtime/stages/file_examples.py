@@ -6,8 +6,8 @@ from collections.abc import Callable, Iterable, Mapping
 from itertools import islice
 from typing import Any
 
+from rlc.data.chats import hashed, read_chat, read_pair, reader_of
 from rlc.data.errors import DataError, Place, at_place
-from rlc.data.messages import hashed, read_chat, read_pair, reader_of
 from rlc.data.rows import DataRow, rows_of
 from rlc.data.sets.problems import rows_in
 from rlc.data.splits import said

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from rlc.data.errors import DataError
-from rlc.data.graders import (
+from rlc.data.grading.graders import (
     Grader,
     boxed,
     final_answer,

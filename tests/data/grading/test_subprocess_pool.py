@@ -9,8 +9,8 @@ import pytest
 from paths import SUPPORT
 
 from rlc.data.errors import DataError
-from rlc.data.math_equivalence import Equivalence, compare
-from rlc.data.subprocess_pool import SubprocessPool
+from rlc.data.grading.math_equivalence import Equivalence, compare
+from rlc.data.grading.subprocess_pool import SubprocessPool
 
 
 @pytest.fixture

@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from rlc.catalog.index import find_builtin
+from rlc.data.chats import read_chat, read_pair, read_prompt, read_solved
 from rlc.data.errors import DataError
-from rlc.data.messages import read_chat, read_pair, read_prompt, read_solved
 
 USER, REPLY = {"role": "user", "content": "2+2?"}, {"role": "assistant", "content": "4"}
 SYSTEM = {"role": "system", "content": "Be brief."}

@@ -16,7 +16,7 @@ import pytest
 from problem_support import data_row, grader
 
 from rlc.data.errors import DataError
-from rlc.data.rewards import Messages, OwnFunction, Reward, RewardError
+from rlc.data.grading.rewards import Messages, OwnFunction, Reward, RewardError
 
 Row = Mapping[str, Any]
 ASKED: Messages = ({"role": "user", "content": "?"}, {"role": "assistant", "content": "four"})
@@ -217,7 +217,7 @@ def test_functions_are_tried_on_the_first_rows(name: str) -> None:
 
 
 def test_a_trial_has_an_end(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("rlc.data.rewards._TRIAL_SECONDS", 0.01)
+    monkeypatch.setattr("rlc.data.grading.rewards._TRIAL_SECONDS", 0.01)
     with pytest.raises(RewardError, match=r"rows.jsonl:3: .*forever` did not return within"):
         reward(own("forever")).try_on([FOUR], "rows.jsonl", lambda _: ASKED)
 

@@ -3,7 +3,7 @@
 math-verify limits its time with a signal, which works in the main thread only, and SymPy may take
 hours for what math-verify asks of it.
 
-    python -m rlc.data.math_equivalence     reads [answer, gold], writes an Equivalence
+    python -m rlc.data.grading.math_equivalence     reads [answer, gold], writes an Equivalence
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from typing import Any
 
 from attrs import asdict, frozen
 
-from rlc.data.subprocess_pool import SubprocessPool, serve
+from rlc.data.grading.subprocess_pool import SubprocessPool, serve
 
 SECONDS = 5  # that math-verify may take for each of its three steps
 _PATIENCE = 3.0 * SECONDS + 5.0
@@ -42,7 +42,7 @@ def compare(answer: str, gold: str) -> Equivalence | None:
 @cache
 def _pool() -> SubprocessPool:
     count = min(_MOST_PROCESSES, os.cpu_count() or 1)
-    pool = SubprocessPool("rlc.data.math_equivalence", _PATIENCE, count)
+    pool = SubprocessPool("rlc.data.grading.math_equivalence", _PATIENCE, count)
     atexit.register(pool.close)
     return pool
 

@@ -20,7 +20,7 @@ from rlc.data.about import ID
 from rlc.data.code.calls import Code
 from rlc.data.code.functions import explained, load_attribute, require_fits, signature_of
 from rlc.data.errors import DataError, at_place
-from rlc.data.graders import Grader, is_right, require_gradable, require_right
+from rlc.data.grading.graders import Grader, is_right, require_gradable, require_right
 from rlc.data.rows import DataRow
 from rlc.plan.environments import GraderPlan
 
