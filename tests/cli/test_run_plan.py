@@ -13,8 +13,8 @@ from rlc.cli.main import main
 QUICKSTART = RECIPES / "quickstart.rl"
 SMALL = [
     *("--set", "main.steps=1"),
-    *("--set", "main.batch=groups(1, group_size = 2)"),
-    *("--set", "main.sampling.max_tokens=4"),
+    *("--set", "main.batch=groups(2, group_size = 8)"),
+    *("--set", "main.sampling.max_tokens=8"),
 ]
 
 

@@ -12,7 +12,7 @@ from rlc.data.errors import CodeError, PackageMissingError
 
 RAISES = "raise SystemExit('this is not run')"
 FILES = {
-    "own_rewards.py": RAISES,
+    "found_rewards.py": RAISES,
     "own_package/__init__.py": RAISES,
     "own_package/inner/__init__.py": RAISES,
     "own_package/inner/deep.py": RAISES,
@@ -33,7 +33,7 @@ def folder(tmp_path: Path) -> Path:
 @pytest.mark.parametrize(
     ("name", "file"),
     [
-        ("own_rewards", "own_rewards.py"),
+        ("found_rewards", "found_rewards.py"),
         ("own_package", "own_package/__init__.py"),
         ("own_package.inner.deep", "own_package/inner/deep.py"),
         ("own_folder.part", "own_folder/part.py"),
@@ -63,7 +63,7 @@ def test_what_has_no_text_or_may_be_made_is_not_judged(folder: Path, name: str) 
         ("own_package.iner", "no module `iner` in `own_package`", CodeError),
         ("own_package.inner.depp", "in `own_package.inner`; did you mean `deep`", CodeError),
         ("own_folder.parts", "`parts` in `own_folder`; did you mean `part`", CodeError),
-        ("own_rewards.other", "no module `other` in `own_rewards`", CodeError),
+        ("found_rewards.other", "no module `other` in `found_rewards`", CodeError),
     ],
 )
 def test_what_is_not_there(folder: Path, name: str, said: str, kind: type[Exception]) -> None:
@@ -74,4 +74,4 @@ def test_what_is_not_there(folder: Path, name: str, said: str, kind: type[Except
 def test_a_slip_is_noticed(folder: Path) -> None:
     with pytest.raises(PackageMissingError) as error:
         module_file("own_rewads", [str(folder)])
-    assert error.value.hint == "did you mean `own_rewards`?"
+    assert error.value.hint == "did you mean `found_rewards`?"

@@ -74,7 +74,7 @@ train main {{
 @pytest.fixture(scope="module")
 def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     folder = tmp_path_factory.mktemp("served")
-    with running_server(folder, models={"tiny": "tiny", TINY: "tiny"}) as url:
+    with running_server(folder, models={"tiny": "tiny", TINY: "tiny", f"./{TINY}": "tiny"}) as url:
         yield url
 
 
