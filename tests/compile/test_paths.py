@@ -31,7 +31,7 @@ train main { model = warmup  env = sums  batch = groups(4, group_size = 4)
   sampling = sample(max_tokens = 8)  advantage = grpo(scope = role)  loss = importance_sampling()
   kl = reference(policy.base, coef = 0.1)  optimizer = adam(1e-4)  steps = 1 }
 """
-FILES = ("recipes/data/rows.jsonl", "lib/sums.jsonl", "lib/shots.jsonl", "lib/judge.j2")
+FILES = ("recipes/data/rows.jsonl", "lib/sums.jsonl", "lib/shots.jsonl")
 
 
 @pytest.fixture
@@ -44,6 +44,8 @@ def project(tmp_path: Path) -> Path:
     row = {"question": "1 + 1?", "answer": "\\boxed{2}", "prompt": "1 + 1?", "reply": "2"}
     for name in FILES:
         (root / name).write_text((json.dumps(row) + "\n") * 4, encoding="utf-8")
+    judge = "{{ problem }}{% for solution in solutions %} {{ solution }}{% endfor %}"
+    (root / "lib/judge.j2").write_text(judge, encoding="utf-8")
     return root
 
 
