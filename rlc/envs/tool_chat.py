@@ -213,7 +213,8 @@ def fitting_renderer(tokenizer: Any, name: str) -> Any:
         renderer.parse_response([*tokenizer.encode("Yes", add_special_tokens=False), *stops[:1]])
     except Exception as error:  # it asserts, unpacks or looks up what this tokenizer lacks
         last = traceback.extract_tb(error.__traceback__)[-1]
-        why = f"{type(error).__name__}: {first_line(error)} (`{last.line}`)"
+        said = str(error).strip() and f": {first_line(error)}"
+        why = f"{type(error).__name__}{said} in `{last.line}`"
         raise EnvError(f"{misfit}: {why}", _TAKE_ANOTHER) from error
     for mark in dict.fromkeys(_MARK.findall(tokenizer.decode([*prompt, *stops]))):
         if (count := len(tokenizer.encode(mark, add_special_tokens=False))) != 1:
