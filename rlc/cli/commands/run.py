@@ -143,14 +143,19 @@ def _run_folder(folder: RunFolder, args: argparse.Namespace) -> int:
         observer = PlainObserver(console)
     try:
         summary = asyncio.run(_interruptible(Job(folder, service, observer)))
-    except asyncio.CancelledError:
+    except (asyncio.CancelledError, KeyboardInterrupt):
         observer.close()
         line = f"stopped; go on with: {command('run --resume', folder.path)}"
         console.print(line, highlight=False, markup=False, soft_wrap=True)
         return 130
     finally:
         observer.close()
-    print_summary(console, summary)
+    # The run is over and saved. Another Ctrl-C must not take away how it goes on.
+    usual = signal.signal(signal.SIGINT, signal.SIG_IGN)
+    try:
+        print_summary(console, summary)
+    finally:
+        signal.signal(signal.SIGINT, usual)
     return {"finished": 0, "budget": 0, "interrupted": 130, NOTHING_LEARNT: 1}[summary.state]
 
 
