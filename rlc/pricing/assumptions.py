@@ -51,8 +51,8 @@ def _sampling(stage: StagePlan) -> Iterator[str]:
         yield f"low, expected, high: episodes of {_shares(TURN_SHARE)} of the turns allowed"
     if isinstance(stage, SftPlan):
         if stage.data.env is None:
-            if (rows := example_tokens(stage.data, stage.model, "expected")) is not None:
-                yield f"examples of {rows.mean:.0f} tokens on average ({_rows(rows)})"
+            if (rows := example_tokens(stage.data, stage.model)) is not None:
+                yield f"examples of {rows.expected:.0f} tokens on average ({_rows(rows)})"
             else:
                 least, usual, most = ROW_TOKENS.values()
                 yield f"low, expected, high: examples of {least}, {usual}, {most:,} tokens, assumed"
@@ -82,11 +82,11 @@ def _environment(env: EnvPlan, stage: StagePlan) -> Iterator[str]:
     sampling = None if isinstance(stage, SftPlan) else stage.sampling
     usual = rollout_shape(env, stage.model, sampling, "expected")[0]
     first, *others = rollout_shape(env, stage.model, sampling, "high")
-    if (rows := asked_tokens(env, stage.model, "expected")) is not None:
+    if (rows := asked_tokens(env, stage.model)) is not None:
         how["prompt"] = _rows(rows)
     said = how.get("prompt", "not measured, assumed")
     yield f"a first prompt of about {usual.prompt:g} tokens ({said})"
-    if tokenizer_at_hand(stage.model) is None:
+    if tokenizer_at_hand(stage.model.base) is None:
         characters = ", ".join(f"{number:g}" for number in CHARACTERS_PER_TOKEN.values())
         yield f"low, expected, high: {characters} characters a token"
     if others:

@@ -164,7 +164,7 @@ def _text_tokens(env: EnvPlan, model: ModelPlan, level: Level) -> tuple[int, int
     facts, vocabulary = env_facts(env), tokenizer_of(model.base)
     measured = {kind: ceil(n / CHARACTERS_PER_TOKEN[level]) for kind, n in facts.chars.items()}
     measured |= facts.tokens.get(vocabulary or "", {})
-    if (rows := asked_tokens(env, model, level)) is not None:
+    if (rows := asked_tokens(env, model)) is not None:
         measured["prompt"] = rows.at(level)
     added = [w.args.get(name) for w in env.wrappers for name in ("instruction", "system")]
     added += [env.args.get("suffix"), _few_shot(env)]

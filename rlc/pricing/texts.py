@@ -29,8 +29,8 @@ _DRAWN = {"low": 0.8, "expected": 1.0}  # of their mean: few rows may be shorter
 
 @frozen
 class RowTokens:
-    """Tokens of the rows of a file: their mean, and those of the longest. ``counted`` by the
-    model's tokenizer, else by characters; ``rows`` were read."""
+    """The length of the rows of a file: its mean, and that of the longest. In tokens if they were
+    ``counted`` by the model's tokenizer, else in characters; ``rows`` were read."""
 
     mean: float
     longest: int
@@ -38,21 +38,30 @@ class RowTokens:
     counted: bool
 
     def at(self, level: Level) -> int:
-        """What a row is taken for."""
-        return self.longest if level == "high" else ceil(self.mean * _DRAWN[level])
+        """What a row is taken for, in tokens."""
+        if level == "high":
+            return ceil(self._tokens(self.longest, level))
+        return ceil(self._tokens(self.mean, level) * _DRAWN[level])
+
+    @property
+    def expected(self) -> float:
+        """The mean in tokens, as it is expected."""
+        return self._tokens(self.mean, "expected")
+
+    def _tokens(self, length: float, level: Level) -> float:
+        return length if self.counted else length / CHARACTERS_PER_TOKEN[level]
 
 
 def text_tokens(text: str, model: ModelPlan, level: Level) -> int:
     """Tokens of a text: counted if the tokenizer of the model is at hand, else by its length."""
-    tokenizer = tokenizer_at_hand(model)
-    if tokenizer is None:
-        return ceil(len(text) / CHARACTERS_PER_TOKEN[level])
-    return len(tokenizer.encode(text, add_special_tokens=False).ids)
+    tokenizer = tokenizer_at_hand(model.base)
+    length = _length(text, tokenizer)
+    return length if tokenizer else ceil(length / CHARACTERS_PER_TOKEN[level])
 
 
-def tokenizer_at_hand(model: ModelPlan) -> Any:
+def tokenizer_at_hand(base: str) -> Any:
     """The tokenizer of the included model; None for others, which come from a hub."""
-    return included_tokenizer() if tokenizer_of(model.base) == TINY else None
+    return included_tokenizer() if tokenizer_of(base) == TINY else None
 
 
 @cache
@@ -65,30 +74,28 @@ def included_tokenizer() -> Any:
     return tokenizers.Tokenizer.from_file(TINY_TOKENIZER)
 
 
-def asked_tokens(env: EnvPlan, model: ModelPlan, level: Level) -> RowTokens | None:
+def asked_tokens(env: EnvPlan, model: ModelPlan) -> RowTokens | None:
     """Tokens of what an environment asks, if it takes that from a file that is there."""
     source = find_builtin("env", env.source)
     asked = [param.name for param in source.params if param.holds == "asked"] if source else []
     fields = tuple(str(env.args.get(name)) for name in asked)
-    return _row_tokens(env.id, fields, model, level) if fields else None
+    return _row_tokens(env.id, fields, model) if fields else None
 
 
-def example_tokens(data: DataPlan, model: ModelPlan, level: Level) -> RowTokens | None:
+def example_tokens(data: DataPlan, model: ModelPlan) -> RowTokens | None:
     """Tokens of the examples in the file of a supervised stage, if it is there."""
     if data.path is None:
         return None
     fields = () if data.train_on is not None else (str(data.prompt), str(data.reply))
-    return _row_tokens(data.path, fields, model, level)
+    return _row_tokens(data.path, fields, model)
 
 
-def _row_tokens(
-    path: str, fields: tuple[str, ...], model: ModelPlan, level: Level
-) -> RowTokens | None:
+def _row_tokens(path: str, fields: tuple[str, ...], model: ModelPlan) -> RowTokens | None:
     try:
         stat = os.stat(path)
     except OSError:
         return None  # a set known by name, or a file that is not there
-    return _measured(path, (stat.st_mtime_ns, stat.st_size), fields, model.base, level)
+    return _measured(path, (stat.st_mtime_ns, stat.st_size), fields, model.base)
 
 
 @lru_cache(maxsize=64)
@@ -97,27 +104,26 @@ def _measured(
     state: tuple[int, int],  # noqa: ARG001 (a file that changed is measured again)
     fields: tuple[str, ...],
     base: str,
-    level: Level,
 ) -> RowTokens | None:
     from rlc.data.rows import rows_of
 
-    tokenizer = included_tokenizer() if tokenizer_of(base) == TINY else None
-
-    def tokens(text: str) -> float:
-        if tokenizer is None:
-            return len(text) / CHARACTERS_PER_TOKEN[level]
-        return len(tokenizer.encode(text, add_special_tokens=False).ids)
-
-    lengths = list[float]()
+    tokenizer, lengths = tokenizer_at_hand(base), list[int]()
     try:
         for row in islice(rows_of(path), FIRST_ROWS):
             shown = [row.fields.get(name) for name in fields] if fields else row.fields
-            lengths.append(sum(tokens(text) for text in _texts(shown)))
+            lengths.append(sum(_length(text, tokenizer) for text in _texts(shown)))
     except DataError:
         pass  # what is wrong with it is for `rlc check` to say
     if not lengths:
         return None
-    return RowTokens(fmean(lengths), ceil(max(lengths)), len(lengths), tokenizer is not None)
+    return RowTokens(fmean(lengths), max(lengths), len(lengths), tokenizer is not None)
+
+
+def _length(text: str, tokenizer: Any) -> int:
+    """Tokens of a text; its characters if there is no tokenizer."""
+    if tokenizer is None:
+        return len(text)
+    return len(tokenizer.encode(text, add_special_tokens=False).ids)
 
 
 def _texts(value: Any) -> Iterator[str]:

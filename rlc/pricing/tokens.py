@@ -68,7 +68,7 @@ def step_tokens(stage: StagePlan, level: Level) -> Tokens:
     if isinstance(stage, EvalPlan):
         return _eval_tokens(stage, level)
     if stage.data.env is None:
-        rows = example_tokens(stage.data, stage.model, level)
+        rows = example_tokens(stage.data, stage.model)
         markup = CHAT_TOKENS[level]
         return Tokens(train=stage.batch * (rows.at(level) + markup if rows else ROW_TOKENS[level]))
     by_oracle = stage.data.policy == "oracle"
@@ -113,10 +113,11 @@ def turn_tokens(shape: Rollout, batch: BatchPlan, cached: bool) -> Tokens:
     """Tokens of a batch that is counted in turns, of which exactly ``batch.count`` are trained
     on; a reference reads all that were played. A sequence of several turns holds the whole
     episode, whichever turns are chosen. Without ``cached`` no batch takes more."""
-    turns, parallel = sum(episode.copies * episode.turns for episode in shape), batch.parallel or 1
-    read = sum(episode.copies * episode.datum_tokens() for episode in shape)
+    parallel = batch.parallel or 1
     if not cached:
         return _most_turn_tokens(shape, batch.count, parallel)
+    turns = sum(episode.copies * episode.turns for episode in shape)
+    read = sum(episode.copies * episode.datum_tokens() for episode in shape)
     episodes = ceil(batch.count / (parallel * turns)) * parallel  # whole waves
     if all(episode.one_datum for episode in shape):
         train = min(episodes, batch.count) * read
