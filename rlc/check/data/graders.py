@@ -12,11 +12,10 @@ from collections.abc import Sequence
 from rlc.check.data.rows import Rows
 from rlc.check.rules.base import View
 from rlc.data.errors import DataError, PackageMissingError
-from rlc.data.grading.graders import Grader, is_right, tried, wrongly_graded
+from rlc.data.grading.graders import TRIED, Grader, is_right, tried, wrongly_graded
 from rlc.data.rows import DataRow
 from rlc.plan.environments import EnvPlan, GraderPlan
 
-TRIED = 16  # first rows whose own answers are graded
 SECONDS = 3.0  # that a grader may take for them; those that are pure take none
 
 

@@ -20,6 +20,7 @@ from rlc.data.grading.math_equivalence import compare
 from rlc.data.sets import countdown
 
 LONGEST = 2_000  # characters of an answer; a longer one is not compared
+TRIED = 16  # first rows whose own answers are graded before a run
 _TOLERANCE = Fraction(1, 10**6)
 _MOST_DIGITS = 300
 

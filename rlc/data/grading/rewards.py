@@ -20,7 +20,7 @@ from rlc.data.about import ID
 from rlc.data.code.calls import Code
 from rlc.data.code.functions import explained, load_attribute, require_fits, signature_of
 from rlc.data.errors import DataError, at_place
-from rlc.data.grading.graders import Grader, is_right, require_gradable, require_right
+from rlc.data.grading.graders import TRIED, Grader, is_right, require_gradable, require_right
 from rlc.data.rows import DataRow
 from rlc.plan.environments import GraderPlan
 
@@ -28,7 +28,6 @@ Messages = Sequence[Mapping[str, Any]]
 
 OWN = "grade_with"
 CONVERSATION = ("messages", "conversation")  # names of a first parameter that is given all of it
-TRIED = 16  # first rows whose own answers are graded before a run
 TRIED_OWN = 4  # first rows that functions of the user's own are called with before a run
 _TRIAL_SECONDS = 120.0
 _SAMPLE = "I do not know."
