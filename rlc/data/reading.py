@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 from attrs import define, field, frozen
@@ -91,30 +90,15 @@ class Reader:
         if key not in self._counts:
             from rlc.data.errors import DataError
             from rlc.data.rows import rows_of
+            from rlc.data.splits import count_of_split
 
             read = self._files.get(path)
             rows = read.rows if read is not None and read.whole else rows_of(path)
             try:
-                self._counts[key] = _count(rows, split, question)
+                if split is None:
+                    self._counts[key] = sum(1 for _ in rows)
+                else:
+                    self._counts[key] = count_of_split(rows, split, question) or None
             except DataError:
                 self._counts[key] = None
         return self._counts[key]
-
-
-def _count(rows: Iterable[DataRow], split: Split | None, question: str) -> int:
-    from rlc.data.splits import NoSplitError, part_of, position, split_of
-    from rlc.plan.splits import base_split
-
-    if split is None:
-        return sum(1 for _ in rows)
-    part = part_of(split)
-    there = (row.fields for row in rows if split_of(row.fields) == base_split(split))
-    if part is not None and part.by == "hash":
-        low, high = part.bounds
-        chosen = sum(low <= position(fields.get(question, fields)) < high for fields in there)
-    else:
-        total = sum(1 for _ in there)
-        chosen = total if part is None else part.count(total) or 0
-    if not chosen:
-        raise NoSplitError("", base_split(split), ())
-    return chosen

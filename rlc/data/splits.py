@@ -7,7 +7,7 @@ them: both are cut at one place, which is exact.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from fractions import Fraction
 from hashlib import blake2b
 from typing import Any
@@ -55,10 +55,17 @@ class Part:
     def rows(self, rows: Sequence[DataRow], question: str) -> Sequence[DataRow]:
         """Those of a split's rows that are in the part; ``question`` is the field that is hashed,
         of a row without it all of it."""
+        if self.by == "hash":
+            return [*self.hashed(rows, question)]
         low, high = self.bounds
-        if self.by == "order":
-            return rows[_cut(len(rows), low) : _cut(len(rows), high)]
-        return [row for row in rows if low <= position(row.fields.get(question, row.fields)) < high]
+        return rows[_cut(len(rows), low) : _cut(len(rows), high)]
+
+    def hashed(self, rows: Iterable[DataRow], question: str) -> Iterator[DataRow]:
+        """Those of a split's rows that are in the part by their content."""
+        low, high = self.bounds
+        for row in rows:
+            if low <= position(row.fields.get(question, row.fields)) < high:
+                yield row
 
 
 def part_of(split: Split) -> Part | None:
@@ -99,6 +106,17 @@ def rows_of_part(
     if not chosen:
         raise DataError(f"{said(split)} of {data} is empty: there are {len(rows):,} rows in all")
     return chosen
+
+
+def count_of_split(rows: Iterable[DataRow], split: Split, question: str) -> int:
+    """How many rows :func:`rows_of_split` would return, counted as they are read; 0 for a split
+    that is not there."""
+    part = part_of(split)
+    there = (row for row in rows if split_of(row.fields) == base_split(split))
+    if part is not None and part.by == "hash":
+        return sum(1 for _ in part.hashed(there, question))
+    count = sum(1 for _ in there)
+    return count if part is None else part.count(count) or 0
 
 
 class NoSplitError(DataError):

@@ -8,8 +8,9 @@ from typing import Any
 
 import pytest
 
-from rlc.data import rows
 from rlc.data.reading import Reader
+from rlc.data.rows import rows_of
+from rlc.data.splits import rows_of_split
 
 HALF = {"part": "first", "share": 0.5, "by": "order", "of": "train"}
 
@@ -67,12 +68,8 @@ def test_rows_of_splits_are_counted(path: str, split: Any, count: int | None) ->
 
 def test_parts_by_hash_are_counted_as_they_are_taken(path: str) -> None:
     split = HALF | {"by": "hash"}
-    taken = rows.rows_of(path)
-    from rlc.data.splits import rows_of_split
-
-    assert Reader().count(path, split, "question") == len(
-        rows_of_split(path, taken, split, "question")
-    )
+    taken = rows_of_split(path, rows_of(path), split, "question")
+    assert Reader().count(path, split, "question") == len(taken)
 
 
 def test_importing_what_reads_a_file_is_no_reading_time(
