@@ -50,11 +50,6 @@ def rows_of(path: str) -> Iterator[DataRow]:
         raise DataError(f"{path} has no rows")
 
 
-def read_rows(path: str) -> list[Mapping[str, Any]]:
-    """The fields of all rows of a file. Raise DataError as :func:`rows_of` does."""
-    return [row.fields for row in rows_of(path)]
-
-
 Found = Iterator[tuple[Place, Any]]
 
 

@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from rlc.data.errors import DataError, Place
-from rlc.data.rows import read_rows, rows_of
+from rlc.data.rows import rows_of
 
 TWO = [{"a": "one", "b": "1"}, {"a": "two", "b": "2"}]
 BOM = "\ufeff"
@@ -94,15 +94,15 @@ def test_files_that_cannot_be_read(
 ) -> None:
     (tmp_path / name).write_bytes(text.encode() if isinstance(text, str) else text)
     with pytest.raises(DataError, match=message):
-        read_rows(str(tmp_path / name))
+        list(rows_of(str(tmp_path / name)))
 
 
 def test_a_file_that_is_missing_or_a_folder(tmp_path: Path) -> None:
     with pytest.raises(DataError, match=r"cannot read .*x\.jsonl: No such file"):
-        read_rows(str(tmp_path / "x.jsonl"))
+        list(rows_of(str(tmp_path / "x.jsonl")))
     (tmp_path / "y.csv").mkdir()
     with pytest.raises(DataError, match=r"cannot read .*y\.csv: Is a directory"):
-        read_rows(str(tmp_path / "y.csv"))
+        list(rows_of(str(tmp_path / "y.csv")))
 
 
 JSON = st.recursive(
@@ -136,8 +136,9 @@ def test_a_file_of_another_kind_than_its_name_says_which(
 ) -> None:
     (tmp_path / name).write_text(text)
     with pytest.raises(DataError) as raised:
-        read_rows(str(tmp_path / name))
+        list(rows_of(str(tmp_path / name)))
     assert raised.value.hint is not None
     assert raised.value.hint.endswith(f" is named {kind}")
     (tmp_path / f"renamed{kind}").write_text(text)
-    assert read_rows(str(tmp_path / f"renamed{kind}")) == [{"a": 1}, {"a": 2}]
+    renamed = rows_of(str(tmp_path / f"renamed{kind}"))
+    assert [row.fields for row in renamed] == [{"a": 1}, {"a": 2}]
