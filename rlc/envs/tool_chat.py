@@ -241,28 +241,25 @@ class Sight:
         return getattr(processor, name)
 
 
-def conversation(prompt: Any, tools: Any = None) -> Observation:
-    """A prompt of a row of a file: text, or messages; either may have ``tools``.
-
-    Raise EnvError for messages without a role.
-    """
-    if isinstance(prompt, str) and not tools:
-        return Observation(prompt)
-    messages = [{"role": "user", "content": prompt}] if isinstance(prompt, str) else prompt
+def conversation(
+    messages: Sequence[Mapping[str, Any]], tools: Sequence[Mapping[str, Any]] = ()
+) -> Observation:
+    """Messages as the first observation of an episode, with the tools that it may call. Raise
+    EnvError for messages without a role."""
     if not all(isinstance(m, dict) and isinstance(m.get("role"), str) for m in messages):
         raise EnvError("each message of a conversation is an object with a `role` and a `content`")
     if not messages or messages[0]["role"] != "system":
         messages = [{"role": "system", "content": ""}, *messages]
     head, *rest = messages
-    return Observation(readable(rest), messages=({**head, "tools": tools or []}, *rest))
+    return Observation(readable(rest), messages=({**head, "tools": [*tools]}, *rest))
 
 
 def observation_of(prompt: Chat) -> Observation:
     """A prompt of data as the first observation of an episode."""
     if prompt.text is not None:
         return Observation(prompt.text)
-    told = "\n\n".join(f"{m['role']}: {text_of(m)}" for m in prompt.messages)
-    return evolve(conversation(list(prompt.messages), prompt.tools), text=told)
+    text = "\n\n".join(f"{m['role']}: {text_of(m)}" for m in prompt.messages)
+    return evolve(conversation(prompt.messages, prompt.tools), text=text)
 
 
 def readable(messages: Sequence[Mapping[str, Any]]) -> str:

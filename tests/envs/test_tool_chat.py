@@ -29,7 +29,7 @@ pytestmark = pytest.mark.engine
 
 TOOL = {"name": "look", "description": "Look.", "parameters": {"type": "object"}}
 CALL = '<tool_call>\n{"name": "look", "arguments": {"n": 4}}\n</tool_call>'
-ASKED = conversation("What is there?", [TOOL])
+ASKED = conversation([{"role": "user", "content": "What is there?"}], [TOOL])
 END = "<|im_end|>"
 
 
