@@ -12,13 +12,15 @@ from attrs import evolve
 
 from rlc.catalog.index import source_traits
 from rlc.check.data.places import labels
-from rlc.check.data.rows import Rows
+from rlc.check.data.rows import Messages, Rows
 from rlc.check.rules.base import View
 from rlc.data.code.calls import Code
 from rlc.data.code.functions import require_fits
 from rlc.data.code.modules import module_file
 from rlc.data.code.written import written_signature
 from rlc.data.errors import CodeError, DataError, PackageMissingError
+from rlc.data.rows import DataRow
+from rlc.lang.diagnostics import Label
 from rlc.plan.environments import EnvPlan
 from rlc.plan.paths import file_part
 
@@ -73,26 +75,19 @@ def _try(view: View, env: EnvPlan, path: str, code: Code, rows: Rows | None) -> 
     grader = next((p for p in env.graders if path.startswith(f"{of}.graders.{p.name}.")), None)
     if grader is not None:
         grader = evolve(grader, args={**grader.args, path.rpartition(".")[2]: target})
-    there = rows is not None and os.path.isfile(view.located(rows.file))
-    first = rows.sound(TRIED_OWN) if grader and rows is not None and there else ()
-    asked = tuple((row, rows.asked(row.fields)) for row in first if rows is not None)
+    asked: tuple[tuple[DataRow, Messages], ...] = ()
+    if grader is not None and rows is not None and os.path.isfile(view.located(rows.file)):
+        asked = tuple((row, rows.asked(row.fields)) for row in rows.sound(TRIED_OWN))
     trial = Trial(recipe, evolve(code, target=target), grader, env.args.get("answer"), asked)
     assert view.reader is not None
     if (failed := view.reader.failed(trial)) is None:
         return
-    error, marks = (
-        failed.error,
-        [
-            label
-            for number, place in enumerate(failed.places)
-            for label in labels(
-                place, _shown(place.path), "called here" if number else "raised here"
-            )
-        ],
-    )
+    error, marks = failed.error, list[Label]()
     what = error.what
-    for place in failed.places:
-        what = what.replace(place.path, _shown(place.path))
+    for number, place in enumerate(failed.places):
+        shown = _shown(place.path)
+        marks += labels(place, shown, "called here" if number else "raised here")
+        what = what.replace(place.path, shown)
     if failed.step == "call":
         assert isinstance(error, CodeError)
         _report_misfit(view, path, code, error)
