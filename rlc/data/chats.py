@@ -25,7 +25,7 @@ from rlc.plan.records import DataPlan
 
 MESSAGES, SHAREGPT = "messages", "conversations"
 
-# The names of prompt and reply in rows that are no chats.
+# The names of prompt and reply in rows that are not chats.
 _REPLIES = ("completion", "response", "reply", "answer", "output")
 _NO_CONTENT = ("", None)
 
@@ -81,7 +81,7 @@ def read_chat(row: Mapping[str, Any], field: str | None, train_on: str) -> Chat:
 
     ``train_on``: ``all`` the assistant's messages, the ``last``, or the ``last_turn``: those after
     the last message of the user. A message's own mark, ``train`` (true, false) or ``weight``
-    (1, 0), comes before that. Raise MessageError for a row that is no chat, or trains nothing.
+    (1, 0), comes before that. Raise MessageError for a row that is not a chat, or trains nothing.
     """
     given = _field(row, field)
     if isinstance(given, str):  # a cell of a CSV file
@@ -154,7 +154,8 @@ def read_solved(row: Mapping[str, Any], field: str, **rules: bool) -> Chat:
 
 
 def read_pair(row: Mapping[str, Any], prompt: str, reply: str) -> tuple[Chat, str]:
-    """The prompt of a row, and the text of its reply. Raise MessageError if one of them is none."""
+    """The prompt of a row, and the text of its reply. Raise MessageError, or FieldError, if one of
+    them cannot be used."""
     asked = read_prompt(row, prompt)
     require_field(row, reply, "text")
     return asked, str(row[reply])

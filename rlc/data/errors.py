@@ -50,7 +50,7 @@ class PackageMissingError(DataError):
 class CodeError(DataError):
     """Code of the user's own that is not there, or cannot be called as a recipe asks.
 
-    The message says what to do too, in one line: several may be told together.
+    The message says what to do too, in one line: several may be reported together.
 
     Attributes:
         advice: what to do, or None; ``what`` is without it.

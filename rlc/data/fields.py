@@ -1,4 +1,4 @@
-"""What the fields of rows may hold, for whatever reads them."""
+"""What the fields of rows may hold, for everything that reads them."""
 
 from __future__ import annotations
 

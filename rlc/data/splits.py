@@ -24,7 +24,7 @@ _DIGEST_BYTES = 8
 
 
 def _exact(share: float) -> Fraction:
-    """What was meant by a share: 33.3 % is 333/1000, whatever its nearest float."""
+    """What was meant by a share: 33.3 % is 333/1000, regardless of its nearest float."""
     return Fraction(share).limit_denominator(10**9)
 
 
@@ -88,7 +88,7 @@ def split_of(row: Mapping[str, Any]) -> str:
 def rows_of_split(
     data: str, rows: Iterable[DataRow], split: Split, question: str
 ) -> Sequence[DataRow]:
-    """The rows of a file that are in a split, in their order. Raise DataError if none is."""
+    """The rows of a file that are in a split, in their order. Raise DataError if there are none."""
     by_name: dict[str, list[DataRow]] = {}
     for row in rows:
         by_name.setdefault(split_of(row.fields), []).append(row)

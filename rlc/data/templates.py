@@ -30,7 +30,7 @@ class Read:
 
 
 def parsed_template(path: str) -> Read:
-    """The template of a jinja2 file. Raise DataError, with the place, for what is none."""
+    """The template of a jinja2 file. Raise DataError, with the place, if it is not one."""
     from jinja2 import Environment, StrictUndefined, TemplateError, TemplateSyntaxError, meta, nodes
 
     environment = Environment(undefined=StrictUndefined, keep_trailing_newline=True)

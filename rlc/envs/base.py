@@ -54,7 +54,7 @@ class Observation:
 @frozen
 class Action:
     """A reply as the history parsed it. ``message`` is the renderer's parsed message, with any tool
-    calls; None for a history that is no chat."""
+    calls; None for a history that is not a chat."""
 
     text: str
     message: Mapping[str, Any] | None = None
@@ -146,7 +146,7 @@ BlockingSource = EnvSource | NumberedSource
 
 def validated(seen: Any) -> Observation:
     """The observation with plain floats and booleans. Raise ContractError for anything else than an
-    observation, without text, or with a reward or metric that is no finite number."""
+    observation, without text, or with a reward or metric that is not a finite number."""
     if not isinstance(seen, Observation):
         raise ContractError(f"the environment gave a {type(seen).__name__}, not an Observation")
     if type(seen.text) is not str:

@@ -18,7 +18,7 @@ from rlc.envs.base import ContractError
 if TYPE_CHECKING:
     from tinker import types
 
-Chunks = Mapping[int, Any]  # by mark: the SDK's chunks that are no text
+Chunks = Mapping[int, Any]  # by mark: the SDK's chunks that are not text
 NO_CHUNKS: Chunks = MappingProxyType({})
 _MARKS = 2**31  # the negative numbers of 32 bits
 

@@ -32,7 +32,7 @@ class History(Protocol):
 
 
 def chunks_of(history: History) -> Chunks:
-    """The parts of a history's prompts so far that are no text, by their marks among the tokens:
+    """The parts of a history's prompts so far that are not text, by their marks among the tokens:
     its attribute ``chunks``, if it has one."""
     return getattr(history, "chunks", NO_CHUNKS)
 

@@ -32,7 +32,7 @@ _TEMPLATES = {
 
 def load_template(name: str) -> Template:
     """A template by name, or a jinja2 file that contains ``{{ observation }}``. Raise DataError for
-    a file that is no such template."""
+    a file that is not such a template."""
     if name.endswith(TEMPLATE_FILES):
         template = read_template(name, OBSERVED)
         return lambda observation: template(observation=observation)

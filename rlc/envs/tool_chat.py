@@ -101,7 +101,7 @@ class ToolChatHistory:
 
 
 def prompt_of(renderer: Any, messages: Sequence[Message]) -> tuple[list[int], Chunks]:
-    """Messages as the tokens of a prompt, and what is no text among them. Raise EnvError if the
+    """Messages as the tokens of a prompt, and what is not text among them. Raise EnvError if the
     renderer leaves an image out, as some do silently."""
     from tinker_cookbook.exceptions import RendererError
 

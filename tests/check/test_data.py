@@ -205,7 +205,7 @@ def test_rewards_are_tried_on_the_first_rows_where_imports_are_allowed() -> None
     assert messages(compiled(env, reader=Reader(imports=True))) == []
 
 
-def test_a_missing_package_is_told_once_and_only_where_code_is_tried(
+def test_a_missing_package_is_reported_once_and_only_where_code_is_tried(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr("rlc.check.data.packages.is_missing", lambda _: True)

@@ -27,8 +27,8 @@ def chat(*messages: Any, train_on: str = "all", **row: Any) -> Any:
     ("train_on", "trained"), [("all", (2, 4, 6)), ("last", (6,)), ("last_turn", (4, 6))]
 )
 def test_the_words_of_train_on(train_on: str, trained: tuple[int, ...]) -> None:
-    told = chat(SYSTEM, USER, REPLY, USER, CALLING, RESULT, REPLY, train_on=train_on)
-    assert told.trained == trained
+    made = chat(SYSTEM, USER, REPLY, USER, CALLING, RESULT, REPLY, train_on=train_on)
+    assert made.trained == trained
 
 
 def test_every_word_of_the_catalogue_is_known() -> None:
@@ -51,10 +51,10 @@ def test_a_mark_comes_before_train_on() -> None:
 
 def test_messages_have_one_form() -> None:
     parts = [{"type": "text", "text": "2"}, {"type": "text", "text": "+2?"}]
-    told = chat({"role": "user", "content": parts, "name": None}, CALLING, RESULT, REPLY)
-    assert told.messages[0] == USER
-    assert told.messages[1] == {"role": "assistant", "content": "", "tool_calls": [CALL]}
-    assert told.messages[2] == RESULT
+    made = chat({"role": "user", "content": parts, "name": None}, CALLING, RESULT, REPLY)
+    assert made.messages[0] == USER
+    assert made.messages[1] == {"role": "assistant", "content": "", "tool_calls": [CALL]}
+    assert made.messages[2] == RESULT
     bare = {"name": "add", "arguments": {"n": [2, 2]}}
     assert chat(USER, {**CALLING, "tool_calls": [bare]}).messages[1]["tool_calls"] == [
         {"type": "function", "id": None, "function": CALL["function"]}
@@ -71,13 +71,13 @@ def test_reasoning_is_a_part_of_its_own(name: str) -> None:
 
 
 def test_sharegpt_is_read_as_a_chat() -> None:
-    told = [
+    turns = [
         {"from": "human", "value": "2+2?"},
         {"from": "function_call", "value": '{"name": "add", "arguments": {"n": [2, 2]}}'},
         {"from": "observation", "value": "4"},
         {"from": "gpt", "value": "4"},
     ]
-    read = read_chat({"conversations": told, "system": "Be brief."}, None, "last")
+    read = read_chat({"conversations": turns, "system": "Be brief."}, None, "last")
     assert [m["role"] for m in read.messages] == [
         "system",
         "user",

@@ -1,4 +1,4 @@
-"""Rows of files: each with its place, whatever kind of file it is, and what is said of bad ones."""
+"""Rows of files: each with its place, for every kind of file, and what is said of bad ones."""
 
 from __future__ import annotations
 

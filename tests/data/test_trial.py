@@ -1,4 +1,4 @@
-"""Code that a recipe names is tried in a process of its own, whatever it does there."""
+"""Code that a recipe names is tried in a process of its own, regardless of what it does there."""
 
 from __future__ import annotations
 

@@ -110,7 +110,7 @@ def test_what_only_running_the_file_would_tell(file: str, name: str) -> None:
     ("code", "said"),
     [
         (CODE, "own.py has no `tow`; did you mean `two`"),
-        (CODE.replace("def two", "def method"), "own.py has no `tow`"),  # a method is none
+        (CODE.replace("def two", "def method"), "own.py has no `tow`"),  # a method does not count
         ("def tow(a, b):\nreturn 1", r"own.py:2:1: this is not Python: expected an indented"),
         ("\0", "is not Python|this is not Python"),
     ],

@@ -204,7 +204,7 @@ def test_a_renderer_without_tools_is_refused_by_name() -> None:
 
 def test_a_conversation_from_a_row_keeps_its_calls() -> None:
     call = {"type": "function", "function": {"name": "look", "arguments": '{"n": 4}'}}
-    messages = [
+    messages: list[dict[str, Any]] = [
         {"role": "user", "content": "What is there?"},
         {"role": "assistant", "tool_calls": [call]},
         {"role": "tool", "content": "a cat"},

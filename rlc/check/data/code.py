@@ -1,5 +1,4 @@
-"""The Python code that a recipe names, looked at without being run, and tried if that is
-allowed.
+"""The Python code that a recipe names, looked at without being run, and tried if that is allowed.
 
 Only `rlc check` of a recipe that names some comes here.
 """

@@ -50,8 +50,7 @@ class Rows:
     so many of them, its value, and its place. ``complete`` adds fields that are made from others;
     ``require`` raises DataError for a row whose fields are all right and which still cannot be
     used, which is reported as ``code`` (messages as RL0540). ``asked``: the prompt of a row.
-    ``solved``: rows that are shown with
-    their answers.
+    ``solved``: rows that are shown with their answers.
     """
 
     view: View

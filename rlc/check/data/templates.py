@@ -14,7 +14,7 @@ from rlc.data.templates import parsed_template
 
 
 def check_template(view: View, path: str, param: Param, value: str) -> None:
-    """Report a template that is none, uses what nothing gives it, or leaves out what it is for."""
+    """Report a file that is not a template, uses unknown variables, or leaves given ones out."""
     file = view.located(value)
     try:
         read = parsed_template(file)

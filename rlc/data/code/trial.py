@@ -1,5 +1,5 @@
-"""Python code that a recipe names, imported and tried in a process of its own: whatever it does
-there, `rlc check` goes on.
+"""Python code that a recipe names, imported and tried in a process of its own: `rlc check` goes on,
+regardless of what it does there.
 """
 
 from __future__ import annotations

@@ -18,9 +18,9 @@ _MAKES_NAMES = {"*", "__getattr__", "globals", "locals", "vars", "exec", "setatt
 
 def written_signature(file: str, name: str) -> Signature | None:
     """How the function or class of that name in a Python file is called, with ``-> None`` for a
-    function that has no ``return`` with a value; None if something else
-    makes the name, so that only running the file tells what it is. Raise DataError if nothing does,
-    or for what is not Python."""
+    function that has no ``return`` with a value; None if something else makes the name, so that
+    only running the file shows what it is. Raise DataError if nothing does, or the file is not
+    Python."""
     try:
         with open(file, "rb") as opened:
             module = ast.parse(opened.read(), file)

@@ -39,7 +39,7 @@ Row = Mapping[str, Any]
 @frozen
 class Grader:
     """A grader that compares answers; ``answer`` is the field of the right one. Raise DataError if
-    a package is missing, or the pattern is no regular expression."""
+    a package is missing, or the pattern is not a regular expression."""
 
     name: str
     answer: str
@@ -140,7 +140,7 @@ def final_answer(text: str) -> str | None:
 
 def number_in(text: str) -> Fraction | None:
     """A text as a number, with commas, units of currency or a percent sign around it, or as a
-    fraction of whole numbers. None if it is no number."""
+    fraction of whole numbers. None if it is not a number."""
     bare = text.strip().strip("$€£%").removesuffix(".").replace("\\$", "").replace("\\%", "")
     bare = bare.replace("{,}", ",").replace("−", "-").strip().strip("$%").strip()
     if len(bare) > _MOST_DIGITS:

@@ -35,7 +35,7 @@ _SHOWN = 60  # characters of a value in a message
 
 
 class RewardError(DataError):
-    """A function of the user's own that failed, or returned what is no reward."""
+    """A function of the user's own that failed, or returned something that is not a reward."""
 
     cause = "reward"
 
@@ -255,7 +255,7 @@ def as_number(value: Any) -> float | None:
 
 
 def _unusable(value: Any) -> str:
-    """A value that is no number, and what may be wrong with it."""
+    """A value that is not a number, and what may be wrong with it."""
     if value is None:
         return "None instead of a number: is a `return` missing?"
     if inspect.iscoroutine(value):

@@ -4,7 +4,7 @@ Expressions are evaluated with fractions, never with ``eval``. Differences from 
 public recipes:
 
 - the value must equal the target exactly, not to within 1e-5;
-- ``**``, ``//``, decimal points and numbers with a leading zero are no expressions, instead of
+- ``**``, ``//``, decimal points and numbers with a leading zero are not expressions, instead of
   power, floor division, two numbers each, and a syntax error;
 - the tags of an answer may be written in any case and span several lines;
 - only the reply is graded, so there is no prompt to cut off before it.
@@ -50,7 +50,7 @@ def evaluate(text: str) -> Fraction | None:
     while at < len(text) <= LONGEST and (match := _TOKEN.match(text, at)):
         tokens.append(match[1] or match[2])
         at = match.end()
-    if at < len(text) or not tokens:  # some of the text is no token
+    if at < len(text) or not tokens:  # some of the text is not a token
         return None
     try:
         return _value(tokens)
@@ -112,7 +112,7 @@ def row(numbers: Sequence[int], target: int) -> dict[str, Any]:
 
 
 def _draw(rng: random.Random) -> tuple[list[int], int | None]:
-    """Numbers, and the value of a random expression of all of them; None if it is no target."""
+    """Numbers, and the value of a random expression of all of them; None if it is not a target."""
     numbers = [rng.randint(*NUMBERS) for _ in range(rng.choice((3, 4)))]
     values = list(numbers)
     while len(values) > 1:
@@ -130,7 +130,7 @@ def _draw(rng: random.Random) -> tuple[list[int], int | None]:
 
 def _value(tokens: Sequence[str]) -> Fraction:
     """Evaluate with two stacks, so that no nesting is too deep. Raise ValueError or LookupError
-    for tokens that are no expression, such as ``//``, which misses an operand."""
+    for tokens that are not an expression, such as ``//``, which misses an operand."""
     values, waiting, operand_due = list[Fraction](), list[str](), True
     for token in tokens:
         if operand_due and token in ("+", "-"):  # a sign

@@ -94,7 +94,7 @@ def run_python(sandbox: Sandbox, code: str, seconds: float) -> Outcome:
     try:
         outcome = sandbox.run(code, seconds)
         if not outcome.ok and "is not defined" in outcome.errors:
-            # Libraries that are not installed would fail, whatever the code is.
+            # Libraries that are not installed would fail, regardless of the code.
             imports = "\n".join(
                 line
                 for line in BASE_IMPORTS.splitlines()

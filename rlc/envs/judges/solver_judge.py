@@ -76,7 +76,7 @@ class SolverJudge:
 def make_solver_judge(
     args: dict[str, Any], judge_history: Callable[[], History], in_box: bool
 ) -> SolverJudge:
-    """From the arguments of ``solver_judge()``. Raise DataError for a file that is no template."""
+    """From the arguments of ``solver_judge()``. Raise DataError if a file is not a template."""
     solver, judge = args["solver_prompt"], args["judge_prompt"]
     return SolverJudge(
         args["solvers"],

@@ -152,7 +152,7 @@ class OpenRewardEpisode:
 
 def _message(message: Any) -> Iterator[Plain]:
     """One turn of the SDK's as messages of plain data, with a message for each result of a tool.
-    Raise EnvError for a block that is no text and no image."""
+    Raise EnvError for a block that is neither text nor an image."""
     by_type: dict[str, list[Any]] = {}
     for block in message.blocks:
         by_type.setdefault(block.type, []).append(block)
