@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING
 
 from attrs import evolve, frozen
 
-from rlc.catalog.files import paths_in
 from rlc.check.analyse import analyse
 from rlc.check.rules.budget import report_budgets
 from rlc.check.stages import CheckedStage
@@ -102,10 +101,13 @@ def compile_source(
         graph=build_graph(plans),
         provenance=provenance,
     )
-    if reader is not None and (named := paths_in(plan)):
-        from rlc.data.digests import data_files
+    if reader is not None:
+        from rlc.catalog.files import paths_in  # a check alone makes no plan, and hashes nothing
 
-        plan = evolve(plan, data=data_files(named, source.name))
+        if named := paths_in(plan):
+            from rlc.data.digests import data_files
+
+            plan = evolve(plan, data=data_files(named, source.name))
     return Compiled(plan, found)
 
 

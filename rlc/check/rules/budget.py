@@ -6,7 +6,6 @@ from collections.abc import Iterator, Sequence
 
 from attrs import frozen
 
-from rlc.catalog.files import located_stages
 from rlc.check.stages import CheckedStage
 from rlc.lang.diagnostics import Diagnostics
 from rlc.plan.records import EvalPlan, SftPlan, StagePlan, TrainPlan
@@ -32,6 +31,8 @@ def report_budgets(stages: Sequence[CheckedStage], recipe: str, found: Diagnosti
     plans: tuple[StagePlan, ...] = tuple(stage.plan() for stage in stages)
     if not any(_is_limited(plan) for plan in plans):
         return  # most have no budget, and their files need not be measured
+    from rlc.catalog.files import located_stages
+
     plans = located_stages(plans, recipe)
     for stage, plan in zip(stages, plans, strict=True):
         if isinstance(plan, EvalPlan) or not _is_limited(plan):
