@@ -153,16 +153,16 @@ Role = Literal[
 class WrapperTraits:
     """What a wrapper does to an environment.
 
-    ``wraps``: the sources that it applies to: those that give bare ``text``, that ``blocks``, whose
-    tasks are ``numbered``; by default all. ``history``: what each prompt holds of the episode so
-    far, ``all`` of it or the ``observations`` alone; None: the latest observation.
+    ``wraps``: the sources that it applies to: those that give bare ``text``, or whose calls block
+    (``blocks``); by default all. ``history``: what each prompt holds of the episode so far, ``all``
+    of it or the ``observations`` alone; None: the latest observation.
     ``chat_template``: it needs the tokenizer's own. ``server``: the argument with the address of a
     server that it asks. ``scripted``: `rlc emit` can write it. ``asks``: the marks around an answer
     that it tells the model to use, unless its argument ``prompt`` says something else instead.
     """
 
     role: Role
-    wraps: Literal["all", "text", "blocks", "numbered"] = "all"
+    wraps: Literal["all", "text", "blocks"] = "all"
     history: Literal["all", "observations"] | None = None
     chat_template: bool = False
     server: str | None = None

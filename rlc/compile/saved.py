@@ -22,7 +22,6 @@ from rlc.plan.differences import difference_lines
 from rlc.plan.records import SCHEMA_VERSION, Plan
 from rlc.version import __version__
 
-SUFFIX = ".json"
 _SHOWN = 12  # differences that a message lists
 
 

@@ -261,7 +261,7 @@ WRAPPERS = (
     _wrapper(
         "curriculum",
         "passes over tasks that were always solved, or never, when they were last played",
-        WrapperTraits("curriculum", wraps="numbered"),
+        WrapperTraits("curriculum"),
         share("hopeless", "at most this share of a task's rollouts solved it", 0.0),
         share("solved", "at least this share of a task's rollouts solved it", 1.0),
         share("explore", "share of those that are played all the same", 0.1),
