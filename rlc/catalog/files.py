@@ -49,7 +49,8 @@ def plan_to_file(plan: Plan, folder: str | os.PathLike[str]) -> dict[str, Any]:
 
 def plan_from_file(data: object, folder: str | os.PathLike[str]) -> tuple[Plan, bool | None]:
     """Return the plan that is in a JSON file of ``folder``, and whether it has the hash of its
-    content: then it was not edited. None: it has no hash. Raise PlanFormatError if it is no plan.
+    content: then it was not edited. None: it has no hash. Raise PlanFormatError if it is not a
+    plan.
     """
     if not isinstance(data, Mapping):
         raise PlanFormatError("a plan is a JSON object")

@@ -177,7 +177,7 @@ class _Generator:
         return reference
 
     def _reference(self, cls: Any) -> Schema:
-        """A record, defined once. Raises TypeError for what is no record."""
+        """A record, defined once. Raise TypeError if it is not a record."""
         if not hasattr(cls, "__attrs_attrs__"):
             raise TypeError(f"a plan has no values of type {cls!r}")
         if cls.__name__ not in self.definitions:

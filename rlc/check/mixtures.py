@@ -45,8 +45,8 @@ def name_single(name: Any, envs: Mixture) -> Mixture:
 def added(left: Mixture, right: Mixture) -> Mixture:
     """A sum; one environment that stands in both is one part, so that ``x + x`` does not double.
 
-    That it is one is told from its leaves: those of a declared environment are the same objects
-    wherever it is named. What is written twice stays apart until :func:`merged`.
+    Its leaves identify it: those of a declared environment are the same objects wherever it is
+    named. What is written twice stays apart until :func:`merged`.
     """
     parts = {_identity(env): env for env in left}
     for env in right:

@@ -97,7 +97,7 @@ def load_plan(path: str | os.PathLike[str]) -> Plan:
 
 
 def read_plan(path: str | os.PathLike[str]) -> SavedPlan:
-    """Return the plan in a file, stale or not. Raise PlanFileError if there is none in it, or it
+    """Return the plan in a file, stale or not. Raise PlanFileError if it does not hold one, or
     was edited."""
     data = _read(path)
     origin = data.pop("made_from", None)

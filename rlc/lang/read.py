@@ -96,7 +96,7 @@ def _read(path: str | os.PathLike[str]) -> bytes:
 
 
 class _UnreadableError(Exception):
-    """The text is no recipe; ``args`` are the code, message and help of its diagnostic."""
+    """The text is not a recipe; ``args`` are the code, message and help of its diagnostic."""
 
 
 def _decode(data: bytes) -> str:

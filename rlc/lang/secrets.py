@@ -26,7 +26,7 @@ def keys_in(source: Source) -> list[Span]:
 
 
 def is_variable(text: object) -> bool:
-    """Whether a text may be the name of a variable of the environment, and is no key itself."""
+    """Whether a text may be the name of a variable of the environment, and is not itself a key."""
     if not isinstance(text, str) or not _NAME.fullmatch(text) or _KEY.search(text):
         return False
     return len(text) < _LONG or "_" in text or not any(char.isdigit() for char in text)

@@ -27,7 +27,7 @@ BATCHES = [[Rollout(**record) for record in batch] for batch in RECORDED["batche
 
 @pytest.mark.parametrize("record", RECORDED["advantages"], ids=lambda record: record["scheme"])
 def test_a_dialect_gives_the_numbers_of_its_library(record: dict[str, Any]) -> None:
-    """Some batches are none that the library takes. Some libraries compute in float32."""
+    """The library does not take some of the batches. Some libraries compute in float32."""
     compared = [pair for pair in zip(BATCHES, record["values"], strict=True) if pair[1]]
     assert compared
     for batch, expected in compared:
@@ -303,7 +303,7 @@ def test_every_dialect_is_written_out_here() -> None:
 
 @pytest.mark.parametrize("text", FORMULAS)
 def test_a_dialect_is_the_formula_of_its_library(text: str) -> None:
-    """Where a group of one is an error, there is none."""
+    """Where a group of one is an error, no batch has one."""
     scheme, draw, compared = scheme_of(text), random.Random(text), 0
     refused = any(getattr(step, "singleton", "") == "error" for step in scheme.steps)
     while compared < 60:

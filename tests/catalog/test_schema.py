@@ -127,7 +127,7 @@ def test_names_and_bounds_are_those_of_the_catalogue() -> None:
 
 BROKEN: dict[str, Any] = {
     "a value out of range": (("optimizer", "beta1"), 1.5),
-    "a whole number that is none": (("steps",), 1.5),
+    "a fraction for a whole number": (("steps",), 1.5),
     "an unknown loss": (("loss", "name"), "ppoo"),
     "an unknown choice": (("batch", "kind"), "tokens"),
     "a field too many": (("sampling", "seed"), 1),

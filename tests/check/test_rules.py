@@ -97,7 +97,7 @@ def test_endless_tasks_are_never_the_same() -> None:
 
 
 @pytest.mark.parametrize(
-    ("env", "told"),
+    ("env", "asked_for"),
     [
         ('gem("rg:chain_sum") |> chat()', False),
         ('gem("rg:chain_sum") |> chat(instruction = "Use \\\\boxed{}.")', True),
@@ -114,9 +114,9 @@ def test_endless_tasks_are_never_the_same() -> None:
         ("problems(gsm8k, grader = numeric)", True),
     ],
 )
-def test_an_answer_in_a_mark_is_asked_for(env: str, told: bool) -> None:
+def test_an_answer_in_a_mark_is_asked_for(env: str, asked_for: bool) -> None:
     stage = train(env="asked", advantage="grpo(scope = role)" if "judge" in env else "grpo()")
-    assert ("RL0429" in codes(f"env asked = {env}\n" + stage)) != told
+    assert ("RL0429" in codes(f"env asked = {env}\n" + stage)) != asked_for
 
 
 def test_what_was_imitated_may_have_shown_the_mark() -> None:

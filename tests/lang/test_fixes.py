@@ -185,7 +185,7 @@ def test_fixes_that_bring_each_other_about_come_to_an_end() -> None:
 
 
 def test_a_fix_that_does_not_help_is_left_alone() -> None:
-    """One leaves its mistake, one brings two more about; the third is applied all the same."""
+    """One leaves its mistake, one brings two more about; the third is still applied."""
 
     def check(source: Source) -> Diagnostics:
         found, text = Diagnostics(), source.text

@@ -1,7 +1,7 @@
 """Rules on a stage: what goes together, and what cannot train as written.
 
 A rule sees plan records, so it is about what will happen, not about how it was written. It runs
-as soon as the parts that it needs could be read, whatever is wrong with the others.
+as soon as the parts that it needs could be read, regardless of errors in the others.
 """
 
 from __future__ import annotations

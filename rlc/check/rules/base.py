@@ -50,7 +50,7 @@ class View:
         return value is not None and is_command_line(value.origin)
 
     def is_written(self, part: str) -> bool:
-        """Whether the recipe says it, so that it is no default."""
+        """Whether the recipe sets it, so that it is not a default."""
         value = self.origins.values.get(part)
         return value is not None and not said(value.origin).startswith("default of ")
 

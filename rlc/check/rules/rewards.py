@@ -88,7 +88,7 @@ def _answer_is_asked_for(view: View, env: EnvPlan) -> None:
 
 
 def _asks(view: View, env: EnvPlan, marks: tuple[str, ...]) -> bool:
-    """Whether the model is told of one of some marks: by a wrapper, an argument or a file."""
+    """Whether a wrapper, an argument or a file asks the model for one of the marks."""
     asked = set[str]()
     texts = [value for value in env.args.values() if isinstance(value, str)]
     for wrapper in env.wrappers:

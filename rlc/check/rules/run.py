@@ -45,7 +45,7 @@ def _keeps_the_best(view: View) -> None:
 
 @rule("kl_guard", "overlap")
 def _has_steps_to_stop(view: View) -> None:
-    """A guard cannot end an overlap if there is none."""
+    """A guard can only end an overlap that the stage has."""
     guard = view.kl_guard
     if guard is not None and guard.then == "synchronous" and not view.overlap.max_staleness:
         message = "`then = synchronous` needs asynchronous steps, and these never overlap"

@@ -1,4 +1,4 @@
-"""Words that are none: each is reported and, where that can be guessed, read as what was meant."""
+"""Malformed words: each is reported and, where that can be guessed, read as what was meant."""
 
 from __future__ import annotations
 
