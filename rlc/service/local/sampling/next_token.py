@@ -56,17 +56,25 @@ def next_tokens(
         shaped_BV[filtering] = _filtered(shaped_BV[filtering], [rules[i] for i in filtering])
     logprobs_BV = torch.log_softmax(shaped_BV, dim=-1)
     cumulative_BV = logprobs_BV.exp().cumsum(-1, dtype=torch.float64)
-    total_B1 = cumulative_BV[:, -1:]
-    aim_B1 = torch.from_numpy(uniform_B)[:, None].to(total_B1.device) * total_B1
-    # Rounding must not let the aim reach the total: no token lies beyond it.
-    aim_B1 = torch.minimum(aim_B1, torch.nextafter(total_B1, torch.zeros_like(total_B1)))
-    token_B1 = torch.searchsorted(cumulative_BV, aim_B1, right=True)
+    token_B1 = invert(cumulative_BV, uniform_B[:, None])
     greedy = [rule.temperature == 0 for rule in rules]
     if any(greedy):
         is_greedy_B1 = torch.tensor(greedy, device=token_B1.device)[:, None]
         token_B1 = torch.where(is_greedy_B1, logits_BV.argmax(-1, keepdim=True), token_B1)
     chosen_B1 = logprobs_BV.gather(1, token_B1)
     return token_B1[:, 0].tolist(), chosen_B1[:, 0].tolist()
+
+
+def invert(cumulative_BV: Tensor, uniform_BK: npt.NDArray[np.float64]) -> Tensor:
+    """Return the tokens [B, K] at which a cumulative distribution passes uniform numbers.
+
+    The distribution is float64 and need not add up to 1.
+    """
+    total_B1 = cumulative_BV[:, -1:]
+    aim_BK = torch.from_numpy(uniform_BK).to(total_B1.device) * total_B1
+    # Rounding must not let the aim reach the total: no token lies beyond it.
+    aim_BK = torch.minimum(aim_BK, torch.nextafter(total_B1, torch.zeros_like(total_B1)))
+    return torch.searchsorted(cumulative_BV, aim_BK, right=True)
 
 
 def _filtered(logits_BV: Tensor, rules: Sequence[SamplingRule]) -> Tensor:

@@ -18,6 +18,7 @@ from torch import Tensor
 from rlc.service.errors import ServiceError
 from rlc.service.local.model.base_model import BaseModel, Snapshot
 from rlc.service.local.model.packing import IntArray, micro_batches
+from rlc.service.local.sampling.next_token import invert
 from rlc.service.local.sampling.random_streams import stream_key, uniforms
 from rlc.service.local.training.trainer import packed_logprobs, split_targets
 
@@ -188,16 +189,9 @@ def _draws(
 ) -> types.PromptAltTokens:
     """``k`` independent draws a row with their logprobs; at temperature 0 the likeliest token."""
     cumulative_TV = torch.softmax(tempered_TV.double(), dim=-1).cumsum(-1)
-    key = np.full(k, stream_key(seed, -1), dtype=np.uint64)
-    first_T = np.arange(len(cumulative_TV), dtype=np.uint64) * np.uint64(k)
-    uniform_TK = np.array(
-        [uniforms(key, first + np.arange(k, dtype=np.uint64)) for first in first_T]
-    ).reshape(-1, k)
-    total_T1 = cumulative_TV[:, -1:]
-    aim_TK = torch.minimum(
-        torch.from_numpy(uniform_TK) * total_T1, torch.nextafter(total_T1, torch.zeros(1).double())
-    )
-    tokens_TK = torch.searchsorted(cumulative_TV, aim_TK, right=True)
+    place_N = np.arange(len(cumulative_TV) * k, dtype=np.uint64)
+    key_N = np.full(len(place_N), stream_key(seed, -1), dtype=np.uint64)
+    tokens_TK = invert(cumulative_TV, uniforms(key_N, place_N).reshape(-1, k))
     if not temperature:
         tokens_TK = tempered_TV.argmax(-1, keepdim=True).expand(-1, k).contiguous()
     values_TK, shape = logprobs_TV.gather(1, tokens_TK), list(tokens_TK.shape)
