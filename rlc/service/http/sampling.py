@@ -37,7 +37,7 @@ async def _open(
         return Sampler(sampler_id, served.name, None, client)
     with refusing(404):
         client = await backend.engine.create_sampling_client(model_path=engine_path(path))
-    name = backend.name_of(backend.runs.base_model(path))
+    name = backend.name_of(backend.runs.run_of(path).base_model)
     if request.base_model not in (None, name):
         raise Refused(400, f"{path} is of {name}, not of {request.base_model}.")
     return Sampler(sampler_id, name, path, client)

@@ -201,7 +201,7 @@ def load_weights(backend: Backend, request: types.LoadWeightsRequest) -> types.U
         create = backend.engine.create_training_client_from_state_with_optimizer
 
     async def load() -> types.LoadWeightsResponse:
-        name = backend.name_of(backend.runs.base_model(request.path))
+        name = backend.name_of(backend.runs.run_of(request.path).base_model)
         if request.base_model not in (None, name):
             raise Refused(400, f"{request.path} is of {name}, not of {request.base_model}.")
         served = backend.base(name)

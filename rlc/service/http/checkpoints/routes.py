@@ -12,7 +12,7 @@ from pydantic import BaseModel
 from tinker import types
 
 from rlc.service.http.backend import Backend, check_ttl
-from rlc.service.http.checkpoints.runs import TINKER, engine_path, path_of, tinker_path
+from rlc.service.http.checkpoints.runs import engine_path, path_of, tinker_path
 from rlc.service.http.listing import paged
 from rlc.service.http.refusals import Refused, refusing
 from rlc.service.local.checkpoints import CheckpointStore
@@ -118,7 +118,7 @@ async def _copy(backend: Backend, request: types.CopyWeightsRequest) -> str:
     expires_at = backend.engine.store.expiry(request.ttl_seconds)
     source = engine_path(request.source_path)
     with refusing(404):
-        run = backend.runs.find(request.source_path.removeprefix(TINKER).split("/")[0])
+        run = backend.runs.run_of(request.source_path)
         copied = await backend.engine.in_turn(lambda store: store.copy(source, run_id, expires_at))
     backend.runs.add(run_id, run.base_model, run.lora, run.user_metadata, project_id)
     path = tinker_path(copied)

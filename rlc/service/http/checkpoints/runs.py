@@ -111,9 +111,9 @@ class Runs:
         newest = listed[0].description
         return Run(run_id, newest.base_model, newest.lora, listed[-1].saved_at)
 
-    def base_model(self, path: str) -> str:
-        """The name of a checkpoint's base model. Raise Refused as `find` does."""
-        return self.find(path.removeprefix(TINKER).split("/")[0]).base_model
+    def run_of(self, path: str) -> Run:
+        """The run of a checkpoint at a path of Tinker's. Raise Refused as `find` does."""
+        return self.find(path.removeprefix(TINKER).split("/")[0])
 
     def latest(self, project_id: str | None = None) -> list[types.TrainingRun]:
         """The runs of a project or of all, the latest first."""
@@ -155,7 +155,7 @@ class Runs:
         """The sizes in bytes of the checkpoints of each project."""
         sizes: dict[str, list[int]] = {}
         for item in self.store.list():
-            project_id = self.find(item.path.removeprefix(SCHEME).split("/")[0]).project_id
+            project_id = self.run_of(tinker_path(item.path)).project_id
             sizes.setdefault(project_id, []).append(item.size_bytes)
         return sizes
 
@@ -164,7 +164,7 @@ class Runs:
         listed = self.store.find(engine_path(path))
         lora = listed.description.lora
         return types.WeightsInfoResponse(
-            base_model=self.base_model(path),
+            base_model=self.run_of(path).base_model,
             is_lora=True,
             lora_rank=lora.rank,
             train_unembed=lora.train_unembed,
