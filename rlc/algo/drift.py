@@ -40,7 +40,7 @@ class ClipRange:
     """Bounds of the ratio, and what a loss does beyond them.
 
     ``acts_on``: a token loses its ``gradient`` where the advantage pulls the ratio further out
-    (PPO), or has its ``weight`` bounded whatever the advantage (CISPO). ``per_sequence``: all
+    (PPO), or has its ``weight`` bounded for every advantage (CISPO). ``per_sequence``: all
     sampled tokens of a datum share the ratio ``exp(mean(d))`` (GSPO).
     """
 

@@ -91,7 +91,7 @@ class Settings:
         return self.whose if len(names) == 1 else f"{', '.join(missing)}: {self.whose}"
 
     def choice(self, noun: str, value: str, choices: Iterable[str], otherwise: str) -> str:
-        """Return ``value``; if it is none of the choices, report that, and return ``otherwise``."""
+        """Return ``value``; if it is not a choice, report that and return ``otherwise``."""
         if value in choices:
             return value
         known = f"known: {', '.join(choices)}"

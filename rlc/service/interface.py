@@ -31,7 +31,7 @@ class SamplingClient(Protocol):
 
         Logprobs are those of the distribution that was sampled from (temperature included).
         A request is a function of its arguments and the snapshot: the same ``seed`` gives the
-        same tokens, whatever else is being sampled.
+        same tokens, regardless of what else is being sampled.
         """
 
     def compute_logprobs(self, prompt: types.ModelInput) -> Awaitable[list[float | None]]:

@@ -341,7 +341,7 @@ def test_a_group_does_not_see_the_others(batch: list[list[float]]) -> None:
 
 @given(rollouts(), st.integers(2, 4))
 def test_roles_of_a_group_are_groups_of_their_own(batch: Rollouts, roles: int) -> None:
-    """Ragged: a group of n tasks with r roles is r groups of whatever sizes."""
+    """Ragged: a group of n tasks with r roles is r groups of any sizes."""
     spec = scheme(mean("role", "raw"), std("role", eps=1e-6))
     as_groups = scheme(mean(singleton="raw"), std(eps=1e-6))
     merged = [(r, t, g * roles + role, e, 0) for r, t, g, e, role in batch]

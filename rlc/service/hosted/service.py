@@ -115,7 +115,7 @@ class HostedService:
         return self._rest(lambda rest: rest.get_server_capabilities())
 
     async def delete_checkpoint(self, path: str) -> None:
-        """Delete a checkpoint by its path; one that is gone already is no error."""
+        """Delete a checkpoint by its path; one that is gone already is not an error."""
         try:
             await self._rest(lambda rest: rest.delete_checkpoint_from_tinker_path(path))
         except ServiceError as error:
@@ -176,8 +176,8 @@ class HostedService:
         user_metadata: Mapping[str, str] | None,
         path: str | None = None,
     ) -> HostedTrainingClient:
-        """A new client with its tokenizer, of which the listener is told. Raise CheckpointError if
-        the server does not have the ``path`` that it is made from."""
+        """A new client with its tokenizer, which is reported to the listener. Raise
+        CheckpointError if the server does not have the ``path`` that it is made from."""
         metadata = {**self.metadata, **(user_metadata or {})}
         try:
             client = await self._create(lambda: create(user_metadata=metadata))

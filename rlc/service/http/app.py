@@ -141,7 +141,7 @@ def build_app(backend: Backend, key: str | None = None) -> ASGIApp:
 async def _configure(request: Request) -> Response:  # noqa: ARG001 (every version is welcome)
     """The SDK asks this over a connection that it never closes, so the server closes it.
 
-    It is told to exchange its key for an identity, the only place where it reads who it is.
+    The answer asks it to exchange its key for an identity, the only place where it reads who it is.
     """
     content = types.ClientConfigResponse(pjwt_auth_enabled=True).model_dump_json()
     return Response(content, headers={"connection": "close"}, media_type=JSON)

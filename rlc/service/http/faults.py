@@ -48,7 +48,7 @@ class Faults:
 
 def parse_faults(text: str, seed: int) -> Faults:
     """Parse ``too_many=5%,drops=0.05,slow_seconds=2``. Raise ServiceError for an unknown fault or
-    a value that is no rate."""
+    a value that is not a rate."""
     known = {f.name for f in fields(Faults)} - {"seed"}
     given: dict[str, Any] = {}
     for part in filter(None, (part.strip() for part in text.split(","))):

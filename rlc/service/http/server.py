@@ -36,7 +36,7 @@ class Server(uvicorn.Server):
     """Sets ``is_up`` when it has started, and answers waiting polls before it ends."""
 
     def __init__(self, app: ASGIApp, backend: Backend) -> None:
-        # An injected fault that drops a connection is no error worth a line.
+        # An injected fault that drops a connection is not an error worth a line.
         logging.getLogger("uvicorn.error").setLevel(logging.CRITICAL)
         config = uvicorn.Config(
             app,

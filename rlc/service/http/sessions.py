@@ -85,7 +85,7 @@ class Session:
 
     @property
     def metadata(self) -> dict[str, str]:
-        """Its user's metadata, as the API tells it."""
+        """Its user's metadata, as the API reports it."""
         return {key: str(value) for key, value in self.user_metadata.items()}
 
 

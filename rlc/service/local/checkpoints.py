@@ -85,7 +85,7 @@ def is_folder_name(name: str) -> bool:
     return (
         0 < len(name.encode(errors="replace")) <= 255
         and not set(name) & set("/\\\0")
-        and (not name.startswith("."))
+        and not name.startswith(".")
     )
 
 
@@ -232,7 +232,7 @@ class CheckpointStore:
             raise CheckpointError(f"There is no checkpoint {path} in {self.root}.") from error
 
     def file(self, path: str) -> Path:
-        """Return where a checkpoint is or would be. Raise ServiceError for what is no path."""
+        """Return where a checkpoint is or would be. Raise ServiceError for what is not a path."""
         match = _PATH.fullmatch(path)
         if match is None or not all(map(is_folder_name, (match[1], f"{match[3]}{_SUFFIX}"))):
             raise ServiceError(

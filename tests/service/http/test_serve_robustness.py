@@ -1,4 +1,4 @@
-"""No request makes the server fail: what is wrong is refused, whatever it is."""
+"""No request makes the server fail: everything that is wrong with one is refused."""
 
 from __future__ import annotations
 

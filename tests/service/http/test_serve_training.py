@@ -82,7 +82,7 @@ def test_a_step_clips_by_norm_and_decays_by_value(
 
     free, free_P = stepped(eps=1.0)
     clipped, clipped_P = stepped(eps=1.0, grad_clip_norm=free / 4)
-    assert clipped == free  # told before clipping
+    assert clipped == free  # reported before clipping
     start = sdk.create_lora_training_client(BASE, rank=4, seed=7).result()
     start_P = served_weights(server, start)
     # With one step of Adam without momentum, a move m comes of a gradient g = m / (lr - |m|) · 1.

@@ -118,7 +118,7 @@ def test_a_snapshot_does_not_change_when_training_goes_on(service: LocalService)
     assert later.logprobs[0] != pytest.approx(before.logprobs[0], abs=1e-3)
 
 
-def test_a_seed_decides_the_tokens_whatever_else_is_sampled(service: LocalService) -> None:
+def test_a_seed_decides_the_tokens_regardless_of_other_requests(service: LocalService) -> None:
     async def main() -> Any:
         sampler = await service.create_sampling_client(base_model=folder())
         alone = await sampler.sample(prompt(PROMPT), 3, params())

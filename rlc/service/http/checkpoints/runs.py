@@ -119,7 +119,7 @@ class Runs:
         """The runs of a project or of all, the latest first."""
         runs = []
         for folder in self.store.root.glob("*"):
-            with suppress(Refused):  # a folder that is no run
+            with suppress(Refused):  # a folder that is not a run
                 if not folder.is_dir():
                     continue
                 if project_id in (None, self.find(folder.name).project_id):

@@ -70,7 +70,7 @@ class Scoring:
 
 
 def read_targets(targets: types.TensorData) -> IntArray:
-    """Return a tensor of targets [T - 1, K]. Raise ServiceError if it is none."""
+    """Return a tensor of targets [T - 1, K]. Raise ServiceError if it is not one."""
     try:
         tokens_TK = targets.to_numpy()
     except (RuntimeError, ValueError) as error:  # what torch raises for indices out of place
