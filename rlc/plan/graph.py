@@ -97,6 +97,11 @@ def build_graph(stages: Iterable[StagePlan]) -> Graph:
     return Graph(tuple(nodes.values()), tuple(edges))
 
 
+def evaluations_of(stage: TrainPlan | SftPlan, stages: Iterable[StagePlan]) -> list[EvalPlan]:
+    """The evaluations of a stage among those of a job. They share its budget."""
+    return [one for one in stages if isinstance(one, EvalPlan) and one.after == stage.name]
+
+
 def step_edges(stage: StagePlan) -> tuple[GraphEdge, ...]:
     """The edges of one step of a stage, before its overlap."""
     if isinstance(stage, SftPlan):

@@ -14,6 +14,7 @@ from attrs import define, field
 
 from rlc.data.code.functions import search_beside
 from rlc.data.digests import changed_files
+from rlc.plan.graph import evaluations_of
 from rlc.plan.records import EvalPlan, SftPlan, StagePlan, TrainPlan
 from rlc.runtime.concurrency import in_thread
 from rlc.runtime.failures import failure_of, read_failures
@@ -181,8 +182,7 @@ class Job:
         self.observer.stage_started(stage, len(done), values)
         evaluations = [
             one
-            for one in self.folder.plan.stages
-            if isinstance(one, EvalPlan) and one.after == stage.name
+            for one in evaluations_of(stage, self.folder.plan.stages)
             if not self._evaluator.is_done(one, stage.steps)
         ]
         if len(done) < stage.steps or evaluations:

@@ -8,6 +8,7 @@ from attrs import frozen
 
 from rlc.check.stages import CheckedStage
 from rlc.lang.diagnostics import Diagnostics
+from rlc.plan.graph import evaluations_of
 from rlc.plan.records import EvalPlan, SftPlan, StagePlan, TrainPlan
 
 
@@ -37,7 +38,8 @@ def report_budgets(stages: Sequence[CheckedStage], recipe: str, found: Diagnosti
     for stage, plan in zip(stages, plans, strict=True):
         if isinstance(plan, EvalPlan) or not _is_limited(plan):
             continue
-        for limit in _limits(plan, plans):
+        evaluations = evaluations_of(plan, plans)
+        for limit in _limits(plan, evaluations, plans):
             span = stage.origins.at(f"budget.{limit.unit}")
             most, whole = limit.said(limit.most), limit.said(limit.whole)
             if limit.least_step > limit.most:
@@ -56,14 +58,9 @@ def report_budgets(stages: Sequence[CheckedStage], recipe: str, found: Diagnosti
                     span,
                     f"a budget of {most} {lasting if steps else 'may not do for one step'}",
                     f"all of them are expected to take {whole}"
-                    + ", evaluations included" * bool(_evaluations(plan, plans))
+                    + ", evaluations included" * bool(evaluations)
                     + "; the run stops at the budget",
                 )
-
-
-def _evaluations(plan: TrainPlan | SftPlan, plans: Sequence[StagePlan]) -> list[EvalPlan]:
-    """Return the evaluations of a stage, which share its budget."""
-    return [other for other in plans if isinstance(other, EvalPlan) and other.after == plan.name]
 
 
 def _is_limited(plan: StagePlan) -> bool:
@@ -71,12 +68,15 @@ def _is_limited(plan: StagePlan) -> bool:
     return budget is not None and not (budget.usd is None and budget.tokens is None)
 
 
-def _limits(plan: TrainPlan | SftPlan, plans: Sequence[StagePlan]) -> Iterator[_Limit]:
+def _limits(
+    plan: TrainPlan | SftPlan, evaluations: Sequence[EvalPlan], plans: Sequence[StagePlan]
+) -> Iterator[_Limit]:
+    """The limits of a stage's budget, which its evaluations share."""
     from rlc.pricing.cost import stage_cost  # most checks need no prices
 
     by_name = {other.name: other for other in plans}
     cost = stage_cost(plan)
-    evaluated = [stage_cost(other, by_name) for other in _evaluations(plan, plans)]
+    evaluated = [stage_cost(other, by_name) for other in evaluations]
     if (usd := plan.budget.usd) is not None:
         whole = sum(part.total("expected").usd for part in (cost, *evaluated))
         least = cost.step["low"].usd

@@ -14,6 +14,7 @@ from rlc.catalog.builtins.training import DEFAULT_FAILURE
 from rlc.envs.build import PlayableEnv
 from rlc.envs.judges.solver_judge import JUDGE
 from rlc.plan.environments import SOLVED
+from rlc.plan.graph import evaluations_of
 from rlc.plan.records import EvalPlan, SftPlan, TrainPlan
 from rlc.pricing.cost import stage_cost
 from rlc.runtime.guard.adaptive_concurrency import LimitedSamplingClient, fixed_limiter
@@ -128,14 +129,9 @@ class Evaluator:
 
     def affords(self, stage: TrainPlan | SftPlan, more: Used) -> bool:
         """Return whether a stage's budget, which its evaluations share, has room for more."""
-        journal = self.folder.journal
-        used = sum((journal.used(plan.name) for plan in self._of(stage)), journal.used(stage.name))
+        journal, evaluations = self.folder.journal, evaluations_of(stage, self.folder.plan.stages)
+        used = sum((journal.used(plan.name) for plan in evaluations), journal.used(stage.name))
         return used.fits(stage.budget, more)
-
-    def _of(self, stage: TrainPlan | SftPlan) -> list[EvalPlan]:
-        """Return the evaluations of a stage."""
-        plans = self.folder.plan.stages
-        return [plan for plan in plans if isinstance(plan, EvalPlan) and plan.after == stage.name]
 
     def _due(self, stage: TrainPlan | SftPlan, step: int) -> list[EvalPlan]:
         """Return the evaluations to do after a step, or before the first, but not at the end."""
@@ -143,7 +139,7 @@ class Evaluator:
             return []
         return [
             plan
-            for plan in self._of(stage)
+            for plan in evaluations_of(stage, self.folder.plan.stages)
             if (plan.first if step == 0 else bool(plan.every and step % plan.every == 0))
             and not self.is_done(plan, step)
         ]
