@@ -154,12 +154,7 @@ class Job:
 
     def _summary(self, summaries: list[StageSummary]) -> Summary:
         journal, stages = self.folder.journal, self.folder.plan.stages
-        finished = all(
-            self._evaluator.is_done(stage, self._last_step(stage))
-            if isinstance(stage, EvalPlan)
-            else len(journal.steps(stage.name)) == stage.steps
-            for stage in stages
-        )
+        finished = all(map(self._is_done, stages))
         state = "finished" if finished else "budget" if self._over_budget else "interrupted"
         state = NOTHING_LEARNT if self._nothing_learnt else state
         cause = self._nothing_learnt or _CAUSES[state]
@@ -282,12 +277,19 @@ class Job:
         """Before the first stage of this process is paid for, try what the others need."""
         if not self._tried:
             tokenizer, remote = training.get_tokenizer(), self._remote
-            served = [
+            later = [
                 remote.with_served_context(one) if remote and isinstance(one, SftPlan) else one
                 for one in self.folder.plan.stages
+                if one.name != now.name and not self._is_done(one)
             ]
-            await try_later_stages(self.folder, served, now, tokenizer, self.observer.note)
+            await try_later_stages(self.folder, later, now, tokenizer, self.observer.note)
             self._tried = True
+
+    def _is_done(self, stage: StagePlan) -> bool:
+        """Whether all steps of a stage are journalled, or the evaluation at the end."""
+        if isinstance(stage, EvalPlan):
+            return self._evaluator.is_done(stage, self._last_step(stage))
+        return len(self.folder.journal.steps(stage.name)) == stage.steps
 
     def _last_step(self, stage: EvalPlan) -> int:
         """Return the last step of the stage that is evaluated; 0 for a model as it is."""

@@ -16,7 +16,7 @@ from rlc.envs.build import PlayableEnv, build_env
 from rlc.envs.deadlines import Span
 from rlc.errors import Error
 from rlc.plan.environments import EnvPlan
-from rlc.plan.records import EvalPlan, SftPlan, StagePlan, environments_of
+from rlc.plan.records import SftPlan, StagePlan, environments_of
 from rlc.runtime.concurrency import in_thread
 from rlc.runtime.journal.folder import RunFolder
 from rlc.runtime.records import RunError
@@ -35,7 +35,7 @@ async def try_later_stages(
     tokenizer: Any,
     note: Callable[[str], None],
 ) -> None:
-    """Try what the stages need that are still to run beside ``now``, which tries its own.
+    """Try what ``stages`` need, which are to run after ``now``; that one tries its own.
 
     Environments of another base model than that of ``now``, whose ``tokenizer`` is there, are tried
     where they can be made without theirs. Raise RunError, with the stage, for what cannot be used.
@@ -43,13 +43,11 @@ async def try_later_stages(
     started, tried = time.perf_counter(), list[str]()
     made = [_bare(env) for env in environments_of(now)]
     for stage in stages:
-        if stage.name == now.name or _is_done(folder, stage):
-            continue
         known = stage.model.base == now.model.base
         try:
             if isinstance(stage, SftPlan) and stage.data.path is not None:
                 if known:
-                    await make_file_examples(folder, [stage], tokenizer, note)
+                    await make_file_examples(folder, stage, tokenizer, note)
                 else:
                     await in_thread(read_all, stage.data)
                 tried.append(stage.name)
@@ -73,14 +71,6 @@ async def try_later_stages(
 def _bare(env: EnvPlan) -> EnvPlan:
     """An environment without what does not matter to whether it can be made and reset."""
     return evolve(env, name="", weight=0.0, rollouts=UNDECIDED, reward=AS_THEY_COME)
-
-
-def _is_done(folder: RunFolder, stage: StagePlan) -> bool:
-    steps = folder.journal.steps(stage.name)
-    if not isinstance(stage, EvalPlan):
-        return len(steps) >= stage.steps
-    after = {s.name: s.steps for s in folder.plan.stages if not isinstance(s, EvalPlan)}
-    return folder.journal.step(stage.name, after.get(stage.after or "", 0)) is not None
 
 
 async def _reset_once(env: EnvPlan, tokenizer: Any, renderer: str) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -44,7 +44,7 @@ async def load_examples(
         if weights.step:
             raise RunError(f"{folder.path / name} is gone, and cannot be made again")
         if stage.data.path is not None:
-            await make_file_examples(folder, [stage], weights.training.get_tokenizer(), note)
+            await make_file_examples(folder, stage, weights.training.get_tokenizer(), note)
         else:
             records = await _from_episodes(folder, stage, weights, meter, on_progress)
             folder.rewrite(name, records)
@@ -52,21 +52,19 @@ async def load_examples(
 
 
 async def make_file_examples(
-    folder: RunFolder, stages: Iterable[SftPlan], tokenizer: Any, note: Callable[[str], None]
+    folder: RunFolder, stage: SftPlan, tokenizer: Any, note: Callable[[str], None]
 ) -> None:
-    """Make the examples of stages that learn from files and have not begun.
+    """Make the examples of a stage that learns from a file, unless it has begun.
 
-    Raise DataError or RunError for rows that cannot be used: before the first stage is paid for,
-    if its tokenizer is that of the later ones.
+    Raise DataError or RunError for rows that cannot be used.
     """
-    for stage in stages:
-        name = _file_name(stage)
-        begun = (folder.path / name).exists() or folder.journal.steps(stage.name)
-        if stage.data.path is not None and not begun:
-            records, notes = await in_thread(file_examples, stage, tokenizer)
-            folder.rewrite(name, records)
-            for text in notes:
-                note(text)
+    name = _file_name(stage)
+    if (folder.path / name).exists() or folder.journal.steps(stage.name):
+        return
+    records, notes = await in_thread(file_examples, stage, tokenizer)
+    folder.rewrite(name, records)
+    for text in notes:
+        note(text)
 
 
 def _file_name(stage: SftPlan) -> str:
