@@ -2,6 +2,6 @@
 
 Read ``scheme`` first: what an advantage scheme is. ``advantages`` applies one to ``episodes``
 (``rewards`` to ``returns``, then statistics over ``scopes``). ``losses`` and ``kl`` are the
-formulas that a service is checked against, ``aggregate`` the weights of tokens, ``passk`` and
-``schedules`` what their names say.
+formulas that a service is checked against, ``expressions`` those of a recipe's own losses and
+rewards. ``aggregate`` has the weights of tokens, ``passk`` and ``schedules`` what their names say.
 """

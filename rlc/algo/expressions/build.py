@@ -1,0 +1,290 @@
+"""How a program is made: node by node, simplified on the way.
+
+Equal expressions become one node, constants are folded, and identities that hold for every float
+are applied (``x * 1``, ``x + 0``, ``--x``, ``(-a) * b = -(a * b)``); a fold that would give
+infinity or NaN is left as it stands. ::
+
+    b = Builder("loss")
+    surrogate = b.apply("min", b.apply("*", b.input("ratio"), b.input("adv")), …)
+    b.name(surrogate, "surrogate")
+    program = b.program(b.apply("neg", surrogate))
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable
+
+from rlc.algo.expressions.program import MOST_NODES, ExpressionError, Node, Program, below
+from rlc.algo.expressions.vocabulary import (
+    INPUT,
+    INPUTS,
+    NUMBER,
+    OPERATIONS,
+    RATIO,
+    Kind,
+    Shape,
+    input_of,
+)
+
+_COUNTS = {1: "one argument", 2: "two arguments", 3: "three arguments"}
+_SHAPES: dict[Shape, str] = {
+    "number": "a number",
+    "sequence": "one value a sequence",
+    "token": "one value a token",
+}
+
+
+class Builder:
+    """Makes the nodes of one program. Nodes are named by their positions.
+
+    ``components`` are the names of a reward's components, which can be read like inputs.
+    """
+
+    def __init__(self, kind: Kind = "loss", components: Iterable[str] = ()) -> None:
+        self._kind = kind
+        self._names = (*INPUTS[kind], *components)
+        self._nodes: list[Node] = []
+        self._shapes: list[Shape] = []
+        self._known: dict[tuple[object, ...], int] = {}
+        self._called: dict[int, str] = {}
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """What :meth:`input` takes, for suggestions."""
+        return self._names
+
+    def shape(self, node: int) -> Shape:
+        """The shape of a node's result."""
+        return self._shapes[node]
+
+    def is_condition(self, node: int) -> bool:
+        """Whether a node's result is a condition."""
+        operation = OPERATIONS.get(self._nodes[node].op)
+        return operation is not None and operation.condition
+
+    def value(self, node: int) -> float | None:
+        """The value of a node that is a number; None if it depends on an input."""
+        return self._nodes[node].value
+
+    def number(self, value: float) -> int:
+        """Return the node of a number. Raise ExpressionError if it is not finite."""
+        if not math.isfinite(value):
+            raise ExpressionError(f"{value} is no number to compute with", NUMBER)
+        return self._add(Node(NUMBER, value=float(value) + 0.0), "number")  # no -0.0
+
+    def input(self, name: str) -> int:
+        """Return the node of an input. Raise ExpressionError if there is none of that name."""
+        if name not in self._names:
+            raise ExpressionError(
+                f"a {self._kind} cannot read `{name}`",
+                INPUT,
+                expected=", ".join(self._names),
+                found=name,
+            )
+        if name == RATIO:
+            return self.apply("exp", self.apply("-", self.input("logp"), self.input("logq")))
+        return self._add(Node(INPUT, name=name), input_of(self._kind, name).shape)
+
+    def name(self, node: int, name: str) -> None:
+        """Call the result of a node by a name of the recipe's. The first name of it counts; inputs
+        and numbers keep what they are called."""
+        if self._nodes[node].op not in (NUMBER, INPUT):
+            self._called.setdefault(node, name)
+
+    def apply(self, op: str, *args: int) -> int:
+        """Return the node of an operation on other nodes.
+
+        Raise ExpressionError if there is no such operation, or the arguments do not fit: their
+        number, a condition where a value is needed, a value where a condition is, a mean of what
+        is no token.
+        """
+        args = self._checked(op, args)
+        if op in ("min", "max") and len(args) > 2:
+            first, *rest = args
+            for other in rest:
+                first = self.apply(op, first, other)
+            return first
+        if (simpler := self._simplified(op, args)) is not None:
+            return simpler
+        return self._add(Node(op, args), OPERATIONS[op].shape([self._shapes[arg] for arg in args]))
+
+    def program(self, output: int) -> Program:
+        """Return the program of a node's result, without what it does not need.
+
+        Raise ExpressionError if the result is a condition, or a loss that is the same whatever
+        its sequence.
+        """
+        if self.is_condition(output):
+            raise ExpressionError("the result is a condition, not a value", self._nodes[output].op)
+        shape = self.shape(output)
+        if self._kind == "loss" and shape == "number":
+            raise ExpressionError(
+                "the loss is a constant",
+                self._nodes[output].op,
+                expected="one value a token or a sequence",
+                found="a number",
+                hint="it has to depend on `logp`",
+            )
+        position: dict[int, int] = {}
+        nodes: list[Node] = []
+        waiting = [output]
+        while waiting:  # in the order in which the result reads them, however they were made
+            old = waiting.pop()
+            missing = [arg for arg in reversed(self._nodes[old].args) if arg not in position]
+            if missing:
+                waiting += [old, *missing]
+            elif old not in position:
+                node, position[old] = self._nodes[old], len(nodes)
+                name = node.name if node.op == INPUT else self._called.get(old)
+                args = tuple(position[arg] for arg in node.args)
+                nodes.append(Node(node.op, args, node.value, name))
+        return Program(tuple(nodes), position[output], shape, self._kind)
+
+    def unused(self, output: int) -> tuple[str, ...]:
+        """The names given to nodes that ``output`` is not made of."""
+        needed = set(below(Program(tuple(self._nodes), output, "token", self._kind), output))
+        return tuple(name for node, name in self._called.items() if node not in needed)
+
+    def _add(self, node: Node, shape: Shape) -> int:
+        commutes = node.op in OPERATIONS and OPERATIONS[node.op].commutes
+        args = tuple(sorted(node.args)) if commutes else node.args
+        key = (node.op, args, node.value, node.name)
+        if key not in self._known:
+            if len(self._nodes) >= MOST_NODES:
+                raise ExpressionError(f"an expression has at most {MOST_NODES:,} parts", node.op)
+            self._known[key] = len(self._nodes)
+            self._nodes.append(node)
+            self._shapes.append(shape)
+        return self._known[key]
+
+    def _checked(self, op: str, args: tuple[int, ...]) -> tuple[int, ...]:
+        """The arguments, if they fit; flags as conditions where one is needed."""
+        operation = OPERATIONS.get(op)
+        if operation is None:
+            known = ", ".join(name for name in OPERATIONS if name.isidentifier())
+            raise ExpressionError(f"there is no function `{op}`", op, expected=known, found=op)
+        wanted = len(operation.params)
+        if len(args) < wanted or (len(args) > wanted and not operation.variadic):
+            expected = ("at least " if operation.variadic else "") + _COUNTS[wanted]
+            usage = operation.usage
+            raise ExpressionError(
+                f"`{usage}` takes {expected}, not {len(args)}",
+                op,
+                expected=expected,
+                found=str(len(args)),
+            )
+        checked = list(args)
+        for position, arg in enumerate(args):
+            param = operation.params[min(position, wanted - 1)]
+            if param == "condition" and not self.is_condition(arg):
+                checked[position] = self._as_condition(op, position, arg)
+            elif param != "condition" and self.is_condition(arg):
+                raise ExpressionError(
+                    f"`{operation.usage}` takes a value for `{param}`, not a condition",
+                    op,
+                    position,
+                    "a value",
+                    "a condition",
+                    "`where(condition, 1, 0)` makes a value of a condition",
+                )
+            if operation.reduces and self._shapes[arg] != "token":
+                raise ExpressionError(
+                    f"`{operation.usage}` is over the tokens of a sequence, and this is "
+                    f"{_SHAPES[self._shapes[arg]]}",
+                    op,
+                    position,
+                    _SHAPES["token"],
+                    _SHAPES[self._shapes[arg]],
+                )
+        if op == "clip" and (low := self.value(args[1])) is not None:
+            high = self.value(args[2])
+            if high is not None and low > high:
+                raise ExpressionError(
+                    f"`clip` from {low:g} to {high:g} has its bounds the wrong way round",
+                    op,
+                    1,
+                    f"at most {high:g}",
+                    f"{low:g}",
+                )
+        return tuple(checked)
+
+    def _as_condition(self, op: str, position: int, arg: int) -> int:
+        node = self._nodes[arg]
+        if node.op == INPUT and input_of(self._kind, node.name or "").flag:
+            return self.apply("!=", arg, self.number(0))
+        raise ExpressionError(
+            f"`{op}` decides by a comparison, and this is a value",
+            op,
+            position,
+            "a condition",
+            "a value",
+            "compare it with something, such as `adv > 0`",
+        )
+
+    def _simplified(self, op: str, args: tuple[int, ...]) -> int | None:
+        """The node of something simpler with the same value and gradient for every float."""
+        values = [self._nodes[arg].value for arg in args]
+        operation = OPERATIONS[op]
+        if None not in values and not operation.condition:
+            folded = operation.of(*values)
+            return self.number(folded) if math.isfinite(folded) else None
+        inner = [self._nodes[arg].args[0] if self._is(arg, "neg") else None for arg in args]
+        match op, args, values:
+            case ("+", (x, _), (_, 0.0)) | ("+", (_, x), (0.0, _)) | ("-", (x, _), (_, 0.0)):
+                return x
+            case ("*", (x, _), (_, 1.0)) | ("*", (_, x), (1.0, _)) | ("/", (x, _), (_, 1.0)):
+                return x
+            case ("*", (x, _), (_, -1.0)) | ("*", (_, x), (-1.0, _)) | ("-", (_, x), (0.0, _)):
+                return self.apply("neg", x)
+            case ("neg", _, _):
+                return inner[0]
+            case ("+", (a, b), _) if inner[1] is not None:
+                return self.apply("-", a, inner[1])
+            case ("+", (a, b), _) if inner[0] is not None:
+                return self.apply("-", b, inner[0])
+            case ("-", (a, b), _) if inner[1] is not None:
+                return self.apply("+", a, inner[1])
+            case ("*" | "/", (a, b), _) if inner[0] is not None or inner[1] is not None:
+                positive = [
+                    arg if within is None else within
+                    for arg, within in zip(args, inner, strict=True)
+                ]
+                made = self.apply(op, *positive)
+                return made if None not in inner else self.apply("neg", made)
+            case ("min" | "max", (a, b), _) if a == b:
+                return a
+            case ("where", (_, a, b), _) if a == b:
+                return a
+            case ("where", (condition, a, b), _):
+                compared = self._nodes[condition]
+                sides = [self._nodes[side].value for side in compared.args]
+                if None not in sides:
+                    return a if OPERATIONS[compared.op].of(*sides) else b
+            case ("stop", (x,), _) if self._is(x, "stop"):
+                return x
+        return None
+
+    def _is(self, node: int, op: str) -> bool:
+        return self._nodes[node].op == op
+
+
+def validate(program: Program) -> None:
+    """Raise ExpressionError if a program from elsewhere, such as a saved plan, is not one that a
+    Builder makes: an operation or input that does not exist, arguments that do not fit."""
+    if not 0 <= program.output < len(program.nodes):
+        raise ExpressionError(f"a program has no node {program.output}", NUMBER)
+    components = program.inputs if program.kind == "reward" else ()
+    builder = Builder(program.kind, components)
+    made: list[int] = []
+    for node in program.nodes:
+        if any(not 0 <= arg < len(made) for arg in node.args):
+            raise ExpressionError(f"`{node.op}` reads a node that does not come before it", node.op)
+        if node.op == NUMBER:
+            made.append(builder.number(float("nan") if node.value is None else node.value))
+        elif node.op == INPUT:
+            made.append(builder.input(node.name or ""))
+        else:
+            made.append(builder.apply(node.op, *(made[arg] for arg in node.args)))
+    if (shape := builder.shape(made[program.output])) != program.shape:
+        raise ExpressionError(f"the program's shape is {shape}, not {program.shape}", NUMBER)

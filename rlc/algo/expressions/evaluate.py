@@ -1,0 +1,223 @@
+"""The value and the gradient of a loss on one sequence, in float64, by reverse accumulation.
+
+What a service computes is checked against this, as :mod:`rlc.algo.losses` is for its own losses.
+Conventions where a derivative does not exist are those of torch, which computes it everywhere else:
+
+- ``min`` and ``max`` give each of two equal arguments half of the gradient (``torch.minimum``);
+- ``clip`` passes the gradient on at its bounds (``torch.clamp``); ``abs`` has none at 0;
+- comparisons and ``stop`` have none.
+
+Unlike torch's, a gradient never comes out of the branch of a `where` that was not taken, even if
+that branch is infinite or NaN. All built-in losses written as expressions agree with
+:mod:`rlc.algo.losses`, ties included: where PPO's free and clipped term are equal, both have the
+same gradient or the advantage is 0.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from types import MappingProxyType
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from rlc.algo.errors import AlgorithmError
+from rlc.algo.expressions.program import Node, Program, shapes
+from rlc.algo.expressions.reach import differentiable
+from rlc.algo.expressions.vocabulary import INPUT, NUMBER, Shape
+from rlc.algo.ragged import Floats
+
+_Values = Any  # one float64, or an array of one for each sampled token
+
+
+def loss_and_grad(
+    program: Program,
+    inputs: Mapping[str, npt.ArrayLike],
+    mask_T: npt.ArrayLike | None = None,
+    weights: npt.ArrayLike = 1.0,
+) -> tuple[float, Floats]:
+    """The loss of one sequence and its gradient by the trainer's logprobs.
+
+    Args:
+        program: a loss.
+        inputs: ``logp`` and whatever else the program reads (``logq``, ``adv``, ``ref``), each of
+            shape (T,). ``ratio`` and ``length`` follow from them.
+        mask_T: positive where the token was sampled; None: everywhere. Other tokens have neither
+            a loss nor a gradient, and nothing is read there.
+        weights: what the loss is multiplied by: one number, or for a token loss one a token.
+
+    Returns:
+        The weighted sum of the token losses, or the weighted loss of the sequence; and its
+        gradient, shape (T,). Both are 0 for a sequence without a sampled token.
+
+    Raises:
+        AlgorithmError: a missing input, one of another length, or a loss that is not finite.
+    """
+    logp_T = np.asarray(inputs["logp"], dtype=np.float64)
+    mask = np.ones(len(logp_T), bool) if mask_T is None else np.asarray(mask_T) > 0
+    if mask.shape != logp_T.shape:
+        raise AlgorithmError(f"the mask has shape {mask.shape}, logp has {logp_T.shape}")
+    grad_T = np.zeros(len(logp_T))
+    if not mask.any():
+        return 0.0, grad_T
+    sampled = _sampled(program, inputs, mask)
+    scale = np.asarray(weights, dtype=np.float64)
+    scale = scale[mask] if scale.shape == mask.shape and program.shape == "token" else scale
+    if scale.shape and scale.shape != (mask.sum(),):
+        raise AlgorithmError(f"weights of shape {scale.shape} do not fit a {program.shape} loss")
+    with np.errstate(all="ignore"):  # what is not finite is refused below
+        values = _forward(program, sampled)
+        loss = values[program.output] * scale
+        grad_S = _backward(program, values, scale, int(mask.sum()))
+    if not (np.isfinite(loss).all() and np.isfinite(grad_S).all()):
+        raise AlgorithmError(_what_is_not_finite(loss, grad_S, sampled, np.flatnonzero(mask)))
+    grad_T[mask] = grad_S
+    return float(np.sum(loss)), grad_T
+
+
+def _sampled(
+    program: Program, inputs: Mapping[str, npt.ArrayLike], mask: npt.NDArray[np.bool_]
+) -> dict[str, _Values]:
+    """The inputs of the sampled tokens, by name."""
+    found: dict[str, _Values] = {"length": np.float64(mask.sum())}
+    for name in program.inputs:
+        if name in found:
+            continue
+        if name not in inputs:
+            raise AlgorithmError(f"the loss reads `{name}`, which is not there")
+        column_T = np.asarray(inputs[name], dtype=np.float64)
+        if column_T.shape != mask.shape:
+            raise AlgorithmError(f"{name} has shape {column_T.shape}, logp has {mask.shape}")
+        found[name] = column_T[mask]
+    return found
+
+
+def _forward(program: Program, inputs: Mapping[str, _Values]) -> list[_Values]:
+    values: list[_Values] = []
+    length, of = int(inputs["length"]), shapes(program)
+    for node in program.nodes:
+        if node.op == NUMBER:
+            values.append(np.float64(node.value or 0.0))
+        elif node.op == INPUT:
+            values.append(inputs[node.name or ""])
+        else:
+            values.append(_FORWARD[node.op](*(values[arg] for arg in node.args)))
+    if of[program.output] == "token":  # an input alone has its own array
+        values[program.output] = np.broadcast_to(values[program.output], (length,))
+    return values
+
+
+_FORWARD: Mapping[str, Callable[..., _Values]] = MappingProxyType(
+    {
+        "+": np.add,
+        "-": np.subtract,
+        "*": np.multiply,
+        "/": np.divide,
+        "neg": np.negative,
+        "<": np.less,
+        "<=": np.less_equal,
+        ">": np.greater,
+        ">=": np.greater_equal,
+        "==": np.equal,
+        "!=": np.not_equal,
+        "where": np.where,
+        "min": np.minimum,
+        "max": np.maximum,
+        "clip": lambda x, low, high: np.minimum(np.maximum(x, low), high),
+        "exp": np.exp,
+        "log": np.log,
+        "sqrt": np.sqrt,
+        "abs": np.abs,
+        "sigmoid": lambda x: np.where(x >= 0, 1.0, np.exp(-np.abs(x))) / (1 + np.exp(-np.abs(x))),
+        "softplus": lambda x: np.maximum(x, 0.0) + np.log1p(np.exp(-np.abs(x))),
+        "stop": lambda x: x,
+        "mean": np.mean,
+        "sum": np.sum,
+    }
+)
+
+
+_CHOOSES = ("where", "min", "max", "clip")
+
+
+def _backward(program: Program, values: list[_Values], seed: Floats, length: int) -> Floats:
+    """The gradient by ``logp`` on each sampled token, of the result times ``seed``."""
+    active, of = differentiable(program), shapes(program)
+    gradients: dict[int, _Values] = {program.output: seed}
+    logp = np.zeros(length)
+    for position in range(program.output, -1, -1):
+        node = program.nodes[position]
+        if position not in gradients or not active[position]:
+            continue
+        gradient = gradients.pop(position)
+        if node.op == INPUT:
+            logp = logp + gradient
+            continue
+        given = [values[arg] for arg in node.args]
+        for place, arg in enumerate(node.args):
+            if not active[arg]:
+                continue
+            slope = _slope(node, place, given, values[position], length)
+            # Nothing times an infinite slope is nothing, and so is what was not chosen.
+            nothing = (gradient == 0) | ((slope == 0) & (node.op in _CHOOSES))
+            passed = np.where(nothing, 0.0, gradient * slope)
+            gradients[arg] = gradients.get(arg, 0.0) + _narrowed(passed, of[arg], of[position])
+    return logp
+
+
+def _narrowed(gradient: _Values, to: Shape, of: Shape) -> _Values:
+    """A gradient of one value that all tokens share is the sum over them."""
+    return np.sum(gradient) if of == "token" and to != "token" else gradient
+
+
+def _slope(
+    node: Node, place: int, given: Sequence[_Values], result: _Values, length: int
+) -> _Values:
+    """The derivative of an operation by one of its arguments."""
+    match node.op, given:
+        case "+" | "sum", _:
+            return 1.0
+        case "-", _:
+            return -1.0 if place else 1.0
+        case "*", _:
+            return given[1 - place]
+        case "/", (_, b):
+            return -result / b if place else 1.0 / b
+        case "neg", _:
+            return -1.0
+        case "where", (condition, *_):
+            return np.where(condition, 1.0, 0.0) if place == 1 else np.where(condition, 0.0, 1.0)
+        case "min" | "max", _:
+            a, b = given[place], given[1 - place]
+            return np.where(a == b, 0.5, (a < b) if node.op == "min" else (a > b))
+        case "clip", (x, low, high):
+            inside = (low <= x) & (x <= high)
+            return (inside, (x < low) & (low < high), (x > high) | (high < low))[place] * 1.0
+        case "exp", _:
+            return result
+        case "log", (x,):
+            return 1.0 / x
+        case "sqrt", _:
+            return 0.5 / result
+        case "abs", (x,):
+            return np.sign(x)
+        case "sigmoid", _:
+            return result * (1.0 - result)
+        case "softplus", (x,):
+            return _FORWARD["sigmoid"](x)
+        case "mean", _:
+            return 1.0 / length
+    raise AlgorithmError(f"`{node.op}` has no derivative")
+
+
+def _what_is_not_finite(
+    loss: _Values, grad_S: Floats, sampled: Mapping[str, _Values], tokens_S: npt.NDArray[np.int64]
+) -> str:
+    """Where a loss is not finite, with what it was computed from."""
+    wrong_S = ~np.isfinite(np.broadcast_to(loss, grad_S.shape)) | ~np.isfinite(grad_S)
+    at = int(np.argmax(wrong_S))
+    read = ", ".join(
+        f"{name} = {column[at]:.6g}" for name, column in sampled.items() if np.ndim(column)
+    )
+    return f"the loss or its gradient is not finite at token {tokens_S[at]}, where {read}"

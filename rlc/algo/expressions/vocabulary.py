@@ -1,0 +1,243 @@
+"""The words of expressions: what can be read, and what can be done with it. Each is declared once.
+
+Shapes, from narrow to wide: a ``number`` is the same everywhere, a value of a ``sequence`` is the
+same on all its tokens, one of a ``token`` belongs to that token alone. An operation on several
+shapes has the widest of them; ``mean`` and ``sum`` make a sequence of tokens. A comparison has a
+condition for its result, which `where` reads and nothing else does.
+
+Only sampled tokens exist in a loss: no input has a value elsewhere, and ``mean``, ``sum`` and
+``length`` do not count what was not sampled.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from types import MappingProxyType
+from typing import Literal
+
+from attrs import frozen
+
+Shape = Literal["number", "sequence", "token"]
+Kind = Literal["loss", "reward"]
+SHAPES: tuple[Shape, ...] = ("number", "sequence", "token")  # each fits where a later one does
+
+NUMBER, INPUT = "number", "input"  # the leaves of an expression
+
+
+@frozen(eq=False, repr=False)
+class Input:
+    """Something that an expression can read.
+
+    ``symbol`` is what formulas call it. ``low`` and ``high`` bound its values. ``flag``: it is 1
+    or 0, and stands for a condition where one is needed.
+    """
+
+    name: str
+    shape: Shape
+    doc: str
+    symbol: str
+    low: float = -math.inf
+    high: float = math.inf
+    flag: bool = False
+
+
+@frozen(eq=False, repr=False)
+class Operation:
+    """Something that an expression can do.
+
+    ``params`` name the arguments; the last of a ``variadic`` one may be repeated. ``of`` computes
+    it for floats, by the rules of IEEE 754: it never raises. ``reduces``: over the tokens of a
+    sequence, so that ``of`` takes a list. ``condition``: its result is a condition, and ``of``
+    returns a bool. ``commutes``: the order of its arguments does not matter.
+    """
+
+    name: str
+    params: tuple[str, ...]
+    doc: str
+    of: Callable[..., float]
+    variadic: bool = False
+    reduces: bool = False
+    condition: bool = False
+    commutes: bool = False
+
+    @property
+    def usage(self) -> str:
+        """How it is written: ``clip(x, low, high)``, ``a + b``."""
+        if self.name == "neg":
+            return f"-{self.params[0]}"
+        if not self.name.isidentifier():
+            return f"{self.params[0]} {self.name} {self.params[1]}"
+        more = ", …" if self.variadic else ""
+        return f"{self.name}({', '.join(self.params)}{more})"
+
+    def shape(self, args: Sequence[Shape]) -> Shape:
+        """The shape of the result, from those of the arguments."""
+        return "sequence" if self.reduces else max(args, key=SHAPES.index)
+
+
+def _exp(x: float) -> float:
+    try:
+        return math.exp(x)
+    except OverflowError:
+        return math.inf
+
+
+def _log(x: float) -> float:
+    if x > 0:
+        return math.log(x)
+    return -math.inf if x == 0 else math.nan
+
+
+def _divide(a: float, b: float) -> float:
+    if b:
+        return a / b
+    if a == 0 or math.isnan(a) or math.isnan(b):
+        return math.nan
+    return math.copysign(math.inf, a) * math.copysign(1.0, b)
+
+
+def _sigmoid(x: float) -> float:
+    small = math.exp(-abs(x))
+    return (1.0 if x >= 0 else small) / (1.0 + small) if x == x else x
+
+
+def _minimum(a: float, b: float) -> float:
+    return a if a <= b or a != a else b  # NaN wins, as in numpy and torch
+
+
+def _maximum(a: float, b: float) -> float:
+    return a if a >= b or a != a else b
+
+
+def _mean(values: Sequence[float]) -> float:
+    return math.fsum(values) / len(values)
+
+
+_AB = ("a", "b")
+_X = ("x",)
+
+OPERATIONS: MappingProxyType[str, Operation] = MappingProxyType(
+    {
+        operation.name: operation
+        for operation in (
+            Operation("+", _AB, "sum", lambda a, b: a + b, commutes=True),
+            Operation("-", _AB, "difference", lambda a, b: a - b),
+            Operation("*", _AB, "product", lambda a, b: a * b, commutes=True),
+            Operation("/", _AB, "quotient", _divide),
+            Operation("neg", _X, "the negative", lambda x: -x),
+            Operation("<", _AB, "less", lambda a, b: a < b, condition=True),
+            Operation("<=", _AB, "less or equal", lambda a, b: a <= b, condition=True),
+            Operation(">", _AB, "greater", lambda a, b: a > b, condition=True),
+            Operation(">=", _AB, "greater or equal", lambda a, b: a >= b, condition=True),
+            Operation("==", _AB, "equal", lambda a, b: a == b, condition=True, commutes=True),
+            Operation("!=", _AB, "not equal", lambda a, b: a != b, condition=True, commutes=True),
+            Operation(
+                "where",
+                ("condition", "a", "b"),
+                "`a` where the condition holds, else `b`; what is not chosen has no effect, "
+                "whatever its value",
+                lambda condition, a, b: a if condition else b,
+            ),
+            Operation(
+                "min",
+                _AB,
+                "the smallest; where two are equal, each has half of the gradient",
+                _minimum,
+                variadic=True,
+                commutes=True,
+            ),
+            Operation(
+                "max",
+                _AB,
+                "the largest; where two are equal, each has half of the gradient",
+                _maximum,
+                variadic=True,
+                commutes=True,
+            ),
+            Operation(
+                "clip",
+                ("x", "low", "high"),
+                "`x` held within `low` and `high`; its gradient is 0 beyond them, not at them",
+                lambda x, low, high: _minimum(_maximum(x, low), high),
+            ),
+            Operation("exp", _X, "e to the power of `x`", _exp),
+            Operation("log", _X, "natural logarithm", _log),
+            Operation(
+                "sqrt", _X, "square root", lambda x: math.sqrt(x) if x >= 0 or x != x else math.nan
+            ),
+            Operation("abs", _X, "`x` without its sign; at 0 its gradient is 0", abs),
+            Operation("sigmoid", _X, "1 / (1 + exp(-x))", _sigmoid),
+            Operation(
+                "softplus",
+                _X,
+                "log(1 + exp(x))",
+                lambda x: _maximum(x, 0.0) + math.log1p(math.exp(-abs(x))),
+            ),
+            Operation("stop", _X, "`x` as a constant: no gradient passes", lambda x: x),
+            Operation(
+                "mean", _X, "mean over the sampled tokens of the sequence", _mean, reduces=True
+            ),
+            Operation(
+                "sum", _X, "sum over the sampled tokens of the sequence", math.fsum, reduces=True
+            ),
+        )
+    }
+)
+
+
+def _table(*inputs: Input) -> MappingProxyType[str, Input]:
+    return MappingProxyType({entry.name: entry for entry in inputs})
+
+
+RATIO = "ratio"  # not an input of its own: a Builder writes exp(logp - logq)
+
+INPUTS: MappingProxyType[Kind, MappingProxyType[str, Input]] = MappingProxyType(
+    {
+        "loss": _table(
+            Input(
+                "logp",
+                "token",
+                "the trainer's logprob of the token, the only input with a gradient",
+                "log p_t",
+                high=0,
+            ),
+            Input("logq", "token", "the sampler's logprob of the token", "log q_t", high=0),
+            Input(RATIO, "token", "`exp(logp - logq)`", "ρ_t", low=0),
+            Input("adv", "token", "the advantage of the token", "A_t"),
+            Input(
+                "ref",
+                "token",
+                "the logprob of the token under the reference or teacher",
+                "log p_ref,t",
+                high=0,
+            ),
+            Input("length", "sequence", "how many tokens of the sequence were sampled", "n", low=1),
+        ),
+        "reward": _table(
+            Input("total", "number", "the reward so far", "total"),
+            Input("tokens", "number", "sampled tokens of the episode", "tokens", low=0),
+            Input("turns", "number", "turns of the episode", "turns", low=1),
+            Input(
+                "truncated",
+                "number",
+                "1 if the episode was cut off, else 0",
+                "truncated",
+                low=0,
+                high=1,
+                flag=True,
+            ),
+        ),
+    }
+)
+
+
+def input_of(kind: Kind, name: str) -> Input:
+    """Return what is known of an input; a component of a reward is any number."""
+    known = INPUTS[kind].get(name)
+    return known or Input(name, "number", f"the reward component `{name}`", name)
+
+
+def shape_of_input(kind: Kind, name: str) -> Shape:
+    """Return the shape of an input."""
+    return input_of(kind, name).shape

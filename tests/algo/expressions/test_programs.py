@@ -1,0 +1,144 @@
+"""Builders: what is shared, folded and refused; programs as values and as JSON."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+from cattrs import Converter
+from expressions import program
+
+from rlc.algo.expressions.build import Builder, validate
+from rlc.algo.expressions.program import ExpressionError, Node, Program, shapes
+
+
+def test_equal_parts_are_one_node() -> None:
+    once = program("x = ratio * adv\n min(x, clip(x, 0, 1))")
+    twice = program("min(ratio * adv, clip(adv * exp(logp - logq), 0, 2 - 1))")
+    assert [node.op for node in once.nodes] == [node.op for node in twice.nodes]
+    assert [node.op for node in once.nodes].count("*") == 1
+
+
+@pytest.mark.parametrize(
+    ("text", "simpler"),
+    [
+        ("adv * logp * 1", "adv * logp"),
+        ("1 * logp / 1 + 0", "logp"),
+        ("0 + logp - 0", "logp"),
+        ("-(-logp)", "logp"),
+        ("-1 * logp", "-logp"),
+        ("(-adv) * logp", "-(adv * logp)"),
+        ("(-adv) * (-logp)", "adv * logp"),
+        ("adv + (-logp)", "adv - logp"),
+        ("adv - (-logp)", "adv + logp"),
+        ("where(1 < 2, logp, adv)", "logp"),
+        ("where(adv > 0, logp, logp)", "logp"),
+        ("max(logp, logp)", "logp"),
+        ("logp * (2 * 3 + 1)", "logp * 7"),
+        ("stop(stop(adv)) * logp", "stop(adv) * logp"),
+    ],
+)
+def test_what_is_the_same_for_every_float_is_simplified(text: str, simpler: str) -> None:
+    assert program(text) == program(simpler)
+
+
+@pytest.mark.parametrize("text", ["logp * (1 / 0)", "logp * exp(1000)", "logp * log(0)"])
+def test_no_infinity_is_folded(text: str) -> None:
+    assert any(node.op in ("/", "exp", "log") for node in program(text).nodes)
+
+
+def test_shapes() -> None:
+    of = program("s = exp(mean(logp - logq))\n s * mean(adv) + length * 2")
+    assert of.shape == "sequence"
+    assert {"token", "sequence", "number"} == set(shapes(of))
+    assert program("mean(logp) * adv").shape == "token"
+    assert (
+        program("total - 0.001 * tokens + style", kind="reward", components=("style",)).shape
+        == "number"
+    )
+
+
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [
+        ("mean(mean(logp))", "`mean(x)` is over the tokens of a sequence, and this is one value a"),
+        ("sum(1) * logp", "`sum(x)` is over the tokens of a sequence, and this is a number"),
+        ("where(adv, 1, 2) * logp", "`where` decides by a comparison, and this is a value"),
+        ("(adv > 0) * logp", "`a * b` takes a value for `a`, not a condition"),
+        ("adv > 0", "the result is a condition, not a value"),
+        ("exp(1)", "the loss is a constant"),
+        ("clip(ratio, 2)", "`clip(x, low, high)` takes three arguments, not 2"),
+        ("clip(ratio, 2, 1)", "`clip` from 2 to 1 has its bounds the wrong way round"),
+        ("max(ratio)", "`max(a, b, …)` takes at least two arguments, not 1"),
+        ("tanh(logp)", "there is no function `tanh`"),
+        ("reward * logp", "a loss cannot read `reward`"),
+        ("1e999 * logp", "inf is no number to compute with"),
+    ],
+)
+def test_what_has_no_meaning_is_refused(text: str, says: str) -> None:
+    with pytest.raises(ExpressionError) as error:
+        program(text)
+    assert says in str(error.value)
+
+
+def test_an_error_names_the_argument() -> None:
+    builder = Builder()
+    with pytest.raises(ExpressionError) as error:
+        builder.apply("mean", builder.input("length"))
+    assert (error.value.op, error.value.argument) == ("mean", 0)
+    assert (error.value.expected, error.value.found) == (
+        "one value a token",
+        "one value a sequence",
+    )
+
+
+def test_a_flag_is_a_condition_where_one_is_needed() -> None:
+    shaped = program("where(truncated, -1, total)", kind="reward")
+    assert shaped == program("where(truncated != 0, -1, total)", kind="reward")
+
+
+def test_what_is_not_needed_is_left_out_and_known() -> None:
+    builder = Builder()
+    used, unused = builder.input("ratio"), builder.apply("exp", builder.input("adv"))
+    builder.name(used, "r")
+    builder.name(unused, "temper")
+    assert builder.unused(used) == ("temper",)
+    assert builder.program(used).inputs == ("logp", "logq")
+    assert builder.program(used).nodes[-1].name == "r"
+
+
+def test_size_is_bounded() -> None:
+    builder = Builder()
+    node = builder.input("logp")
+    for _ in range(999):
+        node = builder.apply("exp", node)
+    assert len(builder.program(node).nodes) == 1_000
+    with pytest.raises(ExpressionError, match="at most 1,000 parts"):
+        builder.apply("exp", node)
+
+
+def test_a_program_is_a_value_and_json() -> None:
+    text = "tau = where(adv > 0, 1.0, 1.05)\n -4 / tau * sigmoid(tau * (ratio - 1)) * adv"
+    made = program(text)
+    converter = Converter(forbid_extra_keys=True)
+    back = converter.structure(json.loads(json.dumps(converter.unstructure(made))), Program)
+    assert back == made
+    assert hash(back) == hash(made)
+    assert len({back, made, program(text + " * 2")}) == 2
+    validate(back)
+
+
+@pytest.mark.parametrize(
+    "broken",
+    [
+        Program((Node("exp", (0,)),), 0, "token"),
+        Program((Node("input", name="logp"), Node("eval", (0,))), 1, "token"),
+        Program((Node("input", name="logp"), Node("mean", (0,))), 1, "token"),
+        Program((Node("input", name="total"),), 0, "token"),
+        Program((Node("number"),), 0, "number"),
+        Program((), 0, "token"),
+    ],
+)
+def test_a_program_from_elsewhere_is_validated(broken: Program) -> None:
+    with pytest.raises(ExpressionError):
+        validate(broken)
