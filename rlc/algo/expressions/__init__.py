@@ -4,9 +4,11 @@ An expression is a :class:`~rlc.algo.expressions.program.Program`, a flat list o
 inputs, such as ``logp`` and ``adv``, and computes one value a token, a sequence or an episode.
 
 - ``vocabulary``: the inputs and operations there are, each declared once with its doc.
-- ``program``: the records, JSON-able as part of a plan; ``validate`` for one from elsewhere.
-- ``build``: ``Builder`` makes programs, with shapes checked, equal parts shared, constants folded.
-- ``reach``: which nodes have a gradient.
-- ``evaluate``: value and gradient in float64, with numpy. Everything else here is pure Python,
-  because `rlc check` reads it.
+- ``program``: the records, JSON-able as part of a plan.
+- ``build``: ``Builder`` makes programs, with shapes checked, equal parts shared, constants folded;
+  ``validate`` checks one from elsewhere.
+- ``reach``: which nodes have a gradient. ``derivative``: the derivative by ``logp``, a program too.
+- ``scalars``: programs in pure Python; ``shaped_reward`` of an episode.
+- ``evaluate``: value and gradient of a loss in float64, with numpy. Everything else here is pure
+  Python, because `rlc check` reads it.
 """

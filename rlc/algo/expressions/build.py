@@ -39,6 +39,8 @@ class Builder:
     """Makes the nodes of one program. Nodes are named by their positions.
 
     ``components`` are the names of a reward's components, which can be read like inputs.
+    ``positions`` says where each node is in the program that was made last, so that a finding in
+    a program leads back to the text that its node was made for.
     """
 
     def __init__(self, kind: Kind = "loss", components: Iterable[str] = ()) -> None:
@@ -48,6 +50,7 @@ class Builder:
         self._shapes: list[Shape] = []
         self._known: dict[tuple[object, ...], int] = {}
         self._called: dict[int, str] = {}
+        self.positions: dict[int, int] = {}
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -62,6 +65,12 @@ class Builder:
         """Whether a node's result is a condition."""
         operation = OPERATIONS.get(self._nodes[node].op)
         return operation is not None and operation.condition
+
+    def node(self, node: int) -> Node:
+        """The record of a node, with its name."""
+        record = self._nodes[node]
+        called = self._called.get(node)
+        return record if called is None else Node(record.op, record.args, record.value, called)
 
     def value(self, node: int) -> float | None:
         """The value of a node that is a number; None if it depends on an input."""
@@ -109,11 +118,32 @@ class Builder:
             return simpler
         return self._add(Node(op, args), OPERATIONS[op].shape([self._shapes[arg] for arg in args]))
 
+    def copy(self, program: Program) -> list[int]:
+        """Add what a program is made of, with its names; return the node of each of its nodes.
+
+        Raise ExpressionError if the program is not one that a Builder makes.
+        """
+        made: list[int] = []
+        for node in program.nodes:
+            if any(not 0 <= arg < len(made) for arg in node.args):
+                raise ExpressionError(
+                    f"`{node.op}` reads a node that does not come before it", node.op
+                )
+            if node.op == NUMBER:
+                made.append(self.number(math.nan if node.value is None else node.value))
+            elif node.op == INPUT:
+                made.append(self.input(node.name or ""))
+            else:
+                made.append(self.apply(node.op, *(made[arg] for arg in node.args)))
+                if node.name is not None:
+                    self.name(made[-1], node.name)
+        return made
+
     def program(self, output: int) -> Program:
         """Return the program of a node's result, without what it does not need.
 
         Raise ExpressionError if the result is a condition, or a loss that is the same whatever
-        its sequence.
+        its sequence. Afterwards :attr:`positions` says where the nodes went.
         """
         if self.is_condition(output):
             raise ExpressionError("the result is a condition, not a value", self._nodes[output].op)
@@ -126,6 +156,10 @@ class Builder:
                 found="a number",
                 hint="it has to depend on `logp`",
             )
+        return self.part(output)
+
+    def part(self, output: int) -> Program:
+        """Return the program of any node's result."""
         position: dict[int, int] = {}
         nodes: list[Node] = []
         waiting = [output]
@@ -139,7 +173,8 @@ class Builder:
                 name = node.name if node.op == INPUT else self._called.get(old)
                 args = tuple(position[arg] for arg in node.args)
                 nodes.append(Node(node.op, args, node.value, name))
-        return Program(tuple(nodes), position[output], shape, self._kind)
+        self.positions = position
+        return Program(tuple(nodes), position[output], self.shape(output), self._kind)
 
     def unused(self, output: int) -> tuple[str, ...]:
         """The names given to nodes that ``output`` is not made of."""
@@ -272,19 +307,9 @@ class Builder:
 def validate(program: Program) -> None:
     """Raise ExpressionError if a program from elsewhere, such as a saved plan, is not one that a
     Builder makes: an operation or input that does not exist, arguments that do not fit."""
-    if not 0 <= program.output < len(program.nodes):
+    builder = Builder(program.kind, program.inputs if program.kind == "reward" else ())
+    made = builder.copy(program)
+    if not 0 <= program.output < len(made):
         raise ExpressionError(f"a program has no node {program.output}", NUMBER)
-    components = program.inputs if program.kind == "reward" else ()
-    builder = Builder(program.kind, components)
-    made: list[int] = []
-    for node in program.nodes:
-        if any(not 0 <= arg < len(made) for arg in node.args):
-            raise ExpressionError(f"`{node.op}` reads a node that does not come before it", node.op)
-        if node.op == NUMBER:
-            made.append(builder.number(float("nan") if node.value is None else node.value))
-        elif node.op == INPUT:
-            made.append(builder.input(node.name or ""))
-        else:
-            made.append(builder.apply(node.op, *(made[arg] for arg in node.args)))
-    if (shape := builder.shape(made[program.output])) != program.shape:
+    if (shape := builder.program(made[program.output]).shape) != program.shape:
         raise ExpressionError(f"the program's shape is {shape}, not {program.shape}", NUMBER)

@@ -63,9 +63,9 @@ def loss_and_grad(
         return 0.0, grad_T
     sampled = _sampled(program, inputs, mask)
     scale = np.asarray(weights, dtype=np.float64)
-    scale = scale[mask] if scale.shape == mask.shape and program.shape == "token" else scale
-    if scale.shape and scale.shape != (mask.sum(),):
+    if scale.shape and (program.shape != "token" or scale.shape != mask.shape):
         raise AlgorithmError(f"weights of shape {scale.shape} do not fit a {program.shape} loss")
+    scale = scale[mask] if scale.shape else scale
     with np.errstate(all="ignore"):  # what is not finite is refused below
         values = _forward(program, sampled)
         loss = values[program.output] * scale
@@ -95,7 +95,6 @@ def _sampled(
 
 def _forward(program: Program, inputs: Mapping[str, _Values]) -> list[_Values]:
     values: list[_Values] = []
-    length, of = int(inputs["length"]), shapes(program)
     for node in program.nodes:
         if node.op == NUMBER:
             values.append(np.float64(node.value or 0.0))
@@ -103,8 +102,6 @@ def _forward(program: Program, inputs: Mapping[str, _Values]) -> list[_Values]:
             values.append(inputs[node.name or ""])
         else:
             values.append(_FORWARD[node.op](*(values[arg] for arg in node.args)))
-    if of[program.output] == "token":  # an input alone has its own array
-        values[program.output] = np.broadcast_to(values[program.output], (length,))
     return values
 
 
@@ -144,7 +141,7 @@ _CHOOSES = ("where", "min", "max", "clip")
 def _backward(program: Program, values: list[_Values], seed: Floats, length: int) -> Floats:
     """The gradient by ``logp`` on each sampled token, of the result times ``seed``."""
     active, of = differentiable(program), shapes(program)
-    gradients: dict[int, _Values] = {program.output: seed}
+    gradients: dict[int, _Values] = {program.output: seed + _zero(program.shape, length)}
     logp = np.zeros(length)
     for position in range(program.output, -1, -1):
         node = program.nodes[position]
@@ -162,13 +159,14 @@ def _backward(program: Program, values: list[_Values], seed: Floats, length: int
             # Nothing times an infinite slope is nothing, and so is what was not chosen.
             nothing = (gradient == 0) | ((slope == 0) & (node.op in _CHOOSES))
             passed = np.where(nothing, 0.0, gradient * slope)
-            gradients[arg] = gradients.get(arg, 0.0) + _narrowed(passed, of[arg], of[position])
+            if of[position] == "token" and of[arg] != "token":
+                passed = np.sum(passed)  # one value that all tokens share
+            gradients[arg] = gradients.get(arg, _zero(of[arg], length)) + passed
     return logp
 
 
-def _narrowed(gradient: _Values, to: Shape, of: Shape) -> _Values:
-    """A gradient of one value that all tokens share is the sum over them."""
-    return np.sum(gradient) if of == "token" and to != "token" else gradient
+def _zero(shape: Shape, length: int) -> _Values:
+    return np.zeros(length if shape == "token" else ())
 
 
 def _slope(

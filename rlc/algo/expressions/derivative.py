@@ -1,0 +1,220 @@
+"""The derivative of a loss by ``logp``, as another program.
+
+Between two reductions (``mean``, ``sum``) a loss is computed token by token; there the derivative
+is taken forwards, by ``logp`` and by each reduction as if it were an input. The reductions' own
+derivatives then follow from the last to the first. What a `where` does not choose has no effect:
+a factor is always put inside the choice, never multiplied with the 0 of the other branch.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from math import isfinite
+
+from rlc.algo.expressions.build import Builder
+from rlc.algo.expressions.program import Node, Program
+from rlc.algo.expressions.reach import differentiable
+from rlc.algo.expressions.vocabulary import INPUT, NUMBER, OPERATIONS
+
+_Tangent = int | None  # a node; None: exactly 0
+
+
+def derivative(program: Program, ties: bool = True) -> Program:
+    """Return ∂L/∂logp_t, where L sums a token loss over the sampled tokens, or is the sequence's.
+
+    The result is one value a token, or the same for all tokens. With ``ties`` it has the
+    conventions of :mod:`~rlc.algo.expressions.evaluate` wherever it is evaluated; without, the
+    two sides of a ``min``, ``max`` or ``abs`` are not told from their boundary, which reads better.
+    """
+    return _Derivation(program, ties).whole()
+
+
+class _Derivation:
+    def __init__(self, program: Program, ties: bool) -> None:
+        self.program, self.ties = program, ties
+        self.b = Builder(program.kind)
+        self.made = self.b.copy(program)
+        self.active = differentiable(program)
+        self.length = self.b.input("length")
+
+    def whole(self) -> Program:
+        nodes = self.program.nodes
+        reductions = [
+            position
+            for position, node in enumerate(nodes)
+            if self.active[position] and node.args and OPERATIONS[node.op].reduces
+        ]
+        if not self.active[self.program.output]:
+            return self.b.part(self.b.number(0))
+        source = nodes.index(Node(INPUT, name="logp"))
+        effects: dict[int, _Tangent] = {}  # of each reduction on the whole loss
+        for reduction in reversed(reductions):
+            tangents = self.tangents(reduction)
+            effect = tangents[self.program.output]
+            if self.program.shape == "token":
+                effect = self.over_tokens("sum", effect)
+            for later, by in effects.items():
+                inner = self.over_tokens(nodes[later].op, tangents[nodes[later].args[0]])
+                effect = self.add(effect, self.times(by, inner))
+            effects[reduction] = effect
+        tangents = self.tangents(source)
+        result = tangents[self.program.output]
+        for reduction, by in sorted(effects.items()):
+            share = self.times(by, tangents[nodes[reduction].args[0]])
+            if nodes[reduction].op == "mean":
+                share = self.divided(share, self.length)
+            result = self.add(result, share)
+        return self.b.part(self.b.number(0) if result is None else result)
+
+    def over_tokens(self, op: str, tangent: _Tangent) -> _Tangent:
+        if tangent is None or self.b.shape(tangent) == "token":
+            return None if tangent is None else self.b.apply(op, tangent)
+        return tangent if op == "mean" else self.times(self.length, tangent)
+
+    def tangents(self, source: int) -> list[_Tangent]:
+        """The derivative of each node by that at ``source``; reductions are constants."""
+        found: list[_Tangent] = []
+        for position, node in enumerate(self.program.nodes):
+            if position == source:
+                found.append(self.b.number(1))
+            elif not (self.active[position] and node.args) or OPERATIONS[node.op].reduces:
+                found.append(None)
+            else:
+                found.append(self.tangent(position, node, [found[arg] for arg in node.args]))
+        return found
+
+    def tangent(self, position: int, node: Node, given: list[_Tangent]) -> _Tangent:
+        """The derivative of an operation, from those of its arguments."""
+        if not any(tangent is not None for tangent in given):
+            return None
+        result, args = self.made[position], [self.made[arg] for arg in node.args]
+        match node.op, args, given:
+            case "+", _, (da, db):
+                return self.add(da, db)
+            case "-", _, (da, db):
+                return self.add(da, self.negative(db))
+            case "*", (a, b), (da, db):
+                if a == b:
+                    return self.times(self.times(self.b.number(2), a), da)
+                return self.add(self.times(da, b), self.times(a, db))
+            case "/", (_, b), (da, db):
+                less = self.divided(self.times(result, db), b)
+                return self.add(self.divided(da, b), self.negative(less))
+            case "neg", _, (dx,):
+                return self.negative(dx)
+            case "where", (condition, _, _), (_, da, db):
+                return self.choice(condition, da, db)
+            case "min" | "max", (a, b), (da, db):
+                if da == db:
+                    return da
+                if not self.ties:
+                    first = self.b.apply("<=" if node.op == "min" else ">=", a, b)
+                    return self.choice(first, da, db)
+                half = self.times(self.b.number(0.5), self.add(da, db))
+                others = self.choice(self.b.apply("==", a, b), half, db)
+                return self.choice(self.b.apply("<" if node.op == "min" else ">", a, b), da, others)
+            case "clip", (x, low, high), (dx, dlow, dhigh):
+                if None not in (self.b.value(low), self.b.value(high)):
+                    return self.choice(self.b.apply("==", x, result), dx, None)
+                within = self.choice(self.b.apply("<=", x, high), dx, None)
+                below = self.choice(self.b.apply("<", low, high), dlow, None)
+                crossed = self.choice(self.b.apply("<", high, low), dhigh, None)
+                return self.add(
+                    self.add(
+                        self.choice(self.b.apply("<=", low, x), within, None),
+                        self.choice(self.b.apply("<", x, low), below, None),
+                    ),
+                    self.choice(self.b.apply(">", x, high), dhigh, crossed),
+                )
+            case "exp", _, (dx,):
+                return self.times(result, dx)
+            case "log", (x,), (dx,):
+                return self.divided(dx, x)
+            case "sqrt", _, (dx,):
+                return self.divided(dx, self.b.apply("*", self.b.number(2), result))
+            case "abs", (x,), (dx,):
+                zero = self.b.number(0)
+                if not self.ties:
+                    return self.choice(self.b.apply(">=", x, zero), dx, self.negative(dx))
+                below = self.choice(self.b.apply("<", x, zero), self.negative(dx), None)
+                return self.choice(self.b.apply(">", x, zero), dx, below)
+            case "sigmoid", _, (dx,):
+                rest = self.b.apply("-", self.b.number(1), result)
+                return self.times(self.b.apply("*", result, rest), dx)
+            case "softplus", (x,), (dx,):
+                return self.times(self.b.apply("sigmoid", x), dx)
+        raise AssertionError(node.op)
+
+    def add(self, a: _Tangent, b: _Tangent) -> _Tangent:
+        if a is None or b is None:
+            return b if a is None else a
+        (c, x), (d, y) = self.coefficient(a), self.coefficient(b)
+        if x == y and x is not None:
+            return self.times(self.b.number(c + d), x)
+        return self.b.apply("+", a, b)
+
+    def negative(self, x: _Tangent) -> _Tangent:
+        return None if x is None else self.b.apply("neg", x)
+
+    def choice(self, condition: int, a: _Tangent, b: _Tangent) -> _Tangent:
+        if a is None and b is None:
+            return None
+        zero = self.b.number(0)
+        return self.b.apply("where", condition, zero if a is None else a, zero if b is None else b)
+
+    def times(self, a: _Tangent, b: _Tangent) -> _Tangent:
+        """A product, its number in front, taken within the choices of both."""
+        if a is None or b is None or 0 in (self.b.value(a), self.b.value(b)):
+            return None
+        if self.guarded(a):
+            return self.within(a, lambda part: self.times(part, b))
+        if self.guarded(b):
+            return self.within(b, lambda part: self.times(a, part))
+        (c, x), (d, y) = self.coefficient(a), self.coefficient(b)
+        if c * d == 0 or not isfinite(c * d):
+            return self.b.apply("*", a, b)
+        rest = y if x is None else x if y is None else self.b.apply("*", x, y)
+        number = self.b.number(c * d)
+        return number if rest is None else self.b.apply("*", number, rest)
+
+    def divided(self, tangent: _Tangent, by: int) -> _Tangent:
+        """A quotient, taken within the choices of the tangent."""
+        if tangent is None or self.b.value(tangent) == 0:
+            return None
+        if self.guarded(tangent):
+            return self.within(tangent, lambda part: self.divided(part, by))
+        return self.b.apply("/", tangent, by)
+
+    def within(self, tangent: int, change: Callable[[_Tangent], _Tangent]) -> _Tangent:
+        """A guarded tangent with each of its branches or terms changed."""
+        node = self.b.node(tangent)
+        if node.op == "where":
+            condition, a, b = node.args
+            return self.choice(condition, change(a), change(b))
+        first, *rest = (change(arg) for arg in node.args)
+        if node.op == "neg":
+            return self.negative(first)
+        return self.add(first, rest[0] if node.op == "+" else self.negative(rest[0]))
+
+    def guarded(self, tangent: int) -> bool:
+        """Whether a tangent is 0 where a choice says so, so that no factor may come before it."""
+        node = self.b.node(tangent)
+        if node.op == "where" and node.name is None:
+            return any(self.b.value(side) == 0 or self.guarded(side) for side in node.args[1:])
+        if node.op in ("+", "-", "neg"):
+            return all(self.guarded(arg) for arg in node.args)
+        return False
+
+    def coefficient(self, node: int) -> tuple[float, int | None]:
+        """A node as a number times another node, or as a number alone."""
+        of = self.b.node(node)
+        if of.op == NUMBER:
+            return of.value or 0.0, None
+        if of.op == "neg":
+            number, rest = self.coefficient(of.args[0])
+            return -number, rest
+        if of.op == "*" and of.name is None:
+            for number, rest in (of.args, of.args[::-1]):
+                if (value := self.b.value(number)) is not None:
+                    return value, rest
+        return 1.0, node
