@@ -8,7 +8,7 @@ runtime knows only this module. Each call returns an awaitable at once, so that
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from typing import TYPE_CHECKING, Any, Literal, Protocol, runtime_checkable
 
 if TYPE_CHECKING:
@@ -38,6 +38,18 @@ class SamplingClient(Protocol):
         """Log-probability of each prompt token given those before; the first is None."""
 
 
+class LossHandle(Protocol):
+    """A custom loss of a service, for its training clients; see `create_custom_loss`."""
+
+    @property
+    def name(self) -> str: ...
+
+    @property
+    def in_client(self) -> bool:
+        """Whether the service leaves the loss to this client: each gradient then costs one more
+        forward pass, half as much again."""
+
+
 class TrainingClient(Protocol):
     """One LoRA adapter and its optimiser."""
 
@@ -58,6 +70,16 @@ class TrainingClient(Protocol):
 
         ``loss_fn_outputs[i]["logprobs"]`` holds the trainer's logprobs of datum ``i``;
         ``metrics["loss:sum"]`` the loss.
+        """
+
+    def forward_backward_custom(
+        self, data: list[types.Datum], loss_fn: LossHandle
+    ) -> Awaitable[types.ForwardBackwardOutput]:
+        """The same with a custom loss of this service, whose metrics are added to ``metrics``.
+
+        What it cannot compute is a ServiceError, and leaves the accumulated gradient as it was. If
+        the loss is computed in this client, such an error ends the client: it is a
+        ServiceLostError.
         """
 
     def optim_step(self, optim_params: types.AdamParams) -> Awaitable[types.OptimStepResponse]:
@@ -119,6 +141,18 @@ class ServiceClient(Protocol):
         *,
         record_stability_info: bool = False,
     ) -> Awaitable[SamplingClient]: ...
+
+    def create_custom_loss(
+        self, fn: Callable[..., Any], input_ranks: Mapping[str, Literal[0, 1, 2]]
+    ) -> Awaitable[LossHandle]:
+        """Trace a loss of torch functions, once for a session.
+
+        ``fn`` gets the trainer's ``logprobs`` of a datum and the ``loss_fn_inputs`` that its other
+        parameters name, as tensors of the ranks ``input_ranks``: 0, 1 ([T]) or 2 ([T, K]). It
+        returns the loss, a scalar tensor, and a dict of scalar tensors ``custom/<name>:sum`` or
+        ``:mean``. The losses of all datums are summed. Raise ServiceError for a function that
+        cannot be traced, or does what the service does not compute.
+        """
 
     def delete_checkpoint(self, path: str) -> Awaitable[None]:
         """Delete a saved state by its path, if it still exists."""

@@ -5,14 +5,19 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from hashlib import blake2b
 from typing import Any, cast
 
 import tinker
-from attrs import define
+from attrs import define, frozen
 from tinker import types
+from tinker.lib.public_interfaces.custom_loss import LossHandle as SdkLoss
 
+from rlc.service.errors import ServiceError
+from rlc.service.hosted.refusals import translate, translate_in_client
 from rlc.service.hosted.replies import Patience, Reply, submit
+from rlc.service.interface import LossHandle
 from rlc.service.mapped_awaitable import MappedAwaitable
 
 
@@ -78,6 +83,23 @@ async def _joined(
     )
 
 
+@frozen(eq=False)
+class HostedLoss:
+    """See `rlc.service.interface.LossHandle`."""
+
+    sdk: SdkLoss
+
+    @property
+    def name(self) -> str:
+        """Its function's name."""
+        return self.sdk.name
+
+    @property
+    def in_client(self) -> bool:
+        """Whether the server has no custom losses."""
+        return self.sdk.loss_id is None
+
+
 @define(eq=False)
 class HostedTrainingClient:
     """See `rlc.service.interface.TrainingClient`. Requests run in the order they are made."""
@@ -107,6 +129,22 @@ class HostedTrainingClient:
         """Logprobs and loss; accumulates the gradient of the summed loss."""
         name = cast(types.LossFnType, loss_fn)
         return submit(lambda: self.sdk.forward_backward(data, name, loss_fn_config), self._patience)
+
+    def forward_backward_custom(
+        self, data: list[types.Datum], loss_fn: LossHandle
+    ) -> Awaitable[types.ForwardBackwardOutput]:
+        """The same with a loss of `HostedService.create_custom_loss`. The SDK computes it in this
+        client if the server has no custom losses, after a forward pass of its own."""
+        loss = cast(HostedLoss, loss_fn)
+        explain = partial(translate_in_client, loss=loss.name) if loss.in_client else translate
+
+        def ask() -> tinker.APIFuture[types.ForwardBackwardOutput]:
+            try:
+                return self.sdk.forward_backward_custom(data, loss.sdk)
+            except ValueError as error:  # data that lack an input, which ends nothing
+                raise ServiceError(str(error)) from error
+
+        return submit(ask, self._patience, explain)
 
     def optim_step(self, optim_params: types.AdamParams) -> Awaitable[types.OptimStepResponse]:
         """AdamW on the accumulated gradient, which is then cleared."""

@@ -14,6 +14,8 @@ from tinker.types import RequestErrorCategory
 from rlc.service.errors import ServiceError, ServiceLostError
 
 _LONGEST_DETAIL = 300
+_SDK_FAILED = "the Tinker SDK failed: "
+_POISONED = "this TrainingClient is poisoned"
 _REQUEST_FAILED = re.compile(r"Request failed: (.*?) for self\.request_id=.*", re.DOTALL)
 
 
@@ -72,6 +74,9 @@ def translate(error: BaseException, where: str) -> ServiceError:
     if isinstance(error, ServiceError):
         return error
     for cause in _causes(error):
+        if isinstance(cause, RuntimeError) and _POISONED in str(cause):
+            first = cause.__cause__ or cause
+            return _ended(f"an earlier custom loss failed: {_short(str(first))}")
         if isinstance(cause, tinker.APIStatusError):
             status = cause.status_code
             refusal = _BY_STATUS.get(status, _FAILING if status >= 500 else _BY_STATUS[400])
@@ -96,7 +101,23 @@ def translate(error: BaseException, where: str) -> ServiceError:
             return _say(_BY_STATUS[402], where, "payment required")
     if isinstance(error, tinker.TinkerError):  # credentials: the SDK's own sentence
         return ServiceLostError(_short(str(error)))
-    return ServiceError(f"the Tinker SDK failed: {type(error).__name__}: {_short(str(error))}")
+    return ServiceError(f"{_SDK_FAILED}{type(error).__name__}: {_short(str(error))}")
+
+
+def translate_in_client(error: BaseException, where: str, loss: str) -> ServiceError:
+    """The same for a custom loss that this client computes: it ends the client."""
+    told = translate(error, where)
+    if isinstance(told, ServiceLostError):
+        return told
+    return _ended(f"the custom loss `{loss}` failed: {str(told).removeprefix(_SDK_FAILED)}")
+
+
+def _ended(why: str) -> ServiceLostError:
+    return ServiceLostError(
+        f"{why}; this client computes it, and the SDK takes no more requests of a training client "
+        "in which that happened",
+        "the run can be resumed: it goes on from its last checkpoint with a new client",
+    )
 
 
 def _say(refusal: _Refusal, where: str, detail: str, status: int = 0) -> ServiceError:

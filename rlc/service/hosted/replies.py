@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar
 from attrs import define, field
 
 from rlc.plan.units import elapsed
-from rlc.service.errors import ServiceLostError
+from rlc.service.errors import ServiceError, ServiceLostError
 from rlc.service.hosted.refusals import translate
 
 if TYPE_CHECKING:
@@ -67,6 +67,7 @@ class Reply(Generic[T]):
 
     _future: APIFuture[T]
     _patience: Patience
+    _translate: Callable[[BaseException, str], ServiceError] = translate
     _asked: float = field(factory=time.monotonic)
 
     def __await__(self) -> Generator[Any, None, T]:
@@ -82,17 +83,22 @@ class Reply(Generic[T]):
                 await asyncio.wait([task], timeout=left)
             answer = task.result()
         except Exception as error:
-            raise translate(error, self._patience.where) from error
+            raise self._translate(error, self._patience.where) from error
         finally:
             task.cancel()
         self._patience.heard()
         return answer
 
 
-def submit(ask: Callable[[], APIFuture[T]], patience: Patience) -> Reply[T]:
-    """Make a request now. Raise ServiceError if the SDK does not even send it."""
+def submit(
+    ask: Callable[[], APIFuture[T]],
+    patience: Patience,
+    explain: Callable[[BaseException, str], ServiceError] = translate,
+) -> Reply[T]:
+    """Make a request now; ``explain`` what the SDK raises instead of an answer. Raise ServiceError
+    if the SDK does not even send it."""
     try:
-        return Reply(ask(), patience)
+        return Reply(ask(), patience, explain)
     except Exception as error:
         raise translate(error, patience.where) from error
 

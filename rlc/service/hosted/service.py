@@ -7,15 +7,16 @@ import logging
 from collections.abc import Awaitable, Callable, Mapping
 from contextlib import ExitStack
 from functools import partial
-from typing import Any, TypeVar
+from typing import Any, Literal, TypeVar
 
 import httpx
 import tinker
 from attrs import define, field
 from tinker import types
+from tinker.lib.public_interfaces.custom_loss import trace_loss
 
 from rlc.service.errors import CheckpointError, ServiceError, ServiceLostError
-from rlc.service.hosted.clients import HostedSamplingClient, HostedTrainingClient
+from rlc.service.hosted.clients import HostedLoss, HostedSamplingClient, HostedTrainingClient
 from rlc.service.hosted.endpoint import Endpoint
 from rlc.service.hosted.notices import reported_to
 from rlc.service.hosted.refusals import translate
@@ -46,6 +47,8 @@ class HostedService:
     _listening: ExitStack = field(factory=ExitStack, init=False)
     _session: str | None = field(default=None, init=False)
     _separate: bool = field(default=False, init=False)
+    _losses: dict[str, HostedLoss] = field(factory=dict, init=False)
+    _tracing: asyncio.Lock = field(factory=asyncio.Lock, init=False)
 
     def __attrs_post_init__(self) -> None:
         self._sdk = tinker.ServiceClient(
@@ -109,6 +112,26 @@ class HostedService:
             )
         )
         return HostedSamplingClient(client, self.patience, lambda: self._separate)
+
+    async def create_custom_loss(
+        self, fn: Callable[..., Any], input_ranks: Mapping[str, Literal[0, 1, 2]]
+    ) -> HostedLoss:
+        """Trace a loss, and send it to a server that computes such; the same one only once."""
+
+        def key() -> str:
+            return trace_loss(fn, input_ranks, session_id="").key
+
+        # Tracing changes torch's modules for a moment, so there is one trace at a time.
+        async with self._tracing:
+            try:
+                traced = await in_thread(key)
+            except (ValueError, TypeError) as error:  # TypeError: of what has no signature
+                raise ServiceError(str(error)) from error
+            if traced not in self._losses:
+                ask = partial(self._sdk.create_custom_loss, fn, input_ranks)
+                reply = await in_thread(lambda: submit(ask, self.patience))
+                self._losses[traced] = HostedLoss(await reply)
+            return self._losses[traced]
 
     def get_server_capabilities(self) -> Awaitable[types.GetServerCapabilitiesResponse]:
         """The models that the server trains and samples."""

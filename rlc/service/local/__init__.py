@@ -2,8 +2,8 @@
 
 To read it: `clients` and `service`, what a program holds; `wave_worker` and `continuous_worker`,
 the two ways in which calls reach the engine's thread; then what that thread computes, with the
-base model (`model/`), sampling (`sampling/`) and training (`training/`). `checkpoints` keeps
-files, and `torch_settings` must be imported before torch.
+base model (`model/`), sampling (`sampling/`), training (`training/`) and losses of a user's own
+(`custom/`). `checkpoints` keeps files, and `torch_settings` must be imported before torch.
 """
 
 from __future__ import annotations

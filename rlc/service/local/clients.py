@@ -8,14 +8,16 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from functools import partial
-from typing import Any
+from typing import Any, cast
 
 from attrs import define, evolve
 from tinker import types
 
 from rlc.service.errors import ServiceError
+from rlc.service.interface import LossHandle
 from rlc.service.local.checkpoints import CheckpointStore, Kind
 from rlc.service.local.continuous_worker import ContinuousWorker
+from rlc.service.local.custom.loss import CustomLoss
 from rlc.service.local.model.base_model import Snapshot
 from rlc.service.local.sampling.sampler import (
     Engine,
@@ -24,6 +26,7 @@ from rlc.service.local.sampling.sampler import (
     read_request,
 )
 from rlc.service.local.sampling.scoring import Scoring
+from rlc.service.local.training.losses import BuiltinLoss
 from rlc.service.local.training.state import restore, state_arrays
 from rlc.service.local.training.trainer import Trainer
 from rlc.service.local.wave_worker import WaveWorker
@@ -106,20 +109,39 @@ class LocalTrainingClient:
     def forward(
         self,
         data: list[types.Datum],
-        loss_fn: str,
+        loss_fn: str | CustomLoss,
         loss_fn_config: Mapping[str, float | str] | None = None,
     ) -> Awaitable[types.ForwardBackwardOutput]:
         """Compute logprobs and loss, without a gradient."""
-        return self._worker.submit(lambda: self.trainer.run(data, loss_fn, loss_fn_config, False))
+        return self._run(data, loss_fn, loss_fn_config, backward=False)
 
     def forward_backward(
         self,
         data: list[types.Datum],
-        loss_fn: str,
+        loss_fn: str | CustomLoss,
         loss_fn_config: Mapping[str, float | str] | None = None,
     ) -> Awaitable[types.ForwardBackwardOutput]:
         """Compute logprobs and loss, and add the gradient of the summed loss to what is there."""
-        return self._worker.submit(lambda: self.trainer.run(data, loss_fn, loss_fn_config, True))
+        return self._run(data, loss_fn, loss_fn_config, backward=True)
+
+    def forward_backward_custom(
+        self, data: list[types.Datum], loss_fn: LossHandle
+    ) -> Awaitable[types.ForwardBackwardOutput]:
+        """The same with a loss of `LocalService.create_custom_loss`."""
+        return self._run(data, cast(CustomLoss, loss_fn), None, backward=True)
+
+    def _run(
+        self,
+        data: list[types.Datum],
+        loss_fn: str | CustomLoss,
+        config: Mapping[str, float | str] | None,
+        backward: bool,
+    ) -> Awaitable[types.ForwardBackwardOutput]:
+        def run() -> types.ForwardBackwardOutput:
+            loss = BuiltinLoss.of(loss_fn, config) if isinstance(loss_fn, str) else loss_fn
+            return self.trainer.run(data, loss, backward)
+
+        return self._worker.submit(run)
 
     def optim_step(self, optim_params: types.AdamParams) -> Awaitable[types.OptimStepResponse]:
         """Step AdamW on the accumulated gradient, and clear it; see `Trainer.step`."""

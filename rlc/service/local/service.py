@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from pathlib import Path
-from typing import TypeVar
+from typing import Any, Literal, TypeVar
 
 import torch
 from attrs import define, field, frozen
@@ -14,6 +14,7 @@ from rlc.service.errors import ServiceError
 from rlc.service.local.checkpoints import Checkpoint, CheckpointStore
 from rlc.service.local.clients import AnyWorker, LocalSamplingClient, LocalTrainingClient
 from rlc.service.local.continuous_worker import ContinuousWorker
+from rlc.service.local.custom.loss import CustomLoss
 from rlc.service.local.model.base_model import BaseModel, Snapshot, load_base
 from rlc.service.local.model.lora import Adapter, LoraSpec
 from rlc.service.local.model.prefix_cache import PrefixCache
@@ -108,6 +109,13 @@ class LocalService:
             return LocalSamplingClient(self._worker, engine, Snapshot(adapter))
 
         return self._worker.submit(create)
+
+    def create_custom_loss(
+        self, fn: Callable[..., Any], input_ranks: Mapping[str, Literal[0, 1, 2]]
+    ) -> Awaitable[CustomLoss]:
+        """Trace a loss, which any training client of this engine can use."""
+        # Tracing changes torch's modules for a moment, so it waits for those that compute.
+        return self._worker.submit(lambda: CustomLoss.trace(fn, input_ranks))
 
     def delete_checkpoint(self, path: str) -> Awaitable[None]:
         """Delete a checkpoint. Raise ServiceError if there is none."""

@@ -26,6 +26,7 @@ have the suffix M: all tokens of some datums, one after another.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from typing import Protocol
 
 import numpy as np
 import torch
@@ -116,11 +117,75 @@ LOSSES: Mapping[str, Loss] = {
 }
 
 
+class BatchLoss(Protocol):
+    """What the trainer needs of a loss: one with its settings, or one of a user's own."""
+
+    @property
+    def name(self) -> str: ...
+
+    def read_inputs(self, datum: types.Datum, where: str) -> dict[str, np.ndarray]:
+        """Return one datum's arrays, ``target_tokens`` among them. Raise ServiceError for an input
+        that cannot be used; ``where`` begins its message."""
+
+    def has_gradient(self, arrays: Mapping[str, np.ndarray]) -> bool:
+        """Return whether a datum can move the weights at all."""
+
+    def total(
+        self, lp_M: Tensor, datums: Sequence[Mapping[str, np.ndarray]], numbers: Sequence[int]
+    ) -> tuple[Tensor, dict[str, float]]:
+        """Return the summed loss of some datums, whose logprobs follow one another in ``lp_M``,
+        and sums of metrics over them. ``numbers`` are the datums' in messages."""
+
+
 def find(name: str) -> Loss:
     """Return the loss called ``name``. Raise ServiceError if there is none."""
     if name not in LOSSES:
         raise ServiceError(f"Unknown loss {name!r}; the local engine has {', '.join(LOSSES)}.")
     return LOSSES[name]
+
+
+@frozen
+class BuiltinLoss:
+    """A loss of the Tinker API with its settings."""
+
+    loss: Loss
+    decided: Mapping[str, float]
+
+    @classmethod
+    def of(cls, name: str, config: Mapping[str, float | str] | None) -> BuiltinLoss:
+        """Raise ServiceError if there is no such loss, or it has no such settings."""
+        return cls(find(name), settings(find(name), config))
+
+    @property
+    def name(self) -> str:
+        return self.loss.name
+
+    def read_inputs(self, datum: types.Datum, where: str) -> dict[str, np.ndarray]:
+        return read_inputs(self.loss, self.decided, datum, where)
+
+    def has_gradient(self, arrays: Mapping[str, np.ndarray]) -> bool:
+        key = self.loss.vanishes_with
+        return key is None or bool(np.any(arrays[key]))
+
+    def total(
+        self,
+        lp_M: Tensor,
+        datums: Sequence[Mapping[str, np.ndarray]],
+        numbers: Sequence[int],  # noqa: ARG002
+    ) -> tuple[Tensor, dict[str, float]]:
+        keys = [key for key in datums[0] if key != "target_tokens"]
+        joined = {
+            key: torch.from_numpy(np.concatenate([d[key].ravel() for d in datums])).to(lp_M)
+            for key in keys
+        }
+        lengths = [datum["target_tokens"].size for datum in datums]
+        joined[_LENGTHS] = torch.tensor(lengths, device=lp_M.device)
+        summed = self.loss.sum_M(lp_M, joined)
+        if not torch.isfinite(summed):
+            raise ServiceError(
+                f"The {self.name} loss is not finite: the weights or the logprobs have diverged."
+            )
+        return summed, {}
 
 
 def settings(loss: Loss, config: Mapping[str, float | str] | None) -> dict[str, float]:
@@ -161,14 +226,7 @@ def read_inputs(
     for key in loss.inputs:
         if key not in given:
             raise ServiceError(f"{where}: {loss.name} needs the input {key!r}.")
-    length, targets = datum.model_input.length, given["target_tokens"]
-    shape = tuple(targets.shape or targets.to_numpy().shape)
-    several = loss.several_targets and len(shape) == 2 and shape[0] == length and shape[1] > 0
-    if shape != (length,) and not several:
-        raise ServiceError(
-            f"{where}: target_tokens has the shape {list(shape)}, "
-            f"but the model input has {length} tokens."
-        )
+    shape = target_shape(datum, where, loss.several_targets)
     arrays = {key: _array(given[key], key, shape, where) for key in loss.inputs}
     for key, value in decided.items():
         spread = np.full(shape, value, dtype=np.float32)
@@ -198,34 +256,36 @@ def _sampled(datum: types.Datum, length: int, where: str) -> np.ndarray:
     return sampled
 
 
-def _array(data: types.TensorData, key: str, shape: tuple[int, ...], where: str) -> np.ndarray:
+def target_shape(datum: types.Datum, where: str, several: bool) -> tuple[int, ...]:
+    """Return the shape of a datum's targets: [T], or if there may be ``several`` for a position
+    [T, K]. Raise ServiceError if the model input is not of T tokens."""
+    length, targets = datum.model_input.length, datum.loss_fn_inputs["target_tokens"]
+    shape = tuple(targets.shape or targets.to_numpy().shape)
+    if shape == (length,) or (several and len(shape) == 2 and shape[0] == length and shape[1] > 0):
+        return shape
+    raise ServiceError(
+        f"{where}: target_tokens has the shape {list(shape)}, "
+        f"but the model input has {length} tokens."
+    )
+
+
+def finite_array(data: types.TensorData, key: str, where: str) -> np.ndarray:
+    """Return an input as an array. Raise ServiceError if it is none, or not finite."""
     try:
         array = data.to_numpy()
     except (RuntimeError, ValueError) as error:  # what torch raises for indices out of place
         raise ServiceError(f"{where}: {key} is no sparse tensor in CSR form.") from error
+    if not np.isfinite(array).all():
+        raise ServiceError(f"{where}: {key} has a value that is not finite.")
+    return array
+
+
+def _array(data: types.TensorData, key: str, shape: tuple[int, ...], where: str) -> np.ndarray:
+    array = finite_array(data, key, where)
     if array.shape != shape:
         one = len(shape) == 1
         what = (
             f"the model input has {shape[0]} tokens" if one else f"target_tokens has {list(shape)}"
         )
         raise ServiceError(f"{where}: {key} has the shape {list(array.shape)}, but {what}.")
-    if not np.isfinite(array).all():
-        raise ServiceError(f"{where}: {key} has a value that is not finite.")
     return array
-
-
-def has_gradient(loss: Loss, arrays: Mapping[str, np.ndarray]) -> bool:
-    """Return whether a datum can move the weights at all."""
-    return loss.vanishes_with is None or bool(np.any(arrays[loss.vanishes_with]))
-
-
-def total(loss: Loss, lp_M: Tensor, datums: Sequence[Mapping[str, np.ndarray]]) -> Tensor:
-    """Return the summed loss of some datums, whose logprobs follow one another in ``lp_M``."""
-    keys = [key for key in datums[0] if key != "target_tokens"]
-    joined = {
-        key: torch.from_numpy(np.concatenate([d[key].ravel() for d in datums])).to(lp_M)
-        for key in keys
-    }
-    lengths = [datum["target_tokens"].size for datum in datums]
-    joined[_LENGTHS] = torch.tensor(lengths, device=lp_M.device)
-    return loss.sum_M(lp_M, joined)

@@ -5,7 +5,8 @@ Dimensions: N stream tokens, M tokens of all datums, P adapter parameters, V voc
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections import defaultdict
+from collections.abc import Sequence
 
 import numpy as np
 import numpy.typing as npt
@@ -18,7 +19,7 @@ from rlc.service.errors import ServiceError
 from rlc.service.local.model.base_model import BaseModel, Snapshot
 from rlc.service.local.model.lora import Adapter
 from rlc.service.local.model.packing import IntArray, micro_batches
-from rlc.service.local.training import losses
+from rlc.service.local.training.losses import BatchLoss
 from rlc.service.local.training.optimizer import AdamW, check
 
 Float32 = npt.NDArray[np.float32]
@@ -48,8 +49,7 @@ class Trainer:
     def run(
         self,
         data: Sequence[types.Datum],
-        loss_name: str,
-        config: Mapping[str, float | str] | None,
+        loss: BatchLoss,
         backward: bool,
     ) -> types.ForwardBackwardOutput:
         """Compute logprobs and summed loss of ``data``; with ``backward`` add its gradient.
@@ -57,12 +57,12 @@ class Trainer:
         Raise ServiceError for bad input or if the loss is not finite; the accumulated gradient
         is then what it was before.
         """
-        loss, sequences, arrays = self._read(data, loss_name, config)
-        moving = [backward and losses.has_gradient(loss, a) for a in arrays]
+        sequences, arrays = self._read(data, loss)
+        moving = [backward and loss.has_gradient(a) for a in arrays]
         before_P = self.optimizer.gradient_P.clone() if backward else None
         self.base.use_adapter(self.adapter)
         logprobs: list[Float32] = [np.empty(0, dtype=np.float32)] * len(data)
-        loss_sum = 0.0
+        metrics: defaultdict[str, float] = defaultdict(float)
         try:
             for gradient in (True, False):
                 chosen = [i for i, moves in enumerate(moving) if moves == gradient]
@@ -71,15 +71,11 @@ class Trainer:
                     targets = [arrays[i]["target_tokens"] for i in batch]
                     with torch.set_grad_enabled(gradient):
                         lp_M = packed_logprobs(self.base, [sequences[i] for i in batch], targets)
-                        summed = losses.total(loss, lp_M, [arrays[i] for i in batch])
-                    if not torch.isfinite(summed):
-                        raise ServiceError(
-                            f"The {loss.name} loss is not finite: "
-                            "the weights or the logprobs have diverged."
-                        )
+                        summed, told = loss.total(lp_M, [arrays[i] for i in batch], batch)
                     if gradient:
                         summed.backward()  # type: ignore[no-untyped-call]
-                    loss_sum += float(summed.detach())
+                    for key, value in {"loss:sum": float(summed.detach()), **told}.items():
+                        metrics[key] += value
                     for i, lp in zip(batch, split_targets(lp_M, targets), strict=True):
                         logprobs[i] = lp.reshape(arrays[i]["target_tokens"].shape)
         except BaseException:
@@ -88,27 +84,27 @@ class Trainer:
             raise
         self.has_gradient |= backward
         outputs = [{"logprobs": types.TensorData.from_numpy(lp)} for lp in logprobs]
-        return types.ForwardBackwardOutput("logprobs", outputs, {"loss:sum": loss_sum})
+        for key in metrics:
+            metrics[key] /= len(data) if key.endswith(":mean") else 1
+        return types.ForwardBackwardOutput("logprobs", outputs, dict(metrics))
 
     def _read(
-        self, data: Sequence[types.Datum], loss_name: str, config: Mapping[str, float | str] | None
-    ) -> tuple[losses.Loss, list[IntArray], list[dict[str, np.ndarray]]]:
-        loss = losses.find(loss_name)
-        decided = losses.settings(loss, config)
+        self, data: Sequence[types.Datum], loss: BatchLoss
+    ) -> tuple[list[IntArray], list[dict[str, np.ndarray]]]:
         if not data:
             raise ServiceError("There is no data to compute a loss on.")
         sequences, arrays = [], []
         for i, datum in enumerate(data):
             where = f"Datum {i}"
             sequences.append(self.base.token_ids(datum.model_input, where))
-            arrays.append(losses.read_inputs(loss, decided, datum, where))
+            arrays.append(loss.read_inputs(datum, where))
             targets = arrays[-1]["target_tokens"]
             if targets.min() < 0 or targets.max() >= self.base.vocabulary:
                 raise ServiceError(
                     f"{where}: a target token is outside the vocabulary of "
                     f"{self.base.vocabulary} tokens."
                 )
-        return loss, sequences, arrays
+        return sequences, arrays
 
     def step(self, params: types.AdamParams) -> types.OptimStepResponse:
         """Take one AdamW step on the accumulated gradient, and clear it.

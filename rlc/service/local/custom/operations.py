@@ -1,0 +1,287 @@
+"""What a custom loss may compute: pure operations whose results are no larger than their inputs,
+but for broadcasting and indexing, whose results are measured before they are computed.
+
+Not on the list: whatever allocates by number (``zeros``, ``expand``, ``repeat``, outer products),
+draws random numbers, changes a tensor in place, leaves torch or moves to a device. Floating numbers
+are float64, whole numbers int64, whatever their tensors were.
+"""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Callable, Mapping
+from typing import Any, Literal
+
+import torch
+from attrs import evolve, frozen
+from torch import Tensor
+from torch.nn import functional
+
+# pointwise: each value from the values at its place; cast: to another dtype; reduction: over all
+# places, or one dimension; extreme: a reduction, or pointwise of two tensors; attribute: of a
+# tensor, by name; length, size, rank: of a tensor; item: of a tensor or a tuple.
+Kind = Literal[
+    "pointwise",
+    "cast",
+    "reduction",
+    "extreme",
+    "attribute",
+    "length",
+    "size",
+    "rank",
+    "item",
+    "other",
+]
+
+
+@frozen
+class Operation:
+    """``run`` gets tensors, numbers, dtypes, and what other operations returned; if ``plain``, all
+    may be numbers, such as the lengths of tensors. ``segment`` is torch's name of a reduction.
+
+    ``smooth``: a gradient passes through. ``vanishes``: the result and its gradient are 0 if the
+    arguments are, ``any`` of them, ``all``, the ``first`` or the ``branches`` of a condition.
+    """
+
+    run: Callable[..., Any]
+    kind: Kind = "pointwise"
+    plain: bool = False
+    segment: str = ""
+    smooth: bool = True
+    vanishes: Literal["any", "all", "first", "branches"] | None = None
+
+
+DTYPES = {
+    "float": torch.float64,
+    "double": torch.float64,
+    "float32": torch.float64,
+    "float64": torch.float64,
+    "int": torch.int64,
+    "long": torch.int64,
+    "int32": torch.int64,
+    "int64": torch.int64,
+    "bool": torch.bool,
+}
+
+
+def _words(text: str) -> frozenset[str]:
+    return frozenset(text.split())
+
+
+WORDS = frozenset({"none", "sum", "mean", "floor", "trunc"})  # strings that are arguments
+KEYWORDS = _words(
+    "input self other dim axis keepdim dtype min max alpha beta threshold value mask condition "
+    "exponent unbiased correction nan posinf neginf p rounding_mode eps weight end dims index "
+    "tensors descending stable rtol atol equal_nan tensor1 tensor2 reduction delta shape "
+    "start_dim end_dim dim0 dim1 target size_average reduce"
+)
+
+
+def _cast(x: Tensor, to: Any) -> Tensor:
+    if isinstance(to, Tensor):
+        to = to.dtype
+    return x.to(to) if isinstance(to, torch.dtype) else x  # a device is where the loss is computed
+
+
+def _to(dtype: torch.dtype) -> Operation:
+    return Operation(lambda x: x.to(dtype), "cast", smooth=dtype.is_floating_point)
+
+
+def _of_floats(run: Callable[[Any, Any], Any]) -> Callable[[Any, Any], Any]:
+    """Division with a rest, which of whole numbers ends the process if the result does not fit."""
+
+    def divide(a: Any, b: Any) -> Any:
+        return run(*(x.double() if isinstance(x, Tensor) else x for x in (a, b)))
+
+    return divide
+
+
+def _item(x: Any, index: Any) -> Any:
+    if isinstance(x, tuple) and not isinstance(index, int):
+        raise TypeError("a tuple is indexed by a number")
+    return x[index]
+
+
+def _attribute(x: Any, name: str) -> Any:
+    wanted = Tensor if name in _OF_TENSORS else tuple
+    if not isinstance(x, wanted) or (wanted is tuple and not hasattr(x, name)):
+        raise TypeError(f"what it is taken from has no {name}")
+    return getattr(x, name)
+
+
+def _size(x: Tensor, dim: int | None = None) -> Any:
+    return x.shape if dim is None else x.shape[dim]
+
+
+def _norm(input: Tensor, p: float = 2, dim: Any = None, keepdim: bool = False) -> Tensor:
+    return torch.linalg.vector_norm(input, p, dim, keepdim)  # type: ignore[no-any-return]
+
+
+_OF_TENSORS = frozenset({"shape", "dtype", "device", "ndim"})
+ATTRIBUTES = _OF_TENSORS | {"values", "indices"}
+
+# Their gradient is 0, or there is none.
+_STEPS = _words(
+    "sign sgn floor ceil round trunc isnan isfinite isinf logical_not logical_and logical_or "
+    "logical_xor eq ne lt le gt ge isclose zeros_like ones_like bitwise_and bitwise_or bitwise_xor "
+    "bitwise_not detach"
+)
+_POINTWISE = (
+    "abs neg positive sign sgn exp exp2 expm1 log log2 log10 log1p sqrt rsqrt square reciprocal "
+    "sigmoid logit tanh sinh cosh asinh sin cos tan atan asin acos erf erfc relu floor ceil trunc "
+    "frac isnan isfinite isinf logical_not logical_and logical_or logical_xor zeros_like ones_like "
+    "nan_to_num add sub mul div true_divide pow minimum maximum fmin fmax atan2 clamp clamp_min "
+    "clamp_max where lerp eq ne lt le gt ge isclose logaddexp logaddexp2 xlogy addcmul addcdiv "
+    "copysign hypot masked_fill bitwise_and bitwise_or bitwise_xor bitwise_not detach"
+)
+_REDUCTIONS = {
+    "sum": "sum",
+    "mean": "mean",
+    "amax": "max",
+    "amin": "min",
+    "max": "max",
+    "min": "min",
+}
+_OTHERS = (
+    "prod std var logsumexp median all any argmax argmin count_nonzero nansum nanmean softmax "
+    "log_softmax cumsum cumprod logcumsumexp flip sort unsqueeze squeeze reshape flatten transpose "
+    "permute cat stack gather dot"
+)
+# Other names of the same thing: of torch, of its special and functional modules, of operators.
+_ALIASES = {
+    "absolute": "abs",
+    "negative": "neg",
+    "clip": "clamp",
+    "multiply": "mul",
+    "subtract": "sub",
+    "divide": "div",
+    "truediv": "div",
+    "floordiv": "floor_divide",
+    "mod": "remainder",
+    "pos": "positive",
+    "and_": "bitwise_and",
+    "or_": "bitwise_or",
+    "xor": "bitwise_xor",
+    "invert": "bitwise_not",
+    "greater": "gt",
+    "greater_equal": "ge",
+    "less": "lt",
+    "less_equal": "le",
+    "not_equal": "ne",
+    "log_sigmoid": "logsigmoid",
+    "expit": "sigmoid",
+}
+_VANISHING: dict[str, Literal["any", "all", "first", "branches"]] = {
+    **dict.fromkeys(("mul",), "any"),
+    **dict.fromkeys(("add", "sub", "minimum", "maximum", "max", "min"), "all"),
+    **dict.fromkeys(("neg", "abs", "div", "true_divide", "sum", "mean", "detach"), "first"),
+    **dict.fromkeys(("float", "double", "to", "type_as"), "first"),
+    "where": "branches",
+}
+
+
+def _shared() -> dict[str, Operation]:
+    """Operations that are functions of torch and methods of its tensors, by name."""
+    found = {
+        name: Operation(getattr(torch, name), smooth=name not in _STEPS)
+        for name in _POINTWISE.split()
+    }
+    for name, segment in _REDUCTIONS.items():
+        kind: Kind = "extreme" if name in ("max", "min") else "reduction"
+        found[name] = Operation(getattr(torch, name), kind, segment=segment)
+    found |= {name: Operation(getattr(torch, name), "other") for name in _OTHERS.split()}
+    for name in ("argmax", "argmin", "all", "any", "count_nonzero"):
+        found[name] = evolve(found[name], smooth=False)
+    found |= {
+        "round": Operation(lambda x: torch.round(x), smooth=False),
+        "floor_divide": Operation(_of_floats(torch.floor_divide), smooth=False),
+        "remainder": Operation(_of_floats(torch.remainder)),
+        "fmod": Operation(_of_floats(torch.fmod)),
+        "norm": Operation(_norm, "other"),
+        "numel": Operation(lambda x: x.numel(), "length", smooth=False),
+    }
+    for name, vanishes in _VANISHING.items():
+        if name in found:
+            found[name] = evolve(found[name], vanishes=vanishes)
+    return found
+
+
+def _operators(shared: Mapping[str, Operation]) -> dict[str, Operation]:
+    """Python's operators. They take numbers at either side, as torch's functions do not."""
+    found = {"getitem": Operation(_item, "item")}
+    for name in _OPERATORS.split():
+        same, run = shared[_ALIASES.get(name, name)], getattr(operator, name)
+        found[name] = evolve(same, run=run, plain=name in _ARITHMETIC)
+    for name in ("floordiv", "mod"):
+        found[name] = evolve(found[name], run=_of_floats(getattr(operator, name)))
+    return found
+
+
+_OPERATORS = (
+    "add sub mul truediv floordiv mod pow neg pos abs lt le eq ne gt ge and_ or_ xor invert"
+)
+_ARITHMETIC = "add sub mul truediv floordiv mod neg pos abs"
+_SHARED = _shared()
+_PYTHON = _operators(_SHARED)
+_GETATTR = Operation(_attribute, "attribute")
+_METHODS = {
+    **{name: _to(dtype) for name, dtype in DTYPES.items() if not name[-1].isdigit()},
+    "to": Operation(_cast, "cast", vanishes="first"),
+    "type_as": Operation(_cast, "cast", vanishes="first"),
+    "where": Operation(lambda x, condition, other: torch.where(condition, x, other)),
+    "view": Operation(Tensor.reshape, "other"),
+    "reshape": Operation(Tensor.reshape, "other"),
+    "permute": Operation(Tensor.permute, "other"),
+    "size": Operation(_size, "size", smooth=False),
+    "dim": Operation(lambda x: x.ndim, "rank", smooth=False),
+}
+_FUNCTIONAL = {
+    "softplus": Operation(functional.softplus),
+    "logsigmoid": Operation(functional.logsigmoid),
+    "silu": Operation(lambda x: functional.silu(x)),
+    **{
+        name: Operation(getattr(functional, name), "other")
+        for name in ("huber_loss", "smooth_l1_loss", "mse_loss", "l1_loss")
+    },
+}
+# Where the functions are that have these names; torch's versions differ in it.
+_MODULES = {
+    "torch._C._special.special_": "torch",
+    "torch.special.": "torch",
+    "torch._C._nn.": "functional",
+    "torch.nn.functional.": "functional",
+    "torch.functional.": "torch",
+    "torch.": "torch",
+    "operator.": "operator",
+    "_operator.": "operator",
+}
+
+
+def find(op: str, target: str) -> Operation | None:
+    """Return the operation of a node that calls something; None if it is not on the list."""
+    if op == "call_method":
+        return _METHODS.get(target) or _SHARED.get(_ALIASES.get(target, target))
+    if target == "getattr":
+        return _GETATTR
+    prefix = next((prefix for prefix in _MODULES if target.startswith(prefix)), None)
+    if prefix is None:
+        return None
+    module, name = _MODULES[prefix], target.removeprefix(prefix)
+    if module == "operator":
+        return _PYTHON.get(name)
+    name = _ALIASES.get(name, name)
+    if name in _FUNCTIONAL:
+        return _FUNCTIONAL[name]
+    return _SHARED.get(name) if module == "torch" or name in _SAME else None
+
+
+# Functions of torch.nn.functional that torch has, too.
+_SAME = frozenset({"relu", "sigmoid", "tanh", "softmax", "log_softmax"})
+
+
+def spellings(op: str) -> list[str]:
+    """Return what a node that calls something may call, as clients write it."""
+    if op == "call_method":
+        return [*_METHODS, *_SHARED, *_ALIASES]
+    functions = {*_SHARED, *_FUNCTIONAL, *_ALIASES} - {*_PYTHON} | {"add", "sub", "mul", "pow"}
+    return [f"torch.{name}" for name in functions] + [f"operator.{name}" for name in _PYTHON]
