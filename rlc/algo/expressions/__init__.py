@@ -8,6 +8,7 @@ inputs, such as ``logp`` and ``adv``, and computes one value a token, a sequence
 - ``build``: ``Builder`` makes programs, with shapes checked, equal parts shared, constants folded;
   ``validate`` checks one from elsewhere.
 - ``reach``: which nodes have a gradient. ``derivative``: the derivative by ``logp``, a program too.
+- ``formula``: text that people read, of a program and of its derivative.
 - ``scalars``: programs in pure Python; ``shaped_reward`` of an episode.
 - ``evaluate``: value and gradient of a loss in float64, with numpy. Everything else here is pure
   Python, because `rlc check` reads it.

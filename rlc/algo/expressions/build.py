@@ -276,8 +276,6 @@ class Builder:
                 return inner[0]
             case ("+", (a, b), _) if inner[1] is not None:
                 return self.apply("-", a, inner[1])
-            case ("+", (a, b), _) if inner[0] is not None:
-                return self.apply("-", b, inner[0])
             case ("-", (a, b), _) if inner[1] is not None:
                 return self.apply("+", a, inner[1])
             case ("*" | "/", (a, b), _) if inner[0] is not None or inner[1] is not None:

@@ -151,10 +151,21 @@ class _Derivation:
         (c, x), (d, y) = self.coefficient(a), self.coefficient(b)
         if x == y and x is not None:
             return self.times(self.b.number(c + d), x)
+        if d < 0 and (positive := self.negative(b)) is not None:
+            return self.b.apply("-", a, positive)
+        if c < 0 and (positive := self.negative(a)) is not None:
+            return self.b.apply("-", b, positive)
         return self.b.apply("+", a, b)
 
     def negative(self, x: _Tangent) -> _Tangent:
-        return None if x is None else self.b.apply("neg", x)
+        if x is None:
+            return None
+        node, (c, rest) = self.b.node(x), self.coefficient(x)
+        if node.op == "-" and node.name is None:
+            return self.b.apply("-", *reversed(node.args))
+        if rest is not None and c != 1:
+            return self.times(self.b.number(-c), rest)
+        return self.b.apply("neg", x)
 
     def choice(self, condition: int, a: _Tangent, b: _Tangent) -> _Tangent:
         if a is None and b is None:

@@ -1,0 +1,178 @@
+"""Programs as people read them, in the notation of the catalogue's formulas.
+
+Products are written side by side, ``ρ_t A_t``; ``sg`` is a value without gradient; an index ``_t``
+marks what each token has for itself. Parts keep the names that a recipe gives them, and a large
+part that is read more than once gets one (``u1``), so that no text is longer than its program.
+"""
+
+from __future__ import annotations
+
+from attrs import evolve
+
+from rlc.algo.expressions.derivative import derivative
+from rlc.algo.expressions.program import Node, Program, shapes
+from rlc.algo.expressions.vocabulary import INPUT, INPUTS, NUMBER, RATIO, input_of
+
+_COMPARED = {"<": "<", "<=": "≤", ">": ">", ">=": "≥", "==": "=", "!=": "≠"}
+_REDUCED = {"mean": "mean_t", "sum": "sum_t"}
+_RAISED = str.maketrans("0123456789", "⁰¹²³⁴⁵⁶⁷⁸⁹")
+_LONG = 32  # characters from which a part that is read again gets a name
+
+# How tightly a text holds together: what may stand in it without parentheses.
+_COMPARISON, _SUM, _QUOTIENT, _PRODUCT, _WORDS, _ATOM = range(6)
+
+
+def formula(program: Program) -> tuple[str, ...]:
+    """Return the formula: its named parts, one a line, then the result, ``L = …``."""
+    writer = _Writer(_named(program))
+    lines = writer.parts()
+    if program.kind == "reward":
+        return (*lines, f"reward = {writer.text(program.output, whole=True)[0]}")
+    if program.shape == "sequence":
+        return (*lines, f"L = {writer.text(program.output, whole=True)[0]}")
+    if (node := program.nodes[program.output]).op == "neg":
+        return (*lines, f"L = − Σ_t {writer.held(node.args[0], _QUOTIENT)}")
+    text, level = writer.text(program.output, whole=True)
+    return (*lines, f"L = Σ_t {text if level >= _QUOTIENT else f'({text})'}")
+
+
+def derivative_formula(program: Program) -> tuple[str, ...]:
+    """Return ``∂L/∂log p_t = …``, after the large parts of it that :func:`formula` does not have.
+
+    It says what holds but at boundaries, where two sides of a ``min`` or ``max`` are equal.
+    """
+    named = _named(program)
+    known = {node.name for node in named.nodes if node.op != INPUT}
+    slope = _named(derivative(named, ties=False), "v")
+    writer = _Writer(slope)
+    result = writer.text(slope.output, whole=True)[0]
+    symbol = INPUTS["loss"]["logp"].symbol
+    return (*writer.parts(known), f"∂L/∂{symbol} = {result}")
+
+
+def number(value: float) -> str:
+    """Return a number as formulas show it: ``1``, ``0.8``, ``1e-5``, ``−2``."""
+    text = f"{abs(value):.10g}"
+    if "e" in text:
+        digits, exponent = text.split("e")
+        text = f"{digits}e{int(exponent)}"
+    return f"−{text}" if value < 0 else text
+
+
+def _named(program: Program, letter: str = "u") -> Program:
+    """The program with a name for every large part that is read more than once."""
+    nodes = list(program.nodes)
+    readers = [0] * len(nodes)
+    for node in nodes:
+        for arg in node.args:
+            readers[arg] += 1
+    taken = {node.name for node in nodes}
+    names = (f"{letter}{count}" for count in range(1, len(nodes) + 1))
+    for position, node in enumerate(nodes):
+        if readers[position] > 1 and node.name is None and node.args:
+            writer = _Writer(evolve(program, nodes=tuple(nodes)))
+            if len(writer.text(position)[0]) >= _LONG:
+                name = next(name for name in names if name not in taken)
+                nodes[position] = evolve(node, name=name)
+    return evolve(program, nodes=tuple(nodes))
+
+
+class _Writer:
+    def __init__(self, program: Program) -> None:
+        self.program = program
+        self.shapes = shapes(program)
+
+    def parts(self, known: set[str | None] | frozenset[str | None] = frozenset()) -> list[str]:
+        """The definitions of the named parts, but of those that are known and of the result."""
+        return [
+            f"{self.text(position)[0]} = {self.text(position, whole=True)[0]}"
+            for position, node in enumerate(self.program.nodes)
+            if node.name is not None
+            and node.op != INPUT
+            and node.name not in known
+            and position != self.program.output
+        ]
+
+    def held(self, position: int, by: int) -> str:
+        """The text of a node, in parentheses if it holds together less than ``by``."""
+        text, level = self.text(position)
+        return text if level >= by else f"({text})"
+
+    def text(self, position: int, whole: bool = False) -> tuple[str, int]:
+        """The text of a node and how tightly it holds together; its name, unless ``whole``."""
+        node = self.program.nodes[position]
+        if node.op == NUMBER:
+            value = node.value or 0.0
+            return number(value), _ATOM if value >= 0 else _SUM
+        if node.op == INPUT:
+            symbol = input_of(self.program.kind, node.name or "").symbol
+            return symbol, _WORDS if " " in symbol else _ATOM
+        if node.name is not None and not whole:
+            return node.name + ("_t" if self.shapes[position] == "token" else ""), _ATOM
+        return self.operation(node)
+
+    def operation(self, node: Node) -> tuple[str, int]:
+        args = node.args
+        match node.op:
+            case "+":
+                right = self.held(args[1], _SUM)
+                sign = "−" if right.startswith("−") else "+"
+                return f"{self.held(args[0], _SUM)} {sign} {right.removeprefix('−')}", _SUM
+            case "-":
+                return f"{self.held(args[0], _SUM)} − {self.held(args[1], _QUOTIENT)}", _SUM
+            case "neg":
+                return f"−{self.held(args[0], _QUOTIENT)}", _SUM
+            case "*":
+                return self.product(node)
+            case "/":
+                over = self.held(args[1], _WORDS)
+                return f"{self.held(args[0], _PRODUCT)} / {over}", _QUOTIENT
+            case "exp" if self.is_ratio(args[0]):
+                return INPUTS["loss"][RATIO].symbol, _ATOM
+            case "abs":
+                return f"|{self.text(args[0])[0]}|", _ATOM
+            case "sqrt":
+                return f"√{self.held(args[0], _ATOM)}", _WORDS
+            case "==" if (within := self.within(*args)) is not None:
+                return within, _COMPARISON
+            case op if op in _COMPARED:
+                left, right = (self.held(arg, _SUM) for arg in args)
+                return f"{left} {_COMPARED[op]} {right}", _COMPARISON
+        name = {"stop": "sg", **_REDUCED}.get(node.op, node.op)
+        return f"{name}({', '.join(self.text(arg)[0] for arg in args)})", _ATOM
+
+    def product(self, node: Node) -> tuple[str, int]:
+        """Numbers first, then the factors in order, equal ones as a power."""
+        nodes, factors, waiting = self.program.nodes, list[int](), list(node.args)
+        while waiting:
+            first = nodes[waiting[0]]
+            if first.op == "*" and first.name is None:
+                waiting[:1] = first.args
+            else:
+                factors.append(waiting.pop(0))
+        numbers = [factor for factor in factors if nodes[factor].op == NUMBER]
+        others = [factor for factor in factors if nodes[factor].op != NUMBER]
+        texts = [number(nodes[factor].value or 0.0) for factor in numbers]
+        for factor in dict.fromkeys(others):
+            if (times := others.count(factor)) == 1:
+                texts.append(self.held(factor, _PRODUCT))
+            else:
+                texts.append(self.held(factor, _ATOM) + str(times).translate(_RAISED))
+        if len(texts) == 1:
+            return texts[0], _WORDS
+        return " ".join(texts), _SUM if texts[0].startswith("−") else _PRODUCT
+
+    def is_ratio(self, position: int) -> bool:
+        node = self.program.nodes[position]
+        return node.op == "-" and [self.program.nodes[arg].name for arg in node.args] == [
+            "logp",
+            "logq",
+        ]
+
+    def within(self, x: int, clipped: int) -> str | None:
+        """``x == clip(x, low, high)``, which derivatives have, as ``low ≤ x ≤ high``."""
+        node = self.program.nodes[clipped]
+        if node.op != "clip" or node.args[0] != x:
+            return None
+        low, high = (self.held(arg, _SUM) for arg in node.args[1:])
+        return f"{low} ≤ {self.held(x, _SUM)} ≤ {high}"
