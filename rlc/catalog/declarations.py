@@ -14,6 +14,7 @@ from rlc.catalog.builtins.training import (
 from rlc.catalog.facts.models import renderer_names
 from rlc.catalog.records import MODEL_FOLDER, Declaration, Param, optional, word
 from rlc.plan.records import SERVICES, MetricPlan
+from rlc.plan.sweeps import SearchPlan
 
 # The types that a param can be declared with.
 PARAM_TYPES = ("int", "float", "bool", "string", "money", "duration")
@@ -240,7 +241,42 @@ EVAL_FIELDS = (
     ),
 )
 
-STAGES = ("sft", "train", "eval")
+SWEEP_FIELDS = (
+    Param("of", "stage", "the stage that is tried, with those that it needs"),
+    Param(
+        "over",
+        "axis",
+        "what is varied: values, or a range, of each param or field",
+        named=True,
+        aliases="parameters params space search_space grid",
+    ),
+    Param(
+        "seeds",
+        "int",
+        "runs of each configuration, each with a seed of its own",
+        1,
+        low=1,
+        high=100,
+    ),
+    Param(
+        "metric",
+        "measure",
+        "what the runs are compared by; by default the first metric of the stage's evaluation",
+        None,
+        aliases="objective maximize target",
+    ),
+    Param(
+        "search",
+        "search",
+        "how configurations are chosen",
+        SearchPlan("grid", None, None, None),
+        aliases="method sampler algorithm",
+    ),
+    Param("budget", "budget", "most to spend on all of it; by default no limit", DEFAULT_BUDGET),
+)
+
+TRAINING, EVAL, SWEEP = ("sft", "train"), "eval", "sweep"
+STAGES = (*TRAINING, EVAL)
 
 DECLARATIONS = {
     item.kind: item
@@ -272,6 +308,9 @@ DECLARATIONS = {
         ),
         Declaration(
             "eval", "an evaluation", EVAL_FIELDS, aliases="evaluate evaluation test benchmark"
+        ),
+        Declaration(
+            SWEEP, "runs of a stage that are compared", SWEEP_FIELDS, aliases="tune hyperparameters"
         ),
     )
 }

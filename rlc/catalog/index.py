@@ -13,6 +13,7 @@ from rlc.catalog.builtins import (
     sources,
     splits,
     stages,
+    sweeps,
     training,
     wrappers,
 )
@@ -70,6 +71,10 @@ KINDS = {
         Kind("give_up", "a limit of failures", "failures(steps = 3)"),
         Kind("deadlines", "deadlines", "deadlines(request = 15m)"),
         Kind("kl_guard", "a KL guard", "kl_guard(max = 0.1, then = synchronous)"),
+        Kind("stage", "a stage", "main"),
+        Kind("axis", "values to try", "[1e-5, 4e-5]", as_is="list"),
+        Kind("measure", "a metric of a stage", "heldout.pass_at_1"),
+        Kind("search", "a search", "grid()", apart=True),
     )
 }
 
@@ -97,6 +102,8 @@ BUILTINS: tuple[Builtin, ...] = (
     *stages.DATA,
     *stages.METRICS,
     *stages.TRACKERS,
+    *sweeps.AXES,
+    *sweeps.SEARCHES,
 )
 
 
@@ -122,7 +129,7 @@ def is_taken(name: str, kind: str | None = None) -> bool:
     """Whether no declaration may have a name: it is that of something that is called, or of a word
     that stands where a value of the declaration's ``kind`` does."""
     builtin = find_anywhere(name)
-    if builtin is None or KINDS[builtin.kind].as_is is not None:
+    if builtin is None or KINDS[builtin.kind].as_is is not None or KINDS[builtin.kind].apart:
         return False
     return not builtin.word or builtin.kind == kind
 

@@ -202,7 +202,8 @@ class Kind:
     ``plain`` maps types of plain values to what one of them alone stands for: ``$60`` as a
     budget is ``limit(usd = $60)``. ``as_is``: the type of plain values that are such a thing
     themselves: a split is also a name. Nothing declared can stand there, so declarations may have
-    the names of its builtins. ``several``: an example of more than one where several may stand.
+    the names of its builtins; nor where a kind stands ``apart``, in one field of one declaration.
+    ``several``: an example of more than one where several may stand.
     """
 
     name: str
@@ -213,6 +214,7 @@ class Kind:
     plain: Mapping[str, str] = field(factory=dict)
     as_is: str | None = None
     several: str | None = None
+    apart: bool = False
 
 
 @frozen(eq=False, repr=False)

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING
 
-from rlc.catalog.declarations import STAGES
+from attrs import frozen
+
+from rlc.catalog.declarations import STAGES, SWEEP
 from rlc.check.evaluate import Evaluator
 from rlc.check.rules import run_rules
 from rlc.check.scope import Scope, collect
@@ -14,25 +16,45 @@ from rlc.lang.ast import BlockDecl, Recipe
 from rlc.lang.diagnostics import Diagnostics, Label
 
 if TYPE_CHECKING:
+    from rlc.check.sweeps import CheckedSweep
     from rlc.data.reading import Reader
 
 
-def analyse(
-    recipe: Recipe, found: Diagnostics, reader: Reader | None = None
-) -> tuple[CheckedStage, ...]:
-    """Check a recipe and report all that is wrong with it, each mistake once.
+@frozen(eq=False, repr=False)
+class Analysis:
+    """What a recipe declares: its stages, each after the one whose weights it continues, and its
+    sweeps, as far as they can be read."""
 
-    Return its stages in an order in which each follows the one whose weights it continues.
-    """
+    stages: tuple[CheckedStage, ...]
+    sweeps: tuple[CheckedSweep, ...]
+
+    @property
+    def complete(self) -> bool:
+        return all(stage.complete for stage in self.stages)
+
+
+def analyse(
+    recipe: Recipe,
+    found: Diagnostics,
+    reader: Reader | None = None,
+    evaluates: Callable[[Scope, str, Diagnostics], Evaluator] = Evaluator,
+) -> Analysis:
+    """Check a recipe and report all that is wrong with it, each mistake once."""
     scope = collect(recipe, found)
-    evaluator = Evaluator(scope, recipe.span.source.name, found)
+    evaluator = evaluates(scope, recipe.span.source.name, found)
     stages: dict[str, CheckedStage] = {}
     # Evaluations come last: they take what they do not say from the stages that they evaluate.
     for decl in sorted(scope.in_order, key=lambda decl: decl.kind.id == "eval"):
         if isinstance(decl, BlockDecl) and decl.kind.id in STAGES:
             stages[decl.name.id] = check_stage(decl, evaluator, stages, found, reader)
-        else:
+        elif decl.kind.id != SWEEP:
             evaluator.declared(decl)
+    sweeps = [
+        sweep
+        for decl in scope.in_order
+        if isinstance(decl, BlockDecl) and decl.kind.id == SWEEP
+        if (sweep := _sweep(decl, evaluator, stages, found)) is not None
+    ]
     written = [stages[decl.name.id] for decl in scope.in_order if decl.name.id in stages]
     ordered = _in_order(written, stages)
     parts = {stage.name: (stage.parts, stage.origins) for stage in ordered}
@@ -41,7 +63,19 @@ def analyse(
     if not found.has_errors:
         _report_unused(scope, recipe, found)
         _report_trained_twice(ordered, found)
-    return tuple(ordered)
+    return Analysis(tuple(ordered), tuple(sweeps))
+
+
+def _sweep(
+    decl: BlockDecl,
+    evaluator: Evaluator,
+    stages: Mapping[str, CheckedStage],
+    found: Diagnostics,
+) -> CheckedSweep | None:
+    from rlc.check.sweeps import check_sweep  # most recipes have none
+
+    evaluator.scope.used.add(decl.name.id)
+    return check_sweep(decl, evaluator, stages, found)
 
 
 def _in_order(

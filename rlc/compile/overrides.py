@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 
 from attrs import evolve
 
@@ -33,11 +33,12 @@ def apply_overrides(
         override, wrong = parse_field(source)
         found.extend(wrong)
         if override is not None:
-            recipe = _apply(recipe, *override, found)
+            recipe = put_in(recipe, *override, found)
     return recipe
 
 
-def _apply(recipe: Recipe, path: list[Name], value: Expr, found: Diagnostics) -> Recipe:
+def put_in(recipe: Recipe, path: Sequence[Name], value: Expr, found: Diagnostics) -> Recipe:
+    """The recipe with one value put in, where ``path`` names a declaration or a part of one."""
     head = path[0]
     decls = list(recipe.decls)
     names = {d.name.id: i for i, d in enumerate(decls) if isinstance(d, BlockDecl | ValueDecl)}
@@ -56,7 +57,7 @@ def _apply(recipe: Recipe, path: list[Name], value: Expr, found: Diagnostics) ->
     return evolve(recipe, decls=tuple(decls))
 
 
-def _in_block(decl: BlockDecl, path: list[Name], value: Expr, found: Diagnostics) -> BlockDecl:
+def _in_block(decl: BlockDecl, path: Sequence[Name], value: Expr, found: Diagnostics) -> BlockDecl:
     if len(path) == 1:
         names = ", ".join(f"`{decl.name.id}.{field.name.id}`" for field in decl.fields)
         message = f"`{decl.name.id}` has fields and no value of its own"
@@ -79,7 +80,7 @@ def _in_block(decl: BlockDecl, path: list[Name], value: Expr, found: Diagnostics
     return evolve(decl, fields=tuple(fields))
 
 
-def _in_expr(expr: Expr, path: list[Name], depth: int, value: Expr, found: Diagnostics) -> Expr:
+def _in_expr(expr: Expr, path: Sequence[Name], depth: int, value: Expr, found: Diagnostics) -> Expr:
     """``expr`` with the part that the rest of the path names replaced."""
     rest = path[depth:]
     if not rest:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from attrs import evolve, frozen
@@ -20,6 +20,7 @@ from rlc.plan.graph import build_graph
 from rlc.plan.records import Plan
 
 if TYPE_CHECKING:
+    from rlc.compile.sweeps import Sweep
     from rlc.data.reading import Reader
 
 DEFAULT_SEED = 1
@@ -30,10 +31,12 @@ Overrides = Mapping[str, str] | Collection[str]
 
 @frozen(eq=False, repr=False)
 class Compiled:
-    """What a recipe compiles to. ``plan`` is None if there are errors or no stages."""
+    """What a recipe compiles to. ``plan`` is None if there are errors or no stages; ``sweeps`` are
+    those that the recipe declares, if there are no errors."""
 
     plan: Plan | None
     diagnostics: Diagnostics
+    sweeps: tuple[Sweep, ...] = ()
 
 
 def load(
@@ -56,16 +59,22 @@ def load(
     if source is None:
         return Compiled(None, found)
     compiled = compile_source(source, overrides, seed, folder, reader)
-    plan = compiled.plan
-    if plan is not None and rehearse:
-        from rlc.compile.rehearse import rehearse as rehearsal_of
+    if compiled.plan is None or not (rehearse or service):
+        return compiled
 
-        plan = rehearsal_of(plan)
-    if plan is not None and service is not None:
-        from rlc.compile.services import on_service
+    def as_asked(plan: Plan) -> Plan:
+        if rehearse:
+            from rlc.compile.rehearse import rehearse as rehearsal_of
 
-        plan = on_service(plan, service)
-    return Compiled(plan, compiled.diagnostics)
+            plan = rehearsal_of(plan)
+        if service is not None:
+            from rlc.compile.services import on_service
+
+            plan = on_service(plan, service)
+        return plan
+
+    sweeps = tuple(evolve(sweep, finish=as_asked) for sweep in compiled.sweeps)
+    return Compiled(as_asked(compiled.plan), compiled.diagnostics, sweeps)
 
 
 def check(path: str | os.PathLike[str], reader: Reader | None = None) -> Diagnostics:
@@ -73,7 +82,7 @@ def check(path: str | os.PathLike[str], reader: Reader | None = None) -> Diagnos
     ``reader`` with the data that it names."""
     source, found = read_source(path)
     if source is not None:
-        _, found = _checked(source, reader=reader)
+        _, _, found = _checked(source, reader=reader)
     return found
 
 
@@ -86,35 +95,43 @@ def compile_source(
 ) -> Compiled:
     """Compile a recipe, with the values that ``overrides`` put into it; paths in these start at
     ``folder``. With a ``reader`` the data that it names is read and checked too."""
-    stages, found = _checked(source, overrides, folder, reader)
+    stages, sweeps, found = _checked(source, overrides, folder, reader, seed)
     if not stages:
         return Compiled(None, found)
+    origin = "default" if seed is None else "--seed"
+    plan = _plan(source.name, stages, DEFAULT_SEED if seed is None else seed, origin, reader)
+    return Compiled(plan, found, sweeps)
+
+
+def _plan(
+    recipe: str, stages: Sequence[CheckedStage], seed: int, origin: str, reader: Reader | None
+) -> Plan:
+    """Put a plan together."""
     plans = tuple(stage.plan() for stage in stages)
-    provenance = {"seed": "default" if seed is None else "--seed"}
+    provenance = {"seed": origin}
     for stage in stages:
-        for path, origin in stage.provenance().items():
-            provenance[f"stages.{stage.name}.{path}"] = origin
-    plan = Plan(
-        recipe=source.name,
-        seed=DEFAULT_SEED if seed is None else seed,
-        stages=plans,
-        graph=build_graph(plans),
-        provenance=provenance,
-    )
+        for path, said in stage.provenance().items():
+            provenance[f"stages.{stage.name}.{path}"] = said
+    plan = Plan(recipe, seed, plans, build_graph(plans), provenance)
     if reader is not None:
         from rlc.catalog.files import paths_in  # a check alone makes no plan, and hashes nothing
 
         if named := paths_in(plan):
             from rlc.data.digests import data_files
 
-            plan = evolve(plan, data=data_files(named, source.name))
-    return Compiled(plan, found)
+            plan = evolve(plan, data=data_files(named, recipe))
+    return plan
 
 
 def _checked(
-    source: Source, overrides: Overrides = (), folder: str = "", reader: Reader | None = None
-) -> tuple[tuple[CheckedStage, ...], Diagnostics]:
-    """The stages of a recipe and everything that was found; no stages if there are errors."""
+    source: Source,
+    overrides: Overrides = (),
+    folder: str = "",
+    reader: Reader | None = None,
+    seed: int | None = None,
+) -> tuple[tuple[CheckedStage, ...], tuple[Sweep, ...], Diagnostics]:
+    """The stages and sweeps of a recipe and everything that was found; no stages and no sweeps if
+    there are errors."""
     recipe, found = parse(source)
     recipe = resolve_imports(recipe, found)
     for read in dict.fromkeys([source, *(decl.span.source for decl in recipe.decls)]):
@@ -123,8 +140,14 @@ def _checked(
         from rlc.compile.overrides import apply_overrides  # most checks have none
 
         recipe = apply_overrides(recipe, overrides, folder, found)
-    stages = analyse(recipe, found, reader)
-    if found.has_errors or not all(stage.complete for stage in stages):
-        return (), found
-    report_budgets(stages, source.name, found)
-    return () if found.has_errors else stages, found
+    analysis = analyse(recipe, found, reader)
+    if found.has_errors or not analysis.complete:
+        return (), (), found
+    report_budgets(analysis.stages, source.name, found)
+    sweeps: tuple[Sweep, ...] = ()
+    if analysis.sweeps and not found.has_errors:
+        from rlc.compile.sweep_checks import checked_sweeps  # most recipes have none
+
+        first = DEFAULT_SEED if seed is None else seed
+        sweeps = checked_sweeps(recipe, analysis.sweeps, first, _plan, reader, found)
+    return ((), (), found) if found.has_errors else (analysis.stages, sweeps, found)

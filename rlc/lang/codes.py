@@ -147,4 +147,18 @@ CODES: dict[str, str] = {
     "RL0534": "function that is no reward",
     # RL054x: messages (rlc/check)
     "RL0540": "messages that cannot be used",
+    # RL06xx: sweeps (rlc/check, rlc/compile)
+    "RL0600": "axis without effect",
+    "RL0601": "nothing to try",
+    "RL0602": "metric that no stage has",
+    "RL0603": "one value tried twice",
+    "RL0604": "range without a list of values",
+    "RL0605": "values that do not go together",
+    "RL0606": "compared by what was trained on",
+    "RL0607": "nothing to halve by",
+    "RL0608": "budget below one trial",
+    "RL0609": "budget below all trials",
+    "RL0610": "too many configurations",
+    "RL0611": "fewer configurations than are drawn",
+    "RL0612": "axis of the evaluation alone",
 }

@@ -43,6 +43,11 @@ def format_text(source: Source, recipe: ast.Recipe) -> str:
     return _align_comments("".join(f"{line}\n" for line in lines), WIDTH)
 
 
+def format_expression(expr: ast.Expr) -> str:
+    """An expression on one line."""
+    return _flat(expr)
+
+
 @define
 class _Comments:
     """The comments of a source, taken one after the other as the layout reaches them."""

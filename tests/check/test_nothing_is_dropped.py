@@ -12,6 +12,7 @@ from rlc.catalog.declarations import (
     EVAL_FIELDS,
     MODEL_FIELDS,
     SFT_FIELDS,
+    SWEEP_FIELDS,
     TRAIN_FIELDS,
 )
 from rlc.catalog.index import BUILTINS
@@ -38,6 +39,7 @@ SFT = {
     "steps": "10",
 }
 EVAL = {"model": "main", "env": "task", "sampling": "sample(max_tokens = 16)"}
+SWEEP = {"of": "main", "over": "{ rate = [1e-5, 2e-5, 3e-5] }"}
 ENV = "problems(gsm8k, samples = 100)"
 SPELL = 'gem("rg:spell_backward") |> chat()'  # it has an oracle
 
@@ -73,6 +75,10 @@ SAMPLES: dict[str, tuple[str, str]] = {
     "split": ("train", "first(50%)"),
     "record": ("{ a = 1 }", "{ a = 2 }"),
     "string": ('"one"', '"two"'),
+    "stage": ("main", "warmup"),
+    "axis": ("{ rate = [1e-5, 2e-5] }", "{ rate = log(1e-5, 2e-5) }"),
+    "measure": ("held.mean_reward", "main.reward"),
+    "search": ("grid()", "halving()"),
 }
 BY_NAME: dict[str, tuple[str, str]] = {
     "base": ('"Qwen/Qwen3-8B"', '"Qwen/Qwen3.5-4B"'),
@@ -102,8 +108,10 @@ BY_NAME: dict[str, tuple[str, str]] = {
 }
 
 
-def values_of(param: Param) -> tuple[str, str]:
+def values_of(param: Param, kind: str = "") -> tuple[str, str]:
     """Two values that a parameter could take."""
+    if kind == "axis":
+        return {"low": ("1e-6", "2e-6"), "high": ("1e-4", "2e-4")}.get(param.name, ("none", "1e-6"))
     if param.noun == "GEM environment":
         return '"rg:chain_sum"', '"rg:spell_backward"'
     if param.name in BY_NAME and param.type in ("int", "float", "string"):
@@ -125,6 +133,7 @@ def recipe(
     train: dict[str, str] = TRAIN,
     sft: dict[str, str] | None = None,
     evaluate: dict[str, str] | None = None,
+    sweep: dict[str, str] | None = None,
 ) -> str:
     parts = [
         block("model", "policy", model),
@@ -136,6 +145,16 @@ def recipe(
         parts.append(block("sft", "warmup", sft))
     if evaluate is not None:
         parts.append(block("eval", "held", evaluate))
+    if sweep is not None:
+        rate = {"optimizer": "adam(rate)"}
+        parts[3:] = [
+            "param rate: float = 1e-5\n",
+            block("train", "main", train | rate),
+            block("sft", "warmup", SFT | rate | {"data": "demonstrations(spell, n = 10)"}),
+            f"env spell = {SPELL}\n",
+            block("eval", "held", EVAL | {"every": "2"}),
+            block("sweep", "rates", sweep),
+        ]
     return "\n".join(parts)
 
 
@@ -160,7 +179,8 @@ def assert_both_matter(first: str, second: str) -> None:
         assert side.plan is not None or side.diagnostics.has_errors
     assert one.plan or two.plan, [item.message for item in one.diagnostics]
     if one.plan is not None and two.plan is not None:
-        assert plan_hash(one.plan) != plan_hash(two.plan), second
+        sweeps = [[sweep.plan for sweep in side.sweeps] for side in (one, two)]
+        assert sweeps[0] != sweeps[1] or plan_hash(one.plan) != plan_hash(two.plan), second
 
 
 def field_cases() -> Iterator[tuple[str, Param]]:
@@ -169,6 +189,7 @@ def field_cases() -> Iterator[tuple[str, Param]]:
         ("train", TRAIN_FIELDS),
         ("sft", SFT_FIELDS),
         ("eval", EVAL_FIELDS),
+        ("sweep", SWEEP_FIELDS),
     ):
         for param in fields:
             yield kind, param
@@ -194,6 +215,8 @@ def test_every_field_counts(kind: str, param: Param) -> None:
                 return recipe(train=TRAIN | field)
             case "sft":
                 return recipe(sft=SFT | field)
+            case "sweep":
+                return recipe(sweep=SWEEP | field)
         return recipe(evaluate=EVAL | field)
 
     first, second = values_of(param)
@@ -212,7 +235,7 @@ def argument_cases() -> Iterator[tuple[Builtin, Param]]:
 
 @pytest.mark.parametrize(("builtin", "param"), argument_cases(), ids=lambda x: x.name)
 def test_every_argument_counts(builtin: Builtin, param: Param) -> None:
-    first, second = (written(builtin, param, value) for value in values_of(param))
+    first, second = (written(builtin, param, value) for value in values_of(param, builtin.kind))
     assert_both_matter(first, second)
 
 
@@ -232,6 +255,11 @@ def written(builtin: Builtin, param: Param, value: str) -> str:
         return recipe(env=SPELL, sft=SFT | {"data": call})
     if builtin.kind == "metric":
         return recipe(evaluate=EVAL | {"metrics": f"[{call}]", "samples": "4"})
+    if builtin.kind == "axis":
+        over = {"over": f"{{ rate = {call} }}", "search": "random(2)"}
+        return recipe(sweep=SWEEP | over)
+    if builtin.kind == "search":
+        return recipe(sweep=SWEEP | {"search": call})
     field, text = IN_TRAIN.get(builtin.kind, (builtin.kind, "CALL"))
     more = {"advantage": "reinforce()"} if builtin.name == "turns" else {}
     more |= {"env": 'openreward("Org/One")'} if builtin.kind == "tracker" else {}
@@ -258,6 +286,8 @@ NEEDED: dict[object, dict[str, str]] = {
     "question": {"data": '"rows.jsonl"'},
     "answer": {"data": '"rows.jsonl"'},
     ("env", "rows"): {"grader": 'grade_with("a.b:c")'},
+    ("axis", "range"): {"low": "1e-5", "high": "1e-4"},
+    ("axis", "log"): {"low": "1e-5", "high": "1e-4"},
 }
 
 

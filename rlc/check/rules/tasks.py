@@ -91,11 +91,9 @@ def _trains_on_training_tasks(view: View, env: EnvPlan) -> None:
 @rule_on_envs("metrics")
 def _evaluates_on_other_tasks(view: View, env: EnvPlan) -> None:
     """What was trained on says how well it was learnt by heart."""
-    if not source_traits(env.source).numbered or env_facts(env).endless:
-        return
     for stage in view.before:
         for trained in stage.parts.get("envs", ()):
-            if _same_tasks(env, trained):
+            if has_tasks_of(env, trained):
                 label = Label(stage.origins.span, "trains on them")
                 message = f"`{env.name}` has tasks that the model was trained on"
                 others = [name for name in env_facts(env).splits or () if name == "test"]
@@ -105,8 +103,10 @@ def _evaluates_on_other_tasks(view: View, env: EnvPlan) -> None:
                 return
 
 
-def _same_tasks(one: EnvPlan, other: EnvPlan) -> bool:
-    """Whether two environments of numbered tasks have tasks in common."""
+def has_tasks_of(one: EnvPlan, other: EnvPlan) -> bool:
+    """Whether two environments have tasks in common, which only numbered ones can have."""
+    if not source_traits(one.source).numbered or env_facts(one).endless:
+        return False
     mine, its = (
         (env.source, env.id, env.args.get("variant"), env.args.get("base_url"))
         for env in (one, other)

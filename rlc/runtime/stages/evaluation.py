@@ -16,6 +16,7 @@ from rlc.envs.judges.solver_judge import JUDGE
 from rlc.plan.environments import SOLVED
 from rlc.plan.graph import evaluations_of
 from rlc.plan.records import EvalPlan, SftPlan, TrainPlan
+from rlc.plan.sweeps import metric_label
 from rlc.pricing.cost import stage_cost
 from rlc.runtime.guard.adaptive_concurrency import LimitedSamplingClient, fixed_limiter
 from rlc.runtime.guard.meter import Meter
@@ -78,11 +79,11 @@ def _metrics(plan: EvalPlan, rollouts: Sequence[Rollout], prefix: str) -> dict[s
     metrics = {}
     for metric in plan.metrics:
         if metric.k is not None:
-            value_of, label = _OF_TASK[metric.name], metric.name.replace("_at", "")
+            value_of = _OF_TASK[metric.name]
             values = [value_of(solved_S, metric.k) for solved_S in solved.values()]
-            metrics[f"{prefix}/{label}@{metric.k}"] = fmean(values)
+            metrics[f"{prefix}/{metric_label(metric)}"] = fmean(values)
         elif rewards:
-            metrics[f"{prefix}/{metric.name}"] = fmean(rewards)
+            metrics[f"{prefix}/{metric_label(metric)}"] = fmean(rewards)
     return metrics
 
 

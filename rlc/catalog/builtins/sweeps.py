@@ -1,0 +1,80 @@
+"""What a sweep is made of: ranges to draw from, and searches."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, Literal
+
+from rlc.catalog.records import Args, Param, builtin, optional
+from rlc.plan.sweeps import RangePlan, SearchPlan
+
+
+def _range(scale: Literal["linear", "log"]) -> Callable[[Args], RangePlan]:
+    def build(args: Args) -> RangePlan:
+        step: Any = args.values.get("step")
+        given = [args.low, args.high, *([step] if step is not None and step.data else [])]
+        whole = all(float(value.data).is_integer() for value in given) and scale == "linear"
+        return RangePlan(scale, args.low, args.high, step, whole)
+
+    return build
+
+
+AXES = (
+    builtin(
+        "range",
+        "axis",
+        "numbers from low to high, all equally likely; whole ones if its arguments are whole",
+        _range("linear"),
+        Param("low", "float", "the smallest"),
+        Param("high", "float", "the largest"),
+        optional("step", "float", "only every so many; none: any", above=0),
+    ),
+    builtin(
+        "log",
+        "axis",
+        "numbers from low to high, whose logarithms are all equally likely",
+        _range("log"),
+        Param("low", "float", "the smallest", above=0),
+        Param("high", "float", "the largest", above=0),
+    ),
+)
+
+_N = Param("n", "int", "configurations that are tried", low=1, high=10_000, aliases="n_trials")
+
+SEARCHES = (
+    builtin(
+        "grid",
+        "search",
+        "every configuration of the axes",
+        lambda _: SearchPlan("grid", None, None, None),
+    ),
+    builtin(
+        "random",
+        "search",
+        "configurations drawn at random, none twice (Optuna's RandomSampler)",
+        lambda args: SearchPlan("random", args.n, None, None),
+        _N,
+    ),
+    builtin(
+        "tpe",
+        "search",
+        "configurations drawn where the best ones so far were dense, after the first ten, which "
+        "are random (Optuna's TPESampler, NeurIPS 2011)",
+        lambda args: SearchPlan("tpe", args.n, None, None),
+        _N,
+        aliases="bayes bayesian optuna",
+    ),
+    builtin(
+        "halving",
+        "search",
+        "configurations of which only the best of each eta go on at every rung, as evaluated "
+        "during the stage (Optuna's SuccessiveHalvingPruner, arXiv 1810.05934)",
+        lambda args: SearchPlan("halving", args.n, args.eta, args.first),
+        Param("eta", "int", "one of so many goes on", 3, low=2, high=100, aliases="factor"),
+        optional(
+            "n", "int", "configurations, drawn at random; none: every one", low=1, high=10_000
+        ),
+        optional("first", "int", "steps to the first rung; none: to the first evaluation", low=1),
+        aliases="asha hyperband sha",
+    ),
+)

@@ -1,0 +1,272 @@
+"""Sweeps: their fields bound, and what they name found."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from attrs import evolve, frozen
+
+from rlc.catalog.declarations import DECLARATIONS, EVAL, SWEEP, TRAINING
+from rlc.check.bind import Owner, bind
+from rlc.check.evaluate import Evaluator
+from rlc.check.rules.tasks import has_tasks_of
+from rlc.check.scalars import describe
+from rlc.check.settle import Origins, settle
+from rlc.check.stages import CheckedStage
+from rlc.check.suggest import known_values, rename
+from rlc.check.values import Value
+from rlc.lang.ast import Attribute, BlockDecl, Call, Expr, ListExpr, Name, RecordExpr
+from rlc.lang.diagnostics import Diagnostics, Label
+from rlc.lang.source import Span
+from rlc.plan.records import BudgetPlan
+from rlc.plan.sweeps import MeasurePlan, RangePlan, SearchPlan, metric_label, metric_word
+
+
+@frozen(eq=False, repr=False)
+class Axis:
+    """What is varied: the names of its path, and the expressions of its values, or a range.
+    ``span`` is where it is named, ``place`` where its values are."""
+
+    path: tuple[Name, ...]
+    span: Span
+    place: Span
+    values: tuple[Expr, ...]
+    range: RangePlan | None
+
+    @property
+    def name(self) -> str:
+        return ".".join(name.id for name in self.path)
+
+
+@frozen(eq=False, repr=False)
+class CheckedSweep:
+    """A sweep whose words are all understood. Its values have not been tried yet."""
+
+    decl: BlockDecl
+    of: str
+    axes: tuple[Axis, ...]
+    seeds: int
+    metric: MeasurePlan
+    search: SearchPlan
+    budget: BudgetPlan
+    origins: Origins
+
+    @property
+    def name(self) -> str:
+        return self.decl.name.id
+
+    def at(self, path: str) -> Span:
+        """The place of ``search.n`` and the like, or that of the sweep's name."""
+        return self.origins.at(path)
+
+
+def check_sweep(
+    decl: BlockDecl,
+    evaluator: Evaluator,
+    stages: Mapping[str, CheckedStage],
+    found: Diagnostics,
+) -> CheckedSweep | None:
+    """Return a sweep of some of the ``stages``; None after a report."""
+    return _Checker(decl, evaluator, stages, found).checked()
+
+
+@frozen(eq=False, repr=False)
+class _Checker:
+    decl: BlockDecl
+    evaluator: Evaluator
+    stages: Mapping[str, CheckedStage]
+    found: Diagnostics
+
+    def checked(self) -> CheckedSweep | None:
+        decl = self.decl
+        owner = Owner(SWEEP, "a `sweep`", "field", decl.name.span, unread=decl.unread)
+        bound = bind(decl.fields, DECLARATIONS[SWEEP].fields, owner, self._value, self.found)
+        stage = self.stages.get(bound.values["of"].data) if "of" in bound.values else None
+        if stage is None or not (bound.complete and stage.complete):
+            return None
+        metric = self._metric(stage, bound.values["metric"])
+        if metric is None:
+            return None
+        values = {**bound.values, "metric": evolve(bound.values["metric"], data=metric)}
+        parts = {name: settle(value) for name, value in values.items() if name != "over"}
+        search, evaluation = parts["search"], self.stages[metric.stage]
+        if search.eta is not None and search.first is None:
+            parts["search"] = evolve(search, first=evaluation.parts.get("every") or 1)
+        axes: tuple[Axis, ...] = values["over"].data
+        checked = CheckedSweep(decl, axes=axes, origins=Origins(decl.name.span, values), **parts)
+        return checked if self._search_fits(checked, evaluation) else None
+
+    def _value(self, expr: Expr, want: Any) -> Value | None:
+        """Evaluate a field. What a metric names is looked up once the stage is known."""
+        match want.type:
+            case "stage":
+                decl = None
+                if isinstance(expr, Name):
+                    decl = self.evaluator.scope.find(expr, TRAINING, self.found)
+                    if decl is None:
+                        return None
+                if decl is not None and decl.kind.id in TRAINING:
+                    return Value("stage", decl.name.id, expr.span, expr.span)
+                self.evaluator.report_misfit(expr, want)
+                return None
+            case "axis":
+                axes = self._axes(expr, want)
+                return None if axes is None else Value("axis", axes, expr.span, expr.span)
+            case "measure":
+                return Value("measure", expr, expr.span, expr.span)
+        return self.evaluator.value(expr, want)
+
+    def _axes(self, expr: Expr, want: Any) -> tuple[Axis, ...] | None:
+        if not isinstance(expr, RecordExpr):
+            message = f"`over` takes a record of values to try, found {describe(expr)}"
+            advice = "for example `over = { learning_rate = [1e-5, 4e-5] }`"
+            self.found.error("RL0201", expr.span, message, advice)
+            return None
+        if not expr.fields:
+            message = "this sweep varies nothing"
+            advice = "for example `over = { learning_rate = [1e-5, 4e-5] }`"
+            self.found.error("RL0601", expr.span, message, advice)
+        axes: dict[str, Axis] = {}
+        for field in expr.fields:
+            name = field.name
+            path = tuple(_names(name))
+            if (first := axes.get(name.id)) is not None:
+                label = Label(first.span, "first given here")
+                message = f"the field `{name.id}` is given twice"
+                self.found.error("RL0110", name.span, message, "keep one of them", label)
+                return None
+            values, drawn = self._values(name, field.value, want)
+            if not values and drawn is None:
+                return None
+            axes[name.id] = Axis(path, name.span, field.value.span, values, drawn)
+        return tuple(axes.values()) or None
+
+    def _values(
+        self, name: Name, expr: Expr, want: Any
+    ) -> tuple[tuple[Expr, ...], RangePlan | None]:
+        """What an axis is tried with: expressions, or a range; neither after a report."""
+        one = evolve(want, name=name.id, named=False)
+        if isinstance(expr, ListExpr):
+            if not expr.items:
+                message = f"there is nothing to try for `{name.id}`"
+                self.found.error("RL0601", expr.span, message, "list its values, or leave it out")
+            return expr.items, None
+        if not isinstance(expr, Call):
+            self.evaluator.report_misfit(expr, one)
+            return (), None
+        made = self.evaluator.call(expr, one)
+        drawn: RangePlan | None = None if made is None else settle(made)
+        if drawn is not None and drawn.low >= drawn.high:
+            message = f"there is nothing between {drawn.low:g} and {drawn.high:g}"
+            self.found.error("RL0601", expr.span, message, "give the smaller number first")
+            return (), None
+        return (), drawn
+
+    def _metric(self, stage: CheckedStage, given: Value) -> MeasurePlan | None:
+        """Find what runs are compared by; None after a report."""
+        known = {measure.name: measure for measure in _measures(stage, self.stages)}
+        expr = given.data
+        if expr is None:
+            chosen = next((m for m in known.values() if m.held_out), next(iter(known.values())))
+        elif (written := self._written_metric(expr, stage, known)) is not None:
+            chosen = written
+        else:
+            return None
+        if not chosen.held_out:
+            message = f"the runs are compared by `{chosen.name}`, of tasks that they are trained on"
+            others = [measure.name for measure in known.values() if measure.held_out]
+            advice = (
+                f"held out: {', '.join(f'`{name}`' for name in others)}"
+                if others
+                else (
+                    f"what wins may have learnt them by heart: add `eval held_out {{ model = "
+                    f"{stage.name}  env = … }}` on other tasks"
+                )
+            )
+            self.found.warning("RL0606", given.span, message, advice)
+        return chosen
+
+    def _written_metric(
+        self, expr: Expr, stage: CheckedStage, known: Mapping[str, MeasurePlan]
+    ) -> MeasurePlan | None:
+        if not (isinstance(expr, Attribute) and isinstance(expr.value, Name)):
+            message = f"`metric` takes a metric of a stage, found {describe(expr)}"
+            self.found.error("RL0201", expr.span, message, known_values([*known]))
+            return None
+        scope = self.evaluator.scope
+        decl = scope.find(expr.value, (EVAL, *TRAINING), self.found)
+        name = f"{expr.value.id}.{expr.attr.id}"
+        if decl is None:
+            return None
+        if (measure := known.get(name)) is not None:
+            return measure
+        message = f"`{expr.value.id}` has no metric `{expr.attr.id}`"
+        advice = known_values([*known], name)
+        if (other := self.stages.get(expr.value.id)) is None:
+            message = f"`{expr.value.id}` is no stage, and has no metrics"
+        elif other is not stage and other.parts.get("after") != stage.name:
+            message = f"`{expr.value.id}` does not evaluate `{stage.name}`, which is what is tried"
+        fix = rename(expr.span, name, [*known])
+        self.found.error("RL0602", expr.span, message, advice, fix=fix)
+        return None
+
+    def _search_fits(self, sweep: CheckedSweep, evaluation: CheckedStage) -> bool:
+        """Report a search that cannot choose among these axes."""
+        search = sweep.search
+        for axis in sweep.axes:
+            if axis.range is not None and search.n is None:
+                message = (
+                    f"`{search.kind}()` tries every value of `{axis.name}`, and a range has no list"
+                )
+                drawn = "random(20)" if search.eta is None else f"{search.kind}(n = 20)"
+                advice = f"list its values, or draw some: `search = {drawn}`"
+                self.found.error("RL0604", axis.place, message, advice)
+                return False
+        if search.eta is not None and evaluation.parts.get("every", 1) is None:
+            message = (
+                f"`{search.kind}()` compares runs on their way, and `{evaluation.name}` is at the "
+                "end"
+            )
+            label = Label(evaluation.decl.name.span, "has no `every`")
+            advice = f"for example `every = 20` in `{evaluation.name}`"
+            self.found.error("RL0607", sweep.at("search"), message, advice, label)
+            return False
+        return True
+
+
+def _names(name: Name) -> Iterator[Name]:
+    """The names of a dotted one, each with its place."""
+    start = name.span.start
+    for part in name.id.split("."):
+        yield Name(Span(name.span.source, start, start + len(part)), part)
+        start += len(part) + 1
+
+
+def _measures(stage: CheckedStage, stages: Mapping[str, CheckedStage]) -> Iterator[MeasurePlan]:
+    """What runs of a stage can be compared by, its evaluations' metrics first."""
+    trained = list(_trained(stage, stages))
+    for other in stages.values():
+        if other.decl.kind.id != EVAL or other.parts.get("after") != stage.name:
+            continue
+        held_out = not any(
+            has_tasks_of(env, one) for env in other.parts.get("envs", ()) for one in trained
+        )
+        for metric in other.parts.get("metrics", ()):
+            name, key = f"{other.name}.{metric_word(metric)}", metric_label(metric)
+            yield MeasurePlan(name, other.name, f"eval/{other.name}/{key}", True, held_out)
+    word = (
+        "reward" if "env" in (f.name for f in DECLARATIONS[stage.decl.kind.id].fields) else "loss"
+    )
+    name = f"{stage.name}.{word}"  # of the stage itself
+    yield MeasurePlan(name, stage.name, f"{word}/mean", word == "reward", held_out=False)
+
+
+def _trained(stage: CheckedStage, stages: Mapping[str, CheckedStage]) -> Iterator[Any]:
+    """The environments of a stage and of those whose weights it continues."""
+    earlier: CheckedStage | None = stage
+    while earlier is not None:
+        yield from earlier.parts.get("envs", ())
+        if (data := earlier.parts.get("data")) is not None and data.env is not None:
+            yield data.env
+        earlier = stages.get(earlier.parts.get("after") or "")

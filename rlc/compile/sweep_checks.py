@@ -1,0 +1,169 @@
+"""What is wrong with the values of a sweep: each alone, all that go together, and the budget."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from math import prod
+from typing import TYPE_CHECKING
+
+from attrs import frozen
+
+from rlc.check.stages import CheckedStage
+from rlc.check.sweeps import Axis, CheckedSweep
+from rlc.compile.sweeps import Sweep, expression, needed, record_of, texts_of
+from rlc.compile.trials import TrialCompiler, Tried
+from rlc.lang.ast import Recipe
+from rlc.lang.diagnostics import Diagnostics, Label, Severity
+from rlc.lang.source import Span
+from rlc.plan.records import EvalPlan, Plan
+from rlc.plan.sweeps import metric_label
+
+if TYPE_CHECKING:
+    from rlc.data.reading import Reader
+
+MOST_LISTED = 2_000  # configurations of a grid: each of them is checked
+
+
+def checked_sweeps(
+    recipe: Recipe,
+    sweeps: Sequence[CheckedSweep],
+    seed: int,
+    assemble: Callable[[str, Sequence[CheckedStage], int, str, Reader | None], Plan],
+    reader: Reader | None,
+    found: Diagnostics,
+) -> tuple[Sweep, ...]:
+    """Return the sweeps of a recipe, after a report of what is wrong with their values. ``found``
+    is what is known of the recipe without them; ``seed`` is the first one of each sweep."""
+    compiler = TrialCompiler(recipe, reader, found)
+    name = recipe.span.source.name
+
+    def plan(stages: Sequence[CheckedStage], seed: int) -> Plan:
+        return assemble(name, stages, seed, "seeds of the sweep", reader)
+
+    made = []
+    for checked in sweeps:
+        sweep = Sweep(record_of(checked), name, seed, checked.axes, compiler, plan)
+        checker = _Checker(sweep, checked, found)
+        if checker.sizes_fit() and checker.values_fit() and checker.combinations_fit():
+            checker.check_budget()
+        made.append(sweep)
+    return tuple(made)
+
+
+@frozen(eq=False, repr=False)
+class _Checker:
+    sweep: Sweep
+    checked: CheckedSweep
+    found: Diagnostics
+
+    def sizes_fit(self) -> bool:
+        """Whether there are few enough configurations to list, and enough to draw from."""
+        drawn, listed = self.checked.search.n, all(axis.values for axis in self.checked.axes)
+        size = prod(len(axis.values) for axis in self.checked.axes)
+        if drawn is None and size > MOST_LISTED:
+            message = f"this sweep has {size:,} configurations, more than {MOST_LISTED:,}"
+            advice = "give fewer values, or draw some: `search = random(100)`"
+            self.found.error("RL0610", self.checked.at("over"), message, advice)
+            return False
+        if drawn is not None and listed and drawn > size:
+            message = (
+                f"there are {size:,} configurations, and {drawn:,} are to be drawn, none twice"
+            )
+            advice = "`grid()` runs each of them; a range has more values than a list"
+            self.found.error("RL0611", self.checked.at("search.n"), message, advice)
+            return False
+        return True
+
+    def values_fit(self) -> bool:
+        """Whether each value of each axis makes a recipe of its own."""
+        fit = [self._values_of(axis) for axis in self.checked.axes]
+        return all(fit)
+
+    def _values_of(self, axis: Axis) -> bool:
+        (plan,) = (plan for plan in self.sweep.plan.axes if plan.path == axis.name)
+        made: dict[str, Span] = {}  # the first value of each trial
+        trained, again = set[str](), None
+        for text in texts_of(plan):
+            value = expression(axis, text)
+            tried = self.sweep.with_values({axis.name: text})
+            if not self._is_right(tried, value.span) or self._lacks_metric(tried, value.span):
+                return False
+            stages = [stage.plan() for stage in needed(tried.analysis.stages, self.checked.of)]
+            trained.add(repr([stage for stage in stages if not isinstance(stage, EvalPlan)]))
+            first = made.setdefault(repr(stages), value.span)
+            again = again if first is value.span else (first, value.span)
+        if len(made) > 1 and again is None:
+            if len(trained) == 1:
+                message = f"`{axis.name}` changes how `{self.checked.of}` is evaluated, and not it"
+                advice = "the runs are trained alike, and measured in different ways"
+                self.found.warning("RL0612", axis.span, message, advice)
+            return True
+        if again is None:
+            return True  # a single value
+        written_once = all(value not in axis.values[:i] for i, value in enumerate(axis.values))
+        if len(made) == 1 and written_once:
+            message = f"`{axis.name}` changes nothing about `{self.checked.of}`"
+            advice = "each of its values would be the same run: take it out"
+            self.found.error("RL0600", axis.span, message, advice)
+        else:
+            label = Label(again[0], "the first time")
+            message = f"`{axis.name}` is tried twice with one value"
+            self.found.error("RL0603", again[1], message, "keep one of them", label)
+        return False
+
+    def _is_right(self, tried: Tried, place: Span) -> bool:
+        """Report what is wrong with a value: errors wherever they are, warnings of the value
+        alone; what a trial says of other places need not matter to who compares it."""
+        for item in tried.found:
+            matters = item.severity is Severity.ERROR or item.span == place
+            if matters and item not in self.found:
+                self.found.append(item)
+        return not any(item.severity is Severity.ERROR for item in tried.found)
+
+    def _lacks_metric(self, tried: Tried, place: Span) -> bool:
+        """Report a value with which the stage is no longer measured by the sweep's metric."""
+        metric = self.checked.metric
+        measured = next(stage for stage in tried.analysis.stages if stage.name == metric.stage)
+        labels = [metric_label(each) for each in measured.parts.get("metrics", ())]
+        if metric.stage == self.checked.of or metric.key.rpartition("/")[2] in labels:
+            return False
+        message = f"with this value `{metric.stage}` does not measure `{metric.name}`"
+        advice = "all runs are compared by the same metric"
+        self.found.error("RL0602", place, message, advice)
+        return True
+
+    def combinations_fit(self) -> bool:
+        """Whether every configuration of a grid makes a recipe."""
+        if self.checked.search.n is not None:
+            return True
+        for configuration in self.sweep.configurations():
+            tried = self.sweep.with_values(configuration)
+            wrong = next((i for i in tried.found if i.severity is Severity.ERROR), None)
+            if wrong is not None:
+                values = ", ".join(f"{path} = {text}" for path, text in configuration.items())
+                message = f"not all values go together: {wrong.message}, with {values}"
+                labels = [] if wrong.span is None else [Label(wrong.span, "then wrong")]
+                self.found.error("RL0605", self.checked.at("over"), message, wrong.help, *labels)
+                return False
+        return True
+
+    def check_budget(self) -> None:
+        """Refuse a budget that does for no trial; warn of one that does not for all of them."""
+        most = self.checked.budget.usd
+        if most is None:
+            return
+        cost, place = self.sweep.cost, self.checked.at("budget.usd")
+        whole, least = cost.total["expected"].usd, cost.least.usd
+        if least > most:
+            message = f"a budget of ${most:,.2f} is less than any trial costs"
+            advice = f"the cheapest is expected to cost ${least:,.2f}, all of them ${whole:,.2f}"
+            self.found.error("RL0608", place, message, advice)
+        elif whole > most:
+            count = int(cost.trials * most / whole)
+            message = (
+                f"a budget of ${most:,.2f} will do for about {count:,} of {cost.trials:,} trials"
+            )
+            advice = (
+                f"all of them are expected to cost ${whole:,.2f}; the sweep stops at the budget"
+            )
+            self.found.warning("RL0609", place, message, advice)

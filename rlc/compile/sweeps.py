@@ -1,0 +1,150 @@
+"""Sweeps: every value is put in and checked, and every trial has a plan."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from functools import cached_property
+from itertools import product
+from math import prod
+
+from attrs import define, field
+
+from rlc.catalog.declarations import EVAL
+from rlc.check.stages import CheckedStage
+from rlc.check.sweeps import Axis, CheckedSweep
+from rlc.compile.trials import TrialCompiler, Tried
+from rlc.errors import Error
+from rlc.lang.ast import Expr, Negative, Number
+from rlc.lang.diagnostics import Diagnostics, Severity
+from rlc.lang.formatter import format_expression
+from rlc.lang.render import render_human
+from rlc.plan.records import Plan, StagePlan
+from rlc.plan.sweeps import AxisPlan, Configuration, SweepPlan
+from rlc.pricing.sweeps import SweepCost, sweep_cost
+
+
+class TrialError(Error):
+    """Values of a sweep that make no recipe; the message has the findings."""
+
+
+@define(eq=False)
+class Sweep:
+    """A sweep of a recipe; ``seed`` is the first of its seeds.
+
+    ``assemble`` makes a plan of checked stages, with a seed; ``finish`` makes of it what the
+    options of a command do: a rehearsal, a plan on another service.
+    """
+
+    plan: SweepPlan
+    recipe: str
+    seed: int
+    _axes: tuple[Axis, ...]
+    _compiler: TrialCompiler
+    _assemble: Callable[[Sequence[CheckedStage], int], Plan]
+    _finish: Callable[[Plan], Plan] | None = None
+    _known: dict[tuple[tuple[str, str], ...], Tried] = field(factory=dict, init=False)
+
+    @property
+    def size(self) -> int:
+        """How many configurations are tried."""
+        return self.plan.search.n or prod(len(axis.values) for axis in self.plan.axes)
+
+    @property
+    def seeds(self) -> range:
+        return range(self.seed, self.seed + self.plan.seeds)
+
+    def configurations(self) -> Iterator[Configuration]:
+        """Every configuration of the axes' values; the last axis varies first. A range stands
+        there with its two ends."""
+        paths = [axis.path for axis in self.plan.axes]
+        for values in product(*map(texts_of, self.plan.axes)):
+            yield dict(zip(paths, values, strict=True))
+
+    def plan_of(self, configuration: Configuration, seed: int) -> Plan:
+        """The plan of a trial. Raise TrialError if its values make no recipe."""
+        plan = self._assemble(self.stages(configuration), seed)
+        return plan if self._finish is None else self._finish(plan)
+
+    def stages(self, configuration: Configuration) -> tuple[CheckedStage, ...]:
+        """The stages of a trial: the one that is tried, with those that it continues and its
+        evaluations. Raise TrialError if the values make no recipe."""
+        tried = self.with_values(configuration)
+        errors = [item for item in tried.found if item.severity is Severity.ERROR]
+        if errors or not tried.analysis.complete:
+            raise TrialError(render_human(Diagnostics(errors), color=False).rstrip())
+        return needed(tried.analysis.stages, self.plan.of)
+
+    def with_values(self, configuration: Configuration) -> Tried:
+        """The recipe with the values of some axes put in, as it is checked."""
+        key = tuple(configuration.items())
+        if key not in self._known:
+            axes = (axis for axis in self._axes if axis.name in configuration)
+            changes = [(axis.path, expression(axis, configuration[axis.name])) for axis in axes]
+            self._known[key] = self._compiler.with_values(changes)
+        return self._known[key]
+
+    @cached_property
+    def cost(self) -> SweepCost:
+        """What all trials cost together. Raise TrialError if values make no recipe."""
+        stages = map(self._stage_plans, self.configurations())
+        return sweep_cost(self.plan, stages, self.recipe)
+
+    def _stage_plans(self, configuration: Configuration) -> tuple[StagePlan, ...]:
+        if self._finish is not None:
+            return self.plan_of(configuration, self.seed).stages
+        return tuple(stage.plan() for stage in self.stages(configuration))
+
+
+def texts_of(axis: AxisPlan) -> tuple[str, ...]:
+    """The values of an axis as they are written; of a range its two ends."""
+    if axis.range is None:
+        return axis.values
+    return tuple(number_text(end, axis.range.whole) for end in (axis.range.low, axis.range.high))
+
+
+def number_text(number: float, whole: bool) -> str:
+    """A number as a recipe writes it."""
+    return str(int(number)) if whole else repr(float(number))
+
+
+def expression(axis: Axis, text: str) -> Expr:
+    """The expression of a value of an axis. Raise TrialError if it has no such value."""
+    for expr in axis.values:
+        if format_expression(expr) == text:
+            return expr
+    if axis.range is None:
+        raise TrialError(f"`{axis.name}` is not tried with {text}")
+    number = float(text) if not text.lstrip("-").isdecimal() else int(text)
+    value = Number(axis.place, abs(number))
+    return Negative(axis.place, value) if number < 0 else value
+
+
+def needed(stages: Sequence[CheckedStage], of: str) -> tuple[CheckedStage, ...]:
+    """A stage with those that it continues, and its evaluations."""
+    by_name = {stage.name: stage for stage in stages}
+    names, earlier = {of}, by_name[of].parts["after"]
+    while earlier is not None:
+        names.add(earlier)
+        earlier = by_name[earlier].parts["after"]
+    return tuple(
+        stage
+        for stage in stages
+        if stage.name in names or (stage.decl.kind.id == EVAL and stage.parts["after"] == of)
+    )
+
+
+def record_of(checked: CheckedSweep) -> SweepPlan:
+    """The record of a sweep."""
+    axes = (
+        AxisPlan(axis.name, tuple(map(format_expression, axis.values)), axis.range)
+        for axis in checked.axes
+    )
+    return SweepPlan(
+        checked.name,
+        checked.of,
+        tuple(axes),
+        checked.seeds,
+        checked.metric,
+        checked.search,
+        checked.budget,
+    )

@@ -1,0 +1,139 @@
+"""A recipe with other values, compiled often: what trials share is evaluated once."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from typing import TYPE_CHECKING, Any
+
+from attrs import evolve, fields, frozen, has
+
+from rlc.catalog.declarations import SWEEP
+from rlc.catalog.records import Param
+from rlc.check.analyse import Analysis, analyse
+from rlc.check.evaluate import Evaluator
+from rlc.check.rules.budget import report_budgets
+from rlc.check.scope import NamedDecl, Scope
+from rlc.check.values import Value
+from rlc.compile.overrides import put_in
+from rlc.lang.ast import Expr, Name, Node, Recipe
+from rlc.lang.diagnostics import Diagnostic, Diagnostics
+
+if TYPE_CHECKING:
+    from rlc.data.reading import Reader
+
+# What is put in: a path, and the expression of its value.
+Change = tuple[Sequence[Name], Expr]
+
+
+@frozen(eq=False, repr=False)
+class Tried:
+    """What a recipe is with some values: its stages, and what is wrong with these values alone."""
+
+    analysis: Analysis
+    found: Diagnostics
+
+
+class TrialCompiler:
+    """Compiles one recipe with some values changed. ``known`` is what is found in it anyway."""
+
+    def __init__(self, recipe: Recipe, reader: Reader | None, known: Diagnostics) -> None:
+        decls = (decl for decl in recipe.decls if decl.kind.id != SWEEP)
+        self._recipe, self._reader = evolve(recipe, decls=tuple(decls)), reader
+        self._known = {(item.code, item.span, item.message) for item in known}
+        self._memo = _Memo()
+
+    def with_values(self, changes: Sequence[Change]) -> Tried:
+        """Check the recipe with values put in; the findings are those that it has not without."""
+        found = Diagnostics()
+        recipe = self._recipe
+        for path, value in changes:
+            recipe = put_in(recipe, path, value, found)
+        analysis = Analysis((), ())
+        if not found.has_errors:
+            analysis = analyse(recipe, found, self._reader, self._memo.evaluator)
+            if not found.has_errors and analysis.complete:
+                report_budgets(analysis.stages, recipe.span.source.name, found)
+        return Tried(analysis, Diagnostics(item for item in found if self._is_new(item)))
+
+    def _is_new(self, item: Diagnostic) -> bool:
+        return (item.code, item.span, item.message) not in self._known
+
+
+class _Memo:
+    """Values by the nodes of the syntax tree that they are of, and the declarations that these
+    name.
+
+    A change replaces every node around it. So the value of a node is the same in two trials if all
+    declarations that it names, and that these name in turn, are the same nodes in both.
+    """
+
+    def __init__(self) -> None:
+        self.values: dict[Any, Value | None] = {}
+        self._names: dict[int, tuple[Node, frozenset[str]]] = {}
+
+    def evaluator(self, scope: Scope, recipe: str, found: Diagnostics) -> Evaluator:
+        return _SharingEvaluator(self, scope, recipe, found)
+
+    def names(self, node: Node) -> frozenset[str]:
+        """The names in a node."""
+        if id(node) not in self._names:
+            self._names[id(node)] = node, frozenset(_names(node))  # which keeps its id its own
+        return self._names[id(node)][1]
+
+
+class _SharingEvaluator(Evaluator):
+    def __init__(self, memo: _Memo, scope: Scope, recipe: str, found: Diagnostics) -> None:
+        super().__init__(scope, recipe, found)
+        self._memo = memo
+
+    def declared(self, decl: NamedDecl) -> Value | None:
+        if decl.name.id not in self._done and not self._open:
+            value = self._shared(
+                ("declared",), decl, lambda: super(type(self), self).declared(decl)
+            )
+            self._done[decl.name.id] = value
+        return super().declared(decl)
+
+    def value(self, expr: Expr, want: Param) -> Value | None:
+        if self._open:  # a part of a declaration, whose value is shared as a whole
+            return super().value(expr, want)
+        asked = want.name, want.type, want.many, want.named
+        return self._shared(asked, expr, lambda: super(type(self), self).value(expr, want))
+
+    def _shared(
+        self, asked: tuple[Any, ...], node: Node, evaluate: Callable[[], Value | None]
+    ) -> Value | None:
+        """The value of a node, as another trial knows it, or evaluated now."""
+        key = id(node), self._reached(node), *asked
+        if key not in self._memo.values:
+            before = len(self.found)
+            value = evaluate()
+            if len(self.found) > before:
+                return value  # what is found is said in each trial
+            self._memo.values[key] = value
+        return self._memo.values[key]
+
+    def _reached(self, node: Node) -> frozenset[int]:
+        """The ids of the declarations that a node names, and that these name in turn."""
+        names = set[str]()
+        waiting = [node]
+        found = set[int]()
+        while waiting:
+            for name in self._memo.names(waiting.pop()) - names:
+                names.add(name)
+                if (decl := self.scope.decls.get(name)) is not None:
+                    found.add(id(decl))
+                    waiting.append(decl)
+        return frozenset(found)
+
+
+def _names(node: Any) -> Iterator[str]:
+    """Every name in a node, whatever it names."""
+    if isinstance(node, Name):
+        yield node.id.partition(".")[0]
+    elif isinstance(node, tuple):
+        for item in node:
+            yield from _names(item)
+    elif isinstance(node, Node) and has(type(node)):
+        for part in fields(type(node)):
+            yield from _names(getattr(node, part.name))

@@ -1,0 +1,107 @@
+"""Sweeps: which runs a recipe is tried with. They are no part of its plan, which is one run."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Mapping
+from typing import Literal
+
+from attrs import frozen
+
+from rlc.plan.records import BudgetPlan, MetricPlan
+from rlc.records import Record
+
+
+@frozen(eq=False, repr=False)
+class RangePlan(Record):
+    """Numbers that a search draws from, both ends included: evenly, or evenly by their logarithms.
+    With a ``step`` only ``low``, ``low + step`` and so on; ``whole``: whole numbers."""
+
+    scale: Literal["linear", "log"]
+    low: float
+    high: float
+    step: float | None
+    whole: bool
+
+
+@frozen(eq=False, repr=False)
+class AxisPlan(Record):
+    """What is varied: the path of a field or param, as ``--set`` takes it, and its values, as they
+    are written; either a list of ``values`` or a ``range``."""
+
+    path: str
+    values: tuple[str, ...]
+    range: RangePlan | None
+
+
+@frozen(eq=False, repr=False)
+class SearchPlan(Record):
+    """How configurations are chosen: each one (``n`` is None), or ``n`` that are drawn. With an
+    ``eta`` only the best of each ``eta`` go on at 1, eta, eta² … times ``first`` steps."""
+
+    kind: str
+    n: int | None
+    eta: int | None
+    first: int | None
+
+
+@frozen(eq=False, repr=False)
+class MeasurePlan(Record):
+    """What trials are compared by: the ``metric`` of a ``stage``, which metrics.jsonl calls
+    ``key``; ``name`` is how a recipe writes it. ``held_out``: no trial was trained on it."""
+
+    name: str
+    stage: str
+    key: str
+    more_is_better: bool
+    held_out: bool
+
+
+@frozen(eq=False, repr=False)
+class SweepPlan(Record):
+    """One sweep: the stage ``of`` with what it needs, run with each configuration of the axes and
+    each of ``seeds`` seeds. ``budget`` is for all of it."""
+
+    name: str
+    of: str
+    axes: tuple[AxisPlan, ...]
+    seeds: int
+    metric: MeasurePlan
+    search: SearchPlan
+    budget: BudgetPlan
+
+
+# A value of each axis, as it is written: ``{"learning_rate": "1e-5"}``.
+Configuration = Mapping[str, str]
+
+
+@frozen
+class Trial:
+    """One run of a sweep: a configuration with a seed. ``number`` is that of its configuration,
+    from 1."""
+
+    number: int
+    configuration: Configuration
+    seed: int
+
+    @property
+    def id(self) -> str:
+        """What it is: two trials with one id are the same run."""
+        what = json.dumps([sorted(self.configuration.items()), self.seed])
+        return hashlib.sha256(what.encode()).hexdigest()[:10]
+
+    @property
+    def settings(self) -> list[str]:
+        """The same as values of ``--set``."""
+        return [f"{path}={text}" for path, text in self.configuration.items()]
+
+
+def metric_word(metric: MetricPlan) -> str:
+    """What a metric is called in a recipe: ``pass_at_8``, ``mean_reward``."""
+    return metric.name if metric.k is None else f"{metric.name}_{metric.k}"
+
+
+def metric_label(metric: MetricPlan) -> str:
+    """What it is called in metrics.jsonl: ``pass@8``, ``mean_reward``."""
+    return metric.name if metric.k is None else f"{metric.name.replace('_at', '')}@{metric.k}"

@@ -1,0 +1,39 @@
+param rate: float = 1e-4
+model policy {
+  base      = "tiny"
+  lora_rank = 8
+}
+env guess = gem("game:GuessTheNumber-v0-easy") |> chat()
+advantage scheme = grpo()
+train main {
+  model     = policy
+  env       = guess
+  batch     = groups(4, group_size = 8)
+  sampling  = sample(max_tokens = 16)
+  advantage = scheme
+  loss      = importance_sampling()
+  optimizer = adam(rate)
+  steps     = 20
+}
+eval heldout {
+  model   = main
+  env     = guess
+  tasks   = 8
+  metrics = [mean_reward(), pass_at(1)]
+}
+eval start { model = policy  env = guess  sampling = sample(max_tokens = 16)  tasks = 8 }
+sweep one {
+  of     = main
+  over   = { rate = [1e-5, 1e-4] }
+  metric = heldout.pass_at_8
+}
+sweep two {
+  of     = main
+  over   = { rate = [1e-5, 1e-4] }
+  metric = start.mean_reward
+}
+sweep three {
+  of     = main
+  over   = { rate = [1e-5, 1e-4] }
+  metric = policy.reward
+}

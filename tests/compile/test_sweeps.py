@@ -1,0 +1,150 @@
+"""Sweeps as they are compiled: their trials, and what these cost together."""
+
+from __future__ import annotations
+
+import pytest
+from attrs import evolve, fields
+from plan_recipes import recipe
+
+from rlc.compile.recipe import Compiled, compile_source
+from rlc.compile.sweeps import Sweep, TrialError
+from rlc.lang.render import render_human
+from rlc.lang.source import Source
+from rlc.plan.codec import plan_hash
+from rlc.plan.records import Plan
+from rlc.plan.sweeps import Trial
+from rlc.pricing.cost import plan_cost, total_cost
+from rlc.pricing.sweeps import UNPRICED, rung_share
+
+RATES = "sweep rates { of = main  over = { learning_rate = [1e-5, 4e-5, 1e-4] } %s }\n"
+
+
+def compiled(text: str, *overrides: str, seed: int | None = None) -> Compiled:
+    made = compile_source(Source("recipe.rl", text), overrides, seed)
+    assert made.plan is not None, render_human(made.diagnostics, color=False)
+    return made
+
+
+def sweep_of(text: str, *overrides: str, seed: int | None = None) -> Sweep:
+    (sweep,) = compiled(text, *overrides, seed=seed).sweeps
+    return sweep
+
+
+def trials(sweep: Sweep) -> list[Trial]:
+    """Every trial of a grid."""
+    return [
+        Trial(number, configuration, seed)
+        for number, configuration in enumerate(sweep.configurations(), 1)
+        for seed in sweep.seeds
+    ]
+
+
+def content(plan: Plan) -> str:
+    return plan_hash(evolve(plan, data=()))
+
+
+def test_a_trial_is_what_set_and_seed_say() -> None:
+    text = recipe("quickstart") + RATES % "seeds = 2"
+    sweep = sweep_of(text, "main.steps=7", seed=5)
+    found = trials(sweep)
+    assert [trial.seed for trial in found] == [5, 6] * 3
+    assert len({trial.id for trial in found}) == 6
+    for trial in found:
+        alone = compiled(text, "main.steps=7", *trial.settings, seed=trial.seed).plan
+        assert alone is not None
+        assert content(sweep.plan_of(trial.configuration, trial.seed)) == content(alone)
+
+
+def test_a_trial_knows_where_its_values_come_from() -> None:
+    sweep = sweep_of(recipe("quickstart") + RATES % "")
+    plan = sweep.plan_of({"learning_rate": "4e-5"}, 1)
+    line = recipe("quickstart").count("\n") + 1
+    assert plan.provenance["stages.main.optimizer.learning_rate"] == f"recipe.rl:{line}"
+
+
+def test_only_what_a_trial_needs_is_run() -> None:
+    more = "eval start { model = policy  env = guess  sampling = sample(max_tokens = 8) }\n"
+    more += "sweep steps { of = warmup  over = { n = [16, 32] } }\n"
+    text = recipe("warm_start").replace("n = 256", "n = n") + "param n: int = 16\n" + more
+    sweep = sweep_of(text)
+    assert [s.name for s in sweep.plan_of({"n": "16"}, 1).stages] == ["warmup"]
+    tried = sweep_of(text.replace("of = warmup", "of = main"))
+    assert [s.name for s in tried.plan_of({"n": "16"}, 1).stages] == ["warmup", "main", "heldout"]
+
+
+def test_an_id_is_of_the_values_and_the_seed_alone() -> None:
+    one = Trial(1, {"a": "1", "b": "2"}, 3)
+    assert one.id == Trial(2, {"b": "2", "a": "1"}, 3).id
+    assert one.id not in {Trial(1, {"a": "1", "b": "3"}, 3).id, Trial(1, one.configuration, 4).id}
+
+
+def test_a_value_that_is_not_tried_is_refused() -> None:
+    sweep = sweep_of(recipe("quickstart") + RATES % "")
+    with pytest.raises(TrialError, match="not tried with 3"):
+        sweep.plan_of({"learning_rate": "3"}, 1)
+
+
+PRICED = """\
+param rate: float = 1e-5
+param size: int = 8
+model policy { base = "Qwen/Qwen3-8B" }
+env sums = gem("rg:simple_equations") |> template(qwen3_general)
+sft warmup {
+  model = policy  data = demonstrations(sums, n = 512, policy = model)  steps = 8
+  optimizer = adam(1e-4)
+}
+train main {
+  model = warmup  env = sums  batch = groups(16, group_size = size)  advantage = grpo()
+  sampling = sample(max_tokens = 64)  loss = importance_sampling()
+  optimizer = adam(rate)  steps = 40
+}
+eval heldout { model = main  env = sums  every = 10 }
+"""
+
+
+def test_the_price_is_that_of_all_trials_with_shared_stages_once() -> None:
+    text = (
+        PRICED + "sweep s { of = main  over = { rate = [1e-5, 2e-5]  size = [4, 8] }  seeds = 3 }\n"
+    )
+    sweep, whole, warmup = sweep_of(text), 0.0, 0.0
+    for trial in trials(sweep):
+        costs = plan_cost(sweep.plan_of(trial.configuration, trial.seed))
+        whole += total_cost(costs, "expected").usd
+        warmup = costs[0].total("expected").usd
+    cost = sweep.cost
+    assert cost.trials == 12
+    assert cost.priced == 2  # rates cost nothing
+    assert cost.shared.usd == pytest.approx(9 * warmup)  # one for each of three seeds
+    assert cost.total["expected"].usd == pytest.approx(whole - 9 * warmup)
+
+
+def test_what_is_priced_does_not_depend_on_what_is_left_out() -> None:
+    """Stages are priced without these parts: a price that read one of them would fail."""
+    plan = compiled(PRICED).plan
+    assert plan is not None
+    assert set(UNPRICED) <= {part.name for stage in plan.stages for part in fields(type(stage))}
+    for level in ("low", "expected", "high"):
+        assert sweep_of(PRICED + RATES.replace("learning_rate", "rate") % "").cost.total[level].usd
+
+
+def test_a_halving_is_priced_by_its_rungs() -> None:
+    # 9 of 9 run 4 steps, 3 the next 8, 1 the last 18
+    assert rung_share(3, 4, 30) == pytest.approx(((9 * 4 + 3 * 8 + 1 * 18) / 9 / 30, 1 / 9))
+    grid = sweep_of(PRICED + RATES.replace("learning_rate", "rate") % "").cost
+    halved = RATES.replace("learning_rate", "rate") % "search = halving()"
+    assert sweep_of(PRICED + halved).cost.total["expected"].usd < grid.total["expected"].usd
+
+
+def test_trials_that_share_evaluations_are_compiled_as_if_alone() -> None:
+    """What is evaluated once for many trials is what each would evaluate for itself."""
+    text = recipe("warm_start").replace("adam(3e-4)", "adam(rate)") + "param rate: float = 3e-4\n"
+    text += "advantage scheme = rloo()\nparam steps: int = 20\n"
+    text = text.replace("advantage = rloo()\n  loss", "advantage = scheme\n  loss")
+    text = text.replace("steps     = 20", "steps     = steps")
+    text += "sweep s { of = main  over = { rate = [1e-5, 2e-5]  scheme = [rloo(), grpo(), "
+    text += "verl.grpo()]  steps = [5, 10] } }\n"
+    sweep = sweep_of(text)
+    made = [content(sweep.plan_of(t.configuration, t.seed)) for t in trials(sweep)]
+    alone = [compiled(text, *t.settings).plan for t in trials(sweep)]
+    assert made == [content(plan) for plan in alone if plan is not None]
+    assert len(set(made)) == 12
