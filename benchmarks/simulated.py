@@ -25,9 +25,10 @@ from functools import cache
 from hashlib import blake2b
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any, TextIO, TypeVar
+from typing import Any, Literal, TextIO, TypeVar
 
 import numpy as np
+import torch
 from attrs import define, field, frozen
 from tinker import types
 
@@ -35,8 +36,10 @@ import rlc.service.local.torch_settings  # noqa: F401 (before torch)
 from rlc.algo.losses import loss_and_grad
 from rlc.service.http.latency import Delay, Fixed, parse_delay
 from rlc.service.local.checkpoints import CheckpointStore, Description
+from rlc.service.local.custom.loss import CustomLoss
 from rlc.service.local.model.lora import LoraSpec
 from rlc.service.local.service import ModelFacts, find_folder
+from rlc.service.local.training.losses import combined
 
 T = TypeVar("T")
 CONTEXT = 32_768
@@ -144,6 +147,11 @@ class SimulatedService:
         model = "" if model_path is None else model_path.split("/")[2]
         return self.sampler(model)
 
+    async def create_custom_loss(
+        self, fn: Callable[..., Any], input_ranks: Mapping[str, Literal[0, 1, 2]]
+    ) -> CustomLoss:
+        return CustomLoss.trace(fn, input_ranks)
+
     async def delete_checkpoint(self, path: str) -> None:
         self.store.delete(path)
 
@@ -202,7 +210,7 @@ class SimulatedTrainer:
     def forward(
         self,
         data: list[types.Datum],
-        loss_fn: str,
+        loss_fn: str | CustomLoss,
         loss_fn_config: Mapping[str, float | str] | None = None,
     ) -> Awaitable[types.ForwardBackwardOutput]:
         def output() -> types.ForwardBackwardOutput:
@@ -213,11 +221,16 @@ class SimulatedTrainer:
     def forward_backward(
         self,
         data: list[types.Datum],
-        loss_fn: str,
+        loss_fn: str | CustomLoss,
         loss_fn_config: Mapping[str, float | str] | None = None,
     ) -> Awaitable[types.ForwardBackwardOutput]:
         self.service.trained_tokens += sum(datum.model_input.length for datum in data)
         return self.forward(data, loss_fn, loss_fn_config)
+
+    def forward_backward_custom(
+        self, data: list[types.Datum], loss_fn: CustomLoss
+    ) -> Awaitable[types.ForwardBackwardOutput]:
+        return self.forward_backward(data, loss_fn)
 
     def optim_step(
         self,
@@ -293,7 +306,9 @@ class SimulatedTrainer:
 
 
 def _output(
-    data: Sequence[types.Datum], loss_fn: str, config: Mapping[str, float | str] | None
+    data: Sequence[types.Datum],
+    loss_fn: str | CustomLoss,
+    config: Mapping[str, float | str] | None,
 ) -> types.ForwardBackwardOutput:
     """What a model would answer of which every token has LOGPROB. The loss is computed, because
     rlc compares it with its formula before it trains."""
@@ -301,7 +316,9 @@ def _output(
     return types.ForwardBackwardOutput(
         loss_fn_output_type="TensorData",
         loss_fn_outputs=outputs,
-        metrics={"loss:sum": _loss(data, loss_fn, config)},
+        metrics=_metrics(data, loss_fn)
+        if isinstance(loss_fn, CustomLoss)
+        else {"loss:sum": _loss(data, loss_fn, config)},
     )
 
 
@@ -310,6 +327,14 @@ def _logprobs(length: int) -> types.TensorData:
     return types.TensorData(
         data=np.full(length, LOGPROB, np.float32), dtype="float32", shape=[length]
     )
+
+
+def _metrics(data: Sequence[types.Datum], loss: CustomLoss) -> dict[str, float]:
+    """The metrics of a custom loss, which are those of the server's."""
+    arrays = [loss.read_inputs(datum, f"Datum {i}") for i, datum in enumerate(data)]
+    lengths = [a["target_tokens"].size for a in arrays]
+    summed, metrics = loss.total(torch.full((sum(lengths),), LOGPROB), arrays, range(len(data)))
+    return combined({"loss:sum": float(summed), **metrics}, len(data))
 
 
 def _loss(

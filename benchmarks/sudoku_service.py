@@ -43,6 +43,7 @@ import rlc.service.local.torch_settings  # noqa: F401 (before torch)
 from rlc.envs.gem.oracles import Board, empty_cells, fitting_digits, read_board, sudoku_move
 from rlc.service.http.latency import LogNormal
 from rlc.service.local.checkpoints import CheckpointStore
+from rlc.service.local.custom.loss import CustomLoss
 from rlc.service.local.model.lora import LoraSpec
 
 BLOCK = 16  # tokens of the prefix cache that are kept or not
@@ -189,7 +190,7 @@ class SudokuTrainer(SimulatedTrainer):
     def forward(
         self,
         data: list[types.Datum],
-        loss_fn: str,
+        loss_fn: str | CustomLoss,
         loss_fn_config: Mapping[str, float | str] | None = None,
     ) -> Awaitable[types.ForwardBackwardOutput]:
         lengths = [datum.model_input.length for datum in data]
@@ -199,11 +200,12 @@ class SudokuTrainer(SimulatedTrainer):
     def forward_backward(
         self,
         data: list[types.Datum],
-        loss_fn: str,
+        loss_fn: str | CustomLoss,
         loss_fn_config: Mapping[str, float | str] | None = None,
     ) -> Awaitable[types.ForwardBackwardOutput]:
         lengths = [datum.model_input.length for datum in data]
-        self.service.tell(kind="gradient", loss=loss_fn, lengths=lengths)
+        name = loss_fn if isinstance(loss_fn, str) else loss_fn.name
+        self.service.tell(kind="gradient", loss=name, lengths=lengths)
         return self.forward(data, loss_fn, loss_fn_config)
 
 

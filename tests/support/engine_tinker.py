@@ -106,9 +106,14 @@ def _again(raw: bytes, receive: Receive) -> Receive:
 
 
 @contextmanager
-def engine_tinker(root: Path, faults: Faults = Faults()) -> Iterator[EngineTinker]:  # noqa: B008
+def engine_tinker(
+    root: Path,
+    faults: Faults = Faults(),  # noqa: B008
+    custom_losses: bool = True,
+) -> Iterator[EngineTinker]:
     """A server on a free port of this machine."""
     server = EngineTinker(root)
-    with patch.object(testing, "build_app", server.build), testing.running(root, faults) as running:
+    opened = testing.running(root, faults, custom_losses=custom_losses)
+    with patch.object(testing, "build_app", server.build), opened as running:
         server.url, server.backend = running.url, running.backend
         yield server

@@ -50,13 +50,14 @@ def running(
     latency: Latency = Latency(),  # noqa: B008
     models: Mapping[str, str] | None = None,
     key: str | None = None,
+    custom_losses: bool = True,
 ) -> Iterator[Running]:
     """As `running_server`, with the server's state."""
     engine = local.connect(checkpoints, device="cpu", threads=1, continuous=True)
     try:
         names = models or {"tiny": "tiny", "Qwen/Qwen3-8B": "tiny"}
         served = asyncio.run(load_models(engine, names))
-        backend = Backend(engine, served, latency, faults)
+        backend = Backend(engine, served, latency, faults, custom_losses)
         with _on_a_thread(Server(build_app(backend, key), backend)) as url:
             yield Running(url, backend)
     finally:

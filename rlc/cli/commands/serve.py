@@ -53,6 +53,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--device", metavar="NAME", help="cpu or cuda (default: what is there)")
     group = parser.add_argument_group("for tests of clients")
+    group.add_argument(
+        "--no-custom-losses",
+        dest="custom_losses",
+        action="store_false",
+        help="compute no custom losses, so that clients compute theirs themselves",
+    )
     for kind in ("sample", "train"):
         group.add_argument(
             f"--{kind}-latency",
@@ -102,7 +108,7 @@ def _serve(args: argparse.Namespace, key: str | None) -> None:
         try:
             engine.store.require_writable()
             served = asyncio.run(load_models(engine, parse_models(args.models)))
-            backend = Backend(engine, served, latency, faults)
+            backend = Backend(engine, served, latency, faults, args.custom_losses)
             print(_banner(backend, listening.getsockname()[:2], args, key), flush=True)
             Server(build_app(backend, key), backend).serve_on(listening)
         finally:

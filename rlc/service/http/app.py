@@ -19,7 +19,7 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 from tinker import types
 
 from rlc.service.errors import ServiceError
-from rlc.service.http import listing, sampling, training
+from rlc.service.http import custom_losses, listing, sampling, training
 from rlc.service.http.account import routes as account
 from rlc.service.http.account.signing import SIGNED, Signer
 from rlc.service.http.backend import Backend
@@ -36,6 +36,18 @@ _CHECKPOINT = "training_runs/{id}/checkpoints/{kind}/{name}"
 _RENEW = {"www-authenticate": 'Bearer error="invalid_token"'}  # the SDK exchanges its key again
 _log = logging.getLogger(__name__)
 
+
+def _configure(backend: Backend) -> Response:
+    """The SDK asks this over a connection that it never closes, so the server closes it.
+
+    It is told to exchange its key for an identity, the only place where it reads who it is.
+    """
+    content = types.ClientConfigResponse(
+        pjwt_auth_enabled=True, custom_loss_server_side=backend.custom_losses
+    )
+    return Response(content.model_dump_json(), headers={"connection": "close"}, media_type=JSON)
+
+
 # Handlers by method and path. They are called with the backend, the parts of the path, and what
 # they name: as ``request`` the body and as ``query`` that of the address, each of the parameter's
 # type, as ``headers`` those of the request, and as ``base_url`` where the server was found.
@@ -48,6 +60,7 @@ _HANDLERS: dict[str, dict[str, Callable[..., Any]]] = {
         "save_weights": training.save_weights,
         "save_weights_external": training.save_weights_external,
         "load_weights": training.load_weights,
+        "create_custom_loss": custom_losses.create_custom_loss,
         "create_model": training.create_model,
         "unload_model": training.unload_model,
         "get_info": training.get_info,
@@ -62,6 +75,7 @@ _HANDLERS: dict[str, dict[str, Callable[..., Any]]] = {
         "copy_weights": checkpoints.copy_weights,
         f"{_CHECKPOINT}/publish": checkpoints.publish,
         "auth/token": account.token,
+        "client/config": _configure,
         "client/dynamic_config": lambda _: types.ClientDynamicConfigResponse(
             sample_cancel_enabled=True
         ),
@@ -123,7 +137,6 @@ def build_app(backend: Backend, key: str | None = None) -> ASGIApp:
         for path, handler in handlers.items()
     ]
     routes.append(route("GET", f"{SIGNED}{{path:path}}", account.download))
-    routes.append(Route(f"{_API}/client/config", _configure, methods=["POST"]))
     on_error: Any = {
         Refused: _refused,
         ServiceError: _refused,
@@ -136,15 +149,6 @@ def build_app(backend: Backend, key: str | None = None) -> ASGIApp:
     if any(backend.faults.of_requests.values()):
         app = FaultyApp(app, backend.faults, backend.restart)
     return app
-
-
-async def _configure(request: Request) -> Response:  # noqa: ARG001 (every version is welcome)
-    """The SDK asks this over a connection that it never closes, so the server closes it.
-
-    The answer asks it to exchange its key for an identity, the only place where it reads who it is.
-    """
-    content = types.ClientConfigResponse(pjwt_auth_enabled=True).model_dump_json()
-    return Response(content, headers={"connection": "close"}, media_type=JSON)
 
 
 def _answer(result: BaseModel | Reply | Response | None) -> Response:

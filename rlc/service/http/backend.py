@@ -41,12 +41,14 @@ async def load_models(engine: LocalService, sources: Mapping[str, str]) -> dict[
 
 @define(eq=False)
 class Backend:
-    """The state of a server, to be used from its event loop."""
+    """The state of a server, to be used from its event loop. Without ``custom_losses`` clients are
+    told to compute theirs themselves."""
 
     engine: LocalService
     served: Mapping[str, Served]
     latency: Latency = field(factory=Latency)
     faults: Faults = field(factory=Faults)
+    custom_losses: bool = True
     sessions: Sessions = field(factory=Sessions, init=False)
     signer: Signer = field(factory=Signer, init=False)
     usage: Usage = field(factory=Usage, init=False)
@@ -79,12 +81,13 @@ class Backend:
         return self.futures.keeping_refusals(f"{model_id}/0")
 
     def promise(
-        self, model_id: str, create: Callable[[], Awaitable[Any]]
+        self, model_id: str, create: Callable[[], Awaitable[Any]], what: str = "create_model"
     ) -> types.UntypedAPIFuture:
-        """Accept work that creates a model. A repeated number is a repeated request."""
+        """Accept work that creates a model, or something else with an id. A repeated number is a
+        repeated request."""
         request_id = f"{model_id}/0"
         if self.futures.find(request_id) is None:
-            promise = self.futures.open(request_id, "create_model")
+            promise = self.futures.open(request_id, what)
             self.futures.run(promise, create, self._delay("train"))
         return types.UntypedAPIFuture(request_id=request_id, model_id=model_id)
 

@@ -14,6 +14,7 @@ from tinker.types.session_status import SessionActive, SessionStatus
 from rlc.service.http.recordings import Recordings
 from rlc.service.http.refusals import Refused
 from rlc.service.local.clients import LocalSamplingClient, LocalTrainingClient
+from rlc.service.local.custom.loss import CustomLoss
 from rlc.service.local.model.lora import LoraSpec
 
 SILENCE = 900.0  # seconds without a heartbeat (there is one every 10) that end a session
@@ -82,6 +83,7 @@ class Session:
     model_ids: list[str] = field(factory=list, init=False)
     sampler_ids: list[str] = field(factory=list, init=False)
     recordings: Recordings = field(factory=Recordings, init=False)
+    losses: dict[str, CustomLoss] = field(factory=dict, init=False)
 
     @property
     def metadata(self) -> dict[str, str]:
@@ -170,14 +172,15 @@ class Sessions:
             del self.samplers[oldest]
 
     def end(self, session: Session, why: str) -> list[str]:
-        """Free what a session holds, and return the ids of its models and samplers."""
+        """Free what a session holds, and return the ids of its models, samplers and losses."""
         session.ended, session.status = why, None
-        session.recordings = Recordings()
+        session.recordings, owned = Recordings(), [*session.losses]
+        session.losses.clear()
         for model_id in session.model_ids:
             self.models.pop(model_id, None)
         for sampler_id in session.sampler_ids:
             self.samplers.pop(sampler_id, None)
-        return [*session.model_ids, *session.sampler_ids]
+        return [*session.model_ids, *session.sampler_ids, *owned]
 
     def silent(self) -> list[Session]:
         """Sessions whose programs have not sent a heartbeat for :data:`SILENCE` seconds."""

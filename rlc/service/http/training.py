@@ -11,6 +11,7 @@ from tinker.types.optimizer import AdamOptimizerConfig, AdamParams, OptimizerCon
 from tinker.types.save_weights_external_response import SaveWeightsExternalResponseInternal
 
 from rlc.service.errors import ServiceError
+from rlc.service.http import custom_losses
 from rlc.service.http.backend import Backend, check_ttl
 from rlc.service.http.checkpoints.external import check_recipients
 from rlc.service.http.checkpoints.runs import engine_path, tinker_path
@@ -76,15 +77,20 @@ def forward_backward(backend: Backend, request: Pass) -> types.UntypedAPIFuture:
     def start() -> Awaitable[Any]:
         run = model.client.forward if request.forward_only else model.client.forward_backward
         data = request.read_data()
-        if losses.find(request.loss_fn).sampled_only:
-            backend.sessions.session(model.id.split(":")[0]).recordings.use(data)
+        session = backend.sessions.session(model.id.split(":")[0])
+        if request.loss_fn == custom_losses.CUSTOM:
+            running = run(data, custom_losses.find(session, request.config))
+        else:
+            if losses.find(request.loss_fn).sampled_only:
+                session.recordings.use(data)
+            running = run(data, request.loss_fn, request.config)
         tokens = sum(datum.model_input.length for datum in data)
 
         def counted(output: types.ForwardBackwardOutput) -> types.ForwardBackwardOutput:
             backend.usage.add(model.id, model.base_model, training=tokens)
             return output
 
-        return MappedAwaitable(run(data, request.loss_fn, request.config), counted)
+        return MappedAwaitable(running, counted)
 
     what = "forward" if request.forward_only else "forward_backward"
     return backend.promise_in_order(model, request.seq_id, what, start)

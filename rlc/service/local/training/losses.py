@@ -137,6 +137,11 @@ class BatchLoss(Protocol):
         and sums of metrics over them. ``numbers`` are the datums' in messages."""
 
 
+def combined(sums: Mapping[str, float], count: int) -> dict[str, float]:
+    """Return metrics from their sums over ``count`` datums: those called ``…:mean`` are means."""
+    return {key: value / count if key.endswith(":mean") else value for key, value in sums.items()}
+
+
 def find(name: str) -> Loss:
     """Return the loss called ``name``. Raise ServiceError if there is none."""
     if name not in LOSSES:

@@ -19,7 +19,7 @@ from rlc.service.errors import ServiceError
 from rlc.service.local.model.base_model import BaseModel, Snapshot
 from rlc.service.local.model.lora import Adapter
 from rlc.service.local.model.packing import IntArray, micro_batches
-from rlc.service.local.training.losses import BatchLoss
+from rlc.service.local.training.losses import BatchLoss, combined
 from rlc.service.local.training.optimizer import AdamW, check
 
 Float32 = npt.NDArray[np.float32]
@@ -62,7 +62,7 @@ class Trainer:
         before_P = self.optimizer.gradient_P.clone() if backward else None
         self.base.use_adapter(self.adapter)
         logprobs: list[Float32] = [np.empty(0, dtype=np.float32)] * len(data)
-        metrics: defaultdict[str, float] = defaultdict(float)
+        sums: defaultdict[str, float] = defaultdict(float)
         try:
             for gradient in (True, False):
                 chosen = [i for i, moves in enumerate(moving) if moves == gradient]
@@ -75,7 +75,7 @@ class Trainer:
                     if gradient:
                         summed.backward()  # type: ignore[no-untyped-call]
                     for key, value in {"loss:sum": float(summed.detach()), **told}.items():
-                        metrics[key] += value
+                        sums[key] += value
                     for i, lp in zip(batch, split_targets(lp_M, targets), strict=True):
                         logprobs[i] = lp.reshape(arrays[i]["target_tokens"].shape)
         except BaseException:
@@ -84,9 +84,7 @@ class Trainer:
             raise
         self.has_gradient |= backward
         outputs = [{"logprobs": types.TensorData.from_numpy(lp)} for lp in logprobs]
-        for key in metrics:
-            metrics[key] /= len(data) if key.endswith(":mean") else 1
-        return types.ForwardBackwardOutput("logprobs", outputs, dict(metrics))
+        return types.ForwardBackwardOutput("logprobs", outputs, combined(sums, len(data)))
 
     def _read(
         self, data: Sequence[types.Datum], loss: BatchLoss
