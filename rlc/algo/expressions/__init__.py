@@ -8,6 +8,8 @@ inputs, such as ``logp`` and ``adv``, and computes one value a token, a sequence
 - ``build``: ``Builder`` makes programs, with shapes checked, equal parts shared, constants folded;
   ``validate`` checks one from elsewhere.
 - ``reach``: which nodes have a gradient. ``derivative``: the derivative by ``logp``, a program too.
+- ``degree``: how a loss scales with the advantages. ``ranges``: what its parts can be, where they
+  are undefined. ``growth``: whether it bounds the weight of a ratio that has run away.
 - ``formula``: text that people read, of a program and of its derivative.
 - ``scalars``: programs in pure Python; ``shaped_reward`` of an episode.
 - ``evaluate``: value and gradient of a loss in float64, with numpy. Everything else here is pure
