@@ -23,8 +23,7 @@ GMPO = (
     "-exp(mean(held)) * mean(adv)"
 )
 DUAL = (
-    "low = min(ratio * adv, clip(ratio, 0.8, 1.2) * adv)\n"
-    "-where(adv < 0, max(low, 3 * adv), low)"
+    "low = min(ratio * adv, clip(ratio, 0.8, 1.2) * adv)\n-where(adv < 0, max(low, 3 * adv), low)"
 )
 
 
