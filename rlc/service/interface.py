@@ -11,10 +11,23 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Mapping
 from typing import TYPE_CHECKING, Any, Literal, Protocol, runtime_checkable
 
+from attrs import frozen
+
 if TYPE_CHECKING:
     from tinker import types
 
 SessionEnd = Literal["success", "errored", "interrupted"]
+
+
+@frozen
+class SampledToken:
+    """A token of a request, as services report it that sample for a stream."""
+
+    sample: int  # which of the request's samples
+    token: int
+    logprob: float
+    likeliest: tuple[tuple[int, float], ...]  # tokens and their logprobs, as many as were asked
+    stop_reason: Literal["stop", "length"] | None  # None unless it is the last of its sample
 
 
 class SamplingClient(Protocol):

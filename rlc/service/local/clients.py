@@ -14,7 +14,7 @@ from attrs import define, evolve
 from tinker import types
 
 from rlc.service.errors import ServiceError
-from rlc.service.interface import LossHandle
+from rlc.service.interface import LossHandle, SampledToken
 from rlc.service.local.checkpoints import CheckpointStore, Kind
 from rlc.service.local.continuous_worker import ContinuousWorker
 from rlc.service.local.custom.loss import CustomLoss
@@ -29,7 +29,7 @@ from rlc.service.local.sampling.scoring import Scoring
 from rlc.service.local.training.losses import BuiltinLoss
 from rlc.service.local.training.state import restore, state_arrays
 from rlc.service.local.training.trainer import Trainer
-from rlc.service.local.wave_worker import WaveWorker
+from rlc.service.local.wave_worker import WaveWorker, call_in
 from rlc.service.mapped_awaitable import MappedAwaitable
 
 AnyWorker = WaveWorker[SampleRequest] | ContinuousWorker
@@ -54,12 +54,16 @@ class LocalSamplingClient:
         topk_sample_logprobs: int = 0,
         target_prompt_logprobs: types.TensorData | None = None,
         prompt_alt_tokens_k: int = 0,
+        *,
+        on_token: Callable[[SampledToken], None] | None = None,
     ) -> Awaitable[types.SampleResponse]:
         """Draw completions. Sample ``i`` depends on (seed, i), the prompt and the snapshot.
 
         Without a seed the draws are fresh. The awaitable raises ServiceError for a request
-        that cannot be honoured; others are not disturbed.
+        that cannot be honoured; others are not disturbed. ``on_token`` is called in the event loop
+        with every token as it is sampled, and for the last time before the awaitable is done.
         """
+        tell = None if on_token is None else partial(call_in, asyncio.get_running_loop(), on_token)
         scoring = Scoring(
             include_prompt_logprobs,
             prompt_logprobs_last_n,
@@ -70,7 +74,7 @@ class LocalSamplingClient:
         )
         return self._send(
             lambda: read_request(
-                self._engine, self._snapshot, prompt, num_samples, sampling_params, scoring
+                self._engine, self._snapshot, prompt, num_samples, sampling_params, scoring, tell
             )
         )
 

@@ -25,7 +25,12 @@ from rlc.service.local.model.packing import (
     lexicographic,
 )
 from rlc.service.local.model.prefix_cache import Entry, PrefixCache
-from rlc.service.local.sampling.next_token import SamplingRule, next_tokens
+from rlc.service.local.sampling.next_token import (
+    Likeliest,
+    SamplingRule,
+    likeliest_tokens,
+    next_tokens,
+)
 from rlc.service.local.sampling.random_streams import uniforms
 
 
@@ -39,8 +44,11 @@ class Sample:
     limit: int  # tokens, at least 1
     stops: Callable[[list[int]], bool]
     cancelled: Callable[[], bool]
+    topk: int = 0  # how many of the likeliest tokens are kept beside each sampled one
+    on_token: Callable[[Sample], None] | None = None  # called after each token
     tokens: list[int] = field(factory=list, init=False)
     logprobs: list[float] = field(factory=list, init=False)
+    likeliest: list[Likeliest] = field(factory=list, init=False)
     stop_reason: Literal["stop", "length"] | None = field(default=None, init=False)
     computed: int = field(default=0, init=False)  # prompt tokens computed for this sample
 
@@ -54,14 +62,18 @@ class Sample:
         """The number of tokens it may reach."""
         return len(self.prompt) + self.limit
 
-    def accept(self, token: int, logprob: float) -> bool:
+    def accept(self, token: int, logprob: float, likeliest: Likeliest | None) -> bool:
         """Append a token; True once the sample is complete."""
         self.tokens.append(token)
         self.logprobs.append(logprob)
+        if likeliest is not None:
+            self.likeliest.append(likeliest)
         if self.stops(self.tokens):
             self.stop_reason = "stop"
         elif len(self.tokens) >= self.limit:
             self.stop_reason = "length"
+        if self.on_token is not None:
+            self.on_token(self)
         return self.stop_reason is not None
 
 
@@ -159,10 +171,11 @@ class Decoder:
         t_B = np.array([len(s.tokens) for s in self.samples], dtype=np.uint64)
         rules = [s.rule for s in self.samples]
         tokens, logprobs = next_tokens(self._logits_BV, rules, uniforms(keys_B, t_B))
+        best = likeliest_tokens(self._logits_BV, rules, [s.topk for s in self.samples])
         leaving = [
             row
             for row, sample in enumerate(self.samples)
-            if sample.accept(tokens[row], logprobs[row]) or sample.cancelled()
+            if sample.accept(tokens[row], logprobs[row], best.get(row)) or sample.cancelled()
         ]
         gone = [self.samples[row] for row in leaving]
         self._retire(leaving)

@@ -13,6 +13,8 @@ from torch import Tensor
 
 from rlc.service.errors import ServiceError
 
+Likeliest = tuple[npt.NDArray[np.int32], npt.NDArray[np.float32]]  # ids and logprobs, [K] each
+
 
 @frozen
 class SamplingRule:
@@ -75,6 +77,28 @@ def invert(cumulative_BV: Tensor, uniform_BK: npt.NDArray[np.float64]) -> Tensor
     # Rounding must not let the aim reach the total: no token lies beyond it.
     aim_BK = torch.minimum(aim_BK, torch.nextafter(total_B1, torch.zeros_like(total_B1)))
     return torch.searchsorted(cumulative_BV, aim_BK, right=True)
+
+
+def likeliest_tokens(
+    logits_BV: Tensor, rules: Sequence[SamplingRule], topk: Sequence[int]
+) -> dict[int, Likeliest]:
+    """Return the ``topk`` likeliest tokens of each row that asks for some, the likeliest first.
+
+    Logprobs are those at the row's temperature (1 if it is greedy). What top_k and top_p leave out
+    is there too.
+    """
+    rows = [row for row, k in enumerate(topk) if k]
+    if not rows:
+        return {}
+    temperatures = torch.tensor([rules[row].temperature or 1.0 for row in rows])
+    tempered_RV = logits_BV[rows].float() / temperatures[:, None].to(logits_BV.device)
+    best = torch.log_softmax(tempered_RV, dim=-1).topk(max(topk), dim=-1)
+    ids_RK = best.indices.to(torch.int32).cpu().numpy()
+    logprobs_RK = best.values.cpu().numpy()
+    return {
+        row: (ids_K[: topk[row]], logprobs_K[: topk[row]])
+        for row, ids_K, logprobs_K in zip(rows, ids_RK, logprobs_RK, strict=True)
+    }
 
 
 def _filtered(logits_BV: Tensor, rules: Sequence[SamplingRule]) -> Tensor:

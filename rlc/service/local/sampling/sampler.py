@@ -6,14 +6,17 @@ import itertools
 import secrets
 from collections import deque
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any
 
 import numpy as np
 import torch
 from attrs import define, field, frozen
 from tinker import types
+from tinker.types.topk_logprobs import TopkLogprobs
 
 from rlc.service.errors import ServiceError
+from rlc.service.interface import SampledToken
 from rlc.service.local.model.base_model import BaseModel, Snapshot
 from rlc.service.local.model.packing import IntArray
 from rlc.service.local.sampling.decoder import Decoder, Sample
@@ -23,7 +26,6 @@ from rlc.service.local.sampling.scoring import (
     Scoring,
     prompt_logprobs,
     prompt_scores,
-    sample_topk,
 )
 from rlc.service.local.wave_worker import Outcome, Pending
 
@@ -57,16 +59,31 @@ class SampleRequest:
     rule: SamplingRule
     limit: int
     stops: Callable[[list[int]], bool]
+    on_token: Callable[[SampledToken], None] | None = None
     number: int = field(factory=lambda: next(_numbers), init=False)  # for its samples' ids
 
     def samples(self, cancelled: Callable[[], bool]) -> list[Sample]:
         """Return the completions to make; each has its own random stream."""
         return [
             Sample(
-                self.prompt, stream_key(self.seed, i), self.rule, self.limit, self.stops, cancelled
+                self.prompt,
+                stream_key(self.seed, i),
+                self.rule,
+                self.limit,
+                self.stops,
+                cancelled,
+                self.scoring.sample_topk,
+                None if self.on_token is None else partial(self._tell, self.on_token, i),
             )
             for i in range(self.num_samples)
         ]
+
+    def _tell(self, listener: Callable[[SampledToken], None], i: int, sample: Sample) -> None:
+        ids, logprobs = sample.likeliest[-1] if sample.likeliest else ((), ())
+        likeliest = tuple(zip(map(int, ids), map(float, logprobs), strict=True))
+        listener(
+            SampledToken(i, sample.tokens[-1], sample.logprobs[-1], likeliest, sample.stop_reason)
+        )
 
 
 def read_request(
@@ -76,6 +93,7 @@ def read_request(
     num_samples: int,
     params: types.SamplingParams,
     scoring: Scoring,
+    on_token: Callable[[SampledToken], None] | None = None,
 ) -> SampleRequest:
     """Check a request. Raise ServiceError, with one sentence, if it cannot be honoured."""
     tokens = engine.base.token_ids(prompt, "The prompt")
@@ -103,6 +121,7 @@ def read_request(
         SamplingRule.of(params),
         limit,
         read_stops(params.stop, engine.base),
+        on_token,
     )
 
 
@@ -187,9 +206,13 @@ def responses(
         logprobs = next(scores) if request.scoring.logprobs else None
         if logprobs is not None and request.scoring.last_n is not None:
             logprobs[: -request.scoring.last_n] = np.nan
-        temperature, topk = request.rule.temperature, request.scoring.sample_topk
         others = prompt_scores(
-            engine.base, snapshot, request.prompt, request.scoring, temperature, request.seed
+            engine.base,
+            snapshot,
+            request.prompt,
+            request.scoring,
+            request.rule.temperature,
+            request.seed,
         )
         sequences = [
             types.SampledSequence(
@@ -197,10 +220,8 @@ def responses(
                 sequence_id=f"{request.number}-{j}",
                 tokens_np=np.array(sample.tokens, dtype=np.int32),
                 logprobs_np=np.array(sample.logprobs, dtype=np.float32),
-                topk_logprobs_np=sample_topk(
-                    engine.base, snapshot, request.prompt, sample.tokens, topk, temperature
-                )
-                if topk and sample.tokens
+                topk_logprobs_np=TopkLogprobs(*map(np.stack, zip(*sample.likeliest, strict=True)))
+                if sample.likeliest
                 else None,
             )
             for j, sample in enumerate(samples)

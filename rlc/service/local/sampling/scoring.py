@@ -130,23 +130,6 @@ def prompt_scores(
     return PromptScores(topk, targets, alternatives)
 
 
-def sample_topk(
-    base: BaseModel,
-    snapshot: Snapshot,
-    prompt: IntArray,
-    tokens: Sequence[int],
-    k: int,
-    temperature: float,
-) -> TopkLogprobs:
-    """Return the likeliest tokens at each sampled token, at the temperature that it was drawn at.
-
-    What `top_k` and `top_p` left out is there too. The snapshot is switched in for it.
-    """
-    sequence = np.concatenate([prompt, np.array(tokens[:-1], dtype=np.int64)])
-    logits_TV = _logits(base, snapshot, sequence)[len(prompt) - 1 :]
-    return _topk(torch.log_softmax(logits_TV / (temperature or 1.0), dim=-1), k)
-
-
 def _logits(base: BaseModel, snapshot: Snapshot, tokens: IntArray) -> Tensor:
     if not len(tokens):
         return torch.empty(0, base.vocabulary)
