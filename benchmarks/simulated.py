@@ -107,7 +107,7 @@ class SimulatedService:
         return SimulatedSampler(self, model)
 
     async def facts(self, base_model: str) -> ModelFacts:
-        return ModelFacts(CONTEXT, "simulated", find_folder(base_model))
+        return ModelFacts(CONTEXT, "simulated", find_folder(base_model), frozenset())
 
     async def create_lora_training_client(
         self,

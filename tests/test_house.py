@@ -31,7 +31,7 @@ MAY_IMPORT = {
     "compile": "lang algo plan data catalog pricing check",
     "explanation": "lang algo plan catalog pricing check compile",
     "envs": "algo plan data catalog",
-    "service": "algo plan catalog",
+    "service": "algo plan catalog envs",
     "runtime": "algo plan data catalog pricing envs service",
     "report": "lang plan catalog pricing check compile explanation runtime",
     "emit": "algo plan catalog pricing compile explanation envs",

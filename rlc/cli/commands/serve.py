@@ -22,7 +22,8 @@ _PACKAGES = ("torch", "transformers", "tinker", "starlette", "uvicorn")
 HELP = "serve the embedded engine to Tinker's SDK"
 DESCRIPTION = (
     "Serve the embedded engine behind Tinker's HTTP protocol, so that any script "
-    "written for the official SDK runs against this machine."
+    "written for the official SDK runs against this machine. Programs that talk to models by "
+    "OpenAI's or Anthropic's API talk to base models and checkpoints at the same address."
 )
 EPILOG = "exit status: 0 stopped by Ctrl-C; 2 the server cannot start"
 
@@ -157,5 +158,7 @@ rlc serve: Tinker's protocol on the embedded engine ({backend.engine.device.type
 
   export TINKER_BASE_URL=http://{address[0]}:{address[1]}
   export TINKER_API_KEY={"$" + KEY_VARIABLE if key else "tml-local"}
+
+  chats: http://{address[0]}:{address[1]}/v1 (OpenAI), http://{address[0]}:{address[1]} (Anthropic)
 
 Ctrl-C stops it."""

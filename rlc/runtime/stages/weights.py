@@ -38,6 +38,7 @@ async def open_weights(
     """
     model = stage.model
     metadata = {"rlc_run": folder.path.name, "rlc_stage": stage.name}
+    metadata["renderer_name"] = model.renderer  # where the cookbook and `rlc serve` look for it
     load_weights = partial(service.create_training_client_from_state, user_metadata=metadata)
     if folder.journal.checkpoints(stage.name):
         load = service.create_training_client_from_state_with_optimizer

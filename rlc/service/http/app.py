@@ -23,14 +23,16 @@ from rlc.service.http import custom_losses, listing, sampling, training
 from rlc.service.http.account import routes as account
 from rlc.service.http.account.signing import SIGNED, Signer
 from rlc.service.http.backend import Backend
+from rlc.service.http.bodies import JSON, read_content
 from rlc.service.http.checkpoints import external
 from rlc.service.http.checkpoints import routes as checkpoints
 from rlc.service.http.faults import FaultyApp
-from rlc.service.http.futures import JSON, Reply
+from rlc.service.http.futures import Reply
+from rlc.service.http.inference.refusals import error_body
+from rlc.service.http.inference.routes import inference_routes
 from rlc.service.http.refusals import Refused
 from rlc.service.http.wire import PROTOBUF, Pass, read_pass
 
-LARGEST_BODY = 64 * 2**20  # the SDK cuts forward_backward at 5 MB unless one datum is larger
 _API = "/api/v1"
 _CHECKPOINT = "training_runs/{id}/checkpoints/{kind}/{name}"
 _RENEW = {"www-authenticate": 'Bearer error="invalid_token"'}  # the SDK exchanges its key again
@@ -111,7 +113,8 @@ _HANDLERS: dict[str, dict[str, Callable[..., Any]]] = {
 
 
 def build_app(backend: Backend, key: str | None = None) -> ASGIApp:
-    """The ASGI application. With ``key``, requests must carry it as ``X-API-Key``."""
+    """The ASGI application. With ``key``, requests must carry it, as ``X-API-Key`` or
+    ``Authorization: Bearer``."""
 
     def route(method: str, address: str, handler: Callable[..., Any]) -> Route:
         wanted = get_type_hints(handler)
@@ -137,6 +140,7 @@ def build_app(backend: Backend, key: str | None = None) -> ASGIApp:
         for path, handler in handlers.items()
     ]
     routes.append(route("GET", f"{SIGNED}{{path:path}}", account.download))
+    routes += inference_routes(backend)
     on_error: Any = {
         Refused: _refused,
         ServiceError: _refused,
@@ -161,8 +165,8 @@ def _answer(result: BaseModel | Reply | Response | None) -> Response:
 
 async def _read(request: Request, kind: type[Any]) -> Any:
     if kind is Pass:
-        return read_pass(await _read_body(request, PROTOBUF))
-    content = await _read_body(request, JSON)
+        return read_pass(await read_content(request, PROTOBUF))
+    content = await read_content(request, JSON)
     with _explaining("body"):
         return kind.model_validate_json(content)
 
@@ -186,24 +190,10 @@ def _explaining(part: str) -> Iterator[None]:
         raise Refused(400, f"The {part} is not as it should be: {what}.") from error
 
 
-async def _read_body(request: Request, content_type: str) -> bytes:
-    given = request.headers.get("content-type", "nothing")
-    if given.split(";")[0].strip().lower() != content_type:
-        raise Refused(415, f"This path takes {content_type}, not {given}.")
-    if encoding := request.headers.get("content-encoding"):
-        raise Refused(415, f"This server takes no compressed bodies ({encoding}).")
-    pieces, size = [], 0
-    async for piece in request.stream():
-        size += len(piece)
-        if size > LARGEST_BODY:
-            raise Refused(413, f"The body is larger than {LARGEST_BODY // 2**20} MiB.")
-        pieces.append(piece)
-    return b"".join(pieces)
-
-
-async def _refused(request: Request, error: Refused | ServiceError) -> Response:  # noqa: ARG001
-    status = error.status if isinstance(error, Refused) else 400
-    return JSONResponse({"detail": str(error)}, status)
+async def _refused(request: Request, error: Refused | ServiceError) -> Response:
+    known = error if isinstance(error, Refused) else Refused(400, str(error))
+    body = error_body(request.scope, known.status, known.message, known.param, known.code)
+    return JSONResponse(body, known.status)
 
 
 async def _no_such_path(request: Request, error: HTTPException) -> Response:
@@ -212,12 +202,13 @@ async def _no_such_path(request: Request, error: HTTPException) -> Response:
         405: f"{request.url.path} does not take {request.method}.",
     }
     detail = details.get(error.status_code, error.detail)
-    return JSONResponse({"detail": detail}, error.status_code)
+    return JSONResponse(error_body(request.scope, error.status_code, detail), error.status_code)
 
 
 async def _failed(request: Request, error: Exception) -> Response:
     _log.error("%s failed", request.url.path, exc_info=error)
-    return JSONResponse({"detail": f"The server failed: {type(error).__name__}."}, 500)
+    said = f"The server failed: {type(error).__name__}."
+    return JSONResponse(error_body(request.scope, 500, said), 500)
 
 
 def _require_key(app: ASGIApp, key: str, signer: Signer) -> ASGIApp:
@@ -225,12 +216,14 @@ def _require_key(app: ASGIApp, key: str, signer: Signer) -> ASGIApp:
 
     async def checked(scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] == "http" and not scope["path"].startswith(SIGNED):
-            given = dict(scope["headers"]).get(b"x-api-key", b"")
+            headers = dict(scope["headers"])
+            bearer = headers.get(b"authorization", b"").removeprefix(b"Bearer ")
+            given = headers.get(b"x-api-key", bearer)
             if not compare_digest(given, key.encode()) and not signer.has_signed(
                 given.decode("latin-1")
             ):
-                detail = {"detail": "The key is not the one of this server."}
-                refusal = JSONResponse(detail, 401, _RENEW if given.startswith(b"eyJ") else None)
+                said = error_body(scope, 401, "The key is not the one of this server.")
+                refusal = JSONResponse(said, 401, _RENEW if given.startswith(b"eyJ") else None)
                 return await refusal(scope, receive, send)
         return await app(scope, receive, send)
 

@@ -88,7 +88,7 @@ class Backend:
         request_id = f"{model_id}/0"
         if self.futures.find(request_id) is None:
             promise = self.futures.open(request_id, what)
-            self.futures.run(promise, create, self._delay("train"))
+            self.futures.run(promise, create, self.delay("train"))
         return types.UntypedAPIFuture(request_id=request_id, model_id=model_id)
 
     def promise_in_order(
@@ -100,7 +100,7 @@ class Backend:
         request_id = f"{model.id}/{number}"
         if self.futures.find(request_id) is None:
             model.sequencer.check(number)
-            delay = self._delay("train")
+            delay = self.delay("train")
             promise = self.futures.open(request_id, what)
             model.sequencer.take(number, lambda: self.futures.run(promise, start, delay))
         return types.UntypedAPIFuture(request_id=request_id, model_id=model.id)
@@ -114,7 +114,7 @@ class Backend:
             with self.futures.keeping_refusals(request_id):
                 work = start()
             promise = self.futures.open(request_id, SAMPLE)
-            self.futures.run(promise, lambda: work, self._delay("sample"))
+            self.futures.run(promise, lambda: work, self.delay("sample"))
         ids = [f"{request_id}/{i}" for i in range(samples)]
         return types.UntypedAPIFuture(request_id=request_id, sample_sequence_ids=ids)
 
@@ -135,7 +135,8 @@ class Backend:
         self.sessions.forget()
         self.futures.forget()
 
-    def _delay(self, kind: str) -> float:
+    def delay(self, kind: str) -> float:
+        """The seconds by which the next answer of a kind, ``sample`` or ``train``, is late."""
         delay = self.latency.sample if kind == "sample" else self.latency.train
         return delay.at(self._dice.throw(kind))
 

@@ -18,12 +18,12 @@ from tinker import types
 
 from rlc.service.errors import ServiceError
 from rlc.service.http.account.traces import Span, Traces
+from rlc.service.http.bodies import JSON
 from rlc.service.http.faults import Faults
 from rlc.service.http.latency import Dice
 from rlc.service.http.refusals import Refused
 from rlc.service.http.wire import PROTOBUF, write_output, write_sample
 
-JSON = "application/json"
 SAMPLE = "sample"
 _POLL_SECONDS = 25.0  # the SDK gives a poll 45
 _PAUSE_SECONDS = 0.05

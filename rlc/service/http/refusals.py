@@ -14,11 +14,17 @@ class Refused(Error):  # noqa: N818 (it is what happened, not what went wrong he
 
     The status decides what the SDK does: it gives up on 400, 401, 404, 413 and 415, takes 410
     as "this will never come, ask anew", and tries 408, 409, 429 and 5xx again for minutes.
+    ``param`` is the parameter that is refused and ``code`` a word for programs, in APIs that have
+    them.
     """
 
-    def __init__(self, status: int, message: str) -> None:
+    def __init__(
+        self, status: int, message: str, *, param: str | None = None, code: str | None = None
+    ) -> None:
         super().__init__(message)
         self.status = status
+        self.param = param
+        self.code = code
 
 
 @contextmanager

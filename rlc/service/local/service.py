@@ -37,6 +37,7 @@ class ModelFacts:
     context: int  # tokens
     architecture: str
     folder: Path
+    end_tokens: frozenset[int]  # of a text
 
 
 @define(eq=False)
@@ -130,7 +131,8 @@ class LocalService:
 
         def describe() -> ModelFacts:
             base = self._engine(base_model).base
-            return ModelFacts(base.context, str(base.module.config.model_type), base.folder)
+            kind = str(base.module.config.model_type)
+            return ModelFacts(base.context, kind, base.folder, base.end_tokens)
 
         return self._worker.submit(describe)
 

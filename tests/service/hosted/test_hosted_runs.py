@@ -193,11 +193,12 @@ def test_the_folder_tells_what_to_look_for_on_a_bill(tmp_path: Path) -> None:
     assert events["session"]["server"] == server.url
     assert events["model"]["model_id"] == f"{session}:train:0"
     assert events["model"]["base"] == MODEL
-    assert events["model"]["metadata"] == {"rlc_run": "run-7", "rlc_stage": "main"}
+    metadata = {"rlc_run": "run-7", "rlc_stage": "main", "renderer_name": "qwen3_instruct"}
+    assert events["model"]["metadata"] == metadata
     assert events["loss probe"]["told"] == pytest.approx(events["loss probe"]["expected"], rel=1e-4)
     assert events["seed probe"]["distinct"] is True
     (created,) = server.asked("create_model")
-    assert created["user_metadata"] == {"rlc_run": "run-7", "rlc_stage": "main"}
+    assert created["user_metadata"] == metadata
 
 
 def test_the_key_is_written_nowhere(tmp_path: Path) -> None:

@@ -15,6 +15,7 @@ from raw_http import Raw
 from serving_support import KEY
 from tinker.lib import api_future_impl, internal_client_holder, retry_handler
 from tinker.lib.public_interfaces import sampling_client
+from tool_caller import train_tool_caller
 
 
 @pytest.fixture(autouse=True)
@@ -27,6 +28,12 @@ def _no_telemetry(monkeypatch: pytest.MonkeyPatch) -> None:
 def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
     with running(tmp_path_factory.mktemp("served")) as opened:
         yield opened
+
+
+@pytest.fixture(scope="session")
+def caller(server: Running) -> str:
+    """The path of a model that calls a tool; its training takes ten seconds."""
+    return train_tool_caller(server.url)
 
 
 @pytest.fixture

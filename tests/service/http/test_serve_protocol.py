@@ -19,7 +19,7 @@ from tinker import types
 from tinker.proto.request_conv import forward_backward_request_to_proto
 from tinker.types.optimizer import DimuonOptimizerConfig, DimuonParams
 
-from rlc.service.http import app, sessions
+from rlc.service.http import bodies, sessions
 
 
 def test_models_that_cannot_be_made_are_refused_at_once(sdk: tinker.ServiceClient) -> None:
@@ -163,7 +163,7 @@ def test_a_method_that_a_path_does_not_take(raw: Raw) -> None:
 
 
 def test_a_body_that_is_too_large_is_refused(raw: Raw, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(app, "LARGEST_BODY", 2**20)
+    monkeypatch.setattr(bodies, "LARGEST_BODY", 2**20)
     status, answer = raw.post("asample", b" " * (2**20 + 1))
     assert (status, answer["detail"]) == (413, "The body is larger than 1 MiB.")
 

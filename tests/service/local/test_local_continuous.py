@@ -15,6 +15,7 @@ from tinker import types
 
 from rlc.service import local
 from rlc.service.errors import ServiceError
+from rlc.service.interface import SampledToken
 from rlc.service.local.clients import LocalSamplingClient
 from rlc.service.local.sampling.decoder import Decoder, Sample
 from rlc.service.local.service import LocalService
@@ -194,3 +195,47 @@ def test_what_was_asked_for_is_finished_on_closing_and_nothing_after(
             await continuous.create_sampling_client(base_model=folder())
 
     run(main)
+
+
+@pytest.mark.parametrize("is_continuous", [False, True])
+def test_tokens_are_told_as_they_are_sampled(tmp_path: Path, is_continuous: bool) -> None:
+    engine = local.connect(tmp_path, device="cpu", threads=1, continuous=is_continuous)
+    told: list[SampledToken] = []
+
+    async def work() -> types.SampleResponse:
+        client = await engine.create_sampling_client(base_model="tiny")
+        return await client.sample(
+            prompt(range(12)), 2, sampling(6), topk_sample_logprobs=3, on_token=told.append
+        )
+
+    try:
+        response = asyncio.run(work())
+    finally:
+        engine.close()
+    for i, sequence in enumerate(response.sequences):
+        own = [token for token in told if token.sample == i]
+        assert [token.token for token in own] == list(sequence.tokens)
+        assert [token.logprob for token in own] == sequence.logprobs
+        assert [list(token.likeliest) for token in own] == sequence.topk_logprobs
+        assert [token.stop_reason for token in own] == [None] * 5 + ["length"]
+
+
+def test_a_token_is_told_before_the_next_is_sampled(
+    continuous: LocalService, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    gate = Gate(monkeypatch, at_step=2)
+
+    async def work() -> int:
+        told: list[SampledToken] = []
+        client = await continuous.create_sampling_client(base_model="tiny")
+        reply = asyncio.ensure_future(
+            client.sample(prompt(range(12)), 1, sampling(6), on_token=told.append)
+        )
+        await gate.wait()
+        await asyncio.sleep(0)
+        before = len(told)
+        gate.opened.set()
+        await reply
+        return before
+
+    assert asyncio.run(work()) == 2

@@ -1,0 +1,197 @@
+"""Requests of Anthropic's Messages API, and what they ask to sample."""
+
+from __future__ import annotations
+
+import json
+from typing import Any, ClassVar, Literal
+
+from pydantic import Field
+
+from rlc.service.http.inference.prompts import Message
+from rlc.service.http.inference.sampling import Draw
+from rlc.service.http.inference.strict import Body, Strict
+from rlc.service.http.refusals import Refused
+
+
+class _CacheControl(Strict):
+    """Prompts are always cached, whatever is asked."""
+
+    type: Literal["ephemeral"]
+    ttl: Literal["5m", "1h"] | None = None
+
+
+class _Block(Strict):
+    """A block of content of any kind; which fields it has depends on its type."""
+
+    type: str
+    text: str | None = None
+    thinking: str | None = None
+    signature: str | None = None
+    id: str | None = None
+    name: str | None = None
+    input: dict[str, Any] | None = None
+    tool_use_id: str | None = None
+    content: str | list[_Block] | None = None
+    is_error: bool | None = None
+    cache_control: _CacheControl | None = None
+    citations: None = None
+    caller: Any = None
+    source: Any = None
+
+
+class _Turn(Strict):
+    role: Literal["user", "assistant", "system"]
+    content: str | list[_Block]
+
+
+class _Tool(Strict):
+    name: str = Field(min_length=1)
+    description: str | None = None
+    input_schema: dict[str, Any] | None = None
+    type: str | None = None
+    cache_control: _CacheControl | None = None
+
+
+class _ToolChoice(Strict):
+    type: str
+    name: str | None = None
+    disable_parallel_tool_use: Literal[False] | None = None
+
+
+class _Metadata(Strict):
+    user_id: str | None = None
+
+
+class CountRequest(Body):
+    """The body of ``messages/count_tokens``."""
+
+    without_effect: ClassVar[dict[str, tuple[Any, ...]]] = dict.fromkeys(
+        ("context_management", "mcp_servers", "output_config"), ()
+    )
+
+    model: str
+    messages: list[_Turn] = Field(min_length=1)
+    system: str | list[_Block] | None = None
+    tools: list[_Tool] | None = None
+    tool_choice: _ToolChoice | None = None
+    cache_control: _CacheControl | None = None
+
+    def offered(self) -> list[dict[str, Any]]:
+        """The tools that the model may call, as renderers take them. Raise Refused (400) for a
+        ``tool_choice`` that nothing here can enforce, and for tools that Anthropic runs."""
+        choice = "auto" if self.tool_choice is None else self.tool_choice.type
+        if choice not in ("auto", "none"):
+            said = "tool_choice is auto or none: this server cannot force a call."
+            raise Refused(400, said, param="tool_choice")
+        for tool in self.tools or ():
+            if tool.type not in (None, "custom") or tool.input_schema is None:
+                said = (
+                    f"The tool {tool.name} is of type {tool.type}; a tool here has an input_schema."
+                )
+                raise Refused(400, said, param="tools")
+        return [
+            {
+                "name": tool.name,
+                "description": tool.description or "",
+                "parameters": tool.input_schema,
+            }
+            for tool in self.tools or ()
+            if choice != "none"
+        ]
+
+    def conversation(self) -> list[Message]:
+        """The messages as plain data in OpenAI's form, the system's first.
+
+        Raise Refused (400) for what models here cannot read, and for a reply that is begun.
+        """
+        if self.messages[-1].role == "assistant":
+            said = "The last message is the assistant's: this server cannot continue a reply."
+            raise Refused(400, said, param="messages")
+        said_first = [] if self.system is None else [_text(self.system, "system")]
+        turns = []
+        for i, turn in enumerate(self.messages):
+            if turn.role == "system":  # some clients put more of it among the messages
+                said_first.append(_text(turn.content, f"messages[{i}]"))
+            else:
+                turns += _messages(turn, f"messages[{i}]")
+        system = "\n\n".join(filter(None, said_first))
+        return [*([{"role": "system", "content": system}] if system else []), *turns]
+
+
+class MessagesRequest(CountRequest):
+    """The body of ``messages``."""
+
+    without_effect: ClassVar[dict[str, tuple[Any, ...]]] = {
+        **CountRequest.without_effect,
+        "container": (),
+        "service_tier": ("auto", "standard_only"),
+        "thinking": ({"type": "disabled"},),
+    }
+
+    max_tokens: int = Field(ge=1)
+    temperature: float | None = Field(None, ge=0, le=1)
+    top_p: float | None = Field(None, gt=0, le=1)
+    top_k: int | None = Field(None, ge=1)
+    stop_sequences: list[str] | None = None
+    stream: bool | None = None
+    metadata: _Metadata | None = None
+    seed: int | None = Field(None, ge=-(2**63), lt=2**63)  # an extension
+    return_token_ids: bool | None = None  # an extension
+
+    def how(self) -> Draw:
+        """How to sample. Raise Refused (400) for a stop that is empty."""
+        if not all(self.stop_sequences or ()):
+            raise Refused(400, "A stop sequence must not be empty.", param="stop_sequences")
+        return Draw(
+            max_tokens=self.max_tokens,
+            temperature=1.0 if self.temperature is None else self.temperature,
+            top_p=1.0 if self.top_p is None else self.top_p,
+            top_k=self.top_k or -1,
+            seed=self.seed,
+            stops=tuple(self.stop_sequences or ()),
+        )
+
+
+def _messages(turn: _Turn, where: str) -> list[Message]:
+    """A turn as messages: results of tools are messages of their own, before what the user says."""
+    if isinstance(turn.content, str):
+        return [{"role": turn.role, "content": turn.content}]
+    results: list[Message] = []
+    parts: list[dict[str, Any]] = []
+    calls: list[dict[str, Any]] = []
+    for block in turn.content:
+        if block.type == "text" and block.text is not None:
+            parts.append({"type": "text", "text": block.text})
+        elif (block.type, turn.role) == ("thinking", "assistant") and block.thinking is not None:
+            parts.append({"type": "thinking", "thinking": block.thinking})
+        elif (block.type, turn.role) == ("tool_use", "assistant") and block.id and block.name:
+            called = {"name": block.name, "arguments": json.dumps(block.input or {})}
+            calls.append({"id": block.id, "type": "function", "function": called})
+        elif (block.type, turn.role) == ("tool_result", "user") and block.tool_use_id:
+            said = "" if block.content is None else _text(block.content, where)
+            results.append({"role": "tool", "content": said, "tool_call_id": block.tool_use_id})
+        else:
+            raise Refused(
+                400,
+                f"{where} has a block of type {block.type!r} that models here cannot read: they "
+                "read text, and calls of tools with their results.",
+                param="messages",
+            )
+    if not (parts or calls):
+        return results
+    only_text = all(part["type"] == "text" for part in parts)
+    content: Any = "".join(part["text"] for part in parts) if only_text else parts
+    return [
+        *results,
+        {"role": turn.role, "content": content, **({"tool_calls": calls} if calls else {})},
+    ]
+
+
+def _text(content: str | list[_Block], where: str) -> str:
+    if isinstance(content, str):
+        return content
+    for block in content:
+        if block.type != "text" or block.text is None:
+            said = f"{where} has a block of type {block.type!r}; models here read text only."
+            raise Refused(400, said, param="messages")
+    return "".join(block.text or "" for block in content)

@@ -1,0 +1,258 @@
+"""The tokens of a reply to a message, as they come: text, reasoning and calls of tools.
+
+What a streamed reply passes on is certain: text up to anything that may begin a call of a tool, and
+reasoning apart from it. The model's renderer has the last word on the whole reply, and what it
+finds beyond what was passed on follows at the end. A reply that is not streamed is read in the same
+way, so that both are the same.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import AsyncIterator, Sequence
+from typing import Any, Literal
+
+from attrs import define, field, frozen
+
+from rlc.service.http.inference.prompts import UNRENDERED
+from rlc.service.http.inference.text import StopCutter, TextDecoder, longest_start
+from rlc.service.interface import SampledToken
+
+_OPEN, _CLOSE = "<think>", "</think>"
+# How the markup begins around calls of tools and around channels, in the formats of all models.
+_MARKS = ("<|", "<｜", "<tool", "<function")
+
+
+@frozen
+class Piece:
+    """Some more of a reply."""
+
+    text: str = ""
+    reasoning: str = ""
+
+
+@frozen
+class Call:
+    """A call of a tool; the arguments are JSON, as the model wrote them."""
+
+    name: str
+    arguments: str
+    id: str | None  # if the model's format has one
+
+
+@frozen
+class End:
+    """The end of a reply, with what was not passed on before."""
+
+    piece: Piece
+    calls: tuple[Call, ...]
+    reason: Literal["stop", "length", "tool_calls"]
+    stop: str | None  # which of the request's stops ended it
+
+
+@define(eq=False)
+class TextReader:
+    """Reads a reply that is plain text."""
+
+    tokenizer: Any
+    end_tokens: frozenset[int]
+    stops: Sequence[str]
+    _decoder: TextDecoder = field(init=False)
+    _cutter: StopCutter = field(init=False)
+
+    def __attrs_post_init__(self) -> None:
+        self._decoder = TextDecoder(self.tokenizer)
+        self._cutter = StopCutter(self.stops)
+
+    def feed(self, token: int) -> Piece:
+        """Return the text that is certain with another token."""
+        return Piece(self.more(token))
+
+    def finish(self, stop_reason: Literal["stop", "length"]) -> End:
+        """Return the end of the reply, when its last token has been fed."""
+        return End(Piece(self.rest()), (), stop_reason, self.matched)
+
+    @property
+    def matched(self) -> str | None:
+        """The text that ended the reply, if it was one of the stops."""
+        return self._cutter.matched
+
+    def more(self, token: int) -> str:
+        """The text that is certain with another token; a token that ends the reply has none."""
+        return "" if token in self.end_tokens else self._cutter.feed(self._decoder.feed(token))
+
+    def rest(self) -> str:
+        """The text that was held back."""
+        return self._cutter.feed(self._decoder.finish()) + self._cutter.finish()
+
+
+@define
+class _Channel:
+    """The answer or the reasoning, as far as it was passed on: without white space that may turn
+    out to be the last."""
+
+    drops_space: bool  # at its start
+    sent: str = ""
+    held: str = ""
+
+    def pass_on(self, new: str) -> str:
+        text = self.held + new
+        if self.drops_space and not self.sent:
+            text = text.lstrip()
+        certain = text.rstrip()
+        self.held = text[len(certain) :]
+        self.sent += certain
+        return certain
+
+    def rest_of(self, whole: str, otherwise: str) -> str:
+        """What is left of the whole, or something else if the whole begins otherwise."""
+        return whole[len(self.sent) :] if whole.startswith(self.sent) else otherwise
+
+
+@define(eq=False)
+class ChatReader:
+    """Reads a reply in a chat's format."""
+
+    renderer: Any
+    text: TextReader
+    has_tools: bool  # whether the request offers any
+    is_reasoning: bool = False  # the prompt ends with the opening of a reasoning
+    _tokens: list[int] = field(factory=list, init=False)
+    _raw: str = field(default="", init=False)
+    _pending: str = field(default="", init=False)  # of the raw text, what is not passed on
+    _in_markup: bool = field(default=False, init=False)  # the renderer decides from here on
+    _reasoned: bool = field(init=False)
+    _answer: _Channel = field(factory=lambda: _Channel(False), init=False)
+    _reasoning: _Channel = field(factory=lambda: _Channel(True), init=False)
+
+    def __attrs_post_init__(self) -> None:
+        self._reasoned = self.is_reasoning
+
+    def feed(self, token: int) -> Piece:
+        """Return what is certain with another token."""
+        self._tokens.append(token)
+        return self._read(self.text.more(token))
+
+    def finish(self, stop_reason: Literal["stop", "length"]) -> End:
+        """Return the end of the reply, when its last token has been fed."""
+        piece = self._read(self.text.rest())
+        calls: tuple[Call, ...] = ()
+        matched = self.text.matched
+        text, reasoning = self._answer.held, self._reasoning.held
+        if self.is_reasoning:
+            reasoning += self._pending
+        else:
+            text += self._pending
+        if self._in_markup and (read := self._parsed(matched is not None)):
+            whole_text, whole_reasoning, calls = read
+            text = self._answer.rest_of(whole_text, text)
+            reasoning = self._reasoning.rest_of(whole_reasoning, reasoning)
+        elif self._reasoned:
+            reasoning = reasoning.rstrip()
+        last = Piece(piece.text + text, piece.reasoning + reasoning)
+        return End(
+            last, calls, "tool_calls" if calls and stop_reason == "stop" else stop_reason, matched
+        )
+
+    def _read(self, new: str) -> Piece:
+        """Sort some more raw text into answer and reasoning."""
+        self._raw += new
+        self._pending += new
+        text = reasoning = ""
+        while not self._in_markup:
+            marks = (_CLOSE,) if self.is_reasoning else (_OPEN, *_MARKS)
+            found = [(self._pending.index(mark), mark) for mark in marks if mark in self._pending]
+            at, mark = min(found, default=(len(self._pending), ""))
+            if not found:
+                at -= longest_start(self._pending, marks)
+            if self.is_reasoning:
+                reasoning += self._pending[:at]
+            else:
+                text += self._pending[:at]
+            self._in_markup = mark in _MARKS
+            self._pending = self._pending[at if self._in_markup else at + len(mark) :]
+            if mark not in (_OPEN, _CLOSE):
+                break
+            self.is_reasoning = mark == _OPEN
+            self._reasoned = True
+        self._answer.drops_space = self._reasoned
+        return Piece(self._answer.pass_on(text), self._reasoning.pass_on(reasoning))
+
+    def _parsed(self, was_cut: bool) -> tuple[str, str, tuple[Call, ...]] | None:
+        """The whole reply as the renderer reads it: text, reasoning and calls. None if it cannot,
+        or finds calls where no tools were offered."""
+        ends = [stop for stop in self.renderer.get_stop_sequences() if isinstance(stop, int)]
+        tokens = self._tokens
+        if was_cut:
+            tokens = self.text.tokenizer.encode(self._raw, add_special_tokens=False)
+        if ends and (not tokens or tokens[-1] not in ends):
+            tokens = [*tokens, ends[0]]
+        try:
+            message, _ = self.renderer.parse_response(tokens)
+        except UNRENDERED:
+            return None
+        calls = tuple(
+            Call(call.function.name, call.function.arguments, call.id)
+            for call in message.get("tool_calls") or ()
+        )
+        if calls and not self.has_tools:
+            return None
+        parts = message["content"]
+        if isinstance(parts, str):
+            parts = [{"type": "text", "text": parts}]
+        text = "".join(p["text"] for p in parts if p["type"] == "text")
+        for call in message.get("unparsed_tool_calls") or ():
+            text += "" if call.raw_text in text else call.raw_text  # one without an end is there
+        reasoning = "".join(p["thinking"] for p in parts if p["type"] == "thinking").strip()
+        text = text.lstrip() if reasoning or self._reasoned else text
+        return text.rstrip() if calls else text, reasoning, calls
+
+
+def is_object(arguments: str) -> bool:
+    """Whether the arguments of a call are a JSON object, as they should be."""
+    try:
+        return isinstance(json.loads(arguments), dict)
+    except ValueError:
+        return False
+
+
+Reader = TextReader | ChatReader
+
+
+@frozen
+class Step:
+    """A token of a choice, and what it adds to the reply."""
+
+    choice: int
+    token: SampledToken
+    piece: Piece
+    end: End | None  # with the last token
+
+
+async def read_steps(
+    tokens: AsyncIterator[tuple[int, SampledToken]], readers: Sequence[Reader]
+) -> AsyncIterator[Step]:
+    """Read the tokens of several replies as they come."""
+    async for choice, token in tokens:
+        piece, end = readers[choice].feed(token.token), None
+        if token.stop_reason is not None:
+            end = readers[choice].finish(token.stop_reason)
+            piece = Piece(piece.text + end.piece.text, piece.reasoning + end.piece.reasoning)
+        yield Step(choice, token, piece, end)
+
+
+@define
+class Whole:
+    """A reply that is complete."""
+
+    text: str = ""
+    reasoning: str = ""
+    tokens: list[SampledToken] = field(factory=list)
+    end: End | None = None
+
+    def add(self, step: Step) -> None:
+        """Add another token."""
+        self.text += step.piece.text
+        self.reasoning += step.piece.reasoning
+        self.tokens.append(step.token)
+        self.end = step.end

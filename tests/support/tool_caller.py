@@ -1,0 +1,46 @@
+"""A tiny model trained, through Tinker's SDK, to call one tool whatever it is asked."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import tinker
+from serving_support import BASE, KEY
+from tinker import types
+
+from rlc.envs.tool_chat import fitting_renderer, opening, prompt_of
+
+CALL = ("add", '{"a": 1}')
+TOOL: Any = {
+    "type": "function",
+    "function": {
+        "name": "add",
+        "description": "Add two numbers.",
+        "parameters": {"type": "object", "properties": {"a": {"type": "number"}}},
+    },
+}
+_REPLY = '<tool_call>{"name": "add", "arguments": {"a": 1}}</tool_call>'
+
+
+def train_tool_caller(url: str, steps: int = 80) -> str:
+    """Return the path of a checkpoint for sampling."""
+    with tinker.ServiceClient(base_url=url, api_key=KEY) as service:
+        client = service.create_lora_training_client(BASE, rank=16, seed=1).result()
+        tokenizer = client.get_tokenizer()
+        renderer = fitting_renderer(tokenizer, "qwen3_instruct")
+        asked = [{"role": "user", "content": "Spell the word apple backwards."}]
+        shown = opening(renderer, asked, (TOOL["function"],))
+        data = [_datum(prompt_of(renderer, shown)[0], tokenizer)]
+        for _ in range(steps):
+            client.forward_backward(data, "cross_entropy")
+            client.optim_step(types.AdamParams(learning_rate=0.01)).result()
+        return client.save_weights_for_sampler("caller").result().path
+
+
+def _datum(prompt: list[int], tokenizer: Any) -> types.Datum:
+    reply = tokenizer.encode(f"{_REPLY}<|im_end|>", add_special_tokens=False)
+    tokens = [*prompt, *reply]
+    weights = np.array([0.0] * (len(prompt) - 1) + [1.0] * len(reply), dtype=np.float32)
+    inputs: Any = {"target_tokens": np.array(tokens[1:]), "weights": weights}
+    return types.Datum(types.ModelInput.from_ints(tokens[:-1]), inputs)
