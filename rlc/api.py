@@ -13,6 +13,7 @@ from rlc.lang.read import STDIN, read_source
 
 if TYPE_CHECKING:
     from rlc.compile.recipe import Compiled
+    from rlc.compile.sweeps import Sweep
     from rlc.explanation.graph import Format
     from rlc.lang.diagnostics import Diagnostics
     from rlc.plan.records import Plan
@@ -102,7 +103,7 @@ class Recipe:
     def explain(self) -> Explanation:
         """Return what the recipe does and costs, or its errors if it has any."""
         compiled = self.compile()
-        return Explanation(self.path, compiled.plan, compiled.diagnostics)
+        return Explanation(self.path, compiled.plan, compiled.diagnostics, sweeps=compiled.sweeps)
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write the plan to a file, for `rlc run` and :func:`rlc.load_plan`.
@@ -132,12 +133,14 @@ class Explanation:
         plan: the plan, or None if the recipe has errors.
         diagnostics: errors and warnings.
         latencies: seconds of each node by stage, to predict the time of a step, or None.
+        sweeps: the sweeps that the recipe declares.
     """
 
     recipe: str
     plan: Plan | None
     diagnostics: Diagnostics
     latencies: Latencies | None = None
+    sweeps: tuple[Sweep, ...] = ()
 
     def __str__(self) -> str:
         return self.text()
@@ -150,13 +153,14 @@ class Explanation:
             return render_human(self.diagnostics, color)
         from rlc.explanation import explain_text
 
-        return explain_text(self.plan, self.diagnostics, color, self.latencies)
+        return explain_text(self.plan, self.diagnostics, color, self.latencies, self.sweeps)
 
     def to_dict(self) -> dict[str, Any]:
         """Return the data of `rlc explain --json`."""
         from rlc.explanation import explain_dict
 
-        return explain_dict(self.plan, self.recipe, self.diagnostics, self.latencies)
+        given = self.latencies, self.sweeps
+        return explain_dict(self.plan, self.recipe, self.diagnostics, *given)
 
     def graph(self, format: Format = "mermaid") -> str:
         """Return the job graph as text, in the ``"mermaid"`` or ``"dot"`` language.

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
+from functools import partial
 from typing import TYPE_CHECKING
 
 from attrs import frozen
 
 from rlc.catalog.declarations import STAGES, SWEEP
 from rlc.check.evaluate import Evaluator
-from rlc.check.rules import run_rules
+from rlc.check.rules import Ruled, run_rules
 from rlc.check.scope import Scope, collect
 from rlc.check.stages import CheckedStage, check_stage
 from rlc.lang.ast import BlockDecl, Recipe
@@ -38,15 +39,21 @@ def analyse(
     found: Diagnostics,
     reader: Reader | None = None,
     evaluates: Callable[[Scope, str, Diagnostics], Evaluator] = Evaluator,
+    ruled: Ruled | None = None,
 ) -> Analysis:
-    """Check a recipe and report all that is wrong with it, each mistake once."""
+    """Check a recipe and report all that is wrong with it, each mistake once.
+
+    Who checks many recipes with parts in common gives an evaluator that remembers these, and what
+    rules have found, in ``ruled``.
+    """
     scope = collect(recipe, found)
     evaluator = evaluates(scope, recipe.span.source.name, found)
     stages: dict[str, CheckedStage] = {}
     # Evaluations come last: they take what they do not say from the stages that they evaluate.
     for decl in sorted(scope.in_order, key=lambda decl: decl.kind.id == "eval"):
         if isinstance(decl, BlockDecl) and decl.kind.id in STAGES:
-            stages[decl.name.id] = check_stage(decl, evaluator, stages, found, reader)
+            check = partial(check_stage, decl, evaluator, stages, found, reader)
+            stages[decl.name.id] = evaluator.once(decl, check)
         elif decl.kind.id != SWEEP:
             evaluator.declared(decl)
     sweeps = [
@@ -58,7 +65,7 @@ def analyse(
     written = [stages[decl.name.id] for decl in scope.in_order if decl.name.id in stages]
     ordered = _in_order(written, stages)
     parts = {stage.name: (stage.parts, stage.origins) for stage in ordered}
-    run_rules(parts, found, reader)
+    run_rules(parts, found, reader, ruled)
     _report_no_stage(recipe, ordered, found)
     if not found.has_errors:
         _report_unused(scope, recipe, found)

@@ -6,8 +6,8 @@ once, at its place; the value of what depends on it is None.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Callable, Sequence
+from typing import Any, TypeVar
 
 from attrs import evolve, fields_dict
 
@@ -41,12 +41,15 @@ from rlc.lang.ast import (
     Expr,
     ListExpr,
     Name,
+    Node,
     Number,
     Quantity,
     String,
     ValueDecl,
 )
 from rlc.lang.diagnostics import Diagnostics, Label, replace
+
+T = TypeVar("T")
 
 _ANY = Param("param", "any", "a plain value")
 MAX_OPEN = 40  # declarations that are evaluated for each other: Python's stack holds them
@@ -74,6 +77,10 @@ class Evaluator:
             self._done[name] = self._declaration(decl)
             self._open.pop()
         return self._done[name]
+
+    def once(self, node: Node, evaluate: Callable[[], T]) -> T:  # noqa: ARG002
+        """What ``evaluate`` makes of a node, or of the same node in another recipe."""
+        return evaluate()
 
     def value(self, expr: Expr, want: Param) -> Value | None:
         """Return the value of an expression as ``want`` takes it, or None after a report."""

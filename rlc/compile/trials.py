@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from typing import TYPE_CHECKING, Any
+from functools import partial
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from attrs import evolve, fields, frozen, has
 
@@ -11,6 +12,7 @@ from rlc.catalog.declarations import SWEEP
 from rlc.catalog.records import Param
 from rlc.check.analyse import Analysis, analyse
 from rlc.check.evaluate import Evaluator
+from rlc.check.rules import Ruled
 from rlc.check.rules.budget import report_budgets
 from rlc.check.scope import NamedDecl, Scope
 from rlc.check.values import Value
@@ -20,6 +22,8 @@ from rlc.lang.diagnostics import Diagnostic, Diagnostics
 
 if TYPE_CHECKING:
     from rlc.data.reading import Reader
+
+T = TypeVar("T")
 
 # What is put in: a path, and the expression of its value.
 Change = tuple[Sequence[Name], Expr]
@@ -50,7 +54,7 @@ class TrialCompiler:
             recipe = put_in(recipe, path, value, found)
         analysis = Analysis((), ())
         if not found.has_errors:
-            analysis = analyse(recipe, found, self._reader, self._memo.evaluator)
+            analysis = analyse(recipe, found, self._reader, self._memo.evaluator, self._memo.ruled)
             if not found.has_errors and analysis.complete:
                 report_budgets(analysis.stages, recipe.span.source.name, found)
         return Tried(analysis, Diagnostics(item for item in found if self._is_new(item)))
@@ -60,15 +64,15 @@ class TrialCompiler:
 
 
 class _Memo:
-    """Values by the nodes of the syntax tree that they are of, and the declarations that these
-    name.
+    """What was made of nodes of the syntax tree: values and stages.
 
-    A change replaces every node around it. So the value of a node is the same in two trials if all
-    declarations that it names, and that these name in turn, are the same nodes in both.
+    A change replaces every node around it. So what a node stands for is the same in two trials if
+    all declarations that it names, and that these name in turn, are the same nodes in both.
     """
 
     def __init__(self) -> None:
-        self.values: dict[Any, Value | None] = {}
+        self.made: dict[Any, Any] = {}
+        self.ruled: Ruled = {}
         self._names: dict[int, tuple[Node, frozenset[str]]] = {}
 
     def evaluator(self, scope: Scope, recipe: str, found: Diagnostics) -> Evaluator:
@@ -88,30 +92,28 @@ class _SharingEvaluator(Evaluator):
 
     def declared(self, decl: NamedDecl) -> Value | None:
         if decl.name.id not in self._done and not self._open:
-            value = self._shared(
-                ("declared",), decl, lambda: super(type(self), self).declared(decl)
+            self._done[decl.name.id] = self.once(
+                decl, partial(super().declared, decl), ("declared",)
             )
-            self._done[decl.name.id] = value
         return super().declared(decl)
 
     def value(self, expr: Expr, want: Param) -> Value | None:
         if self._open:  # a part of a declaration, whose value is shared as a whole
             return super().value(expr, want)
         asked = want.name, want.type, want.many, want.named
-        return self._shared(asked, expr, lambda: super(type(self), self).value(expr, want))
+        return self.once(expr, partial(super().value, expr, want), asked)
 
-    def _shared(
-        self, asked: tuple[Any, ...], node: Node, evaluate: Callable[[], Value | None]
-    ) -> Value | None:
-        """The value of a node, as another trial knows it, or evaluated now."""
+    def once(self, node: Node, evaluate: Callable[[], T], asked: tuple[Any, ...] = ()) -> T:
+        known = self._memo.made
         key = id(node), self._reached(node), *asked
-        if key not in self._memo.values:
+        if key not in known:
             before = len(self.found)
             value = evaluate()
             if len(self.found) > before:
                 return value  # what is found is said in each trial
-            self._memo.values[key] = value
-        return self._memo.values[key]
+            known[key] = value
+        made: T = known[key]
+        return made
 
     def _reached(self, node: Node) -> frozenset[int]:
         """The ids of the declarations that a node names, and that these name in turn."""

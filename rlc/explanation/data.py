@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
 
 from attrs import asdict
 
@@ -22,12 +23,19 @@ from rlc.pricing.latencies import Latencies
 from rlc.pricing.texts import LEVELS
 from rlc.pricing.tokens import Tokens
 
+if TYPE_CHECKING:
+    from rlc.compile.sweeps import Sweep
+
 
 def explain_dict(
-    plan: Plan | None, recipe: str, found: Diagnostics, latencies: Latencies | None = None
+    plan: Plan | None,
+    recipe: str,
+    found: Diagnostics,
+    latencies: Latencies | None = None,
+    sweeps: Sequence[Sweep] = (),
 ) -> dict[str, Any]:
     """Return plain data for JSON; without a plan it holds only diagnostics. It has ``timing`` if
-    ``latencies`` are given."""
+    ``latencies`` are given, and ``sweeps`` if there are any."""
     data: dict[str, Any] = {
         "schema_version": SCHEMA_VERSION,
         "plan_hash": None,
@@ -48,6 +56,10 @@ def explain_dict(
         if latencies is not None:
             timings = (stage_timing(plan, stage, latencies) for stage in plan.stages)
             data["timing"] = [timing for timing in timings if timing is not None]
+    if sweeps:
+        from rlc.explanation.sweeps import sweep_dicts  # most recipes have none
+
+        data["sweeps"] = sweep_dicts(sweeps)
     return data | {"diagnostics": finding_dicts(found)}
 
 

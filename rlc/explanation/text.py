@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING
 
 from rlc.catalog.files import located_files
 from rlc.explanation.costs import cost_lines, job_cost_lines
@@ -21,13 +22,25 @@ from rlc.pricing.assumptions import assumptions
 from rlc.pricing.cost import StageCost, plan_cost
 from rlc.pricing.latencies import Latencies
 
+if TYPE_CHECKING:
+    from rlc.compile.sweeps import Sweep
+
 
 def explain_text(
-    plan: Plan, found: Diagnostics, color: bool = False, latencies: Latencies | None = None
+    plan: Plan,
+    found: Diagnostics,
+    color: bool = False,
+    latencies: Latencies | None = None,
+    sweeps: Sequence[Sweep] = (),
 ) -> str:
-    """The whole plan; ``found`` are the findings of its recipe. With ``latencies``, how long it
-    takes, too."""
+    """The whole plan; ``found`` are the findings of its recipe, ``sweeps`` what it tries. With
+    ``latencies``, how long it takes, too."""
     lines = list(_plan(plan, latencies or {}, Paint(color)))
+    if sweeps:
+        from rlc.explanation.sweeps import sweep_lines  # most recipes have none
+
+        for sweep in sweeps:
+            lines += ["", *sweep_lines(sweep, Paint(color))]
     if found:
         lines += ["", render_human(found, color=color).rstrip()]
     return "\n".join(line.rstrip() for line in lines) + "\n"

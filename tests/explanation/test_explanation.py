@@ -29,7 +29,7 @@ def test_a_plan_is_explained_like_this(name: str) -> None:
     text = RECIPE_TEXTS.get(name, EVERYTHING)
     compiled = compile_source(Source(f"{name}.rl", text))
     assert compiled.plan is not None
-    explained = explain_text(compiled.plan, compiled.diagnostics)
+    explained = explain_text(compiled.plan, compiled.diagnostics, sweeps=compiled.sweeps)
     check_golden(EXPECTED / f"{name}.txt", explained)
     alone = explain_text(compiled.plan, Diagnostics())
     assert max(len(line) for line in alone.splitlines()) <= 100

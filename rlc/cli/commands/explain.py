@@ -99,12 +99,11 @@ def run(args: argparse.Namespace) -> int:
 
 def _explanation(args: argparse.Namespace, saved: bool) -> Explanation:
     """Explain a recipe, or a saved plan; print how the plan's recipe differs by now."""
-    from rlc.api import Explanation, explain
+    from rlc.api import explain
     from rlc.compile.saved import read_plan, stale_lines
 
     if not saved:
-        compiled = recipe_of(args).compile()
-        return Explanation(args.recipe, compiled.plan, compiled.diagnostics)
+        return recipe_of(args).explain()
     plan = read_plan(args.recipe)
     if differences := stale_lines(plan):
         print(f"{args.recipe} is stale: its recipe now says something else", file=sys.stderr)

@@ -1,0 +1,110 @@
+"""The sweeps of a recipe: their axes, and what all trials cost together."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from attrs import asdict
+
+from rlc.compile.sweeps import Sweep
+from rlc.explanation.costs import FREE
+from rlc.explanation.layout import Lines, count, dollars, section, wrapped
+from rlc.lang.render import Paint
+from rlc.plan.sweeps import AxisPlan, SearchPlan, SweepPlan
+from rlc.plan.units import show
+from rlc.pricing.sweeps import SweepCost
+from rlc.pricing.texts import LEVELS
+
+
+def sweep_lines(sweep: Sweep, paint: Paint) -> Lines:
+    """Everything about a sweep, for a person."""
+    plan, cost = sweep.plan, sweep.cost
+    runs = count(cost.trials, "trial")
+    yield paint.title(f"sweep {plan.name}: {runs} of {plan.of}, compared by {plan.metric.name}")
+    yield from section("axes", _axis_lines(plan), paint)
+    yield from section("search", _search_lines(sweep), paint)
+    yield from section("cost of all trials", _cost_lines(plan, cost), paint)
+
+
+def _axis_lines(plan: SweepPlan) -> Lines:
+    width = max(len(axis.path) for axis in plan.axes)
+    for axis in plan.axes:
+        yield from wrapped(f"{axis.path:{width}}   {axis_text(axis)}", hang=width + 3)
+
+
+def axis_text(axis: AxisPlan) -> str:
+    """The values of an axis."""
+    if axis.range is None:
+        return ", ".join(axis.values)
+    drawn = axis.range
+    how = "by their logarithms" if drawn.scale == "log" else "evenly"
+    step = "" if drawn.step is None else f", every {drawn.step:g}"
+    return f"from {drawn.low:g} to {drawn.high:g}{step}, drawn {how}"
+
+
+def _search_lines(sweep: Sweep) -> Lines:
+    plan, search = sweep.plan, sweep.plan.search
+    goal = "the most" if plan.metric.more_is_better else "the least"
+    held_out = "held out" if plan.metric.held_out else "of tasks that are trained on"
+    yield f"{search_text(search)}: {count(sweep.size, 'configuration')}"
+    seeds = sweep.seeds
+    of = f"seed {seeds[0]}" if len(seeds) == 1 else f"seeds {seeds[0]} to {seeds[-1]}"
+    yield f"each with {of}"
+    mean = ", the mean over the seeds" if len(seeds) > 1 else ""
+    yield f"best is {goal} {plan.metric.name} ({held_out}){mean}"
+    if search.eta is not None:
+        first = search.first or 1
+        yield from wrapped(
+            f"after {first:,}, {first * search.eta:,}, {first * search.eta**2:,} … steps about one "
+            f"of every {search.eta} configurations goes on; the others end there"
+        )
+
+
+def search_text(search: SearchPlan) -> str:
+    """``tpe(20)``, ``halving(eta = 3, first = 10)``."""
+    given = {"n": search.n, "eta": search.eta, "first": search.first}
+    if search.eta is None:
+        return f"{search.kind}({'' if search.n is None else search.n})"
+    said = (f"{name} = {value:,}" for name, value in given.items() if value is not None)
+    return f"{search.kind}({', '.join(said)})"
+
+
+def _cost_lines(plan: SweepPlan, cost: SweepCost) -> Lines:
+    if cost.free:
+        yield FREE
+    else:
+        totals = " / ".join(dollars(cost.total[level]) for level in LEVELS)
+        yield f"{totals} (low / expected / high)"
+        least, most = dollars(cost.least), dollars(cost.most)
+        yield f"a trial alone: {least if least == most else f'{least} to {most}'}, expected"
+        if cost.shared:
+            yield (
+                f"{dollars(cost.shared)} less than apart: stages before {plan.of} are run once for "
+                "all trials that share them"
+            )
+    limits = [
+        show(limit, unit)
+        for limit, unit in ((plan.budget.usd, "money"), (plan.budget.seconds, "duration"))
+        if limit is not None
+    ]
+    limits += [] if plan.budget.tokens is None else [f"{plan.budget.tokens:,} tokens"]
+    yield f"budget: {', '.join(limits) or 'none'}"
+
+
+def sweep_dicts(sweeps: Sequence[Sweep]) -> list[dict[str, Any]]:
+    """The same as plain data; a null total is unknown, and ``at_least`` its lower bound."""
+    return [
+        {
+            **asdict(sweep.plan),
+            "configurations": sweep.size,
+            "trials": sweep.cost.trials,
+            "cost": {
+                "total": {level: sweep.cost.total[level].total for level in LEVELS},
+                "at_least": {level: sweep.cost.total[level].usd for level in LEVELS},
+                "shared": sweep.cost.shared.usd,
+                "free": sweep.cost.free,
+            },
+        }
+        for sweep in sweeps
+    ]
