@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from functools import partial
-from typing import TypeVar
+from typing import TYPE_CHECKING, TypeVar
+
+from attrs import evolve
 
 from rlc.catalog.builtins import (
     advantages,
@@ -27,6 +29,10 @@ from rlc.catalog.traits import (
     WrapperTraits,
 )
 from rlc.errors import Error
+
+if TYPE_CHECKING:
+    from rlc.algo.expressions.known import Known
+    from rlc.algo.expressions.program import Program
 
 T = TypeVar("T")
 
@@ -156,6 +162,21 @@ def service_settings(loss: str) -> dict[str, float | None]:
     traits, builtin = loss_traits(loss), _BY_NAME["loss", loss]
     keys = {traits.config[param.name]: param.default for param in builtin.params}
     return {key: None if key == traits.pull else default for key, default in keys.items()}
+
+
+def known_loss(program: Program) -> Known | None:
+    """Return the loss of the service that an expression is by another name, with its settings as
+    the service calls them; None if it is none of those whose definition is known."""
+    from rlc.algo.expressions.known import Candidate, known_loss
+
+    written = {b.name: b.traits for b in builtins_of("loss") if b.traits.written is not None}
+    found = known_loss(
+        program, [Candidate(name, tuple(t.config), t.written) for name, t in written.items()]
+    )
+    if found is None:
+        return None
+    keys = written[found.name].config
+    return evolve(found, config={keys[name]: value for name, value in found.config.items()})
 
 
 def builtins_of(kind: str) -> list[Builtin]:

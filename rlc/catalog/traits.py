@@ -4,12 +4,15 @@ each kind that has traits."""
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 from attrs import field, frozen
 
 from rlc.plan.environments import EnvPlan
 from rlc.plan.records import LossPlan
+
+if TYPE_CHECKING:
+    from rlc.algo.expressions.build import Builder
 
 
 @frozen(eq=False, repr=False)
@@ -27,7 +30,8 @@ class LossTraits:
     advantages are ``weights``.
     ``recorded``: its datums name the sampled sequence behind every token, and the service has to
     record what it samples. ``published``: Tinker's definition is known; otherwise the formula is
-    that of the embedded engine and of ``rlc serve``.
+    that of the embedded engine and of ``rlc serve``. ``written``: the loss as an expression, the
+    node that a builder makes from those of its parameters.
     """
 
     config: Mapping[str, str] = field(factory=dict)
@@ -40,6 +44,7 @@ class LossTraits:
     sampler_logprobs: bool = True
     recorded: bool = False
     published: bool = True
+    written: Callable[[Builder, Mapping[str, int]], int] | None = None
 
     def range_of(self, loss: LossPlan) -> tuple[float, float] | None:
         """The smallest and the largest ratio that count; None without a clip."""

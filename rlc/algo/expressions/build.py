@@ -38,7 +38,7 @@ _SHAPES: dict[Shape, str] = {
 class Builder:
     """Makes the nodes of one program. Nodes are named by their positions.
 
-    ``components`` are the names of a reward's components, which can be read like inputs.
+    ``components`` can be read like inputs, one number each: those of a reward, by name.
     ``positions`` says where each node is in the program that was made last, so that a finding in
     a program leads back to the text that its node was made for.
     """

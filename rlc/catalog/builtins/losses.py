@@ -7,8 +7,8 @@ probability of a token, q the sampler's.
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any, Literal
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any, Literal
 
 from attrs import evolve
 
@@ -16,6 +16,9 @@ from rlc.algo.aggregate import SHARED_BY
 from rlc.catalog.records import MODEL_FOLDER, Args, Builtin, Param, builtin, share
 from rlc.catalog.traits import AggregateTraits, LossTraits
 from rlc.plan.records import AggregatePlan, KlPlan, LossPlan
+
+if TYPE_CHECKING:
+    from rlc.algo.expressions.build import Builder
 
 _RATIO = "ρ_t = p_t / q_t"
 _CLIPPED = "clip(ρ_t, clip_low, clip_high)"
@@ -33,6 +36,39 @@ def _clip_params(low: float, high: float, of: str = "of a token") -> tuple[Param
         Param("clip_low", "float", f"smallest ratio {of} that counts, 1 − ε", low, low=0),
         Param("clip_high", "float", f"largest ratio {of} that counts, 1 + ε", high, above=0),
     )
+
+
+def _importance(b: Builder, _: Mapping[str, int]) -> int:
+    return b.apply("neg", b.apply("*", b.input("ratio"), b.input("adv")))
+
+
+def _likelihood(b: Builder, _: Mapping[str, int]) -> int:
+    return b.apply("neg", b.apply("*", b.input("adv"), b.input("logp")))
+
+
+def _surrogate(b: Builder, ratio: int, of: Mapping[str, int]) -> int:
+    """PPO's, with any ratio."""
+    clipped = b.apply("clip", ratio, of["clip_low"], of["clip_high"])
+    terms = [b.apply("*", each, b.input("adv")) for each in (ratio, clipped)]
+    return b.apply("neg", b.apply("min", *terms))
+
+
+def _sequence_ratio(b: Builder, of: Mapping[str, int]) -> int:
+    logp, logq = b.input("logp"), b.input("logq")
+    s = b.apply("stop", b.apply("exp", b.apply("mean", b.apply("-", logp, logq))))
+    one = b.apply("exp", b.apply("-", logp, b.apply("stop", logp)))  # 1, with the token's gradient
+    return _surrogate(b, b.apply("*", s, one), of)
+
+
+def _weighted_likelihood(b: Builder, of: Mapping[str, int]) -> int:
+    weight = b.apply("stop", b.apply("clip", b.input("ratio"), of["clip_low"], of["clip_high"]))
+    return b.apply("*", weight, _likelihood(b, of))
+
+
+def _pulled(b: Builder, of: Mapping[str, int]) -> int:
+    drift = b.apply("-", b.input("logp"), b.input("logq"))
+    half = b.apply("*", b.number(0.5), of["beta"])
+    return b.apply("+", _likelihood(b, of), b.apply("*", half, b.apply("*", drift, drift)))
 
 
 def _loss(
@@ -63,27 +99,27 @@ LOSSES = (
     _loss(
         "importance_sampling",
         "policy gradient, corrected for what the sampler's weights were",
-        LossTraits(),
+        LossTraits(written=_importance),
         ("L = − Σ_t ρ_t A_t", _RATIO),
     ),
     _loss(
         "ppo",
         "importance sampling that stops rewarding a ratio outside the clip range",
-        _clip("gradient"),
+        _clip("gradient", written=lambda b, of: _surrogate(b, b.input("ratio"), of)),
         (f"L = − Σ_t min(ρ_t A_t, {_CLIPPED} A_t)", _RATIO),
         _clip_params(0.8, 1.2),
     ),
     _loss(
         "cispo",
         "log-likelihood weighted by a clipped ratio; no token loses its gradient",
-        _clip("weight"),
+        _clip("weight", written=_weighted_likelihood),
         (f"L = − Σ_t sg({_CLIPPED}) log p_t A_t", _RATIO, "sg: no gradient"),
         _clip_params(0.0, 4.0),
     ),
     _loss(
         "dro",
         "direct reward optimisation: a quadratic pull towards the sampler",
-        LossTraits(pull="beta", reaches_prompt=True),
+        LossTraits(pull="beta", reaches_prompt=True, written=_pulled),
         (
             "L = − Σ_t (log p_t A_t − β/2 (log p_t − log q_t)²)",
             "t: the sampled tokens; the others get the trainer's own log p_t as their log q_t,",
@@ -94,7 +130,7 @@ LOSSES = (
     _loss(
         "gspo",
         "PPO with one ratio for the whole sequence (arXiv 2507.18071)",
-        _clip("gradient", per_sequence=True),
+        _clip("gradient", per_sequence=True, written=_sequence_ratio),
         (
             "L = − Σ_t min(s_t A_t, clip(s_t, clip_low, clip_high) A_t)",
             "s_t: exp of the mean of log p − log q over the sequence, its gradient on token t",
@@ -104,7 +140,7 @@ LOSSES = (
     _loss(
         "cross_entropy",
         "log-likelihood weighted by the advantage: the policy gradient without a ratio",
-        LossTraits(sampler_logprobs=False),
+        LossTraits(sampler_logprobs=False, written=_likelihood),
         ("L = − Σ_t A_t log p_t",),
     ),
     _loss(

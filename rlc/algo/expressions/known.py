@@ -1,0 +1,170 @@
+"""Whether an expression is a loss that the service has, however it is written.
+
+Candidates get the numbers that stand in the expression as their settings, and are compared with
+it on sequences that have drifted to both sides of all of them, with advantages of both signs and
+of 0 and ratios of exactly 1: value and gradient have to agree to 12 digits everywhere.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from itertools import pairwise, product
+from random import Random
+from typing import Any
+
+from attrs import frozen
+
+from rlc.algo.expressions.build import Builder
+from rlc.algo.expressions.derivative import derivative
+from rlc.algo.expressions.program import Program
+from rlc.algo.expressions.scalars import evaluate
+from rlc.algo.expressions.vocabulary import NUMBER, OPERATIONS
+from rlc.records import Record
+
+_TOLERANCE = 1e-12
+_MOST_TRIALS = 300
+_BESIDE = 1e-3  # how far from a number that decides something both sides of it are tried
+
+
+@frozen(eq=False, repr=False)
+class Candidate:
+    """A loss to compare with. ``settings`` are its numbers; ``write`` makes its node from theirs.
+    Of two settings the first is the smaller one."""
+
+    name: str
+    settings: tuple[str, ...]
+    write: Callable[[Builder, Mapping[str, int]], int]
+
+
+@frozen(eq=False, repr=False)
+class Known(Record):
+    """The loss that an expression is, and its settings.
+
+    ``mean``: a sequence loss that is the mean of the known one over the tokens of a sequence,
+    where the service sums them. ``one_advantage``: they are equal if all tokens of a sequence have
+    the same advantage, and need not be otherwise.
+    """
+
+    name: str
+    config: dict[str, float]
+    mean: bool = False
+    one_advantage: bool = False
+
+
+_Sequence = Mapping[str, list[float]]
+_Inputs = Mapping[str, Any]
+_Total = tuple[float, list[float]]
+
+
+def known_loss(program: Program, candidates: Sequence[Candidate]) -> Known | None:
+    """Return the first of the candidates that a loss equals; None if there is none."""
+    numbers = sorted({node.value or 0.0 for node in program.nodes if node.op == NUMBER})
+    sequences, slope = _sequences(numbers), derivative(program)
+    mean, reads = program.shape == "sequence", set(program.inputs) - {"length"}
+    for one_advantage in (False, True) if mean else (False,):
+        if one_advantage:
+            sequences = [{**s, "adv": s["adv"][:1] * len(s["adv"])} for s in sequences]
+        expected = [_total(program, slope, sequence) for sequence in sequences]
+        for candidate in candidates:
+            written = _Written(candidate)
+            if set(written.loss.inputs) - set(candidate.settings) != reads:
+                continue
+            for settings in _settings(candidate, numbers):
+                config = dict(zip(candidate.settings, settings, strict=True))
+                if written.agrees(config, mean, sequences, expected):
+                    return Known(candidate.name, config, mean, one_advantage)
+    return None
+
+
+class _Written:
+    """A candidate as a program that reads its settings like inputs, and its derivative."""
+
+    def __init__(self, candidate: Candidate) -> None:
+        builder = Builder("loss", candidate.settings)
+        nodes = {name: builder.input(name) for name in candidate.settings}
+        self.loss = builder.program(candidate.write(builder, nodes))
+        self.slope = derivative(self.loss)
+
+    def agrees(
+        self,
+        config: Mapping[str, float],
+        mean: bool,
+        sequences: Sequence[_Sequence],
+        expected: Sequence[_Total],
+    ) -> bool:
+        """Whether value and gradient are those expected, with these settings."""
+        for sequence, (value, gradient) in zip(sequences, expected, strict=True):
+            share = 1 / len(gradient) if mean else 1.0
+            found, slopes = _total(self.loss, self.slope, {**sequence, **config})
+            if not _close(found * share, value):
+                return False
+            if not all(_close(a * share, b) for a, b in zip(slopes, gradient, strict=True)):
+                return False
+        return True
+
+
+def _settings(candidate: Candidate, numbers: Sequence[float]) -> Iterator[tuple[float, ...]]:
+    """Settings to try: what the expression has, then what its numbers may have been made of."""
+    if not candidate.settings:
+        yield ()
+        return
+    made = [f(x) for f in (abs, lambda x: 2 * x, _exp, lambda x: -2 * x) for x in numbers]
+    values = list(dict.fromkeys([*numbers, 0.0, *(x for x in made if x >= 0)]))
+    values = [x for x in values if x >= 0]
+    trials = sorted(
+        (
+            picked
+            for picked in product(range(len(values)), repeat=len(candidate.settings))
+            if all(values[a] < values[b] for a, b in pairwise(picked))
+        ),
+        key=max,
+    )
+    for picked in trials[:_MOST_TRIALS]:
+        yield tuple(values[index] for index in picked)
+
+
+def _exp(x: float) -> float:
+    return OPERATIONS["exp"].of(x) if abs(x) < 30 else -1.0
+
+
+def _close(a: float, b: float) -> bool:
+    return a == b or abs(a - b) <= _TOLERANCE * max(1.0, abs(a), abs(b))
+
+
+def _total(program: Program, slope: Program, inputs: _Inputs) -> _Total:
+    """The loss of a sequence, and its gradient."""
+    value = evaluate(program, inputs)
+    gradient = _spread(evaluate(slope, inputs), len(inputs["logp"]))
+    return math.fsum(value) if isinstance(value, list) else value, gradient
+
+
+def _spread(value: Any, length: int) -> list[float]:
+    return value if isinstance(value, list) else [value] * length
+
+
+def _sequences(numbers: Sequence[float]) -> list[_Sequence]:
+    """Sequences of 1 to 6 tokens, the same ones each time for the same numbers."""
+    random = Random(0)
+    sides = [x + e for x in numbers for e in (-_BESIDE, _BESIDE)]
+    drifts = [0.0, 0.0, 0.1, -0.1, 0.4, -0.4, 1.0, -1.0, 2.5, -2.5]
+    drifts += [math.log(x) for x in sides if 0 < x < 1e9] + [x for x in sides if abs(x) < 20]
+    advantages = [0.0, 1.0, -1.0, 0.3, -2.0, *(x for x in sides if abs(x) < 1e6)]
+    likely = [x for x in sides if x < 0] or [-1.0]
+    found: list[_Sequence] = []
+    for index, drift in enumerate(drifts):
+        length = 6 - index % 6
+        together = [drift + 0.01 * (t - (length - 1) / 2) for t in range(length)]
+        for drift_T in (together, [drift, *random.choices(drifts, k=length - 1)]):
+            logp_T = [min(d, 0.0) - random.uniform(0.01, 6.0) for d in drift_T]
+            if index % 3 == 0:
+                logp_T[0] = random.choice(likely)
+            found.append(
+                {
+                    "logp": logp_T,
+                    "logq": [p - d for p, d in zip(logp_T, drift_T, strict=True)],
+                    "adv": random.choices(advantages, k=length),
+                    "ref": [-random.uniform(0.01, 6.0) for _ in range(length)],
+                }
+            )
+    return found
