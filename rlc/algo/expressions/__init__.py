@@ -11,6 +11,8 @@ inputs, such as ``logp`` and ``adv``, and computes one value a token, a sequence
 - ``degree``: how a loss scales with the advantages. ``ranges``: what its parts can be, where they
   are undefined. ``growth``: whether it bounds the weight of a ratio that has run away.
 - ``formula``: text that people read, of a program and of its derivative.
+- ``known``: whether a loss is one of the service's own by another name; the catalogue has
+  ``known_loss(program)`` with all candidates.
 - ``scalars``: programs in pure Python; ``shaped_reward`` of an episode.
 - ``evaluate``: value and gradient of a loss in float64, with numpy. Everything else here is pure
   Python, because `rlc check` reads it.

@@ -15,7 +15,14 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable
 
-from rlc.algo.expressions.program import MOST_NODES, ExpressionError, Node, Program, below
+from rlc.algo.expressions.program import (
+    MOST_NESTED,
+    MOST_NODES,
+    ExpressionError,
+    Node,
+    Program,
+    below,
+)
 from rlc.algo.expressions.vocabulary import (
     INPUT,
     INPUTS,
@@ -39,15 +46,20 @@ class Builder:
     """Makes the nodes of one program. Nodes are named by their positions.
 
     ``components`` can be read like inputs, one number each: those of a reward, by name.
+    An expression that is ``bounded`` has at most 1,000 nodes, 200 within one another.
     ``positions`` says where each node is in the program that was made last, so that a finding in
     a program leads back to the text that its node was made for.
     """
 
-    def __init__(self, kind: Kind = "loss", components: Iterable[str] = ()) -> None:
+    def __init__(
+        self, kind: Kind = "loss", components: Iterable[str] = (), bounded: bool = True
+    ) -> None:
         self._kind = kind
         self._names = (*INPUTS[kind], *components)
         self._nodes: list[Node] = []
         self._shapes: list[Shape] = []
+        self._depths: list[int] = []
+        self._bounded = bounded
         self._known: dict[tuple[object, ...], int] = {}
         self._called: dict[int, str] = {}
         self.positions: dict[int, int] = {}
@@ -186,11 +198,14 @@ class Builder:
         args = tuple(sorted(node.args)) if commutes else node.args
         key = (node.op, args, node.value, node.name)
         if key not in self._known:
-            if len(self._nodes) >= MOST_NODES:
-                raise ExpressionError(f"an expression has at most {MOST_NODES:,} parts", node.op)
+            depth = 1 + max((self._depths[arg] for arg in node.args), default=0)
+            if self._bounded and (len(self._nodes) >= MOST_NODES or depth > MOST_NESTED):
+                most = f"{MOST_NODES:,} parts, at most {MOST_NESTED} within one another"
+                raise ExpressionError(f"an expression has at most {most}", node.op)
             self._known[key] = len(self._nodes)
             self._nodes.append(node)
             self._shapes.append(shape)
+            self._depths.append(depth)
         return self._known[key]
 
     def _checked(self, op: str, args: tuple[int, ...]) -> tuple[int, ...]:

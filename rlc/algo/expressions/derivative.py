@@ -32,7 +32,7 @@ def derivative(program: Program, ties: bool = True) -> Program:
 class _Derivation:
     def __init__(self, program: Program, ties: bool) -> None:
         self.program, self.ties = program, ties
-        self.b = Builder(program.kind, program.inputs)
+        self.b = Builder(program.kind, program.inputs, bounded=False)
         self.made = self.b.copy(program)
         self.active = differentiable(program)
         self.length = self.b.input("length")

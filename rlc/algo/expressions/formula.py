@@ -16,7 +16,7 @@ from rlc.algo.expressions.vocabulary import INPUT, INPUTS, NUMBER, RATIO, input_
 _COMPARED = {"<": "<", "<=": "≤", ">": ">", ">=": "≥", "==": "=", "!=": "≠"}
 _REDUCED = {"mean": "mean_t", "sum": "sum_t"}
 _RAISED = str.maketrans("0123456789", "⁰¹²³⁴⁵⁶⁷⁸⁹")
-_LONG = 32  # characters from which a part that is read again gets a name
+_LONG, _TOO_LONG = 32, 200  # characters from which a part that is read again gets a name, or any
 
 # How tightly a text holds together: what may stand in it without parentheses.
 _COMPARISON, _SUM, _QUOTIENT, _PRODUCT, _WORDS, _ATOM = range(6)
@@ -60,7 +60,8 @@ def number(value: float) -> str:
 
 
 def _named(program: Program, letter: str = "u") -> Program:
-    """The program with a name for every large part that is read more than once."""
+    """The program with a name for every large part that is read more than once, and no text that is
+    too long for a line or two."""
     nodes = list(program.nodes)
     readers = [0] * len(nodes)
     for node in nodes:
@@ -69,9 +70,9 @@ def _named(program: Program, letter: str = "u") -> Program:
     taken = {node.name for node in nodes}
     names = (f"{letter}{count}" for count in range(1, len(nodes) + 1))
     for position, node in enumerate(nodes):
-        if readers[position] > 1 and node.name is None and node.args:
-            writer = _Writer(evolve(program, nodes=tuple(nodes)))
-            if len(writer.text(position)[0]) >= _LONG:
+        if node.name is None and node.args and position != program.output:
+            size = len(_Writer(evolve(program, nodes=tuple(nodes))).text(position)[0])
+            if size >= (_LONG if readers[position] > 1 else _TOO_LONG):
                 name = next(name for name in names if name not in taken)
                 nodes[position] = evolve(node, name=name)
     return evolve(program, nodes=tuple(nodes))

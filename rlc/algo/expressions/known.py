@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import cached_property
 from itertools import pairwise, product
 from random import Random
 from typing import Any
@@ -18,7 +19,7 @@ from attrs import frozen
 from rlc.algo.expressions.build import Builder
 from rlc.algo.expressions.derivative import derivative
 from rlc.algo.expressions.program import Program
-from rlc.algo.expressions.scalars import evaluate
+from rlc.algo.expressions.scalars import evaluator
 from rlc.algo.expressions.vocabulary import NUMBER, OPERATIONS
 from rlc.records import Record
 
@@ -54,74 +55,97 @@ class Known(Record):
 
 _Sequence = Mapping[str, list[float]]
 _Inputs = Mapping[str, Any]
-_Total = tuple[float, list[float]]
 
 
 def known_loss(program: Program, candidates: Sequence[Candidate]) -> Known | None:
     """Return the first of the candidates that a loss equals; None if there is none."""
     numbers = sorted({node.value or 0.0 for node in program.nodes if node.op == NUMBER})
-    sequences, slope = _sequences(numbers), derivative(program)
-    mean, reads = program.shape == "sequence", set(program.inputs) - {"length"}
+    sequences, reads = _sequences(numbers), set(program.inputs) - {"length"}
+    own, mean = _Computed(program), program.shape == "sequence"
+    written = [_Written(candidate) for candidate in candidates]
     for one_advantage in (False, True) if mean else (False,):
         if one_advantage:
             sequences = [{**s, "adv": s["adv"][:1] * len(s["adv"])} for s in sequences]
-        expected = [_total(program, slope, sequence) for sequence in sequences]
-        for candidate in candidates:
-            written = _Written(candidate)
-            if set(written.loss.inputs) - set(candidate.settings) != reads:
-                continue
-            for settings in _settings(candidate, numbers):
-                config = dict(zip(candidate.settings, settings, strict=True))
-                if written.agrees(config, mean, sequences, expected):
-                    return Known(candidate.name, config, mean, one_advantage)
+        expected = _Expected(own, sequences)
+        for loss in written:
+            if loss.reads == reads:
+                for config in _settings(loss.candidate, numbers):
+                    if loss.agrees(config, expected, mean):
+                        return Known(loss.candidate.name, config, mean, one_advantage)
     return None
 
 
-class _Written:
-    """A candidate as a program that reads its settings like inputs, and its derivative."""
+class _Computed:
+    """The value and the gradient of a loss."""
+
+    def __init__(self, program: Program) -> None:
+        self.program, self._value = program, evaluator(program)
+
+    def value(self, inputs: _Inputs) -> float:
+        value = self._value(inputs)
+        return math.fsum(value) if isinstance(value, list) else value
+
+    def slopes(self, inputs: _Inputs) -> list[float]:
+        slope = self._slope(inputs)
+        return slope if isinstance(slope, list) else [slope] * len(inputs["logp"])
+
+    @cached_property
+    def _slope(self) -> Callable[[_Inputs], Any]:
+        return evaluator(derivative(self.program))
+
+
+class _Expected:
+    """What a loss is on some sequences, each computed when it is first asked for."""
+
+    def __init__(self, loss: _Computed, sequences: Sequence[_Sequence]) -> None:
+        self.loss, self.sequences = loss, sequences
+        self._values: dict[int, float] = {}
+        self._slopes: dict[int, list[float]] = {}
+
+    def value(self, index: int) -> float:
+        if index not in self._values:
+            self._values[index] = self.loss.value(self.sequences[index])
+        return self._values[index]
+
+    def slopes(self, index: int) -> list[float]:
+        if index not in self._slopes:
+            self._slopes[index] = self.loss.slopes(self.sequences[index])
+        return self._slopes[index]
+
+
+class _Written(_Computed):
+    """A candidate as a program that reads its settings like inputs."""
 
     def __init__(self, candidate: Candidate) -> None:
         builder = Builder("loss", candidate.settings)
         nodes = {name: builder.input(name) for name in candidate.settings}
-        self.loss = builder.program(candidate.write(builder, nodes))
-        self.slope = derivative(self.loss)
+        super().__init__(builder.program(candidate.write(builder, nodes)))
+        self.candidate = candidate
+        self.reads = set(self.program.inputs) - set(candidate.settings)
 
-    def agrees(
-        self,
-        config: Mapping[str, float],
-        mean: bool,
-        sequences: Sequence[_Sequence],
-        expected: Sequence[_Total],
-    ) -> bool:
+    def agrees(self, config: Mapping[str, float], expected: _Expected, mean: bool) -> bool:
         """Whether value and gradient are those expected, with these settings."""
-        for sequence, (value, gradient) in zip(sequences, expected, strict=True):
-            share = 1 / len(gradient) if mean else 1.0
-            found, slopes = _total(self.loss, self.slope, {**sequence, **config})
-            if not _close(found * share, value):
-                return False
-            if not all(_close(a * share, b) for a, b in zip(slopes, gradient, strict=True)):
-                return False
-        return True
+        shares = [1 / len(x["logp"]) if mean else 1.0 for x in expected.sequences]
+        return all(
+            _close(self.value({**sequence, **config}) * shares[index], expected.value(index))
+            for index, sequence in enumerate(expected.sequences)
+        ) and all(
+            _close(slope * shares[index], own)
+            for index, sequence in enumerate(expected.sequences)
+            for slope, own in zip(
+                self.slopes({**sequence, **config}), expected.slopes(index), strict=True
+            )
+        )
 
 
-def _settings(candidate: Candidate, numbers: Sequence[float]) -> Iterator[tuple[float, ...]]:
+def _settings(candidate: Candidate, numbers: Sequence[float]) -> Iterator[dict[str, float]]:
     """Settings to try: what the expression has, then what its numbers may have been made of."""
-    if not candidate.settings:
-        yield ()
-        return
     made = [f(x) for f in (abs, lambda x: 2 * x, _exp, lambda x: -2 * x) for x in numbers]
-    values = list(dict.fromkeys([*numbers, 0.0, *(x for x in made if x >= 0)]))
-    values = [x for x in values if x >= 0]
-    trials = sorted(
-        (
-            picked
-            for picked in product(range(len(values)), repeat=len(candidate.settings))
-            if all(values[a] < values[b] for a, b in pairwise(picked))
-        ),
-        key=max,
-    )
-    for picked in trials[:_MOST_TRIALS]:
-        yield tuple(values[index] for index in picked)
+    values = [x for x in dict.fromkeys([*numbers, 0.0, *made]) if x >= 0]
+    picks = product(range(len(values)), repeat=len(candidate.settings))
+    rising = [pick for pick in picks if all(values[a] < values[b] for a, b in pairwise(pick))]
+    for pick in sorted(rising, key=lambda pick: max(pick, default=0))[:_MOST_TRIALS]:
+        yield {name: values[i] for name, i in zip(candidate.settings, pick, strict=True)}
 
 
 def _exp(x: float) -> float:
@@ -130,17 +154,6 @@ def _exp(x: float) -> float:
 
 def _close(a: float, b: float) -> bool:
     return a == b or abs(a - b) <= _TOLERANCE * max(1.0, abs(a), abs(b))
-
-
-def _total(program: Program, slope: Program, inputs: _Inputs) -> _Total:
-    """The loss of a sequence, and its gradient."""
-    value = evaluate(program, inputs)
-    gradient = _spread(evaluate(slope, inputs), len(inputs["logp"]))
-    return math.fsum(value) if isinstance(value, list) else value, gradient
-
-
-def _spread(value: Any, length: int) -> list[float]:
-    return value if isinstance(value, list) else [value] * length
 
 
 def _sequences(numbers: Sequence[float]) -> list[_Sequence]:

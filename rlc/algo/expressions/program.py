@@ -14,7 +14,7 @@ from rlc.algo.errors import AlgorithmError
 from rlc.algo.expressions.vocabulary import INPUT, NUMBER, OPERATIONS, Kind, Shape, shape_of_input
 from rlc.records import Record
 
-MOST_NODES = 1_000
+MOST_NODES, MOST_NESTED = 1_000, 200  # of an expression that is read, not of its derivative
 
 
 class ExpressionError(AlgorithmError):

@@ -3,42 +3,64 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from itertools import repeat
 from typing import Any
 
 from rlc.algo.errors import AlgorithmError
 from rlc.algo.expressions.program import Program, shapes
 from rlc.algo.expressions.vocabulary import INPUT, NUMBER, OPERATIONS
 
+_Inputs = Mapping[str, float | Sequence[float]]
 
-def evaluate(program: Program, inputs: Mapping[str, float | Sequence[float]]) -> Any:
+
+def evaluate(program: Program, inputs: _Inputs) -> Any:
     """Return the result: a list with one value a token, or one float.
 
     Args:
         program: a loss, a derivative or a reward.
         inputs: for each input that is read its value, or those of the sampled tokens; ``length``
-            need not be given. Nothing is checked.
+            follows from them. Nothing is checked.
     """
-    values: list[Any] = []
+    return evaluator(program)(inputs)
+
+
+def evaluator(program: Program) -> Callable[[_Inputs], Any]:
+    """Return :func:`evaluate` of one program, for many inputs."""
     of = shapes(program)
-    length = next((len(v) for v in inputs.values() if isinstance(v, Sequence)), 1)
-    for position, node in enumerate(program.nodes):
-        if node.op == NUMBER:
-            values.append(node.value)
-        elif node.op == INPUT:
-            values.append(length if node.name == "length" else inputs[node.name or ""])
-        else:
-            compute = OPERATIONS[node.op].of
-            given = [values[arg] for arg in node.args]
-            if of[position] != "token":
-                values.append(compute(*given))
+    # Of each operation: what computes it, what it reads, and which of that is the same on all
+    # tokens where the result is not; None if the result is one value.
+    steps = [
+        None
+        if node.op in (NUMBER, INPUT)
+        else (
+            OPERATIONS[node.op].of,
+            node.args,
+            [of[arg] != "token" for arg in node.args] if of[position] == "token" else None,
+        )
+        for position, node in enumerate(program.nodes)
+    ]
+
+    def compute(inputs: _Inputs) -> Any:
+        length = next((len(v) for v in inputs.values() if isinstance(v, (list, tuple))), 1)
+        values: list[Any] = []
+        for node, step in zip(program.nodes, steps, strict=True):
+            if step is None:
+                name = node.name or ""
+                values.append(node.value if node.op == NUMBER else inputs.get(name, length))
+                continue
+            function, args, same = step
+            if same is None:
+                values.append(function(*[values[arg] for arg in args]))
             else:
                 columns = [
-                    value if of[arg] == "token" else [value] * length
-                    for arg, value in zip(node.args, given, strict=True)
+                    repeat(values[arg], length) if one else values[arg]
+                    for arg, one in zip(args, same, strict=True)
                 ]
-                values.append(list(map(compute, *columns)))
-    return values[program.output]
+                values.append(list(map(function, *columns)))
+        return values[program.output]
+
+    return compute
 
 
 def shaped_reward(program: Program, inputs: Mapping[str, float]) -> float:

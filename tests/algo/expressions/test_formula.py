@@ -8,7 +8,9 @@ from expressions import program
 from hypothesis import given
 
 from rlc.algo.expressions.formula import derivative_formula, formula, number
+from rlc.algo.expressions.growth import ratio_is_bounded
 from rlc.algo.expressions.program import Program
+from rlc.algo.expressions.ranges import ranges
 
 
 @pytest.mark.parametrize(
@@ -93,6 +95,16 @@ def test_a_large_part_that_is_read_often_is_written_once() -> None:
     lines = "\n".join("x = exp(x + adv) * exp(x + adv - 1) + x * x" for _ in range(30))
     text = formula(program(f"x = logp\n{lines}"))
     assert len("\n".join(text)) < 10_000
+
+
+@pytest.mark.parametrize("around", ["exp({})", "abs({} - 1)", "where(adv > 0, {}, 1)", "{} + adv"])
+def test_the_deepest_expression_is_handled(around: str) -> None:
+    text = "x = logp\n" + "\n".join(f"x = {around.format('x')}" for _ in range(90))
+    loss = program(text)
+    lines = *formula(loss), *derivative_formula(loss)
+    assert max(map(len, lines)) < 1_000
+    assert ranges(loss).result.high >= 0
+    ratio_is_bounded(loss)
 
 
 @given(loss=programs())

@@ -110,11 +110,13 @@ def test_what_is_not_needed_is_left_out_and_known() -> None:
 def test_size_is_bounded() -> None:
     builder = Builder()
     node = builder.input("logp")
-    for _ in range(999):
+    for _ in range(199):
         node = builder.apply("exp", node)
-    assert len(builder.program(node).nodes) == 1_000
-    with pytest.raises(ExpressionError, match="at most 1,000 parts"):
+    assert len(builder.program(node).nodes) == 200
+    with pytest.raises(ExpressionError, match=r"at most 1,000 parts, at most 200 within one"):
         builder.apply("exp", node)
+    with pytest.raises(ExpressionError, match=r"at most 1,000 parts"):
+        builder.apply("max", *map(builder.number, range(1_000)))
 
 
 def test_a_program_is_a_value_and_json() -> None:
