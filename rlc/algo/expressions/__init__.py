@@ -14,6 +14,8 @@ inputs, such as ``logp`` and ``adv``, and computes one value a token, a sequence
 - ``known``: whether a loss is one of the service's own by another name; the catalogue has
   ``known_loss(program)`` with all candidates.
 - ``scalars``: programs in pure Python; ``shaped_reward`` of an episode.
+- ``shield``: a program for torch, whose own gradient of a `where` is NaN where the branch that is
+  not taken is infinite.
 - ``evaluate``: value and gradient of a loss in float64, with numpy. Everything else here is pure
   Python, because `rlc check` reads it.
 """

@@ -69,6 +69,11 @@ class Builder:
         """What :meth:`input` takes, for suggestions."""
         return self._names
 
+    @property
+    def size(self) -> int:
+        """How many nodes there are."""
+        return len(self._nodes)
+
     def shape(self, node: int) -> Shape:
         """The shape of a node's result."""
         return self._shapes[node]
