@@ -18,6 +18,7 @@ TOOL: Any = {
         "name": "add",
         "description": "Add two numbers.",
         "parameters": {"type": "object", "properties": {"a": {"type": "number"}}},
+        "strict": True,
     },
 }
 _REPLY = '<tool_call>{"name": "add", "arguments": {"a": 1}}</tool_call>'
@@ -30,7 +31,9 @@ def train_tool_caller(url: str, steps: int = 80) -> str:
         tokenizer = client.get_tokenizer()
         renderer = fitting_renderer(tokenizer, "qwen3_instruct")
         asked = [{"role": "user", "content": "Spell the word apple backwards."}]
-        shown = opening(renderer, asked, (TOOL["function"],))
+        shown = opening(
+            renderer, asked, [{k: v for k, v in TOOL["function"].items() if k != "strict"}]
+        )
         data = [_datum(prompt_of(renderer, shown)[0], tokenizer)]
         for _ in range(steps):
             client.forward_backward(data, "cross_entropy")

@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 
 from rlc.envs.tool_chat import fitting_renderer
 from rlc.service import tiny
+from rlc.service.http.inference.prompts import Tool
 from rlc.service.http.inference.replies import (
     ChatReader,
     Reader,
@@ -21,8 +22,13 @@ from rlc.service.http.inference.replies import (
     Whole,
     read_steps,
 )
+from rlc.service.http.inference.schemas import fits, require_checkable
 from rlc.service.http.inference.text import StopCutter, TextDecoder
+from rlc.service.http.refusals import Refused
 from rlc.service.interface import SampledToken
+
+NUMBERS = {"type": "object", "properties": {"a": {"type": "integer"}}, "required": ["a"]}
+ADD = Tool("add", "", NUMBERS, NUMBERS)
 
 
 @cache
@@ -64,7 +70,7 @@ def read(reader: Reader, tokens: list[int], reason: Any = "stop") -> tuple[list[
 def chat(text: str, tools: bool = True, reason: Any = "stop", **given: Any) -> Whole:
     plain = TextReader(tokenizer(), frozenset({end()}), given.pop("stops", ()))
     tokens = encode(text) + ([end()] if reason == "stop" and not plain.stops else [])
-    return read(ChatReader(renderer(), plain, tools, **given), tokens, reason)[1]
+    return read(ChatReader(renderer(), plain, [ADD] if tools else [], **given), tokens, reason)[1]
 
 
 @given(st.lists(st.integers(0, 332), max_size=80))
@@ -134,6 +140,47 @@ def test_a_call_that_is_none_is_text() -> None:
         assert (whole.end.calls, whole.end.reason) == ((), "stop")
 
 
+def test_a_call_of_a_strict_tool_that_does_not_fit_is_text() -> None:
+    for arguments in ('{"a": "one"}', "{}", "3"):
+        text = f'a <tool_call>{{"name": "add", "arguments": {arguments}}}</tool_call>'
+        whole = chat(text)
+        assert whole.text == text
+        assert whole.end is not None
+        assert whole.end.calls == ()
+
+
+@pytest.mark.parametrize(
+    ("schema", "good", "bad"),
+    [
+        ({"type": "integer"}, ["1", "-3"], ["1.5", "true", '"1"', "null", "{"]),
+        ({"type": ["string", "null"]}, ['"a"', "null"], ["1"]),
+        ({"type": "number", "minimum": 0, "exclusiveMaximum": 2}, ["0", "1.5"], ["-1", "2"]),
+        ({"enum": ["a", 1]}, ['"a"', "1"], ['"b"']),
+        ({"const": 2}, ["2"], ["3"]),
+        ({"anyOf": [{"type": "null"}, {"type": "array"}]}, ["null", "[1]"], ["1"]),
+        ({"type": "array", "items": {"type": "boolean"}, "maxItems": 1}, ["[true]"], ["[1]"]),
+        ({"type": "string", "pattern": "^a+$", "minLength": 2}, ['"aa"'], ['"a"', '"ab"']),
+        (
+            {"properties": {"x": {"$ref": "#/$defs/n"}}, "$defs": {"n": {"type": "null"}}},
+            ["{}", '{"x": null}', '{"y": 1}'],
+            ['{"x": 1}'],
+        ),
+        ({**NUMBERS, "additionalProperties": False}, ['{"a": 1}'], ["{}", '{"a": 1, "b": 2}']),
+    ],
+)
+def test_arguments_fit_a_schema(schema: dict[str, Any], good: list[str], bad: list[str]) -> None:
+    require_checkable(schema, "tools")
+    assert [value for value in good if not fits(value, schema)] == []
+    assert [value for value in bad if fits(value, schema)] == []
+
+
+def test_a_schema_that_cannot_be_checked_is_refused() -> None:
+    inner = {"properties": {"x": {"anyOf": [{"type": "string", "format": "date"}]}}}
+    with pytest.raises(Refused, match="'format'"):
+        Tool("add", "", inner, inner)
+    assert Tool("add", "", inner, None)
+
+
 def test_calls_are_text_where_no_tools_were_offered() -> None:
     text = 'a <tool_call>{"name": "add", "arguments": {}}</tool_call>'
     whole = chat(text, tools=False)
@@ -178,5 +225,5 @@ def test_other_renderers(name: str) -> None:
     texts = [stop for stop in own.get_stop_sequences() if isinstance(stop, str)]
     plain = TextReader(tokenizer(), frozenset({end()}), texts)
     after = encode(texts[0]) if texts else [end()]
-    _, whole = read(ChatReader(own, plain, has_tools=False), [*encode("Fine < thanks."), *after])
+    _, whole = read(ChatReader(own, plain, []), [*encode("Fine < thanks."), *after])
     assert whole.text == "Fine < thanks."

@@ -5,11 +5,13 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from attrs import frozen
 from tinker_cookbook.exceptions import RendererError
 
 from rlc.envs.base import EnvError
 from rlc.envs.tool_chat import opening, prompt_of
 from rlc.errors import first_line
+from rlc.service.http.inference.schemas import require_checkable
 from rlc.service.http.refusals import Refused
 
 Message = Mapping[str, Any]
@@ -17,20 +19,36 @@ Message = Mapping[str, Any]
 UNRENDERED = (RendererError, AssertionError, LookupError, TypeError, ValueError)
 
 
-def chat_prompt(
-    renderer: Any, messages: Sequence[Message], tools: Sequence[Mapping[str, Any]]
-) -> list[int]:
+@frozen
+class Tool:
+    """A tool that a model may call. A call whose arguments do not fit ``required`` is text."""
+
+    name: str
+    description: str
+    parameters: Mapping[str, Any]
+    required: Mapping[str, Any] | None  # a JSON schema; None for any text at all
+
+    def __attrs_post_init__(self) -> None:
+        require_checkable(self.required, "tools")
+
+    def shown(self) -> dict[str, Any]:
+        """As renderers take it."""
+        said = {"name": self.name, "description": self.description}
+        return {**said, "parameters": self.parameters}
+
+
+def chat_prompt(renderer: Any, messages: Sequence[Message], tools: Sequence[Tool]) -> list[int]:
     """Return the prompt after which the model answers.
 
     Args:
         messages: plain data in OpenAI's form; see `rlc.envs.tool_chat`.
-        tools: each with ``name``, ``description`` and ``parameters``.
 
     Raises:
         Refused: (400) the model's format has no way to show tools, or such messages.
     """
     try:
-        return prompt_of(renderer, opening(renderer, messages, tools))[0]
+        shown = [tool.shown() for tool in tools]
+        return prompt_of(renderer, opening(renderer, messages, shown))[0]
     except EnvError as error:
         why = "tools" if tools else "messages"
         raise Refused(400, f"{str(error).capitalize()}.", param=why) from error

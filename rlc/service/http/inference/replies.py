@@ -8,17 +8,18 @@ way, so that both are the same.
 
 from __future__ import annotations
 
-import json
 from collections.abc import AsyncIterator, Sequence
 from typing import Any, Literal
 
 from attrs import define, field, frozen
 
-from rlc.service.http.inference.prompts import UNRENDERED
+from rlc.service.http.inference.prompts import UNRENDERED, Tool
+from rlc.service.http.inference.schemas import fits
 from rlc.service.http.inference.text import StopCutter, TextDecoder, longest_start
 from rlc.service.interface import SampledToken
 
 _OPEN, _CLOSE = "<think>", "</think>"
+_OBJECT = {"type": "object"}  # what a call of a tool that is not offered has to be
 # How the markup begins around calls of tools and around channels, in the formats of all models.
 _MARKS = ("<|", "<｜", "<tool", "<function")
 
@@ -115,7 +116,7 @@ class ChatReader:
 
     renderer: Any
     text: TextReader
-    has_tools: bool  # whether the request offers any
+    tools: Sequence[Tool]  # that the request offers
     is_reasoning: bool = False  # the prompt ends with the opening of a reasoning
     _tokens: list[int] = field(factory=list, init=False)
     _raw: str = field(default="", init=False)
@@ -180,7 +181,7 @@ class ChatReader:
 
     def _parsed(self, was_cut: bool) -> tuple[str, str, tuple[Call, ...]] | None:
         """The whole reply as the renderer reads it: text, reasoning and calls. None if it cannot,
-        or finds calls where no tools were offered."""
+        or finds calls that are none: no tools were offered, or one is called wrongly."""
         ends = [stop for stop in self.renderer.get_stop_sequences() if isinstance(stop, int)]
         tokens = self._tokens
         if was_cut:
@@ -195,7 +196,10 @@ class ChatReader:
             Call(call.function.name, call.function.arguments, call.id)
             for call in message.get("tool_calls") or ()
         )
-        if calls and not self.has_tools:
+        required = {tool.name: tool.required for tool in self.tools}
+        schemas = [(call, required.get(call.name, _OBJECT)) for call in calls]
+        misfits = any(schema and not fits(call.arguments, schema) for call, schema in schemas)
+        if misfits or (calls and not self.tools):
             return None
         parts = message["content"]
         if isinstance(parts, str):
@@ -206,14 +210,6 @@ class ChatReader:
         reasoning = "".join(p["thinking"] for p in parts if p["type"] == "thinking").strip()
         text = text.lstrip() if reasoning or self._reasoned else text
         return text.rstrip() if calls else text, reasoning, calls
-
-
-def is_object(arguments: str) -> bool:
-    """Whether the arguments of a call are a JSON object, as they should be."""
-    try:
-        return isinstance(json.loads(arguments), dict)
-    except ValueError:
-        return False
 
 
 Reader = TextReader | ChatReader

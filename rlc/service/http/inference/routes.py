@@ -28,7 +28,7 @@ from rlc.service.http.inference.anthropic.requests import CountRequest, Messages
 from rlc.service.http.inference.models import InferenceModel
 from rlc.service.http.inference.openai.replies import ChatAnswer, CompletionAnswer
 from rlc.service.http.inference.openai.requests import ChatRequest, CompletionRequest
-from rlc.service.http.inference.prompts import chat_prompt, name_results
+from rlc.service.http.inference.prompts import Message, Tool, chat_prompt, name_results
 from rlc.service.http.inference.refusals import error_body, speaks_anthropic
 from rlc.service.http.inference.replies import (
     ChatReader,
@@ -132,8 +132,8 @@ async def _count_tokens(inference: Inference, request: Request) -> Response:
 def _prepare(
     inference: Inference,
     model: InferenceModel,
-    messages: Sequence[Any],
-    tools: Sequence[Any],
+    messages: Sequence[Message],
+    tools: Sequence[Tool],
     how: Draw,
 ) -> tuple[list[int], Callable[[], Reader], Ends]:
     """The prompt of a chat, what reads its replies, and what ends them."""
@@ -146,7 +146,7 @@ def _prepare(
     is_reasoning = model.tokenizer.decode(prompt[-8:]).rstrip().endswith(_OPENING)
 
     def make_reader() -> Reader:
-        return ChatReader(renderer, _text_reader(model, ends), bool(tools), is_reasoning)
+        return ChatReader(renderer, _text_reader(model, ends), tools, is_reasoning)
 
     return prompt, make_reader, ends
 

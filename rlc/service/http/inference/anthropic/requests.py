@@ -7,7 +7,7 @@ from typing import Any, ClassVar, Literal
 
 from pydantic import Field
 
-from rlc.service.http.inference.prompts import Message
+from rlc.service.http.inference.prompts import Message, Tool
 from rlc.service.http.inference.sampling import Draw
 from rlc.service.http.inference.strict import Body, Strict
 from rlc.service.http.refusals import Refused
@@ -49,6 +49,7 @@ class _Tool(Strict):
     description: str | None = None
     input_schema: dict[str, Any] | None = None
     type: str | None = None
+    strict: bool | None = None
     cache_control: _CacheControl | None = None
 
 
@@ -76,9 +77,10 @@ class CountRequest(Body):
     tool_choice: _ToolChoice | None = None
     cache_control: _CacheControl | None = None
 
-    def offered(self) -> list[dict[str, Any]]:
-        """The tools that the model may call, as renderers take them. Raise Refused (400) for a
-        ``tool_choice`` that nothing here can enforce, and for tools that Anthropic runs."""
+    def offered(self) -> list[Tool]:
+        """The tools that the model may call. Raise Refused (400) for a ``tool_choice`` that nothing
+        here can enforce, for strict ones that cannot be checked, and for tools that Anthropic
+        runs."""
         choice = "auto" if self.tool_choice is None else self.tool_choice.type
         if choice not in ("auto", "none"):
             said = "tool_choice is auto or none: this server cannot force a call."
@@ -90,11 +92,13 @@ class CountRequest(Body):
                 )
                 raise Refused(400, said, param="tools")
         return [
-            {
-                "name": tool.name,
-                "description": tool.description or "",
-                "parameters": tool.input_schema,
-            }
+            Tool(
+                tool.name,
+                tool.description or "",
+                tool.input_schema or {},
+                # The API has no room for arguments that are no object.
+                {**(tool.input_schema or {} if tool.strict else {}), "type": "object"},
+            )
             for tool in self.tools or ()
             if choice != "none"
         ]

@@ -6,7 +6,7 @@ from typing import Any, ClassVar, Literal
 
 from pydantic import Field
 
-from rlc.service.http.inference.prompts import Message
+from rlc.service.http.inference.prompts import Message, Tool
 from rlc.service.http.inference.sampling import MOST_CHOICES, Draw
 from rlc.service.http.inference.strict import Body, Strict
 from rlc.service.http.refusals import Refused
@@ -111,7 +111,7 @@ class _Function(Strict):
     name: str = Field(min_length=1)
     description: str | None = None
     parameters: dict[str, Any] | None = None
-    strict: Literal[False] | None = None
+    strict: bool | None = None
 
 
 class _Tool(Strict):
@@ -160,9 +160,9 @@ class ChatRequest(_Request):
             raise Refused(400, "top_logprobs need logprobs = true.", param="top_logprobs")
         return self.draw(next(iter(limits), None), self.top_logprobs)
 
-    def offered(self) -> list[dict[str, Any]]:
-        """The tools that the model may call, as renderers take them. Raise Refused (400) for a
-        ``tool_choice`` that nothing here can enforce."""
+    def offered(self) -> list[Tool]:
+        """The tools that the model may call. Raise Refused (400) for a ``tool_choice`` that nothing
+        here can enforce, and for strict ones that cannot be checked."""
         if self.tool_choice not in (None, "auto", "none"):
             said = "tool_choice is auto or none: this server cannot force a call."
             raise Refused(400, said, param="tool_choice")
@@ -170,11 +170,12 @@ class ChatRequest(_Request):
             raise Refused(400, "tool_choice needs tools.", param="tool_choice")
         functions = [tool.function for tool in self.tools or ()]
         return [
-            {
-                "name": function.name,
-                "description": function.description or "",
-                "parameters": function.parameters or {"type": "object", "properties": {}},
-            }
+            Tool(
+                function.name,
+                function.description or "",
+                function.parameters or {"type": "object", "properties": {}},
+                function.parameters if function.strict else None,
+            )
             for function in functions
             if self.tool_choice != "none"
         ]
