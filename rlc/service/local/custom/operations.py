@@ -113,6 +113,10 @@ def _size(x: Tensor, dim: int | None = None) -> Any:
     return x.shape if dim is None else x.shape[dim]
 
 
+def _where(condition: Tensor, input: Any, other: Any) -> Tensor:
+    return torch.where(condition, input, other)  # of the condition alone it would be its places
+
+
 def _norm(input: Tensor, p: float = 2, dim: Any = None, keepdim: bool = False) -> Tensor:
     return torch.linalg.vector_norm(input, p, dim, keepdim)  # type: ignore[no-any-return]
 
@@ -131,7 +135,7 @@ _POINTWISE = (
     "sigmoid logit tanh sinh cosh asinh sin cos tan atan asin acos erf erfc relu floor ceil trunc "
     "frac isnan isfinite isinf logical_not logical_and logical_or logical_xor zeros_like ones_like "
     "nan_to_num add sub mul div true_divide pow minimum maximum fmin fmax atan2 clamp clamp_min "
-    "clamp_max where lerp eq ne lt le gt ge isclose logaddexp logaddexp2 xlogy addcmul addcdiv "
+    "clamp_max lerp eq ne lt le gt ge isclose logaddexp logaddexp2 xlogy addcmul addcdiv "
     "copysign hypot masked_fill bitwise_and bitwise_or bitwise_xor bitwise_not detach"
 )
 _REDUCTIONS = {
@@ -198,6 +202,7 @@ def _shared() -> dict[str, Operation]:
         "remainder": Operation(_of_floats(torch.remainder)),
         "fmod": Operation(_of_floats(torch.fmod)),
         "norm": Operation(_norm, "other"),
+        "where": Operation(_where),
         "numel": Operation(lambda x: x.numel(), "length", smooth=False),
     }
     for name, vanishes in _VANISHING.items():
@@ -228,7 +233,7 @@ _METHODS = {
     **{name: _to(dtype) for name, dtype in DTYPES.items() if not name[-1].isdigit()},
     "to": Operation(_cast, "cast", vanishes="first"),
     "type_as": Operation(_cast, "cast", vanishes="first"),
-    "where": Operation(lambda x, condition, other: torch.where(condition, x, other)),
+    "where": Operation(lambda x, condition, other: _where(condition, x, other)),
     "view": Operation(Tensor.reshape, "other"),
     "reshape": Operation(Tensor.reshape, "other"),
     "permute": Operation(Tensor.permute, "other"),

@@ -1,0 +1,121 @@
+"""What a loss of one's own costs beside the built-in loss that it equals.
+
+    python benchmarks/losses.py [--rounds 30] [--device cpu]
+
+One forward_backward of a batch like quickstart's: 16 groups of 8 games of several turns, a quarter
+of the groups without a difference in reward. On the engine in this process, and through `rlc serve`
+with the official SDK. The two sides take turns in every round, so that a busy machine slows both;
+the figures are medians, and the ratios those of each round.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import os
+import sys
+import tempfile
+import time
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+from statistics import median
+from typing import Any
+
+import rlc.service.local.torch_settings  # noqa: F401 (before torch)
+
+sys.path.insert(0, str(Path(__file__).parent.parent / "tests" / "support"))
+
+import numpy as np
+from loss_functions import WRITTEN, as_custom
+from serving import BASE, KEY, serving
+from tinker import types
+
+NAMES = ("importance_sampling", "ppo", "cispo", "gspo")
+GROUPS, MEMBERS = 16, 8
+PROMPT, FEWEST, MOST = 70, 40, 140  # tokens before the first reply, and after it
+
+
+def batch(name: str) -> list[types.Datum]:
+    """Made-up games: those of a group share their first message."""
+    rng = np.random.default_rng(0)
+    data = []
+    for group in range(GROUPS):
+        first = rng.integers(40, 300, PROMPT)
+        for _ in range(MEMBERS):
+            tokens = np.concatenate([first, rng.integers(40, 300, rng.integers(FEWEST, MOST))])
+            length = len(tokens) - 1
+            sampled = (np.arange(length) >= PROMPT - 1) & (rng.random(length) < 0.5)
+            advantage = rng.normal() * (group % 4 != 0)
+            arrays: dict[str, Any] = {
+                "target_tokens": tokens[1:],
+                "logprobs": (rng.normal(-9, 1, length) * sampled).astype(np.float32),
+                "advantages": (advantage * sampled).astype(np.float32),
+            }
+            if name == "gspo":
+                arrays["sequence_ratio_mask"] = sampled.astype(np.float32)
+            data.append(types.Datum(types.ModelInput.from_ints(tokens[:-1].tolist()), arrays))
+    return data
+
+
+async def compare(rounds: int, sides: dict[str, Callable[[], Awaitable[Any]]]) -> list[list[float]]:
+    """The seconds of both sides in each round; the first two only warm up."""
+    times = []
+    for number in range(rounds + 2):
+        taken = {}
+        for side in sorted(sides, reverse=bool(number % 2)):
+            started = time.perf_counter()
+            await sides[side]()
+            taken[side] = time.perf_counter() - started
+        times.append([taken[side] for side in sides])
+    return times[2:]
+
+
+async def measure(service: Any, rounds: int, where: str) -> None:
+    """Time every loss with the clients of a service."""
+    training = await service.create_lora_training_client(BASE, rank=8, seed=0)
+    for name in NAMES:
+        written, data = WRITTEN[name], batch(name)
+        loss = await service.create_custom_loss(written.fn, written.ranks)
+        own = as_custom(data)
+
+        async def builtin(name: str = name, data: Any = data, config: Any = written.config) -> None:
+            await training.forward_backward(data, name, config)
+
+        async def custom(own: Any = own, loss: Any = loss) -> None:
+            await training.forward_backward_custom(own, loss)
+
+        times = await compare(rounds, {"builtin": builtin, "custom": custom})
+        seconds = [median(side) for side in zip(*times, strict=True)]
+        ratio = median(own / built_in for built_in, own in times)
+        print(
+            f"  {where:8} {name:20} built-in {seconds[0] * 1e3:7.1f} ms   "
+            f"custom {seconds[1] * 1e3:7.1f} ms   ratio {ratio:.3f}",
+            flush=True,
+        )
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    parser.add_argument("--rounds", type=int, default=30)
+    parser.add_argument("--device")
+    args = parser.parse_args()
+    os.environ["TINKER_TELEMETRY"] = "0"
+    import tinker
+
+    from rlc.service import local
+
+    tokens = sum(datum.model_input.length for datum in batch("ppo"))
+    print(f"seconds of a forward_backward of {GROUPS * MEMBERS} datums, {tokens} tokens")
+    with tempfile.TemporaryDirectory() as folder:
+        engine = local.connect(Path(folder) / "engine", args.device)
+        asyncio.run(measure(engine, args.rounds, "engine"))
+        engine.close()
+        with (
+            serving(Path(folder) / "served", args.device) as url,
+            tinker.ServiceClient(base_url=url, api_key=KEY) as sdk,
+        ):
+            asyncio.run(measure(sdk, args.rounds, "server"))
+
+
+if __name__ == "__main__":
+    main()
