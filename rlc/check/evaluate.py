@@ -174,11 +174,12 @@ class Evaluator:
 
     def _param(self, decl: ValueDecl) -> Value | None:
         if decl.type is not None:
-            if decl.type.id in PARAM_TYPES:
-                want = Param(decl.name.id, decl.type.id, f"declared as {decl.type.id}")
+            of = decl.type.span.text
+            if of in PARAM_TYPES:
+                want = Param(decl.name.id, of, f"declared as {of}")
                 return self.scalars.fitting(decl.value, want)
-            advice = known_values(PARAM_TYPES, decl.type.id)
-            message = f"`{decl.type.id}` is not a type"
+            advice = known_values(PARAM_TYPES, of)
+            message = f"`{of}` is not a type"
             self.found.error("RL0209", decl.type.span, message, advice)
         return self.scalars.plain(decl.value, evolve(_ANY, name=decl.name.id))
 

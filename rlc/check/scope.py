@@ -10,7 +10,7 @@ from rlc.catalog.declarations import DECLARATIONS
 from rlc.catalog.index import find_anywhere, is_taken
 from rlc.catalog.records import Declaration
 from rlc.check.suggest import closest, known_values, rename
-from rlc.lang.ast import BlockDecl, Decl, ImportDecl, Name, Recipe, ValueDecl
+from rlc.lang.ast import BlockDecl, Decl, Name, Recipe, ValueDecl
 from rlc.lang.diagnostics import Diagnostics, Fix, Label, replace
 
 NamedDecl = BlockDecl | ValueDecl
@@ -70,7 +70,7 @@ def collect(recipe: Recipe, found: Diagnostics) -> Scope:
         decl = _understood(written, found)
         if decl is None:
             # What it would have declared is not missing.
-            scope.unread |= {"" if isinstance(written, ImportDecl) else written.name.id}
+            scope.unread |= {written.name.id} if isinstance(written, NamedDecl) else set()
         elif (first := scope.decls.get(decl.name.id)) is not None:
             label = Label(first.name.span, "first declared here")
             message = f"`{decl.name.id}` is declared twice"
@@ -86,7 +86,7 @@ def collect(recipe: Recipe, found: Diagnostics) -> Scope:
 
 def _understood(decl: Decl, found: Diagnostics) -> NamedDecl | None:
     """Return the declaration, a misspelt one as it was meant; None if it cannot be used."""
-    if isinstance(decl, ImportDecl):  # imports were followed before: a misspelt word and a string
+    if not isinstance(decl, NamedDecl):  # imports were followed before: a misspelt word
         message = f"`{decl.kind.id}` is not a kind of declaration"
         advice = known_values(["import", *DECLARATIONS], decl.kind.id)
         found.error("RL0101", decl.kind.span, message, advice)
@@ -118,6 +118,8 @@ def _likely_kind(kind: Name) -> tuple[list[str], Fix | None]:
 def _form_problem(known: Declaration, decl: NamedDecl) -> str | None:
     if (known.value is None) != isinstance(decl, BlockDecl):
         return f"`{known.kind}` is declared another way"
+    if decl.parameters is not None:
+        return "this declaration takes no parameters"
     if isinstance(decl, ValueDecl) and decl.type is not None and known.kind != "param":
         return f"only a `param` is declared with a type, not `{known.kind}`"
     return None

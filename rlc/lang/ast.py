@@ -9,6 +9,8 @@ from attrs import field, frozen
 from rlc.lang.source import Span
 from rlc.records import Record
 
+COMPARISONS = ("<", "<=", ">", ">=", "==", "!=")
+
 
 @frozen(eq=False, repr=False)
 class Node(Record):
@@ -87,8 +89,16 @@ class Call(Expr):
 
 
 @frozen(eq=False, repr=False)
+class Amend(Expr):
+    """``base { fields }``: a declared block, or one made by a call, with these fields replaced."""
+
+    base: Name | Attribute | Call
+    fields: tuple[Field, ...]
+
+
+@frozen(eq=False, repr=False)
 class Binary(Expr):
-    """``left op right``; op is one of ``+ - * / |> then``."""
+    """``left op right``; op is one of ``+ - * / |> then`` or of :data:`COMPARISONS`."""
 
     op: str
     left: Expr
@@ -102,33 +112,54 @@ class Negative(Expr):
 
 @frozen(eq=False, repr=False)
 class Field(Node):
-    """``name = value`` inside braces."""
+    """``name = value`` inside braces. The name may have several parts: ``policy.lora_rank``."""
 
     name: Name
     value: Expr
 
 
 @frozen(eq=False, repr=False)
-class BlockDecl(Node):
-    """``kind name { fields }``: model, train, sft, eval.
+class Parameter(Node):
+    """``name: type = default`` of a declaration. A type is a name, or a call with its range."""
 
-    ``unread`` names fields that are there but malformed: reported, and not missing.
+    name: Name
+    type: Expr | None
+    default: Expr | None
+
+
+@frozen(eq=False, repr=False)
+class BlockDecl(Node):
+    """``kind name(parameters) { fields }``: model, train, sft, eval, loss, sweep.
+
+    ``parameters`` is None without parentheses. ``unread`` names fields that are there but
+    malformed: reported, and not missing.
     """
 
     kind: Name
     name: Name
     fields: tuple[Field, ...]
+    parameters: tuple[Parameter, ...] | None = None
     unread: frozenset[str] = frozenset()
 
 
 @frozen(eq=False, repr=False)
 class ValueDecl(Node):
-    """``kind name: type = value``: param, env, advantage. ``type`` only where written."""
+    """``kind name: type = value``: param, env, advantage. ``type`` only where written;
+    ``parameters`` is None without parentheses."""
 
     kind: Name
     name: Name
-    type: Name | None
+    type: Expr | None
     value: Expr
+    parameters: tuple[Parameter, ...] | None = None
+
+
+@frozen(eq=False, repr=False)
+class Expectation(Node):
+    """``expect path < value``: the left side of ``comparison`` is a path."""
+
+    kind: Name
+    comparison: Binary
 
 
 @frozen(eq=False, repr=False)
@@ -139,7 +170,7 @@ class ImportDecl(Node):
     path: String
 
 
-Decl: TypeAlias = BlockDecl | ValueDecl | ImportDecl
+Decl: TypeAlias = BlockDecl | ValueDecl | Expectation | ImportDecl
 
 
 @frozen(eq=False, repr=False)

@@ -13,6 +13,7 @@ One in the middle of something that has no room for it moves to the line before.
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Callable, Sequence
 from functools import partial
 from itertools import groupby
@@ -31,9 +32,12 @@ MAX_INLINE_STEPS = 2  # `|>` on one line
 GAP = "  "  # at least, between code and comment
 MAX_PADDING = 20  # columns; a comment further from its code no longer reads as its own
 
+_CLOSED = re.compile(r"(?:[\s(,]|#[^\n]*\n)*\)")  # what may follow the last parameter
+
 # How tightly an expression binds; an operand that binds less tightly takes parentheses.
-_THEN, _PIPE, _SUM, _PRODUCT, _UNARY, _ATOM = range(6)
+_THEN, _PIPE, _COMPARE, _SUM, _PRODUCT, _UNARY, _ATOM = range(7)
 _LEVELS = {"then": _THEN, "|>": _PIPE, "+": _SUM, "-": _SUM, "*": _PRODUCT, "/": _PRODUCT}
+_LEVELS |= dict.fromkeys(ast.COMPARISONS, _COMPARE)
 
 
 def format_text(source: Source, recipe: ast.Recipe) -> str:
@@ -107,15 +111,37 @@ class _Formatter:
         head = f"{decl.kind.id} "
         if isinstance(decl, ast.ImportDecl):
             return [f"{head}{decl.path.span.text}"]
+        if isinstance(decl, ast.Expectation):
+            return self.expr(decl.comparison, head, 0)
         head += decl.name.id
+        above: list[str] = []
+        if decl.parameters is not None:
+            *above, head = self.parameters(head, decl.parameters)
         if isinstance(decl, ast.BlockDecl):
-            return self.block(f"{head} ", decl.name.span.end, decl, 0)
+            end = _value_span(decl).end
+            if decl.parameters is not None and (
+                closed := _CLOSED.match(self.comments.source.text, end)
+            ):
+                end = closed.end()
+            return [*above, *self.block(f"{head} ", end, decl, 0)]
         if decl.type is not None:
-            head += f": {decl.type.id}"
-        return self.expr(decl.value, f"{head} = ", 0)
+            head += f": {_flat(decl.type)}"
+        return [*above, *self.expr(decl.value, f"{head} = ", 0)]
+
+    def parameters(self, head: str, parameters: Sequence[ast.Parameter]) -> list[str]:
+        """``name(parameters)`` on one line, or each of them on its own."""
+        written = [_parameter(parameter) for parameter in parameters]
+        flat = f"{head}({', '.join(written)})"
+        if len(flat) + len(" = {") <= WIDTH:
+            return [flat]
+        return [f"{head}(", *(f"{' ' * STEP}{part}," for part in written), ")"]
 
     def block(
-        self, head: str, head_end: int, node: ast.BlockDecl | ast.RecordExpr, indent: int
+        self,
+        head: str,
+        head_end: int,
+        node: ast.BlockDecl | ast.RecordExpr | ast.Amend,
+        indent: int,
     ) -> list[str]:
         """``head { fields }`` over several lines, or ``head {}``."""
         opening = self.comments.take_trailing(head_end, " \t{")
@@ -197,6 +223,9 @@ class _Formatter:
             return self.operand(expr.operand, _UNARY, f"{prefix}-", indent, suffix)
         if isinstance(expr, ast.RecordExpr) and (expr.fields or self.comments.any_in(expr.span)):
             return self.block(prefix, expr.span.start, expr, indent)
+        if isinstance(expr, ast.Amend):
+            base = f"{prefix}{_flat(expr.base)} "
+            return self.block(base, expr.base.span.end, expr, indent)
         if isinstance(expr, ast.ListExpr):
             return self.items(f"{prefix}[", expr.items, "]", expr.span, indent)
         if isinstance(expr, ast.Call):
@@ -263,9 +292,22 @@ def _without_first_blank(lines: list[str]) -> list[str]:
 
 def _value_span(decl: ast.Decl) -> Span:
     """The part of a declaration before which no comment has room."""
-    if isinstance(decl, ast.ValueDecl):
-        return decl.value.span
-    return decl.path.span if isinstance(decl, ast.ImportDecl) else decl.name.span
+    match decl:
+        case ast.ValueDecl():
+            return decl.value.span
+        case ast.ImportDecl():
+            return decl.path.span
+        case ast.Expectation():
+            return decl.comparison.span
+        case ast.BlockDecl():
+            return (decl.parameters or [decl.name])[-1].span
+
+
+def _parameter(parameter: ast.Parameter) -> str:
+    text = parameter.name.id
+    if parameter.type is not None:
+        text += f": {_flat(parameter.type)}"
+    return text if parameter.default is None else f"{text} = {_flat(parameter.default)}"
 
 
 def _label(item: ast.Argument | ast.Expr) -> str:
@@ -280,7 +322,8 @@ def _level(expr: ast.Expr) -> int:
 
 def _operand_level(op: str) -> int:
     """What an operand must at least be: pipelines and arithmetic do not mix."""
-    return {_THEN: _PIPE, _PIPE: _ATOM, _SUM: _PRODUCT, _PRODUCT: _UNARY}[_LEVELS[op]]
+    levels = {_THEN: _PIPE, _PIPE: _ATOM, _COMPARE: _SUM, _SUM: _PRODUCT, _PRODUCT: _UNARY}
+    return levels[_LEVELS[op]]
 
 
 def _chain(expr: ast.Expr) -> list[tuple[str, ast.Expr]]:
@@ -290,6 +333,8 @@ def _chain(expr: ast.Expr) -> list[tuple[str, ast.Expr]]:
     while isinstance(expr, ast.Binary) and _level(expr) == level:
         operands.append((expr.op, expr.right))
         expr = expr.left
+        if level == _COMPARE:  # one alone
+            break
     return [("", expr), *reversed(operands)]
 
 
@@ -313,6 +358,8 @@ def _flat(expr: ast.Expr) -> str:
         case ast.RecordExpr():
             fields = (f"{field.name.id} = {_flat(field.value)}" for field in expr.fields)
             return f"{{ {', '.join(fields)} }}" if expr.fields else "{}"
+        case ast.Amend():
+            return f"{_flat(expr.base)} {_flat(ast.RecordExpr(expr.span, expr.fields))}"
         case _:
             return expr.span.text  # names and literals, as they were written
 

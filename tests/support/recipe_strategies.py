@@ -10,6 +10,8 @@ from hypothesis import strategies as st
 from hypothesis.strategies import SearchStrategy
 
 from rlc.lang.ast import (
+    COMPARISONS,
+    Amend,
     Argument,
     Attribute,
     Binary,
@@ -17,6 +19,7 @@ from rlc.lang.ast import (
     Bool,
     Call,
     Decl,
+    Expectation,
     Expr,
     Field,
     ImportDecl,
@@ -24,6 +27,7 @@ from rlc.lang.ast import (
     Name,
     Negative,
     Number,
+    Parameter,
     Quantity,
     Recipe,
     RecordExpr,
@@ -34,7 +38,7 @@ from rlc.lang.source import Source, Span
 
 NOWHERE = Span(Source("generated", ""), 0, 0)
 KEYWORDS = {"then", "true", "false"}
-KINDS = ["import", "param", "model", "env", "advantage", "loss", "sft", "train", "eval"]
+KINDS = ["import", "param", "model", "env", "advantage", "loss", "train", "eval", "sweep", "expect"]
 
 names = st.builds(
     Name,
@@ -56,18 +60,24 @@ literals = st.one_of(
 paths = st.recursive(
     names, lambda inner: st.builds(Attribute, st.just(NOWHERE), inner, names), max_leaves=3
 )
-operators = st.sampled_from(["+", "-", "*", "/", "|>", "then"])
+operators = st.sampled_from(["+", "-", "*", "/", "|>", "then", *COMPARISONS])
+dotted_names = st.builds(
+    lambda parts: Name(NOWHERE, ".".join(part.id for part in parts)),
+    st.lists(names, min_size=2, max_size=3),
+)
 
 
 def fields_of(values: SearchStrategy[Expr], most: int) -> SearchStrategy[tuple[Field, ...]]:
-    fields = st.builds(Field, st.just(NOWHERE), field_names, values)
+    fields = st.builds(Field, st.just(NOWHERE), field_names | dotted_names, values)
     return st.lists(fields, max_size=most).map(tuple)
 
 
 def _compound(inner: SearchStrategy[Expr]) -> SearchStrategy[Expr]:
     arguments = st.builds(Argument, st.just(NOWHERE), st.none() | names, inner)
+    made = st.builds(Call, st.just(NOWHERE), paths, st.lists(arguments, max_size=4).map(tuple))
     return st.one_of(
-        st.builds(Call, st.just(NOWHERE), paths, st.lists(arguments, max_size=4).map(tuple)),
+        made,
+        st.builds(Amend, st.just(NOWHERE), paths | made, fields_of(inner, 3)),
         st.builds(ListExpr, st.just(NOWHERE), st.lists(inner, max_size=4).map(tuple)),
         st.builds(RecordExpr, st.just(NOWHERE), fields_of(inner, 3)),
         st.builds(Binary, st.just(NOWHERE), operators, inner, inner),
@@ -105,9 +115,25 @@ exprs: SearchStrategy[Expr] = st.one_of(
     st.recursive(literals | paths, _compound, max_leaves=20), pipelines, weighted, failures
 )
 kinds = names | st.builds(Name, st.just(NOWHERE), st.sampled_from(KINDS))
+types = paths | calls
+parameters = st.lists(
+    st.builds(Parameter, st.just(NOWHERE), names, st.none() | types, st.none() | exprs), max_size=3
+).map(tuple)
+sums = exprs.filter(
+    lambda expr: not (isinstance(expr, Binary) and expr.op in ("|>", "then", *COMPARISONS))
+)
 decls: SearchStrategy[Decl] = st.one_of(
-    st.builds(BlockDecl, st.just(NOWHERE), kinds, names, fields_of(exprs, 6)),
-    st.builds(ValueDecl, st.just(NOWHERE), kinds, names, st.none() | names, exprs),
+    st.builds(
+        BlockDecl, st.just(NOWHERE), kinds, names, fields_of(exprs, 6), st.none() | parameters
+    ),
+    st.builds(ValueDecl, st.just(NOWHERE), kinds, names, st.none() | types, exprs),
+    st.builds(ValueDecl, st.just(NOWHERE), kinds, names, st.none(), exprs, parameters),
+    st.builds(
+        Expectation,
+        st.just(NOWHERE),
+        kinds,
+        st.builds(Binary, st.just(NOWHERE), st.sampled_from(COMPARISONS), paths, sums),
+    ),
     st.builds(
         ImportDecl,
         st.just(NOWHERE),
@@ -145,18 +171,30 @@ class _Words:
     def decl(self, decl: Decl) -> list[str]:
         if isinstance(decl, ImportDecl):
             return [decl.kind.id, quoted(decl.path.value)]
+        if isinstance(decl, Expectation):
+            left, right = decl.comparison.left, decl.comparison.right
+            return [decl.kind.id, *self.bare(left), decl.comparison.op, *self.expr(right)]
         head = [decl.kind.id, decl.name.id]
+        if decl.parameters is not None:
+            parts = [self.parameter(parameter) for parameter in decl.parameters]
+            head += ["(", *self.listed(parts), ")"]
         if isinstance(decl, BlockDecl):
             return [*head, "{", *self.fields(decl.fields), "}"]
-        annotation = [":", decl.type.id] if decl.type else []
+        annotation = [":", *self.bare(decl.type)] if decl.type else []
         return [*head, *annotation, "=", *self.expr(decl.value)]
+
+    def parameter(self, parameter: Parameter) -> list[str]:
+        annotation = [":", *self.bare(parameter.type)] if parameter.type else []
+        default = ["=", *self.expr(parameter.default)] if parameter.default else []
+        return [parameter.name.id, *annotation, *default]
 
     def fields(self, fields: tuple[Field, ...]) -> list[str]:
         words: list[str] = []
         for field in fields:
             if field.name.id == "then" and words and words[-1] != ",":
                 words.append(",")  # else it would be the operator
-            words += [field.name.id, "=", *self.expr(field.value), *self.spare(",")]
+            name = " . ".join(field.name.id.split(".")).split()
+            words += [*name, "=", *self.expr(field.value), *self.spare(",")]
         return words
 
     def spare(self, word: str) -> list[str]:
@@ -182,6 +220,8 @@ class _Words:
                 return ["[", *self.listed([self.expr(item) for item in expr.items]), "]"]
             case RecordExpr():
                 return ["{", *self.fields(expr.fields), "}"]
+            case Amend():
+                return [*self.bare(expr.base), "{", *self.fields(expr.fields), "}"]
             case _:
                 return [literal(expr)]
 

@@ -24,24 +24,40 @@ class TreeBuilder:
         def with_unit(span: Span) -> ast.Quantity:
             return ast.Quantity(span, number_value(span.text[:-1]), span.text[-1])
 
+        def compared(span: Span, left: ast.Expr, op: Token, right: ast.Expr) -> ast.Binary:
+            return ast.Binary(span, text[op.start : op.end], left, right)
+
         # What builds the node of an action, from its span and what the rule keeps: nodes, and
         # tokens where the grammar has a terminal.
-        self.makers: dict[str, Callable[..., ast.Node]] = {
+        self.makers: dict[str, Callable[..., Any]] = {
             "recipe": lambda _, *decls: ast.Recipe(Span(source, 0, len(text)), decls),
-            "block": lambda span, kind, name, *fields: ast.BlockDecl(
-                span, word(kind), word(name), fields
-            ),
-            "value": lambda span, kind, name, value: ast.ValueDecl(
-                span, word(kind), word(name), None, value
+            "block": self.block,
+            "value": lambda span, kind, name, *rest: ast.ValueDecl(
+                span, word(kind), word(name), None, rest[-1], rest[0] if rest[1:] else None
             ),
             "typed_value": lambda span, kind, name, of, value: ast.ValueDecl(
-                span, word(kind), word(name), word(of), value
+                span, word(kind), word(name), of, value
             ),
             "import_": lambda span, kind, path: ast.ImportDecl(
                 span, word(kind), string(Span(source, path.start, path.end))
             ),
+            "expectation": lambda span, kind, left, op, right: ast.Expectation(
+                span, word(kind), compared(Span(source, left.span.start, span.end), left, op, right)
+            ),
+            "parameters": lambda _, *parameters: parameters,
+            "parameter": lambda span, name: ast.Parameter(span, word(name), None, None),
+            "typed_parameter": lambda span, name, of: ast.Parameter(span, word(name), of, None),
+            "default_parameter": lambda span, name, value: ast.Parameter(
+                span, word(name), None, value
+            ),
+            "whole_parameter": lambda span, name, of, value: ast.Parameter(
+                span, word(name), of, value
+            ),
             "field": lambda span, name, value: ast.Field(span, word(name), value),
+            "dotted_field": self.dotted_field,
             "call": lambda span, func, *args: ast.Call(span, func, args),
+            "amend": lambda span, base, *fields: ast.Amend(span, base, fields),
+            "compare": compared,
             "positional": lambda span, value: ast.Argument(span, None, value),
             "named": lambda span, name, value: ast.Argument(span, word(name), value),
             "attribute": lambda span, value, attr: ast.Attribute(span, value, word(attr)),
@@ -64,8 +80,19 @@ class TreeBuilder:
             "divide": lambda span, left, right: ast.Binary(span, "/", left, right),
         }
 
-    def __call__(self, action: str, children: list[Any], start: int, end: int) -> ast.Node:
+    def __call__(self, action: str, children: list[Any], start: int, end: int) -> Any:
         return self.makers[action](Span(self.source, start, end), *children)
+
+    def block(self, span: Span, kind: Token, name: Token, *rest: Any) -> ast.BlockDecl:
+        has_parameters = bool(rest) and isinstance(rest[0], tuple)
+        parameters, fields = (rest[0], rest[1:]) if has_parameters else (None, rest)
+        return ast.BlockDecl(span, self.word(kind), self.word(name), fields, parameters)
+
+    def dotted_field(self, span: Span, *parts: Any) -> ast.Field:
+        *words, value = parts
+        names = [self.word(word) for word in words]
+        path = ".".join(name.id for name in names)
+        return ast.Field(span, ast.Name(names[0].span.to(names[-1].span), path), value)
 
     def word(self, token: Token) -> ast.Name:
         """A plain name where the grammar wants one."""

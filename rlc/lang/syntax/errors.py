@@ -17,7 +17,7 @@ from rlc.lang.syntax.tables import END, Tables
 _CODE = "RL0010"
 _VALUES = {"NUMBER", "MONEY", "DURATION", "PERCENT", "STRING", "TRUE", "FALSE"}
 _STARTS_OF_VALUES = {"NAME", "LPAR", "LSQB", "LBRACE", "MINUS", *_VALUES}
-_OPERATORS = {"PLUS", "MINUS", "STAR", "SLASH", "PIPE", "THEN", "DOT", "LPAR"}
+_OPERATORS = {"PLUS", "MINUS", "STAR", "SLASH", "PIPE", "THEN", "DOT", "LPAR", "LBRACE", "COMPARE"}
 
 
 @frozen

@@ -22,7 +22,7 @@ CLOSE = {closer: opener for opener, closer in OPEN.items()}
 
 ARITHMETIC = {"PLUS", "MINUS", "STAR", "SLASH"}
 # A declaration or field does not end before or after one of these.
-JOINERS = {"EQUAL", "COLON", "COMMA", "DOT", "PIPE", "THEN", *ARITHMETIC, *OPEN}
+JOINERS = {"EQUAL", "COLON", "COMMA", "DOT", "PIPE", "THEN", "COMPARE", *ARITHMETIC, *OPEN}
 # After one of these stands a value.
 BEFORE_VALUE = JOINERS - {"LBRACE", "DOT", "COLON"}
 LITERALS = {"NUMBER", "MONEY", "DURATION", "PERCENT", "STRING", "TRUE", "FALSE", "BAD"}

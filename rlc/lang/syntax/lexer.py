@@ -42,7 +42,7 @@ def lex(source: Source, tables: Tables) -> Lexed:
     terminals = (item for item in tables.terminals.items() if item[0] not in tables.soft)
     match_at = _pattern(tuple(terminals)).match
     keywords, text, position = tables.keywords, source.text, 0
-    plain = tables.words.keys() - keywords.values()
+    plain = {*tables.words, "COMPARE"} - {*keywords.values()}
     quotes = None  # made for the first line in which they do not match
     while (match := match_at(text, position)) and len(lexed.diagnostics) < MAX_FINDINGS:
         kind = match.lastgroup or ""

@@ -10,7 +10,7 @@ from attrs import field, frozen
 from rlc.lang.diagnostics import Fix, replace
 from rlc.lang.source import Source, Span
 from rlc.lang.syntax.lalr import Token
-from rlc.lang.syntax.layout import CLOSE, OPEN
+from rlc.lang.syntax.layout import BEFORE_VALUE, CLOSE, LITERALS, OPEN
 from rlc.lang.syntax.lexed import BAD, QUOTES, Lexed, shortened
 from rlc.lang.syntax.quotes import END_OF_TEXT, EXTRA, NO_CLOSING, misquote
 
@@ -223,7 +223,13 @@ def _check_apostrophe(span: Span, lexed: Lexed) -> Token:
 
 
 def _check_double_equal(span: Span, lexed: Lexed) -> Token:
-    advice = "one `=` gives a name its value; a recipe has no comparisons"
+    """A comparison, unless it stands after the name of a field."""
+    before = ["", "", "", *(token.kind for token in lexed.tokens[-3:])][-3:]
+    after_value = before[1] in {"LBRACE", *LITERALS, *CLOSE}
+    after_value |= before[1] == "NAME" and before[0] in BEFORE_VALUE | {"DOT"}
+    if span.text == "==" and not (before[2] == "NAME" and after_value):
+        return Token("COMPARE", span.start, span.end)
+    advice = "one `=` gives a name its value, two compare"
     message = f"expected `=`, found `{shortened(span.text)}`"
     lexed.diagnostics.error("RL0010", span, message, advice, fix=replace(span, "=", "write `=`"))
     return Token("EQUAL", span.start, span.end)

@@ -159,7 +159,11 @@ class _Reader:
 
 def _block_brace(piece: Sequence[Token]) -> int | None:
     """Where the block of ``kind name { … }`` opens, also if the head is malformed."""
+    depth = 0  # in its parameters
     for index, token in enumerate(piece):
+        if depth or (index == 2 and token.kind == "LPAR"):
+            depth += (token.kind in OPEN) - (token.kind in CLOSE)
+            continue
         if token.kind == "LBRACE":
             is_value = index and piece[index - 1].kind in JOINERS
             return None if is_value or piece[-1].kind != "RBRACE" else index
