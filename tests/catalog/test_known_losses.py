@@ -8,8 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from rlc.algo.expressions.build import Builder
-from rlc.algo.expressions.program import Program
-from rlc.algo.expressions.vocabulary import INPUT, NUMBER
+from rlc.algo.expressions.program import INPUT, NUMBER, Program
 from rlc.catalog.index import builtins_of, known_loss
 
 LOW, HIGH = "clip_low_threshold", "clip_high_threshold"

@@ -6,8 +6,7 @@ import ast
 from collections.abc import Mapping
 
 from rlc.algo.expressions.build import Builder
-from rlc.algo.expressions.program import Program
-from rlc.algo.expressions.vocabulary import Kind
+from rlc.algo.expressions.program import Kind, Program
 
 _OPERATORS = {
     ast.Add: "+",

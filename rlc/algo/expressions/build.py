@@ -16,23 +16,18 @@ import math
 from collections.abc import Iterable
 
 from rlc.algo.expressions.program import (
+    INPUT,
     MOST_NESTED,
     MOST_NODES,
+    NUMBER,
     ExpressionError,
+    Kind,
     Node,
     Program,
+    Shape,
     below,
 )
-from rlc.algo.expressions.vocabulary import (
-    INPUT,
-    INPUTS,
-    NUMBER,
-    OPERATIONS,
-    RATIO,
-    Kind,
-    Shape,
-    input_of,
-)
+from rlc.algo.expressions.vocabulary import INPUTS, OPERATIONS, RATIO, input_of
 
 _COUNTS = {1: "one argument", 2: "two arguments", 3: "three arguments"}
 _SHAPES: dict[Shape, str] = {

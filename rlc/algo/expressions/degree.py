@@ -7,8 +7,8 @@ from typing import Literal
 
 from attrs import frozen
 
-from rlc.algo.expressions.program import Program
-from rlc.algo.expressions.vocabulary import INPUT, NUMBER, OPERATIONS
+from rlc.algo.expressions.program import INPUT, NUMBER, Program
+from rlc.algo.expressions.vocabulary import OPERATIONS
 from rlc.records import Record
 
 _Degree = float | Literal["any"] | None  # "any": 0 whatever the advantages are

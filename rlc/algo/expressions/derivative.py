@@ -12,9 +12,9 @@ from collections.abc import Callable
 from math import isfinite
 
 from rlc.algo.expressions.build import Builder
-from rlc.algo.expressions.program import Node, Program
+from rlc.algo.expressions.program import INPUT, NUMBER, Node, Program
 from rlc.algo.expressions.reach import differentiable
-from rlc.algo.expressions.vocabulary import INPUT, NUMBER, OPERATIONS
+from rlc.algo.expressions.vocabulary import OPERATIONS
 
 _Tangent = int | None  # a node; None: exactly 0
 

@@ -23,9 +23,9 @@ import numpy as np
 import numpy.typing as npt
 
 from rlc.algo.errors import AlgorithmError
-from rlc.algo.expressions.program import Node, Program, shapes
+from rlc.algo.expressions.program import INPUT, NUMBER, Node, Program, Shape
 from rlc.algo.expressions.reach import differentiable
-from rlc.algo.expressions.vocabulary import INPUT, NUMBER, Shape
+from rlc.algo.expressions.vocabulary import shapes
 from rlc.algo.ragged import Floats
 
 _Values = Any  # one float64, or an array of one for each sampled token

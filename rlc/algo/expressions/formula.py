@@ -10,8 +10,8 @@ from __future__ import annotations
 from attrs import evolve
 
 from rlc.algo.expressions.derivative import derivative
-from rlc.algo.expressions.program import Node, Program, shapes
-from rlc.algo.expressions.vocabulary import INPUT, INPUTS, NUMBER, RATIO, input_of
+from rlc.algo.expressions.program import INPUT, NUMBER, Node, Program
+from rlc.algo.expressions.vocabulary import INPUTS, RATIO, input_of, shapes
 
 _COMPARED = {"<": "<", "<=": "≤", ">": ">", ">=": "≥", "==": "=", "!=": "≠"}
 _REDUCED = {"mean": "mean_t", "sum": "sum_t"}

@@ -18,9 +18,9 @@ from attrs import frozen
 
 from rlc.algo.expressions.build import Builder
 from rlc.algo.expressions.derivative import derivative
-from rlc.algo.expressions.program import Program
+from rlc.algo.expressions.program import NUMBER, Program
 from rlc.algo.expressions.scalars import evaluator
-from rlc.algo.expressions.vocabulary import NUMBER, OPERATIONS
+from rlc.algo.expressions.vocabulary import OPERATIONS
 from rlc.records import Record
 
 _TOLERANCE = 1e-12

@@ -1,19 +1,24 @@
 """An expression as data: a flat list of nodes, each after those that it reads.
 
 A :class:`Program` is what a plan holds of a recipe's own loss or shaped reward. It is made by a
-:class:`~rlc.algo.expressions.build.Builder` and read by everything else in this package.
+:class:`~rlc.algo.expressions.build.Builder` and read by everything else in this package. Plans are
+read whenever rlc starts, so nothing else stands here.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Literal
 
 from attrs import frozen
 
 from rlc.algo.errors import AlgorithmError
-from rlc.algo.expressions.vocabulary import INPUT, NUMBER, OPERATIONS, Kind, Shape, shape_of_input
 from rlc.records import Record
 
+Shape = Literal["number", "sequence", "token"]
+Kind = Literal["loss", "reward"]
+
+NUMBER, INPUT = "number", "input"  # the leaves of an expression
 MOST_NODES, MOST_NESTED = 1_000, 200  # of an expression that is read, not of its derivative
 
 
@@ -21,7 +26,7 @@ class ExpressionError(AlgorithmError):
     """An expression that has no meaning.
 
     Attributes:
-        op: the operation that it was found at, as :data:`OPERATIONS` calls it.
+        op: the operation that it was found at, as the vocabulary calls it.
         argument: the position of the argument that does not fit; None: the operation itself.
         expected: what should have stood there, in words.
         found: what stands there, in words.
@@ -47,7 +52,8 @@ class ExpressionError(AlgorithmError):
 class Node(Record):
     """One operation on the results of earlier nodes.
 
-    ``op`` is a key of :data:`OPERATIONS`, ``number`` or ``input``; ``args`` are the positions of
+    ``op`` is ``number``, ``input`` or a key of
+    :data:`~rlc.algo.expressions.vocabulary.OPERATIONS`; ``args`` are the positions of
     what it reads. ``value`` is that of a number. ``name`` is that of an input; of an operation, it
     is what the recipe calls the result, if it has a name there.
     """
@@ -82,19 +88,6 @@ class Program(Record):
     def inputs(self) -> tuple[str, ...]:
         """The names of the inputs that are read, in the order in which they stand."""
         return tuple(node.name for node in self.nodes if node.op == INPUT and node.name)
-
-
-def shapes(program: Program) -> tuple[Shape, ...]:
-    """Return the shape of every node."""
-    found: list[Shape] = []
-    for node in program.nodes:
-        if node.op == NUMBER:
-            found.append("number")
-        elif node.op == INPUT:
-            found.append(shape_of_input(program.kind, node.name or ""))
-        else:
-            found.append(OPERATIONS[node.op].shape([found[arg] for arg in node.args]))
-    return tuple(found)
 
 
 def below(program: Program, root: int) -> Iterator[int]:

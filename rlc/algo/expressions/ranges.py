@@ -14,9 +14,9 @@ from attrs import frozen
 
 from rlc.algo.expressions import intervals
 from rlc.algo.expressions.intervals import Interval, hull, meet, point
-from rlc.algo.expressions.program import Node, Program
+from rlc.algo.expressions.program import INPUT, Node, Program
 from rlc.algo.expressions.reach import differentiable
-from rlc.algo.expressions.vocabulary import INPUT, OPERATIONS, input_of
+from rlc.algo.expressions.vocabulary import OPERATIONS, input_of
 from rlc.records import Record
 
 _MOST_CASES = 200  # branches that are looked at with what their conditions say

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from rlc.algo.expressions.program import Program
-from rlc.algo.expressions.vocabulary import INPUT, OPERATIONS
+from rlc.algo.expressions.program import INPUT, Program
+from rlc.algo.expressions.vocabulary import OPERATIONS
 
 
 def differentiable(program: Program) -> list[bool]:

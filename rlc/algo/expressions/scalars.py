@@ -8,8 +8,8 @@ from itertools import repeat
 from typing import Any
 
 from rlc.algo.errors import AlgorithmError
-from rlc.algo.expressions.program import Program, shapes
-from rlc.algo.expressions.vocabulary import INPUT, NUMBER, OPERATIONS
+from rlc.algo.expressions.program import INPUT, NUMBER, Program
+from rlc.algo.expressions.vocabulary import OPERATIONS, shapes
 
 _Inputs = Mapping[str, float | Sequence[float]]
 

@@ -14,15 +14,12 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from types import MappingProxyType
-from typing import Literal
 
 from attrs import frozen
 
-Shape = Literal["number", "sequence", "token"]
-Kind = Literal["loss", "reward"]
-SHAPES: tuple[Shape, ...] = ("number", "sequence", "token")  # each fits where a later one does
+from rlc.algo.expressions.program import INPUT, NUMBER, Kind, Program, Shape
 
-NUMBER, INPUT = "number", "input"  # the leaves of an expression
+SHAPES: tuple[Shape, ...] = ("number", "sequence", "token")  # each fits where a later one does
 
 
 @frozen(eq=False, repr=False)
@@ -241,3 +238,16 @@ def input_of(kind: Kind, name: str) -> Input:
 def shape_of_input(kind: Kind, name: str) -> Shape:
     """Return the shape of an input."""
     return input_of(kind, name).shape
+
+
+def shapes(program: Program) -> tuple[Shape, ...]:
+    """Return the shape of every node."""
+    found: list[Shape] = []
+    for node in program.nodes:
+        if node.op == NUMBER:
+            found.append("number")
+        elif node.op == INPUT:
+            found.append(shape_of_input(program.kind, node.name or ""))
+        else:
+            found.append(OPERATIONS[node.op].shape([found[arg] for arg in node.args]))
+    return tuple(found)

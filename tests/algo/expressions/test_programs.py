@@ -9,7 +9,8 @@ from cattrs import Converter
 from expressions import program
 
 from rlc.algo.expressions.build import Builder, validate
-from rlc.algo.expressions.program import ExpressionError, Node, Program, shapes
+from rlc.algo.expressions.program import ExpressionError, Node, Program
+from rlc.algo.expressions.vocabulary import shapes
 
 
 def test_equal_parts_are_one_node() -> None:
