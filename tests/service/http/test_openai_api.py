@@ -21,6 +21,7 @@ from tool_caller import CALL, TOOL
 from transformers import AutoTokenizer
 
 from rlc.service import tiny
+from rlc.service.http.inference import sampling as sampling_of_requests
 
 TOKENIZER: Any = AutoTokenizer.from_pretrained(tiny.path())
 ASKED: Any = [{"role": "user", "content": "Spell the word apple backwards."}]
@@ -311,6 +312,23 @@ def test_a_client_that_leaves_stops_its_sampling(client: openai.OpenAI, server: 
     sampler = training.save_weights_and_get_sampling_client().result()
     params = types.SamplingParams(max_tokens=2)
     sampler.sample(prompt(), 1, params).result(timeout=20)
+
+
+def test_samples_at_once_and_tokens_kept_are_bounded(
+    client: openai.OpenAI, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with monkeypatch.context() as few:
+        few.setattr(sampling_of_requests, "_MOST_AT_ONCE", 2)
+        assert len(whole(client, n=2).choices) == 2
+        with pytest.raises(openai.RateLimitError, match="under way at once") as raised:
+            whole(client, n=3)
+        assert raised.value.code == "rate_limit_exceeded"
+    first = whole(client)
+    monkeypatch.setattr(sampling_of_requests, "_MOST_KEPT", 60)
+    last = whole(client)
+    client.get(f"/requests/{last.id}", cast_to=object)
+    with pytest.raises(openai.NotFoundError, match="no answered request"):
+        client.get(f"/requests/{first.id}", cast_to=object)
 
 
 def test_usage_is_counted(client: openai.OpenAI, server: Running) -> None:

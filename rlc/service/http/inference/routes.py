@@ -10,6 +10,7 @@ import asyncio
 import json
 import logging
 import time
+from array import array
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from datetime import UTC, datetime
 from functools import partial
@@ -165,12 +166,13 @@ def _keep(
     """Remember exactly what was sampled."""
     choices = [
         Choice(
-            tuple(token.token for token in whole.tokens),
-            tuple(token.logprob for token in whole.tokens),
+            array("i", [token.token for token in whole.tokens]),
+            array("d", [token.logprob for token in whole.tokens]),
         )
         for whole in wholes
     ]
-    model, prompts = answer.generation.model.name, answer.generation.prompts
+    prompts = tuple(array("i", prompt) for prompt in answer.generation.prompts)
+    model = answer.generation.model.name
     inference.record(Entry(answer.id, model, prompts, tuple(choices), user, metadata or {}))
 
 
@@ -282,9 +284,9 @@ async def _sampled(inference: Inference, request: Request) -> Response:
         {
             "id": entry.id,
             "model": entry.model,
-            "prompts": entry.prompts,
+            "prompts": [list(prompt) for prompt in entry.prompts],
             "choices": [
-                {"token_ids": choice.token_ids, "logprobs": choice.logprobs}
+                {"token_ids": list(choice.token_ids), "logprobs": list(choice.logprobs)}
                 for choice in entry.choices
             ],
             "user": entry.user,

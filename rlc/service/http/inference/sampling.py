@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from array import array
 from collections import OrderedDict
 from collections.abc import AsyncIterator, Sequence
 from functools import partial
@@ -17,7 +18,7 @@ from rlc.service.interface import SampledToken
 
 MOST_CHOICES = 128  # of a request
 _MOST_AT_ONCE = 4_096  # samples under way
-_MOST_KEPT = 4_096  # requests in the book
+_MOST_KEPT = 8 * 2**20  # tokens in the book, of prompts and replies: about 100 MB
 _OWNER = "inference"  # as which usage is counted: these requests belong to no session
 
 
@@ -57,8 +58,8 @@ class Ends:
 class Choice:
     """A sampled reply as it was sampled, to the token."""
 
-    token_ids: tuple[int, ...]
-    logprobs: tuple[float, ...]
+    token_ids: array[int]
+    logprobs: array[float]
 
 
 @frozen
@@ -67,10 +68,15 @@ class Entry:
 
     id: str
     model: str
-    prompts: tuple[tuple[int, ...], ...]
+    prompts: tuple[array[int], ...]
     choices: tuple[Choice, ...]
     user: str | None
     metadata: dict[str, str]
+
+    @property
+    def size(self) -> int:
+        """How many tokens it has."""
+        return sum(map(len, self.prompts)) + sum(len(choice.token_ids) for choice in self.choices)
 
 
 @define(eq=False)
@@ -80,16 +86,19 @@ class Inference:
     backend: Backend
     models: Models = field(init=False)
     _book: OrderedDict[str, Entry] = field(factory=OrderedDict, init=False)
+    _kept: int = field(default=0, init=False)  # tokens in the book
     _under_way: int = field(default=0, init=False)
 
     def __attrs_post_init__(self) -> None:
         self.models = Models(self.backend)
 
     def record(self, entry: Entry) -> None:
-        """Keep a request; the oldest makes room."""
+        """Keep a request; the oldest make room."""
         self._book[entry.id] = entry
-        while len(self._book) > _MOST_KEPT:
-            self._book.popitem(last=False)
+        self._kept += entry.size
+        while self._kept > _MOST_KEPT:
+            _, oldest = self._book.popitem(last=False)
+            self._kept -= oldest.size
 
     def entry(self, request_id: str) -> Entry:
         """A request that was answered. Raise Refused (404) if it is not known any more."""
