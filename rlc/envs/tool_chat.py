@@ -72,8 +72,9 @@ class ToolChatHistory:
         kept = {key: value for key, value in message.items() if key != "unparsed_tool_calls"}
         unread = message.get("unparsed_tool_calls")
         if unread and isinstance(kept["content"], list):
-            said = [{"type": "text", "text": call.raw_text} for call in unread]
-            kept["content"] = [*kept["content"], *said]
+            shown = text_of(kept)  # a call without an end is there already
+            lost = [call.raw_text for call in unread if call.raw_text not in shown]
+            kept["content"] = [*kept["content"], *({"type": "text", "text": t} for t in lost)]
         self._messages.append(kept)
         closed = bool(tokens) and tokens[-1] in self._stops
         # A reply cut off at max_tokens must still end before the next turn begins.

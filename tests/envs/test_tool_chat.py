@@ -197,6 +197,13 @@ def test_a_broken_call_stays_in_the_prompts_of_a_renderer_that_rewrites() -> Non
     assert "<tool_call>\n{n}\n</tool_call>" in decode(history.observe(Observation("No JSON.")))
 
 
+def test_a_call_that_was_cut_off_is_shown_once_in_later_prompts() -> None:
+    history = chat("qwen3")
+    history.observe(seen("hi"))
+    history.reply(encode("I call <tool_call>never closed<|im_end|>"))
+    assert decode(history.observe(seen("Go on."))).count("never closed") == 1
+
+
 def test_a_renderer_without_tools_is_refused_by_name() -> None:
     with pytest.raises(EnvError, match=r"renderer \(RoleColon\) has no way to show tools"):
         chat("role_colon").observe(ASKED)
