@@ -10,7 +10,9 @@ import pytest
 import tinker
 import torch
 from http_testing import Running, running
+from hypothesis import HealthCheck, given, settings
 from loss_functions import WRITTEN, as_custom, data_for
+from loss_graphs import INPUTS, graphs
 from raw_http import Raw
 from serving_support import BASE, KEY
 from tinker import types
@@ -259,3 +261,10 @@ def test_what_is_no_loss_is_refused(raw: Raw, given: dict[str, Any]) -> None:
 def test_bodies_that_cannot_be_read_are_refused(raw: Raw, text: str) -> None:
     status, _ = raw.post("create_custom_loss", text.encode())
     assert status == 400
+
+
+@settings(max_examples=40, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(graphs())
+def test_no_graph_is_an_error_of_the_server(raw: Raw, graph: dict[str, Any]) -> None:
+    answer = created(raw, session_of(raw), 0, graph=graph, inputs=INPUTS)
+    assert "loss_id" in answer or answer["category"] == "user"

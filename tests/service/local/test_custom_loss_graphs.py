@@ -5,6 +5,7 @@ from __future__ import annotations
 import builtins
 import json
 import operator
+import re
 from collections.abc import Callable
 from typing import Any, TypeVar
 
@@ -15,10 +16,12 @@ from attrs import evolve
 from hypothesis import given
 from hypothesis import strategies as st
 from loss_graphs import INPUTS, OUTSIDE, OUTSIDE_METHODS, graphs
+from paths import ROOT
 from tinker import types
 
 from rlc.service.errors import ServiceError
 from rlc.service.local.custom import operations
+from rlc.service.local.custom.graph import MOST_INPUTS, MOST_NODES
 from rlc.service.local.custom.loss import CustomLoss
 
 T = TypeVar("T")
@@ -132,6 +135,20 @@ def test_nothing_outside_of_the_list_is_found() -> None:
     }
     assert len(found) > 200
     assert not any(target.startswith(("builtins.", "math.", "torch.Tensor.")) for target in found)
+
+
+def test_the_list_is_documented() -> None:
+    text = (ROOT / "docs" / "custom-losses.md").read_text(encoding="utf-8")
+    blocks = [block.split() for block in re.findall(r"```text\n(.*?)```", text, re.DOTALL)]
+    known = (
+        operations.FUNCTIONS,
+        operations.METHODS,
+        operations.FUNCTIONAL,
+        operations.ATTRIBUTES,
+    )
+    assert blocks == [sorted(names) for names in known]
+    for number in (MOST_NODES, MOST_INPUTS):
+        assert f" {number} " in text
 
 
 def chain(*nodes: dict[str, Any]) -> dict[str, Any]:

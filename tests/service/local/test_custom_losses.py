@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 import pytest
@@ -13,6 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from local_support import gradient, run
 from loss_functions import WRITTEN, as_custom, data_for
+from paths import ROOT
 from tinker import types
 from torch import Tensor
 
@@ -49,6 +50,27 @@ def test_a_written_loss_equals_the_built_in_one(service: LocalService, name: str
             np.testing.assert_array_equal(
                 ours["logprobs"].to_numpy(), theirs["logprobs"].to_numpy()
             )
+
+    run(main)
+
+
+def test_the_example_of_the_documentation_runs(service: LocalService) -> None:
+    text = (ROOT / "docs" / "custom-losses.md").read_text(encoding="utf-8")
+    names: dict[str, Any] = {}
+    exec(text.split("```python\n")[1].split("```")[0], names)
+    ranks: dict[str, Literal[0, 1, 2]] = {"logprobs": 1, "sampler_logprobs": 1, "advantages": 1}
+    data = data_for("ppo")
+    for datum in data:
+        datum.loss_fn_inputs["sampler_logprobs"] = datum.loss_fn_inputs["logprobs"]
+
+    async def main() -> None:
+        client = await cleared(service)
+        loss = await service.create_custom_loss(names["dual_clip"], ranks)
+        assert loss.facts.joinable
+        assert loss.facts.zeroed_by == {"advantages"}
+        ppo = await client.forward_backward(data_for("ppo"), "ppo", WRITTEN["ppo"].config)
+        told = await client.forward_backward_custom(data, loss)
+        assert told.metrics["loss:sum"] <= ppo.metrics["loss:sum"]
 
     run(main)
 

@@ -68,10 +68,10 @@ def _words(text: str) -> frozenset[str]:
     return frozenset(text.split())
 
 
-WORDS = frozenset({"none", "sum", "mean", "floor", "trunc"})  # strings that are arguments
+WORDS = frozenset({"none", "sum", "mean"})  # strings that are arguments
 KEYWORDS = _words(
     "input self other dim axis keepdim dtype min max alpha beta threshold value mask condition "
-    "exponent unbiased correction nan posinf neginf p rounding_mode eps weight end dims index "
+    "exponent unbiased correction nan posinf neginf p eps weight end dims index "
     "tensors descending stable rtol atol equal_nan tensor1 tensor2 reduction delta shape "
     "start_dim end_dim dim0 dim1 target size_average reduce"
 )
@@ -84,7 +84,9 @@ def _cast(x: Tensor, to: Any) -> Tensor:
 
 
 def _to(dtype: torch.dtype) -> Operation:
-    return Operation(lambda x: x.to(dtype), "cast", smooth=dtype.is_floating_point)
+    return Operation(
+        lambda x: x.to(dtype), "cast", smooth=dtype.is_floating_point, vanishes="first"
+    )
 
 
 def _of_floats(run: Callable[[Any, Any], Any]) -> Callable[[Any, Any], Any]:
@@ -176,11 +178,10 @@ _ALIASES = {
     "expit": "sigmoid",
 }
 _VANISHING: dict[str, Literal["any", "all", "first", "branches"]] = {
-    **dict.fromkeys(("mul",), "any"),
-    **dict.fromkeys(("add", "sub", "minimum", "maximum", "max", "min"), "all"),
-    **dict.fromkeys(("neg", "abs", "div", "true_divide", "sum", "mean", "detach"), "first"),
-    **dict.fromkeys(("float", "double", "to", "type_as"), "first"),
+    "mul": "any",
     "where": "branches",
+    **dict.fromkeys(_words("add sub minimum maximum max min"), "all"),
+    **dict.fromkeys(_words("neg abs div true_divide sum mean detach relu square tanh"), "first"),
 }
 
 
@@ -206,15 +207,14 @@ def _shared() -> dict[str, Operation]:
         "numel": Operation(lambda x: x.numel(), "length", smooth=False),
     }
     for name, vanishes in _VANISHING.items():
-        if name in found:
-            found[name] = evolve(found[name], vanishes=vanishes)
+        found[name] = evolve(found[name], vanishes=vanishes)
     return found
 
 
 def _operators(shared: Mapping[str, Operation]) -> dict[str, Operation]:
     """Python's operators. They take numbers at either side, as torch's functions do not."""
     found = {"getitem": Operation(_item, "item")}
-    for name in _OPERATORS.split():
+    for name in _OPERATORS:
         same, run = shared[_ALIASES.get(name, name)], getattr(operator, name)
         found[name] = evolve(same, run=run, plain=name in _ARITHMETIC)
     for name in ("floordiv", "mod"):
@@ -222,14 +222,12 @@ def _operators(shared: Mapping[str, Operation]) -> dict[str, Operation]:
     return found
 
 
-_OPERATORS = (
-    "add sub mul truediv floordiv mod pow neg pos abs lt le eq ne gt ge and_ or_ xor invert"
-)
-_ARITHMETIC = "add sub mul truediv floordiv mod neg pos abs"
-_SHARED = _shared()
-_PYTHON = _operators(_SHARED)
+_ARITHMETIC = _words("add sub mul truediv floordiv mod neg pos abs")
+_OPERATORS = _ARITHMETIC | _words("pow lt le eq ne gt ge and_ or_ xor invert")
+FUNCTIONS = _shared()
+OPERATORS = _operators(FUNCTIONS)
 _GETATTR = Operation(_attribute, "attribute")
-_METHODS = {
+METHODS = {
     **{name: _to(dtype) for name, dtype in DTYPES.items() if not name[-1].isdigit()},
     "to": Operation(_cast, "cast", vanishes="first"),
     "type_as": Operation(_cast, "cast", vanishes="first"),
@@ -240,7 +238,7 @@ _METHODS = {
     "size": Operation(_size, "size", smooth=False),
     "dim": Operation(lambda x: x.ndim, "rank", smooth=False),
 }
-_FUNCTIONAL = {
+FUNCTIONAL = {
     "softplus": Operation(functional.softplus),
     "logsigmoid": Operation(functional.logsigmoid),
     "silu": Operation(lambda x: functional.silu(x)),
@@ -249,6 +247,7 @@ _FUNCTIONAL = {
         for name in ("huber_loss", "smooth_l1_loss", "mse_loss", "l1_loss")
     },
 }
+_IN_BOTH = _words("relu sigmoid tanh softmax log_softmax")  # torch and torch.nn.functional
 # Where the functions are that have these names; torch's versions differ in it.
 _MODULES = {
     "torch._C._special.special_": "torch",
@@ -265,7 +264,7 @@ _MODULES = {
 def find(op: str, target: str) -> Operation | None:
     """Return the operation of a node that calls something; None if it is not on the list."""
     if op == "call_method":
-        return _METHODS.get(target) or _SHARED.get(_ALIASES.get(target, target))
+        return METHODS.get(target) or FUNCTIONS.get(_ALIASES.get(target, target))
     if target == "getattr":
         return _GETATTR
     prefix = next((prefix for prefix in _MODULES if target.startswith(prefix)), None)
@@ -273,20 +272,16 @@ def find(op: str, target: str) -> Operation | None:
         return None
     module, name = _MODULES[prefix], target.removeprefix(prefix)
     if module == "operator":
-        return _PYTHON.get(name)
+        return OPERATORS.get(name)
     name = _ALIASES.get(name, name)
-    if name in _FUNCTIONAL:
-        return _FUNCTIONAL[name]
-    return _SHARED.get(name) if module == "torch" or name in _SAME else None
-
-
-# Functions of torch.nn.functional that torch has, too.
-_SAME = frozenset({"relu", "sigmoid", "tanh", "softmax", "log_softmax"})
+    if name in FUNCTIONAL:
+        return FUNCTIONAL[name]
+    return FUNCTIONS.get(name) if module == "torch" or name in _IN_BOTH else None
 
 
 def spellings(op: str) -> list[str]:
     """Return what a node that calls something may call, as clients write it."""
     if op == "call_method":
-        return [*_METHODS, *_SHARED, *_ALIASES]
-    functions = {*_SHARED, *_FUNCTIONAL, *_ALIASES} - {*_PYTHON} | {"add", "sub", "mul", "pow"}
-    return [f"torch.{name}" for name in functions] + [f"operator.{name}" for name in _PYTHON]
+        return [*METHODS, *FUNCTIONS, *_ALIASES]
+    names = [f"torch.{name}" for name in (*FUNCTIONS, *FUNCTIONAL, *_ALIASES)]
+    return [name for name in names if find(op, name)] + [f"operator.{name}" for name in OPERATORS]
