@@ -6,7 +6,7 @@ import asyncio
 import logging
 import math
 import time
-from collections import deque
+from collections import OrderedDict, deque
 from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager, suppress
 from typing import Any
@@ -29,6 +29,7 @@ _POLL_SECONDS = 25.0  # the SDK gives a poll 45
 _PAUSE_SECONDS = 0.05
 _KEEP_FETCHED = 60.0  # the connection may break while an answer goes out
 _KEEP_UNFETCHED = 3600.0
+_ABANDONED = 120.0  # seconds without a poll: the SDK polls all the time, and asks anew if it has to
 
 _log = logging.getLogger(__name__)
 
@@ -69,6 +70,8 @@ class Futures:
     _promises: dict[str, Promise] = field(factory=dict, init=False)
     _old: deque[tuple[float, str]] = field(factory=deque, init=False)  # when made
     _fetched: deque[tuple[float, str]] = field(factory=deque, init=False)
+    # Samples that nobody asks for just now, and since when: the oldest first.
+    _unasked: OrderedDict[str, float] = field(factory=OrderedDict, init=False)
     _dice: Dice = field(init=False)
 
     def __attrs_post_init__(self) -> None:
@@ -97,6 +100,8 @@ class Futures:
         promise = Promise(request_id, what)
         self._promises[request_id] = promise
         self._old.append((now, request_id))
+        if promise.is_sample:
+            self._unasked[request_id] = now
         return promise
 
     def run(
@@ -153,12 +158,15 @@ class Futures:
         if self._strikes("paused"):
             await asyncio.sleep(_PAUSE_SECONDS)
             return Reply(b'{"type": "try_again", "queue_state": "paused_capacity"}', JSON, 408)
+        self._unasked.pop(request_id, None)
         with suppress(TimeoutError):
             async with asyncio.timeout(_POLL_SECONDS):
                 await promise.ready.wait()
         if promise.reply is None:
             if request_id not in self._promises:
                 raise Refused(410, f"The promise {request_id} was cancelled.")
+            if promise.is_sample:
+                self._unasked[request_id] = time.monotonic()
             return Reply(b'{"type": "try_again", "queue_state": "active"}', JSON, 408)
         if not promise.fetched:
             promise.fetched = True
@@ -192,6 +200,12 @@ class Futures:
             promise.ready.set()
 
     def _sweep(self, now: float) -> None:
+        """Forget what was answered long ago, and stop sampling for programs that have gone."""
+        while self._unasked and now - next(iter(self._unasked.values())) > _ABANDONED:
+            request_id, _ = self._unasked.popitem(last=False)
+            unasked = self._promises.get(request_id)
+            if unasked is not None and not unasked.ready.is_set():
+                self.cancel(request_id)
         for queue, keep in ((self._fetched, _KEEP_FETCHED), (self._old, _KEEP_UNFETCHED)):
             while queue and now - queue[0][0] > keep:
                 _, request_id = queue.popleft()

@@ -14,12 +14,12 @@ import pytest
 import tinker
 from http_testing import Running, running
 from raw_http import JSON, PROTOBUF, Raw
-from serving_support import BASE, KEY, policy_data, prompt, sampling, sft_data, weights
+from serving_support import BASE, KEY, PROMPT, policy_data, prompt, sampling, sft_data, weights
 from tinker import types
 from tinker.proto.request_conv import forward_backward_request_to_proto
 from tinker.types.optimizer import DimuonOptimizerConfig, DimuonParams
 
-from rlc.service.http import bodies, sessions
+from rlc.service.http import bodies, futures, sessions
 
 
 def test_models_that_cannot_be_made_are_refused_at_once(sdk: tinker.ServiceClient) -> None:
@@ -240,6 +240,35 @@ def test_a_program_that_died_is_given_up_after_a_while(
     status, answer = raw.post("session_heartbeat", {"session_id": dead.id})
     assert (status, "nothing was heard" in answer["detail"]) == (410, True)
     mine.forward(policy_data(), "importance_sampling").result()
+
+
+def test_samples_that_nobody_asks_for_any_more_are_given_up(
+    sdk: tinker.ServiceClient, raw: Raw, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A killed program leaves its requests behind; others are not to wait for them."""
+    session = sdk.holder.get_session_id()
+    made = {"session_id": session, "sampling_session_seq_id": 70, "base_model": BASE}
+    _, answer = raw.post("create_sampling_session", {**made, "type": "create_sampling_session"})
+    body = {
+        "sampling_session_id": answer["sampling_session_id"],
+        "num_samples": 1,
+        "prompt": {"chunks": [{"type": "encoded_text", "tokens": PROMPT}]},
+        "sampling_params": {"max_tokens": 8000, "stop": []},
+        "type": "sample",
+    }
+    _, left = raw.post("asample", {**body, "seq_id": 1})
+    monkeypatch.setattr(futures, "_ABANDONED", 0.0)
+    short = {**body, "sampling_params": {"max_tokens": 2, "stop": []}, "seq_id": 2}
+    _, promise = raw.post("asample", short)
+    assert raw.post("retrieve_future", {"request_id": left["request_id"]})[0] == 410
+    monkeypatch.undo()
+    assert (
+        sdk.create_sampling_client(base_model=BASE)
+        .result()
+        .sample(prompt(), 1, sampling(max_tokens=2))
+        .result(timeout=10)
+    )
+    assert promise["request_id"]
 
 
 def test_old_snapshots_make_room_and_the_one_in_use_stays(
