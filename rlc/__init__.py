@@ -9,6 +9,7 @@ The functions here do what the commands of the same names do::
     print(recipe.explain())     # values with their origins, formulas, graph, cost
     summary = rlc.run(recipe)   # train; the summary has the checkpoint and the rewards
     rlc.resume(summary.folder)  # continue a run that was interrupted
+    rlc.sweep("recipes/learning_rates.rl").best  # of the runs that a `sweep` declares
 
 Every error that rlc raises for its user derives from `rlc.Error`, which has a ``message`` and a
 ``hint``.
@@ -22,11 +23,13 @@ TYPE_CHECKING = False  # importing typing would take longer than all of this
 if TYPE_CHECKING:
     from typing import Any
 
-    from rlc.api import Explanation, Recipe, RecipeError, explain, load, load_plan, run
+    from rlc.api import Explanation, Recipe, RecipeError, explain, load, load_plan, run, sweep
     from rlc.errors import Error
     from rlc.plan.records import Plan
     from rlc.runtime.start import resume
     from rlc.runtime.summary import Summary
+    from rlc.sweeps.results import SweepSummary
+    from rlc.sweeps.start import resume_sweep
 
 __all__ = [
     "Error",
@@ -35,18 +38,23 @@ __all__ = [
     "Recipe",
     "RecipeError",
     "Summary",
+    "SweepSummary",
     "explain",
     "load",
     "load_plan",
     "resume",
+    "resume_sweep",
     "run",
+    "sweep",
 ]
 
 _ELSEWHERE = {  # than in rlc.api
     "Error": "rlc.errors",
     "Plan": "rlc.plan.records",
     "Summary": "rlc.runtime.summary",
+    "SweepSummary": "rlc.sweeps.results",
     "resume": "rlc.runtime.start",
+    "resume_sweep": "rlc.sweeps.start",
 }
 
 

@@ -20,6 +20,8 @@ if TYPE_CHECKING:
     from rlc.pricing.latencies import Latencies
     from rlc.runtime.observer import Observer
     from rlc.runtime.summary import Summary
+    from rlc.sweeps.observer import SweepObserver
+    from rlc.sweeps.results import SweepSummary
 
 # What a name can be set to. A string is written into the recipe as it is: "rloo()", "10".
 Setting = str | int | float | bool | None | Sequence["Setting"]
@@ -78,6 +80,11 @@ class Recipe:
         reader = Reader(imports=imports) if data else None
         settings = (self.overrides, self.seed, self.rehearse, self.service)
         return load(self.path, *settings, reader=reader)
+
+    def options(self) -> dict[str, Any]:
+        """Return what the recipe is compiled with, for who compiles it again."""
+        names = ("overrides", "seed", "rehearse", "service")
+        return {name: getattr(self, name) for name in names} | {"folder": os.getcwd()}
 
     def check(self, data: bool = True, imports: bool = False) -> Diagnostics:
         """Return all errors and warnings, as `rlc check` prints them; ``data`` and ``imports`` as
@@ -326,6 +333,61 @@ def run(
     if (found := check_plan(job)).has_errors:
         raise RecipeError(found)
     return run_plan(job, run_dir, base_url, observer)
+
+
+def sweep(
+    job: Recipe | str | os.PathLike[str],
+    name: str | None = None,
+    run_dir: str | os.PathLike[str] | None = None,
+    base_url: str | None = None,
+    jobs: int | None = None,
+    observer: SweepObserver | None = None,
+    *,
+    set: Mapping[str, Setting] | Sequence[str] = (),
+    seed: int | None = None,
+    rehearse: bool = False,
+    service: str | None = None,
+) -> SweepSummary:
+    """Run the trials of a sweep of a recipe, as `rlc sweep` does, and return its summary.
+
+    Args:
+        job: a recipe, or its path.
+        name: the sweep, if the recipe declares several.
+        run_dir: the folder of the sweep, which must not exist; ``runs/RECIPE-SWEEP-TIME`` by
+            default.
+        base_url: the address of a Tinker server to use instead of the hosted service.
+        jobs: trials at once; by default 4 on a service, 1 on this machine.
+        observer: an object whose methods are called as the sweep proceeds.
+        set: values of params and fields, as in :func:`rlc.load`; this and the following are for
+            the path of a recipe only.
+        seed: the first seed; 1 by default.
+        rehearse: a few small trials on the tiny model, which need no key.
+        service: ``"local"`` or ``"tinker"``; by default the service that has the model.
+
+    Raises:
+        TypeError: a recipe that is decided already is given with options of a path.
+        rlc.RecipeError: the recipe has errors.
+        rlc.Error: the recipe has no such sweep, or it cannot be run. A trial that fails raises
+            nothing: the summary has it in ``failed``, and :func:`rlc.resume_sweep` tries it again.
+
+    Example::
+
+        summary = rlc.sweep("recipes/learning_rates.rl")
+        print(summary.best.configuration, summary.best.mean)
+    """
+    from rlc.compile.sweeps import find_sweep
+    from rlc.sweeps.start import open_sweep, run_to_end
+
+    if not isinstance(job, Recipe):
+        job = load(job, set, seed, rehearse, service)
+    elif set or seed is not None or rehearse or service:
+        raise TypeError("set, seed, rehearse and service decide what the path of a recipe means")
+    compiled = job.compile()
+    if compiled.plan is None:
+        raise RecipeError(compiled.diagnostics)
+    found = find_sweep(compiled.sweeps, name, compiled.plan.recipe)
+    made = open_sweep(compiled.plan, found, job.options(), run_dir, base_url, jobs)
+    return run_to_end(made, observer)
 
 
 def is_saved_plan(path: str | os.PathLike[str]) -> bool:

@@ -33,11 +33,12 @@ MAY_IMPORT = {
     "envs": "algo plan data catalog",
     "service": "algo plan catalog envs",
     "runtime": "algo plan data catalog pricing envs service",
-    "report": "lang plan catalog pricing check compile explanation runtime",
+    "sweeps": "plan data pricing compile service runtime",
+    "report": "lang plan catalog pricing check compile explanation runtime sweeps",
     "emit": "algo plan catalog pricing compile explanation envs",
     "imports": "lang catalog",
     "cli": "lang algo plan data catalog pricing check compile explanation envs service runtime "
-    "report emit imports api",
+    "sweeps report emit imports api",
 }
 CONTRIBUTING = ROOT / "CONTRIBUTING.md"
 MOST_FILES = 17  # Python files in one folder, its `__init__.py` included

@@ -269,7 +269,7 @@ SWEEP_FIELDS = (
         "search",
         "search",
         "how configurations are chosen",
-        SearchPlan("grid", None, None, None),
+        SearchPlan("grid", None),
         aliases="method sampler algorithm",
     ),
     Param("budget", "budget", "most to spend on all of it; by default no limit", DEFAULT_BUDGET),

@@ -15,8 +15,8 @@ from rlc.version import __version__
 # In the order that `rlc --help` lists them. Each module of `commands` has HELP, DESCRIPTION,
 # EPILOG, add_arguments(parser), and run(args), which returns the exit status.
 COMMANDS = (
-    *("check", "explain", "run", "runs", "show", "report", "diff", "fmt", "catalog", "emit"),
-    *("serve", "import"),
+    *("check", "explain", "run", "sweep", "runs", "show", "report", "diff", "fmt", "catalog"),
+    *("emit", "serve", "import"),
 )
 MODULES = {"import": "import_"}  # a word of Python
 

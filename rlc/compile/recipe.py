@@ -73,7 +73,7 @@ def load(
             plan = on_service(plan, service)
         return plan
 
-    sweeps = tuple(evolve(sweep, finish=as_asked) for sweep in compiled.sweeps)
+    sweeps = tuple(sweep.finished(as_asked, rehearse) for sweep in compiled.sweeps)
     return Compiled(as_asked(compiled.plan), compiled.diagnostics, sweeps)
 
 

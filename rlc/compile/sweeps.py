@@ -7,10 +7,12 @@ from functools import cached_property
 from itertools import product
 from math import prod
 
-from attrs import define, field
+from attrs import define, evolve, field
 
+from rlc.catalog.builtins.training import DEFAULT_BUDGET
 from rlc.catalog.declarations import EVAL
 from rlc.check.stages import CheckedStage
+from rlc.check.suggest import known_values
 from rlc.check.sweeps import Axis, CheckedSweep
 from rlc.compile.trials import TrialCompiler, Tried
 from rlc.errors import Error
@@ -22,9 +24,17 @@ from rlc.plan.records import Plan, StagePlan
 from rlc.plan.sweeps import AxisPlan, Configuration, SweepPlan
 from rlc.pricing.sweeps import SweepCost, sweep_cost
 
+REHEARSED = 4  # configurations of a rehearsal
+
 
 class TrialError(Error):
     """Values of a sweep that make no recipe; the message has the findings."""
+
+
+class NoSweepError(Error):
+    """A recipe does not declare the sweep that was asked for."""
+
+    exit_status = 2
 
 
 @define(eq=False)
@@ -42,12 +52,14 @@ class Sweep:
     _compiler: TrialCompiler
     _assemble: Callable[[Sequence[CheckedStage], int], Plan]
     _finish: Callable[[Plan], Plan] | None = None
+    most: int | None = None  # configurations, of a rehearsal
     _known: dict[tuple[tuple[str, str], ...], Tried] = field(factory=dict, init=False)
 
     @property
     def size(self) -> int:
         """How many configurations are tried."""
-        return self.plan.search.n or prod(len(axis.values) for axis in self.plan.axes)
+        size = self.plan.search.n or prod(len(axis.values) for axis in self.plan.axes)
+        return size if self.most is None else min(size, self.most)
 
     @property
     def seeds(self) -> range:
@@ -64,6 +76,14 @@ class Sweep:
         """The plan of a trial. Raise TrialError if its values make no recipe."""
         plan = self._assemble(self.stages(configuration), seed)
         return plan if self._finish is None else self._finish(plan)
+
+    def finished(self, finish: Callable[[Plan], Plan], rehearse: bool) -> Sweep:
+        """The same sweep with all plans changed; of a rehearsal a few trials, and no budget."""
+        changed = evolve(self, finish=finish)
+        if not rehearse:
+            return changed
+        plan = evolve(self.plan, seeds=1, budget=DEFAULT_BUDGET)
+        return evolve(changed, plan=plan, most=REHEARSED)
 
     def stages(self, configuration: Configuration) -> tuple[CheckedStage, ...]:
         """The stages of a trial: the one that is tried, with those that it continues and its
@@ -93,6 +113,21 @@ class Sweep:
         if self._finish is not None:
             return self.plan_of(configuration, self.seed).stages
         return tuple(stage.plan() for stage in self.stages(configuration))
+
+
+def find_sweep(sweeps: Sequence[Sweep], name: str | None, recipe: str) -> Sweep:
+    """Return the sweep with a name, or the only one. Raise NoSweepError if there is none."""
+    by_name = {sweep.plan.name: sweep for sweep in sweeps}
+    if not by_name:
+        advice = "for example `sweep rates { of = main  over = { learning_rate = [1e-5, 4e-5] } }`"
+        raise NoSweepError(f"{recipe} declares no sweep", advice)
+    if name is None and len(by_name) == 1:
+        return sweeps[0]
+    if name is None:
+        raise NoSweepError(f"{recipe} has several sweeps", f"name one of {', '.join(by_name)}")
+    if name not in by_name:
+        raise NoSweepError(f"{recipe} has no sweep `{name}`", known_values([*by_name], name))
+    return by_name[name]
 
 
 def texts_of(axis: AxisPlan) -> tuple[str, ...]:

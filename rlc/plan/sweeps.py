@@ -38,12 +38,14 @@ class AxisPlan(Record):
 @frozen(eq=False, repr=False)
 class SearchPlan(Record):
     """How configurations are chosen: each one (``n`` is None), or ``n`` that are drawn. With an
-    ``eta`` only the best of each ``eta`` go on at 1, eta, eta² … times ``first`` steps."""
+    ``eta`` only the best of each ``eta`` go on at 1, eta, eta² … times ``first`` steps. One that
+    ``learns`` draws where the best were so far."""
 
     kind: str
     n: int | None
-    eta: int | None
-    first: int | None
+    eta: int | None = None
+    first: int | None = None
+    learns: bool = False
 
 
 @frozen(eq=False, repr=False)

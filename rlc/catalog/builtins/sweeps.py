@@ -46,13 +46,13 @@ SEARCHES = (
         "grid",
         "search",
         "every configuration of the axes",
-        lambda _: SearchPlan("grid", None, None, None),
+        lambda _: SearchPlan("grid", None),
     ),
     builtin(
         "random",
         "search",
         "configurations drawn at random, none twice (Optuna's RandomSampler)",
-        lambda args: SearchPlan("random", args.n, None, None),
+        lambda args: SearchPlan("random", args.n),
         _N,
     ),
     builtin(
@@ -60,7 +60,7 @@ SEARCHES = (
         "search",
         "configurations drawn where the best ones so far were dense, after the first ten, which "
         "are random (Optuna's TPESampler, NeurIPS 2011)",
-        lambda args: SearchPlan("tpe", args.n, None, None),
+        lambda args: SearchPlan("tpe", args.n, learns=True),
         _N,
         aliases="bayes bayesian optuna",
     ),

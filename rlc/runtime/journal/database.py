@@ -13,6 +13,7 @@ from __future__ import annotations
 import json
 import sqlite3
 import time
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any, Literal
 
@@ -203,6 +204,22 @@ class Journal:
     def _weights(self, table: Literal["checkpoints", "snapshots"], stage: str) -> dict[int, str]:
         query = f"SELECT step, path FROM {table} WHERE stage = ? ORDER BY step"
         return dict(self._db.execute(query, (stage,)).fetchall())
+
+    def take(self, other: Path, stages: Iterable[str]) -> None:
+        """Take over the steps and checkpoints that another journal has of some stages, all or
+        nothing. What they cost stays there."""
+        self._db.execute("ATTACH ? AS other", (str(other),))
+        try:
+            with self._db as db:
+                db.execute("BEGIN")
+                for stage in stages:
+                    for table in ("steps", "sources", "checkpoints", "snapshots"):
+                        db.execute(
+                            f"INSERT INTO {table} SELECT * FROM other.{table} WHERE stage = ?",
+                            (stage,),
+                        )
+        finally:
+            self._db.execute("DETACH other")
 
     def add_spend(self, stage: str, step: int, usage: Usage, usd: float | None) -> None:
         tokens = asdict(usage).values()

@@ -53,7 +53,7 @@ class RunFolder:
         made = path is None or not path.exists()
         try:
             if path is None:
-                path = _new_folder(Path("runs"), Path(plan.recipe).stem)
+                path = new_folder(Path("runs"), Path(plan.recipe).stem)
             path.mkdir(parents=True, exist_ok=True)
             if any(path.iterdir()):
                 raise RunError(
@@ -188,7 +188,7 @@ def command(verb: str, run: Path) -> str:
     return f"rlc {verb} {shlex.quote(f'./{name}' if name.startswith('-') else name)}"
 
 
-def _new_folder(root: Path, recipe: str) -> Path:
+def new_folder(root: Path, recipe: str) -> Path:
     """Make an empty folder with the name of the recipe and the time in plain characters; with a
     number too, if another run began in the same second."""
     plain = re.sub(r"[^\w.-]+", "-", recipe).strip("-.") or "recipe"

@@ -1,0 +1,171 @@
+"""``rlc sweep``: run the trials that a sweep of a recipe declares, or go on with them."""
+
+from __future__ import annotations
+
+import argparse
+import signal
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from rlc.cli.options import add_plan_options, changes_plan, recipe_of
+from rlc.cli.output import print_error, print_findings
+
+if TYPE_CHECKING:
+    from rlc.compile.sweeps import Sweep
+    from rlc.sweeps.results import SweepSummary
+    from rlc.sweeps.run import SweepRun
+
+HELP = "run the trials of a sweep and compare them"
+DESCRIPTION = (
+    "Run what a `sweep` of a recipe declares: each of its configurations with each of its seeds, "
+    "several at once where the service bears it, under one budget."
+)
+EPILOG = """\
+examples:
+  rlc sweep recipes/learning_rates.rl
+  rlc sweep recipes/learning_rates.rl rates --dry-run      its trials and their price
+  rlc sweep recipes/learning_rates.rl --rehearse           a few small ones, without a key
+  rlc sweep --resume runs/learning_rates-rates-20261121-093000
+
+Ctrl-C ends each running trial after its step, with a checkpoint; `--resume` goes on with them, with
+those that failed, and with those that were not begun, and runs none twice.
+
+exit status: 0 all trials or the budget have ended, 1 some failed or none has finished, 2 usage,
+130 interrupted
+"""
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("recipe", nargs="?", help="the recipe (.rl)")
+    parser.add_argument("name", nargs="?", help="its sweep, if it has several")
+    add_plan_options(parser)
+    parser.add_argument("--dry-run", action="store_true", help="list the trials and their price")
+    parser.add_argument(
+        "--jobs",
+        type=int,
+        metavar="N",
+        help="trials at once (default 4 on a service, 1 on this machine)",
+    )
+    parser.add_argument(
+        "--run-dir", type=Path, help="folder of the sweep (default runs/RECIPE-SWEEP-TIME)"
+    )
+    parser.add_argument(
+        "--resume", metavar="SWEEP", type=Path, help="go on with the sweep in a folder"
+    )
+    parser.add_argument(
+        "--base-url",
+        metavar="URL",
+        help="a server to use in place of the hosted Tinker service (default TINKER_BASE_URL)",
+    )
+    parser.add_argument("--quiet", action="store_true", help="show errors and the result only")
+
+
+def run(args: argparse.Namespace) -> int:
+    """Run the sweep, and return the exit status."""
+    if args.jobs is not None and args.jobs < 1:
+        return print_error("--jobs is at least 1", 2)
+    if args.resume and (args.recipe or args.run_dir or args.dry_run or changes_plan(args)):
+        return print_error(
+            "a sweep is gone on with as it was begun: give --resume alone (or with --jobs, "
+            "--base-url, --quiet)",
+            2,
+        )
+    if not args.resume and not args.recipe:
+        return print_error("give a recipe, or --resume with the folder of a sweep", 2)
+    from rlc.sweeps.start import compiled_again, open_sweep, reopen_sweep
+
+    if args.resume:
+        compiled, name = compiled_again(args.resume)
+    else:
+        compiled, name = recipe_of(args).compile(), args.name
+    if not (args.quiet and compiled.plan):
+        print_findings(compiled.diagnostics)
+    if compiled.plan is None:
+        return 1
+    from rlc.compile.sweeps import find_sweep
+
+    sweep = find_sweep(compiled.sweeps, name, compiled.plan.recipe)
+    if args.dry_run:
+        return _list(sweep)
+    if args.resume:
+        made = reopen_sweep(args.resume, compiled.plan, sweep, args.base_url, args.jobs)
+    else:
+        options = recipe_of(args).options()
+        made = open_sweep(compiled.plan, sweep, options, args.run_dir, args.base_url, args.jobs)
+    return _run(made, args.quiet)
+
+
+def _list(sweep: Sweep) -> int:
+    """Print the trials of a sweep, as far as they are known, and what they cost."""
+    from itertools import islice
+
+    from rlc.explanation.sweeps import sweep_lines
+    from rlc.lang.render import Paint
+    from rlc.plan.sweeps import Trial
+
+    print("\n".join(sweep_lines(sweep, Paint())))
+    if sweep.plan.search.n is not None:
+        print("\n  its configurations are drawn when it runs")
+        return 0
+    print("\n  trials")
+    for number, configuration in enumerate(islice(sweep.configurations(), sweep.size), 1):
+        for seed in sweep.seeds:
+            trial = Trial(number, configuration, seed)
+            values = "  ".join(f"{path} = {text}" for path, text in configuration.items())
+            print(f"    {number:>4}  seed {seed}  {trial.id}  {values}")
+    return 0
+
+
+def _run(made: SweepRun, quiet: bool) -> int:
+    from rich.console import Console
+
+    from rlc.cli.sweep_table import LiveSweep, PlainSweep, print_result
+    from rlc.runtime.journal.folder import command
+    from rlc.sweeps.observer import SweepObserver
+
+    console = Console(highlight=False)
+    if quiet:
+        made.observer = SweepObserver()
+    elif console.is_terminal and not console.is_dumb_terminal:
+        made.observer = LiveSweep(console)
+    else:
+        made.observer = PlainSweep(console)
+    summary = _interruptible(made)
+    print_result(console, summary)
+    if summary.state != "finished" or summary.failed:
+        again = command("sweep --resume", summary.folder)
+        console.print(f"go on with: {again}", soft_wrap=True, markup=False)
+    return status_of(summary)
+
+
+def status_of(summary: SweepSummary) -> int:
+    """Return the exit status of a sweep."""
+    if summary.state == "interrupted":
+        return 130
+    return 1 if summary.failed or summary.best is None else 0
+
+
+def _interruptible(made: SweepRun) -> SweepSummary:
+    """Run a sweep. Ctrl-C once finishes the running steps and saves; twice stops now."""
+    from rlc.sweeps.start import run_to_end
+
+    pressed = 0
+
+    def interrupt(*_: object) -> None:
+        nonlocal pressed
+        pressed += 1
+        if pressed == 1:
+            made.observer.note("stopping after the running steps; Ctrl-C again: now")
+            made.stop()
+        else:
+            made.cancel()
+
+    usual = {
+        name: signal.signal(name, interrupt)
+        for name in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+    }
+    try:
+        return run_to_end(made)
+    finally:
+        for name, handler in usual.items():
+            signal.signal(name, handler)

@@ -1,0 +1,180 @@
+"""The progress of a sweep: a line a trial, or a table that is redrawn in place."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from rich.console import Console, RenderableType
+from rich.live import Live
+from rich.table import Table
+from rich.text import Text
+
+from rlc.plan.sweeps import SweepPlan, Trial
+from rlc.plan.units import elapsed
+from rlc.sweeps.journal import TrialRecord
+from rlc.sweeps.observer import SweepObserver
+from rlc.sweeps.results import Result, SweepSummary, ranked
+
+_STYLES = {
+    "running": "cyan",
+    "finished": "green",
+    "pruned": "dim",
+    "failed": "red",
+    "budget": "yellow",
+    "interrupted": "yellow",
+    "waiting": "dim",
+}
+
+
+def values_of(trial: Trial) -> str:
+    """``learning_rate 1e-5, scheme grpo()``."""
+    return ", ".join(f"{path} {text}" for path, text in trial.configuration.items())
+
+
+class PlainSweep(SweepObserver):
+    """A line for each trial that begins or ends, for logs and pipes."""
+
+    def __init__(self, console: Console) -> None:
+        self._console = console
+
+    def started(self, plan: SweepPlan, size: int, folder: Path) -> None:
+        self.note(f"sweep {plan.name}: {size:,} trials of {plan.of} in {folder}")
+
+    def trial(self, record: TrialRecord) -> None:
+        trial = record.trial
+        if record.state == "waiting":
+            return
+        value = "" if record.value is None else f" {record.value:.4f}"
+        cause = f": {record.cause}" if record.cause else ""
+        self.note(
+            f"trial {trial.number} seed {trial.seed} ({values_of(trial)}) "
+            f"{record.state}{value}{cause}"
+        )
+
+    def note(self, text: str) -> None:
+        self._console.print(text, soft_wrap=True, markup=False)
+
+
+class LiveSweep(SweepObserver):
+    """A table of the trials that run and of the best so far."""
+
+    _MOST = 12  # rows
+
+    def __init__(self, console: Console) -> None:
+        self._lock = threading.Lock()
+        self._title, self._note, self._spent, self._size = "", "", 0.0, 0
+        self._plan: SweepPlan | None = None
+        self._records: dict[str, TrialRecord] = {}
+        self._steps: dict[str, str] = {}
+        self._last: dict[str, float] = {}
+        self._since = time.monotonic()
+        self._live = Live(console=console, get_renderable=self._render, refresh_per_second=4)
+
+    def started(self, plan: SweepPlan, size: int, folder: Path) -> None:
+        self._plan, self._size = plan, size
+        self._title = f"sweep {plan.name} of {plan.of} · {folder}"
+        self._live.start()
+
+    def trial(self, record: TrialRecord) -> None:
+        with self._lock:
+            self._records[record.trial.id] = record
+
+    def step(
+        self, trial: Trial, stage: str, step: int, of: int, metrics: Mapping[str, Any]
+    ) -> None:
+        reward = metrics.get("reward/mean", metrics.get("loss/mean"))
+        shown = "" if reward is None else f"  {float(reward):.3f}"
+        self._steps[trial.id] = f"{stage} {step}/{of}{shown}"
+
+    def measured(self, trial: Trial, step: int, value: float) -> None:  # noqa: ARG002
+        self._last[trial.id] = value
+
+    def spent(self, usd: float) -> None:
+        self._spent = usd
+
+    def note(self, text: str) -> None:
+        self._note = text
+
+    def close(self) -> None:
+        self._live.stop()
+
+    def _render(self) -> RenderableType:
+        if self._plan is None:
+            return Text("")
+        with self._lock:
+            records = list(self._records.values())
+        ended = sum(r.state in ("finished", "pruned", "failed") for r in records)
+        spent = f" · ${self._spent:.2f}" if self._spent else ""
+        running = elapsed(time.monotonic() - self._since)
+        title = f"{self._title} · {ended} of {self._size} · {running}{spent}"
+        table = Table(title=Text(title), title_justify="left", box=None, header_style="dim")
+        for name in ("", "configuration", "seed", "state", self._plan.metric.name):
+            table.add_column(name, justify="right" if name in ("", "seed") else "left")
+        now = [record for record in records if record.state == "running"]
+        for record in now:
+            trial = record.trial
+            last = self._last.get(trial.id)
+            table.add_row(
+                str(trial.number),
+                values_of(trial),
+                str(trial.seed),
+                Text(self._steps.get(trial.id, "starting"), "cyan"),
+                "" if last is None else f"{last:.4f}",
+            )
+        for result in ranked(self._plan, records)[: self._MOST - len(now)]:
+            if result.mean is not None:
+                table.add_row(*_row(result))
+        if self._note:
+            table.caption = Text(self._note, "yellow")
+        return table
+
+
+def _row(result: Result) -> tuple[RenderableType, ...]:
+    """The number of a configuration, its values, seeds, state and mean."""
+    states = dict.fromkeys(record.state for record in result.trials)
+    shown = Text(", ").join(Text(state, _STYLES[state]) for state in states)
+    done = sum(record.state == "finished" for record in result.trials)
+    return (
+        str(result.number),
+        values_of(result.trials[0].trial),
+        f"{done}/{len(result.trials)}",
+        shown,
+        value_text(result),
+    )
+
+
+def value_text(result: Result) -> str:
+    """``0.8750 ± 0.0210``, or nothing."""
+    if result.mean is None:
+        return ""
+    return f"{result.mean:.4f}" + ("" if result.margin is None else f" ± {result.margin:.4f}")
+
+
+def print_result(console: Console, summary: SweepSummary) -> None:
+    """Print the table of all configurations, the best first."""
+    metric = summary.plan.metric
+    table = Table(box=None, header_style="dim", padding=(0, 2, 0, 0))
+    for name in ("", "configuration", "seeds", "state", metric.name):
+        table.add_column(name, justify="right" if name in ("", "seeds") else "left")
+    for result in summary.results:
+        table.add_row(*_row(result))
+    console.print(table)
+    best, trials = summary.best, summary.trials
+    if len(trials) and any(r.margin is not None for r in summary.results):
+        console.print("± half of a 95 % interval of the mean over the seeds (Student's t)")
+    if best is not None:
+        settings = " ".join(f"--set '{text}'" for text in best.trials[0].trial.settings)
+        console.print(f"best: {settings}", soft_wrap=True, markup=False)
+    counts = {state: sum(r.state == state for r in trials) for state in _STYLES}
+    said = ", ".join(f"{count} {state}" for state, count in counts.items() if count)
+    spent = f", ${summary.spent_usd:.2f} spent" if summary.spent_usd else ""
+    console.print(f"{summary.state}: {said}{spent}; {summary.folder}", markup=False, soft_wrap=True)
+    if summary.cause:
+        console.print(summary.cause, markup=False, soft_wrap=True)
+    for record in summary.failed:
+        where = f"trial {record.trial.number}, seed {record.trial.seed}"
+        console.print(f"{where} failed: {record.cause}", markup=False, soft_wrap=True)

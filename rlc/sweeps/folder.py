@@ -1,0 +1,147 @@
+"""The folder of a sweep: its journal, its lock, and the run folders of its trials inside it."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import time
+from contextlib import ExitStack, closing
+from pathlib import Path
+from typing import Any
+
+from attrs import asdict, define
+
+from rlc.compile.sweeps import Sweep
+from rlc.plan.codec import plan_hash
+from rlc.plan.records import Plan
+from rlc.plan.sweeps import SweepPlan, Trial
+from rlc.runtime.journal.folder import command, new_folder
+from rlc.runtime.journal.locks import lock
+from rlc.runtime.records import RunError
+from rlc.sweeps.journal import JOURNAL_FILE, SweepJournal
+
+TRIALS, SHARED = "trials", "shared"
+
+
+@define(eq=False)
+class SweepFolder:
+    """An open, locked folder. Make one with :meth:`create` or :meth:`resume`."""
+
+    path: Path
+    journal: SweepJournal
+    _opened: ExitStack
+
+    @classmethod
+    def create(
+        cls, path: Path | None, sweep: Sweep, base: Plan, made_from: dict[str, Any]
+    ) -> SweepFolder:
+        """Make a new folder, by default ``runs/RECIPE-SWEEP-TIME``. ``made_from`` are the options
+        that the recipe was compiled with. Raise RunError if it has content or cannot be written.
+        """
+        made = path is None or not path.exists()
+        try:
+            if path is None:
+                path = new_folder(Path("runs"), f"{Path(base.recipe).stem}-{sweep.plan.name}")
+            path.mkdir(parents=True, exist_ok=True)
+            if any(path.iterdir()):
+                raise RunError(
+                    f"the folder {path} already exists",
+                    f"go on with it (`{command('sweep --resume', path)}`) or choose another "
+                    "--run-dir",
+                )
+            with ExitStack() as opened:
+                opened.callback(os.close, lock(path))
+                journal = opened.enter_context(closing(SweepJournal(path / JOURNAL_FILE)))
+                (path / TRIALS).mkdir()
+                folder = cls(path, journal, opened.pop_all())
+        except OSError as error:
+            if made and path is not None:
+                shutil.rmtree(path, ignore_errors=True)
+            raise RunError(
+                f"cannot write the folder {path or 'runs'}: {error.strerror or error}",
+                "choose another place with --run-dir",
+            ) from error
+        journal.set_meta(
+            sweep=json.dumps(asdict(sweep.plan)),
+            plan_hash=plan_hash(base),
+            recipe=os.path.abspath(base.recipe),
+            made_from=json.dumps(made_from),
+            started=repr(time.time()),
+            state="running",
+        )
+        return folder
+
+    @classmethod
+    def resume(cls, path: Path) -> SweepFolder:
+        """Open the folder of an earlier sweep. Raise RunError if there is none, or it is in use."""
+        if not is_sweep(path):
+            raise RunError(
+                f"{path} is not the folder of a sweep: it has no {JOURNAL_FILE}",
+                "give the folder that an earlier `rlc sweep` named",
+            )
+        try:
+            with ExitStack() as opened:
+                opened.callback(os.close, lock(path))
+                journal = opened.enter_context(closing(SweepJournal(path / JOURNAL_FILE)))
+                return cls(path, journal, opened.pop_all())
+        except OSError as error:
+            raise RunError(
+                f"cannot write the folder {path}: {error.strerror or error}",
+                "see to its permissions and to the room on its disk, then go on",
+            ) from error
+
+    def require_same(self, sweep: Sweep, base: Plan) -> None:
+        """Raise RunError if the recipe says something else than what the sweep was begun with. Its
+        budget may differ."""
+        begun = json.loads(self.journal.meta("sweep") or "{}")
+        now = json.loads(json.dumps(asdict(sweep.plan)))
+        changed = [key for key in now if key != "budget" and begun.get(key) != now[key]]
+        if plan_hash(base) != self.journal.meta("plan_hash"):
+            changed.append("the job itself")
+        if changed:
+            raise RunError(
+                f"{base.recipe} says something else than what {self.path} was begun with: "
+                f"{', '.join(changed)}",
+                "put it back to go on, or begin a new sweep; its trials so far stay",
+            )
+        self.journal.set_meta(sweep=json.dumps(now))  # with the budget of now
+
+    def of_trial(self, trial: Trial) -> Path:
+        """The run folder of a trial."""
+        return self.path / TRIALS / f"{trial.number:04d}-seed{trial.seed}-{trial.id}"
+
+    def of_shared(self, plan: Plan) -> Path:
+        """The run folder of stages that trials have in common."""
+        return self.path / SHARED / plan_hash(plan)[:12]
+
+    def set_state(self, state: str, cause: str = "") -> None:
+        self.journal.set_meta(state=state, cause=cause, updated=repr(time.time()))
+
+    def close(self) -> None:
+        """Close the journal and release the lock; safe to call twice."""
+        self._opened.close()
+
+
+def is_sweep(path: Path) -> bool:
+    """Whether a folder is that of a sweep."""
+    return (path / JOURNAL_FILE).is_file()
+
+
+def begun_with(path: Path) -> tuple[str, dict[str, Any]]:
+    """Return the recipe that a sweep was begun with, and its options. Raise RunError if there is
+    none."""
+    if not is_sweep(path):
+        raise RunError(
+            f"{path} is not the folder of a sweep: it has no {JOURNAL_FILE}",
+            "give the folder that an earlier `rlc sweep` named",
+        )
+    with closing(SweepJournal(path / JOURNAL_FILE, read_only=True)) as journal:
+        return journal.meta("recipe") or "", json.loads(journal.meta("made_from") or "{}")
+
+
+def sweep_plan(journal: SweepJournal) -> SweepPlan:
+    """Return the record of a sweep as its journal has it."""
+    from cattrs import Converter
+
+    return Converter().structure(json.loads(journal.meta("sweep") or "{}"), SweepPlan)

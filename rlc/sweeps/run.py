@@ -1,0 +1,395 @@
+"""A sweep as it runs: trials from a queue, several at once, until none is left or it has to end.
+
+Each trial is a job in a thread with an event loop of its own, so that it computes what `rlc run`
+would. The queue and the journal are shared under one lock.
+"""
+
+from __future__ import annotations
+
+import json
+import threading
+import traceback
+from collections import defaultdict, deque
+from collections.abc import Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor, wait
+from contextlib import closing
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+from attrs import define, evolve, field
+
+from rlc.compile.sweeps import Sweep
+from rlc.errors import Error
+from rlc.plan.records import EvalPlan, Plan
+from rlc.plan.sweeps import Configuration, Trial
+from rlc.pricing.cost import plan_cost
+from rlc.runtime.journal.database import NOTHING, Journal, Used
+from rlc.runtime.journal.folder import RunFolder
+from rlc.runtime.journal.runs import is_run
+from rlc.runtime.observer import Observer
+from rlc.runtime.preflight import require_runnable
+from rlc.runtime.records import RunError
+from rlc.runtime.summary import Summary
+from rlc.service.connect import require_service
+from rlc.sweeps.folder import SweepFolder
+from rlc.sweeps.halving import Halving
+from rlc.sweeps.jobs import JobStoppedError, StoppableJob
+from rlc.sweeps.journal import Report, TrialRecord, TrialState
+from rlc.sweeps.measure import value_of, values_on_the_way
+from rlc.sweeps.observer import SweepObserver
+from rlc.sweeps.results import SweepSummary, has_ended, ranked
+from rlc.sweeps.search import Tried, propose
+from rlc.sweeps.shared import create, own_stages, shared_part
+
+_IN_A_ROW = 3  # trials that fail one after the other before the sweep gives up
+_REASONS = {
+    "interrupted": "it was asked to stop",
+    "budget": "the budget has no room for more",
+}
+
+
+@define(eq=False)
+class SweepRun:
+    """Runs what is left of the sweep in a folder, ``jobs`` trials at once. :meth:`stop` ends it."""
+
+    sweep: Sweep
+    folder: SweepFolder
+    base_url: str | None = None
+    jobs: int = 1
+    observer: SweepObserver = field(factory=SweepObserver)
+    _lock: threading.RLock = field(factory=threading.RLock, init=False)
+    _records: dict[str, TrialRecord] = field(factory=dict, init=False)  # by the trial's id
+    _queue: deque[Trial] = field(factory=deque, init=False)
+    _running: dict[str, StoppableJob] = field(factory=dict, init=False)
+    _expected: dict[str, float] = field(factory=dict, init=False)  # USD of running trials
+    _used: dict[Path, Used] = field(factory=dict, init=False)  # by the folder of a run
+    _sharing: defaultdict[Path, threading.Lock] = field(
+        factory=lambda: defaultdict(threading.Lock), init=False
+    )
+    _halving: Halving | None = field(default=None, init=False)
+    _ending: str = field(default="", init=False)  # why no other trial begins
+    _cause: str = field(default="", init=False)
+    _failed_in_a_row: int = field(default=0, init=False)
+    _listed: tuple[Configuration, ...] = field(default=(), init=False)
+
+    def stop(self) -> None:
+        """End with a checkpoint of each running trial after its step."""
+        self._end("interrupted")
+
+    def cancel(self) -> None:
+        """End now."""
+        self._end("interrupted")
+        for job in list(self._running.values()):
+            job.cancel()
+
+    def run(self) -> SweepSummary:
+        """Run the trials that are left, and return how the sweep stands then."""
+        self._prepare()
+        self.folder.set_state("running")
+        runs = self.sweep.size * len(self.sweep.seeds)
+        self.observer.started(self.sweep.plan, runs, self.folder.path)
+        for record in self._records.values():
+            self.observer.trial(record)
+        with ThreadPoolExecutor(self.jobs, "rlc-trial") as pool:
+            done, _ = wait([pool.submit(self._work) for _ in range(self.jobs)])
+        for future in done:
+            future.result()
+        state = self._ending or "finished"
+        cause = self._cause or _REASONS.get(state, "")
+        self.folder.set_state(state, cause)
+        return SweepSummary(
+            self.folder.path,
+            self.sweep.plan,
+            state,
+            tuple(sorted(self._records.values(), key=_in_order)),
+            self._spent.usd,
+            cause,
+        )
+
+    def _prepare(self) -> None:
+        """Read what is known of the sweep, and queue the trials that were begun."""
+        plan, journal = self.sweep.plan, self.folder.journal
+        if plan.search.n is None:
+            self._listed = tuple(islice(self.sweep.configurations(), self.sweep.size))
+        if plan.search.eta is not None:
+            self._halving = Halving(plan, journal.reports())
+        for record in journal.trials():
+            if record.state == "running":  # its process was killed
+                record = evolve(record, state="interrupted")
+            self._records[record.trial.id] = record
+        for record in list(self._records.values()):
+            if not has_ended(record):
+                self._queue.append(record.trial)
+            elif record.state == "finished":
+                self._add(self._later_seeds(record.trial))
+        for path in [*self.folder.path.glob("trials/*"), *self.folder.path.glob("shared/*")]:
+            if is_run(path):
+                self._used[path] = _used_in(path, plan.of)
+
+    # The queue
+
+    def _work(self) -> None:
+        """Run trials until there are none."""
+        try:
+            while (taken := self._next()) is not None:
+                self._run(*taken)
+        except BaseException as error:
+            self._end("failed", str(error))
+            raise
+
+    def _next(self) -> tuple[Trial, Plan] | None:
+        """Take the next trial, with its plan; None if there is none to begin."""
+        with self._lock:
+            while not self._ending and (self._queue or self._propose()):
+                trial = self._queue[0]
+                try:
+                    plan = self.sweep.plan_of(trial.configuration, trial.seed)
+                except Error as error:
+                    self._queue.popleft()
+                    self._record(trial, "failed", str(error))
+                    self._note_failure(str(error))
+                    continue
+                expected = self._expected_of(trial, plan)
+                most = self.sweep.plan.budget.usd
+                if most is not None and self._committed + expected > most:
+                    self._end("budget")
+                    return None
+                self._queue.popleft()
+                self._expected[trial.id] = expected
+                self._running[trial.id] = StoppableJob()
+                return trial, plan
+        return None
+
+    def _propose(self) -> bool:
+        """Queue the next configuration, if there is one."""
+        last = max((record.trial.number for record in self._records.values()), default=0)
+        number, configuration = last + 1, None
+        if number <= len(self._listed):
+            configuration = self._listed[number - 1]
+        elif number <= self.sweep.size and not self._listed:
+            before = sorted(
+                ranked(self.sweep.plan, self._records.values()), key=lambda result: result.number
+            )
+            known = [Tried(r.configuration, r.mean if r.complete else None) for r in before]
+            configuration = propose(self.sweep.plan, self.sweep.seed, number, known)
+            if configuration is None:
+                self.observer.note("every configuration that is drawn was tried before")
+        if configuration is None:
+            return False
+        seeds = self.sweep.seeds[:1] if self._halving else self.sweep.seeds
+        self._add([Trial(number, configuration, seed) for seed in seeds])
+        return True
+
+    def _later_seeds(self, trial: Trial) -> list[Trial]:
+        """The trials of a configuration that wait for its first one, which goes to the end."""
+        if self._halving is None or trial.seed != self.sweep.seed:
+            return []
+        return [evolve(trial, seed=seed) for seed in self.sweep.seeds[1:]]
+
+    def _add(self, trials: list[Trial]) -> None:
+        new = [trial for trial in trials if trial.id not in self._records]
+        self.folder.journal.add(new)
+        for trial in new:
+            self._records[trial.id] = TrialRecord(trial, "waiting", "", None)
+            self._queue.append(trial)
+            self.observer.trial(self._records[trial.id])
+
+    def _record(
+        self, trial: Trial, state: TrialState, cause: str = "", value: float | None = None
+    ) -> None:
+        self.folder.journal.set_state(trial, state, cause, value)
+        self._records[trial.id] = TrialRecord(trial, state, cause, value)
+        self.observer.trial(self._records[trial.id])
+
+    def _end(self, reason: str, cause: str = "") -> None:
+        """Begin no other trial, and end those that run after their step."""
+        with self._lock:
+            if not self._ending:
+                self._ending, self._cause = reason, cause
+            for job in self._running.values():
+                job.stop()
+
+    def _note_failure(self, cause: str) -> None:
+        self._failed_in_a_row += 1
+        if self._failed_in_a_row >= _IN_A_ROW:
+            self._end("failed", f"{_IN_A_ROW} trials failed one after the other: {cause}")
+
+    # Money
+
+    @property
+    def _spent(self) -> Used:
+        return sum(self._used.values(), NOTHING)
+
+    @property
+    def _committed(self) -> float:
+        """USD that are spent, or that running trials are expected to spend yet."""
+        left = (
+            max(0.0, expected - self._used.get(self._path(trial), NOTHING).usd)
+            for trial, expected in self._expected.items()
+        )
+        return self._spent.usd + sum(left)
+
+    def _path(self, trial: str) -> Path:
+        return self.folder.of_trial(self._records[trial].trial)
+
+    def _expected_of(self, trial: Trial, plan: Plan) -> float:
+        """USD that a trial is expected to cost from where it is."""
+        of = self.sweep.plan.of
+        shared = shared_part(plan, of)
+        done = shared is not None and is_run(self.folder.of_shared(shared))
+        own = own_stages(plan, of)
+        costs = (c.total("expected").usd for c in plan_cost(plan) if not done or c.stage in own)
+        return max(0.0, sum(costs) - self._used.get(self.folder.of_trial(trial), NOTHING).usd)
+
+    # A trial
+
+    def _run(self, trial: Trial, plan: Plan) -> None:
+        """Run a trial to its end, whatever that is."""
+        job = self._running[trial.id]
+        with self._lock:
+            self._record(trial, "running")
+        state: TrialState
+        try:
+            state, cause, value = self._run_job(trial, plan, job)
+        except JobStoppedError as error:
+            state, cause, value = "interrupted", str(error), None
+        except Error as error:
+            state, cause, value = "failed", error.message, None
+        except Exception as error:  # a mistake in rlc, or in what it was given: one trial's
+            state, cause, value = "failed", f"{type(error).__name__}: {error}", None
+            path = self.folder.path / f"{self.folder.of_trial(trial).name}.crash.log"
+            path.write_text(traceback.format_exc(), encoding="utf-8")
+        with self._lock:
+            del self._running[trial.id], self._expected[trial.id]
+            self._record(trial, state, cause, value)
+            if state == "failed":
+                self._note_failure(cause)
+            elif state in ("finished", "pruned"):
+                self._failed_in_a_row = 0
+            if state == "finished":
+                self._add(self._later_seeds(trial))
+
+    def _run_job(
+        self, trial: Trial, plan: Plan, job: StoppableJob
+    ) -> tuple[TrialState, str, float | None]:
+        """Run a trial, and return how it ended, why, and its value."""
+        of, metric = self.sweep.plan.of, self.sweep.plan.metric
+        with closing(self._open(trial, plan, job)) as folder:
+            for step, value in values_on_the_way(folder.journal, metric):
+                self._measured(trial, plan, step, value)
+            if self._is_pruned(trial):
+                return "pruned", "", None
+            watcher = _Watcher(self, folder, trial, own_stages(plan, of))
+            summary = job.run(folder, self.base_url, watcher)
+            return self._verdict(trial, summary, value_of(folder.journal, metric, plan, of))
+
+    def _verdict(
+        self, trial: Trial, summary: Summary, value: float | None
+    ) -> tuple[TrialState, str, float | None]:
+        if summary.state == "finished":
+            if value is None:
+                return "failed", f"it ended without a {self.sweep.plan.metric.name}", None
+            return "finished", "", value
+        if summary.state == "interrupted":
+            if self._is_pruned(trial):
+                return "pruned", "", None
+            return ("budget" if self._ending == "budget" else "interrupted"), "", None
+        of = "at the budget of its stage" if summary.state == "budget" else summary.state
+        return "failed", f"it ended {of}: {summary.cause}", None
+
+    def _open(self, trial: Trial, plan: Plan, job: StoppableJob) -> RunFolder:
+        """Open the run folder of a trial, with the stages done that it shares with others."""
+        path = self.folder.of_trial(trial)
+        if not is_run(path):
+            require_runnable(plan)
+            require_service(plan, self.base_url)
+            shared = shared_part(plan, self.sweep.plan.of)
+            create(path, plan, None if shared is None else self._run_shared(trial, shared, job))
+        return RunFolder.resume(path)
+
+    def _run_shared(self, trial: Trial, plan: Plan, job: StoppableJob) -> Path:
+        """Run the stages that trials have in common, unless another trial has; return where."""
+        path = self.folder.of_shared(plan)
+        with self._lock:
+            lock = self._sharing[path]
+        with lock:
+            if not is_run(path):
+                create(path, plan, None)
+            with closing(RunFolder.resume(path)) as folder:
+                watcher = _Watcher(self, folder, trial, [stage.name for stage in plan.stages])
+                summary = job.run(folder, self.base_url, watcher)
+        if summary.state == "interrupted":
+            raise JobStoppedError("it was asked to stop")
+        if summary.state != "finished":
+            raise RunError(f"the stages before it ended: {summary.cause or summary.state}")
+        return path
+
+    # What a trial reports
+
+    def stepped(
+        self, trial: Trial, folder: RunFolder, own: Sequence[str], metrics: Mapping[str, Any]
+    ) -> None:
+        """Count what a step took, and end the sweep if there is no room for another like it."""
+        stage, step, journal = metrics["stage"], metrics["step"], folder.journal
+        with self._lock:
+            self._used[folder.path] = sum(map(journal.used, own), NOTHING)
+            self.observer.spent(self._spent.usd)
+            if not self._spent.fits(self.sweep.plan.budget, journal.used(stage, step)):
+                self._end("budget")
+            for planned in folder.plan.stages:
+                if planned.name == stage and not isinstance(planned, EvalPlan):
+                    self.observer.step(trial, stage, step, planned.steps, metrics)
+            self._look(trial, folder.plan, metrics)
+
+    def _look(self, trial: Trial, plan: Plan, metrics: Mapping[str, Any]) -> None:
+        metric = self.sweep.plan.metric
+        if metrics["stage"] == metric.stage and metric.key in metrics:
+            self._measured(trial, plan, metrics["step"], float(metrics[metric.key]))
+
+    def _measured(self, trial: Trial, plan: Plan, step: int, value: float) -> None:
+        """Take note of a trial's metric, and end it if others did better after as many steps."""
+        with self._lock:
+            self.observer.measured(trial, step, value)
+            if self._halving is None or trial.seed != self.sweep.seed:
+                return
+            of = next(stage for stage in plan.stages if stage.name == self.sweep.plan.of)
+            if not isinstance(of, EvalPlan) and 0 < step < of.steps:
+                report = Report(trial.number, step, value)
+                new = self.folder.journal.report(report)
+                if new and not self._halving.goes_on(report):
+                    self._running[trial.id].stop()
+
+    def _is_pruned(self, trial: Trial) -> bool:
+        ended = self._halving.ended if self._halving else set()
+        return trial.number in ended and trial.seed == self.sweep.seed
+
+
+class _Watcher(Observer):
+    """What the run of a trial says, on its thread."""
+
+    def __init__(self, run: SweepRun, folder: RunFolder, trial: Trial, own: Sequence[str]) -> None:
+        self._run, self._folder, self._trial, self._own = run, folder, trial, own
+
+    def step(self, step: int, metrics: Mapping[str, Any]) -> None:  # noqa: ARG002
+        self._run.stepped(self._trial, self._folder, self._own, metrics)
+
+    def evaluated(self, plan: EvalPlan, step: int, metrics: Mapping[str, Any]) -> None:  # noqa: ARG002
+        self._run.stepped(self._trial, self._folder, self._own, metrics)
+
+    def note(self, text: str) -> None:
+        self._run.observer.note(f"trial {self._trial.number}, seed {self._trial.seed}: {text}")
+
+
+def _used_in(path: Path, of: str) -> Used:
+    """What a run has used itself: of a trial, the stages before ``of`` were run elsewhere."""
+    stages = json.loads((path / "plan.json").read_text(encoding="utf-8"))["stages"]
+    names = [stage["name"] for stage in stages]
+    if of in names:
+        names = [s["name"] for s in stages if s["name"] == of or s["kind"] == "eval"]
+    with closing(Journal(path / "journal.sqlite", read_only=True)) as journal:
+        return sum(map(journal.used, names), NOTHING)
+
+
+def _in_order(record: TrialRecord) -> tuple[int, int]:
+    return record.trial.number, record.trial.seed

@@ -1,0 +1,60 @@
+"""Stages that trials have in common: run once, and handed on with their journal and checkpoints.
+
+A trial's folder then looks as if it had run these stages itself, and its plan is whole: it can be
+gone on with, looked at and reported like any other run. What they cost stays where they ran.
+"""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Sequence
+from contextlib import closing
+from pathlib import Path
+
+from attrs import evolve
+
+from rlc.plan.graph import build_graph
+from rlc.plan.records import LOCAL, EvalPlan, Plan
+from rlc.runtime.failures import FAILURES_FILE
+from rlc.runtime.journal.folder import RunFolder
+from rlc.runtime.journal.metrics import ROLLOUTS_FILE
+from rlc.runtime.journal.timeline import TIMELINE_FILE
+
+CHECKPOINTS = "checkpoints"
+
+
+def shared_part(plan: Plan, of: str) -> Plan | None:
+    """Return the plan of the stages before the one that is tried; None if there are none."""
+    stages = tuple(s for s in plan.stages if s.name != of and not isinstance(s, EvalPlan))
+    if not stages:
+        return None
+    names = tuple(f"stages.{stage.name}." for stage in stages)
+    origins = {k: v for k, v in plan.provenance.items() if k == "seed" or k.startswith(names)}
+    return evolve(plan, stages=stages, graph=build_graph(stages), provenance=origins)
+
+
+def create(path: Path, plan: Plan, shared: Path | None) -> None:
+    """Make the run folder of a trial; with ``shared`` the stages of the finished run there are done
+    in it. It appears at once and whole, whatever happens on the way."""
+    partial = path.with_name(f".{path.name}.new")
+    shutil.rmtree(partial, ignore_errors=True)
+    with closing(RunFolder.create(partial, plan)) as folder:
+        if shared is not None:
+            with closing(RunFolder.resume(shared)) as done:
+                names = [stage.name for stage in done.plan.stages]
+            folder.journal.take(shared / "journal.sqlite", names)
+            _copy_files(shared, partial, plan)
+    partial.rename(path)
+
+
+def _copy_files(shared: Path, path: Path, plan: Plan) -> None:
+    for name in (ROLLOUTS_FILE, TIMELINE_FILE, FAILURES_FILE):
+        if (shared / name).exists():
+            shutil.copyfile(shared / name, path / name)
+    if plan.stages[0].model.service == LOCAL:  # a service keeps its own checkpoints
+        shutil.copytree(shared / CHECKPOINTS, path / CHECKPOINTS)
+
+
+def own_stages(plan: Plan, of: str) -> Sequence[str]:
+    """The names of the stages that a trial runs itself."""
+    return [s.name for s in plan.stages if s.name == of or isinstance(s, EvalPlan)]

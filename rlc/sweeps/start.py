@@ -1,0 +1,143 @@
+"""From a compiled recipe, or the folder of a sweep, to a running sweep: what `rlc sweep` and Python
+share."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from rlc.compile.recipe import Compiled, load
+from rlc.compile.sweeps import Sweep, find_sweep
+from rlc.data.reading import Reader
+from rlc.plan.records import LOCAL, Plan
+from rlc.runtime.preflight import require_runnable
+from rlc.runtime.records import RunError
+from rlc.service.connect import require_service
+from rlc.sweeps.folder import SweepFolder, begun_with
+from rlc.sweeps.observer import SweepObserver
+from rlc.sweeps.results import SweepSummary
+from rlc.sweeps.search import optuna
+
+if TYPE_CHECKING:
+    from rlc.sweeps.run import SweepRun
+
+_AT_ONCE = 4  # trials on a service, if nothing else is said
+
+
+def open_sweep(
+    base: Plan,
+    sweep: Sweep,
+    made_from: Mapping[str, Any],
+    path: str | os.PathLike[str] | None = None,
+    base_url: str | None = None,
+    jobs: int | None = None,
+) -> SweepRun:
+    """Make the folder of a new sweep, once it is known that it can be run.
+
+    Args:
+        base: the recipe's own plan.
+        sweep: what is tried.
+        made_from: the options that the recipe was compiled with, as :func:`rlc.compile.recipe.load`
+            takes them.
+        path: the folder, which must not exist; ``runs/RECIPE-SWEEP-TIME`` by default.
+        base_url: the address of a Tinker server to use instead of the hosted service.
+        jobs: trials at once; None: 4 on a service, 1 on this machine.
+
+    Raises:
+        rlc.Error: a package, a key or a file is missing, or the folder cannot be written.
+    """
+    _prepare(base, sweep, base_url)
+    options = {**made_from, "name": sweep.plan.name, "base_url": base_url}
+    where = None if path is None else Path(path)
+    folder = SweepFolder.create(where, sweep, base, options)
+    return _run_of(sweep, folder, base, base_url, jobs)
+
+
+def compiled_again(path: Path) -> tuple[Compiled, str]:
+    """Compile the recipe of a sweep as it was when the sweep was begun, and return the sweep's
+    name too. Raise RunError if there is no sweep in the folder."""
+    recipe, options = begun_with(path)
+    if not Path(recipe).is_file():
+        raise RunError(f"the recipe of {path} is gone: {recipe}", "put it back to go on")
+    names = ("overrides", "seed", "rehearse", "service", "folder")
+    return load(recipe, **{name: options[name] for name in names}, reader=Reader()), options["name"]
+
+
+def resume_sweep(
+    run_dir: str | os.PathLike[str],
+    base_url: str | None = None,
+    jobs: int | None = None,
+    observer: SweepObserver | None = None,
+) -> SweepSummary:
+    """Continue the sweep in a folder: trials that were interrupted or failed, and those that were
+    not begun.
+
+    Args:
+        run_dir: the folder of the sweep.
+        base_url: a server to use instead of the one that the sweep began on.
+        jobs: trials at once, as in :func:`rlc.sweep`.
+        observer: an object whose methods are called as the sweep proceeds.
+
+    Raises:
+        rlc.Error: the folder holds no sweep, another process is using it, or its recipe says
+            something else by now.
+
+    Example::
+
+        rlc.resume_sweep("runs/learning_rates-rates-20261121-101500")
+    """
+    path = Path(run_dir)
+    compiled, name = compiled_again(path)
+    if compiled.plan is None:
+        raise RunError(f"the recipe of {path} has errors by now", "`rlc check` shows them")
+    sweep = find_sweep(compiled.sweeps, name, compiled.plan.recipe)
+    return run_to_end(reopen_sweep(path, compiled.plan, sweep, base_url, jobs), observer)
+
+
+def run_to_end(made: SweepRun, observer: SweepObserver | None = None) -> SweepSummary:
+    """Run a sweep, and close its folder."""
+    if observer is not None:
+        made.observer = observer
+    try:
+        return made.run()
+    finally:
+        made.observer.close()
+        made.folder.close()
+
+
+def reopen_sweep(
+    path: Path, base: Plan, sweep: Sweep, base_url: str | None = None, jobs: int | None = None
+) -> SweepRun:
+    """Open the folder of an earlier sweep; ``base`` and ``sweep`` are what its recipe says now.
+
+    Raise RunError if that differs from what was begun, but for the budget.
+    """
+    base_url = base_url or begun_with(path)[1].get("base_url")
+    _prepare(base, sweep, base_url)
+    folder = SweepFolder.resume(path)
+    try:
+        folder.require_same(sweep, base)
+    except RunError:
+        folder.close()
+        raise
+    return _run_of(sweep, folder, base, base_url, jobs)
+
+
+def _prepare(base: Plan, sweep: Sweep, base_url: str | None) -> None:
+    if sweep.plan.search.n is not None or sweep.plan.search.eta is not None:
+        optuna()
+    require_runnable(base)
+    require_service(base, base_url)
+
+
+def _run_of(
+    sweep: Sweep, folder: SweepFolder, base: Plan, base_url: str | None, jobs: int | None
+) -> SweepRun:
+    import rlc.service.local.torch_settings  # noqa: F401 (before anything imports torch)
+    from rlc.sweeps.run import SweepRun
+
+    # On this machine trials would share its cores, and each is fastest alone.
+    here = all(stage.model.service == LOCAL for stage in base.stages)
+    return SweepRun(sweep, folder, base_url, jobs or (1 if here else _AT_ONCE))

@@ -1,0 +1,64 @@
+"""Sweeps that are killed with SIGKILL and gone on with: real processes of the real command."""
+
+from __future__ import annotations
+
+import signal
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+from killing import differences, finished, outcome, start
+from sweep_support import write
+
+from rlc.sweeps.journal import JOURNAL_FILE, SweepJournal, TrialRecord
+
+pytestmark = [pytest.mark.engine, pytest.mark.kill, pytest.mark.slow]
+
+GRID = "sweep s { of = main  over = { rate = [1e-4, 1e-2]  shown = [8, 12] } }\n"
+DRAWN = "sweep s { of = main  over = { rate = log(1e-5, 1e-2) }  search = tpe(3) }\n"
+
+
+def records(folder: Path) -> list[TrialRecord]:
+    with closing(SweepJournal(folder / JOURNAL_FILE, read_only=True)) as journal:
+        return journal.trials()
+
+
+@pytest.fixture(scope="module", params=[GRID, DRAWN], ids=["grid", "drawn"])
+def whole(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The folder of a recipe, with what an undisturbed sweep of it leaves."""
+    folder = tmp_path_factory.mktemp("swept")
+    recipe = write(folder, request.param)
+    finished(["sweep", str(recipe), "--run-dir", str(folder / "whole")], folder / "log")
+    return folder
+
+
+# The calls at which it is killed, one after the other: a step that is journalled, an evaluation,
+# a checkpoint that is written.
+@pytest.mark.parametrize(
+    "kills",
+    [[("journalling", 1), ("journalling", 9)], [("evaluating", 3), ("saving", 4)]],
+    ids=["journalling", "others"],
+)
+def test_no_trial_is_run_twice(whole: Path, tmp_path: Path, kills: list[tuple[str, int]]) -> None:
+    folder, log = tmp_path / "sweep", tmp_path / "log"
+    words = ["sweep", str(whole / "small.rl"), "--run-dir", str(folder)]
+    for kill in kills:
+        process, _ = start(words, log, kill)
+        process.join()
+        assert process.exitcode == -signal.SIGKILL, log.read_text()
+        words = ["sweep", "--resume", str(folder)]
+    known = {record.trial.id for record in records(folder)}
+    finished(words, log)
+    expected, found = records(whole / "whole"), records(folder)
+    assert [(r.trial, r.state, r.value) for r in found] == [
+        (r.trial, r.state, r.value) for r in expected
+    ]
+    assert known <= {record.trial.id for record in found}
+    for name in ("trials", "shared"):
+        mine, its = (
+            {path.name: path for path in (root / name).iterdir() if not path.name.startswith(".")}
+            for root in (folder, whole / "whole")
+        )
+        assert mine.keys() == its.keys()
+        for run, path in mine.items():
+            assert not differences(outcome(its[run]), outcome(path))
