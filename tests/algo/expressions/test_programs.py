@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import json
+import subprocess
+import sys
 
 import pytest
 from cattrs import Converter
 from expressions import program
+from paths import ROOT
 
 from rlc.algo.expressions.build import Builder, validate
 from rlc.algo.expressions.program import ExpressionError, Node, Program
@@ -145,3 +148,21 @@ def test_a_program_is_a_value_and_json() -> None:
 def test_a_program_from_elsewhere_is_validated(broken: Program) -> None:
     with pytest.raises(ExpressionError):
         validate(broken)
+
+
+def test_what_check_reads_is_pure_python() -> None:
+    """Everything but the evaluation of arrays, and all that it takes to recognise a loss."""
+    package = ROOT / "rlc" / "algo" / "expressions"
+    names = [
+        path.stem for path in package.glob("*.py") if path.stem not in ("__init__", "evaluate")
+    ]
+    code = (
+        "import sys\n"
+        + "".join(f"import rlc.algo.expressions.{name}\n" for name in names)
+        + "from rlc.algo.expressions.build import Builder\n"
+        "from rlc.catalog.index import known_loss\n"
+        "b = Builder()\n"
+        "known_loss(b.program(b.apply('*', b.input('ratio'), b.input('adv'))))\n"
+        "assert not {'numpy', 'torch', 'cattrs'} & sys.modules.keys()"
+    )
+    subprocess.run([sys.executable, "-c", code], check=True, cwd=ROOT)
