@@ -60,6 +60,7 @@ FIELDS: dict[str, Any] = {
     "prompt": st.text(max_size=4) | st.lists(st.integers(-1, 400), max_size=4),
     "tools": st.lists(ANY, max_size=2),
     "stream": st.booleans(),
+    "echo": st.booleans(),
     "return_token_ids": st.booleans(),
 }
 BODY = st.fixed_dictionaries(

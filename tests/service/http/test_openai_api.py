@@ -145,6 +145,34 @@ def test_completions(client: openai.OpenAI) -> None:
     assert short.usage.completion_tokens <= 16
 
 
+def test_a_prompt_is_echoed_with_its_logprobs(
+    client: openai.OpenAI, sdk: tinker.ServiceClient
+) -> None:
+    """As evaluation suites score the answers to choose from."""
+    ids: Any = TOKENIZER.encode("apple pie")
+    given: Any = {"model": BASE, "prompt": ids, "echo": True, "logprobs": 2, "seed": 1}
+    sampler = sdk.create_sampling_client(base_model=BASE).result()
+    expected: Any = sampler.compute_logprobs(prompt(ids)).result()
+    for sampled in (0, 3):
+        reply = client.completions.create(**given, max_tokens=sampled)
+        (choice,), usage = reply.choices, reply.usage
+        logprobs: Any = choice.logprobs
+        assert choice.text.startswith("apple pie")
+        assert usage is not None
+        assert usage.completion_tokens == len(logprobs.tokens) - len(ids) == sampled
+        assert logprobs.token_logprobs[0] is logprobs.top_logprobs[0] is None
+        np.testing.assert_allclose(
+            logprobs.token_logprobs[1 : len(ids)], expected[1:], rtol=1e-4, atol=1e-5
+        )
+        assert all(len(best) == 2 for best in logprobs.top_logprobs[1:])
+        assert logprobs.text_offset[len("app")] == len("app")
+    plain = client.completions.create(**{**given, "echo": False}, max_tokens=3)
+    assert choice.text == "apple pie" + plain.choices[0].text
+    for refused in ({"stream": True}, {"echo": False, "max_tokens": 0}):
+        with pytest.raises(openai.BadRequestError, match="echo"):
+            client.completions.create(**{**given, **refused})
+
+
 def test_a_stop_ends_a_reply_before_it(client: openai.OpenAI) -> None:
     full = whole(client, temperature=0).choices[0].message.content
     stop = full[3:5]

@@ -36,6 +36,7 @@ class StreamingClient(Protocol):
         num_samples: int,
         sampling_params: types.SamplingParams,
         include_prompt_logprobs: bool = False,
+        topk_prompt_logprobs: int = 0,
         *,
         topk_sample_logprobs: int = 0,
         on_token: Callable[[SampledToken], None] | None = None,

@@ -34,6 +34,7 @@ class Draw:
     seed: int | None = None
     stops: tuple[str, ...] = ()
     topk: int = 0  # of the likeliest tokens beside each sampled one
+    scores_prompts: bool = False  # the same for the tokens of the prompts
 
 
 @frozen
@@ -52,6 +53,15 @@ class Ends:
     def cutting(self, model: InferenceModel) -> tuple[str, ...]:
         """Text that is no part of a reply, nor is what follows it."""
         return (*self.texts, *(str(model.tokenizer.decode([token])) for token in self.tokens))
+
+
+@frozen
+class ScoredToken:
+    """A token of a prompt. The first has no logprob: nothing comes before it."""
+
+    token: int
+    logprob: float | None
+    likeliest: tuple[tuple[int, float], ...]
 
 
 @frozen
@@ -132,7 +142,7 @@ class Inference:
         )
         for number in range(len(prompts)):
             self._under_way += draw.n
-            reply = generation.request(number, params, draw.topk)
+            reply = generation.request(number, params, draw)
             reply.add_done_callback(partial(self._count, model, len(prompts[number]), draw.n))
         generation.check()
         return generation
@@ -167,7 +177,7 @@ class Generation:
     _replies: list[asyncio.Future[types.SampleResponse]] = field(factory=list, init=False)
 
     def request(
-        self, number: int, params: types.SamplingParams, topk: int
+        self, number: int, params: types.SamplingParams, draw: Draw
     ) -> asyncio.Future[types.SampleResponse]:
         """Sample prompt ``number``."""
 
@@ -179,7 +189,9 @@ class Generation:
                 types.ModelInput.from_ints(list(self.prompts[number])),
                 self.n,
                 params,
-                topk_sample_logprobs=topk,
+                draw.scores_prompts,
+                draw.topk if draw.scores_prompts else 0,
+                topk_sample_logprobs=draw.topk,
                 on_token=pass_on,
             )
         )
@@ -212,6 +224,17 @@ class Generation:
                         reply.result()
         finally:
             self.cancel()
+
+    def scored(self, number: int) -> list[ScoredToken]:
+        """The tokens of prompt ``number`` with their logprobs, once all is sampled."""
+        reply = self._replies[number].result()
+        tokens = self.prompts[number]
+        logprobs = reply.prompt_logprobs or [None] * len(tokens)
+        likeliest = reply.topk_prompt_logprobs or [None] * len(tokens)
+        return [
+            ScoredToken(token, logprob, tuple(best or ()))
+            for token, logprob, best in zip(tokens, logprobs, likeliest, strict=True)
+        ]
 
     @property
     def cached_tokens(self) -> int:

@@ -9,11 +9,12 @@ from attrs import field, frozen
 
 from rlc.service.http.inference.openai.requests import ChatRequest, CompletionRequest
 from rlc.service.http.inference.replies import End, Step, Whole
-from rlc.service.http.inference.sampling import Generation
+from rlc.service.http.inference.sampling import Generation, ScoredToken
 from rlc.service.interface import SampledToken
 
 _LOWEST = -9999.0  # what OpenAI writes for a token that cannot be
 Json = dict[str, Any]
+Token = SampledToken | ScoredToken
 
 
 @frozen(eq=False)
@@ -161,10 +162,17 @@ class CompletionAnswer(_Answer):
 
     def whole(self, wholes: Sequence[Whole]) -> Json:
         """The answer that is not streamed."""
+        if self.request.max_tokens == 0:  # one token was sampled, for nothing less can be
+            wholes = [Whole(end=whole.end) for whole in wholes]
         choices = []
         for i, whole in enumerate(wholes):
-            assert whole.end is not None
-            choices.append(self._choice(i, whole.text, whole.tokens, whole.end))
+            number = i // self.generation.n
+            text, tokens = whole.text, list[Token](whole.tokens)
+            if self.request.echo:
+                prompt = self.generation.prompts[number]
+                text = str(self.generation.model.tokenizer.decode(prompt)) + text
+                tokens = [*self.generation.scored(number), *tokens]
+            choices.append(self._choice(i, text, tokens, whole.end))
         return {**self._head("text_completion"), "choices": choices, "usage": self._usage(wholes)}
 
     def first(self) -> list[Json]:
@@ -188,7 +196,7 @@ class CompletionAnswer(_Answer):
         usage = {"usage": None} if self.request.streams_usage else {}
         return {**self._head("text_completion"), "choices": choices, **usage}
 
-    def _choice(self, i: int, text: str, tokens: Sequence[SampledToken], end: End | None) -> Json:
+    def _choice(self, i: int, text: str, tokens: Sequence[Token], end: End | None) -> Json:
         choice: Json = {
             "index": i,
             "text": text,
@@ -203,9 +211,13 @@ class CompletionAnswer(_Answer):
                 self._offsets[i] = offsets[-1] + len(piece)
             choice["logprobs"] = {
                 "tokens": texts,
-                "token_logprobs": [max(token.logprob, _LOWEST) for token in tokens],
+                "token_logprobs": [
+                    None if token.logprob is None else max(token.logprob, _LOWEST)
+                    for token in tokens
+                ],
                 "top_logprobs": [
                     {self._text_of(other): max(lp, _LOWEST) for other, lp in token.likeliest}
+                    or None
                     for token in tokens
                 ]
                 if self.request.logprobs
@@ -213,7 +225,7 @@ class CompletionAnswer(_Answer):
                 "text_offset": offsets,
             }
         if self.request.return_token_ids:
-            choice["token_ids"] = [token.token for token in tokens]
+            choice["token_ids"] = [t.token for t in tokens if isinstance(t, SampledToken)]
             if end is not None:
                 choice["prompt_token_ids"] = list(self.generation.prompts[i // self.generation.n])
         return choice

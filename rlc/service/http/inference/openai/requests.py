@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any, ClassVar, Literal
 
+from attrs import evolve
 from pydantic import Field
 
 from rlc.service.http.inference.prompts import Message, Tool
@@ -221,16 +222,23 @@ class CompletionRequest(_Request):
     without_effect: ClassVar[dict[str, tuple[Any, ...]]] = {
         **_Request.without_effect,
         "best_of": (1,),
-        "echo": (False,),
         "suffix": ("",),
     }
 
     prompt: str | list[str] | list[int] | list[list[int]] = Field(union_mode="left_to_right")
     logprobs: int | None = Field(None, ge=0, le=_MOST_LIKELIEST)
+    max_tokens: int | None = Field(None, ge=0)  # none with `echo`: only the prompt is scored
+    echo: bool | None = None
 
     def how(self) -> Draw:
         """How to sample. Raise Refused (400) for parameters that contradict each other."""
-        return self.draw(self.max_tokens or _SHORT, self.logprobs)
+        if self.max_tokens == 0 and not self.echo:
+            raise Refused(400, "max_tokens = 0 needs echo = true.", param="max_tokens")
+        if self.echo and self.stream:
+            raise Refused(400, "What echoes its prompt cannot be streamed.", param="echo")
+        limit = _SHORT if self.max_tokens is None else max(self.max_tokens, 1)
+        how = self.draw(limit, self.logprobs)
+        return evolve(how, scores_prompts=bool(self.echo) and self.logprobs is not None)
 
     def prompts(self, tokenizer: Any) -> list[list[int]]:
         """Its prompts as tokens. Raise Refused (400) for none, or an empty one."""
