@@ -242,6 +242,23 @@ def test_temperature_top_k_and_top_p_shape_the_distribution(service: LocalServic
     assert {s.tokens[0] for s in run(lambda: sample(top_p=0.6)).sequences} <= allowed
 
 
+@pytest.mark.parametrize("least", [{"temperature": 5e-324}, {"top_p": 5e-324}])
+def test_the_least_temperature_and_top_p_leave_the_likeliest_token(
+    service: LocalService, least: dict[str, float]
+) -> None:
+    async def main() -> list[Any]:
+        sampler = await service.create_sampling_client(base_model=folder("qwen3"))
+        drawn = (params(max_tokens=8, **given) for given in (least, {"temperature": 0.0}))
+        return [
+            await sampler.sample(prompt(PROMPT), 2, each, topk_sample_logprobs=2) for each in drawn
+        ]
+
+    ours, greedy = run(main)
+    assert [s.tokens for s in ours.sequences] == [s.tokens for s in greedy.sequences]
+    for sequence in ours.sequences:
+        assert sequence.logprobs == [0.0] * 8
+
+
 def test_stops(service: LocalService) -> None:
     async def sample(stop: Any, max_tokens: int | None = 30) -> types.SampledSequence:
         sampler = await service.create_sampling_client(base_model=folder())

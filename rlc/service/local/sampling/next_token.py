@@ -13,6 +13,9 @@ from torch import Tensor
 
 from rlc.service.errors import ServiceError
 
+# What is less is this: logits that are divided by it still fit into float32, and of the whole
+# distribution the likeliest token is left.
+_LEAST = 1e-30
 Likeliest = tuple[npt.NDArray[np.int32], npt.NDArray[np.float32]]  # ids and logprobs, [K] each
 
 
@@ -34,7 +37,8 @@ class SamplingRule:
             raise ServiceError(f"top_k must be -1 (all) or at least 1, not {rule.top_k}.")
         if not 0 < rule.top_p <= 1:
             raise ServiceError(f"top_p must be above 0 and at most 1, not {rule.top_p}.")
-        return rule
+        temperature = rule.temperature and max(rule.temperature, _LEAST)
+        return cls(temperature, rule.top_k, max(rule.top_p, _LEAST))
 
     @property
     def filters(self) -> bool:
