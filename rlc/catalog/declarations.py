@@ -12,6 +12,7 @@ from rlc.catalog.builtins.training import (
     DEFAULT_SAVE,
 )
 from rlc.catalog.facts.models import renderer_names
+from rlc.catalog.index import KINDS
 from rlc.catalog.records import MODEL_FOLDER, Declaration, Param, optional, word
 from rlc.plan.records import SERVICES, MetricPlan
 from rlc.plan.sweeps import SearchPlan
@@ -286,6 +287,7 @@ DECLARATIONS = {
             "a value that the command line can set",
             value="param",
             aliases="var variable let const parameter arg",
+            reusable=False,
         ),
         Declaration(
             "model", "a base model with a LoRA adapter", MODEL_FIELDS, aliases="policy actor llm"
@@ -294,7 +296,7 @@ DECLARATIONS = {
             "env",
             "an environment, or a mixture of several",
             value="env",
-            aliases="environment task dataset data",
+            aliases="environment task dataset",
         ),
         Declaration("advantage", "an advantage scheme", value="advantage"),
         Declaration(
@@ -310,7 +312,17 @@ DECLARATIONS = {
             "eval", "an evaluation", EVAL_FIELDS, aliases="evaluate evaluation test benchmark"
         ),
         Declaration(
-            SWEEP, "runs of a stage that are compared", SWEEP_FIELDS, aliases="tune hyperparameters"
+            SWEEP,
+            "runs of a stage that are compared",
+            SWEEP_FIELDS,
+            aliases="tune hyperparameters",
+            reusable=False,
         ),
     )
+}
+# Whatever else is a value can have a name too.
+DECLARATIONS |= {
+    kind.name: Declaration(kind.name, f"{kind.noun} with a name", value=kind.name)
+    for kind in KINDS.values()
+    if kind.nameable and kind.name not in DECLARATIONS
 }

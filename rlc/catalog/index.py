@@ -47,6 +47,7 @@ KINDS = {
             step="wrapper",
             start='gem("…")',
             several="3 * whodunit + 1 * gsm8k",
+            named=True,
         ),
         Kind("wrapper", "a wrapper", "chat()"),
         Kind(
@@ -55,8 +56,9 @@ KINDS = {
             'grade_with("rewards.py:reward")',
             several='{ right = grade_with("rewards.py:right"), brief = 0.2 * '
             'grade_with("rewards.py:brief") }',
+            named=True,
         ),
-        Kind("advantage", "an advantage scheme", "grpo()", step="step", start="returns()"),
+        Kind("advantage", "an advantage scheme", "grpo()", "step", "returns()", named=True),
         Kind("step", "an advantage step", "baseline(mean, over = group)"),
         Kind("loss", "a loss", "importance_sampling()"),
         Kind("aggregate", "a way to add up token losses", "token_mean()"),
@@ -77,9 +79,9 @@ KINDS = {
         Kind("give_up", "a limit of failures", "failures(steps = 3)"),
         Kind("deadlines", "deadlines", "deadlines(request = 15m)"),
         Kind("kl_guard", "a KL guard", "kl_guard(max = 0.1, then = synchronous)"),
-        Kind("stage", "a stage", "main"),
-        Kind("axis", "values to try", "[1e-5, 4e-5]", as_is="list"),
-        Kind("measure", "a metric of a stage", "heldout.pass_at_1"),
+        Kind("stage", "a stage", "main", nameable=False),
+        Kind("axis", "values to try", "[1e-5, 4e-5]", as_is="list", nameable=False),
+        Kind("measure", "a metric of a stage", "heldout.pass_at_1", nameable=False),
         Kind("search", "a search", "grid()", apart=True),
     )
 }

@@ -203,7 +203,8 @@ class Kind:
     budget is ``limit(usd = $60)``. ``as_is``: the type of plain values that are such a thing
     themselves: a split is also a name. Nothing declared can stand there, so declarations may have
     the names of its builtins; nor where a kind stands ``apart``, in one field of one declaration.
-    ``several``: an example of more than one where several may stand.
+    ``several``: an example of more than one where several may stand. ``named``: what is declared
+    has the name of its declaration in the plan. ``nameable``: it can be declared at all.
     """
 
     name: str
@@ -215,17 +216,27 @@ class Kind:
     as_is: str | None = None
     several: str | None = None
     apart: bool = False
+    named: bool = False
+    nameable: bool = True
 
 
 @frozen(eq=False, repr=False)
 class Declaration:
-    """A declaration: a block with fields, or ``kind name = value`` with a value of ``value``."""
+    """A declaration: a block with fields, or ``kind name = value`` with a value of ``value``.
+
+    Those that are ``reusable`` may have parameters.
+    """
 
     kind: str
     doc: str
     fields: tuple[Param, ...] = ()
     value: str | None = None
     aliases: str = ""  # what other tools call it, for suggestions
+    reusable: bool = True
+
+    @property
+    def is_block(self) -> bool:
+        return self.value is None
 
     def written(self, name: str = "name") -> str:
         """How a declaration of that name is written."""

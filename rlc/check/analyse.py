@@ -10,8 +10,9 @@ from attrs import frozen
 
 from rlc.catalog.declarations import STAGES, SWEEP
 from rlc.check.evaluate import Evaluator
+from rlc.check.reuse.blocks import is_made, made_block
 from rlc.check.rules import Ruled, run_rules
-from rlc.check.scope import Scope, collect
+from rlc.check.scope import NamedDecl, Scope, collect
 from rlc.check.stages import CheckedStage, check_stage
 from rlc.lang.ast import BlockDecl, Recipe
 from rlc.lang.diagnostics import Diagnostics, Label
@@ -47,7 +48,16 @@ def analyse(
     rules have found, in ``ruled``.
     """
     scope = collect(recipe, found)
+    if scope.templates:
+        from rlc.check.reuse.templates import check_templates  # most recipes have none
+
+        check_templates(scope, found)
     evaluator = evaluates(scope, recipe.span.source.name, found)
+    for decl in [*scope.templates.values(), *scope.in_order]:
+        if decl.parameters is None and is_made(decl):
+            evaluator.block(decl, decl.name)
+        elif decl.parameters is not None and decl.kind.id not in STAGES:
+            _alone(decl, evaluator)
     stages: dict[str, CheckedStage] = {}
     # Evaluations come last: they take what they do not say from the stages that they evaluate.
     for decl in sorted(scope.in_order, key=lambda decl: decl.kind.id == "eval"):
@@ -56,6 +66,10 @@ def analyse(
             stages[decl.name.id] = evaluator.once(decl, check)
         elif decl.kind.id != SWEEP:
             evaluator.declared(decl)
+    for decl in scope.templates.values():
+        if decl.kind.id in STAGES and (whole := _alone(decl, evaluator)) is not None:
+            with scope.unmarked(decl.name.id):
+                check_stage(whole, evaluator, stages, found, reader)
     sweeps = [
         sweep
         for decl in scope.in_order
@@ -66,11 +80,24 @@ def analyse(
     ordered = _in_order(written, stages)
     parts = {stage.name: (stage.parts, stage.origins) for stage in ordered}
     run_rules(parts, found, reader, ruled)
+    if len(ordered) > 1 or scope.templates:
+        found.drop_repeated()  # what several copies of one text have in common
     _report_no_stage(recipe, ordered, found)
     if not found.has_errors:
         _report_unused(scope, recipe, found)
         _report_trained_twice(ordered, found)
     return Analysis(tuple(ordered), tuple(sweeps))
+
+
+def _alone(decl: NamedDecl, evaluator: Evaluator) -> BlockDecl | None:
+    """Check a declaration with parameters as if it were used with its defaults; return the block
+    that it then is."""
+    with evaluator.inside(decl.name.id):
+        whole = evaluator.uses.alone(decl)
+        made = made_block(evaluator, whole) if is_made(whole) else whole
+        if made is not None and decl.kind.id not in STAGES:
+            evaluator.made(made)
+    return made if isinstance(made, BlockDecl) else None
 
 
 def _sweep(
@@ -115,9 +142,10 @@ def _report_unused(scope: Scope, recipe: Recipe, found: Diagnostics) -> None:
     """Warn of names that are not used, except in imported files and files without stages."""
     if not scope.of_kind(*STAGES):
         return
-    for decl in scope.in_order:
+    for decl in [*scope.in_order, *scope.templates.values()]:
         own = decl.span.source is recipe.span.source
-        if own and decl.name.id not in scope.used and decl.kind.id not in STAGES:
+        runs = decl.kind.id in STAGES and decl.parameters is None
+        if own and decl.name.id not in scope.used and not runs:
             message = f"`{decl.name.id}` is declared but never used"
             found.warning("RL0114", decl.name.span, message, "use it, or take it out")
 
@@ -130,8 +158,15 @@ def _report_trained_twice(stages: Iterable[CheckedStage], found: Diagnostics) ->
             continue
         name = stage.parts["model"].name
         earlier = first.setdefault(name, stage)
-        if earlier is not stage:
+        if earlier is not stage and not _share_model(earlier, stage):
             label = Label(earlier.decl.name.span, "trains its own")
             message = f"`{stage.name}` does not go on from `{earlier.name}`: its adapter is fresh"
             advice = f"`model = {earlier.name}` goes on from it; declare a second model if not"
             found.warning("RL0412", stage.decl.name.span, message, advice, label)
+
+
+def _share_model(stage: CheckedStage, other: CheckedStage) -> bool:
+    """Whether one of two stages amends the other, or both a third: they are meant to differ only in
+    what is amended."""
+    fields = [f for s in (stage, other) for f in s.decl.fields if f.name.id == "model"]
+    return len(fields) == 2 and fields[0] is fields[1]

@@ -10,7 +10,7 @@ from attrs import define, evolve, field, frozen
 from rlc.catalog.records import Param
 from rlc.check.suggest import closest, known_values, rename
 from rlc.check.values import Value
-from rlc.lang.ast import Argument, Call, Expr, Field, Name
+from rlc.lang.ast import Argument, Binary, Call, Expr, Field, Name
 from rlc.lang.diagnostics import Diagnostics, Fix, Label, replace
 from rlc.lang.source import Span
 
@@ -78,7 +78,7 @@ class _Binder:
         """Find the parameter of each item."""
         self._unfold()
         named = False
-        for position, item in enumerate(self.items):
+        for position, item in enumerate(map(self._meant, self.items)):
             if item.name is None:
                 param = self._positional(item.span, position, named)
                 self.bound.unknown += ["*"] * (param is None)
@@ -93,6 +93,17 @@ class _Binder:
                 label = Label(where, "first given here")
                 message = f"the {self.owner.slot} `{param.name}` is given twice"
                 self.found.error(code, span, message, "keep one of them", label)
+
+    def _meant(self, item: Argument | Field) -> Argument | Field:
+        """The item, or what ``name == value`` was meant as, after a report."""
+        match item:
+            case Argument(name=None, value=Binary(op="==", left=Name() as name) as given):
+                if any(name.id == param.name for param in self.params):
+                    from rlc.lang.equals import report_comparison  # only for a mistake
+
+                    report_comparison(given, self.found)
+                    return Argument(item.span, name, given.right)
+        return item
 
     def _unfold(self) -> None:
         """Read ``grader = regex, pattern = "x"`` as ``grader = regex("x")``, with a warning."""

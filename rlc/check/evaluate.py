@@ -6,13 +6,13 @@ once, at its place; the value of what depends on it is None.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any, TypeVar
 
 from attrs import evolve, fields_dict
 
 from rlc.catalog.builtins.advantages import UNSUPPORTED
-from rlc.catalog.declarations import PARAM_TYPES
 from rlc.catalog.index import (
     KINDS,
     builtins_of,
@@ -28,11 +28,16 @@ from rlc.check.bind import Owner, bind
 from rlc.check.foreign import report_word
 from rlc.check.mixtures import name_single, single
 from rlc.check.models import Artifact, model_value
+from rlc.check.reuse.blocks import is_made, made_block
+from rlc.check.reuse.types import param_value
+from rlc.check.reuse.unknown import Unknown, report_unfit
+from rlc.check.reuse.uses import NAMEABLE, Uses, declared_as
 from rlc.check.scalars import NUMBERS, Scalars, article, describe
 from rlc.check.scope import NamedDecl, Scope
 from rlc.check.suggest import known_values, rename
 from rlc.check.values import Value
 from rlc.lang.ast import (
+    Amend,
     Argument,
     Attribute,
     Binary,
@@ -45,16 +50,14 @@ from rlc.lang.ast import (
     Number,
     Quantity,
     String,
-    ValueDecl,
 )
 from rlc.lang.diagnostics import Diagnostics, Label, replace
 
 T = TypeVar("T")
 
 _ANY = Param("param", "any", "a plain value")
+STEPS = {kind.step for kind in KINDS.values()} - {None}
 MAX_OPEN = 40  # declarations that are evaluated for each other: Python's stack holds them
-# Of which declarations a parameter may name one.
-_NAMEABLE = {"model": ("model", "sft", "train")}
 
 
 class Evaluator:
@@ -65,6 +68,7 @@ class Evaluator:
         self.recipe = recipe
         self.found = found
         self.scalars = Scalars(self._plain_reference, scope, recipe, found)
+        self.uses = Uses(self)
         self._done: dict[str, Value | None] = {}
         self._open: list[str] = []
         self._models: dict[int, Value | None] = {}  # by the expression: it is asked for twice
@@ -73,17 +77,41 @@ class Evaluator:
         """The value of a declaration; of a stage, the model that it leaves behind."""
         name = decl.name.id
         if name not in self._done:
-            self._open.append(name)
-            self._done[name] = self._declaration(decl)
-            self._open.pop()
+            with self.inside(name):
+                self._done[name] = self.made(decl)
         return self._done[name]
+
+    @contextmanager
+    def inside(self, name: str) -> Iterator[None]:
+        """While a declaration is evaluated, it cannot be named again."""
+        self._open.append(name)
+        yield
+        self._open.pop()
 
     def once(self, node: Node, evaluate: Callable[[], T]) -> T:  # noqa: ARG002
         """What ``evaluate`` makes of a node, or of the same node in another recipe."""
         return evaluate()
 
+    def block(self, decl: NamedDecl, name: Name) -> BlockDecl | None:
+        """The block that a declaration of one is, or stands for; None after a report. ``name`` is
+        where it is named."""
+        if isinstance(decl, BlockDecl) or not self.may_use(decl, name):
+            return decl if isinstance(decl, BlockDecl) else None
+        with self.inside(decl.name.id):
+            made = self.once(decl, lambda: made_block(self, decl))
+        if made is None:
+            del self.scope.decls[decl.name.id]
+            self.scope.unread |= {decl.name.id}
+        else:
+            self.scope.decls[decl.name.id] = made
+        return made
+
     def value(self, expr: Expr, want: Param) -> Value | None:
-        """Return the value of an expression as ``want`` takes it, or None after a report."""
+        """Return the value of an expression as ``want`` takes it, or None after a report, and
+        without one if it is not known."""
+        if isinstance(expr, Unknown):
+            report_unfit(expr, want, self.found)
+            return None
         if want.many:
             return self._list(expr, want)
         if want.named:
@@ -97,15 +125,21 @@ class Evaluator:
     def _one(self, expr: Expr, want: Param) -> Value | None:
         if want.type in SCALARS or (want.optional and isinstance(expr, Name) and expr.id == "none"):
             return self.scalars.fitting(expr, want)
-        if (as_is := KINDS[want.type].as_is) and not isinstance(expr, Call | Number | Quantity):
+        is_declared = isinstance(expr, Name) and expr.id in self.scope.of_kind(want.type)
+        as_is = None if is_declared else KINDS[want.type].as_is
+        if as_is and not isinstance(expr, Call | Number | Quantity):
             return self.scalars.fitting(expr, evolve(want, type=as_is))
         match expr:
             case Name():
                 return self._name(expr, want)
             case Call():
                 return self.call(expr, want)
+            case Amend():
+                return self.uses.amended(expr, want)
             case Binary(op="|>") if KINDS[want.type].step:
                 return pipelines.pipeline(self, expr, want)
+            case Binary(op="|>") if want.type in STEPS:
+                return pipelines.part(self, expr, want)
             case Binary(op="+" | "*") if want.type == "env":
                 return pipelines.mixture(self, expr, want)
             case String() if expr.value in words_of(want.type):
@@ -147,18 +181,19 @@ class Evaluator:
         made = self.call(Call(expr.span, Name(expr.span, name), (given,)), want)
         return made and evolve(made, origin=expr.span)
 
-    def _declaration(self, decl: NamedDecl) -> Value | None:
+    def made(self, decl: NamedDecl) -> Value | None:
+        """The value of a declaration without parameters."""
         if isinstance(decl, BlockDecl):
             if decl.kind.id == "model":
                 return model_value(decl, self.value, self.recipe, self.found)
             return self._left_behind(decl)
         if decl.kind.id == "param":
-            return self._param(decl)
+            return param_value(decl, self.scalars, self.found)
         want = Param(decl.name.id, decl.kind.id, f"what `{decl.name.id}` stands for")
         value = self.value(decl.value, want)
+        if value is None or not KINDS[value.type].named:
+            return value
         name: Any = Value("string", decl.name.id, decl.name.span, decl.name.span)
-        if value is None:
-            return None
         if value.type == "env":
             return evolve(value, data=name_single(name, value.data))
         return evolve(value, data=evolve(value.data, name=name))
@@ -171,17 +206,6 @@ class Evaluator:
             return None
         after = Value("string", stage.name.id, stage.name.span, stage.name.span)
         return evolve(start, data=Artifact(start.data.model, after))
-
-    def _param(self, decl: ValueDecl) -> Value | None:
-        if decl.type is not None:
-            of = decl.type.span.text
-            if of in PARAM_TYPES:
-                want = Param(decl.name.id, of, f"declared as {of}")
-                return self.scalars.fitting(decl.value, want)
-            advice = known_values(PARAM_TYPES, of)
-            message = f"`{of}` is not a type"
-            self.found.error("RL0209", decl.type.span, message, advice)
-        return self.scalars.plain(decl.value, evolve(_ANY, name=decl.name.id))
 
     def _name(self, name: Name, want: Param) -> Value | None:
         builtin = find_builtin(want.type, name.id)
@@ -198,7 +222,7 @@ class Evaluator:
         decl = self.scope.decls.get(name.id)
         if decl is not None and decl.kind.id == "param" and KINDS[want.type].plain:
             return self._shorthand(name, want)
-        value = self._reference(name, _NAMEABLE.get(want.type, (want.type,)), want)
+        value = self._reference(name, NAMEABLE.get(want.type, (want.type,)), want)
         if value is None or want.type != "model":
             return value
         artifact, span = value.data, name.span
@@ -210,6 +234,9 @@ class Evaluator:
         """A param, or a field of a model: ``learning_rate``, ``policy.base``."""
         if isinstance(expr, Name):
             return self._reference(expr, ("param",), _ANY)
+        if isinstance(expr.value, Unknown):
+            report_unfit(expr.value, Param("model", "model", ""), self.found)
+            return None
         if not isinstance(expr.value, Name):
             message = f"`{expr.span.text}` goes too deep"
             self.found.error("RL0102", expr.span, message, "a field of a model: `policy.base`")
@@ -238,27 +265,37 @@ class Evaluator:
         label = Label(decl.name.span, "declared here")
         if decl.kind.id not in kinds:
             takes = article(want) if want.type in SCALARS else KINDS[want.type].noun
-            what = _declared_as(decl)
+            what = declared_as(decl)
             message = f"`{name.id}` is {what}, where {takes} belongs"
             candidates = self.scope.of_kind(*kinds)
             advice = f"declared are {known_values(candidates)}" if candidates else None
             self.found.error("RL0201", name.span, message, advice, label)
             return None
+        if name.id not in self._done and not self.may_use(decl, name):
+            return None
+        whole = self.block(decl, name) if is_made(decl) else decl
+        return None if whole is None else self.declared(whole)
+
+    def may_use(self, decl: NamedDecl, name: Name) -> bool:
+        """Whether a declaration can be evaluated where it is named: not inside of itself."""
+        label = Label(decl.name.span, "declared here")
         if name.id in self._open:
             circle = " → ".join([*self._open[self._open.index(name.id) :], name.id])
             message = f"`{name.id}` is declared by itself"
             self.found.error("RL0112", name.span, message, f"break the circle: {circle}", label)
-            return None
-        if len(self._open) >= MAX_OPEN and name.id not in self._done:
+            return False
+        if len(self._open) >= MAX_OPEN:
             message = (
                 f"`{name.id}` is needed by more than {MAX_OPEN} declarations, one by the other"
             )
             advice = "put a declaration before those that name it"
             self.found.error("RL0016", name.span, message, advice, label)
-            return None
-        return self.declared(decl)
+            return False
+        return True
 
     def call(self, call: Call, want: Param) -> Value | None:
+        if isinstance(call.func, Name) and call.func.id in self.scope.templates:
+            return self.uses.value(call, call.func, want)
         builtin = self._builtin(call, want)
         if builtin is None:
             return None
@@ -338,12 +375,6 @@ class Evaluator:
         if want.type == "model" and candidates:
             advice = f"declared are {known_values(candidates)}"
         self.found.error("RL0201", expr.span, message, advice)
-
-
-def _declared_as(decl: NamedDecl) -> str:
-    nouns = {"train": "a training stage", "param": "a param"}
-    nouns |= {"sft": "a training stage", "eval": "an evaluation"}
-    return nouns.get(decl.kind.id) or KINDS[decl.kind.id].noun
 
 
 def dotted(func: Name | Attribute) -> str:

@@ -11,6 +11,7 @@ from rlc.catalog.builtins.training import retry_then
 from rlc.catalog.index import KINDS, find_builtin, how_to_make
 from rlc.catalog.records import Param
 from rlc.check.mixtures import added, weighted
+from rlc.check.reuse.unknown import Unknown
 from rlc.check.scalars import LARGEST, describe
 from rlc.check.values import Value, said, unwrap
 from rlc.lang.ast import Binary, Call, Expr, Name, Number
@@ -21,17 +22,17 @@ if TYPE_CHECKING:
     from typing import Protocol
 
     from rlc.check.scalars import Scalars
+    from rlc.check.scope import Scope
     from rlc.lang.diagnostics import Diagnostics
 
     class Evaluator(Protocol):
         """What is needed of :class:`rlc.check.evaluate.Evaluator`."""
 
+        scope: Scope
         found: Diagnostics
         scalars: Scalars
 
         def value(self, expr: Expr, want: Param) -> Value | None: ...
-
-        def call(self, call: Call, want: Param) -> Value | None: ...
 
 
 MAX_PARTS = 1_000  # of a mixture
@@ -43,10 +44,29 @@ def pipeline(evaluator: Evaluator, expr: Binary, want: Param) -> Value | None:
     head = evaluator.value(expr.left, want)
     kind = KINDS[want.type].step
     assert kind is not None
-    stage = _stage(evaluator, expr.right, Param("a pipeline stage", kind, KINDS[kind].noun))
-    if head is None or stage is None:
+    stages = _stages(evaluator, expr.right, Param("a pipeline stage", kind, KINDS[kind].noun))
+    if stages is None:
         return None
-    if kind == "step":
+    for stage in stages:
+        head = head and _followed(evaluator, head, stage, expr)
+    return head
+
+
+def part(evaluator: Evaluator, expr: Binary, want: Param) -> Value | None:
+    """Several stages that follow each other, with a name of their own: ``wrapper polite = …``."""
+    left, right = evaluator.value(expr.left, want), _stages(evaluator, expr.right, want)
+    if left is None or right is None:
+        return None
+    return Value(want.type, (*stages_of(left), *right), expr.span, expr.span)
+
+
+def stages_of(value: Value) -> tuple[Value, ...]:
+    """The stages that a value stands for: itself, or those of a declared part of a pipeline."""
+    return value.data if isinstance(value.data, tuple) else (value,)
+
+
+def _followed(evaluator: Evaluator, head: Value, stage: Value, expr: Binary) -> Value | None:
+    if stage.type == "step":
         return evolve(head, data=_with_step(head, stage), span=expr.span)
     if isinstance(stage.data, RolloutsPlan | RewardPlan):
         return _with_setting(evaluator, head, stage, expr)
@@ -56,16 +76,21 @@ def pipeline(evaluator: Evaluator, expr: Binary, want: Param) -> Value | None:
     return evolve(head, data=envs, span=expr.span)
 
 
-def _stage(evaluator: Evaluator, expr: Expr, want: Param) -> Value | None:
+def _stages(evaluator: Evaluator, expr: Expr, want: Param) -> tuple[Value, ...] | None:
     if isinstance(expr, Name) and find_builtin(want.type, expr.id):
         message = f"`{expr.id}` is a builtin and needs its parentheses"
         evaluator.found.error("RL0208", expr.span, message, f"write `{expr.id}()`")
         return None
-    if not isinstance(expr, Call):
+    if not (isinstance(expr, Call | Unknown) or _is_declared(evaluator, expr)):
         message = f"a stage after `|>` is a call, found {describe(expr)}"
         evaluator.found.error("RL0201", expr.span, message, how_to_make(want.type))
         return None
-    return evaluator.call(expr, want)
+    value = evaluator.value(expr, want)
+    return None if value is None else stages_of(value)
+
+
+def _is_declared(evaluator: Evaluator, expr: Expr) -> bool:
+    return isinstance(expr, Name) and evaluator.scope.knows(expr.id)
 
 
 def _with_setting(evaluator: Evaluator, head: Value, stage: Value, expr: Binary) -> Value | None:
@@ -146,7 +171,7 @@ def weight_and_rest(
 
 def then(evaluator: Evaluator, expr: Binary, want: Param) -> Value | None:
     """``retry(n) then …``."""
-    if not isinstance(expr.left, Call):
+    if not (isinstance(expr.left, Call | Unknown) or _is_declared(evaluator, expr.left)):
         message = f"`then` comes after a number of retries, found {describe(expr.left)}"
         example = f"for example `{KINDS[want.type].example}`"
         evaluator.found.error("RL0201", expr.left.span, message, example)

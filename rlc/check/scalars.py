@@ -8,6 +8,7 @@ from typing import Any
 
 from rlc.catalog.records import SCALARS, Param
 from rlc.check.foreign import is_unquoted, report_word, warn_of_placeholders
+from rlc.check.reuse.unknown import Unknown, report_unfit
 from rlc.check.scope import Scope
 from rlc.check.suggest import known_values, rename
 from rlc.check.values import Value, is_command_line, said
@@ -52,6 +53,9 @@ class Scalars:
 
     def fitting(self, expr: Expr, want: Param) -> Value | None:
         """The value of ``expr`` as ``want`` takes it, or None after a report."""
+        if isinstance(expr, Unknown):
+            report_unfit(expr, want, self._found)
+            return None
         if isinstance(expr, Name):
             if want.optional and expr.id == "none":
                 return Value(want.type, None, expr.span, expr.span)
@@ -60,7 +64,9 @@ class Scalars:
             if not self._scope.knows(expr.id) and report_word(expr, want, self._found):
                 return None
             unquoted = want.type == "string" and not self._scope.knows(expr.id)
-            if want.type == "word" or (unquoted and want.choices):
+            if (want.type == "word" and not self._scope.knows(expr.id)) or (
+                unquoted and want.choices
+            ):
                 _report_choice(expr.id, want, expr.span, self._found)
                 return None
             if unquoted:
@@ -106,6 +112,9 @@ class Scalars:
                 return Value("bool", expr.value, span, span)
             case Name() | Attribute():
                 return self._lookup(expr)
+            case Unknown():
+                report_unfit(expr, want, self._found)
+                return None
             case Negative():
                 return self._arithmetic("-", expr, [expr.operand], want)
             case Binary(op="+" | "-" | "*" | "/"):

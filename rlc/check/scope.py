@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 
 from attrs import define, evolve, field
 
@@ -10,7 +11,7 @@ from rlc.catalog.declarations import DECLARATIONS
 from rlc.catalog.index import find_anywhere, is_taken
 from rlc.catalog.records import Declaration
 from rlc.check.suggest import closest, known_values, rename
-from rlc.lang.ast import BlockDecl, Decl, Name, Recipe, ValueDecl
+from rlc.lang.ast import Amend, Binary, BlockDecl, Call, Decl, Expectation, Name, Recipe, ValueDecl
 from rlc.lang.diagnostics import Diagnostics, Fix, Label, replace
 
 NamedDecl = BlockDecl | ValueDecl
@@ -18,9 +19,13 @@ NamedDecl = BlockDecl | ValueDecl
 
 @define(eq=False, repr=False)
 class Scope:
-    """Declarations by name; every name has one meaning in the whole recipe."""
+    """Declarations by name; every name has one meaning in the whole recipe.
+
+    Those with parameters are ``templates``: they stand for nothing until they are used.
+    """
 
     decls: dict[str, NamedDecl] = field(factory=dict)
+    templates: dict[str, NamedDecl] = field(factory=dict)
     unread: frozenset[str] = frozenset()
     used: set[str] = field(factory=set)
     _of_kind: dict[tuple[str, ...], tuple[str, ...]] = field(factory=dict)
@@ -31,7 +36,15 @@ class Scope:
 
     def knows(self, name: str) -> bool:
         """Whether the recipe declares the name, even if the declaration cannot be read."""
-        return name in self.decls or name in self.unread
+        return name in self.decls or name in self.templates or name in self.unread
+
+    @contextmanager
+    def unmarked(self, name: str) -> Iterator[None]:
+        """While what is declared is checked, without that being a use of it."""
+        before = name in self.used
+        yield
+        if not before:
+            self.used.discard(name)
 
     def of_kind(self, *kinds: str) -> tuple[str, ...]:
         """The declarations of some kinds; asked for with every name that is unknown."""
@@ -47,6 +60,12 @@ class Scope:
             self.used.add(name.id)
             return decl
         if name.id in self.unread:
+            return None
+        if (template := self.templates.get(name.id)) is not None:
+            self.used.add(name.id)
+            label = Label(template.name.span, "declared here")
+            message = f"`{name.id}` has parameters and needs its parentheses"
+            found.error("RL0208", name.span, message, f"write `{usage(template)}`", label)
             return None
         builtin = find_anywhere(name.id)
         if builtin is not None and not builtin.word:
@@ -71,7 +90,7 @@ def collect(recipe: Recipe, found: Diagnostics) -> Scope:
         if decl is None:
             # What it would have declared is not missing.
             scope.unread |= {written.name.id} if isinstance(written, NamedDecl) else set()
-        elif (first := scope.decls.get(decl.name.id)) is not None:
+        elif (first := (scope.decls | scope.templates).get(decl.name.id)) is not None:
             label = Label(first.name.span, "first declared here")
             message = f"`{decl.name.id}` is declared twice"
             found.error("RL0109", decl.name.span, message, "give one another name", label)
@@ -79,13 +98,27 @@ def collect(recipe: Recipe, found: Diagnostics) -> Scope:
             message = f"`{decl.name.id}` is the name of a builtin"
             found.error("RL0113", decl.name.span, message, "choose another name")
             scope.unread |= {decl.name.id}
+        elif decl.parameters is not None:
+            scope.templates[decl.name.id] = decl
         else:
             scope.decls[decl.name.id] = decl
     return scope
 
 
+def usage(template: NamedDecl) -> str:
+    """The shortest use of a declaration with parameters: what has no default is given."""
+    needed = (part.name.id for part in template.parameters or () if part.default is None)
+    return f"{template.name.id}({', '.join(needed)})"
+
+
 def _understood(decl: Decl, found: Diagnostics) -> NamedDecl | None:
     """Return the declaration, a misspelt one as it was meant; None if it cannot be used."""
+    match decl:
+        case Expectation(kind=Name(id="param"), comparison=Binary(op="==", left=Name() as name)):
+            from rlc.lang.equals import report_comparison  # only for a mistake
+
+            report_comparison(decl.comparison, found)
+            return ValueDecl(decl.span, decl.kind, name, None, decl.comparison.right)
     if not isinstance(decl, NamedDecl):  # imports were followed before: a misspelt word
         message = f"`{decl.kind.id}` is not a kind of declaration"
         advice = known_values(["import", *DECLARATIONS], decl.kind.id)
@@ -116,10 +149,11 @@ def _likely_kind(kind: Name) -> tuple[list[str], Fix | None]:
 
 
 def _form_problem(known: Declaration, decl: NamedDecl) -> str | None:
-    if (known.value is None) != isinstance(decl, BlockDecl):
+    made = isinstance(decl, ValueDecl) and isinstance(decl.value, Amend | Call)
+    if known.is_block != isinstance(decl, BlockDecl) and not (known.is_block and made):
         return f"`{known.kind}` is declared another way"
-    if decl.parameters is not None:
-        return "this declaration takes no parameters"
+    if decl.parameters is not None and not known.reusable:
+        return f"a `{known.kind}` takes no parameters"
     if isinstance(decl, ValueDecl) and decl.type is not None and known.kind != "param":
         return f"only a `param` is declared with a type, not `{known.kind}`"
     return None

@@ -10,6 +10,7 @@ from attrs import evolve, frozen
 from rlc.catalog.declarations import DECLARATIONS, EVAL, SWEEP, TRAINING
 from rlc.check.bind import Owner, bind
 from rlc.check.evaluate import Evaluator
+from rlc.check.reuse.changes import names_of
 from rlc.check.rules.tasks import has_tasks_of
 from rlc.check.scalars import describe
 from rlc.check.settle import Origins, settle
@@ -130,7 +131,7 @@ class _Checker:
         axes: dict[str, Axis] = {}
         for field in expr.fields:
             name = field.name
-            path = tuple(_names(name))
+            path = tuple(names_of(name))
             if (first := axes.get(name.id)) is not None:
                 label = Label(first.span, "first given here")
                 message = f"the field `{name.id}` is given twice"
@@ -233,14 +234,6 @@ class _Checker:
             self.found.error("RL0607", sweep.at("search"), message, advice, label)
             return False
         return True
-
-
-def _names(name: Name) -> Iterator[Name]:
-    """The names of a dotted one, each with its place."""
-    start = name.span.start
-    for part in name.id.split("."):
-        yield Name(Span(name.span.source, start, start + len(part)), part)
-        start += len(part) + 1
 
 
 def _measures(stage: CheckedStage, stages: Mapping[str, CheckedStage]) -> Iterator[MeasurePlan]:

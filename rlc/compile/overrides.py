@@ -7,9 +7,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from attrs import evolve
 
 from rlc.catalog.declarations import DECLARATIONS
-from rlc.catalog.index import find_anywhere
+from rlc.check.reuse.changes import Change
 from rlc.check.suggest import known_values
-from rlc.lang.ast import Argument, Binary, BlockDecl, Call, Expr, Field, Name, Recipe, ValueDecl
+from rlc.lang.ast import Amend, BlockDecl, Call, Expr, Name, Recipe, ValueDecl
 from rlc.lang.diagnostics import Diagnostics
 from rlc.lang.source import Source
 from rlc.lang.syntax import parse_field
@@ -41,71 +41,69 @@ def put_in(recipe: Recipe, path: Sequence[Name], value: Expr, found: Diagnostics
     """The recipe with one value put in, where ``path`` names a declaration or a part of one."""
     head = path[0]
     decls = list(recipe.decls)
-    names = {d.name.id: i for i, d in enumerate(decls) if isinstance(d, BlockDecl | ValueDecl)}
-    index = names.get(head.id)
+    places = {d.name.id: i for i, d in enumerate(decls) if isinstance(d, BlockDecl | ValueDecl)}
+    index = places.get(head.id)
     if index is None:
         if head.id not in recipe.unread:
-            advice = known_values(list(names), head.id) if names else None
+            advice = known_values(list(places), head.id) if places else None
             found.error("RL0106", head.span, f"this recipe declares no `{head.id}`", advice)
         return recipe
-    decl = decls[index]
-    assert isinstance(decl, BlockDecl | ValueDecl)
-    if isinstance(decl, BlockDecl):
-        decls[index] = _in_block(decl, path, value, found)
-    else:
-        decls[index] = evolve(decl, value=_in_expr(decl.value, path, 1, value, found))
+    known = {d.name.id: d for d in decls if isinstance(d, BlockDecl | ValueDecl)}
+    change = Change(
+        path,
+        value,
+        known,
+        found,
+        "RL0106",
+        lambda whole: f"set the whole: `--set '{whole}=…'`",
+        lambda inside: f"set it where it is declared: `--set '{inside}=…'`",
+    )
+    decls[index] = _changed(known[head.id], change, found)
     return evolve(recipe, decls=tuple(decls))
 
 
-def _in_block(decl: BlockDecl, path: Sequence[Name], value: Expr, found: Diagnostics) -> BlockDecl:
+def _changed(
+    decl: BlockDecl | ValueDecl, change: Change, found: Diagnostics
+) -> BlockDecl | ValueDecl:
+    path, value = change.path, change.value
+    for parameter in decl.parameters or ():
+        if [name.id for name in path[1:]] == [parameter.name.id]:
+            new = evolve(parameter, default=value)
+            others = (new if each is parameter else each for each in decl.parameters or ())
+            return evolve(decl, parameters=tuple(others))
+    declared = DECLARATIONS.get(decl.kind.id)
+    if declared is None:
+        return decl  # its kind is misspelt, which is reported
+    amends = isinstance(decl, ValueDecl) and isinstance(decl.value, Amend | Call)
+    if isinstance(decl, ValueDecl) and not (amends and declared.is_block and len(path) > 1):
+        return evolve(decl, value=change.in_expr(decl.value, 1))
+    if not _has_field(decl, path, found):
+        return decl
+    if isinstance(decl, BlockDecl):
+        return evolve(decl, fields=change.in_fields(decl.fields, 1))
+    # What an amendment does not say, it says from now on.
+    made = decl.value
+    if isinstance(made, Call):
+        made = Amend(made.span, made, ())
+    assert isinstance(made, Amend)
+    names = ".".join(name.id for name in path[1:])
+    given = any(f"{names}.".startswith(f"{field.name.id}.") for field in made.fields)
+    fields = change.in_fields(made.fields, 1) if given else (*made.fields, change.field(1))
+    return evolve(decl, value=evolve(made, fields=fields))
+
+
+def _has_field(decl: BlockDecl | ValueDecl, path: Sequence[Name], found: Diagnostics) -> bool:
+    """Whether a block has the field to set, or may be given it; report it if not."""
+    own = [field.name.id for field in decl.fields] if isinstance(decl, BlockDecl) else []
     if len(path) == 1:
-        names = ", ".join(f"`{decl.name.id}.{field.name.id}`" for field in decl.fields)
+        names = ", ".join(f"`{decl.name.id}.{name}`" for name in own)
         message = f"`{decl.name.id}` has fields and no value of its own"
         found.error("RL0106", path[0].span, message, f"set {names}")
-        return decl
-    name = path[1]
-    known = [param.name for param in DECLARATIONS[decl.kind.id].fields]
-    fields = list(decl.fields)
-    index = next((i for i, field in enumerate(fields) if field.name.id == name.id), None)
-    if index is None:
-        if name.id not in known or len(path) > 2:
-            advice = known_values([f.name.id for f in fields] if len(path) > 2 else known, name.id)
-            message = f"`{decl.name.id}` has no field `{name.id}` to set"
-            found.error("RL0106", name.span, message, advice)
-            return decl
-        fields.append(Field(name.span.to(value.span), name, value))
-    else:
-        inner = _in_expr(fields[index].value, path, 2, value, found)
-        fields[index] = evolve(fields[index], value=inner)
-    return evolve(decl, fields=tuple(fields))
-
-
-def _in_expr(expr: Expr, path: Sequence[Name], depth: int, value: Expr, found: Diagnostics) -> Expr:
-    """``expr`` with the part that the rest of the path names replaced."""
-    rest = path[depth:]
-    if not rest:
-        return value
-    if isinstance(expr, Binary) and expr.op == "|>":  # the call that it starts with
-        return evolve(expr, left=_in_expr(expr.left, path, depth, value, found))
-    if len(rest) == 1 and isinstance(expr, Call):
-        return _with_argument(expr, rest[0], value)
-    message = f"there is nothing to set at `{'.'.join(name.id for name in path)}`"
-    whole = ".".join(name.id for name in path[:depth])
-    found.error("RL0106", rest[0].span, message, f"set the whole: `--set '{whole}=…'`")
-    return expr
-
-
-def _with_argument(call: Call, name: Name, value: Expr) -> Call:
-    """The call with one argument replaced or added; unknown names are left to the checker."""
-    builtin = find_anywhere(call.func.id) if isinstance(call.func, Name) else None
-    params = builtin.params if builtin else ()
-    names = [param.name for param in params]
-    now = {old: param.name for param in params for old in param.formerly}
-    argument = Argument(name.span.to(value.span), name, value)
-    args = list(call.args)
-    for index, old in enumerate(args):
-        own = old.name.id if old.name else names[index] if index < len(names) else None
-        if now.get(own or "", own) == now.get(name.id, name.id):
-            args[index] = argument if old.name else evolve(argument, name=None)
-            return evolve(call, args=tuple(args))
-    return evolve(call, args=(*args, argument))
+        return False
+    name, known = path[1], [param.name for param in DECLARATIONS[decl.kind.id].fields]
+    if name.id in own or (name.id in known and (len(path) == 2 or isinstance(decl, ValueDecl))):
+        return True
+    advice = known_values(own if len(path) > 2 and own else known, name.id)
+    message = f"`{decl.name.id}` has no field `{name.id}` to set"
+    found.error("RL0106", name.span, message, advice)
+    return False

@@ -161,4 +161,14 @@ CODES: dict[str, str] = {
     "RL0610": "too many configurations",
     "RL0611": "fewer configurations than are drawn",
     "RL0612": "axis of the evaluation alone",
+    # RL062x: reuse (rlc/check/reuse)
+    "RL0620": "no block to amend",
+    "RL0621": "block of another kind",
+    "RL0622": "block without a name",
+    "RL0623": "nothing to amend",
+    "RL0624": "declaration that uses itself",
+    "RL0625": "parameter with the name of something else",
+    "RL0626": "parameter without a use",
+    "RL0628": "too many copies",
+    "RL0629": "range without values",
 }

@@ -105,6 +105,13 @@ class Diagnostics(list[Diagnostic]):
             advice = "take it out, and put it into a variable of the environment"
             self.error("RL0323", span, message, advice)
 
+    def drop_repeated(self) -> None:
+        """Leave of findings that say the same of the same place only the first."""
+        first: dict[tuple[str, Span | None, str], Diagnostic] = {}
+        for item in self:
+            first.setdefault((item.code, item.span, item.message), item)
+        self[:] = first.values()
+
     @property
     def has_errors(self) -> bool:
         return any(item.severity is Severity.ERROR for item in self)

@@ -6,7 +6,7 @@ import os
 
 from attrs import define, evolve, field
 
-from rlc.lang.ast import BlockDecl, Decl, ImportDecl, Recipe
+from rlc.lang.ast import BlockDecl, Decl, ImportDecl, Recipe, ValueDecl
 from rlc.lang.diagnostics import Diagnostics, Label
 from rlc.lang.read import read_source
 from rlc.lang.syntax import parse
@@ -64,7 +64,9 @@ class _Loader:
         self.unread |= recipe.unread
         decls = self.expand(recipe)
         for stage in decls:
-            if isinstance(stage, BlockDecl) and stage.kind.id in RUNS:
+            if not isinstance(stage, BlockDecl | ValueDecl) or stage.parameters is not None:
+                continue
+            if stage.kind.id in RUNS:
                 message = f"an imported file cannot declare the stage `{stage.name.id}`"
                 label = Label(decl.path.span, "imported here")
                 advice = "stages belong to the recipe that is run"

@@ -8,6 +8,7 @@ from collections.abc import Callable
 from attrs import field, frozen
 
 from rlc.lang.diagnostics import Fix, replace
+from rlc.lang.equals import report_equals
 from rlc.lang.source import Source, Span
 from rlc.lang.syntax.lalr import Token
 from rlc.lang.syntax.layout import BEFORE_VALUE, CLOSE, LITERALS, OPEN
@@ -229,9 +230,7 @@ def _check_double_equal(span: Span, lexed: Lexed) -> Token:
     after_value |= before[1] == "NAME" and before[0] in BEFORE_VALUE | {"DOT"}
     if span.text == "==" and not (before[2] == "NAME" and after_value):
         return Token("COMPARE", span.start, span.end)
-    advice = "one `=` gives a name its value, two compare"
-    message = f"expected `=`, found `{shortened(span.text)}`"
-    lexed.diagnostics.error("RL0010", span, message, advice, fix=replace(span, "=", "write `=`"))
+    report_equals(span, lexed.diagnostics)
     return Token("EQUAL", span.start, span.end)
 
 

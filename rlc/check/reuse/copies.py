@@ -1,0 +1,70 @@
+"""Copies of syntax trees: with holes filled, and with marks of how something came there."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any, TypeVar
+
+from attrs import evolve, fields
+
+from rlc.check.values import is_command_line
+from rlc.lang.ast import Expr, Name, Node
+from rlc.lang.source import Reused
+
+AnyNode = TypeVar("AnyNode", bound=Node)
+
+# What names a part or says what it is: no expression, so no hole.
+_LABELS = ("name", "attr", "func", "kind", "type", "parameters")
+
+
+def filled(node: AnyNode, holes: Mapping[str, Expr]) -> AnyNode:
+    """The tree with each name of ``holes`` replaced. Parts without one are those of ``node``."""
+    return _changed(node, lambda name: holes.get(name.id, name))
+
+
+def nodes_in(node: Node) -> Iterator[Node]:
+    """A node and all that stands for a value in it."""
+    yield node
+    for part in _parts(node):
+        value = getattr(node, part)
+        for item in value if isinstance(value, tuple) else (value,):
+            if isinstance(item, Node):
+                yield from nodes_in(item)
+
+
+def _changed(node: AnyNode, change: Callable[[Name], Expr]) -> AnyNode:
+    if isinstance(node, Name):
+        return change(node)  # type: ignore[return-value]  # an expression for an expression
+    changes = {}
+    for part in _parts(node):
+        before = getattr(node, part)
+        after = before
+        if isinstance(before, Node):
+            after = _changed(before, change)
+        elif isinstance(before, tuple):
+            after = tuple(_changed(item, change) for item in before)
+            if all(new is old for new, old in zip(after, before, strict=True)):
+                continue
+        if after is not before:
+            changes[part] = after
+    return evolve(node, **changes) if changes else node
+
+
+def _parts(node: Node) -> list[str]:
+    return [field.name for field in fields(type(node)) if field.name not in _LABELS]
+
+
+def marked(node: AnyNode, how: str) -> AnyNode:
+    """The tree with marks of how it came where it is put; what has one, and what is from the
+    command line, keeps its own."""
+    changes: dict[str, Any] = {}
+    span = node.span
+    if not isinstance(span, Reused) and not is_command_line(span):
+        changes["span"] = Reused(span.source, span.start, span.end, how)
+    for field in fields(type(node)):
+        part = getattr(node, field.name)
+        if isinstance(part, Node):
+            changes[field.name] = marked(part, how)
+        elif isinstance(part, tuple):
+            changes[field.name] = tuple(marked(item, how) for item in part)
+    return evolve(node, **changes)

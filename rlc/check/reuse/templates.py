@@ -1,0 +1,101 @@
+"""Declarations with parameters, before they are used: their parameters, and who uses whom."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from itertools import zip_longest
+
+from rlc.catalog.declarations import DECLARATIONS
+from rlc.catalog.elsewhere import WORDS
+from rlc.catalog.index import find_anywhere
+from rlc.catalog.records import Param
+from rlc.check.reuse.copies import nodes_in
+from rlc.check.scope import NamedDecl, Scope
+from rlc.lang.ast import BlockDecl, Call, Expr, Name
+from rlc.lang.diagnostics import Diagnostics, Label
+
+
+def check_templates(scope: Scope, found: Diagnostics) -> None:
+    """Report parameters whose names mean something else already or that nothing uses, and
+    declarations that use themselves: these are dropped."""
+    for decl in scope.templates.values():
+        _check_parameters(decl, scope, found)
+    for decl in _circular(scope, found):
+        del scope.templates[decl.name.id]
+        scope.unread |= {decl.name.id}
+
+
+def _check_parameters(decl: NamedDecl, scope: Scope, found: Diagnostics) -> None:
+    used = {node.id for node in nodes_in(decl) if isinstance(node, Name)}
+    as_words = {name.id: name for name in _read_as_words(decl)}
+    seen: dict[str, Name] = {}
+    for parameter in decl.parameters or ():
+        name = parameter.name
+        other = (scope.decls | scope.templates).get(name.id)
+        # Whoever imports a file may use the names of its parameters.
+        is_here = other is not None and other.span.source is decl.span.source
+        if name.id in seen:
+            label = Label(seen[name.id].span, "first given here")
+            message = f"`{decl.name.id}` has two parameters `{name.id}`"
+            found.error("RL0625", name.span, message, "give one another name", label)
+        elif other is not None and is_here:
+            label = Label(other.name.span, "declared here")
+            message = f"the parameter `{name.id}` has the name of a declaration"
+            found.error("RL0625", name.span, message, "give it another name", label)
+        elif name.id in ("none", *WORDS) or getattr(find_anywhere(name.id), "word", False):
+            message = f"the parameter `{name.id}` has the name of one of the language's words"
+            found.error("RL0625", name.span, message, "give it another name")
+        elif (word := as_words.get(name.id)) is not None:
+            label = Label(word.span, f"the word `{name.id}`, or the parameter?")
+            message = f"the parameter `{name.id}` has the name of a word that can stand here"
+            found.error("RL0625", name.span, message, "give it another name", label)
+        elif name.id not in used:
+            message = f"nothing in `{decl.name.id}` uses the parameter `{name.id}`"
+            found.warning("RL0626", name.span, message, "use it, or take it out")
+        seen.setdefault(name.id, name)
+
+
+def _read_as_words(decl: NamedDecl) -> Iterator[Name]:
+    """The names in a declaration that stand where a word of that name may stand."""
+    for node in nodes_in(decl):
+        pairs: Iterable[tuple[Param, Expr]] = ()
+        if isinstance(node, BlockDecl):
+            fields = {param.name: param for param in DECLARATIONS[decl.kind.id].fields}
+            pairs = [(fields[f.name.id], f.value) for f in node.fields if f.name.id in fields]
+        elif isinstance(node, Call) and isinstance(node.func, Name):
+            params = getattr(find_anywhere(node.func.id), "params", ())
+            named = {param.name: param for param in params}
+            given = [
+                (named.get(arg.name.id) if arg.name else param, arg.value)
+                for arg, param in zip_longest(node.args, params)
+                if arg is not None
+            ]
+            pairs = [(param, value) for param, value in given if param is not None]
+        for param, value in pairs:
+            if isinstance(value, Name) and value.id in param.all_choices():
+                yield value
+
+
+def _circular(scope: Scope, found: Diagnostics) -> list[NamedDecl]:
+    """The declarations that use themselves, after a report of each circle."""
+    circular, done = list[NamedDecl](), set[str]()
+
+    def visit(name: str, way: tuple[str, ...]) -> None:
+        decl = scope.templates[name]
+        calls = (node.func for node in nodes_in(decl) if isinstance(node, Call))
+        for call in (func for func in calls if isinstance(func, Name)):
+            if call.id in way or call.id == name:
+                circle = (*way, name)[(*way, name).index(call.id) :]
+                shown = " → ".join([*circle, call.id])
+                message = f"`{call.id}` uses itself, without end"
+                label = Label(scope.templates[call.id].name.span, "declared here")
+                found.error("RL0624", call.span, message, f"break the circle: {shown}", label)
+                circular.extend(scope.templates[each] for each in circle)
+            elif call.id in scope.templates and call.id not in done:
+                visit(call.id, (*way, name))
+        done.add(name)
+
+    for name in scope.templates:
+        if name not in done:
+            visit(name, ())
+    return [decl for decl in scope.templates.values() if any(decl is each for each in circular)]

@@ -1,0 +1,25 @@
+model policy {
+  base      = "tiny"
+  lora_rank = 8
+}
+
+env guess = gem("game:GuessTheNumber-v0-easy") |> chat()
+
+train main {
+  model     = policy
+  env       = guess
+  batch     = groups(16, group_size = 8)
+  sampling  = sample(max_tokens = 16)
+  advantage = grpo()
+  loss      = importance_sampling()
+  optimizer = adam(1e-3)
+  steps     = 50
+}
+
+train longer = main {
+  optimizer.schedule.warmup = 10
+  epochs.most               = 3
+}
+train larger = main { model.lora_rank = 16 }
+train other = main { env.difficulty = 3 }
+train most = main { steps.most = 3 }

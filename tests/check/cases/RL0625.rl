@@ -1,0 +1,7 @@
+param rate = 1e-3
+
+env guess(turns: int = 5, rate: int = 3, turns: int = 4) = gem("game:GuessTheNumber-v0-easy", max_turns = turns) |> chat()
+
+advantage scheme(group: word(batch, role)) = grpo() |> baseline(mean, over = group)
+
+failure patient(drop: int = 3) = retry(drop) then stop
