@@ -8,7 +8,8 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 import pytest
-from engine_tinker import MODEL, engine_tinker
+from attrs import evolve
+from engine_tinker import FAULTS, MODEL, engine_tinker
 from loss_functions import WRITTEN, as_custom, data_for
 from tinker import types
 from torch import Tensor
@@ -17,6 +18,7 @@ from rlc.runtime.guard.service_guard import ServiceGuard
 from rlc.service.errors import ServiceError, ServiceLostError
 from rlc.service.hosted.endpoint import Endpoint
 from rlc.service.hosted.service import HostedService
+from rlc.service.http.faults import Faults
 from rlc.service.interface import ServiceClient
 
 pytestmark = pytest.mark.server
@@ -29,7 +31,12 @@ def unfitting(logprobs: Tensor) -> Any:
     return logprobs[:, 0].sum(), {}
 
 
-def talk(root: Path, main: Callable[[ServiceClient], Awaitable[T]], on_server: bool = True) -> T:
+def talk(
+    root: Path,
+    main: Callable[[ServiceClient], Awaitable[T]],
+    on_server: bool = True,
+    faults: Faults = Faults(),  # noqa: B008 (immutable)
+) -> T:
     async def run(url: str) -> T:
         service = HostedService(Endpoint(url, "tml-test"))
         try:
@@ -37,7 +44,7 @@ def talk(root: Path, main: Callable[[ServiceClient], Awaitable[T]], on_server: b
         finally:
             await service.close("success")
 
-    with engine_tinker(root, custom_losses=on_server) as server:
+    with engine_tinker(root, faults, on_server) as server:
         return asyncio.run(run(server.url))
 
 
@@ -58,6 +65,28 @@ def test_a_loss_is_computed_where_the_server_says(tmp_path: Path, on_server: boo
         assert custom.metrics["custom/clipped:sum"] > 0
 
     talk(tmp_path, main, on_server)
+
+
+@pytest.mark.usefixtures("hurried")
+@pytest.mark.parametrize("on_server", [True, False])
+def test_faults_change_nothing(tmp_path: Path, on_server: bool) -> None:
+    """Requests that are refused, lost, or carried out without an answer."""
+    data = as_custom(data_for("ppo"))
+
+    async def main(service: ServiceClient) -> list[float]:
+        training = await service.create_lora_training_client(MODEL, rank=4, seed=7)
+        loss = await service.create_custom_loss(PPO.fn, PPO.ranks)
+        told = []
+        for _ in range(8):
+            passed = training.forward_backward_custom(data, loss)
+            await training.optim_step(types.AdamParams(learning_rate=0.01))
+            told.append((await passed).metrics["loss:sum"])
+        return told
+
+    faults = evolve(FAULTS, drops=0.15, slow=0.0)
+    expected = talk(tmp_path / "expected", main, on_server)
+    assert talk(tmp_path / "faulty", main, on_server, faults) == expected
+    assert len(set(expected)) == 8
 
 
 def test_the_same_loss_is_created_once(tmp_path: Path) -> None:
