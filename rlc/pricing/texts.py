@@ -7,8 +7,7 @@ import os
 from collections.abc import Iterator, Mapping
 from functools import cache, lru_cache
 from itertools import islice
-from math import ceil
-from statistics import fmean
+from math import ceil, fsum
 from typing import Any, Literal
 
 from attrs import frozen
@@ -116,7 +115,8 @@ def _measured(
         pass  # what is wrong with it is for `rlc check` to say
     if not lengths:
         return None
-    return RowTokens(fmean(lengths), max(lengths), len(lengths), tokenizer is not None)
+    mean = fsum(lengths) / len(lengths)
+    return RowTokens(mean, max(lengths), len(lengths), tokenizer is not None)
 
 
 def _length(text: str, tokenizer: Any) -> int:
