@@ -83,7 +83,7 @@ class _Computed:
 
     def value(self, inputs: _Inputs) -> float:
         value = self._value(inputs)
-        return math.fsum(value) if isinstance(value, list) else value
+        return OPERATIONS["sum"].of(value) if isinstance(value, list) else value
 
     def slopes(self, inputs: _Inputs) -> list[float]:
         slope = self._slope(inputs)

@@ -1,0 +1,173 @@
+"""Losses as Python functions of torch, as Tinker's custom losses are written.
+
+A service traces the text, and `rlc emit` writes it into scripts: what a script computes is what a
+run does.
+"""
+
+from __future__ import annotations
+
+import keyword
+from collections.abc import Iterable, Mapping
+from typing import Any, Literal
+
+from attrs import field, frozen
+
+from rlc.algo.expressions.program import INPUT, NUMBER, Program, Shape
+from rlc.algo.expressions.shield import shielded
+from rlc.algo.expressions.vocabulary import INPUTS, OPERATIONS, RATIO, shapes
+from rlc.records import Record
+
+MASK, FIRST, WEIGHT = "mask", "first", "weight"
+_READ = ("logq", "adv", "ref")
+_TAKEN = ("torch", "logprobs", "sampled", MASK, FIRST, WEIGHT, *(set(INPUTS["loss"]) - {RATIO}))
+
+# Tensors that are there anyway, with a value for each token, and one value.
+_LIKE: Mapping[Shape, str] = {"token": "logp", "sequence": "length"}
+_RATIO = "torch.exp(logp - logq)"
+_LONG = 60  # characters from which a part gets a line of its own
+
+# How tightly a text holds together.
+_COMPARISON, _SUM, _PRODUCT, _UNARY, _ATOM = range(5)
+_LEVELS = {"+": _SUM, "-": _SUM, "*": _PRODUCT, "/": _PRODUCT}
+
+
+@frozen(eq=False, repr=False)
+class TorchFunction(Record):
+    """A loss of one datum as Python source that needs ``torch``.
+
+    ``ranks`` are those of its arguments, in order: the trainer's ``logprobs``, what the loss reads
+    (``logq``, ``adv``, ``ref``), the ``mask`` of the sampled tokens and that of the ``first`` of
+    them, each of shape [T]; then, if it was asked for, the ``weight`` of the sequence. Tokens that
+    were not sampled have to come with the values of the first one: they count nowhere, and are
+    computed with what is defined. It returns the loss and no metrics.
+    """
+
+    name: str
+    source: str
+    ranks: dict[str, Literal[0, 1, 2]] = field(hash=False)
+
+
+def torch_function(program: Program, name: str, weighted: bool = False) -> TorchFunction:
+    """Return a loss as a function called ``name``: the sum over the sampled tokens, or that of the
+    sequence; with ``weighted`` times a weight that comes with the datum."""
+    program = shielded(program)
+    ranks: dict[str, Literal[0, 1, 2]] = {"logprobs": 1}
+    ranks |= {key: 1 for key in _READ if key in program.inputs}
+    ranks |= {MASK: 1, FIRST: 1}
+    if weighted:
+        ranks[WEIGHT] = 0
+    writer = _Writer(program)
+    result = writer.text(program.output)[0]
+    if program.shape == "token":
+        result = f"torch.where(sampled, {result}, 0.0).sum()"
+    if weighted:
+        result = f"{WEIGHT} * ({result})" if program.shape == "sequence" else f"{WEIGHT} * {result}"
+    masked = [f"logp = torch.where(sampled, logprobs, (logprobs * {FIRST}).sum().detach())"]
+    if "length" in result or any("length" in line for line in writer.lines):
+        masked.append(f"length = {MASK}.sum()")
+    name = _free(name, ("torch",))
+    lines = [f"sampled = {MASK} > 0", *masked, *writer.lines, f"return {result}, {{}}"]
+    body = "".join(f"    {line}\n" for line in lines)
+    return TorchFunction(name, f"def {name}({', '.join(ranks)}):\n{body}", ranks)
+
+
+def _free(name: str, taken: Iterable[str]) -> str:
+    """A name that Python and others leave free."""
+    while keyword.iskeyword(name) or name in taken:
+        name += "_"
+    return name
+
+
+class _Writer:
+    """Writes the nodes of a program: those that have a name, or more than one reader, as lines of
+    their own, before what reads them."""
+
+    def __init__(self, program: Program) -> None:
+        self.program, self.shapes = program, shapes(program)
+        self.lines: list[str] = []
+        self.texts: list[tuple[str, int]] = []
+        self.constants: dict[int, Any] = {}
+        self.names = set(_TAKEN)
+        readers = [0] * len(program.nodes)
+        for node in program.nodes:
+            for arg in node.args:
+                readers[arg] += 1
+        for position, node in enumerate(program.nodes):
+            text, level = self._node(position)
+            known = node.op in (NUMBER, INPUT) or self.shapes[position] == "number"
+            own = node.name or readers[position] > 1 or len(text) > _LONG
+            if own and not known and position != program.output:
+                name = self._named(node.name or ("ratio" if text == _RATIO else "u1"))
+                self.lines.append(f"{name} = {text}")
+                text, level = name, _ATOM
+            self.texts.append((text, level))
+
+    def _named(self, name: str) -> str:
+        base, count = name.rstrip("0123456789") or name, 1
+        while name in self.names or keyword.iskeyword(name):
+            count += 1
+            name = f"{base}{count}"
+        self.names.add(name)
+        return name
+
+    def text(self, position: int) -> tuple[str, int]:
+        return self.texts[position]
+
+    def held(self, position: int, by: int) -> str:
+        text, level = self.texts[position]
+        return text if level >= by else f"({text})"
+
+    def tensor(self, position: int, shape: Shape) -> str:
+        """The text of a node; of a number, as a tensor of a shape."""
+        text = self.texts[position][0]
+        if self.shapes[position] != "number":
+            return text
+        ones = f"torch.ones_like({_LIKE[shape]})"
+        return ones if self.constants[position] == 1 else f"{text} * {ones}"
+
+    def _node(self, position: int) -> tuple[str, int]:
+        node, shape = self.program.nodes[position], self.shapes[position]
+        if node.op == INPUT:
+            return node.name or "", _ATOM
+        if shape == "number":  # made of numbers alone
+            known = [self.constants[arg] for arg in node.args]
+            made = node.value if node.op == NUMBER else OPERATIONS[node.op].of(*known)
+            self.constants[position] = made
+            return _number(made)
+        args = node.args
+        given = [self.texts[arg][0] for arg in args]
+        match node.op:
+            case "+" | "-" | "*" | "/" as op:
+                level = _LEVELS[op]
+                return f"{self.held(args[0], level)} {op} {self.held(args[1], level + 1)}", level
+            case "neg":
+                return f"-{self.held(args[0], _UNARY)}", _UNARY
+            case "stop":
+                return f"{self.held(args[0], _ATOM)}.detach()", _ATOM
+            case "min" | "max":
+                values = ", ".join(self.tensor(arg, shape) for arg in args)
+                return f"torch.{node.op}imum({values})", _ATOM
+            case "clip":
+                if any(self.shapes[arg] != "number" for arg in args[1:]):
+                    given = [self.tensor(arg, shape) for arg in args]
+                return f"torch.clamp({', '.join(given)})", _ATOM
+            case "where":
+                if all(self.shapes[arg] == "number" for arg in args[1:]):
+                    given[1] = self.tensor(args[1], shape)  # two numbers would be float32
+                return f"torch.where({', '.join(given)})", _ATOM
+            case "softplus":
+                return f"torch.logaddexp({given[0]}, torch.zeros_like({_LIKE[shape]}))", _ATOM
+            case "sum":
+                return f"torch.where(sampled, {given[0]}, 0.0).sum()", _ATOM
+            case "mean":
+                return f"torch.where(sampled, {given[0]}, 0.0).sum() / length", _PRODUCT
+        if OPERATIONS[node.op].condition:
+            return " ".join((self.held(args[0], _SUM), node.op, self.held(args[1], _SUM))), 0
+        return f"torch.{node.op}({given[0]})", _ATOM
+
+
+def _number(value: Any) -> tuple[str, int]:
+    text = repr(value)
+    if text.lstrip("-") in ("inf", "nan"):
+        return f'float("{text}")', _ATOM
+    return text, _UNARY if value < 0 else _ATOM

@@ -1,0 +1,104 @@
+"""Losses as functions of torch: what a service traces of them is the float64 definition."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+from expression_strategies import Columns, columns, programs
+from expressions import program
+from hypothesis import assume, given, settings
+from hypothesis import strategies as st
+
+from rlc.algo.errors import AlgorithmError
+from rlc.algo.expressions.evaluate import loss_and_grad
+from rlc.algo.expressions.program import Program
+from rlc.algo.expressions.python import torch_function
+from rlc.catalog.own_losses import traits_of
+from rlc.plan.records import LossPlan
+from rlc.runtime.updates.datums import TrainingDatum
+
+pytestmark = pytest.mark.engine
+
+
+def traced(loss: Program) -> Any:
+    """The function as the embedded engine takes it from its traced graph."""
+    import torch
+
+    from rlc.service.local.custom.loss import CustomLoss
+
+    written = torch_function(loss, "mine", traits_of(loss).weighted)
+    scope: dict[str, Any] = {"torch": torch}
+    exec(written.source, scope)
+    return CustomLoss.trace(scope[written.name], written.ranks)
+
+
+def sent(data: Columns, mask_T: np.ndarray) -> TrainingDatum:
+    """A datum as the runtime makes it: nothing is known of tokens that were not sampled."""
+
+    def spread(name: str) -> np.ndarray:
+        spread_T = np.zeros(len(mask_T))
+        spread_T[mask_T] = data[name]
+        return spread_T
+
+    return TrainingDatum(
+        inputs=[1] * len(mask_T),
+        targets_T=np.ones(len(mask_T), np.int64),
+        logprobs_T=spread("logq"),
+        advantages_T=spread("adv"),
+        mask_T=mask_T,
+        reference_T=spread("ref"),
+        weight=0.25,
+    )
+
+
+@given(loss=programs(), data=columns(), gaps=st.lists(st.integers(0, 2), min_size=5, max_size=5))
+@settings(deadline=None)
+def test_the_traced_function_is_the_definition(
+    loss: Program, data: Columns, gaps: list[int]
+) -> None:
+    import torch
+
+    count = len(data["logp"])
+    mask_T = np.repeat([False, True] * count, [n for g in gaps[:count] for n in (g, 1)])
+    data = {key: values.astype(np.float32).astype(np.float64) for key, values in data.items()}
+    try:
+        value, grad_T = loss_and_grad(loss, data)
+    except AlgorithmError:
+        assume(False)
+    assume(abs(value) < 1e6 and np.abs(grad_T).max() < 1e6)
+    logp_T = torch.full((len(mask_T),), -7.0, dtype=torch.float64)
+    logp_T[torch.from_numpy(mask_T)] = torch.from_numpy(data["logp"])
+    logp_T.requires_grad_()
+    datum, custom = sent(data, mask_T), traced(loss)
+    arrays = custom.read_inputs(datum.to_tinker(LossPlan("mine", {}, loss)), "a datum")
+    assert custom.facts.joinable
+    total, _ = custom.total(logp_T, [arrays], [0])
+    total.backward()
+    assert logp_T.grad is not None
+    scale = 0.25 if traits_of(loss).weighted else 1.0
+    assert total.item() == pytest.approx(scale * value, rel=1e-9, abs=1e-9)
+    np.testing.assert_allclose(logp_T.grad[mask_T], scale * grad_T, rtol=1e-7, atol=1e-9)
+    assert not logp_T.grad[~mask_T].any()
+
+
+def test_it_reads_like_what_it_says() -> None:
+    gate = "tau = where(adv > 0, 1, 1.05)\ngate = 4 / tau * sigmoid(tau * (ratio - 1))\n-gate * adv"
+    written = torch_function(program(gate), "sapo")
+    assert written.source == (
+        "def sapo(logprobs, logq, adv, mask, first):\n"
+        "    sampled = mask > 0\n"
+        "    logp = torch.where(sampled, logprobs, (logprobs * first).sum().detach())\n"
+        "    tau = torch.where(adv > 0.0, torch.ones_like(logp), 1.05)\n"
+        "    gate = 4.0 / tau * torch.sigmoid(tau * (torch.exp(logp - logq) - 1.0))\n"
+        "    return torch.where(sampled, -(gate * adv), 0.0).sum(), {}\n"
+    )
+
+
+def test_names_that_python_or_torch_have_are_left_to_them() -> None:
+    text = "mask = ratio * adv\ntorch = mask * mask\n-torch"
+    source = torch_function(program(text), "class").source
+    assert source.startswith("def class_(")
+    assert "mask2 = " in source
+    assert "\n    torch = " not in source
