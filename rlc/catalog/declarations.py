@@ -276,6 +276,11 @@ SWEEP_FIELDS = (
     Param("budget", "budget", "most to spend on all of it; by default no limit", DEFAULT_BUDGET),
 )
 
+LOSS_FIELDS = (
+    Param("token", "expression", "a loss for each sampled token, added up by `aggregate`", None),
+    Param("sequence", "expression", "a loss for each sequence, which counts like a token's", None),
+)
+
 TRAINING, EVAL, SWEEP = ("sft", "train"), "eval", "sweep"
 STAGES = (*TRAINING, EVAL)
 
@@ -299,6 +304,12 @@ DECLARATIONS = {
             aliases="environment task dataset",
         ),
         Declaration("advantage", "an advantage scheme", value="advantage"),
+        Declaration(
+            "loss",
+            "a loss of one's own: named parts, then `token` or `sequence`",
+            LOSS_FIELDS,
+            aliases="loss_fn objective",
+        ),
         Declaration(
             "sft", "a stage of supervised training", SFT_FIELDS, aliases="finetune supervised"
         ),

@@ -29,6 +29,7 @@ from rlc.catalog.traits import (
     WrapperTraits,
 )
 from rlc.errors import Error
+from rlc.plan.records import LossPlan
 
 if TYPE_CHECKING:
     from rlc.algo.expressions.known import Known
@@ -61,6 +62,7 @@ KINDS = {
         Kind("advantage", "an advantage scheme", "grpo()", "step", "returns()", named=True),
         Kind("step", "an advantage step", "baseline(mean, over = group)"),
         Kind("loss", "a loss", "importance_sampling()"),
+        Kind("expression", "an expression", "-ratio * adv"),
         Kind("aggregate", "a way to add up token losses", "token_mean()"),
         Kind("kl", "a KL penalty", "reference(policy.base, coef = 0.01)"),
         Kind("optimizer", "an optimizer", "adam(1e-4)"),
@@ -150,7 +152,7 @@ def _traits(kind: str, traits: type[T], noun: str, name: str) -> T:
 
 
 # The traits of a builtin by its name. Each raises UnknownBuiltinError if there is none.
-loss_traits = partial(_traits, "loss", LossTraits, "loss")
+service_loss_traits = partial(_traits, "loss", LossTraits, "loss")
 aggregate_traits = partial(_traits, "aggregate", AggregateTraits, "aggregation")
 source_traits = partial(_traits, "env", SourceTraits, "environment source")
 wrapper_traits = partial(_traits, "wrapper", WrapperTraits, "wrapper")
@@ -158,10 +160,20 @@ grader_traits = partial(_traits, "grader", GraderTraits, "grader")
 tracker_traits = partial(_traits, "tracker", TrackerTraits, "tracker")
 
 
+def loss_traits(loss: LossPlan) -> LossTraits:
+    """Return what a loss does, the service's or a recipe's own. Raise UnknownBuiltinError if the
+    service has none of its name."""
+    if loss.program is None:
+        return service_loss_traits(loss.name)
+    from rlc.catalog.own_losses import traits_of
+
+    return traits_of(loss.program)
+
+
 def service_settings(loss: str) -> dict[str, float | None]:
     """Return the settings that a service takes for a loss, with their defaults there: those of
     recipes, but None for the strength of a pull, which has to be given."""
-    traits, builtin = loss_traits(loss), _BY_NAME["loss", loss]
+    traits, builtin = service_loss_traits(loss), _BY_NAME["loss", loss]
     keys = {traits.config[param.name]: param.default for param in builtin.params}
     return {key: None if key == traits.pull else default for key, default in keys.items()}
 

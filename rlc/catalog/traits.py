@@ -30,8 +30,10 @@ class LossTraits:
     advantages are ``weights``.
     ``recorded``: its datums name the sampled sequence behind every token, and the service has to
     record what it samples. ``published``: Tinker's definition is known; otherwise the formula is
-    that of the embedded engine and of ``rlc serve``. ``written``: the loss as an expression, the
-    node that a builder makes from those of its parameters.
+    that of the embedded engine and of ``rlc serve``. ``reference``: it reads the logprobs of the
+    stage's reference. ``weighted``: it is not of degree one in the advantages, so the weight of a
+    sequence is an input of its own. ``written``: the loss as an expression, the node that a builder
+    makes from those of its parameters.
     """
 
     config: Mapping[str, str] = field(factory=dict)
@@ -44,6 +46,8 @@ class LossTraits:
     sampler_logprobs: bool = True
     recorded: bool = False
     published: bool = True
+    reference: bool = False
+    weighted: bool = False
     written: Callable[[Builder, Mapping[str, int]], int] | None = None
 
     def range_of(self, loss: LossPlan) -> tuple[float, float] | None:

@@ -36,7 +36,7 @@ def _common(stage: TrainPlan) -> Iterator[str]:
         yield "`updates`: the script makes one update of a batch of turns"
     if stage.batch.resample:
         yield "`resample`: the script replaces no groups"
-    if loss_traits(stage.loss.name).per_sequence:
+    if loss_traits(stage.loss).per_sequence:
         yield f"`{stage.loss.name}()`: its sequence mask is not written by the script"
     watched = {
         "kl_guard": stage.kl_guard is not None,
@@ -80,7 +80,7 @@ def _tinker(stage: TrainPlan) -> Iterator[str]:
     weighs = aggregate_traits(stage.aggregate.kind).over
     if weighs == "task":
         yield f"`{stage.aggregate.kind}()` is not written by the script"
-    if loss_traits(stage.loss.name).pull is not None and weighs is not None:
+    if loss_traits(stage.loss).pull is not None and weighs is not None:
         yield f"`{stage.loss.name}()` is written with `token_sum()` only"
     for env in stage.envs:
         own = env.reward
@@ -140,7 +140,7 @@ def _cookbook(stage: TrainPlan) -> Iterator[str]:
             )
     if stage.batch.kind != "groups":
         yield "`turns()`: the cookbook's loop collects groups"
-    loss = loss_traits(stage.loss.name)
+    loss = loss_traits(stage.loss)
     # Its datums have no column for these, and name no sampled sequences (cookbook 0.5.8).
     if loss.per_sequence or loss.recorded or not loss.sampler_logprobs:
         yield f"`{stage.loss.name}()` is not a loss of the cookbook's loop"

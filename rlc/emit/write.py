@@ -81,7 +81,7 @@ def _facts(stage: TrainPlan) -> dict[str, Any]:
         "any_concat": any("history" in roles for roles in wrappers),
         "by_tokens": any(getattr(step, "weight", "") == "tokens" for step in stage.advantage.steps),
         "by_turn": stage.advantage.returns.unit == "turn",
-        "traits": loss_traits(stage.loss.name),
+        "traits": loss_traits(stage.loss),
         "price": price_of(stage.model.base, stage.model.service),
     }
 

@@ -13,7 +13,16 @@ from rlc.explanation.formulas import Formula, scheme_formulas
 from rlc.explanation.layout import Lines, wrapped
 from rlc.explanation.rewards import reward_formula, reward_parts
 from rlc.lang.render import Paint
-from rlc.plan.records import AdamPlan, EvalPlan, SftPlan, StagePlan, TrainPlan, environments_of
+from rlc.plan.records import (
+    LOCAL,
+    AdamPlan,
+    EvalPlan,
+    LossPlan,
+    SftPlan,
+    StagePlan,
+    TrainPlan,
+    environments_of,
+)
 from rlc.plan.units import show
 from rlc.pricing.shapes import rollout_shape
 from rlc.pricing.tokens import shares
@@ -61,7 +70,7 @@ def formulas_of(stage: StagePlan) -> dict[str, list[str]]:
         "advantage": [formula.text for formula in scheme_formulas(stage.advantage)],
         **penalty,
         "aggregate": list(_formula("aggregate", stage.aggregate.kind)),
-        "loss": list(_formula("loss", stage.loss.name)),
+        "loss": [*loss_formula(stage.loss), *_derivative(stage.loss)],
         "schedule": schedule,
     }
 
@@ -91,14 +100,53 @@ def _formulas(formulas: Sequence[Formula], paint: Paint) -> Lines:
         yield f"{formula.text:{width}}   {paint.dim(formula.remark)}".rstrip()
 
 
+def loss_formula(loss: LossPlan) -> tuple[str, ...]:
+    """The formula of a loss, with the parts that it names."""
+    if loss.program is None:
+        return _formula("loss", loss.name)
+    from rlc.algo.expressions.formula import formula
+
+    return formula(loss.program)
+
+
+def _derivative(loss: LossPlan) -> tuple[str, ...]:
+    """The derivative of a recipe's own loss; empty for the service's, whose formulas say enough."""
+    if loss.program is None:
+        return ()
+    from rlc.algo.expressions.formula import derivative_formula
+
+    return derivative_formula(loss.program)
+
+
 def _loss(stage: TrainPlan, paint: Paint) -> Lines:
-    yield from _formula("loss", stage.loss.name)
-    yield paint.dim(_builtin("loss", stage.loss.name).doc)
-    if not loss_traits(stage.loss.name).published:
+    loss = stage.loss
+    yield from loss_formula(loss)
+    if loss.mean:
+        yield "L_i = L / n_i, one number for each sequence"
+    yield from _derivative(loss)
+    if loss.program is not None:
+        yield from map(paint.dim, _of_own_loss(stage))
+        return
+    yield paint.dim(_builtin("loss", loss.name).doc)
+    if not loss_traits(loss).published:
         yield paint.dim("Tinker computes a definition of its own, which is not published:")
         yield paint.dim("this is the one of the embedded engine and of `rlc serve`")
-    for name, value in stage.loss.config.items():
+    for name, value in loss.config.items():
         yield f"{name} = {show(value, 'float')}"
+
+
+def _of_own_loss(stage: TrainPlan) -> Iterator[str]:
+    """What follows from the expression of a recipe's own loss."""
+    loss = stage.loss
+    if loss_traits(loss).weighted:
+        yield "not of degree 1 in A: the weight of a sequence multiplies its loss"
+    else:
+        yield "of degree 1 in A: the weight of a sequence is folded into its advantages"
+    if loss.by_sequence:
+        yield "one number for each sequence, which counts like the loss of one token"
+    if stage.model.service != LOCAL:
+        yield "a custom loss of the service; where it has none, the SDK computes it here, after a"
+        yield "forward pass of its own: 1.5 times the training work"
 
 
 def _penalty(stage: TrainPlan, paint: Paint) -> Lines:
@@ -135,10 +183,13 @@ def _aggregate(stage: TrainPlan, paint: Paint) -> Lines:
     scale = loss_scale(stage)
     what = f"about {scale.sequences:,.0f} sequences with {scale.tokens:,.0f} sampled tokens"
     yield f"an update sums over {what}"
+    one = "sequence" if stage.loss.by_sequence else "token"
     if aggregate_traits(stage.aggregate.kind).over is None:
-        yield paint.dim("each token weighs 1, so the gradient grows with the batch")
+        yield paint.dim(f"each {one} weighs 1, so the gradient grows with the batch")
         return
-    yield f"each token weighs about {scale.weight:.3g}, folded into its advantage"
+    pulls = loss_traits(stage.loss).weighted
+    where = "as an input of the loss" if pulls else "folded into its advantage"
+    yield f"each {one} weighs about {scale.weight:.3g}, {where}"
     yield paint.dim("Adam undoes a constant factor, except in eps and grad_clip_norm")
 
 
@@ -165,4 +216,5 @@ def loss_scale(stage: TrainPlan) -> LossScale:
         tokens += rollouts * sum(e.copies * e.sampled() for e in shape)
     sequences, tokens = sequences / stage.batch.updates, tokens / stage.batch.updates
     weight = aggregate_traits(stage.aggregate.kind).token_weight
-    return LossScale(sequences, tokens, weight(sequences, tokens, stage.aggregate.length))
+    counted = sequences if stage.loss.by_sequence else tokens
+    return LossScale(sequences, tokens, weight(sequences, counted, stage.aggregate.length))

@@ -8,6 +8,7 @@ from typing import Any
 
 from attrs import frozen
 
+from rlc.algo.expressions.program import Program
 from rlc.explanation.layout import ROOM, UNKNOWN, Lines
 from rlc.lang.render import Paint
 from rlc.plan.leaves import leaves
@@ -95,7 +96,13 @@ def value_rows(plan: Plan, stage: StagePlan) -> list[Row]:
         origin = plan.provenance.get(path, UNKNOWN)
         repeated = f"{path.removesuffix('max_turns')}args.max_turns" in plan.provenance
         implied = origin.startswith("definition of ") or path == f"{prefix}name"
-        if not repeated and not implied and (path != f"{prefix}after" or value is not None):
+        in_full = isinstance(value, Program)  # shown as a formula
+        if (
+            not repeated
+            and not implied
+            and not in_full
+            and (path != f"{prefix}after" or value is not None)
+        ):
             group, name = _heading(path.removeprefix(prefix), stage)
             rows.append(Row(group, name, value, origin))
     groups = list(dict.fromkeys(row.group for row in rows))

@@ -8,10 +8,20 @@ from collections.abc import Mapping
 from functools import cache
 from typing import Any
 
+from rlc.algo.expressions.build import validate
+from rlc.algo.expressions.program import Node, Program
 from rlc.algo.scheme import AdvantageStep, Baseline, Clip, Scale
 from rlc.errors import Error
 from rlc.plan.environments import EnvPlan
-from rlc.plan.records import SCHEMA_VERSION, EvalPlan, Plan, SftPlan, StagePlan, TrainPlan
+from rlc.plan.records import (
+    SCHEMA_VERSION,
+    EvalPlan,
+    LossPlan,
+    Plan,
+    SftPlan,
+    StagePlan,
+    TrainPlan,
+)
 
 # The unions of a plan: the tag that tells their records apart, `step` and `kind`.
 STEPS = {"baseline": Baseline, "scale": Scale, "clip": Clip}
@@ -98,6 +108,18 @@ def _converter() -> Any:
     none = override(omit_if_default=True)
     without = make_dict_unstructure_fn(EnvPlan, converter, graders=none)
     converter.register_unstructure_hook(EnvPlan, without)
+    node = make_dict_unstructure_fn(Node, converter, args=none, value=none, name=none)
+    converter.register_unstructure_hook(Node, node)
+    loss = make_dict_unstructure_fn(LossPlan, converter, program=none, mean=none)
+    converter.register_unstructure_hook(LossPlan, loss)
+    program = make_dict_structure_fn(Program, converter, _cattrs_forbid_extra_keys=True)
+
+    def checked(data: Any, cls: type) -> Program:
+        made: Program = program(data, cls)
+        validate(made)
+        return made
+
+    converter.register_structure_hook(Program, checked)
     for union, tag, classes in (
         (AdvantageStep, "step", STEPS),
         (StagePlan, "kind", STAGES),

@@ -140,7 +140,7 @@ def barriers(
             yield Barrier("advantages", f"advantage.steps.{index}", why)
     if SHARED_BY[aggregate.kind] is not None:
         yield Barrier("datums", "aggregate", f"`{aggregate.kind}()` weighs by it")
-    if kl is not None:
+    if kl is not None and kl.coef:
         yield Barrier("datums", "kl", "`kl` takes the mean distance over it")
     if batch.updates > 1:
         yield Barrier("datums", "batch.updates", f"`updates = {batch.updates}` splits it")

@@ -7,6 +7,8 @@ from typing import Any
 
 from attrs import fields, has
 
+from rlc.algo.expressions.program import Program
+
 
 def leaves(node: Any, path: str) -> Iterator[tuple[str, Any]]:
     """Every leaf of a record with its dotted path, in order."""
@@ -21,11 +23,14 @@ def leaves(node: Any, path: str) -> Iterator[tuple[str, Any]]:
 def children_of(
     node: Any, plain: Callable[[Any], Any] = lambda value: value
 ) -> Mapping[str, Any] | None:
-    """The parts of a record, dict or tuple by what they are called in a path; None for a leaf.
+    """The parts of a record, dict or tuple by what they are called in a path; None for a leaf,
+    such as an expression.
 
     The items of a tuple are called by their names if they have different ones, else by their
     numbers. ``plain`` takes the origin off a value where values still have one.
     """
+    if isinstance(node, Program):
+        return None
     if has(type(node)):
         return {field.name: getattr(node, field.name) for field in fields(type(node))}
     if isinstance(node, tuple):

@@ -11,6 +11,7 @@ from typing import Any, Literal
 
 from attrs import field, frozen
 
+from rlc.algo.expressions.program import Program
 from rlc.algo.scheme import AdvantageScheme
 from rlc.plan.environments import EnvPlan
 from rlc.records import Record
@@ -74,10 +75,23 @@ class SamplingPlan(Record):
 
 @frozen(eq=False, repr=False)
 class LossPlan(Record):
-    """A loss of the service, with its whole configuration (nothing left to the server)."""
+    """A loss of the service, with its whole configuration (nothing left to the server), or a
+    recipe's own.
+
+    ``program`` is that of a recipe's own, which the service computes as a custom loss; None: the
+    service has a loss of that ``name``. ``mean``: each sequence counts with the mean of what the
+    service sums over its tokens.
+    """
 
     name: str
     config: dict[str, float]
+    program: Program | None = None
+    mean: bool = False
+
+    @property
+    def by_sequence(self) -> bool:
+        """Whether it is one number for each sequence, which counts as the loss of one token."""
+        return self.mean or (self.program is not None and self.program.shape == "sequence")
 
 
 @frozen(eq=False, repr=False)
@@ -115,7 +129,8 @@ class AdamPlan(Record):
 
 @frozen(eq=False, repr=False)
 class KlPlan(Record):
-    """A penalty on the distance from a reference, taken off the advantages.
+    """A penalty on the distance from a reference, taken off the advantages. With a ``coef`` of 0
+    there is none, and a loss reads the reference's logprobs.
 
     ``reference`` is a base model, or the path of a saved state. With a ``discount`` each token
     also answers for the later ones.

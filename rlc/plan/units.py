@@ -5,6 +5,8 @@ from __future__ import annotations
 from itertools import pairwise
 from typing import Any
 
+from rlc.algo.expressions.program import Program
+
 UNKNOWN = "unknown"
 SECONDS = {"s": 1, "m": 60, "h": 3_600, "d": 86_400}
 
@@ -77,6 +79,10 @@ def shown_value(name: str, value: object) -> str:
         return "at the end"
     if value is None:
         return _NONE.get(last, "none")
+    if isinstance(value, Program):
+        from rlc.algo.expressions.formula import formula  # most plans have none
+
+        return "; ".join(formula(value))
     if last in _UNITS:
         return show(value, _UNITS[last])
     if isinstance(value, str) and not value.isidentifier():

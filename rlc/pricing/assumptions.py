@@ -122,7 +122,7 @@ def _prices(stage: StagePlan) -> Iterator[str]:
     unsure = [name for name in (known.unconfirmed if known else ()) if name in prices]
     if unsure:
         yield f"no primary source confirms the price of {', '.join(unsure)} of {model.base}"
-    if isinstance(stage, TrainPlan) and loss_traits(stage.loss.name).reaches_prompt:
+    if isinstance(stage, TrainPlan) and loss_traits(stage.loss).reaches_prompt:
         yield f"the forward pass of {stage.loss.name}() is billed as a prefill of every sequence"
     if isinstance(stage, TrainPlan) and stage.kl is not None:
         if cost.reference_price(stage.kl, stage.model) is None:

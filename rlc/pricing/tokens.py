@@ -177,7 +177,7 @@ def _train_tokens(stage: TrainPlan, level: Level) -> Tokens:
         again += (sampling_tokens(shape, replaced, size, cached) for shape in shapes)
     total += _most(again)
     total = evolve(total, train=total.train * TAUGHT[level])
-    if loss_traits(stage.loss.name).reaches_prompt:  # read once before their gradient
+    if loss_traits(stage.loss).reaches_prompt:  # read once before their gradient
         total += Tokens(prefill=total.train)
     return total if stage.kl is not None else evolve(total, reference=0.0)
 

@@ -40,6 +40,7 @@ from rlc.runtime.stages.train import TrainStage
 from rlc.runtime.stages.weights import LostCheckpointError, StageWeights, open_weights
 from rlc.runtime.summary import EvalSummary, StageSummary, Summary
 from rlc.runtime.trackers.tracking import MetricsLog
+from rlc.runtime.updates.own_loss import open_loss
 from rlc.runtime.updates.reference import open_reference
 from rlc.service.interface import RemoteService, ServiceClient, SessionEnd, TrainingClient
 
@@ -226,8 +227,16 @@ class Job:
         if self._remote:
             stage = self._remote.with_served_context(stage)
             await self._remote.verify(stage, training, meter)
+        own_loss = await open_loss(self.service, stage, note)
         weights = StageWeights(
-            training, self.service, journal, stage, lambda: self._stopping, note, len(done)
+            training,
+            self.service,
+            journal,
+            stage,
+            lambda: self._stopping,
+            note,
+            step=len(done),
+            own_loss=own_loss,
         )
         opened = await self._open_stage(stage, weights, meter, done)
         loop = StageLoop(

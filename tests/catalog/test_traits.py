@@ -11,8 +11,8 @@ from rlc.algo.losses import loss_and_grad
 from rlc.catalog.index import (
     aggregate_traits,
     find_builtin,
-    loss_traits,
     names_of,
+    service_loss_traits,
     service_settings,
 )
 
@@ -24,7 +24,7 @@ LENGTH = 7
 
 def of_loss(name: str, advantages_T: np.ndarray = ADVANTAGES_T) -> tuple[float, np.ndarray]:
     """Value and gradient of a loss, with the defaults of the recipe's parameters, or 0.1."""
-    traits, builtin = loss_traits(name), find_builtin("loss", name)
+    traits, builtin = service_loss_traits(name), find_builtin("loss", name)
     assert builtin is not None
     config = {
         traits.config[param.name]: 0.1 if param.required else param.default
@@ -38,7 +38,7 @@ def of_loss(name: str, advantages_T: np.ndarray = ADVANTAGES_T) -> tuple[float, 
 
 @pytest.mark.parametrize("name", names_of("loss"))
 def test_a_loss_has_the_inputs_and_settings_of_its_definition(name: str) -> None:
-    traits, defined = loss_traits(name), losses.LOSSES[name]
+    traits, defined = service_loss_traits(name), losses.LOSSES[name]
     assert set(traits.config.values()) == set(defined.config)
     assert traits.sampler_logprobs == ("logprobs" in defined.inputs)
     assert traits.per_sequence == ("sequence_ratio_mask" in defined.optional)
@@ -57,16 +57,18 @@ def test_a_service_has_the_defaults_of_recipes_but_for_the_strength_of_a_pull() 
 @pytest.mark.parametrize("name", names_of("loss"))
 def test_a_loss_without_a_pull_scales_with_its_advantages(name: str) -> None:
     once, thrice = of_loss(name)[0], of_loss(name, 3 * ADVANTAGES_T)[0]
-    assert (abs(thrice - 3 * once) < 1e-12) == (loss_traits(name).pull is None)
-    assert loss_traits(name).pull in (None, *loss_traits(name).config.values())
+    assert (abs(thrice - 3 * once) < 1e-12) == (service_loss_traits(name).pull is None)
+    assert service_loss_traits(name).pull in (None, *service_loss_traits(name).config.values())
 
 
 @pytest.mark.parametrize("name", names_of("loss"))
 def test_a_clip_takes_the_gradient_or_bounds_the_weight(name: str) -> None:
     builtin, (_, grad_T) = find_builtin("loss", name), of_loss(name)
     assert builtin is not None
-    assert (loss_traits(name).clip is not None) == ("clip_high" in {p.name for p in builtin.params})
-    assert bool((grad_T == 0).any()) == (loss_traits(name).clip == "gradient")
+    assert (service_loss_traits(name).clip is not None) == (
+        "clip_high" in {p.name for p in builtin.params}
+    )
+    assert bool((grad_T == 0).any()) == (service_loss_traits(name).clip == "gradient")
 
 
 @pytest.mark.parametrize("kind", SHARED_BY)
@@ -82,6 +84,6 @@ def test_an_aggregation_weighs_as_its_traits_say(kind: str) -> None:
 def test_traits_are_asked_of_what_has_them() -> None:
     for wrong in ("grpo", "nosuch"):
         with pytest.raises(KeyError):
-            loss_traits(wrong)
+            service_loss_traits(wrong)
         with pytest.raises(KeyError):
             aggregate_traits(wrong)

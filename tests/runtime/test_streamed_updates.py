@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 import pytest
 from attrs import define, evolve, field, frozen
+from expressions import program
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from run_support import tiny, train
@@ -49,6 +50,12 @@ LOSSES = [
     LossPlan("dro", {"beta": 0.5}),
     LossPlan("cross_entropy", {}),
     LossPlan("stable_reinforce", {"kl_coeff": 0.1}),
+    LossPlan("gspo", {"clip_low_threshold": 0.99, "clip_high_threshold": 1.01}, mean=True),
+    # Of degree one, of another, of a sequence each.
+    LossPlan("own", {}, program("-ratio * adv * sigmoid(ratio)")),
+    LossPlan("own", {}, program("exp(logp - logq) - adv * logp * adv")),
+    LossPlan("own", {}, program("-exp(mean(logp - logq)) * mean(adv)")),
+    LossPlan("own", {}, program("mean(ratio) - mean(adv) * mean(adv) * mean(ratio)")),
 ]
 
 
@@ -116,6 +123,9 @@ class Trainer:
     gathered: list[Minibatch] = field(factory=list)
     updates: list[list[Minibatch]] = field(factory=list)
 
+    def forward_backward_custom(self, data: list[types.Datum], loss: Any) -> Any:
+        return self.forward_backward(data, "own", None)
+
     def forward_backward(self, data: list[types.Datum], loss: str, config: Any) -> Any:
         minibatch = self.submitted.popleft()
         assert len(data) == len(minibatch.datums)
@@ -148,6 +158,10 @@ class Weights:
     plan: TrainPlan
     step: int = 0
 
+    @property
+    def own_loss(self) -> Any:
+        return None if self.plan.loss.program is None else SimpleNamespace(in_client=False)
+
     async def snapshot(self, step: int) -> Snapshot:
         return Snapshot(None, step)  # type: ignore[arg-type]
 
@@ -178,7 +192,7 @@ class StageUnderTest(TrainStage):
 def trained_on(minibatch: Minibatch) -> list[Any]:
     def row(datum: TrainingDatum) -> Any:
         arrays = (datum.targets_T, datum.logprobs_T, datum.advantages_T, datum.mask_T)
-        return datum.inputs, [array.tolist() for array in arrays]
+        return datum.inputs, [array.tolist() for array in arrays], datum.weight
 
     return [row(datum) for datum in minibatch.datums]
 
@@ -267,7 +281,7 @@ schemes = st.builds(
 @st.composite
 def plans(draw: st.DrawFn) -> TrainPlan:
     loss = draw(st.sampled_from(LOSSES))
-    free = loss_traits(loss.name).pull is None
+    free = loss_traits(loss).pull is None  # a loss of one's own takes weights of any kind
     kinds = [kind for kind in SHARED_BY if free or aggregate_traits(kind).uniform]
     aggregates = st.just("token_sum") | st.sampled_from(kinds)
     count, updates = draw(st.integers(1, 7)), draw(st.sampled_from([1, 1, 2, 3]))

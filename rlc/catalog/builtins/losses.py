@@ -233,8 +233,8 @@ REFERENCE = builtin(
     Param(
         "coef",
         "float",
-        "strength",
-        above=0,
+        "strength; 0: the logprobs are for a loss that reads `ref`",
+        low=0,
         high=100,
         aliases="kl_coef kl_coeff beta kl_beta kl_loss_coef init_kl_coef kl_penalty_coef kl_ctrl",
     ),

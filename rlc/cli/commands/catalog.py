@@ -151,6 +151,7 @@ def _in_full(entry: Entry) -> Iterator[RenderableType]:
 
 def _parameters(params: Sequence[Param]) -> Table:
     from rich.table import Table
+    from rich.text import Text
 
     from rlc.catalog.index import KINDS
 
@@ -161,7 +162,7 @@ def _parameters(params: Sequence[Param]) -> Table:
         noun = KINDS[param.type].noun if param.type in KINDS else param.type
         noun = f"list of {noun}" if param.many else noun
         noun = f"{noun}, or several by name" if param.named else noun
-        table.add_row(param.name, noun, _default(param), _meaning(param))
+        table.add_row(param.name, noun, _default(param), Text(_meaning(param)))
     return table
 
 

@@ -50,15 +50,15 @@ async def probe_loss(training: TrainingClient, loss: LossPlan) -> LossProbe | No
 
     The sampler's logprobs are placed around the trainer's own, so that ratios lie below, inside
     and above the clip range, with advantages of both signs. Nothing is trained: no gradient is
-    asked for. Return None if there is no local formula of that name.
+    asked for. Return None if there is no local formula of that name, or a recipe brings its own.
 
     Raises:
         ServiceError: the service computes something else, or refuses the loss.
     """
-    if loss.name not in LOSSES:
+    if loss.program is not None or loss.name not in LOSSES:
         return None
     datums, usage = _datums(training.get_tokenizer()), Usage()
-    if loss_traits(loss.name).recorded:
+    if loss_traits(loss).recorded:
         datums = await _sampled_datums(training, usage)
     first = await _forward(training, datums, LIKELIHOOD)
     datums = [
@@ -141,7 +141,7 @@ def _ratios(loss: LossPlan) -> tuple[list[float], list[float]]:
     They lie around 1 if the loss does not clip. If a sequence has one ratio, one datum is below and
     the other above.
     """
-    traits = loss_traits(loss.name)
+    traits = loss_traits(loss)
     low, high = loss.config.values() if traits.clip else (0.8, 1.2)
     below, above = low / 2 if low > 0 else 0.25, high * 1.5
     if traits.per_sequence:
@@ -168,7 +168,7 @@ def _aimed(datum: TrainingDatum, logprobs_T: FloatArray, ratios: Sequence[float]
 async def _forward(
     training: TrainingClient, datums: Sequence[TrainingDatum], loss: LossPlan
 ) -> types.ForwardBackwardOutput:
-    data = [datum.to_tinker(loss.name) for datum in datums]
+    data = [datum.to_tinker(loss) for datum in datums]
     return await training.forward(data, loss.name, loss.config or None)
 
 
@@ -181,7 +181,7 @@ def _expected(
 ) -> tuple[float, float]:
     """Return the loss by the local formula, from the service's logprobs, and its terms' size."""
     total = size = 0.0
-    traits = loss_traits(loss.name)
+    traits = loss_traits(loss)
     for datum, logprobs_T in zip(datums, logprobs_DT, strict=True):
         inputs: dict[str, npt.ArrayLike] = {"weights": datum.advantages_T}
         if traits.sampler_logprobs:

@@ -73,16 +73,16 @@ class RemoteSession:
         Raise ServiceError if the service does not compute the loss of the plan.
         """
         loss = stage.loss if isinstance(stage, TrainPlan) else LIKELIHOOD
-        published = loss_traits(loss.name).published or await self.service.is_rlc()
+        published = loss_traits(loss).published or await self.service.is_rlc()
         probe = await probe_loss(training, loss) if published else None
         if not published:
             self.note(
                 f"`{loss.name}` is not compared with the service's, whose definition of it is not "
                 "published"
             )
-        elif probe is None:
+        elif probe is None and loss.program is None:
             self.note(f"`{loss.name}` is not compared with the service's: no local formula")
-        else:
+        elif probe is not None:
             meter.add(PROBES, probe.usage)
             record = {"event": "loss probe", "stage": stage.name, "loss": loss.name}
             self.record(record | {"told": probe.reported, "expected": probe.expected})

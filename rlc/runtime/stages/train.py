@@ -217,7 +217,9 @@ class TrainStage(Stage):
     async def forward_backward(self, node: NodeContext, inputs: Inputs) -> PendingGradients:
         """Submit the gradients without waiting, so that the optimiser step follows at once."""
         batches = inputs["datums"].minibatches
-        gradients = await optimizer.submit(self.weights.training, self.plan, node.step, batches)
+        gradients = await optimizer.submit(
+            self.weights.training, self.plan, node.step, batches, self.weights.own_loss
+        )
         if node.step in self._streamed:
             self._streamed[node.step].gradients_submitted(gradients)
         return gradients

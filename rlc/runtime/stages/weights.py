@@ -17,7 +17,7 @@ from rlc.runtime.journal.folder import RunFolder
 from rlc.runtime.records import RunError
 from rlc.seeds import derive_seed
 from rlc.service.errors import CheckpointError
-from rlc.service.interface import SamplingClient, ServiceClient, TrainingClient
+from rlc.service.interface import LossHandle, SamplingClient, ServiceClient, TrainingClient
 
 
 class LostCheckpointError(RunError):
@@ -92,7 +92,8 @@ class Snapshot:
 
 @define(eq=False)
 class StageWeights:
-    """The adapter that a stage trains. ``step`` is the number of the last update."""
+    """The adapter that a stage trains. ``step`` is the number of the last update; ``own_loss`` a
+    recipe's own loss at the service, if the stage has one."""
 
     training: TrainingClient
     service: ServiceClient
@@ -101,6 +102,7 @@ class StageWeights:
     stop_requested: Callable[[], bool]
     note: Callable[[str], None]
     step: int = 0
+    own_loss: LossHandle | None = None
 
     async def snapshot(self, step: int) -> Snapshot:
         """Return a snapshot of the weights after ``step``, for one step to sample from.
@@ -139,7 +141,7 @@ class StageWeights:
     @property
     def _recorded(self) -> bool:
         """Whether the service has to record what is sampled, for the loss."""
-        return isinstance(self.plan, TrainPlan) and loss_traits(self.plan.loss.name).recorded
+        return isinstance(self.plan, TrainPlan) and loss_traits(self.plan.loss).recorded
 
     async def checkpoint(self, node: NodeContext, inputs: Inputs) -> PendingCheckpoint | None:
         """Start to save the state after a step, without waiting; None if none is wanted."""

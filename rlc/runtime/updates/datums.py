@@ -13,9 +13,12 @@ import numpy as np
 import numpy.typing as npt
 from attrs import define, evolve, field, frozen
 
+from rlc.algo.expressions.program import Program
+from rlc.algo.expressions.python import FIRST, MASK, WEIGHT
 from rlc.catalog.index import loss_traits
 from rlc.envs.chunks import NO_CHUNKS, Chunks, chunks_from_json, chunks_to_json, model_input
-from rlc.runtime.records import Turn
+from rlc.plan.records import LossPlan
+from rlc.runtime.records import RunError, Turn
 from rlc.runtime.rollouts.tokens import is_continuation
 
 if TYPE_CHECKING:
@@ -74,7 +77,8 @@ class TrainingDatum:
 
     It does so from the inputs up to ``t``, which hold the marks of ``chunks``. ``mask_T`` marks
     sampled targets; ``reference_T`` has the targets' logprobs under a reference, if there is one.
-    ``replies`` are those that are trained on.
+    ``replies`` are those that are trained on. ``weight`` is that of the sequence, where it is not
+    folded into the advantages.
     """
 
     inputs: list[int]
@@ -85,6 +89,7 @@ class TrainingDatum:
     reference_T: FloatArray | None = None
     chunks: Chunks = NO_CHUNKS
     replies: tuple[Reply, ...] = ()
+    weight: float = 1.0
 
     @property
     def sampled(self) -> int:
@@ -111,32 +116,48 @@ class TrainingDatum:
         """
         return evolve(self, logprobs_T=np.where(self.mask_T, self.logprobs_T, trainer_logprobs_T))
 
-    def to_tinker(self, loss: str) -> types.Datum:
+    def to_tinker(self, loss: LossPlan) -> types.Datum:
         """Return the datum that ``loss`` takes.
 
         A loss without a ratio takes the advantages as its weights.
         """
         from tinker import types
 
-        arrays: dict[str, npt.NDArray[np.float32] | npt.NDArray[np.int64]] = {
-            "target_tokens": self.targets_T
-        }
-        advantages_T, traits = self.advantages_T.astype(np.float32), loss_traits(loss)
-        if traits.sampler_logprobs:
-            arrays["logprobs"] = self.logprobs_T.astype(np.float32)
-            arrays["advantages"] = advantages_T
+        traits = loss_traits(loss)
+        if loss.program is not None:
+            floats = self._read_by(loss.program, traits.weighted)
+        elif traits.sampler_logprobs:
+            floats = {"logprobs": self.logprobs_T, "advantages": self.advantages_T}
         else:
-            arrays["weights"] = advantages_T
+            floats = {"weights": self.advantages_T}
         if traits.per_sequence:  # which tokens the ratio of the sequence is taken over
-            arrays["sequence_ratio_mask"] = self.mask_T.astype(np.float32)
+            floats["sequence_ratio_mask"] = self.mask_T
+        arrays = {key: np.asarray(array, dtype=np.float32) for key, array in floats.items()}
         datum = types.Datum(
             model_input=model_input(self.inputs, self.chunks),
-            loss_fn_inputs={key: types.TensorData.from_numpy(a) for key, a in arrays.items()},
+            loss_fn_inputs={
+                "target_tokens": types.TensorData.from_numpy(self.targets_T),
+                **{key: types.TensorData.from_numpy(array) for key, array in arrays.items()},
+            },
         )
         if not traits.recorded:
             return datum
         length = len(self.inputs)
         return datum.with_provenance(self._spans(0, length), self._spans(1, length + 1))
+
+    def _read_by(self, program: Program, weighted: bool) -> dict[str, Any]:
+        """Return what the function of a recipe's own loss takes beside the trainer's logprobs."""
+        if self.reference_T is None and "ref" in program.inputs:
+            raise RunError("a sequence has no logprobs of the reference that the loss reads")
+        known = {"logq": self.logprobs_T, "adv": self.advantages_T, "ref": self.reference_T}
+        first = int(np.argmax(self.mask_T))
+        read: dict[str, Any] = {
+            key: np.where(self.mask_T, array_T, array_T[first])
+            for key, array_T in known.items()
+            if array_T is not None and key in program.inputs
+        }
+        read |= {MASK: self.mask_T, FIRST: np.arange(len(self.mask_T)) == first}
+        return read | ({WEIGHT: self.weight} if weighted else {})
 
     def _spans(self, first: int, end: int) -> types.ProvenanceSpans:
         """Return where the tokens ``[first, end)`` of the sequence come from.

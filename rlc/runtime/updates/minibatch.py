@@ -63,9 +63,9 @@ def rollout_datums(
 
 def minibatches(plan: TrainPlan, episodes: Sequence[EpisodeDatums]) -> list[Minibatch]:
     """Return what each update of a batch is trained on, in order; empty updates are left out."""
-    if loss_traits(plan.loss.name).recorded:  # each token is named by a reply that is trained on
+    if loss_traits(plan.loss).recorded:  # each token is named by a reply that is trained on
         episodes = [EpisodeDatums(e.group, [d.trimmed() for d in e.datums]) for e in episodes]
-    if plan.kl is not None:
+    if plan.kl is not None and plan.kl.coef:
         episodes = _penalised(plan.kl, episodes)
     split = _split(episodes, plan.batch.updates)
     made = [_weighted(plan.aggregate, plan.loss, part) for part in split]
@@ -108,22 +108,29 @@ def _split(episodes: Sequence[EpisodeDatums], updates: int) -> list[list[Episode
 def _weighted(
     aggregate: AggregatePlan, loss: LossPlan, episodes: Sequence[EpisodeDatums]
 ) -> Minibatch:
-    """Fold the weights of the aggregation into advantages and loss."""
+    """Fold the weights of the aggregation into advantages and loss.
+
+    A loss of one number a sequence counts like that of a single token.
+    """
     if not episodes:
         return Minibatch([], loss.config)
     labels = {group: i for i, group in enumerate(dict.fromkeys(e.group for e in episodes))}
     weight_R = aggregate_weights(
         aggregate.kind,
-        [episode.sampled for episode in episodes],
+        [len(e.datums) if loss.by_sequence else e.sampled for e in episodes],
         [labels[episode.group] for episode in episodes],
         aggregate.length,
     )
-    datums = [
-        evolve(datum, advantages_T=weight * datum.advantages_T)
+    weighted = [
+        (datum, weight / datum.sampled if loss.mean else weight)
         for episode, weight in zip(episodes, weight_R.tolist(), strict=True)
         for datum in episode.datums
     ]
-    pull = loss_traits(loss.name).pull
+    traits = loss_traits(loss)
+    if traits.weighted:  # a token without an advantage may have a gradient too
+        return Minibatch([evolve(datum, weight=w) for datum, w in weighted], loss.config)
+    datums = [evolve(datum, advantages_T=w * datum.advantages_T) for datum, w in weighted]
+    pull = traits.pull
     if pull is None:
         return Minibatch([datum for datum in datums if datum.advantages_T.any()], loss.config)
     if not aggregate_traits(aggregate.kind).uniform:

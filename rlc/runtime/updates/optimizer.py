@@ -17,7 +17,7 @@ from rlc.plan.records import LossPlan, SftPlan, TrainPlan
 from rlc.runtime.concurrency import in_thread
 from rlc.runtime.updates.datums import TrainingDatum
 from rlc.runtime.updates.minibatch import Minibatch
-from rlc.service.interface import TrainingClient
+from rlc.service.interface import LossHandle, TrainingClient
 
 if TYPE_CHECKING:
     from tinker import types
@@ -58,14 +58,16 @@ async def submit(
     stage: TrainPlan | SftPlan,
     step: int,
     minibatches: Sequence[Minibatch],
+    own: LossHandle | None = None,
 ) -> PendingGradients:
-    """Submit the gradients, and an update after each but the last, without waiting for them.
+    """Submit the gradients, and an update after each but the last, without waiting for them; those
+    of a recipe's ``own`` loss, if there is one.
 
     So requests that belong together reach the service together. Only a loss that would pull at the
     prompts waits for a forward pass before each gradient.
     """
     loss = stage.loss if isinstance(stage, TrainPlan) else LIKELIHOOD
-    anchors = loss_traits(loss.name).reaches_prompt
+    anchors = loss_traits(loss).reaches_prompt
 
     async def anchored(datums: list[TrainingDatum]) -> list[TrainingDatum]:
         output = await training.forward(
@@ -90,9 +92,12 @@ async def submit(
             data, read = _wired(await anchored(minibatch.datums), loss), _length(minibatch.datums)
         else:
             data, read = wired[index], 0
-        output = asyncio.ensure_future(
-            training.forward_backward(data, loss.name, minibatch.loss_config or None)
-        )
+        if own is None:
+            answer = training.forward_backward(data, loss.name, minibatch.loss_config or None)
+        else:
+            answer = training.forward_backward_custom(data, own)
+            read += _length(minibatch.datums) if own.in_client else 0
+        output = asyncio.ensure_future(answer)
         output.add_done_callback(retrieve)
         gradients.append(PendingGradient(minibatch.datums, output, read))
     return PendingGradients(gradients, updates)
@@ -129,7 +134,7 @@ async def finish(
 
 
 def _wired(datums: Sequence[TrainingDatum], loss: LossPlan) -> list[types.Datum]:
-    return [datum.to_tinker(loss.name) for datum in datums]
+    return [datum.to_tinker(loss) for datum in datums]
 
 
 def _length(datums: Sequence[TrainingDatum]) -> int:
@@ -158,7 +163,7 @@ def _drift_metrics(
         "kl/train_sample": seen.reverse,
         "policy/ess": seen.ess,
     }
-    traits = loss_traits(loss.name)
+    traits = loss_traits(loss)
     if traits.clip is not None:
         low, high = (loss.config[traits.config[name]] for name in ("clip_low", "clip_high"))
         clip = ClipRange(low, high, traits.clip, traits.per_sequence)

@@ -16,7 +16,9 @@ from tinker.types import (
     SampledProvenanceSpan,
 )
 
+from rlc.catalog.builtins.losses import LIKELIHOOD
 from rlc.envs.chunks import split_chunks
+from rlc.plan.records import LossPlan
 from rlc.runtime.records import Turn
 from rlc.runtime.updates.datums import (
     TokenSequence,
@@ -88,7 +90,7 @@ def test_merging_keeps_every_sampled_token_once(parts: list[tuple[list[int], lis
 
 def test_the_tinker_datum_has_what_each_loss_takes() -> None:
     (datum,) = datums([turn([1, 2], [3])], [0.5])
-    ppo, entropy = datum.to_tinker("ppo"), datum.to_tinker("cross_entropy")
+    ppo, entropy = datum.to_tinker(LossPlan("ppo", {})), datum.to_tinker(LIKELIHOOD)
     assert set(ppo.loss_fn_inputs) == {"target_tokens", "logprobs", "advantages"}
     assert set(entropy.loss_fn_inputs) == {"target_tokens", "weights"}
     assert entropy.loss_fn_inputs["weights"].data == [0.0, 0.5]
@@ -110,7 +112,7 @@ def test_pictures_are_inputs_and_never_targets() -> None:
     (datum,) = episode_datums(turns, np.array([1.0, 2.0]), np.array([True, True]))
     assert datum.targets_T.tolist() == [0, 0, 0, 2, 7, 8, 3, 0, 0, 0, 4, 9]
     assert datum.advantages_T.tolist() == [0, 0, 0, 0, 1, 1, 0, 0, 0, 0, 0, 2]
-    sent = datum.to_tinker("importance_sampling").model_input
+    sent = datum.to_tinker(LossPlan("importance_sampling", {})).model_input
     text = [getattr(chunk, "tokens", "picture") for chunk in sent.chunks]
     assert text == [[1], "picture", [2, 7, 8, 3], "picture", [4]]
     assert sent.length == len(datum.targets_T)
@@ -133,7 +135,7 @@ def test_spans_name_every_token_where_a_request_had_it(
     (datum,) = datums(turns, [1.0] * len(turns), [chosen for *_, chosen in parts])
     trimmed = datum.trimmed()
     assert trimmed.mask_T[-1]
-    sent = trimmed.to_tinker("stable_reinforce")
+    sent = trimmed.to_tinker(LossPlan("stable_reinforce", {}))
     by_name = {played.sequence_id: played for played in turns}
 
     def looked_up(spans: ProvenanceSpans | None) -> tuple[list[int], list[bool]]:

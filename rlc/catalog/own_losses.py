@@ -1,0 +1,26 @@
+"""What a recipe's own loss does and needs, from its expression."""
+
+from __future__ import annotations
+
+from functools import lru_cache
+
+from rlc.algo.expressions.degree import degree
+from rlc.algo.expressions.growth import ratio_is_bounded
+from rlc.algo.expressions.program import Program
+from rlc.catalog.traits import LossTraits
+
+
+@lru_cache(maxsize=64)
+def traits_of(program: Program) -> LossTraits:
+    """Return the traits that the catalogue declares for the service's own losses.
+
+    It takes stale rollouts if the weight of a token that is to become likelier stays bounded, as
+    PPO's does.
+    """
+    inputs = program.inputs
+    return LossTraits(
+        takes_stale=ratio_is_bounded(program).positive,
+        sampler_logprobs="logq" in inputs,
+        reference="ref" in inputs,
+        weighted=degree(program).of != 1,
+    )
