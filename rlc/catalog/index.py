@@ -62,7 +62,7 @@ KINDS = {
         Kind("advantage", "an advantage scheme", "grpo()", "step", "returns()", named=True),
         Kind("step", "an advantage step", "baseline(mean, over = group)"),
         Kind("loss", "a loss", "importance_sampling()"),
-        Kind("expression", "an expression", "-ratio * adv"),
+        Kind("expression", "an expression", "-ratio * adv", nameable=False),
         Kind("aggregate", "a way to add up token losses", "token_mean()"),
         Kind("kl", "a KL penalty", "reference(policy.base, coef = 0.01)"),
         Kind("optimizer", "an optimizer", "adam(1e-4)"),

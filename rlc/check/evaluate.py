@@ -120,7 +120,10 @@ class Evaluator:
             if id(expr) not in self._models:
                 self._models[id(expr)] = self._one(expr, want)
             return self._models[id(expr)]
-        return self._one(expr, want)
+        value = self._one(expr, want)
+        if value is not None and value.type == "loss":  # declared at its name, used here
+            return evolve(value, span=expr.span)
+        return value
 
     def _one(self, expr: Expr, want: Param) -> Value | None:
         if want.type in SCALARS or (want.optional and isinstance(expr, Name) and expr.id == "none"):
@@ -186,6 +189,10 @@ class Evaluator:
         if isinstance(decl, BlockDecl):
             if decl.kind.id == "model":
                 return model_value(decl, self.value, self.recipe, self.found)
+            if decl.kind.id == "loss":
+                from rlc.check.expressions.losses import own_loss  # most recipes have none
+
+                return own_loss(decl, self)
             return self._left_behind(decl)
         if decl.kind.id == "param":
             return param_value(decl, self.scalars, self.found)

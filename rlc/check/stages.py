@@ -83,6 +83,10 @@ def check_stage(
     else:
         given = {*decl.unread, *bound.unknown}
         complete &= _steps(decl, values, given, evaluator.recipe, reader, found)
+    if "loss" in values and values["loss"].data.program is not None:
+        from rlc.check.expressions.losses import as_served  # most recipes have none of their own
+
+        values["loss"] = as_served(values["loss"], values)
     if "env" in values:
         values["env"] = _decided_envs(values["env"], values)
     if "data" in values and values["data"].data.env is not None:

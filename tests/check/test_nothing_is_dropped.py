@@ -10,6 +10,7 @@ import pytest
 from rlc.catalog.declarations import (
     DECLARATIONS,
     EVAL_FIELDS,
+    LOSS_FIELDS,
     MODEL_FIELDS,
     SFT_FIELDS,
     SWEEP_FIELDS,
@@ -52,6 +53,7 @@ SAMPLES: dict[str, tuple[str, str]] = {
     "advantage": ("grpo()", "rloo()"),
     "aggregate": ("token_sum()", "token_mean()"),
     "loss": ("cispo()", "importance_sampling()"),
+    "expression": ("ratio", "logp"),
     "kl": ("none", "reference(policy.base, coef = 0.1)"),
     "optimizer": ("adam(1e-5)", "adam(2e-5)"),
     "schedule": ("constant()", "cosine()"),
@@ -190,6 +192,7 @@ def field_cases() -> Iterator[tuple[str, Param]]:
         ("sft", SFT_FIELDS),
         ("eval", EVAL_FIELDS),
         ("sweep", SWEEP_FIELDS),
+        ("loss", LOSS_FIELDS),
     ):
         for param in fields:
             yield kind, param
@@ -217,6 +220,11 @@ def test_every_field_counts(kind: str, param: Param) -> None:
                 return recipe(sft=SFT | field)
             case "sweep":
                 return recipe(sweep=SWEEP | field)
+            case "loss":
+                product = f"{value} * adv"
+                result = product if param.name == "token" else f"mean({product})"
+                own = block("loss", "own", {param.name: f"-{result}"})
+                return recipe(train=TRAIN | {"loss": "own"}) + own
         return recipe(evaluate=EVAL | field)
 
     first, second = values_of(param)

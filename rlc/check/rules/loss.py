@@ -18,7 +18,7 @@ _EPSILON = 0.5  # what is no larger may be meant as a distance from 1
 def _fresh_rollouts(view: View) -> None:
     """Without a clip, the ratio of a stale rollout can grow without bound."""
     stale, name = view.overlap.max_staleness, view.loss.name
-    if stale > 1 and not loss_traits(name).takes_stale:
+    if stale > 1 and view.loss.program is None and not loss_traits(view.loss).takes_stale:
         label = Label(view.at("overlap.max_staleness"), f"rollouts may be {stale} steps old")
         message = f"`{name}()` has no clip, and rollouts may come from weights {stale} steps old"
         stable = (b for b in BUILTINS if b.kind == "loss" and b.traits.takes_stale)
@@ -27,9 +27,42 @@ def _fresh_rollouts(view: View) -> None:
 
 
 @rule("loss", "overlap", "batch")
+def _own_loss_is_bounded(view: View) -> None:
+    """The same of a recipe's own loss, which may be right all the same; and of a second update."""
+    stale, updates = view.overlap.max_staleness, view.batch.updates
+    if view.loss.program is None or (stale <= 1 and updates == 1):
+        return
+    if loss_traits(view.loss).takes_stale:
+        return
+    path = "overlap.max_staleness" if stale > 1 else "batch.updates"
+    said = f"rollouts may be {stale} steps old" if stale > 1 else "the later ones are off-policy"
+    message = f"nothing in `{view.loss.name}` bounds the weight of a token whose ratio has grown"
+    advice = "`min`, `clip` or `sigmoid` of the ratio bounds it, as `ppo()` and `cispo()` do"
+    view.warning("RL0651", "loss", message, advice, Label(view.at(path), said))
+
+
+@rule("loss", "kl")
+def _reference_is_there(view: View) -> None:
+    """What a loss compares with a reference is the logprobs of that of the stage."""
+    reads = loss_traits(view.loss).reference
+    if reads and view.kl is None:
+        message = f"`{view.loss.name}` reads `ref`, and this stage has no reference"
+        advice = (
+            "`kl = reference(policy.base, coef = 0)` gives it one; a `coef` above 0 takes the "
+            "distance off the advantages too"
+        )
+        label = Label(view.at("loss.program"), "read for this")
+        view.error("RL0648", "loss", message, advice, label)
+    elif view.kl is not None and not view.kl.coef and not reads:
+        message = "the reference reads every sequence, and a `coef` of 0 changes nothing"
+        advice = "give it a `coef`, take it out, or read `ref` in a loss of your own"
+        view.error("RL0658", "kl.coef", message, advice)
+
+
+@rule("loss", "overlap", "batch")
 def _clip_acts(view: View) -> None:
     """With one update a batch, and fresh rollouts, every ratio is 1 and no clip ever acts."""
-    if loss_traits(view.loss.name).clip != "gradient":
+    if loss_traits(view.loss).clip != "gradient":
         return
     if view.overlap.max_staleness or view.batch.updates > 1:
         return
@@ -42,7 +75,7 @@ def _clip_acts(view: View) -> None:
 def _clip_range(view: View) -> None:
     """The bounds of a clip are ratios, which are 1 where nothing has changed; elsewhere they are
     often given as distances ε from 1."""
-    traits = loss_traits(view.loss.name)
+    traits = loss_traits(view.loss)
     bounds, between = traits.bounds, traits.range_of(view.loss)
     if bounds is None or between is None:
         return
@@ -78,7 +111,7 @@ def _as_ratios(bounds: tuple[str, str], low: float, high: float | None) -> str:
 @rule("loss", "overlap", "batch")
 def _ratio_matters(view: View) -> None:
     """Without a ratio, nothing corrects for weights that are not those that sampled."""
-    if loss_traits(view.loss.name).sampler_logprobs:
+    if loss_traits(view.loss).sampler_logprobs:
         return
     updates, stale = view.batch.updates, view.overlap.max_staleness
     if updates == 1 and not stale:
@@ -109,7 +142,7 @@ def _weighable(view: View) -> None:
     """Weights that differ by sequence fold into the advantages only if the loss is linear
     in them."""
     uniform = aggregate_traits(view.aggregate.kind).uniform
-    if loss_traits(view.loss.name).pull is not None and not uniform:
+    if loss_traits(view.loss).pull is not None and not uniform:
         label = Label(view.at("loss"), "its quadratic term does not scale with the advantage")
         message = f"`{view.loss.name}()` cannot be weighted by `{view.aggregate.kind}()`"
         advice = "take `token_mean()`, or another loss"

@@ -1,0 +1,69 @@
+"""What is wrong with a loss that can be computed: it would train nothing, or is undefined."""
+
+from __future__ import annotations
+
+from rlc.algo.expressions.program import Program
+from rlc.algo.expressions.ranges import Undefined, ranges
+from rlc.algo.expressions.reach import differentiable
+from rlc.check.expressions.lower import Lowering
+from rlc.lang.diagnostics import Diagnostics, Label
+from rlc.lang.source import Span
+
+_RULED_OUT = "`where(condition, …, …)` rules them out; `clip`, `max` and `abs` bound what is there"
+
+
+def report_findings(program: Program, lowering: Lowering, result: Span, found: Diagnostics) -> None:
+    """Report what a loss cannot be trained with, and what is likely a mistake. ``result`` is where
+    it ends; ``lowering`` made it, and knows the text of its nodes."""
+    if not differentiable(program)[program.output]:
+        _report_no_gradient(program, lowering, result, found)
+        return
+    if "adv" not in program.inputs:
+        message = "the loss does not depend on `adv`: it trains the same whatever the rewards"
+        advice = "multiply by the advantage: `-ratio * adv`"
+        found.warning("RL0655", result, message, advice)
+    values = ranges(program)
+    for undefined in values.undefined:
+        _report_undefined(undefined, lowering, result, found)
+    for decided in values.decided:
+        span = lowering.span_of(decided.node, result)
+        message = f"`{_text(span)}` {'always' if decided.holds else 'never'} holds"
+        found.warning("RL0652", span, message, "compare something else, or take it out")
+
+
+def _report_no_gradient(
+    program: Program, lowering: Lowering, result: Span, found: Diagnostics
+) -> None:
+    labels = []
+    if "logp" not in program.inputs:
+        message = "the loss does not depend on `logp`, so there is nothing to train"
+        advice = "`logp`, or `ratio`, is what the weights change"
+    else:
+        message = "no gradient reaches `logp`: the loss would train nothing"
+        advice = "`stop(…)` and conditions pass none; leave one `logp` or `ratio` outside of them"
+        cuts = [n for n, node in enumerate(program.nodes) if node.op == "stop"]
+        labels = [Label(lowering.span_of(n, result), "cut here") for n in cuts[:1]]
+    found.error("RL0644", result, message, advice, *labels)
+
+
+def _report_undefined(
+    undefined: Undefined, lowering: Lowering, result: Span, found: Diagnostics
+) -> None:
+    span = lowering.span_of(undefined.node, result)
+    argument, text = lowering.span_of(undefined.argument, span), _text(span)
+    labels = [Label(argument, str(undefined.range))] if argument != span else []
+    if undefined.when == "always":
+        message = f"`{text}` is never defined: it is {undefined.what}"
+        found.error("RL0650", span, message, None, *labels)
+    elif undefined.when == "advantage of 0":
+        message = f"`{text}` is undefined where the advantage is 0: it is {undefined.what}"
+        advice = "groups of equal rewards have such; for example `where(adv == 0, 0, …)`"
+        found.error("RL0649", span, message, advice, *labels)
+    else:
+        message = f"`{text}` can be undefined: it is {undefined.what}"
+        found.warning("RL0657", span, message, _RULED_OUT, *labels)
+
+
+def _text(span: Span) -> str:
+    """What stands there, on one line."""
+    return " ".join(span.text.split())
