@@ -240,6 +240,8 @@ def test_a_checkpoint_is_a_model(
         ({"response_format": {"type": "json_object"}}, "response_format", "does not support"),
         ({"reasoning_effort": "low"}, "reasoning_effort", "does not support"),
         ({"extra_body": {"min_p": 0.1}}, "min_p", "no parameter min_p"),
+        ({"extra_body": {"renderer": "qwen"}}, "renderer", "no renderer 'qwen': there are"),
+        ({"extra_body": {"renderer": "llama3"}}, "renderer", "does not fit the tokenizer"),
         ({"temperature": -1}, "temperature", "greater than or equal to 0"),
         ({"temperature": "hot"}, "temperature", "valid number"),
         ({"top_p": 0}, "top_p", "greater than 0"),
@@ -270,6 +272,14 @@ def test_what_cannot_be_done_is_refused_by_name(
         whole(client, **given)
     assert raised.value.param == param
     assert raised.value.type == "invalid_request_error"
+
+
+def test_a_request_may_name_its_renderer(client: openai.OpenAI) -> None:
+    given: Any = {"return_token_ids": True}
+    own = whole(client, extra_body=given).prompt_token_ids
+    plain = whole(client, extra_body={**given, "renderer": "role_colon"}).prompt_token_ids
+    assert plain != own
+    assert TOKENIZER.decode(plain) == f"User: {ASKED[0]['content']}\n\nAssistant:"
 
 
 def test_what_has_no_effect_is_taken(client: openai.OpenAI) -> None:
@@ -316,6 +326,7 @@ def test_a_model_without_a_known_chat_format_only_completes(tmp_path: Path) -> N
         assert client.completions.create(model="mine", prompt="x").choices
         with pytest.raises(openai.BadRequestError, match="how chats are written for mine"):
             whole(client, model="mine")
+        assert whole(client, model="mine", extra_body={"renderer": "qwen3"}).choices
         assert whole(client, model="Qwen/Qwen3-8B").choices
         # Another family's renderer does not fit; the model's own does.
         assert whole(client, model="meta-llama/Llama-3.1-8B").choices

@@ -9,7 +9,7 @@ from typing import Any, Protocol
 from attrs import define, field, frozen
 from tinker import types
 
-from rlc.catalog.facts.models import find_model
+from rlc.catalog.facts.models import find_model, renderer_names
 from rlc.envs.base import EnvError
 from rlc.envs.tool_chat import fitting_renderer
 from rlc.service.errors import ServiceError
@@ -105,25 +105,31 @@ class Models:
             raise Refused(400, f"{path} is of {served.name}, not of {base}.", param="model")
         return self._model(name, served, opened, (run.user_metadata or {}).get(_RENDERER))
 
-    def renderer(self, model: InferenceModel) -> Any:
-        """The cookbook's renderer of a model. Raise Refused (400) if none is known, or fits."""
-        key = (model.base_model, model.renderers)
-        if key not in self._renderers:
-            self._renderers[key] = self._fitting(model)
-        return self._renderers[key]
+    def renderer(self, model: InferenceModel, name: str | None = None) -> Any:
+        """The cookbook's renderer of that name, or the model's own. Raise Refused (400) if there is
+        none, or it does not fit the model's tokenizer."""
+        if name is not None and name not in renderer_names():
+            known = ", ".join(renderer_names())
+            raise Refused(
+                400, f"There is no renderer {name!r}: there are {known}.", param="renderer"
+            )
+        names = model.renderers if name is None else (name,)
+        if (model.base_model, names) not in self._renderers:
+            self._renderers[model.base_model, names] = self._fitting(model, names)
+        return self._renderers[model.base_model, names]
 
-    def _fitting(self, model: InferenceModel) -> Any:
+    def _fitting(self, model: InferenceModel, names: tuple[str, ...]) -> Any:
         why = (
             f"rlc does not know how chats are written for {model.base_model}. Use /v1/completions, "
-            "or serve the model under the name that it has in `rlc catalog --kind base` "
-            "(rlc serve --model NAME=FOLDER)."
+            "name a renderer, or serve the model under the name that it has in "
+            "`rlc catalog --kind base` (rlc serve --model NAME=FOLDER)."
         )
-        for name in model.renderers:
+        for name in names:
             try:
                 return fitting_renderer(model.tokenizer, name)
             except EnvError as error:
                 why = f"{model.base_model} cannot chat: {error}."
-        raise Refused(400, why, param="model")
+        raise Refused(400, why, param="renderer")
 
     def _served(self, name: str) -> Served:
         if name not in self.backend.served:

@@ -89,8 +89,9 @@ def inference_routes(backend: Backend) -> list[Route]:
 async def _chat(inference: Inference, request: Request) -> Response:
     body = read_body(ChatRequest, await read_content(request, JSON))
     model = await inference.models.find(body.model)
+    renderer = inference.models.renderer(model, body.renderer)
     tools, messages, how = body.offered(), name_results(body.conversation()), body.how()
-    prompt, make_reader, ends = _prepare(inference, model, messages, tools, how)
+    prompt, make_reader, ends = _prepare(model, renderer, messages, tools, how)
     generation = inference.start(model, [prompt], how, ends)
     answer = ChatAnswer(f"chatcmpl-{uuid4().hex}", int(time.time()), generation, body)
     readers = [make_reader() for _ in range(how.n)]
@@ -114,8 +115,9 @@ async def _complete(inference: Inference, request: Request) -> Response:
 async def _message(inference: Inference, request: Request) -> Response:
     body = read_body(MessagesRequest, await read_content(request, JSON))
     model = await inference.models.find(body.model)
+    renderer = inference.models.renderer(model, body.renderer)
     tools, messages, how = body.offered(), name_results(body.conversation()), body.how()
-    prompt, make_reader, ends = _prepare(inference, model, messages, tools, how)
+    prompt, make_reader, ends = _prepare(model, renderer, messages, tools, how)
     generation = inference.start(model, [prompt], how, ends)
     answer = MessageAnswer(f"msg_{uuid4().hex}", generation, body)
     user = None if body.metadata is None else body.metadata.user_id
@@ -125,23 +127,24 @@ async def _message(inference: Inference, request: Request) -> Response:
 
 async def _count_tokens(inference: Inference, request: Request) -> Response:
     body = read_body(CountRequest, await read_content(request, JSON))
-    renderer = inference.models.renderer(await inference.models.find(body.model))
+    model = await inference.models.find(body.model)
+    renderer = inference.models.renderer(model, body.renderer)
     prompt = chat_prompt(renderer, name_results(body.conversation()), body.offered())
     return JSONResponse({"input_tokens": len(prompt)})
 
 
 def _prepare(
-    inference: Inference,
     model: InferenceModel,
+    renderer: Any,
     messages: Sequence[Message],
     tools: Sequence[Tool],
     how: Draw,
 ) -> tuple[list[int], Callable[[], Reader], Ends]:
     """The prompt of a chat, what reads its replies, and what ends them."""
-    renderer = inference.models.renderer(model)
     prompt = chat_prompt(renderer, messages, tools)
     stops = list(renderer.get_stop_sequences())
-    tokens = tuple(stop for stop in stops if isinstance(stop, int))
+    # A format that ends with text leaves the end to a base model's own token, too.
+    tokens = tuple(stop for stop in stops if isinstance(stop, int)) or tuple(model.end_tokens)
     texts = tuple(stop for stop in stops if isinstance(stop, str))
     ends = Ends(tokens, (*how.stops, *texts))
     is_reasoning = model.tokenizer.decode(prompt[-8:]).rstrip().endswith(_OPENING)

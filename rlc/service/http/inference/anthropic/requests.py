@@ -75,6 +75,7 @@ class CountRequest(Body):
     system: str | list[_Block] | None = None
     tools: list[_Tool] | None = None
     tool_choice: _ToolChoice | None = None
+    renderer: str | None = None  # an extension
     cache_control: _CacheControl | None = None
 
     def offered(self) -> list[Tool]:

@@ -150,6 +150,7 @@ class ChatRequest(_Request):
     top_logprobs: int | None = Field(None, ge=0, le=_MOST_LIKELIEST)
     tools: list[_Tool] | None = None
     tool_choice: str | dict[str, Any] | None = None
+    renderer: str | None = None  # an extension
 
     def how(self) -> Draw:
         """How to sample. Raise Refused (400) for parameters that contradict each other."""
