@@ -295,7 +295,6 @@ def test_spans_on_one_track_do_not_overlap() -> None:
 @pytest.mark.parametrize(
     ("method", "path"),
     [
-        ("POST", "create_custom_loss"),
         ("POST", "join_sampling_session"),
         ("POST", "retrieve_futures"),
         ("GET", "training_runs/run/checkpoints/weights/a/archive"),
