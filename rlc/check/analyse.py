@@ -10,7 +10,7 @@ from attrs import frozen
 
 from rlc.catalog.declarations import STAGES, SWEEP
 from rlc.check.evaluate import Evaluator
-from rlc.check.reuse.blocks import is_made, made_block
+from rlc.check.reuse.declared import is_made
 from rlc.check.rules import Ruled, run_rules
 from rlc.check.scope import NamedDecl, Scope, collect
 from rlc.check.stages import CheckedStage, check_stage
@@ -94,7 +94,7 @@ def _alone(decl: NamedDecl, evaluator: Evaluator) -> BlockDecl | None:
     that it then is."""
     with evaluator.inside(decl.name.id):
         whole = evaluator.uses.alone(decl)
-        made = made_block(evaluator, whole) if is_made(whole) else whole
+        made = evaluator.uses.block(whole) if is_made(whole) else whole
         if made is not None and decl.kind.id not in STAGES:
             evaluator.made(made)
     return made if isinstance(made, BlockDecl) else None

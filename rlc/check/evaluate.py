@@ -8,7 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import Any, TypeVar
+from functools import cached_property, partial
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from attrs import evolve, fields_dict
 
@@ -28,10 +29,9 @@ from rlc.check.bind import Owner, bind
 from rlc.check.foreign import report_word
 from rlc.check.mixtures import name_single, single
 from rlc.check.models import Artifact, model_value
-from rlc.check.reuse.blocks import is_made, made_block
+from rlc.check.reuse.declared import NAMEABLE, declared_as, is_made
 from rlc.check.reuse.types import param_value
 from rlc.check.reuse.unknown import Unknown, report_unfit
-from rlc.check.reuse.uses import NAMEABLE, Uses, declared_as
 from rlc.check.scalars import NUMBERS, Scalars, article, describe
 from rlc.check.scope import NamedDecl, Scope
 from rlc.check.suggest import known_values, rename
@@ -53,6 +53,9 @@ from rlc.lang.ast import (
 )
 from rlc.lang.diagnostics import Diagnostics, Label, replace
 
+if TYPE_CHECKING:
+    from rlc.check.reuse.uses import Uses
+
 T = TypeVar("T")
 
 _ANY = Param("param", "any", "a plain value")
@@ -68,10 +71,16 @@ class Evaluator:
         self.recipe = recipe
         self.found = found
         self.scalars = Scalars(self._plain_reference, scope, recipe, found)
-        self.uses = Uses(self)
         self._done: dict[str, Value | None] = {}
         self._open: list[str] = []
         self._models: dict[int, Value | None] = {}  # by the expression: it is asked for twice
+
+    @cached_property
+    def uses(self) -> Uses:
+        """What is made of declarations; most recipes only have what they declare."""
+        from rlc.check.reuse.uses import Uses
+
+        return Uses(self)
 
     def declared(self, decl: NamedDecl) -> Value | None:
         """The value of a declaration; of a stage, the model that it leaves behind."""
@@ -98,7 +107,7 @@ class Evaluator:
         if isinstance(decl, BlockDecl) or not self.may_use(decl, name):
             return decl if isinstance(decl, BlockDecl) else None
         with self.inside(decl.name.id):
-            made = self.once(decl, lambda: made_block(self, decl))
+            made = self.once(decl, partial(self.uses.block, decl))
         if made is None:
             del self.scope.decls[decl.name.id]
             self.scope.unread |= {decl.name.id}

@@ -90,23 +90,3 @@ class Span:
     def place(self) -> str:
         """``name:line``, as provenance shows it."""
         return f"{self.source.shown_name}:{self.line}"
-
-
-@frozen(eq=False)
-class Reused(Span):
-    """The span of what is put in somewhere else; ``how`` says how it came there, before its place:
-    ``argument of digits, recipes/x.rl:12``. Equal to the plain span of the same characters."""
-
-    how: str
-
-    def __eq__(self, other: object) -> bool:
-        if not isinstance(other, Span):
-            return NotImplemented
-        mine, others = (self.source, self.start, self.end), (other.source, other.start, other.end)
-        return mine == others
-
-    def __hash__(self) -> int:
-        return hash(Span(self.source, self.start, self.end))
-
-    def place(self) -> str:
-        return f"{self.how}{super().place()}"

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, TypeGuard
+from typing import TYPE_CHECKING
 
 from attrs import evolve
 
 from rlc.catalog.declarations import DECLARATIONS
-from rlc.catalog.index import KINDS, find_anywhere, find_builtin
+from rlc.catalog.index import KINDS, find_anywhere
 from rlc.check.reuse.changes import Change, names_of
 from rlc.check.reuse.copies import marked
 from rlc.check.reuse.unknown import Unknown
@@ -17,14 +17,6 @@ from rlc.lang.diagnostics import Label
 
 if TYPE_CHECKING:
     from rlc.check.reuse.needs import Evaluator
-
-
-def is_made(decl: BlockDecl | ValueDecl) -> TypeGuard[ValueDecl]:
-    """Whether a declaration is written as a value, and stands for a block."""
-    if isinstance(decl, BlockDecl) or not DECLARATIONS[decl.kind.id].is_block:
-        return False
-    func = decl.value.func if isinstance(decl.value, Call) else None
-    return not (isinstance(func, Name) and find_builtin(decl.kind.id, func.id))
 
 
 def made_block(evaluator: Evaluator, decl: ValueDecl) -> BlockDecl | None:

@@ -5,16 +5,36 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any, TypeVar
 
-from attrs import evolve, fields
+from attrs import evolve, fields, frozen
 
 from rlc.check.values import is_command_line
 from rlc.lang.ast import Expr, Name, Node
-from rlc.lang.source import Reused
+from rlc.lang.source import Span
 
 AnyNode = TypeVar("AnyNode", bound=Node)
 
 # What names a part or says what it is: no expression, so no hole.
 _LABELS = ("name", "attr", "func", "kind", "type", "parameters")
+
+
+@frozen(eq=False)
+class Reused(Span):
+    """The span of what is put in somewhere else; ``how`` says how it came there, before its place:
+    ``argument of digits, recipes/x.rl:12``. Equal to the plain span of the same characters."""
+
+    how: str
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, Span):
+            return NotImplemented
+        mine, others = (self.source, self.start, self.end), (other.source, other.start, other.end)
+        return mine == others
+
+    def __hash__(self) -> int:
+        return hash(Span(self.source, self.start, self.end))
+
+    def place(self) -> str:
+        return f"{self.how}{super().place()}"
 
 
 def filled(node: AnyNode, holes: Mapping[str, Expr]) -> AnyNode:

@@ -13,8 +13,9 @@ from rlc.catalog.declarations import DECLARATIONS
 from rlc.catalog.index import KINDS, how_to_make
 from rlc.catalog.records import REQUIRED, Param
 from rlc.check.bind import Owner, bind
-from rlc.check.reuse.blocks import block_of, is_made, made_block
+from rlc.check.reuse.blocks import block_of, made_block
 from rlc.check.reuse.copies import filled, marked
+from rlc.check.reuse.declared import NAMEABLE, declared_as, is_made
 from rlc.check.reuse.types import NUMERIC, WORD, typed
 from rlc.check.reuse.unknown import Unknown
 from rlc.check.values import Value
@@ -36,8 +37,6 @@ from rlc.lang.source import Span
 if TYPE_CHECKING:
     from rlc.check.reuse.needs import Evaluator
 
-# Of which declarations a parameter may name one. Each has its name in the plan.
-NAMEABLE = {"model": ("model", "sft", "train")}
 
 MAX_COPIES = 2_000
 AnyDecl = TypeVar("AnyDecl", bound=BlockDecl | ValueDecl)
@@ -73,7 +72,7 @@ class Uses:
             self._report_nameless(call, decl.kind.id)
         elif evaluator.may_use(decl, name) and (made := self.copy(call)) is not None:
             with evaluator.inside(name.id), self.labelled(decl, call):
-                whole = made_block(evaluator, made) if is_made(made) else made
+                whole = self.block(made) if is_made(made) else made
                 return None if whole is None else evaluator.made(whole)
         return None
 
@@ -95,6 +94,10 @@ class Uses:
         written = " ".join(expr.span.text.split())
         advice = f"declare it, and write its name here: `{kind} name = {written}`"
         self._found.error("RL0622", expr.span, message, advice)
+
+    def block(self, decl: ValueDecl) -> BlockDecl | None:
+        """The block that a declaration stands for; None after a report."""
+        return made_block(self._evaluator, decl)
 
     def alone(self, decl: AnyDecl) -> AnyDecl:
         """The declaration with its defaults put in; what has none is not known."""
@@ -164,13 +167,6 @@ class Uses:
                 hole = marked(_converted(default, value), how)
             holes[want.name] = hole
         return holes
-
-
-def declared_as(decl: BlockDecl | ValueDecl) -> str:
-    """What a declaration declares, as a message names it."""
-    nouns = {"train": "a training stage", "param": "a param"}
-    nouns |= {"sft": "a training stage", "eval": "an evaluation", "sweep": "a sweep"}
-    return nouns.get(decl.kind.id) or KINDS[decl.kind.id].noun
 
 
 def _converted(expr: Expr, value: Value) -> Expr:
