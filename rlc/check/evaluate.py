@@ -13,13 +13,9 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from attrs import evolve, fields_dict
 
-from rlc.catalog.builtins.advantages import UNSUPPORTED
 from rlc.catalog.index import (
     KINDS,
-    builtins_of,
-    find_anywhere,
     find_builtin,
-    how_to_make,
     names_of,
     words_of,
 )
@@ -27,12 +23,13 @@ from rlc.catalog.records import SCALARS, Args, Builtin, Param, Signature
 from rlc.check import parts, pipelines
 from rlc.check.bind import Owner, bind
 from rlc.check.foreign import report_word
+from rlc.check.misfits import report_call, report_misfit
 from rlc.check.mixtures import name_single, single
 from rlc.check.models import Artifact, model_value
 from rlc.check.reuse.declared import NAMEABLE, declared_as, is_made
 from rlc.check.reuse.types import param_value
 from rlc.check.reuse.unknown import Unknown, report_unfit
-from rlc.check.scalars import NUMBERS, Scalars, article, describe
+from rlc.check.scalars import NUMBERS, Scalars, article
 from rlc.check.scope import NamedDecl, Scope
 from rlc.check.suggest import known_values, rename
 from rlc.check.values import Value
@@ -51,7 +48,7 @@ from rlc.lang.ast import (
     Quantity,
     String,
 )
-from rlc.lang.diagnostics import Diagnostics, Label, replace
+from rlc.lang.diagnostics import Diagnostics, Label
 
 if TYPE_CHECKING:
     from rlc.check.reuse.uses import Uses
@@ -162,7 +159,7 @@ class Evaluator:
                 return pipelines.then(self, expr, want)
         if KINDS[want.type].plain:
             return self._shorthand(expr, want)
-        self.report_misfit(expr, want)
+        report_misfit(expr, want, self.scope, self.found)
         return None
 
     def _list(self, expr: Expr, want: Param) -> Value | None:
@@ -348,49 +345,8 @@ class Evaluator:
         builtin = find_builtin(want.type, name)
         if builtin is not None and not builtin.word:
             return builtin
-        span, kind = call.func.span, KINDS[want.type]
-        other = builtin or find_anywhere(name)
-        if other is not None and other.word:
-            message = f"`{name}` is a word and has no parentheses"
-            self.found.error("RL0208", span, message, f"write `{name}`")
-        elif other is not None:
-            message = f"`{name}()` is {KINDS[other.kind].noun}, where {kind.noun} belongs"
-            advice = how_to_make(want.type)
-            if other.kind == kind.step:
-                advice = f"it comes after one: `{kind.start} |> {name}(…)`"
-            self.found.error("RL0201", span, message, advice)
-        elif name in UNSUPPORTED:
-            message = f"`{name}` cannot be expressed here"
-            self.found.error("RL0115", span, message, UNSUPPORTED[name])
-        elif name in self.scope.decls:
-            self.scope.used.add(name)
-            label = Label(self.scope.decls[name].name.span, "declared here")
-            message = f"`{name}` is a name of this recipe and has no parentheses"
-            self.found.error("RL0208", span, message, f"write `{name}`", label)
-        elif name not in self.scope.unread:
-            message = f"there is no `{name}()` that makes {kind.noun}"
-            from rlc.catalog.elsewhere import alias_of  # only needed for a mistake
-
-            known = names_of(want.type)
-            advice, fix = known_values(known, name), rename(span, name, known)
-            if (alias := alias_of(name, builtins_of(want.type))) is not None:
-                advice = f"it is called `{alias.name}()` here"
-                fix = replace(span, alias.name, f"write `{alias.name}`")
-            self.found.error("RL0103", span, message, advice, fix=fix)
+        report_call(call.func, name, want, self.scope, self.found)
         return None
-
-    def report_misfit(self, expr: Expr, want: Param) -> None:
-        noun, example = KINDS[want.type].noun, KINDS[want.type].example
-        message = f"`{want.name}` takes {noun}, found {describe(expr)}"
-        if isinstance(expr, Binary) and expr.op in "+-*/":
-            message = f"`{expr.op}` does not work on {noun}"
-        if isinstance(expr, Binary | ListExpr):
-            example = KINDS[want.type].several or example
-        candidates = self.scope.of_kind(want.type)
-        advice = f"for example `{example}`"
-        if want.type == "model" and candidates:
-            advice = f"declared are {known_values(candidates)}"
-        self.found.error("RL0201", expr.span, message, advice)
 
 
 def dotted(func: Name | Attribute) -> str:

@@ -10,6 +10,7 @@ from attrs import evolve, frozen
 from rlc.catalog.declarations import DECLARATIONS, EVAL, SWEEP, TRAINING
 from rlc.check.bind import Owner, bind
 from rlc.check.evaluate import Evaluator
+from rlc.check.misfits import report_misfit
 from rlc.check.reuse.changes import names_of
 from rlc.check.rules.tasks import has_tasks_of
 from rlc.check.scalars import describe
@@ -109,7 +110,7 @@ class _Checker:
                         return None
                 if decl is not None and decl.kind.id in TRAINING:
                     return Value("stage", decl.name.id, expr.span, expr.span)
-                self.evaluator.report_misfit(expr, want)
+                report_misfit(expr, want, self.evaluator.scope, self.found)
                 return None
             case "axis":
                 axes = self._axes(expr, want)
@@ -154,7 +155,7 @@ class _Checker:
                 self.found.error("RL0601", expr.span, message, "list its values, or leave it out")
             return expr.items, None
         if not isinstance(expr, Call):
-            self.evaluator.report_misfit(expr, one)
+            report_misfit(expr, one, self.evaluator.scope, self.found)
             return (), None
         made = self.evaluator.call(expr, one)
         drawn: RangePlan | None = None if made is None else settle(made)
