@@ -8,6 +8,7 @@ from __future__ import annotations
 import copy
 import hashlib
 import inspect
+import threading
 from collections import OrderedDict
 from collections.abc import Sequence
 from functools import cached_property
@@ -180,6 +181,9 @@ class BaseModel:
         return per_layer * self.depth + 4 * self.vocabulary
 
 
+_LOADING = threading.Lock()  # transformers switches off initialisation for the whole process
+
+
 def load_base(name: str, folder: Path, device: torch.device) -> BaseModel:
     """Load a Hugging Face causal language model from a folder.
 
@@ -189,9 +193,10 @@ def load_base(name: str, folder: Path, device: torch.device) -> BaseModel:
         raise ServiceError(f"There is no model in {folder}: it has no config.json.")
     transformers.utils.logging.disable_progress_bar()
     try:
-        module: Any = transformers.AutoModelForCausalLM.from_pretrained(
-            str(folder), dtype=torch.float32, attn_implementation=NAME, local_files_only=True
-        )
+        with _LOADING:
+            module: Any = transformers.AutoModelForCausalLM.from_pretrained(
+                str(folder), dtype=torch.float32, attn_implementation=NAME, local_files_only=True
+            )
     except Exception as error:  # transformers raises many kinds for a damaged folder
         reason = str(error).splitlines()[0] if str(error) else type(error).__name__
         raise ServiceError(f"The model in {folder} cannot be loaded: {reason}") from error
