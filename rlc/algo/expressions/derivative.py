@@ -23,8 +23,9 @@ def derivative(program: Program, ties: bool = True) -> Program:
     """Return ∂L/∂logp_t, where L sums a token loss over the sampled tokens, or is the sequence's.
 
     The result is one value a token, or the same for all tokens. With ``ties`` it has the
-    conventions of :mod:`~rlc.algo.expressions.evaluate` wherever it is evaluated; without, the
-    two sides of a ``min``, ``max`` or ``abs`` are not told from their boundary, which reads better.
+    conventions of :mod:`~rlc.algo.expressions.evaluate` wherever it is evaluated; without, it is
+    there to be read: the two sides of a ``min``, ``max`` or ``abs`` are not told from their
+    boundary, and what can be cancelled is.
     """
     return _Derivation(program, ties).whole()
 
@@ -181,12 +182,32 @@ class _Derivation:
             return self.within(a, lambda part: self.times(part, b))
         if self.guarded(b):
             return self.within(b, lambda part: self.times(a, part))
+        if not self.ties:  # a / b * b reads as a, and is another float
+            for one, other in ((a, b), (b, a)):
+                over = self.b.node(one)
+                if over.op == "/" and over.name is None:
+                    rest = self.without(other, over.args[1])
+                    if rest is not None:
+                        return self.times(over.args[0], rest)
         (c, x), (d, y) = self.coefficient(a), self.coefficient(b)
         if c * d == 0 or not isfinite(c * d):
             return self.b.apply("*", a, b)
         rest = y if x is None else x if y is None else self.b.apply("*", x, y)
         number = self.b.number(c * d)
         return number if rest is None else self.b.apply("*", number, rest)
+
+    def without(self, product: int, factor: int) -> _Tangent:
+        """A product without one of its factors; None if it does not have it."""
+        if product == factor:
+            return self.b.number(1)
+        node = self.b.node(product)
+        if node.op == "*" and node.name is None:
+            left, right = node.args
+            if (rest := self.without(left, factor)) is not None:
+                return self.times(rest, right)
+            if (rest := self.without(right, factor)) is not None:
+                return self.times(left, rest)
+        return None
 
     def divided(self, tangent: _Tangent, by: int) -> _Tangent:
         """A quotient, taken within the choices of the tangent."""

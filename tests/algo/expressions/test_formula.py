@@ -37,10 +37,7 @@ from rlc.algo.expressions.ranges import ranges
                 "gate_t = (4 / tau_t) sigmoid(tau_t (ρ_t − 1))",
                 "L = − Σ_t gate_t A_t",
             ],
-            [
-                "∂L/∂log p_t = −(4 / tau_t) sigmoid(tau_t (ρ_t − 1)) "
-                "(1 − sigmoid(tau_t (ρ_t − 1))) tau_t ρ_t A_t"
-            ],
+            ["∂L/∂log p_t = −4 sigmoid(tau_t (ρ_t − 1)) (1 − sigmoid(tau_t (ρ_t − 1))) ρ_t A_t"],
         ),
         (
             "s = exp(mean(logp - logq))\nsequence = -s * mean(adv)",
