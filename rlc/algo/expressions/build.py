@@ -279,7 +279,10 @@ class Builder:
         if None not in values and not operation.condition:
             folded = operation.of(*values)
             return self.number(folded) if math.isfinite(folded) else None
-        inner = [self._nodes[arg].args[0] if self._is(arg, "neg") else None for arg in args]
+        inner = [  # what is negative, and has no name to keep
+            self._nodes[arg].args[0] if self._is(arg, "neg") and arg not in self._called else None
+            for arg in args
+        ]
         match op, args, values:
             case ("+", (x, _), (_, 0.0)) | ("+", (_, x), (0.0, _)) | ("-", (x, _), (_, 0.0)):
                 return x

@@ -63,6 +63,8 @@ def _named(program: Program, letter: str = "u") -> Program:
     """The program with a name for every large part that is read more than once, and no text that is
     too long for a line or two."""
     nodes = list(program.nodes)
+    if (result := nodes[program.output]).args:
+        nodes[program.output] = evolve(result, name=None)  # the loss itself is `L`
     readers = [0] * len(nodes)
     for node in nodes:
         for arg in node.args:

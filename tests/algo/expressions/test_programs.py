@@ -111,6 +111,11 @@ def test_what_is_not_needed_is_left_out_and_known() -> None:
     assert builder.program(used).nodes[-1].name == "r"
 
 
+def test_a_name_is_kept_where_signs_are_simplified() -> None:
+    named = program("gate = -(ratio - 1)\nloss = gate * adv - gate\n-loss")
+    assert [node.name for node in named.nodes if node.args and node.name] == ["gate", "loss"]
+
+
 def test_size_is_bounded() -> None:
     builder = Builder()
     node = builder.input("logp")
