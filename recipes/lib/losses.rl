@@ -7,12 +7,12 @@
 # -- What the service computes itself. `explain` says so, and its own loss is used. --
 
 # REINFORCE. The service's cross_entropy, with the advantages as weights.
-loss log_likelihood() {
+loss log_likelihood {
   token = -adv * logp
 }
 
 # The policy gradient corrected for what the sampler was. The service's importance_sampling.
-loss importance() {
+loss importance {
   token = -ratio * adv
 }
 
