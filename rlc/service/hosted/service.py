@@ -13,7 +13,6 @@ import httpx
 import tinker
 from attrs import define, field
 from tinker import types
-from tinker.lib.public_interfaces.custom_loss import trace_loss
 
 from rlc.service.errors import CheckpointError, ServiceError, ServiceLostError
 from rlc.service.hosted.clients import HostedLoss, HostedSamplingClient, HostedTrainingClient
@@ -22,6 +21,7 @@ from rlc.service.hosted.notices import reported_to
 from rlc.service.hosted.refusals import translate
 from rlc.service.hosted.replies import Patience, Reply, in_thread, submit
 from rlc.service.interface import Listener, SessionEnd
+from rlc.service.tracing import trace
 
 _CLOSING_SECONDS = 5.0  # after Ctrl-C was pressed twice, the user waits for it
 _PING_SECONDS = 5.0
@@ -117,21 +117,13 @@ class HostedService:
         self, fn: Callable[..., Any], input_ranks: Mapping[str, Literal[0, 1, 2]]
     ) -> HostedLoss:
         """Trace a loss, and send it to a server that computes such; the same one only once."""
-
-        def key() -> str:
-            return trace_loss(fn, input_ranks, session_id="").key
-
-        # Tracing changes torch's modules for a moment, so there is one trace at a time.
         async with self._tracing:
-            try:
-                traced = await in_thread(key)
-            except (ValueError, TypeError) as error:  # TypeError: of what has no signature
-                raise ServiceError(str(error)) from error
-            if traced not in self._losses:
+            key = (await in_thread(lambda: trace(fn, input_ranks))).key
+            if key not in self._losses:
                 ask = partial(self._sdk.create_custom_loss, fn, input_ranks)
                 reply = await in_thread(lambda: submit(ask, self.patience))
-                self._losses[traced] = HostedLoss(await reply)
-            return self._losses[traced]
+                self._losses[key] = HostedLoss(await reply)
+            return self._losses[key]
 
     def get_server_capabilities(self) -> Awaitable[types.GetServerCapabilitiesResponse]:
         """The models that the server trains and samples."""

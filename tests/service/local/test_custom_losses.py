@@ -130,6 +130,38 @@ def test_it_reads_scalars_and_several_targets_of_a_position(service: LocalServic
     run(main)
 
 
+def ungraded(logprobs: Tensor, advantages: Tensor) -> Any:
+    with torch.no_grad():
+        weights = torch.exp(logprobs)
+    return -(weights * logprobs * advantages).sum(), {}
+
+
+def branching(logprobs: Tensor, advantages: Tensor) -> Any:
+    return (logprobs * advantages if logprobs.sum() > 0 else logprobs).sum(), {}
+
+
+def moved(logprobs: Tensor, advantages: Tensor) -> Any:
+    return (logprobs.cuda() * advantages).sum(), {}
+
+
+@pytest.mark.parametrize(
+    ("fn", "says"),
+    [
+        (ungraded, r"ungraded uses torch.no_grad, .* Say x.detach\(\) instead"),
+        (branching, r"branching cannot be traced by torch.fx: .*control flow"),
+        (moved, r"'moved', node 'cuda' \('cuda'\), is not possible: a custom loss may"),
+        (print, "must take logprobs as its first parameter"),
+        (3, "3 is not a callable object"),
+    ],
+)
+def test_what_cannot_be_traced_is_one_sentence(service: LocalService, fn: Any, says: str) -> None:
+    async def main() -> None:
+        with pytest.raises(ServiceError, match=says):
+            await service.create_custom_loss(fn, {"logprobs": 1, "advantages": 1})
+
+    run(main)
+
+
 def unfitting(logprobs: Tensor, advantages: Tensor) -> Any:
     return (logprobs[:-1] * advantages).sum(), {}
 

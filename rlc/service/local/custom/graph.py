@@ -143,8 +143,9 @@ class _Reader:
             raise self.refuse(f"is a {node.op}, which it cannot have there")
         operation = operations.find(node.op, node.target)
         if operation is None:
-            near = difflib.get_close_matches(node.target, operations.spellings(node.op), 1, 0.75)
-            hint = f"did you mean {near[0]}? " if near else ""
+            spelt = {name.rpartition(".")[2]: name for name in operations.spellings(node.op)}
+            near = difflib.get_close_matches(node.target.rpartition(".")[2], spelt, 1, 0.75)
+            hint = f"did you mean {spelt[near[0]]}? " if near else ""
             raise self.refuse(f"is not possible: {hint}{_ALLOWED}")
         words = operations.ATTRIBUTES if operation.kind == "attribute" else operations.WORDS
         args = tuple(self._value(arg, words) for arg in node.args)

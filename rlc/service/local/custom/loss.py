@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 import torch
 from attrs import frozen
 from tinker import types
+from tinker.lib.public_interfaces.custom_loss import encode_graph
 from torch import Tensor
 
 from rlc.service.errors import ServiceError
@@ -18,6 +19,7 @@ from rlc.service.local.custom.graph import Graph, read_graph
 from rlc.service.local.custom.joined import joined_values
 from rlc.service.local.custom.per_datum import values_of
 from rlc.service.local.training.losses import finite_array, target_shape
+from rlc.service.tracing import trace
 
 Arrays = Mapping[str, np.ndarray]
 
@@ -53,16 +55,12 @@ class CustomLoss:
         return cls(checked, facts_of(checked))
 
     @classmethod
-    def trace(cls, fn: Callable[..., Any], input_ranks: Mapping[str, Any]) -> CustomLoss:
+    def trace(
+        cls, fn: Callable[..., Any], input_ranks: Mapping[str, Literal[0, 1, 2]]
+    ) -> CustomLoss:
         """Trace a function as the SDK does. Raise ServiceError if that is not possible."""
-        from tinker.lib.public_interfaces.custom_loss import encode_graph, trace_loss
-
-        try:
-            handle = trace_loss(fn, input_ranks, session_id="")
-            graph = encode_graph(handle)
-        except (ValueError, TypeError) as error:  # TypeError: of what has no signature
-            raise ServiceError(f"{str(error).rstrip('.')}.") from error
-        return cls.read(handle.name, handle.inputs, graph)
+        handle = trace(fn, input_ranks)
+        return cls.read(handle.name, handle.inputs, encode_graph(handle))
 
     @property
     def name(self) -> str:

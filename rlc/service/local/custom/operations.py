@@ -73,7 +73,7 @@ KEYWORDS = _words(
     "input self other dim axis keepdim dtype min max alpha beta threshold value mask condition "
     "exponent unbiased correction nan posinf neginf p eps weight end dims index "
     "tensors descending stable rtol atol equal_nan tensor1 tensor2 reduction delta shape "
-    "start_dim end_dim dim0 dim1 target size_average reduce"
+    "start_dim end_dim dim0 dim1 target size_average reduce k largest sorted"
 )
 
 
@@ -150,8 +150,8 @@ _REDUCTIONS = {
 }
 _OTHERS = (
     "prod std var logsumexp median all any argmax argmin count_nonzero nansum nanmean softmax "
-    "log_softmax cumsum cumprod logcumsumexp flip sort unsqueeze squeeze reshape flatten transpose "
-    "permute cat stack gather dot"
+    "log_softmax cumsum cumprod logcumsumexp flip sort topk unsqueeze squeeze reshape flatten "
+    "transpose permute cat stack gather dot"
 )
 # Other names of the same thing: of torch, of its special and functional modules, of operators.
 _ALIASES = {
@@ -213,7 +213,7 @@ def _shared() -> dict[str, Operation]:
 
 def _operators(shared: Mapping[str, Operation]) -> dict[str, Operation]:
     """Python's operators. They take numbers at either side, as torch's functions do not."""
-    found = {"getitem": Operation(_item, "item")}
+    found = {"getitem": Operation(_item, "item"), "matmul": Operation(torch.dot, "other")}
     for name in _OPERATORS:
         same, run = shared[_ALIASES.get(name, name)], getattr(operator, name)
         found[name] = evolve(same, run=run, plain=name in _ARITHMETIC)
@@ -231,6 +231,7 @@ METHODS = {
     **{name: _to(dtype) for name, dtype in DTYPES.items() if not name[-1].isdigit()},
     "to": Operation(_cast, "cast", vanishes="first"),
     "type_as": Operation(_cast, "cast", vanishes="first"),
+    "expand_as": Operation(lambda x, other: x.expand(other.shape), vanishes="first"),
     "where": Operation(lambda x, condition, other: _where(condition, x, other)),
     "view": Operation(Tensor.reshape, "other"),
     "reshape": Operation(Tensor.reshape, "other"),
