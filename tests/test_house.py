@@ -33,7 +33,7 @@ MAY_IMPORT = {
     "envs": "algo plan data catalog",
     "service": "algo plan catalog envs",
     "runtime": "algo plan data catalog pricing envs service",
-    "sweeps": "plan data pricing compile service runtime",
+    "sweeps": "plan data catalog pricing compile service runtime",
     "report": "lang plan catalog pricing check compile explanation runtime sweeps",
     "emit": "algo plan catalog pricing compile explanation envs",
     "imports": "lang catalog",

@@ -210,8 +210,8 @@ def _metric_lines(files: RunFiles) -> Iterator[tuple[str, ...]]:
             yield stage.name, key, *map(number, ends)
 
 
-def render(page: Page) -> str:
-    """Render the page as HTML."""
+def render(page: object, template: str = "report.html.j2") -> str:
+    """Render a page as HTML."""
     from jinja2 import Environment, PackageLoader, StrictUndefined
 
     environment = Environment(
@@ -230,4 +230,4 @@ def render(page: Page) -> str:
         "about": about_line,
     }
     environment.globals |= {"lanes": LANES, "lane_of": lane_of, "states": _STATES}
-    return environment.get_template("report.html.j2").render(page=page)
+    return environment.get_template(template).render(page=page)

@@ -12,16 +12,16 @@ from typing import Any
 
 from attrs import asdict, define
 
+from rlc.catalog.files import plan_to_file
 from rlc.compile.sweeps import Sweep
 from rlc.plan.codec import plan_hash
 from rlc.plan.records import Plan
-from rlc.plan.sweeps import SweepPlan, Trial
+from rlc.plan.sweeps import Trial
 from rlc.runtime.journal.folder import command, new_folder
 from rlc.runtime.journal.locks import lock
 from rlc.runtime.records import RunError
 from rlc.sweeps.journal import JOURNAL_FILE, SweepJournal
-
-TRIALS, SHARED = "trials", "shared"
+from rlc.sweeps.read import BASE_FILE, SHARED, TRIALS, require_sweep, trial_folder
 
 
 @define(eq=False)
@@ -54,6 +54,8 @@ class SweepFolder:
                 opened.callback(os.close, lock(path))
                 journal = opened.enter_context(closing(SweepJournal(path / JOURNAL_FILE)))
                 (path / TRIALS).mkdir()
+                text = json.dumps(plan_to_file(base, path), indent=2, ensure_ascii=False) + "\n"
+                (path / BASE_FILE).write_text(text, encoding="utf-8")
                 folder = cls(path, journal, opened.pop_all())
         except OSError as error:
             if made and path is not None:
@@ -75,11 +77,7 @@ class SweepFolder:
     @classmethod
     def resume(cls, path: Path) -> SweepFolder:
         """Open the folder of an earlier sweep. Raise RunError if there is none, or it is in use."""
-        if not is_sweep(path):
-            raise RunError(
-                f"{path} is not the folder of a sweep: it has no {JOURNAL_FILE}",
-                "give the folder that an earlier `rlc sweep` named",
-            )
+        require_sweep(path)
         try:
             with ExitStack() as opened:
                 opened.callback(os.close, lock(path))
@@ -109,7 +107,7 @@ class SweepFolder:
 
     def of_trial(self, trial: Trial) -> Path:
         """The run folder of a trial."""
-        return self.path / TRIALS / f"{trial.number:04d}-seed{trial.seed}-{trial.id}"
+        return trial_folder(self.path, trial)
 
     def of_shared(self, plan: Plan) -> Path:
         """The run folder of stages that trials have in common."""
@@ -121,27 +119,3 @@ class SweepFolder:
     def close(self) -> None:
         """Close the journal and release the lock; safe to call twice."""
         self._opened.close()
-
-
-def is_sweep(path: Path) -> bool:
-    """Whether a folder is that of a sweep."""
-    return (path / JOURNAL_FILE).is_file()
-
-
-def begun_with(path: Path) -> tuple[str, dict[str, Any]]:
-    """Return the recipe that a sweep was begun with, and its options. Raise RunError if there is
-    none."""
-    if not is_sweep(path):
-        raise RunError(
-            f"{path} is not the folder of a sweep: it has no {JOURNAL_FILE}",
-            "give the folder that an earlier `rlc sweep` named",
-        )
-    with closing(SweepJournal(path / JOURNAL_FILE, read_only=True)) as journal:
-        return journal.meta("recipe") or "", json.loads(journal.meta("made_from") or "{}")
-
-
-def sweep_plan(journal: SweepJournal) -> SweepPlan:
-    """Return the record of a sweep as its journal has it."""
-    from cattrs import Converter
-
-    return Converter().structure(json.loads(journal.meta("sweep") or "{}"), SweepPlan)

@@ -15,8 +15,9 @@ from rlc.plan.records import LOCAL, Plan
 from rlc.runtime.preflight import require_runnable
 from rlc.runtime.records import RunError
 from rlc.service.connect import require_service
-from rlc.sweeps.folder import SweepFolder, begun_with
+from rlc.sweeps.folder import SweepFolder
 from rlc.sweeps.observer import SweepObserver
+from rlc.sweeps.read import begun_with
 from rlc.sweeps.results import SweepSummary
 from rlc.sweeps.search import optuna
 

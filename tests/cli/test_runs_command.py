@@ -112,5 +112,5 @@ def test_losses_roles_and_evaluations_are_told_apart(tmp_path: Path) -> None:
     now = time.time()
     info = RunInfo(tmp_path, "r.rl", "running", None, now - 90, now - 61, stages, 0.0)
     assert last_results(info) == "loss 0.250\na 0.500\npass@1 0.750"
-    ago = table([info], now).columns[-1]
+    ago = table([info], now, {}).columns[-1]
     assert [str(cell) for cell in ago.cells] == ["1 min 01 s"]

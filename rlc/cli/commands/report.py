@@ -7,7 +7,7 @@ from pathlib import Path
 
 from rlc.cli.output import print_error
 
-HELP = "write a page about a run"
+HELP = "write a page about a run or a sweep"
 DESCRIPTION = (
     "Write one self-contained HTML page about a run: curves, evaluations, spend, "
     "where the time went, the plan, warnings and sample episodes."
@@ -17,6 +17,7 @@ examples:
   rlc report runs/sudoku-20261121-093000                 writes report.html into the run folder
   rlc report runs/sudoku-20261121-093000 -o sudoku.html
   rlc report runs/sudoku-20261121-093000 --open          and shows it in the browser
+  rlc report runs/rates-20261121-093000                  a sweep: its trials side by side
 
 The page is one file that needs no network. It can be written while the run goes on.
 
@@ -25,7 +26,7 @@ exit status: 0 written, 1 no such run, 2 usage
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("run_dir", metavar="RUN", type=Path, help="the folder of the run")
+    parser.add_argument("run_dir", metavar="RUN", type=Path, help="the folder of the run or sweep")
     parser.add_argument(
         "-o", "--out", metavar="FILE", type=Path, help="the page (default RUN/report.html)"
     )
@@ -35,10 +36,15 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     import webbrowser
 
-    from rlc.report.page import report_html
+    from rlc.sweeps.read import is_sweep
+
+    if is_sweep(args.run_dir):
+        from rlc.report.sweep_page import sweep_html as page_of
+    else:
+        from rlc.report.page import report_html as page_of
 
     out: Path = args.out or args.run_dir / "report.html"
-    page = report_html(args.run_dir)
+    page = page_of(args.run_dir)
     try:
         out.write_text(page, encoding="utf-8")
     except OSError as error:

@@ -6,7 +6,8 @@ import argparse
 import json
 import shlex
 import time
-from collections.abc import Iterator, Sequence
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -21,13 +22,15 @@ if TYPE_CHECKING:
 
 HELP = "list runs and their state"
 DESCRIPTION = (
-    "List the runs in a folder, the newest first: state, steps, last rewards, "
-    "spend, and how long ago something last happened."
+    "List the runs in a folder, or the trials of a sweep, the newest first: what differs between "
+    "those of one recipe, state, steps, last rewards, spend, and how long ago something last "
+    "happened."
 )
 EPILOG = """\
 examples:
   rlc runs                               those in runs/
   rlc runs /data/experiments
+  rlc runs runs/rates-20261121-093000    the trials of a sweep
   rlc runs --json | jq '.[] | select(.state == "failed") | .path'
 
 states: running; finished; budget (ended at its budget); interrupted (by Ctrl-C, or its process is
@@ -44,6 +47,7 @@ _STYLES = {
     "nothing learnt": "red",
     "damaged": "red",
 }
+_MOST_DIFFERENCES = 4  # of a run
 _PIPE_WIDTH = 240  # columns if there is no terminal
 
 
@@ -55,14 +59,28 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
+    from rlc.runtime.journal.differing import what_differs
     from rlc.runtime.journal.runs import is_run, list_runs, read_run
+    from rlc.sweeps.read import TRIALS, is_sweep
 
-    found = [read_run(args.root)] if is_run(args.root) else list_runs(args.root)
+    root: Path = args.root
+    folder = root / TRIALS if is_sweep(root) else root
+    found = [read_run(folder)] if is_run(folder) else list_runs(folder)
+    sweeps = [root] if is_sweep(root) else _sweeps_in(root)
     if args.json:
-        rows = [asdict(i) | {"path": str(i.path), "resumable": i.resumable} for i in found]
+        differing = what_differs(found)
+        rows = [
+            asdict(info)
+            | {
+                "path": str(info.path),
+                "resumable": info.resumable,
+                "differs": differing[info.path],
+            }
+            for info in found
+        ]
         print(json.dumps(rows, indent=2))
-    elif found:
-        _print(found)
+    elif found or sweeps:
+        _print(found, what_differs(found), sweeps)
     else:
         return print_error(
             f"there are no runs in {args.root}",
@@ -72,42 +90,80 @@ def run(args: argparse.Namespace) -> int:
     return 0
 
 
-def _print(found: Sequence[RunInfo]) -> None:
+def _sweeps_in(root: Path) -> list[Path]:
+    from rlc.sweeps.read import is_sweep
+
+    return [path for path in sorted(root.iterdir()) if is_sweep(path)] if root.is_dir() else []
+
+
+def _print(
+    found: Sequence[RunInfo], differing: Mapping[Path, Mapping[str, str]], sweeps: Sequence[Path]
+) -> None:
     from rich.console import Console
 
     console = Console(highlight=False)
     if not console.is_terminal:
         console = Console(highlight=False, width=_PIPE_WIDTH)
-    console.print(table(found, time.time()))
+    if found:
+        console.print(table(found, time.time(), differing))
     for info in found:
         lines = [f"{info.path}: {info.cause}"] if info.cause else []
         if info.resumable:
             lines.append(f"  go on with: rlc run --resume {shlex.quote(str(info.path))}")
         for line in lines:
             console.print(line, soft_wrap=True, markup=False)
+    for path in sweeps:
+        console.print(_sweep_line(path), soft_wrap=True, markup=False)
 
 
-def table(found: Sequence[RunInfo], now: float) -> Table:
-    """Return a row for each run; ``now`` in seconds since the epoch."""
+def _sweep_line(path: Path) -> str:
+    """How a sweep stands: its trials by state, and its best value."""
+    from rlc.runtime.records import RunError
+    from rlc.sweeps.read import read_sweep
+
+    try:
+        sweep = read_sweep(path)
+    except RunError as error:
+        return f"{path}: a sweep that cannot be read: {error.message}"
+    counts = Counter(record.state for record in sweep.trials)
+    trials = ", ".join(f"{number} {state}" for state, number in counts.items())
+    best = sweep.best
+    value = "" if best is None else f"; best {sweep.plan.metric.name} {best.mean:.4f}"
+    return f"{path}: sweep {sweep.plan.name} {sweep.state}: {trials or 'no trials'}{value}"
+
+
+def table(
+    found: Sequence[RunInfo], now: float, differing: Mapping[Path, Mapping[str, str]]
+) -> Table:
+    """Return a row for each run; ``now`` in seconds since the epoch, ``differing`` what differs
+    between those of one recipe."""
     from rich.table import Table
     from rich.text import Text
 
     from rlc.plan.units import elapsed
 
     shown = Table(box=None, padding=(0, 2, 0, 0), header_style="dim")
-    for title in ("run", "state", "recipe", "steps", "last", "spent", "ago"):
+    for title in ("run", "state", "recipe", "differs", "steps", "last", "spent", "ago"):
         shown.add_column(title, overflow="fold", no_wrap=title in ("state", "spent", "ago"))
     for info in found:
         shown.add_row(
             Text(str(info.path)),
             Text(info.state, _STYLES[info.state]),
             Text(info.recipe),
+            Text(_differences(differing.get(info.path, {}))),
             Text("\n".join(f"{s.name} {s.done:,}/{s.total:,}" for s in info.stages)),
             Text(last_results(info)),
             Text(f"${info.spent_usd:.2f}"),
             Text(elapsed(max(0, round(now - info.updated))) if info.updated else ""),
         )
     return shown
+
+
+def _differences(values: Mapping[str, str]) -> str:
+    """A line for each value that differs, the first few of them."""
+    lines = [f"{name} {value}" for name, value in values.items()]
+    more = [f"and {len(lines) - _MOST_DIFFERENCES} more"] if len(lines) > _MOST_DIFFERENCES else []
+    return "\n".join([*lines[:_MOST_DIFFERENCES], *more])
 
 
 def last_results(info: RunInfo) -> str:

@@ -1,0 +1,135 @@
+"""A sweep in its folder, read without writing anything, while it runs and after."""
+
+from __future__ import annotations
+
+import json
+import sqlite3
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+from attrs import evolve, frozen
+
+from rlc.catalog.files import plan_from_file
+from rlc.plan.codec import PlanFormatError
+from rlc.plan.records import Plan
+from rlc.plan.sweeps import SweepPlan, Trial
+from rlc.runtime.journal.database import Journal
+from rlc.runtime.journal.locks import is_locked
+from rlc.runtime.journal.runs import GONE
+from rlc.runtime.records import RunError
+from rlc.sweeps.journal import JOURNAL_FILE, SweepJournal, TrialRecord
+from rlc.sweeps.results import Result, best_of, ranked
+
+TRIALS, SHARED = "trials", "shared"  # folders of runs
+BASE_FILE = "recipe.json"  # the recipe's own plan
+
+
+@frozen
+class SweepInfo:
+    """How a sweep stands. ``base`` is the recipe's own plan, None if it cannot be read any more.
+
+    Times are seconds since the epoch, or None if unknown.
+    """
+
+    path: Path
+    plan: SweepPlan
+    base: Plan | None
+    recipe: str
+    state: str
+    cause: str
+    started: float | None
+    updated: float | None
+    trials: tuple[TrialRecord, ...]
+    spent_usd: float
+
+    @property
+    def results(self) -> list[Result]:
+        """Every configuration that was begun, the best first."""
+        return ranked(self.plan, self.trials)
+
+    @property
+    def best(self) -> Result | None:
+        """The best configuration, None if none has finished."""
+        return best_of(self.results)
+
+    def folder_of(self, trial: Trial) -> Path:
+        """The run folder of a trial."""
+        return trial_folder(self.path, trial)
+
+
+def trial_folder(path: Path, trial: Trial) -> Path:
+    """The run folder of a trial of the sweep in a folder."""
+    return path / TRIALS / f"{trial.number:04d}-seed{trial.seed}-{trial.id}"
+
+
+def is_sweep(path: Path) -> bool:
+    """Whether a folder is that of a sweep."""
+    return (path / JOURNAL_FILE).is_file()
+
+
+def require_sweep(path: Path) -> None:
+    """Raise RunError if a folder is not that of a sweep."""
+    if not is_sweep(path):
+        raise RunError(
+            f"{path} is not the folder of a sweep: it has no {JOURNAL_FILE}",
+            "give the folder that an earlier `rlc sweep` named",
+        )
+
+
+def begun_with(path: Path) -> tuple[str, dict[str, Any]]:
+    """Return the recipe that a sweep was begun with, and its options. Raise RunError if there is
+    none."""
+    require_sweep(path)
+    with closing(SweepJournal(path / JOURNAL_FILE, read_only=True)) as journal:
+        return journal.meta("recipe") or "", json.loads(journal.meta("made_from") or "{}")
+
+
+def read_sweep(path: Path) -> SweepInfo:
+    """Return how the sweep in a folder stands. Raise RunError if there is none, or its journal
+    cannot be read."""
+    from cattrs import Converter
+
+    require_sweep(path)
+    try:
+        with closing(SweepJournal(path / JOURNAL_FILE, read_only=True)) as journal:
+            state, cause = journal.meta("state") or "running", journal.meta("cause") or ""
+            running = is_locked(path)
+            if state == "running" and not running:
+                state, cause = "interrupted", GONE
+            trials = journal.trials()
+            if not running:
+                trials = [
+                    evolve(r, state="interrupted", cause=GONE) if r.state == "running" else r
+                    for r in trials
+                ]
+            started, updated = (journal.meta(name) for name in ("started", "updated"))
+            return SweepInfo(
+                path=path,
+                plan=Converter().structure(json.loads(journal.meta("sweep") or ""), SweepPlan),
+                base=_base(path),
+                recipe=journal.meta("recipe") or "",
+                state=state,
+                cause=cause,
+                started=float(started) if started else None,
+                updated=float(updated or started or 0.0) or None,
+                trials=tuple(trials),
+                spent_usd=sum(map(_spent, [*path.glob("trials/*"), *path.glob("shared/*")])),
+            )
+    except (sqlite3.Error, ValueError, KeyError, TypeError) as error:
+        raise RunError(f"{path / JOURNAL_FILE} cannot be read: {error}") from error
+
+
+def _base(path: Path) -> Plan | None:
+    try:
+        data = json.loads((path / BASE_FILE).read_text(encoding="utf-8"))
+        return plan_from_file(data, path)[0]
+    except (OSError, ValueError, PlanFormatError):
+        return None
+
+
+def _spent(run: Path) -> float:
+    if not (run / "journal.sqlite").is_file():
+        return 0.0
+    with closing(Journal(run / "journal.sqlite", read_only=True)) as journal:
+        return journal.spent_usd()

@@ -1,0 +1,148 @@
+"""What `rlc report`, `rlc runs` and `rlc sweep --dry-run` say of a sweep, without an engine."""
+
+from __future__ import annotations
+
+import json
+import re
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+from attrs import evolve
+from sweep_support import sweep_in, write
+
+from rlc.cli.main import main
+from rlc.plan.sweeps import Trial
+from rlc.report.parallel import parallel
+from rlc.report.sweep_page import build, sweep_html
+from rlc.runtime.journal.folder import RunFolder
+from rlc.sweeps.folder import SweepFolder
+from rlc.sweeps.journal import TrialState
+from rlc.sweeps.read import read_sweep
+
+SWEEP = "sweep rates { of = main  over = { rate = [1e-4, 1e-2]  policy.lora_rank = [2, 4] }  %s }\n"
+# The metric of each configuration's two seeds.
+VALUES = {1: (0.25, 0.75), 2: (0.5, 0.5), 3: (0.75, 1.0), 4: (0.25, None)}
+
+
+@pytest.fixture
+def swept(tmp_path: Path) -> Path:
+    """A sweep that has ended, with made-up results."""
+    base, sweep = sweep_in(write(tmp_path, SWEEP % "seeds = 2"))
+    folder = SweepFolder.create(tmp_path / "swept", sweep, base, {})
+    with closing(folder):
+        for number, configuration in enumerate(sweep.configurations(), 1):
+            for seed, value in zip(sweep.seeds, VALUES[number], strict=True):
+                trial = Trial(number, configuration, seed)
+                folder.journal.add([trial])
+                state: TrialState = "failed" if value is None else "finished"
+                cause = "" if value else "it <broke>"
+                folder.journal.set_state(trial, state, cause, value)
+                plan = sweep.plan_of(configuration, seed)
+                with closing(RunFolder.create(folder.of_trial(trial), plan)) as run:
+                    for step in (1, 2, 3):
+                        run.append(
+                            "metrics.jsonl",
+                            [
+                                {"stage": "main", "step": step, "reward/mean": step / 10},
+                                {"stage": "held", "step": step, "eval/held/mean_reward": 0.1},
+                            ],
+                        )
+                    run.set_state("finished")
+        folder.set_state("finished")
+    return tmp_path / "swept"
+
+
+def test_the_page_compares_the_trials(swept: Path) -> None:
+    page = build(read_sweep(swept))
+    assert [row.number for row in page.rows] == [3, 1, 2, 4]  # 4 is not complete
+    assert page.best is not None
+    assert (page.best.mean, page.best.values) == ("0.875", ("1e-2", "2"))
+    differences = {d.path: (d.before, d.after) for d in page.differences}
+    assert differences["main.optimizer.learning_rate"] == ("0.001", "0.01")
+    assert differences["main.model.lora_rank"] == ("4", "2")
+    assert "--set 'rate=1e-2' --set 'policy.lora_rank=2' --seed 1" in page.command
+    assert {chart.title for chart in page.charts} == {"held.mean_reward", "main: reward"}
+    assert all(len(chart.curves) == 4 for chart in page.charts)
+    text = sweep_html(swept)
+    assert "it &lt;broke&gt;" in text
+    assert not re.search(r"(?:src|href)=\"(?!data:|#)", text)  # nothing is fetched
+
+
+def test_lines_lie_where_the_values_are(swept: Path) -> None:
+    sweep = read_sweep(swept)
+    drawn = parallel(sweep.plan, sweep.results)
+    assert drawn is not None
+    assert [axis.name for axis in drawn.axes] == ["rate", "policy.lora_rank", "held.mean_reward"]
+    best = drawn.lines[-1]
+    assert (best.best, best.shade) == (True, 1.0)
+    # The upper end is the last value of a list, the lower one the first.
+    assert best.path == "M90 46L500 352L910 46"
+    assert parallel(sweep.plan, sweep.results[:1]) is None
+    less = evolve(sweep.plan, metric=evolve(sweep.plan.metric, more_is_better=False))
+    turned = parallel(less, sweep.results)
+    assert turned is not None
+    assert turned.lines[-1].shade == 0.0
+
+
+def test_runs_say_what_differs(swept: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["runs", str(swept), "--json"]) == 0
+    rows = json.loads(capsys.readouterr().out)
+    assert len(rows) == 8
+    assert all(
+        row["differs"].keys() >= {"main.optimizer.learning_rate", "warmup.model.lora_rank", "seed"}
+        for row in rows
+    )
+    assert not any("main.steps" in row["differs"] for row in rows)
+    assert main(["runs", str(swept.parent)]) == 0
+    told = capsys.readouterr().out
+    assert "sweep rates finished: 7 finished, 1 failed; best held.mean_reward 0.8750" in told
+    assert main(["report", str(swept)]) == 0
+    assert (swept / "report.html").is_file()
+
+
+def test_a_sweep_whose_process_is_gone_is_interrupted(tmp_path: Path) -> None:
+    base, sweep = sweep_in(write(tmp_path, SWEEP % ""))
+    with closing(SweepFolder.create(tmp_path / "swept", sweep, base, {})) as folder:
+        trial = Trial(1, next(iter(sweep.configurations())), 1)
+        folder.journal.add([trial])
+        folder.journal.set_state(trial, "running")
+        assert read_sweep(tmp_path / "swept").state == "running"
+    info = read_sweep(tmp_path / "swept")
+    assert (info.state, info.trials[0].state, info.best) == ("interrupted", "interrupted", None)
+    assert build(info).parallel is None
+
+
+def test_a_dry_run_lists_trials_and_price(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    recipe = str(write(tmp_path, SWEEP % "seeds = 2"))
+    assert main(["sweep", recipe, "--dry-run"]) == 0
+    told = capsys.readouterr().out
+    assert len(re.findall(r"seed [12]  [0-9a-f]{10}  rate = ", told)) == 8
+    assert "cost of all trials" in told
+    assert main(["sweep", recipe, "--dry-run", "--rehearse"]) == 0
+    assert len(re.findall(r"seed [12]  [0-9a-f]{10}", capsys.readouterr().out)) == 4
+
+
+@pytest.mark.parametrize(
+    ("words", "says"),
+    [
+        (["sweep"], "give a recipe"),
+        (["sweep", "RECIPE", "--jobs", "0"], "--jobs is at least 1"),
+        (["sweep", "RECIPE", "other"], "has no sweep `other`"),
+        (["sweep", "RECIPE"], "has several sweeps: name one of rates, again"),
+        (["sweep", "PLAIN"], "declares no sweep"),
+        (["sweep", "RECIPE", "--resume", "x"], "give --resume alone"),
+        (["sweep", "--resume", "nowhere"], "is not the folder of a sweep"),
+    ],
+)
+def test_wrong_use_is_explained(
+    words: list[str], says: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    two = SWEEP % "" + SWEEP.replace("sweep rates", "sweep again") % ""
+    paths = {"RECIPE": str(write(tmp_path, two)), "PLAIN": "recipes/quickstart.rl"}
+    status = main([paths.get(word, word) for word in words])
+    told = capsys.readouterr().err
+    assert says.replace("several sweeps: ", "several sweeps\n  help: ") in told
+    assert status == (1 if "nowhere" in words else 2)
