@@ -26,13 +26,14 @@ if TYPE_CHECKING:
     from rlc.api import Explanation, Recipe, RecipeError, explain, load, load_plan, run, sweep
     from rlc.errors import Error
     from rlc.plan.records import Plan
-    from rlc.runtime.start import resume
+    from rlc.runtime.start import ExpectationError, resume
     from rlc.runtime.summary import Summary
     from rlc.sweeps.results import SweepSummary
     from rlc.sweeps.start import resume_sweep
 
 __all__ = [
     "Error",
+    "ExpectationError",
     "Explanation",
     "Plan",
     "Recipe",
@@ -50,6 +51,7 @@ __all__ = [
 
 _ELSEWHERE = {  # than in rlc.api
     "Error": "rlc.errors",
+    "ExpectationError": "rlc.runtime.start",
     "Plan": "rlc.plan.records",
     "Summary": "rlc.runtime.summary",
     "SweepSummary": "rlc.sweeps.results",

@@ -312,6 +312,8 @@ def run(
         rlc.Error: the job cannot be run, or failed. What was done is kept in the folder, and
             :func:`rlc.resume` continues it. Also if nothing was learnt: no step of a training
             stage changed its weights, because all rollouts failed or had equal rewards.
+        rlc.ExpectationError: the run is over and saved, and something does not hold that the recipe
+            expects of it. Its ``summary`` is what would have been returned.
 
     Example::
 

@@ -281,7 +281,7 @@ LOSS_FIELDS = (
     Param("sequence", "expression", "a loss for each sequence, which counts like a token's", None),
 )
 
-TRAINING, EVAL, SWEEP = ("sft", "train"), "eval", "sweep"
+TRAINING, EVAL, SWEEP, EXPECT = ("sft", "train"), "eval", "sweep", "expect"
 STAGES = (*TRAINING, EVAL)
 
 DECLARATIONS = {
@@ -328,6 +328,12 @@ DECLARATIONS = {
             SWEEP_FIELDS,
             aliases="tune hyperparameters",
             reusable=False,
+        ),
+        Declaration(
+            EXPECT,
+            "what must hold before the run, or after it",
+            aliases="assert require ensure check",
+            form="expect main.cost.high < $20",
         ),
     )
 }

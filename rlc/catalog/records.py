@@ -222,7 +222,8 @@ class Kind:
 
 @frozen(eq=False, repr=False)
 class Declaration:
-    """A declaration: a block with fields, or ``kind name = value`` with a value of ``value``.
+    """A declaration: a block with fields, or ``kind name = value`` with a value of ``value``, or in
+    a ``form`` of its own, without a name.
 
     Those that are ``reusable`` may have parameters.
     """
@@ -232,12 +233,15 @@ class Declaration:
     fields: tuple[Param, ...] = ()
     value: str | None = None
     aliases: str = ""  # what other tools call it, for suggestions
+    form: str | None = None
     reusable: bool = True
 
     @property
     def is_block(self) -> bool:
-        return self.value is None
+        return self.value is None and self.form is None
 
     def written(self, name: str = "name") -> str:
         """How a declaration of that name is written."""
+        if self.form is not None:
+            return self.form
         return f"{self.kind} {name} {{ … }}" if self.value is None else f"{self.kind} {name} = …"

@@ -18,17 +18,19 @@ from rlc.lang.ast import BlockDecl, Recipe
 from rlc.lang.diagnostics import Diagnostics, Label
 
 if TYPE_CHECKING:
+    from rlc.check.expectations import CheckedExpectation
     from rlc.check.sweeps import CheckedSweep
     from rlc.data.reading import Reader
 
 
 @frozen(eq=False, repr=False)
 class Analysis:
-    """What a recipe declares: its stages, each after the one whose weights it continues, and its
-    sweeps, as far as they can be read."""
+    """What a recipe declares: its stages, each after the one whose weights it continues, its sweeps
+    and its expectations, as far as they can be read."""
 
     stages: tuple[CheckedStage, ...]
     sweeps: tuple[CheckedSweep, ...]
+    expectations: tuple[CheckedExpectation, ...] = ()
 
     @property
     def complete(self) -> bool:
@@ -76,6 +78,11 @@ def analyse(
         if isinstance(decl, BlockDecl) and decl.kind.id == SWEEP
         if (sweep := _sweep(decl, evaluator, stages, found)) is not None
     ]
+    expectations: tuple[CheckedExpectation, ...] = ()
+    if scope.expectations:
+        from rlc.check.expectations import check_expectations  # most recipes have none
+
+        expectations = check_expectations(scope.expectations, evaluator, stages, found)
     written = [stages[decl.name.id] for decl in scope.in_order if decl.name.id in stages]
     ordered = _in_order(written, stages)
     parts = {stage.name: (stage.parts, stage.origins) for stage in ordered}
@@ -86,7 +93,7 @@ def analyse(
     if not found.has_errors:
         _report_unused(scope, recipe, found)
         _report_trained_twice(ordered, found)
-    return Analysis(tuple(ordered), tuple(sweeps))
+    return Analysis(tuple(ordered), tuple(sweeps), expectations)
 
 
 def _alone(decl: NamedDecl, evaluator: Evaluator) -> BlockDecl | None:

@@ -7,7 +7,7 @@ from contextlib import contextmanager
 
 from attrs import define, evolve, field
 
-from rlc.catalog.declarations import DECLARATIONS
+from rlc.catalog.declarations import DECLARATIONS, EXPECT
 from rlc.catalog.index import find_anywhere, is_taken
 from rlc.catalog.records import Declaration
 from rlc.check.suggest import closest, known_values, rename
@@ -26,6 +26,7 @@ class Scope:
 
     decls: dict[str, NamedDecl] = field(factory=dict)
     templates: dict[str, NamedDecl] = field(factory=dict)
+    expectations: list[Expectation] = field(factory=list)
     unread: frozenset[str] = frozenset()
     used: set[str] = field(factory=set)
     _of_kind: dict[tuple[str, ...], tuple[str, ...]] = field(factory=dict)
@@ -87,7 +88,9 @@ def collect(recipe: Recipe, found: Diagnostics) -> Scope:
     scope = Scope(unread=recipe.unread)
     for written in recipe.decls:
         decl = _understood(written, found)
-        if decl is None:
+        if isinstance(decl, Expectation):
+            scope.expectations.append(decl)
+        elif decl is None:
             # What it would have declared is not missing.
             scope.unread |= {written.name.id} if isinstance(written, NamedDecl) else set()
         elif (first := (scope.decls | scope.templates).get(decl.name.id)) is not None:
@@ -111,7 +114,7 @@ def usage(template: NamedDecl) -> str:
     return f"{template.name.id}({', '.join(needed)})"
 
 
-def _understood(decl: Decl, found: Diagnostics) -> NamedDecl | None:
+def _understood(decl: Decl, found: Diagnostics) -> NamedDecl | Expectation | None:
     """Return the declaration, a misspelt one as it was meant; None if it cannot be used."""
     match decl:
         case Expectation(kind=Name(id="param"), comparison=Binary(op="==", left=Name() as name)):
@@ -119,6 +122,8 @@ def _understood(decl: Decl, found: Diagnostics) -> NamedDecl | None:
 
             report_comparison(decl.comparison, found)
             return ValueDecl(decl.span, decl.kind, name, None, decl.comparison.right)
+        case Expectation():
+            return _expectation(decl, found)
     if not isinstance(decl, NamedDecl):  # imports were followed before: a misspelt word
         message = f"`{decl.kind.id}` is not a kind of declaration"
         advice = known_values(["import", *DECLARATIONS], decl.kind.id)
@@ -139,6 +144,18 @@ def _understood(decl: Decl, found: Diagnostics) -> NamedDecl | None:
     return decl
 
 
+def _expectation(decl: Expectation, found: Diagnostics) -> Expectation | None:
+    known = DECLARATIONS.get(decl.kind.id)
+    if known is None:
+        meant = replace(decl.kind.span, EXPECT, f"write `{EXPECT}`")
+        message = f"`{decl.kind.id}` is not a kind of declaration"
+        found.error("RL0101", decl.kind.span, message, meant.title, fix=meant)
+    elif known.form is None:
+        message = f"`{known.kind}` is declared another way"
+        found.error("RL0303", decl.kind.span, message, f"write `{known.written()}`")
+    return decl if known is not None and known.form is not None else None
+
+
 def _likely_kind(kind: Name) -> tuple[list[str], Fix | None]:
     """The kinds that were likely meant, as other tools call them or misspelt, and the fix."""
     known = [d.kind for d in DECLARATIONS.values() if kind.id.lower() in d.aliases.split()]
@@ -150,7 +167,8 @@ def _likely_kind(kind: Name) -> tuple[list[str], Fix | None]:
 
 def _form_problem(known: Declaration, decl: NamedDecl) -> str | None:
     made = isinstance(decl, ValueDecl) and isinstance(decl.value, Amend | Call)
-    if known.is_block != isinstance(decl, BlockDecl) and not (known.is_block and made):
+    other = known.is_block != isinstance(decl, BlockDecl) and not (known.is_block and made)
+    if known.form is not None or other:
         return f"`{known.kind}` is declared another way"
     if decl.parameters is not None and not known.reusable:
         return f"a `{known.kind}` takes no parameters"

@@ -12,7 +12,7 @@ from rlc.report.run_files import read_files
 from rlc.runtime.failures import Failure, read_failures
 from rlc.runtime.guard.limits import NOTHING_LEARNT
 from rlc.runtime.journal.folder import command
-from rlc.runtime.summary import window_label
+from rlc.runtime.summary import verdict, window_label
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -35,6 +35,9 @@ def _lines(summary: Summary) -> Iterator[str]:
     for number, evaluation in enumerate(summary.evaluations):
         results = "   ".join(f"{name} {value:.3f}" for name, value in evaluation.metrics.items())
         yield "\n" * (number == 0) + f"{evaluation.name} after step {evaluation.step}: {results}"
+    for number, one in enumerate(summary.expectations):
+        said = f"  {'' if number else 'expected':<10} {verdict(one)}: {one.text}"
+        yield f"{said}   ({one.said})"
     yield f"  run folder {summary.folder}   (metrics.jsonl, rollouts.jsonl, plan.json)"
     if summary.spent_usd:
         yield f"  spent      ${summary.spent_usd:.2f}"

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from attrs import evolve, frozen
 
-from rlc.check.analyse import analyse
+from rlc.check.analyse import Analysis, analyse
 from rlc.check.rules.budget import report_budgets
 from rlc.check.stages import CheckedStage
 from rlc.lang.diagnostics import Diagnostics
@@ -20,6 +20,7 @@ from rlc.plan.graph import build_graph
 from rlc.plan.records import Plan
 
 if TYPE_CHECKING:
+    from rlc.check.expectations import CheckedExpectation
     from rlc.compile.sweeps import Sweep
     from rlc.data.reading import Reader
 
@@ -82,7 +83,7 @@ def check(path: str | os.PathLike[str], reader: Reader | None = None) -> Diagnos
     ``reader`` with the data that it names."""
     source, found = read_source(path)
     if source is not None:
-        _, _, found = _checked(source, reader=reader)
+        *_, found = _checked(source, reader=reader)
     return found
 
 
@@ -95,24 +96,34 @@ def compile_source(
 ) -> Compiled:
     """Compile a recipe, with the values that ``overrides`` put into it; paths in these start at
     ``folder``. With a ``reader`` the data that it names is read and checked too."""
-    stages, sweeps, found = _checked(source, overrides, folder, reader, seed)
-    if not stages:
+    analysis, sweeps, found = _checked(source, overrides, folder, reader, seed)
+    if analysis is None or not analysis.stages:
         return Compiled(None, found)
-    origin = "default" if seed is None else "--seed"
-    plan = _plan(source.name, stages, DEFAULT_SEED if seed is None else seed, origin, reader)
-    return Compiled(plan, found, sweeps)
+    origin, first = "default" if seed is None else "--seed", DEFAULT_SEED if seed is None else seed
+    given = analysis.stages, analysis.expectations
+    return Compiled(_plan(source.name, *given, first, origin, reader), found, sweeps)
 
 
 def _plan(
-    recipe: str, stages: Sequence[CheckedStage], seed: int, origin: str, reader: Reader | None
+    recipe: str,
+    stages: Sequence[CheckedStage],
+    expectations: Sequence[CheckedExpectation],
+    seed: int,
+    origin: str,
+    reader: Reader | None,
 ) -> Plan:
-    """Put a plan together."""
+    """Put a plan together, with the expectations of its stages."""
     plans = tuple(stage.plan() for stage in stages)
     provenance = {"seed": origin}
     for stage in stages:
         for path, said in stage.provenance().items():
             provenance[f"stages.{stage.name}.{path}"] = said
-    plan = Plan(recipe, seed, plans, build_graph(plans), provenance)
+    expected = []
+    for one in expectations:
+        if one.stages <= {stage.name for stage in stages}:
+            expected.append(one.plan)
+            provenance[f"expect {one.plan.compared}"] = one.span.place()
+    plan = Plan(recipe, seed, plans, build_graph(plans), provenance, expectations=tuple(expected))
     if reader is not None:
         from rlc.catalog.files import paths_in  # a check alone makes no plan, and hashes nothing
 
@@ -129,9 +140,9 @@ def _checked(
     folder: str = "",
     reader: Reader | None = None,
     seed: int | None = None,
-) -> tuple[tuple[CheckedStage, ...], tuple[Sweep, ...], Diagnostics]:
-    """The stages and sweeps of a recipe and everything that was found; no stages and no sweeps if
-    there are errors."""
+) -> tuple[Analysis | None, tuple[Sweep, ...], Diagnostics]:
+    """What a recipe declares, its sweeps and everything that was found; None and no sweeps if there
+    are errors."""
     recipe, found = parse(source)
     recipe = resolve_imports(recipe, found)
     for read in dict.fromkeys([source, *(decl.span.source for decl in recipe.decls)]):
@@ -142,12 +153,16 @@ def _checked(
         recipe = apply_overrides(recipe, overrides, folder, found)
     analysis = analyse(recipe, found, reader)
     if found.has_errors or not analysis.complete:
-        return (), (), found
+        return None, (), found
     report_budgets(analysis.stages, source.name, found)
+    if analysis.expectations:
+        from rlc.check.expectations import report_expectations  # most recipes have none
+
+        report_expectations(analysis.expectations, analysis.stages, source.name, found)
     sweeps: tuple[Sweep, ...] = ()
     if analysis.sweeps and not found.has_errors:
         from rlc.compile.sweep_checks import checked_sweeps  # most recipes have none
 
         first = DEFAULT_SEED if seed is None else seed
         sweeps = checked_sweeps(recipe, analysis.sweeps, first, _plan, reader, found)
-    return ((), (), found) if found.has_errors else (analysis.stages, sweeps, found)
+    return (None, (), found) if found.has_errors else (analysis, sweeps, found)

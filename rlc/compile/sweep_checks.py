@@ -19,6 +19,7 @@ from rlc.plan.records import EvalPlan, Plan
 from rlc.plan.sweeps import metric_label
 
 if TYPE_CHECKING:
+    from rlc.check.expectations import CheckedExpectation
     from rlc.data.reading import Reader
 
 MOST_LISTED = 2_000  # configurations of a grid: each of them is checked
@@ -28,7 +29,7 @@ def checked_sweeps(
     recipe: Recipe,
     sweeps: Sequence[CheckedSweep],
     seed: int,
-    assemble: Callable[[str, Sequence[CheckedStage], int, str, Reader | None], Plan],
+    assemble: Callable[..., Plan],
     reader: Reader | None,
     found: Diagnostics,
 ) -> tuple[Sweep, ...]:
@@ -37,8 +38,10 @@ def checked_sweeps(
     compiler = TrialCompiler(recipe, reader, found)
     name = recipe.span.source.name
 
-    def plan(stages: Sequence[CheckedStage], seed: int) -> Plan:
-        return assemble(name, stages, seed, "seeds of the sweep", reader)
+    def plan(
+        stages: Sequence[CheckedStage], expectations: Sequence[CheckedExpectation], seed: int
+    ) -> Plan:
+        return assemble(name, stages, expectations, seed, "seeds of the sweep", reader)
 
     made = []
     for checked in sweeps:

@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator, Sequence
 from functools import cached_property
 from itertools import product
 from math import prod
+from typing import TYPE_CHECKING
 
 from attrs import define, evolve, field
 
@@ -24,6 +25,9 @@ from rlc.plan.records import Plan, StagePlan
 from rlc.plan.sweeps import AxisPlan, Configuration, SweepPlan
 from rlc.pricing.sweeps import SweepCost, sweep_cost
 
+if TYPE_CHECKING:
+    from rlc.check.expectations import CheckedExpectation
+
 REHEARSED = 4  # configurations of a rehearsal
 
 
@@ -41,8 +45,8 @@ class NoSweepError(Error):
 class Sweep:
     """A sweep of a recipe; ``seed`` is the first of its seeds.
 
-    ``assemble`` makes a plan of checked stages, with a seed; ``finish`` makes of it what the
-    options of a command do: a rehearsal, a plan on another service.
+    ``assemble`` makes a plan of checked stages and expectations, with a seed; ``finish`` makes of
+    it what the options of a command do: a rehearsal, a plan on another service.
     """
 
     plan: SweepPlan
@@ -50,7 +54,7 @@ class Sweep:
     seed: int
     _axes: tuple[Axis, ...]
     _compiler: TrialCompiler
-    _assemble: Callable[[Sequence[CheckedStage], int], Plan]
+    _assemble: Callable[[Sequence[CheckedStage], Sequence[CheckedExpectation], int], Plan]
     _finish: Callable[[Plan], Plan] | None = None
     most: int | None = None  # configurations, of a rehearsal
     _known: dict[tuple[tuple[str, str], ...], Tried] = field(factory=dict, init=False)
@@ -74,7 +78,9 @@ class Sweep:
 
     def plan_of(self, configuration: Configuration, seed: int) -> Plan:
         """The plan of a trial. Raise TrialError if its values make no recipe."""
-        plan = self._assemble(self.stages(configuration), seed)
+        stages = self.stages(configuration)
+        expectations = self.with_values(configuration).analysis.expectations
+        plan = self._assemble(stages, expectations, seed)
         return plan if self._finish is None else self._finish(plan)
 
     def finished(self, finish: Callable[[Plan], Plan], rehearse: bool) -> Sweep:

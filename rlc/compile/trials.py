@@ -56,7 +56,12 @@ class TrialCompiler:
         if not found.has_errors:
             analysis = analyse(recipe, found, self._reader, self._memo.evaluator, self._memo.ruled)
             if not found.has_errors and analysis.complete:
-                report_budgets(analysis.stages, recipe.span.source.name, found)
+                name = recipe.span.source.name
+                report_budgets(analysis.stages, name, found)
+                if analysis.expectations:
+                    from rlc.check.expectations import report_expectations
+
+                    report_expectations(analysis.expectations, analysis.stages, name, found)
         return Tried(analysis, Diagnostics(item for item in found if self._is_new(item)))
 
     def _is_new(self, item: Diagnostic) -> bool:

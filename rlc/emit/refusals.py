@@ -22,7 +22,12 @@ def refusals(plan: Plan, target: str) -> list[str]:
         return [f"a script trains one stage, and this job has {len(plan.stages)}: {names}"]
     if not isinstance(stage, TrainPlan):
         return [f"a script trains with reinforcement learning, and `{stage.name}` does not"]
-    return [*_common(stage), *TARGETS[target](stage)]
+    judged = (one.text for one in plan.expectations if one.after)
+    return [
+        *_common(stage),
+        *TARGETS[target](stage),
+        *(f"`expect {text}`: the script judges nothing at its end" for text in judged),
+    ]
 
 
 def _common(stage: TrainPlan) -> Iterator[str]:

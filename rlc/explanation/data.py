@@ -9,6 +9,7 @@ from attrs import asdict
 
 from rlc.catalog.facts.models import prices_as_of
 from rlc.catalog.files import located_files
+from rlc.explanation.expectations import expectation_dicts
 from rlc.explanation.maths import formulas_of, loss_scale
 from rlc.explanation.sizes import datum_sentence
 from rlc.explanation.surroundings import needed, written
@@ -35,7 +36,7 @@ def explain_dict(
     sweeps: Sequence[Sweep] = (),
 ) -> dict[str, Any]:
     """Return plain data for JSON; without a plan it holds only diagnostics. It has ``timing`` if
-    ``latencies`` are given, and ``sweeps`` if there are any."""
+    ``latencies`` are given, ``expectations`` and ``sweeps`` if there are any."""
     data: dict[str, Any] = {
         "schema_version": SCHEMA_VERSION,
         "plan_hash": None,
@@ -53,6 +54,8 @@ def explain_dict(
             "graph": plain["graph"],
             "cost": cost_dict(plan),
         }
+        if plan.expectations:
+            data["expectations"] = expectation_dicts(plan)
         if latencies is not None:
             timings = (stage_timing(plan, stage, latencies) for stage in plan.stages)
             data["timing"] = [timing for timing in timings if timing is not None]

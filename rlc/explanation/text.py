@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from rlc.catalog.files import located_files
 from rlc.explanation.costs import cost_lines, job_cost_lines
+from rlc.explanation.expectations import expectation_lines
 from rlc.explanation.graph import job_lines, step_lines
 from rlc.explanation.layout import Lines, count, section, wrapped
 from rlc.explanation.maths import formula_sections
@@ -63,6 +64,7 @@ def _plan(plan: Plan, latencies: Latencies, paint: Paint) -> Lines:
     yield paint.title("the whole job")
     if several:
         yield from section("cost in USD", job_cost_lines(costs), paint)
+    yield from section("expected", expectation_lines(plan, paint), paint)
     yield from section("writes", _sentences(written(plan)), paint)
     yield from section("needs", _sentences(needed(plan)), paint)
 

@@ -191,4 +191,15 @@ CODES: dict[str, str] = {
     "RL0656": "expression too large",
     "RL0657": "can be undefined",
     "RL0658": "reference without an effect",
+    # RL067x: expectations (rlc/check)
+    "RL0670": "nothing of that name to expect",
+    "RL0671": "expectation of no stage",
+    "RL0672": "units that do not compare",
+    "RL0673": "compared before and after the run",
+    "RL0674": "expectation that does not hold",
+    "RL0675": "expectation that cannot be held",
+    "RL0676": "expectation that can never hold",
+    "RL0677": "expectation that always holds",
+    "RL0678": "expected twice",
+    "RL0679": "nothing to compare",
 }

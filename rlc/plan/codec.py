@@ -13,6 +13,7 @@ from rlc.algo.expressions.program import Node, Program
 from rlc.algo.scheme import AdvantageStep, Baseline, Clip, Scale
 from rlc.errors import Error
 from rlc.plan.environments import EnvPlan
+from rlc.plan.expectations import ExpectationPlan
 from rlc.plan.records import (
     SCHEMA_VERSION,
     EvalPlan,
@@ -56,6 +57,15 @@ def plan_from_dict(data: object) -> Plan:
     except Exception as error:  # cattrs raises many kinds
         raise PlanFormatError("; ".join(transform_error(error, path="plan"))) from error
     return plan
+
+
+def expectations_from_dict(data: Mapping[str, Any]) -> tuple[ExpectationPlan, ...]:
+    """Return the expectations in a plan's JSON. Raise PlanFormatError if these are none."""
+    try:
+        given = data.get("expectations", ())
+        return tuple(_converter().structure(one, ExpectationPlan) for one in given)
+    except Exception as error:  # cattrs raises many kinds
+        raise PlanFormatError(f"its expectations are not those of a plan: {error}") from error
 
 
 def plan_hash(plan: Plan) -> str:
@@ -126,7 +136,7 @@ def _converter() -> Any:
     ):
         names: dict[Any, str] = {cls: name for name, cls in classes.items()}
         configure_tagged_union(union, converter, tag_name=tag, tag_generator=names.__getitem__)
-    whole = make_dict_unstructure_fn(Plan, converter, data=none)
+    whole = make_dict_unstructure_fn(Plan, converter, data=none, expectations=none)
     converter.register_unstructure_hook(Plan, whole)
     return converter
 

@@ -29,6 +29,15 @@ class Side:
         return mine == (other.exists, type(other.value), other.value)
 
 
+class _Written(str):
+    """A value as a recipe writes it already."""
+
+    __slots__ = ()
+
+    def isidentifier(self) -> bool:
+        return True  # no quotes
+
+
 ABSENT = Side(exists=False)
 
 
@@ -75,6 +84,9 @@ def _values(plan: Plan) -> dict[str, Side]:
         found[stage.name] = Side(kind_of(stage), origin.get(f"{prefix}.name", ""))
         for path, value in leaves(stage, prefix):
             found[path.removeprefix("stages.")] = Side(value, origin.get(path, ""))
+    for one in plan.expectations:
+        name = f"expect {one.compared}"
+        found[name] = Side(_Written(one.right), origin.get(name, ""))
     return found
 
 

@@ -14,6 +14,7 @@ from attrs import field, frozen
 from rlc.algo.expressions.program import Program
 from rlc.algo.scheme import AdvantageScheme
 from rlc.plan.environments import EnvPlan
+from rlc.plan.expectations import ExpectationPlan
 from rlc.records import Record
 
 SCHEMA_VERSION = 3
@@ -96,10 +97,8 @@ class LossPlan(Record):
 
 @frozen(eq=False, repr=False)
 class AggregatePlan(Record):
-    """How token losses are weighted before the service sums them.
-
-    The weights are folded into the advantages (:mod:`rlc.algo.aggregate`). ``length`` is the
-    divisor of ``seq_mean_token_sum_norm``.
+    """How token losses are weighted before the service sums them: the weights are folded into the
+    advantages (:mod:`rlc.algo.aggregate`). ``length``: the divisor of ``seq_mean_token_sum_norm``.
     """
 
     kind: str
@@ -193,9 +192,8 @@ class GiveUpPlan(Record):
 class DeadlinesPlan(Record):
     """How long a stage waits, in seconds, before it ends with what it waited for.
 
-    ``request``: for an answer of the service, while nothing else is answered either.
-    ``unreachable``: for a server that cannot be reached. ``step``: from one finished step to the
-    next; None: for ever.
+    ``request``: for an answer of the service, while nothing else is answered. ``unreachable``: for
+    a server that cannot be reached. ``step``: from one finished step to the next; None: for ever.
     """
 
     request: float
@@ -399,6 +397,7 @@ class Plan(Record):
         provenance: the origin of each value, by dotted path (``stages.main.steps``).
         schema_version: of its JSON; its hash leaves out ``recipe`` and ``provenance``.
         data: what is in the data files that the stages name; empty if they were not read.
+        expectations: what the recipe says must hold before the run, or after it.
     """
 
     recipe: str
@@ -408,6 +407,7 @@ class Plan(Record):
     provenance: dict[str, str] = field(factory=dict, eq=False)
     schema_version: int = SCHEMA_VERSION
     data: tuple[DataFile, ...] = ()
+    expectations: tuple[ExpectationPlan, ...] = ()
 
     @property
     def rehearses(self) -> bool:

@@ -72,6 +72,11 @@ def elapsed(seconds: float) -> str:
     return f"{seconds:.3g} s"
 
 
+def unit_of(name: str) -> str:
+    """What a value is measured in, by its name: ``money``, ``duration``, or empty for neither."""
+    return _UNITS.get(name.rpartition(".")[2], "")
+
+
 def shown_value(name: str, value: object) -> str:
     """A value as a recipe would write it; None in words where there are any."""
     last = name.rpartition(".")[2]
@@ -83,8 +88,8 @@ def shown_value(name: str, value: object) -> str:
         from rlc.algo.expressions.formula import formula  # most plans have none
 
         return "; ".join(formula(value))
-    if last in _UNITS:
-        return show(value, _UNITS[last])
+    if unit := unit_of(last):
+        return show(value, unit)
     if isinstance(value, str) and not value.isidentifier():
         return show(value, "string")
     return show(value, "any")

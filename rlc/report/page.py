@@ -34,7 +34,7 @@ from rlc.report.timing import LANES, environment_shares, lane_of, step_times, to
 from rlc.runtime.failures import Failure, read_failures
 from rlc.runtime.journal.metrics import evaluation_results
 from rlc.runtime.journal.runs import RunInfo, read_run
-from rlc.runtime.summary import window_label, window_mean
+from rlc.runtime.summary import verdict, window_label, window_mean
 
 _EPISODES = 24  # that a page shows
 # Each state's style, and a sign that says the same as its colour, with the words for it.
@@ -228,6 +228,7 @@ def render(page: object, template: str = "report.html.j2") -> str:
         "signed": signed,
         "advantage": advantage,
         "about": about_line,
+        "verdict": verdict,
     }
     environment.globals |= {"lanes": LANES, "lane_of": lane_of, "states": _STATES}
     return environment.get_template(template).render(page=page)

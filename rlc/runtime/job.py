@@ -17,6 +17,7 @@ from rlc.data.digests import changed_files
 from rlc.plan.graph import evaluations_of
 from rlc.plan.records import EvalPlan, SftPlan, StagePlan, TrainPlan
 from rlc.runtime.concurrency import in_thread
+from rlc.runtime.expectations import judged_after
 from rlc.runtime.failures import failure_of, read_failures
 from rlc.runtime.guard.limits import NOTHING_LEARNT, made_update, why_nothing_learnt
 from rlc.runtime.guard.meter import Meter
@@ -166,8 +167,16 @@ class Job:
             if isinstance(stage, EvalPlan)
             for stored in journal.steps(stage.name)
         ]
+        by_name = {stage.name: stage for stage in stages}
+        expectations = judged_after(
+            self.folder.plan.expectations,
+            lambda name: [step.metrics for step in journal.steps(name)],
+            lambda name: self._is_done(by_name[name]),
+            ended=state != "interrupted",
+            rehearses=self.folder.plan.rehearses,
+        )
         spent = journal.spent_usd()
-        return Summary(self.folder.path, state, summaries, evaluations, spent, cause)
+        return Summary(self.folder.path, state, summaries, evaluations, spent, cause, expectations)
 
     async def _run_stage(self, stage: TrainPlan | SftPlan) -> StageSummary:
         """Run one training stage from where the journal says it is."""

@@ -14,6 +14,7 @@ from rlc.envs.build import source_problems
 from rlc.plan.graph import build_graph
 from rlc.plan.paths import hub_dataset
 from rlc.plan.records import EvalPlan, Plan, SftPlan, environments_of
+from rlc.pricing.quantities import judged_before
 from rlc.runtime.records import RunError
 
 
@@ -27,6 +28,15 @@ def require_runnable(plan: Plan) -> None:
             "compile the recipe again; in Python, `build_graph(plan.stages)` of `rlc.plan.graph` "
             "makes it anew",
         )
+    if not plan.rehearses:
+        for one, judged in judged_before(plan):
+            if judged.holds is False:
+                raise RunError(
+                    f"`expect {judged.text}` does not hold: {judged.said}",
+                    "change the plan, or what is expected of it"
+                    if one.quantity.kind == "value"
+                    else "`rlc explain` shows what it is made of",
+                )
     plan = located_files(plan)
     if lost := list(dict.fromkeys(_missing_files(plan))):
         raise RunError("; ".join(lost))

@@ -29,7 +29,7 @@ def run_plan(
 ) -> Summary:
     """Run a plan that the rules have found nothing wrong with; see :func:`rlc.api.run`."""
     folder = None if run_dir is None else Path(run_dir)
-    return _require_learnt(
+    return _require_success(
         _run_to_end(lambda: open_run(plan, folder, base_url), base_url, False, observer)
     )
 
@@ -47,21 +47,38 @@ def resume(
     Raises:
         rlc.Error: the folder holds no run, another process is using it, its plan was changed, the
             run failed again, or nothing was learnt.
+        rlc.ExpectationError: something does not hold that the recipe expects of the run.
 
     Example::
 
         rlc.resume("runs/quickstart-20261121-101500")
     """
-    return _require_learnt(
+    return _require_success(
         _run_to_end(lambda: RunFolder.resume(Path(run_dir)), base_url, True, observer)
     )
 
 
-def _require_learnt(summary: Summary) -> Summary:
-    """Return the summary of a run. Raise RunError if a stage of it has ended in vain."""
+class ExpectationError(RunError):
+    """A run that is over, and of which something does not hold that its recipe expects.
+
+    Attributes:
+        summary: the :class:`rlc.Summary` of the run; its ``unmet`` are what does not hold.
+    """
+
+    def __init__(self, summary: Summary) -> None:
+        lines = (f"expected {one.text}: {one.said}" for one in summary.unmet)
+        super().__init__("\n".join(lines), f"the run is saved in {summary.folder}")
+        self.summary = summary
+
+
+def _require_success(summary: Summary) -> Summary:
+    """Return the summary of a run. Raise RunError if a stage of it has ended in vain, or an
+    expectation does not hold."""
     if summary.state == NOTHING_LEARNT:
         look = f"`{command('show', summary.folder)}` prints its episodes"
         raise RunError(f"nothing was learnt: {summary.cause}", look)
+    if summary.unmet:
+        raise ExpectationError(summary)
     return summary
 
 

@@ -11,6 +11,7 @@ from typing import Any
 
 from attrs import field, frozen
 
+from rlc.plan.expectations import Judged
 from rlc.runtime.journal.metrics import METRICS_FILE
 
 _WIDTH, _HEIGHT = 240, 32  # of a curve, in pixels
@@ -64,6 +65,8 @@ class Summary:
         evaluations: for each evaluation its ``name``, the ``step`` it came after, and ``metrics``.
         spent_usd: what the run has cost, 0 if that is unknown or nothing.
         cause: why it ended before the end of its plan, or in vain; empty if it did not.
+        expectations: what the recipe expects of the run, each with its ``text``, whether it
+            ``holds`` (None: not known yet), and the numbers ``found`` and ``expected``.
     """
 
     folder: Path
@@ -72,6 +75,12 @@ class Summary:
     evaluations: list[EvalSummary]
     spent_usd: float
     cause: str = ""
+    expectations: tuple[Judged, ...] = ()
+
+    @property
+    def unmet(self) -> list[Judged]:
+        """The expectations that do not hold."""
+        return [one for one in self.expectations if one.holds is False]
 
     @property
     def history(self) -> list[dict[str, Any]]:
@@ -130,13 +139,22 @@ def summary_html(summary: Summary) -> str:
         f"{escape(', '.join(f'{name} {value:.3f}' for name, value in result.metrics.items()))}</li>"
         for result in summary.evaluations
     )
+    expected = "".join(
+        f"<li>{escape(verdict(one))} <code>{escape(one.text)}</code>: {escape(one.said)}</li>"
+        for one in summary.expectations
+    )
     spent = f", ${summary.spent_usd:.2f} spent" if summary.spent_usd else ""
     return (
         f"<div><b>{escape(summary.state)}</b>{spent}: <code>{escape(str(summary.folder))}</code>"
         f"{f'<p>{escape(summary.cause)}</p>' if summary.cause else ''}"
         f"<table><thead><tr>{head}</tr></thead><tbody>{''.join(rows)}</tbody></table>"
-        f"<ul>{evaluations}</ul></div>"
+        f"<ul>{evaluations}{expected}</ul></div>"
     )
+
+
+def verdict(judged: Judged) -> str:
+    """Say in a word whether an expectation held."""
+    return {True: "held", False: "failed", None: "open"}[judged.holds]
 
 
 def curve(values: Sequence[float]) -> str:

@@ -290,7 +290,8 @@ class SweepRun:
         if summary.state == "finished":
             if value is None:
                 return "failed", f"it ended without a {self.sweep.plan.metric.name}", None
-            return "finished", "", value
+            unmet = (f"expected {one.text}: {one.said}" for one in summary.unmet)
+            return "finished", "; ".join(unmet), value
         if summary.state == "interrupted":
             if self._is_pruned(trial):
                 return "pruned", "", None

@@ -24,13 +24,15 @@ CHECKPOINTS = "checkpoints"
 
 
 def shared_part(plan: Plan, of: str) -> Plan | None:
-    """Return the plan of the stages before the one that is tried; None if there are none."""
+    """Return the plan of the stages before the one that is tried; None if there are none. What is
+    expected is held of the whole trial."""
     stages = tuple(s for s in plan.stages if s.name != of and not isinstance(s, EvalPlan))
     if not stages:
         return None
     names = tuple(f"stages.{stage.name}." for stage in stages)
     origins = {k: v for k, v in plan.provenance.items() if k == "seed" or k.startswith(names)}
-    return evolve(plan, stages=stages, graph=build_graph(stages), provenance=origins)
+    graph = build_graph(stages)
+    return evolve(plan, stages=stages, graph=graph, provenance=origins, expectations=())
 
 
 def create(path: Path, plan: Plan, shared: Path | None) -> None:

@@ -91,12 +91,14 @@ def _views(found: Sequence[Entry], term: str | None, kind: str | None) -> Iterat
     for entry in full:
         yield from _in_full(entry)
     if others := [entry for entry in found if entry not in full]:
+        from rich.text import Text
+
         table = _grid(title="see also" if full else None, title_justify="left")
         table.add_column(no_wrap=True, style="bold")
         table.add_column(no_wrap=True, style="dim")
         table.add_column()
         for entry in others:
-            table.add_row(entry.name, entry.kind, entry.reason or entry.doc)
+            table.add_row(*map(Text, (entry.name, entry.kind, entry.reason or entry.doc)))
         yield table
 
 
@@ -144,7 +146,7 @@ def _in_full(entry: Entry) -> Iterator[RenderableType]:
         facts.add_column(no_wrap=True, style="dim")
         facts.add_column()
         for name, value in entry.facts.items():
-            facts.add_row(name, str(value))
+            facts.add_row(Text(name), Text(str(value)))
         yield Padding(facts, (1, 0, 0, 2))
     yield ""
 
@@ -162,7 +164,7 @@ def _parameters(params: Sequence[Param]) -> Table:
         noun = KINDS[param.type].noun if param.type in KINDS else param.type
         noun = f"list of {noun}" if param.many else noun
         noun = f"{noun}, or several by name" if param.named else noun
-        table.add_row(param.name, noun, _default(param), Text(_meaning(param)))
+        table.add_row(*map(Text, (param.name, noun, _default(param), _meaning(param))))
     return table
 
 

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from rlc.runtime.journal.folder import RunFolder
     from rlc.runtime.summary import Summary
 
+EXPECTED_OTHERWISE = 3  # the exit status of a run of which an expectation does not hold
 _ADVICE = "see to the room on its disk, and to its permissions"
 
 HELP = "run the training job of a recipe"
@@ -34,7 +35,7 @@ examples:
   rlc run --resume runs/quickstart-20261121-093000
 
 exit status: 0 finished or stopped at the budget, 1 failed or nothing learnt, 2 usage,
-130 interrupted
+3 finished, but something does not hold that the recipe expects, 130 interrupted
 """
 
 
@@ -156,7 +157,9 @@ def _run_folder(folder: RunFolder, args: argparse.Namespace) -> int:
         print_summary(console, summary)
     finally:
         signal.signal(signal.SIGINT, usual)
-    return {"finished": 0, "budget": 0, "interrupted": 130, NOTHING_LEARNT: 1}[summary.state]
+    ended = EXPECTED_OTHERWISE if summary.unmet else 0
+    statuses = {"finished": ended, "budget": ended, "interrupted": 130, NOTHING_LEARNT: 1}
+    return statuses[summary.state]
 
 
 async def _interruptible(job: Job) -> Summary:

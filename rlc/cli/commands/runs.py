@@ -36,6 +36,8 @@ examples:
 states: running; finished; budget (ended at its budget); interrupted (by Ctrl-C, or its process is
 gone); failed; damaged. `rlc run --resume RUN` goes on after a budget, an interrupt or a failure.
 
+`expected` says how many of the recipe's expectations held.
+
 exit status: 0 listed, 1 there are no runs, 2 usage
 """
 _STYLES = {
@@ -108,6 +110,11 @@ def _print(
         console.print(table(found, time.time(), differing))
     for info in found:
         lines = [f"{info.path}: {info.cause}"] if info.cause else []
+        lines += [
+            f"{info.path}: expected {one.text}: {one.said}"
+            for one in info.expectations
+            if one.holds is False
+        ]
         if info.resumable:
             lines.append(f"  go on with: rlc run --resume {shlex.quote(str(info.path))}")
         for line in lines:
@@ -143,8 +150,10 @@ def table(
     from rlc.plan.units import elapsed
 
     shown = Table(box=None, padding=(0, 2, 0, 0), header_style="dim")
-    for title in ("run", "state", "recipe", "differs", "steps", "last", "spent", "ago"):
-        shown.add_column(title, overflow="fold", no_wrap=title in ("state", "spent", "ago"))
+    expected = any(info.expectations for info in found)
+    for title in ("run", "state", "recipe", "differs", "steps", "last", "expected", "spent", "ago"):
+        if expected or title != "expected":
+            shown.add_column(title, overflow="fold", no_wrap=title in ("state", "spent", "ago"))
     for info in found:
         shown.add_row(
             Text(str(info.path)),
@@ -153,6 +162,7 @@ def table(
             Text(_differences(differing.get(info.path, {}))),
             Text("\n".join(f"{s.name} {s.done:,}/{s.total:,}" for s in info.stages)),
             Text(last_results(info)),
+            *([Text(expectations_text(info))] if expected else []),
             Text(f"${info.spent_usd:.2f}"),
             Text(elapsed(max(0, round(now - info.updated))) if info.updated else ""),
         )
@@ -164,6 +174,14 @@ def _differences(values: Mapping[str, str]) -> str:
     lines = [f"{name} {value}" for name, value in values.items()]
     more = [f"and {len(lines) - _MOST_DIFFERENCES} more"] if len(lines) > _MOST_DIFFERENCES else []
     return "\n".join([*lines[:_MOST_DIFFERENCES], *more])
+
+
+def expectations_text(info: RunInfo) -> str:
+    """Say how many of the expectations hold: ``2 of 3 held``, ``3 open``."""
+    known = [one.holds for one in info.expectations]
+    if not known or known.count(None) == len(known):
+        return f"{len(known)} open" if known else ""
+    return f"{known.count(True)} of {len(known)} held"
 
 
 def last_results(info: RunInfo) -> str:

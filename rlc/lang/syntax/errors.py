@@ -15,6 +15,7 @@ from rlc.lang.syntax.lexed import shortened
 from rlc.lang.syntax.tables import END, Tables
 
 _CODE = "RL0010"
+_EXPECTATION = "expect main.cost.high < $20"  # an example
 _VALUES = {"NUMBER", "MONEY", "DURATION", "PERCENT", "STRING", "TRUE", "FALSE"}
 _STARTS_OF_VALUES = {"NAME", "LPAR", "LSQB", "LBRACE", "MINUS", *_VALUES}
 _OPERATORS = {"PLUS", "MINUS", "STAR", "SLASH", "PIPE", "THEN", "DOT", "LPAR", "LBRACE", "COMPARE"}
@@ -109,7 +110,9 @@ def report_stuck(
         message = f"expected {wanted}, found {word}"
     hyphened = _hyphened(tokens, stuck.index, source)
     if hyphened is None:
-        found.error(_CODE, place, message, _help(tokens, stuck.index))
+        expects = bool(tokens) and _text(source, tokens[0]) == "expect"
+        example = f"a path is compared with a number: `{_EXPECTATION}`" if expects else None
+        found.error(_CODE, place, message, _help(tokens, stuck.index) or example)
         return
     name = hyphened.text.replace("-", "_")
     fix = replace(hyphened, name, f"write `{name}`")

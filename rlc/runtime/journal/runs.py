@@ -17,6 +17,10 @@ from typing import Any, Literal, get_args
 from attrs import field, frozen
 
 from rlc.catalog.files import recipe_in_file
+from rlc.plan.codec import PlanFormatError, expectations_from_dict
+from rlc.plan.expectations import Judged
+from rlc.plan.records import REHEARSAL
+from rlc.runtime.expectations import judged_after
 from rlc.runtime.journal.database import Journal
 from rlc.runtime.journal.folder import no_run
 from rlc.runtime.journal.locks import is_locked
@@ -44,7 +48,7 @@ class StageInfo:
 
 @frozen
 class RunInfo:
-    """The state of a run, and its ``cause`` if it is known.
+    """The state of a run, its ``cause`` if it is known, and what was expected of it.
 
     Times are seconds since the epoch, or None if unknown.
     """
@@ -57,6 +61,7 @@ class RunInfo:
     updated: float | None
     stages: tuple[StageInfo, ...]
     spent_usd: float
+    expectations: tuple[Judged, ...] = ()
 
     @property
     def resumable(self) -> bool:
@@ -90,7 +95,7 @@ def read_run(path: Path) -> RunInfo:
             raise RunError(f"{path / 'plan.json'} is not a plan")
         with closing(Journal(path / "journal.sqlite", read_only=True)) as journal:
             return _run_info(path, plan, journal)
-    except (RunError, OSError) as error:
+    except (RunError, PlanFormatError, OSError) as error:
         cause = str(error)
     except (KeyError, TypeError, ValueError, sqlite3.Error) as error:
         cause = f"{type(error).__name__}: {error}"
@@ -105,6 +110,7 @@ def _run_info(path: Path, plan: dict[str, Any], journal: Journal) -> RunInfo:
         cause = "the journal does not say how it stands"
     elif state == "running":
         state, cause = ("running", None) if is_locked(path) else ("interrupted", GONE)
+    records: dict[str, list[dict[str, Any]]] = {}
     stages, steps = [], {stage["name"]: stage.get("steps", 0) for stage in plan["stages"]}
     for stage in plan["stages"]:
         if "steps" in stage:
@@ -114,6 +120,7 @@ def _run_info(path: Path, plan: dict[str, Any], journal: Journal) -> RunInfo:
             total = int(stage["first"]) + ((evaluated - 1) // every if every else 0) + 1
         done = journal.steps(stage["name"])
         metrics = done[-1].metrics if done else {}
+        records[stage["name"]] = [step.metrics for step in done]
         stages.append(StageInfo(stage["name"], stage["kind"], len(done), total, metrics))
     started, updated = journal.meta("started"), float(journal.meta("updated") or 0.0)
     return RunInfo(
@@ -125,6 +132,13 @@ def _run_info(path: Path, plan: dict[str, Any], journal: Journal) -> RunInfo:
         updated=max(updated, journal.last_change()) or None,
         stages=tuple(stages),
         spent_usd=journal.spent_usd(),
+        expectations=judged_after(
+            expectations_from_dict(plan),
+            records.__getitem__,
+            {stage.name: stage.done >= stage.total for stage in stages}.__getitem__,
+            ended=state in ("finished", "budget", "nothing learnt"),
+            rehearses=REHEARSAL in plan.get("provenance", {}).values(),
+        ),
     )
 
 

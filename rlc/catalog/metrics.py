@@ -1,0 +1,190 @@
+"""The entries of ``metrics.jsonl``, each declared once: whose they are, what they can be.
+
+`expect` reads them by the same names, with ``.`` for ``/`` and without the stage's own prefix:
+``main.kl.sample_train``, ``heldout.pass_at_1``. docs/metrics.md explains the same entries.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Callable, Iterator, Mapping
+from functools import partial
+from typing import get_args
+
+from attrs import evolve, frozen
+
+from rlc.catalog.environments import with_role
+from rlc.catalog.index import loss_traits
+from rlc.catalog.traits import Role
+from rlc.plan.expectations import Over, Unit
+from rlc.plan.records import LOCAL, EvalPlan, StagePlan, TrainPlan, environments_of, kind_of
+from rlc.plan.sweeps import metric_label
+
+ROLES = ("solver", "judge")  # of an environment with a wrapper whose role is `game`
+
+
+@frozen(eq=False, repr=False)
+class Entry:
+    """Entries of metrics.jsonl that are alike.
+
+    ``keys`` have holes, as of :func:`_fillings`. ``of``: the kinds of stages that have them;
+    ``needs``: what else a stage has to have. ``low`` and ``high`` bound them.
+    """
+
+    keys: tuple[str, ...]
+    of: tuple[str, ...] = ("train",)
+    unit: Unit = "number"
+    low: float = -math.inf
+    high: float = math.inf
+    needs: Callable[[StagePlan], bool] = lambda stage: True  # noqa: ARG005
+
+
+@frozen(eq=False, repr=False)
+class Measured:
+    """One entry that a stage has. ``name`` is what a recipe calls it, without its stage."""
+
+    name: str
+    key: str
+    unit: Unit
+    low: float
+    high: float
+
+
+def _share(*keys: str, of: tuple[str, ...] = ("train",)) -> Entry:
+    return Entry(keys, of, "share", 0, 1)
+
+
+def _count(*keys: str, of: tuple[str, ...] = ("train",)) -> Entry:
+    return Entry(keys, of, low=0)
+
+
+def _by_env(*keys: str) -> tuple[str, ...]:
+    return tuple(f"{key}{env}" for key in keys for env in ("", "/{env}"))
+
+
+def _evaluated(metric: str) -> tuple[str, ...]:
+    return tuple(f"eval/{{name}}/{of}{metric}" for of in ("", "{role}/", "{mixed}/"))
+
+
+def _wrapped(stage: StagePlan, role: Role) -> bool:
+    return any(with_role(env, role) is not None for env in environments_of(stage))
+
+
+def _clips(stage: StagePlan) -> bool:
+    return isinstance(stage, TrainPlan) and loss_traits(stage.loss).clip is not None
+
+
+def _compares(stage: StagePlan) -> bool:
+    return isinstance(stage, TrainPlan) and stage.kl is not None
+
+
+_TRAINED, _ALL = ("train", "sft"), ("train", "sft", "eval")
+
+ENTRIES = (
+    Entry(("reward/mean", "reward/{env}", "reward/{env}/{role}")),
+    _count("reward_std/{env}"),
+    _share("{role}_acc"),
+    _share(*_by_env("groups/constant", "groups/all_good", "groups/all_bad")),
+    _count("turns/mean", "turns/{env}"),
+    _share(*_by_env("turns/cut_off")),
+    _count("length/{env}"),
+    _count("entropy/mean", "entropy/{env}"),
+    _count("rollouts/played", "rollouts/failed", "failed/{env}", "failures/{part}"),
+    _count("rollouts/context_overflow", "rollouts/cut_short"),
+    _count("rollouts/staleness"),
+    Entry(("env/{env}/{part}", "env/{env}/{role}/{part}")),
+    Entry(
+        tuple(
+            f"episodes/{{env}}/{what}" for what in ("turns", "return", "return_min", "return_max")
+        ),
+        needs=partial(_wrapped, role="tracking"),
+    ),
+    Entry(("curriculum/{env}/{part}",), low=0, needs=partial(_wrapped, role="curriculum")),
+    Entry(("loss/sum",), _TRAINED),
+    Entry(("loss/mean",), ("sft",)),
+    Entry(("kl/sample_train", "kl/sample_train_k2", "kl/sample_train_k3", "kl/train_sample")),
+    Entry(("kl/reference",), needs=_compares),
+    _share("policy/ess"),
+    Entry(("policy/clip_fraction",), unit="share", low=0, high=1, needs=_clips),
+    _count("optim/lr", "optim/grad_norm", "optim/datums", of=_TRAINED),
+    _share("optim/skipped", of=_TRAINED),
+    _share(*_evaluated("{solved}"), of=("eval",)),
+    Entry(_evaluated("{reward}"), ("eval",)),
+    Entry(("eval/{name}/env/{env}/{part}",), ("eval",)),
+    _count("eval/{name}/failed", of=("eval",)),
+    _share("eval/{name}/cut_off", "eval/{name}/format", of=("eval",)),
+    _count("tokens/prefill", "tokens/cached", "tokens/sampled", "tokens/trained", of=_ALL),
+    Entry(("tokens/reference",), low=0, needs=_compares),
+    _count("examples/tokens", of=("sft",)),
+    Entry(("spend/usd",), _TRAINED, "money", 0),
+    Entry(("time/total",), _ALL, "duration", 0),
+    Entry(("time/{part}",), _TRAINED, "duration", 0),
+    Entry(("time/episode/{part}",), unit="duration", low=0),
+    Entry(
+        ("service/{part}",),
+        _TRAINED,
+        low=0,
+        needs=lambda stage: stage.model.service != LOCAL,
+    ),
+    Entry(
+        ("guard/{part}",),
+        unit="share",
+        low=0,
+        high=1,
+        needs=lambda stage: isinstance(stage, TrainPlan) and stage.kl_guard is not None,
+    ),
+)
+
+
+def metrics_of(stage: StagePlan) -> dict[str, Measured]:
+    """What is measured of a stage, by name: ``reward/mean`` is its ``reward``, ``time/total`` its
+    ``time``. A name that ends in ``.*`` stands for any one that begins so: whether that is there is
+    not known before the run."""
+    found: dict[str, Measured] = {}
+    for entry in ENTRIES:
+        if kind_of(stage) in entry.of and entry.needs(stage):
+            for key in (filled for one in entry.keys for filled in _filled(one, stage)):
+                name = key.removeprefix(f"eval/{stage.name}/").replace("@", "_at_")
+                name = re.sub(r"/(mean|total)$", "", name).replace("/", ".")
+                found[name] = Measured(name, key, entry.unit, entry.low, entry.high)
+    return found
+
+
+def find_metric(stage: StagePlan, name: str) -> Measured | None:
+    """The entry that a name stands for, if the stage has it."""
+    known, name = metrics_of(stage), name.removesuffix(".total")
+    if name in known:
+        return known[name]
+    beginning, _, last = name.rpartition(".")
+    if (open_one := known.get(f"{beginning}.*")) is None or last in get_args(Over):
+        return None
+    return evolve(open_one, name=name, key=f"{open_one.key[:-1]}{last}")
+
+
+def _filled(key: str, stage: StagePlan) -> Iterator[str]:
+    """A key with every filling of its first hole, and of the others."""
+    hole = re.search(r"{(\w+)}", key)
+    if hole is None:
+        yield key
+        return
+    for filling in _fillings(stage).get(hole[1], ()):
+        yield from _filled(key.replace(hole[0], filling, 1), stage)
+
+
+def _fillings(stage: StagePlan) -> Mapping[str, tuple[str, ...]]:
+    """What stands in the holes of keys: the stage, its environments (``mixed``: if there are
+    several) and the roles in them, its metrics, of which those of k episodes count what was
+    ``solved``. What environments measure is not known before they do: ``*``."""
+    envs = environments_of(stage)
+    roles = ROLES if _wrapped(stage, "game") else ()
+    metrics = stage.metrics if isinstance(stage, EvalPlan) else ()
+    return {
+        "name": (stage.name,),
+        "env": tuple(env.name for env in envs),
+        "mixed": tuple(env.name for env in envs if len(envs) > 1),
+        "role": roles,
+        "solved": tuple(metric_label(metric) for metric in metrics if metric.k is not None),
+        "reward": tuple(metric_label(metric) for metric in metrics if metric.k is None),
+        "part": ("*",),
+    }

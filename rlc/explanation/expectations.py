@@ -1,0 +1,57 @@
+"""What a plan expects: of the job before it runs, and of the run."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+from attrs import asdict
+
+from rlc.explanation.layout import Lines
+from rlc.lang.render import Paint
+from rlc.plan.expectations import ExpectationPlan, Judged, QuantityPlan
+from rlc.plan.records import Plan
+from rlc.pricing.quantities import judged_before
+
+_VERDICTS = {True: "holds", False: "does not hold", None: "not held"}
+_OVER = {"last": "at the end", "first": "at first", "mean": "on average", "sum": "in total"}
+_OVER |= {"min": "at its lowest", "max": "at its highest"}
+
+
+def expectation_lines(plan: Plan, paint: Paint) -> Lines:
+    """A line each: when it is held, and whether it holds."""
+    judged = list(_judged(plan))
+    width = max((len(one.text) for one, _ in judged), default=0)
+    for one, found in judged:
+        said = f"{_VERDICTS[found.holds]}: {found.said}" if found else _when(one, plan)
+        origin = plan.provenance.get(f"expect {one.compared}", "")
+        yield f"{one.text:{width}}   {said}   {paint.dim(origin)}"
+
+
+def expectation_dicts(plan: Plan) -> list[dict[str, Any]]:
+    """The same as plain data; one that is held after the run has no ``holds`` yet."""
+    return [
+        {"text": one.text, "held": "after" if found is None else "before"}
+        | ({} if found is None else asdict(found))
+        for one, found in _judged(plan)
+    ]
+
+
+def _judged(plan: Plan) -> Iterator[tuple[ExpectationPlan, Judged | None]]:
+    before: Sequence[tuple[ExpectationPlan, Judged]] = list(judged_before(plan))
+    known = {one.text: judged for one, judged in before}
+    for one in plan.expectations:
+        judged = known.get(one.text)
+        if judged is not None and plan.rehearses:
+            judged = one.unknown("a rehearsal is smaller")
+        yield one, judged
+
+
+def _when(one: ExpectationPlan, plan: Plan) -> str:
+    if plan.rehearses:
+        return "not held: a rehearsal need not learn"
+    return f"held after the run: {_measured(one.quantity)}"
+
+
+def _measured(quantity: QuantityPlan) -> str:
+    return f"{quantity.key} of {quantity.stage}, {_OVER[quantity.over or 'last']}"

@@ -1,0 +1,139 @@
+"""What can be said of a job before it runs, as `expect` names it: cost, tokens, sizes, values."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import cached_property, partial
+from typing import Any
+
+from attrs import asdict, define, frozen
+
+from rlc.catalog.files import located_stages
+from rlc.plan.expectations import ExpectationPlan, Judged, QuantityPlan, Unit
+from rlc.plan.leaves import leaves
+from rlc.plan.records import EvalPlan, Plan, StagePlan, TrainPlan
+from rlc.pricing.cost import StageCost, stage_cost, total_cost
+from rlc.pricing.texts import LEVELS, Level
+from rlc.pricing.tokens import shares
+
+JOB = "job"  # stands for all stages together, where no stage has that name
+
+
+@frozen(eq=False, repr=False)
+class Estimate:
+    """A number that follows from a plan. ``of`` takes the costs of the stages that it is of, and
+    these; it returns None if the number is not known."""
+
+    unit: Unit
+    of: Callable[[Sequence[StageCost], Sequence[StagePlan]], float | None]
+
+
+def _cost(
+    level: Level,
+    costs: Sequence[StageCost],
+    stages: Sequence[StagePlan],  # noqa: ARG001
+) -> float | None:
+    return total_cost(costs, level).total
+
+
+def _tokens(
+    level: Level,
+    costs: Sequence[StageCost],
+    stages: Sequence[StagePlan],  # noqa: ARG001
+) -> float:
+    return sum(
+        cost.step_tokens[level].total * cost.times + cost.tokens_before[level].total
+        for cost in costs
+    )
+
+
+def _rollouts(costs: Sequence[StageCost], stages: Sequence[StagePlan]) -> float | None:
+    """Episodes that are played, failures and replacements aside; None if turns are counted."""
+    total = 0.0
+    for cost, stage in zip(costs, stages, strict=True):
+        if isinstance(stage, EvalPlan):
+            total += cost.times * stage.tasks * stage.samples
+        elif isinstance(stage, TrainPlan):
+            if stage.batch.kind != "groups":
+                return None
+            part = shares(stage.envs)
+            size = sum(part[env.name] * env.rollouts.group for env in stage.envs)
+            total += cost.times * stage.batch.count * size
+    return total
+
+
+def _prompts(costs: Sequence[StageCost], stages: Sequence[StagePlan]) -> float | None:
+    """Tasks that are played."""
+    total = 0.0
+    for cost, stage in zip(costs, stages, strict=True):
+        if isinstance(stage, EvalPlan):
+            total += cost.times * stage.tasks
+        elif isinstance(stage, TrainPlan):
+            if stage.batch.kind != "groups":
+                return None
+            total += cost.times * stage.batch.count
+    return total
+
+
+ESTIMATES: Mapping[str, Estimate] = {
+    **{f"cost.{level}": Estimate("money", partial(_cost, level)) for level in LEVELS},
+    **{f"tokens.{level}": Estimate("number", partial(_tokens, level)) for level in LEVELS},
+    "rollouts": Estimate("number", _rollouts),
+    "prompts": Estimate("number", _prompts),
+}
+
+
+def values_of(stage: StagePlan) -> dict[str, Any]:
+    """The values of a stage's plan, by their paths in it."""
+    return {path.partition(".")[2]: value for path, value in leaves(stage, stage.name)}
+
+
+@define(eq=False, repr=False)
+class Estimated:
+    """Finds the numbers of a job that are known before it runs. Files are read where its paths say,
+    from the folder of its ``recipe``."""
+
+    stages: tuple[StagePlan, ...]
+    recipe: str
+
+    @cached_property
+    def costs(self) -> tuple[StageCost, ...]:
+        located = located_stages(self.stages, self.recipe)
+        by_name = {stage.name: stage for stage in located}
+        return tuple(stage_cost(stage, by_name) for stage in located)
+
+    def value(self, quantity: QuantityPlan) -> float | None:
+        """A number; None if it is not known."""
+        if quantity.kind == "value":
+            (stage,) = (stage for stage in self.stages if stage.name == quantity.stage)
+            found = values_of(stage).get(quantity.key)
+            return None if found is None else float(found)
+        pairs = self._of(quantity)
+        return ESTIMATES[quantity.key].of([c for c, _ in pairs], [s for _, s in pairs])
+
+    def parts(self, quantity: QuantityPlan) -> dict[str, float]:
+        """What a cost or a number of tokens is made of, by kind, as far as it is known."""
+        what, _, of = quantity.key.partition(".")
+        level = next((level for level in LEVELS if level == of), None)
+        found: defaultdict[str, float] = defaultdict(float)
+        for cost, _ in self._of(quantity) if level else ():
+            assert level is not None
+            numbers = {kind: money.usd for kind, money in cost.bill[level].items()}
+            if what == "tokens":
+                numbers = asdict(cost.step_tokens[level] * cost.times + cost.tokens_before[level])
+            for kind, number in numbers.items():
+                found[kind] += number
+        return {kind: number for kind, number in found.items() if number}
+
+    def _of(self, quantity: QuantityPlan) -> list[tuple[StageCost, StagePlan]]:
+        pairs = zip(self.costs, self.stages, strict=True)
+        return [pair for pair in pairs if quantity.stage in (None, pair[1].name)]
+
+
+def judged_before(plan: Plan) -> Iterator[tuple[ExpectationPlan, Judged]]:
+    """Judge the expectations of a plan that are known before it runs."""
+    estimated = Estimated(plan.stages, plan.recipe)
+    for one in plan.expectations:
+        if not one.after:
+            yield one, one.judged(estimated.value)

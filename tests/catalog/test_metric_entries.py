@@ -1,0 +1,66 @@
+"""The entries of metrics.jsonl: each is explained, and found by its name."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+from paths import ROOT
+from run_support import tiny, train
+
+from rlc.catalog.metrics import ENTRIES, find_metric, metrics_of
+
+EVAL = """
+eval heldout { model = main  env = %s  samples = 2  metrics = [pass_at(2), mean_reward()] }
+"""
+# Holes that the page calls after what stands in them.
+SAME = {"cause": "part", "node": "part", "what": "part", "mixed": "env"}
+SAME |= {"solved": "metric", "reward": "metric"}
+
+
+def test_the_page_explains_each_entry_of_the_catalogue() -> None:
+    def plain(key: str) -> str:
+        return re.sub(r"\{(\w+)\}", lambda hole: f"{{{SAME.get(hole[1], hole[1])}}}", key)
+
+    page = (ROOT / "docs" / "metrics.md").read_text(encoding="utf-8")
+    cells = " ".join(re.findall(r"^\| (`.*?) \|", page, re.MULTILINE))
+    explained = {plain(key) for key in re.findall("`([^`]+)`", cells)}
+    assert {plain(key) for entry in ENTRIES for key in entry.keys} == explained
+
+
+@pytest.mark.parametrize(
+    ("name", "key"),
+    [
+        ("reward", "reward/mean"),
+        ("reward.spell", "reward/spell"),
+        ("kl.sample_train_k2", "kl/sample_train_k2"),
+        ("time", "time/total"),
+        ("time.optim_step", "time/optim_step"),
+        ("env.spell.correct", "env/spell/correct"),
+    ],
+)
+def test_an_entry_of_a_stage_is_found_by_its_name(name: str, key: str) -> None:
+    (stage,) = tiny(train(env="spell")).stages
+    found = find_metric(stage, name)
+    assert found is not None
+    assert found.key == key
+
+
+@pytest.mark.parametrize(
+    "name", ["reward.guess", "kl.reference", "policy.clip_fraction", "judge_acc", "time.sum", "kl"]
+)
+def test_what_a_stage_does_not_have_is_not_found(name: str) -> None:
+    (stage,) = tiny(train(env="spell")).stages
+    assert find_metric(stage, name) is None
+
+
+def test_an_evaluation_has_the_metrics_that_it_lists() -> None:
+    alone, mixed = (tiny(train(), EVAL % env).stages[1] for env in ("guess", "guess + spell"))
+    assert {"pass_at_2", "mean_reward", "cut_off", "env.guess.*"} <= metrics_of(alone).keys()
+    assert metrics_of(alone)["pass_at_2"].key == "eval/heldout/pass@2"
+    assert "guess.pass_at_2" not in metrics_of(alone)
+    assert metrics_of(mixed)["spell.pass_at_2"].key == "eval/heldout/spell/pass@2"
+    assert (metrics_of(mixed)["spell.pass_at_2"].high, metrics_of(mixed)["mean_reward"].high) == (
+        1,
+        float("inf"),
+    )
