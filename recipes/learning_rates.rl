@@ -1,14 +1,14 @@
 # A sweep: three learning rates and two advantage schemes, each with two seeds, compared by tasks that
 # the training never sees. `rlc sweep recipes/learning_rates.rl` runs it, `rlc run` runs the job alone.
 
-param learning_rate: float = 3e-4
+param learning_rate: float = 1e-3
 
 model policy {
   base      = "tiny"
   lora_rank = 8
 }
 
-env spell = gem("rg:spell_backward") |> chat(instruction = "Answer in \\boxed{}.")
+env spell = gem("rg:spell_backward") |> chat(instruction = "Put your answer inside \\boxed{}.")
 
 advantage scheme = grpo()
 
@@ -20,7 +20,7 @@ train main {
   advantage = scheme
   loss      = importance_sampling()
   optimizer = adam(learning_rate)
-  steps     = 12
+  steps     = 20
 }
 
 eval heldout {
@@ -28,13 +28,13 @@ eval heldout {
   env     = spell
   tasks   = 32
   samples = 4
-  every   = 4
-  metrics = [pass_at(1), mean_reward()]
+  every   = 5
+  metrics = [mean_reward(), pass_at(1)]
 }
 
 sweep rates {
   of     = main
-  over   = { learning_rate = [1e-4, 3e-4, 1e-3], scheme = [grpo(), rloo()] }
+  over   = { learning_rate = [3e-4, 1e-3, 3e-3], scheme = [grpo(), rloo()] }
   seeds  = 2
-  metric = heldout.pass_at_1
+  metric = heldout.mean_reward
 }

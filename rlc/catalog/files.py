@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterable, Mapping
-from functools import partial
+from functools import cache, partial
 from typing import Any
 
 from attrs import evolve, fields
@@ -105,10 +105,10 @@ def _stage(stage: StagePlan, change: Change) -> StagePlan:
         part = getattr(stage, written.name, None)
         if not isinstance(part, Record):
             continue
-        params = [p for builtin in BUILTINS if builtin.kind == written.type for p in builtin.params]
+        params = _params_of(written.type)
         values = {field.name: getattr(part, field.name) for field in fields(type(part))}
         if stage.model.service != LOCAL:  # what looks like a folder is the name of a served model
-            params = [param for param in params if param.file != MODEL_FOLDER]
+            params = tuple(param for param in params if param.file != MODEL_FOLDER)
         elif written.type == "model":
             params += MODEL_FIELDS
         new = {name: _env(v, change) for name, v in values.items() if isinstance(v, EnvPlan)}
@@ -116,6 +116,11 @@ def _stage(stage: StagePlan, change: Change) -> StagePlan:
     if (envs := getattr(stage, "envs", None)) is not None:
         parts["envs"] = tuple(_env(env, change) for env in envs)
     return evolve(stage, **parts)
+
+
+@cache
+def _params_of(kind: str) -> tuple[Param, ...]:
+    return tuple(p for builtin in BUILTINS if builtin.kind == kind for p in builtin.params)
 
 
 def _env(env: EnvPlan, change: Change) -> EnvPlan:

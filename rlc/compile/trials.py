@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -17,7 +17,7 @@ from rlc.check.rules.budget import report_budgets
 from rlc.check.scope import NamedDecl, Scope
 from rlc.check.values import Value
 from rlc.compile.overrides import put_in
-from rlc.lang.ast import Expr, Name, Node, Recipe
+from rlc.lang.ast import BlockDecl, Expr, Name, Node, Recipe, ValueDecl
 from rlc.lang.diagnostics import Diagnostic, Diagnostics
 
 if TYPE_CHECKING:
@@ -41,10 +41,10 @@ class TrialCompiler:
     """Compiles one recipe with some values changed. ``known`` is what is found in it anyway."""
 
     def __init__(self, recipe: Recipe, reader: Reader | None, known: Diagnostics) -> None:
-        decls = (decl for decl in recipe.decls if decl.kind.id != SWEEP)
-        self._recipe, self._reader = evolve(recipe, decls=tuple(decls)), reader
+        decls = tuple(decl for decl in recipe.decls if decl.kind.id != SWEEP)
+        self._recipe, self._reader = evolve(recipe, decls=decls), reader
         self._known = {(item.code, item.span, item.message) for item in known}
-        self._memo = _Memo()
+        self._memo = _Memo({d.name.id: d for d in decls if isinstance(d, BlockDecl | ValueDecl)})
 
     def with_values(self, changes: Sequence[Change]) -> Tried:
         """Check the recipe with values put in; the findings are those that it has not without."""
@@ -75,9 +75,11 @@ class _Memo:
     all declarations that it names, and that these name in turn, are the same nodes in both.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, base: Mapping[str, NamedDecl]) -> None:
+        self.base = base  # the declarations of the recipe itself
         self.made: dict[Any, Any] = {}
         self.ruled: Ruled = {}
+        self._reached: dict[int, frozenset[str]] = {}
         self._names: dict[int, tuple[Node, frozenset[str]]] = {}
 
     def evaluator(self, scope: Scope, recipe: str, found: Diagnostics) -> Evaluator:
@@ -90,10 +92,24 @@ class _Memo:
         return self._names[id(node)][1]
 
 
+    def reached(self, node: Node) -> frozenset[str]:
+        """The names that a node of the recipe itself depends on."""
+        if id(node) not in self._reached:
+            found, waiting = set[str](), [node]
+            while waiting:
+                new = self.names(waiting.pop()) - found
+                found |= new
+                waiting += [self.base[name] for name in new if name in self.base]
+            self._reached[id(node)] = frozenset(found)
+        return self._reached[id(node)]
+
+
 class _SharingEvaluator(Evaluator):
     def __init__(self, memo: _Memo, scope: Scope, recipe: str, found: Diagnostics) -> None:
         super().__init__(scope, recipe, found)
         self._memo = memo
+        decls = scope.decls.items()
+        self._changed = {name: decl for name, decl in decls if memo.base.get(name) is not decl}
 
     def declared(self, decl: NamedDecl) -> Value | None:
         if decl.name.id not in self._done and not self._open:
@@ -121,17 +137,16 @@ class _SharingEvaluator(Evaluator):
         return made
 
     def _reached(self, node: Node) -> frozenset[int]:
-        """The ids of the declarations that a node names, and that these name in turn."""
-        names = set[str]()
-        waiting = [node]
-        found = set[int]()
+        """The ids of the declarations that a node depends on, of those that are not the recipe's
+        own."""
+        if self._memo.reached(node).isdisjoint(self._changed):
+            return frozenset()
+        found, waiting = set[str](), [node]
         while waiting:
-            for name in self._memo.names(waiting.pop()) - names:
-                names.add(name)
-                if (decl := self.scope.decls.get(name)) is not None:
-                    found.add(id(decl))
-                    waiting.append(decl)
-        return frozenset(found)
+            new = self._memo.names(waiting.pop()) - found
+            found |= new
+            waiting += [self.scope.decls[name] for name in new if name in self.scope.decls]
+        return frozenset(id(decl) for name, decl in self._changed.items() if name in found)
 
 
 def _names(node: Any) -> Iterator[str]:
