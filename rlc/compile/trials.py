@@ -91,7 +91,6 @@ class _Memo:
             self._names[id(node)] = node, frozenset(_names(node))  # which keeps its id its own
         return self._names[id(node)][1]
 
-
     def reached(self, node: Node) -> frozenset[str]:
         """The names that a node of the recipe itself depends on."""
         if id(node) not in self._reached:

@@ -14,7 +14,7 @@ from rlc.catalog.files import plan_from_file
 from rlc.plan.codec import PlanFormatError
 from rlc.plan.records import Plan
 from rlc.plan.sweeps import SweepPlan, Trial
-from rlc.runtime.journal.database import Journal
+from rlc.runtime.journal.database import NOTHING, Journal, Used
 from rlc.runtime.journal.locks import is_locked
 from rlc.runtime.journal.runs import GONE
 from rlc.runtime.records import RunError
@@ -133,3 +133,13 @@ def _spent(run: Path) -> float:
         return 0.0
     with closing(Journal(run / "journal.sqlite", read_only=True)) as journal:
         return journal.spent_usd()
+
+
+def used_in(path: Path, of: str) -> Used:
+    """What a run has used itself: of a trial, the stages before ``of`` were run elsewhere."""
+    stages = json.loads((path / "plan.json").read_text(encoding="utf-8"))["stages"]
+    names = [stage["name"] for stage in stages]
+    if of in names:
+        names = [s["name"] for s in stages if s["name"] == of or s["kind"] == "eval"]
+    with closing(Journal(path / "journal.sqlite", read_only=True)) as journal:
+        return sum(map(journal.used, names), NOTHING)

@@ -6,7 +6,6 @@ would. The queue and the journal are shared under one lock.
 
 from __future__ import annotations
 
-import json
 import threading
 import traceback
 from collections import defaultdict, deque
@@ -24,9 +23,9 @@ from rlc.errors import Error
 from rlc.plan.records import EvalPlan, Plan
 from rlc.plan.sweeps import Configuration, Trial
 from rlc.pricing.cost import plan_cost
-from rlc.runtime.journal.database import NOTHING, Journal, Used
+from rlc.runtime.journal.database import NOTHING, Used
 from rlc.runtime.journal.folder import RunFolder
-from rlc.runtime.journal.runs import is_run
+from rlc.runtime.journal.runs import is_run, read_run
 from rlc.runtime.observer import Observer
 from rlc.runtime.preflight import require_runnable
 from rlc.runtime.records import RunError
@@ -38,6 +37,7 @@ from rlc.sweeps.jobs import JobStoppedError, StoppableJob
 from rlc.sweeps.journal import Report, TrialRecord, TrialState
 from rlc.sweeps.measure import value_of, values_on_the_way
 from rlc.sweeps.observer import SweepObserver
+from rlc.sweeps.read import used_in
 from rlc.sweeps.results import SweepSummary, has_ended, ranked
 from rlc.sweeps.search import Tried, propose
 from rlc.sweeps.shared import create, own_stages, shared_part
@@ -125,7 +125,7 @@ class SweepRun:
                 self._add(self._later_seeds(record.trial))
         for path in [*self.folder.path.glob("trials/*"), *self.folder.path.glob("shared/*")]:
             if is_run(path):
-                self._used[path] = _used_in(path, plan.of)
+                self._used[path] = used_in(path, plan.of)
 
     # The queue
 
@@ -306,7 +306,11 @@ class SweepRun:
             require_runnable(plan)
             require_service(plan, self.base_url)
             shared = shared_part(plan, self.sweep.plan.of)
-            create(path, plan, None if shared is None else self._run_shared(trial, shared, job))
+            if shared is None:
+                create(path, plan, None)
+            else:
+                done = self._run_shared(trial, shared, job)
+                create(path, plan, done, [stage.name for stage in shared.stages])
         return RunFolder.resume(path)
 
     def _run_shared(self, trial: Trial, plan: Plan, job: StoppableJob) -> Path:
@@ -317,6 +321,8 @@ class SweepRun:
         with lock:
             if not is_run(path):
                 create(path, plan, None)
+            elif read_run(path).state == "finished":
+                return path
             with closing(RunFolder.resume(path)) as folder:
                 watcher = _Watcher(self, folder, trial, [stage.name for stage in plan.stages])
                 summary = job.run(folder, self.base_url, watcher)
@@ -380,16 +386,6 @@ class _Watcher(Observer):
 
     def note(self, text: str) -> None:
         self._run.observer.note(f"trial {self._trial.number}, seed {self._trial.seed}: {text}")
-
-
-def _used_in(path: Path, of: str) -> Used:
-    """What a run has used itself: of a trial, the stages before ``of`` were run elsewhere."""
-    stages = json.loads((path / "plan.json").read_text(encoding="utf-8"))["stages"]
-    names = [stage["name"] for stage in stages]
-    if of in names:
-        names = [s["name"] for s in stages if s["name"] == of or s["kind"] == "eval"]
-    with closing(Journal(path / "journal.sqlite", read_only=True)) as journal:
-        return sum(map(journal.used, names), NOTHING)
 
 
 def _in_order(record: TrialRecord) -> tuple[int, int]:

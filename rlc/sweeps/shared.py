@@ -35,15 +35,13 @@ def shared_part(plan: Plan, of: str) -> Plan | None:
     return evolve(plan, stages=stages, graph=graph, provenance=origins, expectations=())
 
 
-def create(path: Path, plan: Plan, shared: Path | None) -> None:
-    """Make the run folder of a trial; with ``shared`` the stages of the finished run there are done
-    in it. It appears at once and whole, whatever happens on the way."""
+def create(path: Path, plan: Plan, shared: Path | None, names: Sequence[str] = ()) -> None:
+    """Make the run folder of a trial; with ``shared`` its stages ``names`` are done in it, as in
+    the finished run there. It appears at once and whole, whatever happens on the way."""
     partial = path.with_name(f".{path.name}.new")
     shutil.rmtree(partial, ignore_errors=True)
     with closing(RunFolder.create(partial, plan)) as folder:
         if shared is not None:
-            with closing(RunFolder.resume(shared)) as done:
-                names = [stage.name for stage in done.plan.stages]
             folder.journal.take(shared / "journal.sqlite", names)
             _copy_files(shared, partial, plan)
     partial.rename(path)

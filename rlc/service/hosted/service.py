@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import copy
 import logging
 from collections.abc import Awaitable, Callable, Mapping
 from contextlib import ExitStack
@@ -212,7 +213,8 @@ class HostedService:
             }
         )
         try:
-            tokenizer = await in_thread(client.get_tokenizer)
+            # The SDK has one for all clients of a process, and it serves one thread at a time.
+            tokenizer = copy.deepcopy(await in_thread(client.get_tokenizer))
         except Exception as error:  # transformers and its hub raise many kinds
             name = info.model_data.tokenizer_id or info.model_data.model_name
             why = str(error).strip().split("\n")[0][:200]
