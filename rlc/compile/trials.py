@@ -17,7 +17,7 @@ from rlc.check.rules.budget import report_budgets
 from rlc.check.scope import NamedDecl, Scope
 from rlc.check.values import Value
 from rlc.compile.overrides import put_in
-from rlc.lang.ast import BlockDecl, Expr, Name, Node, Recipe, ValueDecl
+from rlc.lang.ast import BlockDecl, Decl, Expr, Name, Node, Recipe, ValueDecl
 from rlc.lang.diagnostics import Diagnostic, Diagnostics
 
 if TYPE_CHECKING:
@@ -44,6 +44,7 @@ class TrialCompiler:
         decls = tuple(decl for decl in recipe.decls if decl.kind.id != SWEEP)
         self._recipe, self._reader = evolve(recipe, decls=decls), reader
         self._known = {(item.code, item.span, item.message) for item in known}
+        self._put: dict[tuple[int, int, int], tuple[Decl, object]] = {}
         self._memo = _Memo({d.name.id: d for d in decls if isinstance(d, BlockDecl | ValueDecl)})
 
     def with_values(self, changes: Sequence[Change]) -> Tried:
@@ -51,7 +52,7 @@ class TrialCompiler:
         found = Diagnostics()
         recipe = self._recipe
         for path, value in changes:
-            recipe = put_in(recipe, path, value, found)
+            recipe = self._put_in(recipe, path, value, found)
         analysis = Analysis((), ())
         if not found.has_errors:
             analysis = analyse(recipe, found, self._reader, self._memo.evaluator, self._memo.ruled)
@@ -63,6 +64,27 @@ class TrialCompiler:
 
                     report_expectations(analysis.expectations, analysis.stages, name, found)
         return Tried(analysis, Diagnostics(item for item in found if self._is_new(item)))
+
+    def _put_in(
+        self, recipe: Recipe, path: Sequence[Name], value: Expr, found: Diagnostics
+    ) -> Recipe:
+        """The recipe with a value put in: the same value makes the same declaration each time."""
+        names = [getattr(decl, "name", None) for decl in recipe.decls]
+        place = next((i for i, name in enumerate(names) if name and name.id == path[0].id), None)
+        if place is None:
+            return put_in(recipe, path, value, found)
+        old = recipe.decls[place]
+        key = id(old), id(path), id(value)
+        if key not in self._put:
+            before = len(found)
+            changed = put_in(recipe, path, value, found)
+            if len(found) > before:
+                return changed
+            # With what it is made of, so that their ids stay theirs.
+            self._put[key] = changed.decls[place], (old, path, value)
+        decls = list(recipe.decls)
+        decls[place] = self._put[key][0]
+        return evolve(recipe, decls=tuple(decls))
 
     def _is_new(self, item: Diagnostic) -> bool:
         return (item.code, item.span, item.message) not in self._known
@@ -107,8 +129,10 @@ class _SharingEvaluator(Evaluator):
     def __init__(self, memo: _Memo, scope: Scope, recipe: str, found: Diagnostics) -> None:
         super().__init__(scope, recipe, found)
         self._memo = memo
-        decls = scope.decls.items()
-        self._changed = {name: decl for name, decl in decls if memo.base.get(name) is not decl}
+        self._decls: dict[str, NamedDecl] = {**scope.templates, **scope.decls}
+        self._changed = {
+            name: decl for name, decl in self._decls.items() if memo.base.get(name) is not decl
+        }
 
     def declared(self, decl: NamedDecl) -> Value | None:
         if decl.name.id not in self._done and not self._open:
@@ -144,7 +168,7 @@ class _SharingEvaluator(Evaluator):
         while waiting:
             new = self._memo.names(waiting.pop()) - found
             found |= new
-            waiting += [self.scope.decls[name] for name in new if name in self.scope.decls]
+            waiting += [self._decls[name] for name in new if name in self._decls]
         return frozenset(id(decl) for name, decl in self._changed.items() if name in found)
 
 

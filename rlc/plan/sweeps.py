@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from typing import Literal
 
@@ -89,7 +88,8 @@ class Trial:
     @property
     def id(self) -> str:
         """What it is: two trials with one id are the same run."""
-        import hashlib  # every check reads these records, and only sweeps need it
+        import hashlib
+        import json  # every check reads these records, and only sweeps need it
 
         what = json.dumps([sorted(self.configuration.items()), self.seed])
         return hashlib.sha256(what.encode()).hexdigest()[:10]

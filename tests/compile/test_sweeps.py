@@ -11,6 +11,7 @@ from rlc.compile.sweeps import Sweep, TrialError
 from rlc.lang.render import render_human
 from rlc.lang.source import Source
 from rlc.plan.codec import plan_hash
+from rlc.plan.graph import build_graph
 from rlc.plan.records import Plan
 from rlc.plan.sweeps import Trial
 from rlc.pricing.cost import plan_cost, total_cost
@@ -148,3 +149,31 @@ def test_trials_that_share_evaluations_are_compiled_as_if_alone() -> None:
     alone = [compiled(text, *t.settings).plan for t in trials(sweep)]
     assert made == [content(plan) for plan in alone if plan is not None]
     assert len(set(made)) == 12
+
+
+REUSED = """
+optimizer slow(rate: float = 1e-4, warm: int = 0) = adam(rate, schedule = linear(warmup = warm))
+model big = policy { lora_rank = rank }
+param rank: int = 4
+train longer = main { model = big  optimizer = slow()  steps = 60 }
+eval after { model = longer  env = guess  sampling = sample(max_tokens = 8) }
+sweep s {
+  of   = longer
+  over = { slow.rate = [1e-5, 2e-5]  rank = [2, 8]  main.batch.group_size = [4, 6] }
+}
+"""
+
+
+def test_what_is_reused_is_varied_where_it_is_declared() -> None:
+    """Declarations with parameters and amended blocks depend on what they are made of."""
+    text = recipe("quickstart") + REUSED
+    sweep = sweep_of(text)
+    made = [content(sweep.plan_of(t.configuration, t.seed)) for t in trials(sweep)]
+    alone = list[str]()
+    for trial in trials(sweep):
+        plan = compiled(text, *trial.settings).plan
+        assert plan is not None
+        stages = tuple(stage for stage in plan.stages if stage.name in ("longer", "after"))
+        alone.append(content(evolve(plan, stages=stages, graph=build_graph(stages))))
+    assert made == alone
+    assert len(set(made)) == 8
