@@ -68,6 +68,7 @@ class Models:
     ``base;path``."""
 
     backend: Backend
+    _bases: dict[str, StreamingClient] = field(factory=dict, init=False)
     _loaded: OrderedDict[tuple[str, float], StreamingClient] = field(
         factory=OrderedDict, init=False
     )
@@ -84,8 +85,10 @@ class Models:
         base, _, path = name.rpartition(";")
         if not path.startswith(TINKER):
             served = self._served(name)
-            client = await self.backend.engine.create_sampling_client(base_model=served.source)
-            return self._model(name, served, client)
+            if name not in self._bases:  # asking the engine again would wait for its training
+                open_base = self.backend.engine.create_sampling_client
+                self._bases[name] = await open_base(base_model=served.source)
+            return self._model(name, served, self._bases[name])
         try:
             saved = self.backend.engine.store.find(engine_path(path))
             run = self.backend.runs.find(path.removeprefix(TINKER).split("/")[0])
