@@ -78,6 +78,9 @@ class Remote:
         client = await self.engine.create_sampling_client(base_model="tiny")
         return Repeating(client) if self.repeats else client
 
+    async def create_custom_loss(self, fn: Any, input_ranks: Any) -> Any:
+        return await self.engine.create_custom_loss(fn, input_ranks)
+
     async def delete_checkpoint(self, path: str) -> None:
         await self.engine.delete_checkpoint(path)
 
