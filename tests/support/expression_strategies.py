@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 from rlc.algo.expressions.build import Builder
 from rlc.algo.expressions.program import Program
 from rlc.algo.expressions.reach import differentiable
+from rlc.algo.expressions.scalars import evaluate
 
 COMPARISONS = ("<", "<=", ">", ">=", "==", "!=")
 SMOOTH = ("exp", "log", "sqrt", "sigmoid", "softplus")
@@ -72,3 +73,10 @@ def columns(draw: st.DrawFn, most: int = 4) -> Columns:
         "adv": column(st.sampled_from([0.0, 1.0, -1.0]) | within(-2, 2)),
         "ref": column(within(-3, -0.01)),
     }
+
+
+def is_finite(loss: Program, data: Columns) -> bool:
+    """Whether every part of a loss is, those that a `where` does not choose included."""
+    inputs = {name: column.tolist() for name, column in data.items()}
+    parts = (Program(loss.nodes[: end + 1], end, "token") for end in range(len(loss.nodes)))
+    return all(np.isfinite(np.asarray(evaluate(part, inputs), float)).all() for part in parts)

@@ -25,7 +25,6 @@ from rlc.algo.expressions.program import (
     Node,
     Program,
     Shape,
-    below,
 )
 from rlc.algo.expressions.vocabulary import INPUTS, OPERATIONS, RATIO, input_of
 
@@ -187,11 +186,6 @@ class Builder:
                 nodes.append(Node(node.op, args, node.value, name))
         self.positions = position
         return Program(tuple(nodes), position[output], self.shape(output), self._kind)
-
-    def unused(self, output: int) -> tuple[str, ...]:
-        """The names given to nodes that ``output`` is not made of."""
-        needed = set(below(Program(tuple(self._nodes), output, "token", self._kind), output))
-        return tuple(name for node, name in self._called.items() if node not in needed)
 
     def _add(self, node: Node, shape: Shape) -> int:
         commutes = node.op in OPERATIONS and OPERATIONS[node.op].commutes

@@ -7,7 +7,6 @@ read whenever rlc starts, so nothing else stands here.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import Literal
 
 from attrs import frozen
@@ -88,12 +87,3 @@ class Program(Record):
     def inputs(self) -> tuple[str, ...]:
         """The names of the inputs that are read, in the order in which they stand."""
         return tuple(node.name for node in self.nodes if node.op == INPUT and node.name)
-
-
-def below(program: Program, root: int) -> Iterator[int]:
-    """Yield the positions of all nodes that ``root`` is made of, itself included, in order."""
-    needed = {root}
-    for position in range(root, -1, -1):
-        if position in needed:
-            needed.update(program.nodes[position].args)
-    return iter(sorted(needed))

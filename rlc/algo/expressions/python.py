@@ -125,6 +125,13 @@ class _Writer:
         ones = f"torch.ones_like({_LIKE[shape]})"
         return ones if self.constants[position] == 1 else f"{text} * {ones}"
 
+    def widened(self, position: int, shape: Shape) -> str:
+        """The text of a node as a tensor of just that shape: the gradient of torch's clamp (2.13)
+        fails where the bounds are larger than what they bound."""
+        if self.shapes[position] == "sequence" and shape == "token":
+            return f"{self.held(position, _SUM)} + torch.zeros_like(logp)"
+        return self.tensor(position, shape)
+
     def _node(self, position: int) -> tuple[str, int]:
         node, shape = self.program.nodes[position], self.shapes[position]
         if node.op == INPUT:
@@ -149,7 +156,7 @@ class _Writer:
                 return f"torch.{node.op}imum({values})", _ATOM
             case "clip":
                 if any(self.shapes[arg] != "number" for arg in args[1:]):
-                    given = [self.tensor(arg, shape) for arg in args]
+                    given = [self.widened(arg, shape) for arg in args]
                 return f"torch.clamp({', '.join(given)})", _ATOM
             case "where":
                 if all(self.shapes[arg] == "number" for arg in args[1:]):

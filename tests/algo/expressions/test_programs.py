@@ -101,12 +101,11 @@ def test_a_flag_is_a_condition_where_one_is_needed() -> None:
     assert shaped == program("where(truncated != 0, -1, total)", kind="reward")
 
 
-def test_what_is_not_needed_is_left_out_and_known() -> None:
+def test_what_is_not_needed_is_left_out() -> None:
     builder = Builder()
     used, unused = builder.input("ratio"), builder.apply("exp", builder.input("adv"))
     builder.name(used, "r")
     builder.name(unused, "temper")
-    assert builder.unused(used) == ("temper",)
     assert builder.program(used).inputs == ("logp", "logq")
     assert builder.program(used).nodes[-1].name == "r"
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from expression_strategies import Columns, columns, programs
+from expression_strategies import Columns, columns, is_finite, programs
 from expressions import program
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
@@ -68,6 +68,8 @@ def test_the_traced_function_is_the_definition(
     except AlgorithmError:
         assume(False)
     assume(abs(value) < 1e6 and np.abs(grad_T).max() < 1e6)
+    # What a `clip` or `min` leaves behind may be infinite here, and is NaN to torch's gradient.
+    assume("where" in {node.op for node in loss.nodes} or is_finite(loss, data))
     logp_T = torch.full((len(mask_T),), -7.0, dtype=torch.float64)
     logp_T[torch.from_numpy(mask_T)] = torch.from_numpy(data["logp"])
     logp_T.requires_grad_()
@@ -81,6 +83,27 @@ def test_the_traced_function_is_the_definition(
     assert total.item() == pytest.approx(scale * value, rel=1e-9, abs=1e-9)
     np.testing.assert_allclose(logp_T.grad[mask_T], scale * grad_T, rtol=1e-7, atol=1e-9)
     assert not logp_T.grad[~mask_T].any()
+
+
+@pytest.mark.parametrize("text", ["clip(mean(logp), mean(logp), logp)", "clip(logp, sum(logp), 0)"])
+@pytest.mark.parametrize("count", [1, 3])
+def test_shapes_go_together_in_a_clip(text: str, count: int) -> None:
+    """As a client computes it, by torch alone."""
+    import torch
+
+    loss = program(f"x = {text}\nx * x")
+    value, grad_T = loss_and_grad(loss, {"logp": np.linspace(-2.0, -1.0, count)})
+    written = torch_function(loss, "mine")
+    scope: dict[str, Any] = {"torch": torch}
+    exec(written.source, scope)
+    logp_T = torch.linspace(-2.0, -1.0, count, dtype=torch.float64, requires_grad=True)
+    first_T = torch.zeros(count, dtype=torch.float64)
+    first_T[0] = 1
+    total, _ = scope["mine"](logp_T, torch.ones(count, dtype=torch.float64), first_T)
+    total.backward()
+    assert total.item() == pytest.approx(value)
+    assert logp_T.grad is not None
+    np.testing.assert_allclose(logp_T.grad.numpy(), grad_T, rtol=1e-12)
 
 
 def test_it_reads_like_what_it_says() -> None:
