@@ -147,7 +147,8 @@ def _cookbook(stage: TrainPlan) -> Iterator[str]:
         yield "`turns()`: the cookbook's loop collects groups"
     loss = loss_traits(stage.loss)
     # Its datums have no column for these, and name no sampled sequences (cookbook 0.5.8).
-    if loss.per_sequence or loss.recorded or not loss.sampler_logprobs:
+    named = stage.loss.program is None and not stage.loss.mean
+    if not named or loss.per_sequence or loss.recorded or not loss.sampler_logprobs:
         yield f"`{stage.loss.name}()` is not a loss of the cookbook's loop"
     if stage.sampling.top_p != 1 or stage.sampling.top_k != -1:
         yield "`sample()`: the cookbook's loop samples from all tokens"

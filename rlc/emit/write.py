@@ -7,14 +7,18 @@ target cannot express is refused, all of it at once: nothing of a plan is left o
 from __future__ import annotations
 
 import json
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from rlc.emit.refusals import TARGETS, refusals
 from rlc.errors import Error
 from rlc.explanation.formulas import scheme_formulas
+from rlc.explanation.maths import loss_formula
 from rlc.plan.codec import plan_hash
-from rlc.plan.records import Plan, TrainPlan
+from rlc.plan.records import LossPlan, Plan, TrainPlan
 from rlc.version import __version__
+
+if TYPE_CHECKING:
+    from rlc.algo.expressions.python import TorchFunction
 
 
 class EmitError(Error, ValueError):
@@ -82,8 +86,20 @@ def _facts(stage: TrainPlan) -> dict[str, Any]:
         "by_tokens": any(getattr(step, "weight", "") == "tokens" for step in stage.advantage.steps),
         "by_turn": stage.advantage.returns.unit == "turn",
         "traits": loss_traits(stage.loss),
+        "own_loss": _own_loss(stage.loss),
+        "loss_formula": loss_formula(stage.loss),
         "price": price_of(stage.model.base, stage.model.service),
     }
+
+
+def _own_loss(loss: LossPlan) -> TorchFunction | None:
+    """Return a recipe's own loss as the script has it."""
+    from rlc.algo.expressions.python import torch_function
+    from rlc.catalog.index import loss_traits
+
+    if loss.program is None:
+        return None
+    return torch_function(loss.program, loss.name, loss_traits(loss).weighted)
 
 
 def literal(value: Any, indent: int = 0) -> str:

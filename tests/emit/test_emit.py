@@ -67,6 +67,20 @@ train main {
 """
 
 
+OWN = """
+loss soft {
+  tau   = where(adv > 0, 1, 1.05)
+  gate  = 4 / tau * sigmoid(tau * (ratio - 1))
+  token = -gate * adv + 0.01 * (logp - logq) * (logp - logq)
+}
+env guess = gem("game:GuessTheNumber-v0-easy") |> chat()
+train main {
+  model = policy  env = guess  batch = groups(4, group_size = 4)  sampling = sample(max_tokens = 16)
+  advantage = grpo()  loss = soft  aggregate = token_mean()  optimizer = adam(1e-3)  steps = 2
+}
+"""
+
+
 def plan_of(text: str) -> Plan:
     compiled = compile_source(Source("job.rl", MODEL + text))
     assert compiled.plan is not None, [item.message for item in compiled.diagnostics]
@@ -80,6 +94,7 @@ def plan_of(text: str) -> Plan:
         ("full", FULL, "tinker"),
         ("waves", WAVES, "tinker"),
         ("named", NAMED, "tinker"),
+        ("own", OWN, "tinker"),
         ("plain", PLAIN, "cookbook"),
     ],
 )
@@ -118,6 +133,7 @@ def test_a_script_is_valid_formatted_and_stands_alone(
             "`streamed()`: `kl` takes the mean",
         ),
         ("loss = stable_reinforce(kl_coeff = 0.1)", "cookbook", "`stable_reinforce()` is not a"),
+        ("loss = own()", "cookbook", "`own()` is not a loss"),
         ("advantage = grpo()", "cookbook", "advantage `grpo`"),
         ("optimizer = adam(1e-3, beta1 = 0.8)", "cookbook", "beta1 = 0.9"),
         ("optimizer = adam(1e-3, schedule = cosine())", "cookbook", "constant learning rate"),
@@ -134,8 +150,9 @@ def test_what_a_target_cannot_express_is_refused(change: str, target: str, reaso
         "optimizer": "optimizer = adam(1e-3)",
     }.get(field)
     text = PLAIN.replace(old, change) if old else PLAIN.replace("steps = 2", f"steps = 2  {change}")
+    own = "loss own() { token = -abs(ratio) * logp * adv }\n"
     with pytest.raises(EmitError) as refused:
-        emit(plan_of(text), target)
+        emit(plan_of(own + text), target)
     assert any(reason in why for why in refused.value.reasons), refused.value.reasons
 
 

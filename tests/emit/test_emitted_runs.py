@@ -61,6 +61,19 @@ train main {{
   loss = stable_reinforce(kl_coeff = 0.1)  optimizer = adam(1e-3)  steps = 2
 }}
 """
+# One loss of each shape; the second is not of degree one in the advantages.
+SEQUENCES = """
+loss shared {{
+  s        = exp(mean(logp - logq))
+  sequence = -min(s, 1.01) * mean(adv) * sigmoid(s)
+}}
+"""
+PULLED = """
+loss pulled {{
+  drift = logp - logq
+  token = drift * drift - max(ratio, 0.99) * adv
+}}
+"""
 PLAIN = """
 model policy {{ base = "{base}"  lora_rank = 8  renderer = qwen3_instruct }}
 env guess = gem("game:GuessTheNumber-v0-easy") |> chat()
@@ -113,8 +126,12 @@ def metrics_of(path: Path) -> list[dict[str, float]]:
         ),
         plan_of(WAVES),
         plan_of(NAMED),
+        plan_of(
+            SEQUENCES + JOB, advantage="grpo()", aggregate="seq_mean_token_mean()", loss="shared"
+        ),
+        plan_of(PULLED + JOB, advantage="grpo()", aggregate="token_mean()", loss="pulled"),
     ],
-    ids=["episodes", "turns-over-env", "waves", "named-sequences"],
+    ids=["episodes", "turns-over-env", "waves", "named-sequences", "own-sequences", "own-pulled"],
 )
 def test_the_script_repeats_the_run(plan: Plan, server: str, tmp_path: Path) -> None:
     script = tmp_path / "train.py"
