@@ -24,7 +24,7 @@ _TAKEN = ("torch", "logprobs", "sampled", MASK, FIRST, WEIGHT, *(set(INPUTS["los
 # Tensors that are there anyway, with a value for each token, and one value.
 _LIKE: Mapping[Shape, str] = {"token": "logp", "sequence": "length"}
 _RATIO = "torch.exp(logp - logq)"
-_LONG = 50  # characters from which a part gets a line of its own
+_LONG = 60  # characters from which a part gets a line of its own
 
 # How tightly a text holds together.
 _COMPARISON, _SUM, _PRODUCT, _UNARY, _ATOM = range(5)
