@@ -22,6 +22,7 @@ from transformers import AutoTokenizer
 
 from rlc.service import tiny
 from rlc.service.http.inference import sampling as sampling_of_requests
+from rlc.service.local.service import LocalService
 
 TOKENIZER: Any = AutoTokenizer.from_pretrained(tiny.path())
 ASKED: Any = [{"role": "user", "content": "Spell the word apple backwards."}]
@@ -392,6 +393,29 @@ def test_requests_at_once_are_answered_as_alone(server: Running, client: openai.
             return [reply.choices[0].message.content for reply in await asyncio.gather(*asked)]
 
     assert asyncio.run(together()) == alone
+
+
+def test_a_checkpoint_is_opened_once_for_all_who_ask_at_once(
+    server: Running, sdk: tinker.ServiceClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    training = sdk.create_lora_training_client(BASE, rank=1).result()
+    path = training.save_weights_for_sampler("shared").result().path
+    opened: list[Any] = []
+    plain_open = LocalService.create_sampling_client
+
+    def open_once(service: LocalService, **given: Any) -> Any:
+        opened.append(given)
+        return plain_open(service, **given)
+
+    monkeypatch.setattr(LocalService, "create_sampling_client", open_once)
+
+    async def together() -> None:
+        async with openai.AsyncOpenAI(base_url=f"{server.url}/v1", api_key=KEY) as eager:
+            given: Any = {"model": path, "prompt": "a", "max_tokens": 2}
+            await asyncio.gather(*[eager.completions.create(**given) for _ in range(8)])
+
+    asyncio.run(together())
+    assert len(opened) == 1
 
 
 def test_all_likeliest_tokens_are_a_distribution(client: openai.OpenAI) -> None:

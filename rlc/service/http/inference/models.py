@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections import OrderedDict
 from collections.abc import Awaitable, Callable
 from typing import Any, Protocol
@@ -18,8 +19,9 @@ from rlc.service.http.checkpoints.runs import TINKER, engine_path
 from rlc.service.http.refusals import Refused
 from rlc.service.interface import SampledToken
 from rlc.service.local.checkpoints import SCHEME
+from rlc.service.local.clients import LocalSamplingClient
 
-_MOST_LOADED = 16  # checkpoints whose weights are kept
+_MOST_OPENED = 16  # models whose weights are kept
 _NOT_FOUND = "model_not_found"
 _RENDERER = "renderer_name"  # where the cookbook notes it in the metadata of a run
 
@@ -68,8 +70,8 @@ class Models:
     ``base;path``."""
 
     backend: Backend
-    _bases: dict[str, StreamingClient] = field(factory=dict, init=False)
-    _loaded: OrderedDict[tuple[str, float], StreamingClient] = field(
+    # By source or path, and when it was saved; those used longest ago come first.
+    _opened: OrderedDict[tuple[str, float], asyncio.Future[LocalSamplingClient]] = field(
         factory=OrderedDict, init=False
     )
     _renderers: dict[tuple[str, tuple[str, ...]], Any] = field(factory=dict, init=False)
@@ -85,28 +87,33 @@ class Models:
         base, _, path = name.rpartition(";")
         if not path.startswith(TINKER):
             served = self._served(name)
-            if name not in self._bases:  # asking the engine again would wait for its training
-                open_base = self.backend.engine.create_sampling_client
-                self._bases[name] = await open_base(base_model=served.source)
-            return self._model(name, served, self._bases[name])
+            client = await self._open((served.source, 0.0), base_model=served.source)
+            return self._model(name, served, client)
         try:
             saved = self.backend.engine.store.find(engine_path(path))
             run = self.backend.runs.find(path.removeprefix(TINKER).split("/")[0])
-            key = (path, saved.saved_at)
-            if key not in self._loaded:
-                open_path = self.backend.engine.create_sampling_client
-                self._loaded[key] = await open_path(model_path=engine_path(path))
+            client = await self._open((path, saved.saved_at), model_path=engine_path(path))
         except (ServiceError, Refused) as error:
             said = str(error).replace(SCHEME, TINKER)
             raise Refused(404, said, param="model", code=_NOT_FOUND) from error
-        self._loaded.move_to_end(key)
-        opened = self._loaded[key]
-        while len(self._loaded) > _MOST_LOADED:
-            self._loaded.popitem(last=False)
         served = self._served(self.backend.name_of(run.base_model))
         if base not in ("", served.name):
             raise Refused(400, f"{path} is of {served.name}, not of {base}.", param="model")
-        return self._model(name, served, opened, (run.user_metadata or {}).get(_RENDERER))
+        return self._model(name, served, client, (run.user_metadata or {}).get(_RENDERER))
+
+    async def _open(self, key: tuple[str, float], **named: Any) -> StreamingClient:
+        """Open weights once, for all requests that name them: only then they share a batch."""
+        if key not in self._opened:
+            opening = self.backend.engine.create_sampling_client(**named)
+            self._opened[key] = asyncio.ensure_future(opening)
+            while len(self._opened) > _MOST_OPENED:
+                self._opened.popitem(last=False)
+        self._opened.move_to_end(key)
+        try:
+            return await asyncio.shield(self._opened[key])
+        except ServiceError:
+            self._opened.pop(key, None)
+            raise
 
     def renderer(self, model: InferenceModel, name: str | None = None) -> Any:
         """The cookbook's renderer of that name, or the model's own. Raise Refused (400) if there is
