@@ -240,6 +240,7 @@ class Builder:
                     position,
                     _SHAPES["token"],
                     _SHAPES[self._shapes[arg]],
+                    "it is its own mean" if op == "mean" else "multiply it by `length`",
                 )
         if op == "clip" and (low := self.value(args[1])) is not None:
             high = self.value(args[2])
