@@ -72,7 +72,9 @@ class LiveSweep(SweepObserver):
         self._steps: dict[str, str] = {}
         self._last: dict[str, float] = {}
         self._since = time.monotonic()
-        self._live = Live(console=console, get_renderable=self._render, refresh_per_second=4)
+        self._live = Live(
+            console=console, get_renderable=self._render, refresh_per_second=4, transient=True
+        )
 
     def started(self, plan: SweepPlan, size: int, folder: Path) -> None:
         self._plan, self._size = plan, size

@@ -49,6 +49,11 @@ def open_sweep(
     Raises:
         rlc.Error: a package, a key or a file is missing, or the folder cannot be written.
     """
+    if not Path(base.recipe).is_file():
+        raise RunError(
+            "a sweep goes on from its recipe, and standard input is read once",
+            "save the recipe in a file",
+        )
     _prepare(base, sweep, base_url)
     options = {**made_from, "name": sweep.plan.name, "base_url": base_url}
     where = None if path is None else Path(path)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import signal
 from contextlib import closing
 from pathlib import Path
@@ -62,3 +63,20 @@ def test_no_trial_is_run_twice(whole: Path, tmp_path: Path, kills: list[tuple[st
         assert mine.keys() == its.keys()
         for run, path in mine.items():
             assert not differences(outcome(its[run]), outcome(path))
+
+
+@pytest.mark.parametrize("times", [1, 2])
+def test_ctrl_c_ends_it_and_it_goes_on(tmp_path: Path, times: int) -> None:
+    recipe, folder, log = write(tmp_path, GRID), tmp_path / "sweep", tmp_path / "log"
+    process, _ = start(["sweep", str(recipe), "--run-dir", str(folder)], log)
+    while process.is_alive() and not list(folder.glob("trials/*/metrics.jsonl")):
+        process.join(0.01)
+    for _ in range(times):
+        os.kill(process.pid, signal.SIGINT)
+        process.join(0.05)
+    process.join(120)
+    assert process.exitcode == 130, log.read_text()
+    assert f"rlc sweep --resume {folder}" in log.read_text()
+    assert "Traceback" not in log.read_text()
+    finished(["sweep", "--resume", str(folder)], log)
+    assert [record.state for record in records(folder)] == ["finished"] * 4
