@@ -29,7 +29,6 @@ _NAMES: Mapping[tuple[type, str], str] = {
     (EnvPlan, "source"): "env",
     (StepPlan, "name"): "wrapper",
     (GraderPlan, "grader"): "grader",
-    (records.LossPlan, "name"): "loss",
     (records.AggregatePlan, "kind"): "aggregate",
     (records.MetricPlan, "name"): "metric",
     (records.TrackPlan, "name"): "tracker",
@@ -109,6 +108,11 @@ class _Generator:
         params = {renamed.get(param.name, param.name): param for param in _PARAMS.get(cls, ())}
         properties = {name: self._field(cls, name, hints[name], params.get(name)) for name in hints}
         required = [field.name for field in fields(cls) if field.default is NOTHING]
+        more: Schema = {}
+        if cls is records.LossPlan:  # one of the service's, or a recipe's own
+            named = {"properties": {"name": {"enum": names_of("loss")}}}
+            own = {"properties": {"program": {"type": "object"}}, "required": ["program"]}
+            more = {"anyOf": [named, own]}
         described = {"description": " ".join((cls.__doc__ or "").split())} if cls.__doc__ else {}
         return {
             "type": "object",
@@ -116,6 +120,7 @@ class _Generator:
             "properties": properties,
             "required": required,
             "additionalProperties": False,
+            **more,
         }
 
     def _field(self, cls: type, name: str, hint: Any, param: Param | None) -> Schema:

@@ -8,6 +8,7 @@ from typing import Any
 
 from attrs import asdict, field, frozen, has
 
+from rlc.algo.expressions.vocabulary import INPUTS, OPERATIONS
 from rlc.catalog.builtins.advantages import UNSUPPORTED
 from rlc.catalog.builtins.sources import PROBLEM_SETS
 from rlc.catalog.builtins.wrappers import TEMPLATES
@@ -24,6 +25,8 @@ UNKNOWN = "unknown"
 # What there is beside the kinds of builtins.
 OTHER_KINDS = {
     "declaration": "what a recipe is made of",
+    "input": "what an expression can read",
+    "function": "what an expression can do",
     "base": "models that can be trained",
     "environment": "environments of GEM, for gem(id)",
     "problems": "sets of problems, for problems(data)",
@@ -57,6 +60,18 @@ def entries() -> tuple[Entry, ...]:
             for d in DECLARATIONS.values()
         ),
         *(Entry(b.kind, b.name, b.doc, b.usage(), b.params, b.formula) for b in builtins),
+        *(
+            Entry(
+                "input", each.name, each.doc, facts={"of a": kind, "is one": f"each {each.shape}"}
+            )
+            for kind, inputs in INPUTS.items()
+            for each in inputs.values()
+        ),
+        *(
+            Entry("function", each.name, each.doc, each.usage)
+            for each in OPERATIONS.values()
+            if each.usage.startswith(each.name)
+        ),
         *(_model(name) for name in model_names()),
         *(_retired(name) for name in retired_names()),
         *(_environment(env_id) for env_id in gem_ids()),

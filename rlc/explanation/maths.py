@@ -44,7 +44,7 @@ def formula_sections(stage: StagePlan, paint: Paint) -> Iterator[tuple[str, Line
     else:
         yield f"advantage: {stage.advantage.name}", _advantage(stage, paint)
         if stage.kl is not None:
-            yield "KL penalty: reference", _penalty(stage, paint)
+            yield "KL penalty: reference" if stage.kl.coef else "reference", _penalty(stage, paint)
         yield f"aggregation: {stage.aggregate.kind}", _aggregate(stage, paint)
         yield f"loss: {stage.loss.name}", _loss(stage, paint)
     schedule = stage.optimizer.schedule
@@ -65,7 +65,7 @@ def formulas_of(stage: StagePlan) -> dict[str, list[str]]:
     schedule = list(_formula("schedule", stage.optimizer.schedule.kind))
     if isinstance(stage, SftPlan):
         return rewards | {"loss": list(SFT_LOSS), "schedule": schedule}
-    penalty = {} if stage.kl is None else {"kl": list(_formula("kl", "reference"))}
+    penalty = {"kl": list(_formula("kl", "reference"))} if stage.kl and stage.kl.coef else {}
     return rewards | {
         "advantage": [formula.text for formula in scheme_formulas(stage.advantage)],
         **penalty,
@@ -120,13 +120,14 @@ def _derivative(loss: LossPlan) -> tuple[str, ...]:
 
 def _loss(stage: TrainPlan, paint: Paint) -> Lines:
     loss = stage.loss
+    if loss.program is not None:
+        for line in (*loss_formula(loss), *_derivative(loss)):
+            yield from wrapped(line, hang=2)
+        yield from map(paint.dim, _of_own_loss(stage))
+        return
     yield from loss_formula(loss)
     if loss.mean:
         yield "L_i = L / n_i, one number for each sequence"
-    yield from _derivative(loss)
-    if loss.program is not None:
-        yield from map(paint.dim, _of_own_loss(stage))
-        return
     yield paint.dim(_builtin("loss", loss.name).doc)
     if not loss_traits(loss).published:
         yield paint.dim("Tinker computes a definition of its own, which is not published:")
@@ -151,7 +152,10 @@ def _of_own_loss(stage: TrainPlan) -> Iterator[str]:
 
 def _penalty(stage: TrainPlan, paint: Paint) -> Lines:
     assert stage.kl is not None
-    yield from _formula("kl", "reference")
+    if stage.kl.coef:
+        yield from _formula("kl", "reference")
+    else:
+        yield "log p_ref,t is read by the loss, and nothing is taken off the advantages"
     discount = f", discount = {stage.kl.discount:g}" if stage.kl.discount else ""
     yield f'reference = "{stage.kl.reference}", coef = {stage.kl.coef:g}{discount}'
     yield paint.dim("the reference reads every sequence of a batch once")

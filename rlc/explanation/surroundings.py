@@ -83,6 +83,8 @@ def _needed(plan: Plan) -> Iterator[str]:
             is_file = hub_dataset(stage.data.path) is None
             path = stage.data.path
             yield f"the file {path}" if is_file else f"{stage.name}: {_NEEDS['hub']}: {path}"
+        if isinstance(stage, TrainPlan) and stage.loss.program and stage.model.service != LOCAL:
+            yield f"the package torch: `{stage.loss.name}` is traced with it"
         if not isinstance(stage, EvalPlan):
             for tracker in stage.track:
                 traits = tracker_traits(tracker.name)

@@ -7,6 +7,7 @@ from typing import Any
 
 from attrs import evolve, frozen
 
+from rlc.algo.expressions.program import Program
 from rlc.plan.codec import plan_hash
 from rlc.plan.leaves import leaves
 from rlc.plan.records import Plan, kind_of
@@ -116,6 +117,8 @@ def _change(change: Change) -> str:
         return f"{change.before.value} stage removed"
     if not change.before.exists and "." not in change.path:
         return f"{change.after.value} stage added"
+    if isinstance(change.before.value, Program) and isinstance(change.after.value, Program):
+        return "another expression"
     return " → ".join(
         shown_value(name, side.value) if side.exists else "—"
         for side in (change.before, change.after)

@@ -85,9 +85,7 @@ def shown_value(name: str, value: object) -> str:
     if value is None:
         return _NONE.get(last, "none")
     if isinstance(value, Program):
-        from rlc.algo.expressions.formula import formula  # most plans have none
-
-        return "; ".join(formula(value))
+        return "an expression"  # it is shown as a formula elsewhere
     if unit := unit_of(last):
         return show(value, unit)
     if isinstance(value, str) and not value.isidentifier():

@@ -124,6 +124,11 @@ def _prices(stage: StagePlan) -> Iterator[str]:
         yield f"no primary source confirms the price of {', '.join(unsure)} of {model.base}"
     if isinstance(stage, TrainPlan) and loss_traits(stage.loss).reaches_prompt:
         yield f"the forward pass of {stage.loss.name}() is billed as a prefill of every sequence"
+    if isinstance(stage, TrainPlan) and stage.loss.program is not None:
+        yield (
+            f"the server computes {stage.loss.name}() itself; where it has no custom losses, the "
+            "SDK does, after a forward pass over every sequence: 1.5 times the training work"
+        )
     if isinstance(stage, TrainPlan) and stage.kl is not None:
         if cost.reference_price(stage.kl, stage.model) is None:
             yield f"the price of {stage.kl.reference} is unknown: the sums are lower bounds"

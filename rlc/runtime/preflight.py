@@ -13,7 +13,7 @@ from rlc.data.sets.hub import MISSING, is_installed
 from rlc.envs.build import source_problems
 from rlc.plan.graph import build_graph
 from rlc.plan.paths import hub_dataset
-from rlc.plan.records import EvalPlan, Plan, SftPlan, environments_of
+from rlc.plan.records import EvalPlan, Plan, SftPlan, TrainPlan, environments_of
 from rlc.pricing.quantities import judged_before
 from rlc.runtime.records import RunError
 
@@ -41,7 +41,7 @@ def require_runnable(plan: Plan) -> None:
     if lost := list(dict.fromkeys(_missing_files(plan))):
         raise RunError("; ".join(lost))
     envs = [env for stage in plan.stages for env in environments_of(stage)]
-    missing = dict.fromkeys([*_trackers(plan), *_data_sets(plan)])
+    missing = dict.fromkeys([*_own_losses(plan), *_trackers(plan), *_data_sets(plan)])
     if problems := [*missing, *source_problems(envs, plan.recipe)]:
         raise RunError("; ".join(problems))
 
@@ -64,6 +64,13 @@ def _data_sets(plan: Plan) -> Iterator[str]:
         if isinstance(stage, SftPlan) and hub_dataset(stage.data.path or "") is not None:
             readers.append(stage.name)
         yield from (f"the data of `{reader}` {MISSING}" for reader in readers)
+
+
+def _own_losses(plan: Plan) -> Iterator[str]:
+    """Losses of the recipe's own, if the package that traces them is missing."""
+    for stage in plan.stages if importlib.util.find_spec("torch") is None else ():
+        if isinstance(stage, TrainPlan) and stage.loss.program is not None:
+            yield f"the loss `{stage.loss.name}` is traced with torch: pip install torch"
 
 
 def _trackers(plan: Plan) -> Iterator[str]:

@@ -116,7 +116,9 @@ def test_every_record_is_described_and_closed() -> None:
 
 def test_names_and_bounds_are_those_of_the_catalogue() -> None:
     definitions = SCHEMA["$defs"]
-    assert definitions["LossPlan"]["properties"]["name"]["enum"] == names_of("loss")
+    named, own = definitions["LossPlan"]["anyOf"]
+    assert named["properties"]["name"]["enum"] == names_of("loss")
+    assert own["required"] == ["program"]
     assert definitions["EnvPlan"]["properties"]["source"]["enum"] == names_of("env")
     beta1 = definitions["AdamPlan"]["properties"]["beta1"]
     assert (beta1["minimum"], beta1["exclusiveMaximum"]) == (0, 1)

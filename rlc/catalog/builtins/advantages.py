@@ -213,16 +213,18 @@ _REASONS = {
         "its baseline is a running average over steps, and a scheme sees one step only; "
         "`center(scope = role)` compares within the step"
     ),
-    ("dual_clip", "sapo", "gmpo", "dppo", "clip_cov", "kl_cov", "luspo", "vespo"): (
-        "the service computes no such loss, and a loss of one's own cannot be written yet; "
-        "the nearest are `ppo()`, `cispo()` and `gspo()`"
+    ("dual_clip", "sapo", "gmpo", "dppo", "clip_cov"): (
+        "the service has no such loss: it is one of your own, and `recipes/lib/losses.rl` has it"
+    ),
+    ("kl_cov", "luspo", "vespo"): (
+        "the service has no such loss: write it as one of your own, `loss name { token = … }`"
     ),
     ("gpg_loss",): "it is `cross_entropy()`, with `gpg()` as the advantage",
     ("entropy_bonus",): (
         "it needs the logits of all tokens, and the service tells the sampled one's"
     ),
     ("kl_loss", "low_var_kl"): (
-        "a KL term in the loss needs a loss of one's own; "
+        "a KL term is part of a loss of your own, such as `ppo_k3()` of `recipes/lib/losses.rl`; "
         "`kl = reference(…)` takes the distance off the advantages"
     ),
     ("tis", "mis"): (
