@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from math import prod
 from typing import TYPE_CHECKING
 
-from attrs import frozen
+from attrs import evolve, frozen
 
 from rlc.check.stages import CheckedStage
 from rlc.check.sweeps import Axis, CheckedSweep
@@ -119,9 +119,17 @@ class _Checker:
         alone; what a trial says of other places need not matter to who compares it."""
         for item in tried.found:
             matters = item.severity is Severity.ERROR or item.span == place
+            shown = [item.span, *(label.span for label in item.labels)]
+            if not any(self._is_inside(span) for span in shown if span is not None):
+                item = evolve(item, labels=(*item.labels, Label(place, "with this value")))
             if matters and item not in self.found:
                 self.found.append(item)
         return not any(item.severity is Severity.ERROR for item in tried.found)
+
+    def _is_inside(self, span: Span) -> bool:
+        """Whether a place is in the sweep's own text."""
+        own = self.checked.decl.span
+        return span.source is own.source and own.start <= span.start < own.end
 
     def _lacks_metric(self, tried: Tried, place: Span) -> bool:
         """Report a value with which the stage is no longer measured by the sweep's metric."""

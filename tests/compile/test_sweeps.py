@@ -85,6 +85,15 @@ def test_a_value_that_is_not_tried_is_refused() -> None:
         sweep.plan_of({"learning_rate": "3"}, 1)
 
 
+def test_what_a_value_breaks_elsewhere_names_the_value() -> None:
+    text = recipe("quickstart").replace("group_size = 8", "group_size = 2 * half")
+    text += "param half: int = 4\nexpect main.steps < 100\n"
+    text += "sweep s { of = main  over = { half = [1, 2]  main.steps = [50, 200] } }\n"
+    diagnostics = compile_source(Source("recipe.rl", text)).diagnostics
+    (found,) = (item for item in diagnostics if item.code == "RL0674")
+    assert any(label.span.text == "200" for label in found.labels)
+
+
 PRICED = """\
 param rate: float = 1e-5
 param size: int = 8
