@@ -106,7 +106,7 @@ class Evaluator:
         with self.inside(decl.name.id):
             made = self.once(decl, partial(self.uses.block, decl))
         if made is None:
-            del self.scope.decls[decl.name.id]
+            self.scope.decls.pop(decl.name.id, None)  # a circle has dropped it
             self.scope.unread |= {decl.name.id}
         else:
             self.scope.decls[decl.name.id] = made

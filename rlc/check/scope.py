@@ -35,6 +35,10 @@ class Scope:
     def in_order(self) -> list[NamedDecl]:
         return list(self.decls.values())
 
+    def declaration(self, name: str) -> NamedDecl | None:
+        """What the recipe declares under a name, with parameters or without."""
+        return self.decls.get(name) or self.templates.get(name)
+
     def knows(self, name: str) -> bool:
         """Whether the recipe declares the name, even if the declaration cannot be read."""
         return name in self.decls or name in self.templates or name in self.unread
@@ -93,7 +97,7 @@ def collect(recipe: Recipe, found: Diagnostics) -> Scope:
         elif decl is None:
             # What it would have declared is not missing.
             scope.unread |= {written.name.id} if isinstance(written, NamedDecl) else set()
-        elif (first := (scope.decls | scope.templates).get(decl.name.id)) is not None:
+        elif (first := scope.declaration(decl.name.id)) is not None:
             label = Label(first.name.span, "first declared here")
             message = f"`{decl.name.id}` is declared twice"
             found.error("RL0109", decl.name.span, message, "give one another name", label)
@@ -139,7 +143,10 @@ def _understood(decl: Decl, found: Diagnostics) -> NamedDecl | Expectation | Non
         return evolve(decl, kind=evolve(decl.kind, id=likely[0]))
     known = DECLARATIONS[decl.kind.id]
     if problem := _form_problem(known, decl):
-        found.error("RL0303", decl.kind.span, problem, f"write `{known.written()}`")
+        advice = f"write `{known.written()}`"
+        if known.is_block and isinstance(decl, ValueDecl) and isinstance(decl.value, Name):
+            advice += f", or `{decl.value.id} {{ … }}` with what is to change"
+        found.error("RL0303", decl.kind.span, problem, advice)
         return None
     return decl
 

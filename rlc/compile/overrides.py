@@ -9,7 +9,7 @@ from attrs import evolve
 from rlc.catalog.declarations import DECLARATIONS
 from rlc.check.reuse.changes import Change
 from rlc.check.suggest import known_values
-from rlc.lang.ast import Amend, BlockDecl, Call, Expr, Name, Recipe, ValueDecl
+from rlc.lang.ast import Amend, BlockDecl, Call, Expr, Field, Name, Recipe, ValueDecl
 from rlc.lang.diagnostics import Diagnostics
 from rlc.lang.source import Source
 from rlc.lang.syntax import parse_field
@@ -74,36 +74,56 @@ def _changed(
     declared = DECLARATIONS.get(decl.kind.id)
     if declared is None:
         return decl  # its kind is misspelt, which is reported
-    amends = isinstance(decl, ValueDecl) and isinstance(decl.value, Amend | Call)
-    if isinstance(decl, ValueDecl) and not (amends and declared.is_block and len(path) > 1):
-        return evolve(decl, value=change.in_expr(decl.value, 1))
-    if not _has_field(decl, path, found):
-        return decl
     if isinstance(decl, BlockDecl):
+        if not _has_field(decl, decl.fields, path, found):
+            return decl
         return evolve(decl, fields=change.in_fields(decl.fields, 1))
-    # What an amendment does not say, it says from now on.
     made = decl.value
-    if isinstance(made, Call):
-        made = Amend(made.span, made, ())
-    assert isinstance(made, Amend)
+    if not (declared.is_block and isinstance(made, Amend | Call)):
+        return evolve(decl, value=change.in_expr(made, 1))
+    # What an amendment does not say, it says from now on.
+    amend = made if isinstance(made, Amend) else Amend(made.span, made, ())
+    if (call := _made_by(decl, amend.base, change)) is not None:
+        base = change.in_call(call, 1)
+        return evolve(decl, value=base if call is made else evolve(amend, base=base))
+    if not _has_field(decl, amend.fields, path, found):
+        return decl
     names = ".".join(name.id for name in path[1:])
-    given = any(f"{names}.".startswith(f"{field.name.id}.") for field in made.fields)
-    fields = change.in_fields(made.fields, 1) if given else (*made.fields, change.field(1))
-    return evolve(decl, value=evolve(made, fields=fields))
+    given = any(f"{names}.".startswith(f"{field.name.id}.") for field in amend.fields)
+    fields = change.in_fields(amend.fields, 1) if given else (*amend.fields, change.field(1))
+    return evolve(decl, value=evolve(amend, fields=fields))
 
 
-def _has_field(decl: BlockDecl | ValueDecl, path: Sequence[Name], found: Diagnostics) -> bool:
+def _made_by(decl: ValueDecl, base: Expr, change: Change) -> Call | None:
+    """The use of a declaration that a block is made by, if the path names a parameter of it."""
+    if not (isinstance(base, Call) and isinstance(base.func, Name)) or len(change.path) < 2:
+        return None
+    used, name = change.decls.get(base.func.id), change.path[1].id
+    names = [each.name.id for each in (used.parameters or ())] if used else []
+    fields = [param.name for param in DECLARATIONS[decl.kind.id].fields]
+    return base if name in names and name not in fields else None
+
+
+def _has_field(
+    decl: BlockDecl | ValueDecl,
+    fields: Sequence[Field],
+    path: Sequence[Name],
+    found: Diagnostics,
+) -> bool:
     """Whether a block has the field to set, or may be given it; report it if not."""
-    own = [field.name.id for field in decl.fields] if isinstance(decl, BlockDecl) else []
+    own = [field.name.id for field in fields]
     if len(path) == 1:
         names = ", ".join(f"`{decl.name.id}.{name}`" for name in own)
         message = f"`{decl.name.id}` has fields and no value of its own"
-        found.error("RL0106", path[0].span, message, f"set {names}")
+        found.error("RL0106", path[0].span, message, f"set {names}" if own else None)
         return False
     name, known = path[1], [param.name for param in DECLARATIONS[decl.kind.id].fields]
-    if name.id in own or (name.id in known and (len(path) == 2 or isinstance(decl, ValueDecl))):
-        return True
-    advice = known_values(own if len(path) > 2 and own else known, name.id)
-    message = f"`{decl.name.id}` has no field `{name.id}` to set"
-    found.error("RL0106", name.span, message, advice)
-    return False
+    if isinstance(decl, BlockDecl):
+        fits = name.id in own or (name.id in known and len(path) == 2)
+    else:
+        fits = name.id in known or name.id in own
+    if not fits:
+        advice = known_values(own if len(path) > 2 and own else known, name.id)
+        message = f"`{decl.name.id}` has no field `{name.id}` to set"
+        found.error("RL0106", name.span, message, advice)
+    return fits

@@ -63,7 +63,7 @@ class Change:
             case Binary(op="|>"):  # the call that it starts with
                 return evolve(expr, left=self.in_expr(expr.left, depth))
             case Call():
-                return self._in_call(expr, depth)
+                return self.in_call(expr, depth)
             case RecordExpr():
                 return evolve(expr, fields=self.in_fields(expr.fields, depth))
             case Name():
@@ -76,7 +76,7 @@ class Change:
         self._report(depth, self.whole(self._text(depth)))
         return expr
 
-    def _in_call(self, call: Call, depth: int) -> Expr:
+    def in_call(self, call: Call, depth: int) -> Call:
         """The call with one argument replaced or added; unknown names are left to the checker."""
         rest = self.path[depth:]
         name = rest[0]
@@ -99,7 +99,7 @@ class Change:
                 args[index] = argument
                 return evolve(call, args=tuple(args))
         if len(rest) > 1:
-            self._report(depth, self.whole(self._text(depth)))
+            self._report(depth, self.whole(self._text(depth + (name.id in names))))
             return call
         return evolve(call, args=(*args, Argument(name.span.to(self.value.span), name, self.value)))
 

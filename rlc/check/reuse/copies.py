@@ -52,6 +52,11 @@ def nodes_in(node: Node) -> Iterator[Node]:
                 yield from nodes_in(item)
 
 
+def names_in(node: Node) -> Iterator[Name]:
+    """The names that stand for values in a tree."""
+    return (part for part in nodes_in(node) if isinstance(part, Name))
+
+
 def _changed(node: AnyNode, change: Callable[[Name], Expr]) -> AnyNode:
     if isinstance(node, Name):
         return change(node)  # type: ignore[return-value]  # an expression for an expression

@@ -9,7 +9,7 @@ from rlc.catalog.declarations import DECLARATIONS
 from rlc.catalog.elsewhere import WORDS
 from rlc.catalog.index import find_anywhere
 from rlc.catalog.records import Param
-from rlc.check.reuse.copies import nodes_in
+from rlc.check.reuse.copies import names_in, nodes_in
 from rlc.check.scope import NamedDecl, Scope
 from rlc.lang.ast import BlockDecl, Call, Expr, Name
 from rlc.lang.diagnostics import Diagnostics, Label
@@ -26,12 +26,13 @@ def check_templates(scope: Scope, found: Diagnostics) -> None:
 
 
 def _check_parameters(decl: NamedDecl, scope: Scope, found: Diagnostics) -> None:
-    used = {node.id for node in nodes_in(decl) if isinstance(node, Name)}
+    defaults = [each.default for each in decl.parameters or () if each.default is not None]
+    used = {name.id for part in (decl, *defaults) for name in names_in(part)}
     as_words = {name.id: name for name in _read_as_words(decl)}
     seen: dict[str, Name] = {}
     for parameter in decl.parameters or ():
         name = parameter.name
-        other = (scope.decls | scope.templates).get(name.id)
+        other = scope.declaration(name.id)
         # Whoever imports a file may use the names of its parameters.
         is_here = other is not None and other.span.source is decl.span.source
         if name.id in seen:

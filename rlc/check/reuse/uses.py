@@ -3,7 +3,7 @@ with the arguments put in."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, TypeVar
 
@@ -14,7 +14,7 @@ from rlc.catalog.index import KINDS, how_to_make
 from rlc.catalog.records import REQUIRED, Param
 from rlc.check.bind import Owner, bind
 from rlc.check.reuse.blocks import block_of, made_block
-from rlc.check.reuse.copies import filled, marked
+from rlc.check.reuse.copies import filled, marked, names_in
 from rlc.check.reuse.declared import NAMEABLE, declared_as, is_made
 from rlc.check.reuse.types import NUMERIC, WORD, typed
 from rlc.check.reuse.unknown import Unknown
@@ -50,6 +50,7 @@ class Uses:
         self._found = evaluator.found
         self._made: dict[int, tuple[Call, BlockDecl | ValueDecl | None]] = {}  # calls keep their id
         self._wants: dict[str, tuple[Param, ...]] = {}
+        self._defaults: dict[str, dict[str, Expr]] = {}
 
     def copy(self, call: Call) -> BlockDecl | ValueDecl | None:
         """The declaration that a use stands for, with its arguments put in and no parameters; None
@@ -101,15 +102,17 @@ class Uses:
 
     def alone(self, decl: AnyDecl) -> AnyDecl:
         """The declaration with its defaults put in; what has none is not known."""
-        return evolve(filled(decl, self._defaults(decl)), parameters=None)
+        return self._filled(decl, {})
 
     @contextmanager
     def labelled(self, decl: BlockDecl | ValueDecl, call: Call) -> Iterator[None]:
-        """Say of what is found in the copy of a declaration where it is used."""
+        """Say of what is found in the copy of a declaration where it is used, and of what is wrong
+        with an argument there what it was given to."""
         before = len(self._found)
         yield
         label = Label(call.func.span, f"in this use of `{decl.name.id}`")
-        _add_label(self._found, before, label, decl.span)
+        _explain(self._found, before, label, decl.span, again=True)
+        _explain(self._found, before, Label(decl.name.span, "declared here"), call.span)
 
     def _copied(self, call: Call) -> BlockDecl | ValueDecl | None:
         assert isinstance(call.func, Name)
@@ -129,7 +132,7 @@ class Uses:
         def argument(expr: Expr, want: Param) -> Value | None:
             before = len(found)
             value = self._evaluator.value(expr, want)
-            _add_label(found, before, Label(places[want.name], "declared here"), expr.span)
+            _explain(found, before, Label(places[want.name], "the parameter"), expr.span)
             if value is not None:
                 given[want.name] = marked(_converted(expr, value), f"argument of {name}, ")
             return value
@@ -137,10 +140,8 @@ class Uses:
         before = len(found)
         owner = Owner(name, f"`{name}()`", "argument", call.func.span)
         bound = bind(call.args, self.wants(decl), owner, argument, found)
-        _add_label(found, before, label, call.span)
-        if not bound.complete:
-            return None
-        return evolve(filled(decl, self._defaults(decl) | given), parameters=None)
+        _explain(found, before, label, call.span)
+        return self._filled(decl, given) if bound.complete else None
 
     def wants(self, decl: BlockDecl | ValueDecl) -> tuple[Param, ...]:
         """What the parameters of a declaration take. Those with a default have one that is not
@@ -156,22 +157,37 @@ class Uses:
         can_be_none = isinstance(default, Name) and default.id == "none"
         return evolve(want, default=REQUIRED if default is None else None, optional=can_be_none)
 
-    def _defaults(self, decl: BlockDecl | ValueDecl) -> dict[str, Expr]:
-        """What stands for each parameter that is not given."""
+    def _filled(self, decl: AnyDecl, given: Mapping[str, Expr]) -> AnyDecl:
+        """The declaration without its parameters: what is not given has its default, which may name
+        parameters before it."""
         holes: dict[str, Expr] = {}
-        for parameter, want in zip(decl.parameters or (), self.wants(decl), strict=True):
-            default, how = parameter.default, f"default of {decl.name.id}, "
-            value = None if default is None else self._evaluator.value(default, want)
-            hole: Expr = Unknown(parameter.name.span, want)
-            if default is not None and value is not None:
-                hole = marked(_converted(default, value), how)
-            holes[want.name] = hole
-        return holes
+        for name, default in self._defaults_of(decl).items():
+            holes[name] = given.get(name) or filled(default, holes)
+        return evolve(filled(decl, holes), parameters=None)
+
+    def _defaults_of(self, decl: BlockDecl | ValueDecl) -> Mapping[str, Expr]:
+        """What stands for each parameter that is not given: its default, if that is right."""
+        if decl.name.id not in self._defaults:
+            defaults: dict[str, Expr] = {}
+            for parameter, want in zip(decl.parameters or (), self.wants(decl), strict=True):
+                default = parameter.default
+                hole: Expr = Unknown(parameter.name.span, want)
+                if default is not None:
+                    value = self._evaluator.value(filled(default, defaults), want)
+                    how = f"default of {decl.name.id}, "
+                    needs = any(node.id in defaults for node in names_in(default))
+                    if value is not None or needs:
+                        hole = marked(_converted(default, value), how)
+                defaults[want.name] = hole
+            self._defaults[decl.name.id] = defaults
+        return self._defaults[decl.name.id]
 
 
-def _converted(expr: Expr, value: Value) -> Expr:
+def _converted(expr: Expr, value: Value | None) -> Expr:
     """The expression, a number or word as its parameter takes it: it may be put where anything
     plain can stand."""
+    if value is None:
+        return expr
     if value.type in NUMERIC and isinstance(expr, Number | Negative) and value.data is not None:
         return Number(expr.span, value.data)
     if value.type == WORD and isinstance(expr, String):
@@ -179,12 +195,15 @@ def _converted(expr: Expr, value: Value) -> Expr:
     return expr
 
 
-def _add_label(found: Diagnostics, since: int, label: Label, within: Span) -> None:
-    """Add a label to what was found in a part of a source."""
+def _explain(
+    found: Diagnostics, since: int, label: Label, within: Span, again: bool = False
+) -> None:
+    """Add a label to what was found in a part of a source, if it has none yet, or ``again``."""
     for index in range(since, len(found)):
         item = found[index]
         span = item.span
-        if span is None or span.source is not within.source or label.span == span:
+        if span is None or span.source is not within.source or span == label.span:
             continue
-        if within.start <= span.start and span.end <= within.end and label not in item.labels:
+        inside = within.start <= span.start and span.end <= within.end
+        if inside and (again or not item.labels) and label not in item.labels:
             found[index] = evolve(item, labels=(*item.labels, label))
