@@ -89,7 +89,8 @@ def analyse(
     run_rules(parts, found, reader, ruled)
     if len(ordered) > 1 or scope.templates:
         found.drop_repeated()  # what several copies of one text have in common
-    _report_no_stage(recipe, ordered, found)
+    if not scope.templates:  # made to be imported, as a file with them is
+        _report_no_stage(recipe, ordered, found)
     if not found.has_errors:
         _report_unused(scope, recipe, found)
         _report_trained_twice(ordered, found)

@@ -6,6 +6,8 @@ import re
 from collections.abc import Callable, Iterable
 from typing import Any
 
+from attrs import evolve
+
 from rlc.catalog.records import SCALARS, Param
 from rlc.check.foreign import is_unquoted, report_word, warn_of_placeholders
 from rlc.check.reuse.unknown import Unknown, report_unfit
@@ -112,8 +114,8 @@ class Scalars:
                 return Value("bool", expr.value, span, span)
             case Name() | Attribute():
                 return self._lookup(expr)
-            case Unknown():
-                report_unfit(expr, want, self._found)
+            case Unknown():  # perhaps only a part of what is wanted
+                report_unfit(expr, evolve(want, type="any"), self._found)
                 return None
             case Negative():
                 return self._arithmetic("-", expr, [expr.operand], want)

@@ -18,7 +18,7 @@ def recipe(name: str) -> str:
     """The text of a recipe of the project, with the paths of its files as seen from the folder that
     tests run in."""
     text = (RECIPES / f"{name}.rl").read_text(encoding="utf-8")
-    return text.replace('"data/', '"recipes/data/')
+    return text.replace('"data/', '"recipes/data/').replace('"lib/', '"recipes/lib/')
 
 
 RECIPE_TEXTS = {path.stem: recipe(path.stem) for path in RECIPE_FILES}

@@ -132,7 +132,7 @@ def _amended(evaluator: Evaluator, base: BlockDecl, amend: Amend) -> BlockDecl |
         given.append(field)
         change = Change(
             (base.name, *names_of(field.name)),
-            marked(field.value, "amended at "),
+            marked(field.value, "amended at ", scope.templates),
             scope.decls,
             found,
             "RL0623",

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Container, Iterator, Mapping
 from typing import Any, TypeVar
 
 from attrs import evolve, fields, frozen
 
 from rlc.check.values import is_command_line
-from rlc.lang.ast import Expr, Name, Node
+from rlc.lang.ast import Call, Expr, Name, Node
 from rlc.lang.source import Span
 
 AnyNode = TypeVar("AnyNode", bound=Node)
@@ -79,17 +79,18 @@ def _parts(node: Node) -> list[str]:
     return [field.name for field in fields(type(node)) if field.name not in _LABELS]
 
 
-def marked(node: AnyNode, how: str) -> AnyNode:
-    """The tree with marks of how it came where it is put; what has one, and what is from the
-    command line, keeps its own."""
+def marked(node: AnyNode, how: str, templates: Container[str]) -> AnyNode:
+    """The tree with marks of how it came where it is put. What has one, and what is from the
+    command line, keeps its own; arguments of ``templates`` get theirs when these are used."""
     changes: dict[str, Any] = {}
     span = node.span
     if not isinstance(span, Reused) and not is_command_line(span):
         changes["span"] = Reused(span.source, span.start, span.end, how)
-    for field in fields(type(node)):
+    is_use = isinstance(node, Call) and isinstance(node.func, Name) and node.func.id in templates
+    for field in () if is_use else fields(type(node)):
         part = getattr(node, field.name)
         if isinstance(part, Node):
-            changes[field.name] = marked(part, how)
+            changes[field.name] = marked(part, how, templates)
         elif isinstance(part, tuple):
-            changes[field.name] = tuple(marked(item, how) for item in part)
+            changes[field.name] = tuple(marked(item, how, templates) for item in part)
     return evolve(node, **changes)

@@ -134,7 +134,7 @@ class Uses:
             value = self._evaluator.value(expr, want)
             _explain(found, before, Label(places[want.name], "the parameter"), expr.span)
             if value is not None:
-                given[want.name] = marked(_converted(expr, value), f"argument of {name}, ")
+                given[want.name] = self._marked(expr, value, f"argument of {name}, ")
             return value
 
         before = len(found)
@@ -157,6 +157,9 @@ class Uses:
         can_be_none = isinstance(default, Name) and default.id == "none"
         return evolve(want, default=REQUIRED if default is None else None, optional=can_be_none)
 
+    def _marked(self, expr: Expr, value: Value | None, how: str) -> Expr:
+        return marked(_converted(expr, value), how, self._evaluator.scope.templates)
+
     def _filled(self, decl: AnyDecl, given: Mapping[str, Expr]) -> AnyDecl:
         """The declaration without its parameters: what is not given has its default, which may name
         parameters before it."""
@@ -177,7 +180,7 @@ class Uses:
                     how = f"default of {decl.name.id}, "
                     needs = any(node.id in defaults for node in names_in(default))
                     if value is not None or needs:
-                        hole = marked(_converted(default, value), how)
+                        hole = self._marked(default, value, how)
                 defaults[want.name] = hole
             self._defaults[decl.name.id] = defaults
         return self._defaults[decl.name.id]
