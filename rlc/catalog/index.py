@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from functools import partial
+from functools import cache, partial
 from typing import TYPE_CHECKING, TypeVar
 
 from attrs import evolve
@@ -201,6 +201,7 @@ def names_of(kind: str) -> list[str]:
     return [builtin.name for builtin in builtins_of(kind)]
 
 
+@cache
 def words_of(kind: str) -> list[str]:
     """Those of them that are words, without parentheses."""
     return [builtin.name for builtin in BUILTINS if builtin.kind == kind and builtin.word]

@@ -7,6 +7,7 @@ as soon as the parts that it needs could be read, regardless of errors in the ot
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import cache
 from typing import TYPE_CHECKING, Any
 
 from attrs import evolve, fields
@@ -69,11 +70,16 @@ def run_rules(
             found.extend(item for item in ruled[key][1] if item not in found)
             continue
         known = len(found)
-        for rule in RULES:
-            if rule.needs <= view.parts.keys():
-                rule.check(view)
+        for rule in _rules_of(frozenset(view.parts)):
+            rule.check(view)
         if ruled is not None:
             ruled[key] = origins, tuple(found[known:])
+
+
+@cache
+def _rules_of(parts: frozenset[str]) -> tuple[Rule, ...]:
+    """The rules on a stage of which these parts are there."""
+    return tuple(rule for rule in RULES if rule.needs <= parts)
 
 
 def _with_demonstrations(view: View) -> View:
