@@ -19,6 +19,7 @@ PARTS = {
     "letters": {"share"},
     "shapes": {"share", "shape", "shape/one_word", "shape/plain", "length"},
     "chain": {"judged"},
+    "shaped": {"share"},
 }
 
 

@@ -16,11 +16,13 @@ def reduce_rewards(
     low: float | None = None,
     high: float | None = None,
     ended: bool = True,
+    shaped: Callable[[float], float] | None = None,
 ) -> tuple[float, ...] | None:
     """The credit of each turn: the reduced reward on the last one, zeros before it.
 
     ``nonterminal``, where given, counts as one more reward if the episode did not end by itself;
-    ``low`` and ``high`` then limit the result. ``turns`` keeps a number for each turn, the
+    ``shaped`` then makes another number of the reduced one, and ``low`` and ``high`` limit the
+    result. ``turns`` keeps a number for each turn, the
     nonterminal reward being added to the last, and limits each of them. Turns without a reward
     (None) take no part, as in OpenReward 0.1.167.
 
@@ -28,7 +30,7 @@ def reduce_rewards(
         T numbers; None if there is no reward at all.
 
     Raises:
-        AlgorithmError: another reduction.
+        AlgorithmError: another reduction, or ``shaped`` of one for each turn.
     """
     if reduce not in REDUCTIONS:
         known = ", ".join(REDUCTIONS)
@@ -38,10 +40,13 @@ def reduce_rewards(
     if not values or not rewards_T:
         return None
     if reduce == "turns":
+        if shaped is not None:
+            raise AlgorithmError("the rewards of turns are not shaped one by one")
         kept = [0.0 if reward is None else reward for reward in rewards_T]
         kept[-1] = fsum([kept[-1], *last])
         return tuple(_limited(value, low, high) for value in kept)
     reduced = _REDUCERS[reduce](values)
+    reduced = reduced if shaped is None else shaped(reduced)
     return (*[0.0] * (len(rewards_T) - 1), _limited(reduced, low, high))
 
 

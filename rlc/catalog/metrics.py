@@ -71,6 +71,10 @@ def _wrapped(stage: StagePlan, role: Role) -> bool:
     return any(with_role(env, role) is not None for env in environments_of(stage))
 
 
+def _shapes(stage: StagePlan) -> bool:
+    return any(env.reward.shaped is not None for env in environments_of(stage))
+
+
 def _clips(stage: StagePlan) -> bool:
     return isinstance(stage, TrainPlan) and loss_traits(stage.loss).clip is not None
 
@@ -84,6 +88,7 @@ _TRAINED, _ALL = ("train", "sft"), ("train", "sft", "eval")
 ENTRIES = (
     Entry(("reward/mean", "reward/{env}", "reward/{env}/{role}")),
     _count("reward_std/{env}"),
+    Entry(("raw_reward/{env}",), needs=_shapes),
     _share("{role}_acc"),
     _share(*_by_env("groups/constant", "groups/all_good", "groups/all_bad")),
     _count("turns/mean", "turns/{env}"),
@@ -111,6 +116,7 @@ ENTRIES = (
     _share("optim/skipped", of=_TRAINED),
     _share(*_evaluated("{solved}"), of=("eval",)),
     Entry(_evaluated("{reward}"), ("eval",)),
+    Entry(("eval/{name}/raw_reward",), ("eval",), needs=_shapes),
     Entry(("eval/{name}/env/{env}/{part}",), ("eval",)),
     _count("eval/{name}/failed", of=("eval",)),
     _share("eval/{name}/cut_off", "eval/{name}/format", of=("eval",)),

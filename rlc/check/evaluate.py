@@ -132,6 +132,10 @@ class Evaluator:
         return value
 
     def _one(self, expr: Expr, want: Param) -> Value | None:
+        if want.type == "expression" and not (isinstance(expr, Name) and expr.id == "none"):
+            from rlc.check.expressions.rewards import shaped_reward  # most recipes shape no reward
+
+            return shaped_reward(expr, self)
         if want.type in SCALARS or (want.optional and isinstance(expr, Name) and expr.id == "none"):
             return self.scalars.fitting(expr, want)
         is_declared = isinstance(expr, Name) and expr.id in self.scope.of_kind(want.type)
@@ -320,12 +324,24 @@ class Evaluator:
                 return None
             params += signature.params
             owner = evolve(owner, why_no_other=signature.why_no_other)
-        bound = bind(call.args, params, owner, self.value, self.found)
+        bound = bind(self._arguments(call, params), params, owner, self.value, self.found)
         if not bound.complete:
             return None
         made, origin = builtin.build(Args(bound.values)), f"definition of {builtin.name}"
         value = Value(builtin.kind, made, call.span, origin)
         return evolve(value, data=single(value)) if builtin.kind == "env" else value
+
+    def _arguments(self, call: Call, params: Sequence[Param]) -> Sequence[Argument]:
+        """The arguments of a call, of which an expression may stand first without its name."""
+        own = next((param for param in params if param.type == "expression"), None)
+        if own is None or not call.args or call.args[0].name is not None:
+            return call.args
+        from rlc.check.expressions.rewards import is_shape  # most recipes shape no reward
+
+        first, *others = call.args
+        if not is_shape(first.value, params[0].all_choices()):
+            return call.args
+        return [*others, evolve(first, name=Name(first.span, own.name))]
 
     def _more(self, call: Call, builtin: Builtin, owner: Owner) -> Signature | None:
         """The parameters that depend on the first argument; None if it is missing or wrong."""

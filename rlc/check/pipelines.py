@@ -13,6 +13,7 @@ from rlc.catalog.records import Param
 from rlc.check.mixtures import added, weighted
 from rlc.check.reuse.unknown import Unknown
 from rlc.check.scalars import LARGEST, describe
+from rlc.check.settle import settle
 from rlc.check.values import Value, said, unwrap
 from rlc.lang.ast import Binary, Call, Expr, Name, Number
 from rlc.lang.diagnostics import Label
@@ -103,6 +104,12 @@ def _with_setting(evaluator: Evaluator, head: Value, stage: Value, expr: Binary)
             label = Label(earlier.span, f"`{name}()` is here")
             message = f"`{name}()` is given twice for one environment"
             evaluator.found.error("RL0305", expr.right.span, message, "keep one of them", label)
+            return None
+    if not own_rollouts and (program := unwrap(stage.data.shaped)) is not None:
+        from rlc.check.expressions.rewards import report_components
+
+        parts = map(settle, head.data)
+        if not report_components(expr.right, program, parts, evaluator.found):
             return None
     envs = tuple(evolve(env, **{name: stage}) for env in head.data)
     return evolve(head, data=envs, span=expr.span)

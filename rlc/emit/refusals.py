@@ -67,6 +67,8 @@ def _environment(env: EnvPlan) -> Iterator[str]:
         yield f"`{env.name}`: `system` is not written by the script"
     if template is not None and template.args["name"] not in TEMPLATES:
         yield f"`{env.name}`: a template from a file is not written by the script"
+    if env.reward.shaped is not None:
+        yield f"`{env.name}`: `reward()` shapes rewards, which the script does not"
     own = env.rollouts
     limits = (own.max_failures, own.timeout, own.turn_timeout, own.step_timeout, own.max_turns)
     if limits != (None, None, None, STEP_TIMEOUT, MAX_TURNS):

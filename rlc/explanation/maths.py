@@ -11,7 +11,7 @@ from rlc.catalog.index import aggregate_traits, find_builtin, loss_traits
 from rlc.catalog.records import Builtin
 from rlc.explanation.formulas import Formula, scheme_formulas
 from rlc.explanation.layout import Lines, wrapped
-from rlc.explanation.rewards import reward_formula, reward_parts
+from rlc.explanation.rewards import reward_formulas
 from rlc.lang.render import Paint
 from rlc.plan.records import (
     LOCAL,
@@ -33,9 +33,8 @@ SFT_LOSS = ("L = − Σ_t log p_t", "t: the tokens of the replies")
 def formula_sections(stage: StagePlan, paint: Paint) -> Iterator[tuple[str, Lines]]:
     """Titles and lines, in the order in which things are computed."""
     for env in environments_of(stage):
-        if formula := reward_formula(env):
-            lines = (formula, *_formulas(reward_parts(env), paint))
-            yield f"reward of {env.name}", iter(lines)
+        if formulas := reward_formulas(env):
+            yield f"reward of {env.name}", _formulas(formulas, paint)
     if isinstance(stage, EvalPlan):
         yield "metrics", _metrics(stage, paint)
         return
@@ -55,9 +54,9 @@ def formula_sections(stage: StagePlan, paint: Paint) -> Iterator[tuple[str, Line
 def formulas_of(stage: StagePlan) -> dict[str, list[str]]:
     """Return the formulas as data, by the part of the stage that they belong to."""
     rewards = {
-        f"reward of {env.name}": [formula, *(part.text for part in reward_parts(env))]
+        f"reward of {env.name}": [formula.text for formula in formulas]
         for env in environments_of(stage)
-        if (formula := reward_formula(env))
+        if (formulas := reward_formulas(env))
     }
     if isinstance(stage, EvalPlan):
         names = sorted({metric.name for metric in stage.metrics})
@@ -95,7 +94,7 @@ def _advantage(stage: TrainPlan, paint: Paint) -> Lines:
 
 
 def _formulas(formulas: Sequence[Formula], paint: Paint) -> Lines:
-    width = max(len(formula.text) for formula in formulas)
+    width = max((len(formula.text) for formula in formulas if formula.remark), default=0)
     for formula in formulas:
         yield f"{formula.text:{width}}   {paint.dim(formula.remark)}".rstrip()
 

@@ -202,4 +202,8 @@ CODES: dict[str, str] = {
     "RL0677": "expectation that always holds",
     "RL0678": "expected twice",
     "RL0679": "nothing to compare",
+    # RL068x: shaped rewards (rlc/check/expressions)
+    "RL0680": "component that the reward does not have",
+    "RL0681": "reward that is always the same",
+    "RL0682": "component that may be a slip",
 }

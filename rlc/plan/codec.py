@@ -12,7 +12,7 @@ from rlc.algo.expressions.build import validate
 from rlc.algo.expressions.program import Node, Program
 from rlc.algo.scheme import AdvantageStep, Baseline, Clip, Scale
 from rlc.errors import Error
-from rlc.plan.environments import EnvPlan
+from rlc.plan.environments import EnvPlan, RewardPlan
 from rlc.plan.expectations import ExpectationPlan
 from rlc.plan.records import (
     SCHEMA_VERSION,
@@ -116,6 +116,8 @@ def _converter() -> Any:
     env = make_dict_structure_fn(EnvPlan, converter, _cattrs_forbid_extra_keys=True)
     converter.register_structure_hook(EnvPlan, lambda data, cls: env(_env_as_now(data), cls))
     none = override(omit_if_default=True)
+    reward = make_dict_unstructure_fn(RewardPlan, converter, shaped=none)
+    converter.register_unstructure_hook(RewardPlan, reward)
     without = make_dict_unstructure_fn(EnvPlan, converter, graders=none)
     converter.register_unstructure_hook(EnvPlan, without)
     node = make_dict_unstructure_fn(Node, converter, args=none, value=none, name=none)

@@ -6,6 +6,7 @@ from typing import Any, Literal
 
 from attrs import frozen
 
+from rlc.algo.expressions.program import Program
 from rlc.records import Record
 
 STEP_TIMEOUT = 120.0  # seconds that a step of an environment may take where nothing else is said
@@ -45,14 +46,15 @@ class RewardPlan(Record):
     """From the rewards of an episode's turns to what it is credited with.
 
     ``nonterminal``, where given, is appended as a last reward if the episode did not end by
-    itself; ``reduce`` then makes one number, or ``turns`` keeps one for each turn; ``low`` and
-    ``high`` limit the result.
+    itself; ``reduce`` then makes one number, or ``turns`` keeps one for each turn; ``shaped`` makes
+    another of the one number; ``low`` and ``high`` limit the result.
     """
 
     reduce: Literal["turns", "sum", "mean", "max", "min", "last"]
     nonterminal: float | None
     low: float | None
     high: float | None
+    shaped: Program | None = None
 
 
 @frozen(eq=False, repr=False)

@@ -10,6 +10,7 @@ from attrs import define, field, frozen
 from rlc.data.about import About
 from rlc.envs.chunks import NO_CHUNKS, Chunks
 from rlc.errors import Error
+from rlc.plan.environments import SOLVED
 from rlc.runtime.failures import Failure
 
 if TYPE_CHECKING:
@@ -49,7 +50,8 @@ class Rollout:
 
     ``task`` numbers the environment's tasks in the order they were drawn. ``digest`` identifies the
     task's first observation, the same for all members. ``credit`` has one value a turn, made by
-    the environment's reward settings.
+    the environment's reward settings; ``raw`` is the reward before they shaped it, None where they
+    do not.
 
     ``ended`` is an end of the environment's own (``done``, ``truncated``), a limit that was reached
     (``context``, ``prompt``, ``tokens``, ``turns``) or ``failed``. Of a rollout that failed after
@@ -77,6 +79,12 @@ class Rollout:
     failure: Failure | None = field(default=None, repr=False)
     replaced: bool = False
     about: About | None = None
+    raw: float | None = None
+
+    @property
+    def solved(self) -> bool:
+        """Whether the task counts as solved, by its reward before that was shaped."""
+        return self.error is None and (self.reward if self.raw is None else self.raw) >= SOLVED
 
     @property
     def reward(self) -> float:

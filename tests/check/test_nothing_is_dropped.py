@@ -114,6 +114,8 @@ def values_of(param: Param, kind: str = "") -> tuple[str, str]:
     """Two values that a parameter could take."""
     if kind == "axis":
         return {"low": ("1e-6", "2e-6"), "high": ("1e-4", "2e-4")}.get(param.name, ("none", "1e-6"))
+    if (kind, param.type) == ("wrapper", "expression"):
+        return "total - tokens", "2 * correct"
     if param.noun == "GEM environment":
         return '"rg:chain_sum"', '"rg:spell_backward"'
     if param.name in BY_NAME and param.type in ("int", "float", "string"):

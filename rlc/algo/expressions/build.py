@@ -102,7 +102,7 @@ class Builder:
                 expected=", ".join(self._names),
                 found=name,
             )
-        if name == RATIO:
+        if name == RATIO and self._kind == "loss":
             return self.apply("exp", self.apply("-", self.input("logp"), self.input("logq")))
         return self._add(Node(INPUT, name=name), input_of(self._kind, name).shape)
 

@@ -281,7 +281,14 @@ WRAPPERS = (
         ),
         optional("low", "float", "smallest credit"),
         optional("high", "float", "largest credit"),
-        build=lambda args: RewardPlan(args.reduce, args.nonterminal, args.low, args.high),
+        optional(
+            "shaped",
+            "expression",
+            "the credit, from the `total`, its components by name, `tokens`, `turns`, `truncated`; "
+            "it may stand first, without its name",
+            only_if=("reduce", ("sum", "mean", "max", "min", "last")),
+        ),
+        build=lambda args: RewardPlan(**args.values),
         not_after={},
     ),
 )

@@ -24,7 +24,7 @@ def report_findings(program: Program, lowering: Lowering, result: Span, found: D
         found.warning("RL0655", result, message, advice)
     values = ranges(program)
     for undefined in values.undefined:
-        _report_undefined(undefined, lowering, result, found)
+        report_undefined(undefined, lowering, result, found)
     for decided in values.decided:
         span = lowering.span_of(decided.node, result)
         message = f"`{_text(span)}` {'always' if decided.holds else 'never'} holds"
@@ -46,9 +46,10 @@ def _report_no_gradient(
     found.error("RL0644", result, message, advice, *labels)
 
 
-def _report_undefined(
+def report_undefined(
     undefined: Undefined, lowering: Lowering, result: Span, found: Diagnostics
 ) -> None:
+    """Report where a part of an expression has no value."""
     span = lowering.span_of(undefined.node, result)
     argument, text = lowering.span_of(undefined.argument, span), _text(span)
     labels = [Label(argument, str(undefined.range))] if argument != span else []

@@ -168,7 +168,7 @@ def _lines(episode: Episode) -> Iterator[tuple[str, list[Part]]]:
     stale = f", {record['staleness']} steps stale" if record["staleness"] else ""
     replaced = ", replaced by another group" if record.get("replaced") else ""
     where = f"  {record['stage']} step {record['step']:,}, task {record['task']:,}, "
-    advantages = record["advantages"]
+    advantages, raw = record["advantages"], record.get("raw_reward")
     yield (
         "bold",
         [
@@ -176,6 +176,7 @@ def _lines(episode: Episode) -> Iterator[tuple[str, list[Part]]]:
             (f"  {episode.why}" if episode.why else "", "bold yellow"),
             (f"{where}member {record['member']}{role}", "dim"),
             f"  reward {record['reward']:.3f}",
+            (f" ({raw:.3f} before it was shaped)" if raw is not None else "", "dim"),
             *(_advantage(advantage(record)) if advantages else []),
             (f"  {record['ended']}{stale}{replaced}", "dim"),
         ],

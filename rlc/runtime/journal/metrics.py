@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from attrs import asdict
 
 from rlc.catalog.environments import with_role
-from rlc.plan.environments import SOLVED, EnvPlan
+from rlc.plan.environments import EnvPlan
 from rlc.plan.records import SftPlan, StagePlan
 from rlc.runtime.records import Rollout, Usage
 
@@ -101,6 +101,7 @@ def _env_metrics(env: EnvPlan, rollouts: Sequence[Rollout]) -> dict[str, float]:
     metrics = {
         f"reward/{name}": fmean(rewards),
         f"reward_std/{name}": pstdev(rewards),
+        **_mean(f"raw_reward/{name}", (r.raw for r in rollouts if r.raw is not None)),
         f"turns/{name}": fmean(len(rollout.turns) for rollout in rollouts),
         f"length/{name}": fmean(sum(len(t.tokens) for t in r.turns) for r in rollouts),
         **_cut_off(rollouts, f"/{name}"),
@@ -160,13 +161,13 @@ def _constant_groups(rollouts: Sequence[Rollout], of: str = "") -> dict[str, flo
 
     They teach nothing where members are compared. ``all_good`` are those that solved the task.
     """
-    groups: dict[tuple[tuple[str, int], str], set[float]] = {}
+    groups: dict[tuple[tuple[str, int], str], list[Rollout]] = {}
     for rollout in rollouts:
-        groups.setdefault((rollout.group, rollout.role), set()).add(rollout.reward)
+        groups.setdefault((rollout.group, rollout.role), []).append(rollout)
     if not groups:
         return {}
-    constant = [rewards for rewards in groups.values() if len(rewards) == 1]
-    good = sum(max(rewards) >= SOLVED for rewards in constant)
+    constant = [group for group in groups.values() if len({one.reward for one in group}) == 1]
+    good = sum(any(one.solved for one in group) for group in constant)
     return {
         f"groups/constant{of}": len(constant) / len(groups),
         f"groups/all_good{of}": good / len(groups),
@@ -202,6 +203,7 @@ def rollout_record(
         "stage": stage,
         "step": step,
         **{name: getattr(rollout, name) for name in _SAME},
+        **({} if rollout.raw is None else {"raw_reward": rollout.raw}),
         **({"failure": rollout.failure.key} if rollout.failure else {}),
         "staleness": rollout.staleness,
         "replaced": rollout.replaced,

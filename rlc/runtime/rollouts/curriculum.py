@@ -17,7 +17,6 @@ from statistics import fmean
 from attrs import define, field
 
 from rlc.envs.judges.solver_judge import JUDGE
-from rlc.plan.environments import SOLVED
 from rlc.runtime.records import Rollout
 from rlc.seeds import derive_seed
 
@@ -77,4 +76,4 @@ def solved_share(rollouts: Iterable[Rollout]) -> float | None:
     Failures do not count. If the task is played in roles, the judge's pick decides.
     """
     deciding = [r for r in rollouts if r.role in ("", JUDGE) and r.error is None]
-    return fmean(r.reward >= SOLVED for r in deciding) if deciding else None
+    return fmean(r.solved for r in deciding) if deciding else None

@@ -6,11 +6,15 @@ import asyncio
 from array import array
 from collections.abc import Awaitable, Sequence
 from contextlib import nullcontext
+from functools import partial
 from hashlib import blake2b
 from typing import TYPE_CHECKING, TypeVar
 
 from attrs import define, evolve, field
 
+from rlc.algo.errors import AlgorithmError
+from rlc.algo.expressions.program import Program
+from rlc.algo.expressions.scalars import shaped_reward
 from rlc.algo.rewards import reduce_rewards
 from rlc.data.about import About
 from rlc.envs.base import AsyncEpisode, ContractError, EnvError, joins, validated
@@ -172,7 +176,9 @@ class Player:
         rollout = self._rollout(attempt, "failed", credit)
         return evolve(rollout, error=failure.error, cause=cause, failure=failure)
 
-    def _rollout(self, attempt: _Attempt, ended: str, credit: tuple[float, ...]) -> Rollout:
+    def _rollout(
+        self, attempt: _Attempt, ended: str, credit: tuple[float, ...], raw: float | None = None
+    ) -> Rollout:
         return Rollout(
             env=attempt.task.env.plan.name,
             task=attempt.task.number,
@@ -181,6 +187,7 @@ class Player:
             turns=tuple(attempt.turns),
             ended=ended,
             credit=credit,
+            raw=raw,
             staleness=self.staleness,
             seconds=attempt.seconds,
             about=attempt.about,
@@ -199,7 +206,8 @@ class Player:
             await close_all([episode])
         credit = episode_credit(plan.reward, attempt.turns, ended == "done")
         attempt.digest = blake2b(first.encode(), digest_size=8).hexdigest()
-        return self._rollout(attempt, ended, credit)
+        raw = raw_reward(plan.reward, attempt.turns, ended == "done")
+        return self._rollout(attempt, ended, credit, raw)
 
     async def _turns(
         self, attempt: _Attempt, episode: AsyncEpisode, reply: types.SampledSequence | None
@@ -290,7 +298,8 @@ class Player:
 def episode_credit(
     plan: RewardPlan, turns: Sequence[Turn], ended_by_itself: bool
 ) -> tuple[float, ...]:
-    """Return the credit of each turn; empty for an episode without a reward."""
+    """Return the credit of each turn; empty for an episode without a reward. Raise
+    ShapedRewardError if it cannot be shaped."""
     credit = reduce_rewards(
         [turn.reward for turn in turns],
         plan.reduce,
@@ -298,8 +307,41 @@ def episode_credit(
         low=plan.low,
         high=plan.high,
         ended=ended_by_itself,
+        shaped=None
+        if plan.shaped is None
+        else partial(_shaped, plan.shaped, turns, ended_by_itself),
     )
     return credit or ()
+
+
+def raw_reward(plan: RewardPlan, turns: Sequence[Turn], ended_by_itself: bool) -> float | None:
+    """Return the reward of an episode before it was shaped; None where none is."""
+    if plan.shaped is None:
+        return None
+    bare = evolve(plan, shaped=None, low=None, high=None)
+    return sum(episode_credit(bare, turns, ended_by_itself))
+
+
+def _shaped(program: Program, turns: Sequence[Turn], ended_by_itself: bool, total: float) -> float:
+    """The shaped reward, of what is known of the episode and measured of its last reply. An episode
+    is truncated if it did not end by itself, or its last reply was cut off at max_tokens."""
+    cut_off = not ended_by_itself or turns[-1].stop_reason == "length"
+    known = {
+        "total": total,
+        "tokens": float(sum(len(turn.tokens) for turn in turns)),
+        "turns": float(len(turns)),
+        "truncated": float(cut_off),
+    }
+    try:
+        return shaped_reward(program, {**turns[-1].metrics, **known})
+    except AlgorithmError as error:
+        raise ShapedRewardError(str(error)) from error
+
+
+class ShapedRewardError(EnvError):
+    """An episode whose reward cannot be shaped: a component is missing, or the result infinite."""
+
+    cause = "reward"
 
 
 async def _call_environment(call: Awaitable[T], holds: bool = True) -> T:

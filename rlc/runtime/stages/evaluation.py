@@ -13,7 +13,6 @@ from rlc.algo.passk import pass_at_k
 from rlc.catalog.builtins.training import DEFAULT_FAILURE
 from rlc.envs.build import PlayableEnv
 from rlc.envs.judges.solver_judge import JUDGE
-from rlc.plan.environments import SOLVED
 from rlc.plan.graph import evaluations_of
 from rlc.plan.records import EvalPlan, SftPlan, TrainPlan
 from rlc.plan.sweeps import metric_label
@@ -58,6 +57,8 @@ def evaluation_metrics(plan: EvalPlan, rollouts: Sequence[Rollout]) -> dict[str,
                 metrics |= _metrics(plan, mine, f"{prefix}/{env.name}")
             played = [rollout for rollout in mine if rollout.error is None]
             metrics |= {f"{prefix}/{k}": value for k, value in measured(env.name, played).items()}
+    if raw := [r.raw for r in deciding if r.raw is not None and r.error is None]:
+        metrics[f"{prefix}/raw_reward"] = fmean(raw)
     metrics[f"{prefix}/failed"] = float(sum(rollout.error is not None for rollout in rollouts))
     # A result may be bad although the model is good: replies cut off at max_tokens, and episodes
     # whose answer could not be read, if the environment measures that.
@@ -73,8 +74,7 @@ def _metrics(plan: EvalPlan, rollouts: Sequence[Rollout], prefix: str) -> dict[s
     """Return the metrics of the plan; none for a mean reward without any."""
     solved: dict[tuple[str, int], list[bool]] = {}  # by task, one value a sample
     for rollout in rollouts:
-        succeeded = rollout.error is None and rollout.reward >= SOLVED
-        solved.setdefault(rollout.group, []).append(succeeded)
+        solved.setdefault(rollout.group, []).append(rollout.solved)
     rewards = [rollout.reward for rollout in rollouts if rollout.error is None]
     metrics = {}
     for metric in plan.metrics:
