@@ -16,7 +16,7 @@ from rlc.catalog.declarations import EVAL_FIELDS, MODEL_FIELDS, SFT_FIELDS, TRAI
 from rlc.catalog.index import BUILTINS, names_of
 from rlc.catalog.records import Param
 from rlc.plan import records
-from rlc.plan.codec import STAGES, STEPS
+from rlc.plan.codec import LATE, STAGES, STEPS
 from rlc.plan.environments import EnvPlan, GraderPlan, RewardPlan, RolloutsPlan, StepPlan
 
 DIALECT = "https://json-schema.org/draft/2020-12/schema"
@@ -103,7 +103,7 @@ class _Generator:
 
     def record(self, cls: type) -> Schema:
         """An object with exactly the fields of a record."""
-        hints = get_type_hints(cls)
+        hints = get_type_hints(cls, localns=LATE)
         renamed = _FIELDS.get(cls, {})
         params = {renamed.get(param.name, param.name): param for param in _PARAMS.get(cls, ())}
         properties = {name: self._field(cls, name, hints[name], params.get(name)) for name in hints}

@@ -14,7 +14,7 @@ from typing import Any
 
 from attrs import asdict, evolve, frozen
 
-from rlc.catalog.files import plan_from_file, plan_to_file
+from rlc.catalog.plan_files import plan_from_file, plan_to_file
 from rlc.data.digests import changed_files
 from rlc.errors import Error
 from rlc.plan.codec import PlanFormatError

@@ -7,15 +7,17 @@ so that moving a line in a recipe leaves the content hash alone.
 
 from __future__ import annotations
 
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 from attrs import field, frozen
 
 from rlc.algo.expressions.program import Program
 from rlc.algo.scheme import AdvantageScheme
 from rlc.plan.environments import EnvPlan
-from rlc.plan.expectations import ExpectationPlan
 from rlc.records import Record
+
+if TYPE_CHECKING:
+    from rlc.plan.expectations import ExpectationPlan
 
 SCHEMA_VERSION = 3
 REHEARSAL = "--rehearse"  # the origin of what a rehearsal changes

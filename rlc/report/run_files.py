@@ -11,7 +11,7 @@ from typing import Any
 
 from attrs import frozen
 
-from rlc.catalog.files import plan_from_file
+from rlc.catalog.plan_files import plan_from_file
 from rlc.check.rules import check_plan
 from rlc.lang.diagnostics import Diagnostic, Severity
 from rlc.plan.codec import PlanFormatError

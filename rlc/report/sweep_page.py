@@ -10,7 +10,7 @@ from statistics import fmean
 
 from attrs import frozen
 
-from rlc.catalog.files import plan_from_file
+from rlc.catalog.plan_files import plan_from_file
 from rlc.plan.differences import Change, value_changes
 from rlc.plan.units import shown_value
 from rlc.report.charts import COLORS, Chart, chart

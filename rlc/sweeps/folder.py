@@ -12,7 +12,7 @@ from typing import Any
 
 from attrs import asdict, define
 
-from rlc.catalog.files import plan_to_file
+from rlc.catalog.plan_files import plan_to_file
 from rlc.compile.sweeps import Sweep
 from rlc.plan.codec import plan_hash
 from rlc.plan.records import Plan

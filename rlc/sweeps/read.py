@@ -10,7 +10,7 @@ from typing import Any
 
 from attrs import evolve, frozen
 
-from rlc.catalog.files import plan_from_file
+from rlc.catalog.plan_files import plan_from_file
 from rlc.plan.codec import PlanFormatError
 from rlc.plan.records import Plan
 from rlc.plan.sweeps import SweepPlan, Trial

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from rlc.catalog.files import plan_from_file
+from rlc.catalog.plan_files import plan_from_file
 from rlc.compile.recipe import compile_source, load
 from rlc.lang.diagnostics import Diagnostics
 from rlc.lang.fixes import fix_all

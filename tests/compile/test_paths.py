@@ -12,7 +12,8 @@ import pytest
 from attrs import evolve
 
 import rlc
-from rlc.catalog.files import located_files, plan_from_file, plan_to_file, with_files
+from rlc.catalog.files import located_files, with_files
+from rlc.catalog.plan_files import plan_from_file, plan_to_file
 from rlc.compile.recipe import load
 from rlc.compile.saved import load_plan
 from rlc.data.reading import Reader

@@ -15,7 +15,8 @@ from typing import Any
 
 from attrs import asdict, define, evolve, field
 
-from rlc.catalog.files import located_files, paths_in, plan_from_file, plan_to_file
+from rlc.catalog.files import located_files, paths_in
+from rlc.catalog.plan_files import plan_from_file, plan_to_file
 from rlc.plan.codec import PlanFormatError, plan_hash
 from rlc.plan.differences import difference_lines
 from rlc.plan.paths import located

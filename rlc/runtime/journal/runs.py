@@ -16,7 +16,7 @@ from typing import Any, Literal, get_args
 
 from attrs import field, frozen
 
-from rlc.catalog.files import recipe_in_file
+from rlc.catalog.plan_files import recipe_in_file
 from rlc.plan.codec import PlanFormatError, expectations_from_dict
 from rlc.plan.expectations import Judged
 from rlc.plan.records import REHEARSAL
