@@ -51,7 +51,8 @@ def analyse(
     """
     scope = collect(recipe, found)
     if scope.templates:
-        from rlc.check.reuse.templates import check_templates  # most recipes have none
+        # Most recipes have none.
+        from rlc.check.reuse.templates import check_templates, report_unused_parameters
 
         check_templates(scope, found)
     evaluator = evaluates(scope, recipe.span.source.name, found)
@@ -93,6 +94,8 @@ def analyse(
         _report_no_stage(recipe, ordered, found)
     if not found.has_errors:
         _report_unused(scope, recipe, found)
+        if scope.templates:
+            report_unused_parameters(scope, found)
         _report_trained_twice(ordered, found)
     return Analysis(tuple(ordered), tuple(sweeps), expectations)
 

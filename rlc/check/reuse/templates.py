@@ -16,8 +16,8 @@ from rlc.lang.diagnostics import Diagnostics, Label
 
 
 def check_templates(scope: Scope, found: Diagnostics) -> None:
-    """Report parameters whose names mean something else already or that nothing uses, and
-    declarations that use themselves: these are dropped."""
+    """Report parameters whose names mean something else already, and declarations that use
+    themselves: these are dropped."""
     for decl in scope.templates.values():
         _check_parameters(decl, scope, found)
     for decl in _circular(scope, found):
@@ -25,9 +25,19 @@ def check_templates(scope: Scope, found: Diagnostics) -> None:
         scope.unread |= {decl.name.id}
 
 
+def report_unused_parameters(scope: Scope, found: Diagnostics) -> None:
+    """Warn of parameters that nothing uses."""
+    for decl in scope.templates.values():
+        defaults = [each.default for each in decl.parameters or () if each.default is not None]
+        used = {name.id for part in (decl, *defaults) for name in names_in(part)}
+        for parameter in decl.parameters or ():
+            name = parameter.name
+            if name.id not in used:
+                message = f"nothing in `{decl.name.id}` uses the parameter `{name.id}`"
+                found.warning("RL0626", name.span, message, "use it, or take it out")
+
+
 def _check_parameters(decl: NamedDecl, scope: Scope, found: Diagnostics) -> None:
-    defaults = [each.default for each in decl.parameters or () if each.default is not None]
-    used = {name.id for part in (decl, *defaults) for name in names_in(part)}
     as_words = {name.id: name for name in _read_as_words(decl)}
     seen: dict[str, Name] = {}
     for parameter in decl.parameters or ():
@@ -50,9 +60,6 @@ def _check_parameters(decl: NamedDecl, scope: Scope, found: Diagnostics) -> None
             label = Label(word.span, f"the word `{name.id}`, or the parameter?")
             message = f"the parameter `{name.id}` has the name of a word that can stand here"
             found.error("RL0625", name.span, message, "give it another name", label)
-        elif name.id not in used:
-            message = f"nothing in `{decl.name.id}` uses the parameter `{name.id}`"
-            found.warning("RL0626", name.span, message, "use it, or take it out")
         seen.setdefault(name.id, name)
 
 

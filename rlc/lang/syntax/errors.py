@@ -49,7 +49,8 @@ def report_edit(
         end = Span(source, tokens[edit.index - 1].end, tokens[edit.index - 1].end)
         found.error(_CODE, end, f"missing `,` before {word}", fix=fix)
     else:
-        advice = "a name and its value are joined by `=`" if edit.kind == "EQUAL" else None
+        joined = {"EQUAL": "a name and its value are", "COLON": "a parameter and its type are"}
+        advice = f"{joined[edit.kind]} joined by `{tables.words[edit.kind]}`"
         message = f"expected `{tables.words[edit.kind]}`, found {word}"
         found.error(_CODE, place, message, advice, fix=fix)
 

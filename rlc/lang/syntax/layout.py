@@ -28,6 +28,7 @@ BEFORE_VALUE = JOINERS - {"LBRACE", "DOT", "COLON"}
 LITERALS = {"NUMBER", "MONEY", "DURATION", "PERCENT", "STRING", "TRUE", "FALSE", "BAD"}
 
 _BLANK = re.compile(r"[ \t\r\f]*")
+_MOST_OF_PARAMETERS = 500  # tokens; each that reads as a head is looked at
 _MOST = 0.75  # of the heads, to trust what they have in common
 
 
@@ -90,11 +91,23 @@ class Layout:
         return [token.kind for token in self.tokens[index : index + count]]
 
     def is_block_head(self, index: int) -> bool:
-        """Whether ``kind name {`` stands here, which nothing else looks like."""
-        if self.kinds(index, 3) != ["NAME", "NAME", "LBRACE"]:
+        """Whether ``kind name {`` stands here, perhaps with parameters, which nothing else looks
+        like."""
+        if self.kinds(index, 2) != ["NAME", "NAME"] or self.after_parameters(index) != "LBRACE":
             return False
         before = self.tokens[index - 1].kind if index else ""
         return self.is_after_value(index) if before == "NAME" else before != "DOT"
+
+    def after_parameters(self, index: int) -> str | None:
+        """The kind of token after ``kind name``, and after its parameters if it has any."""
+        after, depth = index + 2, 0
+        if self.kinds(after, 1) == ["LPAR"]:
+            for token in self.tokens[after : after + _MOST_OF_PARAMETERS]:
+                depth += (token.kind == "LPAR") - (token.kind == "RPAR")
+                after += 1
+                if depth == 0:
+                    break
+        return next(iter(self.kinds(after, 1)), None)
 
     def is_head(self, index: int) -> bool:
         """Whether a declaration starts here by its words.
@@ -111,7 +124,9 @@ class Layout:
         kinds = self.kinds(index, 3)
         if kinds[:1] != ["NAME"]:
             return False
-        if kinds[1:] in (["NAME", "LBRACE"], ["NAME", "EQUAL"], ["NAME", "COLON"]):
+        if kinds[1:] == ["NAME", "COLON"]:
+            return True
+        if kinds[1:2] == ["NAME"] and self.after_parameters(index) in ("LBRACE", "EQUAL"):
             return True
         return kinds[1:2] == ["STRING"] and self.span(self.tokens[index]).text == "import"
 

@@ -228,6 +228,7 @@ def _check_double_equal(span: Span, lexed: Lexed) -> Token:
     before = ["", "", "", *(token.kind for token in lexed.tokens[-3:])][-3:]
     after_value = before[1] in {"LBRACE", *LITERALS, *CLOSE}
     after_value |= before[1] == "NAME" and before[0] in BEFORE_VALUE | {"DOT"}
+    after_value |= before[1] == "COLON"  # of a parameter, whose type stands there
     if span.text == "==" and not (before[2] == "NAME" and after_value):
         return Token("COMPARE", span.start, span.end)
     report_equals(span, lexed.diagnostics)

@@ -148,9 +148,12 @@ class _Reader:
         # `of 8` in a call: a name without its `=`, sooner than two arguments without a comma.
         named = kind in LITERALS and index > 1 and piece[index - 2].kind in ("LPAR", "COMMA")
         kinds = [token.kind for token in piece[index - 1 : index + 2]]
-        words = kinds[:2] == ["NAME", "NAME"] and kinds[2:] != ["EQUAL"]
+        words = kinds[:2] == ["NAME", "NAME"] and kinds[2:] not in (["EQUAL"], ["COLON"])
         is_text = words and in_call(piece, index)  # two words of one, sooner than two arguments
-        for added in ("EQUAL", "COMMA", "COLON") if named else ("COMMA", "EQUAL", "COLON"):
+        order = ["EQUAL", "COMMA", "COLON"] if named else ["COMMA", "EQUAL", "COLON"]
+        if kinds[:2] == ["NAME", "NAME"]:  # a parameter and its type, where they can stand
+            order.insert(0, "COLON")
+        for added in order:
             if added in allowed and not (added == "COMMA" and is_text):
                 yield Edit(index, False, added)
         if kind in JOINERS - OPEN.keys():
