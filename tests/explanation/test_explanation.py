@@ -35,6 +35,16 @@ def test_a_plan_is_explained_like_this(name: str) -> None:
     assert max(len(line) for line in alone.splitlines()) <= 100
 
 
+def test_sweeps_are_data_too() -> None:
+    compiled = compile_source(Source("r.rl", RECIPE_TEXTS["learning_rates"]))
+    found = explain_dict(compiled.plan, "r.rl", Diagnostics(), sweeps=compiled.sweeps)
+    (sweep,) = json.loads(json.dumps(found))["sweeps"]
+    assert (sweep["configurations"], sweep["trials"], sweep["seeds"]) == (6, 12, 2)
+    assert sweep["axes"][1]["values"] == ["grpo()", "rloo()"]
+    assert sweep["cost"]["free"]
+    assert "sweeps" not in explain_dict(compiled.plan, "r.rl", Diagnostics())
+
+
 def test_a_rehearsal_is_explained_too() -> None:
     text = explain_text(rehearse(planned(RECIPE_TEXTS["sudoku"])), Diagnostics())
     assert "3 steps on local" in text
