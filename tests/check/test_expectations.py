@@ -62,7 +62,7 @@ def plan_of(*expectations: str, text: str = RECIPE + EVALS) -> Plan:
         ("main.reward.max > 50%", "main.reward.max > 0.5"),
         ("heldout.pass_at_1 >= 0.9", "heldout.pass_at_1 >= 90%"),
         ("main.time.total.sum < 90m", "main.time.sum < 90m"),
-        ("main.steps <= 10 + 2 * main.steps", "main.steps <= 2 * main.steps + 10"),
+        ("main.steps <= 10 + 2 * main.batch.count", "main.steps <= 2 * main.batch.count + 10"),
         ("main.cost.low < main.steps * $0.10", "main.cost.low < $0.1 * main.steps"),
         ("policy.lora_rank == 16", "policy.lora_rank == 16"),
         (

@@ -138,10 +138,13 @@ class Paths:
         path = format_expression(expr)
         message = f"nothing of {of} is called `{path}`"
         plain = [name for name in known if all(map(str.isidentifier, name.split(".")))]
-        # Names of one beginning belong together.
-        beginning = ".".join(path.split(".")[:2])
+        # Names of one beginning belong together, and what ends alike is likely meant.
+        beginning, ending = ".".join(path.split(".")[:2]), path.rpartition(".")[2]
         plain = [name for name in plain if name.startswith(f"{beginning}.")] or plain
+        alike = [name for name in plain if name.endswith(f".{ending}")]
         advice, fix = known_values(plain, path), rename(expr.span, path, plain)
+        if alike and fix is None:
+            advice = f"did you mean {' or '.join(f'`{name}`' for name in alike[:2])}?"
         self.found.error("RL0670", expr.span, message, advice, fix=fix)
 
 

@@ -105,6 +105,11 @@ class _Reader:
         used = tuple(term for term in terms.values() if term.factor)
         plan = ExpectationPlan(left.quantity, comparison.op, right.constant, used)  # type: ignore[arg-type]
         for one in (found for _, found in right.terms):
+            if one.quantity.path == left.quantity.path:
+                message = f"`{one.quantity.path}` is compared with itself"
+                advice = "compare it with a number, or with another quantity"
+                self.found.error("RL0679", one.span, message, advice)
+                return None
             if (one.quantity.kind == "metric") != plan.after:
                 early, late = (one, left) if plan.after else (left, one)
                 message = (
@@ -168,8 +173,11 @@ class _Reader:
                 made = other.times(fixed.constant)
                 made.unit = fixed.unit
                 return made
-        if expr.op == "/" and plain[1] and right.constant:
-            return left.times(1 / right.constant)
+        if expr.op == "/" and plain[1]:
+            if right.constant:
+                return left.times(1 / right.constant)
+            self.found.error("RL0203", expr.span, "this divides by zero")
+            return None
         message = "an expectation adds quantities, each with a factor that is a number"
         advice = "divide by none of them, and multiply no two: `cost < $0.10 * main.steps`"
         self.found.error("RL0679", expr.span, message, advice)

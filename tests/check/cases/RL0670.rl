@@ -24,3 +24,4 @@ expect main.rewrd > 0.5
 expect main.cost.hgih < $20
 expect policy.rank == 32
 expect main.kl.reference < 0.1
+expect main.learning_rate < 1e-4

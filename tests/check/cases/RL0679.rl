@@ -23,3 +23,4 @@ expect main.loss.name == 3
 expect main.cost.high < true
 expect main.steps < main.batch.count * main.batch.size
 expect main.budget.usd < $20
+expect main.steps < main.steps
