@@ -1,4 +1,5 @@
-"""What a loss of one's own costs beside the built-in loss that it equals.
+"""What a loss of one's own costs beside the built-in loss that it equals: as a function of torch
+("custom"), and as an expression of a recipe ("own").
 
     python benchmarks/losses.py [--rounds 10] [--device cpu]
 
@@ -30,6 +31,14 @@ from loss_functions import WRITTEN, as_custom
 from serving import BASE, KEY, serving
 from tinker import types
 
+from rlc.algo.expressions.build import Builder
+from rlc.algo.expressions.program import Program
+from rlc.algo.expressions.python import torch_function
+from rlc.catalog.index import service_loss_traits
+from rlc.plan.records import LossPlan
+from rlc.runtime.updates.datums import TrainingDatum
+from rlc.runtime.updates.own_loss import compiled
+
 NAMES = ("importance_sampling", "ppo", "cispo", "gspo")
 GROUPS, MEMBERS = 16, 8
 PROMPT, FEWEST, MOST = 40, 20, 60  # tokens before the first reply, and after it
@@ -55,6 +64,30 @@ def batch(name: str) -> list[types.Datum]:
                 arrays["sequence_ratio_mask"] = sampled.astype(np.float32)
             data.append(types.Datum(types.ModelInput.from_ints(tokens[:-1].tolist()), arrays))
     return data
+
+
+def expression(name: str) -> Program:
+    """A loss as a recipe would write it."""
+    traits, builder, config = service_loss_traits(name), Builder(), WRITTEN[name].config or {}
+    assert traits.written is not None
+    settings = {param: builder.number(config[key]) for param, key in traits.config.items()}
+    return builder.program(traits.written(builder, settings))
+
+
+def as_own(data: Sequence[types.Datum], own: Program) -> list[types.Datum]:
+    """The same datums as the runtime sends them for a recipe's own loss."""
+    made = []
+    for datum in data:
+        arrays = {key: value.to_numpy() for key, value in datum.loss_fn_inputs.items()}
+        training = TrainingDatum(
+            inputs=datum.model_input.to_ints(),
+            targets_T=arrays["target_tokens"],
+            logprobs_T=arrays["logprobs"],
+            advantages_T=arrays["advantages"],
+            mask_T=arrays["logprobs"] != 0,
+        )
+        made.append(training.to_tinker(LossPlan("own", {}, own)))
+    return made
 
 
 async def fastest(rounds: int, sides: Sequence[Callable[[], Awaitable[Any]]]) -> list[float]:
@@ -83,7 +116,15 @@ async def measure(service: Any, rounds: int, where: str) -> None:
         async def custom(own: Any = own, loss: Any = loss) -> None:
             await training.forward_backward_custom(own, loss)
 
-        report(where, name, *await fastest(rounds, (builtin, custom)))
+        program, (fn, ranks) = expression(name), compiled(torch_function(expression(name), "own"))
+        expressed = await service.create_custom_loss(fn, ranks)
+
+        sent = as_own(data, program)
+
+        async def own_loss(data: Any = sent, loss: Any = expressed) -> None:
+            await training.forward_backward_custom(data, loss)
+
+        report(where, name, *await fastest(rounds, (builtin, custom, own_loss)))
 
 
 async def alone(rounds: int) -> None:
@@ -106,13 +147,17 @@ async def alone(rounds: int) -> None:
 
         builtin = partial(compute, BuiltinLoss.of(name, written.config), data)
         custom = partial(compute, CustomLoss.trace(written.fn, written.ranks), as_custom(data))
-        report("alone", name, *await fastest(rounds, (builtin, custom)))
+        program, (fn, ranks) = expression(name), compiled(torch_function(expression(name), "own"))
+        traced = CustomLoss.trace(fn, ranks)
+        own = partial(compute, traced, as_own(data, program))
+        report("alone", name, *await fastest(rounds, (builtin, custom, own)))
 
 
-def report(where: str, name: str, builtin: float, custom: float) -> None:
+def report(where: str, name: str, builtin: float, custom: float, own: float) -> None:
     print(
-        f"  {where:8} {name:20} built-in {builtin * 1e3:8.1f} ms   custom {custom * 1e3:8.1f} ms   "
-        f"ratio {custom / builtin:.3f}",
+        f"  {where:8} {name:20} built-in {builtin * 1e3:8.1f} ms   "
+        f"custom {custom * 1e3:8.1f} ms ({custom / builtin:.3f})   "
+        f"own {own * 1e3:8.1f} ms ({own / builtin:.3f})",
         flush=True,
     )
 

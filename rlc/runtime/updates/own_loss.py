@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, Literal
 
-from rlc.algo.expressions.python import torch_function
+from rlc.algo.expressions.python import TorchFunction, torch_function
 from rlc.catalog.index import loss_traits
 from rlc.plan.records import SftPlan, TrainPlan
 from rlc.runtime.concurrency import in_thread
@@ -20,8 +20,7 @@ async def open_loss(
     if isinstance(stage, SftPlan) or stage.loss.program is None:
         return None
     written = torch_function(stage.loss.program, stage.loss.name, loss_traits(stage.loss).weighted)
-    function = await in_thread(_compiled, written.source, written.name)
-    loss = await service.create_custom_loss(function, written.ranks)
+    loss = await service.create_custom_loss(*await in_thread(compiled, written))
     if loss.in_client:
         note(
             f"the service has no custom losses: `{stage.loss.name}` is computed here, after a "
@@ -30,11 +29,10 @@ async def open_loss(
     return loss
 
 
-def _compiled(source: str, name: str) -> Callable[..., Any]:
-    """Return the function of a text that was written for it."""
+def compiled(written: TorchFunction) -> tuple[Callable[..., Any], dict[str, Literal[0, 1, 2]]]:
+    """Return a function, and the ranks of its arguments, as services trace them."""
     import torch
 
     scope: dict[str, Any] = {"torch": torch}
-    exec(compile(source, f"<loss {name}>", "exec"), scope)
-    function: Callable[..., Any] = scope[name]
-    return function
+    exec(compile(written.source, f"<loss {written.name}>", "exec"), scope)
+    return scope[written.name], written.ranks

@@ -18,20 +18,16 @@ from rlc.algo.expressions.python import torch_function
 from rlc.catalog.own_losses import traits_of
 from rlc.plan.records import LossPlan
 from rlc.runtime.updates.datums import TrainingDatum
+from rlc.runtime.updates.own_loss import compiled
 
 pytestmark = pytest.mark.engine
 
 
 def traced(loss: Program) -> Any:
     """The function as the embedded engine takes it from its traced graph."""
-    import torch
-
     from rlc.service.local.custom.loss import CustomLoss
 
-    written = torch_function(loss, "mine", traits_of(loss).weighted)
-    scope: dict[str, Any] = {"torch": torch}
-    exec(written.source, scope)
-    return CustomLoss.trace(scope[written.name], written.ranks)
+    return CustomLoss.trace(*compiled(torch_function(loss, "mine", traits_of(loss).weighted)))
 
 
 def sent(data: Columns, mask_T: np.ndarray) -> TrainingDatum:
