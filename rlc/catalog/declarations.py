@@ -309,6 +309,7 @@ DECLARATIONS = {
             "a loss of one's own: named parts, then `token` or `sequence`",
             LOSS_FIELDS,
             aliases="loss_fn objective",
+            open=True,
         ),
         Declaration(
             "sft", "a stage of supervised training", SFT_FIELDS, aliases="finetune supervised"

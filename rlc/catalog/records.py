@@ -225,7 +225,8 @@ class Declaration:
     """A declaration: a block with fields, or ``kind name = value`` with a value of ``value``, or in
     a ``form`` of its own, without a name.
 
-    Those that are ``reusable`` may have parameters.
+    Those that are ``reusable`` may have parameters. Of an ``open`` one the fields may have any
+    names.
     """
 
     kind: str
@@ -235,6 +236,7 @@ class Declaration:
     aliases: str = ""  # what other tools call it, for suggestions
     form: str | None = None
     reusable: bool = True
+    open: bool = False
 
     @property
     def is_block(self) -> bool:

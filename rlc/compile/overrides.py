@@ -117,11 +117,12 @@ def _has_field(
         message = f"`{decl.name.id}` has fields and no value of its own"
         found.error("RL0106", path[0].span, message, f"set {names}" if own else None)
         return False
-    name, known = path[1], [param.name for param in DECLARATIONS[decl.kind.id].fields]
+    name, declared = path[1], DECLARATIONS[decl.kind.id]
+    known = [param.name for param in declared.fields]
     if isinstance(decl, BlockDecl):
         fits = name.id in own or (name.id in known and len(path) == 2)
     else:
-        fits = name.id in known or name.id in own
+        fits = declared.open or name.id in known or name.id in own
     if not fits:
         advice = known_values(own if len(path) > 2 and own else known, name.id)
         message = f"`{decl.name.id}` has no field `{name.id}` to set"

@@ -72,7 +72,9 @@ def torch_function(program: Program, name: str, weighted: bool = False) -> Torch
 
 
 def _free(name: str, taken: Iterable[str]) -> str:
-    """A name that Python and others leave free."""
+    """A name that Python and others leave free. Plans come from anywhere: nothing else becomes
+    code."""
+    name = name if name.isidentifier() else "loss"
     while keyword.iskeyword(name) or name in taken:
         name += "_"
     return name
@@ -103,6 +105,7 @@ class _Writer:
             self.texts.append((text, level))
 
     def _named(self, name: str) -> str:
+        name = name if name.isidentifier() else "u1"
         base, count = name.rstrip("0123456789") or name, 1
         while name in self.names or keyword.iskeyword(name):
             count += 1

@@ -34,21 +34,20 @@ def own_loss(decl: BlockDecl, evaluator: Evaluator) -> Value | None:
     fields = _parts(decl, evaluator)
     if (result := _result(decl, evaluator)) is None:
         return None
-    lowering.later = {field.name.id: field.name.span for field in fields}
-    output = None
-    for field in fields:
+    # What an amendment adds stands behind the result, and may be a part of it.
+    parts = [field for field in fields if field.name.id not in _RESULTS]
+    lowering.later = {field.name.id: field.name.span for field in parts}
+    for field in parts:
         name = lowering.defining = field.name.id
-        node = lowering.node(field.value)
-        if node is not None and name not in _RESULTS:
+        node = lowering.parts[name] = lowering.node(field.value)
+        if node is not None:
             lowering.builder.name(node, name)
-        if name not in _RESULTS:
-            lowering.parts[name] = node
-            del lowering.later[name]
-        elif field is result:
-            output = node
+        del lowering.later[name]
+    lowering.defining = result.name.id
+    output = lowering.node(result.value)
     if output is None or None in lowering.parts.values() or len(fields) < len(decl.fields):
         return None
-    _report_unused(fields, result, lowering)
+    _report_unused(parts, result, lowering)
     if (program := _program(result, output, lowering)) is None:
         return None
     report_findings(program, lowering, result.value.span, found)
@@ -121,15 +120,15 @@ def _program(result: Field, output: int, lowering: Lowering) -> Program | None:
         return None
 
 
-def _report_unused(fields: list[Field], result: Field, lowering: Lowering) -> None:
+def _report_unused(parts: list[Field], result: Field, lowering: Lowering) -> None:
     """Warn of parts that the result is not made of."""
     used, waiting = set[str](), [result.name.id]
     while waiting:
         if (name := waiting.pop()) not in used:
             used.add(name)
             waiting += lowering.uses.get(name, ())
-    for field in fields:
-        if field.name.id not in used and field.name.id not in _RESULTS:
+    for field in parts:
+        if field.name.id not in used:
             message = f"the loss is not made of `{field.name.id}`"
             lowering.found.warning("RL0645", field.name.span, message, "use it, or take it out")
 

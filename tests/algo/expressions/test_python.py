@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from attrs import evolve
 from expression_strategies import Columns, columns, is_finite, programs
 from expressions import program
 from hypothesis import assume, given, settings
@@ -113,6 +114,14 @@ def test_it_reads_like_what_it_says() -> None:
         "    gate = 4.0 / tau * torch.sigmoid(tau * (torch.exp(logp - logq) - 1.0))\n"
         "    return torch.where(sampled, -(gate * adv), 0.0).sum(), {}\n"
     )
+
+
+def test_names_never_become_code() -> None:
+    loss = program("part = ratio * adv\n-part * part")
+    nodes = [evolve(n, name="x = exit()" if n.name == "part" else n.name) for n in loss.nodes]
+    source = torch_function(evolve(loss, nodes=tuple(nodes)), "f():\n exit()\ndef g").source
+    assert "exit" not in source
+    compile(source, "", "exec")
 
 
 def test_names_that_python_or_torch_have_are_left_to_them() -> None:
