@@ -79,7 +79,10 @@ def _text(words: Words, index: int) -> str:
 
 def _is_head(words: Words, index: int) -> bool:
     """Whether a word is the kind of a declaration."""
-    return words[index].kind == "NAME" and _text(words, index + 2) in ("{", "=", ":")
+    if words[index].kind != "NAME":
+        return False
+    has_parameters = words[index + 1].kind == "NAME" and _text(words, index + 2) == "("
+    return has_parameters or _text(words, index + 2) in ("{", "=", ":")
 
 
 def _is_field(words: Words, index: int) -> bool:
@@ -181,6 +184,7 @@ KINDS = (
     Kind("equals dropped", _is("="), _dropped),
     Kind("equals extra", _is("="), _doubled),
     Kind("colon for equals", _is("="), _becomes(":")),
+    Kind("colon dropped", _is(":"), _dropped),
     Kind("comma dropped", _is_inner_comma, _dropped),
     Kind("comma extra", _any(_is_inner_comma, _is("(", "=", "|>")), _followed_by(",")),
     Kind("wrong type", _is_typeable, _other_type),
@@ -365,7 +369,7 @@ def _report(title: str, text: Text, lines: list[int], found: list[Diagnostic]) -
 
 
 def originals() -> Iterator[tuple[Path, Words]]:
-    for path in sorted(RECIPES.glob("*.rl")):
+    for path in sorted(RECIPES.rglob("*.rl")):
         yield path, words_of(Source(str(path), path.read_text(encoding="utf-8")))
 
 

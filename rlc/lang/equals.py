@@ -17,6 +17,6 @@ def report_equals(span: Span, found: Diagnostics) -> None:
 
 def report_comparison(comparison: Binary, found: Diagnostics) -> None:
     """Report ``name == value`` where the name was to be given the value."""
-    source, start = comparison.span.source, comparison.left.span.end
-    start = source.text.index("==", start, comparison.right.span.start)
-    report_equals(Span(source, start, start + 2), found)
+    source, end = comparison.span.source, comparison.right.span.start
+    start = source.text.find("==", comparison.left.span.end)
+    report_equals(Span(source, start, start + 2) if 0 <= start < end else comparison.span, found)

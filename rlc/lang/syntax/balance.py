@@ -177,7 +177,7 @@ class _Pairing:
         before, after = self.layout.kinds(max(0, index - 1), 1), self.layout.kinds(index + 1, 2)
         if index and before[0] in BEFORE_VALUE:
             return after[:1] == ["RBRACE"] or after in (["NAME", "EQUAL"], ["NAME", "COLON"])
-        return not self.open and bool(index) and before == ["NAME"]
+        return not self.open and before in (["NAME"], ["RPAR"])
 
     def is_doubled(self, index: int) -> bool:
         """Whether a bracket is not closed because it is one of two where one was meant."""
