@@ -12,7 +12,12 @@ from attrs import fields, frozen
 
 @frozen(eq=False, repr=False)
 class Record:
-    """A record that is compared and shown by its fields, and cannot be hashed."""
+    """A record that is compared and shown by its fields, and cannot be hashed.
+
+    ``is_whole``: in a plan it is one value, and its fields are no parts of the plan.
+    """
+
+    is_whole = False
 
     def __eq__(self, other: object) -> bool:
         if type(self) is not type(other):

@@ -23,7 +23,6 @@ from rlc.catalog.records import SCALARS, Args, Builtin, Param, Signature
 from rlc.check import parts, pipelines
 from rlc.check.bind import Owner, bind
 from rlc.check.foreign import report_word
-from rlc.check.misfits import report_call, report_misfit
 from rlc.check.mixtures import name_single, single
 from rlc.check.models import Artifact, model_value
 from rlc.check.reuse.declared import NAMEABLE, declared_as, is_made
@@ -163,6 +162,8 @@ class Evaluator:
                 return pipelines.then(self, expr, want)
         if KINDS[want.type].plain:
             return self._shorthand(expr, want)
+        from rlc.check.misfits import report_misfit  # only needed for a mistake
+
         report_misfit(expr, want, self.scope, self.found)
         return None
 
@@ -361,6 +362,8 @@ class Evaluator:
         builtin = find_builtin(want.type, name)
         if builtin is not None and not builtin.word:
             return builtin
+        from rlc.check.misfits import report_call  # only needed for a mistake
+
         report_call(call.func, name, want, self.scope, self.found)
         return None
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sys
 from collections.abc import Mapping
 from functools import cache
 from hashlib import sha256
@@ -14,7 +15,6 @@ from rlc.algo.expressions.build import validate
 from rlc.algo.expressions.program import Node, Program
 from rlc.algo.scheme import AdvantageStep, Baseline, Clip, Scale
 from rlc.errors import Error
-from rlc.plan import records
 from rlc.plan.environments import EnvPlan, RewardPlan
 from rlc.plan.expectations import ExpectationPlan
 from rlc.plan.records import (
@@ -31,7 +31,7 @@ from rlc.plan.records import (
 STEPS = {"baseline": Baseline, "scale": Scale, "clip": Clip}
 STAGES = {"train": TrainPlan, "sft": SftPlan, "eval": EvalPlan}
 # Names in the types of records whose module does not import them: a check needs none of them.
-LATE = {"ExpectationPlan": ExpectationPlan}
+LATE = {"ExpectationPlan": ExpectationPlan, "Program": Program}
 _NOT_CONTENT = ("recipe", "provenance")
 _OF_GRADERS = ("grade_with", "pattern")  # the arguments that graders had
 
@@ -118,7 +118,8 @@ def _converter() -> Any:
     from cattrs.gen import make_dict_structure_fn, make_dict_unstructure_fn, override
     from cattrs.strategies import configure_tagged_union
 
-    resolve_types(Plan, {**vars(records), **LATE})
+    for record in (Plan, LossPlan, RewardPlan):
+        resolve_types(record, {**vars(sys.modules[record.__module__]), **LATE})
     converter = Converter(forbid_extra_keys=True)
     for kind in (int, float, str, bool):
         converter.register_structure_hook(kind, _exactly)

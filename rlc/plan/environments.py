@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 from attrs import frozen
 
-from rlc.algo.expressions.program import Program
 from rlc.records import Record
+
+if TYPE_CHECKING:
+    from rlc.algo.expressions.program import Program
 
 STEP_TIMEOUT = 120.0  # seconds that a step of an environment may take where nothing else is said
 SOLVED = 1.0  # the reward from which on a task counts as solved

@@ -7,7 +7,7 @@ from typing import Any
 
 from attrs import fields, has
 
-from rlc.algo.expressions.program import Program
+from rlc.records import Record
 
 
 def leaves(node: Any, path: str) -> Iterator[tuple[str, Any]]:
@@ -29,7 +29,7 @@ def children_of(
     The items of a tuple are called by their names if they have different ones, else by their
     numbers. ``plain`` takes the origin off a value where values still have one.
     """
-    if isinstance(node, Program):
+    if isinstance(node, Record) and node.is_whole:
         return None
     if has(type(node)):
         return {field.name: getattr(node, field.name) for field in fields(type(node))}

@@ -11,12 +11,12 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from attrs import field, frozen
 
-from rlc.algo.expressions.program import Program
 from rlc.algo.scheme import AdvantageScheme
 from rlc.plan.environments import EnvPlan
 from rlc.records import Record
 
 if TYPE_CHECKING:
+    from rlc.algo.expressions.program import Program
     from rlc.plan.expectations import ExpectationPlan
 
 SCHEMA_VERSION = 3

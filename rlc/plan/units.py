@@ -5,7 +5,7 @@ from __future__ import annotations
 from itertools import pairwise
 from typing import Any
 
-from rlc.algo.expressions.program import Program
+from rlc.records import Record
 
 UNKNOWN = "unknown"
 SECONDS = {"s": 1, "m": 60, "h": 3_600, "d": 86_400}
@@ -84,7 +84,7 @@ def shown_value(name: str, value: object) -> str:
         return "at the end"
     if value is None:
         return _NONE.get(last, "none")
-    if isinstance(value, Program):
+    if isinstance(value, Record):
         return "an expression"  # it is shown as a formula elsewhere
     if unit := unit_of(last):
         return show(value, unit)

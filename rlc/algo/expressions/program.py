@@ -75,6 +75,8 @@ class Program(Record):
     A shaped reward is one ``number``.
     """
 
+    is_whole = True
+
     nodes: tuple[Node, ...]
     output: int
     shape: Shape
