@@ -26,6 +26,7 @@ from rlc.lang.syntax.lalr import Token
 from rlc.lang.syntax.layout import BEFORE_VALUE, CLOSE, LITERALS, OPEN, Layout
 from rlc.lang.syntax.lexed import MAX_FINDINGS
 
+MOST_OF_HEAD = 200  # tokens of a declaration's head that are looked at again
 TEXTS = {"LPAR": "(", "RPAR": ")", "LSQB": "[", "RSQB": "]", "LBRACE": "{", "RBRACE": "}"}
 
 
@@ -127,6 +128,8 @@ class _Pairing:
     def open_block(self, index: int) -> None:
         """Remember ``kind name field =``: another field after it tells that a brace is missing."""
         layout = self.layout
+        if self.head is None and self.is_inner_field(index) and self.ends_head():
+            self.head = self.out[-1]
         if self.head is not None and layout.is_field(index) and layout.is_after_value(index):
             self.push(self.add_missing_brace(None))
             return
@@ -135,6 +138,27 @@ class _Pairing:
             self.head = self.layout.tokens[index + 1]
         elif self.layout.is_head(index):
             self.head = None
+
+    def is_inner_field(self, index: int) -> bool:
+        """Whether a field stands at the start of a line, deeper than declarations do."""
+        layout, token = self.layout, self.layout.tokens[index]
+        if not (layout.is_field(index) and layout.is_first(token) and layout.has_columns):
+            return False
+        return bool(layout.heads) and layout.column(token) > layout.indent(
+            layout.tokens[layout.heads[0]]
+        )
+
+    def ends_head(self) -> bool:
+        """Whether what was taken last is ``kind name(parameters)`` or ``kind name = base``."""
+        kinds, depth = [token.kind for token in self.out[-MOST_OF_HEAD:]], 0
+        for place in range(len(kinds) - 1, -1, -1):
+            kind = kinds[place]
+            depth += (kind == "RPAR") - (kind == "LPAR")
+            if depth == 0 and kinds[place : place + 2] == ["NAME", "NAME"]:
+                return kinds[place + 2 : place + 3] == ["LPAR"]
+            if depth == 0 and kind not in ("NAME", "DOT", "LPAR"):
+                return kind == "EQUAL"
+        return False
 
     def close_before(self, index: int) -> None:
         """Close what ``tokens[index]`` cannot stand in."""
