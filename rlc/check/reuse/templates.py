@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from itertools import zip_longest
+from typing import Literal
 
 from rlc.catalog.declarations import DECLARATIONS
 from rlc.catalog.elsewhere import WORDS
@@ -11,16 +12,15 @@ from rlc.catalog.index import find_anywhere
 from rlc.catalog.records import Param
 from rlc.check.reuse.copies import names_in, nodes_in
 from rlc.check.scope import NamedDecl, Scope
-from rlc.lang.ast import BlockDecl, Call, Expr, Name
+from rlc.lang.ast import BlockDecl, Call, Expr, Name, Node
 from rlc.lang.diagnostics import Diagnostics, Label
 
 
 def check_templates(scope: Scope, found: Diagnostics) -> None:
-    """Report parameters whose names mean something else already, and declarations that use
-    themselves: these are dropped."""
-    for decl in scope.templates.values():
-        _check_parameters(decl, scope, found)
-    for decl in _circular(scope, found):
+    """Report declarations whose parameters have names that mean something else already, and those
+    that use themselves. Both are dropped."""
+    wrong = [decl for decl in scope.templates.values() if not _check_parameters(decl, scope, found)]
+    for decl in {id(decl): decl for decl in [*wrong, *_circular(scope, found)]}.values():
         del scope.templates[decl.name.id]
         scope.unread |= {decl.name.id}
 
@@ -37,9 +37,14 @@ def report_unused_parameters(scope: Scope, found: Diagnostics) -> None:
                 found.warning("RL0626", name.span, message, "use it, or take it out")
 
 
-def _check_parameters(decl: NamedDecl, scope: Scope, found: Diagnostics) -> None:
+def _check_parameters(decl: NamedDecl, scope: Scope, found: Diagnostics) -> bool:
+    """Whether the name of each parameter means one thing."""
+    before = len(found)
     as_words = {name.id: name for name in _read_as_words(decl)}
     seen: dict[str, Name] = {}
+    parts: dict[str, Name] = {}
+    if isinstance(decl, BlockDecl) and _has_parts(decl.kind.id):
+        parts = {field.name.id: field.name for field in decl.fields}
     for parameter in decl.parameters or ():
         name = parameter.name
         other = scope.declaration(name.id)
@@ -60,7 +65,17 @@ def _check_parameters(decl: NamedDecl, scope: Scope, found: Diagnostics) -> None
             label = Label(word.span, f"the word `{name.id}`, or the parameter?")
             message = f"the parameter `{name.id}` has the name of a word that can stand here"
             found.error("RL0625", name.span, message, "give it another name", label)
+        elif (part := parts.get(name.id)) is not None:
+            label = Label(part.span, "the part")
+            message = f"the parameter `{name.id}` has the name of a part of `{decl.name.id}`"
+            found.error("RL0625", name.span, message, "give it another name", label)
         seen.setdefault(name.id, name)
+    return len(found) == before
+
+
+def _has_parts(kind: str) -> bool:
+    """Whether the fields of a block are expressions, which may name each other."""
+    return any(field.type == "expression" for field in DECLARATIONS[kind].fields)
 
 
 def _read_as_words(decl: NamedDecl) -> Iterator[Name]:
@@ -79,9 +94,20 @@ def _read_as_words(decl: NamedDecl) -> Iterator[Name]:
                 if arg is not None
             ]
             pairs = [(param, value) for param, value in given if param is not None]
+            if any(param.type == "expression" for param in params):
+                yield from _inputs(node, "reward")
+        if isinstance(node, BlockDecl) and _has_parts(decl.kind.id):
+            yield from _inputs(node, "loss")
         for param, value in pairs:
             if isinstance(value, Name) and value.id in param.all_choices():
                 yield value
+
+
+def _inputs(node: Node, of: Literal["loss", "reward"]) -> Iterator[Name]:
+    """The names in expressions that have a meaning of their own there."""
+    from rlc.algo.expressions.vocabulary import INPUTS
+
+    return (name for name in names_in(node) if name.id in INPUTS[of])
 
 
 def _circular(scope: Scope, found: Diagnostics) -> list[NamedDecl]:
