@@ -71,6 +71,7 @@ def _parser(argv: Sequence[str]) -> argparse.ArgumentParser:
         prog="rlc",
         description="Compile and run reinforcement-learning post-training recipes.",
         epilog="`rlc COMMAND --help` says more about a command",
+        formatter_class=_HelpFormatter,
     )
     parser.add_argument("--version", action="version", version=f"rlc {__version__}")
     subparsers = parser.add_subparsers(prog="rlc", dest="command", metavar="COMMAND", required=True)
@@ -91,7 +92,20 @@ def _parser(argv: Sequence[str]) -> argparse.ArgumentParser:
 
 
 class _HelpFormatter(argparse.HelpFormatter):
-    """Keeps the lines of a text of several lines, such as examples; wraps any other."""
+    """Keeps the lines of a text of several lines, such as examples; wraps any other.
+
+    argparse makes one for each argument that is added. So it asks for the width of the terminal,
+    with a module of its own, only once there is a text to print.
+    """
+
+    def __init__(self, prog: str) -> None:
+        super().__init__(prog, width=80)
+
+    def format_help(self) -> str:
+        import shutil
+
+        self._width = shutil.get_terminal_size().columns - 2
+        return super().format_help()
 
     def _fill_text(self, text: str, width: int, indent: str) -> str:
         return text if "\n" in text else super()._fill_text(text, width, indent)
