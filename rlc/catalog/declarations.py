@@ -15,7 +15,6 @@ from rlc.catalog.facts.models import renderer_names
 from rlc.catalog.index import KINDS
 from rlc.catalog.records import MODEL_FOLDER, Declaration, Param, optional, word
 from rlc.plan.records import SERVICES, MetricPlan
-from rlc.plan.sweeps import SearchPlan
 
 # The types that a param can be declared with.
 PARAM_TYPES = ("int", "float", "bool", "string", "money", "duration")
@@ -269,8 +268,8 @@ SWEEP_FIELDS = (
     Param(
         "search",
         "search",
-        "how configurations are chosen",
-        SearchPlan("grid", None),
+        "how configurations are chosen; by default `grid()`",
+        None,
         aliases="method sampler algorithm",
     ),
     Param("budget", "budget", "most to spend on all of it; by default no limit", DEFAULT_BUDGET),

@@ -92,7 +92,8 @@ class _Checker:
             return None
         values = {**bound.values, "metric": evolve(bound.values["metric"], data=metric)}
         parts = {name: settle(value) for name, value in values.items() if name != "over"}
-        search, evaluation = parts["search"], self.stages[metric.stage]
+        parts["search"] = search = parts["search"] or SearchPlan("grid", None)
+        evaluation = self.stages[metric.stage]
         if search.eta is not None and search.first is None:
             parts["search"] = evolve(search, first=evaluation.parts.get("every") or 1)
         axes: tuple[Axis, ...] = values["over"].data

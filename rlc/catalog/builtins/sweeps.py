@@ -3,18 +3,36 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 from rlc.catalog.records import Args, Param, builtin, optional
-from rlc.plan.sweeps import RangePlan, SearchPlan
+
+if TYPE_CHECKING:
+    from rlc.plan.sweeps import RangePlan, SearchPlan
+
+
+# Most recipes have no sweep, and are checked without its records.
 
 
 def _range(scale: Literal["linear", "log"]) -> Callable[[Args], RangePlan]:
     def build(args: Args) -> RangePlan:
         step: Any = args.values.get("step")
         given = [args.low, args.high, *([step] if step is not None and step.data else [])]
+        from rlc.plan.sweeps import RangePlan
+
         whole = all(float(value.data).is_integer() for value in given) and scale == "linear"
         return RangePlan(scale, args.low, args.high, step, whole)
+
+    return build
+
+
+def _search(kind: str, **given: Any) -> Callable[[Args], SearchPlan]:
+    """Make a search of its arguments, which have the names of the record's fields."""
+
+    def build(args: Args) -> SearchPlan:
+        from rlc.plan.sweeps import SearchPlan
+
+        return SearchPlan(kind, **{"n": None, **args.values, **given})
 
     return build
 
@@ -46,13 +64,13 @@ SEARCHES = (
         "grid",
         "search",
         "every configuration of the axes",
-        lambda _: SearchPlan("grid", None),
+        _search("grid"),
     ),
     builtin(
         "random",
         "search",
         "configurations drawn at random, none twice (Optuna's RandomSampler)",
-        lambda args: SearchPlan("random", args.n),
+        _search("random"),
         _N,
     ),
     builtin(
@@ -60,7 +78,7 @@ SEARCHES = (
         "search",
         "configurations drawn where the best ones so far were dense, after the first ten, which "
         "are random (Optuna's TPESampler, NeurIPS 2011)",
-        lambda args: SearchPlan("tpe", args.n, learns=True),
+        _search("tpe", learns=True),
         _N,
         aliases="bayes bayesian optuna",
     ),
@@ -69,7 +87,7 @@ SEARCHES = (
         "search",
         "configurations of which only the best of each eta go on at every rung, as evaluated "
         "during the stage (Optuna's SuccessiveHalvingPruner, arXiv 1810.05934)",
-        lambda args: SearchPlan("halving", args.n, args.eta, args.first),
+        _search("halving"),
         Param("eta", "int", "one of so many goes on", 3, low=2, high=100, aliases="factor"),
         optional(
             "n", "int", "configurations, drawn at random; none: every one", low=1, high=10_000
