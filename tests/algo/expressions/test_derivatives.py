@@ -44,6 +44,7 @@ d = logp - logq
 a = sqrt(1 + d * d) * sigmoid(2 * d) - softplus(adv * logp) / (2 + exp(d))
 s = exp(mean(d * adv)) + log(3 + sum(a) * sum(a))
 """
+SMOOTH_ONES = ("token", "sequence")
 LOSSES = {
     "token": SMOOTH + "a * s + where(adv > 0, a, d * s) + length * d",
     "sequence": SMOOTH + "s * mean(d * d * s) + sum(exp(d)) / length",
@@ -65,12 +66,13 @@ def test_derivatives_are_slopes(name: str, data: Columns) -> None:
         up["logp"][t] += step
         down["logp"][t] -= step
         sides = [loss_and_grad(loss, side) for side in (up, down)]
-        if np.abs(sides[0][1] - sides[1][1]).max() > 1e-3:
-            continue  # there is a kink between the two
+        apart = np.abs(sides[0][1] - sides[1][1]).max()
+        if name not in SMOOTH_ONES and apart > 1e-5 * (1 + abs(grad_T[t])):
+            continue  # there may be a kink between the two
         slope = (sides[0][0] - sides[1][0]) / (2 * step)
         assert grad_T[t] == pytest.approx(slope, rel=1e-5, abs=1e-5)
     for ties in (True, False):
-        if ties or name in ("token", "sequence"):
+        if ties or name in SMOOTH_ONES:
             np.testing.assert_allclose(symbolic(loss, data, ties), grad_T, rtol=1e-10, atol=1e-10)
 
 
