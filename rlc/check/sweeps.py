@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from math import floor, inf
 from typing import Any
 
 from attrs import evolve, frozen
@@ -39,6 +40,15 @@ class Axis:
     @property
     def name(self) -> str:
         return ".".join(name.id for name in self.path)
+
+    @property
+    def size(self) -> float:
+        """How many values there are to try; infinity in a range without steps."""
+        if self.range is None:
+            return len(self.values)
+        step = self.range.step or (1 if self.range.whole else 0)
+        width = self.range.high - self.range.low
+        return floor(width / step + 1e-9) + 1 if step else inf
 
 
 @frozen(eq=False, repr=False)
@@ -86,6 +96,8 @@ class _Checker:
         bound = bind(decl.fields, DECLARATIONS[SWEEP].fields, owner, self._value, self.found)
         stage = self.stages.get(bound.values["of"].data) if "of" in bound.values else None
         if stage is None or not (bound.complete and stage.complete):
+            return None
+        if self._evaluations_are_wrong(stage, bound.values["metric"].data):
             return None
         metric = self._metric(stage, bound.values["metric"])
         if metric is None:
@@ -165,6 +177,18 @@ class _Checker:
             self.found.error("RL0601", expr.span, message, "give the smaller number first")
             return (), None
         return (), drawn
+
+    def _evaluations_are_wrong(self, stage: CheckedStage, metric: Expr | None) -> bool:
+        """Whether an error, which is reported, hides what the runs can be compared by."""
+        named = None
+        if isinstance(metric, Attribute) and isinstance(metric.value, Name):
+            named = metric.value.id
+        return any(
+            not other.complete
+            and (other.name == named if named else other.parts.get("after") in (stage.name, None))
+            for other in self.stages.values()
+            if other.decl.kind.id == EVAL
+        )
 
     def _metric(self, stage: CheckedStage, given: Value) -> MeasurePlan | None:
         """Find what runs are compared by; None after a report."""

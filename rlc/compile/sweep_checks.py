@@ -16,7 +16,7 @@ from rlc.lang.ast import Recipe
 from rlc.lang.diagnostics import Diagnostics, Label, Severity
 from rlc.lang.source import Span
 from rlc.plan.records import EvalPlan, Plan
-from rlc.plan.sweeps import metric_label
+from rlc.plan.sweeps import AxisPlan, Configuration, metric_label
 
 if TYPE_CHECKING:
     from rlc.check.expectations import CheckedExpectation
@@ -47,7 +47,8 @@ def checked_sweeps(
     for checked in sweeps:
         sweep = Sweep(record_of(checked), name, seed, checked.axes, compiler, plan)
         checker = _Checker(sweep, checked, found)
-        if checker.sizes_fit() and checker.values_fit() and checker.combinations_fit():
+        fits = checker.sizes_fit() and checker.values_fit() and checker.combinations_fit()
+        if fits and checker.axes_differ():
             checker.check_budget()
         made.append(sweep)
     return tuple(made)
@@ -61,18 +62,20 @@ class _Checker:
 
     def sizes_fit(self) -> bool:
         """Whether there are few enough configurations to list, and enough to draw from."""
-        drawn, listed = self.checked.search.n, all(axis.values for axis in self.checked.axes)
-        size = prod(len(axis.values) for axis in self.checked.axes)
+        drawn = self.checked.search.n
+        size = prod(axis.size for axis in self.checked.axes)
         if drawn is None and size > MOST_LISTED:
             message = f"this sweep has {size:,} configurations, more than {MOST_LISTED:,}"
             advice = "give fewer values, or draw some: `search = random(100)`"
             self.found.error("RL0610", self.checked.at("over"), message, advice)
             return False
-        if drawn is not None and listed and drawn > size:
-            message = (
-                f"there are {size:,} configurations, and {drawn:,} are to be drawn, none twice"
+        if drawn is not None and drawn > size:
+            message = f"{drawn:,} configurations are to be drawn, none twice, of {size:,}"
+            advice = (
+                "`grid()` runs each of them; a range has more values than a list"
+                if all(axis.values for axis in self.checked.axes)
+                else "draw fewer, or give a range more values"
             )
-            advice = "`grid()` runs each of them; a range has more values than a list"
             self.found.error("RL0611", self.checked.at("search.n"), message, advice)
             return False
         return True
@@ -158,16 +161,63 @@ class _Checker:
                 return False
         return True
 
+    def axes_differ(self) -> bool:
+        """Whether the values of each axis still make runs of their own where the others are put in
+        too: one of two axes may write over what the other has put in."""
+        plans = self.sweep.plan.axes
+        ends = [{plan.path: texts_of(plan)[end] for plan in plans} for end in (0, -1)]
+        for axis, plan in zip(self.checked.axes, plans, strict=True):
+            if not self._runs_again(plan, ends):
+                continue
+            other = next(
+                other
+                for other in self.checked.axes
+                if other is self.checked.axes[-1]
+                or (
+                    other is not axis
+                    and self._runs_again(plan, [{other.name: end[other.name]} for end in ends])
+                )
+            )
+            message = f"`{axis.name}` makes the same runs again where `{other.name}` is put in"
+            advice = "take one of the two out"
+            if axis.name.startswith(f"{other.name}."):
+                advice += f", or give `{other.name}` first and then its part"
+            label = Label(other.span, "writes over it")
+            self.found.error("RL0600", axis.span, message, advice, label)
+            return False
+        return True
+
+    def _runs_again(self, plan: AxisPlan, others: Sequence[Configuration]) -> bool:
+        """Whether values of an axis make the same trial, with any of some values of others."""
+        for configuration in others:
+            made = list[str]()
+            for text in texts_of(plan):
+                tried = self.sweep.with_values({**configuration, plan.path: text})
+                if not any(item.severity is Severity.ERROR for item in tried.found):
+                    stages = needed(tried.analysis.stages, self.checked.of)
+                    made.append(repr([stage.plan() for stage in stages]))
+            if len(set(made)) == len(made):
+                return False
+        return True
+
     def check_budget(self) -> None:
         """Refuse a budget that does for no trial; warn of one that does not for all of them."""
-        most = self.checked.budget.usd
-        if most is None:
+        budget = self.checked.budget
+        if budget.usd is None and budget.tokens is None:
             return
-        cost, place = self.sweep.cost, self.checked.at("budget.usd")
-        whole, least = cost.total["expected"].usd, cost.least.usd
-        if least > most:
+        cost = self.sweep.cost
+        if budget.tokens is not None and cost.least_tokens > budget.tokens:
+            message = f"a budget of {budget.tokens:,} tokens is less than any trial takes"
+            advice = f"the cheapest is expected to take {cost.least_tokens:,.0f}"
+            self.found.error("RL0608", self.checked.at("budget.tokens"), message, advice)
+        if (most := budget.usd) is None:
+            return
+        place, whole, least = self.checked.at("budget.usd"), cost.total["expected"].usd, cost.least
+        if least.usd > most:
             message = f"a budget of ${most:,.2f} is less than any trial costs"
-            advice = f"the cheapest is expected to cost ${least:,.2f}, all of them ${whole:,.2f}"
+            advice = (
+                f"the cheapest is expected to cost ${least.usd:,.2f}, all of them ${whole:,.2f}"
+            )
             self.found.error("RL0608", place, message, advice)
         elif whole > most:
             count = int(cost.trials * most / whole)

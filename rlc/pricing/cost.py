@@ -84,6 +84,10 @@ class StageCost:
         """The whole stage."""
         return sum(self.bill[level].values(), Money())
 
+    def tokens(self, level: Level) -> float:
+        """Tokens of the whole stage."""
+        return self.step_tokens[level].total * self.times + self.tokens_before[level].total
+
 
 def plan_cost(plan: Plan) -> tuple[StageCost, ...]:
     """The cost of each stage."""

@@ -42,10 +42,7 @@ def _tokens(
     costs: Sequence[StageCost],
     stages: Sequence[StagePlan],  # noqa: ARG001
 ) -> float:
-    return sum(
-        cost.step_tokens[level].total * cost.times + cost.tokens_before[level].total
-        for cost in costs
-    )
+    return sum(cost.tokens(level) for cost in costs)
 
 
 def _rollouts(costs: Sequence[StageCost], stages: Sequence[StagePlan]) -> float | None:

@@ -24,15 +24,17 @@ UNPRICED = (
 @frozen
 class SweepCost:
     """What a sweep costs, by level. ``trials`` is how many runs it has, ``least`` and ``most`` the
-    expected cost of the cheapest and of the dearest one alone, ``shared`` what it saves that stages
-    before the one that is tried are run once for all trials that have them. Of configurations that
-    are drawn, ``low`` has the cheapest ones only and ``high`` the dearest; with a halving, ``low``
-    and ``expected`` have as many steps as its rungs leave."""
+    expected cost of the cheapest and of the dearest one alone, ``least_tokens`` what one takes at
+    least, as expected; ``shared`` what it saves that stages before the one that is tried are run
+    once for all trials that have them. Of configurations that are drawn, ``low`` has the cheapest
+    ones only and ``high`` the dearest; with a halving, ``low`` and ``expected`` have as many steps
+    as its rungs leave."""
 
     trials: int
     total: Mapping[Level, Money]
     least: Money
     most: Money
+    least_tokens: float
     shared: Money
     free: bool
     priced: int  # configurations that differ in what costs something
@@ -44,6 +46,7 @@ class _Priced:
 
     before: Mapping[Level, Money]
     tried: Mapping[Level, Money]
+    tokens: float  # that are expected of all of it
     steps: int  # of the stage that is tried
     free: bool
 
@@ -82,6 +85,7 @@ def sweep_cost(
         total=total,
         least=alone[0],
         most=alone[-1],
+        least_tokens=min(one.tokens for one in found),
         shared=Money((before - once) * sweep.seeds),
         free=all(one.free for one in found),
         priced=len(known),
@@ -102,6 +106,7 @@ def _priced(of: str, stages: Sequence[StagePlan], recipe: str) -> _Priced:
             level: total_cost((cost for cost in costs if cost.stage not in before), level)
             for level in LEVELS
         },
+        tokens=sum(cost.tokens("expected") for cost in costs),
         steps=next(cost.times for cost in costs if cost.stage == of),
         free=all(cost.free for cost in costs),
     )

@@ -62,7 +62,7 @@ class SweepRun:
     _records: dict[str, TrialRecord] = field(factory=dict, init=False)  # by the trial's id
     _queue: deque[Trial] = field(factory=deque, init=False)
     _running: dict[str, StoppableJob] = field(factory=dict, init=False)
-    _expected: dict[str, float] = field(factory=dict, init=False)  # USD of running trials
+    _expected: dict[str, Used] = field(factory=dict, init=False)  # of running trials
     _used: dict[Path, Used] = field(factory=dict, init=False)  # by the folder of a run
     _sharing: defaultdict[Path, threading.Lock] = field(
         factory=lambda: defaultdict(threading.Lock), init=False
@@ -151,8 +151,7 @@ class SweepRun:
                     self._note_failure(str(error))
                     continue
                 expected = self._expected_of(trial, plan)
-                most = self.sweep.plan.budget.usd
-                if most is not None and self._committed + expected > most:
+                if not self._committed.fits(self.sweep.plan.budget, expected):
                     self._end("budget")
                     return None
                 self._queue.popleft()
@@ -215,32 +214,35 @@ class SweepRun:
         if self._failed_in_a_row >= _IN_A_ROW:
             self._end("failed", f"{_IN_A_ROW} trials failed one after the other: {cause}")
 
-    # Money
+    # The budget
 
     @property
     def _spent(self) -> Used:
         return sum(self._used.values(), NOTHING)
 
     @property
-    def _committed(self) -> float:
-        """USD that are spent, or that running trials are expected to spend yet."""
+    def _committed(self) -> Used:
+        """What is used, or what running trials are expected to use yet."""
         left = (
-            max(0.0, expected - self._used.get(self._path(trial), NOTHING).usd)
+            expected.less(self._used.get(self._path(trial), NOTHING))
             for trial, expected in self._expected.items()
         )
-        return self._spent.usd + sum(left)
+        return sum(left, self._spent)
 
     def _path(self, trial: str) -> Path:
         return self.folder.of_trial(self._records[trial].trial)
 
-    def _expected_of(self, trial: Trial, plan: Plan) -> float:
-        """USD that a trial is expected to cost from where it is."""
+    def _expected_of(self, trial: Trial, plan: Plan) -> Used:
+        """What a trial is expected to use from where it is. How long it takes is not known."""
         of = self.sweep.plan.of
         shared = shared_part(plan, of)
         done = shared is not None and is_run(self.folder.of_shared(shared))
         own = own_stages(plan, of)
-        costs = (c.total("expected").usd for c in plan_cost(plan) if not done or c.stage in own)
-        return max(0.0, sum(costs) - self._used.get(self.folder.of_trial(trial), NOTHING).usd)
+        costs = [cost for cost in plan_cost(plan) if not done or cost.stage in own]
+        usd = sum(cost.total("expected").usd for cost in costs)
+        tokens = sum(cost.tokens("expected") for cost in costs)
+        used = self._used.get(self.folder.of_trial(trial), NOTHING)
+        return Used(usd, round(tokens), 0.0).less(used)
 
     # A trial
 

@@ -80,9 +80,14 @@ def _distribution(package: Any, axis: AxisPlan) -> Any:
         return package.distributions.CategoricalDistribution(axis.values)
     drawn, log = axis.range, axis.range.scale == "log"
     if drawn.whole:
-        step = int(drawn.step or 1)
-        return package.distributions.IntDistribution(int(drawn.low), int(drawn.high), step=step)
-    return package.distributions.FloatDistribution(drawn.low, drawn.high, log=log, step=drawn.step)
+        step, low = int(drawn.step or 1), int(drawn.low)
+        high = low + (int(drawn.high) - low) // step * step  # the last that it can reach
+        return package.distributions.IntDistribution(low, high, step=step)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", UserWarning)  # steps that do not reach the upper end
+        return package.distributions.FloatDistribution(
+            drawn.low, drawn.high, log=log, step=drawn.step
+        )
 
 
 def _told(package: Any, axes: Any, plans: Sequence[AxisPlan], tried: Tried) -> Any:

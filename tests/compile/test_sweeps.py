@@ -186,3 +186,22 @@ def test_what_is_reused_is_varied_where_it_is_declared() -> None:
         alone.append(content(evolve(plan, stages=stages, graph=build_graph(stages))))
     assert made == alone
     assert len(set(made)) == 8
+
+
+@pytest.mark.parametrize("metric", ["", "metric = heldout.pass_at_1"])
+@pytest.mark.parametrize("broken", ["metrics = [nope()]", "metrics = 3"])
+def test_an_error_in_an_evaluation_is_all_that_is_said(broken: str, metric: str) -> None:
+    heldout = f"eval heldout {{ model = main  env = guess  {broken} }}\n"
+    found = compile_source(
+        Source("recipe.rl", recipe("quickstart") + heldout + RATES % metric)
+    ).diagnostics
+    assert len(found) == 1
+    assert found.has_errors
+
+
+def test_a_kind_of_part_goes_with_a_field_of_it() -> None:
+    over = (
+        "main.optimizer = [adam(1e-4), adam(1e-4, beta1 = 0.8)]  main.optimizer.beta2 = [0.9, 0.95]"
+    )
+    sweep = sweep_of(recipe("quickstart") + f"sweep s {{ of = main  over = {{ {over} }} }}\n")
+    assert sweep.size == 4

@@ -81,10 +81,11 @@ def test_a_sweep_that_was_stopped_goes_on(tmp_path: Path, steps: int) -> None:
 
 
 def test_a_budget_ends_it_and_a_larger_one_goes_on(tmp_path: Path) -> None:
-    recipe = write(tmp_path, RATES.format(more="budget = limit(tokens = 1_500)"))
+    recipe = write(tmp_path, RATES.format(more="budget = limit(tokens = 6_000)"))
     first = ran(started(recipe, tmp_path / "sweep"))
     assert first.state == "budget"
     assert "budget" in states(first)
+    assert ran(go_on(tmp_path / "sweep")).state == "budget"  # what is left is too little for all
     write(tmp_path, RATES.format(more="budget = limit(tokens = 100_000)"))
     assert states(ran(go_on(tmp_path / "sweep"))) == ["finished"] * 2
     write(tmp_path, RATES.format(more="seeds = 3"))

@@ -57,6 +57,16 @@ def test_what_is_drawn_keeps_to_its_range() -> None:
         assert tried.configuration["scheme"] in SCHEME.values
 
 
+@pytest.mark.filterwarnings("error")
+def test_steps_need_not_reach_the_end_of_a_range() -> None:
+    whole = AxisPlan("size", (), RangePlan("linear", 2, 9, 3, True))
+    share = AxisPlan("share", (), RangePlan("linear", 0.0, 0.5, 0.2, False))
+    found = [tried.configuration for tried in run(sweep("tpe", whole, share, n=9))]
+    assert {(each["size"], each["share"]) for each in found} == {
+        (size, share) for size in ("2", "5", "8") for share in ("0.0", "0.2", "0.4")
+    }
+
+
 def test_tpe_learns() -> None:
     """After its random start it draws nearer to the best."""
     distances = [

@@ -82,9 +82,6 @@ def _limits(
         least = cost.step["low"].usd
         yield _Limit("usd", usd, least, whole / plan.steps, whole, "${:,.2f}")
     if (tokens := plan.budget.tokens) is not None:
-        whole = sum(
-            part.step_tokens["expected"].total * part.times + part.tokens_before["expected"].total
-            for part in (cost, *evaluated)
-        )
+        whole = sum(part.tokens("expected") for part in (cost, *evaluated))
         least = cost.step_tokens["low"].total
         yield _Limit("tokens", tokens, least, whole / plan.steps, whole, "{:,.0f} tokens")

@@ -68,6 +68,14 @@ class Used:
     def __add__(self, more: Used) -> Used:
         return Used(self.usd + more.usd, self.tokens + more.tokens, self.seconds + more.seconds)
 
+    def less(self, done: Used) -> Used:
+        """What is left of it, nothing at least."""
+        return Used(
+            max(self.usd - done.usd, 0.0),
+            max(self.tokens - done.tokens, 0),
+            max(self.seconds - done.seconds, 0.0),
+        )
+
 
 NOTHING = Used(0.0, 0, 0.0)
 

@@ -27,3 +27,11 @@ sweep rates {
   of     = main
   over   = { number = [8, 16] }
 }
+sweep hidden {
+  of     = main
+  over   = { rate = [1e-5, 1e-4]  main.optimizer.learning_rate = [1e-5, 1e-4] }
+}
+sweep part {
+  of     = main
+  over   = { main.optimizer.beta1 = [0.8, 0.9]  main.optimizer = [adam(1e-5), adam(1e-4)] }
+}

@@ -26,3 +26,8 @@ sweep rates {
   over   = { rate = [1e-5, 1e-4] }
   budget = $0.01
 }
+sweep tokens {
+  of     = main
+  over   = { rate = [1e-5, 1e-4] }
+  budget = limit(tokens = 100)
+}

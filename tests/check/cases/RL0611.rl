@@ -26,3 +26,8 @@ sweep rates {
   over   = { rate = [1e-5, 1e-4] }
   search = random(20)
 }
+sweep steps {
+  of     = main
+  over   = { main.batch.group_size = range(2, 9, step = 2) }
+  search = tpe(5)
+}
