@@ -67,6 +67,21 @@ def test_it_is_where_all_tokens_have_the_advantage_of_their_sequence(
     assert (loss.program is None) == served
 
 
+@pytest.mark.parametrize("large", ["exp(1000)", "1e200 * 1e200"])
+def test_a_number_that_is_too_large_is_an_error(large: str) -> None:
+    text = TINY + f"loss mine {{ token = -ratio * adv * ({large}) }}\n" + train(loss="mine")
+    (found,) = compile_source(Source("recipe.rl", text)).diagnostics
+    assert (found.code, found.message) == ("RL0650", f"`{large}` is too large a number")
+
+
+def test_a_power_is_not_corrected_to_a_product() -> None:
+    text = TINY + "loss mine { token = -ratio ** 2 * adv }\n" + train(loss="mine")
+    (found,) = compile_source(Source("recipe.rl", text)).diagnostics
+    assert found.code == "RL0010"
+    assert found.fix is not None
+    assert not found.fix.safe
+
+
 def test_parts_can_be_replaced_and_added() -> None:
     more = "loss more = gated(tau = 2) { extra = softplus(logp)  token = -gate * adv * extra }\n"
     whole = "loss more { gate = sigmoid(2 * (ratio - 1))  extra = softplus(logp)\n"

@@ -60,13 +60,13 @@ class Ranges(Record):
 def ranges(program: Program) -> Ranges:
     """Return the values that a program can have, where it is undefined, and which of its
     conditions decide nothing."""
-    general = _Ranges(program)
-    result = general.of(program.output, {})
+    general = _Ranges(program, {})
+    result = general.of(program.output, general.given)
     certain = general.certain
     adv = [i for i, node in enumerate(program.nodes) if node.op == INPUT and node.name == "adv"]
-    at_zero = _Ranges(program)
+    at_zero = _Ranges(program, {position: point(0.0) for position in adv})
     if adv:
-        at_zero.of(program.output, {adv[0]: point(0.0)})
+        at_zero.of(program.output, at_zero.given)
     undefined = []
     for node, (argument, what, values) in sorted({**at_zero.found, **general.found}.items()):
         when: Literal["always", "advantage of 0", "possibly"] = "possibly"
@@ -84,9 +84,10 @@ def ranges(program: Program) -> Ranges:
 
 
 class _Ranges:
-    def __init__(self, program: Program) -> None:
-        self.program = program
+    def __init__(self, program: Program, given: _Facts) -> None:
+        self.program, self.given = program, given
         self.active = differentiable(program)
+        self.beyond: dict[int, Interval] = {}  # branches, without what their conditions say
         self.cases = 0
         self.found: dict[int, tuple[int, str, Interval]] = {}
         self.certain: set[int] = set()
@@ -127,8 +128,12 @@ class _Ranges:
                 continue
             possible.append(holds)
             self.cases += 1
-            known = {**facts, **within} if self.cases < _MOST_CASES else facts
-            reached.append(self.of(branch, known))
+            if self.cases < _MOST_CASES:
+                reached.append(self.of(branch, {**facts, **within}))
+            else:  # each once: one `where` in the other would be twice the work every time
+                if branch not in self.beyond:
+                    self.beyond[branch] = self.of(branch, self.given)
+                reached.append(self.beyond[branch])
         verdict = possible[0] if len(possible) == 1 else None
         self.verdicts.setdefault(condition, set()).add(verdict)
         if not reached:  # the facts contradict each other: nothing gets here

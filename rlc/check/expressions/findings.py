@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from rlc.algo.expressions.program import Program
+from rlc.algo.expressions.program import NUMBER, Program
 from rlc.algo.expressions.ranges import Undefined, ranges
 from rlc.algo.expressions.reach import differentiable
+from rlc.algo.expressions.vocabulary import OPERATIONS
 from rlc.check.expressions.lower import Lowering
 from rlc.lang.diagnostics import Diagnostics, Label
 from rlc.lang.source import Span
@@ -23,6 +24,12 @@ def report_findings(program: Program, lowering: Lowering, result: Span, found: D
         advice = "multiply by the advantage: `-ratio * adv`"
         found.warning("RL0655", result, message, advice)
     values = ranges(program)
+    undefined_nodes = {undefined.node for undefined in values.undefined}
+    for position, node in enumerate(program.nodes):
+        of_numbers = node.args and all(program.nodes[arg].op == NUMBER for arg in node.args)
+        if of_numbers and position not in undefined_nodes and not OPERATIONS[node.op].condition:
+            span = lowering.span_of(position, result)  # what is finite has been computed
+            found.error("RL0650", span, f"`{_text(span)}` is too large a number", None)
     for undefined in values.undefined:
         report_undefined(undefined, lowering, result, found)
     for decided in values.decided:
@@ -40,7 +47,9 @@ def _report_no_gradient(
         advice = "`logp`, or `ratio`, is what the weights change"
     else:
         message = "no gradient reaches `logp`: the loss would train nothing"
-        advice = "`stop(…)` and conditions pass none; leave one `logp` or `ratio` outside of them"
+        advice = (
+            "`stop(…)`, conditions and a factor of 0 pass none; leave one `logp` outside of them"
+        )
         cuts = [n for n, node in enumerate(program.nodes) if node.op == "stop"]
         labels = [Label(lowering.span_of(n, result), "cut here") for n in cuts[:1]]
     found.error("RL0644", result, message, advice, *labels)

@@ -104,6 +104,7 @@ def _amended(evaluator: Evaluator, base: BlockDecl, amend: Amend) -> BlockDecl |
     """The block with the fields of an amendment in place of its own."""
     scope, found = evaluator.scope, evaluator.found
     fields, given = base.fields, list[Field]()
+    decls = scope.decls | scope.templates
 
     def stands_for(name: Name) -> Expr | None:
         """What a part of a declared value is changed in: all but what has its name in the plan."""
@@ -117,7 +118,7 @@ def _amended(evaluator: Evaluator, base: BlockDecl, amend: Amend) -> BlockDecl |
 
     def another(inside: str) -> str:
         name, _, part = inside.partition(".")
-        kind = scope.decls[name].kind.id
+        kind = decls[name].kind.id
         if not DECLARATIONS[kind].is_block:
             return f"declare another `{kind}` with its own `{part}`, and name that"
         return f"declare another, and name that: `{kind} other = {name} {{ {part} = … }}`"
@@ -133,7 +134,7 @@ def _amended(evaluator: Evaluator, base: BlockDecl, amend: Amend) -> BlockDecl |
         change = Change(
             (base.name, *names_of(field.name)),
             marked(field.value, "amended at ", scope.templates),
-            scope.decls,
+            decls,
             found,
             "RL0623",
             lambda whole: f"write the whole: `{whole.partition('.')[2]} = …`",

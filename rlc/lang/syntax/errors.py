@@ -44,7 +44,8 @@ def report_edit(
     place, word = _found(source, tokens, edit.index)
     fix = _fix(source, tables, tokens, edit)
     if edit.kind is None:
-        found.error(_CODE, place, f"unexpected {word}", "leave it out", fix=fix)
+        advice = "leave it out" if fix.safe or word != "`*`" else "a power is a product: `x * x`"
+        found.error(_CODE, place, f"unexpected {word}", advice, fix=fix)
     elif edit.kind == "COMMA" and not edit.drop:
         end = Span(source, tokens[edit.index - 1].end, tokens[edit.index - 1].end)
         found.error(_CODE, end, f"missing `,` before {word}", fix=fix)
@@ -62,6 +63,7 @@ def _fix(source: Source, tables: Tables, tokens: Sequence[Token], edit: Edit) ->
     if edit.kind is None:
         around = tokens[max(0, edit.index - 1) : edit.index + 2]
         doubled = sum(other.kind == token.kind for other in around) > 1
+        doubled &= token.kind != "STAR"  # a power elsewhere: a product is another number
         return replace(span, "", f"remove `{span.text}`", safe=doubled or token.kind == "COMMA")
     word = tables.words[edit.kind]
     if edit.drop:

@@ -176,3 +176,16 @@ def test_bounds_of_the_ratio(text: str, positive: bool, negative: bool) -> None:
 )
 def test_whether_the_gradient_reaches_logp(text: str, reaches: bool) -> None:
     assert differentiable(program(text))[-1] is reaches
+
+
+def test_conditions_on_conditions_are_looked_at_in_reasonable_time() -> None:
+    """Each part is chosen by the one before it: every branch alone would be 2⁴⁰ cases."""
+    parts = [f"a{i} = where(a{i - 1} > 1, a{i - 1} * 2, a{i - 1} * 3)" for i in range(1, 41)]
+    found = ranges(program("\n".join(["a0 = ratio - 1", *parts, "-a40 * adv / a40"])))
+    assert [item.what for item in found.undefined] == ["a division by what can be 0"]
+
+
+@pytest.mark.parametrize("text", ["0 * logp * adv", "(1 - 1) * ratio", "mean(0 * logp) + adv"])
+def test_no_gradient_reaches_through_a_product_with_zero(text: str) -> None:
+    made = program(text)
+    assert not differentiable(made)[made.output]

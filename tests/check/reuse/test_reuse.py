@@ -115,6 +115,13 @@ def test_declarations_with_parameters_amend_and_use_others() -> None:
     assert (main.model.name, main.model.lora_rank, main.steps) == ("wider_one", 8, 50)  # type: ignore[union-attr]
 
 
+def test_an_amendment_replaces_an_argument_that_has_no_name() -> None:
+    text = WRITTEN_OUT.replace("sample(max_tokens = 16)", "brief(16)")
+    text += "sampling brief(tokens: int) = sample(max_tokens = tokens)\n"
+    plan = plan_of(text + "train other = main { sampling.tokens = 9 }\n")
+    assert [stage.sampling.max_tokens for stage in plan.stages] == [16, 9]  # type: ignore[union-attr]
+
+
 # An example of each kind, if the kind's own takes more than the recipe below has.
 EXAMPLES = {
     "env": "guess",
