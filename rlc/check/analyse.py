@@ -50,17 +50,20 @@ def analyse(
     rules have found, in ``ruled``.
     """
     scope = collect(recipe, found)
-    if scope.templates:
+    # Declarations with parameters are checked alone; of a trial, what its uses make of them is new.
+    templates = {} if ruled is not None else scope.templates
+    if templates:
         # Most recipes have none.
         from rlc.check.reuse.templates import check_templates, report_unused_parameters
 
         check_templates(scope, found)
     evaluator = evaluates(scope, recipe.span.source.name, found)
-    for decl in [*scope.templates.values(), *scope.in_order]:
-        if decl.parameters is None and is_made(decl):
-            evaluator.block(decl, decl.name)
-        elif decl.parameters is not None and decl.kind.id not in STAGES:
+    for decl in templates.values():
+        if decl.kind.id not in STAGES:
             _alone(decl, evaluator)
+    for decl in scope.in_order:
+        if is_made(decl):
+            evaluator.block(decl, decl.name)
     stages: dict[str, CheckedStage] = {}
     # Evaluations come last: they take what they do not say from the stages that they evaluate.
     for decl in sorted(scope.in_order, key=lambda decl: decl.kind.id == "eval"):
@@ -69,7 +72,7 @@ def analyse(
             stages[decl.name.id] = evaluator.once(decl, check)
         elif decl.kind.id != SWEEP:
             evaluator.declared(decl)
-    for decl in scope.templates.values():
+    for decl in templates.values():
         if decl.kind.id in STAGES and (whole := _alone(decl, evaluator)) is not None:
             with scope.unmarked(decl.name.id):
                 check_stage(whole, evaluator, stages, found, reader)
@@ -94,7 +97,7 @@ def analyse(
         _report_no_stage(recipe, ordered, found)
     if not found.has_errors:
         _report_unused(scope, recipe, found)
-        if scope.templates:
+        if templates:
             report_unused_parameters(scope, found)
         _report_trained_twice(ordered, found)
     return Analysis(tuple(ordered), tuple(sweeps), expectations)
