@@ -48,7 +48,7 @@ def checked_sweeps(
         sweep = Sweep(record_of(checked), name, seed, checked.axes, compiler, plan)
         checker = _Checker(sweep, checked, found)
         fits = checker.sizes_fit() and checker.values_fit() and checker.combinations_fit()
-        if fits and checker.axes_differ():
+        if fits and checker.axes_differ() and checker.halves():
             checker.check_budget()
         made.append(sweep)
     return tuple(made)
@@ -199,6 +199,21 @@ class _Checker:
             if len(set(made)) == len(made):
                 return False
         return True
+
+    def halves(self) -> bool:
+        """Whether a halving compares runs before their last step."""
+        search, of = self.checked.search, self.checked.of
+        if search.eta is None or search.first is None:
+            return True
+        trials = ({axis.path: text} for axis in self.sweep.plan.axes for text in texts_of(axis))
+        plans = (stage.plan() for trial in trials for stage in self.sweep.stages(trial))
+        steps = max(p.steps for p in plans if p.name == of and not isinstance(p, EvalPlan))
+        if search.first < steps:
+            return True
+        message = f"runs are first compared after {search.first:,} steps, and `{of}` has {steps:,}"
+        advice = f"`first` is at most {steps - 1:,}, and the evaluation's `every` as well"
+        self.found.error("RL0607", self.checked.at("search"), message, advice)
+        return False
 
     def check_budget(self) -> None:
         """Refuse a budget that does for no trial; warn of one that does not for all of them."""
