@@ -205,3 +205,12 @@ def test_a_kind_of_part_goes_with_a_field_of_it() -> None:
     )
     sweep = sweep_of(recipe("quickstart") + f"sweep s {{ of = main  over = {{ {over} }} }}\n")
     assert sweep.size == 4
+
+
+@pytest.mark.parametrize(("first", "halves"), [(49, True), (50, False)])
+def test_a_halving_compares_before_the_last_step(first: int, halves: bool) -> None:
+    heldout = "eval heldout { model = main  env = guess  tasks = 8  every = 7 }\n"
+    search = RATES % f"search = halving(first = {first})"
+    text = recipe("quickstart") + heldout + search  # which has 50 steps
+    found = compile_source(Source("recipe.rl", text)).diagnostics
+    assert ("RL0607" in [item.code for item in found]) is not halves

@@ -26,10 +26,3 @@ sweep rates {
   over   = { rate = [1e-5, 1e-4] }
   search = halving()
 }
-eval often { model = main  env = guess  tasks = 8  every = 5 }
-sweep late {
-  of     = main
-  over   = { rate = [1e-5, 1e-4] }
-  metric = often.mean_reward
-  search = halving(first = 20)
-}
