@@ -35,4 +35,7 @@ def report_unfit(unknown: Unknown, want: Param, found: Diagnostics) -> None:
         takes = KINDS[need].noun if need in KINDS else SCALARS[need]
         is_a = KINDS[have].noun if have in KINDS else SCALARS[have]
         message = f"`{want.name}` takes {takes}, and the parameter `{unknown.want.name}` is {is_a}"
-        found.error("RL0201", unknown.span, message, "change its type, or use another")
+        advice = "change its type, or use another"
+        if have == "any":  # it was given no type
+            advice = f"say what it is: `{unknown.want.name}: {need}`"
+        found.error("RL0201", unknown.span, message, advice)

@@ -122,6 +122,12 @@ def test_an_amendment_replaces_an_argument_that_has_no_name() -> None:
     assert [stage.sampling.max_tokens for stage in plan.stages] == [16, 9]  # type: ignore[union-attr]
 
 
+def test_a_parameter_without_a_type_is_told_which_it_needs() -> None:
+    text = WRITTEN_OUT + "train other(start) = main { model = start }\n"
+    (found,) = compiled(text).diagnostics
+    assert (found.code, found.help) == ("RL0201", "say what it is: `start: model`")
+
+
 # An example of each kind, if the kind's own takes more than the recipe below has.
 EXAMPLES = {
     "env": "guess",
