@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import re
+from collections.abc import Iterable
 from functools import cache
 
 from rlc.lang.diagnostics import Diagnostics, replace
@@ -32,6 +33,15 @@ _AFTER = {
 }
 
 _FREQUENT = {"NAME", "EQUAL", "COMMA", "LPAR", "RPAR", "LBRACE", "RBRACE"}
+# What must not follow a word that could be the start of a malformed one, None for any word.
+_NOT_BEFORE: dict[str, str | None] = {
+    "EQUAL": "=",
+    "NAME": r"[\w.]*:\S",
+    "DOT": r"[^A-Za-z_]",
+    "SLASH": None,
+    "COMPARE": None,
+    **dict.fromkeys(("NUMBER", "MONEY", "DURATION", "PERCENT"), ",[0-9]"),
+}
 NUMBERS = {"NUMBER", "MONEY", "DURATION", "PERCENT"}
 
 
@@ -39,12 +49,15 @@ def lex(source: Source, tables: Tables) -> Lexed:
     """Split a text into tokens and comments, up to MAX_FINDINGS malformed words."""
     lexed = Lexed([], [], [], Diagnostics())
     # A keyword is a name by its letters: `thené` is not one followed by a letter.
-    terminals = (item for item in tables.terminals.items() if item[0] not in tables.soft)
-    match_at = _pattern(tuple(terminals)).match
+    terminals = tuple(item for item in tables.terminals.items() if item[0] not in tables.soft)
+    match_plain = _plain_pattern(terminals).match
     keywords, text, position = tables.keywords, source.text, 0
     plain = {*tables.words, "COMPARE"} - {*keywords.values()}
     quotes = None  # made for the first line in which they do not match
-    while (match := match_at(text, position)) and len(lexed.diagnostics) < MAX_FINDINGS:
+    while position < len(text) and len(lexed.diagnostics) < MAX_FINDINGS:
+        match = match_plain(text, position) or _pattern(terminals).match(text, position)
+        if match is None:
+            break
         kind = match.lastgroup or ""
         start, position = match.span(match.lastindex or 0)
         if quotes is not None and start in quotes.ends:
@@ -83,15 +96,37 @@ def lex(source: Source, tables: Tables) -> Lexed:
     return lexed
 
 
+_Terminals = tuple[tuple[str, str], ...]
+
+
 @cache
-def _pattern(terminals: tuple[tuple[str, str], ...]) -> re.Pattern[str]:
+def _pattern(terminals: _Terminals) -> re.Pattern[str]:
+    """Any word, malformed or not."""
+    return _compiled((*_BEFORE.items(), *_by_frequency(terminals), *_AFTER.items()))
+
+
+@cache
+def _plain_pattern(terminals: _Terminals) -> re.Pattern[str]:
+    """The words that are certainly none of the malformed ones. Most recipes have no other, and are
+    read without the whole pattern, which takes long to compile."""
+    return _compiled(
+        (name, f"{pattern}(?!{not_before})" if not_before else pattern)
+        for name, pattern in _by_frequency(terminals)
+        if (not_before := _NOT_BEFORE.get(name, "")) is not None
+    )
+
+
+def _by_frequency(terminals: _Terminals) -> _Terminals:
     # Alternatives are tried in order, so the frequent ones come first: none of those that they
     # overtake can begin as they do.
-    common = sorted(terminals, key=lambda terminal: terminal[0] not in _FREQUENT)
-    parts = (*_BEFORE.items(), *common, *_AFTER.items())
-    words = "|".join(f"(?P<{name}>{pattern})" for name, pattern in parts)
+    return tuple(sorted(terminals, key=lambda terminal: terminal[0] not in _FREQUENT))
+
+
+def _compiled(words: Iterable[tuple[str, str]]) -> re.Pattern[str]:
+    patterns = dict(words)
+    text = "|".join(f"(?P<{name}>{pattern})" for name, pattern in patterns.items())
     # White space before a word goes with it; at the end of the text it is a match of its own.
-    return re.compile(f"(?:{dict(terminals)['SPACE']})?(?:{words})", re.DOTALL)
+    return re.compile(f"(?:{patterns['SPACE']})?(?:{text})", re.DOTALL)
 
 
 def _check_escapes(span: Span, lexed: Lexed) -> None:

@@ -37,7 +37,7 @@ from rlc.lang.ast import (
 from rlc.lang.source import Source
 from rlc.lang.syntax import parse
 from rlc.lang.syntax.lalr import run
-from rlc.lang.syntax.lexer import lex
+from rlc.lang.syntax.lexer import _pattern, _plain_pattern, lex
 from rlc.lang.syntax.tables import build_tables, grammar_text, load_tables
 
 DESIGN = """\
@@ -304,3 +304,18 @@ def test_the_machine_reads_what_lark_reads(recipe: Recipe, seed: int) -> None:
 
 def test_the_grammar_on_disk_is_what_the_cache_holds() -> None:
     assert set(load_tables().words) == set(build_tables(grammar_text()).words)
+
+
+@given(
+    st.text(st.sampled_from("ab_ 1,.:=-+$%/|>#\n\t()\"é'!<{"), max_size=12)
+    | st.builds(write, recipes, st.integers(0, 2**32))
+)
+def test_a_plain_word_is_what_it_is_among_all_words(text: str) -> None:
+    tables = load_tables()
+    words = tuple(item for item in tables.terminals.items() if item[0] not in tables.soft)
+    for position in range(len(text)):
+        plain = _plain_pattern(words).match(text, position)
+        if plain is not None and plain.lastgroup != "SPACE":
+            whole = _pattern(words).match(text, position)
+            assert whole is not None
+            assert (plain.lastgroup, plain.span()) == (whole.lastgroup, whole.span())
