@@ -10,9 +10,8 @@ from attrs import frozen
 
 from rlc.catalog.declarations import STAGES, SWEEP
 from rlc.check.evaluate import Evaluator
-from rlc.check.reuse.declared import is_made
 from rlc.check.rules import Ruled, run_rules
-from rlc.check.scope import NamedDecl, Scope, collect
+from rlc.check.scope import NamedDecl, Scope, collect, is_made
 from rlc.check.stages import CheckedStage, check_stage
 from rlc.lang.ast import BlockDecl, Recipe
 from rlc.lang.diagnostics import Diagnostics, Label

@@ -4,17 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from typing import TypeGuard
 
 from attrs import define, evolve, field
 
 from rlc.catalog.declarations import DECLARATIONS, EXPECT
-from rlc.catalog.index import find_anywhere, is_taken
+from rlc.catalog.index import KINDS, find_anywhere, find_builtin, is_taken
 from rlc.catalog.records import Declaration
 from rlc.check.suggest import closest, known_values, rename
 from rlc.lang.ast import Amend, Binary, BlockDecl, Call, Decl, Expectation, Name, Recipe, ValueDecl
 from rlc.lang.diagnostics import Diagnostics, Fix, Label, replace
 
 NamedDecl = BlockDecl | ValueDecl
+# Of which declarations a parameter may name one. Each has its name in the plan.
+NAMEABLE = {"model": ("model", "sft", "train")}
 
 
 @define(eq=False, repr=False)
@@ -182,3 +185,18 @@ def _form_problem(known: Declaration, decl: NamedDecl) -> str | None:
     if isinstance(decl, ValueDecl) and decl.type is not None and known.kind != "param":
         return f"only a `param` is declared with a type, not `{known.kind}`"
     return None
+
+
+def is_made(decl: BlockDecl | ValueDecl) -> TypeGuard[ValueDecl]:
+    """Whether a declaration is written as a value, and stands for a block."""
+    if isinstance(decl, BlockDecl) or not DECLARATIONS[decl.kind.id].is_block:
+        return False
+    func = decl.value.func if isinstance(decl.value, Call) else None
+    return not (isinstance(func, Name) and find_builtin(decl.kind.id, func.id))
+
+
+def declared_as(decl: BlockDecl | ValueDecl) -> str:
+    """What a declaration declares, as a message names it."""
+    nouns = {"train": "a training stage", "param": "a param"}
+    nouns |= {"sft": "a training stage", "eval": "an evaluation", "sweep": "a sweep"}
+    return nouns.get(decl.kind.id) or KINDS[decl.kind.id].noun
