@@ -26,11 +26,10 @@ from rlc.check.foreign import report_word
 from rlc.check.mixtures import name_single, single
 from rlc.check.models import Artifact, model_value
 from rlc.check.reuse.types import param_value
-from rlc.check.reuse.unknown import Unknown, report_unfit
 from rlc.check.scalars import NUMBERS, Scalars, article
 from rlc.check.scope import NAMEABLE, NamedDecl, Scope, declared_as, is_made
 from rlc.check.suggest import known_values, rename
-from rlc.check.values import Value
+from rlc.check.values import Unknown, Value, report_unfit
 from rlc.lang.ast import (
     Amend,
     Argument,

@@ -11,10 +11,9 @@ from rlc.catalog.builtins.training import retry_then
 from rlc.catalog.index import KINDS, find_builtin, how_to_make
 from rlc.catalog.records import Param
 from rlc.check.mixtures import added, weighted
-from rlc.check.reuse.unknown import Unknown
 from rlc.check.scalars import LARGEST, describe
 from rlc.check.settle import settle
-from rlc.check.values import Value, said, unwrap
+from rlc.check.values import Unknown, Value, said, unwrap
 from rlc.lang.ast import Binary, Call, Expr, Name, Number
 from rlc.lang.diagnostics import Label
 from rlc.plan.environments import RewardPlan, RolloutsPlan

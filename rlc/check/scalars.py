@@ -10,10 +10,9 @@ from attrs import evolve
 
 from rlc.catalog.records import SCALARS, Param
 from rlc.check.foreign import is_unquoted, report_word, warn_of_placeholders
-from rlc.check.reuse.unknown import Unknown, report_unfit
 from rlc.check.scope import Scope
 from rlc.check.suggest import known_values, rename
-from rlc.check.values import Value, is_command_line, said
+from rlc.check.values import Unknown, Value, is_command_line, report_unfit, said
 from rlc.lang.ast import (
     Attribute,
     Binary,

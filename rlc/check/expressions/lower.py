@@ -9,10 +9,10 @@ from rlc.algo.expressions.build import Builder
 from rlc.algo.expressions.program import ExpressionError, Kind
 from rlc.algo.expressions.vocabulary import INPUTS, OPERATIONS, Input, Operation
 from rlc.catalog.records import Param
-from rlc.check.reuse.unknown import Unknown, report_unfit
 from rlc.check.scalars import NUMBERS, Scalars, describe
 from rlc.check.scope import Scope
 from rlc.check.suggest import closest, known_values, rename
+from rlc.check.values import Unknown, report_unfit
 from rlc.lang.ast import (
     COMPARISONS,
     Attribute,

@@ -10,8 +10,8 @@ from rlc.catalog.declarations import DECLARATIONS
 from rlc.catalog.index import KINDS, find_anywhere
 from rlc.check.reuse.changes import Change, names_of
 from rlc.check.reuse.copies import marked
-from rlc.check.reuse.unknown import Unknown
 from rlc.check.suggest import known_values, rename
+from rlc.check.values import Unknown
 from rlc.lang.ast import Amend, BlockDecl, Call, Expr, Field, Name, ValueDecl
 from rlc.lang.diagnostics import Label
 

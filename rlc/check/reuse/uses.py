@@ -16,9 +16,8 @@ from rlc.check.bind import Owner, bind
 from rlc.check.reuse.blocks import block_of, made_block
 from rlc.check.reuse.copies import filled, marked, names_in
 from rlc.check.reuse.types import NUMERIC, WORD, typed
-from rlc.check.reuse.unknown import Unknown
 from rlc.check.scope import NAMEABLE, declared_as, is_made
-from rlc.check.values import Value
+from rlc.check.values import Unknown, Value
 from rlc.lang.ast import (
     Amend,
     BlockDecl,
