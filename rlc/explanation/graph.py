@@ -13,7 +13,8 @@ from typing import Literal
 
 from rlc.explanation.layout import Lines, count, wrapped
 from rlc.explanation.sizes import when_evaluated
-from rlc.plan.records import EvalPlan, GraphEdge, GraphNode, Plan, StagePlan, kind_of
+from rlc.plan.nodes import GraphEdge, GraphNode
+from rlc.plan.records import EvalPlan, Plan, StagePlan, kind_of
 from rlc.pricing.cost import StageCost
 
 Format = Literal["mermaid", "dot"]

@@ -1,4 +1,7 @@
-"""The syntax tree. Equality ignores spans, so a formatted recipe equals its source."""
+"""The syntax tree. Equality ignores spans, so a formatted recipe equals its source.
+
+The nodes have no slots: attrs would make each class twice, whenever `rlc check` starts.
+"""
 
 from __future__ import annotations
 
@@ -12,31 +15,31 @@ from rlc.records import Record
 COMPARISONS = ("<", "<=", ">", ">=", "==", "!=")
 
 
-@frozen(eq=False, repr=False)
+@frozen(eq=False, repr=False, slots=False)
 class Node(Record):
     """Anything that came from text."""
 
     span: Span = field(eq=False, repr=False)
 
 
-@frozen(eq=False, repr=False)
+@frozen(eq=False, repr=False, slots=False)
 class Expr(Node):
     """What may stand for a value."""
 
 
-@frozen(eq=False, repr=False)
+@frozen(eq=False, repr=False, slots=False)
 class Name(Expr):
     id: str
 
 
-@frozen(eq=False, repr=False)
+@frozen(eq=False, repr=False, slots=False)
 class Number(Expr):
     """``4e-5``, ``1_000``: an int where the text has neither point nor exponent."""
 
     value: int | float
 
 
-@frozen(eq=False, repr=False)
+@frozen(eq=False, repr=False, slots=False)
 class Quantity(Expr):
     """A number with a unit: ``$60`` (unit "$"), ``7d`` (unit "d"), ``10%`` (unit "%")."""
 
@@ -44,27 +47,27 @@ class Quantity(Expr):
     unit: str
 
 
-@frozen(eq=False, repr=False)
+@frozen(eq=False, repr=False, slots=False)
 class String(Expr):
     value: str
 
 
-@frozen(eq=False, repr=False)
+@frozen(eq=False, repr=False, slots=False)
 class Bool(Expr):
     value: bool
 
 
-@frozen(eq=False, repr=False)
+@frozen(eq=False, repr=False, slots=False)
 class ListExpr(Expr):
     items: tuple[Expr, ...]
 
 
-@frozen(eq=False, repr=False)
+@frozen(eq=False, repr=False, slots=False)
 class RecordExpr(Expr):
     fields: tuple[Field, ...]
 
 
-@frozen(eq=False, repr=False)
+@frozen(eq=False, repr=False, slots=False)
 class Attribute(Expr):
     """``policy.base``, ``verl.grpo``."""
 
@@ -72,7 +75,7 @@ class Attribute(Expr):
     attr: Name
 
 
-@frozen(eq=False, repr=False)
+@frozen(eq=False, repr=False, slots=False)
 class Argument(Node):
     """``value`` or ``name = value`` inside a call."""
 
@@ -80,7 +83,7 @@ class Argument(Node):
     value: Expr
 
 
-@frozen(eq=False, repr=False)
+@frozen(eq=False, repr=False, slots=False)
 class Call(Expr):
     """``func(args)``; ``func`` is a Name or an Attribute."""
 
@@ -88,7 +91,7 @@ class Call(Expr):
     args: tuple[Argument, ...]
 
 
-@frozen(eq=False, repr=False)
+@frozen(eq=False, repr=False, slots=False)
 class Amend(Expr):
     """``base { fields }``: a declared block, or one made by a call, with these fields replaced."""
 
@@ -96,7 +99,7 @@ class Amend(Expr):
     fields: tuple[Field, ...]
 
 
-@frozen(eq=False, repr=False)
+@frozen(eq=False, repr=False, slots=False)
 class Binary(Expr):
     """``left op right``; op is one of ``+ - * / |> then`` or of :data:`COMPARISONS`."""
 
@@ -105,12 +108,12 @@ class Binary(Expr):
     right: Expr
 
 
-@frozen(eq=False, repr=False)
+@frozen(eq=False, repr=False, slots=False)
 class Negative(Expr):
     operand: Expr
 
 
-@frozen(eq=False, repr=False)
+@frozen(eq=False, repr=False, slots=False)
 class Field(Node):
     """``name = value`` inside braces. The name may have several parts: ``policy.lora_rank``."""
 
@@ -118,7 +121,7 @@ class Field(Node):
     value: Expr
 
 
-@frozen(eq=False, repr=False)
+@frozen(eq=False, repr=False, slots=False)
 class Parameter(Node):
     """``name: type = default`` of a declaration. A type is a name, or a call with its range."""
 
@@ -127,7 +130,7 @@ class Parameter(Node):
     default: Expr | None
 
 
-@frozen(eq=False, repr=False)
+@frozen(eq=False, repr=False, slots=False)
 class BlockDecl(Node):
     """``kind name(parameters) { fields }``: model, train, sft, eval, loss, sweep.
 
@@ -142,7 +145,7 @@ class BlockDecl(Node):
     unread: frozenset[str] = frozenset()
 
 
-@frozen(eq=False, repr=False)
+@frozen(eq=False, repr=False, slots=False)
 class ValueDecl(Node):
     """``kind name: type = value``: param, env, advantage. ``type`` only where written;
     ``parameters`` is None without parentheses."""
@@ -154,7 +157,7 @@ class ValueDecl(Node):
     parameters: tuple[Parameter, ...] | None = None
 
 
-@frozen(eq=False, repr=False)
+@frozen(eq=False, repr=False, slots=False)
 class Expectation(Node):
     """``expect path < value``: the left side of ``comparison`` is a path."""
 
@@ -162,7 +165,7 @@ class Expectation(Node):
     comparison: Binary
 
 
-@frozen(eq=False, repr=False)
+@frozen(eq=False, repr=False, slots=False)
 class ImportDecl(Node):
     """``import "path"``."""
 
@@ -173,7 +176,7 @@ class ImportDecl(Node):
 Decl: TypeAlias = BlockDecl | ValueDecl | Expectation | ImportDecl
 
 
-@frozen(eq=False, repr=False)
+@frozen(eq=False, repr=False, slots=False)
 class Recipe(Node):
     """``unread`` names declarations that are there but malformed: reported, and not unknown."""
 

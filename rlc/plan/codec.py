@@ -17,6 +17,7 @@ from rlc.algo.scheme import AdvantageStep, Baseline, Clip, Scale
 from rlc.errors import Error
 from rlc.plan.environments import EnvPlan, RewardPlan
 from rlc.plan.expectations import ExpectationPlan
+from rlc.plan.nodes import Graph
 from rlc.plan.records import (
     SCHEMA_VERSION,
     EvalPlan,
@@ -31,7 +32,7 @@ from rlc.plan.records import (
 STEPS = {"baseline": Baseline, "scale": Scale, "clip": Clip}
 STAGES = {"train": TrainPlan, "sft": SftPlan, "eval": EvalPlan}
 # Names in the types of records whose module does not import them: a check needs none of them.
-LATE = {"ExpectationPlan": ExpectationPlan, "Program": Program}
+LATE = {"ExpectationPlan": ExpectationPlan, "Graph": Graph, "Program": Program}
 _NOT_CONTENT = ("recipe", "provenance")
 _OF_GRADERS = ("grade_with", "pattern")  # the arguments that graders had
 

@@ -16,14 +16,12 @@ from attrs import evolve, frozen
 
 from rlc.algo.aggregate import SHARED_BY
 from rlc.algo.scheme import AdvantageScheme
+from rlc.plan.nodes import Graph, GraphEdge, GraphNode
 from rlc.plan.records import (
     LOCAL,
     AggregatePlan,
     BatchPlan,
     EvalPlan,
-    Graph,
-    GraphEdge,
-    GraphNode,
     KlPlan,
     SftPlan,
     StagePlan,

@@ -18,6 +18,7 @@ from rlc.records import Record
 if TYPE_CHECKING:
     from rlc.algo.expressions.program import Program
     from rlc.plan.expectations import ExpectationPlan
+    from rlc.plan.nodes import Graph
 
 SCHEMA_VERSION = 3
 REHEARSAL = "--rehearse"  # the origin of what a rehearsal changes
@@ -344,38 +345,6 @@ def kind_of(stage: StagePlan) -> str:
     if isinstance(stage, TrainPlan):
         return "train"
     return "eval" if isinstance(stage, EvalPlan) else "sft"
-
-
-@frozen(eq=False, repr=False)
-class GraphNode(Record):
-    """``kind`` names the work; the runtime has one function for each kind of step node."""
-
-    id: str
-    kind: str
-    stage: str
-    label: str
-
-
-@frozen(eq=False, repr=False)
-class GraphEdge(Record):
-    """``target`` waits for ``source``; ``carries`` names what flows.
-
-    ``delay`` is in steps: an edge with delay 1 carries the result of the step before; with
-    ``slack`` that of up to so many steps earlier. ``parts`` says in how many parts it is handed on.
-    """
-
-    source: str
-    target: str
-    carries: str
-    delay: int = 0
-    slack: int = 0
-    parts: int = 1
-
-
-@frozen(eq=False, repr=False)
-class Graph(Record):
-    nodes: tuple[GraphNode, ...]
-    edges: tuple[GraphEdge, ...]
 
 
 @frozen(eq=False, repr=False)

@@ -5,7 +5,8 @@ from __future__ import annotations
 from attrs import frozen
 
 from rlc.explanation.graph import edge_notes
-from rlc.plan.records import GraphEdge, GraphNode, Plan
+from rlc.plan.nodes import GraphEdge, GraphNode
+from rlc.plan.records import Plan
 
 _WIDTH, _ROW, _HEIGHT, _GAP = 316.0, 58.0, 32.0, 12.0
 _MARGIN = 40.0  # on either side, for edges that pass others
