@@ -2,8 +2,9 @@
 
 Two spaces of indent, one field on each line, `=` aligned within a block, at most one blank line
 in a row and one around every block. An expression stays on its line if it fits in 100 columns,
-holds no comment and is no pipeline of more than two steps; else it is broken at its outermost
-level first: before `|>`, before `+` and `-`, after every argument or item.
+holds no comment and is neither a pipeline of more than two steps nor an amendment of more than two
+fields; else it is broken at its outermost level first: before `|>`, before `+` and `-`, after every
+argument or item.
 
 Comments stay with the declaration, field, argument, item or step they stand at: on lines of
 their own before it, or after it on its line, below each other where the lines before have one too.
@@ -29,6 +30,7 @@ from rlc.lang.syntax.tables import load_tables
 WIDTH = 100
 STEP = 2  # columns of one indent
 MAX_INLINE_STEPS = 2  # `|>` on one line
+MAX_INLINE_FIELDS = 2  # of an amendment on one line
 GAP = "  "  # at least, between code and comment
 MAX_PADDING = 20  # columns; a comment further from its code no longer reads as its own
 
@@ -210,6 +212,7 @@ class _Formatter:
         """``prefix`` and the expression, leaving ``suffix`` columns on its last line."""
         flat = prefix + _flat(expr)
         inline = _level(expr) != _PIPE or len(_chain(expr)) <= MAX_INLINE_STEPS + 1
+        inline &= not isinstance(expr, ast.Amend) or len(expr.fields) <= MAX_INLINE_FIELDS
         fits = indent + len(flat) + suffix <= WIDTH
         if inline and fits and not self.comments.any_in(expr.span):
             return [flat]

@@ -178,4 +178,13 @@ train main { # two stages
 }
 eval empty {}
 # the end
+env digits(size:int( 1,9 )=3 , mode : word(a,b)) = python("d.py:make", args = {size=size})
+train stage( m:model, o:optimizer , rollouts_of_each_environment: int(1, 1_024) = 16,
+  learning: float(above = 0) = 1e-4) { model=m }
+train longer=main{steps=400 optimizer=slow} train best = stage(policy){ steps = 1, save.keep = 2
+  batch . count = 3 }
+loss held(low=0.8) { s = where( adv>0 , ratio,clip(ratio,low,1/low)) token=-s*adv }
+sweep rates { of = main over = { policy.lora_rank = [8,32] } }
+expect  main.cost.high<$20*2
+expect rates.best>=90%  # at least
 """

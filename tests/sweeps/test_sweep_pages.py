@@ -113,6 +113,18 @@ def test_a_sweep_whose_process_is_gone_is_interrupted(tmp_path: Path) -> None:
     assert build(info).parallel is None
 
 
+@pytest.mark.parametrize(
+    ("words", "says"), [(["show"], "rlc runs"), (["run", "--resume"], "rlc sweep")]
+)
+def test_a_sweep_is_no_run(
+    words: list[str], says: str, swept: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main([*words, str(swept)]) > 0
+    told = capsys.readouterr().err
+    assert f"{swept} is a sweep" in told
+    assert says in told
+
+
 def test_a_dry_run_lists_trials_and_price(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -94,6 +94,14 @@ class Lowering:
 
     def _plain(self, expr: Expr) -> int | None:
         """A number: written as one, a param, or a field of a model."""
+        if isinstance(expr, Attribute) and isinstance(expr.value, Name):
+            decl = self.evaluator.scope.decls.get(expr.value.id)
+            if decl is not None and decl.kind.id == "loss":
+                message = f"`{decl.name.id}` is another loss: its parts cannot be read here"
+                advice = "write the part here too; numbers that both use can be a `param`"
+                label = Label(decl.name.span, "declared here")
+                self.found.error("RL0654", expr.span, message, advice, label)
+                return None
         value = self.evaluator.scalars.plain(expr, _PLAIN)
         if value is None:
             return None

@@ -82,6 +82,9 @@ def _used(evaluator: Evaluator, kind: str, call: Call) -> BlockDecl | None:
             labels.append(Label(known.name.span, "declared here"))
         elif (builtin := find_anywhere(name.id)) is not None:
             message = f"`{name.id}()` is {KINDS[builtin.kind].noun}, and no `{kind}`"
+            if builtin.kind == kind:
+                message = f"`{name.id}()` comes with rlc: it has no fields to amend"
+                advice = "write it with other arguments"
         fix = rename(name.span, name.id, candidates)
         code = "RL0208" if labels else "RL0103"
         found.error(code, name.span, message, advice, *labels, fix=fix)

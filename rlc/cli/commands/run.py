@@ -94,6 +94,10 @@ def run(args: argparse.Namespace) -> int:
 
 def _usage_problem(args: argparse.Namespace) -> str | None:
     if args.resume:
+        from rlc.sweeps.read import is_sweep
+
+        if is_sweep(args.resume):
+            return f"{args.resume} is a sweep: `rlc sweep --resume {args.resume}` goes on with it"
         if args.run_dir or (changes_plan(args) and not args.recipe):
             return "a resumed run keeps its plan: give --resume alone (or with --base-url, --quiet)"
     elif not args.recipe:

@@ -67,7 +67,11 @@ def run(args: argparse.Namespace) -> int:
 
     from rlc.report.run_files import read_metrics, read_plan
     from rlc.runtime.failures import read_failures
+    from rlc.sweeps.read import TRIALS, is_sweep
 
+    if is_sweep(args.run_dir):
+        message = f"{args.run_dir} is a sweep: each folder in {args.run_dir / TRIALS} is a run"
+        return print_error(message, 1, f"`rlc runs {args.run_dir}` lists them")
     plan = read_plan(args.run_dir)
     stages = {stage.name: stage for stage in plan.stages}
     if args.stage is not None and args.stage not in stages:

@@ -5,6 +5,10 @@ model policy {
 
 env guess = gem("game:GuessTheNumber-v0-easy") |> chat()
 
+loss mine = ppo() {
+  clip_high = 1.3
+}
+
 train main {
   model     = policy
   env       = guess

@@ -9,6 +9,10 @@ loss mine {
   token = -ratio * adv * "0.5"
 }
 
+loss other {
+  token = mine.token
+}
+
 train main {
   model     = policy
   env       = guess
