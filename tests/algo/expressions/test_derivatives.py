@@ -70,7 +70,9 @@ def test_derivatives_are_slopes(name: str, data: Columns) -> None:
         if name not in SMOOTH_ONES and apart > 1e-5 * (1 + abs(grad_T[t])):
             continue  # there may be a kink between the two
         slope = (sides[0][0] - sides[1][0]) / (2 * step)
-        assert grad_T[t] == pytest.approx(slope, rel=1e-5, abs=1e-5)
+        beside = (sides[0][1][t] + sides[1][1][t]) / 2  # at a tie, kinks may cancel each other
+        found = grad_T[t] if name in SMOOTH_ONES else beside
+        assert found == pytest.approx(slope, rel=1e-5, abs=1e-5)
     for ties in (True, False):
         if ties or name in SMOOTH_ONES:
             np.testing.assert_allclose(symbolic(loss, data, ties), grad_T, rtol=1e-10, atol=1e-10)
