@@ -14,7 +14,7 @@ from rlc.lang.read import STDIN, read_source
 if TYPE_CHECKING:
     from rlc.compile.recipe import Compiled
     from rlc.compile.sweeps import Sweep
-    from rlc.explanation.graph import Format
+    from rlc.explanation.job.graph import Format
     from rlc.lang.diagnostics import Diagnostics
     from rlc.plan.records import Plan
     from rlc.pricing.latencies import Latencies
@@ -175,7 +175,7 @@ class Explanation:
         Raises:
             RecipeError: the recipe has errors.
         """
-        from rlc.explanation.graph import render_graph
+        from rlc.explanation.job.graph import render_graph
 
         if self.plan is None:
             raise RecipeError(self.diagnostics)

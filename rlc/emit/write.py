@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any
 
 from rlc.emit.refusals import TARGETS, refusals
 from rlc.errors import Error
-from rlc.explanation.formulas import scheme_formulas
-from rlc.explanation.maths import loss_formula
+from rlc.explanation.formulas.schemes import scheme_formulas
+from rlc.explanation.formulas.stages import loss_formula
 from rlc.plan.codec import plan_hash
 from rlc.plan.records import LossPlan, Plan, TrainPlan
 from rlc.version import __version__

@@ -9,11 +9,11 @@ from attrs import asdict
 
 from rlc.catalog.facts.models import prices_as_of
 from rlc.catalog.files import located_files
-from rlc.explanation.expectations import expectation_dicts
-from rlc.explanation.maths import formulas_of, loss_scale
-from rlc.explanation.sizes import datum_sentence
-from rlc.explanation.surroundings import needed, written
-from rlc.explanation.timing import stage_timing
+from rlc.explanation.amounts.sizes import datum_sentence
+from rlc.explanation.amounts.timing import stage_timing
+from rlc.explanation.formulas.stages import formulas_of, loss_scale
+from rlc.explanation.job.expectations import expectation_dicts
+from rlc.explanation.job.surroundings import needed, written
 from rlc.lang.diagnostics import Diagnostics
 from rlc.lang.formats import finding_dicts
 from rlc.plan.codec import plan_hash, plan_to_dict
@@ -60,7 +60,7 @@ def explain_dict(
             timings = (stage_timing(plan, stage, latencies) for stage in plan.stages)
             data["timing"] = [timing for timing in timings if timing is not None]
     if sweeps:
-        from rlc.explanation.sweeps import sweep_dicts  # most recipes have none
+        from rlc.explanation.job.sweeps import sweep_dicts  # most recipes have none
 
         data["sweeps"] = sweep_dicts(sweeps)
     return data | {"diagnostics": finding_dicts(found)}

@@ -11,9 +11,9 @@ from typing import Any
 
 from attrs import asdict, frozen
 
-from rlc.explanation.graph import edge_notes
+from rlc.explanation.formulas.stages import formulas_of
+from rlc.explanation.job.graph import edge_notes
 from rlc.explanation.layout import WIDTH, Lines, dollars, section
-from rlc.explanation.maths import formulas_of
 from rlc.lang.render import Paint
 from rlc.plan.codec import plan_hash
 from rlc.plan.differences import Change, Side, change_lines, value_changes

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from html import escape
 
-from rlc.explanation.costs import FREE
-from rlc.explanation.graph import render_graph
+from rlc.explanation.amounts.costs import FREE
+from rlc.explanation.amounts.sizes import when_evaluated
+from rlc.explanation.job.graph import render_graph
 from rlc.explanation.layout import count, dollars
-from rlc.explanation.sizes import when_evaluated
 from rlc.explanation.text import explain_text
 from rlc.lang.diagnostics import Diagnostics
 from rlc.plan.codec import plan_hash

@@ -6,14 +6,14 @@ from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
 
 from rlc.catalog.files import located_files
-from rlc.explanation.costs import cost_lines, job_cost_lines
-from rlc.explanation.expectations import expectation_lines
-from rlc.explanation.graph import job_lines, step_lines
+from rlc.explanation.amounts.costs import cost_lines, job_cost_lines
+from rlc.explanation.amounts.sizes import size_lines
+from rlc.explanation.amounts.timing import timing_lines
+from rlc.explanation.formulas.stages import formula_sections
+from rlc.explanation.job.expectations import expectation_lines
+from rlc.explanation.job.graph import job_lines, step_lines
+from rlc.explanation.job.surroundings import needed, written
 from rlc.explanation.layout import Lines, count, section, wrapped
-from rlc.explanation.maths import formula_sections
-from rlc.explanation.sizes import size_lines
-from rlc.explanation.surroundings import needed, written
-from rlc.explanation.timing import timing_lines
 from rlc.explanation.values import value_lines
 from rlc.lang.diagnostics import Diagnostics
 from rlc.lang.render import Paint, render_human
@@ -38,7 +38,7 @@ def explain_text(
     ``latencies``, how long it takes, too."""
     lines = list(_plan(plan, latencies or {}, Paint(color)))
     if sweeps:
-        from rlc.explanation.sweeps import sweep_lines  # most recipes have none
+        from rlc.explanation.job.sweeps import sweep_lines  # most recipes have none
 
         for sweep in sweeps:
             lines += ["", *sweep_lines(sweep, Paint(color))]

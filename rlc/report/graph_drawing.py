@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from attrs import frozen
 
-from rlc.explanation.graph import edge_notes
+from rlc.explanation.job.graph import edge_notes
 from rlc.plan.nodes import GraphEdge, GraphNode
 from rlc.plan.records import Plan
 

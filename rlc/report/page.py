@@ -8,7 +8,7 @@ from pathlib import Path
 
 from attrs import frozen
 
-from rlc.explanation.maths import formula_sections
+from rlc.explanation.formulas.stages import formula_sections
 from rlc.explanation.values import Row, value_rows
 from rlc.lang.render import Paint
 from rlc.plan.codec import plan_hash

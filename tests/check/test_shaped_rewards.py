@@ -16,7 +16,7 @@ from run_support import TINY, compiled, metrics, rollouts, run, run_new, train
 from rlc.cli.main import main
 from rlc.emit.write import EmitError, emit
 from rlc.explanation.diff import diff_plans, diff_text
-from rlc.explanation.maths import formulas_of
+from rlc.explanation.formulas.stages import formulas_of
 from rlc.plan.codec import plan_from_dict, plan_hash, plan_to_dict
 from rlc.plan.environments import RewardPlan
 from rlc.plan.records import Plan, TrainPlan

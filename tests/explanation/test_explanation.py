@@ -14,7 +14,7 @@ from rlc.compile.recipe import compile_source
 from rlc.compile.rehearse import rehearse
 from rlc.explanation import explain_dict, explain_text
 from rlc.explanation.data import ADDED
-from rlc.explanation.maths import loss_scale
+from rlc.explanation.formulas.stages import loss_scale
 from rlc.lang.diagnostics import Diagnostics
 from rlc.lang.source import Source
 from rlc.plan.codec import plan_from_dict, plan_hash

@@ -6,7 +6,7 @@ import pytest
 from plan_recipes import first_train, planned, recipe
 
 from rlc.catalog.builtins.advantages import PRESETS
-from rlc.explanation.formulas import scheme_formulas
+from rlc.explanation.formulas.schemes import scheme_formulas
 
 
 def formulas(scheme: str) -> list[str]:

@@ -129,7 +129,7 @@ def _in_full(entry: Entry) -> Iterator[RenderableType]:
     from rich.text import Text
 
     from rlc.catalog.index import find_builtin
-    from rlc.explanation.formulas import preset_formulas
+    from rlc.explanation.formulas.schemes import preset_formulas
 
     yield Text.assemble((entry.name, "bold"), f"  {entry.kind}: {entry.doc}")
     lines = [Text(f"not possible here: {entry.reason}")] if entry.reason else []

@@ -99,7 +99,7 @@ def _list(sweep: Sweep) -> int:
     """Print the trials of a sweep, as far as they are known, and what they cost."""
     from itertools import islice
 
-    from rlc.explanation.sweeps import sweep_lines
+    from rlc.explanation.job.sweeps import sweep_lines
     from rlc.lang.render import Paint
     from rlc.plan.sweeps import Trial
 

@@ -9,9 +9,9 @@ from attrs import frozen
 from rlc.catalog.builtins.losses import LIKELIHOOD
 from rlc.catalog.index import aggregate_traits, find_builtin, loss_traits
 from rlc.catalog.records import Builtin
-from rlc.explanation.formulas import Formula, scheme_formulas
+from rlc.explanation.formulas.rewards import reward_formulas
+from rlc.explanation.formulas.schemes import Formula, scheme_formulas
 from rlc.explanation.layout import Lines, wrapped
-from rlc.explanation.rewards import reward_formulas
 from rlc.lang.render import Paint
 from rlc.plan.records import (
     LOCAL,

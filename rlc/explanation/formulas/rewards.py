@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from rlc.catalog.builtins.graders import FORMAT, finds_answers
 from rlc.catalog.index import find_builtin, grader_traits
-from rlc.explanation.formulas import Formula
+from rlc.explanation.formulas.schemes import Formula
 from rlc.plan.environments import EnvPlan, GraderPlan
 from rlc.plan.units import show
 

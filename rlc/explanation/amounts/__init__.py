@@ -1,0 +1,1 @@
+"""How much: sizes of a stage, tokens and dollars, the time of a step."""

@@ -1,0 +1,1 @@
+"""What is computed, as formulas: advantages, losses, rewards."""
