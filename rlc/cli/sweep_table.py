@@ -13,7 +13,7 @@ from rich.live import Live
 from rich.table import Table
 from rich.text import Text
 
-from rlc.plan.sweeps import SweepPlan, Trial
+from rlc.plan.sweeps import SweepPlan, Trial, values_text
 from rlc.plan.units import elapsed
 from rlc.sweeps.journal import TrialRecord
 from rlc.sweeps.observer import SweepObserver
@@ -28,11 +28,6 @@ _STYLES = {
     "interrupted": "yellow",
     "waiting": "dim",
 }
-
-
-def values_of(trial: Trial) -> str:
-    """``learning_rate 1e-5, scheme grpo()``."""
-    return ", ".join(f"{path} {text}" for path, text in trial.configuration.items())
 
 
 class PlainSweep(SweepObserver):
@@ -51,7 +46,7 @@ class PlainSweep(SweepObserver):
         value = "" if record.value is None else f" {record.value:.4f}"
         cause = f": {record.cause}" if record.cause else ""
         self.note(
-            f"trial {trial.number} seed {trial.seed} ({values_of(trial)}) "
+            f"trial {trial.number} seed {trial.seed} ({values_text(trial.configuration)}) "
             f"{record.state}{value}{cause}"
         )
 
@@ -109,7 +104,7 @@ class LiveSweep(SweepObserver):
             return Text("")
         with self._lock:
             records = list(self._records.values())
-        ended = sum(r.state in ("finished", "pruned", "failed") for r in records)
+        ended = sum(record.ended for record in records)
         spent = f" · ${self._spent:.2f}" if self._spent else ""
         running = elapsed(time.monotonic() - self._since)
         title = f"{self._title} · {ended} of {self._size} · {running}{spent}"
@@ -122,7 +117,7 @@ class LiveSweep(SweepObserver):
             last = self._last.get(trial.id)
             table.add_row(
                 str(trial.number),
-                values_of(trial),
+                values_text(trial.configuration),
                 str(trial.seed),
                 Text(self._steps.get(trial.id, "starting"), "cyan"),
                 "" if last is None else f"{last:.4f}",
@@ -142,7 +137,7 @@ def _row(result: Result) -> tuple[RenderableType, ...]:
     done = sum(record.state == "finished" for record in result.trials)
     return (
         str(result.number),
-        values_of(result.trials[0].trial),
+        values_text(result.configuration),
         f"{done}/{len(result.trials)}",
         shown,
         value_text(result),
@@ -169,8 +164,8 @@ def print_result(console: Console, summary: SweepSummary) -> None:
     if len(trials) and any(r.margin is not None for r in summary.results):
         console.print("± half of a 95 % interval of the mean over the seeds (Student's t)")
     if best is not None:
-        settings = " ".join(f"--set '{text}'" for text in best.trials[0].trial.settings)
-        console.print(f"best: {settings}", soft_wrap=True, markup=False)
+        options = best.trials[0].trial.options
+        console.print(f"best: {options}", soft_wrap=True, markup=False)
     counts = {state: sum(r.state == state for r in trials) for state in _STYLES}
     said = ", ".join(f"{count} {state}" for state, count in counts.items() if count)
     spent = f", ${summary.spent_usd:.2f} spent" if summary.spent_usd else ""

@@ -99,6 +99,17 @@ class Trial:
         """The same as values of ``--set``."""
         return [f"{path}={text}" for path, text in self.configuration.items()]
 
+    @property
+    def options(self) -> str:
+        """The same as options of a command, as a shell takes it."""
+        quoted = (text.replace("'", "'\\''") for text in self.settings)
+        return " ".join(f"--set '{text}'" for text in quoted)
+
+
+def values_text(configuration: Configuration) -> str:
+    """``learning_rate 1e-5, scheme grpo()``."""
+    return ", ".join(f"{path} {text}" for path, text in configuration.items())
+
 
 def metric_word(metric: MetricPlan) -> str:
     """What a metric is called in a recipe: ``pass_at_8``, ``mean_reward``."""

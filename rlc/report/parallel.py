@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 from attrs import frozen
 
-from rlc.plan.sweeps import AxisPlan, SweepPlan
+from rlc.plan.sweeps import AxisPlan, SweepPlan, values_text
 from rlc.report.formatting import number
 from rlc.sweeps.results import Result
 
@@ -74,8 +74,7 @@ def parallel(plan: SweepPlan, results: Sequence[Result]) -> Parallel | None:
         ys = [_y(spot) for spot in (*spots, _part(mean, low, high))]
         good = _part(mean, low, high) if plan.metric.more_is_better else _part(-mean, -high, -low)
         points = "L".join(f"{x:.0f} {y:.0f}" for x, y in zip(places, ys, strict=True))
-        values = ", ".join(f"{path} {text}" for path, text in result.configuration.items())
-        tip = f"{values}: {number(mean)}"
+        tip = f"{values_text(result.configuration)}: {number(mean)}"
         lines.append(Line(f"M{points}", round(good, 3), result is shown[0], tip))
     return Parallel(tuple(axes), tuple(lines))
 

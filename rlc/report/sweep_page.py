@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import time
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -10,15 +9,16 @@ from statistics import fmean
 
 from attrs import frozen
 
-from rlc.catalog.plan_files import plan_from_file
 from rlc.plan.differences import Change, value_changes
+from rlc.plan.sweeps import values_text
 from rlc.plan.units import shown_value
 from rlc.report.charts import COLORS, Chart, chart
 from rlc.report.formatting import moment, number
 from rlc.report.parallel import Parallel, parallel
-from rlc.report.run_files import Record
+from rlc.report.run_files import Record, read_metrics, read_plan
 from rlc.report.series import Series, is_number
-from rlc.runtime.journal.metrics import METRICS_FILE
+from rlc.runtime.journal.folder import command
+from rlc.runtime.records import RunError
 from rlc.sweeps.journal import TrialRecord
 from rlc.sweeps.read import SweepInfo, read_sweep
 from rlc.sweeps.results import Result
@@ -74,24 +74,23 @@ def build(sweep: SweepInfo) -> SweepPage:
     """Compute what the page shows."""
     results = sweep.results
     rows = tuple(_row(sweep, result) for result in results)
-    best, differences, command = sweep.best, list[Difference](), ""
+    best, differences, alone = sweep.best, list[Difference](), ""
     if best is not None:
         trial = best.trials[0].trial
-        settings = " ".join(f"--set '{text}'" for text in trial.settings)
-        command = f"rlc run {sweep.recipe} {settings} --seed {trial.seed}"
+        run = command("run", Path(sweep.recipe))
+        alone = f"{run} {trial.options} --seed {trial.seed}"
         differences = list(_differences(sweep, best))
-    ended = sum(record.state in ("finished", "pruned", "failed") for record in sweep.trials)
     return SweepPage(
         sweep=sweep,
         written=moment(time.time()),
-        ended=ended,
+        ended=sum(record.ended for record in sweep.trials),
         rows=rows,
         charts=tuple(_charts(sweep, results)),
         parallel=parallel(sweep.plan, results),
         best=rows[0] if best is not None else None,
-        command=command,
+        command=alone,
         differences=tuple(differences),
-        failed=tuple(record for record in sweep.trials if record.state == "failed"),
+        failed=tuple(sweep.failed),
     )
 
 
@@ -109,14 +108,20 @@ def _charts(sweep: SweepInfo, results: Sequence[Result]) -> Iterator[Chart]:
     """The metric on the way, and what the stage itself is watched by, a curve a configuration."""
     metric, of = sweep.plan.metric, sweep.plan.of
     shown = results[:_CURVES]
-    records = {result.number: _records(sweep, result) for result in shown}
+    records = {
+        result.number: [read_metrics(sweep.folder_of(record.trial)) for record in result.trials]
+        for result in shown
+    }
     note = f"the best {len(shown)} of {len(results)}" if len(results) > len(shown) else ""
     seeds = "mean over the seeds" if sweep.plan.seeds > 1 else ""
     note = "; ".join(filter(None, (note, seeds)))
     watched = [(metric.stage, metric.key, metric.name)]
     watched += [(of, key, f"{of}: {title}") for key, title in _OF_STAGES]
     for stage, key, title in watched:
-        curves = [_mean(_name(result), records[result.number], stage, key) for result in shown]
+        curves = [
+            _mean(values_text(result.configuration), records[result.number], stage, key)
+            for result in shown
+        ]
         drawn = chart(f"{stage}-{key.replace('/', '-')}", title, curves, note=note)
         if drawn is not None and not (key == metric.key and stage == of and title != metric.name):
             yield drawn
@@ -125,27 +130,12 @@ def _charts(sweep: SweepInfo, results: Sequence[Result]) -> Iterator[Chart]:
 _OF_STAGES = (("reward/mean", "reward"), ("loss/mean", "loss"), ("entropy/mean", "entropy"))
 
 
-def _name(result: Result) -> str:
-    return ", ".join(f"{path} {text}" for path, text in result.configuration.items())
-
-
-def _records(sweep: SweepInfo, result: Result) -> list[list[Record]]:
-    """The metrics of a configuration's runs."""
-    found = []
-    for record in result.trials:
-        path = sweep.folder_of(record.trial) / METRICS_FILE
-        if path.is_file():
-            with path.open(encoding="utf-8") as file:
-                found.append([json.loads(line) for line in file if line.endswith("\n")])
-    return found
-
-
 def _mean(name: str, runs: Sequence[Sequence[Record]], stage: str, key: str) -> Series | None:
     """The mean over runs of a metric, at the steps at which any has it."""
     by_step: dict[int, list[float]] = {}
     for records in runs:
         for record in records:
-            if record.get("stage") == stage and is_number(record.get(key)):
+            if record["stage"] == stage and is_number(record.get(key)):
                 by_step.setdefault(int(record["step"]), []).append(float(record[key]))
     if not by_step:
         return None
@@ -155,13 +145,11 @@ def _mean(name: str, runs: Sequence[Sequence[Record]], stage: str, key: str) -> 
 
 def _differences(sweep: SweepInfo, best: Result) -> Iterator[Difference]:
     """How the best trial differs from the recipe as it is written."""
-    folder = sweep.folder_of(best.trials[0].trial)
-    try:
-        data = json.loads((folder / "plan.json").read_text(encoding="utf-8"))
-        plan, _ = plan_from_file(data, folder)
-    except (OSError, ValueError):
-        return
     if sweep.base is None:
+        return
+    try:
+        plan = read_plan(sweep.folder_of(best.trials[0].trial))
+    except RunError:
         return
     names = {stage.name for stage in plan.stages}
     for change in value_changes(sweep.base, plan):

@@ -22,7 +22,7 @@ from rlc.runtime.records import RunError
 JOURNAL_FILE = "sweep.sqlite"
 
 TrialState = Literal["waiting", "running", "finished", "pruned", "budget", "interrupted", "failed"]
-ENDED: tuple[TrialState, ...] = ("finished", "pruned")  # which are not gone on with
+COMPLETED: tuple[TrialState, ...] = ("finished", "pruned")  # and not run again
 
 _SCHEMA = """
 CREATE TABLE IF NOT EXISTS meta (key TEXT PRIMARY KEY, value TEXT NOT NULL);
@@ -45,6 +45,11 @@ class TrialRecord:
     state: TrialState
     cause: str
     value: float | None
+
+    @property
+    def ended(self) -> bool:
+        """Whether it has come to an end: it was completed, or failed."""
+        return self.state in (*COMPLETED, "failed")
 
 
 @frozen

@@ -18,40 +18,26 @@ from rlc.runtime.journal.database import NOTHING, Journal, Used
 from rlc.runtime.journal.locks import is_locked
 from rlc.runtime.journal.runs import GONE
 from rlc.runtime.records import RunError
-from rlc.sweeps.journal import JOURNAL_FILE, SweepJournal, TrialRecord
-from rlc.sweeps.results import Result, best_of, ranked
+from rlc.sweeps.journal import JOURNAL_FILE, SweepJournal
+from rlc.sweeps.results import Standing
 
 TRIALS, SHARED = "trials", "shared"  # folders of runs
 BASE_FILE = "recipe.json"  # the recipe's own plan
 
 
 @frozen
-class SweepInfo:
-    """How a sweep stands. ``base`` is the recipe's own plan, None if it cannot be read any more.
+class SweepInfo(Standing):
+    """How the sweep in a folder stands, which may still be running. ``base`` is the recipe's own
+    plan, None if it cannot be read any more.
 
     Times are seconds since the epoch, or None if unknown.
     """
 
     path: Path
-    plan: SweepPlan
     base: Plan | None
     recipe: str
-    state: str
-    cause: str
     started: float | None
     updated: float | None
-    trials: tuple[TrialRecord, ...]
-    spent_usd: float
-
-    @property
-    def results(self) -> list[Result]:
-        """Every configuration that was begun, the best first."""
-        return ranked(self.plan, self.trials)
-
-    @property
-    def best(self) -> Result | None:
-        """The best configuration, None if none has finished."""
-        return best_of(self.results)
 
     def folder_of(self, trial: Trial) -> Path:
         """The run folder of a trial."""
@@ -61,6 +47,11 @@ class SweepInfo:
 def trial_folder(path: Path, trial: Trial) -> Path:
     """The run folder of a trial of the sweep in a folder."""
     return path / TRIALS / f"{trial.number:04d}-seed{trial.seed}-{trial.id}"
+
+
+def run_folders(path: Path) -> list[Path]:
+    """The run folders in that of a sweep: of trials, and of stages that trials share."""
+    return [*path.glob(f"{TRIALS}/*"), *path.glob(f"{SHARED}/*")]
 
 
 def is_sweep(path: Path) -> bool:
@@ -114,7 +105,7 @@ def read_sweep(path: Path) -> SweepInfo:
                 started=float(started) if started else None,
                 updated=float(updated or started or 0.0) or None,
                 trials=tuple(trials),
-                spent_usd=sum(map(_spent, [*path.glob("trials/*"), *path.glob("shared/*")])),
+                spent_usd=sum(map(_spent, run_folders(path))),
             )
     except (sqlite3.Error, ValueError, KeyError, TypeError) as error:
         raise RunError(f"{path / JOURNAL_FILE} cannot be read: {error}") from error

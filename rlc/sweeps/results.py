@@ -10,7 +10,7 @@ from statistics import fmean, stdev
 from attrs import field, frozen
 
 from rlc.plan.sweeps import Configuration, SweepPlan
-from rlc.sweeps.journal import ENDED, TrialRecord
+from rlc.sweeps.journal import TrialRecord
 
 # 97.5 % quantiles of Student's t, for 1 degree of freedom and up.
 _T = (12.706, 4.303, 3.182, 2.776, 2.571, 2.447, 2.365, 2.306, 2.262, 2.228)
@@ -36,29 +36,19 @@ class Result:
 
 
 @frozen
-class SweepSummary:
-    """How a sweep ended; :func:`rlc.sweep` returns it.
+class Standing:
+    """How a sweep stands; :class:`SweepSummary` says what the attributes are. ``state`` is
+    ``"running"`` while it runs."""
 
-    Attributes:
-        folder: the folder of the sweep.
-        plan: the record of the sweep.
-        state: ``"finished"``, ``"interrupted"``, ``"budget"``, or ``"failed"`` if it gave up.
-        trials: every trial that was begun or is to be run, with its ``state``, ``cause`` and
-            ``value``.
-        spent_usd: what it has cost, 0 if that is unknown or nothing.
-        cause: why it ended before its end; empty if it did not.
-    """
-
-    folder: Path
     plan: SweepPlan
     state: str
+    cause: str
     trials: tuple[TrialRecord, ...] = field(repr=False)
     spent_usd: float
-    cause: str = ""
 
     @property
     def results(self) -> list[Result]:
-        """Every configuration, the best first."""
+        """Every configuration that was begun, the best first."""
         return ranked(self.plan, self.trials)
 
     @property
@@ -70,6 +60,23 @@ class SweepSummary:
     def failed(self) -> list[TrialRecord]:
         """The trials that failed."""
         return [record for record in self.trials if record.state == "failed"]
+
+
+@frozen
+class SweepSummary(Standing):
+    """How a sweep ended; :func:`rlc.sweep` returns it.
+
+    Attributes:
+        plan: the record of the sweep.
+        state: ``"finished"``, ``"interrupted"``, ``"budget"``, or ``"failed"`` if it gave up.
+        cause: why it ended before its end; empty if it did not.
+        trials: every trial that was begun or is to be run, with its ``state``, ``cause`` and
+            ``value``.
+        spent_usd: what it has cost, 0 if that is unknown or nothing.
+        folder: the folder of the sweep.
+    """
+
+    folder: Path
 
 
 def ranked(plan: SweepPlan, trials: Iterable[TrialRecord]) -> list[Result]:
@@ -112,8 +119,3 @@ def margin(values: Sequence[float]) -> float | None:
         t += (5 * _Z**5 + 16 * _Z**3 + 3 * _Z) / (96 * freedom**2)
         t += (3 * _Z**7 + 19 * _Z**5 + 17 * _Z**3 - 15 * _Z) / (384 * freedom**3)
     return 0.0 if min(values) == max(values) else t * stdev(values) / sqrt(len(values))
-
-
-def has_ended(record: TrialRecord) -> bool:
-    """Whether a trial is not gone on with."""
-    return record.state in ENDED

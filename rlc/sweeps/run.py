@@ -34,11 +34,11 @@ from rlc.service.connect import require_service
 from rlc.sweeps.folder import SweepFolder
 from rlc.sweeps.halving import Halving
 from rlc.sweeps.jobs import JobStoppedError, StoppableJob
-from rlc.sweeps.journal import Report, TrialRecord, TrialState
+from rlc.sweeps.journal import COMPLETED, Report, TrialRecord, TrialState
 from rlc.sweeps.measure import value_of, values_on_the_way
 from rlc.sweeps.observer import SweepObserver
-from rlc.sweeps.read import used_in
-from rlc.sweeps.results import SweepSummary, has_ended, ranked
+from rlc.sweeps.read import run_folders, used_in
+from rlc.sweeps.results import SweepSummary, ranked
 from rlc.sweeps.search import Tried, propose
 from rlc.sweeps.shared import create, own_stages, shared_part
 
@@ -98,13 +98,9 @@ class SweepRun:
         state = self._ending or "finished"
         cause = self._cause or _REASONS.get(state, "")
         self.folder.set_state(state, cause)
+        trials = sorted(self._records.values(), key=lambda r: (r.trial.number, r.trial.seed))
         return SweepSummary(
-            self.folder.path,
-            self.sweep.plan,
-            state,
-            tuple(sorted(self._records.values(), key=_in_order)),
-            self._spent.usd,
-            cause,
+            self.sweep.plan, state, cause, tuple(trials), self._spent.usd, self.folder.path
         )
 
     def _prepare(self) -> None:
@@ -119,11 +115,11 @@ class SweepRun:
                 record = evolve(record, state="interrupted")
             self._records[record.trial.id] = record
         for record in list(self._records.values()):
-            if not has_ended(record):
+            if record.state not in COMPLETED:
                 self._queue.append(record.trial)
             elif record.state == "finished":
                 self._add(self._later_seeds(record.trial))
-        for path in [*self.folder.path.glob("trials/*"), *self.folder.path.glob("shared/*")]:
+        for path in run_folders(self.folder.path):
             if is_run(path):
                 self._used[path] = used_in(path, plan.of)
 
@@ -267,7 +263,7 @@ class SweepRun:
             self._record(trial, state, cause, value)
             if state == "failed":
                 self._note_failure(cause)
-            elif state in ("finished", "pruned"):
+            elif state in COMPLETED:
                 self._failed_in_a_row = 0
             if state == "finished":
                 self._add(self._later_seeds(trial))
@@ -349,12 +345,9 @@ class SweepRun:
             for planned in folder.plan.stages:
                 if planned.name == stage and not isinstance(planned, EvalPlan):
                     self.observer.step(trial, stage, step, planned.steps, metrics)
-            self._look(trial, folder.plan, metrics)
-
-    def _look(self, trial: Trial, plan: Plan, metrics: Mapping[str, Any]) -> None:
-        metric = self.sweep.plan.metric
-        if metrics["stage"] == metric.stage and metric.key in metrics:
-            self._measured(trial, plan, metrics["step"], float(metrics[metric.key]))
+            metric = self.sweep.plan.metric
+            if stage == metric.stage and metric.key in metrics:
+                self._measured(trial, folder.plan, step, float(metrics[metric.key]))
 
     def _measured(self, trial: Trial, plan: Plan, step: int, value: float) -> None:
         """Take note of a trial's metric, and end it if others did better after as many steps."""
@@ -388,7 +381,3 @@ class _Watcher(Observer):
 
     def note(self, text: str) -> None:
         self._run.observer.note(f"trial {self._trial.number}, seed {self._trial.seed}: {text}")
-
-
-def _in_order(record: TrialRecord) -> tuple[int, int]:
-    return record.trial.number, record.trial.seed
