@@ -7,6 +7,8 @@ from :class:`Record`, and switch off (``eq = False``, ``repr = False``) what att
 
 from __future__ import annotations
 
+from functools import cache
+
 from attrs import fields, frozen
 
 
@@ -22,12 +24,19 @@ class Record:
     def __eq__(self, other: object) -> bool:
         if type(self) is not type(other):
             return NotImplemented
-        compared = (field.name for field in fields(type(self)) if field.eq)
+        compared, _ = _names(type(self))  # type: ignore[arg-type]
         return all(getattr(self, name) == getattr(other, name) for name in compared)
 
     __hash__ = None  # type: ignore[assignment]
 
     def __repr__(self) -> str:
-        shown = (field.name for field in fields(type(self)) if field.repr)
-        values = ", ".join(f"{name}={getattr(self, name)!r}" for name in shown)
+        _, shown = _names(type(self))  # type: ignore[arg-type]
+        values = ", ".join([f"{name}={getattr(self, name)!r}" for name in shown])
         return f"{type(self).__name__}({values})"
+
+
+@cache
+def _names(kind: type[Record]) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """The names of the fields by which records of a kind are compared, and of those shown."""
+    compared = tuple(field.name for field in fields(kind) if field.eq)
+    return compared, tuple(field.name for field in fields(kind) if field.repr)

@@ -28,6 +28,7 @@ from rlc.check.models import Artifact, model_value
 from rlc.check.reuse.types import param_value
 from rlc.check.scalars import NUMBERS, Scalars, article
 from rlc.check.scope import NAMEABLE, NamedDecl, Scope, declared_as, is_made
+from rlc.check.settle import settle
 from rlc.check.suggest import known_values, rename
 from rlc.check.values import Unknown, Value, report_unfit
 from rlc.lang.ast import (
@@ -94,6 +95,10 @@ class Evaluator:
     def once(self, node: Node, evaluate: Callable[[], T]) -> T:  # noqa: ARG002
         """What ``evaluate`` makes of a node, or of the same node in another recipe."""
         return evaluate()
+
+    def settled(self, value: Value) -> Any:
+        """The plain record or value that a value is; in another recipe the same value is too."""
+        return settle(value)
 
     def block(self, decl: NamedDecl, name: Name) -> BlockDecl | None:
         """The block that a declaration of one is, or stands for; None after a report. ``name`` is

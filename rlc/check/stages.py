@@ -92,7 +92,7 @@ def check_stage(
     if "data" in values and values["data"].data.env is not None:
         complete &= _demonstrations(values, found)
     written = {_PART_NAMES.get(name, name): value for name, value in values.items()}
-    parts = {name: settle(value) for name, value in written.items()}
+    parts = {name: evaluator.settled(value) for name, value in written.items()}
     return CheckedStage(decl, parts, Origins(decl.name.span, written), complete)
 
 

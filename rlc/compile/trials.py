@@ -101,6 +101,7 @@ class _Memo:
         self.base = base  # the declarations of the recipe itself
         self.made: dict[Any, Any] = {}
         self.ruled: Ruled = {}
+        self.settled: dict[int, tuple[Value, Any]] = {}
         self._reached: dict[int, frozenset[str]] = {}
         self._names: dict[int, tuple[Node, frozenset[str]]] = {}
 
@@ -158,6 +159,12 @@ class _SharingEvaluator(Evaluator):
             known[key] = value
         made: T = known[key]
         return made
+
+    def settled(self, value: Value) -> Any:
+        known = self._memo.settled
+        if id(value) not in known:
+            known[id(value)] = value, super().settled(value)  # with it, so that its id stays its
+        return known[id(value)][1]
 
     def _reached(self, node: Node) -> frozenset[int]:
         """The ids of the declarations that a node depends on, of those that are not the recipe's

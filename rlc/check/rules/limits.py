@@ -83,8 +83,10 @@ def _failures_can_be_too_many(view: View, env: EnvPlan) -> None:
 @rule_on_envs()
 def _turns_can_be_too_many(view: View, env: EnvPlan) -> None:
     own, path = env.rollouts, f"envs.{env.name}.rollouts"
+    if own.max_turns >= MAX_TURNS:
+        return
     unlimited = max_turns(evolve(env, rollouts=evolve(own, max_turns=MAX_TURNS)))
-    if own.max_turns < MAX_TURNS and unlimited is not None and own.max_turns > unlimited:
+    if unlimited is not None and own.max_turns > unlimited:
         message = f"`{env.name}` never has more than {unlimited} turns"
         view.warning("RL0328", f"{path}.max_turns", message, "lower it, or leave it out")
 
