@@ -1,5 +1,5 @@
 # A loss of one's own: an expression over the sampled tokens, from the names that docs/losses.md has.
-# `rlc explain` prints it as a formula with its derivative; more of them: lib/losses.rl.
+# `rlc explain --full` prints it as a formula with its derivative; more of them: lib/losses.rl.
 
 model policy {
   base      = "tiny"

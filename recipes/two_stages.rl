@@ -1,7 +1,7 @@
 # From an easy game to a harder one: two stages that are the same but for what is said here. The
 # game, and how we train on it, are declared with parameters in recipes/lib/guessing.rl.
 #
-#     rlc explain recipes/two_stages.rl    # where each value is from: "argument of stage", "amended at"
+#     rlc explain --full recipes/two_stages.rl    # where each value is from, as "argument of stage"
 
 import "lib/guessing.rl"
 

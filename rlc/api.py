@@ -131,7 +131,7 @@ class Recipe:
 
 @frozen
 class Explanation:
-    """What a recipe or a plan does and costs; ``print`` shows it as `rlc explain` does.
+    """What a recipe or a plan does and costs; ``print`` shows a summary, as `rlc explain` does.
 
     A notebook shows tables.
 
@@ -152,15 +152,17 @@ class Explanation:
     def __str__(self) -> str:
         return self.text()
 
-    def text(self, color: bool = False) -> str:
-        """Return the text of `rlc explain`, or the errors if there is no plan."""
+    def text(self, color: bool = False, full: bool = False) -> str:
+        """Return the text of `rlc explain`, with ``full`` that of `rlc explain --full`; the errors
+        if there is no plan."""
         if self.plan is None:
             from rlc.lang.render import render_human
 
             return render_human(self.diagnostics, color)
-        from rlc.explanation import explain_text
+        from rlc.explanation import explain_text, summary_text
 
-        return explain_text(self.plan, self.diagnostics, color, self.latencies, self.sweeps)
+        write = explain_text if full else summary_text
+        return write(self.plan, self.diagnostics, color, self.latencies, self.sweeps)
 
     def to_dict(self) -> dict[str, Any]:
         """Return the data of `rlc explain --json`."""

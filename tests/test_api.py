@@ -46,7 +46,8 @@ def test_a_recipe_is_checked_planned_and_explained() -> None:
     values = plan.provenance
     assert values["stages.main.steps"] == "--set main.steps"
     explanation = recipe.explain()
-    assert "stage main: 10 steps on local" in str(explanation)
+    assert "10 steps, each 16 groups of 8" in str(explanation)
+    assert "stage main: 10 steps on local" in explanation.text(full=True)
     assert explanation.to_dict()["stages"][0]["optimizer"]["learning_rate"] == 1e-4
     assert explanation.graph().startswith("flowchart")
     assert explanation.graph("dot").startswith("digraph")

@@ -44,9 +44,14 @@ def test_the_page_of_the_language_compiles(tmp_path: Path, monkeypatch: pytest.M
     assert compiled.plan is not None, [item.message for item in compiled.diagnostics]
 
 
-def test_the_excerpt_of_explain_is_what_it_prints() -> None:
-    command = [str(Path(sys.executable).with_name("rlc")), "explain", "recipes/quickstart.rl"]
-    shown = subprocess.run(command, capture_output=True, text=True, cwd=ROOT, check=True).stdout
+def explained(*args: str) -> str:
+    command = [str(Path(sys.executable).with_name("rlc")), "explain", *args]
+    return subprocess.run(command, capture_output=True, text=True, cwd=ROOT, check=True).stdout
+
+
+def test_the_excerpts_of_explain_are_what_it_prints() -> None:
+    assert block("summary") == explained("recipes/sudoku.rl")
+    shown = explained("--full", "recipes/quickstart.rl")
     for part in block("explain").split("…\n"):
         assert part in shown
 

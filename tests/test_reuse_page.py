@@ -49,6 +49,6 @@ def test_explain_says_where_a_value_of_the_recipe_is_from(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.chdir(ROOT)
-    assert main(["explain", "recipes/two_stages.rl"]) == 0
+    assert main(["explain", "recipes/two_stages.rl", "--full"]) == 0
     shown = PAGE.rstrip().removesuffix("```").rpartition("```\n")[2]
     assert shown in capsys.readouterr().out

@@ -44,7 +44,7 @@ def test_its_recipes_have_no_findings(
 
 
 def test_its_sum_is_what_explain_prints(project: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["explain", "shapes.rl"]) == 0
+    assert main(["explain", "shapes.rl", "--full"]) == 0
     (shown,) = re.findall(r"^```\n(  reward of letters\n.*?)```", PAGE, re.DOTALL | re.M)
     assert shown in capsys.readouterr().out
 

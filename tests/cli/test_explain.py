@@ -15,17 +15,25 @@ QUICKSTART = str(RECIPES / "quickstart.rl")
 
 
 def test_the_plan_and_its_price_are_printed(capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["explain", SUDOKU]) == 0
+    assert main(["explain", SUDOKU, "--full"]) == 0
     text = capsys.readouterr().out
     assert "G_t = r_t + 0.9 G_(t+1)" in text
     assert "TINKER_API_KEY" in text
     assert "\x1b" not in text
 
 
+def test_the_summary_comes_first_and_is_short(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["explain", SUDOKU]) == 0
+    text = capsys.readouterr().out
+    assert len(text.splitlines()) <= 14
+    assert "$168.47 expected" in text
+    assert "--full" in text
+
+
 def test_overrides_and_seed_are_shown_with_their_origin(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    assert main(["explain", SUDOKU, "--set", "main.steps=7", "--seed", "3"]) == 0
+    assert main(["explain", SUDOKU, "--full", "--set", "main.steps=7", "--seed", "3"]) == 0
     text = capsys.readouterr().out
     assert "stage main: 7 steps" in text
     assert "--set main.steps" in text
@@ -49,7 +57,7 @@ def test_errors_go_to_stderr(capsys: pytest.CaptureFixture[str]) -> None:
 
 
 def test_a_rehearsal_can_be_explained(capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["explain", SUDOKU, "--rehearse"]) == 0
+    assert main(["explain", SUDOKU, "--rehearse", "--full"]) == 0
     text = capsys.readouterr().out
     assert "3 steps on local" in text
     assert "no key and no network" in text
@@ -85,7 +93,7 @@ def test_a_stale_plan_is_shown_with_what_changed(
     capsys.readouterr()
     assert main(["explain", str(path)]) == 0
     captured = capsys.readouterr()
-    assert "stage main: 50 steps" in captured.out
+    assert "50 steps, each" in captured.out
     assert "is stale" in captured.err
     assert "50 → 60" in captured.err
 
@@ -116,6 +124,7 @@ def test_a_code_is_explained(capsys: pytest.CaptureFixture[str]) -> None:
         [QUICKSTART, "--out", "absent/plan.json"],
         ["RL9999"],
         ["RL0204", "--json"],
+        ["RL0204", "--full"],
     ],
 )
 def test_what_cannot_be_asked_for_is_said(

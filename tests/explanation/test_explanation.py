@@ -12,7 +12,7 @@ from plan_recipes import EVERYTHING, RECIPE_TEXTS, planned, recipe, stages_of
 
 from rlc.compile.recipe import compile_source
 from rlc.compile.rehearse import rehearse
-from rlc.explanation import explain_dict, explain_text
+from rlc.explanation import explain_dict, explain_text, summary_text
 from rlc.explanation.data import ADDED
 from rlc.explanation.formulas.stages import loss_scale
 from rlc.lang.diagnostics import Diagnostics
@@ -33,6 +33,46 @@ def test_a_plan_is_explained_like_this(name: str) -> None:
     check_golden(EXPECTED / f"{name}.txt", explained)
     alone = explain_text(compiled.plan, Diagnostics())
     assert max(len(line) for line in alone.splitlines()) <= 100
+
+
+@pytest.mark.parametrize("name", [*RECIPE_TEXTS, "everything"])
+def test_a_plan_is_summed_up_like_this(name: str) -> None:
+    compiled = compile_source(Source(f"{name}.rl", RECIPE_TEXTS.get(name, EVERYTHING)))
+    assert compiled.plan is not None
+    given = compiled.plan, compiled.diagnostics
+    check_golden(
+        EXPECTED / "summaries" / f"{name}.txt", summary_text(*given, sweeps=compiled.sweeps)
+    )
+
+
+BUDGETS = {
+    "limit(usd = $2_000)": "$2,000.00 for main: enough even for the high estimate",
+    "$200": "$200.00 for main: the high estimate, $1,071.99, is more: the run stops there",
+    "$100": "$100.00 for main: the expected estimate, $168.47, is more: the run stops there",
+    "limit(tokens = 200_000_000)": "200,000,000 tokens for main: the high estimate, ",
+    "limit(time = 12h)": "12h for main\n",
+}
+
+
+@pytest.mark.parametrize("budget", BUDGETS)
+def test_the_summary_compares_the_budget_with_the_estimates(budget: str) -> None:
+    plan = planned(recipe("sudoku"), f"main.budget={budget}")
+    assert f"  budget  {BUDGETS[budget]}" in summary_text(plan, Diagnostics())
+
+
+def test_the_summary_counts_the_evaluations_of_a_stage_and_says_where_there_is_no_budget() -> None:
+    text = recipe("sudoku").replace("budget    = $200", "")
+    assert "budget  none: " in summary_text(planned(text), Diagnostics())
+    held_out = "eval held { model = main  env = sudoku  samples = 200  tasks = 500  every = 1 }"
+    text = summary_text(planned(recipe("sudoku") + held_out), Diagnostics())
+    assert "$200.00 for main: the low estimate, " in text
+
+
+def test_the_summary_counts_findings_that_it_does_not_list() -> None:
+    compiled = compile_source(Source("r.rl", recipe("sudoku")))
+    assert compiled.plan is not None
+    many = Diagnostics(compiled.diagnostics * 7)
+    assert "and 2 more findings, which `rlc check` lists" in summary_text(compiled.plan, many)
 
 
 def test_sweeps_are_data_too() -> None:

@@ -22,13 +22,14 @@ if TYPE_CHECKING:
 
 HELP = "show what a recipe would do and cost"
 DESCRIPTION = (
-    "Show every value of a recipe and its origin, the formulas, the graph of the "
-    "job, and what it would cost. Nothing is run, fetched or paid for."
+    "Show in a few lines what a recipe trains on what, how long, for how much, and what is unusual "
+    "about it; with --full every value and its origin, the formulas, the graph of the job and the "
+    "bill. Nothing is run, fetched or paid for."
 )
 EPILOG = """\
 examples:
   rlc explain recipes/sudoku.rl
-  rlc explain recipes/sudoku.rl --set main.steps=50
+  rlc explain recipes/sudoku.rl --full --set main.steps=50
   rlc explain recipes/sudoku.rl --json | jq .cost.total
   rlc explain recipes/sudoku.rl --graph mermaid
   rlc explain recipes/sudoku.rl --latency sampling=30s,training=5s
@@ -45,6 +46,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("recipe", help="the recipe (.rl), or -; a saved plan (.json); or a code")
     add_plan_options(parser)
     how = parser.add_mutually_exclusive_group()
+    how.add_argument("--full", action="store_true", help="show everything, not a summary")
     how.add_argument("--json", action="store_true", help="print JSON")
     how.add_argument("--graph", choices=("mermaid", "dot"), help="print the job graph")
     parser.add_argument("--out", metavar="PLAN", help="also write the plan, for `rlc run PLAN`")
@@ -62,7 +64,7 @@ def run(args: argparse.Namespace) -> int:
     from rlc.api import is_saved_plan
 
     if _CODE.fullmatch(args.recipe):
-        if changes_plan(args) or args.json or args.graph or args.out or args.latency:
+        if changes_plan(args) or args.full or args.json or args.graph or args.out or args.latency:
             return print_error("the page of a code takes no options", 2)
         return _page(args.recipe.upper())
     saved = is_saved_plan(args.recipe)
@@ -93,7 +95,7 @@ def run(args: argparse.Namespace) -> int:
     elif args.graph:
         sys.stdout.write(explanation.graph(args.graph))
     else:
-        sys.stdout.write(explanation.text(color=has_color(sys.stdout)))
+        sys.stdout.write(explanation.text(has_color(sys.stdout), args.full))
     return 1 if explanation.plan is None else 0
 
 

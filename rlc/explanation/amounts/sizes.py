@@ -90,18 +90,29 @@ def _graders(graders: Sequence[GraderPlan]) -> str:
     return f"{{ {'  '.join(f'{name} = {part}' for name, part in parts.items())} }}"
 
 
-def _training(stage: TrainPlan) -> Iterator[str]:
+def collected(stage: StagePlan) -> str:
+    """Return what one step takes, or one evaluation: ``16 groups of 8: 128 rollouts``."""
+    if isinstance(stage, SftPlan):
+        return f"{count(stage.batch, 'example')} a step"
+    if isinstance(stage, EvalPlan):
+        samples = f", {count(stage.samples, 'sample')} of each" if stage.samples > 1 else ""
+        episodes = count(stage.tasks * stage.samples, "episode")
+        return f"{count(stage.tasks, 'task')}{samples}: {episodes} an evaluation"
     batch = stage.batch
     sizes = {env.rollouts.group for env in stage.envs}
-    if batch.kind == "groups" and len(sizes) == 1:
+    if batch.kind == "turns":
+        return f"{batch.count:,} turns, from waves of {batch.parallel or 1:,} episodes side by side"
+    if len(sizes) == 1:
         size = sizes.pop()
-        yield f"{batch.count:,} groups of {size:,}: {batch.count * size:,} rollouts"
-    elif batch.kind == "groups":
-        part = shares(stage.envs)
-        rollouts = sum(batch.count * part[env.name] * env.rollouts.group for env in stage.envs)
-        yield f"{batch.count:,} groups: about {ceil(rollouts):,} rollouts"
-    else:
-        yield f"{batch.count:,} turns, from waves of {batch.parallel or 1:,} episodes side by side"
+        return f"{batch.count:,} groups of {size:,}: {batch.count * size:,} rollouts"
+    part = shares(stage.envs)
+    rollouts = sum(batch.count * part[env.name] * env.rollouts.group for env in stage.envs)
+    return f"{batch.count:,} groups: about {ceil(rollouts):,} rollouts"
+
+
+def _training(stage: TrainPlan) -> Iterator[str]:
+    batch = stage.batch
+    yield collected(stage)
     if batch.resample:
         yield (
             f"at most {count(batch.resample, 'group')} of equals a step are replaced by other tasks"
@@ -135,7 +146,7 @@ def _streamed(stage: TrainPlan) -> Iterator[str]:
 
 
 def _imitation(stage: SftPlan) -> Iterator[str]:
-    yield f"{count(stage.batch, 'example')} a step"
+    yield collected(stage)
     data = stage.data
     if data.env is None:
         yield f"rows of {data.path}" + (f", the first {data.count:,}" if data.count else "")
@@ -149,9 +160,7 @@ def _imitation(stage: SftPlan) -> Iterator[str]:
 
 
 def _evaluation(stage: EvalPlan, cost: StageCost) -> Iterator[str]:
-    episodes = stage.tasks * stage.samples
-    samples = f", {count(stage.samples, 'sample')} of each" if stage.samples > 1 else ""
-    yield f"{count(stage.tasks, 'task')}{samples}: {count(episodes, 'episode')} an evaluation"
+    yield collected(stage)
     yield f"{count(cost.times, 'evaluation')} {when_evaluated(stage)}"
     yield from _environments(stage.envs, stage.model)
 

@@ -1,0 +1,194 @@
+"""A plan in about ten lines: what trains on what, how long, how much of which budget, what is
+unusual. Everything else is in the full text."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from textwrap import wrap
+from typing import TYPE_CHECKING
+
+from rlc.explanation.amounts.costs import FREE
+from rlc.explanation.amounts.sizes import collected, when_evaluated
+from rlc.explanation.amounts.timing import stage_timing
+from rlc.explanation.job.expectations import expectation_lines
+from rlc.explanation.layout import WIDTH, Lines, count, dollars
+from rlc.lang.diagnostics import Diagnostics, in_order
+from rlc.lang.render import Paint
+from rlc.lang.source import printable
+from rlc.plan.codec import plan_hash
+from rlc.plan.graph import evaluations_of
+from rlc.plan.records import EvalPlan, ModelPlan, Plan, SftPlan, StagePlan, TrainPlan
+from rlc.plan.units import elapsed, show
+from rlc.pricing.cost import StageCost, plan_cost, total_cost
+from rlc.pricing.latencies import Latencies
+from rlc.pricing.texts import LEVELS, Level
+from rlc.pricing.tokens import shares
+
+if TYPE_CHECKING:
+    from rlc.compile.sweeps import Sweep
+
+_MOST_FINDINGS = 5  # listed; the others are counted
+
+
+def summary_text(
+    plan: Plan,
+    found: Diagnostics,
+    color: bool = False,
+    latencies: Latencies | None = None,
+    sweeps: Sequence[Sweep] = (),
+) -> str:
+    """The plan in short, with the arguments of the full text. A part without anything to say is
+    left out."""
+    paint = Paint(color)
+    costs = plan_cost(plan)
+    made: list[tuple[str, Iterable[str]]] = [
+        *((s.name, _stage(s, cost)) for s, cost in zip(plan.stages, costs, strict=True)),
+        *((f"sweep {sweep.plan.name}", _sweep(sweep)) for sweep in sweeps),
+        ("tokens", _tokens(costs)),
+        ("time", _time(plan, latencies or {})),
+        ("cost", _cost(costs)),
+        ("budget", _budget(plan, costs)),
+        ("expected", expectation_lines(plan, Paint())),
+        ("unusual", _unusual(plan, costs, found)),
+    ]
+    seed = f"seed {plan.seed} ({plan.provenance.get('seed', 'default')})"
+    services = " and ".join(dict.fromkeys(stage.model.service for stage in plan.stages))
+    title = paint.title(f"{plan.recipe} on {services}")
+    text = [f"{title}   plan {plan_hash(plan)[:12]}   {seed}", ""]
+    parts = [(name, sentences) for name, lines in made if (sentences := list(lines))]
+    width = max(len(name) for name, _ in parts)
+    for name, sentences in parts:
+        label = paint.title(f"{name:{width}}")
+        for sentence in sentences:
+            for line in wrap(printable(sentence), WIDTH - width - 4, subsequent_indent="  "):
+                text.append(f"  {label}  {line}")
+                label = " " * width
+    text += ["", paint.dim("--full shows every value with its origin, formulas, graph and bill")]
+    return "\n".join(line.rstrip() for line in text) + "\n"
+
+
+def _stage(stage: StagePlan, cost: StageCost) -> Lines:
+    """What is done with which model, and how often."""
+    times = count(cost.times, cost.unit)
+    each = collected(stage).removesuffix(" an evaluation").removesuffix(" a step")
+    if isinstance(stage, EvalPlan):
+        metrics = ", ".join(f"{m.name}({m.k})" if m.k else m.name for m in stage.metrics)
+        model = stage.after or _model(stage.model, None)
+        yield f"evaluates {model} on {_environments(stage)}: {metrics}"
+        yield f"{times} {when_evaluated(stage)}, each {each}"
+        return
+    model = _model(stage.model, stage.after)
+    rate = f"learning rate {stage.optimizer.learning_rate:g}"
+    if isinstance(stage, SftPlan):
+        data = stage.data
+        episodes = f"{data.count or 0:,} episodes of {data.env.name}" if data.env else ""
+        yield f"trains {model} on {episodes or data.path}, supervised, {rate}"
+    else:
+        how = [f"{stage.advantage.name} with {stage.loss.name}", rate]
+        if stage.kl is not None and stage.kl.coef:
+            how.append(f"{stage.kl.coef:g} × KL to {stage.kl.reference}")
+        if stage.overlap.kind != "synchronous":
+            how.append(stage.overlap.kind)
+        yield f"trains {model} on {_environments(stage)} by {', '.join(how)}"
+    yield f"{times}, each {each}"
+
+
+def _model(model: ModelPlan, after: str | None) -> str:
+    """Return a model, and what its weights are from: ``tiny (LoRA of rank 8), from warmup``."""
+    base = f"{model.base} (LoRA of rank {model.lora_rank})"
+    start = after or model.weights
+    return base if start is None else f"{base}, from {start},"
+
+
+def _environments(stage: TrainPlan | EvalPlan) -> str:
+    """``guess (gem game:Sudoku-v0)``, ``75% guess (…), 25% spell (…)``."""
+    part = shares(stage.envs)
+    share = len(stage.envs) > 1
+    return ", ".join(
+        f"{f'{part[env.name]:.0%} ' if share else ''}{env.name} ({env.source} {env.id})"
+        for env in stage.envs
+    )
+
+
+def _sweep(sweep: Sweep) -> Lines:
+    plan, cost = sweep.plan, sweep.cost
+    paid = "" if cost.free else f"; {_range(lambda level: dollars(cost.total[level]))}"
+    trials = f"{count(cost.trials, 'trial')} of {plan.of}"
+    yield f"{trials}, compared by {plan.metric.name}{paid} (`rlc sweep` runs it)"
+
+
+def _tokens(costs: Sequence[StageCost]) -> Lines:
+    yield _range(lambda level: _rounded(sum(cost.tokens(level) for cost in costs)))
+
+
+def _time(plan: Plan, latencies: Latencies) -> Lines:
+    for stage in plan.stages:
+        if timing := stage_timing(plan, stage, latencies):
+            step = elapsed(timing["seconds_per_step"])
+            yield f"{stage.name}: {step} a step, {elapsed(timing['seconds'])} in all"
+
+
+def _cost(costs: Sequence[StageCost]) -> Lines:
+    if all(cost.free for cost in costs):
+        yield FREE
+    else:
+        yield _range(lambda level: dollars(total_cost(costs, level)))
+
+
+def _range(of: Callable[[Level], str]) -> str:
+    low, expected, high = (of(level) for level in LEVELS)
+    return f"{expected} expected, {low} to {high}"
+
+
+def _budget(plan: Plan, costs: Sequence[StageCost]) -> Lines:
+    """What limits each stage with its evaluations, and whether the estimates reach it."""
+    limited = False
+    by_stage = {cost.stage: cost for cost in costs}
+    for stage in plan.stages:
+        if isinstance(stage, EvalPlan):
+            continue
+        budget = stage.budget
+        counted = [by_stage[s.name] for s in (stage, *evaluations_of(stage, plan.stages))]
+        if budget.usd is not None:
+            sums = {level: total_cost(counted, level).usd for level in LEVELS}
+            yield _limit(stage.name, budget.usd, sums, "${:,.2f}")
+        if budget.tokens is not None:
+            sums = {level: sum(cost.tokens(level) for cost in counted) for level in LEVELS}
+            yield _limit(stage.name, budget.tokens, sums, "{:,.0f} tokens")
+        if budget.seconds is not None:
+            yield f"{show(budget.seconds, 'duration')} for {stage.name}"
+        limited = limited or budget != type(budget)(None, None, None)
+    if not limited and not all(cost.free for cost in costs):
+        yield "none: nothing but the steps limits what is spent"
+
+
+def _limit(stage: str, most: float, sums: dict[Level, float], spec: str) -> str:
+    """Compare a limit with the estimates of what counts against it."""
+    limit = f"{spec.format(most)} for {stage}"
+    level = next((level for level in LEVELS if sums[level] > most), None)
+    if level is None:
+        return f"{limit}: enough even for the high estimate"
+    return (
+        f"{limit}: the {level} estimate, {spec.format(sums[level])}, is more: the run stops there"
+    )
+
+
+def _unusual(plan: Plan, costs: Sequence[StageCost], found: Diagnostics) -> Iterator[str]:
+    """What a reader would not assume, and the findings of the recipe, a line each."""
+    if plan.rehearses:
+        yield "a rehearsal: a small and short version on the tiny model"
+    if not all(total_cost(costs, level).complete for level in LEVELS):
+        yield "a price is unknown: amounts with ≥ are lower bounds"
+    for item in in_order(found)[:_MOST_FINDINGS]:
+        place = f"{item.file_name}:{item.span.line}" if item.span else item.file_name
+        yield f"{item.severity.value} {item.code}: {item.message} ({place})"
+    if (more := len(found) - _MOST_FINDINGS) > 0:
+        yield f"and {count(more, 'more finding')}, which `rlc check` lists"
+
+
+def _rounded(number: float) -> str:
+    """``119 million``: three digits are more than an estimate has."""
+    for size, name in ((1e12, " trillion"), (1e9, " billion"), (1e6, " million"), (1e3, "k")):
+        if number >= 0.9995 * size:
+            return f"{number / size:.3g}{name}"
+    return f"{number:.0f}"
