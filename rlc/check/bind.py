@@ -108,6 +108,8 @@ class _Binder:
     def _unfold(self) -> None:
         """Read ``grader = regex, pattern = "x"`` as ``grader = regex("x")``, with a warning."""
         for param in self.params:
+            if not param.folded:
+                continue
             given = {item.name.id: item for item in self.items if item.name}
             item = given.get(param.name)
             word = item.value if item else None

@@ -28,7 +28,6 @@ from rlc.check.models import Artifact, model_value
 from rlc.check.reuse.types import param_value
 from rlc.check.scalars import NUMBERS, Scalars, article
 from rlc.check.scope import NAMEABLE, NamedDecl, Scope, declared_as, is_made
-from rlc.check.settle import settle
 from rlc.check.suggest import known_values, rename
 from rlc.check.values import Unknown, Value, report_unfit
 from rlc.lang.ast import (
@@ -96,9 +95,9 @@ class Evaluator:
         """What ``evaluate`` makes of a node, or of the same node in another recipe."""
         return evaluate()
 
-    def settled(self, value: Value) -> Any:
-        """The plain record or value that a value is; in another recipe the same value is too."""
-        return settle(value)
+    def derived(self, make: Callable[..., T], *values: Value | None) -> T:
+        """What ``make`` makes of values; in another recipe it makes the same of the same values."""
+        return make(*values)
 
     def block(self, decl: NamedDecl, name: Name) -> BlockDecl | None:
         """The block that a declaration of one is, or stands for; None after a report. ``name`` is

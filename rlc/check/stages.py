@@ -30,6 +30,8 @@ PLANS: Mapping[str, Callable[..., StagePlan]] = {
     "sft": SftPlan,
     "eval": EvalPlan,
 }
+# The fields of a stage that others may take from it: nothing else of it matters to them.
+TAKEN = ("model", "sampling")
 # A field's name in a recipe, and the attribute of the plan that it becomes.
 _PART_NAMES = {"env": "envs"}
 
@@ -88,11 +90,12 @@ def check_stage(
 
         values["loss"] = as_served(values["loss"], values)
     if "env" in values:
-        values["env"] = _decided_envs(values["env"], values)
+        deciding = map(values.get, ("env", "batch", "samples", "sampling"))
+        values["env"] = evaluator.derived(_decided_envs, *deciding)
     if "data" in values and values["data"].data.env is not None:
         complete &= _demonstrations(values, found)
     written = {_PART_NAMES.get(name, name): value for name, value in values.items()}
-    parts = {name: evaluator.settled(value) for name, value in written.items()}
+    parts = {name: evaluator.derived(settle, value) for name, value in written.items()}
     return CheckedStage(decl, parts, Origins(decl.name.span, written), complete)
 
 
@@ -209,11 +212,12 @@ def _sampling_of_stage(
     return False
 
 
-def _decided_envs(envs: Value, values: Values) -> Value:
+def _decided_envs(
+    envs: Value, batch: Value | None, samples: Value | None, sampling: Value | None
+) -> Value:
     """Each environment once, its rollouts as it says, else as the stage says."""
-    batch, sampling = values.get("batch"), values.get("sampling")
     given = {
-        "group": _origin_of(values.get("samples") or (batch and batch.data.size), batch),
+        "group": _origin_of(samples or (batch and batch.data.size), batch),
         "temperature": _origin_of(sampling and sampling.data.temperature, sampling),
         "max_tokens": _origin_of(sampling and sampling.data.max_tokens, sampling),
     }

@@ -2,19 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence, Set
 from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from attrs import evolve, fields, frozen, has
 
-from rlc.catalog.declarations import SWEEP
+from rlc.catalog.declarations import STAGES, SWEEP
 from rlc.catalog.records import Param
 from rlc.check.analyse import Analysis, analyse
 from rlc.check.evaluate import Evaluator
 from rlc.check.rules import Ruled
 from rlc.check.rules.budget import report_budgets
 from rlc.check.scope import NamedDecl, Scope
+from rlc.check.stages import TAKEN
 from rlc.check.values import Value
 from rlc.compile.overrides import put_in
 from rlc.lang.ast import BlockDecl, Decl, Expr, Name, Node, Recipe, ValueDecl
@@ -101,7 +102,7 @@ class _Memo:
         self.base = base  # the declarations of the recipe itself
         self.made: dict[Any, Any] = {}
         self.ruled: Ruled = {}
-        self.settled: dict[int, tuple[Value, Any]] = {}
+        self.derived: dict[Any, Any] = {}
         self._reached: dict[int, frozenset[str]] = {}
         self._names: dict[int, tuple[Node, frozenset[str]]] = {}
 
@@ -114,15 +115,25 @@ class _Memo:
             self._names[id(node)] = node, frozenset(_names(node))  # which keeps its id its own
         return self._names[id(node)][1]
 
-    def reached(self, node: Node) -> frozenset[str]:
-        """The names that a node of the recipe itself depends on."""
+    def reached(self, node: Node, decls: Mapping[str, NamedDecl]) -> Mapping[str, list[Node]]:
+        """The names that a node depends on, with the parts of their declarations that matter."""
+        found: dict[str, list[Node]] = {}
+        seen, waiting = set[tuple[str, bool]](), [node]
+        while waiting:
+            node = waiting.pop()
+            whole = isinstance(node, ValueDecl)  # an amendment, or a use, is made of all of it
+            new = {(name, whole) for name in self.names(node)} - seen
+            seen |= new
+            for name, _ in new:
+                parts = _parts(decls[name], whole) if name in decls else []
+                found.setdefault(name, []).extend(parts)
+                waiting += parts
+        return found
+
+    def reached_in_base(self, node: Node) -> Set[str]:
+        """The names that a node depends on in the recipe itself."""
         if id(node) not in self._reached:
-            found, waiting = set[str](), [node]
-            while waiting:
-                new = self.names(waiting.pop()) - found
-                found |= new
-                waiting += [self.base[name] for name in new if name in self.base]
-            self._reached[id(node)] = frozenset(found)
+            self._reached[id(node)] = frozenset(self.reached(node, self.base))
         return self._reached[id(node)]
 
 
@@ -160,23 +171,28 @@ class _SharingEvaluator(Evaluator):
         made: T = known[key]
         return made
 
-    def settled(self, value: Value) -> Any:
-        known = self._memo.settled
-        if id(value) not in known:
-            known[id(value)] = value, super().settled(value)  # with it, so that its id stays its
-        return known[id(value)][1]
+    def derived(self, make: Callable[..., T], *values: Value | None) -> T:
+        known, key = self._memo.derived, (make, *map(id, values))
+        if key not in known:
+            known[key] = super().derived(make, *values), values  # with them: their ids stay theirs
+        made: T = known[key][0]
+        return made
 
     def _reached(self, node: Node) -> frozenset[int]:
         """The ids of the declarations that a node depends on, of those that are not the recipe's
         own."""
-        if self._memo.reached(node).isdisjoint(self._changed):
+        if self._memo.reached_in_base(node).isdisjoint(self._changed):
             return frozenset()
-        found, waiting = set[str](), [node]
-        while waiting:
-            new = self._memo.names(waiting.pop()) - found
-            found |= new
-            waiting += [self._decls[name] for name in new if name in self._decls]
-        return frozenset(id(decl) for name, decl in self._changed.items() if name in found)
+        reached = self._memo.reached(node, self._decls)
+        changed = (parts for name, parts in reached.items() if name in self._changed)
+        return frozenset(id(part) for parts in changed for part in parts)
+
+
+def _parts(decl: NamedDecl, whole: bool) -> Sequence[Node]:
+    """The nodes of a declaration that matter to what names it."""
+    if isinstance(decl, BlockDecl) and decl.kind.id in STAGES and not whole:
+        return [field for field in decl.fields if field.name.id in TAKEN]
+    return [decl]
 
 
 def _names(node: Any) -> Iterator[str]:

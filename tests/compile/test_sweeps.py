@@ -152,12 +152,12 @@ def test_trials_that_share_evaluations_are_compiled_as_if_alone() -> None:
     text = text.replace("advantage = rloo()\n  loss", "advantage = scheme\n  loss")
     text = text.replace("steps     = 20", "steps     = steps")
     text += "sweep s { of = main  over = { rate = [1e-5, 2e-5]  scheme = [rloo(), grpo(), "
-    text += "verl.grpo()]  steps = [5, 10] } }\n"
+    text += "verl.grpo()]  steps = [5, 10]  main.sampling.temperature = [0.5, 0.7] } }\n"
     sweep = sweep_of(text)
     made = [content(sweep.plan_of(t.configuration, t.seed)) for t in trials(sweep)]
     alone = [compiled(text, *t.settings).plan for t in trials(sweep)]
     assert made == [content(plan) for plan in alone if plan is not None]
-    assert len(set(made)) == 12
+    assert len(set(made)) == 24
 
 
 REUSED = """
@@ -165,7 +165,7 @@ optimizer slow(rate: float = 1e-4, warm: int = 0) = adam(rate, schedule = linear
 model big = policy { lora_rank = rank }
 param rank: int = 4
 train longer = main { model = big  optimizer = slow()  steps = 60 }
-eval after { model = longer  env = guess  sampling = sample(max_tokens = 8) }
+eval after { model = longer  env = guess }
 sweep s {
   of   = longer
   over = { slow.rate = [1e-5, 2e-5]  rank = [2, 8]  main.batch.group_size = [4, 6] }
