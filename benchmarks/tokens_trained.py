@@ -18,11 +18,13 @@ from transformers import AutoTokenizer
 
 import rlc.service.local.torch_settings  # noqa: F401 (before anything imports torch)
 from rlc.compile.recipe import compile_source
+from rlc.envs.gem.oracles import find_oracle
 from rlc.lang.source import Source
 from rlc.plan.records import SftPlan
-from rlc.runtime.records import Rollout, Usage
+from rlc.runtime.records import Rollout
 from rlc.runtime.rollouts.environments import build_envs
-from rlc.runtime.stages.demonstrations import Demonstrator
+from rlc.runtime.rollouts.tasks import TaskStream, new_cursor
+from rlc.runtime.stages.demonstrations import OraclePlayer
 from rlc.runtime.updates.datums import merged_sequences
 from rlc.service.tiny import path
 
@@ -90,8 +92,11 @@ async def demonstrations(env: str, history: str, episodes: int) -> Sequence[Roll
     tokenizer = AutoTokenizer.from_pretrained(str(path()))
     made = build_envs([stage.data.env], tokenizer, stage.model.renderer)[stage.data.env.name]
     try:
-        player = Demonstrator(stage, made, tokenizer, 1, None, Usage(), lambda *_: None)
-        return await player.play()
+        oracle = find_oracle(stage.data.env)
+        assert oracle is not None
+        player, name = OraclePlayer(oracle, tokenizer), stage.data.env.name
+        tasks = TaskStream({name: made}, new_cursor([name]), 1, ("tokens",)).take(episodes)
+        return [rollout for task in tasks for rollout in await player.play(task)]
     finally:
         await made.source.close()
 

@@ -42,6 +42,8 @@ def written(plan: Plan) -> Iterator[str]:
     for stage in plan.stages:
         if isinstance(stage, SftPlan):
             yield f"{stage.name}: examples-{stage.name}.jsonl, what it is trained on"
+            if stage.data.policy == "model":
+                yield f"{stage.name}: episodes-{stage.name}.jsonl, what was played for it"
         if not isinstance(stage, EvalPlan):
             yield f"{stage.name}: {_checkpoints(stage)}"
             yield from (f"{stage.name}: {_sent(tracker, stage)}" for tracker in stage.track)

@@ -9,14 +9,14 @@ import numpy as np
 
 from rlc.plan.records import SftPlan
 from rlc.runtime.concurrency import in_thread
-from rlc.runtime.guard.meter import PROBES, Meter
+from rlc.runtime.guard.meter import Meter
 from rlc.runtime.journal.folder import RunFolder
 from rlc.runtime.records import RunError
 from rlc.runtime.rollouts.environments import build_envs, close_envs
-from rlc.runtime.stages.demonstrations import Demonstrator
+from rlc.runtime.stages.demonstrations import demonstrations
 from rlc.runtime.stages.file_examples import file_examples
 from rlc.runtime.stages.weights import StageWeights
-from rlc.runtime.updates.datums import TokenSequence, TrainingDatum, merged_sequences, shifted
+from rlc.runtime.updates.datums import TokenSequence, TrainingDatum, shifted
 
 # One demonstration: the datums of its merged turns.
 Example = list[TrainingDatum]
@@ -86,23 +86,13 @@ async def _from_episodes(
     meter: Meter,
     on_progress: Callable[[int, int], None],
 ) -> list[dict[str, Any]]:
-    tokenizer, usage = weights.training.get_tokenizer(), meter.running[PROBES]
+    tokenizer = weights.training.get_tokenizer()
     assert stage.data.env is not None
     env = build_envs([stage.data.env], tokenizer, stage.model.renderer)[stage.data.env.name]
     client = (await weights.snapshot(0)).client if stage.data.policy == "model" else None
-    demonstrator = Demonstrator(stage, env, tokenizer, folder.plan.seed, client, usage, on_progress)
     try:
-        played = await demonstrator.play()
+        shown = await demonstrations(folder, stage, env, client, meter, tokenizer, on_progress)
     finally:
-        meter.finish(PROBES)
+        meter.write()
         await close_envs([env])
-    return [
-        {
-            "env": rollout.env,
-            "task": rollout.task,
-            "reward": rollout.reward,
-            "actions": [turn.action for turn in rollout.turns],
-            "sequences": [s.written() for s in merged_sequences(rollout.turns)],
-        }
-        for rollout in played
-    ]
+    return [one.example() for one in shown]
