@@ -14,6 +14,7 @@ from rlc.catalog.builtins.training import (
 from rlc.catalog.facts.models import renderer_names
 from rlc.catalog.index import KINDS
 from rlc.catalog.records import MODEL_FOLDER, Declaration, Param, optional, word
+from rlc.catalog.traits import StageTraits
 from rlc.plan.records import SERVICES, MetricPlan
 
 # The types that a param can be declared with.
@@ -280,8 +281,7 @@ LOSS_FIELDS = (
     Param("sequence", "expression", "a loss for each sequence, which counts like a token's", None),
 )
 
-TRAINING, EVAL, SWEEP, EXPECT = ("sft", "train"), "eval", "sweep", "expect"
-STAGES = (*TRAINING, EVAL)
+EVAL, SWEEP, EXPECT = "eval", "sweep", "expect"
 
 DECLARATIONS = {
     item.kind: item
@@ -291,6 +291,7 @@ DECLARATIONS = {
             "a value that the command line can set",
             value="param",
             aliases="var variable let const parameter arg",
+            noun="a param",
             reusable=False,
         ),
         Declaration(
@@ -311,22 +312,35 @@ DECLARATIONS = {
             open=True,
         ),
         Declaration(
-            "sft", "a stage of supervised training", SFT_FIELDS, aliases="finetune supervised"
+            "sft",
+            "a stage of supervised training",
+            SFT_FIELDS,
+            aliases="finetune supervised",
+            noun="a training stage",
+            traits=StageTraits("loss/mean", rises=False, trains_by="supervised training"),
         ),
         Declaration(
             "train",
             "a stage of reinforcement learning",
             TRAIN_FIELDS,
             aliases="training trainer rl stage",
+            noun="a training stage",
+            traits=StageTraits("reward/mean"),
         ),
         Declaration(
-            "eval", "an evaluation", EVAL_FIELDS, aliases="evaluate evaluation test benchmark"
+            EVAL,
+            "an evaluation",
+            EVAL_FIELDS,
+            aliases="evaluate evaluation test benchmark",
+            noun="an evaluation",
+            traits=StageTraits(),
         ),
         Declaration(
             SWEEP,
             "runs of a stage that are compared",
             SWEEP_FIELDS,
             aliases="tune hyperparameters",
+            noun="a sweep",
             reusable=False,
         ),
         Declaration(
@@ -343,3 +357,6 @@ DECLARATIONS |= {
     for kind in KINDS.values()
     if kind.nameable and kind.name not in DECLARATIONS
 }
+
+STAGES = {d.kind: d.traits for d in DECLARATIONS.values() if d.traits is not None}
+TRAINING = tuple(kind for kind, traits in STAGES.items() if traits.watched is not None)

@@ -14,6 +14,7 @@ from typing import get_args
 
 from attrs import evolve, frozen
 
+from rlc.catalog.declarations import STAGES, TRAINING
 from rlc.catalog.environments import with_role
 from rlc.catalog.index import loss_traits
 from rlc.catalog.traits import Role
@@ -83,7 +84,7 @@ def _compares(stage: StagePlan) -> bool:
     return isinstance(stage, TrainPlan) and stage.kl is not None
 
 
-_TRAINED, _ALL = ("train", "sft"), ("train", "sft", "eval")
+_TRAINED, _ALL = TRAINING, tuple(STAGES)
 
 ENTRIES = (
     Entry(("reward/mean", "reward/{env}", "reward/{env}/{role}")),

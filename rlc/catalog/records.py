@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, TypeGuard
 from attrs import evolve, field, frozen
 
 if TYPE_CHECKING:
+    from rlc.catalog.traits import StageTraits
     from rlc.data.code.calls import CodeKind
     from rlc.data.fields import Holds
 
@@ -226,7 +227,7 @@ class Declaration:
     a ``form`` of its own, without a name.
 
     Those that are ``reusable`` may have parameters. Of an ``open`` one the fields may have any
-    names.
+    names. ``noun``: what it declares, where that is not a kind of value. ``traits``: of a stage.
     """
 
     kind: str
@@ -237,6 +238,8 @@ class Declaration:
     form: str | None = None
     reusable: bool = True
     open: bool = False
+    noun: str | None = None
+    traits: StageTraits | None = None
 
     @property
     def is_block(self) -> bool:

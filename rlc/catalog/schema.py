@@ -12,11 +12,11 @@ from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
 
 from attrs import NOTHING, fields
 
-from rlc.catalog.declarations import EVAL_FIELDS, MODEL_FIELDS, SFT_FIELDS, TRAIN_FIELDS
+from rlc.catalog.declarations import DECLARATIONS, MODEL_FIELDS
 from rlc.catalog.index import BUILTINS, names_of
 from rlc.catalog.records import Param
 from rlc.plan import records
-from rlc.plan.codec import LATE, STAGES, STEPS
+from rlc.plan.codec import LATE, STEPS
 from rlc.plan.environments import EnvPlan, GraderPlan, RewardPlan, RolloutsPlan, StepPlan
 
 DIALECT = "https://json-schema.org/draft/2020-12/schema"
@@ -43,9 +43,7 @@ def _params(*names: str) -> tuple[Param, ...]:
 # The parameters of the catalogue that become fields of a record.
 _PARAMS: Mapping[type, tuple[Param, ...]] = {
     records.ModelPlan: MODEL_FIELDS,
-    records.TrainPlan: TRAIN_FIELDS,
-    records.SftPlan: SFT_FIELDS,
-    records.EvalPlan: EVAL_FIELDS,
+    **{plan: DECLARATIONS[kind].fields for kind, plan in records.STAGES.items()},
     RolloutsPlan: _params("rollouts"),
     RewardPlan: _params("reward"),
     records.BatchPlan: _params("groups", "turns"),
@@ -58,8 +56,7 @@ _PARAMS: Mapping[type, tuple[Param, ...]] = {
 _FIELDS: Mapping[type, Mapping[str, str]] = {
     records.BatchPlan: {"group_size": "size"},
     RolloutsPlan: {"group_size": "group"},
-    records.TrainPlan: {"env": "envs"},
-    records.EvalPlan: {"env": "envs"},
+    **{plan: {"env": "envs"} for plan in records.STAGES.values()},
 }
 
 
@@ -168,7 +165,7 @@ class _Generator:
             if set(some) == {"type"}:
                 return {"type": [some["type"], "null"]}
             return {"anyOf": [some, {"type": "null"}]}
-        for tag, classes in (("step", STEPS), ("kind", STAGES)):
+        for tag, classes in (("step", STEPS), ("kind", records.STAGES)):
             if set(args) == set(classes.values()):
                 return {"oneOf": [self._tagged(tag, n, cls) for n, cls in classes.items()]}
         raise TypeError(f"the codec has no tag for {args}")

@@ -16,6 +16,18 @@ if TYPE_CHECKING:
 
 
 @frozen(eq=False, repr=False)
+class StageTraits:
+    """What a kind of stage does. ``watched``: the metric that its steps are watched by; None: it
+    has no steps, and changes no weights. ``rises``: more of that is better. ``trains_by``: how it
+    trains, where that is not reinforcement learning.
+    """
+
+    watched: str | None = None
+    rises: bool = True
+    trains_by: str | None = None
+
+
+@frozen(eq=False, repr=False)
 class LossTraits:
     """What a loss does and what it needs.
 

@@ -8,7 +8,7 @@ from typing import TypeGuard
 
 from attrs import define, evolve, field
 
-from rlc.catalog.declarations import DECLARATIONS, EXPECT
+from rlc.catalog.declarations import DECLARATIONS, EXPECT, TRAINING
 from rlc.catalog.index import KINDS, find_anywhere, find_builtin, is_taken
 from rlc.catalog.records import Declaration
 from rlc.check.suggest import closest, known_values, rename
@@ -17,7 +17,7 @@ from rlc.lang.diagnostics import Diagnostics, Fix, Label, replace
 
 NamedDecl = BlockDecl | ValueDecl
 # Of which declarations a parameter may name one. Each has its name in the plan.
-NAMEABLE = {"model": ("model", "sft", "train")}
+NAMEABLE = {"model": ("model", *TRAINING)}
 
 
 @define(eq=False, repr=False)
@@ -197,6 +197,4 @@ def is_made(decl: BlockDecl | ValueDecl) -> TypeGuard[ValueDecl]:
 
 def declared_as(decl: BlockDecl | ValueDecl) -> str:
     """What a declaration declares, as a message names it."""
-    nouns = {"train": "a training stage", "param": "a param"}
-    nouns |= {"sft": "a training stage", "eval": "an evaluation", "sweep": "a sweep"}
-    return nouns.get(decl.kind.id) or KINDS[decl.kind.id].noun
+    return DECLARATIONS[decl.kind.id].noun or KINDS[decl.kind.id].noun

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Collection, Mapping
 from math import ceil
 from typing import TYPE_CHECKING, Any
 
@@ -20,16 +20,11 @@ from rlc.lang.ast import BlockDecl
 from rlc.lang.diagnostics import Diagnostics, Label
 from rlc.plan.leaves import children_of
 from rlc.plan.paths import hub_dataset, located
-from rlc.plan.records import EvalPlan, SftPlan, StagePlan, TrainPlan
+from rlc.plan.records import STAGES, StagePlan
 
 if TYPE_CHECKING:
     from rlc.data.reading import Reader
 
-PLANS: Mapping[str, Callable[..., StagePlan]] = {
-    "train": TrainPlan,
-    "sft": SftPlan,
-    "eval": EvalPlan,
-}
 # The fields of a stage that others may take from it: nothing else of it matters to them.
 TAKEN = ("model", "sampling")
 # A field's name in a recipe, and the attribute of the plan that it becomes.
@@ -60,7 +55,7 @@ class CheckedStage:
 
     def plan(self) -> StagePlan:
         """The stage's plan; only for a complete one."""
-        return PLANS[self.decl.kind.id](name=self.name, **self.parts)
+        return STAGES[self.decl.kind.id](name=self.name, **self.parts)
 
 
 def check_stage(
@@ -73,7 +68,7 @@ def check_stage(
     """Bind a stage's fields and decide what one field leaves to another; with a ``reader`` the rows
     of files are counted where that decides something."""
     kind = decl.kind.id
-    article = "a" if kind == "train" else "an"
+    article = "an" if kind[0] in "aeios" and kind != "sweep" else "a"
     owner = Owner(kind, f"{article} `{kind}` stage", "field", decl.name.span, unread=decl.unread)
     evaluator.scope.used.add(decl.name.id)
     bound = bind(decl.fields, DECLARATIONS[kind].fields, owner, evaluator.value, found)
@@ -204,7 +199,10 @@ def _sampling_of_stage(
         moved = {name: evolve(leaf, origin=origin) for name, leaf in leaves}
         values["sampling"] = evolve(given, data=evolve(given.data, **moved), origin=origin)
         return True
-    if "model" in values and (stage is None or stage.decl.kind.id == "sft"):
+    samples = stage is not None and any(
+        field.name == "sampling" for field in DECLARATIONS[stage.decl.kind.id].fields
+    )
+    if "model" in values and not samples:
         message = f"nothing says how `{decl.name.id}` samples its replies"
         advice = "for example `sampling = sample(max_tokens = 512)`"
         found.error("RL0302", decl.name.span, message, advice)

@@ -22,7 +22,7 @@ from rlc.check.values import Value
 from rlc.lang.ast import Attribute, BlockDecl, Call, Expr, ListExpr, Name, RecordExpr
 from rlc.lang.diagnostics import Diagnostics, Label
 from rlc.lang.source import Span
-from rlc.plan.records import BudgetPlan
+from rlc.plan.limits import BudgetPlan
 from rlc.plan.sweeps import MeasurePlan, RangePlan, SearchPlan, metric_label, metric_word
 
 

@@ -18,7 +18,7 @@ from rich.progress_bar import ProgressBar
 from rich.table import Table
 from rich.text import Text
 
-from rlc.plan.records import EvalPlan, Plan, SftPlan, TrainPlan
+from rlc.plan.records import EvalPlan, Plan, TrainedPlan, TrainPlan
 from rlc.plan.units import elapsed
 from rlc.runtime.journal.metrics import evaluation_results, failures_by_cause, measure
 from rlc.runtime.observer import Observer
@@ -48,7 +48,7 @@ def sparkline(values: Sequence[float], width: int = _CURVE_WIDTH) -> str:
 class StageProgress:
     """The running stage so far, and its last step in words."""
 
-    stage: TrainPlan | SftPlan
+    stage: TrainedPlan
     done: int
     values: list[float]  # of the stage's measure, one a step
     seconds: list[float] = field(factory=list)
@@ -172,7 +172,7 @@ class PlainObserver(Observer):
     def started(self, plan: Plan, folder: Path) -> None:
         self.note(f"running {plan.recipe} (seed {plan.seed}) in {folder}")
 
-    def stage_started(self, stage: TrainPlan | SftPlan, done: int, values: Sequence[float]) -> None:
+    def stage_started(self, stage: TrainedPlan, done: int, values: Sequence[float]) -> None:
         self._stage = StageProgress(stage, done, list(values))
         if done:
             self.note(f"{stage.name}: going on after step {done} of {stage.steps}")
@@ -218,7 +218,7 @@ class LiveObserver(Observer):
         self._title = f"{plan.recipe} · seed {plan.seed} · {folder}"
         self._live.start()
 
-    def stage_started(self, stage: TrainPlan | SftPlan, done: int, values: Sequence[float]) -> None:
+    def stage_started(self, stage: TrainedPlan, done: int, values: Sequence[float]) -> None:
         self._stage = StageProgress(stage, done, list(values))
 
     def progress(self, done: int, planned: int) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
 
+from rlc.catalog.declarations import STAGES
 from rlc.catalog.files import located_files
 from rlc.explanation.amounts.costs import cost_lines, job_cost_lines
 from rlc.explanation.amounts.sizes import size_lines
@@ -70,7 +71,8 @@ def _plan(plan: Plan, latencies: Latencies, paint: Paint) -> Lines:
 
 
 def _stage(plan: Plan, stage: StagePlan, cost: StageCost, paint: Paint) -> Lines:
-    training = " of supervised training" if cost.kind == "sft" else ""
+    trains_by = STAGES[cost.kind].trains_by
+    training = f" of {trains_by}" if trains_by else ""
     title = f"{count(cost.times, cost.unit)}{training} on {stage.model.service}"
     yield paint.title(f"stage {stage.name}: {title}")
     yield from section("values", value_lines(plan, stage, paint), paint)

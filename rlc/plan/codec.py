@@ -20,17 +20,14 @@ from rlc.plan.expectations import ExpectationPlan
 from rlc.plan.nodes import Graph
 from rlc.plan.records import (
     SCHEMA_VERSION,
-    EvalPlan,
+    STAGES,
     LossPlan,
     Plan,
-    SftPlan,
     StagePlan,
-    TrainPlan,
 )
 
-# The unions of a plan: the tag that tells their records apart, `step` and `kind`.
+# The unions of a plan are told apart by a tag: `step` here, `kind` of `STAGES`.
 STEPS = {"baseline": Baseline, "scale": Scale, "clip": Clip}
-STAGES = {"train": TrainPlan, "sft": SftPlan, "eval": EvalPlan}
 # Names in the types of records whose module does not import them: a check needs none of them.
 LATE = {"ExpectationPlan": ExpectationPlan, "Graph": Graph, "Program": Program}
 _NOT_CONTENT = ("recipe", "provenance")

@@ -25,6 +25,7 @@ from rlc.plan.records import (
     KlPlan,
     SftPlan,
     StagePlan,
+    TrainedPlan,
     TrainPlan,
 )
 
@@ -89,13 +90,14 @@ def build_graph(stages: Iterable[StagePlan]) -> Graph:
             node = GraphNode(f"{stage.name}.{kind}", kind, stage.name, _LABELS[kind])
             nodes[node.id] = node
         start = model if stage.after is None else f"{stage.after}.optim_step"
-        first = "forward_backward" if isinstance(stage, SftPlan) else "snapshot"
+        # What takes the weights of the step before; an evaluation takes them first of all.
+        first = next((edge.target for edge in own if edge.delay), own[0].source)
         edges.append(GraphEdge(start, f"{stage.name}.{first}", "weights"))
         edges.extend(_in_stage(stage, edge) for edge in own)
     return Graph(tuple(nodes.values()), tuple(edges))
 
 
-def evaluations_of(stage: TrainPlan | SftPlan, stages: Iterable[StagePlan]) -> list[EvalPlan]:
+def evaluations_of(stage: TrainedPlan, stages: Iterable[StagePlan]) -> list[EvalPlan]:
     """The evaluations of a stage among those of a job. They share its budget."""
     return [one for one in stages if isinstance(one, EvalPlan) and one.after == stage.name]
 

@@ -7,12 +7,14 @@ so that moving a line in a recipe leaves the content hash alone.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Literal
 
 from attrs import field, frozen
 
 from rlc.algo.scheme import AdvantageScheme
 from rlc.plan.environments import EnvPlan
+from rlc.plan.limits import BudgetPlan, DeadlinesPlan, FailurePlan, GiveUpPlan, KlGuardPlan
 from rlc.records import Record
 
 if TYPE_CHECKING:
@@ -172,57 +174,6 @@ class SavePlan(Record):
 
 
 @frozen(eq=False, repr=False)
-class FailurePlan(Record):
-    """What happens to a rollout whose environment or sampling call fails: it is played again
-    up to ``retries`` times, then dropped, or counted with the reward ``penalty``, or the run
-    stops."""
-
-    retries: int
-    then: Literal["drop", "stop", "penalise"]
-    penalty: float | None
-
-
-@frozen(eq=False, repr=False)
-class GiveUpPlan(Record):
-    """When a run is hopeless: in ``steps`` steps in a row at least ``share`` of the rollouts
-    failed."""
-
-    steps: int
-    share: float
-
-
-@frozen(eq=False, repr=False)
-class DeadlinesPlan(Record):
-    """How long a stage waits, in seconds, before it ends with what it waited for.
-
-    ``request``: for an answer of the service, while nothing else is answered. ``unreachable``: for
-    a server that cannot be reached. ``step``: from one finished step to the next; None: for ever.
-    """
-
-    request: float
-    unreachable: float
-    step: float | None
-
-
-@frozen(eq=False, repr=False)
-class KlGuardPlan(Record):
-    """What happens once the trainer's logprobs are further from the sampler's than ``max``
-    (nats a token, mean of d²/2)."""
-
-    max: float
-    then: Literal["warn", "synchronous", "stop"]
-
-
-@frozen(eq=False, repr=False)
-class BudgetPlan(Record):
-    """What a stage may use before it stops with a checkpoint; None: no limit."""
-
-    usd: float | None
-    tokens: int | None
-    seconds: float | None
-
-
-@frozen(eq=False, repr=False)
 class TrackPlan(Record):
     """One place that metrics or rollouts are sent to, beside the run folder."""
 
@@ -330,21 +281,26 @@ class EvalPlan(Record):
     first: bool
 
 
-StagePlan = TrainPlan | SftPlan | EvalPlan
+TrainedPlan = TrainPlan | SftPlan  # stages that change the weights, step by step
+StagePlan = TrainedPlan | EvalPlan
+# By the word that a recipe declares them with.
+STAGES: Mapping[str, type[StagePlan]] = {"train": TrainPlan, "sft": SftPlan, "eval": EvalPlan}
+_KINDS = {stage: kind for kind, stage in STAGES.items()}
+
+
+def data_of(stage: StagePlan) -> tuple[DataPlan, ...]:
+    """The data that a stage learns from, beside its environments."""
+    return (stage.data,) if isinstance(stage, SftPlan) else ()
 
 
 def environments_of(stage: StagePlan) -> tuple[EnvPlan, ...]:
     """The environments that a stage plays."""
-    if isinstance(stage, SftPlan):
-        return () if stage.data.env is None else (stage.data.env,)
-    return stage.envs
+    return (*getattr(stage, "envs", ()), *(d.env for d in data_of(stage) if d.env is not None))
 
 
 def kind_of(stage: StagePlan) -> str:
     """The word that a recipe declares the stage with."""
-    if isinstance(stage, TrainPlan):
-        return "train"
-    return "eval" if isinstance(stage, EvalPlan) else "sft"
+    return _KINDS[type(stage)]
 
 
 @frozen(eq=False, repr=False)

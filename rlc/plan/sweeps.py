@@ -7,7 +7,8 @@ from typing import Literal
 
 from attrs import frozen
 
-from rlc.plan.records import BudgetPlan, MetricPlan
+from rlc.plan.limits import BudgetPlan
+from rlc.plan.records import MetricPlan
 from rlc.records import Record
 
 

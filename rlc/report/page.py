@@ -8,11 +8,12 @@ from pathlib import Path
 
 from attrs import frozen
 
+from rlc.catalog.declarations import STAGES
 from rlc.explanation.formulas.stages import formula_sections
 from rlc.explanation.values import Row, value_rows
 from rlc.lang.render import Paint
 from rlc.plan.codec import plan_hash
-from rlc.plan.records import EvalPlan, Plan, SftPlan, StagePlan
+from rlc.plan.records import EvalPlan, Plan, StagePlan, TrainPlan, kind_of
 from rlc.plan.units import elapsed
 from rlc.report.episodes import (
     Episode,
@@ -32,7 +33,7 @@ from rlc.report.spend import Spend, spend
 from rlc.report.stage_charts import StageCharts, stage_charts
 from rlc.report.timing import LANES, environment_shares, lane_of, step_times, totals
 from rlc.runtime.failures import Failure, read_failures
-from rlc.runtime.journal.metrics import evaluation_results
+from rlc.runtime.journal.metrics import evaluation_results, measure
 from rlc.runtime.journal.runs import RunInfo, read_run
 from rlc.runtime.summary import verdict, window_label, window_mean
 
@@ -161,17 +162,19 @@ def _stage_line(stage: StagePlan, records: Sequence[Record]) -> StageLine:
             _change(name, found[0][name], value, label) for name, value in last if name in found[0]
         ]
         return StageLine(stage.name, "eval", len(records), None, tuple(results))
-    if isinstance(stage, SftPlan):
-        kind, watched = "sft", {"loss": "loss/mean"}
+    kind = kind_of(stage)
+    rises = STAGES[kind].rises
+    if isinstance(stage, TrainPlan):
+        watched = {env.name: f"reward/{env.name}" for env in stage.envs}
     else:
-        kind, watched = "train", {env.name: f"reward/{env.name}" for env in stage.envs}
+        watched = {measure(stage).partition("/")[0]: measure(stage)}
     changes = []
     for name, key in watched.items():
         values = [float(record[key]) for record in records if is_number(record.get(key))]
         first, last_mean = window_mean(values, last=False), window_mean(values, last=True)
         if first is not None and last_mean is not None:
             label = window_label(len(values))
-            changes.append(_change(name, first, last_mean, label, more_is_better=kind == "train"))
+            changes.append(_change(name, first, last_mean, label, rises))
     return StageLine(stage.name, kind, len(records), stage.steps, tuple(changes))
 
 

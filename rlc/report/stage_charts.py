@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 
 from attrs import evolve, frozen
 
-from rlc.plan.records import EvalPlan, SftPlan, TrainPlan
+from rlc.plan.records import EvalPlan, TrainedPlan, TrainPlan, kind_of
 from rlc.report.charts import Chart, chart
 from rlc.report.run_files import Record, RunFiles
 from rlc.report.series import series
@@ -26,16 +26,16 @@ def stage_charts(files: RunFiles) -> list[StageCharts]:
     for stage in files.plan.stages:
         records = files.of_stage(stage.name)
         if isinstance(stage, EvalPlan):
-            kind, charts = "eval", [_evaluation(stage, records)]
-        elif isinstance(stage, SftPlan):
-            losses = [series("loss", records, "loss/mean")]
-            kind, charts = "sft", [chart(f"{stage.name}-loss", "Loss", losses)]
+            charts = [_evaluation(stage, records)]
+        elif isinstance(stage, TrainPlan):
+            charts = list(_training(stage, records))
         else:
-            kind, charts = "train", list(_training(stage, records))
+            losses = [series("loss", records, "loss/mean")]
+            charts = [chart(f"{stage.name}-loss", "Loss", losses)]
         if not isinstance(stage, EvalPlan):
             charts += _every_stage(stage, records)
         if found := tuple(c for c in charts if c is not None):
-            groups.append(StageCharts(stage.name, kind, found))
+            groups.append(StageCharts(stage.name, kind_of(stage), found))
     return groups
 
 
@@ -131,7 +131,7 @@ def _cut_short(stage: TrainPlan, records: Sequence[Record]) -> Chart | None:
     return chart(f"{stage.name}-limits", "Cut short", shown, note="share", bounds=(0, None))
 
 
-def _every_stage(stage: TrainPlan | SftPlan, records: Sequence[Record]) -> Iterator[Chart | None]:
+def _every_stage(stage: TrainedPlan, records: Sequence[Record]) -> Iterator[Chart | None]:
     """Chart the optimiser and the service."""
     rate = series("learning rate", records, "optim/lr")
     if rate is not None and min(rate.values) != max(rate.values):

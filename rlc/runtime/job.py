@@ -15,7 +15,7 @@ from attrs import define, field
 from rlc.data.code.functions import search_beside
 from rlc.data.digests import changed_files
 from rlc.plan.graph import evaluations_of
-from rlc.plan.records import EvalPlan, SftPlan, StagePlan, TrainPlan
+from rlc.plan.records import EvalPlan, SftPlan, StagePlan, TrainedPlan
 from rlc.runtime.concurrency import in_thread
 from rlc.runtime.expectations import judged_after
 from rlc.runtime.failures import failure_of, read_failures
@@ -178,7 +178,7 @@ class Job:
         spent = journal.spent_usd()
         return Summary(self.folder.path, state, summaries, evaluations, spent, cause, expectations)
 
-    async def _run_stage(self, stage: TrainPlan | SftPlan) -> StageSummary:
+    async def _run_stage(self, stage: TrainedPlan) -> StageSummary:
         """Run one training stage from where the journal says it is."""
         started, journal = time.perf_counter(), self.folder.journal
         key = measure(stage)
@@ -217,7 +217,7 @@ class Job:
             checkpoint=checkpoints.get(max(checkpoints, default=0)),
         )
 
-    def _why_nothing_learnt(self, stage: TrainPlan | SftPlan) -> str:
+    def _why_nothing_learnt(self, stage: TrainedPlan) -> str:
         """Say why no step of a stage that has ended changed its weights; empty if one did."""
         steps = [step.metrics for step in self.folder.journal.steps(stage.name)]
         if len(steps) < stage.steps and not self._over_budget:
@@ -226,7 +226,7 @@ class Job:
         first = next((str(failure) for failure in failures if failure.stage == stage.name), None)
         return why_nothing_learnt(stage, steps, self.folder.plan.rehearses, first)
 
-    async def _run_steps(self, stage: TrainPlan | SftPlan, done: Sequence[StoredStep]) -> None:
+    async def _run_steps(self, stage: TrainedPlan, done: Sequence[StoredStep]) -> None:
         """Open the weights of a stage and run its steps after those that are done."""
         self._service_guard.begin(stage)
         journal, note = self.folder.journal, self.observer.note
@@ -266,7 +266,7 @@ class Job:
 
     async def _open_stage(
         self,
-        stage: TrainPlan | SftPlan,
+        stage: TrainedPlan,
         weights: StageWeights,
         meter: Meter,
         done: Sequence[StoredStep],

@@ -7,7 +7,7 @@ from typing import Any
 
 from attrs import define, field
 
-from rlc.plan.records import SftPlan, TrainPlan
+from rlc.plan.records import TrainedPlan
 from rlc.runtime.concurrency import in_thread
 from rlc.runtime.gc_tuning import short_gc_pauses
 from rlc.runtime.graph import StepOutcome, run_steps
@@ -37,7 +37,7 @@ class StageLoop:
     service: ServiceGuard
     observer: Observer
     log: MetricsLog
-    plan: TrainPlan | SftPlan
+    plan: TrainedPlan
     stage: Stage
     checkpoints: CheckpointKeeper
     evaluator: Evaluator

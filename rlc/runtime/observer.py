@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from rlc.plan.records import EvalPlan, Plan, SftPlan, TrainPlan
+from rlc.plan.records import EvalPlan, Plan, TrainedPlan
 
 
 class Observer:
@@ -18,7 +18,7 @@ class Observer:
     def started(self, plan: Plan, folder: Path) -> None:
         """The run has begun, or has been resumed."""
 
-    def stage_started(self, stage: TrainPlan | SftPlan, done: int, values: Sequence[float]) -> None:
+    def stage_started(self, stage: TrainedPlan, done: int, values: Sequence[float]) -> None:
         """A stage begins; ``done`` of its steps were run before a resume, with these values."""
 
     def progress(self, done: int, planned: int) -> None:

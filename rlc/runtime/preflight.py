@@ -13,7 +13,7 @@ from rlc.data.sets.hub import MISSING, is_installed
 from rlc.envs.build import source_problems
 from rlc.plan.graph import build_graph
 from rlc.plan.paths import hub_dataset
-from rlc.plan.records import EvalPlan, Plan, SftPlan, TrainPlan, environments_of
+from rlc.plan.records import EvalPlan, Plan, TrainPlan, data_of, environments_of
 from rlc.pricing.quantities import judged_before
 from rlc.runtime.records import RunError
 
@@ -49,9 +49,8 @@ def require_runnable(plan: Plan) -> None:
 def _missing_files(plan: Plan) -> Iterator[str]:
     for stage in plan.stages:
         files = [(path, env.name) for env in environments_of(stage) for _, path in files_of(env)]
-        path = stage.data.path if isinstance(stage, SftPlan) else None
-        if path is not None and hub_dataset(path) is None:
-            files.append((path, stage.name))
+        paths = [data.path for data in data_of(stage) if data.path is not None]
+        files += [(path, stage.name) for path in paths if hub_dataset(path) is None]
         for path, reader in files:
             if not os.path.isfile(path):
                 yield f"there is no file {path}, which `{reader}` reads"
@@ -61,8 +60,8 @@ def _data_sets(plan: Plan) -> Iterator[str]:
     """Data sets of the hub, if the package that loads them is missing."""
     for stage in () if is_installed() else plan.stages:
         readers = [env.name for env in environments_of(stage) if "hub" in env_facts(env).needs]
-        if isinstance(stage, SftPlan) and hub_dataset(stage.data.path or "") is not None:
-            readers.append(stage.name)
+        paths = [data.path for data in data_of(stage) if data.path is not None]
+        readers += [stage.name for path in paths if hub_dataset(path) is not None]
         yield from (f"the data of `{reader}` {MISSING}" for reader in readers)
 
 

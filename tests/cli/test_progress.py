@@ -14,7 +14,8 @@ from terminal import Terminal
 from rlc.cli.progress import LiveObserver, PlainObserver, evaluation_line
 from rlc.compile.recipe import compile_source
 from rlc.lang.source import Source
-from rlc.plan.records import BudgetPlan, EvalPlan, Plan, SftPlan, TrainPlan
+from rlc.plan.limits import BudgetPlan
+from rlc.plan.records import EvalPlan, Plan, SftPlan, TrainPlan
 
 RECIPE = """
 model policy { base = "tiny" lora_rank = 4 }

@@ -9,7 +9,8 @@ from plan_recipes import EVERYTHING, RECIPE_TEXTS, planned
 from rlc.compile.rehearse import MAX_STEPS, MAX_TOKENS, rehearse
 from rlc.plan.codec import plan_from_dict, plan_to_dict
 from rlc.plan.leaves import leaves
-from rlc.plan.records import BudgetPlan, EvalPlan, SftPlan, TrainPlan
+from rlc.plan.limits import BudgetPlan
+from rlc.plan.records import EvalPlan, SftPlan, TrainPlan
 from rlc.plan.records import environments_of as _environments
 
 TEXTS = [EVERYTHING, *RECIPE_TEXTS.values()]

@@ -3,15 +3,11 @@
 from __future__ import annotations
 
 from rlc.catalog.records import Args, Builtin, Param, as_float, builtin, optional, word
+from rlc.plan.limits import BudgetPlan, DeadlinesPlan, FailurePlan, GiveUpPlan, KlGuardPlan
 from rlc.plan.records import (
     LONGEST_TTL,
     SHORTEST_TTL,
     BatchPlan,
-    BudgetPlan,
-    DeadlinesPlan,
-    FailurePlan,
-    GiveUpPlan,
-    KlGuardPlan,
     OverlapPlan,
     SamplingPlan,
     SavePlan,

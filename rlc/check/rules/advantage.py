@@ -9,7 +9,7 @@ from rlc.catalog.environments import env_facts, players_of_role, with_role
 from rlc.check.rules.base import View, rule
 from rlc.lang.diagnostics import Label
 from rlc.plan.environments import EnvPlan
-from rlc.plan.records import FailurePlan
+from rlc.plan.limits import FailurePlan
 
 
 @rule("batch", "advantage", "envs")

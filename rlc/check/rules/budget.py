@@ -9,7 +9,7 @@ from attrs import frozen
 from rlc.check.stages import CheckedStage
 from rlc.lang.diagnostics import Diagnostics
 from rlc.plan.graph import evaluations_of
-from rlc.plan.records import EvalPlan, SftPlan, StagePlan, TrainPlan
+from rlc.plan.records import EvalPlan, StagePlan, TrainedPlan
 
 
 @frozen
@@ -69,7 +69,7 @@ def _is_limited(plan: StagePlan) -> bool:
 
 
 def _limits(
-    plan: TrainPlan | SftPlan, evaluations: Sequence[EvalPlan], plans: Sequence[StagePlan]
+    plan: TrainedPlan, evaluations: Sequence[EvalPlan], plans: Sequence[StagePlan]
 ) -> Iterator[_Limit]:
     """The limits of a stage's budget, which its evaluations share."""
     from rlc.pricing.cost import stage_cost  # most checks need no prices

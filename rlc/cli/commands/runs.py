@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 
 from attrs import asdict
 
+from rlc.catalog.declarations import STAGES
 from rlc.cli.output import print_error
 
 if TYPE_CHECKING:
@@ -191,13 +192,11 @@ def last_results(info: RunInfo) -> str:
 
 
 def _results(stage: StageInfo) -> Iterator[tuple[str, float]]:
-    prefix = {"train": "reward/", "sft": "loss/", "eval": f"eval/{stage.name}/"}[stage.kind]
-    for key, value in stage.metrics.items():
-        name = key.removeprefix(prefix)
-        if not key.startswith(prefix) or "/" in name:
-            continue
-        if stage.kind == "sft":
-            if name == "mean":
-                yield "loss", value
-        elif name not in ("mean", "failed", "cut_off"):
-            yield name, value
+    watched = STAGES[stage.kind].watched
+    prefix = "reward/" if watched else f"eval/{stage.name}/"
+    by_name = {k.removeprefix(prefix): v for k, v in stage.metrics.items() if k.startswith(prefix)}
+    others = ("mean", "failed", "cut_off")
+    found = [(k, v) for k, v in by_name.items() if "/" not in k and k not in others]
+    if watched and not found and watched in stage.metrics:
+        found = [(watched.partition("/")[0], stage.metrics[watched])]
+    yield from found

@@ -13,10 +13,11 @@ from rlc.plan.records import (
     LOCAL,
     EvalPlan,
     Plan,
-    SftPlan,
     StagePlan,
     TrackPlan,
+    TrainedPlan,
     TrainPlan,
+    data_of,
     environments_of,
 )
 from rlc.plan.units import show
@@ -30,7 +31,7 @@ _NEEDS = {
 def written(plan: Plan) -> Iterator[str]:
     """Yield what the job writes, and where."""
     files = ["plan.json", "journal.sqlite", "metrics.jsonl (an object a step)"]
-    if any(not isinstance(stage, SftPlan) for stage in plan.stages):
+    if any(not data_of(stage) for stage in plan.stages):
         files.append("rollouts.jsonl (a rollout)")
         files.append("failures.jsonl (a cause, if rollouts fail)")
     if any(not isinstance(stage, EvalPlan) for stage in plan.stages):
@@ -40,16 +41,16 @@ def written(plan: Plan) -> Iterator[str]:
     folder = "a run folder (--run-dir, by default runs/NAME-TIME)"
     yield f"{folder} with {', '.join(files)}"
     for stage in plan.stages:
-        if isinstance(stage, SftPlan):
+        for data in data_of(stage):
             yield f"{stage.name}: examples-{stage.name}.jsonl, what it is trained on"
-            if stage.data.policy == "model":
+            if data.policy == "model":
                 yield f"{stage.name}: episodes-{stage.name}.jsonl, what was played for it"
         if not isinstance(stage, EvalPlan):
             yield f"{stage.name}: {_checkpoints(stage)}"
             yield from (f"{stage.name}: {_sent(tracker, stage)}" for tracker in stage.track)
 
 
-def _checkpoints(stage: TrainPlan | SftPlan) -> str:
+def _checkpoints(stage: TrainedPlan) -> str:
     save = stage.save
     where = "in the run folder" if stage.model.service == LOCAL else "on the service"
     when = f"every {save.every:,} steps and at the end" if save.every else "at the end"
@@ -81,9 +82,8 @@ def _needed(plan: Plan) -> Iterator[str]:
     for stage in plan.stages:
         for env in environments_of(stage):
             yield from _environment(env)
-        if isinstance(stage, SftPlan) and stage.data.path is not None:
-            is_file = hub_dataset(stage.data.path) is None
-            path = stage.data.path
+        for path in (data.path for data in data_of(stage) if data.path is not None):
+            is_file = hub_dataset(path) is None
             yield f"the file {path}" if is_file else f"{stage.name}: {_NEEDS['hub']}: {path}"
         if isinstance(stage, TrainPlan) and stage.loss.program and stage.model.service != LOCAL:
             yield f"the package torch: `{stage.loss.name}` is traced with it"

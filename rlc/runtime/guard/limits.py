@@ -7,7 +7,7 @@ from typing import Any
 
 from attrs import define, field, frozen
 
-from rlc.plan.records import SftPlan, TrainPlan
+from rlc.plan.records import TrainedPlan, TrainPlan
 
 KL = "kl/sample_train_k2"
 SYNCHRONOUS = "guard/synchronous"
@@ -21,7 +21,7 @@ def made_update(metrics: Mapping[str, Any]) -> bool:
 
 
 def why_nothing_learnt(
-    stage: TrainPlan | SftPlan,
+    stage: TrainedPlan,
     steps: Sequence[Mapping[str, Any]],
     rehearses: bool,
     first_failure: str | None,
@@ -62,7 +62,7 @@ class Decision:
 class StageGuard:
     """Reviews the steps of a stage in order."""
 
-    stage: TrainPlan | SftPlan
+    stage: TrainedPlan
     synchronous: bool = False  # whether steps no longer overlap
     _above: bool = False  # whether the last known KL exceeded the guard's
     _failed: int = 0  # consecutive steps in which too many rollouts failed

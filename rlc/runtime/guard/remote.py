@@ -10,7 +10,7 @@ from attrs import define, evolve, field
 
 from rlc.catalog.builtins.losses import LIKELIHOOD
 from rlc.catalog.index import loss_traits
-from rlc.plan.records import EvalPlan, Plan, SftPlan, TrainPlan
+from rlc.plan.records import EvalPlan, Plan, StagePlan, TrainedPlan, TrainPlan
 from rlc.runtime.guard.meter import PROBES, Meter, cost
 from rlc.runtime.guard.probes import probe_loss, probe_seeds
 from rlc.runtime.journal.folder import RunFolder
@@ -20,7 +20,7 @@ from rlc.service.interface import RemoteService, TrainingClient
 
 SERVICE_FILE = "service.jsonl"
 
-S = TypeVar("S", bound=TrainPlan | SftPlan | EvalPlan)
+S = TypeVar("S", bound=StagePlan)
 
 
 @define(eq=False)
@@ -65,9 +65,7 @@ class RemoteSession:
         context = self._contexts.get(stage.model.base, stage.model.context)
         return evolve(stage, model=evolve(stage.model, context=context))
 
-    async def verify(
-        self, stage: TrainPlan | SftPlan, training: TrainingClient, meter: Meter
-    ) -> None:
+    async def verify(self, stage: TrainedPlan, training: TrainingClient, meter: Meter) -> None:
         """Probe the loss of a stage and, once, the seeds of samples; meter the tokens used.
 
         Raise ServiceError if the service does not compute the loss of the plan.

@@ -12,7 +12,7 @@ from typing import Any, cast
 
 from attrs import define
 
-from rlc.plan.records import SftPlan, TrainPlan
+from rlc.plan.records import TrainedPlan, TrainPlan
 from rlc.runtime.guard.adaptive_concurrency import (
     MOST,
     ConcurrencyLimiter,
@@ -93,7 +93,7 @@ class ServiceGuard:
         watched = cast(SamplingClient, _WatchedClient(await answer, self))
         return watched if self.limiter is None else LimitedSamplingClient(watched, self.limiter)
 
-    def begin(self, stage: TrainPlan | SftPlan) -> None:
+    def begin(self, stage: TrainedPlan) -> None:
         """Apply the deadlines and the concurrency of a stage from now on."""
         self.watchdog.limit(stage.deadlines)
         most = stage.sampling.concurrency if isinstance(stage, TrainPlan) else None

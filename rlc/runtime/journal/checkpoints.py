@@ -13,7 +13,7 @@ from collections.abc import Awaitable, Callable, Collection, Sequence
 
 from attrs import define, field, frozen
 
-from rlc.plan.records import SavePlan, SftPlan, TrainPlan
+from rlc.plan.records import SavePlan, TrainedPlan, TrainPlan
 from rlc.runtime.journal.database import Journal
 from rlc.runtime.journal.metrics import score
 from rlc.service.errors import CheckpointError, ServiceError
@@ -31,12 +31,12 @@ class PendingCheckpoint:
     lasting: bool
 
 
-def max_lag(stage: TrainPlan | SftPlan) -> int:
+def max_lag(stage: TrainedPlan) -> int:
     """Return how many steps the weights of a rollout may lag behind."""
     return stage.overlap.max_staleness if isinstance(stage, TrainPlan) else 0
 
 
-def is_due(stage: TrainPlan | SftPlan, step: int) -> bool:
+def is_due(stage: TrainedPlan, step: int) -> bool:
     """Whether the plan has a lasting checkpoint after ``step``."""
     every = stage.save.every
     return step == stage.steps or (every is not None and step % every == 0)
@@ -71,7 +71,7 @@ def kept_snapshots(
 class CheckpointKeeper:
     """Journals the states of one stage and deletes those that are no longer needed."""
 
-    stage: TrainPlan | SftPlan
+    stage: TrainedPlan
     journal: Journal
     service: ServiceClient
     note: Callable[[str], None]
@@ -106,7 +106,7 @@ class CheckpointKeeper:
         due, best = [step for step in saved if is_due(self.stage, step)], None
         if save.best and due:  # of equals the first
             steps = filter(None, (journal.step(name, step) for step in due))
-            best = max(steps, key=lambda stored: score(stored.metrics)).step
+            best = max(steps, key=lambda stored: score(self.stage, stored.metrics)).step
         states = kept_states(save, list(saved), due, best)
         for step, path in saved.items():
             if step not in states and await self._delete(path):

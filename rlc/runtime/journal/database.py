@@ -19,7 +19,7 @@ from typing import Any, Literal
 
 from attrs import asdict, astuple, frozen
 
-from rlc.plan.records import BudgetPlan
+from rlc.plan.limits import BudgetPlan
 from rlc.runtime.records import RunError, Usage
 
 _SCHEMA = """

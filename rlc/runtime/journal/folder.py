@@ -20,7 +20,7 @@ from rlc.catalog.plan_files import plan_from_file, plan_to_file
 from rlc.plan.codec import PlanFormatError, plan_hash
 from rlc.plan.differences import difference_lines
 from rlc.plan.paths import located
-from rlc.plan.records import EvalPlan, Plan, SftPlan
+from rlc.plan.records import EvalPlan, Plan, data_of
 from rlc.runtime.failures import FAILURES_FILE, Failure, read_failures
 from rlc.runtime.journal.database import Journal
 from rlc.runtime.journal.locks import lock
@@ -272,8 +272,8 @@ def _found_recipe(path: Path, plan: Plan, journal: Journal) -> str:
     """
     places = list(dict.fromkeys([plan.recipe, journal.meta("recipe") or plan.recipe]))
     known = [place for place in places if os.path.isfile(place)]
-    # A supervised stage that has begun has its examples in the run folder.
-    begun = [s.name for s in plan.stages if isinstance(s, SftPlan) and journal.steps(s.name)]
+    # A stage with data that has begun has its examples in the run folder.
+    begun = [s.name for s in plan.stages if data_of(s) and journal.steps(s.name)]
     ahead = [
         stage
         for stage in plan.stages

@@ -9,9 +9,10 @@ from typing import TYPE_CHECKING, Any
 
 from attrs import asdict
 
+from rlc.catalog.declarations import STAGES
 from rlc.catalog.environments import with_role
 from rlc.plan.environments import EnvPlan
-from rlc.plan.records import SftPlan, StagePlan
+from rlc.plan.records import TrainedPlan, kind_of
 from rlc.runtime.records import Rollout, Usage
 
 if TYPE_CHECKING:
@@ -24,16 +25,19 @@ ROLLOUTS_FILE = "rollouts.jsonl"
 _SAME = ("env", "task", "member", "role", "digest", "reward", "ended", "error", "cause")
 
 
-def measure(stage: StagePlan) -> str:
+def measure(stage: TrainedPlan) -> str:
     """Return the metric that a stage of this kind is watched by."""
-    return "loss/mean" if isinstance(stage, SftPlan) else "reward/mean"
+    watched = STAGES[kind_of(stage)].watched
+    assert watched is not None, "an evaluation has no steps"
+    return watched
 
 
-def score(metrics: Mapping[str, Any]) -> float:
+def score(stage: TrainedPlan, metrics: Mapping[str, Any]) -> float:
     """Return how good a step was by its measure, more is better; -inf if it has none."""
-    if "loss/mean" in metrics:
-        return -float(metrics["loss/mean"])
-    return float(metrics.get("reward/mean", "-inf"))
+    value = metrics.get(measure(stage))
+    if value is None:
+        return float("-inf")
+    return float(value) if STAGES[kind_of(stage)].rises else -float(value)
 
 
 def evaluation_results(metrics: Mapping[str, Any], name: str) -> dict[str, Any]:

@@ -23,7 +23,8 @@ from rlc.envs.deadlines import Span
 from rlc.envs.history import History, chunks_of
 from rlc.envs.tool_chat import calls_of
 from rlc.plan.environments import RewardPlan, RolloutsPlan
-from rlc.plan.records import FailurePlan, SamplingPlan
+from rlc.plan.limits import FailurePlan
+from rlc.plan.records import SamplingPlan
 from rlc.runtime.concurrency import EventLoopYield, all_of
 from rlc.runtime.failures import failure_of
 from rlc.runtime.records import Rollout, RunError, Turn, Usage

@@ -14,7 +14,7 @@ from rlc.catalog.builtins.training import DEFAULT_FAILURE
 from rlc.envs.build import PlayableEnv
 from rlc.envs.judges.solver_judge import JUDGE
 from rlc.plan.graph import evaluations_of
-from rlc.plan.records import EvalPlan, SftPlan, TrainPlan
+from rlc.plan.records import EvalPlan, TrainedPlan
 from rlc.plan.sweeps import metric_label
 from rlc.pricing.cost import stage_cost
 from rlc.runtime.guard.adaptive_concurrency import LimitedSamplingClient, fixed_limiter
@@ -115,7 +115,7 @@ class Evaluator:
         for plan in self._due(weights.plan, step):
             await self.run(plan, step, weights.training)
 
-    def usual(self, stage: TrainPlan | SftPlan, step: int) -> Used:
+    def usual(self, stage: TrainedPlan, step: int) -> Used:
         """Return what the evaluations that are due after a step will probably use."""
         return sum(map(self.usual_of, self._due(stage, step)), NOTHING)
 
@@ -128,13 +128,13 @@ class Evaluator:
         tokens = round(cost.step_tokens["expected"].total)
         return Used(cost.step["expected"].usd, tokens, seconds=0.0)
 
-    def affords(self, stage: TrainPlan | SftPlan, more: Used) -> bool:
+    def affords(self, stage: TrainedPlan, more: Used) -> bool:
         """Return whether a stage's budget, which its evaluations share, has room for more."""
         journal, evaluations = self.folder.journal, evaluations_of(stage, self.folder.plan.stages)
         used = sum((journal.used(plan.name) for plan in evaluations), journal.used(stage.name))
         return used.fits(stage.budget, more)
 
-    def _due(self, stage: TrainPlan | SftPlan, step: int) -> list[EvalPlan]:
+    def _due(self, stage: TrainedPlan, step: int) -> list[EvalPlan]:
         """Return the evaluations to do after a step, or before the first, but not at the end."""
         if step == stage.steps:
             return []

@@ -9,7 +9,7 @@ from functools import partial
 from attrs import define, frozen
 
 from rlc.catalog.index import loss_traits
-from rlc.plan.records import LOCAL, EvalPlan, SftPlan, StagePlan, TrainPlan
+from rlc.plan.records import LOCAL, EvalPlan, StagePlan, TrainedPlan, TrainPlan
 from rlc.runtime.graph import Inputs, NodeContext
 from rlc.runtime.journal.checkpoints import ROLLING_TTL, PendingCheckpoint, is_due, max_lag
 from rlc.runtime.journal.database import Journal
@@ -98,7 +98,7 @@ class StageWeights:
     training: TrainingClient
     service: ServiceClient
     journal: Journal
-    plan: TrainPlan | SftPlan
+    plan: TrainedPlan
     stop_requested: Callable[[], bool]
     note: Callable[[str], None]
     step: int = 0

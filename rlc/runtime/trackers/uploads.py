@@ -17,7 +17,7 @@ from attrs import define, field
 from rlc.catalog.index import tracker_traits
 from rlc.envs.openreward.client import sdk
 from rlc.plan.environments import EnvPlan
-from rlc.plan.records import SftPlan, TrackPlan, TrainPlan, environments_of
+from rlc.plan.records import TrackPlan, TrainedPlan, TrainPlan, environments_of
 
 _log = logging.getLogger(__name__)
 
@@ -33,7 +33,7 @@ class RolloutUploads:
     """Uploads the episodes of a stage's OpenReward environments, in its own threads."""
 
     plan: TrackPlan
-    stage: TrainPlan | SftPlan
+    stage: TrainedPlan
     failed: int = field(default=0, init=False)
     _client: Any = field(init=False)
     _lost: _CountingLog = field(init=False)

@@ -13,7 +13,7 @@ from rlc.algo.drift import ClipRange, clip_fraction, drift
 from rlc.algo.schedules import learning_rate
 from rlc.catalog.builtins.losses import LIKELIHOOD
 from rlc.catalog.index import loss_traits
-from rlc.plan.records import LossPlan, SftPlan, TrainPlan
+from rlc.plan.records import LossPlan, TrainedPlan, TrainPlan
 from rlc.runtime.concurrency import in_thread
 from rlc.runtime.updates.datums import TrainingDatum
 from rlc.runtime.updates.minibatch import Minibatch
@@ -55,7 +55,7 @@ class UpdateResult:
 
 async def submit(
     training: TrainingClient,
-    stage: TrainPlan | SftPlan,
+    stage: TrainedPlan,
     step: int,
     minibatches: Sequence[Minibatch],
     own: LossHandle | None = None,
@@ -105,7 +105,7 @@ async def submit(
 
 async def finish(
     training: TrainingClient,
-    stage: TrainPlan | SftPlan,
+    stage: TrainedPlan,
     step: int,
     parts: Sequence[PendingGradients],
 ) -> UpdateResult:
@@ -173,7 +173,7 @@ def _drift_metrics(
     return metrics
 
 
-def _adam_params(stage: TrainPlan | SftPlan, step: int) -> types.AdamParams:
+def _adam_params(stage: TrainedPlan, step: int) -> types.AdamParams:
     """Return the optimiser's settings at a step of a stage."""
     from tinker import types
 

@@ -7,13 +7,13 @@ from typing import Any, Literal
 
 from rlc.algo.expressions.python import TorchFunction, torch_function
 from rlc.catalog.index import loss_traits
-from rlc.plan.records import SftPlan, TrainPlan
+from rlc.plan.records import SftPlan, TrainedPlan
 from rlc.runtime.concurrency import in_thread
 from rlc.service.interface import LossHandle, ServiceClient
 
 
 async def open_loss(
-    service: ServiceClient, stage: TrainPlan | SftPlan, note: Callable[[str], None]
+    service: ServiceClient, stage: TrainedPlan, note: Callable[[str], None]
 ) -> LossHandle | None:
     """Return the loss that a stage's recipe brings, as the service takes it; None if it brings
     none. Raise ServiceError if the service refuses it."""
