@@ -19,6 +19,7 @@ from transformers import AutoTokenizer
 import rlc.service.local.torch_settings  # noqa: F401 (before anything imports torch)
 from rlc.compile.recipe import compile_source
 from rlc.envs.gem.oracles import find_oracle
+from rlc.envs.responders import no_responders
 from rlc.lang.source import Source
 from rlc.plan.records import SftPlan
 from rlc.runtime.records import Rollout
@@ -90,11 +91,12 @@ async def demonstrations(env: str, history: str, episodes: int) -> Sequence[Roll
     assert isinstance(stage, SftPlan)
     assert stage.data.env is not None
     tokenizer = AutoTokenizer.from_pretrained(str(path()))
-    made = build_envs([stage.data.env], tokenizer, stage.model.renderer)[stage.data.env.name]
+    played, renderer = stage.data.env, stage.model.renderer
+    made = build_envs([played], tokenizer, renderer, no_responders)[played.name]
     try:
-        oracle = find_oracle(stage.data.env)
+        oracle = find_oracle(played)
         assert oracle is not None
-        player, name = OraclePlayer(oracle, tokenizer), stage.data.env.name
+        player, name = OraclePlayer(oracle, tokenizer), played.name
         tasks = TaskStream({name: made}, new_cursor([name]), 1, ("tokens",)).take(episodes)
         return [rollout for task in tasks for rollout in await player.play(task)]
     finally:

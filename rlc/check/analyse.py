@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 @frozen(eq=False, repr=False)
 class Analysis:
-    """What a recipe declares: its stages, each after the one whose weights it continues, its sweeps
+    """What a recipe declares: its stages, each after those whose weights it needs, its sweeps
     and its expectations, as far as they can be read."""
 
     stages: tuple[CheckedStage, ...]
@@ -87,7 +87,7 @@ def analyse(
 
         expectations = check_expectations(scope.expectations, evaluator, stages, found)
     written = [stages[decl.name.id] for decl in scope.in_order if decl.name.id in stages]
-    ordered = _in_order(written, stages)
+    ordered = _in_order(written, stages, found)
     parts = {stage.name: (stage.parts, stage.origins) for stage in ordered}
     run_rules(parts, found, reader, ruled)
     if len(ordered) > 1 or scope.templates:
@@ -126,19 +126,26 @@ def _sweep(
 
 
 def _in_order(
-    written: Iterable[CheckedStage], stages: Mapping[str, CheckedStage]
+    written: Iterable[CheckedStage], stages: Mapping[str, CheckedStage], found: Diagnostics
 ) -> list[CheckedStage]:
-    """Return stages as they are written, but each after the one whose weights it continues."""
+    """Return stages as they are written, but each after those whose weights it needs. Report those
+    that need each other's."""
     ordered: dict[str, CheckedStage] = {}
 
-    def add(stage: CheckedStage) -> None:
-        earlier = stages.get(stage.parts.get("after") or "")
-        if earlier is not None and earlier.name not in ordered and earlier is not stage:
-            add(earlier)
-        ordered.setdefault(stage.name, stage)
+    def add(stage: CheckedStage, waiting: tuple[str, ...]) -> None:
+        if stage.name in waiting:
+            circle = [*waiting[waiting.index(stage.name) :], stage.name]
+            message = f"`{stage.name}` needs the weights that it leaves itself"
+            advice = f"break the circle: {' → '.join(circle)}"
+            found.error("RL0112", stage.decl.name.span, message, advice)
+        elif stage.name not in ordered:
+            for name in stage.needs:
+                if name in stages and stages[name] is not stage:
+                    add(stages[name], (*waiting, stage.name))
+            ordered.setdefault(stage.name, stage)
 
     for stage in written:
-        add(stage)
+        add(stage, ())
     return list(ordered.values())
 
 

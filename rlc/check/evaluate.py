@@ -24,7 +24,7 @@ from rlc.check import parts, pipelines
 from rlc.check.bind import Owner, bind
 from rlc.check.foreign import report_word
 from rlc.check.mixtures import name_single, single
-from rlc.check.models import Artifact, model_value
+from rlc.check.models import model_value
 from rlc.check.reuse.types import param_value
 from rlc.check.scalars import NUMBERS, Scalars, article
 from rlc.check.scope import NAMEABLE, NamedDecl, Scope, declared_as, is_made
@@ -46,6 +46,7 @@ from rlc.lang.ast import (
     String,
 )
 from rlc.lang.diagnostics import Diagnostics, Label
+from rlc.plan.records import ModelState
 
 if TYPE_CHECKING:
     from rlc.check.reuse.uses import Uses
@@ -224,8 +225,8 @@ class Evaluator:
         start = field and self.value(field.value, Param("model", "model", "a model"))
         if not start:
             return None
-        after = Value("string", stage.name.id, stage.name.span, stage.name.span)
-        return evolve(start, data=Artifact(start.data.model, after))
+        after: Any = Value("string", stage.name.id, stage.name.span, stage.name.span)
+        return evolve(start, data=ModelState(start.data.model, after))
 
     def _name(self, name: Name, want: Param) -> Value | None:
         builtin = find_builtin(want.type, name.id)
@@ -245,10 +246,10 @@ class Evaluator:
         value = self._reference(name, NAMEABLE.get(want.type, (want.type,)), want)
         if value is None or want.type != "model":
             return value
-        artifact, span = value.data, name.span
-        if artifact.after is not None:  # the stage whose weights are continued is named here
-            artifact = evolve(artifact, after=evolve(artifact.after, span=span, origin=span))
-        return evolve(value, data=artifact, span=span, origin=span)
+        state, span = value.data, name.span
+        if state.after is not None:  # the stage whose weights are taken is named here
+            state = evolve(state, after=evolve(state.after, span=span, origin=span))
+        return evolve(value, data=state, span=span, origin=span)
 
     def _plain_reference(self, expr: Name | Attribute) -> Value | None:
         """A param, or a field of a model: ``learning_rate``, ``policy.base``."""

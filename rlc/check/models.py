@@ -5,8 +5,6 @@ from __future__ import annotations
 import os
 from typing import Any
 
-from attrs import frozen
-
 from rlc.catalog.declarations import MODEL_FIELDS
 from rlc.catalog.facts.models import FREE, Model, find_model, find_retired, model_names
 from rlc.check.bind import Evaluate, Owner, bind
@@ -15,23 +13,15 @@ from rlc.check.values import Value
 from rlc.lang.ast import BlockDecl
 from rlc.lang.diagnostics import Diagnostics
 from rlc.plan.paths import WHERE_PATHS_START, located, rebased
-from rlc.plan.records import LOCAL, ModelPlan
+from rlc.plan.records import LOCAL, ModelPlan, ModelState
 
 CATALOGUE = "catalogue"
-
-
-@frozen(eq=False, repr=False)
-class Artifact:
-    """What a stage starts from: a model, and the stage that has trained it so far, if any."""
-
-    model: ModelPlan
-    after: Value | None
 
 
 def model_value(
     decl: BlockDecl, evaluate: Evaluate, recipe: str, found: Diagnostics
 ) -> Value | None:
-    """Return the model of a declaration (an Artifact), completed from the catalogue; ``recipe`` is
+    """Return the model of a declaration (a ModelState), completed from the catalogue; ``recipe`` is
     the path of the recipe that it is compiled for."""
     owner = Owner("model", "a `model`", "field", decl.name.span, unread=decl.unread)
     bound = bind(decl.fields, MODEL_FIELDS, owner, evaluate, found)
@@ -50,7 +40,7 @@ def model_value(
     context = Value("int", model.context, base.span, CATALOGUE if model.renderers else "unknown")
     fields: dict[str, Any] = {**values, "service": service, "renderer": renderer}
     record = ModelPlan(name=name, context=context, **fields)  # type: ignore[arg-type]
-    return Value("model", Artifact(record, None), decl.span, decl.name.span)
+    return Value("model", ModelState(record, None), decl.span, decl.name.span)
 
 
 def _folder(base: Value, recipe: str) -> Value:

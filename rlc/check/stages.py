@@ -18,6 +18,7 @@ from rlc.check.settle import Origins, settle
 from rlc.check.values import Value, said, unwrap
 from rlc.lang.ast import BlockDecl
 from rlc.lang.diagnostics import Diagnostics, Label
+from rlc.plan.asked import needed_stages
 from rlc.plan.leaves import children_of
 from rlc.plan.paths import hub_dataset, located
 from rlc.plan.records import STAGES, StagePlan
@@ -48,6 +49,12 @@ class CheckedStage:
     @property
     def name(self) -> str:
         return self.decl.name.id
+
+    @property
+    def needs(self) -> tuple[str, ...]:
+        """The stages whose weights it continues, or asks."""
+        after = self.parts.get("after")
+        return tuple(dict.fromkeys([*([after] if after else []), *needed_stages(self.parts)]))
 
     def provenance(self) -> dict[str, str]:
         """Where each leaf of the plan came from, by dotted path."""

@@ -7,6 +7,7 @@ from attrs import evolve
 from rlc.catalog.builtins.training import DEFAULT_BUDGET
 from rlc.catalog.facts.models import TINY, find_model
 from rlc.catalog.index import source_traits
+from rlc.plan.asked import with_asked_models
 from rlc.plan.environments import EnvPlan
 from rlc.plan.graph import build_graph
 from rlc.plan.leaves import leaves
@@ -49,6 +50,7 @@ def rehearse(plan: Plan) -> Plan:
 
 def _stage(stage: StagePlan) -> StagePlan:
     model = _model(stage.model)
+    stage = with_asked_models(stage, lambda state: evolve(state, model=_model(state.model)))
     if isinstance(stage, EvalPlan):
         samples = min(stage.samples, max([MAX_SAMPLES, *(m.k or 1 for m in stage.metrics)]))
         return evolve(

@@ -6,8 +6,9 @@ from attrs import evolve
 
 from rlc.catalog.facts.models import find_model
 from rlc.errors import Error
+from rlc.plan.asked import asked_models, with_asked_models
 from rlc.plan.graph import build_graph
-from rlc.plan.records import LOCAL, Plan
+from rlc.plan.records import LOCAL, ModelState, Plan
 
 ORIGIN = "--service"
 
@@ -28,15 +29,23 @@ def on_service(plan: Plan, service: str) -> Plan:
         ServiceMismatchError: the embedded engine does not have a model.
     """
     provenance = dict(plan.provenance)
+
+    def moved(state: ModelState) -> ModelState:
+        return evolve(state, model=evolve(state.model, service=service))
+
     for stage in plan.stages:
-        model = find_model(stage.model.base)
-        if service == LOCAL and model is not None and model.service != LOCAL:
-            raise ServiceMismatchError(
-                f'"{stage.model.base}" is not on this machine; give the folder that holds its '
-                "weights as `base`, or rehearse the job with `--rehearse`"
-            )
-        provenance[f"stages.{stage.name}.model.service"] = ORIGIN
+        own = ("model", ModelState(stage.model, stage.after))
+        asked = ((f"{path}.model", state) for path, state in asked_models(stage))
+        for path, state in (own, *asked):
+            model = find_model(state.model.base)
+            if service == LOCAL and model is not None and model.service != LOCAL:
+                raise ServiceMismatchError(
+                    f'"{state.model.base}" is not on this machine; give the folder that holds its '
+                    "weights as `base`, or rehearse the job with `--rehearse`"
+                )
+            provenance[f"stages.{stage.name}.{path}.service"] = ORIGIN
     stages = tuple(
-        evolve(stage, model=evolve(stage.model, service=service)) for stage in plan.stages
+        with_asked_models(evolve(stage, model=evolve(stage.model, service=service)), moved)
+        for stage in plan.stages
     )
     return evolve(plan, stages=stages, graph=build_graph(stages), provenance=provenance)

@@ -161,17 +161,14 @@ def expression(axis: Axis, text: str) -> Expr:
 
 
 def needed(stages: Sequence[CheckedStage], of: str) -> tuple[CheckedStage, ...]:
-    """A stage with those that it continues, and its evaluations."""
+    """A stage with its evaluations, and all stages whose weights these need."""
     by_name = {stage.name: stage for stage in stages}
-    names, earlier = {of}, by_name[of].parts["after"]
-    while earlier is not None:
-        names.add(earlier)
-        earlier = by_name[earlier].parts["after"]
-    return tuple(
-        stage
-        for stage in stages
-        if stage.name in names or (stage.decl.kind.id == EVAL and stage.parts["after"] == of)
-    )
+    evaluations = [s.name for s in stages if s.decl.kind.id == EVAL and s.parts["after"] == of]
+    names, waiting = set[str](), [of, *evaluations]
+    while waiting:
+        names.add(name := waiting.pop())
+        waiting += [earlier for earlier in by_name[name].needs if earlier not in names]
+    return tuple(stage for stage in stages if stage.name in names)
 
 
 def record_of(checked: CheckedSweep) -> SweepPlan:

@@ -15,6 +15,7 @@ from rlc.envs.base import AsyncSource, BlockingSource, EnvError, NumberedSource
 from rlc.envs.history import History, TextHistory, chat_history
 from rlc.envs.judges.solver_judge import SolverJudge, make_solver_judge
 from rlc.envs.openreward.preflight import openreward_problems
+from rlc.envs.responders import Responders, no_responders
 from rlc.envs.templates import load_template
 from rlc.envs.workers.async_adapter import make_async
 from rlc.plan.environments import EnvPlan
@@ -25,7 +26,8 @@ class PlayableEnv:
     """A planned environment with its source and a factory of histories (one an episode).
 
     ``roles``: how several players share a task. ``count``: the number of tasks; None: they never
-    end, or their number is not known before they are played.
+    end, or their number is not known before they are played. ``responders``: makes the models that
+    answer inside of it.
     """
 
     plan: EnvPlan
@@ -33,11 +35,17 @@ class PlayableEnv:
     new_history: Callable[[], History]
     roles: SolverJudge | None = None
     count: int | None = None
+    responders: Responders = no_responders
 
 
-def build_env(plan: EnvPlan, tokenizer: Any, renderer: str) -> PlayableEnv:
-    """Raise EnvError if the environment cannot be made, the renderer cannot keep a prefix, or
-    a template cannot be read."""
+def build_env(
+    plan: EnvPlan, tokenizer: Any, renderer: str, responders: Responders = no_responders
+) -> PlayableEnv:
+    """Make an environment; the models that answer inside of it are those of ``responders``.
+
+    Raise EnvError if it cannot be made, the renderer cannot keep a prefix, or a template cannot be
+    read.
+    """
     source = ADAPTERS[plan.source].make(plan, tokenizer, renderer)
 
     def histories(solved: Sequence[Mapping[str, Any]]) -> Callable[[], History]:
@@ -60,11 +68,10 @@ def build_env(plan: EnvPlan, tokenizer: Any, renderer: str) -> PlayableEnv:
             f"`{plan.name}` does not block, so `{workers.name}()` has nothing to do: leave it"
         )
     if game is None:
-        return PlayableEnv(plan, source, new_history, count=count)
+        return PlayableEnv(plan, source, new_history, None, count, responders)
     boxed = source_traits(plan.source).boxed
-    return PlayableEnv(
-        plan, source, new_history, make_solver_judge(game.args, histories(()), boxed), count
-    )
+    roles = make_solver_judge(game.args, histories(()), boxed)
+    return PlayableEnv(plan, source, new_history, roles, count, responders)
 
 
 def _begins(plan: EnvPlan) -> dict[str, str]:

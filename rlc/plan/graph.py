@@ -16,6 +16,7 @@ from attrs import evolve, frozen
 
 from rlc.algo.aggregate import SHARED_BY
 from rlc.algo.scheme import AdvantageScheme
+from rlc.plan.asked import asked_models
 from rlc.plan.nodes import Graph, GraphEdge, GraphNode
 from rlc.plan.records import (
     LOCAL,
@@ -23,6 +24,7 @@ from rlc.plan.records import (
     BatchPlan,
     EvalPlan,
     KlPlan,
+    ModelState,
     SftPlan,
     StagePlan,
     TrainedPlan,
@@ -69,6 +71,8 @@ _EVAL_EDGES = (
     GraphEdge("snapshot", "episodes", "weights"),
     GraphEdge("episodes", "metrics", "rewards"),
 )
+# The kinds of node that ask the models in a part of a stage; elsewhere its first node does.
+_ASKING = {"envs": ("rollouts", "episodes"), "data": ("examples",)}
 # What changes the weights: in order, one step after the other.
 IN_ORDER = ("forward_backward", "optim_step", "checkpoint")
 # What a streamed stage does for each part of a batch, up to the first of them that is a barrier.
@@ -79,20 +83,31 @@ def build_graph(stages: Iterable[StagePlan]) -> Graph:
     """The graph of a whole job, in the order of its stages."""
     nodes: dict[str, GraphNode] = {}
     edges: list[GraphEdge] = []
+
+    def weights(state: ModelState, fresh: str = "") -> str:
+        """The node that a model's weights come from."""
+        model, name = state.model, f"model.{state.model.name}"
+        if state.after is not None:
+            return f"{state.after}.optim_step"
+        adapter = f" + LoRA from {model.weights}" if model.weights else fresh
+        nodes.setdefault(name, GraphNode(name, "model", "", f"{model.base}{adapter}"))
+        return name
+
     for stage in stages:
-        model = f"model.{stage.model.name}"
-        if stage.after is None:
-            state = f" from {stage.model.weights}" if stage.model.weights else ""
-            label = f"{stage.model.base} + LoRA{state}"
-            nodes.setdefault(model, GraphNode(model, "model", "", label))
-        own = step_edges(stage)
-        for kind in dict.fromkeys(end for edge in own for end in (edge.source, edge.target)):
+        start, own = weights(ModelState(stage.model, stage.after), " + LoRA"), step_edges(stage)
+        kinds = list(dict.fromkeys(end for edge in own for end in (edge.source, edge.target)))
+        for kind in kinds:
             node = GraphNode(f"{stage.name}.{kind}", kind, stage.name, _LABELS[kind])
             nodes[node.id] = node
-        start = model if stage.after is None else f"{stage.after}.optim_step"
         # What takes the weights of the step before; an evaluation takes them first of all.
         first = next((edge.target for edge in own if edge.delay), own[0].source)
         edges.append(GraphEdge(start, f"{stage.name}.{first}", "weights"))
+        for path, state in asked_models(stage):
+            asking = _ASKING.get(path.partition(".")[0], ())
+            node_of = next(kind for kind in (*asking, *kinds) if kind in kinds)
+            edge = GraphEdge(weights(state), f"{stage.name}.{node_of}", "weights")
+            if edge not in edges:
+                edges.append(edge)
         edges.extend(_in_stage(stage, edge) for edge in own)
     return Graph(tuple(nodes.values()), tuple(edges))
 

@@ -48,6 +48,18 @@ class ModelPlan(Record):
 
 
 @frozen(eq=False, repr=False)
+class ModelState(Record):
+    """A model as its declaration says, or with the weights that the stage ``after`` leaves.
+
+    A field of this type is a model that a stage asks and does not train: a teacher, a judge. It
+    has to be a field of a record: what is in a ``dict`` is read back from JSON as plain data.
+    """
+
+    model: ModelPlan
+    after: str | None
+
+
+@frozen(eq=False, repr=False)
 class BatchPlan(Record):
     """What one step collects.
 

@@ -26,11 +26,13 @@ from rlc.plan.records import (
     TrainPlan,
     kind_of,
 )
+from rlc.pricing.asked import ASKED, AskedTokens, asked_tokens
 from rlc.pricing.texts import LEVELS, Level
 from rlc.pricing.tokens import Tokens, step_tokens, tokens_before
 
-# What a bill is made of. A stage's own sampling and training have the first four.
-KINDS = ("prefill", "cached", "sample", "train", "reference", "evaluation", "storage")
+# What a bill is made of. A stage's own sampling and training have the first four; models that are
+# asked and not trained have those of :mod:`rlc.pricing.asked`.
+KINDS = ("prefill", "cached", "sample", "train", "reference", *ASKED, "evaluation", "storage")
 
 GIGABYTE = 1e9
 MONTH = 30 * 24 * 3_600
@@ -64,8 +66,8 @@ UNKNOWN = Money(0.0, complete=False)
 
 @frozen
 class StageCost:
-    """The cost of a stage: tokens by level, of one step (or evaluation) and before the first, and
-    the bill of the whole stage by level and kind."""
+    """The cost of a stage: tokens by level, of one step (or evaluation) and before the first, those
+    of the models that it asks, and the bill of the whole stage by level and kind."""
 
     stage: str
     kind: str  # "train", "sft" or "eval"
@@ -73,6 +75,7 @@ class StageCost:
     free: bool
     step_tokens: dict[Level, Tokens]
     tokens_before: dict[Level, Tokens]
+    asked: dict[Level, tuple[AskedTokens, ...]]
     step: dict[Level, Money]
     bill: dict[Level, dict[str, Money]]
 
@@ -80,13 +83,27 @@ class StageCost:
     def unit(self) -> str:
         return "evaluation" if self.kind == "eval" else "step"
 
+    def step_parts(self, level: Level) -> dict[str, float]:
+        """Tokens of one step by the lines of a bill."""
+        parts = asdict(self.step_tokens[level])
+        for one in self.asked[level]:
+            parts[one.kind] = parts.get(one.kind, 0.0) + one.step.total
+        return parts
+
+    def parts(self, level: Level) -> dict[str, float]:
+        """Tokens of the whole stage by the lines of a bill."""
+        parts = asdict(self.step_tokens[level] * self.times + self.tokens_before[level])
+        for one in self.asked[level]:
+            parts[one.kind] = parts.get(one.kind, 0.0) + one.total(self.times).total
+        return parts
+
     def total(self, level: Level) -> Money:
         """The whole stage."""
         return sum(self.bill[level].values(), Money())
 
     def tokens(self, level: Level) -> float:
-        """Tokens of the whole stage."""
-        return self.step_tokens[level].total * self.times + self.tokens_before[level].total
+        """Tokens of the whole stage, and of the models that it asks."""
+        return sum(self.parts(level).values())
 
 
 def plan_cost(plan: Plan) -> tuple[StageCost, ...]:
@@ -126,8 +143,10 @@ def stage_cost(stage: StagePlan, stages: Mapping[str, StagePlan] | None = None) 
     times = _times(stage, stages or {})
     one = {level: step_tokens(stage, level) for level in LEVELS}
     before = {level: tokens_before(stage, level) for level in LEVELS}
+    asked = {level: tuple(asked_tokens(stage, level)) for level in LEVELS}
     bill = {
         level: _priced(stage, one[level] * times + before[level])
+        | _asked(asked[level], times)
         | {"storage": storage_cost(stage, level)}
         for level in LEVELS
     }
@@ -138,7 +157,14 @@ def stage_cost(stage: StagePlan, stages: Mapping[str, StagePlan] | None = None) 
         free=is_free(stage.model),
         step_tokens=one,
         tokens_before=before,
-        step={level: sum(_priced(stage, one[level]).values(), Money()) for level in LEVELS},
+        asked=asked,
+        step={
+            level: sum(
+                (*_priced(stage, one[level]).values(), *_asked(asked[level], None).values()),
+                Money(),
+            )
+            for level in LEVELS
+        },
         bill=bill,
     )
 
@@ -161,6 +187,18 @@ def _priced(stage: StagePlan, tokens: Tokens) -> dict[str, Money]:
     prices["reference"] = None if kl is None else reference_price(kl, stage.model)
     costs = {kind: part_cost(count, prices[kind]) for kind, count in asdict(tokens).items()}
     return {kind: UNKNOWN if cost is None else Money(cost) for kind, cost in costs.items()}
+
+
+def _asked(asked: Iterable[AskedTokens], times: int | None) -> dict[str, Money]:
+    """The price of what is asked of other models, by kind: of a whole stage, or of one step."""
+    bill: dict[str, Money] = {}
+    for one in asked:
+        prices, tokens = _prices(one.model), one.step if times is None else one.total(times)
+        for kind, count in asdict(tokens).items():
+            cost = part_cost(count, prices.get(kind))
+            money = UNKNOWN if cost is None else Money(cost)
+            bill[one.kind] = bill.get(one.kind, Money()) + money
+    return bill
 
 
 def is_free(model: ModelPlan) -> bool:

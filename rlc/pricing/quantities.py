@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import cached_property, partial
 from typing import Any
 
-from attrs import asdict, define, frozen
+from attrs import define, frozen
 
 from rlc.catalog.files import located_stages
 from rlc.plan.expectations import ExpectationPlan, Judged, QuantityPlan, Unit
@@ -118,7 +118,7 @@ class Estimated:
             assert level is not None
             numbers = {kind: money.usd for kind, money in cost.bill[level].items()}
             if what == "tokens":
-                numbers = asdict(cost.step_tokens[level] * cost.times + cost.tokens_before[level])
+                numbers = cost.parts(level)
             for kind, number in numbers.items():
                 found[kind] += number
         return {kind: number for kind, number in found.items() if number}

@@ -16,6 +16,7 @@ from rlc.data.code.functions import search_beside
 from rlc.data.digests import changed_files
 from rlc.plan.graph import evaluations_of
 from rlc.plan.records import EvalPlan, SftPlan, StagePlan, TrainedPlan
+from rlc.runtime.asked import AskedModels
 from rlc.runtime.concurrency import in_thread
 from rlc.runtime.expectations import judged_after
 from rlc.runtime.failures import failure_of, read_failures
@@ -67,18 +68,20 @@ class Job:
     _remote: RemoteSession | None = field(default=None, init=False)
     _service_guard: ServiceGuard = field(init=False)
     _log: MetricsLog = field(init=False)
+    _asked: AskedModels = field(init=False)
     _evaluator: Evaluator = field(init=False)
 
     def __attrs_post_init__(self) -> None:
         search_beside(self.folder.plan.recipe)
         self._log = MetricsLog(self.folder.path)
-        self._evaluator = Evaluator(self.folder, self._log, self.observer)
         self._service_guard = ServiceGuard.of(self.service, self.observer.note)
         if isinstance(self.service, RemoteService):
             self._remote = RemoteSession(
                 self.service, self.folder, self.observer.note, self._service_guard.pressed
             )
         self.service = self._service_guard.client
+        self._asked = AskedModels(self.service, self.folder)
+        self._evaluator = Evaluator(self.folder, self._log, self.observer, self._asked)
 
     def stop(self) -> None:
         """End the job with a checkpoint as soon as the running step is done."""
@@ -274,10 +277,13 @@ class Job:
         seed, progress = self.folder.plan.seed, self.observer.progress
         if isinstance(stage, SftPlan):
             note = self.observer.note
-            examples = await load_examples(self.folder, stage, weights, meter, progress, note)
+            examples = await load_examples(
+                self.folder, stage, weights, meter, self._asked, progress, note
+            )
             return SftStage(seed, weights, meter, None, stage, examples)
         tokenizer = weights.training.get_tokenizer()
-        envs = await in_thread(build_envs, stage.envs, tokenizer, stage.model.renderer)
+        responders = self._asked.responders(meter)
+        envs = await in_thread(build_envs, stage.envs, tokenizer, stage.model.renderer, responders)
         cursors = [step.cursor for step in done]
         stream = TaskStream.resumed(envs, seed, ("task", stage.name), cursors)
         reference = await open_reference(self.service, self.folder.journal, stage)

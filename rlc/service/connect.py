@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from rlc.catalog.packages import SERVICE_PACKAGES, module_of
+from rlc.plan.asked import asked_models
 from rlc.plan.records import LOCAL, Plan
 from rlc.service.errors import ServiceError
 from rlc.service.interface import RemoteService, ServiceClient
@@ -64,8 +65,9 @@ def connect_service(
 
 
 def _name(plan: Plan) -> str:
-    """The one service of all stages."""
+    """The one service of all stages, and of the models that they ask."""
     names = {stage.model.service for stage in plan.stages}
+    names |= {state.model.service for s in plan.stages for _, state in asked_models(s)}
     if len(names) > 1:
         raise ServiceError(f"one job runs on one service, not on {' and '.join(sorted(names))}")
     return names.pop()

@@ -50,6 +50,10 @@ class SamplingClient(Protocol):
     def compute_logprobs(self, prompt: types.ModelInput) -> Awaitable[list[float | None]]:
         """Log-probability of each prompt token given those before; the first is None."""
 
+    def get_tokenizer(self) -> Any:
+        """The Hugging Face tokenizer of the base model. The first time it may be loaded, so that
+        this blocks."""
+
 
 class LossHandle(Protocol):
     """A custom loss of a service, for its training clients; see `create_custom_loss`."""

@@ -9,7 +9,7 @@ import pytest
 
 from rlc.service.local import wave_worker as module
 from rlc.service.local.wave_worker import Pending, WaveWorker
-from rlc.service.pending_calls import count_pending, pending_call
+from rlc.service.pending_calls import asking, count_pending, pending_call
 
 pytestmark = pytest.mark.engine
 
@@ -51,3 +51,40 @@ def test_a_wave_waits_for_what_is_under_way() -> None:
 def test_a_wave_does_not_wait_for_ever(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "_LOOKS", 5)
     assert waves(answer_after=None) == [["at once"], ["late"]]
+
+
+def test_a_wave_does_not_wait_for_a_call_that_asks() -> None:
+    """Were it to, each would wait for the other."""
+    seen = list[int]()
+
+    async def scenario() -> None:
+        loop = asyncio.get_running_loop()
+
+        async def asks(first: asyncio.Event, last: asyncio.Event) -> None:
+            with asking():
+                first.set()
+                await last.wait()
+
+        with pending_call():
+            seen.append(count_pending(loop))
+            one, two, go, on = (asyncio.Event() for _ in range(4))
+            tasks = [asyncio.ensure_future(asks(one, go)), asyncio.ensure_future(asks(two, on))]
+            await asyncio.gather(one.wait(), two.wait())
+            seen.append(count_pending(loop))
+            go.set()
+            await tasks[0]
+            seen.append(count_pending(loop))  # the other one still asks
+            on.set()
+            await tasks[1]
+            seen.append(count_pending(loop))
+            late = asyncio.ensure_future(asks(asyncio.Event(), forever := asyncio.Event()))
+            await asyncio.sleep(0)
+        seen.append(count_pending(loop))  # over while it asks
+        forever.set()
+        await late
+        seen.append(count_pending(loop))
+        with asking():  # outside of any call
+            seen.append(count_pending(loop))
+
+    asyncio.run(scenario())
+    assert seen == [1, 0, 0, 1, 0, 0, 0]

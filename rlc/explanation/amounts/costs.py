@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from attrs import asdict
-
 from rlc.catalog.facts.models import prices_as_of
 from rlc.explanation.layout import Lines, count, dollars, wrapped
 from rlc.pricing.cost import KINDS, Money, StageCost, bill_rows
@@ -40,7 +38,7 @@ def cost_lines(cost: StageCost) -> Lines:
 
 def _kind_line(kind: str, cost: StageCost) -> Lines:
     """One kind, unless none of it is used."""
-    tokens = [asdict(cost.step_tokens[level]).get(kind) for level in LEVELS]
+    tokens = [cost.step_parts(level).get(kind) for level in LEVELS]
     bill = [cost.bill[level].get(kind, Money()) for level in LEVELS]
     if not any(tokens) and not any(bill):
         return

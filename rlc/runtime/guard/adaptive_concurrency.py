@@ -223,6 +223,9 @@ class LimitedSamplingClient:
             answer.tokens = len(logprobs)
         return logprobs
 
+    def get_tokenizer(self) -> Any:
+        return self.client.get_tokenizer()
+
 
 def fixed_limiter(most: int) -> ConcurrencyLimiter:
     """Return a limiter that always admits ``most`` replies at once."""

@@ -10,6 +10,7 @@ from attrs import define, evolve, field
 
 from rlc.catalog.builtins.losses import LIKELIHOOD
 from rlc.catalog.index import loss_traits
+from rlc.plan.asked import asked_models
 from rlc.plan.records import EvalPlan, Plan, StagePlan, TrainedPlan, TrainPlan
 from rlc.runtime.guard.meter import PROBES, Meter, cost
 from rlc.runtime.guard.probes import probe_loss, probe_seeds
@@ -44,12 +45,13 @@ class RemoteSession:
         for stage in plan.stages:
             if isinstance(stage, EvalPlan) or stage.budget.usd is None:
                 continue
-            if cost(stage.model, Usage(1, 1, 1, 1)) is None:
-                raise RunError(
-                    f"the budget of stage `{stage.name}` cannot be kept: not all prices of "
-                    f"`{stage.model.base}` are known",
-                    "leave the budget out, or limit the steps",
-                )
+            for model in (stage.model, *(state.model for _, state in asked_models(stage))):
+                if cost(model, Usage(1, 1, 1, 1)) is None:
+                    raise RunError(
+                        f"the budget of stage `{stage.name}` cannot be kept: not all prices of "
+                        f"`{model.base}` are known",
+                        "leave the budget out, or limit the steps",
+                    )
         self.folder.journal.set_meta(server=self.service.server)
         self.service.listen(self)
         answer = await self.service.get_server_capabilities()

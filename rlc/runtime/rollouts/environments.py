@@ -11,6 +11,7 @@ from rlc.data.errors import DataError
 from rlc.envs.base import EnvError
 from rlc.envs.build import PlayableEnv, build_env
 from rlc.envs.deadlines import Span
+from rlc.envs.responders import Responders
 from rlc.plan.environments import EnvPlan
 from rlc.runtime.records import RunError
 
@@ -23,10 +24,12 @@ class Closable(Protocol):
     async def close(self) -> None: ...
 
 
-def build_envs(envs: Iterable[EnvPlan], tokenizer: Any, renderer: str) -> dict[str, PlayableEnv]:
+def build_envs(
+    envs: Iterable[EnvPlan], tokenizer: Any, renderer: str, responders: Responders
+) -> dict[str, PlayableEnv]:
     """Return the environments by name. Raise RunError if one of them cannot be made."""
     try:
-        return {env.name: build_env(env, tokenizer, renderer) for env in envs}
+        return {env.name: build_env(env, tokenizer, renderer, responders) for env in envs}
     except (DataError, EnvError) as error:
         raise RunError(str(error), error.hint) from error
 

@@ -15,6 +15,7 @@ from rlc.envs.base import TaskKey
 from rlc.envs.build import PlayableEnv, build_env
 from rlc.envs.deadlines import Span
 from rlc.errors import Error
+from rlc.plan.asked import asked_models
 from rlc.plan.environments import EnvPlan
 from rlc.plan.records import SftPlan, StagePlan, environments_of
 from rlc.runtime.concurrency import in_thread
@@ -53,6 +54,8 @@ async def try_later_stages(
                 tried.append(stage.name)
             for env in environments_of(stage):
                 bare = _bare(env)
+                if any(asked_models(env)):  # they may be asked at once, and have to be paid
+                    continue
                 if bare in made or not (known or source_traits(env.source).prompts == "chat"):
                     continue
                 made.append(bare)

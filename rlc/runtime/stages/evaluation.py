@@ -17,6 +17,7 @@ from rlc.plan.graph import evaluations_of
 from rlc.plan.records import EvalPlan, TrainedPlan
 from rlc.plan.sweeps import metric_label
 from rlc.pricing.cost import stage_cost
+from rlc.runtime.asked import AskedModels
 from rlc.runtime.guard.adaptive_concurrency import LimitedSamplingClient, fixed_limiter
 from rlc.runtime.guard.meter import Meter
 from rlc.runtime.journal.database import NOTHING, Used
@@ -101,6 +102,7 @@ class Evaluator:
     folder: RunFolder
     log: MetricsLog
     observer: Observer
+    asked: AskedModels
 
     def is_done(self, plan: EvalPlan, step: int) -> bool:
         """Whether the weights after ``step`` of the stage have been evaluated."""
@@ -151,7 +153,8 @@ class Evaluator:
         journal = self.folder.journal
         meter = Meter(journal, plan.name, plan.model)
         usage = meter.running[step]
-        envs = build_envs(plan.envs, training.get_tokenizer(), plan.model.renderer)
+        tokenizer, responders = training.get_tokenizer(), self.asked.responders(meter)
+        envs = build_envs(plan.envs, tokenizer, plan.model.renderer, responders)
         journal.start_step(plan.name, step)
         started = time.perf_counter()
         try:

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from rlc.plan.records import SftPlan
+from rlc.runtime.asked import AskedModels
 from rlc.runtime.concurrency import in_thread
 from rlc.runtime.guard.meter import Meter
 from rlc.runtime.journal.folder import RunFolder
@@ -27,6 +28,7 @@ async def load_examples(
     stage: SftPlan,
     weights: StageWeights,
     meter: Meter,
+    asked: AskedModels,
     on_progress: Callable[[int, int], None],
     note: Callable[[str], None],
 ) -> list[Example]:
@@ -46,7 +48,7 @@ async def load_examples(
         if stage.data.path is not None:
             await make_file_examples(folder, stage, weights.training.get_tokenizer(), note)
         else:
-            records = await _from_episodes(folder, stage, weights, meter, on_progress)
+            records = await _from_episodes(folder, stage, weights, meter, asked, on_progress)
             folder.rewrite(name, records)
     return [_example(record["sequences"]) for record in folder.read(name)]
 
@@ -84,11 +86,13 @@ async def _from_episodes(
     stage: SftPlan,
     weights: StageWeights,
     meter: Meter,
+    asked: AskedModels,
     on_progress: Callable[[int, int], None],
 ) -> list[dict[str, Any]]:
     tokenizer = weights.training.get_tokenizer()
     assert stage.data.env is not None
-    env = build_envs([stage.data.env], tokenizer, stage.model.renderer)[stage.data.env.name]
+    plan, renderer = stage.data.env, stage.model.renderer
+    env = build_envs([plan], tokenizer, renderer, asked.responders(meter))[plan.name]
     client = (await weights.snapshot(0)).client if stage.data.policy == "model" else None
     try:
         shown = await demonstrations(folder, stage, env, client, meter, tokenizer, on_progress)

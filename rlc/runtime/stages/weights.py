@@ -60,6 +60,23 @@ async def open_weights(
     )
 
 
+async def open_sampler(service: ServiceClient, source: str) -> SamplingClient:
+    """Return a client that samples from a base model, or from the saved state of a URL."""
+    if "://" not in source:
+        return await service.create_sampling_client(base_model=source)
+    if "/sampler_weights/" in source:
+        return await service.create_sampling_client(model_path=source)
+    training = await service.create_training_client_from_state(source)
+    return await training.save_weights_and_get_sampling_client()
+
+
+async def open_stage(service: ServiceClient, folder: RunFolder, stage: str) -> SamplingClient:
+    """Return a client that samples from what a stage has left; raise as :func:`open_weights` does
+    for a stage that goes on from it."""
+    training = await _restore(folder, stage, service.create_training_client_from_state)
+    return await training.save_weights_and_get_sampling_client()
+
+
 async def _restore(
     folder: RunFolder, stage: str, load: Callable[[str], Awaitable[TrainingClient]]
 ) -> TrainingClient:

@@ -13,6 +13,7 @@ from rlc.runtime.concurrency import all_of
 from rlc.runtime.guard.meter import Meter
 from rlc.runtime.journal.database import Journal
 from rlc.runtime.records import Rollout, Usage
+from rlc.runtime.stages.weights import open_sampler
 from rlc.runtime.updates.datums import FloatArray, TokenSequence, merged_sequences
 from rlc.service.interface import SamplingClient, ServiceClient
 
@@ -53,10 +54,5 @@ async def open_reference(
     reference, model = stage.kl.reference, stage.model
     if "://" not in reference:
         model = evolve(model, base=reference)
-        client = await service.create_sampling_client(base_model=reference)
-    elif "/sampler_weights/" in reference:
-        client = await service.create_sampling_client(model_path=reference)
-    else:
-        training = await service.create_training_client_from_state(reference)
-        client = await training.save_weights_and_get_sampling_client()
+    client = await open_sampler(service, reference)
     return ReferenceModel(client, Meter(journal, stage.name, model))

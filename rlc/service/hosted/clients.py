@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import copy
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
@@ -19,6 +20,19 @@ from rlc.service.hosted.refusals import translate, translate_in_client
 from rlc.service.hosted.replies import Patience, Reply, submit
 from rlc.service.interface import LossHandle
 from rlc.service.mapped_awaitable import MappedAwaitable
+
+
+def own_tokenizer(client: tinker.TrainingClient | tinker.SamplingClient, name: str) -> Any:
+    """A tokenizer for one client alone. Raise ServiceError if it cannot be loaded."""
+    try:
+        # The SDK has one for all clients of a process, and it serves one thread at a time.
+        return copy.deepcopy(client.get_tokenizer())
+    except Exception as error:  # transformers and its hub raise many kinds
+        why = str(error).strip().split("\n")[0][:200]
+        raise ServiceError(
+            f"cannot load the tokenizer `{name}`: {why}",
+            "it comes from the Hugging Face hub, or from its cache on this machine",
+        ) from error
 
 
 def sample_seed(seed: int, index: int) -> int:
@@ -63,6 +77,10 @@ class HostedSamplingClient:
     def compute_logprobs(self, prompt: types.ModelInput) -> Awaitable[list[float | None]]:
         """Log-probability of each prompt token given those before; the first is None."""
         return submit(lambda: self.sdk.compute_logprobs(prompt), self._patience)
+
+    def get_tokenizer(self) -> Any:
+        """The tokenizer of the base model, which is loaded."""
+        return own_tokenizer(self.sdk, self.sdk.get_base_model())
 
 
 async def _joined(

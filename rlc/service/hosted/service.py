@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import copy
 import logging
 from collections.abc import Awaitable, Callable, Mapping
 from contextlib import ExitStack
@@ -16,7 +15,12 @@ from attrs import define, field
 from tinker import types
 
 from rlc.service.errors import CheckpointError, ServiceError, ServiceLostError
-from rlc.service.hosted.clients import HostedLoss, HostedSamplingClient, HostedTrainingClient
+from rlc.service.hosted.clients import (
+    HostedLoss,
+    HostedSamplingClient,
+    HostedTrainingClient,
+    own_tokenizer,
+)
 from rlc.service.hosted.endpoint import Endpoint
 from rlc.service.hosted.notices import reported_to
 from rlc.service.hosted.refusals import translate
@@ -212,16 +216,8 @@ class HostedService:
                 **({"from": path} if path is not None else {}),
             }
         )
-        try:
-            # The SDK has one for all clients of a process, and it serves one thread at a time.
-            tokenizer = copy.deepcopy(await in_thread(client.get_tokenizer))
-        except Exception as error:  # transformers and its hub raise many kinds
-            name = info.model_data.tokenizer_id or info.model_data.model_name
-            why = str(error).strip().split("\n")[0][:200]
-            raise ServiceError(
-                f"cannot load the tokenizer `{name}`: {why}",
-                "it comes from the Hugging Face hub, or from its cache on this machine",
-            ) from error
+        name = info.model_data.tokenizer_id or info.model_data.model_name
+        tokenizer = await in_thread(lambda: own_tokenizer(client, str(name)))
         separate = lambda: self._separate  # noqa: E731
         return HostedTrainingClient(client, tokenizer, metadata, self.patience, separate)
 

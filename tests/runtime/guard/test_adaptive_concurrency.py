@@ -140,6 +140,9 @@ class Sampler:
     waiting: list[asyncio.Future[None]] = field(factory=list)
     order: list[Any] = field(factory=list)
 
+    def get_tokenizer(self) -> Any:
+        raise NotImplementedError
+
     async def sample(self, prompt: Any, count: int, params: Any, _: bool = False) -> Any:
         self.order.append(prompt)
         self.waiting.append(asyncio.get_running_loop().create_future())

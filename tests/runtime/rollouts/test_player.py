@@ -44,6 +44,9 @@ class ScriptedSampler:
 
     requests: list[Request] = field(factory=list)
 
+    def get_tokenizer(self) -> Any:
+        raise NotImplementedError
+
     async def sample(
         self,
         prompt: types.ModelInput,

@@ -1,0 +1,38 @@
+"""Tokens of the models that a stage asks and does not train, each at its own price."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+
+from attrs import field, frozen
+
+from rlc.plan.records import ModelPlan, StagePlan
+from rlc.pricing.texts import Level
+from rlc.pricing.tokens import Tokens
+
+ASKED = ("teacher", "judge", "opponent", "samples")  # lines of a bill
+
+
+@frozen
+class AskedTokens:
+    """What a model is asked for in one step of a stage, or in one evaluation, and before the first.
+    ``kind`` is one of :data:`ASKED`."""
+
+    kind: str
+    model: ModelPlan
+    step: Tokens
+    before: Tokens = field(factory=Tokens)
+
+    def total(self, times: int) -> Tokens:
+        """The tokens of so many steps, and of what comes before them."""
+        return self.step * times + self.before
+
+
+# For each way of asking models, the tokens that it takes in a stage.
+_WAYS: tuple[Callable[[StagePlan, Level], Iterator[AskedTokens]], ...] = ()
+
+
+def asked_tokens(stage: StagePlan, level: Level) -> Iterator[AskedTokens]:
+    """The tokens of each model that a stage asks."""
+    for tokens in _WAYS:
+        yield from tokens(stage, level)

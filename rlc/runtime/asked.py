@@ -1,0 +1,99 @@
+"""The models that the stages of a job ask and do not train, opened when they are first asked."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from functools import partial
+from typing import Any
+
+from attrs import define, field
+
+from rlc.envs.chunks import model_input
+from rlc.envs.responders import Message, Reply, Responders
+from rlc.envs.tool_chat import fitting_renderer, opening, prompt_of, text_of
+from rlc.plan.records import ModelState
+from rlc.runtime.concurrency import in_thread
+from rlc.runtime.guard.meter import PROBES, Meter
+from rlc.runtime.journal.folder import RunFolder
+from rlc.runtime.records import Usage
+from rlc.runtime.stages.weights import open_sampler, open_stage
+from rlc.seeds import derive_seed
+from rlc.service.interface import SamplingClient, ServiceClient
+from rlc.service.pending_calls import asking
+
+
+@define(eq=False)
+class AskedModels:
+    """The asked models of a job. Each is opened once, and serves all who ask it."""
+
+    service: ServiceClient
+    folder: RunFolder
+    _clients: dict[str, asyncio.Task[SamplingClient]] = field(factory=dict, init=False)
+
+    async def client(self, state: ModelState) -> SamplingClient:
+        """Return a client that samples from a model.
+
+        Raise LostCheckpointError or RunError if the stage whose weights are asked has left no
+        usable checkpoint, and ServiceError if the service does not have the model.
+        """
+        key = repr(state)
+        if key not in self._clients or _has_failed(self._clients[key]):
+            self._clients[key] = asyncio.ensure_future(self._open(state))
+        return await asyncio.shield(self._clients[key])
+
+    async def _open(self, state: ModelState) -> SamplingClient:
+        if state.after is not None:
+            return await open_stage(self.service, self.folder, state.after)
+        return await open_sampler(self.service, state.model.weights or state.model.base)
+
+    def responders(self, around: Meter) -> Responders:
+        """Return what makes models answer inside of the environments of a stage, whose meter is
+        ``around``: their tokens are the stage's, at their own price."""
+        return partial(_ModelResponder, self, around)
+
+
+def _has_failed(task: asyncio.Task[Any]) -> bool:
+    return task.done() and (task.cancelled() or task.exception() is not None)
+
+
+@define(eq=False)
+class _ModelResponder:
+    asked: AskedModels
+    around: Meter
+    state: ModelState
+    _opening: asyncio.Lock = field(factory=asyncio.Lock, init=False)
+    _renderer: Any = field(default=None, init=False)
+
+    async def reply(
+        self,
+        messages: Sequence[Message],
+        *,
+        max_tokens: int,
+        temperature: float,
+        key: Sequence[str | int],
+    ) -> Reply:
+        from tinker import types
+
+        with asking():
+            client = await self.asked.client(self.state)
+            async with self._opening:
+                if self._renderer is None:
+                    tokenizer = await in_thread(client.get_tokenizer)
+                    self._renderer = fitting_renderer(tokenizer, self.state.model.renderer)
+            renderer = self._renderer
+            prompt, chunks = prompt_of(renderer, opening(renderer, messages))
+            params = types.SamplingParams(
+                max_tokens=max_tokens,
+                temperature=temperature,
+                stop=renderer.get_stop_sequences(),
+                seed=derive_seed(self.asked.folder.plan.seed, "asked", *key) % 2**31,
+            )
+            response = await client.sample(model_input(prompt, chunks), 1, params)
+        usage = Usage()
+        usage.add_samples(len(prompt), 1, response)
+        meter = Meter(self.around.journal, self.around.stage, self.state.model)
+        meter.add(max(self.around.running, default=PROBES), usage)
+        (sequence,) = response.sequences
+        message, _ = renderer.parse_response(list(sequence.tokens))
+        return Reply(text_of(message), sequence.stop_reason)

@@ -1,0 +1,101 @@
+"""Models that are asked and not trained: opened once, repeatable, and paid for by the stage."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from contextlib import closing
+from pathlib import Path
+from typing import TypeVar
+
+import pytest
+from attrs import evolve
+from run_support import run_new, tiny, train
+
+from rlc.envs.responders import Reply
+from rlc.plan.records import ModelState
+from rlc.runtime.asked import AskedModels
+from rlc.runtime.guard.meter import Meter
+from rlc.runtime.journal.folder import RunFolder
+from rlc.runtime.records import RunError
+from rlc.service.connect import connect_service
+
+pytestmark = pytest.mark.engine
+
+T = TypeVar("T")
+ASKED = [{"role": "user", "content": "Guess a number between 1 and 10."}]
+
+
+def on(path: Path, what: Callable[[RunFolder, AskedModels], Awaitable[T]]) -> T:
+    """Do something with the asked models of the job in a run folder."""
+
+    async def work(folder: RunFolder) -> T:
+        service = connect_service(folder.plan, path / "checkpoints")
+        return await what(folder, AskedModels(service, folder))
+
+    with closing(RunFolder.resume(path)) as folder:
+        return asyncio.run(work(folder))
+
+
+@pytest.fixture(scope="module")
+def path(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    made = tmp_path_factory.mktemp("runs") / "asked"
+    run_new(made, tiny(train("first", steps="1", optimizer="adam(3e-2)")))
+    return made
+
+
+async def answers(folder: RunFolder, asked: AskedModels, state: ModelState) -> list[Reply]:
+    around = Meter(folder.journal, "first", state.model)
+    responder = asked.responders(around)(state)
+    keys = [("a", 1), ("a", 2), ("a", 1)]
+    return list(
+        await asyncio.gather(
+            *(responder.reply(ASKED, max_tokens=12, temperature=1.0, key=key) for key in keys)
+        )
+    )
+
+
+def test_a_key_gives_the_same_reply_again(path: Path) -> None:
+    async def work(folder: RunFolder, asked: AskedModels) -> list[Reply]:
+        return await answers(folder, asked, ModelState(folder.plan.stages[0].model, None))
+
+    one, two, again = on(path, work)
+    assert one == again
+    assert one != two
+    assert on(path, work) == [one, two, again]
+
+
+def test_its_tokens_are_those_of_the_stage(path: Path) -> None:
+    async def work(folder: RunFolder, asked: AskedModels) -> tuple[int, int]:
+        before = folder.journal.used("first").tokens
+        await answers(folder, asked, ModelState(folder.plan.stages[0].model, None))
+        return before, folder.journal.used("first").tokens
+
+    before, after = on(path, work)
+    assert after - before > 3 * 20
+
+
+def test_a_stage_is_asked_with_the_weights_that_it_leaves(path: Path) -> None:
+    async def work(folder: RunFolder, asked: AskedModels) -> list[list[float | None]]:
+        from tinker import types
+
+        model, found = folder.plan.stages[0].model, []
+        for state in (ModelState(model, None), ModelState(model, "first")):
+            client = await asked.client(state)
+            assert await asked.client(state) is client
+            prompt = types.ModelInput.from_ints(client.get_tokenizer().encode("2 + 3 = 5"))
+            found.append(await client.compute_logprobs(prompt))
+        return found
+
+    base, trained = on(path, work)
+    assert base != trained
+
+
+def test_a_stage_that_has_left_nothing(path: Path) -> None:
+    async def work(folder: RunFolder, asked: AskedModels) -> None:
+        model = evolve(folder.plan.stages[0].model, lora_rank=8)
+        for _ in range(2):  # what failed is tried again
+            with pytest.raises(RunError, match="`second` has left no checkpoint"):
+                await asked.client(ModelState(model, "second"))
+
+    on(path, work)
