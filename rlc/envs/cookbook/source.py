@@ -40,6 +40,7 @@ from rlc.envs.cookbook.episode import CookbookEpisode, GameEpisode
 from rlc.envs.cookbook.event_loop_thread import EventLoopThread
 from rlc.envs.cookbook.group import Group
 from rlc.envs.cookbook.history import TokenHistory
+from rlc.envs.cookbook.shared_tokenizer import SharedTokenizer
 from rlc.envs.group_rewards import require_whole
 from rlc.plan.units import elapsed
 
@@ -156,8 +157,8 @@ def _builder(target: str, args: Mapping[str, Any], size: int, tokenizer: Any, re
     code = Code(target, "factory", args, source_traits("cookbook").decides)
     require_fits(code, signature_of(load_attribute(target)))
     name = str(getattr(tokenizer, "name_or_path", "") or "the-model-of-the-run")
-    # A copy for the other thread: two threads cannot use one tokenizer at the same time.
-    own_tokenizer = copy.deepcopy(tokenizer)
+    # A copy for other threads: two cannot use one tokenizer at the same time.
+    own_tokenizer = SharedTokenizer(copy.deepcopy(tokenizer))
     register_tokenizer(name, lambda: own_tokenizer)
     values = _values(target, name, renderer, size)
     return called(target, load_attribute(target), {**args, **values})

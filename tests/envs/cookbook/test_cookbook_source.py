@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import cookbook_builders
@@ -11,6 +12,7 @@ from cookbook_support import ARITHMETIC, WORDS, key, on, play, source, tokenizer
 
 from rlc.envs.base import AsyncSource, EnvError
 from rlc.envs.cookbook.history import TokenHistory, TokenObservation
+from rlc.envs.cookbook.shared_tokenizer import SharedTokenizer
 from rlc.errors import Error
 
 pytestmark = pytest.mark.engine
@@ -253,3 +255,18 @@ def test_it_is_a_source_of_the_runtime() -> None:
     assert isinstance(made, AsyncSource)
     asyncio.run(made.close())
     asyncio.run(made.close())
+
+
+def test_threads_take_turns_with_the_tokenizer() -> None:
+    """The cookbook renders in threads, and toggles settings of a tokenizer that they share."""
+    shared, text = SharedTokenizer(tokenizer()), "the same words over and over " * 40
+
+    def encoded(number: int) -> list[int]:
+        tokens: list[int] = shared.encode(text, split_special_tokens=number % 2 == 0)
+        return tokens
+
+    with ThreadPoolExecutor(8) as threads:
+        found = list(threads.map(encoded, range(200)))
+    assert found == [encoded(0)] * 200
+    assert len(shared) == len(tokenizer())
+    assert shared(text)["input_ids"] == encoded(0)
