@@ -12,15 +12,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from attrs import evolve
 from passages import passage_server
 from paths import RECIPES
-from run_support import metrics, run_new
+from run_support import metrics, run_new, shortened
 
 from rlc.compile.recipe import compile_source
 from rlc.compile.rehearse import rehearse
 from rlc.lang.source import Source
-from rlc.plan.records import EvalPlan, Plan, TrainPlan
 from rlc.runtime.preflight import require_runnable
 
 pytestmark = [pytest.mark.engine, pytest.mark.server]
@@ -53,17 +51,6 @@ def server() -> Iterator[str]:
         yield url
 
 
-def short(plan: Plan) -> Plan:
-    """One step a stage, and replies of few tokens."""
-    stages = []
-    for stage in plan.stages:
-        one = stage if isinstance(stage, EvalPlan) else evolve(stage, steps=1)
-        if isinstance(one, TrainPlan):
-            one = evolve(one, sampling=evolve(one.sampling, max_tokens=8))
-        stages.append(one)
-    return evolve(plan, stages=tuple(stages))
-
-
 @pytest.mark.parametrize("name", HERE)
 def test_a_recipe_rehearses(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, server: str, name: str
@@ -73,7 +60,7 @@ def test_a_recipe_rehearses(
     plan = compile_source(Source(str(file), text)).plan
     assert plan is not None
     monkeypatch.chdir(tmp_path)  # data and modules are found beside the recipe
-    job = short(rehearse(plan))
+    job = shortened(rehearse(plan))
     require_runnable(job)
     assert run_new(tmp_path / "run", job).state == "finished"
     for stage in job.stages:

@@ -11,13 +11,14 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
+from attrs import evolve
 from plan_recipes import recipe
 
 from rlc.compile.recipe import compile_source
 from rlc.lang.render import render_human
 from rlc.lang.source import Source
 from rlc.plan.codec import plan_hash
-from rlc.plan.records import Plan
+from rlc.plan.records import EvalPlan, Plan, TrainPlan
 from rlc.runtime.job import Job
 from rlc.runtime.journal.folder import RunFolder
 from rlc.runtime.observer import Observer
@@ -40,6 +41,9 @@ TRAIN = {
     "steps": "4",
     "save": "every(2, keep = 2)",
 }
+
+
+MOST_GROUPS = {"groups": 2, "turns": 16}
 
 
 def block(kind: str, name: str, fields: Mapping[str, str]) -> str:
@@ -94,6 +98,18 @@ def run(
         return asyncio.run(job.run())
     finally:
         folder.close()
+
+
+def shortened(plan: Plan) -> Plan:
+    """One step a stage of few groups, and replies of few tokens."""
+    stages = []
+    for stage in plan.stages:
+        one = stage if isinstance(stage, EvalPlan) else evolve(stage, steps=1)
+        if isinstance(one, TrainPlan):
+            batch = evolve(one.batch, count=min(one.batch.count, MOST_GROUPS[one.batch.kind]))
+            one = evolve(one, batch=batch, sampling=evolve(one.sampling, max_tokens=8))
+        stages.append(one)
+    return evolve(plan, stages=tuple(stages))
 
 
 def run_new(

@@ -1,0 +1,24 @@
+# Rates and ranks of `chat_sl` side by side: tinker-cookbook's `chat_sl.sweep`, with its grid.
+
+model policy {
+  base      = "Qwen/Qwen3.5-9B-Base"
+  lora_rank = 32
+}
+
+sft main {
+  model     = policy
+  data      = chats("hub:HuggingFaceH4/no_robots", n = 9_500, max_tokens = 16_384, too_long = drop)
+  batch     = 256
+  optimizer = adam(1e-4, schedule = linear())
+  steps     = 390  # 100,000 chats
+  save      = every(20)
+}
+
+sweep rates {
+  of     = main
+  over   = {
+    policy.lora_rank             = [32, 128]
+    main.optimizer.learning_rate = [1e-5, 3e-5, 1e-4, 3e-4, 5e-4, 1e-3]
+  }
+  metric = main.loss
+}

@@ -1,0 +1,25 @@
+# Hard math, 103,000 problems: tinker-cookbook's `math_rl` with `env=deepmath`, with its values.
+
+model policy {
+  base      = "Qwen/Qwen3.5-9B"
+  lora_rank = 32
+}
+
+env deepmath = problems(
+  "hub:zwhe99/DeepMath-103K",
+  answer = "final_answer",
+  few_shot = "strawberry.jsonl",
+  suffix = " Write your answer in \\boxed{} format.",
+)
+
+train main {
+  model     = policy
+  env       = deepmath
+  batch     = groups(64, group_size = 16)
+  sampling  = sample(max_tokens = 512, temperature = 1.0)
+  advantage = cookbook.center()
+  loss      = importance_sampling()
+  optimizer = adam(2e-5)
+  steps     = 1_610  # 103,022 problems, each once
+  save      = every(20, ttl = 7d)
+}

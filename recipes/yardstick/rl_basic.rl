@@ -1,0 +1,25 @@
+# Grade-school math with 16 answers to each question: tinker-cookbook's `rl_basic`, with its values.
+
+model policy {
+  base      = "Qwen/Qwen3.5-9B-Base"
+  lora_rank = 32
+}
+
+env gsm8k = problems(
+  gsm8k,
+  grader = math,
+  few_shot = "strawberry.jsonl",
+  suffix = " Write your answer in \\boxed{} format.",
+)
+
+train main {
+  model     = policy
+  env       = gsm8k
+  batch     = groups(128, group_size = 16)
+  sampling  = sample(max_tokens = 256, temperature = 1.0)
+  advantage = cookbook.center()
+  loss      = importance_sampling()
+  optimizer = adam(4e-5, beta1 = 0.9, beta2 = 0.95, eps = 1e-8)
+  epochs    = 1
+  save      = every(20, ttl = 7d)
+}

@@ -1,0 +1,54 @@
+"""The table of `docs/yardstick.md` is true: its files are there, short, without findings."""
+
+from __future__ import annotations
+
+import os
+import re
+from pathlib import Path
+
+import pytest
+from paths import RECIPES, ROOT
+from yardstick import YARDSTICK
+
+import rlc
+from rlc.cli.main import main
+
+PAGE = ROOT / "docs" / "yardstick.md"
+ROW = re.compile(r"^\| `(?P<recipe>[^|]+)` \| `(?P<file>\w+)` \| (?P<lines>\d+) \|", re.M)
+FILES = sorted({row["file"] for row in ROW.finditer(PAGE.read_text("utf-8"))})
+MOST = 40
+# What the cookbook's own job has as well: a sweep that is compared by its training loss.
+FINDINGS = {"chat_sl_sweep": ["RL0606"]}
+
+
+def path_of(name: str) -> Path:
+    here = YARDSTICK / f"{name}.rl"
+    return here if here.exists() else RECIPES / f"{name}.rl"
+
+
+def test_the_table_counts_the_lines_of_its_files() -> None:
+    """``RLC_UPDATE_GOLDEN=1`` writes them."""
+
+    def counted(row: re.Match[str]) -> str:
+        lines = len(path_of(row["file"]).read_text("utf-8").splitlines())
+        assert lines <= MOST, f"{row['file']} has {lines} lines"
+        return f"| `{row['recipe']}` | `{row['file']}` | {lines} |"
+
+    text = PAGE.read_text("utf-8")
+    counted_text = ROW.sub(counted, text)
+    if os.environ.get("RLC_UPDATE_GOLDEN"):
+        PAGE.write_text(counted_text, "utf-8")
+    else:
+        assert counted_text == text
+
+
+def test_the_table_names_every_file() -> None:
+    assert {path.stem for path in YARDSTICK.glob("*.rl")} <= set(FILES)
+
+
+@pytest.mark.parametrize("name", FILES)
+def test_a_file_has_no_findings_and_is_explained(name: str) -> None:
+    recipe = rlc.load(str(path_of(name)))
+    assert [finding.code for finding in recipe.check()] == FINDINGS.get(name, [])
+    assert recipe.plan().stages[0].name in recipe.explain().text()
+    assert main(["fmt", "--check", str(path_of(name))]) == 0
