@@ -7,16 +7,27 @@ is one bit off 0.1, and that bit divided by its own spread is an advantage of -1
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from functools import cached_property
 
 import numpy as np
 from attrs import evolve, frozen
 
-from rlc.algo.episodes import Advantages, Episodes
+from rlc.algo.episodes import Advantages, Components, Episodes
 from rlc.algo.errors import AlgorithmError
 from rlc.algo.ragged import Bools, Floats, Ints
 from rlc.algo.returns import compute_returns
-from rlc.algo.scheme import AdvantageScheme, Baseline, Scale, Scope, task_scope
+from rlc.algo.scheme import (
+    AdvantageScheme,
+    AdvantageStep,
+    Baseline,
+    Clip,
+    Scale,
+    Scope,
+    WeightedSum,
+    sums_components,
+    task_scope,
+)
 from rlc.algo.scopes import Scopes, stable_order
 
 __all__ = ["Advantages", "Episodes", "compute_advantages"]
@@ -38,27 +49,77 @@ def compute_advantages(scheme: AdvantageScheme, episodes: Episodes) -> Advantage
     with np.errstate(all="ignore"):  # what overflows is refused after each step
         return_V = compute_returns(scheme.returns, episodes.rewards_N, turns_R)
         _require_representable(return_V)
-        peers = _Peers(episodes, by_turn, return_V)
-        if (order_V := stable_order(peers.label("group"))) is not None:
-            peers = evolve(peers, item_V=order_V)
-        state = _State(peers, peers.returns, np.zeros(len(peers.returns), dtype=bool))
-        if scheme.constant == "drop":
-            groups = peers.over(task_scope(scheme))
-            drop_S = groups.summary(state.value_V).constant & (groups.size_S > 1)
-            state = state.select(~groups.spread(drop_S)) if drop_S.any() else state
-        for step in scheme.steps:
-            if isinstance(step, Baseline):
-                state = _subtract(step, state)
-            elif isinstance(step, Scale):
-                state = _divide(step, state)
-            else:
-                state = evolve(state, value_V=np.clip(state.value_V, step.low, step.high))
-            _require_representable(state.value_V)
-    all_V, kept_V = np.zeros(len(return_V)), np.zeros(len(return_V), dtype=bool)
-    all_V[state.peers.item_V], kept_V[state.peers.item_V] = state.value_V, True
+        state, steps = _begin(episodes, by_turn, return_V), scheme.steps
+        if sums_components(scheme):
+            state, steps = _summed(scheme, episodes, state)
+        elif scheme.constant == "drop":
+            state = _without_constant(scheme, state)
+        state = _applied(steps, state)
+    all_V, kept_V = state.by_item(len(return_V))
     if by_turn:
         return Advantages(all_V, return_V, kept_V[np.cumsum(turns_R) - 1], turns_R)
     return Advantages(np.repeat(all_V, turns_R), return_V, kept_V, turns_R)
+
+
+def _begin(episodes: Episodes, by_turn: bool, return_V: Floats) -> _State:
+    peers = _Peers(episodes, by_turn, return_V)
+    if (order_V := stable_order(peers.label("group"))) is not None:
+        peers = evolve(peers, item_V=order_V)
+    return _State(peers, peers.returns, np.zeros(len(peers.returns), dtype=bool))
+
+
+def _without_constant(scheme: AdvantageScheme, state: _State) -> _State:
+    groups = state.peers.over(task_scope(scheme))
+    drop_S = groups.summary(state.value_V).constant & (groups.size_S > 1)
+    return state.select(~groups.spread(drop_S)) if drop_S.any() else state
+
+
+def _applied(steps: Sequence[AdvantageStep], state: _State) -> _State:
+    for step in steps:
+        if isinstance(step, Baseline):
+            state = _subtract(step, state)
+        elif isinstance(step, Scale):
+            state = _divide(step, state)
+        elif isinstance(step, Clip):
+            state = evolve(state, value_V=np.clip(state.value_V, step.low, step.high))
+        _require_representable(state.value_V)
+    return state
+
+
+def _summed(
+    scheme: AdvantageScheme, episodes: Episodes, whole: _State
+) -> tuple[_State, tuple[AdvantageStep, ...]]:
+    """Apply the steps before the weighted sum to each component, among the rollouts that have it:
+    ``A_i = Σ_k w_k A_ik``. Return the sums, and the steps that are left.
+
+    A reward that is one number is its only component. What is dropped in one component is dropped;
+    of groups of equals those that are equal in all components.
+    """
+    at = next(i for i, step in enumerate(scheme.steps) if isinstance(step, WeightedSum))
+    of, count = episodes.components, len(whole.peers.all_V)
+    if of is None:
+        of = Components(episodes.rewards_N[:, None], np.ones((len(episodes.rewards_N), 1)))
+    by_turn, turns_R = whole.peers.by_turn, episodes.turns_R
+    first_V = np.arange(count) if by_turn else np.cumsum(turns_R) - turns_R
+    sum_V, keep_V, differs_V = np.zeros(count), np.ones(count, bool), np.zeros(count, bool)
+    for value_N, weight_N in zip(of.values_NK.T, of.weight_NK.T, strict=True):
+        has_V = ~np.isnan(value_N[first_V])
+        reward_N = np.where(np.isnan(value_N), 0.0, value_N)
+        return_V = compute_returns(scheme.returns, reward_N, turns_R)
+        state = _begin(episodes, by_turn, return_V)
+        state = state.select(has_V[state.peers.item_V])
+        if scheme.constant == "drop":
+            _, apart_V = _without_constant(scheme, state).by_item(count)
+            differs_V |= apart_V
+        value_V, kept_V = _applied(scheme.steps[:at], state).by_item(count)
+        sum_V += weight_N[first_V] * value_V
+        keep_V &= kept_V | ~has_V
+    if scheme.constant == "drop":
+        keep_V &= differs_V
+    item_V = whole.peers.item_V
+    summed = evolve(whole, value_V=sum_V[item_V]).select(keep_V[item_V])
+    _require_representable(summed.value_V)
+    return summed, scheme.steps[at + 1 :]
 
 
 @frozen(eq=False)
@@ -142,6 +203,13 @@ class _State:
 
     def select(self, keep_V: Bools) -> _State:
         return _State(self.peers.select(keep_V), self.value_V[keep_V], self.raw_V[keep_V])
+
+    def by_item(self, count: int) -> tuple[Floats, Bools]:
+        """Return the value of each of ``count`` items, zero where it was dropped, and which were
+        kept."""
+        all_V, kept_V = np.zeros(count), np.zeros(count, dtype=bool)
+        all_V[self.peers.item_V], kept_V[self.peers.item_V] = self.value_V, True
+        return all_V, kept_V
 
 
 def _require_representable(value_V: Floats) -> None:

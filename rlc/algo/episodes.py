@@ -2,14 +2,40 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 import numpy.typing as npt
-from attrs import Factory, field, frozen
+from attrs import Factory, evolve, field, frozen
 
 from rlc.algo.errors import AlgorithmError
 from rlc.algo.ragged import Bools, Floats, Ints, join, require_turns, split
+
+# What a rollout's reward is made of, by name: the weight of each component, and its value in each
+# turn.
+Parts = Mapping[str, tuple[float, Sequence[float]]]
+
+
+@frozen(eq=False)
+class Components:
+    """The K components of the rewards of a batch. Those that a rollout does not have are NaN."""
+
+    values_NK: Floats
+    weight_NK: Floats
+
+    @classmethod
+    def from_rollouts(cls, parts_R: Sequence[Parts], turns_R: Ints) -> Components:
+        """The components of rollouts with so many turns."""
+        names = sorted({name for parts in parts_R for name in parts})
+        values_NK = np.full((int(turns_R.sum()), len(names)), np.nan)
+        weight_NK = np.zeros_like(values_NK)
+        start = 0
+        for parts, turns in zip(parts_R, turns_R.tolist(), strict=True):
+            for name, (weight, value_T) in parts.items():
+                values_NK[start : start + turns, names.index(name)] = value_T
+                weight_NK[start : start + turns, names.index(name)] = weight
+            start += turns
+        return cls(values_NK, weight_NK)
 
 
 @frozen(eq=False)
@@ -18,7 +44,8 @@ class Episodes:
 
     Columns over N hold the turns of rollout 0, then of rollout 1, and so on;
     :meth:`from_rollouts` takes them rollout by rollout. Where several agents play one episode, the
-    part of each is a rollout of its own, with its role as a label.
+    part of each is a rollout of its own, with its role as a label. ``components`` are those of the
+    rewards; None: the reward is one number.
     """
 
     rewards_N: Floats
@@ -29,6 +56,7 @@ class Episodes:
     role_R: Ints = field(  # label of its role; by default all have one
         default=Factory(lambda self: np.zeros(len(self.turns_R), np.int64), takes_self=True)
     )
+    components: Components | None = None
 
     def __attrs_post_init__(self) -> None:
         labels = {"group": self.group_R, "environment": self.env_R, "role": self.role_R}
@@ -54,15 +82,20 @@ class Episodes:
         group_R: npt.ArrayLike,
         env_R: npt.ArrayLike,
         role_R: npt.ArrayLike | None = None,
+        parts_R: Sequence[Parts] | None = None,
     ) -> Episodes:
-        """Rewards and action-token counts of each rollout's turns, and its labels."""
+        """Rewards and action-token counts of each rollout's turns, its labels, and what its rewards
+        are made of."""
         rewards_N, turns_R = join(rewards_RT, np.float64)
         tokens_N, token_turns_R = join(tokens_RT, np.int64)
         if not np.array_equal(turns_R, token_turns_R):
             raise AlgorithmError("each turn needs one reward and one token count")
         given = [group_R, env_R] if role_R is None else [group_R, env_R, role_R]
         labels = [np.asarray(label_R, dtype=np.int64) for label_R in given]
-        return cls(rewards_N, tokens_N, turns_R, *labels)
+        made = cls(rewards_N, tokens_N, turns_R, *labels)  # type: ignore[arg-type]
+        if parts_R is None:
+            return made
+        return evolve(made, components=Components.from_rollouts(parts_R, turns_R))
 
 
 @frozen(eq=False)

@@ -74,7 +74,13 @@ class Clip(Record):
     high: float | None
 
 
-AdvantageStep = Baseline | Scale | Clip
+@frozen(eq=False, repr=False)
+class WeightedSum(Record):
+    """Add up the components of the reward, each times its weight: the steps before it are applied
+    to each component by itself, those after it to the sum (GDPO, arXiv 2601.05242)."""
+
+
+AdvantageStep = Baseline | Scale | Clip | WeightedSum
 
 
 @frozen(eq=False, repr=False)
@@ -89,6 +95,11 @@ class AdvantageScheme(Record):
     returns: Returns
     steps: tuple[AdvantageStep, ...]
     constant: Literal["keep", "drop"]
+
+
+def sums_components(scheme: AdvantageScheme) -> bool:
+    """Return whether the components of a reward are normalised one by one."""
+    return any(isinstance(step, WeightedSum) for step in scheme.steps)
 
 
 def task_scope(scheme: AdvantageScheme) -> Scope:

@@ -32,6 +32,15 @@ class ContractError(EnvError):
 
 
 @frozen
+class Verdict:
+    """What a judge said of an episode: its score, from 0 to 1, and why, as far as it says so."""
+
+    judge: str
+    score: float
+    reason: str = ""
+
+
+@frozen
 class Observation:
     """What the policy sees next, and whether the episode is over.
 
@@ -39,7 +48,8 @@ class Observation:
     ``messages``, such as the results of tools, are shown to a chat in place of ``text``, which
     remains the form for people. No reduction counts a ``reward`` of None. ``truncated``, with
     ``done``: the episode was cut off before an end of its own. ``about``, of a first observation,
-    is kept with the rollout.
+    is kept with the rollout. ``components`` are what the reward is the weighted sum of, by name the
+    weight and the value of each; empty where it is one number. ``verdicts`` are what judges said.
     """
 
     text: str
@@ -49,6 +59,8 @@ class Observation:
     messages: tuple[Mapping[str, Any], ...] = ()
     truncated: bool = False
     about: About | None = None
+    components: Mapping[str, tuple[float, float]] = field(factory=dict)
+    verdicts: tuple[Verdict, ...] = ()
 
 
 @frozen
@@ -155,8 +167,18 @@ def validated(seen: Any) -> Observation:
         raise ContractError(f"`about` of an observation is a {type(seen.about).__name__}")
     reward = None if seen.reward is None else _number("the reward", seen.reward)
     metrics = {name: _number(f"the metric `{name}`", v) for name, v in seen.metrics.items()}
-    done, truncated = bool(seen.done), bool(seen.truncated)
-    return evolve(seen, reward=reward, done=done, metrics=metrics, truncated=truncated)
+    components = {
+        name: (float(weight), _number(f"the component `{name}`", value))
+        for name, (weight, value) in seen.components.items()
+    }
+    return evolve(
+        seen,
+        reward=reward,
+        done=bool(seen.done),
+        metrics=metrics,
+        truncated=bool(seen.truncated),
+        components=components,
+    )
 
 
 def _number(what: str, value: Any) -> float:

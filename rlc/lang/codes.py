@@ -206,4 +206,9 @@ CODES: dict[str, str] = {
     "RL0680": "component that the reward does not have",
     "RL0681": "reward that is always the same",
     "RL0682": "component that may be a slip",
+    # RL076x, RL077x: judges, and rewards of several components
+    "RL0774": "components added up twice",
+    "RL0775": "reward of one component",
+    "RL0776": "reward that is not kept apart",
+    "RL0777": "penalty that is no component",
 }

@@ -13,7 +13,7 @@ from attrs import resolve_types
 
 from rlc.algo.expressions.build import validate
 from rlc.algo.expressions.program import Node, Program
-from rlc.algo.scheme import AdvantageStep, Baseline, Clip, Scale
+from rlc.algo.scheme import AdvantageStep, Baseline, Clip, Scale, WeightedSum
 from rlc.errors import Error
 from rlc.plan.environments import EnvPlan, RewardPlan
 from rlc.plan.expectations import ExpectationPlan
@@ -27,7 +27,7 @@ from rlc.plan.records import (
 )
 
 # The unions of a plan are told apart by a tag: `step` here, `kind` of `STAGES`.
-STEPS = {"baseline": Baseline, "scale": Scale, "clip": Clip}
+STEPS = {"baseline": Baseline, "scale": Scale, "clip": Clip, "weighted_sum": WeightedSum}
 # Names in the types of records whose module does not import them: a check needs none of them.
 LATE = {"ExpectationPlan": ExpectationPlan, "Graph": Graph, "Program": Program}
 _NOT_CONTENT = ("recipe", "provenance")

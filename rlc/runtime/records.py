@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from attrs import define, field, frozen
 
 from rlc.data.about import About
+from rlc.envs.base import Verdict
 from rlc.envs.chunks import NO_CHUNKS, Chunks
 from rlc.errors import Error
 from rlc.plan.environments import SOLVED
@@ -15,6 +16,8 @@ from rlc.runtime.failures import Failure
 
 if TYPE_CHECKING:
     from tinker import types
+
+    from rlc.algo.episodes import Parts
 
 
 class RunError(Error):
@@ -28,7 +31,8 @@ class Turn:
     ``prompt`` holds all tokens before it, with the marks of ``chunks``, which are not text.
     ``logprobs`` are the sampler's. ``metrics`` are what the environment measured, ``reward`` is
     None if it gave none. A call in ``calls`` has an id, the tool's name and its arguments (JSON).
-    ``sequence_id`` is the service's name of the reply.
+    ``sequence_id`` is the service's name of the reply. ``components`` and ``verdicts`` are those of
+    the observation that followed.
     """
 
     prompt: Sequence[int] = field(repr=False)
@@ -42,6 +46,8 @@ class Turn:
     calls: tuple[tuple[str, str, str], ...] = ()
     chunks: Chunks = field(default=NO_CHUNKS, repr=False)
     sequence_id: str = field(default="", repr=False)
+    components: Mapping[str, tuple[float, float]] = field(factory=dict, repr=False)
+    verdicts: tuple[Verdict, ...] = ()
 
 
 @frozen
@@ -61,7 +67,8 @@ class Rollout:
     ``staleness`` counts the optimiser steps since the weights that it was sampled from.
     ``seconds`` holds the waiting times for ``sampling`` and ``environment``. ``replaced``: all
     rewards of its group were equal, and another group is trained on in its place. ``about``: what
-    is known of the task's row of data.
+    is known of the task's row of data. ``components`` are what the credit is the weighted sum of;
+    empty where it is one number.
     """
 
     env: str
@@ -80,6 +87,7 @@ class Rollout:
     replaced: bool = False
     about: About | None = None
     raw: float | None = None
+    components: Parts = field(factory=dict, repr=False)
 
     @property
     def solved(self) -> bool:

@@ -30,7 +30,15 @@ from hypothesis import strategies as st
 
 from rlc.algo.advantages import Episodes, compute_advantages
 from rlc.algo.ragged import Floats
-from rlc.algo.scheme import AdvantageScheme, AdvantageStep, Baseline, Clip, Returns, Scale
+from rlc.algo.scheme import (
+    AdvantageScheme,
+    AdvantageStep,
+    Baseline,
+    Clip,
+    Returns,
+    Scale,
+    WeightedSum,
+)
 from rlc.algo.scopes import stable_order
 
 # Eighths: differences and shifts are exact, so that constancy survives them.
@@ -278,7 +286,9 @@ returns = st.builds(Returns, st.sampled_from(["episode", "turn"]), st.sampled_fr
 
 @st.composite
 def schemes(draw: st.DrawFn) -> AdvantageScheme:
-    chosen: list[AdvantageStep] = draw(steps)
+    chosen: list[AdvantageStep] = [*draw(steps)]
+    if draw(st.booleans()):
+        chosen.insert(draw(st.integers(0, len(chosen))), WeightedSum())
     kept = AdvantageScheme("any", draw(returns), tuple(chosen), "keep")
     return evolve(kept, constant="drop") if draw(st.booleans()) else kept
 

@@ -236,6 +236,13 @@ def areal(mean: str, std: str, out: bool, ddof: int) -> Callable[[Batch], Turns]
     return turns
 
 
+def trl_gdpo(batch: Batch) -> Turns:
+    """Of a reward that is one number."""
+    out = np.array(among(over_std(1, 1e-4, 0), "group")(batch), dtype=np.float64)
+    size = out.std(ddof=1) + 1e-4
+    return spread(batch, list((out - out.mean()) / size if np.ptp(out) else 0 * out))
+
+
 def same(r: Array) -> Array:
     return r
 
@@ -249,6 +256,8 @@ FORMULAS: dict[str, Callable[[Batch], Turns]] = {
     "verl.gpg()": gpg,
     "verl.reinforce_pp()": whitened(1.0, 1),
     "verl.reinforce_pp_baseline()": whitened(among(centred_or_raw, "group"), 1),
+    "verl.gdpo()": whitened(among(over_std(1, 1e-6, 1 + 1e-6), "group"), 1),
+    "verl.gdpo(norm = false)": whitened(among(centred_or_raw, "group"), 1),
     "verl.grpo_passk()": episode(best_margin(True)),
     "verl.grpo_passk(norm = false)": episode(best_margin(False)),
     "trl.grpo()": episode(over_std(1, 1e-4, 0)),
@@ -256,6 +265,7 @@ FORMULAS: dict[str, Callable[[Batch], Turns]] = {
     "trl.grpo(scale_rewards = none)": episode(centred),
     "trl.rloo()": episode(lambda r: others_mean(False)(r) if len(r) > 1 else None),
     "trl.rloo(normalize = true)": trl_rloo,
+    "trl.gdpo()": trl_gdpo,
     "openrlhf.grpo()": episode(over_std(1, 1e-9, 0)),
     "openrlhf.reinforce_pp()": whitened(among(same), 0),
     "openrlhf.reinforce_pp_baseline()": whitened(among(centred, "group"), 0),

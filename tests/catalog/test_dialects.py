@@ -31,6 +31,10 @@ def over(values: object, size: float) -> list[float]:
     return list(np.asarray(values, dtype=np.float64) / size)
 
 
+def deviation(values: list[float]) -> float:
+    return float(np.std(values, ddof=1))
+
+
 def tokenwise(values: list[float], ddof: int) -> list[float]:
     """Whitened over tokens, three of them a value."""
     tokens = np.repeat(values, 3)
@@ -57,6 +61,8 @@ EXPECTED: dict[str, list[float]] = {
     "maxrl()": [1, -1, -1, 1, 0, 0, 0],
     "grpo_passk()": [0] * 7,
     "gpg()": [*over(HALF, 5 / 7), 0, 0, 0],
+    # a reward that is one number: GRPO, then normalised over the batch
+    "gdpo()": over([*S1, 0, 0, 0], deviation([*S1, 0, 0, 0])),
     # observed: verl 0.9.1
     "verl.grpo()": [0.866024, -0.866024, -0.866024, 0.866024, 0.5, 0, 0],
     "verl.grpo(norm = false)": [*HALF, 0.5, 0, 0],
@@ -68,6 +74,11 @@ EXPECTED: dict[str, list[float]] = {
     ],
     "verl.reinforce_pp()": tokenwise(list(ALL), 1),
     "verl.gpg()": [*over(HALF, 5 / 7), 0.7, 0, 0],
+    "verl.gdpo()": tokenwise([*S1, 0.5, 0, 0], 1),
+    "trl.gdpo()": over(
+        [*over(HALF, (1 / 3) ** 0.5 + 1e-4), 0, 0, 0],
+        deviation([*over(HALF, (1 / 3) ** 0.5 + 1e-4), 0, 0, 0]) + 1e-4,
+    ),
     "trl.grpo()": [*over(HALF, (1 / 3) ** 0.5 + 1e-4), 0, 0, 0],
     "trl.grpo(scale_rewards = batch)": [*over(HALF, ALL.std(ddof=1) + 1e-4), 0, 0, 0],
     "trl.grpo(scale_rewards = none)": [*HALF, 0, 0, 0],

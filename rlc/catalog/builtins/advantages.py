@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from attrs import evolve
 
-from rlc.algo.scheme import Baseline, Clip, Scale
+from rlc.algo.scheme import Baseline, Clip, Scale, WeightedSum
 from rlc.catalog.builtins.dialects import DIALECTS
 from rlc.catalog.builtins.schemes import (
     CONSTANT,
@@ -23,6 +23,7 @@ from rlc.catalog.builtins.schemes import (
     length_weighted,
     mean,
     nonzero_share,
+    one_by_one,
     preset,
     scoped,
     std,
@@ -114,6 +115,20 @@ PRESETS = (
         "(arXiv 2504.02546)",
         lambda args: [mean(args.scope), nonzero_share("batch")],
     ),
+    scoped(
+        "gdpo",
+        "each component of the reward normalised within its group, their weighted sum over the "
+        "batch (GDPO, arXiv 2601.05242)",
+        lambda args: one_by_one(
+            mean(args.scope, args.singleton),
+            *when(args.scale.data == "std", std(args.scope, args.eps)),
+            summed=(mean("batch"), std("batch", args.eps)),
+        ),
+        SCALED,
+        eps(1e-6),
+        SINGLETON,
+        CONSTANT,
+    ),
     preset(
         "returns",
         "without gamma one return for each episode; with gamma a discounted return for each turn",
@@ -195,6 +210,13 @@ STEPS = (
         optional("low", "float", "smallest advantage; none: no limit", high=0),
         optional("high", "float", "largest advantage; none: no limit", low=0),
     ),
+    builtin(
+        "weighted_sum",
+        "step",
+        "add up the components of the reward by their weights, each of which the steps before are "
+        "applied to by itself",
+        lambda _: WeightedSum(),
+    ),
 )
 
 # Names known elsewhere for what is impossible to express here, with the reason.
@@ -202,9 +224,7 @@ _REASONS = {
     ("gae", "verl.gae", "openrlhf.gae", "vapo", "spo"): (
         "it needs a learned value head, which the training service does not have"
     ),
-    ("gdpo", "verl.gdpo", "trl.gdpo", "nemo.gdpo"): (
-        "it normalises each component of the reward, and environments give one number"
-    ),
+    ("nemo.gdpo",): "`gdpo()` normalises each component of the reward by itself",
     ("remax", "verl.remax"): (
         "its baseline is a greedy rollout of each task, and all rollouts are sampled alike; "
         "`rloo()` has a baseline without one"

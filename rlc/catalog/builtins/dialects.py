@@ -23,6 +23,7 @@ from rlc.catalog.builtins.schemes import (
     length_weighted,
     mean,
     nonzero_share,
+    one_by_one,
     preset,
     scoped,
     std,
@@ -104,6 +105,16 @@ DIALECTS = (
         "REINFORCE++-baseline of verl 0.9.1; a group of one keeps its return before whitening",
         lambda args: [mean(args.scope, "raw"), *whitened(1, "inside")],
     ),
+    scoped(
+        "verl.gdpo",
+        "GDPO of verl 0.9.1: each reward within its group, the sum whitened over all tokens",
+        lambda args: one_by_one(
+            mean(args.scope, "raw"),
+            *when(args.norm.data, std(args.scope, 1e-6)),
+            summed=whitened(1, "inside"),
+        ),
+        _NORM,
+    ),
     preset(
         "verl.reinforce_pp",
         "REINFORCE++ of verl 0.9.1 at its gamma of 1: every turn gets the rewards from it on",
@@ -138,6 +149,13 @@ DIALECTS = (
             *when(args.normalize.data, mean("batch"), std("batch", 1e-4)),
         ],
         Param("normalize", "bool", "normalise the advantages over the batch", False),
+    ),
+    scoped(
+        "trl.gdpo",
+        "normalize_then_sum of TRL 1.16: each reward within its group, then the sum over the batch",
+        lambda args: one_by_one(
+            mean(args.scope), std(args.scope, 1e-4), summed=(mean("batch"), std("batch", 1e-4))
+        ),
     ),
     scoped(
         "openrlhf.grpo",

@@ -7,7 +7,15 @@ from typing import Any
 
 from attrs import evolve
 
-from rlc.algo.scheme import AdvantageScheme, AdvantageStep, Baseline, Clip, Returns, Scale
+from rlc.algo.scheme import (
+    AdvantageScheme,
+    AdvantageStep,
+    Baseline,
+    Clip,
+    Returns,
+    Scale,
+    WeightedSum,
+)
 from rlc.catalog.records import Args, Builtin, Param, share, word
 
 SCOPES = ("group", "role", "env", "batch_role", "batch")
@@ -109,3 +117,8 @@ def nonzero_share(over: Any) -> Scale:
 def whitened(ddof: int, place: Any) -> tuple[Baseline, Scale]:
     """To mean 0 and deviation 1 over all tokens of the batch."""
     return mean("batch", weight="tokens"), Scale("std", "batch", "tokens", ddof, 1e-8, place)
+
+
+def one_by_one(*apart: AdvantageStep, summed: Iterable[AdvantageStep]) -> tuple[AdvantageStep, ...]:
+    """The components of the reward normalised each by itself, then their weighted sum (GDPO)."""
+    return (*apart, WeightedSum(), *summed)

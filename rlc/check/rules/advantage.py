@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from rlc.algo.scheme import AdvantageStep, Baseline, Clip, Scale
+from rlc.algo.scheme import AdvantageStep, Baseline, Clip, Scale, WeightedSum
+from rlc.catalog.builtins.graders import finds_answers
 from rlc.catalog.environments import env_facts, players_of_role, with_role
+from rlc.catalog.index import grader_traits
 from rlc.check.rules.base import View, rule
 from rlc.lang.diagnostics import Label
-from rlc.plan.environments import EnvPlan
+from rlc.plan.environments import EnvPlan, RewardPlan
 from rlc.plan.limits import FailurePlan
 
 
@@ -19,10 +21,11 @@ def _group_needs_peers(view: View) -> None:
     if env is None:
         return
     for path, step in view.steps_of_scheme():
-        if isinstance(step, Clip) or step.over not in ("group", "role") or _keeps_returns(step):
+        over = getattr(step, "over", None)
+        if over not in ("group", "role") or _keeps_returns(step):
             continue
         what = "baseline" if isinstance(step, Baseline) else "scale"
-        label = Label(view.at(path), f"this {what} compares within a {step.over}")
+        label = Label(view.at(path), f"this {what} compares within a {over}")
         if view.batch.kind == "turns":
             message = "`turns()` plays every task once, so no rollout has a group to compare with"
             advice = "use `groups(16, group_size = 8)`, or compare over the batch, as `rebn()` does"
@@ -155,3 +158,61 @@ def _roles_exist(view: View) -> None:
             advice = f"write `{means[over]}`, or give roles to one: `|> solver_judge()`"
             view.warning("RL0423", at, message, advice)
             return
+
+
+def _sums(view: View) -> list[str]:
+    """The paths of the steps that add up the components of the reward."""
+    return [path for path, step in view.steps_of_scheme() if isinstance(step, WeightedSum)]
+
+
+@rule("advantage")
+def _components_are_summed_once(view: View) -> None:
+    for path in _sums(view)[1:]:
+        message = "the components of the reward are added up before this"
+        view.error("RL0774", path, message, "take it out: one `weighted_sum()` is enough")
+
+
+@rule("advantage", "envs")
+def _there_are_components(view: View) -> None:
+    """What a function of the user's own returns is not known here."""
+    paths = _sums(view)
+    if len(paths) == 1 and not any(_may_have_components(env) for env in view.envs):
+        message = "the rewards have one component each, so that there is nothing to weigh"
+        advice = (
+            "give an environment several, `grader = { right = math  brief = grade_with(…) }`, "
+            "or take `grpo()`"
+        )
+        view.warning("RL0775", paths[0], message, advice)
+
+
+def _may_have_components(env: EnvPlan) -> bool:
+    penalty = finds_answers(env) and bool(env.args.get("format_coef"))
+    code = any(grader_traits(part.grader).code for part in env.graders)
+    return code or len(env.graders) + penalty > 1
+
+
+@rule("advantage", "envs")
+def _components_stay_apart(view: View) -> None:
+    """What is made of the whole reward makes it one number again."""
+    for env in view.envs if _sums(view) else ():
+        own = env.reward
+        shaped = [name for name in ("shaped", "nonterminal", "low", "high") if _given(own, name)]
+        if shaped:
+            message = (
+                f"`{shaped[0]}` is about the whole reward of `{env.name}`, whose components are "
+                "normalised one by one here"
+            )
+            advice = "take it out, or take an advantage of the whole reward, such as `grpo()`"
+            view.error("RL0776", f"envs.{env.name}.reward.{shaped[0]}", message, advice)
+
+
+def _given(reward: RewardPlan, name: str) -> bool:
+    return getattr(reward, name) is not None
+
+
+@rule("advantage", "on_error")
+def _a_penalty_is_no_component(view: View) -> None:
+    if _sums(view) and view.on_error.penalty is not None:
+        message = "a failed rollout has no components to compare, whatever its penalty"
+        advice = "drop failures, or take an advantage of the whole reward, such as `grpo()`"
+        view.error("RL0777", "on_error.penalty", message, advice)

@@ -42,13 +42,19 @@ class RewardError(DataError):
 
 @frozen
 class Graded:
-    """A reward, and the numbers that it is made of."""
+    """A reward, and what was measured. ``components`` are what it is the weighted sum of: by name
+    the weight and the value of each."""
 
     reward: float
     metrics: Mapping[str, float]
+    components: Mapping[str, tuple[float, float]] = field(factory=dict)
 
     def __add__(self, other: Graded) -> Graded:
-        return Graded(self.reward + other.reward, {**self.metrics, **other.metrics})
+        return Graded(
+            self.reward + other.reward,
+            {**self.metrics, **other.metrics},
+            {**self.components, **other.components},
+        )
 
 
 @frozen
@@ -169,12 +175,15 @@ class Reward:
                 with at_place(row.place):
                     grade = tool(reply, row.fields)
                 found &= grade is not None
-                total += Graded(plan.weight * (grade or 0.0), {plan.name: grade or 0.0})
+                value = grade or 0.0
+                part = {plan.name: (plan.weight, value)}
+                total += Graded(plan.weight * value, {plan.name: value}, part)
             elif not tool.awaited:
                 total += self._part(plan, tool, tool(reply, row, messages))
         if self.comparing:
-            penalty = self.format_coef * (float(found) - 1.0)
-            total += Graded(penalty, {"format": float(found)})
+            missed = float(found) - 1.0
+            part = {"format": (self.format_coef, missed)} if self.format_coef else {}
+            total += Graded(self.format_coef * missed, {"format": float(found)}, part)
         return total
 
     async def on_loop(self, reply: str, row: DataRow, messages: Messages) -> Graded:
@@ -189,12 +198,18 @@ class Reward:
         """The metrics of a function are its numbers by their names; of several functions, by the
         name of the function too, which is that of the sum."""
         value = tool.total(numbers)
-        metrics = {plan.name: value}
-        if "" not in numbers:
-            alone = len(self.graders) == 1
-            inner = {name if alone else f"{plan.name}/{name}": n for name, n in numbers.items()}
-            metrics = inner if alone else metrics | inner
-        return Graded(plan.weight * value, metrics)
+        if "" in numbers:
+            return Graded(
+                plan.weight * value, {plan.name: value}, {plan.name: (plan.weight, value)}
+            )
+        alone = len(self.graders) == 1
+        named = {name: name if alone else f"{plan.name}/{name}" for name in numbers}
+        inner = {named[name]: number for name, number in numbers.items()}
+        parts = {
+            named[name]: (plan.weight * tool.weights.get(name, 1.0), number)
+            for name, number in numbers.items()
+        }
+        return Graded(plan.weight * value, inner if alone else {plan.name: value} | inner, parts)
 
     def require_gradable(self, row: Mapping[str, Any]) -> None:
         """Raise DataError for a row whose answer a grader cannot read."""

@@ -109,13 +109,18 @@ class Attempt:
 
     def step(self, action: str) -> Observation:
         graded = self.reward(action, self.row, self.conversation(action))
-        return Observation("", graded.reward, True, graded.metrics)
+        return Observation("", graded.reward, True, graded.metrics, components=graded.components)
 
     async def more(self, action: str, seen: Observation) -> Observation:
         """What :meth:`step` returned, with the rewards that are awaited."""
         graded = await self.reward.on_loop(action, self.row, self.conversation(action))
         reward = (seen.reward or 0.0) + graded.reward
-        return evolve(seen, reward=reward, metrics={**seen.metrics, **graded.metrics})
+        return evolve(
+            seen,
+            reward=reward,
+            metrics={**seen.metrics, **graded.metrics},
+            components={**seen.components, **graded.components},
+        )
 
     def conversation(self, reply: str) -> tuple[Mapping[str, Any], ...]:
         """The messages of the prompt, and the reply."""

@@ -2,9 +2,18 @@
 
 from __future__ import annotations
 
-from attrs import frozen
+from attrs import evolve, frozen
 
-from rlc.algo.scheme import AdvantageScheme, Baseline, Clip, Scale, Scope, task_scope
+from rlc.algo.scheme import (
+    AdvantageScheme,
+    Baseline,
+    Clip,
+    Scale,
+    Scope,
+    WeightedSum,
+    sums_components,
+    task_scope,
+)
 from rlc.catalog.records import Args, Builtin
 from rlc.check.settle import settle
 from rlc.check.values import Value
@@ -21,26 +30,36 @@ class Formula:
 
 def scheme_formulas(scheme: AdvantageScheme) -> list[Formula]:
     """The scheme from rewards to advantages, one line a step, in order."""
+    k = "k" if sums_components(scheme) else ""  # marks what each component of the reward has
+    each = " and component k of the reward" if k else ""
+    mark = f"_{k}" if k else ""
     if scheme.returns.unit == "episode":
-        symbol = "R"
-        lines = [Formula("R = Σ_t r_t", "one return for each episode, on all its tokens")]
+        symbol = f"R{mark}"
+        remark = f"one return for each episode{each}, on all its tokens"
+        lines = [Formula(f"{symbol} = Σ_t r_t{k}", remark)]
     else:
-        symbol, gamma = "G", scheme.returns.gamma
+        symbol, gamma = f"G{mark}", scheme.returns.gamma
         discount = "" if gamma == 1 else f"{gamma:g} "
-        to_go = f"G_t = r_t + {discount}G_(t+1)"
-        lines = [Formula(to_go, "one return for each turn, on its tokens")]
+        to_go = f"G_t{k} = r_t{k} + {discount}G_(t+1){k}"
+        lines = [Formula(to_go, f"one return for each turn{each}, on its tokens")]
     if scheme.constant == "drop":
-        what = f"{task_scope(scheme)}s"
-        lines.append(Formula(f"drop {what} with max {symbol} = min {symbol}", "nothing to compare"))
+        what, all_k = f"{task_scope(scheme)}s", " for all k" if k else ""
+        dropped = f"drop {what} with max {symbol} = min {symbol}{all_k}"
+        lines.append(Formula(dropped, "nothing to compare"))
     current, raw = symbol, set[Scope]()
     for step in scheme.steps:
+        if isinstance(step, WeightedSum):
+            lines.append(Formula(f"A = Σ_k w_k {current}", "w_k: the weight of component k"))
+            current, symbol, mark, raw = "A", symbol.removesuffix("_k"), "", set()
+            continue
         if isinstance(step, Baseline):
-            lines.append(_baseline(step, current))
+            made = _baseline(step, current)
         elif isinstance(step, Scale):
-            lines.append(_scale(step, current, symbol, step.over in raw))
+            made = _scale(step, current, symbol, step.over in raw)
         else:
-            lines.append(_clip(step, current))
-        current = "A"
+            made = _clip(step, current)
+        lines.append(evolve(made, text=f"A{mark}{made.text.removeprefix('A')}"))
+        current = f"A{mark}"
         if isinstance(step, Baseline) and step.singleton == "raw":
             raw.add(step.over)  # a single value is kept as it was
     if not scheme.steps:

@@ -39,6 +39,8 @@ from rlc.service.pending_calls import pending_call
 if TYPE_CHECKING:
     from tinker import types
 
+    from rlc.algo.episodes import Parts
+
 T = TypeVar("T")
 
 
@@ -208,7 +210,8 @@ class Player:
         credit = episode_credit(plan.reward, attempt.turns, ended == "done")
         attempt.digest = blake2b(first.encode(), digest_size=8).hexdigest()
         raw = raw_reward(plan.reward, attempt.turns, ended == "done")
-        return self._rollout(attempt, ended, credit, raw)
+        rollout = self._rollout(attempt, ended, credit, raw)
+        return evolve(rollout, components=credited_components(plan.reward, attempt.turns))
 
     async def _turns(
         self, attempt: _Attempt, episode: AsyncEpisode, reply: types.SampledSequence | None
@@ -256,6 +259,8 @@ class Player:
                 calls=tuple(calls_of(action.message or {})),
                 chunks=chunks_of(history),
                 sequence_id=reply.sequence_id,
+                components=after.components,
+                verdicts=after.verdicts,
             )
             turns.append(turn)
             seen = after
@@ -313,6 +318,26 @@ def episode_credit(
         else partial(_shaped, plan.shaped, turns, ended_by_itself),
     )
     return credit or ()
+
+
+def credited_components(plan: RewardPlan, turns: Sequence[Turn]) -> Parts:
+    """Return what the credit is the weighted sum of, each component reduced as the reward is; none
+    if it is one number, or if it is limited or shaped as a whole."""
+    if (plan.nonterminal, plan.low, plan.high, plan.shaped) != (None, None, None, None):
+        return {}
+    parts = (part for turn in turns for part in turn.components.items())
+    weights = {name: weight for name, (weight, _) in parts if weight}
+    values = {
+        name: [
+            None if turn.reward is None else turn.components.get(name, (0.0, 0.0))[1]
+            for turn in turns
+        ]
+        for name in weights
+    }
+    return {
+        name: (weight, reduce_rewards(values[name], plan.reduce) or ())
+        for name, weight in weights.items()
+    }
 
 
 def raw_reward(plan: RewardPlan, turns: Sequence[Turn], ended_by_itself: bool) -> float | None:

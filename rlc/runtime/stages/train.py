@@ -13,6 +13,7 @@ from attrs import define, field, frozen
 
 from rlc.algo.advantages import compute_advantages
 from rlc.algo.episodes import Episodes
+from rlc.algo.scheme import sums_components
 from rlc.plan.environments import EnvPlan
 from rlc.plan.graph import in_parts, takes_what_is_ready
 from rlc.plan.records import TrainPlan
@@ -157,9 +158,12 @@ class TrainStage(Stage):
 
         def label() -> ValidRollouts:
             kept = trainable_rollouts(inputs["rollouts"], self.plan.envs)
-            return ValidRollouts(kept, labelled_episodes(kept))
+            return ValidRollouts(kept, self._labelled(kept))
 
         return await in_thread(label)
+
+    def _labelled(self, rollouts: Sequence[Rollout]) -> Episodes:
+        return labelled_episodes(rollouts, apart=sums_components(self.plan.advantage))
 
     async def advantages(self, node: NodeContext, inputs: Inputs) -> list[CreditedRollout]:
         """Apply the scheme to the whole batch, or to this part of it."""
@@ -168,7 +172,7 @@ class TrainStage(Stage):
             valid, *others = Parts.of(inputs["returns"])
             if others:
                 rollouts = [one for part in (valid, *others) for one in part.rollouts]
-                valid = ValidRollouts(rollouts, labelled_episodes(rollouts))
+                valid = ValidRollouts(rollouts, self._labelled(rollouts))
             found = compute_advantages(self.plan.advantage, valid.episodes)
             rows = zip(valid.rollouts, found.by_rollout(), found.kept_R.tolist(), strict=True)
             return [CreditedRollout(*row) for row in rows]
@@ -279,11 +283,12 @@ def trainable_rollouts(rollouts: Sequence[Rollout], envs: Sequence[EnvPlan]) -> 
     ]
 
 
-def labelled_episodes(rollouts: Sequence[Rollout]) -> Episodes:
-    """Return the arrays that an advantage scheme is computed from.
+def labelled_episodes(rollouts: Sequence[Rollout], apart: bool = False) -> Episodes:
+    """Return the arrays that an advantage scheme is computed from; ``apart``: with the components
+    of the rewards.
 
     A group is one task of one environment, whatever the order of its members. A failure before the
-    first turn counts with its reward and no tokens.
+    first turn counts with its reward and no tokens. A reward that is one number is a component.
     """
 
     def labels(values: Sequence[Any]) -> npt.NDArray[np.int64]:
@@ -296,4 +301,5 @@ def labelled_episodes(rollouts: Sequence[Rollout]) -> Episodes:
         group_R=labels([r.group for r in rollouts]),
         env_R=labels([r.env for r in rollouts]),
         role_R=labels([r.role for r in rollouts]),
+        parts_R=[r.components or {"": (1.0, r.credit)} for r in rollouts] if apart else None,
     )
