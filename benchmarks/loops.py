@@ -13,18 +13,20 @@ from __future__ import annotations
 
 import argparse
 import json
-import os
-import subprocess
-import sys
 import tempfile
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
-from statistics import fmean, median
+from statistics import fmean
 
-HERE = Path(__file__).parent
+from side_by_side import compare, peer_command, rlc_command, serving, take_turns
+
 GROUPS, MEMBERS, PARTS, STALENESS = 8, 8, 4, 2
-SAMPLE, GRADIENT, UPDATE, SNAPSHOT = "lognormal:0.5,0.7", 0.8, 0.1, 0.1
+GRADIENT, UPDATE, SNAPSHOT = 0.8, 0.1, 0.1
+LATENCIES: dict[str, object] = {
+    "sample": "lognormal:0.5,0.7",
+    "gradient": GRADIENT,
+    "update": UPDATE,
+    "snapshot": SNAPSHOT,
+}
 OVERLAPS = {
     "synchronous": "synchronous()",
     "streamed": f"streamed(minibatches = {PARTS})",
@@ -48,20 +50,6 @@ train main {{
 """
 
 
-@contextmanager
-def serving(folder: Path) -> Iterator[str]:
-    """The address of the simulated server."""
-    command = [sys.executable, str(HERE / "simulated.py"), "--checkpoints", str(folder)]
-    command += ["--sample", SAMPLE, "--gradient", str(GRADIENT), "--update", str(UPDATE)]
-    command += ["--snapshot", str(SNAPSHOT)]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
-        try:
-            assert process.stdout is not None
-            yield process.stdout.readline().strip().removeprefix("TINKER_BASE_URL=")
-        finally:
-            process.terminate()
-
-
 def write_inputs(folder: Path, mode: str, steps: int) -> None:
     rows = [
         {"question": f"Problem {i}: is it 0, 1 or 2?", "answer": str(i % 3)}
@@ -77,23 +65,6 @@ def write_inputs(folder: Path, mode: str, steps: int) -> None:
         loss="ppo" if mode == "asynchronous" else "importance_sampling",
     )
     (folder / "loop.rl").write_text(text)
-
-
-def command(side: str, mode: str, url: str, folder: Path, out: Path, steps: int) -> list[str]:
-    if side == "rlc":
-        rlc = str(Path(sys.executable).with_name("rlc"))
-        where = ["--service", "tinker", "--base-url", url, "--run-dir", str(out)]
-        return [rlc, "run", str(folder / "loop.rl"), *where]
-    sizes = [str(size) for size in (GROUPS, MEMBERS, steps, STALENESS)]
-    script = str(HERE / "peers/cookbook_loop.py")
-    return [sys.executable, script, url, mode, str(folder / "questions.jsonl"), str(out), *sizes]
-
-
-def steps_of(events: Path, before: int) -> tuple[list[float], list[list[float]]]:
-    """When the updates of the newest model were done, and by step the seconds of its samples."""
-    rows = [json.loads(line) for line in events.read_text().splitlines()[before:]]
-    updates = [row["at"] for row in rows if row["kind"] == "update"]
-    return updates, [row["seconds"] for row in rows if row["kind"] == "sample"]
 
 
 def critical_seconds(folder: Path, samples: list[list[float]], steps: int) -> float:
@@ -134,39 +105,22 @@ def taken_at(groups: list[float], parts: int) -> list[float]:
 
 
 def measure(mode: str, rounds: int, steps: int) -> None:
-    seconds: dict[str, list[float]] = {"rlc": [], "cookbook": []}
-    bounds = []
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         write_inputs(folder, mode, steps)
-        events = folder / "served" / "events.jsonl"
-        events.parent.mkdir()
-        events.touch()
-        with serving(folder / "served") as url:
-            for number in range(rounds):
-                for side in seconds if number % 2 else reversed(seconds):
-                    before = len(events.read_text().splitlines())
-                    run = command(side, mode, url, folder, folder / f"{side}-{number}", steps)
-                    env = os.environ | {"TINKER_API_KEY": "tml-local", "TINKER_TELEMETRY": "0"}
-                    done = subprocess.run(run, env=env, capture_output=True, text=True, timeout=300)
-                    if done.returncode:
-                        sys.exit(f"{side} failed:\n{done.stdout[-2000:]}\n{done.stderr[-3000:]}")
-                    updates, samples = steps_of(events, before)
-                    seconds[side].append((updates[-1] - updates[0]) / (len(updates) - 1))
-                    if side == "rlc":
-                        bounds.append(critical_seconds(folder, samples, steps))
-    report(mode, seconds, fmean(bounds))
-
-
-def report(mode: str, seconds: dict[str, list[float]], critical: float) -> None:
-    middle = {side: median(values) for side, values in seconds.items()}
-    for side, values in seconds.items():
-        spread = f"{min(values):.3f} … {max(values):.3f}"
-        print(f"{mode:13} {side:9} {middle[side]:7.3f} s a step   ({spread})", flush=True)
-    ratio, over = middle["rlc"] / middle["cookbook"], middle["rlc"] / critical
+        sizes = (GROUPS, MEMBERS, steps, STALENESS)
+        sides = {
+            "rlc": rlc_command(folder / "loop.rl"),
+            "cookbook": peer_command("cookbook_loop.py", mode, folder / "questions.jsonl", *sizes),
+        }
+        with serving(folder / "served", **LATENCIES) as url:
+            runs = take_turns(sides, rounds, folder, url)
+        bounds = [critical_seconds(folder, run.values("sample"), steps) for run in runs["rlc"]]
+    seconds = {side: [run.step for run in of] for side, of in runs.items()}
+    ours, critical = compare(mode, seconds, BOUNDS[mode])["rlc"], fmean(bounds)
     print(
-        f"{mode:13} ratio     {ratio:7.3f}   (wanted ≤ {BOUNDS[mode]})\n"
-        f"{mode:13} critical  {critical:7.3f} s; rlc takes {over:.3f} of it (wanted ≤ 1.1)\n",
+        f"{mode:13} critical  {critical:7.3f} s; rlc takes {ours / critical:.3f} of it "
+        "(wanted ≤ 1.1)\n",
         flush=True,
     )
 

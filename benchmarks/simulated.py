@@ -8,8 +8,9 @@ speaks the interface of `rlc.service.interface`. What it answers depends on the 
 - Sample number k of a prompt, over a whole run, takes a time and has tokens drawn from (prompt,
   k). A request of several samples is answered with the slowest, so n requests of one and one
   request of n are as slow.
+- The logprobs of a prompt take a time drawn from the prompt.
 - A model's gradients, updates and snapshots are worked off one after the other, each in a fixed
-  time; different models and all samples run side by side.
+  time; different models, all samples and all logprobs run side by side.
 """
 
 from __future__ import annotations
@@ -28,29 +29,29 @@ from types import SimpleNamespace
 from typing import Any, Literal, TextIO, TypeVar
 
 import numpy as np
-import torch
 from attrs import define, field, frozen
+from made_up_outputs import LOGPROB, output_of
 from tinker import types
 
 import rlc.service.local.torch_settings  # noqa: F401 (before torch)
-from rlc.algo.losses import loss_and_grad
 from rlc.service.http.latency import Delay, Fixed, parse_delay
 from rlc.service.local.checkpoints import CheckpointStore, Description
 from rlc.service.local.custom.loss import CustomLoss
 from rlc.service.local.model.lora import LoraSpec
 from rlc.service.local.service import ModelFacts, find_folder
-from rlc.service.local.training.losses import combined
 
 T = TypeVar("T")
 CONTEXT = 32_768
-LOGPROB = -0.5  # of every token
 
 
 @frozen
 class Times:
-    """How long things take, in seconds; a ``gradient`` is one request, of however many datums."""
+    """How long things take, in seconds. A ``gradient`` or ``forward`` pass is one request,
+    of however many datums, and ``score`` the logprobs of one prompt."""
 
     sample: Delay = field(factory=Fixed)
+    score: Delay = field(factory=Fixed)
+    forward: float = 0.0
     gradient: float = 0.0
     update: float = 0.0
     snapshot: float = 0.0
@@ -171,9 +172,11 @@ class SimulatedSampler:
         prompt: types.ModelInput,
         num_samples: int,
         sampling_params: types.SamplingParams,
-        include_prompt_logprobs: bool = False,  # noqa: ARG002
+        include_prompt_logprobs: bool = False,
         *_: Any,  # other scores, which are not simulated
     ) -> Awaitable[types.SampleResponse]:
+        if include_prompt_logprobs:  # what the SDK sends for `compute_logprobs`
+            return self._scored(prompt)
         most = sampling_params.max_tokens or CONTEXT
         draws = self.service.draw(self.model, prompt.to_ints(), num_samples)
         sequences = [
@@ -189,7 +192,24 @@ class SimulatedSampler:
         return _after(max(draw.seconds for draw in draws), answer)
 
     async def compute_logprobs(self, prompt: types.ModelInput) -> list[float | None]:
-        return [None, *[LOGPROB] * (prompt.length - 1)]
+        return (await self._scored(prompt)).prompt_logprobs or []
+
+    def _scored(self, prompt: types.ModelInput) -> Awaitable[types.SampleResponse]:
+        """The logprobs of a prompt, with a sample of one token that nobody looks at."""
+        content = np.asarray(prompt.to_ints(), dtype=np.int64).tobytes()
+        bits = blake2b(content, digest_size=8, person=b"score").digest()
+        seconds = self.service.times.score.at(int.from_bytes(bits, "little") / 2**64)
+        self.service.tell(kind="score", seconds=seconds)
+        logprobs = np.full(prompt.length, LOGPROB, np.float32)
+        logprobs[0] = np.nan
+        sequence = types.SampledSequence(
+            stop_reason="length",
+            sequence_id="",
+            tokens_np=np.zeros(1, np.int32),
+            logprobs_np=np.full(1, LOGPROB, np.float32),
+        )
+        answer = types.SampleResponse(sequences=[sequence], prompt_logprobs_np=logprobs)
+        return _after(seconds, answer)
 
 
 @define(eq=False)
@@ -213,10 +233,7 @@ class SimulatedTrainer:
         loss_fn: str | CustomLoss,
         loss_fn_config: Mapping[str, float | str] | None = None,
     ) -> Awaitable[types.ForwardBackwardOutput]:
-        def output() -> types.ForwardBackwardOutput:
-            return _output(data, loss_fn, loss_fn_config)
-
-        return self._work(self.service.times.gradient, output)
+        return self._pass(self.service.times.forward, data, loss_fn, loss_fn_config)
 
     def forward_backward(
         self,
@@ -225,7 +242,7 @@ class SimulatedTrainer:
         loss_fn_config: Mapping[str, float | str] | None = None,
     ) -> Awaitable[types.ForwardBackwardOutput]:
         self.service.trained_tokens += sum(datum.model_input.length for datum in data)
-        return self.forward(data, loss_fn, loss_fn_config)
+        return self._pass(self.service.times.gradient, data, loss_fn, loss_fn_config)
 
     def forward_backward_custom(
         self, data: list[types.Datum], loss_fn: CustomLoss
@@ -288,6 +305,18 @@ class SimulatedTrainer:
         expiry = self.service.store.expiry(ttl)
         return Description(self.base_model, "simulated", self.spec, steps, expiry, metadata)
 
+    def _pass(
+        self,
+        seconds: float,
+        data: list[types.Datum],
+        loss_fn: str | CustomLoss,
+        config: Mapping[str, float | str] | None,
+    ) -> Awaitable[types.ForwardBackwardOutput]:
+        def output() -> types.ForwardBackwardOutput:
+            return output_of(data, loss_fn, config)
+
+        return self._work(seconds, output)
+
     def _work(self, seconds: float, make: Callable[[], T]) -> Awaitable[T]:
         """In turn: after what was asked for before has been done."""
         before = self._queue[-1] if self._queue else None
@@ -303,52 +332,6 @@ class SimulatedTrainer:
         task = asyncio.ensure_future(work())
         self._queue.append(task)
         return task
-
-
-def _output(
-    data: Sequence[types.Datum],
-    loss_fn: str | CustomLoss,
-    config: Mapping[str, float | str] | None,
-) -> types.ForwardBackwardOutput:
-    """What a model would answer of which every token has LOGPROB. The loss is computed, because
-    rlc compares it with its formula before it trains."""
-    outputs = [{"logprobs": _logprobs(datum.model_input.length)} for datum in data]
-    return types.ForwardBackwardOutput(
-        loss_fn_output_type="TensorData",
-        loss_fn_outputs=outputs,
-        metrics=_metrics(data, loss_fn)
-        if isinstance(loss_fn, CustomLoss)
-        else {"loss:sum": _loss(data, loss_fn, config)},
-    )
-
-
-@cache
-def _logprobs(length: int) -> types.TensorData:
-    return types.TensorData(
-        data=np.full(length, LOGPROB, np.float32), dtype="float32", shape=[length]
-    )
-
-
-def _metrics(data: Sequence[types.Datum], loss: CustomLoss) -> dict[str, float]:
-    """The metrics of a custom loss, which are those of the server's."""
-    arrays = [loss.read_inputs(datum, f"Datum {i}") for i, datum in enumerate(data)]
-    lengths = [a["target_tokens"].size for a in arrays]
-    summed, metrics = loss.total(torch.full((sum(lengths),), LOGPROB), arrays, range(len(data)))
-    return combined({"loss:sum": float(summed), **metrics}, len(data))
-
-
-def _loss(
-    data: Sequence[types.Datum], name: str, config: Mapping[str, float | str] | None
-) -> float:
-    """Of all datums as one, since the losses that are asked for here go token by token."""
-    settings = {key: float(value) for key, value in (config or {}).items()}
-    inputs = {
-        key: np.concatenate([datum.loss_fn_inputs[key].to_numpy() for datum in data])
-        for key in data[0].loss_fn_inputs
-        if key not in ("mask", "target_tokens")
-    }
-    tokens = sum(datum.model_input.length for datum in data)
-    return loss_and_grad(name, settings, np.full(tokens, LOGPROB), inputs)[0]
 
 
 async def _after(seconds: float, answer: T) -> T:
@@ -375,8 +358,9 @@ def main() -> None:
     parser.add_argument("--port", type=int, default=0)
     parser.add_argument("--model", default="tiny", help="the name that clients call it by")
     parser.add_argument("--checkpoints", type=Path, required=True)
-    parser.add_argument("--sample", default="0", help="seconds, or lognormal:MEDIAN,SIGMA …")
-    for kind in ("gradient", "update", "snapshot"):
+    for kind in ("sample", "score"):
+        parser.add_argument(f"--{kind}", default="0", help="seconds, or lognormal:MEDIAN,SIGMA …")
+    for kind in ("forward", "gradient", "update", "snapshot"):
         parser.add_argument(f"--{kind}", type=float, default=0.0)
     parser.add_argument("--replies", type=json.loads, default=["0", "1", "2"])
     options = parser.parse_args()
@@ -389,7 +373,14 @@ def serve(options: argparse.Namespace) -> None:
     from rlc.service.http.backend import Backend, load_models
     from rlc.service.http.server import LOOPBACK, Server, bind
 
-    times = Times(parse_delay(options.sample), options.gradient, options.update, options.snapshot)
+    times = Times(
+        parse_delay(options.sample),
+        parse_delay(options.score),
+        options.forward,
+        options.gradient,
+        options.update,
+        options.snapshot,
+    )
     engine: Any = SimulatedService(
         CheckpointStore(options.checkpoints),
         times,

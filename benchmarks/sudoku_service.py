@@ -26,6 +26,7 @@ from typing import Any
 
 import numpy as np
 from attrs import asdict, define, field, frozen
+from made_up_outputs import output_of
 from simulated import (
     CONTEXT,
     LOGPROB,
@@ -34,7 +35,6 @@ from simulated import (
     SimulatedTrainer,
     Times,
     _after,
-    _output,
     tokenizer_of,
 )
 from tinker import types
@@ -195,7 +195,7 @@ class SudokuTrainer(SimulatedTrainer):
     ) -> Awaitable[types.ForwardBackwardOutput]:
         lengths = [datum.model_input.length for datum in data]
         seconds = self.service.speeds.gradient(sum(lengths))
-        return self._work(seconds, lambda: _output(data, loss_fn, loss_fn_config))
+        return self._work(seconds, lambda: output_of(data, loss_fn, loss_fn_config))
 
     def forward_backward(
         self,

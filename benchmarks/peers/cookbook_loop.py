@@ -1,6 +1,6 @@
 """tinker-cookbook's own training loop on questions of a file, in the mode that is asked for.
 
-    python benchmarks/peers/cookbook_loop.py URL MODE QUESTIONS LOGS GROUPS MEMBERS STEPS STALENESS
+    python benchmarks/peers/cookbook_loop.py URL LOGS MODE QUESTIONS GROUPS MEMBERS STEPS STALENESS
 
 Its model is called `tiny` as on the other side; the tokenizer is that of the folder.
 """
@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import asyncio
 import json
-import os
 import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -18,13 +17,13 @@ from pathlib import Path
 from typing import Any
 
 import chz
+import tiny_model
 from tinker_cookbook.renderers import get_renderer
 from tinker_cookbook.rl import train
 from tinker_cookbook.rl.problem_env import ProblemEnv, ProblemGroupBuilder
 from tinker_cookbook.rl.types import EnvGroupBuilder, RLDataset, RLDatasetBuilder
-from tinker_cookbook.tokenizer_utils import get_tokenizer, register_tokenizer
+from tinker_cookbook.tokenizer_utils import get_tokenizer
 
-WEIGHTS = str(Path(__file__).parents[2] / "rlc/service/tiny/weights")
 MAX_TOKENS = 16
 
 
@@ -110,15 +109,8 @@ def config(url: str, mode: str, path: str, logs: str, sizes: tuple[int, int, int
 
 
 def main() -> None:
-    url, mode, path, logs, *sizes = sys.argv[1:]
-    os.environ |= {"TINKER_API_KEY": "tml-local", "TINKER_TELEMETRY": "0"}
-
-    def tiny() -> Any:
-        from transformers import AutoTokenizer
-
-        return AutoTokenizer.from_pretrained(WEIGHTS)
-
-    register_tokenizer("tiny", tiny)
+    url, logs, mode, path, *sizes = sys.argv[1:]
+    tiny_model.register()
     groups, members, steps, staleness = map(int, sizes)
     given = (groups, members, steps, staleness)
     asyncio.run(train.main(config(url, mode, path, logs, given)))
