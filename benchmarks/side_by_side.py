@@ -35,7 +35,8 @@ class Run:
     def whole(self) -> float:
         """The seconds from the first request to the last update, by the number of updates."""
         updates = self.times("update")
-        return (updates[-1] - self.events[0]["at"]) / len(updates)
+        started: float = self.events[0]["at"]
+        return (updates[-1] - started) / len(updates)
 
     def times(self, kind: str) -> list[float]:
         return [event["at"] for event in self.events if event["kind"] == kind]
@@ -81,7 +82,7 @@ def peer_command(script: str, *given: object) -> Command:
 
 
 def take_turns(
-    sides: Mapping[str, Command], rounds: int, folder: Path, url: str
+    sides: dict[str, Command], rounds: int, folder: Path, url: str
 ) -> dict[str, list[Run]]:
     """Run each side once a round, the first of a round by turns."""
     events = folder / "served" / "events.jsonl"

@@ -26,10 +26,9 @@ from typing import Any
 
 import numpy as np
 from attrs import asdict, define, field, frozen
-from made_up_outputs import output_of
+from made_up_outputs import LOGPROB, output_of
 from simulated import (
     CONTEXT,
-    LOGPROB,
     SimulatedSampler,
     SimulatedService,
     SimulatedTrainer,

@@ -9,8 +9,6 @@ model policy {
   base      = "Qwen/Qwen3.6-35B-A3B"
   lora_rank = 8
   renderer  = qwen3_5_disable_thinking  # the trainer does not let the model think
-  # To go on from a saved state, as with `resume_from` in the configuration:
-  # weights = "tinker://run-id/weights/checkpoint_000050"
 }
 
 env whodunit = openreward("GeneralReasoning/WhoDunIt", split = "train", shuffle = true)
@@ -25,9 +23,7 @@ env gsm8k = openreward("MATH/GSM8K", split = "train", shuffle = true)
 
 train main {
   model     = policy
-  # Equally often. The trainer draws from the union of all tasks, so there the larger environment
-  # comes more often.
-  env       = 1 * whodunit + 1 * gsm8k
+  env       = 1 * whodunit + 1 * gsm8k  # equally often; there, the larger one comes more often
   batch     = groups(32)
   sampling  = sample(max_tokens = 4096, max_episode_tokens = 32_768)
   advantage = openreward.centered_normalized()  # groups of equals are left out
