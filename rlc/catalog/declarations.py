@@ -15,6 +15,7 @@ from rlc.catalog.facts.models import renderer_names
 from rlc.catalog.index import KINDS
 from rlc.catalog.records import MODEL_FOLDER, Declaration, Param, optional, word
 from rlc.catalog.traits import StageTraits
+from rlc.plan.paths import RUN_WEIGHTS
 from rlc.plan.records import SERVICES, MetricPlan
 
 # The types that a param can be declared with.
@@ -45,8 +46,10 @@ MODEL_FIELDS = (
     optional(
         "weights",
         "string",
-        "saved state to start from; none: a fresh adapter",
-        form=(r"(tinker|local)://.+/weights/.+", "tinker://RUN/weights/NAME"),
+        "what to start from: an earlier run (its best or last state, or `runs/x@main:20`), an "
+        "adapter of PEFT in a folder, a state that Tinker keeps; none: a fresh adapter",
+        form=(rf"tinker://.+/weights/.+|{RUN_WEIGHTS}", "runs/NAME@main:20"),
+        file=RUN_WEIGHTS,
         aliases="load_checkpoint_path init_from adapter checkpoint_path",
     ),
     Param(

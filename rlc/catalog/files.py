@@ -11,9 +11,10 @@ from attrs import evolve, fields
 from rlc.catalog.declarations import DECLARATIONS, MODEL_FIELDS
 from rlc.catalog.index import BUILTINS, find_builtin
 from rlc.catalog.records import MODEL_FOLDER, Param
+from rlc.plan.asked import with_asked_models
 from rlc.plan.environments import EnvPlan
 from rlc.plan.paths import file_part, located
-from rlc.plan.records import LOCAL, Plan, StagePlan, kind_of
+from rlc.plan.records import LOCAL, ModelPlan, Plan, StagePlan, kind_of
 from rlc.records import Record
 
 Change = Callable[[str], str]
@@ -57,13 +58,23 @@ def _stage(stage: StagePlan, change: Change) -> StagePlan:
         values = {field.name: getattr(part, field.name) for field in fields(type(part))}
         if stage.model.service != LOCAL:  # what looks like a folder is the name of a served model
             params = tuple(param for param in params if param.file != MODEL_FOLDER)
-        elif written.type == "model":
-            params += MODEL_FIELDS
         new = {name: _env(v, change) for name, v in values.items() if isinstance(v, EnvPlan)}
         parts[written.name] = evolve(part, **new, **_changed(values, params, change))
     if (envs := getattr(stage, "envs", None)) is not None:
         parts["envs"] = tuple(_env(env, change) for env in envs)
-    return evolve(stage, **parts)
+    parts["model"] = _model(stage.model, change)
+    located: StagePlan = with_asked_models(
+        evolve(stage, **parts),
+        lambda state: evolve(state, model=_model(state.model, change)),
+    )
+    return located
+
+
+def _model(model: ModelPlan, change: Change) -> ModelPlan:
+    served = model.service != LOCAL
+    params = [p for p in MODEL_FIELDS if not (served and p.file == MODEL_FOLDER)]
+    values = {param.name: getattr(model, param.name) for param in params}
+    return evolve(model, **_changed(values, params, change))
 
 
 @cache

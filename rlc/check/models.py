@@ -5,15 +5,18 @@ from __future__ import annotations
 import os
 from typing import Any
 
+from attrs import evolve
+
 from rlc.catalog.declarations import MODEL_FIELDS
 from rlc.catalog.facts.models import FREE, Model, find_model, find_retired, model_names
 from rlc.check.bind import Evaluate, Owner, bind
 from rlc.check.suggest import known_values, rename
-from rlc.check.values import Value
+from rlc.check.values import Value, said
 from rlc.lang.ast import BlockDecl
-from rlc.lang.diagnostics import Diagnostics
-from rlc.plan.paths import WHERE_PATHS_START, located, rebased
+from rlc.lang.diagnostics import Diagnostics, Label, replace
+from rlc.plan.paths import WHERE_PATHS_START, file_part, located, rebased
 from rlc.plan.records import LOCAL, ModelPlan, ModelState
+from rlc.plan.units import show
 
 CATALOGUE = "catalogue"
 
@@ -34,13 +37,84 @@ def model_value(
     values = bound.values
     service = _service(values.pop("service"), base, model, found)
     renderer = _renderer(values.pop("renderer"), base, model, decl, found)
-    if service is None or renderer is None:
+    if service is None or renderer is None or not _weights(values, service, recipe, found):
         return None
     name = Value("string", decl.name.id, decl.name.span, decl.name.span)
     context = Value("int", model.context, base.span, CATALOGUE if model.renderers else "unknown")
     fields: dict[str, Any] = {**values, "service": service, "renderer": renderer}
     record = ModelPlan(name=name, context=context, **fields)  # type: ignore[arg-type]
     return Value("model", ModelState(record, None), decl.span, decl.name.span)
+
+
+def _weights(values: dict[str, Value], service: Value, recipe: str, found: Diagnostics) -> bool:
+    """Say exactly which weights are started from. What the model leaves open is theirs, and what it
+    says has to be. Return False after a report."""
+    given = values["weights"]
+    if given.data is None:
+        return True
+    from rlc.catalog.saved_weights import (  # few recipes start from any
+        WeightsError,
+        find_weights,
+        is_run_weights,
+    )
+
+    if not is_run_weights(given.data):
+        return True
+    try:
+        weights = find_weights(located(given.data, recipe))
+    except WeightsError as error:
+        seen = _from_here(given, recipe)
+        fix = replace(given.span, f'"{seen}"', f'write `"{seen}"`') if seen else None
+        advice = f'as seen from this file it is "{seen}"' if seen else WHERE_PATHS_START
+        found.error("RL0330", given.span, error.message, error.hint or advice, fix=fix)
+        return False
+    folder = file_part(given.data) if weights.exactly else given.data
+    chosen = f": {weights.chosen}" if weights.chosen else ""
+    values["weights"] = evolve(
+        given, data=f"{folder}{weights.exactly}", origin=f"{said(given.origin)}{chosen}"
+    )
+    base, label = values["base"], Label(given.span, "these are the weights")
+    own = located(base.data, recipe) if base.type == "path" else base.data
+    if weights.service != service.data:
+        message = f"these weights are of the service `{weights.service}`, and this model is on "
+        message += f"`{service.data}`"
+        found.error("RL0306", given.span, message, "a state stays on the service that saved it")
+        return False
+    if weights.base is not None and not _same_model(weights.base, own, bool(weights.exactly)):
+        message = f'the weights are of "{weights.base}", and this model is "{base.data}"'
+        advice = "an adapter fits the model that it was trained on"
+        found.error("RL0331", base.span, message, advice, label)
+        return False
+    theirs, complete = {"lora_rank": weights.rank, **weights.trains}, True
+    for name, data in theirs.items():
+        value = values[name]
+        if value.origin == "default of model":
+            values[name] = Value(value.type, data, given.span, "that of its weights")
+        elif value.data != data:
+            has, needs = show(value.data, value.type), show(data, value.type)
+            message = f"`{name}` is {has}, and that of the weights is {needs}"
+            advice = f"leave it out: it is then {needs}"
+            found.error("RL0331", value.span, message, advice, label)
+            complete = False
+    return complete
+
+
+def _same_model(one: str, other: str, certain: bool) -> bool:
+    """Whether two names are of one model. If it is not ``certain`` what the first one names, only
+    two models of the catalogue are known to differ: PEFT may name one by a folder."""
+    if os.path.isdir(one) and os.path.isdir(other):
+        return os.path.samefile(one, other) or not certain
+    unknown = find_model(one) is None or find_model(other) is None
+    return one == other or (unknown and not certain)
+
+
+def _from_here(given: Value, recipe: str) -> str | None:
+    """The path of a folder that is not there, but is one as seen from the working directory."""
+    path = str(given.data)
+    rest = path.removeprefix(file_part(path))
+    seen = rebased(file_part(path), "", recipe)
+    there = not os.path.isabs(path) and os.path.isdir(file_part(path)) and seen + rest != path
+    return seen + rest if there else None
 
 
 def _folder(base: Value, recipe: str) -> Value:

@@ -67,7 +67,8 @@ def _stage(stage: StageSummary) -> Iterator[str]:
             yield f"             {sparkline(stage.values)}"
     if stage.checkpoint:
         unchanged = "" if stage.updates else "   (the weights that it began with)"
-        yield f"  checkpoint {stage.checkpoint}{unchanged}"
+        hosted = "" if stage.checkpoint.startswith("local://") else f"   ({stage.checkpoint})"
+        yield f"  checkpoint {stage.weights}{hosted}{unchanged}"
 
 
 def _failures(failures: list[Failure]) -> Iterator[str]:

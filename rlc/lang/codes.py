@@ -77,6 +77,8 @@ CODES: dict[str, str] = {
     "RL0326": "reference with other tokens",
     "RL0327": "more than there is",
     "RL0328": "limits that contradict",
+    "RL0330": "weights that are not there",
+    "RL0331": "weights of another model",
     # RL04xx: lints about training that cannot work as written (rlc/check)
     "RL0401": "impossible LoRA rank",
     "RL0402": "nothing is trained",

@@ -14,6 +14,10 @@ import re
 # (@…) and a configuration (/…) behind it if it has several.
 HUB_DATASET = r"hub:([\w.-]+/[\w.-]+)(?:@([\w.-]+))?(?:/([^/@]+))?"
 
+# Weights of an earlier run: its folder, with a stage of it (@main) and a step of that (:20), "best"
+# or "last" behind it. In a plan it always has both.
+RUN_WEIGHTS = r"(?!\w+://)(.+?)(?:@([A-Za-z_]\w*)(?::(\d+|best|last))?)?"
+
 # What to do about a file that is not there.
 WHERE_PATHS_START = "a path starts at the folder of the file that names it"
 
@@ -38,8 +42,12 @@ def rebased(path: str, folder: str, recipe: str) -> str:
 
 
 def file_part(path: str) -> str:
-    """The file of ``rewards.py:reward``, which names a function in it; any other path as it is."""
+    """The file of ``rewards.py:reward``, which names a function in it, and the folder of
+    ``runs/x@main:20``, which names weights; any other path as it is."""
     file, _, _ = path.rpartition(":")
+    weights = re.fullmatch(RUN_WEIGHTS, path)
+    if weights is not None and weights[3] is not None:
+        return weights[1]
     return file if file.endswith(".py") else path
 
 

@@ -45,7 +45,7 @@ class AskedModels:
     async def _open(self, state: ModelState) -> SamplingClient:
         if state.after is not None:
             return await open_stage(self.service, self.folder, state.after)
-        return await open_sampler(self.service, state.model.weights or state.model.base)
+        return await open_sampler(self.service, state.model)
 
     def responders(self, around: Meter) -> Responders:
         """Return what makes models answer inside of the environments of a stage, whose meter is

@@ -217,7 +217,8 @@ class Job:
             measure=key.partition("/")[0],
             values=[float(s.metrics[key]) for s in steps if key in s.metrics],
             seconds=time.perf_counter() - started,
-            checkpoint=checkpoints.get(max(checkpoints, default=0)),
+            checkpoint=checkpoints.get(last := max(checkpoints, default=0)),
+            weights=f"{self.folder.path}@{stage.name}:{last}" if checkpoints else None,
         )
 
     def _why_nothing_learnt(self, stage: TrainedPlan) -> str:

@@ -9,11 +9,13 @@ from collections.abc import Iterator
 from rlc.catalog.environments import env_facts, files_of
 from rlc.catalog.files import located_files
 from rlc.catalog.index import tracker_traits
+from rlc.catalog.saved_weights import WeightsError, find_weights, is_run_weights
 from rlc.data.sets.hub import MISSING, is_installed
 from rlc.envs.build import source_problems
+from rlc.plan.asked import asked_models
 from rlc.plan.graph import build_graph
 from rlc.plan.paths import hub_dataset
-from rlc.plan.records import EvalPlan, Plan, TrainPlan, data_of, environments_of
+from rlc.plan.records import EvalPlan, ModelState, Plan, TrainPlan, data_of, environments_of
 from rlc.pricing.quantities import judged_before
 from rlc.runtime.records import RunError
 
@@ -41,7 +43,9 @@ def require_runnable(plan: Plan) -> None:
     if lost := list(dict.fromkeys(_missing_files(plan))):
         raise RunError("; ".join(lost))
     envs = [env for stage in plan.stages for env in environments_of(stage)]
-    missing = dict.fromkeys([*_own_losses(plan), *_trackers(plan), *_data_sets(plan)])
+    missing = dict.fromkeys(
+        [*_weights(plan), *_own_losses(plan), *_trackers(plan), *_data_sets(plan)]
+    )
     if problems := [*missing, *source_problems(envs, plan.recipe)]:
         raise RunError("; ".join(problems))
 
@@ -54,6 +58,25 @@ def _missing_files(plan: Plan) -> Iterator[str]:
         for path, reader in files:
             if not os.path.isfile(path):
                 yield f"there is no file {path}, which `{reader}` reads"
+
+
+def _weights(plan: Plan) -> Iterator[str]:
+    """Weights of other runs that are not there any more, or are on another service."""
+    for stage in plan.stages:
+        states = (ModelState(stage.model, stage.after), *(s for _, s in asked_models(stage)))
+        for model in (state.model for state in states if state.after is None):
+            if model.weights is None or not is_run_weights(model.weights):
+                continue
+            try:
+                service = find_weights(model.weights).service
+            except WeightsError as error:
+                yield f"the weights of `{model.name}`: {error}"
+                continue
+            if service != model.service:
+                yield (
+                    f"the weights of `{model.name}` are of the service `{service}`, and it is on "
+                    f"`{model.service}`"
+                )
 
 
 def _data_sets(plan: Plan) -> Iterator[str]:

@@ -33,6 +33,7 @@ class StageSummary:
     values: list[float] = field(repr=False)
     seconds: float
     checkpoint: str | None
+    weights: str | None
 
     def window(self, last: bool) -> float | None:
         """Return the mean of the first or last steps (:func:`window_size`); None before the
@@ -61,7 +62,8 @@ class Summary:
             of a stage changed its weights.
         stages: for each training stage its ``stage``, ``planned`` steps, those ``done`` and those
             with ``updates``, ``measure`` ("reward" or "loss"), ``values`` of the measure by step,
-            ``seconds``, and last ``checkpoint``.
+            ``seconds``, and last ``checkpoint``, which is called ``weights`` where a model can be
+            named: ``runs/x@main:20``.
         evaluations: for each evaluation its ``name``, the ``step`` it came after, and ``metrics``.
         spent_usd: what the run has cost, 0 if that is unknown or nothing.
         cause: why it ended before the end of its plan, or in vain; empty if it did not.
@@ -131,7 +133,7 @@ def summary_html(summary: Summary) -> str:
             "" if first is None else f"{first:.3f}",
             "" if last is None else f"{last:.3f}",
             curve(stage.values),
-            escape(stage.checkpoint or ""),
+            escape(stage.weights or ""),
         )
         rows.append(f"<tr>{''.join(f'<td>{cell}</td>' for cell in cells)}</tr>")
     evaluations = "".join(

@@ -149,7 +149,14 @@ class ServiceClient(Protocol):
     def create_training_client_from_state(
         self, path: str, user_metadata: dict[str, str] | None = None
     ) -> Awaitable[TrainingClient]:
-        """Saved weights under a fresh optimiser."""
+        """Saved weights under a fresh optimiser. On this machine a path may also be the file of
+        another run's checkpoint."""
+
+    def create_training_client_from_adapter(
+        self, folder: str, base_model: str, user_metadata: dict[str, str] | None = None
+    ) -> Awaitable[TrainingClient]:
+        """An adapter of Hugging Face PEFT under a fresh optimiser; not Tinker's. Raise ServiceError
+        if the service takes none, or it cannot be trained on."""
 
     def create_sampling_client(
         self,

@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
+from adapters import write_adapter
 from page_examples import complete
 from paths import ROOT
 
@@ -40,6 +41,7 @@ def workplace(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     stage = RECIPE[: RECIPE.index("model policy")].replace("main", "inner")
     (tmp_path / "lib" / "stage.rl").write_text(stage, encoding="utf-8")
     write_rows(tmp_path)
+    write_adapter(tmp_path / "adapters" / "sums")
     for name in ("fails", "works"):
         text = complete(
             f'env own = python("{name}.py:make")\ntrain main {{\n  env = own\n  …\n}}\n'

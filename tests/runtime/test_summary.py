@@ -46,7 +46,8 @@ def test_a_curve_goes_from_left_to_right_and_up() -> None:
 
 
 def test_a_summary_shows_stages_and_evaluations() -> None:
-    stage = StageSummary("main", 10, 2, 2, "reward", [0.1, 0.9], 3.0, "local://x/weights/<y>")
+    state = ("local://x/weights/y", "runs/<y>@main:2")
+    stage = StageSummary("main", 10, 2, 2, "reward", [0.1, 0.9], 3.0, *state)
     held = EvalSummary("heldout", 10, {"pass@1": 0.5})
     html = summary_html(Summary(Path("runs/x"), "finished", [stage], [held], 1.5))
     for part in ("finished", "$1.50 spent", "2 of 10", "heldout after step 10: pass@1 0.500"):

@@ -36,6 +36,7 @@ _OWED: dict[str, Callable[..., str]] = {
     "create_custom_loss": lambda *_, **__: "a custom loss",
     "create_sampling_client": lambda *_, **__: "a sampling client",
     "create_lora_training_client": lambda base_model, *_, **__: f"an adapter of {base_model}",
+    "create_training_client_from_adapter": lambda folder, *_, **__: f"the adapter in {folder}",
     "create_training_client_from_state": lambda path, *_, **__: f"the weights of {path}",
     "create_training_client_from_state_with_optimizer": lambda path, *_, **__: f"the state {path}",
     "delete_checkpoint": lambda path: f"the deletion of {path}",

@@ -13,6 +13,7 @@ from collections.abc import Awaitable, Callable, Collection, Sequence
 
 from attrs import define, field, frozen
 
+from rlc.data.journal import best_key
 from rlc.plan.records import SavePlan, TrainedPlan, TrainPlan
 from rlc.runtime.journal.database import Journal
 from rlc.runtime.journal.metrics import score
@@ -107,6 +108,7 @@ class CheckpointKeeper:
         if save.best and due:  # of equals the first
             steps = filter(None, (journal.step(name, step) for step in due))
             best = max(steps, key=lambda stored: score(self.stage, stored.metrics)).step
+            journal.set_meta(**{best_key(name): str(best)})
         states = kept_states(save, list(saved), due, best)
         for step, path in saved.items():
             if step not in states and await self._delete(path):

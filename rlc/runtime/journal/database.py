@@ -19,27 +19,9 @@ from typing import Any, Literal
 
 from attrs import asdict, astuple, frozen
 
+from rlc.data.journal import SCHEMA, meta, saved
 from rlc.plan.limits import BudgetPlan
 from rlc.runtime.records import RunError, Usage
-
-_SCHEMA = """
-CREATE TABLE IF NOT EXISTS meta (key TEXT PRIMARY KEY, value TEXT NOT NULL);
-CREATE TABLE IF NOT EXISTS steps (
-    stage TEXT, step INTEGER, started REAL NOT NULL, finished REAL,
-    cursor TEXT, metrics TEXT, PRIMARY KEY (stage, step));
-CREATE TABLE IF NOT EXISTS checkpoints (
-    stage TEXT, step INTEGER, path TEXT NOT NULL, created REAL NOT NULL,
-    PRIMARY KEY (stage, step));
-CREATE TABLE IF NOT EXISTS snapshots (
-    stage TEXT, step INTEGER, path TEXT NOT NULL, created REAL NOT NULL,
-    PRIMARY KEY (stage, step));
-CREATE TABLE IF NOT EXISTS sources (
-    stage TEXT, step INTEGER, source INTEGER NOT NULL, PRIMARY KEY (stage, step));
-CREATE TABLE IF NOT EXISTS spend (
-    stage TEXT, step INTEGER, prefill INTEGER, cached INTEGER, sampled INTEGER, trained INTEGER,
-    usd REAL);
-CREATE INDEX IF NOT EXISTS spend_of_step ON spend (stage, step);
-"""
 
 
 @frozen
@@ -97,7 +79,7 @@ class Journal:
             self._db = sqlite3.connect(path, isolation_level=None)
             self._db.execute("PRAGMA journal_mode=WAL")
             self._db.execute("PRAGMA synchronous=NORMAL")
-            self._db.executescript(_SCHEMA)
+            self._db.executescript(SCHEMA)
             (verdict,) = self._db.execute("PRAGMA quick_check(1)").fetchone()
             if verdict != "ok":
                 raise sqlite3.DatabaseError(verdict.replace("\n", " "))
@@ -115,8 +97,7 @@ class Journal:
         self._db.executemany("INSERT OR REPLACE INTO meta VALUES (?, ?)", values.items())
 
     def meta(self, key: str) -> str | None:
-        row = self._db.execute("SELECT value FROM meta WHERE key = ?", (key,)).fetchone()
-        return row[0] if row else None
+        return meta(self._db, key)
 
     def start_step(self, stage: str, step: int, source: int | None = None) -> None:
         """Write that a step begins, and after which step it takes the weights it samples from."""
@@ -186,7 +167,7 @@ class Journal:
 
     def checkpoints(self, stage: str) -> dict[int, str]:
         """Return the path of the state saved after each step, oldest first."""
-        return self._weights("checkpoints", stage)
+        return {step: path for step, (path, _) in saved(self._db, "checkpoints", stage).items()}
 
     def add_snapshot(self, stage: str, step: int, path: str) -> None:
         self._add_weights("snapshots", stage, step, path)
@@ -196,7 +177,7 @@ class Journal:
 
     def snapshots(self, stage: str) -> dict[int, str]:
         """Return the path of the weights saved for sampling after each step, oldest first."""
-        return self._weights("snapshots", stage)
+        return {step: path for step, (path, _) in saved(self._db, "snapshots", stage).items()}
 
     def saved_paths(self) -> set[str]:
         """Return the paths of all checkpoints and snapshots of the run."""
@@ -208,10 +189,6 @@ class Journal:
     ) -> None:
         row = (stage, step, path, time.time())
         self._db.execute(f"INSERT OR REPLACE INTO {table} VALUES (?, ?, ?, ?)", row)
-
-    def _weights(self, table: Literal["checkpoints", "snapshots"], stage: str) -> dict[int, str]:
-        query = f"SELECT step, path FROM {table} WHERE stage = ? ORDER BY step"
-        return dict(self._db.execute(query, (stage,)).fetchall())
 
     def take(self, other: Path, stages: Iterable[str]) -> None:
         """Take over the steps and checkpoints that another journal has of some stages, all or

@@ -272,10 +272,12 @@ def _found_recipe(path: Path, plan: Plan, journal: Journal) -> str:
     """
     places = list(dict.fromkeys([plan.recipe, journal.meta("recipe") or plan.recipe]))
     known = [place for place in places if os.path.isfile(place)]
-    # A stage with data that has begun has its examples in the run folder.
+    # A stage with data that has begun has its examples in the run folder, and its own weights.
     begun = [s.name for s in plan.stages if data_of(s) and journal.steps(s.name)]
     ahead = [
-        stage
+        evolve(stage, model=evolve(stage.model, weights=None))
+        if journal.checkpoints(stage.name)
+        else stage
         for stage in plan.stages
         if stage.name not in begun
         if isinstance(stage, EvalPlan) or len(journal.steps(stage.name)) < stage.steps

@@ -9,7 +9,9 @@ from functools import partial
 from attrs import define, frozen
 
 from rlc.catalog.index import loss_traits
-from rlc.plan.records import LOCAL, EvalPlan, StagePlan, TrainedPlan, TrainPlan
+from rlc.catalog.saved_weights import find_weights, is_run_weights
+from rlc.plan.records import LOCAL, EvalPlan, ModelPlan, StagePlan, TrainedPlan, TrainPlan
+from rlc.runtime.concurrency import in_thread
 from rlc.runtime.graph import Inputs, NodeContext
 from rlc.runtime.journal.checkpoints import ROLLING_TTL, PendingCheckpoint, is_due, max_lag
 from rlc.runtime.journal.database import Journal
@@ -48,7 +50,7 @@ async def open_weights(
             note(f"{stage.name} goes on from the weights of {stage.after}, with a fresh optimiser")
         return await _restore(folder, stage.after, load_weights)
     if model.weights is not None:
-        return await load_weights(model.weights)
+        return await open_saved(service, model, metadata)
     return await service.create_lora_training_client(
         model.base,
         rank=model.lora_rank,
@@ -60,13 +62,29 @@ async def open_weights(
     )
 
 
-async def open_sampler(service: ServiceClient, source: str) -> SamplingClient:
-    """Return a client that samples from a base model, or from the saved state of a URL."""
-    if "://" not in source:
-        return await service.create_sampling_client(base_model=source)
-    if "/sampler_weights/" in source:
-        return await service.create_sampling_client(model_path=source)
-    training = await service.create_training_client_from_state(source)
+async def open_saved(
+    service: ServiceClient, model: ModelPlan, metadata: dict[str, str] | None = None
+) -> TrainingClient:
+    """Return the weights that a model names, with a fresh optimiser. Raise WeightsError or
+    ServiceError if they are not there."""
+    name = model.weights
+    assert name is not None
+    if is_run_weights(name):
+        found = await in_thread(find_weights, name)
+        if not found.exactly:
+            adapter = service.create_training_client_from_adapter
+            return await adapter(found.place, model.base, user_metadata=metadata)
+        name = found.place
+    return await service.create_training_client_from_state(name, user_metadata=metadata)
+
+
+async def open_sampler(service: ServiceClient, model: ModelPlan) -> SamplingClient:
+    """Return a client that samples from a model as it is declared."""
+    if model.weights is None:
+        return await service.create_sampling_client(base_model=model.base)
+    if "/sampler_weights/" in model.weights:
+        return await service.create_sampling_client(model_path=model.weights)
+    training = await open_saved(service, model)
     return await training.save_weights_and_get_sampling_client()
 
 

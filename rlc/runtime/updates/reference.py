@@ -52,7 +52,9 @@ async def open_reference(
     if stage.kl is None:
         return None
     reference, model = stage.kl.reference, stage.model
-    if "://" not in reference:
-        model = evolve(model, base=reference)
-    client = await open_sampler(service, reference)
+    if "://" in reference:
+        model = evolve(model, weights=reference)
+    else:
+        model = evolve(model, base=reference, weights=None)
+    client = await open_sampler(service, model)
     return ReferenceModel(client, Meter(journal, stage.name, model))

@@ -99,6 +99,15 @@ class HostedService:
         create = partial(self._sdk.create_training_client_from_state, path)
         return await self._training(create, user_metadata, path)
 
+    async def create_training_client_from_adapter(
+        self,
+        folder: str,
+        base_model: str,  # noqa: ARG002
+        user_metadata: dict[str, str] | None = None,  # noqa: ARG002
+    ) -> HostedTrainingClient:
+        """Raise ServiceError: Tinker takes no adapters of other programs."""
+        raise ServiceError(f"{self.endpoint.name} takes no adapter of PEFT, as in {folder}")
+
     async def create_sampling_client(
         self,
         model_path: str | None = None,

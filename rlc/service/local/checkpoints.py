@@ -158,8 +158,11 @@ class CheckpointStore:
         return f"{SCHEME}{model}/{kind}/{name}"
 
     def load(self, path: str) -> Checkpoint:
-        """Read a checkpoint. Raise CheckpointError if it is missing, damaged or expired."""
-        file = self.file(path)
+        """Read a checkpoint. Raise CheckpointError if it is missing, damaged or expired.
+
+        ``path`` may also be that of a file, of another engine's checkpoint.
+        """
+        file = self.file(path) if path.startswith(SCHEME) else Path(path)
         try:
             with safetensors.safe_open(str(file), framework="numpy") as opened:
                 header, description = _read_header(opened)
@@ -167,7 +170,8 @@ class CheckpointStore:
             if header["format"] != _FORMAT or header["sha256"] != _digest(arrays):
                 raise ValueError("wrong checksum")
         except FileNotFoundError as error:
-            raise CheckpointError(f"There is no checkpoint {path} in {self.root}.") from error
+            where = f" in {self.root}" if path.startswith(SCHEME) else ""
+            raise CheckpointError(f"There is no checkpoint {path}{where}.") from error
         except Exception as error:  # a damaged file makes the readers raise many kinds
             raise CheckpointError(
                 f"The checkpoint {path} is damaged and cannot be read."

@@ -18,6 +18,7 @@ from rlc.service.local.custom.loss import CustomLoss
 from rlc.service.local.model.base_model import BaseModel, Snapshot, load_base
 from rlc.service.local.model.lora import Adapter, LoraSpec
 from rlc.service.local.model.prefix_cache import PrefixCache
+from rlc.service.local.peft import read_peft
 from rlc.service.local.sampling.decoder import Decoder
 from rlc.service.local.sampling.sampler import Engine, run_wave
 from rlc.service.local.training.state import restore_optimizer, restored_adapter
@@ -89,6 +90,20 @@ class LocalService:
     ) -> Awaitable[LocalTrainingClient]:
         """Continue from saved weights, with a fresh optimiser."""
         return self._worker.submit(lambda: self._restored(path, model, optimizer=False))
+
+    def create_training_client_from_adapter(
+        self,
+        folder: str,
+        base_model: str,
+        user_metadata: dict[str, str] | None = None,  # noqa: ARG002
+    ) -> Awaitable[LocalTrainingClient]:
+        """Continue from an adapter of Hugging Face PEFT; see `rlc.service.local.peft`."""
+
+        def create() -> LocalTrainingClient:
+            engine = self._engine(base_model)
+            return self._client(engine, read_peft(engine.base, Path(folder)), None)
+
+        return self._worker.submit(create)
 
     def create_sampling_client(
         self,

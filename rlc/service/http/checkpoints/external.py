@@ -16,14 +16,14 @@ import safetensors
 from starlette.responses import FileResponse, Response
 from tinker import types
 
+from rlc.catalog.saved_weights import ADAPTER_CONFIG, ADAPTER_WEIGHTS
 from rlc.service.errors import ServiceError
 from rlc.service.http.backend import Backend
 from rlc.service.http.checkpoints.runs import engine_path, path_of
 from rlc.service.http.refusals import Refused, refusing
-from rlc.service.local.model.lora import ALPHA
+from rlc.service.local.peft import peft_config
 
 _EXPORTS = "external_weights"
-_CONFIG, _WEIGHTS = "adapter_config.json", "adapter_model.safetensors"
 _ENCRYPTED = ".age"
 _MOST_RECIPIENTS = 10
 
@@ -39,7 +39,7 @@ def urls(
         description = backend.engine.store.find(engine_path(path)).description
     suffix = _ENCRYPTED if description.recipients else ""
     urls, expires = {}, datetime.now(UTC)
-    for file in (f"{_CONFIG}{suffix}", f"{_WEIGHTS}{suffix}"):
+    for file in (f"{ADAPTER_CONFIG}{suffix}", f"{ADAPTER_WEIGHTS}{suffix}"):
         urls[file], expires = backend.signer.url(base_url, f"{_EXPORTS}/{run_id}/{name}/{file}")
     backend.audit.checkpoint("read", path)
     return types.ExternalWeightsUrlsResponse(urls=urls, expires=expires)
@@ -51,25 +51,14 @@ async def fetch(backend: Backend, run_id: str, name: str, file: str) -> Response
     with refusing(404):
         description = backend.engine.store.find(path).description
     location, plain = backend.engine.store.file(path), file.removesuffix(_ENCRYPTED)
-    if plain == _WEIGHTS and not description.recipients:
+    if plain == ADAPTER_WEIGHTS and not description.recipients:
         return FileResponse(location, filename=file)
-    if plain == _WEIGHTS:
+    if plain == ADAPTER_WEIGHTS:
         content = await asyncio.to_thread(location.read_bytes)
     else:
         with safetensors.safe_open(str(location), framework="numpy") as opened:
             keys = list(opened.keys())
-        config = {
-            "peft_type": "LORA",
-            "task_type": "CAUSAL_LM",
-            "base_model_name_or_path": backend.runs.find(run_id).base_model,
-            "r": description.lora.rank,
-            "lora_alpha": int(ALPHA),
-            "lora_dropout": 0.0,
-            "bias": "none",
-            # As PEFT reads it: every layer whose name ends in one of these.
-            "target_modules": sorted({key.split(".lora_")[0].rpartition(".")[2] for key in keys}),
-            "inference_mode": True,
-        }
+        config = peft_config(backend.runs.find(run_id).base_model, description.lora.rank, keys)
         content = json.dumps(config, indent=2).encode()
     if not description.recipients:
         return Response(content, media_type="application/json")

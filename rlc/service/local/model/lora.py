@@ -17,6 +17,7 @@ from attrs import field, frozen
 from torch import Tensor, nn
 from torch.nn.functional import linear
 
+from rlc.catalog.saved_weights import layer_kind
 from rlc.service.errors import ServiceError
 
 ALPHA = 32.0
@@ -117,9 +118,8 @@ def install(model: Any) -> dict[str, LoraLinear]:
     for name, module in list(model.named_modules()):
         if isinstance(module, nn.Linear):
             parent, _, child = name.rpartition(".")
-            inside = parent.rpartition(".")[2].lower()
-            kind = ATTENTION if "attn" in inside or "attention" in inside else MLP
-            wrapped[name] = LoraLinear(module, UNEMBED if module is unembed else kind)
+            kind = UNEMBED if module is unembed else layer_kind(name)
+            wrapped[name] = LoraLinear(module, kind)
             setattr(model.get_submodule(parent), child, wrapped[name])
     return wrapped
 

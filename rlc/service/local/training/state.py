@@ -8,6 +8,7 @@ from rlc.service.errors import ServiceError
 from rlc.service.local.checkpoints import Arrays, Checkpoint, CheckpointStore, Description, Kind
 from rlc.service.local.model.base_model import BaseModel
 from rlc.service.local.model.lora import Adapter
+from rlc.service.local.peft import peft_key
 from rlc.service.local.training.trainer import Trainer
 
 
@@ -16,8 +17,7 @@ def state_arrays(
 ) -> tuple[Arrays, Description]:
     """Return a trainer's adapter, and for ``weights`` Adam's moments, as named arrays.
 
-    For ``external_weights`` they have the names of Hugging Face PEFT (0.21), which wraps the model
-    twice; its scale is ``lora_alpha / r``, ours with `rlc.service.local.model.lora.ALPHA`.
+    For ``external_weights`` they have the names of Hugging Face PEFT.
     """
     base, optimizer, spec = trainer.base, trainer.optimizer, trainer.adapter.spec
     vectors = {"adapter": optimizer.parameters_P}
@@ -29,7 +29,7 @@ def state_arrays(
             for part, view in zip(("lora_A", "lora_B"), pair, strict=True):
                 key = f"{label}/{name}.{part}"
                 if kind == "external_weights":
-                    key = f"base_model.model.{name}.{part}.weight"
+                    key = peft_key(name, part)
                 arrays[key] = view.cpu().numpy()
     steps = optimizer.steps if kind == "weights" else None
     return arrays, Description(base.name, base.fingerprint, spec, steps, expires_at, user_metadata)
