@@ -5,8 +5,10 @@
 
 One forward_backward of a batch like quickstart's: 16 groups of 8 games of several turns, a quarter
 of the groups without a difference in reward. On the engine in this process, and through `rlc serve`
-with the official SDK. The two sides take turns in every round, so that a busy machine slows both;
-the figures are of the fastest rounds. "alone" is the loss without the model, in one thread.
+with the official SDK. All sides take turns in every round, in an order drawn anew; the figures are
+seconds of the processor, the server's included, which other programs do not lengthen: the median,
+and the median of what a round takes over the built-in loss in the same round. "alone" is the loss
+without the model, in one thread.
 """
 
 from __future__ import annotations
@@ -14,12 +16,13 @@ from __future__ import annotations
 import argparse
 import asyncio
 import os
+import random
 import sys
 import tempfile
-import time
 from collections.abc import Awaitable, Callable, Sequence
 from functools import partial
 from pathlib import Path
+from statistics import median
 from typing import Any
 
 import rlc.service.local.torch_settings  # noqa: F401 (before torch)
@@ -90,16 +93,29 @@ def as_own(data: Sequence[types.Datum], own: Program) -> list[types.Datum]:
     return made
 
 
-async def fastest(rounds: int, sides: Sequence[Callable[[], Awaitable[Any]]]) -> list[float]:
-    """The seconds of each side in its fastest round; a round before them warms up."""
-    best = [float("inf") for _ in sides]
+def busy() -> float:
+    """The seconds that this process and those that it started have kept a processor busy."""
+    nanoseconds = 0
+    for process in ("self", *Path("/proc/self/task").glob("*/children")):
+        ids = [process] if isinstance(process, str) else process.read_text().split()
+        for each in ids:
+            tasks = Path(f"/proc/{each}/task").glob("*/schedstat")
+            nanoseconds += sum(int(task.read_text().split()[0]) for task in tasks)
+    return nanoseconds * 1e-9
+
+
+async def seconds(rounds: int, sides: Sequence[Callable[[], Awaitable[Any]]]) -> list[list[float]]:
+    """The seconds of each side in each round; a round before them warms up."""
+    found: list[list[float]] = [[] for _ in sides]
+    order, rng = list(range(len(sides))), random.Random(0)
     for number in range(rounds + 1):
-        for at in sorted(range(len(sides)), reverse=bool(number % 2)):
-            started = time.perf_counter()
+        rng.shuffle(order)
+        for at in order:
+            before = busy()
             await sides[at]()
             if number:
-                best[at] = min(best[at], time.perf_counter() - started)
-    return best
+                found[at].append(busy() - before)
+    return found
 
 
 async def measure(service: Any, rounds: int, where: str) -> None:
@@ -124,7 +140,7 @@ async def measure(service: Any, rounds: int, where: str) -> None:
         async def own_loss(data: Any = sent, loss: Any = expressed) -> None:
             await training.forward_backward_custom(data, loss)
 
-        report(where, name, *await fastest(rounds, (builtin, custom, own_loss)))
+        report(where, name, *await seconds(rounds, (builtin, custom, own_loss)))
 
 
 async def alone(rounds: int) -> None:
@@ -150,16 +166,15 @@ async def alone(rounds: int) -> None:
         program, (fn, ranks) = expression(name), compiled(torch_function(expression(name), "own"))
         traced = CustomLoss.trace(fn, ranks)
         own = partial(compute, traced, as_own(data, program))
-        report("alone", name, *await fastest(rounds, (builtin, custom, own)))
+        report("alone", name, *await seconds(rounds, (builtin, custom, own)))
 
 
-def report(where: str, name: str, builtin: float, custom: float, own: float) -> None:
-    print(
-        f"  {where:8} {name:20} built-in {builtin * 1e3:8.1f} ms   "
-        f"custom {custom * 1e3:8.1f} ms ({custom / builtin:.3f})   "
-        f"own {own * 1e3:8.1f} ms ({own / builtin:.3f})",
-        flush=True,
-    )
+def report(where: str, name: str, *sides: Sequence[float]) -> None:
+    said = [f"  {where:8} {name:20}"]
+    for side, times in zip(("built-in", "custom", "own"), sides, strict=True):
+        share = median(one / other for one, other in zip(times, sides[0], strict=True))
+        said.append(f"{side} {median(times) * 1e3:8.1f} ms ({share:.3f})")
+    print("   ".join(said), flush=True)
 
 
 def main() -> None:
@@ -173,7 +188,7 @@ def main() -> None:
     from rlc.service import local
 
     tokens = sum(datum.model_input.length for datum in batch("ppo"))
-    print(f"seconds of a forward_backward of {GROUPS * MEMBERS} datums, {tokens} tokens")
+    print(f"a forward_backward of {GROUPS * MEMBERS} datums, {tokens} tokens")
     with tempfile.TemporaryDirectory() as folder:
         engine = local.connect(Path(folder) / "engine", args.device)
         asyncio.run(measure(engine, args.rounds, "engine"))
