@@ -126,8 +126,9 @@ def _prices(stage: StagePlan) -> Iterator[str]:
         yield f"the forward pass of {stage.loss.name}() is billed as a prefill of every sequence"
     if isinstance(stage, TrainPlan) and stage.loss.program is not None:
         yield (
-            f"the server computes {stage.loss.name}() itself; where it has no custom losses, the "
-            "SDK does, after a forward pass over every sequence: 1.5 times the training work"
+            f"low and expected: the service computes {stage.loss.name}() itself; high: it has no "
+            "custom losses, and the SDK computes it after a forward pass, which is billed as a "
+            "prefill of every sequence"
         )
     if isinstance(stage, TrainPlan) and stage.kl is not None:
         if cost.reference_price(stage.kl, stage.model) is None:

@@ -15,7 +15,7 @@ from attrs import evolve, frozen
 
 from rlc.catalog.index import loss_traits
 from rlc.plan.environments import EnvPlan
-from rlc.plan.records import BatchPlan, EvalPlan, SftPlan, StagePlan, TrainPlan
+from rlc.plan.records import LOCAL, BatchPlan, EvalPlan, SftPlan, StagePlan, TrainPlan
 from rlc.pricing.shapes import (
     CHAT_TOKENS,
     ORACLE_SHARE,
@@ -177,9 +177,17 @@ def _train_tokens(stage: TrainPlan, level: Level) -> Tokens:
         again += (sampling_tokens(shape, replaced, size, cached) for shape in shapes)
     total += _most(again)
     total = evolve(total, train=total.train * TAUGHT[level])
-    if loss_traits(stage.loss).reaches_prompt:  # read once before their gradient
+    if _are_read_first(stage, level):
         total += Tokens(prefill=total.train)
     return total if stage.kl is not None else evolve(total, reference=0.0)
+
+
+def _are_read_first(stage: TrainPlan, level: Level) -> bool:
+    """Whether sequences are read once before their gradient. A custom loss is computed by the
+    server; at worst it has none, and its client asks for the logprobs first."""
+    if stage.loss.program is not None and stage.model.service != LOCAL and level == "high":
+        return True
+    return loss_traits(stage.loss).reaches_prompt
 
 
 def _eval_tokens(stage: EvalPlan, level: Level) -> Tokens:

@@ -254,6 +254,23 @@ def warm(policy: str = "oracle", every: str = "none", first: str = "false") -> s
     return WARM.format(policy=policy, every=every, first=first)
 
 
+def test_a_custom_loss_reads_every_sequence_once_more_at_worst() -> None:
+    """A service without custom losses leaves them to its client, after a forward pass."""
+    own = WORKED.replace("importance_sampling()", "own")
+    own = "loss own {{ token = -min(ratio, 3) * adv }}\n" + own
+    builtin, custom = (
+        first_train(planned(text.format(base="Qwen/Qwen3-8B"))) for text in (WORKED, own)
+    )
+    costs = [stage_cost(stage) for stage in (builtin, custom)]
+    for level in LEVELS:
+        without, tokens = (cost.step_tokens[level] for cost in costs)
+        more = without.train if level == "high" else 0.0
+        assert tokens == evolve(without, prefill=without.prefill + more)
+    assert any("high: it has no custom losses" in line for line in assumptions(custom))
+    here = evolve(custom, model=evolve(custom.model, service="local"))
+    assert stage_cost(here).step_tokens == costs[0].step_tokens
+
+
 def test_supervised_training_is_billed_for_its_sequences_alone() -> None:
     (stage,) = stages_of(planned(warm()), SftPlan)
     cost = stage_cost(stage)
