@@ -19,6 +19,7 @@ import os
 import random
 import sys
 import tempfile
+import time
 from collections.abc import Awaitable, Callable, Sequence
 from functools import partial
 from pathlib import Path
@@ -96,12 +97,11 @@ def as_own(data: Sequence[types.Datum], own: Program) -> list[types.Datum]:
 def busy() -> float:
     """The seconds that this process and those that it started have kept a processor busy."""
     nanoseconds = 0
-    for process in ("self", *Path("/proc/self/task").glob("*/children")):
-        ids = [process] if isinstance(process, str) else process.read_text().split()
-        for each in ids:
-            tasks = Path(f"/proc/{each}/task").glob("*/schedstat")
+    for children in Path("/proc/self/task").glob("*/children"):
+        for child in children.read_text().split():
+            tasks = Path(f"/proc/{child}/task").glob("*/schedstat")
             nanoseconds += sum(int(task.read_text().split()[0]) for task in tasks)
-    return nanoseconds * 1e-9
+    return time.process_time() + nanoseconds * 1e-9
 
 
 async def seconds(rounds: int, sides: Sequence[Callable[[], Awaitable[Any]]]) -> list[list[float]]:

@@ -1,4 +1,5 @@
-"""What differs between two plans, by meaning: values, formulas, graph, cost; as text and as JSON.
+"""What differs between two plans, by meaning: values, formulas, graph, cost, and the sweeps of
+their recipes; as text and as JSON.
 
 Moving a line, renaming a file or writing out a default changes nothing here, as it leaves the
 content hash alone.
@@ -6,13 +7,15 @@ content hash alone.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 from attrs import asdict, frozen
 
+from rlc.compile.sweeps import Sweep
 from rlc.explanation.formulas.stages import formulas_of
 from rlc.explanation.job.graph import edge_notes
+from rlc.explanation.job.sweeps import sweep_changes
 from rlc.explanation.layout import WIDTH, Lines, dollars, section
 from rlc.lang.render import Paint
 from rlc.plan.codec import plan_hash
@@ -52,17 +55,22 @@ class PlanDiff:
     graph: GraphChange
     cost: dict[Level, tuple[Money, Money]]
     bill: dict[str, tuple[Money, Money]]  # what is expected, by kind, where it differs
+    sweeps: tuple[Change, ...] = ()
 
     def __bool__(self) -> bool:
         return not self.same
 
 
-def diff_plans(before: Plan, after: Plan) -> PlanDiff:
+def diff_plans(
+    before: Plan, after: Plan, sweeps: tuple[Sequence[Sweep], Sequence[Sweep]] = ((), ())
+) -> PlanDiff:
+    """Compare two plans, and the ``sweeps`` of the recipes that they are of."""
+    changed = tuple(sweep_changes(*sweeps))
     costs = plan_cost(before), plan_cost(after)
     bills = bill_of(costs[0], "expected"), bill_of(costs[1], "expected")
     old, new = _graph_lines(before), _graph_lines(after)
     return PlanDiff(
-        same=plan_hash(before) == plan_hash(after),
+        same=plan_hash(before) == plan_hash(after) and not changed,
         values=tuple(value_changes(before, after)),
         formulas=tuple(_formula_changes(before, after)),
         graph=GraphChange(
@@ -77,6 +85,7 @@ def diff_plans(before: Plan, after: Plan) -> PlanDiff:
             for kind in KINDS
             if bills[0][kind] != bills[1][kind]
         },
+        sweeps=changed,
     )
 
 
@@ -112,6 +121,7 @@ def diff_text(diff: PlanDiff, before: str, after: str, color: bool = False) -> s
         *section("formulas", _formulas(diff, paint), paint),
         *section("graph", _graph(diff), paint),
         *section("cost in USD", _cost(diff), paint),
+        *section("sweeps", change_lines(diff.sweeps), paint),
     ]
     return "\n".join(line.rstrip() for line in [head, *sections]) + "\n"
 
@@ -123,10 +133,7 @@ def diff_dict(diff: PlanDiff, before: str, after: str) -> dict[str, Any]:
         "before": before,
         "after": after,
         "same": diff.same,
-        "values": [
-            {"path": change.path, "before": _plain(change.before), "after": _plain(change.after)}
-            for change in diff.values
-        ],
+        "values": list(map(_change, diff.values)),
         "formulas": [asdict(change) for change in diff.formulas],
         "graph": asdict(diff.graph),
         "cost": {
@@ -140,6 +147,15 @@ def diff_dict(diff: PlanDiff, before: str, after: str) -> dict[str, Any]:
                 for level, (old, new) in diff.cost.items()
             },
         },
+        "sweeps": list(map(_change, diff.sweeps)),
+    }
+
+
+def _change(change: Change) -> dict[str, Any]:
+    return {
+        "path": change.path,
+        "before": _plain(change.before),
+        "after": _plain(change.after),
     }
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 from attrs import evolve, frozen
@@ -30,7 +30,7 @@ class Side:
         return mine == (other.exists, type(other.value), other.value)
 
 
-class _Written(str):
+class Written(str):
     """A value as a recipe writes it already."""
 
     __slots__ = ()
@@ -53,7 +53,12 @@ class Change:
 
 def value_changes(before: Plan, after: Plan) -> Iterator[Change]:
     """In the order of the plans; a stage that only one has is one change."""
-    old, new = _values(before), _values(after)
+    return changes_between(_values(before), _values(after))
+
+
+def changes_between(old: Mapping[str, Side], new: Mapping[str, Side]) -> Iterator[Change]:
+    """What differs between values by path, in their order; what is only in one, with all that is
+    inside of it, is one change."""
     paths = dict.fromkeys([*old, *new])
     parts = list(dict.fromkeys(map(_part, paths)))  # what is of one part of a stage comes together
     changed = [
@@ -64,7 +69,7 @@ def value_changes(before: Plan, after: Plan) -> Iterator[Change]:
     whole = {path for path in changed if "." not in path and (path in old) != (path in new)}
     for path in changed:
         if path not in whole and path.partition(".")[0] in whole:
-            continue  # of a stage that only one has
+            continue  # of something that only one has
         if path not in whole and any(other.startswith(f"{path}.") for other in changed):
             continue  # a part took the place of `none`: its own values say so
         yield Change(path, old.get(path, ABSENT), new.get(path, ABSENT))
@@ -87,7 +92,7 @@ def _values(plan: Plan) -> dict[str, Side]:
             found[path.removeprefix("stages.")] = Side(value, origin.get(path, ""))
     for one in plan.expectations:
         name = f"expect {one.compared}"
-        found[name] = Side(_Written(one.right), origin.get(name, ""))
+        found[name] = Side(Written(one.right), origin.get(name, ""))
     return found
 
 
@@ -113,10 +118,9 @@ def difference_lines(before: Plan, after: Plan) -> list[str]:
 
 def _change(change: Change) -> str:
     name = change.path.rpartition(".")[2]
-    if not change.after.exists and "." not in change.path:
-        return f"{change.before.value} stage removed"
-    if not change.before.exists and "." not in change.path:
-        return f"{change.after.value} stage added"
+    if "." not in change.path and not (change.before.exists and change.after.exists):
+        here, how = (change.after, "added") if change.after.exists else (change.before, "removed")
+        return f"sweep {how}" if here.value == "sweep" else f"{here.value} stage {how}"
     if isinstance(change.before.value, Program) and isinstance(change.after.value, Program):
         return "another expression"
     return " → ".join(

@@ -34,6 +34,35 @@ def test_with_and_without_an_override(capsys: pytest.CaptureFixture[str]) -> Non
     assert main(["diff", QUICKSTART, "--set", "main.steps=50"]) == 0
 
 
+SWEEP = """
+sweep rates {
+  of = main  over = { learning_rate = [1e-5, 4e-5] main.steps = [5, 9] }  seeds = 2
+  metric = main.reward
+}
+"""
+
+
+def test_sweeps_are_compared_too(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    before, after = tmp_path / "before.rl", tmp_path / "after.rl"
+    text = Path(QUICKSTART).read_text(encoding="utf-8")
+    before.write_text(text + SWEEP, encoding="utf-8")
+    assert main(["diff", str(before), QUICKSTART]) == 1
+    assert "rates  sweep removed" in capsys.readouterr().out
+    changed = SWEEP.replace("1e-5, 4e-5]", "1e-5, 4e-5, 1e-4]").replace("seeds = 2", "")
+    after.write_text(text + changed.replace("  metric", "  search = random(3)  metric"))
+    assert main(["diff", str(before), str(after), "--json"]) == 1
+    found = json.loads(capsys.readouterr().out)
+    assert found["values"] == []
+    assert {one["path"]: one["after"]["value"] for one in found["sweeps"]} == {
+        "rates.over.learning_rate": "1e-5, 4e-5, 1e-4",
+        "rates.search": "random(3)",
+        "rates.seeds": 1,
+    }
+    assert main(["diff", str(before), str(after)]) == 1
+    assert "rates.search              grid() → random(3)" in capsys.readouterr().out
+    assert main(["diff", str(before), str(before), "--set", "main.save=every(25)"]) == 0
+
+
 def test_json(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["diff", QUICKSTART, "--rehearse", "--json"]) == 1
     data = json.loads(capsys.readouterr().out)

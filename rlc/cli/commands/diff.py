@@ -5,18 +5,22 @@ from __future__ import annotations
 import argparse
 import json
 import sys
+from typing import TYPE_CHECKING
 
 from rlc.api import is_saved_plan, load
 from rlc.cli.options import add_plan_options, changes_plan, recipe_of
 from rlc.cli.output import has_color, print_error, print_findings
-from rlc.plan.records import Plan
+
+if TYPE_CHECKING:
+    from rlc.compile.recipe import Compiled
 
 SAME, DIFFERENT, ERROR = 0, 1, 2
 
 HELP = "what differs between two recipes or plans"
 DESCRIPTION = (
-    "Compare two recipes or saved plans by what they do: values, formulas, graph "
-    "and cost. The options apply to the second, which is the first again where there is none."
+    "Compare two recipes or saved plans by what they do: values, formulas, graph, "
+    "cost, and the sweeps of recipes. The options apply to the second, which is the first again "
+    "where there is none."
 )
 EPILOG = """\
 examples:
@@ -44,10 +48,11 @@ def run(args: argparse.Namespace) -> int:
         return print_error("give a second recipe, or something to --set", ERROR)
     if changed and is_saved_plan(after):
         return print_error(f"{after} stays as it is: options apply to a recipe", ERROR)
-    old, new = _plan(args.before), _plan(after, args)
-    if old is None or new is None:
+    old, new = _compiled(args.before), _compiled(after, args)
+    if old.plan is None or new.plan is None:
         return ERROR
-    diff = diff_plans(old, new)
+    both_recipes = not (is_saved_plan(args.before) or is_saved_plan(after))
+    diff = diff_plans(old.plan, new.plan, (old.sweeps, new.sweeps) if both_recipes else ((), ()))
     names = (args.before, f"{after} with the options" if changed else after)
     if args.json:
         print(json.dumps(diff_dict(diff, *names), indent=2, ensure_ascii=False))
@@ -56,13 +61,16 @@ def run(args: argparse.Namespace) -> int:
     return DIFFERENT if diff else SAME
 
 
-def _plan(path: str, args: argparse.Namespace | None = None) -> Plan | None:
-    """Return the plan of a recipe or a saved one, stale or not; None if findings were printed."""
+def _compiled(path: str, args: argparse.Namespace | None = None) -> Compiled:
+    """Return what a recipe compiles to, or a saved plan, stale or not; without a plan if findings
+    were printed."""
     if is_saved_plan(path):
+        from rlc.compile.recipe import Compiled
         from rlc.compile.saved import read_plan
+        from rlc.lang.diagnostics import Diagnostics
 
-        return read_plan(path).plan
+        return Compiled(read_plan(path).plan, Diagnostics())
     compiled = (recipe_of(args, path) if args else load(path)).compile()
     if compiled.plan is None:
         print_findings(compiled.diagnostics)
-    return compiled.plan
+    return compiled

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 from attrs import asdict
@@ -11,6 +11,8 @@ from rlc.compile.sweeps import Sweep
 from rlc.explanation.amounts.costs import FREE
 from rlc.explanation.layout import Lines, count, dollars, section, wrapped
 from rlc.lang.render import Paint
+from rlc.plan.differences import Change, Side, Written, changes_between
+from rlc.plan.leaves import leaves
 from rlc.plan.sweeps import AxisPlan, SearchPlan, SweepPlan
 from rlc.plan.units import show
 from rlc.pricing.sweeps import SweepCost
@@ -68,6 +70,28 @@ def search_text(search: SearchPlan) -> str:
         return f"{search.kind}({'' if search.n is None else search.n})"
     said = (f"{name} = {value:,}" for name, value in given.items() if value is not None)
     return f"{search.kind}({', '.join(said)})"
+
+
+def sweep_changes(before: Sequence[Sweep], after: Sequence[Sweep]) -> Iterator[Change]:
+    """What differs between the sweeps of two recipes."""
+    return changes_between(
+        *({k: v for s in side for k, v in _values(s)} for side in (before, after))
+    )
+
+
+def _values(sweep: Sweep) -> Iterator[tuple[str, Side]]:
+    plan, name = sweep.plan, sweep.plan.name
+    yield name, Side("sweep")
+    yield f"{name}.of", Side(Written(plan.of))
+    for axis in plan.axes:
+        yield f"{name}.over.{axis.path}", Side(Written(axis_text(axis)))
+    yield f"{name}.search", Side(Written(search_text(plan.search)))
+    yield f"{name}.seeds", Side(plan.seeds)
+    yield f"{name}.metric", Side(Written(plan.metric.name))
+    yield from ((path, Side(value)) for path, value in leaves(plan.budget, f"{name}.budget"))
+    if not sweep.cost.free:
+        all_of_it = " / ".join(dollars(sweep.cost.total[level]) for level in LEVELS)
+        yield f"{name}.cost", Side(Written(all_of_it))
 
 
 def _cost_lines(plan: SweepPlan, cost: SweepCost) -> Lines:
