@@ -67,11 +67,21 @@ def test_it_is_where_all_tokens_have_the_advantage_of_their_sequence(
     assert (loss.program is None) == served
 
 
-@pytest.mark.parametrize("large", ["exp(1000)", "1e200 * 1e200"])
-def test_a_number_that_is_too_large_is_an_error(large: str) -> None:
-    text = TINY + f"loss mine {{ token = -ratio * adv * ({large}) }}\n" + train(loss="mine")
-    (found,) = compile_source(Source("recipe.rl", text)).diagnostics
-    assert (found.code, found.message) == ("RL0650", f"`{large}` is too large a number")
+@pytest.mark.parametrize(
+    ("token", "large"),
+    [
+        ("-ratio * adv * (exp(1000))", "exp(1000)"),
+        ("-ratio * adv * 1e308 * 1e308", "-ratio * adv * 1e308 * 1e308"),
+        ("-adv * exp(800 + 0 * logq) * ratio", "exp(800 + 0 * logq)"),
+        ("-where(adv > 0, 1e200 * 1e200, 1) * ratio * adv", "1e200 * 1e200"),
+        ("-adv * sigmoid(1e308 * (1e3 * (ratio - 1) + 1))", None),  # 1 is as large as it gets
+    ],
+)
+def test_a_number_that_is_too_large_is_an_error(token: str, large: str | None) -> None:
+    text = TINY + f"loss mine {{ token = {token} }}\n" + train(loss="mine")
+    found = [(d.code, d.message) for d in compile_source(Source("recipe.rl", text)).diagnostics]
+    expected = [] if large is None else [("RL0650", f"`{large}` is too large a number")]
+    assert [item for item in found if item[0] == "RL0650"] == expected
 
 
 def test_a_power_is_not_corrected_to_a_product() -> None:

@@ -1,14 +1,15 @@
-"""Whether a loss bounds the weight of a token whose ratio has run away."""
+"""How large a loss grows: with a ratio that has run away, and at all."""
 
 from __future__ import annotations
 
 import math
 
-from attrs import frozen
+from attrs import evolve, frozen
 
 from rlc.algo.expressions.derivative import derivative
 from rlc.algo.expressions.program import Program
 from rlc.algo.expressions.scalars import evaluate
+from rlc.algo.expressions.vocabulary import shapes
 from rlc.records import Record
 
 _NEAR, _FAR = (0.5, 1.0, 2.0), (16.0, 24.0, 32.0)  # log p − log q
@@ -32,6 +33,31 @@ def ratio_is_bounded(program: Program) -> Bounded:
     at ratios up to e³² and down to e⁻³²; what grows like ``log ratio`` counts as bounded."""
     slope = derivative(program)
     return Bounded(*(_is_bounded(slope, sign) for sign in (1.0, -1.0)))
+
+
+def overflows_at(program: Program) -> int | None:
+    """Return the first node that is never finite in sequences near the sampler's policy, or the
+    output if the gradient is not; None if a loss and its gradient are finite in some of them."""
+    sequences = [
+        {
+            "logp": [-0.5, -1.0, -2.0],
+            "logq": [-0.5 + drift, -1.0, -2.0 - drift],
+            "ref": [-0.6, -1.2, -1.8],
+            "adv": [adv] * 3,
+        }
+        for drift in (0.0, 0.1)
+        for adv in (1.0, -1.0, 0.5)
+    ]
+
+    def is_finite(part: Program) -> bool:
+        results = (evaluate(part, inputs) for inputs in sequences)
+        rows = (result if isinstance(result, list) else [result] for result in results)
+        return any(all(map(math.isfinite, row)) for row in rows)
+
+    if is_finite(program):
+        return None if is_finite(derivative(program)) else program.output
+    whole = (evolve(program, output=at, shape=shape) for at, shape in enumerate(shapes(program)))
+    return next(part.output for part in whole if not is_finite(part))
 
 
 def _is_bounded(slope: Program, sign: float) -> bool:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from rlc.algo.expressions.growth import overflows_at
 from rlc.algo.expressions.program import NUMBER, Program
 from rlc.algo.expressions.ranges import Undefined, ranges
 from rlc.algo.expressions.reach import differentiable
@@ -10,6 +11,7 @@ from rlc.check.expressions.lower import Lowering
 from rlc.lang.diagnostics import Diagnostics, Label
 from rlc.lang.source import Span
 
+_TOO_LARGE = "it, or its gradient, is infinite where the ratio and the advantage are 1 or near it"
 _RULED_OUT = "`where(condition, …, …)` rules them out; `clip`, `max` and `abs` bound what is there"
 
 
@@ -25,11 +27,17 @@ def report_findings(program: Program, lowering: Lowering, result: Span, found: D
         found.warning("RL0655", result, message, advice)
     values = ranges(program)
     undefined_nodes = {undefined.node for undefined in values.undefined}
-    for position, node in enumerate(program.nodes):
-        of_numbers = node.args and all(program.nodes[arg].op == NUMBER for arg in node.args)
-        if of_numbers and position not in undefined_nodes and not OPERATIONS[node.op].condition:
-            span = lowering.span_of(position, result)  # what is finite has been computed
-            found.error("RL0650", span, f"`{_text(span)}` is too large a number", None)
+    too_large = [
+        position
+        for position, node in enumerate(program.nodes)
+        if node.args and all(program.nodes[arg].op == NUMBER for arg in node.args)
+        if position not in undefined_nodes and not OPERATIONS[node.op].condition
+    ]  # what is finite has been computed
+    if not (too_large or undefined_nodes) and (infinite := overflows_at(program)) is not None:
+        too_large = [infinite]
+    for position in too_large:
+        span = lowering.span_of(position, result)
+        found.error("RL0650", span, f"`{_text(span)}` is too large a number", _TOO_LARGE)
     for undefined in values.undefined:
         report_undefined(undefined, lowering, result, found)
     for decided in values.decided:
