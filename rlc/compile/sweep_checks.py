@@ -10,7 +10,7 @@ from attrs import evolve, frozen
 
 from rlc.check.stages import CheckedStage
 from rlc.check.sweeps import Axis, CheckedSweep
-from rlc.compile.sweeps import Sweep, expression, needed, record_of, texts_of
+from rlc.compile.sweeps import MOST_LISTED, Sweep, expression, needed, record_of, texts_of
 from rlc.compile.trials import TrialCompiler, Tried
 from rlc.lang.ast import Recipe
 from rlc.lang.diagnostics import Diagnostics, Label, Severity
@@ -21,8 +21,6 @@ from rlc.plan.sweeps import AxisPlan, Configuration, metric_label
 if TYPE_CHECKING:
     from rlc.check.expectations import CheckedExpectation
     from rlc.data.reading import Reader
-
-MOST_LISTED = 2_000  # configurations of a grid: each of them is checked
 
 
 def checked_sweeps(
@@ -147,9 +145,7 @@ class _Checker:
         return True
 
     def combinations_fit(self) -> bool:
-        """Whether every configuration of a grid makes a recipe."""
-        if self.checked.search.n is not None:
-            return True
+        """Whether every configuration makes a recipe, also of those that a search may draw."""
         for configuration in self.sweep.configurations():
             tried = self.sweep.with_values(configuration)
             wrong = next((i for i in tried.found if i.severity is Severity.ERROR), None)

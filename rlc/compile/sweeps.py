@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import cached_property
-from itertools import product
+from itertools import chain, count, islice, product
 from math import prod
+from random import Random
 from typing import TYPE_CHECKING
 
 from attrs import define, evolve, field
@@ -29,6 +30,8 @@ if TYPE_CHECKING:
     from rlc.check.expectations import CheckedExpectation
 
 REHEARSED = 4  # configurations of a rehearsal
+# Configurations that are checked together, each of them; of those that are more, so many.
+MOST_LISTED, SAMPLED = 2_000, 500
 
 
 class TrialError(Error):
@@ -69,11 +72,24 @@ class Sweep:
     def seeds(self) -> range:
         return range(self.seed, self.seed + self.plan.seeds)
 
+    @property
+    def combinations(self) -> int:
+        """How many configurations the axes' values have together; a range counts with its ends."""
+        return prod(len(texts_of(axis)) for axis in self.plan.axes)
+
     def configurations(self) -> Iterator[Configuration]:
         """Every configuration of the axes' values; the last axis varies first. A range stands
-        there with its two ends."""
+        there with its two ends. Of more than :data:`MOST_LISTED`, from which a search only draws,
+        it is a sample: the ends of the axes, then others at random."""
         paths = [axis.path for axis in self.plan.axes]
-        for values in product(*map(texts_of, self.plan.axes)):
+        texts = [texts_of(axis) for axis in self.plan.axes]
+        listed: Iterable[tuple[str, ...]] = product(*texts)
+        if self.combinations > MOST_LISTED:
+            ends = islice(product(*((text[0], text[-1]) for text in texts)), SAMPLED // 2)
+            drawn = Random(self.plan.name)
+            others = (tuple(drawn.choice(text) for text in texts) for _ in count())
+            listed = islice(dict.fromkeys(chain(ends, islice(others, SAMPLED))), SAMPLED)
+        for values in listed:
             yield dict(zip(paths, values, strict=True))
 
     def plan_of(self, configuration: Configuration, seed: int) -> Plan:

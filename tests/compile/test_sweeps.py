@@ -7,8 +7,9 @@ from attrs import evolve, fields
 from plan_recipes import recipe
 
 from rlc.compile.recipe import Compiled, compile_source
-from rlc.compile.sweeps import Sweep, TrialError
-from rlc.lang.render import render_human
+from rlc.compile.sweeps import SAMPLED, Sweep, TrialError
+from rlc.explanation.job.sweeps import sweep_lines
+from rlc.lang.render import Paint, render_human
 from rlc.lang.source import Source
 from rlc.plan.codec import plan_hash
 from rlc.plan.graph import build_graph
@@ -186,6 +187,33 @@ def test_what_is_reused_is_varied_where_it_is_declared() -> None:
         alone.append(content(evolve(plan, stages=stages, graph=build_graph(stages))))
     assert made == alone
     assert len(set(made)) == 8
+
+
+def test_what_a_search_may_draw_goes_together() -> None:
+    text = recipe("quickstart").replace("group_size = 8", "group_size = size")
+    text = (
+        text.replace("grpo()", "scheme") + "param size: int = 8\nadvantage scheme = reinforce()\n"
+    )
+    over = "scheme = [reinforce(), grpo()]  size = [1, 8]"
+    text += f"sweep s {{ of = main  over = {{ {over} }}  search = random(2) }}\n"
+    found = compile_source(Source("recipe.rl", text)).diagnostics
+    (message,) = (item.message for item in found if item.code == "RL0605")
+    assert "scheme = grpo(), size = 1" in message
+
+
+def test_of_very_many_configurations_some_are_put_together() -> None:
+    numbers = list(map(str, range(2, 22)))
+    paths = "main.steps", "main.batch.group_size", "main.sampling.max_tokens", "policy.lora_rank"
+    axes = "  ".join(f"{path} = [{', '.join(numbers)}]" for path in paths[:3])
+    text = f"sweep s {{ of = main  over = {{ {axes} {paths[3]} = [4, 8] }}  search = random(9) }}\n"
+    sweep = sweep_of(recipe("quickstart") + text)
+    listed = [tuple(configuration.values()) for configuration in sweep.configurations()]
+    assert sweep.combinations == 16_000
+    assert len(set(listed)) == len(listed) == SAMPLED
+    assert {("2", "2", "2", "4"), ("21", "21", "21", "8")} <= set(listed)
+    assert listed == [tuple(one.values()) for one in sweep.configurations()]
+    lines = " ".join(line.strip() for line in sweep_lines(sweep, Paint(False)))
+    assert f"by {SAMPLED} of the 16,000 configurations" in lines
 
 
 @pytest.mark.parametrize("metric", ["", "metric = heldout.pass_at_1"])

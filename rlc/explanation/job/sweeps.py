@@ -7,7 +7,7 @@ from typing import Any
 
 from attrs import asdict
 
-from rlc.compile.sweeps import Sweep
+from rlc.compile.sweeps import MOST_LISTED, SAMPLED, Sweep
 from rlc.explanation.amounts.costs import FREE
 from rlc.explanation.layout import Lines, count, dollars, section, wrapped
 from rlc.lang.render import Paint
@@ -50,6 +50,11 @@ def _search_lines(sweep: Sweep) -> Lines:
     goal = "the most" if plan.metric.more_is_better else "the least"
     held_out = "held out" if plan.metric.held_out else "of tasks that are trained on"
     yield f"{search_text(search)}: {count(sweep.size, 'configuration')}"
+    if sweep.combinations > MOST_LISTED:
+        yield from wrapped(
+            f"checked and priced by {SAMPLED:,} of the {sweep.combinations:,} configurations of "
+            "its values: another one may not work, and its trials would fail"
+        )
     seeds = sweep.seeds
     of = f"seed {seeds[0]}" if len(seeds) == 1 else f"seeds {seeds[0]} to {seeds[-1]}"
     yield f"each with {of}"
