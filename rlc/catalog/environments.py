@@ -8,7 +8,7 @@ from typing import Any, Literal
 from rlc.catalog.index import find_builtin, source_traits, wrapper_traits
 from rlc.catalog.records import Param
 from rlc.catalog.traits import EnvFacts, Role
-from rlc.data.code.calls import Code
+from rlc.data.code.calls import Code, module_of_package
 from rlc.plan.environments import MAX_TURNS, EnvPlan, StepPlan
 from rlc.plan.paths import file_part
 
@@ -85,7 +85,8 @@ def code_of(env: EnvPlan) -> Iterator[tuple[str, Code]]:
         if param.code is not None and value is not None:
             decided = source_traits(env.source).decides if path == "id" else {}
             args = others["args"] if param.code == "factory" else {}
-            yield path, Code(value, param.code, args, decided)
+            target = f"{module_of_package(value)}:{param.calls}" if param.calls else value
+            yield path, Code(target, param.code, args, decided)
 
 
 def templates_of(env: EnvPlan) -> Iterator[tuple[str, Param, str]]:

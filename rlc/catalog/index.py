@@ -9,6 +9,7 @@ from attrs import evolve
 
 from rlc.catalog.builtins import (
     advantages,
+    frameworks,
     graders,
     losses,
     optimizers,
@@ -90,6 +91,7 @@ KINDS = {
 
 BUILTINS: tuple[Builtin, ...] = (
     *sources.SOURCES,
+    *frameworks.FRAMEWORKS,
     *splits.SPLITS,
     *wrappers.WRAPPERS,
     *graders.GRADERS,

@@ -51,7 +51,8 @@ class Param:
     argument, which is now an argument of a builtin: word -> (argument, builtin). ``aliases`` are
     its names in other libraries, for suggestions; ``instead`` is advice for a value out of bounds.
     ``holds``: its value names a field of the rows that are read, and this is what the field holds.
-    ``code``: its value names Python code, which is called like this. ``variables``: its value names
+    ``code``: its value names Python code, which is called like this; ``calls``: it names a package,
+    or a Python file, and this is what is called in it. ``variables``: its value names
     a template, or a file with one, which uses exactly these.
     """
 
@@ -78,6 +79,7 @@ class Param:
     instead: str | None = None
     holds: Holds | None = None
     code: CodeKind | None = None
+    calls: str | None = None
     variables: tuple[str, ...] = ()
 
     @property

@@ -66,10 +66,12 @@ class Observation:
 @frozen
 class Action:
     """A reply as the history parsed it. ``message`` is the renderer's parsed message, with any tool
-    calls; None for a history that is not a chat."""
+    calls; None for a history that is not a chat. ``cut_off``: it is known not to have come
+    to its end."""
 
     text: str
     message: Mapping[str, Any] | None = None
+    cut_off: bool = False
 
 
 @frozen

@@ -165,6 +165,15 @@ def _python_source(plan: EnvPlan, *_: Any) -> AsyncSource | BlockingSource:
     return make_source(plan.id, plan.args["args"])
 
 
+def _verifiers_source(plan: EnvPlan, tokenizer: Any, renderer: str) -> AsyncSource:
+    from rlc.envs.inverted.history import whole_chat_history
+    from rlc.envs.verifiers.source import VerifiersSource
+
+    ((_, loader),) = code_of(plan)
+    history = whole_chat_history(tokenizer, renderer, **_begins(plan))
+    return VerifiersSource(plan.id, loader.target, plan.args, history)
+
+
 ADAPTERS = {
     "gem": Adapter(_gem_source, _each(_require_gem)),
     "problems": Adapter(_problem_source),
@@ -172,6 +181,7 @@ ADAPTERS = {
     "openreward": Adapter(_openreward_source, openreward_problems),
     "cookbook": Adapter(_cookbook_source),
     "python": Adapter(_python_source),
+    "verifiers": Adapter(_verifiers_source),
 }
 
 

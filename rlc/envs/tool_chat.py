@@ -80,7 +80,8 @@ class ToolChatHistory:
         # A reply cut off at max_tokens must still end before the next turn begins.
         end = [] if closed or not self._keeps else [next(iter(self.stop or ()))]
         self._tokens = self._tokens + tokens + end  # type: ignore[operator]
-        return Action(self._renderer.tokenizer.decode(tokens[:-1] if closed else tokens), message)
+        text = self._renderer.tokenizer.decode(tokens[:-1] if closed else tokens)
+        return Action(text, message, cut_off=bool(self._stops) and not closed)
 
     def _after_reply(self, new: list[Message]) -> list[int]:
         """The tokens that messages and the next generation prompt add after a reply.

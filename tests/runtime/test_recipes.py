@@ -32,6 +32,7 @@ ELSEWHERE = {
     "quickstart": "test_job.py",
     "spell_backward": "test_job.py",
     "sudoku": "tests/cli/test_run.py",
+    "verifiers": "test_verifiers_runs.py",
 }
 HERE = sorted({path.stem for path in RECIPES.glob("*.rl")} - ELSEWHERE.keys())
 SUMS = [{"problem": f"{n} + {n}?", "answer": str(2 * n)} for n in range(1, 40)]

@@ -24,9 +24,7 @@ UNDECIDED = RolloutsPlan(None, None, None, None, None)  # type: ignore[arg-type]
 AS_THEY_COME = RewardPlan("turns", None, None, None)
 
 
-def _environment(
-    source: str, args: Args, max_turns: Any = None, name: str | None = None
-) -> EnvPlan:
+def environment(source: str, args: Args, max_turns: Any = None, name: str | None = None) -> EnvPlan:
     """An environment whose id is the first argument; the others are its own."""
     (_, env_id), *others = args.values.items()
     own = dict(others)
@@ -59,9 +57,9 @@ def _gem_turns(args: Args) -> Any:
     return None if draws else args.max_turns
 
 
-_SHUFFLE = Param("shuffle", "bool", "in an order drawn from the seed, else as they come", True)
-_SAMPLES = optional("samples", "int", "the first n tasks, after shuffling; none: all", low=1)
-_ARGS = Param("args", "record", "its keyword arguments", {})
+SHUFFLE = Param("shuffle", "bool", "in an order drawn from the seed, else as they come", True)
+SAMPLES = optional("samples", "int", "the first n tasks, after shuffling; none: all", low=1)
+ARGS = Param("args", "record", "its keyword arguments", {})
 GRADER, FORMAT_COEF = "grader", 0.1
 _GRADED_BY = "what rewards a reply; `0.5 *` before one is its weight"
 DATA_FILE = r"(?!hub:).+\.(jsonl|json|csv|parquet)"
@@ -159,7 +157,7 @@ SOURCES = (
         "gem",
         "env",
         "an environment of GEM, by its id",
-        lambda args: _environment("gem", args, _gem_turns(args)),
+        lambda args: environment("gem", args, _gem_turns(args)),
         Param("id", "string", "id in GEM's registry", choices=gem_ids, noun="GEM environment"),
         more=gem_signature,
         traits=SourceTraits(
@@ -176,11 +174,11 @@ SOURCES = (
         "openreward",
         "env",
         "an environment of OpenReward, played with its tools",
-        lambda args: _environment("openreward", args),
+        lambda args: environment("openreward", args),
         Param("id", "string", "its name", form=(r"[\w.-]+/[\w.-]+", "GeneralReasoning/WhoDunIt")),
         SPLIT_NAME,
-        _SHUFFLE,
-        _SAMPLES,
+        SHUFFLE,
+        SAMPLES,
         optional("variant", "string", "one of several that share the name"),
         optional("base_url", "string", "a server of one's own"),
         Param(
@@ -207,7 +205,7 @@ SOURCES = (
         "problems",
         "env",
         "questions with answers to check: the rows of a file, or of a data set by its name",
-        lambda args: _environment("problems", args, 1, _file_name(args)),
+        lambda args: environment("problems", args, 1, _file_name(args)),
         Param(
             "data",
             "string",
@@ -243,8 +241,8 @@ SOURCES = (
             aliases="verifier scorer",
             folded={"python": ("grade_with", "grade_with"), "regex": ("pattern", "regex")},
         ),
-        _SHUFFLE,
-        _SAMPLES,
+        SHUFFLE,
+        SAMPLES,
         optional(
             "few_shot",
             "string",
@@ -268,7 +266,7 @@ SOURCES = (
         "rows",
         "env",
         "prompts from the rows of a file or data set, rewarded by functions of one's own",
-        lambda args: _environment("rows", args, 1, _file_name(args)),
+        lambda args: environment("rows", args, 1, _file_name(args)),
         Param("path", "string", WHERE_ROWS_ARE, form=(ROWS, "problems.jsonl"), file=DATA_FILE),
         Param(
             "prompt",
@@ -279,8 +277,8 @@ SOURCES = (
         ),
         Param(GRADER, "grader", _GRADED_BY, (), named=True),
         SPLIT,
-        _SHUFFLE,
-        _SAMPLES,
+        SHUFFLE,
+        SAMPLES,
         _SUFFIX,
         _ID,
         traits=SourceTraits(
@@ -291,9 +289,9 @@ SOURCES = (
         "cookbook",
         "env",
         "an RLDatasetBuilder of tinker-cookbook",
-        lambda args: _environment("cookbook", args),
+        lambda args: environment("cookbook", args),
         code("builder", "where the builder is"),
-        _ARGS,
+        ARGS,
         Param("split", "string", "its training or its test set", "train", choices=USUAL),
         Param("self_play", "bool", "members of a group play with each other", False),
         traits=SourceTraits(
@@ -313,9 +311,9 @@ SOURCES = (
         "python",
         "env",
         "an environment of one's own: a factory that gives groups of episodes",
-        lambda args: _environment("python", args),
+        lambda args: environment("python", args),
         code("factory", "where the factory is"),
-        _ARGS,
+        ARGS,
         traits=SourceTraits("chat", blocks=None, code=True),
     ),
 )

@@ -23,3 +23,11 @@ class Code:
     kind: CodeKind
     args: Mapping[str, Any] = field(factory=dict)
     decided: Mapping[str, str] = field(factory=dict)
+
+
+def module_of_package(package: str) -> str:
+    """The module of an environment's package: ``owner/my-env@0.1`` is imported as ``my_env``. A
+    Python file is one as it is."""
+    if package.endswith(".py"):
+        return package
+    return package.rpartition("/")[2].partition("@")[0].replace("-", "_")

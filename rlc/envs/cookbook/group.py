@@ -10,9 +10,9 @@ from attrs import define, field
 
 from rlc.envs.base import ContractError, EnvError
 from rlc.envs.chunks import model_input, readable_text, split_chunks
-from rlc.envs.cookbook.event_loop_thread import EventLoopThread
 from rlc.envs.cookbook.history import TokenAction, TokenObservation
 from rlc.envs.group_rewards import GroupRewards
+from rlc.envs.workers.event_loop_thread import EventLoopThread
 
 T = TypeVar("T")
 Reward = tuple[float, Mapping[str, float]]  # with its metrics

@@ -37,11 +37,11 @@ from rlc.data.code.functions import (
 from rlc.envs.base import AsyncEpisode, EnvError, TaskKey
 from rlc.envs.cookbook.data import Batches
 from rlc.envs.cookbook.episode import CookbookEpisode, GameEpisode
-from rlc.envs.cookbook.event_loop_thread import EventLoopThread
 from rlc.envs.cookbook.group import Group
 from rlc.envs.cookbook.history import TokenHistory
 from rlc.envs.cookbook.shared_tokenizer import SharedTokenizer
 from rlc.envs.group_rewards import require_whole
+from rlc.envs.workers.event_loop_thread import EventLoopThread
 from rlc.plan.units import elapsed
 
 _OPENING = 60.0  # seconds within which all first observations must come

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from rlc.catalog.environments import env_facts, files_of
+from rlc.catalog.environments import code_of, env_facts, files_of
 from rlc.catalog.index import source_traits, tracker_traits, wrapper_traits
 from rlc.catalog.traits import Key
 from rlc.plan.environments import EnvPlan
@@ -118,7 +118,9 @@ def _environment(env: EnvPlan) -> Iterator[str]:
         for secret in env.args.get("secrets") or ():
             yield f"{secret} in the environment: {env.name} asks for it"
     if source.code:
-        yield f"{env.name}: the Python module {env.id.partition(':')[0]}"
+        for path, code in code_of(env):
+            if path == "id":
+                yield f"{env.name}: the Python module {code.target.rpartition(':')[0]}"
     yield from (f"{env.name}: {_NEEDS[need]}" for need in env_facts(env).needs)
     for wrapper in env.wrappers:
         if server := wrapper_traits(wrapper.name).server:

@@ -46,6 +46,6 @@ class EventLoopThread:
         if self._loop is None:
             self._loop = asyncio.new_event_loop()
             target = self._loop.run_forever
-            self._thread = threading.Thread(target=target, name="rlc-cookbook", daemon=True)
+            self._thread = threading.Thread(target=target, name="rlc-environments", daemon=True)
             self._thread.start()
         return self._loop

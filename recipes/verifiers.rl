@@ -1,0 +1,27 @@
+# An environment of Prime Intellect's verifiers, which plays two turns and rewards with a rubric.
+#
+#     pip install 'rlc[verifiers]'
+#     rlc run recipes/verifiers.rl
+#
+# The environment stands in word_lists.py, beside this recipe. One of the Environments Hub is named
+# by its package: `prime env install primeintellect/wordle`, then `verifiers("primeintellect/wordle")`.
+# The share of the letter goes from 0.23 to 1.00, with each of the seeds 1, 2 and 3.
+
+model policy {
+  base      = "tiny"
+  lora_rank = 8
+}
+
+env words = verifiers("word_lists", args = { alphabet = "e" }, weights = { brief = 0.05 })
+  |> rollouts(max_turns = 2)
+
+train main {
+  model     = policy
+  env       = words
+  batch     = groups(16, group_size = 8)
+  sampling  = sample(max_tokens = 8)
+  advantage = grpo()
+  loss      = importance_sampling()
+  optimizer = adam(5e-4)
+  steps     = 25
+}

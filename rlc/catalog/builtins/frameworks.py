@@ -1,0 +1,57 @@
+"""Sources of environments that other frameworks define, and that own their loop or their server."""
+
+from __future__ import annotations
+
+from rlc.catalog.builtins.sources import ARGS, SAMPLES, SHUFFLE, environment
+from rlc.catalog.builtins.splits import USUAL
+from rlc.catalog.records import Args, Param, builtin
+from rlc.catalog.traits import EnvFacts, SourceTraits
+from rlc.data.code.calls import module_of_package
+from rlc.plan.environments import EnvPlan
+
+_PACKAGE = r"(?:[\w.-]+/)?[A-Za-z_][\w-]*(?:@[\w.]+)?|.+\.py"
+
+
+def _verifiers(args: Args) -> EnvPlan:
+    module = module_of_package(args.id.data).removesuffix(".py").rpartition("/")[2]
+    return environment("verifiers", args, name=module)
+
+
+FRAMEWORKS = (
+    builtin(
+        "verifiers",
+        "env",
+        "an environment of Prime Intellect's verifiers: a package of the Environments Hub, or one "
+        "of one's own",
+        _verifiers,
+        Param(
+            "id",
+            "string",
+            "its package, as it is installed, or a Python file",
+            form=(_PACKAGE, "primeintellect/wordle"),
+            file=r".+\.py",
+            code="factory",
+            calls="load_environment",
+        ),
+        ARGS,
+        Param("split", "string", "its training or its evaluation tasks", USUAL[0], choices=USUAL),
+        SHUFFLE,
+        SAMPLES,
+        Param(
+            "weights",
+            "record",
+            "of the functions of its rubric, by name; the others keep their own",
+            {},
+        ),
+        traits=SourceTraits(
+            "own",
+            numbered=True,
+            blocks=False,
+            package="verifiers",
+            extra="verifiers",
+            code=True,
+            unknown_turns="its own code decides; `rollouts(max_turns = …)` limits them",
+            facts=lambda env: EnvFacts(uncounted=True, held_out=env.args["split"] == "test"),
+        ),
+    ),
+)

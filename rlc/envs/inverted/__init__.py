@@ -1,0 +1,1 @@
+"""Environments that own their loop, and ask for a reply whenever they want one."""

@@ -1,0 +1,1 @@
+"""Environments of Prime Intellect's verifiers."""
