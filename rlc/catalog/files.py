@@ -2,19 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+import os
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import cache, partial
+from pathlib import Path
 from typing import Any
 
 from attrs import evolve, fields
 
 from rlc.catalog.declarations import DECLARATIONS, MODEL_FIELDS
+from rlc.catalog.environments import code_of
 from rlc.catalog.index import BUILTINS, find_builtin
 from rlc.catalog.records import MODEL_FOLDER, Param
+from rlc.data.errors import DataError
 from rlc.plan.asked import with_asked_models
 from rlc.plan.environments import EnvPlan
 from rlc.plan.paths import file_part, located
-from rlc.plan.records import LOCAL, ModelPlan, Plan, StagePlan, kind_of
+from rlc.plan.records import LOCAL, ModelPlan, Plan, StagePlan, environments_of, kind_of
 from rlc.records import Record
 
 Change = Callable[[str], str]
@@ -39,7 +43,28 @@ def paths_in(plan: Plan) -> list[str]:
         return path
 
     with_files(plan, note)
-    return found
+    return [*found, *_modules_beside(plan)]
+
+
+def _modules_beside(plan: Plan) -> Iterator[str]:
+    """The files of the Python modules that a plan names as ``module:attr``, of those that are in
+    its recipe's folder or below: others are installed, and have versions."""
+    folder = os.path.dirname(plan.recipe) or os.curdir
+    codes = (
+        code for stage in plan.stages for env in environments_of(stage) for code in code_of(env)
+    )
+    for _, code in codes:
+        module = code.target.rpartition(":")[0]
+        if module.endswith(".py"):
+            continue  # a path
+        from rlc.data.code.modules import module_file
+
+        try:
+            file = module_file(module, [os.path.abspath(folder)])
+        except DataError:
+            continue  # reported elsewhere
+        if file is not None and Path(file).resolve().is_relative_to(Path(folder).resolve()):
+            yield os.path.relpath(file, folder).replace(os.sep, "/")
 
 
 def with_files(plan: Plan, change: Change) -> Plan:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 import time
 from collections import Counter
 from collections.abc import Mapping, Sequence
@@ -159,6 +160,13 @@ def _by_cause(failures: Mapping[str, int]) -> str:
     """List the causes, the most frequent first."""
     ranked = sorted(failures.items(), key=lambda item: (-item[1], item[0]))
     return "   ".join(f"{number:,} {cause}" for cause, number in ranked)
+
+
+class QuietObserver(Observer):
+    """What is not as one would expect, and nothing else."""
+
+    def warning(self, text: str) -> None:
+        print(f"warning: {text}", file=sys.stderr)
 
 
 class PlainObserver(Observer):

@@ -91,7 +91,7 @@ def load_plan(path: str | os.PathLike[str]) -> Plan:
     if changed := list(changed_files(saved.plan.data, saved.plan.recipe)):
         raise PlanFileError(
             f"{path} is stale: " + "; ".join(changed),
-            "put the data back, or write the plan anew from its recipe",
+            "put the file back, or write the plan anew from its recipe",
         )
     return saved.plan
 

@@ -1,4 +1,5 @@
-"""The contents of data files, in short: what a plan keeps of them, to know them again."""
+"""The contents of files that a plan names, of data and of Python code, in short: what the plan
+keeps of them, to know them again."""
 
 from __future__ import annotations
 
@@ -13,12 +14,12 @@ _SHOWN = 12  # characters of a digest that a message shows
 
 
 def data_files(paths: Iterable[str], recipe: str) -> tuple[DataFile, ...]:
-    """What is in these files of a plan, in order, each once; folders, programs and files that are
-    not there are left out."""
+    """What is in these files of a plan, in order, each once; folders and files that are not there
+    are left out."""
     found = {}
     for path in sorted(set(paths)):
         place = located(path, recipe)
-        if os.path.isfile(place) and not path.endswith(".py"):
+        if os.path.isfile(place):
             found[path] = _data_file(path, place)
     return tuple(found.values())
 

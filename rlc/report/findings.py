@@ -28,8 +28,8 @@ def findings(files: RunFiles) -> list[Finding]:
     """Return the warnings of the recipe, data that changed, then what the run itself shows."""
     found = [Finding(w.message, w.help or "", w.code) for w in files.warnings]
     for change in files.data_changed:
-        what = f"the run went on with other data than it began with: {change}"
-        found.append(Finding(what, "its steps before and after are not of the same data"))
+        what = f"the run went on with other files than it began with: {change}"
+        found.append(Finding(what, "its steps before and after are not of the same job"))
     for stage in files.plan.stages:
         if isinstance(stage, TrainPlan):
             recent = files.of_stage(stage.name)[-_RECENT:]

@@ -126,7 +126,8 @@ class Job:
         journal, recorded = self.folder.journal, self.folder.recorded
         if changes := list(changed_files(recorded.data, recorded.recipe)):
             for change in changes:
-                self.observer.note(f"the run goes on with other data than it began with: {change}")
+                what = f"the run goes on with other files than it began with: {change}"
+                self.observer.warning(what)
             known = (journal.meta("data_changed") or "").splitlines()
             journal.set_meta(data_changed="\n".join(dict.fromkeys([*known, *changes])))
 

@@ -33,5 +33,9 @@ class Observer:
     def note(self, text: str) -> None:
         """Something happened that is worth a line of its own."""
 
+    def warning(self, text: str) -> None:
+        """Something is not as one would expect; a note, unless this is overridden."""
+        self.note(text)
+
     def close(self) -> None:
         """The run is over."""

@@ -11,7 +11,7 @@ from attrs import evolve
 from rich.console import Console
 from terminal import Terminal
 
-from rlc.cli.progress import LiveObserver, PlainObserver, evaluation_line
+from rlc.cli.progress import LiveObserver, PlainObserver, QuietObserver, evaluation_line
 from rlc.compile.recipe import compile_source
 from rlc.lang.source import Source
 from rlc.plan.limits import BudgetPlan
@@ -48,6 +48,15 @@ def metrics(stage: str, step: int, **values: Any) -> dict[str, Any]:
 
 
 RESULTS = {"eval/heldout/pass@1": 0.75, "eval/heldout/failed": 0.0}
+
+
+def test_quiet_still_warns(capsys: pytest.CaptureFixture[str]) -> None:
+    observer = QuietObserver()
+    observer.note("all is well")
+    observer.warning("the run goes on with other files than it began with")
+    said = capsys.readouterr()
+    assert said.out == ""
+    assert said.err == "warning: the run goes on with other files than it began with\n"
 
 
 def test_a_line_a_step_says_loss_or_reward() -> None:

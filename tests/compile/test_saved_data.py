@@ -54,6 +54,30 @@ def test_a_plan_whose_data_has_changed_is_refused(saved: Path) -> None:
         rlc.load_plan(saved)
 
 
+def test_a_plan_whose_code_has_changed_is_refused_too(
+    saved: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Code in a file that the recipe names, or in a module beside it; not what is installed."""
+    folder = saved.parent
+    (folder / "rewards.py").write_text("def reward(reply, row): return 1.0\n")
+    (folder / "own_letters.py").write_text("def make(size): ...\n")
+    text = RECIPE.replace("numeric", 'grade_with("rewards.py:reward")')
+    text += 'env own = python("own_letters:make", args = { size = 3 })\n'
+    text += 'env installed = python("json.tool:main", args = {})\n'
+    text = text.replace("env = sums", "env = sums + own + installed").replace("epochs", "steps")
+    (folder / "recipe.rl").write_text(text)
+    rlc.load(folder / "recipe.rl").save(saved)
+    assert [f.path for f in rlc.load_plan(saved).data] == [
+        "own_letters.py",
+        "rewards.py",
+        "rows.jsonl",
+    ]
+    monkeypatch.chdir("/")
+    (folder / "own_letters.py").write_text("def make(size): ... # more\n")
+    with pytest.raises(PlanFileError, match=r"own_letters\.py has changed"):
+        rlc.load_plan(saved)
+
+
 def test_an_edited_provenance_is_refused(saved: Path) -> None:
     data = json.loads(saved.read_text())
     data["provenance"]["stages.main.optimizer.learning_rate"] = "a dream"

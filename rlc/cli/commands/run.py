@@ -123,7 +123,7 @@ def _run_folder(folder: RunFolder, args: argparse.Namespace) -> int:
     import rlc.service.local.torch_settings  # noqa: F401, I001 (before anything imports torch)
     from rich.console import Console
 
-    from rlc.cli.progress import LiveObserver, PlainObserver
+    from rlc.cli.progress import LiveObserver, PlainObserver, QuietObserver
     from rlc.cli.summary import print_summary
     from rlc.runtime.guard.limits import NOTHING_LEARNT
     from rlc.runtime.job import Job
@@ -141,7 +141,7 @@ def _run_folder(folder: RunFolder, args: argparse.Namespace) -> int:
     console = LastingConsole()
     service = connect_run(folder, args.base_url, resumed=bool(args.resume))
     if args.quiet:
-        observer = Observer()
+        observer: Observer = QuietObserver()
     elif console.is_terminal and not console.is_dumb_terminal:
         observer = LiveObserver(console)
     else:

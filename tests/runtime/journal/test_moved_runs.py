@@ -71,7 +71,7 @@ def test_without_its_data(project: Path, monkeypatch: pytest.MonkeyPatch) -> Non
     assert read_run(moved).state == "interrupted"
 
 
-def test_with_other_data(project: Path) -> None:
+def test_with_other_data_and_code(project: Path) -> None:
     """The run goes on, says each time which files changed, and keeps all of them."""
     folder, data = Path("runs/one"), project / "recipes/data"
     notes = list[str]()
@@ -82,17 +82,21 @@ def test_with_other_data(project: Path) -> None:
 
     (data / "sums.jsonl").write_text('{"question": "1 + 2?", "answer": "3"}\n')
     (data / "rows.jsonl").write_text('{"prompt": "1 + 2?", "reply": "3"}\n')
+    with open(data / "grade.py", "a") as code:
+        code.write("# that is all\n")
     run(RunFolder.resume(folder), ("main", 1), Notes())
     (data / "rows.jsonl").unlink()  # its examples are in the run folder
     assert run(RunFolder.resume(folder), observer=Notes()).state == "finished"
 
-    begun = "the run goes on with other data than it began with: "
+    begun = "the run goes on with other files than it began with: "
     said = [note.removeprefix(begun) for note in notes if note.startswith(begun)]
     changed = [text.partition(":")[0] for text in said]
-    rows, sums = "recipes/data/rows.jsonl", "recipes/data/sums.jsonl"
+    grade, rows, sums = (
+        f"recipes/data/{name}" for name in ("grade.py", "rows.jsonl", "sums.jsonl")
+    )
     assert changed == [
-        *(f"{rows} has changed", f"{sums} has changed"),
-        *(f"{rows} is gone", f"{sums} has changed"),
+        *(f"{grade} has changed", f"{rows} has changed", f"{sums} has changed"),
+        *(f"{grade} has changed", f"{rows} is gone", f"{sums} has changed"),
     ]
     assert read_files(folder).data_changed == tuple(dict.fromkeys(said))
     assert [said[-2] in found.text for found in findings(read_files(folder))].count(True) == 1
