@@ -87,13 +87,18 @@ def test_lines_lie_where_the_values_are(swept: Path) -> None:
 
 def test_runs_say_what_differs(swept: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["runs", str(swept), "--json"]) == 0
-    rows = json.loads(capsys.readouterr().out)
+    *rows, _ = json.loads(capsys.readouterr().out)  # the last is the sweep itself
     assert len(rows) == 8
     assert all(
         row["differs"].keys() >= {"main.optimizer.learning_rate", "warmup.model.lora_rank", "seed"}
         for row in rows
     )
     assert not any("main.steps" in row["differs"] for row in rows)
+    assert main(["runs", str(swept.parent), "--json"]) == 0
+    (row,) = json.loads(capsys.readouterr().out)
+    assert (row["kind"], row["path"], row["state"]) == ("sweep", str(swept), "finished")
+    assert row["trials"] == {"finished": 7, "failed": 1}
+    assert row["best"] == {"value": 0.875, "values": {"rate": "1e-2", "policy.lora_rank": "2"}}
     assert main(["runs", str(swept.parent)]) == 0
     told = capsys.readouterr().out
     assert "sweep rates finished: 7 finished, 1 failed; best held.mean_reward 0.8750" in told

@@ -9,7 +9,7 @@ import time
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from attrs import asdict
 
@@ -72,8 +72,9 @@ def run(args: argparse.Namespace) -> int:
     sweeps = [root] if is_sweep(root) else _sweeps_in(root)
     if args.json:
         differing = what_differs(found)
-        rows = [
-            asdict(info)
+        rows: list[dict[str, Any]] = [
+            {"kind": "run"}
+            | asdict(info)
             | {
                 "path": str(info.path),
                 "resumable": info.resumable,
@@ -81,6 +82,7 @@ def run(args: argparse.Namespace) -> int:
             }
             for info in found
         ]
+        rows += [{"kind": "sweep", "path": str(path), **_sweep_dict(path)} for path in sweeps]
         print(json.dumps(rows, indent=2))
     elif found or sweeps:
         _print(found, what_differs(found), sweeps)
@@ -124,20 +126,35 @@ def _print(
         console.print(_sweep_line(path), soft_wrap=True, markup=False)
 
 
-def _sweep_line(path: Path) -> str:
-    """How a sweep stands: its trials by state, and its best value."""
+def _sweep_dict(path: Path) -> dict[str, Any]:
+    """How a sweep stands: its trials by state, and its best configuration."""
     from rlc.runtime.records import RunError
     from rlc.sweeps.read import read_sweep
 
     try:
         sweep = read_sweep(path)
     except RunError as error:
-        return f"{path}: a sweep that cannot be read: {error.message}"
-    counts = Counter(record.state for record in sweep.trials)
-    trials = ", ".join(f"{number} {state}" for state, number in counts.items())
+        return {"state": "damaged", "cause": error.message}
     best = sweep.best
-    value = "" if best is None else f"; best {sweep.plan.metric.name} {best.mean:.4f}"
-    return f"{path}: sweep {sweep.plan.name} {sweep.state}: {trials or 'no trials'}{value}"
+    return {
+        "name": sweep.plan.name,
+        "recipe": sweep.recipe,
+        "state": sweep.state,
+        "trials": dict(Counter(record.state for record in sweep.trials)),
+        "metric": sweep.plan.metric.name,
+        "best": None if best is None else {"value": best.mean, "values": best.configuration},
+    }
+
+
+def _sweep_line(path: Path) -> str:
+    """The same for a person."""
+    sweep = _sweep_dict(path)
+    if "cause" in sweep:
+        return f"{path}: a sweep that cannot be read: {sweep['cause']}"
+    trials = ", ".join(f"{number} {state}" for state, number in sweep["trials"].items())
+    best = sweep["best"]
+    value = "" if best is None else f"; best {sweep['metric']} {best['value']:.4f}"
+    return f"{path}: sweep {sweep['name']} {sweep['state']}: {trials or 'no trials'}{value}"
 
 
 def table(
