@@ -49,7 +49,7 @@ class Param:
     of it with which alone this one means anything. ``formerly`` are names that it had: they are
     still accepted, with a warning. ``folded`` are words that it took together with another
     argument, which is now an argument of a builtin: word -> (argument, builtin). ``aliases`` are
-    its names in other libraries, for suggestions; ``instead`` is advice for a value out of bounds.
+    its names in other libraries, for suggestions; ``instead`` is advice for a wrong value.
     ``holds``: its value names a field of the rows that are read, and this is what the field holds.
     ``code``: its value names Python code, which is called like this; ``calls``: it names a package,
     or a Python file, and this is what is called in it. ``variables``: its value names

@@ -315,8 +315,10 @@ def _report_choice(data: Any, want: Param, span: Span, found: Diagnostics) -> No
         message = f"`{want.name}` cannot be {shown}"
     else:
         message = f"there is no {want.noun} {shown}"
-    fix = rename(span, str(data), choices)
-    found.error("RL0204", span, message, known_values(choices, str(data)) + also, fix=fix)
+    fix, advice = rename(span, str(data), choices), known_values(choices, str(data)) + also
+    if want.instead is not None and fix is None:
+        advice += f"; {want.instead}"
+    found.error("RL0204", span, message, advice, fix=fix)
 
 
 def _quantity(expr: Quantity) -> tuple[str, Any]:

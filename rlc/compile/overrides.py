@@ -37,8 +37,15 @@ def apply_overrides(
     return recipe
 
 
-def put_in(recipe: Recipe, path: Sequence[Name], value: Expr, found: Diagnostics) -> Recipe:
-    """The recipe with one value put in, where ``path`` names a declaration or a part of one."""
+def put_in(
+    recipe: Recipe,
+    path: Sequence[Name],
+    value: Expr,
+    found: Diagnostics,
+    written: str = "--set '{}=…'",
+) -> Recipe:
+    """The recipe with one value put in, where ``path`` names a declaration or a part of one;
+    ``written`` is how whoever puts it in would write another path."""
     head = path[0]
     decls = list(recipe.decls)
     places = {d.name.id: i for i, d in enumerate(decls) if isinstance(d, BlockDecl | ValueDecl)}
@@ -55,8 +62,8 @@ def put_in(recipe: Recipe, path: Sequence[Name], value: Expr, found: Diagnostics
         known,
         found,
         "RL0106",
-        lambda whole: f"set the whole: `--set '{whole}=…'`",
-        lambda inside: f"set it where it is declared: `--set '{inside}=…'`",
+        lambda whole: f"set the whole: `{written.format(whole)}`",
+        lambda inside: f"set it where it is declared: `{written.format(inside)}`",
     )
     decls[index] = _changed(known[head.id], change, found)
     return evolve(recipe, decls=tuple(decls))

@@ -86,11 +86,13 @@ class _Checker:
     def _values_of(self, axis: Axis) -> bool:
         (plan,) = (plan for plan in self.sweep.plan.axes if plan.path == axis.name)
         made: dict[str, Span] = {}  # the first value of each trial
-        trained, again = set[str](), None
+        trained, again, warned = set[str](), None, dict[str, int]()
         for text in texts_of(plan):
             value = expression(axis, text)
             tried = self.sweep.with_values({axis.name: text})
-            if not self._is_right(tried, value.span) or self._lacks_metric(tried, value.span):
+            if not self._is_right(tried, value.span, warned) or self._lacks_metric(
+                tried, value.span
+            ):
                 return False
             stages = [stage.plan() for stage in needed(tried.analysis.stages, self.checked.of)]
             trained.add(repr([stage for stage in stages if not isinstance(stage, EvalPlan)]))
@@ -115,11 +117,18 @@ class _Checker:
             self.found.error("RL0603", again[1], message, "keep one of them", label)
         return False
 
-    def _is_right(self, tried: Tried, place: Span) -> bool:
+    def _is_right(self, tried: Tried, place: Span, warned: dict[str, int]) -> bool:
         """Report what is wrong with a value: errors wherever they are, warnings of the value
-        alone; what a trial says of other places need not matter to who compares it."""
+        alone; what a trial says of other places need not matter to who compares it. What an
+        earlier value is ``warned`` of, code -> finding, is said of both at once."""
         for item in tried.found:
             matters = item.severity is Severity.ERROR or item.span == place
+            if item.severity is Severity.WARNING and item.span == place:
+                first = warned.setdefault(item.code, len(self.found))
+                if first < len(self.found):
+                    labels = (*self.found[first].labels, Label(place, "this value too"))
+                    self.found[first] = evolve(self.found[first], labels=labels)
+                    continue
             shown = [item.span, *(label.span for label in item.labels)]
             if not any(self._is_inside(span) for span in shown if span is not None):
                 item = evolve(item, labels=(*item.labels, Label(place, "with this value")))

@@ -29,6 +29,8 @@ T = TypeVar("T")
 # What is put in: a path, and the expression of its value.
 Change = tuple[Sequence[Name], Expr]
 
+_AXIS = "{} = […]"  # how a sweep writes what is put in
+
 
 @frozen(eq=False, repr=False)
 class Tried:
@@ -73,12 +75,12 @@ class TrialCompiler:
         names = [getattr(decl, "name", None) for decl in recipe.decls]
         place = next((i for i, name in enumerate(names) if name and name.id == path[0].id), None)
         if place is None:
-            return put_in(recipe, path, value, found)
+            return put_in(recipe, path, value, found, _AXIS)
         old = recipe.decls[place]
         key = id(old), id(path), id(value)
         if key not in self._put:
             before = len(found)
-            changed = put_in(recipe, path, value, found)
+            changed = put_in(recipe, path, value, found, _AXIS)
             if len(found) > before:
                 return changed
             # With what it is made of, so that their ids stay theirs.

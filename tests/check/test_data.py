@@ -205,6 +205,20 @@ def test_rewards_are_tried_on_the_first_rows_where_imports_are_allowed() -> None
     assert messages(compiled(env, reader=Reader(imports=True))) == []
 
 
+def test_nothing_more_is_said_of_a_file_that_is_missing() -> None:
+    """Neither that an evaluation has the tasks that are trained on, nor those that are imitated."""
+    more = "eval held { model = main  env = sums }\n"
+    trained = compiled('problems("no.jsonl", grader = numeric)', more=more).diagnostics
+    sft = 'model policy { base = "tiny" }\nenv sums = problems("no.jsonl", grader = numeric)\n'
+    sft += (
+        'sft main { model = policy  data = rows("no.jsonl")  optimizer = adam(1e-4)  steps = 1 }\n'
+    )
+    sft += "eval held { model = main  env = sums  sampling = sample(max_tokens = 8) }\n"
+    imitated = compile_source(Source("recipe.rl", sft), reader=Reader()).diagnostics
+    for found in (trained, imitated):
+        assert {item.code for item in found} == {"RL0001"}
+
+
 def test_a_missing_package_is_reported_once_and_only_where_code_is_tried(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

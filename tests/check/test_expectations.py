@@ -116,6 +116,16 @@ def test_what_cannot_be_read_says_how_it_is_written(text: str) -> None:
     assert any("expect main.cost.high < $20" in (item.help or "") for item in found)
 
 
+def test_an_unknown_statistic_is_told_those_that_there_are() -> None:
+    text = f"{RECIPE}expect main.reward.median > 0.5\n"
+    (item,) = compile_source(Source("recipe.rl", text)).diagnostics
+    assert item.message == "`main.reward` has no `median`"
+    assert item.help is not None
+    assert "`.first`, `.min`, `.max`, `.mean`, `.sum`; alone it is the last" in item.help
+    (near,) = compile_source(Source("r.rl", text.replace("median", "sum_"))).diagnostics
+    assert near.help == "did you mean `main.reward.sums`?"
+
+
 def test_a_plan_keeps_its_expectations_and_one_without_is_what_it_was() -> None:
     bare, plan = plan_of(), plan_of("heldout.pass_at_1 >= 90%", "main.cost.high < $20")
     assert "expectations" not in plan_to_dict(bare)

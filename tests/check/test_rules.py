@@ -186,3 +186,9 @@ def test_an_evaluation_samples_as_often_as_it_says() -> None:
     greedy = {"env": "groups_of_two", "sampling": "sample(max_tokens = 8, top_k = 1)"}
     assert codes(env + evaluation(**greedy)) == []
     assert codes(env + evaluation(samples="2", **greedy)) == ["RL0437"]
+
+
+def test_a_value_is_called_as_the_recipe_calls_it() -> None:
+    text = TINY + "loss mine = ppo(clip_low = 0.7)\n" + train(loss="mine")
+    found = compile_source(Source("recipe.rl", text)).diagnostics
+    assert any(item.message.startswith("the clip of `mine` never acts") for item in found)

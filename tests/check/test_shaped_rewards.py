@@ -14,9 +14,11 @@ from hypothesis import strategies as st
 from run_support import TINY, compiled, metrics, rollouts, run, run_new, train
 
 from rlc.cli.main import main
+from rlc.compile.recipe import compile_source
 from rlc.emit.write import EmitError, emit
 from rlc.explanation.diff import diff_plans, diff_text
 from rlc.explanation.formulas.stages import formulas_of
+from rlc.lang.source import Source
 from rlc.plan.codec import plan_from_dict, plan_hash, plan_to_dict
 from rlc.plan.environments import RewardPlan
 from rlc.plan.records import Plan, TrainPlan
@@ -108,6 +110,13 @@ def test_words_stay_words() -> None:
     assert reward_of("turns, low = 0").shaped is None
     assert reward_of("mean").reduce == "mean"
     assert reward_of("turns - 1").shaped is not None
+
+
+def test_another_word_is_told_of_words_and_of_expressions() -> None:
+    text = TINY.replace("|> chat()", "|> chat() |> reward(logp)") + train()
+    (item,) = compile_source(Source("r.rl", text)).diagnostics
+    assert item.help is not None
+    assert item.help.endswith("`turns`; or an expression such as `total - 0.001 * tokens`")
 
 
 def test_a_plan_keeps_the_expression_and_shows_its_formula() -> None:

@@ -57,6 +57,25 @@ def test_a_trial_is_what_set_and_seed_say() -> None:
         assert content(sweep.plan_of(trial.configuration, trial.seed)) == content(alone)
 
 
+def found_in(over: str) -> str:
+    text = recipe("quickstart") + "advantage scheme = grpo()\n"
+    text = text.replace("grpo()", "scheme", 1) + RATES.replace("learning_rate = ", over) % ""
+    text = text.replace(f"{over}[1e-5, 4e-5, 1e-4]", over)
+    return render_human(compile_source(Source("recipe.rl", text)).diagnostics, color=False)
+
+
+def test_what_several_values_are_warned_of_is_said_once() -> None:
+    said = found_in("learning_rate = [1e-9, 1e-8, 1e-4]")
+    assert said.count("RL0403") == 1
+    assert said.count("this value too") == 1
+
+
+def test_advice_about_a_path_is_written_as_in_a_sweep() -> None:
+    said = found_in("main.advantage.eps = [1e-5, 1e-6]")
+    assert "RL0106" in said
+    assert "set it where it is declared: `scheme.eps = […]`" in said
+
+
 def test_a_trial_knows_where_its_values_come_from() -> None:
     sweep = sweep_of(recipe("quickstart") + RATES % "")
     plan = sweep.plan_of({"learning_rate": "4e-5"}, 1)

@@ -275,6 +275,7 @@ WRAPPERS = (
             "one number for the episode, or one for each of its turns",
             ("sum", "mean", "max", "min", "last", "turns"),
             "sum",
+            instead="or an expression such as `total - 0.001 * tokens`",
         ),
         optional(
             "nonterminal", "float", "added as a last reward if the episode did not end by itself"

@@ -204,7 +204,7 @@ def _evaluates_on_other_rows(view: View, env: EnvPlan) -> None:
     """What was imitated row by row says how well it was learnt by heart."""
     for stage in view.before:
         data = stage.parts.get("data")
-        if data is None or data.path is None or data.path != env.id:
+        if data is None or data.path is None or data.path != env.id or not view.has_file(env.id):
             continue
         split = base_split(env.args["split"]) if data.split is None else data.split
         if have_tasks_in_common(env.args["split"], split):

@@ -11,7 +11,7 @@ from attrs import frozen
 from rlc.catalog.metrics import find_metric, metrics_of
 from rlc.check.evaluate import Evaluator
 from rlc.check.stages import CheckedStage
-from rlc.check.suggest import known_values, rename
+from rlc.check.suggest import closest, known_values, rename
 from rlc.lang.ast import Attribute, Expr, Name
 from rlc.lang.diagnostics import Diagnostics
 from rlc.lang.formatter import format_expression
@@ -103,8 +103,14 @@ class Paths:
                 low, high = (0 if low >= 0 else -math.inf), math.inf
             return Found(quantity, expr.span, low, high)
         numbers = [path for path, value in values.items() if _is_number(value)]
-        known = [*metrics_of(plan), *ESTIMATES, *numbers]
-        self._report_unknown(expr, [f"{name}.{what}" for what in known], f"`{name}`")
+        known = [f"{name}.{what}" for what in (*metrics_of(plan), *ESTIMATES, *numbers)]
+        if find_metric(plan, beginning) and not closest(format_expression(expr), known):
+            message = f"`{name}.{beginning}` has no `{last}`"
+            overs = ", ".join(f"`.{over}`" for over in _OVERS)
+            advice = f"over the steps it has {overs}; alone it is the last"
+            self.found.error("RL0670", expr.span, message, advice)
+        else:
+            self._report_unknown(expr, known, f"`{name}`")
         return None
 
     def _of_model(self, expr: Expr, model: str, inside: str) -> Found | None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
@@ -13,7 +14,7 @@ from rlc.check.values import is_command_line, said
 from rlc.lang.diagnostics import Diagnostics, Label
 from rlc.lang.source import Span
 from rlc.plan.environments import EnvPlan
-from rlc.plan.paths import located
+from rlc.plan.paths import hub_dataset, located
 
 if TYPE_CHECKING:
     from rlc.data.reading import Reader
@@ -40,9 +41,19 @@ class View:
         """The place of ``batch.size`` and the like."""
         return self.origins.at(path)
 
+    def named(self, part: str) -> str:
+        """What the recipe calls a part that a builtin makes: the name that it gave it, or that of
+        the builtin."""
+        text = self.at(part).text
+        return f"`{text}`" if text.isidentifier() else f"`{self.parts[part].name}()`"
+
     def located(self, path: str) -> str:
         """Where a path of the plan is."""
         return located(path, self.origins.span.source.name)
+
+    def has_file(self, path: str) -> bool:
+        """Whether a path of the plan is that of a file that is there, or of no file here."""
+        return hub_dataset(path) is not None or os.path.isfile(self.located(path))
 
     def is_from_command_line(self, part: str) -> bool:
         """Whether a part was set there: what a recipe says of its own steps then need not hold."""

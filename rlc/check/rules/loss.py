@@ -17,10 +17,10 @@ _EPSILON = 0.5  # what is no larger may be meant as a distance from 1
 @rule("loss", "overlap")
 def _fresh_rollouts(view: View) -> None:
     """Without a clip, the ratio of a stale rollout can grow without bound."""
-    stale, name = view.overlap.max_staleness, view.loss.name
+    stale, name = view.overlap.max_staleness, view.named("loss")
     if stale > 1 and view.loss.program is None and not loss_traits(view.loss).takes_stale:
         label = Label(view.at("overlap.max_staleness"), f"rollouts may be {stale} steps old")
-        message = f"`{name}()` has no clip, and rollouts may come from weights {stale} steps old"
+        message = f"{name} has no clip, and rollouts may come from weights {stale} steps old"
         stable = (b for b in BUILTINS if b.kind == "loss" and b.traits.takes_stale)
         *others, last = (f"`{builtin.usage()}`" for builtin in stable)
         view.error("RL0313", "loss", message, f"take {', '.join(others)} or {last}", label)
@@ -66,7 +66,7 @@ def _clip_acts(view: View) -> None:
         return
     if view.overlap.max_staleness or view.batch.updates > 1:
         return
-    message = f"the clip of `{view.loss.name}()` never acts: each batch is fresh, and used once"
+    message = f"the clip of {view.named('loss')} never acts: each batch is fresh, and used once"
     advice = "`importance_sampling()` has the same gradient; `updates = 2` would make it matter"
     view.warning("RL0413", "loss", message, advice)
 
@@ -118,7 +118,7 @@ def _ratio_matters(view: View) -> None:
         return
     path = "overlap.max_staleness" if stale else "batch.updates"
     label = Label(view.at(path), "these weights are others than those that sampled")
-    message = f"`{view.loss.name}()` takes every rollout as fresh, and not all are"
+    message = f"{view.named('loss')} takes every rollout as fresh, and not all are"
     advice = "`importance_sampling()` corrects for it, `ppo()` and `cispo()` with a limit"
     view.warning("RL0435", "loss", message, advice, label)
 
@@ -144,7 +144,7 @@ def _weighable(view: View) -> None:
     uniform = aggregate_traits(view.aggregate.kind).uniform
     if loss_traits(view.loss).pull is not None and not uniform:
         label = Label(view.at("loss"), "its quadratic term does not scale with the advantage")
-        message = f"`{view.loss.name}()` cannot be weighted by `{view.aggregate.kind}()`"
+        message = f"{view.named('loss')} cannot be weighted by `{view.aggregate.kind}()`"
         advice = "take `token_mean()`, or another loss"
         view.error("RL0314", "aggregate", message, advice, label)
 

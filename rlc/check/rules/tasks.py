@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 
 from rlc.catalog.builtins.splits import have_tasks_in_common
-from rlc.catalog.environments import env_facts, players_of_role, with_role
+from rlc.catalog.environments import env_facts, files_of, players_of_role, with_role
 from rlc.catalog.index import find_builtin, names_of, source_traits
 from rlc.check.rules.base import View, rule, rule_on_envs
 from rlc.lang.diagnostics import Label
@@ -91,6 +91,8 @@ def _trains_on_training_tasks(view: View, env: EnvPlan) -> None:
 @rule_on_envs("metrics")
 def _evaluates_on_other_tasks(view: View, env: EnvPlan) -> None:
     """What was trained on says how well it was learnt by heart."""
+    if not all(view.has_file(path) for _, path in files_of(env)):
+        return  # reported elsewhere
     for stage in view.before:
         for trained in stage.parts.get("envs", ()):
             if has_tasks_of(env, trained):

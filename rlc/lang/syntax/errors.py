@@ -9,6 +9,7 @@ from attrs import frozen
 
 from rlc.lang.diagnostics import Diagnostics, Fix, replace
 from rlc.lang.source import Source, Span
+from rlc.lang.syntax.foreign import FOREIGN_TYPES
 from rlc.lang.syntax.lalr import MAX_DEPTH, Stuck, Token, expected
 from rlc.lang.syntax.layout import CLOSE, OPEN
 from rlc.lang.syntax.lexed import shortened
@@ -43,7 +44,14 @@ def report_edit(
     """Say what is wrong with ``tokens``, given the edit that puts them right."""
     place, word = _found(source, tokens, edit.index)
     fix = _fix(source, tables, tokens, edit)
-    if edit.kind is None:
+    if edit.kind is None and [t.kind for t in tokens[edit.index :][:2]] == ["NAME", "NAME"]:
+        span = Span(source, tokens[edit.index].start, tokens[edit.index + 1].end)
+        of, name = (source.text[t.start : t.end] for t in tokens[edit.index : edit.index + 2])
+        meant = f"{name}: {FOREIGN_TYPES[of]}"
+        fix = replace(span, meant, f"write `{meant}`")
+        message, advice = "the type of a parameter stands after its name", f"write `{meant}`"
+        found.error(_CODE, span, message, advice, fix=fix)
+    elif edit.kind is None:
         advice = "leave it out" if fix.safe or word != "`*`" else "a power is a product: `x * x`"
         found.error(_CODE, place, f"unexpected {word}", advice, fix=fix)
     elif edit.kind == "COMMA" and not edit.drop:

@@ -1,6 +1,7 @@
 """Blocks as other languages write them: ``train main:``, ``[train.main]``, ``train "main" {``.
 
 Each is one mistake, reported at its head and then read as the block in braces that was meant.
+Parameters with a type before their name, ``int size``, are told by the words of these types.
 """
 
 from __future__ import annotations
@@ -12,6 +13,10 @@ from rlc.lang.diagnostics import Diagnostics, Fix
 from rlc.lang.source import Span
 from rlc.lang.syntax.lalr import Token
 from rlc.lang.syntax.layout import JOINERS, Layout
+
+# The types of other languages -> how a recipe writes them.
+FOREIGN_TYPES = {"double": "float", "str": "string", "boolean": "bool", "long": "int"}
+FOREIGN_TYPES |= {name: name for name in ("int", "float", "string", "bool")}
 
 REST_OF_LINE = re.compile(r"[ \t\r]*(?:#[^\r\n]*)?(?=\r?\n|$)")
 _QUOTED_NAME = re.compile(r'"[A-Za-z_]\w*"')

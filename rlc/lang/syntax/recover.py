@@ -21,7 +21,7 @@ from rlc.lang.source import Source, Span
 from rlc.lang.syntax.balance import balance
 from rlc.lang.syntax.build import TreeBuilder
 from rlc.lang.syntax.errors import Edit, in_call, report_edit, report_stuck
-from rlc.lang.syntax.foreign import with_braces
+from rlc.lang.syntax.foreign import FOREIGN_TYPES, with_braces
 from rlc.lang.syntax.lalr import Stuck, Token, expected, run
 from rlc.lang.syntax.layout import CLOSE, JOINERS, LITERALS, OPEN, Layout
 from rlc.lang.syntax.lexed import MAX_FINDINGS, Lexed
@@ -152,6 +152,9 @@ class _Reader:
         is_text = words and in_call(piece, index)  # two words of one, sooner than two arguments
         order = ["EQUAL", "COMMA", "COLON"] if named else ["COMMA", "EQUAL", "COLON"]
         if kinds[:2] == ["NAME", "NAME"]:  # a parameter and its type, where they can stand
+            first = piece[index - 1]
+            if "COLON" in allowed and self.source.text[first.start : first.end] in FOREIGN_TYPES:
+                yield Edit(index - 1, True, None)
             order.insert(0, "COLON")
         for added in order:
             if added in allowed and not (added == "COMMA" and is_text):

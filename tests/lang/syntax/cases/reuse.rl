@@ -3,6 +3,7 @@ env missing_colon(size int, turns int(1, 9) = 3) = gem("game:A")
 env missing_default(size: int = ) = gem("game:A")
 env missing_type(size: = 3) = gem("game:A")
 env twice(size:: int) = gem("game:A")
+env c_style(int size = 3, double rate) = gem("game:A")
 env equals(size: int == 3) = gem("game:A")
 env unclosed(size: int = 3, turns = 4 = gem("game:A")
 
