@@ -1,4 +1,4 @@
-"""The KL penalty towards a reference policy, on the tokens that were sampled."""
+"""The pull towards another policy, a reference or a teacher, on the tokens that were sampled."""
 
 from __future__ import annotations
 
@@ -19,14 +19,19 @@ def kl_penalty(
     mask_DT: Sequence[npt.ArrayLike],
     coef: float,
     discount: float = 0.0,
+    *,
+    centred: bool = True,
 ) -> list[Floats]:
-    """Return what a KL penalty towards a reference adds to the advantages of a batch.
+    """Return what a pull towards another policy adds to the advantages of a batch.
 
     With ``d_t = q_t - ref_t`` (sampler minus reference) a sampled token gets
     ``coef (mean(d) - d_t)``, the mean taken over all sampled tokens of the batch, so that the
-    penalty adds up to nothing. With a discount a token also answers for those after it in its
-    datum, ``P_t = p_t + discount P_{t+1}``, every position counting as a step. Both as in
-    tinker-cookbook 0.5.8, except that a token that was not sampled always gets 0.
+    penalty adds up to nothing. What a teacher says of a token is not ``centred``: it gets
+    ``-coef d_t``, whose expectation is the reverse KL (arXiv 2306.13649), whatever the others get.
+    With a discount a token also answers for those after it in its datum, ``P_t = p_t + discount
+    P_{t+1}``, every position counting as a step. All as in tinker-cookbook 0.5.8
+    (``rl/metrics.py``, ``distillation/train_on_policy.py``), except that a token that was not
+    sampled always gets 0.
 
     Args:
         sampled_DT: for each datum the sampler's logprobs, shape (T,).
@@ -34,6 +39,7 @@ def kl_penalty(
         mask_DT: positive where the token was sampled.
         coef: strength of the penalty.
         discount: 0 leaves each token to itself.
+        centred: whether the mean is taken off, as from a reference.
 
     Returns:
         For each datum what to add to its advantages, shape (T,).
@@ -53,7 +59,7 @@ def kl_penalty(
         return []
     action_N = np.concatenate([action_T for _, _, action_T in rows])
     distance_N, lengths_D = np.concatenate(distance_DT), np.array([len(q_T) for q_T, _, _ in rows])
-    mean = fsum(distance_N.tolist()) / max(int(action_N.sum()), 1)
+    mean = fsum(distance_N.tolist()) / max(int(action_N.sum()), 1) if centred else 0.0
     change_N = np.where(action_N, coef * (mean - distance_N), 0.0)
     if discount > 0:
         change_N = np.where(action_N, reward_to_go(discount, change_N, lengths_D), 0.0)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from rlc.catalog.builtins.distillation import NO_ADVANTAGE
 from rlc.catalog.builtins.losses import DEFAULT_AGGREGATE
 from rlc.catalog.builtins.training import (
     DEFAULT_BUDGET,
@@ -137,7 +138,8 @@ TRAIN_FIELDS = (
     Param(
         "advantage",
         "advantage",
-        "how much better than its peers a rollout was",
+        "how much better than its peers a rollout was; may be left out where a teacher grades",
+        implied=("teacher", NO_ADVANTAGE),
         aliases="adv_estimator advantage_estimator algorithm algo estimator",
     ),
     Param(
@@ -158,6 +160,14 @@ TRAIN_FIELDS = (
         "kl",
         "a penalty on leaving a reference; by default none",
         aliases="kl_penalty ref reference",
+    ),
+    Param(
+        "teacher",
+        "teacher",
+        "a model that grades each token, or one for each environment; by default none",
+        (),
+        named=True,
+        aliases="teachers teacher_model distillation distill",
     ),
     _OPTIMIZER,
     Param("overlap", "overlap", "whether sampling and training overlap", DEFAULT_OVERLAP),

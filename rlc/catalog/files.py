@@ -17,8 +17,9 @@ from rlc.catalog.records import MODEL_FOLDER, Param
 from rlc.data.errors import DataError
 from rlc.plan.asked import with_asked_models
 from rlc.plan.environments import EnvPlan
+from rlc.plan.models import ModelPlan
 from rlc.plan.paths import file_part, located
-from rlc.plan.records import LOCAL, ModelPlan, Plan, StagePlan, environments_of, kind_of
+from rlc.plan.records import LOCAL, Plan, StagePlan, environments_of, kind_of
 from rlc.records import Record
 
 Change = Callable[[str], str]

@@ -9,6 +9,7 @@ from attrs import evolve
 
 from rlc.catalog.builtins import (
     advantages,
+    distillation,
     frameworks,
     graders,
     losses,
@@ -66,6 +67,12 @@ KINDS = {
         Kind("expression", "an expression", "-ratio * adv", nameable=False),
         Kind("aggregate", "a way to add up token losses", "token_mean()"),
         Kind("kl", "a KL penalty", "reference(policy.base, coef = 0.01)"),
+        Kind(
+            "teacher",
+            "a teacher",
+            "reverse_kl(big)",
+            several="{ maths = reverse_kl(big), code = reverse_kl(coder) }",
+        ),
         Kind("optimizer", "an optimizer", "adam(1e-4)"),
         Kind("schedule", "a learning-rate schedule", "cosine(warmup = 10)"),
         Kind("overlap", "a way to overlap sampling and training", "streamed(minibatches = 4)"),
@@ -100,6 +107,7 @@ BUILTINS: tuple[Builtin, ...] = (
     *losses.LOSSES,
     *losses.AGGREGATES,
     losses.REFERENCE,
+    *distillation.TEACHERS,
     optimizers.ADAM,
     *optimizers.SCHEDULES,
     *training.BATCHES,

@@ -18,6 +18,7 @@ from rlc.catalog.declarations import STAGES, TRAINING
 from rlc.catalog.environments import with_role
 from rlc.catalog.index import loss_traits
 from rlc.catalog.traits import Role
+from rlc.plan.distillation import teacher_of
 from rlc.plan.expectations import Over, Unit
 from rlc.plan.records import LOCAL, EvalPlan, StagePlan, TrainPlan, environments_of, kind_of
 from rlc.plan.sweeps import metric_label
@@ -84,6 +85,10 @@ def _compares(stage: StagePlan) -> bool:
     return isinstance(stage, TrainPlan) and stage.kl is not None
 
 
+def _taught(stage: StagePlan) -> bool:
+    return isinstance(stage, TrainPlan) and bool(stage.teacher)
+
+
 _TRAINED, _ALL = TRAINING, tuple(STAGES)
 
 ENTRIES = (
@@ -111,6 +116,7 @@ ENTRIES = (
     Entry(("loss/mean",), ("sft",)),
     Entry(("kl/sample_train", "kl/sample_train_k2", "kl/sample_train_k3", "kl/train_sample")),
     Entry(("kl/reference",), needs=_compares),
+    Entry(("teacher/kl", "teacher/kl/{taught}"), needs=_taught),
     _share("policy/ess"),
     Entry(("policy/clip_fraction",), unit="share", low=0, high=1, needs=_clips),
     _count("optim/lr", "optim/grad_norm", "optim/datums", of=_TRAINED),
@@ -123,6 +129,7 @@ ENTRIES = (
     _share("eval/{name}/cut_off", "eval/{name}/format", of=("eval",)),
     _count("tokens/prefill", "tokens/cached", "tokens/sampled", "tokens/trained", of=_ALL),
     Entry(("tokens/reference",), low=0, needs=_compares),
+    Entry(("tokens/teacher",), low=0, needs=_taught),
     _count("examples/tokens", of=("sft",)),
     Entry(("spend/usd",), _TRAINED, "money", 0),
     Entry(("time/total",), _ALL, "duration", 0),
@@ -184,12 +191,14 @@ def _fillings(stage: StagePlan) -> Mapping[str, tuple[str, ...]]:
     several) and the roles in them, its metrics, of which those of k episodes count what was
     ``solved``. What environments measure is not known before they do: ``*``."""
     envs = environments_of(stage)
+    teachers = stage.teacher if isinstance(stage, TrainPlan) else ()
     roles = ROLES if _wrapped(stage, "game") else ()
     metrics = stage.metrics if isinstance(stage, EvalPlan) else ()
     return {
         "name": (stage.name,),
         "env": tuple(env.name for env in envs),
         "mixed": tuple(env.name for env in envs if len(envs) > 1),
+        "taught": tuple(env.name for env in envs if teacher_of(teachers, env.name) is not None),
         "role": roles,
         "solved": tuple(metric_label(metric) for metric in metrics if metric.k is not None),
         "reward": tuple(metric_label(metric) for metric in metrics if metric.k is None),

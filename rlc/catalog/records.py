@@ -46,7 +46,8 @@ class Param:
     folder of what names it (:mod:`rlc.plan.paths`). ``many`` takes a list of them, ``named`` a
     record of them. An ``optional`` one also takes the word ``none``. ``default_of`` names what the
     default belongs to, if it is not the builtin. ``only_if`` names another argument and the values
-    of it with which alone this one means anything. ``formerly`` are names that it had: they are
+    of it with which alone this one means anything; ``implied`` another argument, and the default
+    that this one has where that is given. ``formerly`` are names that it had: they are
     still accepted, with a warning. ``folded`` are words that it took together with another
     argument, which is now an argument of a builtin: word -> (argument, builtin). ``aliases`` are
     its names in other libraries, for suggestions; ``instead`` is advice for a wrong value.
@@ -73,6 +74,7 @@ class Param:
     optional: bool = False
     default_of: str | None = None
     only_if: tuple[str, tuple[str, ...]] | None = None
+    implied: tuple[str, Any] | None = None
     formerly: tuple[str, ...] = ()
     folded: Mapping[str, tuple[str, str]] = field(factory=dict)
     aliases: str = ""

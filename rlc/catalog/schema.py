@@ -18,6 +18,7 @@ from rlc.catalog.records import Param
 from rlc.plan import records
 from rlc.plan.codec import LATE, STEPS
 from rlc.plan.environments import EnvPlan, GraderPlan, RewardPlan, RolloutsPlan, StepPlan
+from rlc.plan.models import ModelPlan
 
 DIALECT = "https://json-schema.org/draft/2020-12/schema"
 Schema = dict[str, Any]
@@ -42,7 +43,7 @@ def _params(*names: str) -> tuple[Param, ...]:
 
 # The parameters of the catalogue that become fields of a record.
 _PARAMS: Mapping[type, tuple[Param, ...]] = {
-    records.ModelPlan: MODEL_FIELDS,
+    ModelPlan: MODEL_FIELDS,
     **{plan: DECLARATIONS[kind].fields for kind, plan in records.STAGES.items()},
     RolloutsPlan: _params("rollouts"),
     RewardPlan: _params("reward"),
@@ -125,7 +126,7 @@ class _Generator:
         schema = self._type(hint)
         if (cls, name) in _NAMES:
             schema = {"enum": names_of(_NAMES[cls, name])}
-        if (cls, name) == (records.ModelPlan, "service"):
+        if (cls, name) == (ModelPlan, "service"):
             schema = {"enum": list(records.SERVICES)}
         if param is None:
             return schema

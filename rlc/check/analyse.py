@@ -178,6 +178,8 @@ def _report_trained_twice(stages: Iterable[CheckedStage], found: Diagnostics) ->
             continue
         name = stage.parts["model"].name
         earlier = first.setdefault(name, stage)
+        if earlier.name in stage.needs:  # its teacher, say, and the one that it teaches
+            continue
         if earlier is not stage and not _share_model(earlier, stage):
             label = Label(earlier.decl.name.span, "trains its own")
             message = f"`{stage.name}` does not go on from `{earlier.name}`: its adapter is fresh"

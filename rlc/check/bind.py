@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 
 from attrs import define, evolve, field, frozen
 
-from rlc.catalog.records import Param
+from rlc.catalog.records import REQUIRED, Param
 from rlc.check.suggest import closest, known_values, rename
 from rlc.check.values import Value
 from rlc.lang.ast import Argument, Binary, Call, Expr, Field, Name
@@ -182,16 +182,18 @@ class _Binder:
 
     def absent(self, param: Param) -> Value | None:
         """The default, or None for a required parameter."""
-        owner = self.owner
-        if param.required or param.name in owner.unread:
+        owner, default, given = self.owner, param.default, ""
+        if param.implied is not None and param.implied[0] in self.slots:
+            given, default = f" with `{param.implied[0]}`", param.implied[1]
+        if default is REQUIRED or param.name in owner.unread:
             return None
-        origin = f"default of {param.default_of or owner.name}"
-        return Value(param.type, param.default, owner.span, origin)
+        origin = f"default of {param.default_of or owner.name}{given}"
+        return Value(param.type, default, owner.span, origin)
 
     def report_missing(self) -> None:
         """Say what is missing, except what a misspelt name may have been meant for."""
         owner, unknown = self.owner, self.bound.unknown
-        there = {*self.slots, *owner.unread, *unknown}
+        there = {*self.slots, *self.bound.values, *owner.unread, *unknown}
         missing = [param for param in self.params if param.required and param.name not in there]
         if not missing or "*" in unknown:
             return

@@ -46,7 +46,7 @@ from rlc.lang.ast import (
     String,
 )
 from rlc.lang.diagnostics import Diagnostics, Label
-from rlc.plan.records import ModelState
+from rlc.plan.models import ModelState
 
 if TYPE_CHECKING:
     from rlc.check.reuse.uses import Uses

@@ -14,8 +14,9 @@ from rlc.check.suggest import known_values, rename
 from rlc.check.values import Value, said
 from rlc.lang.ast import BlockDecl
 from rlc.lang.diagnostics import Diagnostics, Label, replace
+from rlc.plan.models import ModelPlan, ModelState
 from rlc.plan.paths import WHERE_PATHS_START, file_part, located, rebased
-from rlc.plan.records import LOCAL, ModelPlan, ModelState
+from rlc.plan.records import LOCAL
 from rlc.plan.units import show
 
 CATALOGUE = "catalogue"

@@ -1,6 +1,6 @@
 """Records of things by their names: ``{ correct = math  brief = 0.2 * grade_with("r.py:brief") }``.
 
-Each is a part of what the record stands for, by its name and its weight.
+Each is a part of what the record stands for, by its name and, where it has one, its weight.
 """
 
 from __future__ import annotations
@@ -53,6 +53,6 @@ def _with_origins(part: Value) -> Value:
     """The part, whose name was written before it, and whose weight may have been left out."""
     record, said = part.data, f"definition of {part.type}"
     leaves: dict[str, Any] = {"name": evolve(part, type="string", data=record.name, origin=said)}
-    if not isinstance(record.weight, Value):
+    if not isinstance(getattr(record, "weight", part), Value):
         leaves["weight"] = evolve(part, type="float", data=record.weight, origin="default")
     return evolve(part, data=evolve(record, **leaves))

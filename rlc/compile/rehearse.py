@@ -11,13 +11,13 @@ from rlc.plan.asked import with_asked_models
 from rlc.plan.environments import EnvPlan
 from rlc.plan.graph import build_graph
 from rlc.plan.leaves import leaves
+from rlc.plan.models import ModelPlan
 from rlc.plan.records import (
     LOCAL,
     REHEARSAL,
     BatchPlan,
     DataPlan,
     EvalPlan,
-    ModelPlan,
     Plan,
     SamplingPlan,
     SftPlan,

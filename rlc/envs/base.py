@@ -48,8 +48,9 @@ class Observation:
     ``messages``, such as the results of tools, are shown to a chat in place of ``text``, which
     remains the form for people. No reduction counts a ``reward`` of None. ``truncated``, with
     ``done``: the episode was cut off before an end of its own. ``about``, of a first observation,
-    is kept with the rollout. ``components`` are what the reward is the weighted sum of, by name the
-    weight and the value of each; empty where it is one number. ``verdicts`` are what judges said.
+    is kept with the rollout; ``fields`` are those of the task's row, which others may be shown.
+    ``components`` are what the reward is the weighted sum of, by name the weight and the value of
+    each; empty where it is one number. ``verdicts`` are what judges said.
     """
 
     text: str
@@ -61,6 +62,7 @@ class Observation:
     about: About | None = None
     components: Mapping[str, tuple[float, float]] = field(factory=dict)
     verdicts: tuple[Verdict, ...] = ()
+    fields: Mapping[str, Any] = field(factory=dict, repr=False)
 
 
 @frozen

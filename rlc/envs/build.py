@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from functools import partial
 from typing import Any
 
-from attrs import frozen
+from attrs import field, frozen
 
 from rlc.catalog.environments import code_of, is_chat, max_turns, prompt_rules, with_role
 from rlc.catalog.index import source_traits, wrapper_traits
@@ -17,6 +18,7 @@ from rlc.envs.judges.solver_judge import SolverJudge, make_solver_judge
 from rlc.envs.openreward.preflight import openreward_problems
 from rlc.envs.responders import Responders, no_responders
 from rlc.envs.templates import load_template
+from rlc.envs.views import Shown, views_of
 from rlc.envs.workers.async_adapter import make_async
 from rlc.plan.environments import EnvPlan
 
@@ -36,28 +38,38 @@ class PlayableEnv:
     roles: SolverJudge | None = None
     count: int | None = None
     responders: Responders = no_responders
+    views: Mapping[str, Callable[[], History]] = field(factory=dict)
 
 
 def build_env(
-    plan: EnvPlan, tokenizer: Any, renderer: str, responders: Responders = no_responders
+    plan: EnvPlan,
+    tokenizer: Any,
+    renderer: str,
+    responders: Responders = no_responders,
+    views: Mapping[str, Shown] | None = None,
 ) -> PlayableEnv:
-    """Make an environment; the models that answer inside of it are those of ``responders``.
+    """Make an environment; the models that answer inside of it are those of ``responders``. Its
+    episodes are also followed as ``views`` show them to others.
 
     Raise EnvError if it cannot be made, the renderer cannot keep a prefix, or a template cannot be
     read.
     """
     source = ADAPTERS[plan.source].make(plan, tokenizer, renderer)
 
-    def histories(solved: Sequence[Mapping[str, Any]]) -> Callable[[], History]:
+    def histories(
+        solved: Sequence[Mapping[str, Any]], system: str | None = None
+    ) -> Callable[[], History]:
         if is_chat(plan):
-            one_reply = max_turns(plan) == 1
-            return chat_history(tokenizer, renderer, one_reply, solved=solved, **_begins(plan))
+            one_reply, begins = max_turns(plan) == 1, _begins(plan)
+            begins |= {} if system is None else {"system": system}
+            return chat_history(tokenizer, renderer, one_reply, solved=solved, **begins)
         wrapper = with_role(plan, "template")
         template = load_template(wrapper.args["name"] if wrapper else "no")
         return lambda: TextHistory(tokenizer, template)
 
-    own_history = getattr(source, "new_history", None)
-    new_history = own_history or histories(getattr(source, "few_shot", ()))
+    own_history, few_shot = getattr(source, "new_history", None), getattr(source, "few_shot", ())
+    new_history = own_history or histories(few_shot)
+    followed = views_of(views or {}, partial(histories, few_shot))
     count = getattr(source, "count", None) or plan.args.get("samples")
     workers, game = with_role(plan, "workers"), with_role(plan, "game")
     if not isinstance(source, AsyncSource):
@@ -68,7 +80,7 @@ def build_env(
             f"`{plan.name}` does not block, so `{workers.name}()` has nothing to do: leave it"
         )
     if game is None:
-        return PlayableEnv(plan, source, new_history, None, count, responders)
+        return PlayableEnv(plan, source, new_history, None, count, responders, followed)
     boxed = source_traits(plan.source).boxed
     roles = make_solver_judge(game.args, histories(()), boxed)
     return PlayableEnv(plan, source, new_history, roles, count, responders)

@@ -8,7 +8,7 @@ from typing import Any, Protocol
 from attrs import frozen
 
 from rlc.envs.base import EnvError
-from rlc.plan.records import ModelState
+from rlc.plan.models import ModelState
 
 Message = Mapping[str, Any]
 

@@ -7,9 +7,11 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from textwrap import wrap
 from typing import TYPE_CHECKING
 
+from rlc.catalog.builtins.distillation import NO_ADVANTAGE
 from rlc.explanation.amounts.costs import FREE
 from rlc.explanation.amounts.sizes import collected, when_evaluated
 from rlc.explanation.amounts.timing import stage_timing
+from rlc.explanation.formulas.distillation import teaching
 from rlc.explanation.job.expectations import expectation_lines
 from rlc.explanation.layout import WIDTH, Lines, count, dollars
 from rlc.lang.diagnostics import Diagnostics, in_order
@@ -17,7 +19,8 @@ from rlc.lang.render import Paint
 from rlc.lang.source import printable
 from rlc.plan.codec import plan_hash
 from rlc.plan.graph import evaluations_of
-from rlc.plan.records import EvalPlan, ModelPlan, Plan, SftPlan, StagePlan, TrainPlan
+from rlc.plan.models import ModelPlan
+from rlc.plan.records import EvalPlan, Plan, SftPlan, StagePlan, TrainPlan
 from rlc.plan.units import elapsed, show
 from rlc.pricing.cost import StageCost, plan_cost, total_cost
 from rlc.pricing.latencies import Latencies
@@ -84,9 +87,11 @@ def _stage(stage: StagePlan, cost: StageCost) -> Lines:
         episodes = f"{data.count or 0:,} episodes of {data.env.name}" if data.env else ""
         yield f"trains {model} on {episodes or data.path}, supervised, {rate}"
     else:
-        how = [f"{stage.advantage.name} with {stage.loss.name}", rate]
+        scheme = "" if stage.advantage == NO_ADVANTAGE else f"{stage.advantage.name} with "
+        how = [f"{scheme}{stage.loss.name}", rate]
         if stage.kl is not None and stage.kl.coef:
             how.append(f"{stage.kl.coef:g} × KL to {stage.kl.reference}")
+        how += [teaching(teacher) for teacher in stage.teacher]
         if stage.overlap.kind != "synchronous":
             how.append(stage.overlap.kind)
         yield f"trains {model} on {_environments(stage)} by {', '.join(how)}"

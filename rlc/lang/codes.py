@@ -149,6 +149,16 @@ CODES: dict[str, str] = {
     "RL0534": "function that is no reward",
     # RL054x: messages (rlc/check)
     "RL0540": "messages that cannot be used",
+    # RL074x: distillation (rlc/check)
+    "RL0740": "teacher with other tokens",
+    "RL0741": "teacher of no environment",
+    "RL0742": "nothing teaches",
+    "RL0743": "teacher without an effect",
+    "RL0744": "teacher that is the student",
+    "RL0745": "prompts that cannot be shown otherwise",
+    "RL0746": "no row to show",
+    "RL0747": "two system messages",
+    "RL0748": "teacher that cannot read all",
     # RL06xx: sweeps (rlc/check, rlc/compile)
     "RL0600": "axis without effect",
     "RL0601": "nothing to try",

@@ -7,7 +7,7 @@ from typing import Any
 
 from attrs import evolve, fields, has
 
-from rlc.plan.records import ModelState
+from rlc.plan.models import ModelState
 from rlc.records import Record
 
 _PLAIN = {str, int, float, bool, type(None)}

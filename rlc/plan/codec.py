@@ -24,12 +24,13 @@ from rlc.plan.records import (
     LossPlan,
     Plan,
     StagePlan,
+    TrainPlan,
 )
 
 # The unions of a plan are told apart by a tag: `step` here, `kind` of `STAGES`.
 STEPS = {"baseline": Baseline, "scale": Scale, "clip": Clip, "weighted_sum": WeightedSum}
 # Names in the types of records whose module does not import them: a check needs none of them.
-LATE = {"ExpectationPlan": ExpectationPlan, "Graph": Graph, "Program": Program}
+LATE = {one.__name__: one for one in (ExpectationPlan, Graph, Program)}
 _NOT_CONTENT = ("recipe", "provenance")
 _OF_GRADERS = ("grade_with", "pattern")  # the arguments that graders had
 
@@ -140,12 +141,15 @@ def _converter() -> Any:
         return made
 
     converter.register_structure_hook(Program, checked)
-    for union, tag, classes in (
-        (AdvantageStep, "step", STEPS),
-        (StagePlan, "kind", STAGES),
-    ):
-        names: dict[Any, str] = {cls: name for name, cls in classes.items()}
+
+    def tagged(union: Any, tag: str, classes: Mapping[str, type]) -> None:
+        names = {cls: name for name, cls in classes.items()}
         configure_tagged_union(union, converter, tag_name=tag, tag_generator=names.__getitem__)
+
+    tagged(AdvantageStep, "step", STEPS)
+    train = make_dict_unstructure_fn(TrainPlan, converter, teacher=none)
+    converter.register_unstructure_hook(TrainPlan, train)
+    tagged(StagePlan, "kind", STAGES)
     whole = make_dict_unstructure_fn(Plan, converter, data=none, expectations=none)
     converter.register_unstructure_hook(Plan, whole)
     return converter

@@ -17,6 +17,7 @@ from attrs import evolve, frozen
 from rlc.algo.aggregate import SHARED_BY
 from rlc.algo.scheme import AdvantageScheme
 from rlc.plan.asked import asked_models
+from rlc.plan.models import ModelState
 from rlc.plan.nodes import Graph, GraphEdge, GraphNode
 from rlc.plan.records import (
     LOCAL,
@@ -24,7 +25,6 @@ from rlc.plan.records import (
     BatchPlan,
     EvalPlan,
     KlPlan,
-    ModelState,
     SftPlan,
     StagePlan,
     TrainedPlan,
@@ -37,6 +37,7 @@ _LABELS = {
     "returns": "leave failures out, label rewards by group and environment",
     "advantages": "returns, baselines, scales, clips in the order of the scheme",
     "reference": "logprobs of the reference, for the KL penalty",
+    "teacher": "logprobs of the teacher, which score each token",
     "datums": "merge turns, shift targets, spread advantages over tokens",
     "examples": "draw the next examples",
     "forward_backward": "gradient of the loss",
@@ -57,10 +58,8 @@ _TRAIN_EDGES = (
     GraphEdge("optim_step", "checkpoint", "weights"),
     GraphEdge("optim_step", "snapshot", "weights", 1),
 )
-_REFERENCE_EDGES = (
-    GraphEdge("returns", "reference", "tokens"),
-    GraphEdge("reference", "datums", "logprobs"),
-)
+# The nodes of other models that read what was sampled.
+SCORERS = ("reference", "teacher")
 _SFT_EDGES = (
     GraphEdge("examples", "forward_backward", "datums"),
     GraphEdge("forward_backward", "optim_step", "gradient"),
@@ -72,11 +71,11 @@ _EVAL_EDGES = (
     GraphEdge("episodes", "metrics", "rewards"),
 )
 # The kinds of node that ask the models in a part of a stage; elsewhere its first node does.
-_ASKING = {"envs": ("rollouts", "episodes"), "data": ("examples",)}
+_ASKING = {"envs": ("rollouts", "episodes"), "data": ("examples",), "teacher": ("teacher",)}
 # What changes the weights: in order, one step after the other.
 IN_ORDER = ("forward_backward", "optim_step", "checkpoint")
 # What a streamed stage does for each part of a batch, up to the first of them that is a barrier.
-_IN_PARTS = ("rollouts", "returns", "reference", "advantages", "datums", "forward_backward")
+_IN_PARTS = ("rollouts", "returns", *SCORERS, "advantages", "datums", "forward_backward")
 
 
 def build_graph(stages: Iterable[StagePlan]) -> Graph:
@@ -123,11 +122,18 @@ def step_edges(stage: StagePlan) -> tuple[GraphEdge, ...]:
         return _SFT_EDGES
     if isinstance(stage, EvalPlan):
         return _EVAL_EDGES
-    if stage.kl is None:
-        return _TRAIN_EDGES
-    # The reference's logprobs are there before the gradient is computed.
+    read = [
+        edge
+        for scorer, there in zip(SCORERS, (stage.kl is not None, bool(stage.teacher)), strict=True)
+        for edge in (
+            GraphEdge("returns", scorer, "tokens"),
+            GraphEdge(scorer, "datums", "logprobs"),
+        )
+        if there
+    ]
+    # The logprobs of other models are there before the gradient is computed.
     at = next(i for i, edge in enumerate(_TRAIN_EDGES) if edge.target == "forward_backward")
-    return _TRAIN_EDGES[:at] + _REFERENCE_EDGES + _TRAIN_EDGES[at:]
+    return (*_TRAIN_EDGES[:at], *read, *_TRAIN_EDGES[at:])
 
 
 @frozen
@@ -146,7 +152,8 @@ def barriers(
     """What a stage of these parts computes from a whole batch, before its first gradient.
 
     A weight that all sequences share is no exception: Adam's moments, its eps and the clipping of
-    gradients take the gradient as it is, so it cannot be scaled once it is accumulated.
+    gradients take the gradient as it is, so it cannot be scaled once it is accumulated. What a
+    teacher says of a token does not depend on the other tokens, so nothing waits for a batch of it.
     """
     for index, step in enumerate(advantage.steps):
         over = getattr(step, "over", "group")

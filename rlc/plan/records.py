@@ -13,8 +13,10 @@ from typing import TYPE_CHECKING, Any, Literal
 from attrs import field, frozen
 
 from rlc.algo.scheme import AdvantageScheme
+from rlc.plan.distillation import TeacherPlan
 from rlc.plan.environments import EnvPlan
 from rlc.plan.limits import BudgetPlan, DeadlinesPlan, FailurePlan, GiveUpPlan, KlGuardPlan
+from rlc.plan.models import ModelPlan
 from rlc.records import Record
 
 if TYPE_CHECKING:
@@ -29,34 +31,6 @@ LOCAL, TINKER = SERVICES = ("local", "tinker")  # the embedded engine; Tinker, h
 
 # Seconds for which Tinker keeps a checkpoint: between an hour and ten years.
 SHORTEST_TTL, LONGEST_TTL = 3_600, 10 * 365 * 86_400
-
-
-@frozen(eq=False, repr=False)
-class ModelPlan(Record):
-    """A base model with a LoRA adapter: a fresh one, or that of a saved state."""
-
-    name: str
-    base: str
-    lora_rank: int
-    train_mlp: bool
-    train_attn: bool
-    train_unembed: bool
-    weights: str | None  # path of the saved state to start from; None: a fresh adapter
-    renderer: str
-    context: int | None  # tokens; None if unknown
-    service: str  # "local" or "tinker"
-
-
-@frozen(eq=False, repr=False)
-class ModelState(Record):
-    """A model as its declaration says, or with the weights that the stage ``after`` leaves.
-
-    A field of this type is a model that a stage asks and does not train: a teacher, a judge. It
-    has to be a field of a record: what is in a ``dict`` is read back from JSON as plain data.
-    """
-
-    model: ModelPlan
-    after: str | None
 
 
 @frozen(eq=False, repr=False)
@@ -218,6 +192,7 @@ class TrainPlan(Record):
     give_up: GiveUpPlan | None
     deadlines: DeadlinesPlan
     kl_guard: KlGuardPlan | None
+    teacher: tuple[TeacherPlan, ...] = ()
 
 
 @frozen(eq=False, repr=False)

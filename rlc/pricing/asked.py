@@ -6,7 +6,9 @@ from collections.abc import Callable, Iterator
 
 from attrs import field, frozen
 
-from rlc.plan.records import ModelPlan, StagePlan
+from rlc.plan.models import ModelPlan
+from rlc.plan.records import StagePlan
+from rlc.pricing.distillation import teacher_tokens
 from rlc.pricing.texts import Level
 from rlc.pricing.tokens import Tokens
 
@@ -28,8 +30,13 @@ class AskedTokens:
         return self.step * times + self.before
 
 
+def _teachers(stage: StagePlan, level: Level) -> Iterator[AskedTokens]:
+    for teacher, read in teacher_tokens(stage, level):
+        yield AskedTokens("teacher", teacher.model.model, read)
+
+
 # For each way of asking models, the tokens that it takes in a stage.
-_WAYS: tuple[Callable[[StagePlan, Level], Iterator[AskedTokens]], ...] = ()
+_WAYS: tuple[Callable[[StagePlan, Level], Iterator[AskedTokens]], ...] = (_teachers,)
 
 
 def asked_tokens(stage: StagePlan, level: Level) -> Iterator[AskedTokens]:

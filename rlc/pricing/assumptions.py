@@ -135,6 +135,8 @@ def _prices(stage: StagePlan) -> Iterator[str]:
             yield f"the price of {stage.kl.reference} is unknown: the sums are lower bounds"
         else:
             yield "the reference is billed as a prefill of every sequence, uncached"
+    if isinstance(stage, TrainPlan) and stage.teacher:
+        yield "a teacher is billed as a prefill of every sequence that it scores, uncached"
 
 
 def _storage(stage: StagePlan) -> Iterator[str]:

@@ -15,17 +15,8 @@ from attrs import asdict, evolve, frozen
 from rlc.catalog.facts.models import FREE, Price, find_model, storage_price
 from rlc.catalog.facts.prices import part_cost, price_of
 from rlc.catalog.files import located_files
-from rlc.plan.records import (
-    LOCAL,
-    EvalPlan,
-    KlPlan,
-    ModelPlan,
-    Plan,
-    SavePlan,
-    StagePlan,
-    TrainPlan,
-    kind_of,
-)
+from rlc.plan.models import ModelPlan
+from rlc.plan.records import LOCAL, EvalPlan, KlPlan, Plan, SavePlan, StagePlan, TrainPlan, kind_of
 from rlc.pricing.asked import ASKED, AskedTokens, asked_tokens
 from rlc.pricing.texts import LEVELS, Level
 from rlc.pricing.tokens import Tokens, step_tokens, tokens_before

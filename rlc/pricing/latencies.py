@@ -8,6 +8,7 @@ from difflib import get_close_matches
 from typing import Any
 
 from rlc.errors import Error
+from rlc.plan.graph import SCORERS
 from rlc.plan.records import EvalPlan, Plan
 from rlc.plan.units import SECONDS
 from rlc.pricing.critical_path import parts_of
@@ -17,7 +18,7 @@ Latencies = dict[str, dict[str, list[float]]]
 
 ALIASES = {"sampling": "rollouts", "training": "forward_backward"}
 # Their parts wait side by side; those of other nodes share the work.
-_SIDE_BY_SIDE = ("rollouts", "reference")
+_SIDE_BY_SIDE = ("rollouts", *SCORERS)
 _FORM = (
     "NODE=SECONDS, such as sampling=30s or training=500ms; sampling=10s..30s: first to last part"
 )

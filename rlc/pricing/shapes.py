@@ -28,7 +28,8 @@ from attrs import evolve, frozen
 from rlc.catalog.environments import env_facts, history_of, makes_text, max_turns, with_role
 from rlc.catalog.facts.models import renderer_keeps_prefix, tokenizer_of
 from rlc.plan.environments import EnvPlan
-from rlc.plan.records import ModelPlan, SamplingPlan
+from rlc.plan.models import ModelPlan
+from rlc.plan.records import SamplingPlan
 from rlc.pricing.texts import CHARACTERS_PER_TOKEN, Level, asked_tokens, text_tokens
 
 History = Literal["all", "observations", "latest"]

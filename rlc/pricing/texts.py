@@ -16,7 +16,8 @@ from rlc.catalog.facts.models import TINY, TINY_TOKENIZER, tokenizer_of
 from rlc.catalog.index import find_builtin
 from rlc.data.errors import DataError
 from rlc.plan.environments import EnvPlan
-from rlc.plan.records import DataPlan, ModelPlan
+from rlc.plan.models import ModelPlan
+from rlc.plan.records import DataPlan
 
 Level = Literal["low", "expected", "high"]
 LEVELS: tuple[Level, ...] = ("low", "expected", "high")

@@ -162,20 +162,26 @@ def shares(envs: Iterable[EnvPlan]) -> dict[str, float]:
     return {name: weight / total for name, weight in weights.items()}
 
 
+def env_tokens(stage: TrainPlan, env: EnvPlan, level: Level) -> Tokens:
+    """Tokens of one step that the episodes of one environment take, each read by a reference; those
+    of groups that are replaced aside."""
+    part, cached = shares(stage.envs)[env.name], level != "high"
+    shapes = rollout_shapes(env, stage.model, stage.sampling, level)
+    if stage.batch.kind == "turns":
+        return _most(turn_tokens(shape, stage.batch, cached) for shape in shapes) * part
+    tasks, size = stage.batch.count * part, env.rollouts.group
+    return _most(group_tokens(shape, tasks, size, cached) for shape in shapes)
+
+
 def _train_tokens(stage: TrainPlan, level: Level) -> Tokens:
-    part, cached, total = shares(stage.envs), level != "high", Tokens()
+    total = sum((env_tokens(stage, env, level) for env in stage.envs), Tokens())
     # Groups that are replaced are not trained on; any environment may be the one they come from.
-    replaced, again = stage.batch.resample * RESAMPLED[level], list[Tokens]()
-    for env in stage.envs:
-        shapes = rollout_shapes(env, stage.model, stage.sampling, level)
-        tasks, size = stage.batch.count * part[env.name], env.rollouts.group
-        if stage.batch.kind == "turns":
-            tokens = _most(turn_tokens(shape, stage.batch, cached) for shape in shapes)
-            total += tokens * part[env.name]
-        else:
-            total += _most(group_tokens(shape, tasks, size, cached) for shape in shapes)
-        again += (sampling_tokens(shape, replaced, size, cached) for shape in shapes)
-    total += _most(again)
+    replaced = stage.batch.resample * RESAMPLED[level]
+    total += _most(
+        sampling_tokens(shape, replaced, env.rollouts.group, level != "high")
+        for env in stage.envs
+        for shape in rollout_shapes(env, stage.model, stage.sampling, level)
+    )
     total = evolve(total, train=total.train * TAUGHT[level])
     if _are_read_first(stage, level):
         total += Tokens(prefill=total.train)

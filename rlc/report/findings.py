@@ -8,6 +8,7 @@ from statistics import fmean
 
 from attrs import frozen
 
+from rlc.catalog.builtins.distillation import NO_ADVANTAGE
 from rlc.plan.records import TrainPlan
 from rlc.report.run_files import Record, RunFiles
 from rlc.runtime.journal.metrics import failures_by_cause
@@ -45,7 +46,7 @@ def _of_stage(stage: TrainPlan, recent: Sequence[Record]) -> Iterator[Finding]:
     def mean(key: str) -> float:
         return fmean(float(record.get(key, 0.0)) for record in recent)
 
-    if (share := mean("groups/constant")) > 0.5:
+    if (share := mean("groups/constant")) > 0.5 and stage.advantage != NO_ADVANTAGE:
         good = mean("groups/all_good") > mean("groups/all_bad")
         yield Finding(
             f"{share:.0%} of the groups had members that were all alike {last}",

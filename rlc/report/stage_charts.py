@@ -73,6 +73,7 @@ def _training(stage: TrainPlan, records: Sequence[Record]) -> Iterator[Chart | N
         series("sampler to trainer", records, "kl/sample_train"),
         series("trainer to sampler", records, "kl/train_sample"),
         series("from the reference", records, "kl/reference"),
+        series("from the teacher", records, "teacher/kl"),
     ]
     yield chart(f"{name}-kl", "KL divergence", divergences, note="nats per sampled token")
     entropies = [series(env, records, f"entropy/{env}") for env in envs]

@@ -20,6 +20,7 @@ _LANE_OF = {
     "returns": DATA,
     "advantages": DATA,
     "reference": TRAINING,
+    "teacher": TRAINING,
     "datums": DATA,
     "examples": DATA,
     "forward_backward": TRAINING,

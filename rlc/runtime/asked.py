@@ -12,7 +12,7 @@ from attrs import define, field
 from rlc.envs.chunks import model_input
 from rlc.envs.responders import Message, Reply, Responders
 from rlc.envs.tool_chat import fitting_renderer, opening, prompt_of, text_of
-from rlc.plan.records import ModelState
+from rlc.plan.models import ModelState
 from rlc.runtime.concurrency import in_thread
 from rlc.runtime.guard.meter import PROBES, Meter
 from rlc.runtime.journal.folder import RunFolder

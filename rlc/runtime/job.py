@@ -8,6 +8,7 @@ import sqlite3
 import time
 from collections.abc import Sequence
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
 
 from attrs import define, field
@@ -43,7 +44,7 @@ from rlc.runtime.stages.weights import LostCheckpointError, StageWeights, open_w
 from rlc.runtime.summary import EvalSummary, StageSummary, Summary
 from rlc.runtime.trackers.tracking import MetricsLog
 from rlc.runtime.updates.own_loss import open_loss
-from rlc.runtime.updates.reference import open_reference
+from rlc.runtime.updates.scorers import open_scorers, teacher_views
 from rlc.service.interface import RemoteService, ServiceClient, SessionEnd, TrainingClient
 
 _DISK = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EROFS, errno.EACCES, errno.EIO}
@@ -282,14 +283,21 @@ class Job:
             examples = await load_examples(
                 self.folder, stage, weights, meter, self._asked, progress, note
             )
-            return SftStage(seed, weights, meter, None, stage, examples)
+            return SftStage(seed, weights, meter, {}, stage, examples)
         tokenizer = weights.training.get_tokenizer()
         responders = self._asked.responders(meter)
-        envs = await in_thread(build_envs, stage.envs, tokenizer, stage.model.renderer, responders)
+        envs = await in_thread(
+            build_envs,
+            stage.envs,
+            tokenizer,
+            stage.model.renderer,
+            responders,
+            partial(teacher_views, stage),
+        )
         cursors = [step.cursor for step in done]
         stream = TaskStream.resumed(envs, seed, ("task", stage.name), cursors)
-        reference = await open_reference(self.service, self.folder.journal, stage)
-        return TrainStage(seed, weights, meter, reference, stage, stream, progress)
+        scorers = await open_scorers(self._asked, stage, tokenizer)
+        return TrainStage(seed, weights, meter, scorers, stage, stream, progress)
 
     async def _evaluate_at_end(self, stage: EvalPlan) -> None:
         """Evaluate the end of a stage, or a model as it is."""

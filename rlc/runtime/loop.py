@@ -101,8 +101,8 @@ class StageLoop:
         times = {"total": time.perf_counter() - self._step_began, **outcome.seconds}
         metrics: dict[str, Any] = {"stage": self.plan.name, "step": step, **report.metrics}
         metrics |= usage_metrics(usage) | {f"time/{kind}": took for kind, took in times.items()}
-        if self.stage.reference is not None:
-            metrics["tokens/reference"] = self.stage.reference.meter.finish(step).prefill
+        for scorer, scorers in self.stage.scorers.items():
+            metrics[f"tokens/{scorer}"] = scorers.finish(step)
         if cost(self.plan.model, usage) is not None:
             metrics["spend/usd"] = self.folder.journal.spent_usd()
         metrics |= self.service.metrics()

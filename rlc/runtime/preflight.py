@@ -14,8 +14,9 @@ from rlc.data.sets.hub import MISSING, is_installed
 from rlc.envs.build import source_problems
 from rlc.plan.asked import asked_models
 from rlc.plan.graph import build_graph
+from rlc.plan.models import ModelState
 from rlc.plan.paths import hub_dataset
-from rlc.plan.records import EvalPlan, ModelState, Plan, TrainPlan, data_of, environments_of
+from rlc.plan.records import EvalPlan, Plan, TrainPlan, data_of, environments_of
 from rlc.pricing.quantities import judged_before
 from rlc.runtime.records import RunError
 

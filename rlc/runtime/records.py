@@ -32,7 +32,7 @@ class Turn:
     ``logprobs`` are the sampler's. ``metrics`` are what the environment measured, ``reward`` is
     None if it gave none. A call in ``calls`` has an id, the tool's name and its arguments (JSON).
     ``sequence_id`` is the service's name of the reply. ``components`` and ``verdicts`` are those of
-    the observation that followed.
+    the observation that followed. ``views`` has the prompt, and its chunks, as others are shown it.
     """
 
     prompt: Sequence[int] = field(repr=False)
@@ -48,6 +48,7 @@ class Turn:
     sequence_id: str = field(default="", repr=False)
     components: Mapping[str, tuple[float, float]] = field(factory=dict, repr=False)
     verdicts: tuple[Verdict, ...] = ()
+    views: Mapping[str, tuple[Sequence[int], Chunks]] = field(factory=dict, repr=False)
 
 
 @frozen

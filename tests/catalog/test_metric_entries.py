@@ -14,7 +14,7 @@ EVAL = """
 eval heldout { model = main  env = %s  samples = 2  metrics = [pass_at(2), mean_reward()] }
 """
 # Holes that the page calls after what stands in them.
-SAME = {"cause": "part", "node": "part", "what": "part", "mixed": "env"}
+SAME = {"cause": "part", "node": "part", "what": "part", "mixed": "env", "taught": "env"}
 SAME |= {"solved": "metric", "reward": "metric"}
 
 

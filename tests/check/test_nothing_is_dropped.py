@@ -65,6 +65,7 @@ SAMPLES: dict[str, tuple[str, str]] = {
     "deadlines": ("deadlines(request = 2m)", "deadlines(request = 3m)"),
     "kl_guard": ("none", "kl_guard(max = 0.2)"),
     "data": ('rows("rows.jsonl")', "demonstrations(task, n = 10)"),
+    "teacher": ("{}", "reverse_kl(other)"),
     "grader": ('grade_with("a.b:c")', '0.5 * grade_with("a.b:c")'),
     "metric": ("mean_reward()", "[mean_reward(), pass_at(1)]"),
     "tracker": ("[]", "[tensorboard()]"),
@@ -296,6 +297,7 @@ NEEDED: dict[object, dict[str, str]] = {
     "question": {"data": '"rows.jsonl"'},
     "answer": {"data": '"rows.jsonl"'},
     ("env", "rows"): {"grader": 'grade_with("a.b:c")'},
+    ("teacher", "reverse_kl"): {"model": "policy"},
     ("axis", "range"): {"low": "1e-5", "high": "1e-4"},
     ("axis", "log"): {"low": "1e-5", "high": "1e-4"},
 }

@@ -9,7 +9,8 @@ from run_support import TINY, compiled, train
 
 from rlc.plan.asked import asked_models, needed_stages, with_asked_models
 from rlc.plan.graph import build_graph
-from rlc.plan.records import ModelPlan, ModelState, Plan
+from rlc.plan.models import ModelPlan, ModelState
+from rlc.plan.records import Plan
 from rlc.records import Record
 
 

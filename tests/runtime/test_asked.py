@@ -13,7 +13,7 @@ from attrs import evolve
 from run_support import run_new, tiny, train
 
 from rlc.envs.responders import Reply
-from rlc.plan.records import ModelState
+from rlc.plan.models import ModelState
 from rlc.runtime.asked import AskedModels
 from rlc.runtime.guard.meter import Meter
 from rlc.runtime.journal.folder import RunFolder

@@ -26,7 +26,9 @@ from rlc.algo.aggregate import SHARED_BY
 from rlc.algo.scheme import AdvantageScheme, Baseline, Clip, Returns, Scale
 from rlc.catalog.index import aggregate_traits, loss_traits
 from rlc.envs.build import PlayableEnv
+from rlc.plan.distillation import TeacherPlan
 from rlc.plan.graph import build_graph
+from rlc.plan.models import ModelState
 from rlc.plan.records import AggregatePlan, BatchPlan, KlPlan, LossPlan, OverlapPlan, TrainPlan
 from rlc.runtime.graph import Inputs, NodeContext, StepOutcome, run_steps
 from rlc.runtime.records import Rollout, Turn, Usage
@@ -37,7 +39,7 @@ from rlc.runtime.stages.weights import Snapshot
 from rlc.runtime.updates.datums import TrainingDatum
 from rlc.runtime.updates.minibatch import Minibatch
 from rlc.runtime.updates.optimizer import PendingGradients
-from rlc.runtime.updates.reference import ReferenceModel
+from rlc.runtime.updates.scorers import Scorer, Scorers
 
 pytestmark = [pytest.mark.engine, pytest.mark.slow]  # the first for tinker's types
 
@@ -104,7 +106,7 @@ def logprob(token: int) -> float:
 
 
 @frozen(eq=False)
-class Reference:
+class OtherModel:
     """Answers at some moment."""
 
     moments: Random
@@ -207,12 +209,16 @@ def executed(plan: TrainPlan, kinds: Sequence[str], seed: int) -> list[Any]:
     }
     meter: Any = SimpleNamespace(running=defaultdict(Usage))
     trainer = Trainer(moments)
-    reference = None if plan.kl is None else ReferenceModel(Reference(moments), meter)  # type: ignore[arg-type]
+    other: Any = OtherModel(moments)
+    scorers = {
+        "reference": [Scorer(other, meter)] if plan.kl else [],
+        "teacher": [Scorer(other, meter, env=teacher.name) for teacher in plan.teacher],
+    }
     stage = StageUnderTest(
         seed=1,
         weights=Weights(trainer, plan),  # type: ignore[arg-type]
         meter=meter,
-        reference=reference,
+        scorers={name: Scorers(used) for name, used in scorers.items() if used},
         plan=plan,
         stream=TaskStream(envs, new_cursor(list(envs)), 1, ("main",)),
         on_groups=lambda *_: None,
@@ -278,6 +284,26 @@ schemes = st.builds(
 )
 
 
+teachers = st.builds(
+    TeacherPlan,
+    st.sampled_from([None, "spell"]),
+    st.just("reverse_kl"),
+    st.just(ModelState(BASE.model, None)),
+    st.sampled_from([0.5, 1.0]),
+    st.sampled_from([0.0, 0.5]),
+    st.none(),
+    st.none(),
+).map(lambda one: (one,))
+
+
+def _taught(teachers: tuple[TeacherPlan, ...]) -> tuple[TeacherPlan, ...]:
+    """A teacher for the other environments of a plan, if the first has only one of them."""
+    (one,) = teachers
+    assert isinstance(BASE, TrainPlan)
+    others = [env.name for env in BASE.envs if env.name != one.name] if one.name else []
+    return tuple(evolve(one, name=name, coef=2.0) for name in others)
+
+
 @st.composite
 def plans(draw: st.DrawFn) -> TrainPlan:
     loss = draw(st.sampled_from(LOSSES))
@@ -300,6 +326,7 @@ def plans(draw: st.DrawFn) -> TrainPlan:
         kl=draw(
             st.none() | st.none() | st.builds(KlPlan, st.just("tiny"), st.just(0.5), st.just(0.0))
         ),
+        teacher=draw(st.just(()) | teachers | teachers.map(lambda one: (*one, *_taught(one)))),
     )
 
 

@@ -219,6 +219,14 @@ AGGREGATES = (
 )
 DEFAULT_AGGREGATE = AggregatePlan("token_sum", None)
 
+KL_ALIASES = "kl_coef kl_coeff beta kl_beta kl_loss_coef init_kl_coef kl_penalty_coef kl_ctrl"
+KL_DISCOUNT = share(
+    "discount",
+    "above 0 a token also answers for the later ones, discounted by this",
+    0.0,
+    aliases="kl_discount_factor",
+)
+
 REFERENCE = builtin(
     "reference",
     "kl",
@@ -236,14 +244,9 @@ REFERENCE = builtin(
         "strength; 0: the logprobs are for a loss that reads `ref`",
         low=0,
         high=100,
-        aliases="kl_coef kl_coeff beta kl_beta kl_loss_coef init_kl_coef kl_penalty_coef kl_ctrl",
+        aliases=KL_ALIASES,
     ),
-    share(
-        "discount",
-        "above 0 a token also answers for the later ones, discounted by this",
-        0.0,
-        aliases="kl_discount_factor",
-    ),
+    KL_DISCOUNT,
     formula=(
         "d_t = log q_t − log p_ref,t",
         "A_t = A_t + coef (mean(d) − d_t)",

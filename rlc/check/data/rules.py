@@ -17,6 +17,7 @@ from rlc.catalog.environments import code_of, env_facts, prompt_rules, task_coun
 from rlc.catalog.index import find_builtin, grader_traits, source_traits
 from rlc.catalog.records import Param
 from rlc.check.rules.base import View, rule, rule_on_envs
+from rlc.check.rules.models.asked import teacher_paths
 from rlc.check.suggest import known_values
 from rlc.lang.diagnostics import Label
 from rlc.plan.environments import EnvPlan
@@ -46,6 +47,21 @@ def _splits_of_known_sets(view: View, env: EnvPlan) -> None:
 def _rows_of_environments(view: View, env: EnvPlan) -> None:
     for rows in rows_of_env(view, env):
         _check(rows)
+
+
+@rule("teacher", "envs")
+def _rows_have_demonstrations(view: View) -> None:
+    """A teacher that is shown a field of the row needs rows that have it."""
+    for path, teacher in teacher_paths(view):
+        builtin = find_builtin("teacher", teacher.kind)
+        shown = [p for p in builtin.params if p.name == "demonstration"] if builtin else []
+        if teacher.demonstration is None or not shown:
+            continue
+        columns = ((shown[0], teacher.demonstration),)
+        for env in view.envs:
+            for rows in rows_of_env(view, env) if teacher.name in (None, env.name) else ():
+                if not rows.solved:
+                    _check(evolve(rows, args=path, columns=columns, require=lambda _: None))
 
 
 @rule("data")

@@ -20,7 +20,6 @@ from rlc.check.rules import (
     graders,
     limits,
     loss,
-    model,
     optimizer,
     overlap,
     rewards,
@@ -29,6 +28,7 @@ from rlc.check.rules import (
     tasks,
 )
 from rlc.check.rules.base import Rule, View
+from rlc.check.rules.models import asked, trained
 from rlc.check.settle import Origins
 from rlc.lang.diagnostics import Diagnostic, Diagnostics
 from rlc.lang.source import Source, Span
@@ -39,8 +39,8 @@ if TYPE_CHECKING:
 
 # In this order: what an earlier rule says of a place, a later one need not.
 FAMILIES = (
-    *(model, environments, graders, rewards, tasks, data, advantage, loss, optimizer, overlap),
-    *(sampling, limits, amounts, run),
+    *(trained, asked, environments, graders, rewards, tasks, data, advantage, loss, optimizer),
+    *(overlap, sampling, limits, amounts, run),
 )
 RULES = [rule for family in FAMILIES for rule in vars(family).values() if isinstance(rule, Rule)]
 

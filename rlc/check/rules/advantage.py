@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from rlc.algo.scheme import AdvantageStep, Baseline, Clip, Scale, WeightedSum
+from rlc.catalog.builtins.distillation import NO_ADVANTAGE
 from rlc.catalog.builtins.graders import finds_answers
 from rlc.catalog.environments import env_facts, players_of_role, with_role
 from rlc.catalog.index import grader_traits
@@ -137,6 +138,8 @@ def _negative_rewards(envs: tuple[EnvPlan, ...], on_error: FailurePlan) -> Itera
 @rule("advantage")
 def _clip_leaves_something(view: View) -> None:
     """A clip has a limit, and leaves more than 0."""
+    if view.advantage == NO_ADVANTAGE:
+        return
     for path, step in view.steps_of_scheme():
         if isinstance(step, Clip) and step.low == step.high and step.low in (None, 0):
             nothing = "a clip without a limit changes nothing"

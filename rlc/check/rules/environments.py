@@ -11,8 +11,8 @@ from rlc.catalog.index import source_traits, wrapper_traits
 from rlc.check.rules.base import View, rule_on_envs
 from rlc.lang.secrets import is_variable, masked
 from rlc.plan.environments import EnvPlan
+from rlc.plan.models import ModelPlan
 from rlc.plan.paths import WHERE_PATHS_START
-from rlc.plan.records import ModelPlan
 
 CHARACTERS_PER_TOKEN = 4
 

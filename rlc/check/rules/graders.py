@@ -6,12 +6,15 @@ from rlc.catalog.builtins.graders import FORMAT, finds_answers
 from rlc.catalog.builtins.sources import FORMAT_COEF, GRADER
 from rlc.catalog.index import grader_traits, source_traits
 from rlc.check.rules.base import View, rule_on_envs
+from rlc.plan.distillation import teacher_of
 from rlc.plan.environments import EnvPlan
 
 
 @rule_on_envs()
 def _something_rewards(view: View, env: EnvPlan) -> None:
     source = source_traits(env.source)
+    if teacher_of(view.parts.get("teacher", ()), env.name) is not None:
+        return
     if source.graded and not env.graders:
         message = f"nothing rewards the replies of `{env.name}`"
         advice = f'give it a grader: `{GRADER} = grade_with("rewards.py:reward")`'

@@ -41,11 +41,11 @@ def _own_loss_is_bounded(view: View) -> None:
     view.warning("RL0651", "loss", message, advice, Label(view.at(path), said))
 
 
-@rule("loss", "kl")
+@rule("loss", "kl", "teacher")
 def _reference_is_there(view: View) -> None:
     """What a loss compares with a reference is the logprobs of that of the stage."""
     reads = loss_traits(view.loss).reference
-    if reads and view.kl is None:
+    if reads and view.kl is None and not view.teacher:
         message = f"`{view.loss.name}` reads `ref`, and this stage has no reference"
         advice = (
             "`kl = reference(policy.base, coef = 0)` gives it one; a `coef` above 0 takes the "

@@ -29,10 +29,12 @@ def _parts_have_groups(view: View) -> None:
         view.warning("RL0327", "overlap.minibatches", message, advice)
 
 
-@rule("overlap", "batch", "advantage", "aggregate", "kl")
+@rule("overlap", "batch", "advantage", "aggregate", "kl", "teacher")
 def _something_is_streamed(view: View) -> None:
-    """Where the gradient waits for the whole batch, a reference can still read its parts."""
-    if view.overlap.kind != "streamed" or view.batch.kind == "turns" or view.kl is not None:
+    """Where the gradient waits for the whole batch, other models can still read its parts."""
+    if view.overlap.kind != "streamed" or view.batch.kind == "turns":
+        return
+    if view.kl is not None or view.teacher:
         return
     waits = {b.why: b.path for b in barriers(view.advantage, view.aggregate, None, view.batch)}
     if waits:

@@ -21,7 +21,8 @@ def _reward_bounds(view: View, env: EnvPlan) -> None:
     if low > high:
         message = f"low = {low:g} is more than high = {high:g}"
         view.error("RL0202", f"envs.{env.name}.reward.low", message, "swap them")
-    if low == high and view.parts.get("kl") is None:  # a reference can be learnt from alone
+    learnt_alone = view.parts.get("kl") is not None or view.parts.get("teacher")
+    if low == high and not learnt_alone:
         message = f"every reward of `{env.name}` is {low:g}, whatever the model does"
         advice = "fine for a control run; else there is nothing to learn: take one limit out"
         view.warning("RL0430", f"envs.{env.name}.reward.high", message, advice)

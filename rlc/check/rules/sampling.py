@@ -10,9 +10,9 @@ from rlc.lang.diagnostics import Label
 def _on_policy(view: View) -> None:
     """The gradient is that of the model at temperature 1, over its whole vocabulary."""
     sampling = view.sampling
-    penalised = view.parts.get("kl") is not None  # a rule of its own
+    compared = view.parts.get("kl") is not None or bool(view.parts.get("teacher"))  # a rule below
     changed = {
-        "temperature": sampling.temperature != 1 and not penalised,
+        "temperature": sampling.temperature != 1 and not compared,
         "top_p": sampling.top_p < 1,
         "top_k": sampling.top_k > 0,
     }
@@ -21,7 +21,7 @@ def _on_policy(view: View) -> None:
             _report(view, f"sampling.{name}", name, getattr(sampling, name))
     for env in view.parts.get("envs", ()):
         temperature = env.rollouts.temperature
-        if not penalised and temperature not in (None, 1, sampling.temperature):
+        if not compared and temperature not in (None, 1, sampling.temperature):
             _report(view, f"envs.{env.name}.rollouts.temperature", "temperature", temperature)
 
 
@@ -38,19 +38,21 @@ def _top_k(view: View) -> None:
         view.error("RL0410", "sampling.top_k", message, "-1 samples from all tokens")
 
 
-@rule("kl", "envs")
+@rule("kl", "teacher", "envs")
 def _penalty_temperature(view: View) -> None:
-    """The reference's logprobs are those at temperature 1; the sampler's are tempered."""
-    if view.kl is None:
+    """The logprobs of other models are those at temperature 1; the sampler's are tempered."""
+    field, other = ("kl", "reference") if view.kl is not None else ("teacher", "teacher")
+    if view.kl is None and not view.teacher:
         return
+    what = "the KL penalty" if field == "kl" else "the teacher"
     for env in view.envs:
         temperature = env.rollouts.temperature
         if temperature in (None, 1):
             continue
         own = "sampling" not in view.parts or temperature != view.sampling.temperature
         path = f"envs.{env.name}.rollouts.temperature" if own else "sampling.temperature"
-        label = Label(view.at("kl"), "compares logprobs at temperature 1")
-        message = "the KL penalty compares tempered logprobs with the reference's own"
-        advice = "sample at temperature 1, or leave the penalty out"
+        label = Label(view.at(field), "compares logprobs at temperature 1")
+        message = f"{what} compares tempered logprobs with the {other}'s own"
+        advice = f"sample at temperature 1, or leave the {'penalty' if view.kl else other} out"
         view.warning("RL0417", path, message, advice, label)
         return

@@ -68,7 +68,7 @@ class ProblemSource:
         row = evolve(row, fields=self._complete(row.fields))
         prompt = self._prompt(row.fields)
         about = about_row(row, self._id, shown=(self._question, "tools", SPLIT))
-        first = evolve(observation_of(prompt), about=about)
+        first = evolve(observation_of(prompt), about=about, fields=row.fields)
         return Attempt(first, prompt.messages, self._reward, row)
 
     def _complete(self, row: Row) -> Row:

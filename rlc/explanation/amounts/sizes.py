@@ -14,7 +14,8 @@ from rlc.catalog.records import REQUIRED, Param
 from rlc.explanation.layout import Lines, count, wrapped
 from rlc.plan.environments import EnvPlan, GraderPlan
 from rlc.plan.graph import barriers, takes_what_is_ready
-from rlc.plan.records import EvalPlan, ModelPlan, SftPlan, StagePlan, TrainPlan
+from rlc.plan.models import ModelPlan
+from rlc.plan.records import EvalPlan, SftPlan, StagePlan, TrainPlan
 from rlc.plan.units import show
 from rlc.pricing.cost import StageCost
 from rlc.pricing.shapes import extends_prefix
@@ -139,9 +140,10 @@ def _streamed(stage: TrainPlan) -> Iterator[str]:
         each = f" at most, each {done}" if ready else ", each as soon as its groups are there"
         yield f"streamed: the gradient is taken in {parts}{each}"
         return
-    if stage.kl is not None:
-        each = " at most" if ready else ""
-        yield f"streamed: the reference reads the batch in {parts}{each}, while others are played"
+    others = {"reference": stage.kl is not None, "teacher": bool(stage.teacher)}
+    if who := " and the ".join(name for name, there in others.items() if there):
+        each, verb = " at most" if ready else "", "read" if all(others.values()) else "reads"
+        yield f"streamed: the {who} {verb} the batch in {parts}{each}, while others are played"
     yield f"streamed: the gradient waits for the whole batch: {', '.join(waits)}"
 
 

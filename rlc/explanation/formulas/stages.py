@@ -6,9 +6,11 @@ from collections.abc import Iterator, Sequence
 
 from attrs import frozen
 
+from rlc.catalog.builtins.distillation import NO_ADVANTAGE
 from rlc.catalog.builtins.losses import LIKELIHOOD
 from rlc.catalog.index import aggregate_traits, find_builtin, loss_traits
 from rlc.catalog.records import Builtin
+from rlc.explanation.formulas.distillation import teacher_formula, teacher_sections
 from rlc.explanation.formulas.rewards import reward_formulas
 from rlc.explanation.formulas.schemes import Formula, scheme_formulas
 from rlc.explanation.layout import Lines, wrapped
@@ -44,6 +46,7 @@ def formula_sections(stage: StagePlan, paint: Paint) -> Iterator[tuple[str, Line
         yield f"advantage: {stage.advantage.name}", _advantage(stage, paint)
         if stage.kl is not None:
             yield "KL penalty: reference" if stage.kl.coef else "reference", _penalty(stage, paint)
+        yield from teacher_sections(stage, paint)
         yield f"aggregation: {stage.aggregate.kind}", _aggregate(stage, paint)
         yield f"loss: {stage.loss.name}", _loss(stage, paint)
     schedule = stage.optimizer.schedule
@@ -65,6 +68,9 @@ def formulas_of(stage: StagePlan) -> dict[str, list[str]]:
     if isinstance(stage, SftPlan):
         return rewards | {"loss": list(SFT_LOSS), "schedule": schedule}
     penalty = {"kl": list(_formula("kl", "reference"))} if stage.kl and stage.kl.coef else {}
+    for teacher in stage.teacher:
+        title = "teacher" if teacher.name is None else f"teacher of {teacher.name}"
+        penalty[title] = teacher_formula(teacher)
     return rewards | {
         "advantage": [formula.text for formula in scheme_formulas(stage.advantage)],
         **penalty,
@@ -87,6 +93,10 @@ def _formula(kind: str, name: str) -> tuple[str, ...]:
 
 
 def _advantage(stage: TrainPlan, paint: Paint) -> Lines:
+    if stage.advantage == NO_ADVANTAGE:
+        yield "A = 0"
+        yield paint.dim("rewards are measured, and not trained on")
+        return
     yield from _formulas(scheme_formulas(stage.advantage), paint)
     if (preset := find_builtin("advantage", stage.advantage.name)) is not None:
         # It names the paper, or the library and its version.

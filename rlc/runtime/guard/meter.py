@@ -7,7 +7,8 @@ from collections import defaultdict
 from attrs import asdict, define, evolve, field
 
 from rlc.catalog.facts.prices import dollars, price_of
-from rlc.plan.records import LOCAL, ModelPlan
+from rlc.plan.models import ModelPlan
+from rlc.plan.records import LOCAL
 from rlc.runtime.journal.database import Journal
 from rlc.runtime.records import Usage
 
@@ -39,7 +40,7 @@ class Meter:
         """Write all totals; return that of a step, which is no longer counted."""
         self.write()
         self._written.pop(step, None)
-        return self.running.pop(step)
+        return self.running.pop(step, Usage())
 
     def add(self, step: int, usage: Usage) -> None:
         """Write usage that is not part of a step's running total."""

@@ -179,19 +179,30 @@ def _constant_groups(rollouts: Sequence[Rollout], of: str = "") -> dict[str, flo
     }
 
 
-def reference_metrics(episodes: Sequence[EpisodeDatums]) -> dict[str, float]:
-    """Return the mean distance from the reference over the sampled tokens (nats), if any."""
-    distances = [
-        (datum.logprobs_T - datum.reference_T)[datum.mask_T]
-        for episode in episodes
-        for datum in episode.datums
-        if datum.reference_T is not None
-    ]
-    if not distances:
-        return {}
+def score_metrics(batches: Iterable[Sequence[EpisodeDatums]]) -> dict[str, float]:
+    """Return the mean distance from each scorer over the sampled tokens of a batch (nats): from the
+    reference, and from the teacher by environment too. With a teacher that could not read all, the
+    share of the tokens that it did not score."""
     import numpy as np  # reading metrics must work in a base install
 
-    return {"kl/reference": float(np.concatenate(distances).mean())}
+    distances: dict[str, list[Any]] = {}
+    for episode in (episode for episodes in batches for episode in episodes):
+        for datum in episode.datums:
+            for scorer, scored_T in datum.scored.items():
+                distance_T = (datum.logprobs_T - scored_T)[datum.mask_T]
+                for name in _DISTANCES[scorer]:
+                    distances.setdefault(name.format(env=episode.group[0]), []).append(distance_T)
+    metrics = dict[str, float]()
+    for name, rows in distances.items():
+        values_N = np.concatenate(rows)
+        known_N = values_N[~np.isnan(values_N)]
+        metrics |= _mean(name, known_N.tolist())
+        if len(known_N) < len(values_N):
+            metrics[f"{name}/unscored"] = 1 - len(known_N) / len(values_N)
+    return metrics
+
+
+_DISTANCES = {"reference": ("kl/reference",), "teacher": ("teacher/kl", "teacher/kl/{env}")}
 
 
 def usage_metrics(usage: Usage) -> dict[str, int]:

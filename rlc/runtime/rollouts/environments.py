@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Protocol
 
 from rlc.data.errors import DataError
@@ -12,6 +12,7 @@ from rlc.envs.base import EnvError
 from rlc.envs.build import PlayableEnv, build_env
 from rlc.envs.deadlines import Span
 from rlc.envs.responders import Responders
+from rlc.envs.views import Shown
 from rlc.plan.environments import EnvPlan
 from rlc.runtime.records import RunError
 
@@ -25,11 +26,19 @@ class Closable(Protocol):
 
 
 def build_envs(
-    envs: Iterable[EnvPlan], tokenizer: Any, renderer: str, responders: Responders
+    envs: Iterable[EnvPlan],
+    tokenizer: Any,
+    renderer: str,
+    responders: Responders,
+    views: Callable[[str], Mapping[str, Shown]] = lambda _: {},
 ) -> dict[str, PlayableEnv]:
-    """Return the environments by name. Raise RunError if one of them cannot be made."""
+    """Return the environments by name, with what ``views`` says that others are shown of each.
+    Raise RunError if one of them cannot be made."""
     try:
-        return {env.name: build_env(env, tokenizer, renderer, responders) for env in envs}
+        return {
+            env.name: build_env(env, tokenizer, renderer, responders, views(env.name))
+            for env in envs
+        }
     except (DataError, EnvError) as error:
         raise RunError(str(error), error.hint) from error
 

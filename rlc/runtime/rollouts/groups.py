@@ -14,20 +14,21 @@ from rlc.runtime.rollouts.tasks import Task
 
 
 async def play_tasks(
-    player: Player, tasks: Iterable[Task], on_group: Callable[[], None]
+    player: Player, tasks: Iterable[Task], on_group: Callable[[list[Rollout]], None]
 ) -> list[Rollout]:
     """Play tasks concurrently; return all their members in order."""
     return [member for group in await play_groups(player, tasks, on_group) for member in group]
 
 
 async def play_groups(
-    player: Player, tasks: Iterable[Task], on_group: Callable[[], None]
+    player: Player, tasks: Iterable[Task], on_group: Callable[[list[Rollout]], None]
 ) -> list[list[Rollout]]:
-    """Play tasks concurrently; return the members of each in order."""
+    """Play tasks concurrently; return the members of each in order. ``on_group`` is called with
+    them as soon as a task is played."""
 
     async def play(task: Task) -> list[Rollout]:
         members = await play_task(player, task)
-        on_group()
+        on_group(members)
         return members
 
     return await all_of(map(play, tasks))

@@ -219,6 +219,7 @@ class Player:
         """Play turn after turn; return how the episode ended."""
         task, turns, limits = attempt.task, attempt.turns, attempt.task.env.plan.rollouts
         history, tokens = task.env.new_history(), EpisodeTokens()
+        views = {name: new_history() for name, new_history in task.env.views.items()}
         if joins(episode):  # its first observation comes with this member's first turn
             async with Span(limits.step_timeout, "the first turn in the game") as spent:
                 seen = validated(await _call_environment(episode.join(), holds=False))
@@ -233,6 +234,7 @@ class Player:
             prompt = history.observe(seen)
             if limit := self._limit_reached(tokens, prompt, limits):
                 return limit[0]
+            shown = {name: view.observe(seen) for name, view in views.items()}
             async with Span(limits.turn_timeout, "a turn"):
                 if turns or reply is None:
                     seed = derive_seed(attempt.seed, "turn", len(turns))
@@ -240,6 +242,8 @@ class Player:
                     await self._loop_yield.if_due()
                 kept = tokens.extend(prompt, reply.tokens)
                 action = history.reply(reply.tokens)
+                for view in views.values():
+                    view.reply(reply.tokens)
                 async with Span(limits.step_timeout, "a step of the environment") as spent:
                     after = validated(
                         await _call_environment(episode.play(action), holds=not joins(episode))
@@ -261,6 +265,7 @@ class Player:
                 sequence_id=reply.sequence_id,
                 components=after.components,
                 verdicts=after.verdicts,
+                views={name: (shown[name], chunks_of(view)) for name, view in views.items()},
             )
             turns.append(turn)
             seen = after

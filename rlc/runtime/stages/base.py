@@ -15,7 +15,7 @@ from rlc.runtime.journal.checkpoints import PendingCheckpoint
 from rlc.runtime.stages.weights import StageWeights
 from rlc.runtime.updates import optimizer
 from rlc.runtime.updates.optimizer import UpdateResult
-from rlc.runtime.updates.reference import ReferenceModel
+from rlc.runtime.updates.scorers import Scorers
 
 
 @frozen(eq=False)
@@ -31,12 +31,13 @@ class StepReport:
 
 @define(eq=False)
 class Stage(ABC):
-    """A training stage in progress; ``meter`` counts the tokens of its running steps."""
+    """A training stage in progress; ``meter`` counts the tokens of its running steps. ``scorers``
+    are the models that score what is sampled, by the kind of their node."""
 
     seed: int
     weights: StageWeights
     meter: Meter
-    reference: ReferenceModel | None
+    scorers: Mapping[str, Scorers]
 
     @abstractmethod
     def functions(self) -> Mapping[str, StepFunction]:
@@ -46,8 +47,10 @@ class Stage(ABC):
     async def report(self, step: int, outcome: StepOutcome) -> StepReport:
         """Return the results of a step and forget what was kept for it."""
 
-    async def close(self) -> None:  # noqa: B027
+    async def close(self) -> None:
         """Release what the stage holds besides its weights."""
+        for scorers in self.scorers.values():
+            await scorers.close()
 
     async def optim_step(self, node: NodeContext, inputs: Inputs) -> UpdateResult:
         """Submit the last update and wait for all; none if no datum had an advantage."""
@@ -61,5 +64,5 @@ class Stage(ABC):
     def record_usage(self) -> None:
         """Write down the tokens that running steps have used so far."""
         self.meter.write()
-        if self.reference is not None:
-            self.reference.meter.write()
+        for scorers in self.scorers.values():
+            scorers.write()

@@ -191,5 +191,5 @@ class Evaluator:
         return await play_tasks(
             player,
             stream.take(plan.tasks),
-            lambda: self.observer.progress(next(played), plan.tasks),
+            lambda _: self.observer.progress(next(played), plan.tasks),
         )

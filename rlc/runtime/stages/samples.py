@@ -10,7 +10,8 @@ from attrs import asdict, define, field, frozen
 
 from rlc.catalog.builtins.training import DEFAULT_FAILURE
 from rlc.plan.environments import RolloutsPlan
-from rlc.plan.records import LOCAL, ModelPlan, SamplingPlan
+from rlc.plan.models import ModelPlan
+from rlc.plan.records import LOCAL, SamplingPlan
 from rlc.runtime.concurrency import all_of
 from rlc.runtime.guard.meter import PROBES, Meter
 from rlc.runtime.journal.folder import RunFolder

@@ -15,11 +15,11 @@ from rlc.algo.advantages import compute_advantages
 from rlc.algo.episodes import Episodes
 from rlc.algo.scheme import sums_components
 from rlc.plan.environments import EnvPlan
-from rlc.plan.graph import in_parts, takes_what_is_ready
-from rlc.plan.records import TrainPlan
+from rlc.plan.graph import SCORERS, in_parts, takes_what_is_ready
+from rlc.plan.records import LOCAL, TrainPlan
 from rlc.runtime.concurrency import in_thread
 from rlc.runtime.graph import Inputs, NodeContext, Parts, StepFunction, StepOutcome
-from rlc.runtime.journal.metrics import reference_metrics, rollout_metrics, rollout_record
+from rlc.runtime.journal.metrics import rollout_metrics, rollout_record, score_metrics
 from rlc.runtime.records import Rollout
 from rlc.runtime.rollouts.environments import close_envs
 from rlc.runtime.rollouts.groups import (
@@ -35,7 +35,7 @@ from rlc.runtime.stages.base import Stage, StepReport
 from rlc.runtime.stages.weights import Snapshot
 from rlc.runtime.updates import optimizer
 from rlc.runtime.updates.datums import FloatArray
-from rlc.runtime.updates.minibatch import Minibatch, minibatches, rollout_datums
+from rlc.runtime.updates.minibatch import EpisodeDatums, Minibatch, minibatches, rollout_datums
 from rlc.runtime.updates.optimizer import PendingGradients
 from rlc.seeds import derive_seed
 
@@ -59,10 +59,10 @@ class CreditedRollout:
 
 @frozen(eq=False)
 class TrainBatch:
-    """What the updates of a step are trained on, and its metrics."""
+    """What the updates of a step are trained on, and the episodes that it was made of."""
 
     minibatches: list[Minibatch]
-    metrics: dict[str, float]
+    episodes: list[EpisodeDatums]
 
 
 @define(eq=False)
@@ -84,7 +84,7 @@ class TrainStage(Stage):
             "rollouts": self.rollouts,
             "returns": self.returns,
             "advantages": self.advantages,
-            "reference": self.reference_logprobs,
+            **{scorer: partial(self.scores, scorer) for scorer in SCORERS},
             "datums": self.datums,
             "forward_backward": self.forward_backward,
             "optim_step": self.optim_step,
@@ -146,8 +146,12 @@ class TrainStage(Stage):
     async def _play(
         self, player: Player, step: int, planned: int, tasks: Sequence[Task]
     ) -> list[list[Rollout]]:
-        def on_group() -> None:
+        def on_group(members: list[Rollout]) -> None:
             self._played[step] += 1
+            if self._scored_at_once:
+                kept = trainable_rollouts(members, self.plan.envs)
+                for scorers in self.scorers.values():
+                    scorers.ask(step, kept)
             self.record_usage()  # at once: the step may fail later
             self.on_groups(self._played[step], max(planned, self._played[step]))
 
@@ -179,23 +183,27 @@ class TrainStage(Stage):
 
         return await in_thread(credited)
 
-    async def reference_logprobs(
-        self, node: NodeContext, inputs: Inputs
+    async def scores(
+        self, scorer: str, node: NodeContext, inputs: Inputs
     ) -> dict[int, list[FloatArray]]:
-        """Ask for the reference's logprobs of each rollout's sequences; the keys are ids."""
-        assert self.reference is not None
-        rollouts = inputs["returns"].rollouts
-        found = await self.reference.logprobs(node.step, rollouts)
-        return dict(zip(map(id, rollouts), found, strict=True))
+        """Return the logprobs of each rollout's sequences under other models; the keys are ids."""
+        return await self.scorers[scorer].scores(node.step, inputs["returns"].rollouts)
+
+    @property
+    def _scored_at_once(self) -> bool:
+        """Whether a group is scored as soon as it is played: on a server, which has time for it,
+        unless another group may take its place."""
+        return self.plan.model.service != LOCAL and not self.plan.batch.resample
 
     async def datums(self, node: NodeContext, inputs: Inputs) -> TrainBatch:
         """Make the minibatches of the step, or of this part of it."""
         return await in_thread(self._batch, node.step, inputs)
 
     def _batch(self, step: int, inputs: Inputs) -> TrainBatch:
-        reference = dict[int, list[FloatArray]]()
-        for part in Parts.of(inputs.get("reference", {})):
-            reference |= part
+        scored: dict[str, dict[int, list[FloatArray]]] = {scorer: {} for scorer in self.scorers}
+        for scorer, of_rollout in scored.items():
+            for part in Parts.of(inputs[scorer]):
+                of_rollout |= part
         credited = [row for part in Parts.of(inputs["advantages"]) for row in part]
         place = self._place(step)
         credited.sort(key=lambda row: place(row.rollout))
@@ -204,9 +212,12 @@ class TrainStage(Stage):
             [row.rollout for row in kept],
             [row.advantages_T for row in kept],
             self._choose_turns(step, [len(row.rollout.turns) for row in kept]),
-            [reference.get(id(row.rollout)) for row in kept],
+            [
+                {name: by[id(row.rollout)] for name, by in scored.items() if id(row.rollout) in by}
+                for row in kept
+            ],
         )
-        return TrainBatch(minibatches(self.plan, episodes), reference_metrics(episodes))
+        return TrainBatch(minibatches(self.plan, episodes), episodes)
 
     def _choose_turns(self, step: int, turns_R: Sequence[int]) -> list[npt.NDArray[np.bool_]]:
         """Mark the turns to train on: all, or a random ``count`` of them under ``turns()``."""
@@ -237,8 +248,8 @@ class TrainStage(Stage):
         self._streamed.pop(step, None)
         metrics = await in_thread(rollout_metrics, rollouts, self.plan.envs)
         metrics |= outputs["optim_step"].metrics
-        for batch in Parts.of(outputs["datums"]):
-            metrics |= batch.metrics
+        batches = [batch.episodes for batch in Parts.of(outputs["datums"])]
+        metrics |= await in_thread(score_metrics, batches)
         metrics |= self.stream.metrics()
         if self.plan.batch.resample:
             metrics |= replaced_groups(rollouts, self.stream.envs)
@@ -264,6 +275,7 @@ class TrainStage(Stage):
         return lambda rollout: place.get(rollout.group, len(place))
 
     async def close(self) -> None:
+        await super().close()
         await close_envs(self.stream.envs.values())
 
 

@@ -10,7 +10,8 @@ from attrs import define, frozen
 
 from rlc.catalog.index import loss_traits
 from rlc.catalog.saved_weights import find_weights, is_run_weights
-from rlc.plan.records import LOCAL, EvalPlan, ModelPlan, StagePlan, TrainedPlan, TrainPlan
+from rlc.plan.models import ModelPlan
+from rlc.plan.records import LOCAL, EvalPlan, StagePlan, TrainedPlan, TrainPlan
 from rlc.runtime.concurrency import in_thread
 from rlc.runtime.graph import Inputs, NodeContext
 from rlc.runtime.journal.checkpoints import ROLLING_TTL, PendingCheckpoint, is_due, max_lag

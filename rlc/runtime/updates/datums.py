@@ -17,6 +17,7 @@ from rlc.algo.expressions.program import Program
 from rlc.algo.expressions.python import FIRST, MASK, WEIGHT
 from rlc.catalog.index import loss_traits
 from rlc.envs.chunks import NO_CHUNKS, Chunks, chunks_from_json, chunks_to_json, model_input
+from rlc.plan.graph import SCORERS
 from rlc.plan.records import LossPlan
 from rlc.runtime.records import RunError, Turn
 from rlc.runtime.rollouts.tokens import is_continuation
@@ -76,9 +77,10 @@ class TrainingDatum:
     """One sequence, already shifted: position ``t`` predicts ``targets_T[t]``.
 
     It does so from the inputs up to ``t``, which hold the marks of ``chunks``. ``mask_T`` marks
-    sampled targets; ``reference_T`` has the targets' logprobs under a reference, if there is one.
-    ``replies`` are those that are trained on. ``weight`` is that of the sequence, where it is not
-    folded into the advantages.
+    sampled targets; ``scored`` has the targets' logprobs under other models, by the kind of node
+    that asked for them: the ``reference``, the ``teacher``; NaN where none was given. ``replies``
+    are those that are trained on. ``weight`` is that of the sequence, where it is not folded into
+    the advantages.
     """
 
     inputs: list[int]
@@ -86,7 +88,7 @@ class TrainingDatum:
     logprobs_T: FloatArray
     advantages_T: FloatArray
     mask_T: npt.NDArray[np.bool_]
-    reference_T: FloatArray | None = None
+    scored: Mapping[str, FloatArray] = field(factory=dict)
     chunks: Chunks = NO_CHUNKS
     replies: tuple[Reply, ...] = ()
     weight: float = 1.0
@@ -106,7 +108,7 @@ class TrainingDatum:
             logprobs_T=self.logprobs_T[:end],
             advantages_T=self.advantages_T[:end],
             mask_T=self.mask_T[:end],
-            reference_T=None if self.reference_T is None else self.reference_T[:end],
+            scored={scorer: logprobs_T[:end] for scorer, logprobs_T in self.scored.items()},
         )
 
     def anchored(self, trainer_logprobs_T: npt.NDArray[Any]) -> TrainingDatum:
@@ -147,9 +149,12 @@ class TrainingDatum:
 
     def _read_by(self, program: Program, weighted: bool) -> dict[str, Any]:
         """Return what the function of a recipe's own loss takes beside the trainer's logprobs."""
-        if self.reference_T is None and "ref" in program.inputs:
+        read_T = next((self.scored[scorer] for scorer in SCORERS if scorer in self.scored), None)
+        if read_T is None and "ref" in program.inputs:
             raise RunError("a sequence has no logprobs of the reference that the loss reads")
-        known = {"logq": self.logprobs_T, "adv": self.advantages_T, "ref": self.reference_T}
+        if read_T is not None:
+            read_T = np.where(np.isnan(read_T), self.logprobs_T, read_T)
+        known = {"logq": self.logprobs_T, "adv": self.advantages_T, "ref": read_T}
         first = int(np.argmax(self.mask_T))
         read: dict[str, Any] = {
             key: np.where(self.mask_T, array_T, array_T[first])
@@ -204,19 +209,22 @@ def episode_datums(
     turns: Sequence[Turn],
     advantages_T: FloatArray,
     chosen_T: npt.NDArray[np.bool_],
-    reference_ST: Sequence[FloatArray] | None = None,
+    scored: Mapping[str, Sequence[FloatArray]] | None = None,
 ) -> list[TrainingDatum]:
     """Return the datums of one episode that have a token to train on.
 
     ``advantages_T`` and ``chosen_T`` have one value a turn; a turn that is not chosen is context
-    only. ``reference_ST`` has the reference's logprobs of each of :func:`merged_sequences`, from
-    the second token on.
+    only. ``scored`` has for each scorer its logprobs of each of :func:`merged_sequences`, from the
+    second token on.
     """
-    sequences = merged_sequences(turns)
-    references: Sequence[FloatArray | None] = reference_ST or [None] * len(sequences)
     datums = [
-        shifted(sequence, advantages_T, chosen_T, reference_T)
-        for sequence, reference_T in zip(sequences, references, strict=True)
+        shifted(
+            sequence,
+            advantages_T,
+            chosen_T,
+            {scorer: logprobs_ST[index] for scorer, logprobs_ST in (scored or {}).items()},
+        )
+        for index, sequence in enumerate(merged_sequences(turns))
     ]
     return [datum for datum in datums if datum.mask_T.any()]
 
@@ -225,7 +233,7 @@ def shifted(
     sequence: TokenSequence,
     advantages_T: FloatArray,
     chosen_T: npt.NDArray[np.bool_],
-    reference_T: FloatArray | None = None,
+    scored: Mapping[str, FloatArray] | None = None,
 ) -> TrainingDatum:
     """Return one sequence as a datum; the arguments are those of :func:`episode_datums`."""
     turn_T = np.asarray(sequence.turns[1:], dtype=np.int64)
@@ -237,7 +245,7 @@ def shifted(
         logprobs_T=np.where(mask_T, logprobs_T, 0.0),
         advantages_T=np.where(mask_T, advantages_T[turn_T], 0.0),
         mask_T=mask_T,
-        reference_T=reference_T,
+        scored=scored or {},
         chunks=sequence.chunks,
         replies=tuple(
             reply

@@ -1,13 +1,13 @@
 """From credited rollouts to what each optimiser update is trained on.
 
-Order: the KL penalty is added to the advantages of the tokens; the batch is split into updates,
-the members of a group together; in each update the aggregation's weights are folded into the
-advantages; sequences that could not change anything are left out.
+Order: what other models say of the tokens is added to their advantages; the batch is split into
+updates, the members of a group together; in each update the aggregation's weights are folded into
+the advantages; sequences that could not change anything are left out.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from itertools import pairwise
 
 import numpy as np
@@ -17,6 +17,7 @@ from attrs import evolve, frozen
 from rlc.algo.aggregate import aggregate_weights
 from rlc.algo.kl import kl_penalty
 from rlc.catalog.index import aggregate_traits, loss_traits
+from rlc.plan.distillation import TeacherPlan
 from rlc.plan.records import AggregatePlan, KlPlan, LossPlan, TrainPlan
 from rlc.runtime.records import Rollout, RunError
 from rlc.runtime.updates.datums import FloatArray, TrainingDatum, episode_datums
@@ -47,16 +48,16 @@ def rollout_datums(
     rollouts: Sequence[Rollout],
     advantages_RT: Sequence[FloatArray],
     chosen_RT: Sequence[npt.NDArray[np.bool_]],
-    reference_RST: Sequence[Sequence[FloatArray] | None],
+    scored_R: Sequence[Mapping[str, Sequence[FloatArray]]],
 ) -> list[EpisodeDatums]:
     """Return the datums of each rollout that has any.
 
-    Advantages and choice are given by turn, the reference by sequence.
+    Advantages and choice are given by turn, the logprobs of each scorer by sequence.
     """
-    rows = zip(rollouts, advantages_RT, chosen_RT, reference_RST, strict=True)
+    rows = zip(rollouts, advantages_RT, chosen_RT, scored_R, strict=True)
     episodes = [
-        EpisodeDatums(rollout.group, episode_datums(rollout.turns, advantages_T, chosen_T, ref_ST))
-        for rollout, advantages_T, chosen_T, ref_ST in rows
+        EpisodeDatums(rollout.group, episode_datums(rollout.turns, advantages_T, chosen_T, scored))
+        for rollout, advantages_T, chosen_T, scored in rows
     ]
     return [episode for episode in episodes if episode.datums]
 
@@ -66,30 +67,45 @@ def minibatches(plan: TrainPlan, episodes: Sequence[EpisodeDatums]) -> list[Mini
     if loss_traits(plan.loss).recorded:  # each token is named by a reply that is trained on
         episodes = [EpisodeDatums(e.group, [d.trimmed() for d in e.datums]) for e in episodes]
     if plan.kl is not None and plan.kl.coef:
-        episodes = _penalised(plan.kl, episodes)
+        episodes = _pulled("reference", plan.kl, episodes)
+    for teacher in plan.teacher:
+        if teacher.coef:
+            episodes = _pulled("teacher", teacher, episodes)
     split = _split(episodes, plan.batch.updates)
     made = [_weighted(plan.aggregate, plan.loss, part) for part in split]
     return [minibatch for minibatch in made if minibatch.datums]
 
 
-def _penalised(kl: KlPlan, episodes: Sequence[EpisodeDatums]) -> list[EpisodeDatums]:
-    """Subtract the distance from the reference from the advantages, token by token."""
-    datums = [datum for episode in episodes for datum in episode.datums]
-    reference_DT = [datum.reference_T for datum in datums if datum.reference_T is not None]
-    if len(reference_DT) < len(datums):
-        raise RunError("a sequence has no logprobs of the reference that it is compared with")
+def _pulled(
+    scorer: str, by: KlPlan | TeacherPlan, episodes: Sequence[EpisodeDatums]
+) -> list[EpisodeDatums]:
+    """Take the distance from a reference off the advantages, token by token; or that from a
+    teacher, in the episodes that it scores. What has no score is not changed."""
+    env = by.name if isinstance(by, TeacherPlan) else None
+    mine = [env is None or episode.group[0] == env for episode in episodes]
+    datums = [d for episode, its in zip(episodes, mine, strict=True) if its for d in episode.datums]
+    scored_DT = [datum.scored[scorer] for datum in datums if scorer in datum.scored]
+    if len(scored_DT) < len(datums):
+        raise RunError(f"a sequence has no logprobs of the {scorer} that it is compared with")
     change_DT = kl_penalty(
         [datum.logprobs_T for datum in datums],
-        reference_DT,
-        [datum.mask_T for datum in datums],
-        kl.coef,
-        kl.discount,
+        scored_DT,
+        [
+            datum.mask_T & ~np.isnan(scored_T)
+            for datum, scored_T in zip(datums, scored_DT, strict=True)
+        ],
+        by.coef,
+        by.discount,
+        centred=isinstance(by, KlPlan),
     )
     changed = iter(
         evolve(datum, advantages_T=datum.advantages_T + change_T)
         for datum, change_T in zip(datums, change_DT, strict=True)
     )
-    return [EpisodeDatums(e.group, [next(changed) for _ in e.datums]) for e in episodes]
+    return [
+        evolve(episode, datums=[next(changed) for _ in episode.datums]) if its else episode
+        for episode, its in zip(episodes, mine, strict=True)
+    ]
 
 
 def _split(episodes: Sequence[EpisodeDatums], updates: int) -> list[list[EpisodeDatums]]:

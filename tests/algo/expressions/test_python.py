@@ -45,7 +45,7 @@ def sent(data: Columns, mask_T: np.ndarray) -> TrainingDatum:
         logprobs_T=spread("logq"),
         advantages_T=spread("adv"),
         mask_T=mask_T,
-        reference_T=spread("ref"),
+        scored={"reference": spread("ref")},
         weight=0.25,
     )
 

@@ -134,6 +134,7 @@ EXAMPLES = {
     "grader": 'regex("x")',
     "kl": "reference(policy.base, coef = 0.01)",
     "data": "demonstrations(guess, n = 20)",
+    "teacher": "reverse_kl(policy)",
 }
 
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from rlc.plan.records import ModelPlan
+from rlc.plan.models import ModelPlan
 from rlc.runtime.guard.meter import Meter, cost
 from rlc.runtime.journal.database import Journal
 from rlc.runtime.records import Usage

@@ -26,8 +26,8 @@ def episode(task: int, tokens: int, advantage: float, **settings: Any) -> Episod
     turn = Turn([1, 2], list(range(3, 3 + tokens)), [-0.5] * tokens, "", "", 0.0, "stop")
     rollout = Rollout("env", task, 0, "", (turn,), "done", (0.0,))
     reference = settings.get("reference")
-    references = None if reference is None else [np.array([0.0, *reference])]
-    (made,) = rollout_datums([rollout], [np.array([advantage])], [np.array([True])], [references])
+    scored = {} if reference is None else {"reference": [np.array([0.0, *reference])]}
+    (made,) = rollout_datums([rollout], [np.array([advantage])], [np.array([True])], [scored])
     return made
 
 
@@ -78,7 +78,7 @@ def test_a_loss_of_recorded_sequences_is_cut_where_no_prompt_names_a_token() -> 
         for n in range(3)
     )
     rollout = Rollout("env", 0, 0, "", turns, "done", (0.0,) * 3)
-    reference = [np.linspace(-2, 0, 8)]
+    reference = {"reference": [np.linspace(-2, 0, 8)]}
     chosen = np.array([True, True, False])
     episodes = rollout_datums([rollout], [np.array([0.5, -1.0, 2.0])], [chosen], [reference])
     (made,) = minibatches(plan, episodes)

@@ -70,7 +70,7 @@ def datums(weights: Sequence[float]) -> list[TrainingDatum]:
                 logprobs_T=np.where(mask_T, rng.normal(-6, 0.6, length), 0.0),
                 advantages_T=np.where(mask_T, rng.normal(size=length), 0.0),
                 mask_T=mask_T,
-                reference_T=rng.normal(-6, 0.6, length),
+                scored={"reference": rng.normal(-6, 0.6, length)},
                 weight=weight,
             )
         )
@@ -152,7 +152,7 @@ def test_the_service_computes_the_float64_definition(place: str, tmp_path: Path)
         total = 0.0
         for datum, row in zip(data, rows, strict=True):
             inputs = {"logp": row, "logq": datum.logprobs_T, "adv": datum.advantages_T}
-            inputs["ref"] = datum.reference_T
+            inputs["ref"] = datum.scored["reference"]
             scale = datum.weight if weighted else 1.0
             total += loss_and_grad(loss, inputs, datum.mask_T, scale)[0]
         return total

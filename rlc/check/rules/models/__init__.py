@@ -1,0 +1,1 @@
+"""Rules on models: those that are ``trained``, and those that are ``asked``."""

@@ -1,0 +1,202 @@
+"""Rules on the models that a stage asks: references and teachers, which read the tokens of the one
+that is trained."""
+
+from __future__ import annotations
+
+import os
+
+from rlc.catalog.builtins.distillation import NO_ADVANTAGE
+from rlc.catalog.environments import is_chat, with_role
+from rlc.catalog.facts.models import find_model, find_retired, model_names, tokenizer_of
+from rlc.catalog.index import loss_traits, source_traits
+from rlc.check.rules.base import View, rule
+from rlc.check.rules.models.trained import state_on_service
+from rlc.check.suggest import closest, known_values
+from rlc.lang.diagnostics import Label
+from rlc.plan.distillation import TeacherPlan, teacher_of
+from rlc.plan.environments import EnvPlan
+from rlc.plan.models import ModelPlan, ModelState
+from rlc.plan.records import LOCAL
+from rlc.pricing.shapes import rollout_shape
+
+
+@rule("model", "kl")
+def _reference_fits(view: View) -> None:
+    """A reference is a model like any other, and shares the tokens of the one that is trained."""
+    name, model, path = view.kl and view.kl.reference, view.model, "kl.reference"
+    if name in (None, model.base):
+        return
+    known = find_model(name)
+    if "://" in name:
+        state_on_service(view, path, name)
+    elif (retired := find_retired(name)) is not None:
+        message = f'the service no longer has "{name}" (since {retired.since})'
+        view.error("RL0108", path, message, _other_reference(model))
+    elif known is None and not os.path.isdir(view.located(name)):
+        message = f'there is no model "{name}" to compare with'
+        likely = closest(name, model_names())
+        advice = f"did you mean `{likely[0]}`?" if likely else _other_reference(model)
+        view.error("RL0107", path, message, advice)
+    elif _home(name) != _home(model.base):
+        message = f'the reference "{name}" is not on the service `{model.service}`'
+        view.error("RL0306", path, message, _other_reference(model))
+    elif _have_other_tokens(view, name, model.base):
+        label = Label(view.at("model"), f"has the tokens of `{model.base}`")
+        message = f'"{name}" has other tokens, so its logprobs are of another text'
+        view.error("RL0326", path, message, _other_reference(model), label)
+
+
+def _have_other_tokens(view: View, one: str, other: str) -> bool:
+    """Whether two models are known to have different vocabularies."""
+    if find_model(one) is not None or find_model(other) is not None:
+        known = {tokenizer_of(one), tokenizer_of(other)}
+        return None not in known and len(known) == 2
+    import json  # few recipes compare two folders
+
+    vocabularies = []
+    for folder in (one, other):
+        try:
+            path = os.path.join(view.located(folder), "tokenizer.json")
+            with open(path, encoding="utf-8") as file:
+                vocabularies.append(json.load(file)["model"]["vocab"])
+        except (OSError, ValueError, LookupError, TypeError):  # it may come in another form
+            return False
+    return bool(vocabularies[0] != vocabularies[1])
+
+
+def _home(base: str) -> str:
+    """The service that a model lives on, wherever this stage is to run."""
+    known = find_model(base)
+    return known.service if known else LOCAL
+
+
+def _other_reference(model: ModelPlan) -> str:
+    return f"usual is the model itself before training: `reference({model.name}.base, …)`"
+
+
+def teacher_paths(view: View) -> list[tuple[str, TeacherPlan]]:
+    """The teachers of a stage, each with its path."""
+    teachers = view.teacher
+    named = len({one.name for one in teachers} - {None}) == len(teachers)
+    return [(f"teacher.{t.name if named else i}", t) for i, t in enumerate(teachers)]
+
+
+@rule("model", "teacher")
+def _teacher_fits(view: View) -> None:
+    """A teacher is on the service of the one that is trained, and has its tokens."""
+    for path, teacher in teacher_paths(view):
+        model, own = teacher.model.model, view.model
+        if model.service != own.service:
+            message = f"the teacher `{model.name}` is not on the service `{own.service}`"
+            advice = "one job runs on one service: take a teacher that is there"
+            view.error("RL0306", f"{path}.model", message, advice)
+        elif model.base != own.base and _have_other_tokens(view, model.base, own.base):
+            label = Label(view.at("model"), f"has the tokens of `{own.base}`")
+            message = f"`{model.base}` has other tokens, so it cannot score those of this model"
+            advice = (
+                f"take a teacher of the same family, or learn from what it writes: an `sft` stage "
+                f"with `data = samples({model.name}, …)`"
+            )
+            view.error("RL0740", f"{path}.model", message, advice, label)
+
+
+@rule("teacher", "envs", "advantage")
+def _environments_are_taught(view: View) -> None:
+    """Each teacher has an environment; where nothing but teachers teaches, each has a teacher."""
+    names = [env.name for env in view.envs]
+    for path, teacher in teacher_paths(view):
+        if teacher.name is not None and teacher.name not in names:
+            message = f"no environment of this stage is called `{teacher.name}`"
+            view.error("RL0741", path, message, known_values(names, teacher.name))
+    if view.teacher and view.advantage == NO_ADVANTAGE:
+        for name in names:
+            if teacher_of(view.teacher, name) is None:
+                message = f"nothing teaches `{name}`: it has no teacher, and no `advantage` counts"
+                advice = "give it a teacher, or the stage an `advantage`"
+                view.error("RL0742", "teacher", message, advice)
+                return
+
+
+@rule("teacher", "loss")
+def _teacher_counts(view: View) -> None:
+    for path, teacher in teacher_paths(view):
+        if not teacher.coef and not loss_traits(view.loss).reference:
+            message = "the teacher reads every sequence, and a `coef` of 0 changes nothing"
+            advice = "give it a `coef`, take it out, or read `ref` in a loss of your own"
+            view.error("RL0743", f"{path}.coef", message, advice)
+
+
+@rule("teacher", "model", "after", "advantage")
+def _teacher_is_another(view: View) -> None:
+    """What the student begins as can teach it only what it is shown beside the student's prompt."""
+    start = ModelState(view.model, view.after)
+    for path, teacher in teacher_paths(view):
+        asked = teacher.model
+        same = (asked.model.base, asked.model.weights, asked.after) == (
+            start.model.base,
+            start.model.weights,
+            start.after,
+        )
+        if not same or teacher.system is not None or teacher.demonstration is not None:
+            continue
+        message = "the teacher is what this stage starts from, so it agrees with every token"
+        if view.advantage == NO_ADVANTAGE:
+            advice = "nothing would be learnt: take a better model, or show this one a `system`"
+            view.error("RL0744", f"{path}.model", message, advice)
+        else:
+            advice = "it only holds the model back, as `kl = reference(…)` does: is that meant?"
+            view.warning("RL0744", f"{path}.model", message, advice)
+
+
+@rule("teacher", "envs")
+def _prompts_can_be_shown(view: View) -> None:
+    """Only a chat that the renderer makes can begin in another way."""
+    for path, teacher in teacher_paths(view):
+        given = [n for n in ("system", "demonstration") if getattr(teacher, n) is not None]
+        for env in view.envs if given else ():
+            if teacher.name not in (None, env.name):
+                continue
+            at = f"{path}.{given[0]}"
+            if (why := _fixed_prompts(env)) is not None:
+                message = f"the teacher cannot be shown `{env.name}` in another way: {why}"
+                advice = "take a chat: `|> chat()`, or prompts from `rows()` or `problems()`"
+                view.error("RL0745", at, message, advice)
+            elif "demonstration" in given and not source_traits(env.source).graded:
+                message = f"`{env.name}` has no rows, of which one field could be a demonstration"
+                advice = "demonstrations come with the rows of `rows()` and `problems()`"
+                view.error("RL0746", f"{path}.demonstration", message, advice)
+            elif teacher.system and (chat := with_role(env, "chat")) and chat.args.get("system"):
+                label = Label(view.at(f"envs.{env.name}.wrappers.{chat.name}.args.system"), "this")
+                message = f"the teacher reads its own system message in place of `{env.name}`'s"
+                advice = "fine if it is meant: the student keeps the environment's"
+                view.warning("RL0747", f"{path}.system", message, advice, label)
+
+
+def _fixed_prompts(env: EnvPlan) -> str | None:
+    """Why the chats of an environment cannot begin in another way; None if they can."""
+    if source_traits(env.source).prompts == "own":
+        return f"`{env.source}()` makes its own prompts"
+    if not is_chat(env):
+        return "its prompts are templates, and no chats"
+    game = with_role(env, "game")
+    return None if game is None else f"`{game.name}()` has prompts of its own"
+
+
+@rule("teacher", "envs", "model", "sampling")
+def _teacher_reads_all(view: View) -> None:
+    """A teacher with a smaller context says nothing of what is beyond it."""
+    for path, teacher in teacher_paths(view):
+        context = teacher.model.model.context
+        for env in view.envs:
+            if context is None or teacher.name not in (None, env.name):
+                continue
+            shape = rollout_shape(env, view.model, view.sampling, "expected")
+            longest = max(one.prompt_at(one.turns - 1) + one.reply for one in shape)
+            if longest > context:
+                message = (
+                    f"episodes of `{env.name}` have about {longest:,.0f} tokens, and the teacher "
+                    f"reads {context:,}"
+                )
+                advice = "what is beyond that is not taught: take a teacher with a larger context"
+                view.warning("RL0748", f"{path}.model", message, advice)
+                return

@@ -1,0 +1,55 @@
+"""What teachers say of tokens, in formulas and in words."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from rlc.catalog.index import find_builtin
+from rlc.explanation.layout import Lines, wrapped
+from rlc.lang.render import Paint
+from rlc.plan.distillation import TeacherPlan
+from rlc.plan.models import ModelState
+from rlc.plan.records import TrainPlan
+
+
+def whose(state: ModelState) -> str:
+    """Which model is asked: `Qwen/Qwen3-32B`, or the one that a stage leaves."""
+    weights = state.after or state.model.weights
+    return state.model.base if weights is None else f"{state.model.base} from {weights}"
+
+
+def teaching(teacher: TeacherPlan) -> str:
+    """A teacher in a few words."""
+    of = f" in {teacher.name}" if teacher.name else ""
+    return f"{teacher.coef:g} × {teacher.kind} from {whose(teacher.model)}{of}"
+
+
+def teacher_formula(teacher: TeacherPlan) -> list[str]:
+    """The formula of what a teacher says, with the discount if it has one."""
+    if not teacher.coef:
+        return ["log p_teacher,t is read by the loss, and nothing is taken off the advantages"]
+    builtin = find_builtin("teacher", teacher.kind)
+    assert builtin is not None
+    lines = list(builtin.formula)
+    if teacher.discount:
+        lines[-1:] = ["P_t = − coef d_t + discount P_t+1", "A_t = A_t + P_t"]
+    return lines
+
+
+def teacher_sections(stage: TrainPlan, paint: Paint) -> Iterator[tuple[str, Lines]]:
+    """Titles and lines, one section for each teacher."""
+    for teacher in stage.teacher:
+        where = f" of {teacher.name}" if teacher.name else ""
+        yield f"teacher{where}: {teacher.kind}", _teacher(teacher, paint)
+
+
+def _teacher(teacher: TeacherPlan, paint: Paint) -> Lines:
+    yield from teacher_formula(teacher)
+    discount = f", discount = {teacher.discount:g}" if teacher.discount else ""
+    yield f"teacher = {whose(teacher.model)}, coef = {teacher.coef:g}{discount}"
+    if teacher.system is not None:
+        shown = f'"{teacher.system}"' if teacher.system else "none"
+        yield from wrapped(f"the system message that it reads: {shown}", hang=2)
+    if teacher.demonstration is not None:
+        yield f"it is shown the field `{teacher.demonstration}` of the row, after the question"
+    yield paint.dim("it reads every sequence once, as soon as that is played")

@@ -1,0 +1,35 @@
+"""The records of models: those that are trained, and those that are asked."""
+
+from __future__ import annotations
+
+from attrs import frozen
+
+from rlc.records import Record
+
+
+@frozen(eq=False, repr=False)
+class ModelPlan(Record):
+    """A base model with a LoRA adapter: a fresh one, or that of a saved state."""
+
+    name: str
+    base: str
+    lora_rank: int
+    train_mlp: bool
+    train_attn: bool
+    train_unembed: bool
+    weights: str | None  # path of the saved state to start from; None: a fresh adapter
+    renderer: str
+    context: int | None  # tokens; None if unknown
+    service: str  # "local" or "tinker"
+
+
+@frozen(eq=False, repr=False)
+class ModelState(Record):
+    """A model as its declaration says, or with the weights that the stage ``after`` leaves.
+
+    A field of this type is a model that a stage asks and does not train: a teacher, a judge. It
+    has to be a field of a record: what is in a ``dict`` is read back from JSON as plain data.
+    """
+
+    model: ModelPlan
+    after: str | None

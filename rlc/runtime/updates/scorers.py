@@ -1,0 +1,201 @@
+"""Models that score what another one sampled, by their logprobs of it: references and teachers."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+from attrs import define, evolve, field
+
+from rlc.catalog.facts.models import tokenizer_of
+from rlc.envs.chunks import model_input
+from rlc.envs.views import Shown
+from rlc.plan.distillation import TeacherPlan, teacher_of
+from rlc.plan.models import ModelState
+from rlc.plan.records import TrainPlan
+from rlc.runtime.asked import AskedModels
+from rlc.runtime.concurrency import all_of, in_thread
+from rlc.runtime.guard.meter import Meter
+from rlc.runtime.records import Rollout, RunError, Turn, Usage
+from rlc.runtime.updates.datums import (
+    NOT_SAMPLED,
+    FloatArray,
+    TokenSequence,
+    merged_sequences,
+)
+from rlc.service.interface import SamplingClient
+
+TEACHER_VIEW = "teacher"  # the prompts that a teacher reads, where they are not the student's
+
+
+def teacher_views(stage: TrainPlan, env: str) -> dict[str, Shown]:
+    """What the teacher of an environment is shown of its episodes, if that is not what the student
+    sees."""
+    teacher = teacher_of(stage.teacher, env)
+    if teacher is None or not _own_prompts(teacher):
+        return {}
+    return {TEACHER_VIEW: Shown(teacher.system, teacher.demonstration)}
+
+
+def _own_prompts(teacher: TeacherPlan) -> bool:
+    return teacher.system is not None or teacher.demonstration is not None
+
+
+@define
+class Scorer:
+    """One model that scores; ``meter`` counts the tokens sent, at that model's price.
+
+    ``env``: the environment whose episodes it scores; None: all. ``own_prompts``: it reads prompts
+    of its own, those of the view :data:`TEACHER_VIEW`. What is beyond its ``context`` has no score.
+    """
+
+    client: SamplingClient
+    meter: Meter
+    env: str | None = None
+    own_prompts: bool = False
+    context: int | None = None
+
+    async def score(self, rollout: Rollout, usage: Usage) -> list[FloatArray]:
+        """Return the logprobs of a rollout's merged sequences, from the second token on; NaN where
+        it gives none."""
+        sequences = merged_sequences(rollout.turns)
+        if not self.own_prompts:
+            return await all_of(self._read(sequence, usage) for sequence in sequences)
+        read = merged_sequences([_as_shown(turn) for turn in rollout.turns])
+        scored = await all_of(self._read(sequence, usage) for sequence in read)
+        of_turn: dict[int, FloatArray] = {}
+        for sequence, logprobs_T in zip(read, scored, strict=True):
+            turn_T = np.array(sequence.turns[1:])
+            of_turn |= {turn: logprobs_T[turn_T == turn] for turn in {*turn_T} - {NOT_SAMPLED}}
+        return [_in_place(sequence, of_turn) for sequence in sequences]
+
+    async def _read(self, sequence: TokenSequence, usage: Usage) -> FloatArray:
+        length = len(sequence.tokens)
+        known = min(length, self.context or length)
+        prompt = model_input(sequence.tokens[:known], sequence.chunks)
+        logprobs = await self.client.compute_logprobs(prompt)
+        usage.prefill += known
+        # What is not text has no logprob.
+        values = [0.0 if logprob is None else logprob for logprob in logprobs[1:]]
+        return np.array([*values, *[np.nan] * (length - known)], dtype=np.float64)
+
+
+def _as_shown(turn: Turn) -> Turn:
+    prompt, chunks = turn.views[TEACHER_VIEW]
+    return evolve(turn, prompt=prompt, chunks=chunks)
+
+
+def _in_place(sequence: TokenSequence, of_turn: Mapping[int, FloatArray]) -> FloatArray:
+    """What was said of the tokens of turns, where they stand in a sequence of the player."""
+    turn_T = np.array(sequence.turns[1:])
+    found_T = np.zeros(len(turn_T))
+    for turn in {*turn_T} - {NOT_SAMPLED}:
+        found_T[turn_T == turn] = of_turn[turn]
+    return found_T
+
+
+@define(eq=False)
+class Scorers:
+    """The scorers of a stage in one kind of node, one for each environment or one for all."""
+
+    scorers: Sequence[Scorer]
+    _asked: dict[int, dict[int, asyncio.Task[list[FloatArray]]]] = field(factory=dict, init=False)
+
+    def ask(self, step: int, rollouts: Sequence[Rollout]) -> None:
+        """Ask for the scores of rollouts of a step, without waiting for them."""
+        asked = self._asked.setdefault(step, {})
+        for rollout in rollouts:
+            if id(rollout) not in asked and (scorer := self._of(rollout.env)) is not None:
+                task = asyncio.create_task(scorer.score(rollout, scorer.meter.running[step]))
+                task.add_done_callback(_seen)
+                asked[id(rollout)] = task
+
+    async def scores(self, step: int, rollouts: Sequence[Rollout]) -> dict[int, list[FloatArray]]:
+        """Return the scores of those rollouts of a step that have a scorer; the keys are ids."""
+        self.ask(step, rollouts)
+        tasks = {id(one): self._asked[step].pop(id(one), None) for one in rollouts}
+        waiting = {key: task for key, task in tasks.items() if task is not None}
+        try:
+            found = await asyncio.gather(*waiting.values())
+        except BaseException:
+            await _cancel(waiting.values())
+            raise
+        return dict(zip(waiting, found, strict=True))
+
+    def _of(self, env: str) -> Scorer | None:
+        return next((one for one in self.scorers if one.env in (None, env)), None)
+
+    def write(self) -> None:
+        """Write down what the running steps have read so far."""
+        for scorer in self.scorers:
+            scorer.meter.write()
+
+    def finish(self, step: int) -> int:
+        """Write all down, forget a step, and return how many tokens it has read."""
+        self._asked.pop(step, None)
+        return sum(scorer.meter.finish(step).prefill for scorer in self.scorers)
+
+    async def close(self) -> None:
+        """Stop asking."""
+        await _cancel(task for asked in self._asked.values() for task in asked.values())
+
+
+def _seen(task: asyncio.Task[list[FloatArray]]) -> None:
+    """Mark an exception as seen; it is raised where the scores are awaited, if they are."""
+    if not task.cancelled():
+        task.exception()
+
+
+async def _cancel(tasks: Iterable[asyncio.Task[list[FloatArray]]]) -> None:
+    cancelled = list(tasks)
+    for task in cancelled:
+        task.cancel()
+    await asyncio.gather(*cancelled, return_exceptions=True)
+
+
+async def open_scorers(asked: AskedModels, stage: TrainPlan, tokenizer: Any) -> dict[str, Scorers]:
+    """Open the models that score the tokens of a stage, by the kind of node that asks them.
+
+    A reference is a base model, or the URL of a saved state, which is taken to be of the same base
+    as the stage's model. Raise RunError for a teacher whose tokens are not those of ``tokenizer``.
+    """
+    journal, found = asked.folder.journal, dict[str, Scorers]()
+    if stage.kl is not None:
+        reference, model = stage.kl.reference, stage.model
+        if "://" in reference:
+            model = evolve(model, weights=reference)
+        else:
+            model = evolve(model, base=reference, weights=None)
+        client = await asked.client(ModelState(model, None))
+        found["reference"] = Scorers([Scorer(client, Meter(journal, stage.name, model))])
+    if stage.teacher:
+        found["teacher"] = Scorers(
+            [await _open_teacher(asked, stage, teacher, tokenizer) for teacher in stage.teacher]
+        )
+    return found
+
+
+async def _open_teacher(
+    asked: AskedModels, stage: TrainPlan, teacher: TeacherPlan, tokenizer: Any
+) -> Scorer:
+    model = teacher.model.model
+    client = await asked.client(teacher.model)
+    if tokenizer_of(model.base) is None or tokenizer_of(model.base) != tokenizer_of(
+        stage.model.base
+    ):
+        theirs = await in_thread(client.get_tokenizer)
+        if theirs.get_vocab() != tokenizer.get_vocab():
+            raise RunError(
+                f"the teacher `{model.name}` ({model.base}) has other tokens than "
+                f"{stage.model.base}, so its logprobs are of another text",
+                "take a teacher of the same family of models",
+            )
+    return Scorer(
+        client,
+        Meter(asked.folder.journal, stage.name, model),
+        env=teacher.name,
+        own_prompts=_own_prompts(teacher),
+        context=model.context,
+    )

@@ -1,0 +1,17 @@
+model policy {
+  base = "Qwen/Qwen3.5-4B"
+}
+model big = policy { base = "Qwen/Qwen3.5-397B-A17B" }
+
+env equations = gem("rg:simple_equations") |> chat(instruction = "Answer in \\boxed{}.", system = "You solve equations.")
+
+train main {
+  model     = policy
+  env       = equations
+  batch     = groups(16, group_size = 8)
+  sampling  = sample(max_tokens = 16)
+  loss      = importance_sampling()
+  teacher   = reverse_kl(big, system = "Think in steps.")
+  optimizer = adam(1e-5)
+  steps     = 50
+}
