@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 import re
 import shutil
+import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -29,10 +31,15 @@ def test_it_shows_the_files_of_the_examples() -> None:
 
 
 @pytest.fixture
-def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     shutil.copytree(EXAMPLES, tmp_path / "project")
     monkeypatch.chdir(tmp_path / "project")
-    return tmp_path / "project"
+    monkeypatch.setattr(sys, "path", [*sys.path])
+    before = set(sys.modules)
+    yield tmp_path / "project"
+    for path in EXAMPLES.glob("*.py"):  # other tests have modules of these names
+        if path.stem not in before:
+            sys.modules.pop(path.stem, None)
 
 
 @pytest.mark.parametrize("name", PARTS)

@@ -138,7 +138,7 @@ def _require_gem(plan: EnvPlan) -> None:
 def _problem_source(plan: EnvPlan, *_: Any) -> NumberedSource:
     from rlc.envs.problems.source import ProblemSource
 
-    return ProblemSource(plan.id, plan.args, plan.graders, **prompt_rules(plan))
+    return ProblemSource(plan.id, plan.args, plan.graders, _begins(plan), **prompt_rules(plan))
 
 
 def _row_source(plan: EnvPlan, *_: Any) -> NumberedSource:
@@ -146,7 +146,7 @@ def _row_source(plan: EnvPlan, *_: Any) -> NumberedSource:
 
     no_answers = {"answer": None, "few_shot": None, "format_coef": 0.0}
     args = {"question": plan.args["prompt"], **no_answers, **plan.args}
-    return ProblemSource(plan.id, args, plan.graders, **prompt_rules(plan))
+    return ProblemSource(plan.id, args, plan.graders, _begins(plan), **prompt_rules(plan))
 
 
 def _openreward_source(plan: EnvPlan, tokenizer: Any, renderer: str) -> AsyncSource:

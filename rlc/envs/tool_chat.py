@@ -149,12 +149,7 @@ def opening(
             "the prompt has a system message of its own, and `chat(system = …)` gives another",
             "leave one of them out",
         )
-    messages = [rendered(message) for message in rest]
-    if instruction:
-        asked = next((m for m in reversed(messages) if m["role"] == "user"), None)
-        if asked is None:
-            raise EnvError("no message of the prompt is the user's, to take the instruction")
-        asked["content"] = with_text(asked["content"], instruction)
+    messages = with_instruction([rendered(message) for message in rest], instruction)
     text = own or system
     prefix: list[Message] = [{"role": "system", "content": text}] if text else []
     if tools:
@@ -171,6 +166,18 @@ def opening(
 # What stands around the turns of a chat in the formats of all models.
 _MARK = re.compile(r"<[|｜][^<>|｜]+[|｜]>")
 _TAKE_ANOTHER = "take a renderer of the model that is loaded, or load the model that is named"
+
+
+def with_instruction(messages: Sequence[Message], instruction: str) -> list[Message]:
+    """Messages with an instruction, if there is one, after the last of the user. Raise EnvError if
+    none is the user's."""
+    told = [*messages]
+    if instruction:
+        last = max((at for at, m in enumerate(told) if m["role"] == "user"), default=None)
+        if last is None:
+            raise EnvError("no message of the prompt is the user's, to take the instruction")
+        told[last] = {**told[last], "content": with_text(told[last]["content"], instruction)}
+    return told
 
 
 def with_text(content: Any, text: str) -> Any:

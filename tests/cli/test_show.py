@@ -8,10 +8,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from made_up_runs import write_lines, write_run
+from made_up_runs import plan, write_lines, write_run
 from rich.console import Console
 
-from rlc.cli.commands.show import transcript
+from rlc.cli.commands.show import system_messages, transcript
 from rlc.cli.main import main
 from rlc.report.episodes import Episode, EpisodeFilter, representatives
 
@@ -104,6 +104,16 @@ def text_of(record: dict[str, Any], color: bool) -> str:
     for line in transcript(Episode(record)):
         console.print(line, soft_wrap=True)
     return console.export_text(styles=color)
+
+
+def test_what_the_chat_says_first_is_shown_at_the_first_turn() -> None:
+    record = episode()
+    record["turns"] *= 2
+    lines = [line.plain for line in transcript(Episode(record), "Be brief.")]
+    assert lines.count("system:\n  Be brief.") == 1
+    assert lines.index("system:\n  Be brief.") < lines.index("── turn 2 of 2")
+    written = plan(steps=4)
+    assert system_messages(written) == {"guess": "", "spell": ""}
 
 
 def test_advantages_are_coloured_and_readable_without_colour() -> None:

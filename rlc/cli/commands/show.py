@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 import json
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -15,6 +15,7 @@ from rlc.cli.output import print_error
 if TYPE_CHECKING:
     from rich.text import Text
 
+    from rlc.plan.records import Plan
     from rlc.report.episodes import Episode, EpisodeFilter
     from rlc.report.run_files import Record
     from rlc.runtime.failures import Failure
@@ -88,7 +89,7 @@ def run(args: argparse.Namespace) -> int:
         return print_error(
             f"no step {where}with episodes is done yet", 1, "`rlc runs` says how far it is"
         )
-    return _show(args, wanted, metrics)
+    return _show(args, wanted, metrics, system_messages(plan))
 
 
 def _filter(args: argparse.Namespace, metrics: Sequence[Record]) -> EpisodeFilter | None:
@@ -107,7 +108,22 @@ def _filter(args: argparse.Namespace, metrics: Sequence[Record]) -> EpisodeFilte
     )
 
 
-def _show(args: argparse.Namespace, wanted: EpisodeFilter, metrics: Sequence[Record]) -> int:
+def system_messages(plan: Plan) -> dict[str, str]:
+    """Return what `chat(system = …)` says to the model before the first turn, by environment."""
+    from rlc.catalog.environments import with_role
+    from rlc.plan.records import environments_of
+
+    envs = (env for stage in plan.stages for env in environments_of(stage))
+    chats = {env.name: with_role(env, "chat") for env in envs}
+    return {name: chat.args.get("system", "") for name, chat in chats.items() if chat is not None}
+
+
+def _show(
+    args: argparse.Namespace,
+    wanted: EpisodeFilter,
+    metrics: Sequence[Record],
+    systems: Mapping[str, str],
+) -> int:
     from itertools import islice
 
     from rich.console import Console
@@ -137,7 +153,10 @@ def _show(args: argparse.Namespace, wanted: EpisodeFilter, metrics: Sequence[Rec
         if number:
             console.print()
         failure = failures.pop(str(episode.record.get("failure")), None)  # shown once
-        for line in [*transcript(episode), *causes([failure] if failure else [])]:
+        for line in [
+            *transcript(episode, systems.get(episode.record["env"])),
+            *causes([failure] if failure else []),
+        ]:
             console.print(line, soft_wrap=True)
     return 0
 
@@ -156,14 +175,14 @@ def causes(failures: Iterable[Failure]) -> Iterator[Text]:
         yield Text(failure.traceback.rstrip(), "dim")
 
 
-def transcript(episode: Episode) -> list[Text]:
-    """Return an episode line by line: a heading, then its turns."""
+def transcript(episode: Episode, system: str | None = None) -> list[Text]:
+    """Return an episode line by line: a heading, the ``system`` message of its chat, its turns."""
     from rich.text import Text
 
-    return [Text.assemble(*parts, style=style) for style, parts in _lines(episode)]
+    return [Text.assemble(*parts, style=style) for style, parts in _lines(episode, system)]
 
 
-def _lines(episode: Episode) -> Iterator[tuple[str, list[Part]]]:
+def _lines(episode: Episode, system: str | None) -> Iterator[tuple[str, list[Part]]]:
     """Yield the style of each line, and its parts."""
     from rlc.report.episodes import about_line, advantage
 
@@ -191,7 +210,8 @@ def _lines(episode: Episode) -> Iterator[tuple[str, list[Part]]]:
         yield "red", [f"✕ {visible(record['error'])}"]
     for number, turn in enumerate(record["turns"]):
         yield "dim", [f"── turn {number + 1} of {len(record['turns'])}"]
-        said = [("environment", turn["observation"], "cyan"), ("model", turn["action"], "bold")]
+        said = [("system", system, "magenta")] if system and not number else []
+        said += [("environment", turn["observation"], "cyan"), ("model", turn["action"], "bold")]
         said += [(f"call of {name}", given, "") for _, name, given in turn.get("calls", ())]
         for who, text, style in said:
             indented = "\n".join(f"  {part}" for part in visible(text).splitlines())

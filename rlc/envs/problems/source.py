@@ -18,7 +18,7 @@ from rlc.data.rows import DataRow, rows_of
 from rlc.data.sets.problems import Listed, Row, problem_set
 from rlc.data.splits import FIELD as SPLIT
 from rlc.envs.base import Action, AsyncEpisode, AsyncSource, Episode, Observation, TaskKey
-from rlc.envs.tool_chat import observation_of
+from rlc.envs.tool_chat import observation_of, with_instruction
 from rlc.plan.environments import GraderPlan
 
 
@@ -26,16 +26,24 @@ class ProblemSource:
     """The environments ``problems()`` and ``rows()``. See :class:`rlc.envs.base.NumberedSource`."""
 
     def __init__(
-        self, data: str, args: Mapping[str, Any], graders: Sequence[GraderPlan], **rules: bool
+        self,
+        data: str,
+        args: Mapping[str, Any],
+        graders: Sequence[GraderPlan],
+        begins: Mapping[str, str] | None = None,
+        **rules: bool,
     ) -> None:
         """``args`` are those of ``problems()`` except ``data``; the field of the answer is None for
-        rows without one. ``rules`` of prompts as for :func:`rlc.data.messages.read_prompt`. Raise
-        DataError for data that cannot be read, has no such split, or has a row that cannot be asked
-        or graded, and for a grader that calls right answers wrong."""
+        rows without one. ``begins``: the ``system`` message and the ``instruction`` of chats, as
+        :func:`rlc.envs.tool_chat.opening` takes them. ``rules`` of prompts as for
+        :func:`rlc.data.messages.read_prompt`.
+
+        Raise DataError for data that cannot be read, has no such split, or has a row that cannot be
+        asked or graded, and for a grader that calls right answers wrong."""
         self._question, self._answer, self._suffix = (
             args[name] for name in ("question", "answer", "suffix")
         )
-        self._id, self._rules = args.get("id"), rules
+        self._id, self._rules, self._begins = args.get("id"), rules, begins or {}
         self._reward = Reward(tuple(graders), self._answer, float(args["format_coef"]))
         self._graders = [grader.grader for grader in graders]
 
@@ -52,7 +60,7 @@ class ProblemSource:
         self.few_shot = self._solved(args["few_shot"])
         if isinstance(self._problems, Listed):
             rows = self._problems.rows
-            self._reward.try_on(rows, data, lambda row: self._prompt(row.fields).messages)
+            self._reward.try_on(rows, data, lambda row: self._asked(self._prompt(row.fields)))
 
     def numbered(self, order: int, number: int, size: int) -> list[Episode]:
         """``size`` attempts at problem ``number`` of the order."""
@@ -69,7 +77,13 @@ class ProblemSource:
         prompt = self._prompt(row.fields)
         about = about_row(row, self._id, shown=(self._question, "tools", SPLIT))
         first = evolve(observation_of(prompt), about=about, fields=row.fields)
-        return Attempt(first, prompt.messages, self._reward, row)
+        return Attempt(first, self._asked(prompt), self._reward, row)
+
+    def _asked(self, prompt: Chat) -> tuple[Message, ...]:
+        """The messages of a prompt with those that the chats of this environment begin with."""
+        messages = with_instruction(prompt.messages, self._begins.get("instruction", ""))
+        system = self._begins.get("system")
+        return ({"role": "system", "content": system}, *messages) if system else (*messages,)
 
     def _complete(self, row: Row) -> Row:
         return completed(self._graders, row, self._question, self._answer)

@@ -46,6 +46,12 @@ def conversation(messages: Sequence[Mapping[str, str]], row: Mapping[str, Any]) 
     return float(roles == ["user", "assistant"] and messages[0]["content"] == "Say hello.")
 
 
+def whole(messages: Sequence[Mapping[str, str]], row: Mapping[str, Any]) -> float:
+    first, asked, _ = messages
+    told = first == {"role": "system", "content": "Be brief."}
+    return float(told and asked["content"] == "Say hello.\nIn one word.")
+
+
 def unlucky(reply: str, row: Mapping[str, Any]) -> float:
     return 1.0 if reply == "hello" else row["luck"]
 
@@ -76,6 +82,12 @@ def play(made: AsyncSource, reply: str, seconds: float | None = None) -> Observa
             await made.close()
 
     return asyncio.run(played())
+
+
+def test_a_conversation_begins_as_the_model_sees_it(tmp_path: Path) -> None:
+    begins = {"system": "Be brief.", "instruction": "In one word."}
+    problems = ProblemSource(jsonl(tmp_path, ROWS), ARGS, [own(whole)], begins)
+    assert play(make_async(problems, None), "hi").reward == 1.0
 
 
 def test_functions_that_block_run_beside_the_loop_and_others_on_it(tmp_path: Path) -> None:
