@@ -53,7 +53,7 @@ def history_of(env: EnvPlan) -> Literal["all", "observations", "latest"]:
 
 def max_turns(env: EnvPlan) -> int | None:
     """Most replies in an episode, tools included; None if unknown."""
-    tools = (w for w in env.wrappers if wrapper_traits(w.name).role == "tool")
+    tools = (w for w in env.wrappers if wrapper_traits(w.name).role in ("tool", "server_tools"))
     limit = env.rollouts.max_turns
     if env.max_turns is None:
         return limit if limit < MAX_TURNS else None

@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterator
 
 from rlc.catalog.environments import env_facts, files_of
-from rlc.catalog.index import grader_traits, source_traits
+from rlc.catalog.index import grader_traits, source_traits, wrapper_traits
 from rlc.plan.environments import EnvPlan
 from rlc.plan.records import LOCAL
 
@@ -35,6 +35,9 @@ def packages_of(env: EnvPlan) -> Iterator[tuple[str, str]]:
     for part in env.graders:
         if package := grader_traits(part.grader).package:
             yield f"graders.{part.name}", package
+    for wrapper in env.wrappers:
+        if package := wrapper_traits(wrapper.name).package:
+            yield f"wrappers.{wrapper.name}", package
     for path, file in files_of(env):
         yield from ((path, package) for package in packages_of_file(file))
 

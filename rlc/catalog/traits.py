@@ -166,7 +166,16 @@ class SourceTraits:
 BOX, TAG = "\\boxed{}", "<answer>"
 
 Role = Literal[
-    "tool", "history", "tracking", "template", "chat", "game", "curriculum", "workers", "setting"
+    "tool",
+    "server_tools",
+    "history",
+    "tracking",
+    "template",
+    "chat",
+    "game",
+    "curriculum",
+    "workers",
+    "setting",
 ]
 
 
@@ -174,22 +183,26 @@ Role = Literal[
 class WrapperTraits:
     """What a wrapper does to an environment.
 
-    ``wraps``: the sources that it applies to: those that give bare ``text``, or whose calls block
-    (``blocks``); by default all. ``history``: what each prompt holds of the episode so far, ``all``
-    of it or the ``observations`` alone; None: the latest observation.
+    ``wraps``: the sources that it applies to: those that give bare ``text``, whose prompts are
+    ``chats`` through the model's renderer, or whose calls block (``blocks``); by default all.
+    ``history``: what each prompt holds of the episode so far, ``all`` of it or the ``observations``
+    alone; None: the latest observation.
     ``chat_template``: it needs the tokenizer's own. ``server``: the argument with the address of a
     server that it asks. ``scripted``: `rlc emit` can write it. ``asks``: the marks around an answer
     that it tells the model to use, unless its argument ``prompt`` says something else instead.
+    ``package`` is installed with rlc's ``extra``.
     """
 
     role: Role
-    wraps: Literal["all", "text", "blocks"] = "all"
+    wraps: Literal["all", "text", "chats", "blocks"] = "all"
     history: Literal["all", "observations"] | None = None
     chat_template: bool = False
     server: str | None = None
     scripted: bool = False
     asks: tuple[str, ...] = ()
     prompt: str | None = None
+    package: str | None = None
+    extra: str | None = None
 
 
 @frozen(eq=False, repr=False)

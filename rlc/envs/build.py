@@ -15,12 +15,14 @@ from rlc.data.errors import DataError
 from rlc.envs.base import AsyncSource, BlockingSource, EnvError, NumberedSource
 from rlc.envs.history import History, TextHistory, chat_history
 from rlc.envs.judges.solver_judge import SolverJudge, make_solver_judge
+from rlc.envs.mcp.server import server_problem
 from rlc.envs.openreward.preflight import openreward_problems
 from rlc.envs.responders import Responders, no_responders
 from rlc.envs.templates import load_template
+from rlc.envs.tool_chat import tool_chat_history
 from rlc.envs.views import Shown, views_of
 from rlc.envs.workers.async_adapter import make_async
-from rlc.plan.environments import EnvPlan
+from rlc.plan.environments import EnvPlan, StepPlan
 
 
 @frozen
@@ -56,12 +58,16 @@ def build_env(
     """
     source = ADAPTERS[plan.source].make(plan, tokenizer, renderer)
 
+    tools = with_role(plan, "server_tools")
+
     def histories(
         solved: Sequence[Mapping[str, Any]], system: str | None = None
     ) -> Callable[[], History]:
+        begins = _begins(plan) | ({} if system is None else {"system": system})
+        if tools is not None:
+            return tool_chat_history(tokenizer, renderer, solved=solved, **begins)
         if is_chat(plan):
-            one_reply, begins = max_turns(plan) == 1, _begins(plan)
-            begins |= {} if system is None else {"system": system}
+            one_reply = max_turns(plan) == 1
             return chat_history(tokenizer, renderer, one_reply, solved=solved, **begins)
         wrapper = with_role(plan, "template")
         template = load_template(wrapper.args["name"] if wrapper else "no")
@@ -79,6 +85,8 @@ def build_env(
         raise EnvError(
             f"`{plan.name}` does not block, so `{workers.name}()` has nothing to do: leave it"
         )
+    if tools is not None:
+        source = _with_server_tools(source, tools)
     if game is None:
         return PlayableEnv(plan, source, new_history, None, count, responders, followed)
     boxed = source_traits(plan.source).boxed
@@ -90,6 +98,12 @@ def _begins(plan: EnvPlan) -> dict[str, str]:
     """What `chat()` says of how the chats of an environment begin."""
     chat = with_role(plan, "chat")
     return {name: chat.args.get(name, "") for name in ("instruction", "system")} if chat else {}
+
+
+def _with_server_tools(source: AsyncSource, tools: StepPlan) -> AsyncSource:
+    from rlc.envs.mcp.source import McpSource
+
+    return McpSource(source, tools.args)
 
 
 @frozen
@@ -210,3 +224,6 @@ def source_problems(envs: Sequence[EnvPlan], recipe: str) -> Iterator[str]:
     yield from _each(_require_code)(envs)
     for source in dict.fromkeys(env.source for env in envs):
         yield from ADAPTERS[source].problems([env for env in envs if env.source == source])
+    for env in envs:
+        if (tools := with_role(env, "server_tools")) is not None:
+            yield from filter(None, [server_problem(env.name, tools.args)])

@@ -36,12 +36,12 @@ class ToolChatHistory:
     tokens, so that the episode is one datum. If it rewrites them, each turn is a prompt of its own.
     """
 
-    def __init__(self, renderer: Any, instruction: str = "", system: str = "") -> None:
-        """``instruction`` and ``system`` as for :func:`opening`."""
+    def __init__(self, renderer: Any, **begins: Any) -> None:
+        """``begins``: ``solved``, ``instruction`` and ``system`` as for :func:`opening`."""
         self.stop: list[int] | list[str] | None = renderer.get_stop_sequences()
         self.chunks: Chunks = NO_CHUNKS
         self._renderer = renderer
-        self._instruction, self._system = instruction, system
+        self._begins = begins
         self._stops = frozenset(stop for stop in self.stop or () if isinstance(stop, int))
         self._keeps = bool(renderer.has_extension_property and self._stops)
         self._messages: list[Message] = []
@@ -52,9 +52,7 @@ class ToolChatHistory:
         cannot show."""
         shown = observation.messages or ({"role": "user", "content": observation.text},)
         if not self._messages:
-            self._messages = opening(
-                self._renderer, shown, instruction=self._instruction, system=self._system
-            )
+            self._messages = opening(self._renderer, shown, **self._begins)
             self._tokens = self._prompt(self._messages)
             return self._tokens
         new = [rendered(message) for message in shown]
@@ -192,12 +190,12 @@ def _named(renderer: Any) -> str:
 
 
 def tool_chat_history(
-    tokenizer: Any, renderer_name: str, instruction: str = "", system: str = ""
+    tokenizer: Any, renderer_name: str, **begins: Any
 ) -> Callable[[], ToolChatHistory]:
-    """Return a factory of tool chats with a renderer of tinker-cookbook. Raise EnvError if that
-    does not fit the tokenizer."""
+    """Return a factory of tool chats with a renderer of tinker-cookbook; ``begins`` as of a
+    :class:`ToolChatHistory`. Raise EnvError if that does not fit the tokenizer."""
     renderer = fitting_renderer(tokenizer, renderer_name)
-    return lambda: ToolChatHistory(renderer, instruction, system)
+    return lambda: ToolChatHistory(renderer, **begins)
 
 
 def seeing_renderer(tokenizer: Any, name: str) -> Any:

@@ -223,4 +223,7 @@ CODES: dict[str, str] = {
     "RL0775": "reward of one component",
     "RL0776": "reward that is not kept apart",
     "RL0777": "penalty that is no component",
+    # RL070x: environments of other frameworks
+    "RL0700": "tools without a chat",
+    "RL0701": "command that is not here",
 }

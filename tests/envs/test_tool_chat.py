@@ -43,7 +43,7 @@ def tokenizer() -> Any:
 
 
 def chat(renderer: str = "qwen3_instruct", instruction: str = "") -> ToolChatHistory:
-    return tool_chat_history(tokenizer(), renderer, instruction)()
+    return tool_chat_history(tokenizer(), renderer, instruction=instruction)()
 
 
 def encode(text: str) -> list[int]:

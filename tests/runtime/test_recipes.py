@@ -32,7 +32,8 @@ ELSEWHERE = {
     "quickstart": "test_job.py",
     "spell_backward": "test_job.py",
     "sudoku": "tests/cli/test_run.py",
-    "verifiers": "test_verifiers_runs.py",
+    "mcp_tools": "test_framework_runs.py",
+    "verifiers": "test_framework_runs.py",
 }
 HERE = sorted({path.stem for path in RECIPES.glob("*.rl")} - ELSEWHERE.keys())
 SUMS = [{"problem": f"{n} + {n}?", "answer": str(2 * n)} for n in range(1, 40)]

@@ -117,6 +117,33 @@ WRAPPERS = (
         Param("timeout", "duration", "longest search", 5, above=0),
         server="url",
     ),
+    _wrapper(
+        "mcp_tools",
+        "the model may call the tools of an MCP server",
+        WrapperTraits("server_tools", wraps="chats", server="server", package="mcp", extra="mcp"),
+        Param(
+            "server",
+            "string",
+            "a command that starts it, a Python file, or an address of streamable HTTP",
+            form=(r".+", "uvx mcp-server-time"),
+            file=r"\S+\.py",
+        ),
+        Param("tools", "list", "names of the tools that the model may use; none: all", []),
+        _USES,
+        Param("timeout", "duration", "longest call", 30, above=0),
+        word(
+            "per",
+            "who shares a server that is started: all episodes, or, for tools with a state, nobody",
+            ("worker", "episode"),
+            "worker",
+        ),
+        Param("secrets", "list", "names of variables of the environment that it is given", []),
+        not_after={
+            "mcp_tools": _ONCE,
+            "template": "tools are shown and called in a chat, through the model's renderer",
+            "solver_judge": _GAME_LAST,
+        },
+    ),
     _observation(
         "concat",
         "each observation with all earlier ones before it; every turn is a prompt of its own",

@@ -5,10 +5,19 @@ from __future__ import annotations
 import os
 
 from rlc.catalog.builtins.wrappers import TEMPLATES
-from rlc.catalog.environments import env_facts, files_of, history_of, max_turns, with_role
+from rlc.catalog.environments import (
+    env_facts,
+    files_of,
+    history_of,
+    is_chat,
+    max_turns,
+    with_role,
+)
 from rlc.catalog.facts.models import find_model, renderer_fits, renderer_keeps_prefix
 from rlc.catalog.index import source_traits, wrapper_traits
 from rlc.check.rules.base import View, rule_on_envs
+from rlc.data.commands import is_command, server_command
+from rlc.data.errors import DataError
 from rlc.lang.secrets import is_variable, masked
 from rlc.plan.environments import EnvPlan
 from rlc.plan.models import ModelPlan
@@ -40,11 +49,43 @@ def _wrappers_apply(view: View, env: EnvPlan) -> None:
             )
             advice = "take it out: its prompts are chats through the model's renderer already"
             view.error("RL0305", path, message, advice)
+        elif wraps == "chats" and not shows_tools(env):
+            message = f"`{wrapper.name}()` needs a chat to show tools in, and `{env.name}` is none"
+            advice = "end it with `|> chat()`, without `template()` and `solver_judge()`"
+            if source.prompts == "own":
+                message = f"`{env.source}()` makes prompts of its own, with tools of its own"
+                advice = f"take `{wrapper.name}()` out"
+            view.error("RL0700", path, message, advice)
         elif wraps == "blocks" and source.blocks is False:
             message = (
                 f"`{env.source}()` waits without blocking, so `{wrapper.name}()` has nothing to do"
             )
             view.error("RL0305", path, message, "take it out")
+
+
+def shows_tools(env: EnvPlan) -> bool:
+    """Whether the policy sees a chat in which a wrapper can show tools."""
+    return (
+        is_chat(env)
+        and with_role(env, "game") is None
+        and source_traits(env.source).prompts != "own"
+    )
+
+
+@rule_on_envs()
+def _servers_can_be_started(view: View, env: EnvPlan) -> None:
+    tools = with_role(env, "server_tools")
+    if tools is None:
+        return
+    path = f"envs.{env.name}.wrappers.{tools.name}.args.{wrapper_traits(tools.name).server}"
+    try:
+        command = server_command(tools.args["server"])
+    except DataError as error:
+        view.error("RL0701", path, str(error), "write it as in a shell")
+        return
+    if command is not None and not is_command(command[0]):
+        message = f"there is no command `{command[0]}` here, which starts the server"
+        view.warning("RL0701", path, message, "install it where the recipe is run")
 
 
 @rule_on_envs()
@@ -102,7 +143,8 @@ def _chat_keeps_prefix(view: View, env: EnvPlan) -> None:
     if renderer_keeps_prefix(renderer) is not False or not fits:
         return
     chat = with_role(env, "chat")
-    if chat is not None and max_turns(env) != 1:
+    rewritten = with_role(env, "server_tools") is not None  # each turn, if it has to be
+    if chat is not None and not rewritten and max_turns(env) != 1:
         message = f'`{chat.name}()` needs earlier turns as they were, and "{renderer}" changes them'
         model = find_model(view.model.base)
         if better := _keeps_prefix(view.model):

@@ -123,8 +123,13 @@ def _environment(env: EnvPlan) -> Iterator[str]:
                 yield f"{env.name}: the Python module {code.target.rpartition(':')[0]}"
     yield from (f"{env.name}: {_NEEDS[need]}" for need in env_facts(env).needs)
     for wrapper in env.wrappers:
-        if server := wrapper_traits(wrapper.name).server:
-            yield f"{env.name}: the search server at {wrapper.args[server]}"
+        traits = wrapper_traits(wrapper.name)
+        if traits.package:
+            yield f"the package {traits.package} (rlc[{traits.extra}])"
+        if traits.server:
+            yield f"{env.name}: the server of `{wrapper.name}()`, {wrapper.args[traits.server]}"
+        for secret in wrapper.args.get("secrets") or ():
+            yield f"{secret} in the environment: `{wrapper.name}()` asks for it"
     yield from (f"{env.name}: the file {path}" for _, path in files_of(env))
 
 

@@ -5,9 +5,11 @@ env words = verifiers("frameworks.py", args = { letter = "e" }, weights = { lett
   |> rollouts(max_turns = 2)
   |> reward(letters - 0.01 * tokens)
 
+env sums = gem("rg:chain_sum") |> chat(instruction = "Answer in \\boxed{}.") |> mcp_tools("http://127.0.0.1:8000/mcp", per = episode)
+
 train main {
   model     = policy
-  env       = words
+  env       = words + sums
   batch     = groups(2, group_size = 4)
   sampling  = sample(max_tokens = 8)
   advantage = grpo()

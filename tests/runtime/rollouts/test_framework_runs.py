@@ -1,20 +1,28 @@
-"""Whole runs in environments of verifiers: what is trained on is what was sampled."""
+"""Whole runs in environments of other frameworks: what is trained on is what was sampled.
+
+A framework that is not installed has its tests skipped.
+"""
 
 from __future__ import annotations
 
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
 import pytest
-
-pytest.importorskip("verifiers", reason="verifiers is not installed (rlc[verifiers])")
-from run_support import assert_resumes, compiled, metrics, rollouts, run_new, train
+from run_support import assert_resumes, compiled, metrics, rollouts, run, run_new, train
 
 from rlc.compile.recipe import load
 from rlc.compile.rehearse import rehearse
 from rlc.plan.records import Plan
+from rlc.runtime.start import open_run
 
 pytestmark = [pytest.mark.engine, pytest.mark.slow]
+
+
+def needs(package: str) -> pytest.MarkDecorator:
+    missing = find_spec(package) is None
+    return pytest.mark.skipif(missing, reason=f"{package} is not installed (rlc[{package}])")
 
 
 def recipe(*stages: str, **kinds: str) -> Plan:
@@ -27,6 +35,7 @@ def recipe(*stages: str, **kinds: str) -> Plan:
 BATCH: dict[str, Any] = {"batch": "groups(2, group_size = 3)", "steps": "1"}
 
 
+@needs("verifiers")
 def test_an_episode_is_one_sequence_unless_the_environment_edits_what_was_said(
     tmp_path: Path,
 ) -> None:
@@ -44,6 +53,7 @@ def test_an_episode_is_one_sequence_unless_the_environment_edits_what_was_said(
         assert all(each["ended"] == "truncated" for each in rollouts(tmp_path / name))
 
 
+@needs("verifiers")
 def test_a_shaped_reward_knows_the_functions_of_the_rubric(tmp_path: Path) -> None:
     text = 'env one = verifiers("vf_environments") |> reward(2 * brief - 0.001 * tokens)\n'
     model = 'model policy { base = "tiny" lora_rank = 4 }\n'
@@ -54,11 +64,13 @@ def test_a_shaped_reward_knows_the_functions_of_the_rubric(tmp_path: Path) -> No
         assert each["reward"] == pytest.approx(2 * brief - 0.001 * sampled)
 
 
+@needs("verifiers")
 def test_a_run_that_was_stopped_goes_on_as_it_would_have(tmp_path: Path) -> None:
     job = recipe(train(env="tools"), tools='kind = "tools"')
     assert_resumes(job, ("main", 2), tmp_path)
 
 
+@needs("verifiers")
 def test_a_function_that_fails_costs_the_rollout_and_not_the_run(tmp_path: Path) -> None:
     job = recipe(
         train(env="odd", on_error="retry(1) then drop", give_up="failures(share = 1)", **BATCH),
@@ -70,8 +82,17 @@ def test_a_function_that_fails_costs_the_rollout_and_not_the_run(tmp_path: Path)
     assert "grumpy" in (tmp_path / "run" / "failures.jsonl").read_text(encoding="utf-8")
 
 
-def test_the_recipe_of_the_project_rehearses_and_evaluates(tmp_path: Path) -> None:
-    plan = load("recipes/verifiers.rl").plan
+@pytest.mark.parametrize(
+    ("name", "env", "metric"),
+    [
+        pytest.param("verifiers", "words", "num_turns", marks=needs("verifiers")),
+        pytest.param("mcp_tools", "sums", "tool_calls", marks=needs("mcp")),
+    ],
+)
+def test_the_recipes_of_the_project_rehearse(
+    name: str, env: str, metric: str, tmp_path: Path
+) -> None:
+    plan = load(f"recipes/{name}.rl").plan
     assert plan is not None
-    run_new(tmp_path / "run", rehearse(plan))
-    assert metrics(tmp_path / "run")[-1]["turns/words"] == 2
+    run(open_run(rehearse(plan), tmp_path / "run"))
+    assert f"env/{env}/{metric}" in metrics(tmp_path / "run")[-1]

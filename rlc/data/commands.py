@@ -1,0 +1,30 @@
+"""Commands of servers and tools, as a recipe writes them."""
+
+from __future__ import annotations
+
+import shlex
+import shutil
+import sys
+
+from rlc.data.errors import DataError
+
+
+def server_command(server: str) -> list[str] | None:
+    """The command that starts a server: that of a Python file, or a command line; None for an
+    address. Raise DataError for a command line that cannot be read."""
+    if server.startswith(("http://", "https://")):
+        return None
+    if server.endswith(".py") and " " not in server:
+        return [sys.executable, server]
+    try:
+        words = shlex.split(server)
+    except ValueError as error:
+        raise DataError(f"`{server}` is no command: {error}") from error
+    if not words:
+        raise DataError("the command is empty")
+    return words
+
+
+def is_command(name: str) -> bool:
+    """Whether this machine has a command."""
+    return shutil.which(name) is not None

@@ -1,0 +1,234 @@
+"""A connection to an MCP server, over its standard input and output or over streamable HTTP.
+
+The SDK wants a connection opened and closed by one task, so it lives in a task of its own; calls
+may come from any other.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import importlib.util
+import os
+import tempfile
+from collections.abc import AsyncIterator, Awaitable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import asynccontextmanager
+from typing import IO, Any, TypeVar
+
+from attrs import define, field, frozen
+
+from rlc.data.commands import server_command
+from rlc.envs.base import EnvError
+from rlc.errors import first_line
+from rlc.plan.units import elapsed
+
+T = TypeVar("T")
+Plain = dict[str, Any]
+
+_STARTING = 60.0  # seconds within which a server must list its tools: it may be installed first
+_STOPPING = 5.0
+_ENDED = -32_000  # the code by which the SDK says that the connection was closed
+
+
+@frozen
+class ToolResult:
+    """What a call gave: text, or texts and images; ``failed`` if the tool says so."""
+
+    content: str | list[Plain]
+    failed: bool
+
+
+@define(eq=False)
+class McpServer:
+    """One server. ``secrets`` names variables of the environment that it is given, if it is started
+    here; ``allowed`` the tools to offer, all if it is empty."""
+
+    server: str
+    allowed: Sequence[str] = ()
+    secrets: Sequence[str] = ()
+    tools: list[Plain] = field(factory=list, init=False)
+    _session: Any = field(default=None, init=False)
+    _task: asyncio.Task[None] | None = field(default=None, init=False)
+    _closing: asyncio.Event = field(factory=asyncio.Event, init=False)
+    _starting: asyncio.Lock = field(factory=asyncio.Lock, init=False)
+
+    async def start(self) -> None:
+        """Connect and list the tools, unless that is done. Raise EnvError if that fails, or a tool
+        that is named is not there."""
+        async with self._starting:
+            if self._task is not None and not (self._task.done() or self._closing.is_set()):
+                return
+            await self.close()  # what is left of one that has ended
+            self._closing.clear()
+            ready: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+            self._task = asyncio.create_task(self._serve(ready))
+            try:
+                async with asyncio.timeout(_STARTING):
+                    await self._or_end(ready)
+            except TimeoutError as error:
+                await self.close()
+                raise self._failed(f"gave no list of tools in {elapsed(_STARTING)}") from error
+            except BaseException:
+                await self.close()
+                raise
+
+    async def call(self, name: str, arguments: Plain, seconds: float) -> ToolResult:
+        """The result of a tool. Raise EnvError if the server is gone, TimeoutError after so many
+        seconds."""
+        from mcp.shared import exceptions
+
+        refusal = getattr(exceptions, "McpError", None) or exceptions.MCPError  # as of mcp 2
+        async with asyncio.timeout(seconds):
+            try:
+                result = await self._or_end(self._session.call_tool(name, arguments))
+            except refusal as error:
+                if error.error.code == _ENDED:
+                    self._closing.set()
+                    raise self._failed("ended during a call") from error
+                # It refuses the call.
+                return ToolResult(first_line(error), failed=True)
+        plain = result.model_dump(by_alias=True, exclude_none=True)
+        return ToolResult(_content(plain["content"]), bool(plain.get("isError")))
+
+    async def close(self) -> None:
+        """Disconnect; a server that was started here ends. Safe to call twice."""
+        task, self._task = self._task, None
+        if task is None:
+            return
+        self._closing.set()
+        await asyncio.wait({task}, timeout=_STOPPING)
+        task.cancel()
+        await asyncio.gather(task, return_exceptions=True)
+
+    async def _serve(self, ready: asyncio.Future[None]) -> None:
+        """Hold the connection until it is closed."""
+        from mcp import ClientSession
+
+        with tempfile.TemporaryFile("w+", encoding="utf-8", errors="replace") as log:
+            try:
+                async with self._streams(log) as streams, ClientSession(*streams[:2]) as session:
+                    await session.initialize()
+                    self.tools = await self._listed(session)
+                    self._session = session
+                    if not ready.done():
+                        ready.set_result(None)
+                    await self._closing.wait()
+            except Exception as error:
+                log.seek(0)
+                said = [line for line in log.read().splitlines() if line.strip()]
+                raise self._failed(_cause(error), *said[-1:]) from error
+
+    @asynccontextmanager
+    async def _streams(self, log: IO[str]) -> AsyncIterator[Sequence[Any]]:
+        command = server_command(self.server)
+        if command is None:
+            from mcp.client.streamable_http import streamable_http_client
+
+            async with streamable_http_client(self.server) as streams:
+                yield streams
+            return
+        from mcp import StdioServerParameters
+        from mcp.client.stdio import stdio_client
+
+        given = {name: os.environ[name] for name in self.secrets}
+        how = StdioServerParameters(command=command[0], args=command[1:], env=given)
+        async with stdio_client(how, errlog=log) as streams:
+            yield streams
+
+    async def _listed(self, session: Any) -> list[Plain]:
+        listed, cursor = list[Plain](), None
+        while True:
+            page = (await _page(session, cursor)).model_dump(by_alias=True, exclude_none=True)
+            listed += page["tools"]
+            if (cursor := page.get("nextCursor")) is None:
+                break
+        names = [tool["name"] for tool in listed]
+        if missing := [name for name in self.allowed if name not in names]:
+            there = ", ".join(f"`{name}`" for name in names) or "none"
+            raise EnvError(f"has no tool `{missing[0]}`; there is {there}")
+        return [
+            {
+                "name": tool["name"],
+                "description": tool.get("description", ""),
+                "parameters": tool["inputSchema"],
+            }
+            for tool in listed
+            if not self.allowed or tool["name"] in self.allowed
+        ]
+
+    async def _or_end(self, awaited: Awaitable[T]) -> T:
+        """The result of something that will not come any more if the server ends."""
+        assert self._task is not None
+        work = asyncio.ensure_future(awaited)
+        try:
+            await asyncio.wait({work, self._task}, return_when=asyncio.FIRST_COMPLETED)
+            if not work.done():
+                self._task.result()
+                raise self._failed("was closed")
+            return work.result()
+        finally:
+            work.cancel()
+
+    def _failed(self, what: str, said: str = "") -> EnvError:
+        return EnvError(f"the MCP server `{self.server}` {what}" + (f": {said}" if said else ""))
+
+
+async def _page(session: Any, cursor: str | None) -> Any:
+    if cursor is None:
+        return await session.list_tools()
+    from mcp.types import PaginatedRequestParams
+
+    return await session.list_tools(params=PaginatedRequestParams(cursor=cursor))
+
+
+def _cause(error: BaseException) -> str:
+    """What went wrong, out of the groups that the SDK raises."""
+    while isinstance(error, BaseExceptionGroup):
+        error = error.exceptions[0]
+    if isinstance(error, EnvError):
+        return str(error)
+    if isinstance(error, FileNotFoundError):
+        return "cannot be started: there is no such command"
+    return f"failed: {type(error).__name__}: {first_line(error)}"
+
+
+def _content(blocks: Sequence[Mapping[str, Any]]) -> str | list[Plain]:
+    """The blocks of a result as the content of a message."""
+    parts = list[Plain]()
+    for block in blocks:
+        if block["type"] == "image":
+            image = f"data:{block['mimeType']};base64,{block['data']}"
+            parts.append({"type": "image", "image": image})
+        elif block["type"] == "text":
+            parts.append({"type": "text", "text": block["text"]})
+        elif "text" in (resource := block.get("resource", {})):
+            parts.append({"type": "text", "text": resource["text"]})
+        else:
+            parts.append({"type": "text", "text": f"[{block['type']}]"})
+    if any(part["type"] == "image" for part in parts):
+        return parts
+    return "\n".join(part["text"] for part in parts)
+
+
+def server_problem(name: str, args: Mapping[str, Any]) -> str | None:
+    """What is wrong with the server of an environment's wrapper, found by asking it for its tools;
+    None if nothing is. Blocks, and may be called from within a running event loop."""
+    if importlib.util.find_spec("mcp") is None:
+        return f"`{name}` needs a package that is not here: pip install 'rlc[mcp]'"
+    if lost := [one for one in args["secrets"] if one not in os.environ]:
+        return f"`{name}` needs {', '.join(lost)} in the environment, and it is not set"
+
+    async def ask() -> str | None:
+        server = McpServer(args["server"], args["tools"], args["secrets"])
+        try:
+            await server.start()
+            return (
+                None if server.tools else f"`{name}`: the MCP server `{server.server}` has no tools"
+            )
+        except EnvError as error:
+            return f"`{name}`: {error}"
+        finally:
+            await server.close()
+
+    with ThreadPoolExecutor(max_workers=1) as pool:
+        return pool.submit(asyncio.run, ask()).result()
