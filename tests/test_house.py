@@ -105,6 +105,7 @@ def builtin_names() -> set[str]:
         "track",
         "rollouts",
         "reward",
+        "play",
         "python",
         "cookbook",
     }

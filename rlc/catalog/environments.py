@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator, Mapping
 from typing import Any, Literal
 
@@ -9,7 +10,7 @@ from rlc.catalog.index import find_builtin, source_traits, wrapper_traits
 from rlc.catalog.records import Param
 from rlc.catalog.traits import EnvFacts, Role
 from rlc.data.code.calls import Code, module_of_package
-from rlc.plan.environments import MAX_TURNS, EnvPlan, StepPlan
+from rlc.plan.environments import ANY, MAX_TURNS, EnvPlan, StepPlan
 from rlc.plan.paths import file_part
 
 
@@ -68,8 +69,41 @@ def task_count(env: EnvPlan) -> int | None:
 
 def players_of_role(env: EnvPlan) -> int:
     """How many players of the largest role an episode has: the solvers of a game; else 1."""
+    if env.play is not None:
+        return max(Counter(seats_of(env)[seat] for seat in trained_seats(env)).values(), default=1)
     game = with_role(env, "game")
     return 1 if game is None else int(game.args["solvers"])
+
+
+def seats_of(env: EnvPlan) -> tuple[str, ...]:
+    """The role of each seat of a game; none where there is one player."""
+    seats = source_traits(env.source).seats
+    return () if seats is None else seats(env)
+
+
+def trained_seats(env: EnvPlan, match: int = 0) -> list[int]:
+    """The seats of a match whose episodes are trained on; of a game in which they are taken in
+    turn the one of the ``match`` of that number."""
+    assert env.play is not None
+    roles, wanted = seats_of(env), env.play.seat
+    if wanted == ANY:
+        return [match % len(roles)]
+    return [seat for seat, role in enumerate(roles) if wanted in (None, role)]
+
+
+def roles_of(env: EnvPlan) -> tuple[str, ...]:
+    """The roles in which episodes are played and trained on; none where there are no roles."""
+    if env.play is not None:
+        wanted = env.play.seat
+        return tuple(dict.fromkeys(r for r in seats_of(env) if wanted in (None, ANY, r)))
+    game = with_role(env, "game")
+    return () if game is None else wrapper_traits(game.name).roles
+
+
+def decides(env: EnvPlan, role: str) -> bool:
+    """Whether the episodes of a role tell if a task is solved: of those of one environment that
+    work on it together, the last one's."""
+    return env.play is not None or role in ("", *roles_of(env)[-1:])
 
 
 def files_of(env: EnvPlan) -> Iterator[tuple[str, str]]:
@@ -84,7 +118,7 @@ def code_of(env: EnvPlan) -> Iterator[tuple[str, Code]]:
     for path, param, value, others in _arguments(env):
         if param.code is not None and value is not None:
             decided = source_traits(env.source).decides if path == "id" else {}
-            args = others["args"] if param.code == "factory" else {}
+            args = others["args"] if param.code in ("factory", "game") else {}
             target = f"{module_of_package(value)}:{param.calls}" if param.calls else value
             yield path, Code(target, param.code, args, decided)
 

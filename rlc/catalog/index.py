@@ -11,6 +11,7 @@ from rlc.catalog.builtins import (
     advantages,
     distillation,
     frameworks,
+    games,
     graders,
     losses,
     optimizers,
@@ -26,6 +27,7 @@ from rlc.catalog.traits import (
     AggregateTraits,
     GraderTraits,
     LossTraits,
+    MetricTraits,
     SourceTraits,
     TrackerTraits,
     WrapperTraits,
@@ -53,6 +55,14 @@ KINDS = {
             named=True,
         ),
         Kind("wrapper", "a wrapper", "chat()"),
+        Kind(
+            "opponent",
+            "an opponent",
+            "self, past(every = 20), a model or a stage",
+            also="model",
+            apart=True,
+            nameable=False,
+        ),
         Kind(
             "grader",
             "a grader",
@@ -99,8 +109,11 @@ KINDS = {
 BUILTINS: tuple[Builtin, ...] = (
     *sources.SOURCES,
     *frameworks.FRAMEWORKS,
+    *games.GAMES,
     *splits.SPLITS,
     *wrappers.WRAPPERS,
+    games.PLAY,
+    *games.OPPONENTS,
     *graders.GRADERS,
     *advantages.PRESETS,
     *advantages.STEPS,
@@ -167,6 +180,7 @@ aggregate_traits = partial(_traits, "aggregate", AggregateTraits, "aggregation")
 source_traits = partial(_traits, "env", SourceTraits, "environment source")
 wrapper_traits = partial(_traits, "wrapper", WrapperTraits, "wrapper")
 grader_traits = partial(_traits, "grader", GraderTraits, "grader")
+metric_traits = partial(_traits, "metric", MetricTraits, "metric")
 tracker_traits = partial(_traits, "tracker", TrackerTraits, "tracker")
 
 

@@ -15,15 +15,13 @@ from typing import get_args
 from attrs import evolve, frozen
 
 from rlc.catalog.declarations import STAGES, TRAINING
-from rlc.catalog.environments import with_role
-from rlc.catalog.index import loss_traits
+from rlc.catalog.environments import roles_of, with_role
+from rlc.catalog.index import loss_traits, metric_traits
 from rlc.catalog.traits import Role
 from rlc.plan.distillation import teacher_of
 from rlc.plan.expectations import Over, Unit
 from rlc.plan.records import LOCAL, EvalPlan, StagePlan, TrainPlan, environments_of, kind_of
 from rlc.plan.sweeps import metric_label
-
-ROLES = ("solver", "judge")  # of an environment with a wrapper whose role is `game`
 
 
 @frozen(eq=False, repr=False)
@@ -188,19 +186,18 @@ def _filled(key: str, stage: StagePlan) -> Iterator[str]:
 
 def _fillings(stage: StagePlan) -> Mapping[str, tuple[str, ...]]:
     """What stands in the holes of keys: the stage, its environments (``mixed``: if there are
-    several) and the roles in them, its metrics, of which those of k episodes count what was
+    several) and the roles in them, its metrics, of which some are shares, of what was
     ``solved``. What environments measure is not known before they do: ``*``."""
     envs = environments_of(stage)
     teachers = stage.teacher if isinstance(stage, TrainPlan) else ()
-    roles = ROLES if _wrapped(stage, "game") else ()
     metrics = stage.metrics if isinstance(stage, EvalPlan) else ()
     return {
         "name": (stage.name,),
         "env": tuple(env.name for env in envs),
         "mixed": tuple(env.name for env in envs if len(envs) > 1),
         "taught": tuple(env.name for env in envs if teacher_of(teachers, env.name) is not None),
-        "role": roles,
-        "solved": tuple(metric_label(metric) for metric in metrics if metric.k is not None),
-        "reward": tuple(metric_label(metric) for metric in metrics if metric.k is None),
+        "role": tuple(dict.fromkeys(role for env in envs for role in roles_of(env))),
+        "solved": tuple(metric_label(m) for m in metrics if metric_traits(m.name).share),
+        "reward": tuple(metric_label(m) for m in metrics if not metric_traits(m.name).share),
         "part": ("*",),
     }

@@ -208,6 +208,7 @@ class Kind:
     budget is ``limit(usd = $60)``. ``as_is``: the type of plain values that are such a thing
     themselves: a split is also a name. Nothing declared can stand there, so declarations may have
     the names of its builtins; nor where a kind stands ``apart``, in one field of one declaration.
+    ``also``: the kind of what else may stand there.
     ``several``: an example of more than one where several may stand. ``named``: what is declared
     has the name of its declaration in the plan. ``nameable``: it can be declared at all.
     """
@@ -221,6 +222,7 @@ class Kind:
     as_is: str | None = None
     several: str | None = None
     apart: bool = False
+    also: str | None = None
     named: bool = False
     nameable: bool = True
 

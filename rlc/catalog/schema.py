@@ -17,7 +17,15 @@ from rlc.catalog.index import BUILTINS, names_of
 from rlc.catalog.records import Param
 from rlc.plan import records
 from rlc.plan.codec import LATE, STEPS
-from rlc.plan.environments import EnvPlan, GraderPlan, RewardPlan, RolloutsPlan, StepPlan
+from rlc.plan.environments import (
+    EnvPlan,
+    GraderPlan,
+    PastPlan,
+    PlayPlan,
+    RewardPlan,
+    RolloutsPlan,
+    StepPlan,
+)
 from rlc.plan.models import ModelPlan
 
 DIALECT = "https://json-schema.org/draft/2020-12/schema"
@@ -46,6 +54,8 @@ _PARAMS: Mapping[type, tuple[Param, ...]] = {
     ModelPlan: MODEL_FIELDS,
     **{plan: DECLARATIONS[kind].fields for kind, plan in records.STAGES.items()},
     RolloutsPlan: _params("rollouts"),
+    PlayPlan: _params("play"),
+    PastPlan: _params("past"),
     RewardPlan: _params("reward"),
     records.BatchPlan: _params("groups", "turns"),
     records.SamplingPlan: _params("sample"),

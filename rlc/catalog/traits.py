@@ -142,7 +142,8 @@ class SourceTraits:
     ``graded``: graders reward its replies; ``answers``: its rows have answers to compare with.
     ``fixed_groups``: it may have groups of one size only. ``unknown_turns``: why the number of
     turns may be unknown. ``boxed``: it reads answers from a box, as LaTeX writes it. ``scripted``:
-    `rlc emit` writes scripts that play it. ``facts``: what is known of one of its environments.
+    `rlc emit` writes scripts that play it. ``seats``: the roles of the seats of one of its games;
+    None: its environments are no games of several. ``facts``: what is known of one of them.
     """
 
     prompts: Literal["text", "chat", "own"]
@@ -159,6 +160,7 @@ class SourceTraits:
     unknown_turns: str = "its limit is not known"
     boxed: bool = False
     scripted: bool = False
+    seats: Callable[[EnvPlan], tuple[str, ...]] | None = None
     facts: Callable[[EnvPlan], EnvFacts] = lambda _: EnvFacts()
 
 
@@ -191,6 +193,7 @@ class WrapperTraits:
     server that it asks. ``scripted``: `rlc emit` can write it. ``asks``: the marks around an answer
     that it tells the model to use, unless its argument ``prompt`` says something else instead.
     ``package`` is installed with rlc's ``extra``.
+    ``roles``: those of a game, of which the last decides whether a task is solved.
     """
 
     role: Role
@@ -203,6 +206,7 @@ class WrapperTraits:
     prompt: str | None = None
     package: str | None = None
     extra: str | None = None
+    roles: tuple[str, ...] = ()
 
 
 @frozen(eq=False, repr=False)
@@ -215,6 +219,15 @@ class GraderTraits:
     marks: tuple[str, ...] = ()
     code: bool = False
     package: str | None = None
+
+
+@frozen(eq=False, repr=False)
+class MetricTraits:
+    """What a metric of evaluations is. ``share``: a number from 0 to 1. ``of_games``: it counts who
+    has won, so there has to be a game."""
+
+    share: bool = True
+    of_games: bool = False
 
 
 @frozen(eq=False, repr=False)

@@ -140,6 +140,8 @@ class Evaluator:
             return shaped_reward(expr, self)
         if want.type in SCALARS or (want.optional and isinstance(expr, Name) and expr.id == "none"):
             return self.scalars.fitting(expr, want)
+        if (also := KINDS[want.type].also) and not _calls(expr, want.type):
+            return self.value(expr, evolve(want, type=also))
         is_declared = isinstance(expr, Name) and expr.id in self.scope.of_kind(want.type)
         as_is = None if is_declared else KINDS[want.type].as_is
         if as_is and not isinstance(expr, Call | Number | Quantity):
@@ -369,6 +371,12 @@ class Evaluator:
 
         report_call(call.func, name, want, self.scope, self.found)
         return None
+
+
+def _calls(expr: Expr, kind: str) -> bool:
+    """Whether an expression names a builtin of a kind."""
+    name = expr.func if isinstance(expr, Call) else expr
+    return isinstance(name, Name) and find_builtin(kind, name.id) is not None
 
 
 def dotted(func: Name | Attribute) -> str:

@@ -16,7 +16,7 @@ from rlc.check.settle import settle
 from rlc.check.values import Unknown, Value, said, unwrap
 from rlc.lang.ast import Binary, Call, Expr, Name, Number
 from rlc.lang.diagnostics import Label
-from rlc.plan.environments import RewardPlan, RolloutsPlan
+from rlc.plan.environments import PlayPlan, RewardPlan, RolloutsPlan
 
 if TYPE_CHECKING:
     from typing import Protocol
@@ -36,6 +36,12 @@ if TYPE_CHECKING:
 
 
 MAX_PARTS = 1_000  # of a mixture
+# The settings of an environment: field of its record, and the value of it where nothing is said.
+_SETTINGS: dict[type, tuple[str, Any]] = {
+    RolloutsPlan: ("rollouts", UNDECIDED),
+    RewardPlan: ("reward", AS_THEY_COME),
+    PlayPlan: ("play", None),
+}
 _WEIGHT = Param("weight", "float", "share of the tasks, relative to the others", above=0)
 
 
@@ -68,7 +74,7 @@ def stages_of(value: Value) -> tuple[Value, ...]:
 def _followed(evaluator: Evaluator, head: Value, stage: Value, expr: Binary) -> Value | None:
     if stage.type == "step":
         return evolve(head, data=_with_step(head, stage), span=expr.span)
-    if isinstance(stage.data, RolloutsPlan | RewardPlan):
+    if isinstance(stage.data, tuple(_SETTINGS)):
         return _with_setting(evaluator, head, stage, expr)
     if not _may_follow(evaluator, head, stage, expr.right):
         return None
@@ -94,9 +100,8 @@ def _is_declared(evaluator: Evaluator, expr: Expr) -> bool:
 
 
 def _with_setting(evaluator: Evaluator, head: Value, stage: Value, expr: Binary) -> Value | None:
-    """An environment with its own rollout policy, or its own reduction of rewards."""
-    own_rollouts = isinstance(stage.data, RolloutsPlan)
-    name, unset = ("rollouts", UNDECIDED) if own_rollouts else ("reward", AS_THEY_COME)
+    """An environment with its own rollout policy or reduction of rewards, or with its players."""
+    name, unset = _SETTINGS[type(stage.data)]
     for env in head.data:
         earlier = getattr(env, name)
         if unwrap(earlier) != unset:
@@ -104,7 +109,7 @@ def _with_setting(evaluator: Evaluator, head: Value, stage: Value, expr: Binary)
             message = f"`{name}()` is given twice for one environment"
             evaluator.found.error("RL0305", expr.right.span, message, "keep one of them", label)
             return None
-    if not own_rollouts and (program := unwrap(stage.data.shaped)) is not None:
+    if name == "reward" and (program := unwrap(stage.data.shaped)) is not None:
         from rlc.check.expressions.rewards import report_components
 
         parts = map(settle, head.data)

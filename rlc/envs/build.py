@@ -8,7 +8,7 @@ from typing import Any
 
 from attrs import field, frozen
 
-from rlc.catalog.environments import code_of, is_chat, max_turns, prompt_rules, with_role
+from rlc.catalog.environments import code_of, is_chat, max_turns, prompt_rules, seats_of, with_role
 from rlc.catalog.index import source_traits, wrapper_traits
 from rlc.data.code.functions import load_attribute, require_fits, search_beside, signature_of
 from rlc.data.errors import DataError
@@ -63,12 +63,18 @@ def build_env(
     def histories(
         solved: Sequence[Mapping[str, Any]], system: str | None = None
     ) -> Callable[[], History]:
-        begins = _begins(plan) | ({} if system is None else {"system": system})
+        own = begins(plan) | ({} if system is None else {"system": system})
         if tools is not None:
-            return tool_chat_history(tokenizer, renderer, solved=solved, **begins)
+            return tool_chat_history(tokenizer, renderer, solved=solved, **own)
         if is_chat(plan):
-            one_reply = max_turns(plan) == 1
-            return chat_history(tokenizer, renderer, one_reply, solved=solved, **begins)
+            return chat_history(
+                tokenizer,
+                renderer,
+                one_reply=max_turns(plan) == 1,
+                may_rewrite=bool(seats_of(plan)),
+                solved=solved,
+                **own,
+            )
         wrapper = with_role(plan, "template")
         template = load_template(wrapper.args["name"] if wrapper else "no")
         return lambda: TextHistory(tokenizer, template)
@@ -94,7 +100,7 @@ def build_env(
     return PlayableEnv(plan, source, new_history, roles, count, responders)
 
 
-def _begins(plan: EnvPlan) -> dict[str, str]:
+def begins(plan: EnvPlan) -> dict[str, str]:
     """What `chat()` says of how the chats of an environment begin."""
     chat = with_role(plan, "chat")
     return {name: chat.args.get(name, "") for name in ("instruction", "system")} if chat else {}
@@ -152,7 +158,7 @@ def _require_gem(plan: EnvPlan) -> None:
 def _problem_source(plan: EnvPlan, *_: Any) -> NumberedSource:
     from rlc.envs.problems.source import ProblemSource
 
-    return ProblemSource(plan.id, plan.args, plan.graders, _begins(plan), **prompt_rules(plan))
+    return ProblemSource(plan.id, plan.args, plan.graders, begins(plan), **prompt_rules(plan))
 
 
 def _row_source(plan: EnvPlan, *_: Any) -> NumberedSource:
@@ -160,14 +166,14 @@ def _row_source(plan: EnvPlan, *_: Any) -> NumberedSource:
 
     no_answers = {"answer": None, "few_shot": None, "format_coef": 0.0}
     args = {"question": plan.args["prompt"], **no_answers, **plan.args}
-    return ProblemSource(plan.id, args, plan.graders, _begins(plan), **prompt_rules(plan))
+    return ProblemSource(plan.id, args, plan.graders, begins(plan), **prompt_rules(plan))
 
 
 def _openreward_source(plan: EnvPlan, tokenizer: Any, renderer: str) -> AsyncSource:
     from rlc.envs.openreward.source import OpenRewardSource
     from rlc.envs.tool_chat import tool_chat_history
 
-    history = tool_chat_history(tokenizer, renderer, **_begins(plan))
+    history = tool_chat_history(tokenizer, renderer, **begins(plan))
     return OpenRewardSource(plan.id, plan.args, history)
 
 
@@ -185,6 +191,18 @@ def _cookbook_source(plan: EnvPlan, tokenizer: Any, renderer: str) -> AsyncSourc
     )
 
 
+def _textarena_source(plan: EnvPlan, *_: Any) -> BlockingSource:
+    from rlc.envs.games.textarena import textarena_source
+
+    return textarena_source(plan.id, plan.args["players"])
+
+
+def _python_game(plan: EnvPlan, *_: Any) -> BlockingSource:
+    from rlc.envs.games.game import GameSource, OwnGame
+
+    return GameSource(plan.id, len(plan.args["seats"]), OwnGame(plan.id, plan.args["args"]))
+
+
 def _python_source(plan: EnvPlan, *_: Any) -> AsyncSource | BlockingSource:
     from rlc.envs.python.source import make_source
 
@@ -196,7 +214,7 @@ def _verifiers_source(plan: EnvPlan, tokenizer: Any, renderer: str) -> AsyncSour
     from rlc.envs.verifiers.source import VerifiersSource
 
     ((_, loader),) = code_of(plan)
-    history = whole_chat_history(tokenizer, renderer, **_begins(plan))
+    history = whole_chat_history(tokenizer, renderer, **begins(plan))
     return VerifiersSource(plan.id, loader.target, plan.args, history)
 
 
@@ -208,6 +226,8 @@ ADAPTERS = {
     "cookbook": Adapter(_cookbook_source),
     "python": Adapter(_python_source),
     "verifiers": Adapter(_verifiers_source),
+    "textarena": Adapter(_textarena_source),
+    "python_game": Adapter(_python_game),
 }
 
 

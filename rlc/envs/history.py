@@ -13,7 +13,7 @@ from typing import Any, Protocol
 from rlc.envs.base import Action, EnvError, Observation
 from rlc.envs.chunks import NO_CHUNKS, Chunks
 from rlc.envs.templates import Template
-from rlc.envs.tool_chat import fitting_renderer, opening, prompt_of, text_of
+from rlc.envs.tool_chat import ToolChatHistory, fitting_renderer, opening, prompt_of, text_of
 
 _GROUPS = 1_024  # whose openings are cached
 _REPLY = {"role": "assistant", "content": ""}  # stands for any reply
@@ -99,6 +99,14 @@ class ChatHistory:
         return Action(text_of(message), message)  # thinking is not sent to the environment
 
 
+class RewrittenChat(ToolChatHistory):
+    """A chat whose renderer rewrites earlier turns: each turn is a prompt of its own."""
+
+    def reply(self, tokens: list[int]) -> Action:
+        message = super().reply(tokens).message
+        return Action(text_of(message or {}), message)
+
+
 class TextHistory:
     """A template that is filled with each observation: every turn is a prompt of its own."""
 
@@ -121,12 +129,18 @@ def chat_history(
     tokenizer: Any,
     renderer_name: str,
     one_reply: bool = False,
+    may_rewrite: bool = False,
     **begins: Any,
 ) -> Callable[[], History]:
-    """Return a factory of chats; ``begins`` as for :class:`Chats`. Raise EnvError for a renderer
-    that does not fit the tokenizer, or that cannot keep a prefix, unless a chat ends with its first
-    reply."""
+    """Return a factory of chats; ``begins`` as for :class:`Chats`.
+
+    Raise EnvError for a renderer that does not fit the tokenizer, or that cannot keep a prefix,
+    unless a chat ends with its first reply, or it ``may_rewrite`` earlier turns.
+    """
     renderer = fitting_renderer(tokenizer, renderer_name)
+    if may_rewrite and not renderer.has_extension_property:
+        own = {name: begins.get(name, "") for name in ("instruction", "system")}
+        return lambda: RewrittenChat(renderer, **own)
     chats = Chats(renderer, **begins)
     if one_reply:
         return lambda: ChatHistory(chats)

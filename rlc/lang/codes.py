@@ -218,6 +218,16 @@ CODES: dict[str, str] = {
     "RL0680": "component that the reward does not have",
     "RL0681": "reward that is always the same",
     "RL0682": "component that may be a slip",
+    # RL078x: games
+    "RL0780": "game without players",
+    "RL0781": "players without a game",
+    "RL0782": "seat that a game does not have",
+    "RL0783": "opponent without a seat",
+    "RL0784": "past of what does not train",
+    "RL0785": "win rate without a game",
+    "RL0786": "evaluation against itself",
+    "RL0787": "seat without peers",
+    "RL0788": "demonstrations of a game",
     # RL076x, RL077x: judges, and rewards of several components
     "RL0774": "components added up twice",
     "RL0775": "reward of one component",

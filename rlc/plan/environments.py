@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from attrs import frozen
 
+from rlc.plan.models import ModelState
 from rlc.records import Record
 
 if TYPE_CHECKING:
@@ -14,6 +15,7 @@ if TYPE_CHECKING:
 STEP_TIMEOUT = 120.0  # seconds that a step of an environment may take where nothing else is said
 SOLVED = 1.0  # the reward from which on a task counts as solved
 MAX_TURNS = 1_000  # of an episode where nothing else is said: it ends what would never end
+ANY = "any"  # of a seat: each in turn
 
 
 @frozen(eq=False, repr=False)
@@ -73,9 +75,38 @@ class GraderPlan(Record):
 
 
 @frozen(eq=False, repr=False)
+class PastPlan(Record):
+    """A stage's own weights, as they were after the last step that is a multiple of ``every``."""
+
+    every: int
+
+
+@frozen(eq=False, repr=False)
+class PlayPlan(Record):
+    """Who plays the seats of a game.
+
+    With an ``opponent``, or the stage's own ``past``, it has all seats but those of the role
+    ``seat``, which alone are trained; ``any``: one seat of a match is, each in turn. With neither
+    the policy that is trained has all seats. The opponent samples its replies with ``temperature``
+    and at most ``max_tokens``; None: as the policy does.
+    """
+
+    opponent: ModelState | None
+    past: PastPlan | None
+    seat: str | None
+    temperature: float | None
+    max_tokens: int | None
+
+    @property
+    def is_self_play(self) -> bool:
+        return self.opponent is None and self.past is None
+
+
+@frozen(eq=False, repr=False)
 class EnvPlan(Record):
     """One environment of a mixture. ``args`` are the source's own keyword arguments; ``graders``
-    are none where the environment rewards by itself."""
+    are none where the environment rewards by itself. ``play``: who plays a game of several seats.
+    """
 
     name: str
     weight: float
@@ -87,3 +118,4 @@ class EnvPlan(Record):
     rollouts: RolloutsPlan
     reward: RewardPlan
     graders: tuple[GraderPlan, ...] = ()
+    play: PlayPlan | None = None

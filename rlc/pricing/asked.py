@@ -9,6 +9,7 @@ from attrs import field, frozen
 from rlc.plan.models import ModelPlan
 from rlc.plan.records import StagePlan
 from rlc.pricing.distillation import teacher_tokens
+from rlc.pricing.opponents import opponent_tokens
 from rlc.pricing.texts import Level
 from rlc.pricing.tokens import Tokens
 
@@ -35,8 +36,16 @@ def _teachers(stage: StagePlan, level: Level) -> Iterator[AskedTokens]:
         yield AskedTokens("teacher", teacher.model.model, read)
 
 
+def _opponents(stage: StagePlan, level: Level) -> Iterator[AskedTokens]:
+    for model, sampled in opponent_tokens(stage, level):
+        yield AskedTokens("opponent", model, sampled)
+
+
 # For each way of asking models, the tokens that it takes in a stage.
-_WAYS: tuple[Callable[[StagePlan, Level], Iterator[AskedTokens]], ...] = (_teachers,)
+_WAYS: tuple[Callable[[StagePlan, Level], Iterator[AskedTokens]], ...] = (
+    _teachers,
+    _opponents,
+)
 
 
 def asked_tokens(stage: StagePlan, level: Level) -> Iterator[AskedTokens]:

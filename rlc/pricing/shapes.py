@@ -25,7 +25,14 @@ from typing import Literal
 
 from attrs import evolve, frozen
 
-from rlc.catalog.environments import env_facts, history_of, makes_text, max_turns, with_role
+from rlc.catalog.environments import (
+    env_facts,
+    history_of,
+    makes_text,
+    max_turns,
+    trained_seats,
+    with_role,
+)
 from rlc.catalog.facts.models import renderer_keeps_prefix, tokenizer_of
 from rlc.plan.environments import EnvPlan
 from rlc.plan.models import ModelPlan
@@ -127,6 +134,8 @@ def rollout_shapes(
         solver = evolve(episode, turns=1, copies=int(game.args["solvers"]))
         prompt = solver.prompt + solver.copies * solver.reply + JUDGE_TOKENS[level]
         return ((solver, evolve(solver, prompt=prompt, copies=1, shared=False)),)
+    if env.play is not None:  # the seats of a match are sampled one by one
+        episode = evolve(episode, copies=len(trained_seats(env)), shared=False)
     limits = Limits.of(env, model, sampling)
     longest = limits.cut(episode)
     if level != "high" or longest.turns == episode.turns:

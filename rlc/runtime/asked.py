@@ -10,9 +10,9 @@ from typing import Any
 from attrs import define, field
 
 from rlc.envs.chunks import model_input
-from rlc.envs.responders import Message, Reply, Responders
+from rlc.envs.responders import Message, Reply, Responder, Responders
 from rlc.envs.tool_chat import fitting_renderer, opening, prompt_of, text_of
-from rlc.plan.models import ModelState
+from rlc.plan.models import ModelPlan, ModelState
 from rlc.runtime.concurrency import in_thread
 from rlc.runtime.guard.meter import PROBES, Meter
 from rlc.runtime.journal.folder import RunFolder
@@ -52,6 +52,10 @@ class AskedModels:
         ``around``: their tokens are the stage's, at their own price."""
         return partial(_ModelResponder, self, around)
 
+    def answering(self, around: Meter, model: ModelPlan, client: SamplingClient) -> Responder:
+        """Return what answers with a client that is there already: a snapshot of a stage."""
+        return _ModelResponder(self, around, ModelState(model, None), client)
+
 
 def _has_failed(task: asyncio.Task[Any]) -> bool:
     return task.done() and (task.cancelled() or task.exception() is not None)
@@ -62,6 +66,7 @@ class _ModelResponder:
     asked: AskedModels
     around: Meter
     state: ModelState
+    client: SamplingClient | None = None
     _opening: asyncio.Lock = field(factory=asyncio.Lock, init=False)
     _renderer: Any = field(default=None, init=False)
 
@@ -76,7 +81,7 @@ class _ModelResponder:
         from tinker import types
 
         with asking():
-            client = await self.asked.client(self.state)
+            client = self.client or await self.asked.client(self.state)
             async with self._opening:
                 if self._renderer is None:
                     tokenizer = await in_thread(client.get_tokenizer)

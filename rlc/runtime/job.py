@@ -297,7 +297,7 @@ class Job:
         cursors = [step.cursor for step in done]
         stream = TaskStream.resumed(envs, seed, ("task", stage.name), cursors)
         scorers = await open_scorers(self._asked, stage, tokenizer)
-        return TrainStage(seed, weights, meter, scorers, stage, stream, progress)
+        return TrainStage(seed, weights, meter, scorers, stage, stream, progress, self._asked)
 
     async def _evaluate_at_end(self, stage: EvalPlan) -> None:
         """Evaluate the end of a stage, or a model as it is."""

@@ -69,7 +69,8 @@ class Rollout:
     ``seconds`` holds the waiting times for ``sampling`` and ``environment``. ``replaced``: all
     rewards of its group were equal, and another group is trained on in its place. ``about``: what
     is known of the task's row of data. ``components`` are what the credit is the weighted sum of;
-    empty where it is one number.
+    empty where it is one number. ``unplayed``: what was measured of an episode that ended before
+    its first turn, as a game can.
     """
 
     env: str
@@ -89,6 +90,7 @@ class Rollout:
     about: About | None = None
     raw: float | None = None
     components: Parts = field(factory=dict, repr=False)
+    unplayed: Mapping[str, float] = field(factory=dict)
 
     @property
     def solved(self) -> bool:
@@ -100,9 +102,14 @@ class Rollout:
         """The sum of the credit."""
         return sum(self.credit)
 
+    @property
+    def last_metrics(self) -> Mapping[str, float]:
+        """What the environment measured of the last action."""
+        return self.turns[-1].metrics if self.turns else self.unplayed
+
     def last_metric(self, kind: str) -> float:
         """Return what the environment measured of the last action; 0 if nothing."""
-        return self.turns[-1].metrics.get(kind, 0.0) if self.turns else 0.0
+        return self.last_metrics.get(kind, 0.0)
 
     @property
     def group(self) -> tuple[str, int]:

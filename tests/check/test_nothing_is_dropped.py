@@ -82,6 +82,7 @@ SAMPLES: dict[str, tuple[str, str]] = {
     "axis": ("{ rate = [1e-5, 2e-5] }", "{ rate = log(1e-5, 2e-5) }"),
     "measure": ("held.mean_reward", "main.reward"),
     "search": ("grid()", "halving()"),
+    "opponent": ("other", "self"),
 }
 BY_NAME: dict[str, tuple[str, str]] = {
     "base": ('"Qwen/Qwen3-8B"', '"Qwen/Qwen3.5-4B"'),
@@ -95,6 +96,10 @@ BY_NAME: dict[str, tuple[str, str]] = {
     "high": ("1", "2"),
     "clip_low": ("0.5", "0.6"),
     "clip_high": ("1.2", "1.3"),
+    "seats": ('["first", "second"]', '["cross", "nought"]'),
+    "game": ('"a.b:c"', '"a.b:d"'),
+    "seat": ("any", '"player_1"'),
+    "players": ("2", "3"),
     "url": ('"http://127.0.0.1:1"', '"http://127.0.0.1:2"'),
     "reference": ("policy.base", '"Qwen/Qwen3.5-4B"'),
     "path": ('"rows.jsonl"', '"rows.csv"'),
@@ -119,6 +124,8 @@ def values_of(param: Param, kind: str = "") -> tuple[str, str]:
         return "total - tokens", "2 * correct"
     if param.noun == "GEM environment":
         return '"rg:chain_sum"', '"rg:spell_backward"'
+    if param.noun == "game of TextArena":
+        return '"Nim-v0"', '"PigDice-v0"'
     if param.name in BY_NAME and param.type in ("int", "float", "string"):
         return BY_NAME[param.name]
     choices = param.all_choices()
@@ -258,6 +265,8 @@ def written(builtin: Builtin, param: Param, value: str) -> str:
     call = f"{builtin.name}({', '.join(f'{k} = {v}' for k, v in arguments.items())})"
     if builtin.kind == "grader":
         return recipe(env=f"problems(gsm8k, grader = {call})")
+    if builtin.traits is not None and getattr(builtin.traits, "seats", None) is not None:
+        call += " |> play(against = other)"
     if builtin.kind == "env":
         return recipe(env=f"{call} |> chat()" if builtin.name == "gem" else call)
     if builtin.kind == "wrapper":
@@ -285,10 +294,12 @@ IN_TRAIN = {
     "retry": ("on_error", "CALL then drop"),
     "tracker": ("track", "[CALL]"),
     "split": ("env", "problems(gsm8k, split = CALL)"),
+    "opponent": ("env", 'textarena("Nim-v0") |> play(against = CALL)'),
 }
 PIPELINES = {
     "python_tool": 'gem("rg:chain_sum") |> CALL |> template(no)',
     "search_tool": 'gem("rg:chain_sum") |> CALL |> template(no)',
+    "play": 'textarena("Nim-v0") |> CALL',
     "template": 'gem("rg:chain_sum") |> CALL',
     "chat": 'gem("rg:chain_sum") |> CALL',
 }

@@ -222,6 +222,7 @@ def executed(plan: TrainPlan, kinds: Sequence[str], seed: int) -> list[Any]:
         plan=plan,
         stream=TaskStream(envs, new_cursor(list(envs)), 1, ("main",)),
         on_groups=lambda *_: None,
+        asked=None,  # type: ignore[arg-type]
         moments=moments,
         kinds=kinds,
     )

@@ -9,7 +9,7 @@ from attrs import evolve
 from rlc.catalog.builtins.sources import DATA_FILE, OPENREWARD_KEY, ROWS, WHERE_ROWS_ARE
 from rlc.catalog.builtins.splits import SPLIT
 from rlc.catalog.records import Args, Builtin, Param, builtin, optional, word
-from rlc.catalog.traits import Key, TrackerTraits
+from rlc.catalog.traits import Key, MetricTraits, TrackerTraits
 from rlc.plan.records import DataPlan, MetricPlan, TrackPlan
 
 
@@ -108,6 +108,7 @@ def _at(name: str, doc: str, formula: str) -> Builtin:
         lambda args: MetricPlan(name, args.k),
         Param("k", "int", "episodes of a task that are looked at", low=1, high=1_024),
         formula=(formula,),
+        traits=MetricTraits(),
     )
 
 
@@ -127,6 +128,14 @@ METRICS = (
         "metric",
         "mean reward of all episodes",
         lambda _: MetricPlan("mean_reward", None),
+        traits=MetricTraits(share=False),
+    ),
+    Builtin(
+        "win_rate",
+        "metric",
+        "share of the matches of a game that were won; one that was drawn, or cut off, was not",
+        lambda _: MetricPlan("win_rate", None),
+        traits=MetricTraits(of_games=True),
     ),
 )
 

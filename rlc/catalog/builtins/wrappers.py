@@ -209,7 +209,7 @@ WRAPPERS = (
     _wrapper(
         "solver_judge",
         "solvers answer a task, and a judge picks one of their answers; roles: solver, judge",
-        WrapperTraits("game", asks=(TAG, BOX), prompt="solver_prompt"),
+        WrapperTraits("game", asks=(TAG, BOX), prompt="solver_prompt", roles=("solver", "judge")),
         Param("solvers", "int", "solvers of each task", 2, low=1, high=64),
         optional(
             "solver_prompt",

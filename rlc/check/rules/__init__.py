@@ -17,6 +17,7 @@ from rlc.check.rules import (
     advantage,
     amounts,
     environments,
+    games,
     graders,
     limits,
     loss,
@@ -39,8 +40,8 @@ if TYPE_CHECKING:
 
 # In this order: what an earlier rule says of a place, a later one need not.
 FAMILIES = (
-    *(trained, asked, environments, graders, rewards, tasks, data, advantage, loss, optimizer),
-    *(overlap, sampling, limits, amounts, run),
+    *(trained, asked, environments, games, graders, rewards, tasks, data, advantage, loss),
+    *(optimizer, overlap, sampling, limits, amounts, run),
 )
 RULES = [rule for family in FAMILIES for rule in vars(family).values() if isinstance(rule, Rule)]
 

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from rlc.algo.scheme import AdvantageStep, Baseline, Clip, Scale, WeightedSum
 from rlc.catalog.builtins.distillation import NO_ADVANTAGE
 from rlc.catalog.builtins.graders import finds_answers
-from rlc.catalog.environments import env_facts, players_of_role, with_role
+from rlc.catalog.environments import env_facts, players_of_role, roles_of, with_role
 from rlc.catalog.index import grader_traits
 from rlc.check.rules.base import View, rule
 from rlc.lang.diagnostics import Label
@@ -18,7 +18,8 @@ from rlc.plan.limits import FailurePlan
 @rule("batch", "advantage", "envs")
 def _group_needs_peers(view: View) -> None:
     """A group of one has nothing to compare with."""
-    env = next((e for e in view.envs if e.rollouts.group == 1 and players_of_role(e) == 1), None)
+    alone = (e for e in view.envs if e.rollouts.group == 1 and players_of_role(e) == 1)
+    env = next((env for env in alone if env.play is None), None)  # of games other rules know
     if env is None:
         return
     for path, step in view.steps_of_scheme():
@@ -61,10 +62,12 @@ def _every_role_has_peers(view: View) -> None:
 @rule("advantage", "envs")
 def _roles_are_compared_apart(view: View) -> None:
     """A solver's reward says nothing about a judge's."""
-    game = next((game for env in view.envs if (game := with_role(env, "game"))), None)
+    env = next((env for env in view.envs if len(roles_of(env)) > 1), None)
     for path, step in view.steps_of_scheme():
-        if game is not None and getattr(step, "over", None) == "group":
-            message = f"all roles of `{game.name}()` are compared with each other here"
+        if env is not None and getattr(step, "over", None) == "group":
+            game = with_role(env, "game")
+            where = f"`{game.name}()`" if game else f"`{env.name}`"
+            message = f"all roles of {where} are compared with each other here"
             advice = "compare each with its like: `scope = role`, or `over = role` in a step"
             view.warning("RL0425", f"{path}.over", message, advice)
             return
@@ -151,7 +154,7 @@ def _clip_leaves_something(view: View) -> None:
 def _roles_exist(view: View) -> None:
     """Without roles, a comparison within roles is one within groups, or the batch. It is no mistake
     if nobody wrote it: some presets do so by themselves."""
-    if any(with_role(env, "game") for env in view.envs):
+    if any(env.play is not None or roles_of(env) for env in view.envs):
         return
     means = {"role": "group", "batch_role": "batch"}
     for path, step in view.steps_of_scheme():

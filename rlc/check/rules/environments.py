@@ -11,6 +11,7 @@ from rlc.catalog.environments import (
     history_of,
     is_chat,
     max_turns,
+    seats_of,
     with_role,
 )
 from rlc.catalog.facts.models import find_model, renderer_fits, renderer_keeps_prefix
@@ -143,7 +144,7 @@ def _chat_keeps_prefix(view: View, env: EnvPlan) -> None:
     if renderer_keeps_prefix(renderer) is not False or not fits:
         return
     chat = with_role(env, "chat")
-    rewritten = with_role(env, "server_tools") is not None  # each turn, if it has to be
+    rewritten = seats_of(env) or with_role(env, "server_tools")  # each turn, if it has to be
     if chat is not None and not rewritten and max_turns(env) != 1:
         message = f'`{chat.name}()` needs earlier turns as they were, and "{renderer}" changes them'
         model = find_model(view.model.base)

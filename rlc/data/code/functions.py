@@ -87,7 +87,9 @@ def _of_file(path: Path) -> ModuleType:
 def require_fits(code: Code, signature: inspect.Signature | None) -> None:
     """Raise DataError if code that a recipe names cannot be called as it will be; None as a
     signature: only the call will show."""
-    if code.kind == "factory":
+    if code.kind == "game":
+        require_takes(code.target, signature, {**code.args, "seed": None})
+    elif code.kind == "factory":
         for name, where in code.decided.items():
             if name in code.args:
                 what = (

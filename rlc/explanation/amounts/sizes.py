@@ -7,12 +7,12 @@ from math import ceil
 from typing import Any
 
 from rlc.catalog.builtins.sources import GRADER
-from rlc.catalog.environments import makes_text, max_turns, with_role
+from rlc.catalog.environments import makes_text, max_turns, seats_of, with_role
 from rlc.catalog.facts.models import renderer_keeps_prefix
 from rlc.catalog.index import find_builtin
 from rlc.catalog.records import REQUIRED, Param
 from rlc.explanation.layout import Lines, count, wrapped
-from rlc.plan.environments import EnvPlan, GraderPlan
+from rlc.plan.environments import ANY, EnvPlan, GraderPlan, PlayPlan
 from rlc.plan.graph import barriers, takes_what_is_ready
 from rlc.plan.models import ModelPlan
 from rlc.plan.records import EvalPlan, SftPlan, StagePlan, TrainPlan
@@ -47,7 +47,24 @@ def pipeline(env: EnvPlan) -> str:
     for wrapper in env.wrappers:
         builtin = find_builtin("wrapper", wrapper.name)
         calls.append(_call(wrapper.name, builtin.params if builtin else (), wrapper.args))
+    if env.play is not None:
+        calls.append(f"play(against = {opponent_of(env.play)}{_seat(env.play)})")
     return " |> ".join(calls)
+
+
+def opponent_of(play: PlayPlan) -> str:
+    """Who plays against the seats that are trained, as a recipe names it."""
+    if play.past is not None:
+        return f"past(every = {play.past.every})"
+    if play.opponent is None:
+        return "self"
+    return play.opponent.after or play.opponent.model.name
+
+
+def _seat(play: PlayPlan) -> str:
+    if play.seat in (None, ANY):
+        return ""
+    return f', seat = "{play.seat}"'
 
 
 def _call(
@@ -199,6 +216,8 @@ def _environment(env: EnvPlan) -> Iterator[str]:
             "different prompts and are compared all the same"
         )
     elif turns is None:
+        if env.play is not None:
+            yield _players(env, env.play)
         yield f"an unknown number of turns of at most {reply:,} tokens"
     else:
         most = f"at most {count(turns, 'turn')} of {reply:,} tokens"
@@ -209,6 +228,19 @@ def _environment(env: EnvPlan) -> Iterator[str]:
             f"tasks that at most {low:.0%} or at least {high:.0%} of the rollouts "
             f"solved when they were last played are passed over, but for {explore:.0%} of them"
         )
+
+
+def _players(env: EnvPlan, play: PlayPlan) -> str:
+    """Who has which seat in a match."""
+    seats, by = seats_of(env), opponent_of(play)
+    listed = ", ".join(seats)
+    if play.is_self_play:
+        return f"a match has the seats {listed}: the policy has all, {len(seats)} rollouts a match"
+    if play.past is not None:
+        by = f"the policy as it was after the last step that is a multiple of {play.past.every}"
+    if play.seat == ANY:
+        return f"a match has the seats {listed}: the policy has each in turn, and {by} the others"
+    return f"a match has the seats {listed}: the policy is {play.seat}, and {by} the others"
 
 
 def datum_sentence(env: EnvPlan, model: ModelPlan) -> str:

@@ -55,17 +55,40 @@ def kept_states(
 
 
 def kept_snapshots(
-    snapshots: Collection[int], states: Collection[int], done: int, lag: int
+    snapshots: Collection[int],
+    states: Collection[int],
+    done: int,
+    lag: int,
+    pasts: Collection[int] = (),
 ) -> set[int]:
     """Return the steps whose weights for sampling are kept.
 
-    Steps after ``done`` sample from them, or would if the run returned to one of ``states``.
+    Steps after ``done`` sample from them, or would if the run returned to one of ``states``; or
+    play against them, as the ``pasts`` that are renewed after so many steps.
     """
-    return {
+    opponents = {
+        past_step(step, every)
+        for every in pasts
+        for last in (done, *states)
+        for step in range(max(0, last - lag), last + 1)
+    }
+    return (opponents & {*snapshots}) | {
         step
         for step in snapshots
         if step >= done - lag or any(state - lag <= step < state for state in states)
     }
+
+
+def past_step(step: int, every: int) -> int:
+    """Return the last step, no later than ``step``, after which the past of a stage is renewed."""
+    return step // every * every
+
+
+def pasts_of(stage: TrainedPlan) -> tuple[int, ...]:
+    """Return after how many steps each past of a stage is renewed that is an opponent in it."""
+    envs = stage.envs if isinstance(stage, TrainPlan) else ()
+    pasts = (env.play.past.every for env in envs if env.play is not None and env.play.past)
+    return tuple(sorted(set(pasts)))
 
 
 @define(eq=False)
@@ -114,7 +137,7 @@ class CheckpointKeeper:
             if step not in states and await self._delete(path):
                 journal.drop_checkpoint(name, step)
         snapshots = journal.snapshots(name)
-        kept = kept_snapshots(snapshots, states, done, max_lag(self.stage))
+        kept = kept_snapshots(snapshots, states, done, max_lag(self.stage), pasts_of(self.stage))
         for step, path in snapshots.items():
             if step not in kept and await self._delete(path):
                 journal.drop_snapshot(name, step)

@@ -91,7 +91,8 @@ def rollout_metrics(rollouts: Sequence[Rollout], envs: Sequence[EnvPlan]) -> dic
             metrics[f"reward/{env.name}/{role}"] = fmean(rollout.reward for rollout in part)
             metrics |= measured(f"{env.name}/{role}", part)
     for role, part in by_role(counted).items():
-        metrics[f"{role}_acc"] = fmean(rollout.last_metric("correct") for rollout in part)
+        if any("correct" in rollout.last_metrics for rollout in part):
+            metrics[f"{role}_acc"] = fmean(rollout.last_metric("correct") for rollout in part)
     return metrics
 
 
@@ -134,7 +135,7 @@ def by_role(rollouts: Iterable[Rollout]) -> dict[str, list[Rollout]]:
 
 def measured(name: str, rollouts: Sequence[Rollout]) -> dict[str, float]:
     """Return the means of what the environment measured of each episode's last action."""
-    kinds = sorted({kind for r in rollouts for turn in r.turns[-1:] for kind in turn.metrics})
+    kinds = sorted({kind for rollout in rollouts for kind in rollout.last_metrics})
     return {f"env/{name}/{kind}": fmean(r.last_metric(kind) for r in rollouts) for kind in kinds}
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from array import array
-from collections.abc import Awaitable, Sequence
+from collections.abc import Awaitable, Mapping, Sequence
 from contextlib import nullcontext
 from functools import partial
 from hashlib import blake2b
@@ -17,10 +17,18 @@ from rlc.algo.expressions.program import Program
 from rlc.algo.expressions.scalars import shaped_reward
 from rlc.algo.rewards import reduce_rewards
 from rlc.data.about import About
-from rlc.envs.base import AsyncEpisode, ContractError, EnvError, joins, validated
+from rlc.envs.base import (
+    AsyncEpisode,
+    ContractError,
+    EnvError,
+    Observation,
+    joins,
+    validated,
+)
 from rlc.envs.chunks import model_input
 from rlc.envs.deadlines import Span
 from rlc.envs.history import History, chunks_of
+from rlc.envs.responders import Responder
 from rlc.envs.tool_chat import calls_of
 from rlc.plan.environments import RewardPlan, RolloutsPlan
 from rlc.plan.limits import FailurePlan
@@ -56,6 +64,7 @@ class _Attempt:
     digest: str = ""  # of the first observation, once the episode is over
     about: About | None = None  # the task, once it is open
     begun: bool = False  # from then on it closes its episode itself
+    unplayed: Observation | None = None  # how an episode ended in which it had no turn
 
 
 @define
@@ -72,6 +81,7 @@ class Player:
     on_error: FailurePlan
     usage: Usage
     staleness: int = 0
+    pasts: Mapping[int, Responder] = field(factory=dict)  # the policy as it was, as an opponent
     _loop_yield: EventLoopYield = field(factory=EventLoopYield, init=False)
 
     async def play(self, task: Task) -> list[Rollout]:
@@ -207,8 +217,11 @@ class Player:
             first = episode.first.text
         finally:
             await close_all([episode])
-        credit = episode_credit(plan.reward, attempt.turns, ended == "done")
         attempt.digest = blake2b(first.encode(), digest_size=8).hexdigest()
+        if (end := attempt.unplayed) is not None:
+            rollout = self._rollout(attempt, ended, unplayed_credit(plan.reward, end))
+            return evolve(rollout, unplayed=end.metrics)
+        credit = episode_credit(plan.reward, attempt.turns, ended == "done")
         raw = raw_reward(plan.reward, attempt.turns, ended == "done")
         rollout = self._rollout(attempt, ended, credit, raw)
         return evolve(rollout, components=credited_components(plan.reward, attempt.turns))
@@ -269,6 +282,7 @@ class Player:
             )
             turns.append(turn)
             seen = after
+        attempt.unplayed = seen if joins(episode) and not turns else None
         return "truncated" if seen.truncated else "done"
 
     def _limit_reached(
@@ -343,6 +357,12 @@ def credited_components(plan: RewardPlan, turns: Sequence[Turn]) -> Parts:
         name: (weight, reduce_rewards(values[name], plan.reduce) or ())
         for name, weight in weights.items()
     }
+
+
+def unplayed_credit(plan: RewardPlan, end: Observation) -> tuple[float, ...]:
+    """Return the credit of an episode that ended before its first turn: the game's reward, which
+    nothing shapes."""
+    return reduce_rewards([end.reward], "sum", low=plan.low, high=plan.high) or ()
 
 
 def raw_reward(plan: RewardPlan, turns: Sequence[Turn], ended_by_itself: bool) -> float | None:

@@ -16,6 +16,7 @@ from rlc.envs.history import History
 from rlc.envs.judges.solver_judge import JUDGE, SOLVER, SolverJudge
 from rlc.runtime.concurrency import all_of
 from rlc.runtime.records import Rollout
+from rlc.runtime.rollouts.games import play_game
 from rlc.runtime.rollouts.player import Player
 from rlc.runtime.rollouts.tasks import Task
 from rlc.seeds import derive_seed
@@ -24,9 +25,11 @@ from rlc.seeds import derive_seed
 async def play_task(player: Player, task: Task) -> list[Rollout]:
     """Return all rollouts of one task, member by member; see :meth:`Player.play`.
 
-    In roles, a member's solvers come first, then its judge.
+    In roles, a member's solvers come first, then its judge; in a game, its seats.
     """
     roles = task.env.roles
+    if task.env.plan.play is not None:
+        return await play_game(player, task)
     if roles is None:
         return await player.play(task)
     count = roles.solvers

@@ -11,8 +11,8 @@ from attrs import define
 
 from rlc.algo.passk import pass_at_k
 from rlc.catalog.builtins.training import DEFAULT_FAILURE
+from rlc.catalog.environments import decides
 from rlc.envs.build import PlayableEnv
-from rlc.envs.judges.solver_judge import JUDGE
 from rlc.plan.graph import evaluations_of
 from rlc.plan.records import EvalPlan, TrainedPlan
 from rlc.plan.sweeps import metric_label
@@ -44,13 +44,14 @@ def evaluation_metrics(plan: EvalPlan, rollouts: Sequence[Rollout]) -> dict[str,
     """Return the metrics of the plan under ``eval/<name>/``, also by environment of a mixture.
 
     An episode that failed did not solve its task, and has no reward. If tasks are played in roles,
-    the judge's pick decides whether one is solved; the other roles have metrics of their own.
+    each has metrics of its own. A judge's pick alone decides whether a task is solved.
     """
     prefix = f"eval/{plan.name}"
-    deciding = [rollout for rollout in rollouts if rollout.role in ("", JUDGE)]
+    envs = {env.name: env for env in plan.envs}
+    deciding = [rollout for rollout in rollouts if decides(envs[rollout.env], rollout.role)]
     metrics = _metrics(plan, deciding, prefix)
     for role, part in by_role(rollouts).items():
-        if role != JUDGE:
+        if any(rollout.role != role for rollout in deciding):
             metrics |= _metrics(plan, part, f"{prefix}/{role}")
     for env in plan.envs:
         if mine := [rollout for rollout in deciding if rollout.env == env.name]:
@@ -72,19 +73,20 @@ def evaluation_metrics(plan: EvalPlan, rollouts: Sequence[Rollout]) -> dict[str,
 
 
 def _metrics(plan: EvalPlan, rollouts: Sequence[Rollout], prefix: str) -> dict[str, float]:
-    """Return the metrics of the plan; none for a mean reward without any."""
+    """Return the metrics of the plan; none for a mean over episodes that have all failed."""
     solved: dict[tuple[str, int], list[bool]] = {}  # by task, one value a sample
     for rollout in rollouts:
         solved.setdefault(rollout.group, []).append(rollout.solved)
-    rewards = [rollout.reward for rollout in rollouts if rollout.error is None]
+    played = [rollout for rollout in rollouts if rollout.error is None]
     metrics = {}
     for metric in plan.metrics:
         if metric.k is not None:
             value_of = _OF_TASK[metric.name]
             values = [value_of(solved_S, metric.k) for solved_S in solved.values()]
             metrics[f"{prefix}/{metric_label(metric)}"] = fmean(values)
-        elif rewards:
-            metrics[f"{prefix}/{metric_label(metric)}"] = fmean(rewards)
+        elif played:
+            values_of = map(_OF_EPISODE[metric.name], played)
+            metrics[f"{prefix}/{metric_label(metric)}"] = fmean(values_of)
     return metrics
 
 
@@ -92,6 +94,13 @@ def _metrics(plan: EvalPlan, rollouts: Sequence[Rollout], prefix: str) -> dict[s
 _OF_TASK: Mapping[str, Callable[[Sequence[bool], int], float]] = {
     "pass_at": lambda solved_S, k: pass_at_k(len(solved_S), sum(solved_S), k),
     "any_at": lambda solved_S, k: pass_at_k(k, sum(solved_S[:k]), k),
+}
+
+
+# Means over episodes: the value of one.
+_OF_EPISODE: Mapping[str, Callable[[Rollout], float]] = {
+    "mean_reward": lambda rollout: rollout.reward,
+    "win_rate": lambda rollout: rollout.last_metric("win"),
 }
 
 

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-from attrs import define, field, frozen
+from attrs import define, evolve, field, frozen
 
 from rlc.algo.advantages import compute_advantages
 from rlc.algo.episodes import Episodes
@@ -17,8 +17,10 @@ from rlc.algo.scheme import sums_components
 from rlc.plan.environments import EnvPlan
 from rlc.plan.graph import SCORERS, in_parts, takes_what_is_ready
 from rlc.plan.records import LOCAL, TrainPlan
+from rlc.runtime.asked import AskedModels
 from rlc.runtime.concurrency import in_thread
 from rlc.runtime.graph import Inputs, NodeContext, Parts, StepFunction, StepOutcome
+from rlc.runtime.journal.checkpoints import pasts_of
 from rlc.runtime.journal.metrics import rollout_metrics, rollout_record, score_metrics
 from rlc.runtime.records import Rollout
 from rlc.runtime.rollouts.environments import close_envs
@@ -75,6 +77,7 @@ class TrainStage(Stage):
     plan: TrainPlan
     stream: TaskStream
     on_groups: Callable[[int, int], None]
+    asked: AskedModels
     _played: Counter[int] = field(factory=Counter, init=False)
     _streamed: dict[int, StreamedGroups] = field(factory=dict, init=False)
 
@@ -92,7 +95,9 @@ class TrainStage(Stage):
         }
 
     async def snapshot(self, node: NodeContext, inputs: Inputs) -> Snapshot:
-        return await self.weights.snapshot(node.source)
+        snapshot = await self.weights.snapshot(node.source)
+        pasts = {n: await self.weights.past(snapshot.step, n) for n in pasts_of(self.plan)}
+        return evolve(snapshot, pasts=pasts) if pasts else snapshot
 
     async def rollouts(self, node: NodeContext, inputs: Inputs) -> list[Rollout]:
         """Play the groups of the step, or of this part of it; failures are included."""
@@ -104,6 +109,10 @@ class TrainStage(Stage):
             on_error=self.plan.on_error,
             usage=self.meter.running[step],
             staleness=step - 1 - snapshot.step,
+            pasts={
+                every: self.asked.answering(self.meter, self.plan.model, client)
+                for every, client in snapshot.pasts.items()
+            },
         )
         if batch.kind == "turns":
             return await self._play_turns(player, step)

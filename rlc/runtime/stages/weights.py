@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from functools import partial
 
-from attrs import define, frozen
+from attrs import define, field, frozen
 
 from rlc.catalog.index import loss_traits
 from rlc.catalog.saved_weights import find_weights, is_run_weights
@@ -14,7 +14,13 @@ from rlc.plan.models import ModelPlan
 from rlc.plan.records import LOCAL, EvalPlan, StagePlan, TrainedPlan, TrainPlan
 from rlc.runtime.concurrency import in_thread
 from rlc.runtime.graph import Inputs, NodeContext
-from rlc.runtime.journal.checkpoints import ROLLING_TTL, PendingCheckpoint, is_due, max_lag
+from rlc.runtime.journal.checkpoints import (
+    ROLLING_TTL,
+    PendingCheckpoint,
+    is_due,
+    max_lag,
+    past_step,
+)
 from rlc.runtime.journal.database import Journal
 from rlc.runtime.journal.folder import RunFolder
 from rlc.runtime.records import RunError
@@ -120,10 +126,12 @@ async def _restore(
 
 @frozen
 class Snapshot:
-    """A sampling client on the weights as they were after ``step``."""
+    """A sampling client on the weights as they were after ``step``; ``pasts`` on those of earlier
+    steps, by the interval at which they are renewed."""
 
     client: SamplingClient
     step: int
+    pasts: Mapping[int, SamplingClient] = field(factory=dict)
 
 
 @define(eq=False)
@@ -164,10 +172,32 @@ class StageWeights:
                 f"the weights after step {step} were not kept: sampling from those after step "
                 f"{self.step} instead"
             )
+        return Snapshot(await self._sampler(await self._keep()), self.step)
+
+    async def past(self, step: int, every: int) -> SamplingClient:
+        """Return a client that samples from the weights after the last multiple of ``every`` that
+        is no later than ``step``. They are saved and journalled while they are the newest, so that
+        a resumed run has the same."""
+        wanted = past_step(step, every)
+        saved = self.journal.snapshots(self.plan.name)
+        if wanted in saved:
+            try:
+                return await self._sampler(saved[wanted])
+            except CheckpointError as error:
+                self.note(f"{error} The opponent has the weights after step {self.step} instead")
+        elif wanted != self.step:
+            self.note(
+                f"the weights after step {wanted} were not kept: the opponent has those after step "
+                f"{self.step} instead"
+            )
+        return await self._sampler(await self._keep())
+
+    async def _keep(self) -> str:
+        """Save and journal the newest weights for sampling; return their path."""
         name, ttl = f"{self.plan.name}-{self.step:06d}", self._ttl(lasting=False)
         path = (await self.training.save_weights_for_sampler(name, ttl_seconds=ttl)).path
         self.journal.add_snapshot(self.plan.name, self.step, path)
-        return Snapshot(await self._sampler(path), self.step)
+        return path
 
     async def _sampler(self, path: str) -> SamplingClient:
         return await self.service.create_sampling_client(

@@ -1,0 +1,30 @@
+# Self-play: the tiny model plays a game of words against itself, and now and then against the model
+# that it began as. In half a minute on two cores it wins every match against that.
+
+model policy {
+  base      = "tiny"
+  lora_rank = 8
+}
+
+env tug = python_game("tug_of_war:TugOfWar") |> chat()
+
+train main {
+  model     = policy
+  env       = tug |> play(against = self)  # the rollouts of both seats are trained on
+  batch     = groups(8, group_size = 4)    # four matches about each letter
+  sampling  = sample(max_tokens = 8)
+  advantage = grpo(scope = role)           # who begins is compared with who began
+  loss      = importance_sampling()
+  optimizer = adam(1e-3)
+  steps     = 10
+}
+
+eval wins {
+  model   = main
+  env     = tug |> play(against = policy)  # as it was before, which stays as it is
+  tasks   = 16
+  samples = 4
+  every   = 5
+  first   = true
+  metrics = [win_rate()]
+}

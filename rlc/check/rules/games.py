@@ -1,0 +1,146 @@
+"""Rules on games: their seats, who plays them, and what is compared of them."""
+
+from __future__ import annotations
+
+from rlc.algo.scheme import Baseline
+from rlc.catalog.environments import seats_of, trained_seats
+from rlc.catalog.facts.textarena import textarena_facts
+from rlc.catalog.index import metric_traits
+from rlc.check.rules.base import View, rule, rule_on_envs
+from rlc.lang.diagnostics import Label
+from rlc.plan.environments import ANY, EnvPlan
+
+
+@rule_on_envs()
+def _has_its_seats(view: View, env: EnvPlan) -> None:
+    """A game begins with a number of seats that it takes, and each has a role with a name."""
+    seats = env.args.get("seats")
+    if seats is None or not seats_of(env):
+        return
+    named = all(isinstance(role, str) and role.isidentifier() for role in seats)
+    if len(seats) < 2 or not named or ANY in seats:
+        message = "the seats of a game are two roles or more, each with a name"
+        advice = 'for example `seats = ["first", "second"]`; several may have the same role'
+        view.error("RL0782", f"envs.{env.name}.args.seats", message, advice)
+
+
+@rule_on_envs()
+def _takes_so_many_players(view: View, env: EnvPlan) -> None:
+    players = env.args.get("players")
+    known = textarena_facts(env.id)["players"] if players is not None else None
+    if known is not None and players not in known:
+        message = f'"{env.id}" is no game for {players}'
+        advice = f"it takes {', '.join(map(str, known[:-1]))} or {known[-1]} players"
+        view.error("RL0782", f"envs.{env.name}.args.players", message, advice)
+
+
+@rule_on_envs()
+def _is_played(view: View, env: EnvPlan) -> None:
+    """Of a game of several seats it is not clear who plays; of another there is nobody to play."""
+    seats = seats_of(env)
+    if len(seats) > 1 and env.play is None:
+        message = f"`{env.name}` has {len(seats)} seats, and nothing says who plays them"
+        advice = "add `|> play(against = self)`, or an opponent: `|> play(against = policy)`"
+        view.error("RL0780", f"envs.{env.name}.id", message, advice)
+    elif len(seats) < 2 and env.play is not None and "seats" not in env.args:
+        message = f"`{env.name}` is no game of several seats, so nobody can play against another"
+        advice = "take `play()` out; games are made by `textarena()` and `python_game()`"
+        view.error("RL0781", f"envs.{env.name}.play", message, advice)
+
+
+@rule_on_envs()
+def _leaves_a_seat_to_the_opponent(view: View, env: EnvPlan) -> None:
+    """What is said of an opponent needs one, and an opponent needs a seat."""
+    play, seats, path = env.play, seats_of(env), f"envs.{env.name}.play"
+    if play is None or len(seats) < 2:
+        return
+    if play.is_self_play:
+        for name in ("seat", "temperature", "max_tokens"):
+            if getattr(play, name) is not None:
+                message = f"`{name}` is about an opponent, and with `self` there is none"
+                advice = "the policy has all seats, and all are trained: take it out"
+                view.error("RL0783", f"{path}.{name}", message, advice)
+    elif play.seat != ANY and play.seat not in seats:
+        message = f"`{env.name}` has no seat `{play.seat}`"
+        known = ", ".join(f'"{role}"' for role in dict.fromkeys(seats))
+        view.error("RL0782", f"{path}.seat", message, f"its seats are {known}")
+    elif len(trained_seats(env)) == len(seats):
+        message = f"every seat of `{env.name}` is a `{play.seat}`, so none is left to the opponent"
+        view.error("RL0783", f"{path}.seat", message, "`seat = any` trains one of them at a time")
+
+
+@rule_on_envs()
+def _has_a_past(view: View, env: EnvPlan) -> None:
+    """Only a stage that trains has weights of some steps ago."""
+    if env.play is not None and env.play.past is not None and "optimizer" not in view.parts:
+        message = "an evaluation trains nothing, so it has no past to play against"
+        advice = "name the model or the stage that is the opponent: `play(against = policy)`"
+        view.error("RL0784", f"envs.{env.name}.play.past", message, advice)
+
+
+@rule("metrics", "envs")
+def _wins_something(view: View) -> None:
+    """Only of a game can it be said who has won."""
+    for index, metric in enumerate(view.metrics):
+        if metric_traits(metric.name).of_games and any(env.play is None for env in view.envs):
+            other = next(env for env in view.envs if env.play is None)
+            message = f"`{metric.name}()` counts matches that are won, and `{other.name}` has none"
+            advice = "take `pass_at(1)` for tasks that are solved, or `mean_reward()`"
+            view.error("RL0785", f"metrics.{index}", message, advice)
+
+
+@rule_on_envs("metrics")
+def _evaluates_against_another(view: View, env: EnvPlan) -> None:
+    """Whatever a policy has learnt, it wins half of its matches against itself."""
+    if env.play is not None and env.play.is_self_play and len(seats_of(env)) > 1:
+        message = "an evaluation against itself does not tell a good policy from a bad one"
+        advice = "take a fixed opponent, such as the model that it began as: `against = policy`"
+        view.warning("RL0786", f"envs.{env.name}.play", message, advice)
+
+
+@rule("batch", "advantage", "envs")
+def _seats_have_peers(view: View) -> None:
+    """A role of which a task has one rollout has nobody to compare with."""
+    for env in view.envs:
+        if env.play is None or len(seats_of(env)) < 2 or not trained_seats(env):
+            continue
+        fewest = {"role": _fewest_of_a_role(env), "group": _rollouts_of(env)}
+        for path, step in view.steps_of_scheme():
+            over = getattr(step, "over", "")
+            alone = isinstance(step, Baseline) and step.singleton == "raw"
+            if fewest.get(over, 2) > 1 or alone:
+                continue
+            label = Label(view.at(path), f"this compares within a {over}")
+            if over == "role" and env.play.seat == ANY:
+                need = 2 * len(seats_of(env))
+                message = f"a seat of `{env.name}` has too few rollouts of a task to be compared"
+                advice = f"the seats are taken in turn: `group_size = {need}`, or a fixed `seat`"
+            else:
+                message = f"a group of 1 of `{env.name}` has no peers: every advantage would be 0"
+                advice = "play each task more often, for example `group_size = 8`, or take `rae()`"
+            view.error("RL0787", f"envs.{env.name}.rollouts.group", message, advice, label)
+            return
+
+
+def _rollouts_of(env: EnvPlan) -> int:
+    return env.rollouts.group * len(trained_seats(env))
+
+
+def _fewest_of_a_role(env: EnvPlan) -> int:
+    """The rollouts of a task in the role that has the fewest."""
+    assert env.play is not None
+    seats = seats_of(env)
+    if env.play.seat == ANY:
+        return env.rollouts.group // len(seats)
+    trained = [seats[seat] for seat in trained_seats(env)]
+    return env.rollouts.group * min(trained.count(role) for role in trained)
+
+
+@rule("data")
+def _is_no_data(view: View) -> None:
+    """Demonstrations are of one player."""
+    env = view.data.env
+    if env is not None and len(seats_of(env)) > 1:
+        message = f"`{env.name}` is a game of several seats, which gives no demonstrations"
+        advice = "train on it with a `train` stage, or take the environment of a single player"
+        view.error("RL0788", "data.env", message, advice)

@@ -1,0 +1,45 @@
+"""Tokens of the opponents in games."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from attrs import evolve
+
+from rlc.catalog.environments import seats_of, trained_seats
+from rlc.plan.models import ModelPlan
+from rlc.plan.records import EvalPlan, StagePlan, TrainPlan
+from rlc.pricing.shapes import Rollout, rollout_shapes
+from rlc.pricing.texts import Level
+from rlc.pricing.tokens import Tokens, sampling_tokens, shares
+
+
+def opponent_tokens(stage: StagePlan, level: Level) -> Iterator[tuple[ModelPlan, Tokens]]:
+    """What each opponent samples in a step, or an evaluation: as much as a seat that is trained,
+    for each seat of its own."""
+    if not isinstance(stage, TrainPlan | EvalPlan):
+        return
+    part = shares(stage.envs)
+    for env in stage.envs:
+        if env.play is None or env.play.is_self_play:
+            continue
+        model = stage.model if env.play.opponent is None else env.play.opponent.model
+        most = env.play.max_tokens or env.rollouts.max_tokens
+        theirs = evolve(env, rollouts=evolve(env.rollouts, max_tokens=most))
+        trained = len(trained_seats(env))
+        shape, *_ = rollout_shapes(theirs, model, stage.sampling, level)
+        matches = _matches(stage, shape, level) * part[env.name]
+        own = sampling_tokens(shape, matches, env.rollouts.group, level != "high")
+        yield model, own * ((len(seats_of(env)) - trained) / trained)
+
+
+def _matches(stage: TrainPlan | EvalPlan, shape: Rollout, level: Level) -> float:
+    """The tasks of a step or an evaluation; where turns are counted, those that have so many, or at
+    most."""
+    if isinstance(stage, EvalPlan):
+        return stage.tasks
+    if stage.batch.kind == "groups":
+        return stage.batch.count
+    if level == "high":
+        return stage.batch.count + (stage.batch.parallel or 1)
+    return stage.batch.count / sum(episode.copies * episode.turns for episode in shape)

@@ -1,0 +1,170 @@
+"""Matches of a game: each seat that is trained has an episode of its own, the others an opponent.
+
+The seats move in the order of the game. One that has moved waits until it is its turn again or the
+game is over; whether another episode or an opponent moves in between makes no difference to it. If
+a seat leaves before the end, because its rollout failed or reached a limit, the game is cut off
+there for the others, so that nobody waits for moves that never come.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping, Sequence
+
+from attrs import define, evolve, field, frozen
+
+from rlc.envs.base import Action, AsyncEpisode, AsyncSource, Observation, TaskKey, validated
+from rlc.envs.deadlines import waiting
+from rlc.envs.games.game import Move
+from rlc.envs.responders import Responder
+from rlc.service.pending_calls import pending_call
+
+_CUT_OFF = Observation("", done=True, truncated=True)
+
+
+@define(eq=False)
+class Opponent:
+    """Who plays the seat of a match that is not trained. ``key`` names the streams of its replies,
+    and ``opening`` are the messages that come before the first."""
+
+    responder: Responder
+    max_tokens: int
+    temperature: float
+    key: tuple[str | int, ...]
+    instruction: str
+    messages: list[Mapping[str, str]]
+    moves: int = 0
+
+    async def reply(self, seen: Observation) -> Action:
+        text = seen.text
+        if not self.moves and self.instruction:
+            text = f"{text}\n\n{self.instruction}"
+        self.messages.append({"role": "user", "content": text})
+        with waiting():
+            reply = await self.responder.reply(
+                self.messages,
+                max_tokens=self.max_tokens,
+                temperature=self.temperature,
+                key=(*self.key, self.moves),
+            )
+        self.moves += 1
+        self.messages.append({"role": "assistant", "content": reply.text})
+        return Action(reply.text)
+
+
+@define(eq=False)
+class Match:
+    """A game that is played: ``game`` is an episode whose turns are the moves of all seats, and
+    ``seats`` are those that are trained. An opponent may make at most ``max_turns`` moves."""
+
+    game: AsyncEpisode
+    seats: Sequence[int]
+    opponents: Mapping[int, Opponent]
+    max_turns: int
+    _inboxes: dict[int, asyncio.Queue[Observation]] = field(init=False)
+    _seated: set[int] = field(init=False)
+    _over: bool = field(default=False, init=False)
+
+    def __attrs_post_init__(self) -> None:
+        self._inboxes = {seat: asyncio.Queue() for seat in self.seats}
+        self._seated = set(self.seats)
+
+    async def join(self, seat: int) -> Observation:
+        """Return what a seat sees first. The first seat that is trained lets the game begin."""
+        if seat == self.seats[0]:
+            first = self.game.first
+            assert isinstance(first, Move)
+            await self._hand_on(first)
+        return await self._next(seat)
+
+    async def move(self, seat: int, action: Action) -> Observation:
+        """Make a move; return what the seat sees when it is its turn again, or at the end."""
+        if not self._over:
+            await self._hand_on(await self._play(action))
+        return await self._next(seat)
+
+    async def leave(self, seat: int) -> None:
+        """Cut the game off, unless it is over. The last seat that leaves closes it."""
+        if not self._over:
+            self._cut_off()
+        self._seated.discard(seat)
+        if not self._seated:
+            await self.game.close()
+
+    async def _play(self, action: Action) -> Move:
+        with pending_call():
+            seen = validated(await self.game.play(action))
+        assert isinstance(seen, Move)
+        return seen
+
+    async def _hand_on(self, seen: Move) -> None:
+        """Let opponents move until it is the turn of a seat that is trained."""
+        while not seen.done and (opponent := self.opponents.get(seen.seat)) is not None:
+            if self._over or opponent.moves == self.max_turns:
+                break
+            seen = await self._play(await opponent.reply(seen))
+        if self._over:
+            return
+        if seen.done:
+            self._over = True
+            for seat, inbox in self._inboxes.items():
+                inbox.put_nowait(seen.ends[seat])
+        elif seen.seat in self._inboxes:
+            self._inboxes[seen.seat].put_nowait(seen)
+        else:
+            self._cut_off()
+
+    def _cut_off(self) -> None:
+        self._over = True
+        for inbox in self._inboxes.values():
+            inbox.put_nowait(_CUT_OFF)
+
+    async def _next(self, seat: int) -> Observation:
+        with waiting():
+            return await self._inboxes[seat].get()
+
+
+@define(eq=False)
+class SeatEpisode:
+    """The part of one seat in a match. See :class:`rlc.envs.base.JoiningEpisode`."""
+
+    match: Match
+    seat: int
+    _first: Observation | None = field(default=None, init=False)
+    _left: bool = field(default=False, init=False)
+
+    @property
+    def first(self) -> Observation:
+        assert self._first is not None, "this seat has not joined the game yet"
+        return self._first
+
+    async def join(self) -> Observation:
+        self._first = await self.match.join(self.seat)
+        return self._first
+
+    async def play(self, action: Action) -> Observation:
+        return await self.match.move(self.seat, action)
+
+    async def close(self) -> None:
+        if not self._left:
+            self._left = True
+            await self.match.leave(self.seat)
+
+
+@frozen(eq=False)
+class MatchSource:
+    """One match of a task as a group of episodes, a member for each seat that is trained."""
+
+    games: AsyncSource
+    key: TaskKey
+    seats: Sequence[int]
+    opponents: Mapping[int, Opponent]
+    max_turns: int
+
+    async def open(self, task: TaskKey, members: Sequence[int]) -> list[AsyncEpisode]:  # noqa: ARG002
+        (game,) = await self.games.open(evolve(self.key, size=1), [0])
+        match = Match(game, self.seats, self.opponents, self.max_turns)
+        return [SeatEpisode(match, self.seats[member]) for member in members]
+
+    async def close(self) -> None:
+        """Do nothing: the games are closed with the environment that they belong to."""

@@ -1,0 +1,100 @@
+"""Writes what the catalogue knows of TextArena's games from the installed library.
+
+    python -m tools.textarena_snapshot
+
+Each game is begun with every number of players, which is how the library says what it takes. A game
+that cannot be made although nothing is missing is `broken`; one that downloads word lists or asks a
+model of its own `needs` that, and its number of players is not known.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import importlib.metadata
+import io
+import json
+import signal
+from collections.abc import Iterator
+from pathlib import Path
+from statistics import fmean
+from typing import Any
+
+from rlc.envs.games.textarena import TextArenaGame
+
+PATH = Path(__file__).parents[1] / "rlc" / "catalog" / "facts" / "data" / "textarena.json"
+MOST_PLAYERS = 15
+_SEEDS = (0, 1, 2)
+_SECONDS = 10  # that a game may take to begin
+# What its errors say of what a game lacks here.
+_NEEDS = {"nltk_data": "nltk", "OPENROUTER_API_KEY": "OPENROUTER_API_KEY"}
+
+
+def main() -> None:
+    PATH.write_text(render(snapshot()), encoding="utf-8")
+    print(f"wrote {PATH}")
+
+
+def render(facts: dict[str, Any]) -> str:
+    """One line a game."""
+    head = json.dumps({key: value for key, value in facts.items() if key != "games"})
+    games = ",\n".join(f"{json.dumps(k)}: {json.dumps(v)}" for k, v in facts["games"].items())
+    return f'{head[:-1]}, "games": {{\n{games}\n}}}}\n'
+
+
+def snapshot() -> dict[str, Any]:
+    return {
+        "library": "textarena",
+        "version": importlib.metadata.version("textarena"),
+        "games": {env_id: probe(env_id) for env_id in ids()},
+    }
+
+
+def ids() -> list[str]:
+    """The games, without the variants that only change how a prompt is written."""
+    from textarena.envs.registration import ENV_REGISTRY
+
+    return sorted(name for name in ENV_REGISTRY if not name.endswith(("-raw", "-train")))
+
+
+def probe(env_id: str) -> dict[str, Any]:
+    """The numbers of players of a game, what it lacks here, and the characters of its first prompt
+    and of what the next player sees after an empty move."""
+    players, errors = list[int](), list[str]()
+    for count in range(1, MOST_PLAYERS + 1):
+        try:
+            with _quietly():
+                TextArenaGame(env_id, count, seed=0)
+            players.append(count)
+        except Exception as error:  # the library raises anything
+            errors.append(str(error))
+    if not players:
+        needs = next((need for text, need in _NEEDS.items() if text in errors[0]), None)
+        return {"players": None, "needs": [needs] if needs else [], "prompt": None}
+    return {"players": players, "needs": [], "prompt": _prompt(env_id, players[0])}
+
+
+def _prompt(env_id: str, players: int) -> int:
+    with _quietly():
+        games = [TextArenaGame(env_id, players, seed=seed) for seed in _SEEDS]
+        return round(fmean(len(game.observe(game.seat or 0)) for game in games))
+
+
+@contextlib.contextmanager
+def _quietly() -> Iterator[None]:
+    """Without what games print, and not for ever."""
+
+    def late(*_: object) -> None:
+        raise TimeoutError
+
+    before = signal.signal(signal.SIGALRM, late)
+    signal.alarm(_SECONDS)
+    try:
+        with contextlib.redirect_stdout(io.StringIO()), contextlib.redirect_stderr(io.StringIO()):
+            yield
+    finally:
+        signal.alarm(0)
+        signal.signal(signal.SIGALRM, before)
+
+
+if __name__ == "__main__":
+    main()
