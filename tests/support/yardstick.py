@@ -93,7 +93,7 @@ def markets(folder: Path, *_: Any) -> Path:
 
 
 def standing_in(text: str) -> str:
-    """The text of a recipe, with stand-ins for the builders that cannot be built here."""
+    """The text of a recipe, with stand-ins for the environments that cannot be built here."""
     for builder, stand_in in BUILDERS.items():
         text = text.replace(f"{RECIPES_OF_COOKBOOK}.{builder}", stand_in)
-    return text
+    return text.replace("primeintellect/reverse-text", "vf_environments")
