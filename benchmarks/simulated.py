@@ -42,6 +42,7 @@ from rlc.service.local.service import ModelFacts, find_folder
 
 T = TypeVar("T")
 CONTEXT = 32_768
+SCORED = -0.4  # logprob of a token that is scored, as if by another model
 
 
 @frozen
@@ -200,7 +201,7 @@ class SimulatedSampler:
         bits = blake2b(content, digest_size=8, person=b"score").digest()
         seconds = self.service.times.score.at(int.from_bytes(bits, "little") / 2**64)
         self.service.tell(kind="score", seconds=seconds)
-        logprobs = np.full(prompt.length, LOGPROB, np.float32)
+        logprobs = np.full(prompt.length, SCORED, np.float32)
         logprobs[0] = np.nan
         sequence = types.SampledSequence(
             stop_reason="length",

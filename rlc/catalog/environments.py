@@ -29,7 +29,8 @@ def prompt_rules(env: EnvPlan) -> dict[str, bool]:
     :func:`rlc.data.messages.read_prompt`."""
     chat = with_role(env, "chat")
     system = chat is not None and bool(chat.args.get("system"))
-    return {"system": system, "one_text": with_role(env, "game") is not None}
+    one_text, cut = with_role(env, "game") is not None, env.args.get("replied") == "cut"
+    return {"system": system, "one_text": one_text, "cut": cut}
 
 
 def is_chat(env: EnvPlan) -> bool:

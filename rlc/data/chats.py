@@ -108,13 +108,18 @@ def read_chat(row: Mapping[str, Any], field: str | None, train_on: str) -> Chat:
 
 
 def read_prompt(
-    row: Mapping[str, Any], field: str, system: bool = False, one_text: bool = False
+    row: Mapping[str, Any],
+    field: str,
+    system: bool = False,
+    one_text: bool = False,
+    cut: bool = False,
 ) -> Chat:
     """The prompt of a row: text, or a list of messages, the last of the user or of a tool.
 
     Args:
         system: the recipe has a system message for it, so that it has none of its own.
         one_text: it becomes part of another text, so that it is no more than one.
+        cut: a chat that ends with the assistant's messages is the prompt before them.
 
     Raises:
         MessageError: the field is neither, or does not fit.
@@ -125,11 +130,14 @@ def read_prompt(
         messages: Sequence[Message] = [{"role": "user", "content": value}]
     else:
         messages, _ = read_messages(value)
+    while cut and len(messages) > 1 and messages[-1]["role"] == "assistant":
+        messages = messages[:-1]
     first, last = messages[0]["role"], messages[-1]["role"]
     if last not in ("user", "tool"):
         raise MessageError(
             f"the field `{field}` ends with a message of the {last}; a prompt ends with one of "
-            "the user or of a tool, which the model then answers"
+            "the user or of a tool, which the model then answers",
+            "`replied = cut` leaves a reply at its end out" if last == "assistant" else None,
         )
     if system and first == "system":
         raise MessageError(

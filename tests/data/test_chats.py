@@ -188,6 +188,17 @@ def test_what_is_no_prompt_is_refused(value: Any, what: str) -> None:
         read_prompt({"q": value}, "q")
 
 
+def test_a_chat_that_was_answered_is_a_prompt_without_the_answer() -> None:
+    assert read_prompt({"q": [SYSTEM, USER, REPLY]}, "q", cut=True).messages == (SYSTEM, USER)
+    turns = [USER, REPLY, USER, REPLY, REPLY]
+    assert read_prompt({"q": turns}, "q", cut=True).messages == (USER, REPLY, USER)
+    with pytest.raises(DataError, match="ends with a message of the assistant"):
+        read_prompt({"q": [REPLY]}, "q", cut=True)
+    with pytest.raises(DataError, match="ends with a message") as caught:
+        read_prompt({"q": turns}, "q")
+    assert caught.value.hint == "`replied = cut` leaves a reply at its end out"
+
+
 @pytest.mark.parametrize("row", [{"q": [SYSTEM, USER]}, {"q": "2+2?", "tools": [TOOL]}])
 def test_a_solved_problem_begins_with_what_the_user_says(row: dict[str, Any]) -> None:
     assert read_solved({"q": "2+2?"}, "q").text == "2+2?"

@@ -12,7 +12,7 @@ from rlc.catalog.builtins.graders import CORRECT, finds_answers, marks_read
 from rlc.catalog.builtins.splits import SPLIT, SPLIT_NAME, USUAL, tasks_of_part
 from rlc.catalog.facts.gem import ORACLES, gem_facts, gem_ids, gem_signature, is_broken, library
 from rlc.catalog.facts.models import TINY
-from rlc.catalog.records import Args, Param, builtin, code, optional
+from rlc.catalog.records import Args, Param, builtin, code, optional, word
 from rlc.catalog.traits import BOX, EnvFacts, Key, SourceTraits
 from rlc.plan.environments import EnvPlan, GraderPlan, RewardPlan, RolloutsPlan
 from rlc.plan.paths import HUB_DATASET, hub_dataset
@@ -67,6 +67,12 @@ ROWS = rf"{DATA_FILE}|{HUB_DATASET}"
 WHERE_ROWS_ARE = "a .jsonl, .json, .csv or .parquet file, or hub:org/name[@revision][/config]"
 _ID = optional(
     "id", "string", "field of each row's id, kept with its rollouts; none: `id`", holds="id"
+)
+_REPLIED = word(
+    "replied",
+    "a prompt that ends with a reply of the assistant: an error, or cut before the reply",
+    ("stop", "cut"),
+    "stop",
 )
 _SUFFIX = Param("suffix", "string", "added to each question", "")
 
@@ -251,6 +257,7 @@ SOURCES = (
             file=True,
         ),
         _SUFFIX,
+        _REPLIED,
         _ID,
         Param(
             "format_coef",
@@ -280,6 +287,7 @@ SOURCES = (
         SHUFFLE,
         SAMPLES,
         _SUFFIX,
+        _REPLIED,
         _ID,
         traits=SourceTraits(
             "chat", numbered=True, graded=True, facts=lambda env: EnvFacts(needs=_needs(env))

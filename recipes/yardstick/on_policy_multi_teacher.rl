@@ -1,0 +1,29 @@
+# Two teachers, one for each kind of prompt: tinker-cookbook's `on_policy_multi_teacher`.
+
+model student {
+  base      = "Qwen/Qwen3.5-9B"
+  lora_rank = 128
+}
+
+model mathematician {
+  base = "Qwen/Qwen3.8-27B"
+}  # "Qwen/Qwen3.6-27B" there, which is retired
+
+model assistant {
+  base = "Qwen/Qwen3.5-397B-A17B"
+}
+
+env maths = rows("hub:zwhe99/DeepMath-103K", prompt = "question")
+env talks = rows("hub:allenai/tulu-3-sft-mixture", prompt = "messages", replied = cut)
+
+train main {
+  model     = student
+  env       = maths + talks
+  teacher   = { maths = reverse_kl(mathematician, coef = 1.0), talks = reverse_kl(assistant) }
+  batch     = groups(1024, group_size = 4)
+  sampling  = sample(max_tokens = 4096, temperature = 1.0)
+  loss      = importance_sampling()
+  optimizer = adam(1e-4)
+  steps     = 201
+  save      = every(20, ttl = 7d)
+}
