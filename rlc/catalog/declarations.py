@@ -209,6 +209,58 @@ SFT_FIELDS = (
     _TRACK,
 )
 
+PREFERENCE_FIELDS = (
+    Param("model", "model", "what is trained: a model, or an earlier stage's"),
+    Param(
+        "data",
+        "preferences",
+        "which replies are better, or good",
+        aliases="dataset train_dataset train_data pairs preferences",
+    ),
+    Param(
+        "loss",
+        "preference_loss",
+        "what the gradient is taken of",
+        aliases="loss_fn loss_type objective algorithm",
+    ),
+    Param(
+        "reference",
+        "model",
+        "what the loss compares with: a model, or a stage; by default what the stage starts from",
+        None,
+        aliases="ref ref_model reference_model reference_model_name",
+    ),
+    Param(
+        "batch",
+        "int",
+        "pairs, or labelled replies, in a step",
+        32,
+        low=1,
+        high=100_000,
+        aliases="batch_size train_batch_size per_device_train_batch_size bs",
+    ),
+    _OPTIMIZER,
+    _STEPS,
+    _EPOCHS,
+    optional(
+        "heldout",
+        "preferences",
+        "preferences that are compared and not learnt from, at the end; by default none",
+        aliases="eval_dataset test_dataset holdout eval_data validation",
+    ),
+    optional(
+        "every",
+        "int",
+        "the held-out ones are compared after so many steps too; none: at the end only",
+        low=1,
+        aliases="eval_every eval_steps eval_interval",
+    ),
+    _SAVE,
+    _DEADLINES,
+    _BUDGET,
+    _TRACK,
+)
+
 EVAL_FIELDS = (
     Param("model", "model", "what is evaluated: a model, or a stage's"),
     Param("env", "env", "what it is evaluated on"),
@@ -347,6 +399,14 @@ DECLARATIONS = {
             aliases="evaluate evaluation test benchmark",
             noun="an evaluation",
             traits=StageTraits(),
+        ),
+        Declaration(
+            "preference",
+            "a stage that learns from preferences",
+            PREFERENCE_FIELDS,
+            aliases="dpo align preferences kto orpo simpo",
+            noun="a training stage",
+            traits=StageTraits("accuracy", trains_by="learning from preferences"),
         ),
         Declaration(
             SWEEP,

@@ -15,6 +15,7 @@ from rlc.catalog.builtins import (
     graders,
     losses,
     optimizers,
+    preferences,
     sources,
     splits,
     stages,
@@ -28,6 +29,7 @@ from rlc.catalog.traits import (
     GraderTraits,
     LossTraits,
     MetricTraits,
+    PreferenceTraits,
     SourceTraits,
     TrackerTraits,
     WrapperTraits,
@@ -91,6 +93,8 @@ KINDS = {
         Kind("save", "a checkpoint rule", "every(20)"),
         Kind("budget", "a budget", "$60", plain={"money": "usd", "duration": "time"}),
         Kind("data", "data to learn from", "demonstrations(sums, n = 2_000)"),
+        Kind("preferences", "preferences", 'pairs("pairs.jsonl")'),
+        Kind("preference_loss", "a loss over preferences", "dpo(beta = 0.1)"),
         Kind("split", "a split", "first(90%)", as_is="string"),
         Kind("metric", "a metric", "pass_at(8)"),
         Kind("tracker", "a place to send metrics to", 'wandb("my-project")'),
@@ -133,6 +137,8 @@ BUILTINS: tuple[Builtin, ...] = (
     training.DEADLINES,
     training.KL_GUARD,
     *stages.DATA,
+    *preferences.SOURCES,
+    *preferences.LOSSES,
     *stages.METRICS,
     *stages.TRACKERS,
     *sweeps.AXES,
@@ -179,6 +185,7 @@ service_loss_traits = partial(_traits, "loss", LossTraits, "loss")
 aggregate_traits = partial(_traits, "aggregate", AggregateTraits, "aggregation")
 source_traits = partial(_traits, "env", SourceTraits, "environment source")
 wrapper_traits = partial(_traits, "wrapper", WrapperTraits, "wrapper")
+preference_traits = partial(_traits, "preference_loss", PreferenceTraits, "loss over preferences")
 grader_traits = partial(_traits, "grader", GraderTraits, "grader")
 metric_traits = partial(_traits, "metric", MetricTraits, "metric")
 tracker_traits = partial(_traits, "tracker", TrackerTraits, "tracker")

@@ -16,12 +16,22 @@ from attrs import evolve, frozen
 
 from rlc.catalog.declarations import STAGES, TRAINING
 from rlc.catalog.environments import roles_of, with_role
-from rlc.catalog.index import loss_traits, metric_traits
+from rlc.catalog.index import loss_traits, metric_traits, preference_traits
 from rlc.catalog.traits import Role
 from rlc.plan.distillation import teacher_of
 from rlc.plan.expectations import Over, Unit
-from rlc.plan.records import LOCAL, EvalPlan, StagePlan, TrainPlan, environments_of, kind_of
+from rlc.plan.records import (
+    LOCAL,
+    EvalPlan,
+    PreferencePlan,
+    StagePlan,
+    TrainPlan,
+    environments_of,
+    kind_of,
+)
 from rlc.plan.sweeps import metric_label
+
+SIDES = ("chosen", "rejected")  # of a preference
 
 
 @frozen(eq=False, repr=False)
@@ -87,6 +97,18 @@ def _taught(stage: StagePlan) -> bool:
     return isinstance(stage, TrainPlan) and bool(stage.teacher)
 
 
+def _refers(stage: StagePlan) -> bool:
+    return isinstance(stage, PreferencePlan) and stage.reference is not None
+
+
+def _estimates(stage: StagePlan) -> bool:
+    return isinstance(stage, PreferencePlan) and preference_traits(stage.loss.name).labelled
+
+
+def _holds_out(stage: StagePlan) -> bool:
+    return isinstance(stage, PreferencePlan) and stage.heldout is not None
+
+
 _TRAINED, _ALL = TRAINING, tuple(STAGES)
 
 ENTRIES = (
@@ -110,8 +132,18 @@ ENTRIES = (
         needs=partial(_wrapped, role="tracking"),
     ),
     Entry(("curriculum/{env}/{part}",), low=0, needs=partial(_wrapped, role="curriculum")),
-    Entry(("loss/sum",), _TRAINED),
-    Entry(("loss/mean",), ("sft",)),
+    Entry(("loss/sum",), ("train", "sft")),
+    Entry(("loss/mean",), ("sft", "preference")),
+    _share("accuracy", of=("preference",)),
+    Entry(("margin", "rewards/{side}", "logps/{side}"), ("preference",)),
+    Entry(("kl/reference",), ("preference",), low=0, needs=_refers),
+    Entry(("kl/mismatched",), ("preference",), low=0, needs=_estimates),
+    Entry(("heldout/accuracy",), ("preference",), "share", 0, 1, needs=_holds_out),
+    Entry(
+        ("heldout/loss", "heldout/margin", "heldout/rewards/{side}", "heldout/logps/{side}"),
+        ("preference",),
+        needs=_holds_out,
+    ),
     Entry(("kl/sample_train", "kl/sample_train_k2", "kl/sample_train_k3", "kl/train_sample")),
     Entry(("kl/reference",), needs=_compares),
     Entry(("teacher/kl", "teacher/kl/{taught}"), needs=_taught),
@@ -128,7 +160,8 @@ ENTRIES = (
     _count("tokens/prefill", "tokens/cached", "tokens/sampled", "tokens/trained", of=_ALL),
     Entry(("tokens/reference",), low=0, needs=_compares),
     Entry(("tokens/teacher",), low=0, needs=_taught),
-    _count("examples/tokens", of=("sft",)),
+    Entry(("tokens/reference",), ("preference",), low=0, needs=_refers),
+    _count("examples/tokens", of=("sft", "preference")),
     Entry(("spend/usd",), _TRAINED, "money", 0),
     Entry(("time/total",), _ALL, "duration", 0),
     Entry(("time/{part}",), _TRAINED, "duration", 0),
@@ -197,6 +230,7 @@ def _fillings(stage: StagePlan) -> Mapping[str, tuple[str, ...]]:
         "mixed": tuple(env.name for env in envs if len(envs) > 1),
         "taught": tuple(env.name for env in envs if teacher_of(teachers, env.name) is not None),
         "role": tuple(dict.fromkeys(role for env in envs for role in roles_of(env))),
+        "side": SIDES,
         "solved": tuple(metric_label(m) for m in metrics if metric_traits(m.name).share),
         "reward": tuple(metric_label(m) for m in metrics if not metric_traits(m.name).share),
         "part": ("*",),

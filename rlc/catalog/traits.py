@@ -71,6 +71,21 @@ class LossTraits:
 
 
 @frozen(eq=False, repr=False)
+class PreferenceTraits:
+    """What a loss over preferences needs. ``reference``: the logprobs of a reference. ``labelled``:
+    it takes single replies with their labels, otherwise pairs. ``mean``: the score of a reply is
+    taken per token. ``likelihood``: it also raises the log-likelihood of the better replies, of
+    the tokens of the ``reply`` or of ``all``. ``usual_beta``: what its ``beta`` is likely to be.
+    """
+
+    reference: bool = False
+    labelled: bool = False
+    mean: bool = False
+    likelihood: Literal["reply", "all"] | None = None
+    usual_beta: tuple[float, float] = (0.001, 2.0)
+
+
+@frozen(eq=False, repr=False)
 class AggregateTraits:
     """What an aggregation weighs. ``over``: what shares one weight, the sequences of a batch, of
     a task, or none of them; None: every token weighs 1, so no batch has to be known.

@@ -10,7 +10,7 @@ from attrs import evolve, frozen
 
 from rlc.catalog.declarations import DECLARATIONS
 from rlc.catalog.environments import task_count
-from rlc.catalog.index import find_builtin
+from rlc.catalog.index import find_builtin, preference_traits
 from rlc.check.bind import Owner, bind
 from rlc.check.evaluate import Evaluator
 from rlc.check.mixtures import Mixture, merged
@@ -20,6 +20,7 @@ from rlc.lang.ast import BlockDecl
 from rlc.lang.diagnostics import Diagnostics, Label
 from rlc.plan.asked import needed_stages
 from rlc.plan.leaves import children_of
+from rlc.plan.models import ModelState
 from rlc.plan.paths import hub_dataset, located
 from rlc.plan.records import STAGES, StagePlan
 
@@ -87,13 +88,15 @@ def check_stage(
     else:
         given = {*decl.unread, *bound.unknown}
         complete &= _steps(decl, values, given, evaluator.recipe, reader, found)
-    if "loss" in values and values["loss"].data.program is not None:
+    if "loss" in values and getattr(values["loss"].data, "program", None) is not None:
         from rlc.check.expressions.losses import as_served  # most recipes have none of their own
 
         values["loss"] = as_served(values["loss"], values)
     if "env" in values:
         deciding = map(values.get, ("env", "batch", "samples", "sampling"))
         values["env"] = evaluator.derived(_decided_envs, *deciding)
+    if "reference" in values:
+        _reference(values)
     if "data" in values and values["data"].data.env is not None:
         complete &= _demonstrations(values, found)
     written = {_PART_NAMES.get(name, name): value for name, value in values.items()}
@@ -107,6 +110,16 @@ def _split_model(values: Values) -> None:
     after = value.data.after
     values["model"] = evolve(value, data=value.data.model)
     values["after"] = after or Value("string", None, value.span, "a fresh start")
+
+
+def _reference(values: Values) -> None:
+    """Let a loss that needs a reference compare with what the stage starts from."""
+    reference, loss = values["reference"], values.get("loss")
+    if reference.data is not None or loss is None or "model" not in values:
+        return
+    if preference_traits(loss.data.name).reference:
+        start = ModelState(settle(values["model"].data), values["after"].data)
+        values["reference"] = evolve(reference, data=start, origin="default: what it starts from")
 
 
 def _steps(
@@ -168,9 +181,10 @@ def _tasks(values: Values, recipe: str, reader: Reader | None) -> int | None:
         data = settle(values["data"].data)
         if data.count is not None or reader is None or not _from_file(values):
             return None if data.count is None else int(data.count)
-        from rlc.data.chats import hashed
+        from rlc.data.learnt import hashed, kept
 
-        return reader.count(located(data.path, recipe), data.split, hashed(data))
+        path = located(data.path, recipe)
+        return reader.count(path, data.split, hashed(data), kept(data))
     envs: Mixture = values["env"].data if "env" in values else ()
     if len(merged(envs)) != 1:
         return None

@@ -8,7 +8,7 @@ from typing import Any
 
 from attrs import evolve, frozen
 
-from rlc.catalog.declarations import DECLARATIONS, EVAL, SWEEP, TRAINING
+from rlc.catalog.declarations import DECLARATIONS, EVAL, STAGES, SWEEP, TRAINING
 from rlc.check.bind import Owner, bind
 from rlc.check.evaluate import Evaluator
 from rlc.check.misfits import report_misfit
@@ -217,23 +217,24 @@ class _Checker:
     def _written_metric(
         self, expr: Expr, stage: CheckedStage, known: Mapping[str, MeasurePlan]
     ) -> MeasurePlan | None:
-        if not (isinstance(expr, Attribute) and isinstance(expr.value, Name)):
+        head, rest = _path(expr)
+        if head is None or not rest:
             message = f"`metric` takes a metric of a stage, found {describe(expr)}"
             self.found.error("RL0201", expr.span, message, known_values([*known]))
             return None
         scope = self.evaluator.scope
-        decl = scope.find(expr.value, (EVAL, *TRAINING), self.found)
-        name = f"{expr.value.id}.{expr.attr.id}"
+        decl = scope.find(head, (EVAL, *TRAINING), self.found)
+        name = ".".join((head.id, *rest))
         if decl is None:
             return None
         if (measure := known.get(name)) is not None:
             return measure
-        message = f"`{expr.value.id}` has no metric `{expr.attr.id}`"
+        message = f"`{head.id}` has no metric `{'.'.join(rest)}`"
         advice = known_values([*known], name)
-        if (other := self.stages.get(expr.value.id)) is None:
-            message = f"`{expr.value.id}` is no stage, and has no metrics"
+        if (other := self.stages.get(head.id)) is None:
+            message = f"`{head.id}` is no stage, and has no metrics"
         elif other is not stage and other.parts.get("after") != stage.name:
-            message = f"`{expr.value.id}` does not evaluate `{stage.name}`, which is what is tried"
+            message = f"`{head.id}` does not evaluate `{stage.name}`, which is what is tried"
         fix = rename(expr.span, name, [*known])
         self.found.error("RL0602", expr.span, message, advice, fix=fix)
         return None
@@ -262,6 +263,14 @@ class _Checker:
         return True
 
 
+def _path(expr: Expr) -> tuple[Name | None, list[str]]:
+    """The name that a path begins with, and what follows; None for another expression."""
+    if isinstance(expr, Attribute):
+        head, rest = _path(expr.value)
+        return head, [*rest, expr.attr.id]
+    return (expr if isinstance(expr, Name) else None), []
+
+
 def _measures(stage: CheckedStage, stages: Mapping[str, CheckedStage]) -> Iterator[MeasurePlan]:
     """What runs of a stage can be compared by, its evaluations' metrics first."""
     trained = list(_trained(stage, stages))
@@ -274,11 +283,13 @@ def _measures(stage: CheckedStage, stages: Mapping[str, CheckedStage]) -> Iterat
         for metric in other.parts.get("metrics", ()):
             name, key = f"{other.name}.{metric_word(metric)}", metric_label(metric)
             yield MeasurePlan(name, other.name, f"eval/{other.name}/{key}", True, held_out)
-    word = (
-        "reward" if "env" in (f.name for f in DECLARATIONS[stage.decl.kind.id].fields) else "loss"
-    )
-    name = f"{stage.name}.{word}"  # of the stage itself
-    yield MeasurePlan(name, stage.name, f"{word}/mean", word == "reward", held_out=False)
+    traits = STAGES[stage.decl.kind.id]
+    key = traits.watched or ""
+    if stage.parts.get("heldout") is not None:
+        name = f"{stage.name}.heldout.{key}"
+        yield MeasurePlan(name, stage.name, f"heldout/{key}", traits.rises, held_out=True)
+    name = f"{stage.name}.{key.removesuffix('/mean')}"  # of the stage itself
+    yield MeasurePlan(name, stage.name, key, traits.rises, held_out=False)
 
 
 def _trained(stage: CheckedStage, stages: Mapping[str, CheckedStage]) -> Iterator[Any]:

@@ -19,6 +19,7 @@ from rlc.plan.records import (
     DataPlan,
     EvalPlan,
     Plan,
+    PreferencePlan,
     SamplingPlan,
     SftPlan,
     StagePlan,
@@ -66,6 +67,9 @@ def _stage(stage: StagePlan) -> StagePlan:
     every = None if stage.save.every is None else min(stage.save.every, steps)
     save = evolve(stage.save, every=every)
     stage = evolve(stage, model=model, steps=steps, save=save, budget=DEFAULT_BUDGET, track=())
+    if isinstance(stage, PreferencePlan):
+        every = None if stage.every is None else min(stage.every, MAX_STEPS)
+        return evolve(stage, batch=min(stage.batch, MAX_EXAMPLES), every=every)
     if isinstance(stage, SftPlan):
         return evolve(stage, data=_data(stage.data), batch=min(stage.batch, MAX_EXAMPLES))
     return evolve(

@@ -5,7 +5,7 @@ These functions are pure, so that `rlc check` and a run judge a row alike.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from attrs import evolve, frozen
@@ -21,7 +21,6 @@ from rlc.data.messages import (
     read_tools,
     text_part,
 )
-from rlc.plan.records import DataPlan
 
 MESSAGES, SHAREGPT = "messages", "conversations"
 
@@ -181,19 +180,3 @@ def _field(row: Mapping[str, Any], field: str | None) -> Any:
     if not prompt or not reply:
         raise MessageError(what)
     raise MessageError(what, f'take `rows(…, prompt = "{prompt}", reply = "{reply}")`')
-
-
-def reader_of(data: DataPlan) -> Callable[[Mapping[str, Any]], object]:
-    """What reads the rows of a file that a plan learns from."""
-    if data.train_on is not None:
-        train_on = data.train_on
-        return lambda row: read_chat(row, data.messages, train_on)
-    assert data.prompt is not None
-    assert data.reply is not None
-    prompt, reply = data.prompt, data.reply
-    return lambda row: read_pair(row, prompt, reply)
-
-
-def hashed(data: DataPlan) -> str:
-    """The field by whose content the rows of such a file are taken apart."""
-    return data.prompt or data.messages or MESSAGES

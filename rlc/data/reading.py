@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import time
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any
 
 from attrs import define, field, frozen
 
@@ -83,19 +84,29 @@ class Reader:
         self._tried.append((trial, trial.failed()))
         return self._tried[-1][1]
 
-    def count(self, path: str, split: Split | None, question: str) -> int | None:
+    def count(
+        self,
+        path: str,
+        split: Split | None,
+        question: str,
+        keep: Callable[[Mapping[str, Any]], bool] | None = None,
+    ) -> int | None:
         """How many rows of a file are in a split, however long it takes to count them: a plan may
-        depend on it. None if the file cannot be read, or has no such split."""
-        key = f"{path}\0{split!r}\0{question}"
+        depend on it. With ``keep``, those that it is true of. None if the file cannot be read, or
+        has no such split."""
+        key = f"{path}\0{split!r}\0{question}\0{keep is not None}"
         if key not in self._counts:
             from rlc.data.errors import DataError
             from rlc.data.rows import rows_of
-            from rlc.data.splits import count_of_split
+            from rlc.data.splits import count_of_split, rows_of_split
 
             read = self._files.get(path)
             rows = read.rows if read is not None and read.whole else rows_of(path)
             try:
-                if split is None:
+                if keep is not None:
+                    chosen = rows if split is None else rows_of_split(path, rows, split, question)
+                    self._counts[key] = sum(keep(row.fields) for row in chosen) or None
+                elif split is None:
                     self._counts[key] = sum(1 for _ in rows)
                 else:
                     self._counts[key] = count_of_split(rows, split, question) or None

@@ -20,7 +20,7 @@ from rlc.lang.source import printable
 from rlc.plan.codec import plan_hash
 from rlc.plan.graph import evaluations_of
 from rlc.plan.models import ModelPlan
-from rlc.plan.records import EvalPlan, Plan, SftPlan, StagePlan, TrainPlan
+from rlc.plan.records import EvalPlan, Plan, PreferencePlan, SftPlan, StagePlan, TrainPlan
 from rlc.plan.units import elapsed, show
 from rlc.pricing.cost import StageCost, plan_cost, total_cost
 from rlc.pricing.latencies import Latencies
@@ -82,7 +82,9 @@ def _stage(stage: StagePlan, cost: StageCost) -> Lines:
         return
     model = _model(stage.model, stage.after)
     rate = f"learning rate {stage.optimizer.learning_rate:g}"
-    if isinstance(stage, SftPlan):
+    if isinstance(stage, PreferencePlan):
+        yield f"trains {model} on {stage.data.path} by {stage.loss.name}, {rate}"
+    elif isinstance(stage, SftPlan):
         data = stage.data
         episodes = f"{data.count or 0:,} episodes of {data.env.name}" if data.env else ""
         yield f"trains {model} on {episodes or data.path}, supervised, {rate}"

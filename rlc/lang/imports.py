@@ -11,7 +11,7 @@ from rlc.lang.diagnostics import Diagnostics, Label
 from rlc.lang.read import read_source
 from rlc.lang.syntax import parse
 
-RUNS = ("sft", "train", "eval")  # what only the recipe itself may declare
+RUNS = ("sft", "preference", "train", "eval")  # what only the recipe itself may declare
 
 
 def resolve_imports(recipe: Recipe, found: Diagnostics) -> Recipe:

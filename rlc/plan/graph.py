@@ -25,6 +25,7 @@ from rlc.plan.records import (
     BatchPlan,
     EvalPlan,
     KlPlan,
+    PreferencePlan,
     SftPlan,
     StagePlan,
     TrainedPlan,
@@ -40,8 +41,10 @@ _LABELS = {
     "teacher": "logprobs of the teacher, which score each token",
     "datums": "merge turns, shift targets, spread advantages over tokens",
     "examples": "draw the next examples",
+    "forward": "logprobs of the weights",
     "forward_backward": "gradient of the loss",
     "optim_step": "update the adapter",
+    "heldout": "compare the held-out preferences when due",
     "checkpoint": "save weights and optimiser when due",
     "episodes": "play the tasks",
     "metrics": "count what was solved",
@@ -66,12 +69,34 @@ _SFT_EDGES = (
     GraphEdge("optim_step", "checkpoint", "weights"),
     GraphEdge("optim_step", "forward_backward", "weights", 1),
 )
+_PREFERENCE_EDGES = (
+    GraphEdge("examples", "forward", "datums"),
+    GraphEdge("examples", "forward_backward", "datums"),
+    GraphEdge("forward", "forward_backward", "logprobs"),
+    GraphEdge("forward_backward", "optim_step", "gradient"),
+    GraphEdge("optim_step", "checkpoint", "weights"),
+    GraphEdge("optim_step", "forward", "weights", 1),
+)
+_COMPARED_EDGES = (
+    GraphEdge("examples", "reference", "datums"),
+    GraphEdge("reference", "forward_backward", "logprobs"),
+)
+_HELDOUT_EDGES = (GraphEdge("optim_step", "heldout", "weights"),)
 _EVAL_EDGES = (
     GraphEdge("snapshot", "episodes", "weights"),
     GraphEdge("episodes", "metrics", "rewards"),
 )
 # The kinds of node that ask the models in a part of a stage; elsewhere its first node does.
-_ASKING = {"envs": ("rollouts", "episodes"), "data": ("examples",), "teacher": ("teacher",)}
+_ASKING = {
+    "envs": ("rollouts", "episodes"),
+    "data": ("examples",),
+    "teacher": ("teacher",),
+    "reference": ("reference",),
+}
+_LABELS_OF_PREFERENCES = {
+    "examples": "draw the next preferences",
+    "reference": "logprobs of the reference, once for each reply",
+}
 # What changes the weights: in order, one step after the other.
 IN_ORDER = ("forward_backward", "optim_step", "checkpoint")
 # What a streamed stage does for each part of a batch, up to the first of them that is a barrier.
@@ -94,9 +119,11 @@ def build_graph(stages: Iterable[StagePlan]) -> Graph:
 
     for stage in stages:
         start, own = weights(ModelState(stage.model, stage.after), " + LoRA"), step_edges(stage)
+        own_labels = _LABELS_OF_PREFERENCES if isinstance(stage, PreferencePlan) else {}
         kinds = list(dict.fromkeys(end for edge in own for end in (edge.source, edge.target)))
         for kind in kinds:
-            node = GraphNode(f"{stage.name}.{kind}", kind, stage.name, _LABELS[kind])
+            label = own_labels.get(kind, _LABELS[kind])
+            node = GraphNode(f"{stage.name}.{kind}", kind, stage.name, label)
             nodes[node.id] = node
         # What takes the weights of the step before; an evaluation takes them first of all.
         first = next((edge.target for edge in own if edge.delay), own[0].source)
@@ -122,6 +149,10 @@ def step_edges(stage: StagePlan) -> tuple[GraphEdge, ...]:
         return _SFT_EDGES
     if isinstance(stage, EvalPlan):
         return _EVAL_EDGES
+    if isinstance(stage, PreferencePlan):
+        compared = () if stage.reference is None else _COMPARED_EDGES
+        first, *others = _PREFERENCE_EDGES
+        return (first, *compared, *others, *(_HELDOUT_EDGES if stage.heldout else ()))
     read = [
         edge
         for scorer, there in zip(SCORERS, (stage.kl is not None, bool(stage.teacher)), strict=True)

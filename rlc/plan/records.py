@@ -16,7 +16,8 @@ from rlc.algo.scheme import AdvantageScheme
 from rlc.plan.distillation import TeacherPlan
 from rlc.plan.environments import EnvPlan
 from rlc.plan.limits import BudgetPlan, DeadlinesPlan, FailurePlan, GiveUpPlan, KlGuardPlan
-from rlc.plan.models import ModelPlan
+from rlc.plan.models import ModelPlan, ModelState
+from rlc.plan.preferences import PreferenceLossPlan, PreferencesPlan
 from rlc.records import Record
 
 if TYPE_CHECKING:
@@ -241,6 +242,32 @@ class SftPlan(Record):
 
 
 @frozen(eq=False, repr=False)
+class PreferencePlan(Record):
+    """One stage that learns from preferences, ``batch`` of them a step.
+
+    ``reference`` is what the loss compares the weights with, None for a loss without one. The
+    ``heldout`` preferences are only compared: at the end, and ``every`` so many steps.
+    """
+
+    name: str
+    model: ModelPlan
+    after: str | None
+    data: PreferencesPlan
+    loss: PreferenceLossPlan
+    reference: ModelState | None
+    heldout: PreferencesPlan | None
+    every: int | None
+    batch: int
+    optimizer: AdamPlan
+    steps: int
+    epochs: int | None  # where `steps` follows from it
+    save: SavePlan
+    budget: BudgetPlan
+    track: tuple[TrackPlan, ...]
+    deadlines: DeadlinesPlan
+
+
+@frozen(eq=False, repr=False)
 class MetricPlan(Record):
     """``pass_at(8)``: the unbiased estimate of pass@8. ``k`` is None if the metric has none."""
 
@@ -268,15 +295,22 @@ class EvalPlan(Record):
     first: bool
 
 
-TrainedPlan = TrainPlan | SftPlan  # stages that change the weights, step by step
+TrainedPlan = TrainPlan | SftPlan | PreferencePlan  # stages that change the weights, step by step
 StagePlan = TrainedPlan | EvalPlan
 # By the word that a recipe declares them with.
-STAGES: Mapping[str, type[StagePlan]] = {"train": TrainPlan, "sft": SftPlan, "eval": EvalPlan}
+STAGES: Mapping[str, type[StagePlan]] = {
+    "train": TrainPlan,
+    "sft": SftPlan,
+    "preference": PreferencePlan,
+    "eval": EvalPlan,
+}
 _KINDS = {stage: kind for kind, stage in STAGES.items()}
 
 
-def data_of(stage: StagePlan) -> tuple[DataPlan, ...]:
-    """The data that a stage learns from, beside its environments."""
+def data_of(stage: StagePlan) -> tuple[DataPlan | PreferencesPlan, ...]:
+    """The data that a stage reads, beside its environments: what it learns from comes first."""
+    if isinstance(stage, PreferencePlan):
+        return (stage.data,) if stage.heldout is None else (stage.data, stage.heldout)
     return (stage.data,) if isinstance(stage, SftPlan) else ()
 
 

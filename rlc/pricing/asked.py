@@ -7,9 +7,10 @@ from collections.abc import Callable, Iterator
 from attrs import field, frozen
 
 from rlc.plan.models import ModelPlan
-from rlc.plan.records import StagePlan
+from rlc.plan.records import PreferencePlan, StagePlan
 from rlc.pricing.distillation import teacher_tokens
 from rlc.pricing.opponents import opponent_tokens
+from rlc.pricing.preferences import compared, heldout_tokens, reference_tokens
 from rlc.pricing.texts import Level
 from rlc.pricing.tokens import Tokens
 
@@ -41,10 +42,23 @@ def _opponents(stage: StagePlan, level: Level) -> Iterator[AskedTokens]:
         yield AskedTokens("opponent", model, sampled)
 
 
+def _by_preferences(stage: StagePlan, level: Level) -> Iterator[AskedTokens]:
+    """What a loss compares with, and a forward pass over the held-out preferences."""
+    if not isinstance(stage, PreferencePlan):
+        return
+    if stage.reference is not None:
+        before = Tokens(prefill=reference_tokens(stage, level))
+        yield AskedTokens("reference", stage.reference.model, Tokens(), before)
+    if stage.heldout is not None:
+        each = heldout_tokens(stage, level) * compared(stage) / stage.steps
+        yield AskedTokens("evaluation", stage.model, Tokens(prefill=each))
+
+
 # For each way of asking models, the tokens that it takes in a stage.
 _WAYS: tuple[Callable[[StagePlan, Level], Iterator[AskedTokens]], ...] = (
     _teachers,
     _opponents,
+    _by_preferences,
 )
 
 

@@ -11,9 +11,16 @@ from rlc.catalog.facts.models import find_model, storage_price, tokenizer_of
 from rlc.catalog.facts.prices import price_of
 from rlc.catalog.index import loss_traits, source_traits
 from rlc.plan.environments import EnvPlan
-from rlc.plan.records import EvalPlan, SftPlan, StagePlan, TrainPlan, environments_of
+from rlc.plan.records import (
+    EvalPlan,
+    PreferencePlan,
+    SftPlan,
+    StagePlan,
+    TrainPlan,
+    environments_of,
+)
 from rlc.plan.units import show
-from rlc.pricing import cost
+from rlc.pricing import cost, preferences
 from rlc.pricing.shapes import (
     ORACLE_SHARE,
     REPLY_SHARE,
@@ -49,6 +56,9 @@ def _sampling(stage: StagePlan) -> Iterator[str]:
         yield f"low, expected, high: replies of {_shares(REPLY_SHARE)} of max_tokens"
     if any(max_turns(env) != 1 for env in envs):
         yield f"low, expected, high: episodes of {_shares(TURN_SHARE)} of the turns allowed"
+    if isinstance(stage, PreferencePlan):
+        yield from _preferences(stage)
+        return
     if isinstance(stage, SftPlan):
         if stage.data.env is None:
             if (rows := example_tokens(stage.data, stage.model)) is not None:
@@ -74,12 +84,27 @@ def _sampling(stage: StagePlan) -> Iterator[str]:
             yield f"low, expected, high: {_shares(RESAMPLED)} of the {again} played"
 
 
+def _preferences(stage: PreferencePlan) -> Iterator[str]:
+    rows = preferences.measured(stage, stage.data)
+    what = "pairs" if stage.data.kind == "pairs" else "replies"
+    if rows is not None:
+        yield f"{what} of {rows.expected:.0f} tokens on average, prompts included ({_rows(rows)})"
+    else:
+        least, usual, most = preferences.SIDE_TOKENS.values()
+        yield f"low, expected, high: replies of {least}, {usual}, {most:,} tokens, assumed"
+    yield "a forward pass before each gradient is billed as a prefill of every reply"
+    if stage.reference is not None:
+        yield "the reference is billed as a prefill of every reply, once in the whole stage"
+    if stage.heldout is not None and preferences.count_of(stage, stage.heldout) is None:
+        yield f"{preferences.HELDOUT:,} held-out preferences, assumed"
+
+
 def _environment(env: EnvPlan, stage: StagePlan) -> Iterator[str]:
     facts = env_facts(env)
     counted = facts.tokens.get(tokenizer_of(stage.model.base) or "", {})
     how = {kind: f"{number:,} characters" for kind, number in facts.chars.items()}
     how |= dict.fromkeys(counted, "counted")
-    sampling = None if isinstance(stage, SftPlan) else stage.sampling
+    sampling = getattr(stage, "sampling", None)
     usual = rollout_shape(env, stage.model, sampling, "expected")[0]
     first, *others = rollout_shape(env, stage.model, sampling, "high")
     if (rows := asked_tokens(env, stage.model)) is not None:

@@ -4,25 +4,28 @@ from __future__ import annotations
 
 import importlib
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from functools import cache, lru_cache
 from itertools import islice
 from math import ceil, fsum
 from typing import Any, Literal
 
-from attrs import frozen
+from attrs import asdict, frozen
 
 from rlc.catalog.facts.models import TINY, TINY_TOKENIZER, tokenizer_of
 from rlc.catalog.index import find_builtin
 from rlc.data.errors import DataError
+from rlc.data.rows import DataRow
 from rlc.plan.environments import EnvPlan
 from rlc.plan.models import ModelPlan
+from rlc.plan.preferences import PreferencesPlan
 from rlc.plan.records import DataPlan
 
 Level = Literal["low", "expected", "high"]
 LEVELS: tuple[Level, ...] = ("low", "expected", "high")
 
 CHARACTERS_PER_TOKEN = {"low": 5.0, "expected": 4.0, "high": 2.0}  # of a text that is not counted
+_COLUMNS = ("kind", "path", "prompt", "chosen", "rejected", "reply", "label")
 FIRST_ROWS = 10_000  # of a file that are measured
 _DRAWN = {"low": 0.8, "expected": 1.0}  # of their mean: few rows may be shorter than most
 
@@ -90,6 +93,48 @@ def example_tokens(data: DataPlan, model: ModelPlan) -> RowTokens | None:
     return _row_tokens(data.path, fields, model)
 
 
+def preference_tokens(data: PreferencesPlan, model: ModelPlan) -> RowTokens | None:
+    """Tokens of the preferences in a file, each with all its replies and their prompts, if it is
+    there."""
+    try:
+        stat = os.stat(data.path)
+    except OSError:
+        return None
+    state, columns = (stat.st_mtime_ns, stat.st_size), asdict(data)
+    return _compared(state, tuple((key, columns[key]) for key in _COLUMNS), model.base)
+
+
+@lru_cache(maxsize=64)
+def _compared(
+    state: tuple[int, int],  # noqa: ARG001 (a file that changed is measured again)
+    columns: tuple[tuple[str, Any], ...],
+    base: str,
+) -> RowTokens | None:
+    from rlc.data.chats import Chat
+    from rlc.data.comparisons import Comparison, Labelled
+    from rlc.data.learnt import reader_of
+    from rlc.data.rows import rows_of
+
+    whole: dict[str, Any] = dict(columns)
+    whole |= {"split": None, "count": None, "max_tokens": None, "too_long": "stop"}
+    data = PreferencesPlan(**whole)
+    read, tokenizer, lengths = reader_of(data), tokenizer_at_hand(base), list[int]()
+    for row in islice(_readable(rows_of(data.path)), FIRST_ROWS):
+        try:
+            found = read(row.fields)
+        except DataError:
+            continue  # what is wrong with it is for `rlc check` to say
+        chats = list[Chat]()
+        if isinstance(found, Comparison):
+            chats = [found.chosen, found.rejected]
+        elif isinstance(found, Labelled):
+            chats = [found.reply]
+        if chats:
+            texts = (text for chat in chats for text in _texts(chat.messages))
+            lengths.append(sum(_length(text, tokenizer) for text in texts))
+    return _summed(lengths, tokenizer)
+
+
 def _row_tokens(path: str, fields: tuple[str, ...], model: ModelPlan) -> RowTokens | None:
     try:
         stat = os.stat(path)
@@ -108,12 +153,21 @@ def _measured(
     from rlc.data.rows import rows_of
 
     tokenizer, lengths = tokenizer_at_hand(base), list[int]()
+    for row in islice(_readable(rows_of(path)), FIRST_ROWS):
+        shown = [row.fields.get(name) for name in fields] if fields else row.fields
+        lengths.append(sum(_length(text, tokenizer) for text in _texts(shown)))
+    return _summed(lengths, tokenizer)
+
+
+def _readable(rows: Iterator[DataRow]) -> Iterator[DataRow]:
+    """Rows up to the first that cannot be read: what is wrong with it is for `rlc check` to say."""
     try:
-        for row in islice(rows_of(path), FIRST_ROWS):
-            shown = [row.fields.get(name) for name in fields] if fields else row.fields
-            lengths.append(sum(_length(text, tokenizer) for text in _texts(shown)))
+        yield from rows
     except DataError:
-        pass  # what is wrong with it is for `rlc check` to say
+        return
+
+
+def _summed(lengths: Sequence[int], tokenizer: Any) -> RowTokens | None:
     if not lengths:
         return None
     mean = fsum(lengths) / len(lengths)

@@ -15,7 +15,16 @@ from attrs import evolve, frozen
 
 from rlc.catalog.index import loss_traits
 from rlc.plan.environments import EnvPlan
-from rlc.plan.records import LOCAL, BatchPlan, EvalPlan, SftPlan, StagePlan, TrainPlan
+from rlc.plan.records import (
+    LOCAL,
+    BatchPlan,
+    EvalPlan,
+    PreferencePlan,
+    SftPlan,
+    StagePlan,
+    TrainPlan,
+)
+from rlc.pricing.preferences import of_one
 from rlc.pricing.shapes import (
     CHAT_TOKENS,
     ORACLE_SHARE,
@@ -67,6 +76,9 @@ def step_tokens(stage: StagePlan, level: Level) -> Tokens:
         return _train_tokens(stage, level)
     if isinstance(stage, EvalPlan):
         return _eval_tokens(stage, level)
+    if isinstance(stage, PreferencePlan):
+        one = of_one(stage, stage.data, level)
+        return Tokens(prefill=stage.batch * one.total, train=stage.batch * one.trained)
     if stage.data.env is None:
         rows = example_tokens(stage.data, stage.model)
         markup = CHAT_TOKENS[level]

@@ -23,9 +23,11 @@ _LANE_OF = {
     "teacher": TRAINING,
     "datums": DATA,
     "examples": DATA,
+    "forward": TRAINING,
     "forward_backward": TRAINING,
     "optim_step": TRAINING,
     "checkpoint": SAVING,
+    "heldout": EVALUATION,
     "evaluation": EVALUATION,
 }
 

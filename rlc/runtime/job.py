@@ -10,13 +10,14 @@ from collections.abc import Sequence
 from contextlib import suppress
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 from attrs import define, field
 
 from rlc.data.code.functions import search_beside
 from rlc.data.digests import changed_files
 from rlc.plan.graph import evaluations_of
-from rlc.plan.records import EvalPlan, SftPlan, StagePlan, TrainedPlan
+from rlc.plan.records import EvalPlan, PreferencePlan, SftPlan, StagePlan, TrainedPlan, data_of
 from rlc.runtime.asked import AskedModels
 from rlc.runtime.concurrency import in_thread
 from rlc.runtime.expectations import judged_after
@@ -38,6 +39,7 @@ from rlc.runtime.stages.ahead import try_later_stages
 from rlc.runtime.stages.base import Stage
 from rlc.runtime.stages.evaluation import Evaluator
 from rlc.runtime.stages.examples import load_examples
+from rlc.runtime.stages.preference import open_preferences
 from rlc.runtime.stages.sft import SftStage
 from rlc.runtime.stages.train import TrainStage
 from rlc.runtime.stages.weights import LostCheckpointError, StageWeights, open_weights
@@ -276,8 +278,12 @@ class Job:
         weights: StageWeights,
         meter: Meter,
         done: Sequence[StoredStep],
-    ) -> Stage:
+    ) -> Stage[Any]:
         seed, progress = self.folder.plan.seed, self.observer.progress
+        if isinstance(stage, PreferencePlan):
+            return await open_preferences(
+                self.folder, stage, weights, meter, self._asked, self.observer.note
+            )
         if isinstance(stage, SftPlan):
             note = self.observer.note
             examples = await load_examples(
@@ -312,7 +318,7 @@ class Job:
         if not self._tried:
             tokenizer, remote = training.get_tokenizer(), self._remote
             later = [
-                remote.with_served_context(one) if remote and isinstance(one, SftPlan) else one
+                remote.with_served_context(one) if remote and data_of(one) else one
                 for one in self.folder.plan.stages
                 if one.name != now.name and not self._is_done(one)
             ]

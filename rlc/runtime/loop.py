@@ -17,7 +17,7 @@ from rlc.runtime.guard.service_guard import ServiceGuard
 from rlc.runtime.guard.watchdog import StepDeadline
 from rlc.runtime.journal.checkpoints import CheckpointKeeper
 from rlc.runtime.journal.folder import RunFolder
-from rlc.runtime.journal.metrics import ROLLOUTS_FILE, usage_metrics
+from rlc.runtime.journal.metrics import COMPARISONS_FILE, ROLLOUTS_FILE, usage_metrics
 from rlc.runtime.journal.timeline import TIMELINE_FILE, Timeline
 from rlc.runtime.observer import Observer
 from rlc.runtime.records import RunError
@@ -38,7 +38,7 @@ class StageLoop:
     observer: Observer
     log: MetricsLog
     plan: TrainedPlan
-    stage: Stage
+    stage: Stage[Any]
     checkpoints: CheckpointKeeper
     evaluator: Evaluator
     over_budget: bool = field(default=False, init=False)
@@ -111,6 +111,8 @@ class StageLoop:
         metrics |= decision.metrics
         self.folder.keep_failures(report.failures, self.plan.name, step)
         await in_thread(self.folder.append, ROLLOUTS_FILE, report.rollouts)
+        if report.comparisons:
+            self.folder.append(COMPARISONS_FILE, report.comparisons)
         self.folder.append(TIMELINE_FILE, self._timeline.take(step))
         self.folder.journal.finish_step(self.plan.name, step, report.cursor, metrics)
         self.checkpoints.keep(step, report.checkpoint)

@@ -12,6 +12,7 @@ from rlc.catalog.declarations import (
     EVAL_FIELDS,
     LOSS_FIELDS,
     MODEL_FIELDS,
+    PREFERENCE_FIELDS,
     SFT_FIELDS,
     SWEEP_FIELDS,
     TRAIN_FIELDS,
@@ -39,8 +40,17 @@ SFT = {
     "optimizer": "adam(1e-5)",
     "steps": "10",
 }
+PREFERENCE = {
+    "model": "policy",
+    "data": 'pairs("rows.jsonl")',
+    "heldout": 'pairs("other.jsonl")',
+    "loss": "dpo()",
+    "optimizer": "adam(1e-5)",
+    "steps": "10",
+}
 EVAL = {"model": "main", "env": "task", "sampling": "sample(max_tokens = 16)"}
 SWEEP = {"of": "main", "over": "{ rate = [1e-5, 2e-5, 3e-5] }"}
+COUNTED = 'pairs("rows.jsonl", n = 100)'
 ENV = "problems(gsm8k, samples = 100)"
 SPELL = 'gem("rg:spell_backward") |> chat()'  # it has an oracle
 
@@ -66,6 +76,8 @@ SAMPLES: dict[str, tuple[str, str]] = {
     "kl_guard": ("none", "kl_guard(max = 0.2)"),
     "data": ('rows("rows.jsonl")', "demonstrations(task, n = 10)"),
     "teacher": ("{}", "reverse_kl(other)"),
+    "preferences": ('pairs("rows.jsonl")', 'pairs("rows.csv")'),
+    "preference_loss": ("dpo()", "simpo()"),
     "grader": ('grade_with("a.b:c")', '0.5 * grade_with("a.b:c")'),
     "metric": ("mean_reward()", "[mean_reward(), pass_at(1)]"),
     "tracker": ("[]", "[tensorboard()]"),
@@ -113,6 +125,7 @@ BY_NAME: dict[str, tuple[str, str]] = {
     "executor": ('"a.b:c"', '"a.b:d"'),
     "gamma": ("0.5", "0.6"),
     "ddof": ("0", "1"),
+    "label_smoothing": ("0.1", "0.2"),
 }
 
 
@@ -146,6 +159,7 @@ def recipe(
     sft: dict[str, str] | None = None,
     evaluate: dict[str, str] | None = None,
     sweep: dict[str, str] | None = None,
+    preference: dict[str, str] | None = None,
 ) -> str:
     parts = [
         block("model", "policy", model),
@@ -155,6 +169,8 @@ def recipe(
     ]
     if sft is not None:
         parts.append(block("sft", "warmup", sft))
+    if preference is not None:
+        parts.append(block("preference", "align", preference))
     if evaluate is not None:
         parts.append(block("eval", "held", evaluate))
     if sweep is not None:
@@ -200,6 +216,7 @@ def field_cases() -> Iterator[tuple[str, Param]]:
         ("model", MODEL_FIELDS),
         ("train", TRAIN_FIELDS),
         ("sft", SFT_FIELDS),
+        ("preference", PREFERENCE_FIELDS),
         ("eval", EVAL_FIELDS),
         ("sweep", SWEEP_FIELDS),
         ("loss", LOSS_FIELDS),
@@ -213,6 +230,8 @@ def test_every_field_counts(kind: str, param: Param) -> None:
     def write(value: str) -> str:
         field = {param.name: value}
         if param.name == "epochs":
+            if kind == "preference":
+                return recipe(preference=_with_epochs({**PREFERENCE, "data": COUNTED}, value))
             return (
                 recipe(train=_with_epochs(TRAIN, value))
                 if kind == "train"
@@ -228,6 +247,8 @@ def test_every_field_counts(kind: str, param: Param) -> None:
                 return recipe(train=TRAIN | field)
             case "sft":
                 return recipe(sft=SFT | field)
+            case "preference":
+                return recipe(preference=PREFERENCE | field)
             case "sweep":
                 return recipe(sweep=SWEEP | field)
             case "loss":
@@ -273,6 +294,11 @@ def written(builtin: Builtin, param: Param, value: str) -> str:
         return recipe(env=PIPELINES.get(builtin.name, f"{ENV} |> CALL").replace("CALL", call))
     if builtin.kind == "data":
         return recipe(env=SPELL, sft=SFT | {"data": call})
+    if builtin.kind == "preferences":
+        loss = {"loss": "kto()"} if builtin.name == "labelled" else {}
+        return recipe(preference=PREFERENCE | loss | {"data": call})
+    if builtin.kind == "preference_loss":
+        return recipe(preference=PREFERENCE | {"loss": call})
     if builtin.kind == "metric":
         return recipe(evaluate=EVAL | {"metrics": f"[{call}]", "samples": "4"})
     if builtin.kind == "axis":

@@ -70,7 +70,15 @@ def write_rows(folder: Path) -> None:
     lists = [*sums, {"question": [1, 1], "answer": "2"}]
     prompts = [{"prompt": row["question"], "answer": row["answer"]} for row in sums]
     asked, said = {"role": "user", "content": "hi"}, {"role": "assistant", "content": "hello"}
+    pairs = [{"prompt": f"{n}?", "chosen": str(n), "rejected": f"no {n}"} for n in range(32)]
+    answers = [{"prompt": f"{n}?", "best": str(n), "worst": f"no {n}"} for n in range(32)]
+    rated = [{"prompt": f"{n}?", "completion": "a", "label": n % 2 == 0} for n in range(32)]
     named: dict[str, Sequence[object]] = {
+        "pairs": pairs,
+        "same": [*pairs, {"prompt": "1?", "chosen": "one", "rejected": "one"}],
+        "answers": answers,
+        "rated": rated,
+        "praised": [{**row, "label": True} for row in rated],
         "chats": [{"messages": [asked, said]}] * 32,
         "unanswered": [{"messages": [asked]}] * 32,
         "sums": sums,

@@ -12,6 +12,14 @@ FIELDS = {
         "optimizer": "adam(1e-3)",
         "steps": "10",
     },
+    "preference": {
+        "model": "policy",
+        "data": 'pairs("pairs.jsonl")',
+        "loss": "dpo()",
+        "optimizer": "adam(1e-3)",
+        "batch": "8",
+        "steps": "50",
+    },
     "train": {
         "model": "policy",
         "env": "guess",

@@ -37,7 +37,7 @@ _FILE = Param(
     form=(ROWS, "demonstrations.jsonl"),
     file=DATA_FILE,
 )
-_OF_FILES = (
+OF_FILES = (
     SPLIT,
     optional("n", "int", "take the first n rows of it; none: all", low=1),
     optional("max_tokens", "int", "most in a row; none: the model's context", low=2),
@@ -75,7 +75,7 @@ DATA = (
             holds="prompt",
         ),
         Param("reply", "string", "field of the reply", "reply", holds="text"),
-        *_OF_FILES,
+        *OF_FILES,
     ),
     builtin(
         "chats",
@@ -95,7 +95,7 @@ DATA = (
             "field of the messages; none: `messages`, or `conversations`",
             holds="messages",
         ),
-        *_OF_FILES,
+        *OF_FILES,
     ),
 )
 

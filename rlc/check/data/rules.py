@@ -28,6 +28,9 @@ if TYPE_CHECKING:
     from rlc.check.data.rows import Rows  # imported where a file is read: few recipes name any
 
 
+LEARNT = ("data", "heldout")  # the fields of stages that hold data
+
+
 @rule_on_envs()
 def _splits_of_known_sets(view: View, env: EnvPlan) -> None:
     facts, path = env_facts(env), f"envs.{env.name}.args"
@@ -66,8 +69,9 @@ def _rows_have_demonstrations(view: View) -> None:
 
 @rule("data")
 def _rows_of_examples(view: View) -> None:
-    if (rows := rows_of_examples(view)) is not None:
-        _check(rows)
+    for name in LEARNT:
+        if (rows := rows_of_data(view, name)) is not None:
+            _check(rows)
 
 
 def _check(rows: Rows) -> None:
@@ -173,20 +177,23 @@ def own_rows(view: View, env: EnvPlan) -> Rows | None:
     return next((rows for rows in rows_of_env(view, env) if rows.path.endswith(".id")), None)
 
 
-def rows_of_examples(view: View) -> Rows | None:
-    """The rows of the file that a supervised stage learns from; None if it reads none."""
-    data = view.data
-    made = find_builtin("data", data.kind)
-    if view.reader is None or made is None or data.path is None or hub_dataset(data.path):
+def rows_of_data(view: View, name: str) -> Rows | None:
+    """The rows of the file that a stage's ``data`` is in, or what it holds out; None if it reads
+    none."""
+    data = view.parts.get(name)
+    if view.reader is None or data is None or data.path is None or hub_dataset(data.path):
         return None
+    made = find_builtin("data", data.kind) or find_builtin("preferences", data.kind)
+    assert made is not None
     from rlc.check.data.rows import Rows
-    from rlc.data.chats import hashed, reader_of
+    from rlc.data.learnt import hashed, reader_of
 
     columns = _columns(made.params, {p.name: getattr(data, p.name, None) for p in made.params})
-    most = ("n", data.count, "data.count")
+    most = ("n", data.count, f"{name}.count")
     return Rows(
-        *(view, data.path, "data.path", "data", columns, data.split, hashed(data), most),
+        *(view, data.path, f"{name}.path", name, columns, data.split, hashed(data), most),
         require=reader_of(data),
+        code="RL0720",
     )
 
 
@@ -211,7 +218,7 @@ def examples_of(view: View) -> int | None:
     """How many examples a supervised stage has; None if that is unknown."""
     if view.data.count is not None:
         return int(view.data.count)
-    rows = rows_of_examples(view)
+    rows = rows_of_data(view, "data")
     return None if rows is None else rows.size()
 
 

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from attrs import evolve, fields
 
+from rlc.check.data import preferences
 from rlc.check.data import rules as data
 from rlc.check.rules import (
     advantage,
@@ -41,7 +42,7 @@ if TYPE_CHECKING:
 # In this order: what an earlier rule says of a place, a later one need not.
 FAMILIES = (
     *(trained, asked, environments, games, graders, rewards, tasks, data, advantage, loss),
-    *(optimizer, overlap, sampling, limits, amounts, run),
+    *(optimizer, overlap, preferences, sampling, limits, amounts, run),
 )
 RULES = [rule for family in FAMILIES for rule in vars(family).values() if isinstance(rule, Rule)]
 

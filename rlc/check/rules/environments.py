@@ -164,7 +164,7 @@ def _keeps_prefix(model: ModelPlan) -> str | None:
     return next((name for name in renderers if renderer_keeps_prefix(name)), None)
 
 
-@rule_on_envs("loss", "model")
+@rule_on_envs("advantage", "model")
 def _each_turn_a_sequence(view: View, env: EnvPlan) -> None:
     """Where no turn extends the one before, a long episode is paid for again and again."""
     turns = max_turns(env)

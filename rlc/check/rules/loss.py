@@ -71,7 +71,7 @@ def _clip_acts(view: View) -> None:
     view.warning("RL0413", "loss", message, advice)
 
 
-@rule("loss")
+@rule("loss", "advantage")
 def _clip_range(view: View) -> None:
     """The bounds of a clip are ratios, which are 1 where nothing has changed; elsewhere they are
     often given as distances ε from 1."""

@@ -45,7 +45,7 @@ def _success_is_possible(view: View, env: EnvPlan) -> None:
 
 @rule_on_envs("data")
 def _demonstrations_are_good_enough(view: View, env: EnvPlan) -> None:
-    high, least = env.reward.high, view.data.min_reward
+    high, least = env.reward.high, getattr(view.data, "min_reward", None)
     if high is not None and least is not None and least > high:
         message = f"no episode of `{env.name}` has a reward of {least:g}: they end at {high:g}"
         view.error("RL0444", "data.min_reward", message, f"at most `min_reward = {high:g}`")

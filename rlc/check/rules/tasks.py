@@ -7,6 +7,7 @@ import os
 from rlc.catalog.builtins.splits import have_tasks_in_common
 from rlc.catalog.environments import env_facts, files_of, players_of_role, with_role
 from rlc.catalog.index import find_builtin, names_of, source_traits
+from rlc.check.data.rules import LEARNT
 from rlc.check.rules.base import View, rule, rule_on_envs
 from rlc.lang.diagnostics import Label
 from rlc.plan.environments import EnvPlan
@@ -53,18 +54,23 @@ def _tasks_are_compared(view: View, env: EnvPlan) -> None:
 def _has_an_oracle(view: View) -> None:
     """Only some environments come with a player that knows the answers."""
     env = view.data.env
-    if env is not None and view.data.policy == "oracle" and not env_facts(env).oracle:
+    if (
+        env is not None
+        and getattr(view.data, "policy", None) == "oracle"
+        and not env_facts(env).oracle
+    ):
         message = f"`{env.name}` has no oracle that could demonstrate it"
         view.error("RL0321", "data.env", message, "take `policy = model`")
 
 
 @rule("data")
 def _rows_are_there(view: View) -> None:
-    path = view.data.path
-    if path is None or hub_dataset(path) is not None:
-        return
-    if not os.path.isfile(file := view.located(path)):
-        view.error("RL0001", "data.path", f'there is no file "{file}"', WHERE_PATHS_START)
+    for name in LEARNT:
+        path = getattr(view.parts.get(name), "path", None)
+        if path is None or hub_dataset(path) is not None:
+            continue
+        if not os.path.isfile(file := view.located(path)):
+            view.error("RL0001", f"{name}.path", f'there is no file "{file}"', WHERE_PATHS_START)
 
 
 @rule_on_envs()

@@ -9,13 +9,21 @@ from typing import Any
 from rlc.catalog.builtins.sources import GRADER
 from rlc.catalog.environments import makes_text, max_turns, seats_of, with_role
 from rlc.catalog.facts.models import renderer_keeps_prefix
-from rlc.catalog.index import find_builtin
+from rlc.catalog.index import find_builtin, preference_traits
 from rlc.catalog.records import REQUIRED, Param
 from rlc.explanation.layout import Lines, count, wrapped
 from rlc.plan.environments import ANY, EnvPlan, GraderPlan, PlayPlan
 from rlc.plan.graph import barriers, takes_what_is_ready
 from rlc.plan.models import ModelPlan
-from rlc.plan.records import EvalPlan, SftPlan, StagePlan, TrainPlan
+from rlc.plan.preferences import PreferencesPlan
+from rlc.plan.records import (
+    DataPlan,
+    EvalPlan,
+    PreferencePlan,
+    SftPlan,
+    StagePlan,
+    TrainPlan,
+)
 from rlc.plan.units import show
 from rlc.pricing.cost import StageCost
 from rlc.pricing.shapes import extends_prefix
@@ -26,6 +34,8 @@ def size_lines(stage: StagePlan, cost: StageCost) -> Lines:
     """Groups, rollouts, turns, tokens, and what becomes of an episode."""
     if isinstance(stage, TrainPlan):
         sentences = _training(stage)
+    elif isinstance(stage, PreferencePlan):
+        sentences = _preferences(stage)
     elif isinstance(stage, SftPlan):
         sentences = _imitation(stage)
     else:
@@ -112,6 +122,10 @@ def collected(stage: StagePlan) -> str:
     """Return what one step takes, or one evaluation: ``16 groups of 8: 128 rollouts``."""
     if isinstance(stage, SftPlan):
         return f"{count(stage.batch, 'example')} a step"
+    if isinstance(stage, PreferencePlan):
+        labelled = preference_traits(stage.loss.name).labelled
+        what = "labelled reply" if labelled else "pair"
+        return f"{count(stage.batch, what)} a step".replace("replys", "replies")
     if isinstance(stage, EvalPlan):
         samples = f", {count(stage.samples, 'sample')} of each" if stage.samples > 1 else ""
         episodes = count(stage.tasks * stage.samples, "episode")
@@ -146,6 +160,18 @@ def _training(stage: TrainPlan) -> Iterator[str]:
     yield from _environments(stage.envs, stage.model)
 
 
+def _preferences(stage: PreferencePlan) -> Iterator[str]:
+    yield collected(stage)
+    yield _rows_of(stage.data)
+    if stage.heldout is not None:
+        every = f"after every {count(stage.every, 'step')} and " if stage.every else ""
+        yield f"held out: {_rows_of(stage.heldout)}, compared {every}at the end"
+
+
+def _rows_of(data: DataPlan | PreferencesPlan) -> str:
+    return f"rows of {data.path}" + (f", the first {data.count:,}" if data.count else "")
+
+
 def _streamed(stage: TrainPlan) -> Iterator[str]:
     """What is done in parts, and what waits for all of them."""
     waits = dict.fromkeys(
@@ -168,7 +194,7 @@ def _imitation(stage: SftPlan) -> Iterator[str]:
     yield collected(stage)
     data = stage.data
     if data.env is None:
-        yield f"rows of {data.path}" + (f", the first {data.count:,}" if data.count else "")
+        yield _rows_of(data)
         return
     who = "its oracle" if data.policy == "oracle" else "the model itself"
     yield (

@@ -8,7 +8,7 @@ from attrs import frozen
 
 from rlc.catalog.builtins.distillation import NO_ADVANTAGE
 from rlc.catalog.builtins.losses import LIKELIHOOD
-from rlc.catalog.index import aggregate_traits, find_builtin, loss_traits
+from rlc.catalog.index import aggregate_traits, find_builtin, loss_traits, preference_traits
 from rlc.catalog.records import Builtin
 from rlc.explanation.formulas.distillation import teacher_formula, teacher_sections
 from rlc.explanation.formulas.rewards import reward_formulas
@@ -20,6 +20,7 @@ from rlc.plan.records import (
     AdamPlan,
     EvalPlan,
     LossPlan,
+    PreferencePlan,
     SftPlan,
     StagePlan,
     TrainPlan,
@@ -42,6 +43,8 @@ def formula_sections(stage: StagePlan, paint: Paint) -> Iterator[tuple[str, Line
         return
     if isinstance(stage, SftPlan):
         yield f"loss: {LIKELIHOOD.name}", iter(SFT_LOSS)
+    elif isinstance(stage, PreferencePlan):
+        yield f"loss: {stage.loss.name}", _preference_loss(stage, paint)
     else:
         yield f"advantage: {stage.advantage.name}", _advantage(stage, paint)
         if stage.kl is not None:
@@ -67,6 +70,9 @@ def formulas_of(stage: StagePlan) -> dict[str, list[str]]:
     schedule = list(_formula("schedule", stage.optimizer.schedule.kind))
     if isinstance(stage, SftPlan):
         return rewards | {"loss": list(SFT_LOSS), "schedule": schedule}
+    if isinstance(stage, PreferencePlan):
+        loss = list(_formula("preference_loss", stage.loss.name))
+        return rewards | {"loss": loss, "schedule": schedule}
     penalty = {"kl": list(_formula("kl", "reference"))} if stage.kl and stage.kl.coef else {}
     for teacher in stage.teacher:
         title = "teacher" if teacher.name is None else f"teacher of {teacher.name}"
@@ -143,6 +149,22 @@ def _loss(stage: TrainPlan, paint: Paint) -> Lines:
         yield paint.dim("this is the one of the embedded engine and of `rlc serve`")
     for name, value in loss.config.items():
         yield f"{name} = {show(value, 'float')}"
+
+
+def _preference_loss(stage: PreferencePlan, paint: Paint) -> Lines:
+    loss = stage.loss
+    yield from _formula("preference_loss", loss.name)
+    yield paint.dim(_builtin("preference_loss", loss.name).doc)
+    for name, value in loss.config.items():
+        yield f"{name} = {show(value, 'float')}"
+    traits = preference_traits(loss.name)
+    yield paint.dim("the mean over a step's " + ("replies" if traits.labelled else "pairs"))
+    if stage.reference is not None:
+        asked, after = stage.reference.model, stage.reference.after
+        whose = f"{after}, as it ends" if after else f"{asked.name} ({asked.base}), as it is"
+        yield f"p_ref: {whose}; each reply is read once, and kept in the run folder"
+    yield paint.dim("dL/dlog p of a token is a weight for its reply, so the gradient is that of a")
+    yield paint.dim("weighted log-likelihood, after a forward pass that the weights follow from")
 
 
 def _of_own_loss(stage: TrainPlan) -> Iterator[str]:

@@ -13,6 +13,8 @@ from rlc.plan.records import (
     LOCAL,
     EvalPlan,
     Plan,
+    PreferencePlan,
+    SftPlan,
     StagePlan,
     TrackPlan,
     TrainedPlan,
@@ -41,13 +43,24 @@ def written(plan: Plan) -> Iterator[str]:
     folder = "a run folder (--run-dir, by default runs/NAME-TIME)"
     yield f"{folder} with {', '.join(files)}"
     for stage in plan.stages:
-        for data in data_of(stage):
+        if isinstance(stage, PreferencePlan):
+            yield from _of_preferences(stage)
+        elif isinstance(stage, SftPlan):
             yield f"{stage.name}: examples-{stage.name}.jsonl, what it is trained on"
-            if data.policy == "model":
+            if stage.data.policy == "model":
                 yield f"{stage.name}: episodes-{stage.name}.jsonl, what was played for it"
         if not isinstance(stage, EvalPlan):
             yield f"{stage.name}: {_checkpoints(stage)}"
             yield from (f"{stage.name}: {_sent(tracker, stage)}" for tracker in stage.track)
+
+
+def _of_preferences(stage: PreferencePlan) -> Iterator[str]:
+    yield f"{stage.name}: examples-{stage.name}.jsonl, what it compares"
+    if stage.heldout is not None:
+        yield f"{stage.name}: examples-{stage.name}-heldout.jsonl, what is only compared"
+    if stage.reference is not None:
+        yield f"{stage.name}: reference-{stage.name}.jsonl, the reference's logprobs of each reply"
+    yield f"{stage.name}: comparisons.jsonl, the rewards of the replies in each step"
 
 
 def _checkpoints(stage: TrainedPlan) -> str:

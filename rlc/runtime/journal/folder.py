@@ -24,7 +24,7 @@ from rlc.plan.records import EvalPlan, Plan, data_of
 from rlc.runtime.failures import FAILURES_FILE, Failure, read_failures
 from rlc.runtime.journal.database import Journal
 from rlc.runtime.journal.locks import lock
-from rlc.runtime.journal.metrics import METRICS_FILE, ROLLOUTS_FILE
+from rlc.runtime.journal.metrics import COMPARISONS_FILE, METRICS_FILE, ROLLOUTS_FILE
 from rlc.runtime.journal.timeline import TIMELINE_FILE
 from rlc.runtime.records import RunError
 
@@ -138,7 +138,7 @@ class RunFolder:
         done = {
             (s.name, step.step) for s in self.plan.stages for step in self.journal.steps(s.name)
         }
-        for name in (ROLLOUTS_FILE, TIMELINE_FILE):
+        for name in (ROLLOUTS_FILE, COMPARISONS_FILE, TIMELINE_FILE):
             if (self.path / name).exists():
                 records = self.read(name)
                 kept = [r for r in records if (r.get("stage"), r.get("step")) in done]

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 
 METRICS_FILE = "metrics.jsonl"
 ROLLOUTS_FILE = "rollouts.jsonl"
+COMPARISONS_FILE = "comparisons.jsonl"  # the rewards of the replies that a step compared
 
 # What a rollout and its record have in common.
 _SAME = ("env", "task", "member", "role", "digest", "reward", "ended", "error", "cause")

@@ -17,7 +17,7 @@ from rlc.envs.deadlines import Span
 from rlc.errors import Error
 from rlc.plan.asked import asked_models
 from rlc.plan.environments import EnvPlan
-from rlc.plan.records import SftPlan, StagePlan, environments_of
+from rlc.plan.records import StagePlan, data_of, environments_of
 from rlc.runtime.concurrency import in_thread
 from rlc.runtime.journal.folder import RunFolder
 from rlc.runtime.records import RunError
@@ -46,11 +46,12 @@ async def try_later_stages(
     for stage in stages:
         known = stage.model.base == now.model.base
         try:
-            if isinstance(stage, SftPlan) and stage.data.path is not None:
-                if known:
-                    await make_file_examples(folder, stage, tokenizer, note)
-                else:
-                    await in_thread(read_all, stage.data)
+            files = [data for data in data_of(stage) if data.path is not None]
+            if known:
+                await make_file_examples(folder, stage, tokenizer, note)
+            for data in files:
+                if not known:
+                    await in_thread(read_all, data)
                 tried.append(stage.name)
             for env in environments_of(stage):
                 bare = _bare(env)

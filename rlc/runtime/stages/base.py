@@ -1,12 +1,12 @@
-"""What both kinds of training stage have in common, and offer to the loop that drives them."""
+"""What all kinds of training stage have in common, and offer to the loop that drives them."""
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, Generic, Protocol, TypeVar
 
-from attrs import define, frozen
+from attrs import define, field, frozen
 
 from rlc.runtime.failures import Failure
 from rlc.runtime.graph import Inputs, NodeContext, Parts, StepFunction, StepOutcome
@@ -15,7 +15,6 @@ from rlc.runtime.journal.checkpoints import PendingCheckpoint
 from rlc.runtime.stages.weights import StageWeights
 from rlc.runtime.updates import optimizer
 from rlc.runtime.updates.optimizer import UpdateResult
-from rlc.runtime.updates.scorers import Scorers
 
 
 @frozen(eq=False)
@@ -27,17 +26,34 @@ class StepReport:
     failures: list[Failure]
     cursor: dict[str, Any]
     checkpoint: PendingCheckpoint | None
+    comparisons: list[dict[str, Any]] = field(factory=list)
+
+
+class Scoring(Protocol):
+    """What asks other models for logprobs in the steps of a stage, and counts their tokens."""
+
+    def write(self) -> None:
+        """Write down what the running steps have read so far."""
+
+    def finish(self, step: int) -> int:
+        """Write all down, forget a step, and return how many tokens it has read."""
+
+    async def close(self) -> None:
+        """Stop asking."""
+
+
+ScorerT = TypeVar("ScorerT", bound=Scoring)
 
 
 @define(eq=False)
-class Stage(ABC):
+class Stage(ABC, Generic[ScorerT]):
     """A training stage in progress; ``meter`` counts the tokens of its running steps. ``scorers``
     are the models that score what is sampled, by the kind of their node."""
 
     seed: int
     weights: StageWeights
     meter: Meter
-    scorers: Mapping[str, Scorers]
+    scorers: Mapping[str, ScorerT]
 
     @abstractmethod
     def functions(self) -> Mapping[str, StepFunction]:

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
-from rlc.plan.records import SftPlan
+from rlc.plan.records import SftPlan, StagePlan, data_of
 from rlc.runtime.asked import AskedModels
 from rlc.runtime.concurrency import in_thread
 from rlc.runtime.guard.meter import Meter
@@ -15,9 +16,10 @@ from rlc.runtime.journal.folder import RunFolder
 from rlc.runtime.records import RunError
 from rlc.runtime.rollouts.environments import build_envs, close_envs
 from rlc.runtime.stages.demonstrations import demonstrations
-from rlc.runtime.stages.file_examples import file_examples
+from rlc.runtime.stages.file_examples import FileData, file_examples
 from rlc.runtime.stages.weights import StageWeights
 from rlc.runtime.updates.datums import TokenSequence, TrainingDatum, shifted
+from rlc.seeds import derive_seed
 
 # One demonstration: the datums of its merged turns.
 Example = list[TrainingDatum]
@@ -41,10 +43,9 @@ async def load_examples(
         DataError: a row of the file cannot be used.
         RunError: the examples cannot be made, or those of a resumed run are gone.
     """
-    name = _file_name(stage)
+    name = examples_file(stage, stage.data)
+    require_examples(folder, name, weights)
     if not (folder.path / name).exists():
-        if weights.step:
-            raise RunError(f"{folder.path / name} is gone, and cannot be made again")
         if stage.data.path is not None:
             await make_file_examples(folder, stage, weights.training.get_tokenizer(), note)
         else:
@@ -53,24 +54,45 @@ async def load_examples(
     return [_example(record["sequences"]) for record in folder.read(name)]
 
 
+def require_examples(folder: RunFolder, name: str, weights: StageWeights) -> None:
+    """Raise RunError if the examples that a stage has begun with are gone."""
+    if weights.step and not (folder.path / name).exists():
+        raise RunError(f"{folder.path / name} is gone, and cannot be made again")
+
+
 async def make_file_examples(
-    folder: RunFolder, stage: SftPlan, tokenizer: Any, note: Callable[[str], None]
+    folder: RunFolder, stage: StagePlan, tokenizer: Any, note: Callable[[str], None]
 ) -> None:
-    """Make the examples of a stage that learns from a file, unless it has begun.
+    """Make the examples of a stage that learns from files, unless it has begun.
 
     Raise DataError or RunError for rows that cannot be used.
     """
-    name = _file_name(stage)
-    if (folder.path / name).exists() or folder.journal.steps(stage.name):
-        return
-    records, notes = await in_thread(file_examples, stage, tokenizer)
-    folder.rewrite(name, records)
-    for text in notes:
-        note(text)
+    for data in data_of(stage):
+        name = examples_file(stage, data)
+        if (folder.path / name).exists() or folder.journal.steps(stage.name) or data.path is None:
+            continue
+        records, notes = await in_thread(file_examples, stage, data, tokenizer)
+        folder.rewrite(name, records)
+        for text in notes:
+            note(text)
 
 
-def _file_name(stage: SftPlan) -> str:
-    return f"examples-{stage.name}.jsonl"
+def examples_file(stage: StagePlan, data: FileData) -> str:
+    """The name of the file in the run folder that holds what is made of a stage's data."""
+    part = "" if data is data_of(stage)[0] else "-heldout"
+    return f"examples-{stage.name}{part}.jsonl"
+
+
+def drawn(seed: int, stage: str, count: int, batch: int, step: int) -> Iterator[int]:
+    """Yield the examples of a step, of ``count`` in all: each epoch has a random order of them, and
+    a step takes the next ``batch``, so they depend on its number alone."""
+    orders = dict[int, npt.NDArray[np.int64]]()
+    for number in range((step - 1) * batch, step * batch):
+        epoch, place = divmod(number, count)
+        if epoch not in orders:
+            stream = derive_seed(seed, "examples", stage, epoch)
+            orders[epoch] = np.random.default_rng(stream).permutation(count)
+        yield int(orders[epoch][place])
 
 
 def _example(parts: Sequence[Mapping[str, Any]]) -> Example:

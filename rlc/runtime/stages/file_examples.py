@@ -6,44 +6,75 @@ from collections.abc import Callable, Iterable, Mapping
 from itertools import islice
 from typing import Any
 
-from rlc.data.chats import hashed, read_chat, read_pair, reader_of
+from attrs import field, frozen
+
+from rlc.data.chats import Chat, read_chat, read_pair
+from rlc.data.comparisons import read_comparison, read_labelled
 from rlc.data.errors import DataError, Place, at_place
+from rlc.data.learnt import hashed, reader_of
 from rlc.data.rows import DataRow, rows_of
 from rlc.data.sets.problems import rows_in
 from rlc.data.splits import said
 from rlc.envs.base import EnvError
 from rlc.envs.history import chunks_of
 from rlc.envs.tool_chat import ToolChatHistory, fitting_renderer, observation_of
-from rlc.plan.records import DataPlan, SftPlan
+from rlc.plan.preferences import PreferencesPlan
+from rlc.plan.records import DataPlan, StagePlan
 from rlc.runtime.records import RunError
 from rlc.runtime.stages.conversations import Conversations
 from rlc.runtime.stages.demonstrations import encoded_reply
 from rlc.runtime.updates.datums import NOT_SAMPLED, TokenSequence
 
 Row = Mapping[str, Any]
-Read = Callable[[Row], list[TokenSequence]]
+FileData = DataPlan | PreferencesPlan
 
 
-def file_examples(stage: SftPlan, tokenizer: Any) -> tuple[list[dict[str, Any]], list[str]]:
+@frozen
+class Read:
+    """What is made of a row: its sequences by the names of its parts, and texts for people."""
+
+    parts: Mapping[str, list[TokenSequence]]
+    shown: Mapping[str, str] = field(factory=dict)
+
+    @property
+    def length(self) -> int:
+        """Tokens of the longest sequence."""
+        return max(len(sequence.tokens) for part in self.parts.values() for sequence in part)
+
+    def record(self, place: Place) -> dict[str, Any]:
+        """It as a record of the run folder."""
+        parts = {name: [s.written() for s in part] for name, part in self.parts.items()}
+        return {"place": str(place), **parts, **({"shown": self.shown} if self.shown else {})}
+
+
+Reads = Callable[[Row], Read | None]  # None for a row that says nothing
+
+# The parts of an example: what is imitated, or the better and the worse reply.
+LEARNT, CHOSEN, REJECTED = "sequences", "chosen", "rejected"
+
+
+def file_examples(
+    stage: StagePlan, data: FileData, tokenizer: Any
+) -> tuple[list[dict[str, Any]], list[str]]:
     """The examples of a stage's file, as records of the run folder, and what is worth a note.
 
     Raise DataError for a row that cannot be used; RunError for rows that are too long, unless the
     plan drops them, and if none is left.
     """
-    data, model = stage.data, stage.model
+    model, ties = stage.model, 0
     conversations = Conversations(fitting_renderer(tokenizer, model.renderer), model.renderer)
     read = READERS[data.kind](data, conversations)
     limits = [limit for limit in (data.max_tokens, model.context) if limit is not None]
     records, notes, long = list[dict[str, Any]](), list[str](), list[tuple[Place, int]]()
     for row in _rows(data):
         with at_place(row.place):
-            sequences = read(row.fields)
-        length = max(len(sequence.tokens) for sequence in sequences)
-        if limits and length > min(limits):
-            long.append((row.place, length))
+            made = read(row.fields)
+        if made is None:
+            ties += 1
+        elif limits and made.length > min(limits):
+            long.append((row.place, made.length))
         else:
-            written = [sequence.written() for sequence in sequences]
-            records.append({"place": str(row.place), "sequences": written})
+            records.append(made.record(row.place))
     if long:
         place, length = long[0]
         what = (
@@ -53,6 +84,10 @@ def file_examples(stage: SftPlan, tokenizer: Any) -> tuple[list[dict[str, Any]],
         if data.too_long == "stop" or not records:
             raise RunError(what, "`too_long = drop` leaves such rows out")
         notes.append(f"{stage.name}: left out, {what}")
+    if ties and not records:
+        raise RunError(f"none of the {ties:,} rows of {data.path} has a reply that is better")
+    if ties:
+        notes.append(f"{stage.name}: left out, {ties:,} rows of {data.path} without a better reply")
     if conversations.differing:
         notes.append(
             f"{stage.name}: the renderer `{model.renderer}` writes {conversations.differing:,} of "
@@ -62,7 +97,7 @@ def file_examples(stage: SftPlan, tokenizer: Any) -> tuple[list[dict[str, Any]],
     return records, notes
 
 
-def read_all(data: DataPlan) -> None:
+def read_all(data: FileData) -> None:
     """Raise DataError for a row of a stage's file that cannot be used."""
     read = reader_of(data)
     for row in _rows(data):
@@ -70,7 +105,7 @@ def read_all(data: DataPlan) -> None:
             read(row.fields)
 
 
-def _rows(data: DataPlan) -> Iterable[DataRow]:
+def _rows(data: FileData) -> Iterable[DataRow]:
     assert data.path is not None
     if data.split is None:  # of a plan that an older version wrote
         return islice(rows_of(data.path), data.count)
@@ -81,19 +116,49 @@ def _rows(data: DataPlan) -> Iterable[DataRow]:
     return rows[: data.count]
 
 
-def _chats(data: DataPlan, conversations: Conversations) -> Read:
-    assert data.train_on is not None
+def _chats(data: Any, conversations: Conversations) -> Reads:
     field, train_on = data.messages, data.train_on
-    return lambda row: conversations.sequences(read_chat(row, field, train_on))
+    return lambda row: Read({LEARNT: conversations.sequences(read_chat(row, field, train_on))})
 
 
-def _pairs(data: DataPlan, conversations: Conversations) -> Read:
+def _compared(data: Any, conversations: Conversations) -> Reads:
+    def read(row: Row) -> Read | None:
+        found = read_comparison(row, data)
+        if found is None:
+            return None
+        sides = {CHOSEN: found.chosen, REJECTED: found.rejected}
+        return _sides(sides, found.asked, conversations)
+
+    return read
+
+
+def _labelled(data: Any, conversations: Conversations) -> Reads:
+    def read(row: Row) -> Read:
+        found = read_labelled(row, data)
+        return _sides({CHOSEN if found.good else REJECTED: found.reply}, found.asked, conversations)
+
+    return read
+
+
+def _sides(sides: Mapping[str, Chat], asked: int, conversations: Conversations) -> Read:
+    """Replies as sequences, with what was asked and said last."""
+    last = next(iter(sides.values())).messages[asked - 1]
+    shown = {"prompt": _text(last), **{name: _text(c.messages[-1]) for name, c in sides.items()}}
+    return Read({name: conversations.sequences(chat) for name, chat in sides.items()}, shown)
+
+
+def _text(message: Mapping[str, Any]) -> str:
+    content = message["content"]
+    if isinstance(content, str):
+        return content
+    return "".join(part.get("text", f"<{part['type']}>") for part in content)
+
+
+def _pairs(data: Any, conversations: Conversations) -> Reads:
     """Prompts as they are when the model is sampled, each with the text of its reply after it."""
-    assert data.prompt is not None
-    assert data.reply is not None
     names, renderer = (data.prompt, data.reply), conversations.renderer
 
-    def read(row: Row) -> list[TokenSequence]:
+    def read(row: Row) -> Read:
         prompt, reply = read_pair(row, *names)
         history = ToolChatHistory(renderer)
         try:
@@ -104,13 +169,15 @@ def _pairs(data: DataPlan, conversations: Conversations) -> Read:
         sequence = TokenSequence(chunks=chunks_of(history))
         sequence.append(shown, [0.0] * len(shown), NOT_SAMPLED)
         sequence.append(said, [0.0] * len(said), 0)
-        return [sequence]
+        return Read({LEARNT: [sequence]})
 
     return read
 
 
 # By the name of the builtin that names the file.
-READERS: Mapping[str, Callable[[DataPlan, Conversations], Read]] = {
+READERS: Mapping[str, Callable[[Any, Conversations], Reads]] = {
     "chats": _chats,
     "rows": _pairs,
+    "pairs": _compared,
+    "labelled": _labelled,
 }

@@ -2,29 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
-import numpy as np
-import numpy.typing as npt
 from attrs import define
 
 from rlc.plan.records import SftPlan
 from rlc.runtime.graph import Inputs, NodeContext, StepFunction, StepOutcome
 from rlc.runtime.stages.base import Stage, StepReport
-from rlc.runtime.stages.examples import Example
+from rlc.runtime.stages.examples import Example, drawn
 from rlc.runtime.updates import optimizer
 from rlc.runtime.updates.minibatch import Minibatch
 from rlc.runtime.updates.optimizer import PendingGradients, UpdateResult
-from rlc.seeds import derive_seed
+from rlc.runtime.updates.scorers import Scorers
 
 
 @define(eq=False)
-class SftStage(Stage):
-    """One supervised stage in progress.
-
-    Each epoch has a random order of the examples, and a step takes the next of them, so the
-    examples of a step depend on its number alone.
-    """
+class SftStage(Stage[Scorers]):
+    """One supervised stage in progress."""
 
     plan: SftPlan
     examples: list[Example]
@@ -38,18 +30,9 @@ class SftStage(Stage):
         }
 
     async def next_examples(self, node: NodeContext, inputs: Inputs) -> Minibatch:
-        chosen = (self.examples[index] for index in self._indices(node.step))
-        return Minibatch([datum for example in chosen for datum in example], {})
-
-    def _indices(self, step: int) -> Iterator[int]:
-        """Yield the examples of a step: the next ``batch`` of all epochs one after another."""
-        size, orders = len(self.examples), dict[int, npt.NDArray[np.int64]]()
-        for number in range((step - 1) * self.plan.batch, step * self.plan.batch):
-            epoch, place = divmod(number, size)
-            if epoch not in orders:
-                seed = derive_seed(self.seed, "examples", self.plan.name, epoch)
-                orders[epoch] = np.random.default_rng(seed).permutation(size)
-            yield int(orders[epoch][place])
+        count, batch = len(self.examples), self.plan.batch
+        indices = drawn(self.seed, self.plan.name, count, batch, node.step)
+        return Minibatch([datum for index in indices for datum in self.examples[index]], {})
 
     async def forward_backward(self, node: NodeContext, inputs: Inputs) -> PendingGradients:
         """Submit the gradient without waiting, so that the optimiser step follows at once."""

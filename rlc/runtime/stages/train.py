@@ -39,6 +39,7 @@ from rlc.runtime.updates import optimizer
 from rlc.runtime.updates.datums import FloatArray
 from rlc.runtime.updates.minibatch import EpisodeDatums, Minibatch, minibatches, rollout_datums
 from rlc.runtime.updates.optimizer import PendingGradients
+from rlc.runtime.updates.scorers import Scorers
 from rlc.seeds import derive_seed
 
 
@@ -68,7 +69,7 @@ class TrainBatch:
 
 
 @define(eq=False)
-class TrainStage(Stage):
+class TrainStage(Stage[Scorers]):
     """One reinforcement learning stage in progress.
 
     ``on_groups`` is called with the number of groups of a step that are played, and of all.

@@ -7,7 +7,7 @@ from typing import Any, Literal
 
 from rlc.algo.expressions.python import TorchFunction, torch_function
 from rlc.catalog.index import loss_traits
-from rlc.plan.records import SftPlan, TrainedPlan
+from rlc.plan.records import TrainedPlan, TrainPlan
 from rlc.runtime.concurrency import in_thread
 from rlc.service.interface import LossHandle, ServiceClient
 
@@ -17,7 +17,7 @@ async def open_loss(
 ) -> LossHandle | None:
     """Return the loss that a stage's recipe brings, as the service takes it; None if it brings
     none. Raise ServiceError if the service refuses it."""
-    if isinstance(stage, SftPlan) or stage.loss.program is None:
+    if not isinstance(stage, TrainPlan) or stage.loss.program is None:
         return None
     written = torch_function(stage.loss.program, stage.loss.name, loss_traits(stage.loss).weighted)
     loss = await service.create_custom_loss(*await in_thread(compiled, written))

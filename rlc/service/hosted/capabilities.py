@@ -10,7 +10,7 @@ from attrs import frozen
 
 from rlc.catalog.facts.models import find_retired
 from rlc.plan.asked import asked_models
-from rlc.plan.records import EvalPlan, Plan, SftPlan, StagePlan, TrainPlan
+from rlc.plan.records import EvalPlan, Plan, PreferencePlan, SftPlan, StagePlan, TrainPlan
 from rlc.service.errors import ServiceError
 
 if TYPE_CHECKING:
@@ -58,8 +58,8 @@ def smaller_contexts(plan: Plan, models: Sequence[SupportedModel], where: str) -
 def _needs(stage: StagePlan) -> Iterator[Need]:
     for _, state in asked_models(stage):
         yield Need(stage.name, state.model.base, trained=False, sampled=True, least_context=2)
-    if isinstance(stage, SftPlan):
-        sampled = stage.data.policy == "model"
+    if isinstance(stage, SftPlan | PreferencePlan):
+        sampled = isinstance(stage, SftPlan) and stage.data.policy == "model"
         yield Need(stage.name, stage.model.base, trained=True, sampled=sampled, least_context=2)
         return
     replies = [stage.sampling.max_tokens, *(env.rollouts.max_tokens for env in stage.envs)]

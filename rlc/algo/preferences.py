@@ -1,0 +1,126 @@
+"""Losses of preferences: which of two replies is better, or whether a reply is good.
+
+A reply counts with a score: its logprob (nats, summed over its tokens), less that of a reference
+where the loss has one, over its number of tokens where the loss takes the mean. Each function
+returns the loss of every pair (or reply) and its slopes in the scores; everything is float64.
+
+Versions: the definitions of TRL 1.16 (``DPOTrainer``, ``KTOTrainer``, and ``CPOTrainer`` and
+``ORPOTrainer`` of ``trl.experimental``) and of ``train_dpo`` of tinker-cookbook 0.5.8.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+
+import numpy as np
+import numpy.typing as npt
+from attrs import frozen
+
+FloatArray = npt.NDArray[np.float64]
+BoolArray = npt.NDArray[np.bool_]
+
+# The mean logprob of a reply in an odds ratio: at 0 its odds would be infinite.
+_LARGEST_LOGPROB = -1e-6
+
+
+@frozen(eq=False)
+class PairLoss:
+    """The loss of each of P pairs, and its slopes in the scores of both replies."""
+
+    loss_P: FloatArray
+    chosen_slope_P: FloatArray
+    rejected_slope_P: FloatArray
+
+
+@frozen(eq=False)
+class LabelledLoss:
+    """The loss of each of N replies, and its slope in the reply's score."""
+
+    loss_N: FloatArray
+    slope_N: FloatArray
+
+
+Pairwise = Callable[..., PairLoss]
+
+
+def _log_sigmoid(x: FloatArray) -> FloatArray:
+    return -np.logaddexp(0.0, -x)
+
+
+def _sigmoid(x: FloatArray) -> FloatArray:
+    return np.exp(_log_sigmoid(x))
+
+
+def _logistic(margin_P: FloatArray, scale: float, smoothing: float) -> PairLoss:
+    """−(1−ε) log σ(m) − ε log σ(−m) of a margin whose slope in the chosen score is ``scale``."""
+    kept, turned = 1.0 - smoothing, smoothing
+    loss_P = -kept * _log_sigmoid(margin_P) - turned * _log_sigmoid(-margin_P)
+    slope_P = scale * (turned * _sigmoid(margin_P) - kept * _sigmoid(-margin_P))
+    return PairLoss(loss_P, slope_P, -slope_P)
+
+
+def dpo(
+    chosen_P: FloatArray, rejected_P: FloatArray, beta: float, label_smoothing: float
+) -> PairLoss:
+    """Direct preference optimisation (arXiv 2305.18290), with label smoothing as cDPO has it.
+
+    TRL's ``sigmoid`` and the cookbook's ``compute_dpo_loss`` without smoothing. CPO (arXiv
+    2401.08417) is the same of logprobs without a reference.
+    """
+    return _logistic(beta * (chosen_P - rejected_P), beta, label_smoothing)
+
+
+def ipo(chosen_P: FloatArray, rejected_P: FloatArray, beta: float) -> PairLoss:
+    """Identity preference optimisation (arXiv 2310.12036, equation 17), of mean scores as TRL's
+    ``ipo`` takes them."""
+    off_P = chosen_P - rejected_P - 1.0 / (2.0 * beta)
+    return PairLoss(off_P**2, 2.0 * off_P, -2.0 * off_P)
+
+
+def simpo(chosen_P: FloatArray, rejected_P: FloatArray, beta: float, gamma: float) -> PairLoss:
+    """SimPO (arXiv 2405.14734): mean logprobs, without a reference, apart by a margin of gamma;
+    TRL's ``simpo`` with ``cpo_alpha = 0``."""
+    return _logistic(beta * (chosen_P - rejected_P) - gamma, beta, 0.0)
+
+
+def orpo(chosen_P: FloatArray, rejected_P: FloatArray, beta: float) -> PairLoss:
+    """The odds ratio of ORPO (arXiv 2403.07691, equations 6 and 7), of mean logprobs."""
+    scores_2P = np.minimum(np.stack([chosen_P, rejected_P]), _LARGEST_LOGPROB)
+    odds_2P = scores_2P - np.log(-np.expm1(scores_2P))
+    slope_2P = -1.0 / np.expm1(scores_2P)  # of the log odds in the score
+    ratio_P = odds_2P[0] - odds_2P[1]
+    pull_P = beta * _sigmoid(-ratio_P)
+    return PairLoss(-beta * _log_sigmoid(ratio_P), -pull_P * slope_2P[0], pull_P * slope_2P[1])
+
+
+def kto(
+    score_N: FloatArray,
+    desirable_N: BoolArray,
+    mismatched_N: FloatArray,
+    beta: float,
+    desirable: float,
+    undesirable: float,
+) -> LabelledLoss:
+    """KTO (arXiv 2402.01306, equation 7): good replies are to have a score above the mean score of
+    mismatched ones, an estimate of the divergence from the reference that has no gradient; bad ones
+    a score below. TRL's ``kto``."""
+    above_N = np.where(desirable_N, 1.0, -1.0) * beta * (score_N - divergence(mismatched_N))
+    weight_N = np.where(desirable_N, desirable, undesirable)
+    share_N = _sigmoid(above_N)
+    slope_N = -weight_N * beta * share_N * _sigmoid(-above_N)
+    return LabelledLoss(weight_N * _sigmoid(-above_N), np.where(desirable_N, slope_N, -slope_N))
+
+
+def divergence(mismatched_N: FloatArray) -> float:
+    """The estimate of KTO's divergence: the mean score of replies to other prompts, at least 0."""
+    return max(float(np.mean(mismatched_N)), 0.0)
+
+
+# The losses of pairs, by name.
+PAIRWISE: Mapping[str, Pairwise] = {
+    "dpo": dpo,
+    "ipo": ipo,
+    "simpo": simpo,
+    "cpo": dpo,
+    "orpo": orpo,
+}

@@ -1,0 +1,176 @@
+"""Preferences and the losses over them.
+
+Formulas: s is the score of a reply, σ the logistic function, n the number of a reply's tokens, its
+end included. Definitions: :mod:`rlc.algo.preferences`, which names versions.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from rlc.catalog.builtins.sources import DATA_FILE, ROWS, WHERE_ROWS_ARE
+from rlc.catalog.builtins.stages import OF_FILES
+from rlc.catalog.records import Args, Builtin, Param, builtin, optional
+from rlc.catalog.traits import PreferenceTraits
+from rlc.plan.preferences import PreferenceLossPlan, PreferencesPlan
+
+_COLUMNS = ("prompt", "chosen", "rejected", "reply", "label")
+
+
+def _source(name: str, doc: str, *columns: Param) -> Builtin:
+    def build(args: Args) -> PreferencesPlan:
+        given: dict[str, Any] = {**dict.fromkeys(_COLUMNS), **args.values, "kind": name}
+        count = given.pop("n")
+        return PreferencesPlan(count=count, **given)
+
+    file = Param("path", "string", WHERE_ROWS_ARE, form=(ROWS, f"{name}.jsonl"), file=DATA_FILE)
+    return builtin(name, "preferences", doc, build, file, *columns, *OF_FILES)
+
+
+def _column(name: str, doc: str, usual: str, **more: str) -> Param:
+    return optional(
+        name, "string", f"field of {doc}; none: the usual ones, such as {usual}", **more
+    )
+
+
+_PROMPT = _column("prompt", "the prompt, text or messages", "`prompt`, `question`, `instruction`")
+
+SOURCES = (
+    _source(
+        "pairs",
+        "pairs of replies of which one is better, from the rows of a file or data set",
+        _PROMPT,
+        _column("chosen", "the better reply: text, messages, or a whole chat", "`chosen`"),
+        _column("rejected", "the worse reply, of the same form", "`rejected`"),
+    ),
+    _source(
+        "labelled",
+        "replies that are good or bad, from the rows of a file or data set",
+        _PROMPT,
+        _column("reply", "the reply: text or messages", "`completion`, `response`, `reply`"),
+        _column("label", "whether it is good, true or false", "`label`"),
+    ),
+)
+
+
+def _loss(
+    name: str,
+    doc: str,
+    traits: PreferenceTraits,
+    formula: tuple[str, ...],
+    *params: Param,
+    aliases: str = "",
+) -> Builtin:
+    return Builtin(
+        name,
+        "preference_loss",
+        doc,
+        lambda args: PreferenceLossPlan(name, dict(args.values)),
+        params,
+        formula=formula,
+        traits=traits,
+        aliases=aliases,
+    )
+
+
+def _beta(default: float, doc: str) -> Param:
+    return Param("beta", "float", doc, default, above=0, aliases="dpo_beta kto_beta beta_dpo tau")
+
+
+_SMOOTHING = Param(
+    "label_smoothing",
+    "float",
+    "how many of the pairs are taken for mislabelled",
+    0.0,
+    low=0,
+    below=0.5,
+    instead="from 0.5 on the worse reply would be the better one",
+)
+_HOLDS = "how much it holds to the reference"
+_ALPHA = Param(
+    "alpha",
+    "float",
+    "weight of the log-likelihood of the better replies",
+    1.0,
+    low=0,
+    aliases="cpo_alpha sft_coef rpo_alpha",
+)
+_RATIO = "s = log p(reply) − log p_ref(reply), summed over its n tokens"
+
+LOSSES = (
+    _loss(
+        "dpo",
+        "direct preference optimisation (arXiv 2305.18290; smoothing as in cDPO)",
+        PreferenceTraits(reference=True),
+        ("L = − (1−ε) log σ(β (s_c − s_r)) − ε log σ(−β (s_c − s_r))", _RATIO),
+        _beta(0.1, _HOLDS),
+        _SMOOTHING,
+    ),
+    _loss(
+        "ipo",
+        "identity preference optimisation: a margin to reach and no more (arXiv 2310.12036)",
+        PreferenceTraits(reference=True, mean=True),
+        ("L = (s_c − s_r − 1/(2β))²", "s = (log p(reply) − log p_ref(reply)) / n"),
+        _beta(0.1, _HOLDS),
+    ),
+    _loss(
+        "simpo",
+        "SimPO: mean logprobs a margin apart, without a reference (arXiv 2405.14734)",
+        PreferenceTraits(mean=True, usual_beta=(0.5, 20.0)),
+        ("L = − log σ(β (s_c − s_r) − γ)", "s = log p(reply) / n"),
+        _beta(2.0, "scale of the mean logprobs"),
+        Param(
+            "gamma", "float", "margin that is aimed at", 1.0, low=0, aliases="simpo_gamma margin"
+        ),
+    ),
+    _loss(
+        "cpo",
+        "contrastive preference optimisation, without a reference (arXiv 2401.08417)",
+        PreferenceTraits(likelihood="reply"),
+        (
+            "L = − (1−ε) log σ(β (s_c − s_r)) − ε log σ(−β (s_c − s_r)) − α mean(log p)",
+            "s = log p(reply); mean(log p): of all tokens of the batch's better replies",
+        ),
+        _beta(0.1, "scale of the logprobs"),
+        _ALPHA,
+        _SMOOTHING,
+    ),
+    _loss(
+        "orpo",
+        "supervised training with an odds ratio, without a reference (arXiv 2403.07691)",
+        PreferenceTraits(mean=True, likelihood="all"),
+        (
+            "L = − β log σ(o_c − o_r) − mean(log p)",
+            "o = s − log(1 − exp s), s = log p(reply) / n",
+            "mean(log p): of all tokens of the batch's better chats, prompts included",
+        ),
+        _beta(0.1, "weight of the odds ratio"),
+    ),
+    _loss(
+        "kto",
+        "Kahneman-Tversky optimisation: replies that are good or bad (arXiv 2402.01306)",
+        PreferenceTraits(reference=True, labelled=True),
+        (
+            "L = w (1 − σ(± β (s − z))), + for a good reply with w = desirable, − for a bad one",
+            _RATIO,
+            "z = max(0, mean s of replies to other prompts), without a gradient",
+        ),
+        _beta(0.1, _HOLDS),
+        Param(
+            "desirable",
+            "float",
+            "weight of the good replies",
+            1.0,
+            low=0,
+            aliases="desirable_weight lambda_d",
+        ),
+        Param(
+            "undesirable",
+            "float",
+            "weight of the bad replies",
+            1.0,
+            low=0,
+            aliases="undesirable_weight lambda_u",
+        ),
+    ),
+)

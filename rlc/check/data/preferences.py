@@ -1,0 +1,187 @@
+"""Rules on stages that learn from preferences: what is compared, with what, and how."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+
+from rlc.catalog.builtins.splits import have_tasks_in_common
+from rlc.catalog.facts.models import find_model, tokenizer_of
+from rlc.catalog.index import builtins_of, preference_traits
+from rlc.check.data.rules import rows_of_data
+from rlc.check.rules.base import View, rule
+from rlc.lang.diagnostics import Label
+from rlc.plan.preferences import PreferencesPlan
+from rlc.plan.records import LOCAL
+from rlc.plan.splits import base_split
+
+_ROWS_READ = 10_000  # rows whose replies are compared
+_ONE_SIDED = 20.0  # times as many replies of one label as of the other, weights included
+_MANY_EPOCHS = 3
+_LEAST_BATCH = 4  # replies that a divergence is estimated from
+_LARGEST_RATE = 2e-4  # for preferences, of a model that is not a toy
+_LARGEST_MARGIN = 5.0  # of mean logprobs: gamma over beta
+
+
+@rule("data", "loss", "reference")
+def _data_fits_the_loss(view: View) -> None:
+    """A pair is two labelled replies; labelled replies are no pairs."""
+    for path in _preferences(view):
+        data = view.parts[path]
+        if data.kind == "labelled" and not preference_traits(view.loss.name).labelled:
+            label = Label(view.at("loss"), "compares two replies to one prompt")
+            message = f"`{view.loss.name}()` takes pairs, and `{data.kind}()` has single replies"
+            others = [b.name for b in builtins_of("preference_loss") if b.traits.labelled]
+            advice = f"take {' or '.join(f'`{name}()`' for name in others)}, or `pairs()`"
+            view.error("RL0722", path, message, advice, label)
+
+
+@rule("loss", "reference")
+def _reference_is_read(view: View) -> None:
+    if view.reference is not None and not preference_traits(view.loss.name).reference:
+        message = f"`{view.loss.name}()` compares with no reference"
+        reading = [b.name for b in builtins_of("preference_loss") if b.traits.reference]
+        advice = f"leave it out; {', '.join(f'`{name}()`' for name in reading)} read one"
+        view.error("RL0723", "reference", message, advice)
+
+
+@rule("model", "reference")
+def _reference_reads_the_tokens(view: View) -> None:
+    if view.reference is None:
+        return
+    model, other = view.model, view.reference.model
+    known = tokenizer_of(model.base), tokenizer_of(other.base)
+    if model.base != other.base and None not in known and known[0] != known[1]:
+        message = f"`{other.base}` splits text into other tokens than `{model.base}`"
+        advice = "its logprobs are of other things: take a reference with the same tokenizer"
+        view.error("RL0730", "reference", message, advice)
+
+
+@rule("loss", "reference")
+def _settings_are_plausible(view: View) -> None:
+    traits, config = preference_traits(view.loss.name), view.loss.config
+    beta, (low, high) = config["beta"], traits.usual_beta
+    if not low <= beta <= high:
+        message = f"beta = {beta:g} is far from what works with `{view.loss.name}()`"
+        advice = f"mostly it is between {low:g} and {high:g}"
+        view.warning("RL0724", "loss.config.beta", message, advice)
+    gamma = config.get("gamma", 0.0)
+    if gamma > _LARGEST_MARGIN * beta:
+        message = f"a margin of gamma / beta = {gamma / beta:g} nats a token is out of reach"
+        view.warning(
+            "RL0724", "loss.config.gamma", message, "gamma is mostly 0.3 to 1.6 times beta"
+        )
+
+
+@rule("model", "optimizer", "reference")
+def _rate_is_plausible(view: View) -> None:
+    rate, model = view.optimizer.learning_rate, find_model(view.model.base)
+    if model is None or model.service == LOCAL:
+        return  # a toy, or a folder: what is usual is not known
+    if _LARGEST_RATE < rate <= model.learning_rates[1]:
+        message = f"a learning rate of {rate:g} is high for preferences"
+        advice = "LoRA mostly takes between 5e-6 and 1e-4 here; more soon forgets how to answer"
+        view.warning("RL0725", "optimizer.learning_rate", message, advice)
+
+
+@rule("epochs", "reference")
+def _epochs_are_few(view: View) -> None:
+    epochs = view.epochs
+    if epochs is not None and epochs > _MANY_EPOCHS:
+        message = f"{epochs:,} epochs over the same preferences learn them by heart"
+        advice = "one to three are usual; `heldout` shows when it stops to help"
+        view.warning("RL0726", "epochs", message, advice)
+
+
+@rule("heldout", "every", "steps")
+def _heldout_is_compared(view: View) -> None:
+    if view.every is None:
+        return
+    if view.heldout is None:
+        message = "`every` says when held-out preferences are compared, and there are none"
+        advice = "for example `heldout = pairs(…, split = last(10%))`"
+        view.error("RL0727", "every", message, advice)
+    elif view.steps and view.every >= view.steps and not view.is_from_command_line("steps"):
+        message = f"`every = {view.every}` is never due before the end, after {view.steps} steps"
+        view.warning("RL0436", "every", message, "at the end they are compared anyway")
+
+
+@rule("data", "heldout")
+def _heldout_is_held_out(view: View) -> None:
+    data, other = view.data, view.heldout
+    if other is None or other.path != data.path:
+        return
+    splits = [base_split("train") if one.split is None else one.split for one in (other, data)]
+    if have_tasks_in_common(*splits):
+        message = "the held-out preferences are among those that are learnt from"
+        label = Label(view.at("data"), "learnt from")
+        advice = "for example `split = first(90%)` here, and `split = last(10%)` there"
+        view.warning("RL0728", "heldout", message, advice, label)
+
+
+@rule("loss", "batch", "reference")
+def _divergence_can_be_estimated(view: View) -> None:
+    if preference_traits(view.loss.name).labelled and view.batch < _LEAST_BATCH:
+        message = f"`{view.loss.name}()` estimates a divergence from the {view.batch} of a step"
+        advice = "16 or more make it a usable estimate"
+        view.warning("RL0729", "batch", message, advice)
+
+
+@rule("data", "reference")
+def _replies_differ(view: View) -> None:
+    """A reply beside itself teaches nothing; the run leaves it out."""
+    for path in _preferences(view):
+        rows = rows_of_data(view, path)
+        if rows is None or view.parts[path].kind != "pairs":
+            continue
+        from rlc.check.data.places import labels
+        from rlc.data.comparisons import repeats
+
+        read = rows.sound(_ROWS_READ)
+        same = [row for row in read if repeats(row.fields, view.parts[path])]
+        if same:
+            marks = labels(same[0].place, rows.file)
+            message = (
+                f'the replies of {len(same):,} of {len(read):,} rows of "{rows.file}" are equal'
+            )
+            advice = "they say nothing and are left out"
+            view.warning("RL0731", f"{path}.path", message, advice, *marks)
+
+
+@rule("data", "loss", "reference")
+def _labels_differ(view: View) -> None:
+    """From good replies alone nothing says what is bad."""
+    data = view.data
+    if view.reader is None or data.kind != "labelled":
+        return
+    rows = rows_of_data(view, "data")
+    if rows is None:
+        return
+    from rlc.data.comparisons import Labelled
+    from rlc.data.learnt import reader_of
+
+    read = reader_of(data)
+    found = [read(row.fields) for row in rows.sound(_ROWS_READ)]
+    count = Counter(one.good for one in found if isinstance(one, Labelled))
+    if not count:
+        return
+    good, bad = count[True], count[False]
+    if not good or not bad:
+        what = "good" if good else "bad"
+        message = f'all replies of "{data.path}" are labelled {what}: nothing is compared'
+        view.error("RL0721", "data", message, "it takes replies of both kinds, in any proportion")
+        return
+    config = view.loss.config
+    weights = config.get("desirable", 1.0) * good, config.get("undesirable", 1.0) * bad
+    if not min(weights) or max(weights) > _ONE_SIDED * min(weights):
+        message = f"{good:,} replies are good and {bad:,} are bad, and the many outweigh the few"
+        name, share = ("undesirable", good / bad) if good > bad else ("desirable", bad / good)
+        advice = f"`{name} = {share:.3g}` would balance them (arXiv 2402.01306, section 4)"
+        view.warning("RL0721", "data", message, advice)
+
+
+def _preferences(view: View) -> Iterator[str]:
+    """The fields that hold preferences."""
+    for name in ("data", "heldout"):
+        if isinstance(view.parts.get(name), PreferencesPlan):
+            yield name

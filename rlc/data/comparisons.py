@@ -1,0 +1,271 @@
+"""Preferences in rows of data: two replies of which one is better, or one that is good or bad.
+
+Replies are text, messages, or whole chats that share their beginning, as TRL's data sets, HH-RLHF,
+UltraFeedback, HelpSteer3, SafeRLHF, the arena's and tinker-cookbook's comparisons have them. These
+functions are pure, so that `rlc check` and a run judge a row alike.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from attrs import frozen
+
+from rlc.data.chats import Chat
+from rlc.data.errors import DataError
+from rlc.data.messages import Message, MessageError, read_json, read_messages, read_tools
+from rlc.plan.preferences import PreferencesPlan
+
+# The names of fields where a recipe gives none; the first that a row has is taken.
+PROMPTS = ("prompt", "question", "instruction", "query", "input", "context")
+CHOSEN = ("chosen", "chosen_response")
+REJECTED = ("rejected", "rejected_response")
+REPLIES = ("completion", "response", "reply", "answer", "output")
+LABELS = ("label",)
+
+# Two replies, and what says which is better: fields of the replies, of the verdict, and what the
+# verdict is for the first, for the second, and for neither; a number is judged by its sign.
+_VERDICTS: tuple[tuple[str, str, str, tuple[Any, ...], tuple[Any, ...]], ...] = (
+    ("conversation_a", "conversation_b", "winner", ("model_a", "a", "A"), ("model_b", "b", "B")),
+    ("completion_A", "completion_B", "label", ("A",), ("B",)),
+    ("response_0", "response_1", "better_response_id", (0,), (1,)),
+)
+_NEITHER = ("tie", "both_bad", "tie (bothbad)", "bothbad", "neither")
+_SPEAKERS = {"Human": "user", "Assistant": "assistant"}
+_TURN = re.compile(r"(?:^|\n\n)(Human|Assistant):")
+_TRUE, _FALSE = (True, 1, "true", "1"), (False, 0, "false", "0")
+
+
+class ComparisonError(DataError):
+    """A row that says nothing about which reply is better, or good."""
+
+
+@frozen
+class Comparison:
+    """A better and a worse reply to one prompt: chats whose first ``asked`` messages are the same,
+    and of which the assistant's later messages count."""
+
+    chosen: Chat
+    rejected: Chat
+    asked: int
+
+
+@frozen
+class Labelled:
+    """A reply that is good or bad: a chat whose first ``asked`` messages are the prompt."""
+
+    reply: Chat
+    asked: int
+    good: bool
+
+
+def read_comparison(row: Mapping[str, Any], data: PreferencesPlan) -> Comparison | None:
+    """The comparison of a row; None for a tie, or a reply beside itself: it compares nothing.
+
+    Raise MessageError for replies that are none, and ComparisonError for those that cannot be
+    compared.
+    """
+    system, tools = row.get("system"), read_tools(row.get("tools"))
+    given = (data.prompt, data.chosen, data.rejected)
+    found = None if any(given) else _judged(row)
+    if found is None:
+        prompt = _first(row, PROMPTS, data.prompt)
+        chosen, rejected = (
+            _required(row, usual, name)
+            for usual, name in ((CHOSEN, data.chosen), (REJECTED, data.rejected))
+        )
+    else:
+        prompt, chosen, rejected = found
+        if chosen is None:
+            return None
+    asked = None if prompt is None else _with_system(_prompt(prompt), system)
+    sides = [
+        _whole(reply, asked, name) for reply, name in ((chosen, "better"), (rejected, "worse"))
+    ]
+    if sides[0] == sides[1]:
+        return None
+    shared = _shared(sides[0], sides[1])
+    better, worse = (_chat(side, shared, tools) for side in sides)
+    return Comparison(better, worse, shared)
+
+
+def read_labelled(row: Mapping[str, Any], data: PreferencesPlan) -> Labelled:
+    """The labelled reply of a row. Raise MessageError or ComparisonError as `read_comparison`."""
+    tools = read_tools(row.get("tools"))
+    prompt = _first(row, PROMPTS, data.prompt)
+    reply = _required(row, REPLIES, data.reply)
+    label = _required(row, LABELS, data.label)
+    word = label.strip().lower() if isinstance(label, str) else label
+    if isinstance(word, float) and word.is_integer():
+        word = int(word)
+    if not isinstance(word, str | bool | int) or word not in (*_TRUE, *_FALSE):
+        raise ComparisonError(f"the label is {label!r}; it is true or false")
+    asked = None if prompt is None else _with_system(_prompt(prompt), row.get("system"))
+    whole = _whole(reply, asked, "labelled")
+    if asked is None:
+        last = [at for at, message in enumerate(whole) if message["role"] == "user"]
+        asked = whole[: last[-1] + 1] if last else []
+    return Labelled(_chat(whole, len(asked), tools), len(asked), word in _TRUE)
+
+
+def comparison_reader(data: PreferencesPlan) -> Callable[[Mapping[str, Any]], object]:
+    """What reads the rows of a file of preferences."""
+    read = read_comparison if data.kind == "pairs" else read_labelled
+    return lambda row: read(row, data)
+
+
+def repeats(row: Mapping[str, Any], data: PreferencesPlan) -> bool:
+    """Whether the two replies of a row that can be read are the same, and it is no tie."""
+    if read_comparison(row, data) is not None:
+        return False
+    judged = None if any((data.prompt, data.chosen, data.rejected)) else _judged(row)
+    return judged is None or judged[1] is not None
+
+
+def compares(row: Mapping[str, Any], data: PreferencesPlan) -> bool:
+    """Whether a row is learnt from; one that cannot be used counts, since something is to be done
+    about it."""
+    try:
+        return data.kind != "pairs" or read_comparison(row, data) is not None
+    except DataError:
+        return True
+
+
+def _judged(row: Mapping[str, Any]) -> tuple[Any, Any, Any] | None:
+    """The prompt, the better and the worse reply of a row with two replies and a verdict; None if
+    it has another form. The replies of a tie are None."""
+    prompt = _first(row, PROMPTS, None)
+    if isinstance(row.get("comparison"), Mapping):  # of tinker-cookbook
+        row = {**row, **row["comparison"]}
+        prompt = row.get("prompt_conversation")
+    for first, second, verdict, wins, loses in _VERDICTS:
+        if {first, second, verdict} <= row.keys():
+            said = row[verdict]
+            if said in wins:
+                return prompt, row[first], row[second]
+            if said in loses:
+                return prompt, row[second], row[first]
+            if said is None or str(said).lower() in _NEITHER:
+                return prompt, None, None
+            known = ", ".join(repr(one) for one in (*wins[:1], *loses[:1], _NEITHER[0]))
+            raise ComparisonError(f"`{verdict}` is {said!r}; known are {known}")
+    sides = row.get("response1"), row.get("response2")  # of HelpSteer3
+    preference = row.get("overall_preference")
+    if None in sides or preference is None:
+        return None
+    if not isinstance(preference, int | float):
+        raise ComparisonError(f"`overall_preference` is {preference!r}; it is a number")
+    if preference == 0:
+        return prompt, None, None
+    return prompt, *(sides if preference < 0 else sides[::-1])
+
+
+def _first(row: Mapping[str, Any], usual: Sequence[str], name: str | None) -> Any:
+    """The value of a field: that of the recipe, or the first of the usual ones; None without."""
+    return next((row[n] for n in ((name,) if name else usual) if row.get(n) is not None), None)
+
+
+def _required(row: Mapping[str, Any], usual: Sequence[str], name: str | None) -> Any:
+    value = _first(row, usual, name)
+    if value is None:
+        *others, last = [f"`{one}`" for one in ((name,) if name else usual)]
+        names = f"{', '.join(others)} or {last}" if others else last
+        raise ComparisonError(f"there is no field {names}; the row has: {', '.join(map(str, row))}")
+    return value
+
+
+def _messages(value: Any) -> list[Any] | None:
+    """A value as a list of messages, if it is one; in a cell of a CSV file they are JSON text."""
+    if isinstance(value, Mapping):
+        return [value]
+    if isinstance(value, str) and re.match(r'\s*\[\s*\{\s*"(role|content|from)"', value):
+        value = read_json(value, "the messages")
+    return value if isinstance(value, list) else None
+
+
+def _transcript(text: str) -> list[Message] | None:
+    """The messages of a text with ``Human:`` and ``Assistant:``, as HH-RLHF has them."""
+    head, *parts = _TURN.split(text)
+    if head.strip() or not parts:
+        return None
+    turns = zip(parts[::2], parts[1::2], strict=True)
+    return [{"role": _SPEAKERS[who], "content": said.strip()} for who, said in turns]
+
+
+def _prompt(value: Any) -> list[Message]:
+    given = _messages(value)
+    if given is None and isinstance(value, str):
+        given = _transcript(value) or [{"role": "user", "content": value}]
+        if given[-1] == {"role": "assistant", "content": ""}:  # where the reply goes on
+            given = given[:-1]
+    messages, _ = read_messages(given if given is not None else value)
+    if messages[-1]["role"] not in ("user", "tool"):
+        raise MessageError(
+            f"the prompt ends with a message of the {messages[-1]['role']}; a prompt ends with one "
+            "of the user or of a tool, which the model then answers"
+        )
+    return messages
+
+
+def _with_system(messages: list[Message], system: Any) -> list[Message]:
+    if not isinstance(system, str) or not system.strip() or messages[0]["role"] == "system":
+        return messages
+    return [{"role": "system", "content": system}, *messages]
+
+
+def _whole(reply: Any, asked: list[Message] | None, name: str) -> list[Message]:
+    """The chat that a reply is, or that it ends: its prompt and what is said after that."""
+    given = _messages(reply)
+    if given is None and isinstance(reply, str):
+        given = _transcript(reply) if asked is None else [{"role": "assistant", "content": reply}]
+        if given is None:
+            raise ComparisonError(
+                f"the {name} reply is text, and there is no prompt that it answers",
+                f"name the field: `prompt = …`; usual are {', '.join(PROMPTS[:3])}",
+            )
+    if given is None:
+        raise MessageError(f"the {name} reply is neither text nor messages")
+    first = given[0] if given else None
+    speaker = first.get("role") or first.get("from") if isinstance(first, Mapping) else None
+    if asked is None or speaker in ("user", "human", "system"):
+        whole, _ = read_messages(given)
+        if asked is not None and not _contains(whole, asked):
+            raise ComparisonError(f"the {name} reply is a chat that does not begin with the prompt")
+    else:
+        whole, _ = read_messages([*asked, *given])
+    if whole[-1]["role"] != "assistant":
+        raise MessageError(f"the {name} reply ends with a message of the {whole[-1]['role']}")
+    return whole
+
+
+def _contains(whole: Sequence[Message], asked: Sequence[Message]) -> bool:
+    """Whether a chat begins with a prompt, before which it may have a system message."""
+    start = next((at for at, message in enumerate(whole) if message["role"] != "system"), 0)
+    plain = [message for message in asked if message["role"] != "system"]
+    found = whole[start : start + len(plain)]
+    return [m["content"] for m in found] == [m["content"] for m in plain]
+
+
+def _shared(one: Sequence[Message], other: Sequence[Message]) -> int:
+    """How many messages two chats begin with alike, up to the first of the assistant's that
+    differs. Raise ComparisonError if they part elsewhere."""
+    length = next(
+        (at for at, (a, b) in enumerate(zip(one, other, strict=False)) if a != b),
+        min(len(one), len(other)),
+    )
+    if length in (len(one), len(other)):
+        raise ComparisonError("one of the replies is the beginning of the other")
+    if {one[length]["role"], other[length]["role"]} != {"assistant"}:
+        raise ComparisonError("the replies do not answer the same prompt")
+    if length == 0:
+        raise ComparisonError("the replies have no prompt in common")
+    return length
+
+
+def _chat(messages: Sequence[Message], asked: int, tools: Any) -> Chat:
+    said = range(asked, len(messages))
+    return Chat(
+        tuple(messages), tools, tuple(i for i in said if messages[i]["role"] == "assistant")
+    )

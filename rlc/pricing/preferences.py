@@ -1,0 +1,80 @@
+"""Tokens of preferences: a forward pass and a gradient over every reply, and a reference's once."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from math import ceil
+
+from attrs import frozen
+
+from rlc.catalog.index import preference_traits
+from rlc.plan.preferences import PreferencesPlan
+from rlc.plan.records import PreferencePlan
+from rlc.pricing.shapes import CHAT_TOKENS
+from rlc.pricing.texts import Level, RowTokens, preference_tokens
+
+SIDE_TOKENS = {"low": 60, "expected": 600, "high": 4_000}  # of a reply that cannot be read
+HELDOUT = 1_000  # held-out preferences, where they cannot be counted
+
+
+@frozen
+class PreferenceTokens:
+    """Tokens of one preference: those that are ``trained`` on, and those that are only ``read``
+    beside them."""
+
+    trained: float
+    read: float
+
+    @property
+    def total(self) -> float:
+        return self.trained + self.read
+
+
+def measured(stage: PreferencePlan, data: PreferencesPlan) -> RowTokens | None:
+    """The rows of a stage's data, if they can be read."""
+    return preference_tokens(data, stage.model)
+
+
+def of_one(stage: PreferencePlan, data: PreferencesPlan, level: Level) -> PreferenceTokens:
+    """What one preference takes, both replies of a pair together."""
+    rows, sides = measured(stage, data), 2 if data.kind == "pairs" else 1
+    whole = sides * SIDE_TOKENS[level] if rows is None else rows.at(level)
+    whole += sides * CHAT_TOKENS[level] if rows is not None else 0
+    if not preference_traits(stage.loss.name).labelled:
+        return PreferenceTokens(whole, 0.0)
+    return PreferenceTokens(whole / sides, whole / sides)  # a reply, and that to another prompt
+
+
+def count_of(stage: PreferencePlan, data: PreferencesPlan) -> int | None:
+    """How many preferences data has; None if that is unknown."""
+    rows = measured(stage, data)
+    count = data.count
+    if count is None and rows is not None:
+        share = data.split["share"] if isinstance(data.split, Mapping) else 1.0
+        count = ceil(rows.rows * share)
+    labelled = preference_traits(stage.loss.name).labelled
+    return None if count is None else count * (2 if labelled and data.kind == "pairs" else 1)
+
+
+def compared(stage: PreferencePlan) -> int:
+    """How often the held-out preferences are compared."""
+    if stage.heldout is None:
+        return 0
+    return 1 + (0 if stage.every is None else (stage.steps - 1) // stage.every)
+
+
+def heldout_tokens(stage: PreferencePlan, level: Level) -> float:
+    """Tokens of comparing the held-out preferences once."""
+    if stage.heldout is None:
+        return 0.0
+    count = count_of(stage, stage.heldout)
+    return (HELDOUT if count is None else count) * of_one(stage, stage.heldout, level).total
+
+
+def reference_tokens(stage: PreferencePlan, level: Level) -> float:
+    """Tokens that the reference reads in the whole stage: every reply once."""
+    if stage.reference is None:
+        return 0.0
+    used, count = stage.steps * stage.batch, count_of(stage, stage.data)
+    learnt = (used if count is None else min(used, count)) * of_one(stage, stage.data, level).total
+    return learnt + heldout_tokens(stage, level)

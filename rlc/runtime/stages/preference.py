@@ -1,0 +1,168 @@
+"""A stage that learns from preferences: a function for each kind of node in its step graph."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from attrs import define, field
+
+from rlc.catalog.builtins.losses import LIKELIHOOD
+from rlc.catalog.index import preference_traits
+from rlc.plan.records import PreferencePlan, data_of
+from rlc.runtime.asked import AskedModels
+from rlc.runtime.concurrency import in_thread
+from rlc.runtime.graph import Inputs, NodeContext, StepFunction, StepOutcome
+from rlc.runtime.guard.meter import Meter
+from rlc.runtime.journal.folder import RunFolder
+from rlc.runtime.stages.base import Stage, StepReport
+from rlc.runtime.stages.examples import (
+    drawn,
+    examples_file,
+    make_file_examples,
+    require_examples,
+)
+from rlc.runtime.stages.file_examples import CHOSEN, REJECTED
+from rlc.runtime.stages.weights import StageWeights
+from rlc.runtime.updates import optimizer
+from rlc.runtime.updates.datums import FloatArray
+from rlc.runtime.updates.minibatch import Minibatch
+from rlc.runtime.updates.optimizer import PendingGradients
+from rlc.runtime.updates.preferences import Judged, Preference, Side, judge, labelled, pairs
+from rlc.runtime.updates.reference_replies import ReferenceReplies
+
+REFERENCE, HELDOUT = "reference", "heldout/"
+# What is said of the held-out ones: the rest is about the gradient.
+_COMPARED = ("accuracy", "margin", "loss/mean", "rewards/", "logps/")
+
+
+@define(eq=False)
+class PreferenceStage(Stage[ReferenceReplies]):
+    """One stage in progress that learns from preferences; ``heldout`` are only compared."""
+
+    plan: PreferencePlan
+    preferences: list[Preference]
+    heldout: list[Preference]
+    _judged: dict[int, Judged] = field(factory=dict, init=False)  # by step, until it is reported
+
+    @property
+    def reference(self) -> ReferenceReplies | None:
+        """What the loss compares with."""
+        return self.scorers.get(REFERENCE)
+
+    def functions(self) -> dict[str, StepFunction]:
+        return {
+            "examples": self.next_examples,
+            REFERENCE: self.reference_logprobs,
+            "forward": self.forward,
+            "forward_backward": self.forward_backward,
+            "optim_step": self.optim_step,
+            "heldout": self.compare_heldout,
+            "checkpoint": self.weights.checkpoint,
+        }
+
+    def of_step(self, step: int) -> list[Preference]:
+        """The preferences of a step."""
+        batch, count = self.plan.batch, len(self.preferences)
+        return [self.preferences[i] for i in drawn(self.seed, self.plan.name, count, batch, step)]
+
+    async def next_examples(self, node: NodeContext, inputs: Inputs) -> list[Preference]:
+        return self.of_step(node.step)
+
+    async def reference_logprobs(self, node: NodeContext, inputs: Inputs) -> list[FloatArray]:
+        """Ask for the reference's logprobs, and ahead for those of the next step."""
+        assert self.reference is not None
+        found = await self.reference.logprobs(node.step, _sides(inputs["examples"]))
+        if node.step < self.plan.steps:
+            self.reference.ask(node.step + 1, _sides(self.of_step(node.step + 1)))
+        return found
+
+    async def forward(self, node: NodeContext, inputs: Inputs) -> list[list[FloatArray]]:
+        """The logprobs of the weights, for each datum of each side."""
+        return await self._logprobs(node.step, inputs["examples"])
+
+    async def _logprobs(self, step: int, chosen: Sequence[Preference]) -> list[list[FloatArray]]:
+        sides = _sides(chosen)
+        datums = [datum for side in sides for datum in side.datums]
+        wired = await in_thread(lambda: [datum.to_tinker(LIKELIHOOD) for datum in datums])
+        output = await self.weights.training.forward(wired, LIKELIHOOD.name)
+        self.meter.running[step].prefill += sum(len(datum.inputs) for datum in datums)
+        rows = iter(row["logprobs"].to_numpy() for row in output.loss_fn_outputs)
+        return [[next(rows) for _ in side.datums] for side in sides]
+
+    async def forward_backward(self, node: NodeContext, inputs: Inputs) -> PendingGradients:
+        """Submit the gradient without waiting, so that the optimiser step follows at once."""
+        given = inputs["examples"], inputs["forward"], inputs.get(REFERENCE)
+        judged = await in_thread(judge, self.plan.loss, *given)
+        self._judged[node.step] = judged
+        return await optimizer.submit(
+            self.weights.training, self.plan, node.step, [Minibatch(judged.datums, {})]
+        )
+
+    async def compare_heldout(self, node: NodeContext, inputs: Inputs) -> dict[str, float]:
+        """Compare the held-out preferences, if it is time for it."""
+        due = self.plan.every is not None and node.step % self.plan.every == 0
+        if not self.heldout or not (due or node.step == self.plan.steps):
+            return {}
+        reference: list[FloatArray] | None = None
+        policy = asyncio.ensure_future(self._logprobs(node.step, self.heldout))
+        try:
+            if self.reference is not None:
+                sides = _sides(self.heldout)
+                reference = await self.reference.logprobs(node.step, sides)
+            found = await in_thread(judge, self.plan.loss, self.heldout, await policy, reference)
+        finally:
+            policy.cancel()
+        return {
+            f"{HELDOUT}{name.removesuffix('/mean')}": value
+            for name, value in found.metrics.items()
+            if name.startswith(_COMPARED)
+        }
+
+    async def report(self, step: int, outcome: StepOutcome) -> StepReport:
+        """Return what the loss and the optimiser said, and the rewards of every reply."""
+        judged, outputs = self._judged.pop(step), outcome.outputs
+        metrics: dict[str, Any] = {**outputs["optim_step"].metrics, **judged.metrics}
+        del metrics["loss/sum"]  # of the linear form that the gradient is taken of
+        metrics |= outputs.get("heldout", {})
+        pairs = [
+            {"stage": self.plan.name, "step": step, "example": one.number, "rewards": rewards}
+            | ({} if one.good is None else {"good": one.good})
+            for one, rewards in zip(self.of_step(step), judged.rewards, strict=True)
+        ]
+        return StepReport(metrics, [], [], {}, outputs["checkpoint"], pairs)
+
+
+def _sides(preferences: Sequence[Preference]) -> list[Side]:
+    return [side for preference in preferences for side in preference.sides]
+
+
+async def open_preferences(
+    folder: RunFolder,
+    stage: PreferencePlan,
+    weights: StageWeights,
+    meter: Meter,
+    asked: AskedModels,
+    note: Callable[[str], None],
+) -> PreferenceStage:
+    """Open a stage: its preferences, made from their rows before its first step, and the model that
+    its loss compares with. Raise DataError or RunError as :func:`load_examples` does."""
+    if not weights.step:
+        await make_file_examples(folder, stage, weights.training.get_tokenizer(), note)
+    read = labelled if preference_traits(stage.loss.name).labelled else pairs
+    found = []
+    for data in data_of(stage):
+        name = examples_file(stage, data)
+        require_examples(folder, name, weights)
+        found.append(await in_thread(read, folder.read(name), CHOSEN, REJECTED))
+    scorers = dict[str, ReferenceReplies]()
+    if stage.reference is not None:
+        client = await asked.client(stage.reference)
+        account = Meter(folder.journal, stage.name, stage.reference.model)
+        file = f"reference-{stage.name}.jsonl"
+        scorers[REFERENCE] = ReferenceReplies(client, account, folder, file)
+    learnt, *heldout = found
+    return PreferenceStage(
+        folder.plan.seed, weights, meter, scorers, stage, learnt, [p for h in heldout for p in h]
+    )

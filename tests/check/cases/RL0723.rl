@@ -1,0 +1,10 @@
+model policy { base = "tiny" }
+preference align {
+  model     = policy
+  data      = pairs("data/pairs.jsonl")
+  loss      = orpo()
+  optimizer = adam(1e-4)
+  batch     = 4
+  steps     = 2
+  reference = policy
+}

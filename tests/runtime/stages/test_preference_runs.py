@@ -1,0 +1,197 @@
+"""Stages that learn from preferences, on the embedded engine."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from run_support import TINY, assert_resumes, block, metrics, run, run_new, tiny
+
+from rlc.compile.recipe import compile_source
+from rlc.data.reading import Reader
+from rlc.lang.source import Source
+from rlc.plan.records import PreferencePlan
+from rlc.runtime.journal.folder import RunFolder
+from rlc.runtime.observer import Observer
+from rlc.runtime.records import RunError
+
+pytestmark = pytest.mark.engine
+
+FIELDS = {
+    "model": "policy",
+    "data": 'pairs("pairs.jsonl")',
+    "heldout": 'pairs("heldout.jsonl")',
+    "loss": "dpo()",
+    "batch": "16",
+    "steps": "8",
+    "optimizer": "adam(3e-3)",
+}
+LOSSES = {
+    "dpo()": "8",
+    "ipo()": "8",
+    "simpo()": "8",
+    "cpo(beta = 0.5, alpha = 0.1)": "8",
+    "orpo(beta = 2)": "20",
+    "kto(beta = 0.5)": "20",
+}
+LETTERS = "abcdefghijkl"
+
+
+def words() -> list[str]:
+    triples = zip(LETTERS, LETTERS[1:] + LETTERS[:1], LETTERS[5:] + LETTERS[:5], strict=True)
+    spelt = ["".join(triple) for triple in triples]
+    return spelt + [word[1:] + word[0] for word in spelt] + [word[2] + word[:2] for word in spelt]
+
+
+def write_pairs(folder: Path, swapped: bool = False) -> None:
+    """Pairs in which the word backward is better, or with ``swapped`` the word itself; what is held
+    out is not swapped."""
+    rows = [
+        {"prompt": f"Spell {word} backward.", "chosen": word[::-1], "rejected": word}
+        for word in words()
+    ]
+    turned = [{**row, "chosen": row["rejected"], "rejected": row["chosen"]} for row in rows]
+    learnt = [*(turned if swapped else rows)][:24]
+    for name, kept in (("pairs", learnt), ("heldout", rows[24:])):
+        text = "".join(json.dumps(row) + "\n" for row in kept)
+        (folder / f"{name}.jsonl").write_text(text, encoding="utf-8")
+
+
+@pytest.fixture
+def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    write_pairs(tmp_path)
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+def align(name: str = "align", **fields: str) -> str:
+    return block("preference", name, FIELDS | fields)
+
+
+def lines(path: Path) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
+
+
+def after(path: Path) -> float:
+    return float(metrics(path, "align")[-1]["heldout/accuracy"])
+
+
+@pytest.mark.parametrize(("loss", "steps"), LOSSES.items())
+def test_each_loss_teaches_what_the_labels_say(loss: str, steps: str, here: Path) -> None:
+    job = tiny(align(loss=loss, steps=steps))
+    summary = run_new(here / "run", job)
+    (stage,) = summary.stages
+    assert (stage.measure, summary.state) == ("accuracy", "finished")
+    taught = after(here / "run")
+    write_pairs(here, swapped=True)
+    run_new(here / "control", job)
+    control = after(here / "control")
+    assert taught >= 0.65
+    assert control <= 0.35
+    rows = metrics(here / "run", "align")
+    assert rows[-1]["loss/mean"] < rows[0]["loss/mean"]
+    assert rows[-1]["margin"] > rows[0]["margin"]
+
+
+def test_the_reference_reads_each_reply_once(here: Path) -> None:
+    """In three epochs, and after a resume too."""
+    job = tiny(align(batch="8", steps="9", heldout="none"))
+    run_new(here / "run", job, stop_after=("align", 5))
+    run(RunFolder.resume(here / "run"))
+    read = [row["tokens/reference"] for row in metrics(here / "run", "align")]
+    kept = lines(here / "run" / "reference-align.jsonl")
+    assert len(kept) == len({record["key"] for record in kept}) == 48
+    assert all(read[:3])
+    assert not any(read[3:])
+
+
+def test_the_first_step_starts_from_the_reference(here: Path) -> None:
+    run_new(here / "run", tiny(align(steps="2")))
+    first, second = metrics(here / "run", "align")
+    assert first["kl/reference"] == 0  # to the last bit: both read the same weights
+    assert first["accuracy"] == 0.5
+    assert second["kl/reference"] > 0
+
+
+def test_a_loss_without_a_reference_asks_none(here: Path) -> None:
+    run_new(here / "run", tiny(align(steps="2", loss="simpo()")))
+    assert not (here / "run" / "reference-align.jsonl").exists()
+    assert all("tokens/reference" not in row for row in metrics(here / "run", "align"))
+
+
+@pytest.mark.parametrize("loss", ["dpo()", "kto()", "orpo()"])
+def test_a_resumed_stage_ends_as_an_undisturbed_one(loss: str, here: Path) -> None:
+    job = tiny(align(loss=loss, batch="8", steps="5", every="2"))
+    assert_resumes(job, ("align", 2), here / "resumed")
+
+
+def test_a_later_stage_is_compared_with_what_the_earlier_one_left(here: Path) -> None:
+    """Its reference is the warm start, not the base model, also after a resume."""
+    job = tiny(
+        align("warmup", loss="simpo()", steps="2", heldout="none"),
+        align(model="warmup", steps="3"),
+    )
+    run_new(here / "run", job, stop_after=("align", 1))
+    run(RunFolder.resume(here / "run"))
+    first, *_, last = metrics(here / "run", "align")
+    assert first["kl/reference"] < 1e-9 < last["kl/reference"]
+
+
+def test_a_reference_can_be_named(here: Path) -> None:
+    job = tiny(
+        align("warmup", loss="simpo()", steps="2", heldout="none"),
+        align(model="warmup", steps="1", reference="policy"),
+    )
+    run_new(here / "run", job)
+    (first,) = metrics(here / "run", "align")
+    assert first["kl/reference"] > 0
+
+
+def test_rewards_of_every_pair_are_kept(here: Path) -> None:
+    run_new(here / "run", tiny(align(steps="2", batch="4")))
+    kept = lines(here / "run" / "comparisons.jsonl")
+    assert [(row["step"], len(row["rewards"])) for row in kept] == [(1, 2)] * 4 + [(2, 2)] * 4
+    second = [row["rewards"] for row in kept if row["step"] == 2]
+    row = metrics(here / "run", "align")[1]
+    assert row["rewards/chosen"] == pytest.approx(sum(r[0] for r in second) / 4)
+    assert row["accuracy"] == sum(r[0] > r[1] for r in second) / 4
+
+
+def test_ties_are_left_out_and_counted(here: Path) -> None:
+    with open("pairs.jsonl", "a") as file:
+        file.write(json.dumps({"prompt": "1?", "chosen": "one", "rejected": "one"}) + "\n")
+    notes: list[str] = []
+    job = tiny(align(steps="1"))
+
+    class Noting(Observer):
+        def note(self, text: str) -> None:
+            notes.append(text)
+
+    run_new(here / "run", job, observer=Noting())
+    assert notes == ["align: left out, 1 rows of pairs.jsonl without a better reply"]
+    assert len(lines(here / "run" / "examples-align.jsonl")) == 24
+
+
+def test_rows_that_are_too_long_stop_the_run_or_are_dropped(here: Path) -> None:
+    limit = 'pairs("pairs.jsonl", max_tokens = 4{})'
+    with pytest.raises(RunError, match="have more than 4 tokens"):
+        run_new(here / "run", tiny(align(data=limit.format(""))))
+
+
+def test_steps_follow_from_the_epochs_without_ties(here: Path) -> None:
+    fields = {name: value for name, value in FIELDS.items() if name != "steps"}
+    text = TINY + block("preference", "align", fields | {"epochs": "2", "batch": "6"})
+
+    def steps() -> int:
+        made = compile_source(Source("recipe.rl", text), {}, reader=Reader()).plan
+        assert made is not None
+        (stage,) = made.stages
+        assert isinstance(stage, PreferencePlan)
+        return stage.steps
+
+    assert steps() == 8
+    with open("pairs.jsonl", "a") as file:
+        file.write(json.dumps({"prompt": "1?", "chosen": "one", "rejected": "one"}) + "\n")
+    assert steps() == 8
