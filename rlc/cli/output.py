@@ -41,3 +41,8 @@ def print_diff(name: str, before: str, after: str, what: str) -> None:
     for line in difflib.unified_diff(old, new, name, f"{name} {what}"):
         # A last line without a line end would run into the next one.
         sys.stdout.write(line if line.endswith("\n") else f"{line}\n")
+
+
+def visible(text: str) -> str:
+    """The text with control characters escaped: a model may write what moves the cursor."""
+    return "".join(c if c.isprintable() or c in "\n\t" else repr(c)[1:-1] for c in text)

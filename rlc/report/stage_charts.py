@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 
 from attrs import evolve, frozen
 
-from rlc.plan.records import EvalPlan, TrainedPlan, TrainPlan, kind_of
+from rlc.plan.records import EvalPlan, PreferencePlan, TrainedPlan, TrainPlan, kind_of
 from rlc.report.charts import Chart, chart
 from rlc.report.run_files import Record, RunFiles
 from rlc.report.series import series
@@ -29,6 +29,8 @@ def stage_charts(files: RunFiles) -> list[StageCharts]:
             charts = [_evaluation(stage, records)]
         elif isinstance(stage, TrainPlan):
             charts = list(_training(stage, records))
+        elif isinstance(stage, PreferencePlan):
+            charts = list(_preferences(stage, records))
         else:
             losses = [series("loss", records, "loss/mean")]
             charts = [chart(f"{stage.name}-loss", "Loss", losses)]
@@ -130,6 +132,28 @@ def _cut_short(stage: TrainPlan, records: Sequence[Record]) -> Chart | None:
     ]
     shown = [curve for curve in curves if curve is not None and any(curve.values)]
     return chart(f"{stage.name}-limits", "Cut short", shown, note="share", bounds=(0, None))
+
+
+def _preferences(stage: PreferencePlan, records: Sequence[Record]) -> Iterator[Chart | None]:
+    name = stage.name
+    learnt = [series("of the step", records, "accuracy")]
+    held = [series("held out", records, "heldout/accuracy")]
+    note = "share of the better replies that have the higher reward"
+    yield chart(f"{name}-accuracy", "Accuracy", learnt + held, note=note, bounds=(0, 1))
+    losses = [
+        series("of the step", records, "loss/mean"),
+        series("held out", records, "heldout/loss"),
+    ]
+    yield chart(f"{name}-loss", "Loss", losses)
+    for key, title, note in (
+        ("rewards", "Reward", "beta times the score of a reply"),
+        ("logps", "Logprob of a reply", "nats, summed over its tokens"),
+    ):
+        curves = [series(side, records, f"{key}/{side}") for side in ("chosen", "rejected")]
+        yield chart(f"{name}-{key}", title, curves, note=note)
+    apart = [series("from the reference", records, "kl/reference")]
+    note = "half the mean square of the log ratio of a token"
+    yield chart(f"{name}-kl", "Distance", apart, note=note, bounds=(0, None))
 
 
 def _every_stage(stage: TrainedPlan, records: Sequence[Record]) -> Iterator[Chart | None]:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from attrs import evolve
 
-from rlc.cli.output import print_error
+from rlc.cli.output import print_error, visible
 
 if TYPE_CHECKING:
     from rich.text import Text
@@ -20,11 +20,12 @@ if TYPE_CHECKING:
     from rlc.report.run_files import Record
     from rlc.runtime.failures import Failure
 
-HELP = "print episodes of a run"
+HELP = "print episodes, or compared replies, of a run"
 DESCRIPTION = (
     "Print episodes of a run: what the environment said, what the model did, "
     "rewards and advantages. By default, of each environment the best, the median and the "
-    "worst of the last step, and its failures."
+    "worst of the last step, and its failures. Of a stage that learns from preferences the replies "
+    "that it compared, with their rewards."
 )
 EPILOG = """\
 examples:
@@ -48,7 +49,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--env", help="an environment (default: all)")
     parser.add_argument("--task", type=int, help="a task: its whole group")
     parser.add_argument("--member", type=int, help="a member of its group")
-    parser.add_argument("--row", metavar="ID", help="the row of data with that id")
+    parser.add_argument("--row", metavar="ID", help="the row of data with that id, or place")
     parser.add_argument("--failed", action="store_true", help="only those that failed, of any step")
     parser.add_argument(
         "--limit", type=_positive, help=f"at most so many, in their order (default {_LIMIT})"
@@ -66,6 +67,8 @@ def _positive(text: str) -> int:
 def run(args: argparse.Namespace) -> int:
     from rich.console import Console
 
+    from rlc.cli.comparisons import show_comparisons
+    from rlc.plan.records import EvalPlan, PreferencePlan
     from rlc.report.run_files import read_metrics, read_plan
     from rlc.runtime.failures import read_failures
     from rlc.sweeps.read import TRIALS, is_sweep
@@ -81,6 +84,10 @@ def run(args: argparse.Namespace) -> int:
     if args.env is not None and args.env not in envs:
         return print_error(f"there is no environment `{args.env}`", 1, f"known: {', '.join(envs)}")
     metrics = read_metrics(args.run_dir)
+    trained = [r["stage"] for r in metrics if not isinstance(stages.get(r["stage"]), EvalPlan)]
+    latest = stages.get(args.stage or (trained[-1] if trained else ""))
+    if isinstance(latest, PreferencePlan):
+        return show_comparisons(args, latest, metrics, _LIMIT)
     wanted = _filter(args, metrics)
     if wanted is None:
         for line in causes(read_failures(args.run_dir)):
@@ -159,11 +166,6 @@ def _show(
         ]:
             console.print(line, soft_wrap=True)
     return 0
-
-
-def visible(text: str) -> str:
-    """The text with control characters escaped: a model may write what moves the cursor."""
-    return "".join(c if c.isprintable() or c in "\n\t" else repr(c)[1:-1] for c in text)
 
 
 def causes(failures: Iterable[Failure]) -> Iterator[Text]:

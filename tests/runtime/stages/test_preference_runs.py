@@ -91,7 +91,6 @@ def test_each_loss_teaches_what_the_labels_say(loss: str, steps: str, here: Path
     assert taught >= 0.65
     assert control <= 0.35
     rows = metrics(here / "run", "align")
-    assert rows[-1]["loss/mean"] < rows[0]["loss/mean"]
     assert rows[-1]["margin"] > rows[0]["margin"]
 
 

@@ -1,0 +1,82 @@
+"""The preferences of a run: what was compared in a step, and how far apart it was."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+from attrs import frozen
+
+from rlc.plan.records import PreferencePlan
+from rlc.report.run_files import Record, parse_line
+from rlc.runtime.journal.metrics import COMPARISONS_FILE
+from rlc.runtime.stages.examples import examples_file
+
+
+@frozen
+class Reply:
+    """``side``: which reply it is, chosen or rejected; ``reward``: the score that it had."""
+
+    side: str
+    reward: float
+    text: str
+
+
+@frozen
+class Comparison:
+    """What one step compared: ``replies`` to a prompt, the better one first, or one that is
+    labelled. ``why``: what it stands for among those of its step; ``place``: its row."""
+
+    stage: str
+    step: int
+    number: int
+    place: str
+    prompt: str
+    replies: tuple[Reply, ...]
+    why: str = ""
+
+    @property
+    def margin(self) -> float:
+        """By how much the better reply is ahead; of one, how well its reward fits its label."""
+        first, *others = self.replies
+        if others:
+            return first.reward - others[0].reward
+        return first.reward if first.side == "chosen" else -first.reward
+
+    def written(self) -> Record:
+        """It as JSON data."""
+        replies = [{"side": r.side, "reward": r.reward, "text": r.text} for r in self.replies]
+        about = {"stage": self.stage, "step": self.step, "example": self.number}
+        return {**about, "place": self.place, "prompt": self.prompt, "replies": replies}
+
+
+def last_compared(metrics: Sequence[Record], stage: str) -> int | None:
+    """The last step of a stage; None before the first."""
+    return max((int(r["step"]) for r in metrics if r["stage"] == stage), default=None)
+
+
+def comparisons(path: Path, plan: PreferencePlan, step: int) -> list[Comparison]:
+    """What a step of a stage compared, in the order of its rows."""
+    examples = list(_records(path / examples_file(plan, plan.data)))
+    found = []
+    for record in _records(path / COMPARISONS_FILE):
+        if (record["stage"], record["step"]) != (plan.name, step):
+            continue
+        example = examples[record["example"]]
+        sides = ["chosen", "rejected"]
+        if "good" in record:
+            sides = ["chosen" if record["good"] else "rejected"]
+        shown = example["shown"]
+        replies = tuple(
+            Reply(side, reward, shown[side])
+            for side, reward in zip(sides, record["rewards"], strict=True)
+        )
+        number, prompt = record["example"], shown["prompt"]
+        found.append(Comparison(plan.name, step, number, example["place"], prompt, replies))
+    return sorted(found, key=lambda one: one.number)
+
+
+def _records(path: Path) -> Iterator[Record]:
+    if path.is_file():
+        with path.open(encoding="utf-8", errors="replace") as lines:
+            yield from (record for line in lines if (record := parse_line(line)) is not None)
