@@ -17,7 +17,7 @@ from rlc.algo.scheme import AdvantageStep, Baseline, Clip, Scale, WeightedSum
 from rlc.errors import Error
 from rlc.plan.environments import EnvPlan, RewardPlan
 from rlc.plan.expectations import ExpectationPlan
-from rlc.plan.nodes import Graph
+from rlc.plan.graph.nodes import Graph
 from rlc.plan.records import (
     SCHEMA_VERSION,
     STAGES,

@@ -23,7 +23,7 @@ from rlc.records import Record
 if TYPE_CHECKING:
     from rlc.algo.expressions.program import Program
     from rlc.plan.expectations import ExpectationPlan
-    from rlc.plan.nodes import Graph
+    from rlc.plan.graph.nodes import Graph
 
 SCHEMA_VERSION = 3
 REHEARSAL = "--rehearse"  # the origin of what a rehearsal changes

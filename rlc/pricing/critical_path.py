@@ -18,7 +18,7 @@ from typing import NamedTuple
 from attrs import frozen
 
 from rlc.plan.graph import IN_ORDER
-from rlc.plan.nodes import Graph, GraphEdge
+from rlc.plan.graph.nodes import Graph, GraphEdge
 
 Event = tuple[str, int]  # the kind of a node, and the part
 Seconds = Mapping[str, Sequence[float]]  # by kind, of each part; those not named take none

@@ -13,7 +13,7 @@ from typing import Literal
 
 from rlc.explanation.amounts.sizes import when_evaluated
 from rlc.explanation.layout import Lines, count, wrapped
-from rlc.plan.nodes import GraphEdge, GraphNode
+from rlc.plan.graph.nodes import GraphEdge, GraphNode
 from rlc.plan.records import EvalPlan, Plan, StagePlan, kind_of
 from rlc.pricing.cost import StageCost
 

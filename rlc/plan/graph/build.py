@@ -17,8 +17,8 @@ from attrs import evolve, frozen
 from rlc.algo.aggregate import SHARED_BY
 from rlc.algo.scheme import AdvantageScheme
 from rlc.plan.asked import asked_models
+from rlc.plan.graph.nodes import Graph, GraphEdge, GraphNode
 from rlc.plan.models import ModelState
-from rlc.plan.nodes import Graph, GraphEdge, GraphNode
 from rlc.plan.records import (
     LOCAL,
     AggregatePlan,
