@@ -8,6 +8,7 @@ The functions here do what the commands of the same names do::
     recipe.check()              # the findings, empty if there are none
     print(recipe.explain())     # values with their origins, formulas, graph, cost
     summary = rlc.run(recipe)   # train; the summary has the checkpoint and the rewards
+    rlc.model(summary.weights).chat("2 + 3 = ?")  # talk to what was trained
     rlc.resume(summary.folder)  # continue a run that was interrupted
     rlc.sweep("recipes/learning_rates.rl").best  # of the runs that a `sweep` declares
 
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
 
     from rlc.api import Explanation, Recipe, RecipeError, explain, load, load_plan, run, sweep
     from rlc.errors import Error
+    from rlc.models.model import Model, model
     from rlc.plan.records import Plan
     from rlc.runtime.start import ExpectationError, resume
     from rlc.runtime.summary import Summary
@@ -35,6 +37,7 @@ __all__ = [
     "Error",
     "ExpectationError",
     "Explanation",
+    "Model",
     "Plan",
     "Recipe",
     "RecipeError",
@@ -43,6 +46,7 @@ __all__ = [
     "explain",
     "load",
     "load_plan",
+    "model",
     "resume",
     "resume_sweep",
     "run",
@@ -52,9 +56,11 @@ __all__ = [
 _ELSEWHERE = {  # than in rlc.api
     "Error": "rlc.errors",
     "ExpectationError": "rlc.runtime.start",
+    "Model": "rlc.models.model",
     "Plan": "rlc.plan.records",
     "Summary": "rlc.runtime.summary",
     "SweepSummary": "rlc.sweeps.results",
+    "model": "rlc.models.model",
     "resume": "rlc.runtime.start",
     "resume_sweep": "rlc.sweeps.start",
 }

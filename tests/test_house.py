@@ -35,10 +35,11 @@ MAY_IMPORT = {
     "runtime": "algo plan data catalog pricing envs service",
     "sweeps": "plan data catalog pricing compile service runtime",
     "report": "lang plan catalog pricing check compile explanation runtime sweeps",
+    "models": "lang plan data catalog check compile envs service runtime report",
     "emit": "algo plan catalog pricing compile explanation envs",
     "imports": "lang catalog",
     "cli": "lang algo plan data catalog pricing check compile explanation envs service runtime "
-    "sweeps report emit imports api",
+    "sweeps report models emit imports api",
 }
 CONTRIBUTING = ROOT / "CONTRIBUTING.md"
 MOST_FILES = 17  # Python files in one folder, its `__init__.py` included

@@ -15,6 +15,7 @@ from typing import Any
 
 from attrs import frozen
 
+from rlc.catalog.facts.models import TINY, TINY_TOKENIZER
 from rlc.catalog.plan_files import plan_from_file
 from rlc.catalog.records import MODEL_FOLDER
 from rlc.data.journal import CHECKPOINTS_FOLDER, JOURNAL_FILE, best_key, meta, saved
@@ -26,6 +27,7 @@ from rlc.plan.units import elapsed
 
 PLAN_FILE = "plan.json"
 ADAPTER_CONFIG, ADAPTER_WEIGHTS = "adapter_config.json", "adapter_model.safetensors"
+_TINY = Path(TINY_TOKENIZER).parts[-4:-1]  # of its folder
 _LOCAL_STATE = re.compile(r"local://([^/]+)/([^/]+)/([^/]+)")
 _MOST_HEADER = 100_000_000  # bytes
 
@@ -176,11 +178,13 @@ def _of_adapter(path: Path) -> SavedWeights:
             )
     if config.get("rank_pattern"):
         raise WeightsError(f"the layers of the adapter in {path} have different ranks")
-    kinds = {layer_kind(name) for name in layers}
+    kinds, base = {layer_kind(name) for name in layers}, config.get("base_model_name_or_path")
+    if base is not None and Path(base).parts[-len(_TINY) :] == _TINY:
+        base = TINY  # wherever rlc was installed when it was exported
     return SavedWeights(
         exactly="",
         place=str(path),
-        base=config.get("base_model_name_or_path"),
+        base=base,
         rank=int(config["r"]),
         trains={f"train_{kind}": kind in kinds for kind in ("mlp", "attn", "unembed")},
         service=LOCAL,

@@ -16,9 +16,13 @@ from rlc.version import __version__
 # EPILOG, add_arguments(parser), and run(args), which returns the exit status.
 COMMANDS = (
     *("check", "explain", "run", "sweep", "runs", "show", "report", "diff", "fmt", "catalog"),
-    *("emit", "serve", "import"),
+    *("eval", "chat", "sample", "export", "emit", "serve", "import"),
 )
-MODULES = {"import": "import_"}  # a word of Python
+# Where a command's module is, if its name does not say it.
+MODULES = {
+    "import": "import_",  # a word of Python
+    **{name: f"models.{name}" for name in ("eval", "chat", "sample", "export")},
+}
 
 INTERRUPTED, BROKEN = 130, 70
 

@@ -85,6 +85,13 @@ class Summary:
         return [one for one in self.expectations if one.holds is False]
 
     @property
+    def weights(self) -> str | None:
+        """What the last stage that was trained has left, as :func:`rlc.model` and `weights = "…"`
+        take it; None if nothing was saved."""
+        left = [stage.weights for stage in self.stages if stage.weights is not None]
+        return left[-1] if left else None
+
+    @property
     def history(self) -> list[dict[str, Any]]:
         """The metrics of each step and evaluation, a record each, in the order they were made.
 

@@ -49,19 +49,31 @@ def connect_service(
     The embedded engine saves under ``checkpoints``; a hosted service stores the ``metadata`` with
     all that it makes. Raise ServiceError if there is no key or a package is missing.
     """
-    if _name(plan) == "tinker":
-        _require_packages(SERVICE_PACKAGES["tinker"], "the Tinker service", "tinker,gem")
-        from rlc.service.hosted.endpoint import find_endpoint
+    if _name(plan) == LOCAL:
+        require_service(plan, base_url)
+    return open_service(_name(plan), checkpoints, base_url, metadata)
 
-        endpoint = find_endpoint(base_url)
-        from rlc.service.hosted.service import HostedService
 
-        hosted: RemoteService = HostedService(endpoint, dict(metadata or {}))
-        return hosted
-    require_service(plan, base_url)
-    from rlc.service.local import connect
+def open_service(
+    name: str,
+    checkpoints: Path,
+    base_url: str | None = None,
+    metadata: Mapping[str, str] | None = None,
+) -> ServiceClient:
+    """The same for the name of a service."""
+    if name == LOCAL:
+        _require_packages(SERVICE_PACKAGES[LOCAL], "the embedded engine", "local,gem")
+        from rlc.service.local import connect
 
-    return connect(checkpoints)
+        return connect(checkpoints)
+    _require_packages(SERVICE_PACKAGES["tinker"], "the Tinker service", "tinker,gem")
+    from rlc.service.hosted.endpoint import find_endpoint
+
+    endpoint = find_endpoint(base_url)
+    from rlc.service.hosted.service import HostedService
+
+    hosted: RemoteService = HostedService(endpoint, dict(metadata or {}))
+    return hosted
 
 
 def _name(plan: Plan) -> str:

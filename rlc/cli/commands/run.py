@@ -68,7 +68,7 @@ def run(args: argparse.Namespace) -> int:
         else:
             assert plan is not None
             folder = open_run(plan, args.run_dir, args.base_url)
-        return _run_folder(folder, args)
+        return run_folder(folder, args)
     except Error as error:
         if folder is not None and folder.close_failed():
             error.add_note(_how_to_resume(folder))
@@ -119,7 +119,7 @@ def _plan(args: argparse.Namespace) -> Plan | None:
     return compiled.plan
 
 
-def _run_folder(folder: RunFolder, args: argparse.Namespace) -> int:
+def run_folder(folder: RunFolder, args: argparse.Namespace) -> int:
     import rlc.service.local.torch_settings  # noqa: F401, I001 (before anything imports torch)
     from rich.console import Console
 

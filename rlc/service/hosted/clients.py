@@ -53,6 +53,7 @@ class HostedSamplingClient:
     sdk: tinker.SamplingClient
     _patience: Patience
     _separate: Callable[[], bool]
+    _known: Callable[[str], Any] = lambda _: None  # the tokenizer of a base model, if it is loaded
 
     def sample(
         self,
@@ -79,8 +80,10 @@ class HostedSamplingClient:
         return submit(lambda: self.sdk.compute_logprobs(prompt), self._patience)
 
     def get_tokenizer(self) -> Any:
-        """The tokenizer of the base model, which is loaded."""
-        return own_tokenizer(self.sdk, self.sdk.get_base_model())
+        """The tokenizer of the base model, which is loaded unless a training client has it."""
+        base = self.sdk.get_base_model()
+        known = self._known(base)
+        return own_tokenizer(self.sdk, base) if known is None else copy.deepcopy(known)
 
 
 async def _joined(
@@ -199,7 +202,7 @@ class HostedTrainingClient:
             ),
             self._patience,
         )
-        shared = self._patience, self._separate
+        shared = self._patience, self._separate, lambda _: self._tokenizer
         return MappedAwaitable(reply, lambda sdk: HostedSamplingClient(sdk, *shared))
 
     def get_tokenizer(self) -> Any:

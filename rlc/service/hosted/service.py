@@ -53,6 +53,7 @@ class HostedService:
     _session: str | None = field(default=None, init=False)
     _separate: bool = field(default=False, init=False)
     _losses: dict[str, HostedLoss] = field(factory=dict, init=False)
+    _tokenizers: dict[str, Any] = field(factory=dict, init=False)  # by base model
     _tracing: asyncio.Lock = field(factory=asyncio.Lock, init=False)
 
     def __attrs_post_init__(self) -> None:
@@ -125,7 +126,8 @@ class HostedService:
                 record_stability_info=record_stability_info,
             )
         )
-        return HostedSamplingClient(client, self.patience, lambda: self._separate)
+        separate = lambda: self._separate  # noqa: E731
+        return HostedSamplingClient(client, self.patience, separate, self._tokenizers.get)
 
     async def create_custom_loss(
         self, fn: Callable[..., Any], input_ranks: Mapping[str, Literal[0, 1, 2]]
@@ -227,6 +229,7 @@ class HostedService:
         )
         name = info.model_data.tokenizer_id or info.model_data.model_name
         tokenizer = await in_thread(lambda: own_tokenizer(client, str(name)))
+        self._tokenizers[str(info.model_data.model_name)] = tokenizer
         separate = lambda: self._separate  # noqa: E731
         return HostedTrainingClient(client, tokenizer, metadata, self.patience, separate)
 

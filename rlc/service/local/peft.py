@@ -16,6 +16,7 @@ import torch
 
 from rlc.catalog.saved_weights import ADAPTER_CONFIG, ADAPTER_WEIGHTS
 from rlc.service.errors import CheckpointError, ServiceError
+from rlc.service.local.checkpoints import Arrays
 from rlc.service.local.model.base_model import BaseModel
 from rlc.service.local.model.lora import ALPHA, Adapter, LoraSpec
 
@@ -25,6 +26,13 @@ _PREFIX, _SUFFIX = "base_model.model.", ".weight"
 def peft_key(layer: str, part: str) -> str:
     """The name of ``lora_A`` or ``lora_B`` of a layer."""
     return f"{_PREFIX}{layer}.{part}{_SUFFIX}"
+
+
+def peft_arrays(arrays: Arrays) -> Arrays:
+    """The adapter among the arrays of a checkpoint, as PEFT names it."""
+    mark = "adapter/"
+    names = {key: key.removeprefix(mark).rpartition(".") for key in arrays if key.startswith(mark)}
+    return {peft_key(layer, part): arrays[key] for key, (layer, _, part) in names.items()}
 
 
 def peft_config(base_model: str, rank: int, keys: Iterable[str]) -> dict[str, Any]:

@@ -23,9 +23,9 @@ from rlc.service.http.inference.replies import (
     read_steps,
 )
 from rlc.service.http.inference.schemas import fits, require_checkable
-from rlc.service.http.inference.text import StopCutter, TextDecoder
 from rlc.service.http.refusals import Refused
 from rlc.service.interface import SampledToken
+from rlc.service.text import StopCutter, TextDecoder
 
 NUMBERS = {"type": "object", "properties": {"a": {"type": "integer"}}, "required": ["a"]}
 ADD = Tool("add", "", NUMBERS, NUMBERS)

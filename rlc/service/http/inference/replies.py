@@ -15,8 +15,8 @@ from attrs import define, field, frozen
 
 from rlc.service.http.inference.prompts import UNRENDERED, Tool
 from rlc.service.http.inference.schemas import fits
-from rlc.service.http.inference.text import StopCutter, TextDecoder, longest_start
 from rlc.service.interface import SampledToken
+from rlc.service.text import StopCutter, TextDecoder, longest_start
 
 _OPEN, _CLOSE = "<think>", "</think>"
 _OBJECT = {"type": "object"}  # what a call of a tool that is not offered has to be

@@ -1,0 +1,1 @@
+"""Commands that take a trained model into use: ask it, measure it, take it away."""

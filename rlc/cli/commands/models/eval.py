@@ -1,0 +1,77 @@
+"""``rlc eval``: a quick look at a model, without a recipe."""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+
+from rlc.cli.commands.models.options import UsageError, add_draw_options, add_model_options, draw_of
+
+HELP = "evaluate a model, without a recipe"
+DESCRIPTION = (
+    "Play tasks of an environment with a model, and count what was solved. The environment is "
+    "written as in a recipe, or named as in the recipe of the run that the model comes from."
+)
+EPILOG = """\
+examples:
+  rlc eval runs/x --env heldout                           an environment of that run
+  rlc eval runs/x@main:20 --env 'gem("game:Sudoku-v0-easy") |> chat()' --tasks 128
+  rlc eval tiny --env 'rows("sums.jsonl", grader = exact) |> chat()' --samples 8
+
+It is a run like any other: `rlc show` and `rlc report` look at its folder.
+"""
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    add_model_options(parser)
+    parser.add_argument("--env", required=True, metavar="ENV", help="the environment")
+    parser.add_argument("--tasks", type=int, default=64, metavar="N", help="(default 64)")
+    parser.add_argument(
+        "--samples", type=int, default=1, metavar="N", help="episodes of each task (default 1)"
+    )
+    parser.add_argument(
+        "--metric",
+        dest="metrics",
+        action="append",
+        default=[],
+        metavar="METRIC",
+        help="as in a recipe: `mean_reward()`, `pass_at(8)`; may be repeated",
+    )
+    parser.add_argument("--run-dir", type=Path, help="folder of the run (default runs/NAME-TIME)")
+    parser.add_argument("--quiet", action="store_true", help="show errors and the result only")
+    add_draw_options(parser, max_tokens=512)
+    parser.set_defaults(resume=None)
+
+
+def run(args: argparse.Namespace) -> int:
+    """Evaluate, and return the exit status of the run."""
+    if args.tasks < 1 or args.samples < 1:
+        raise UsageError("--tasks and --samples are at least 1")
+    from rlc.check.rules import check_plan
+    from rlc.cli.commands.run import run_folder
+    from rlc.cli.output import print_findings
+    from rlc.models.evaluation import evaluation_plan
+    from rlc.models.named import named_model
+    from rlc.runtime.start import open_run
+
+    usual = {name: getattr(args, name) for name in ("temperature", "top_p", "max_tokens")}
+    given = usual != {"temperature": 1.0, "top_p": 1.0, "max_tokens": 512}
+    seed = 1 if args.seed is None else args.seed
+    plan = evaluation_plan(
+        named_model(args.model, args.base, args.renderer),
+        args.env,
+        args.tasks,
+        args.samples,
+        draw_of(args) if given else None,
+        args.metrics,
+        seed,
+    )
+    found = check_plan(plan)
+    print_findings(found)
+    if found.has_errors:
+        return 1
+    folder = open_run(plan, args.run_dir, args.base_url)
+    try:
+        return run_folder(folder, args)
+    finally:
+        folder.close()

@@ -1,0 +1,75 @@
+"""The arguments of commands that name a model, and draw replies from it."""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from rlc.errors import Error
+
+if TYPE_CHECKING:
+    from rlc.models.model import Model
+    from rlc.models.opened import Draw
+
+
+class UsageError(Error):
+    """Arguments that mean nothing."""
+
+    exit_status = 2
+
+
+def add_model_options(parser: argparse.ArgumentParser) -> None:
+    """Add the name of a model, and what may have to be said of it."""
+    parser.add_argument(
+        "model",
+        help="a run (runs/x, runs/x@main:20), the folder of an adapter or a model, a tinker:// "
+        "path, or a base model",
+    )
+    parser.add_argument("--base", help="its base model, where the name does not say it")
+    parser.add_argument("--renderer", help="how chats become tokens, where that is not known")
+    parser.add_argument(
+        "--base-url",
+        metavar="URL",
+        help="a server to use in place of the hosted Tinker service (default TINKER_BASE_URL)",
+    )
+
+
+def add_draw_options(parser: argparse.ArgumentParser, max_tokens: int) -> None:
+    """Add how replies are drawn."""
+    parser.add_argument("--temperature", type=float, default=1.0, metavar="X", help="(default 1)")
+    parser.add_argument("--top-p", type=float, default=1.0, metavar="X", help="(default 1)")
+    parser.add_argument(
+        "--max-tokens",
+        type=int,
+        default=max_tokens,
+        metavar="N",
+        help=f"the longest reply (default {max_tokens})",
+    )
+    parser.add_argument("--seed", type=int, metavar="N", help="the same replies each time")
+
+
+def draw_of(args: argparse.Namespace) -> Draw:
+    """How replies are drawn. Raise UsageError for what cannot be."""
+    from rlc.models.opened import Draw
+
+    if not 0 <= args.temperature < 100 or not 0 < args.top_p <= 1 or args.max_tokens < 1:
+        raise UsageError("--temperature is at least 0, --top-p above 0, and --max-tokens above 0")
+    return Draw(args.max_tokens, args.temperature, args.top_p, args.seed)
+
+
+def opened(name: str, args: argparse.Namespace) -> Model:
+    """Open a model; raise Error if it cannot be used."""
+    from rlc.models.model import model
+
+    return model(name, args.base, args.renderer, args.base_url)
+
+
+def text_of(given: str) -> str:
+    """A text as it is given, or that of ``@FILE``. Raise UsageError if there is no such file."""
+    if not given.startswith("@"):
+        return given
+    try:
+        return Path(given[1:]).read_text(encoding="utf-8").strip()
+    except (OSError, UnicodeDecodeError) as error:
+        raise UsageError(f"cannot read {given[1:]}: {error}") from error

@@ -1,0 +1,101 @@
+"""A quick look at a model: the plan of one evaluation, without a recipe."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from attrs import evolve
+
+from rlc.catalog.saved_weights import is_run_weights
+from rlc.compile.recipe import compile_source
+from rlc.errors import Error
+from rlc.lang.render import render_human
+from rlc.lang.source import Source
+from rlc.models.opened import Draw
+from rlc.plan.environments import EnvPlan
+from rlc.plan.graph import build_graph
+from rlc.plan.models import ModelPlan
+from rlc.plan.paths import file_part, rebased
+from rlc.plan.records import EvalPlan, Plan, environments_of
+from rlc.report.run_files import read_plan
+
+NAME = "quick"
+_SOURCE = "rlc eval"
+
+
+class EvaluationError(Error):
+    """An evaluation that cannot be done as it is asked for."""
+
+    exit_status = 2
+
+
+def evaluation_plan(
+    model: ModelPlan,
+    env: str,
+    tasks: int,
+    samples: int,
+    draw: Draw | None,
+    metrics: Sequence[str] = (),
+    seed: int = 1,
+) -> Plan:
+    """Return the plan of an evaluation of a model as it is.
+
+    Args:
+        env: an environment as a recipe writes it, ``gem("game:Sudoku-v0-easy") |> chat()``, whose
+            paths start at the working directory; or the name of one that the model's run had.
+        draw: how replies are drawn; None: as that run drew them, or with 512 tokens.
+        metrics: as a recipe writes them; by default the mean reward, and pass@k for several
+            samples.
+
+    Raises:
+        EvaluationError: the environment or a metric cannot be read, or the run has no such one.
+    """
+    known, recipe = _of_run(model, env) if env.isidentifier() else (None, _SOURCE)
+    drawn = draw or Draw()
+    metrics = metrics or ["mean_reward()", *([f"pass_at({samples})"] if samples > 1 else [])]
+    text = f"""\
+model m {{ base = "tiny" }}
+env shown = {'gem("game:GuessTheNumber-v0-easy") |> chat()' if known else env}
+eval {NAME} {{
+  model = m  env = shown  tasks = {tasks}  samples = {samples}  metrics = [{", ".join(metrics)}]
+  sampling = sample(
+    max_tokens = {drawn.max_tokens}, temperature = {drawn.temperature!r}, top_p = {drawn.top_p!r}
+  )
+}}
+"""
+    compiled = compile_source(Source(_SOURCE, text), (), seed)
+    if compiled.plan is None:
+        raise EvaluationError(render_human(compiled.diagnostics, color=False).rstrip())
+    (stage,) = compiled.plan.stages
+    assert isinstance(stage, EvalPlan)
+    weights = model.weights
+    if weights is not None and is_run_weights(weights):
+        weights = rebased(weights, "", recipe)
+    stage = evolve(stage, model=evolve(model, name="m", weights=weights))
+    if known is not None:
+        own = evolve(known.rollouts, group=samples)
+        if draw is not None:
+            own = evolve(own, temperature=draw.temperature, max_tokens=draw.max_tokens)
+        sampling = evolve(stage.sampling, temperature=own.temperature, max_tokens=own.max_tokens)
+        env_plan = evolve(known, weight=1.0, rollouts=own)
+        stage = evolve(stage, envs=(env_plan,), sampling=sampling)
+    stages = (stage,)
+    return evolve(
+        compiled.plan, recipe=recipe, stages=stages, graph=build_graph(stages), provenance={}
+    )
+
+
+def _of_run(model: ModelPlan, name: str) -> tuple[EnvPlan, str]:
+    """An environment of the run that a model comes from, and the recipe of that."""
+    if model.weights is None or not is_run_weights(model.weights):
+        raise EvaluationError(
+            f"{model.name} comes from no run that could know the environment `{name}`",
+            "write it as a recipe does: --env 'gem(\"game:Sudoku-v0-easy\") |> chat()'",
+        )
+    plan = read_plan(Path(file_part(model.weights)))
+    envs = {env.name: env for stage in plan.stages for env in environments_of(stage)}
+    if name not in envs:
+        listed = ", ".join(f"`{known}`" for known in envs) or "none"
+        raise EvaluationError(f"the run has no environment `{name}`", f"it has {listed}")
+    return envs[name], plan.recipe

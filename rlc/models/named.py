@@ -1,0 +1,91 @@
+"""What the name of a model stands for: a run, an adapter, a state that Tinker keeps, a base."""
+
+from __future__ import annotations
+
+import os
+from typing import Any
+
+from attrs import evolve
+
+from rlc.catalog.facts.models import Model, find_model, find_retired, model_names
+from rlc.catalog.saved_weights import find_weights
+from rlc.check.suggest import known_values
+from rlc.errors import Error
+from rlc.plan.models import ModelPlan
+from rlc.plan.paths import file_part
+from rlc.plan.records import LOCAL, TINKER
+
+_STATE = "tinker://"
+
+
+class UnknownModelError(Error):
+    """A name that stands for no model; the message says why."""
+
+    exit_status = 2
+
+
+def named_model(name: str, base: str | None = None, renderer: str | None = None) -> ModelPlan:
+    """Return the model of a name: ``runs/x@main:20`` and the like (see :func:`find_weights`), the
+    folder of an adapter of PEFT, ``tinker://RUN/weights/NAME``, a base model of the catalogue, or
+    the folder of one.
+
+    Args:
+        base: the base model, where the name does not say it: of a ``tinker://`` path, and of an
+            adapter that names another folder.
+        renderer: how chats become tokens, where that is not known.
+
+    Raises:
+        UnknownModelError: there is no such model, or its base or renderer is not known.
+        WeightsError: the run or adapter is not there, or cannot be used.
+    """
+    known = find_model(name)
+    if known is not None:
+        return _model(name, known.base, known, renderer)
+    if name.startswith(_STATE):
+        if base is None:
+            raise UnknownModelError(f"the base model of {name} is not known here", "give --base")
+        return _model(name, base, find_model(base), renderer, weights=name, service=TINKER)
+    if os.path.isfile(os.path.join(name, "config.json")):
+        return _model(name, name, None, renderer)
+    if (retired := find_retired(name)) is not None:
+        advice = f"the nearest is {retired.use}"
+        raise UnknownModelError(f"the service no longer has {name} (since {retired.since})", advice)
+    if not os.path.isdir(name) and not os.path.isdir(file_part(name)):
+        message = f"{name} is no run, no folder of a model or an adapter, and no base model"
+        raise UnknownModelError(message, known_values(model_names(), name))
+    found = find_weights(name)
+    base = base or found.base
+    if base is None:
+        raise UnknownModelError(f"{name} does not say its base model", "give --base")
+    weights = f"{file_part(name)}{found.exactly}" if found.exactly else name
+    model = _model(name, base, find_model(base), renderer or found.renderer, weights, found.service)
+    trains: dict[str, Any] = dict(found.trains)
+    return evolve(model, lora_rank=found.rank, **trains)
+
+
+def _model(
+    name: str,
+    base: str,
+    known: Model | None,
+    renderer: str | None,
+    weights: str | None = None,
+    service: str | None = None,
+) -> ModelPlan:
+    if renderer is None and known is not None and known.renderers:
+        renderer = known.renderers[0]
+    if renderer is None:
+        message = f"how {name} writes chats is not known"
+        raise UnknownModelError(message, "name a renderer: --renderer qwen3_instruct")
+    own = known.service if known else LOCAL
+    return ModelPlan(
+        name=name,
+        base=base,
+        lora_rank=1,
+        train_mlp=True,
+        train_attn=True,
+        train_unembed=True,
+        weights=weights,
+        renderer=renderer,
+        context=known.context if known else None,
+        service=service or own,
+    )
