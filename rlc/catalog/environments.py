@@ -110,7 +110,7 @@ def decides(env: EnvPlan, role: str) -> bool:
 def files_of(env: EnvPlan) -> Iterator[tuple[str, str]]:
     """The files that an environment reads, each with its path within the plan's record."""
     for path, param, value, _ in _arguments(env):
-        if param.names_file(value):
+        if param.names_file(value) and not param.folders:
             yield path, file_part(value)
 
 

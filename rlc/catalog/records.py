@@ -43,7 +43,8 @@ class Param:
     allowed values, each a ``noun``. ``form`` is a pattern and an example of it: a value of that
     form is allowed too, and without choices it must be of it. ``file``: a value of the form is the
     path of a file or folder, or one that matches ``file``, if that is a pattern; it starts at the
-    folder of what names it (:mod:`rlc.plan.paths`). ``many`` takes a list of them, ``named`` a
+    folder of what names it (:mod:`rlc.plan.paths`); ``folders``: it is that of folders, or a
+    pattern of them. ``many`` takes a list of them, ``named`` a
     record of them. An ``optional`` one also takes the word ``none``. ``default_of`` names what the
     default belongs to, if it is not the builtin. ``only_if`` names another argument and the values
     of it with which alone this one means anything; ``implied`` another argument, and the default
@@ -69,6 +70,7 @@ class Param:
     noun: str = "value"
     form: tuple[str, str] | None = None
     file: bool | str = False
+    folders: bool = False
     many: bool = False
     named: bool = False
     optional: bool = False

@@ -8,6 +8,9 @@ import sys
 
 from rlc.data.errors import DataError
 
+# The programs that start containers, by the word that stands for any of them.
+CONTAINERS = {"container": ("docker", "podman")}
+
 
 def server_command(server: str) -> list[str] | None:
     """The command that starts a server: that of a Python file, or a command line; None for an

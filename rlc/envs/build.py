@@ -13,6 +13,7 @@ from rlc.catalog.index import source_traits, wrapper_traits
 from rlc.data.code.functions import load_attribute, require_fits, search_beside, signature_of
 from rlc.data.errors import DataError
 from rlc.envs.base import AsyncSource, BlockingSource, EnvError, NumberedSource
+from rlc.envs.harbor.source import harbor_problems
 from rlc.envs.history import History, TextHistory, chat_history
 from rlc.envs.judges.solver_judge import SolverJudge, make_solver_judge
 from rlc.envs.mcp.server import server_problem
@@ -209,6 +210,13 @@ def _python_source(plan: EnvPlan, *_: Any) -> AsyncSource | BlockingSource:
     return make_source(plan.id, plan.args["args"])
 
 
+def _harbor_source(plan: EnvPlan, tokenizer: Any, renderer: str, *_: Any) -> AsyncSource:
+    from rlc.envs.harbor.source import HarborSource
+
+    history = tool_chat_history(tokenizer, renderer, **begins(plan))
+    return HarborSource(plan.id, plan.args, history)
+
+
 def _verifiers_source(plan: EnvPlan, tokenizer: Any, renderer: str) -> AsyncSource:
     from rlc.envs.inverted.history import whole_chat_history
     from rlc.envs.verifiers.source import VerifiersSource
@@ -225,6 +233,7 @@ ADAPTERS = {
     "openreward": Adapter(_openreward_source, openreward_problems),
     "cookbook": Adapter(_cookbook_source),
     "python": Adapter(_python_source),
+    "harbor": Adapter(_harbor_source, harbor_problems),
     "verifiers": Adapter(_verifiers_source),
     "textarena": Adapter(_textarena_source),
     "python_game": Adapter(_python_game),

@@ -249,4 +249,7 @@ CODES: dict[str, str] = {
     # RL070x: environments of other frameworks
     "RL0700": "tools without a chat",
     "RL0701": "command that is not here",
+    "RL0702": "nothing to run containers with",
+    "RL0703": "folder that is no task",
+    "RL0704": "nothing isolates the commands",
 }

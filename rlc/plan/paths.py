@@ -7,6 +7,7 @@ compiled. Absolute paths and those that start with ``~`` stay as they are.
 
 from __future__ import annotations
 
+import glob
 import os
 import re
 
@@ -25,6 +26,11 @@ WHERE_PATHS_START = "a path starts at the folder of the file that names it"
 def located(path: str, recipe: str) -> str:
     """Return where a path of a plan is, as this process opens it; ``recipe`` is the plan's."""
     return os.path.normpath(os.path.join(os.path.dirname(recipe), os.path.expanduser(path)))
+
+
+def is_there(path: str) -> bool:
+    """Whether there is a file or folder, or one that matches a pattern."""
+    return os.path.exists(path) or bool(glob.glob(path))
 
 
 def rebased(path: str, folder: str, recipe: str) -> str:

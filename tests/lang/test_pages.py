@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 import shlex
+import shutil
 import tempfile
 from collections.abc import Sequence
 from pathlib import Path
@@ -12,7 +13,7 @@ from pathlib import Path
 import pytest
 from adapters import write_adapter
 from page_examples import complete
-from paths import ROOT
+from paths import RECIPES, ROOT
 
 from rlc.cli.main import main
 from rlc.compile.recipe import compile_source
@@ -49,7 +50,11 @@ def workplace(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         (tmp_path / f"{name}.rl").write_text(text, encoding="utf-8")
     tracked = complete('train main {\n  track = wandb(project = "guess")\n  …\n}\n')
     (tmp_path / "tracked.rl").write_text(tracked, encoding="utf-8")
+    shell = complete('env guess = harbor("tasks/*")\ntrain main {\n  env = guess\n  …\n}\n')
+    (tmp_path / "shell.rl").write_text(shell, encoding="utf-8")
+    shutil.copytree(RECIPES / "data" / "harbor", tmp_path / "tasks")
     monkeypatch.setattr("rlc.check.data.packages.is_missing", lambda name: name == "wandb")
+    monkeypatch.setattr("rlc.check.rules.environments.is_command", lambda name: name == "python")
     monkeypatch.chdir(tmp_path)
 
     real = tempfile.mkstemp

@@ -32,6 +32,7 @@ ELSEWHERE = {
     "quickstart": "test_job.py",
     "spell_backward": "test_job.py",
     "sudoku": "tests/cli/test_run.py",
+    "harbor": "test_framework_runs.py",
     "mcp_tools": "test_framework_runs.py",
     "verifiers": "test_framework_runs.py",
 }

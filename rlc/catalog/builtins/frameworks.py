@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from rlc.catalog.builtins.sources import ARGS, SAMPLES, SHUFFLE, environment
 from rlc.catalog.builtins.splits import USUAL
-from rlc.catalog.records import Args, Param, builtin
+from rlc.catalog.records import Args, Param, builtin, word
 from rlc.catalog.traits import EnvFacts, SourceTraits
 from rlc.data.code.calls import module_of_package
 from rlc.plan.environments import EnvPlan
@@ -17,7 +17,42 @@ def _verifiers(args: Args) -> EnvPlan:
     return environment("verifiers", args, name=module)
 
 
+def _harbor(args: Args) -> EnvPlan:
+    parts = [part for part in args.id.data.split("/") if part.strip("*.")]
+    return environment("harbor", args, args.turns, parts[-1] if parts else "harbor")
+
+
 FRAMEWORKS = (
+    builtin(
+        "harbor",
+        "env",
+        "Harbor's task folders: the model works in a shell, and the task's tests reward it",
+        _harbor,
+        Param(
+            "id",
+            "string",
+            "the folders of tasks, as a pattern",
+            form=(r".+", "tasks/*"),
+            file=r".+",
+            folders=True,
+        ),
+        SHUFFLE,
+        SAMPLES,
+        Param("turns", "int", "most replies, after which the tests run", 30, low=1, high=1_000),
+        Param("timeout", "duration", "longest command", 60, above=0),
+        word(
+            "runtime",
+            "what commands run in; `container`: docker or podman; `subprocess` is a stand-in that "
+            "isolates nothing",
+            ("container", "docker", "podman", "subprocess"),
+            "container",
+            noun="runtime",
+        ),
+        Param("boxes", "int", "most containers at a time", 8, low=1, high=1_000),
+        traits=SourceTraits(
+            "own", numbered=True, blocks=False, facts=lambda _: EnvFacts(uncounted=True)
+        ),
+    ),
     builtin(
         "verifiers",
         "env",

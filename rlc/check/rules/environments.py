@@ -15,9 +15,9 @@ from rlc.catalog.environments import (
     with_role,
 )
 from rlc.catalog.facts.models import find_model, renderer_fits, renderer_keeps_prefix
-from rlc.catalog.index import source_traits, wrapper_traits
+from rlc.catalog.index import find_builtin, source_traits, wrapper_traits
 from rlc.check.rules.base import View, rule_on_envs
-from rlc.data.commands import is_command, server_command
+from rlc.data.commands import CONTAINERS, is_command, server_command
 from rlc.data.errors import DataError
 from rlc.lang.secrets import is_variable, masked
 from rlc.plan.environments import EnvPlan
@@ -84,9 +84,43 @@ def _servers_can_be_started(view: View, env: EnvPlan) -> None:
     except DataError as error:
         view.error("RL0701", path, str(error), "write it as in a shell")
         return
-    if command is not None and not is_command(command[0]):
+    if command is not None and _is_run_here(view) and not is_command(command[0]):
         message = f"there is no command `{command[0]}` here, which starts the server"
-        view.warning("RL0701", path, message, "install it where the recipe is run")
+        view.warning("RL0701", path, message, "install it, if the recipe is run here")
+
+
+def _is_run_here(view: View) -> bool:
+    """Whether a recipe is checked where it is run, as `--import` says."""
+    return view.reader is not None and bool(view.reader.imports)
+
+
+@rule_on_envs()
+def _tasks_can_be_run(view: View, env: EnvPlan) -> None:
+    """Tasks in folders are there and can be played, in containers or, knowingly, without."""
+    source = find_builtin("env", env.source)
+    if source is None or not source.params[0].folders:
+        return
+    from rlc.data.harbor import harbor_tasks
+
+    path = f"envs.{env.name}"
+    try:
+        tasks = harbor_tasks(view.located(env.id))
+    except DataError as error:
+        view.error("RL0703", f"{path}.id", str(error), error.hint or WHERE_PATHS_START)
+        return
+    if (asked := env.args["samples"] or 0) > len(tasks):
+        message = f"there are {len(tasks):,} tasks, and {asked:,} are asked for"
+        view.error("RL0327", f"{path}.args.samples", message, "leave `samples` out for all of them")
+    if (runtime := env.args["runtime"]) == "subprocess":
+        message = f"nothing isolates the commands of `{env.name}`: they run as you, on this machine"
+        advice = "for tests alone: a policy tries anything; `runtime = container` isolates it"
+        view.warning("RL0704", f"{path}.args.runtime", message, advice)
+    elif _is_run_here(view) and not any(
+        map(is_command, programs := CONTAINERS.get(runtime, (runtime,)))
+    ):
+        message = f"`{env.name}` runs in containers, and there is no {' or '.join(programs)} here"
+        advice = "install it, if it is run here; `runtime = subprocess` is a stand-in for tests"
+        view.warning("RL0702", f"{path}.args.runtime", message, advice)
 
 
 @rule_on_envs()

@@ -19,7 +19,7 @@ from rlc.catalog.files import located_files, paths_in
 from rlc.catalog.plan_files import plan_from_file, plan_to_file
 from rlc.plan.codec import PlanFormatError, plan_hash
 from rlc.plan.differences import difference_lines
-from rlc.plan.paths import located
+from rlc.plan.paths import is_there, located
 from rlc.plan.records import EvalPlan, Plan, data_of
 from rlc.runtime.failures import FAILURES_FILE, Failure, read_failures
 from rlc.runtime.journal.database import Journal
@@ -285,7 +285,7 @@ def _found_recipe(path: Path, plan: Plan, journal: Journal) -> str:
     needed = paths_in(evolve(plan, stages=tuple(ahead)))
     lost = list[str]()  # the first at each place
     for recipe in known or places:
-        missing = [f for file in needed if not os.path.exists(f := located(file, recipe))]
+        missing = [f for file in needed if not is_there(f := located(file, recipe))]
         if not missing:
             return recipe
         lost += missing[:1]

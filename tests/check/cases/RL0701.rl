@@ -1,3 +1,4 @@
+# rlc check --import
 model policy {
   base      = "tiny"
   lora_rank = 8

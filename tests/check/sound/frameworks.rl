@@ -7,9 +7,11 @@ env words = verifiers("frameworks.py", args = { letter = "e" }, weights = { lett
 
 env sums = gem("rg:chain_sum") |> chat(instruction = "Answer in \\boxed{}.") |> mcp_tools("http://127.0.0.1:8000/mcp", per = episode)
 
+env shell = harbor("../../../recipes/data/harbor/*", turns = 4)
+
 train main {
   model     = policy
-  env       = words + sums
+  env       = words + sums + shell
   batch     = groups(2, group_size = 4)
   sampling  = sample(max_tokens = 8)
   advantage = grpo()

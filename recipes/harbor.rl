@@ -1,0 +1,27 @@
+# Harbor's task folders: the model works in a shell, and the task's tests reward it.
+#
+#     rlc run recipes/harbor.rl                                      # needs docker or podman
+#     rlc run recipes/harbor.rl --rehearse --set tasks.runtime=subprocess
+#
+# The stand-in `subprocess` runs commands on this machine, as you, and isolates nothing.
+
+model policy {
+  base      = "Qwen/Qwen3.5-4B"
+  lora_rank = 32
+}
+
+env tasks = harbor("data/harbor/*", turns = 8, timeout = 20s)
+  |> rollouts(step_timeout = 5m)
+
+train main {
+  model     = policy
+  env       = tasks
+  batch     = groups(2, group_size = 8)
+  sampling  = sample(max_tokens = 512)
+  advantage = grpo()
+  loss      = importance_sampling()
+  optimizer = adam(4e-5)
+  steps     = 50
+  on_error  = retry(1) then drop
+  budget    = $40
+}
