@@ -97,8 +97,9 @@ def check_stage(
         values["env"] = evaluator.derived(_decided_envs, *deciding)
     if "reference" in values:
         _reference(values)
-    if "data" in values and values["data"].data.env is not None:
-        complete &= _demonstrations(values, found)
+    for name in ("data", "heldout"):
+        if name in values and getattr(values[name].data, "env", None) is not None:
+            complete &= _demonstrations(name, values, found)
     written = {_PART_NAMES.get(name, name): value for name, value in values.items()}
     parts = {name: evaluator.derived(settle, value) for name, value in written.items()}
     return CheckedStage(decl, parts, Origins(decl.name.span, written), complete)
@@ -252,19 +253,26 @@ def _origin_of(leaf: Any, around: Value | None) -> Value | None:
     return evolve(around, type="any", data=leaf)
 
 
-def _demonstrations(values: Values, found: Diagnostics) -> bool:
-    """Give demonstrations the settings of their only environment; each task is played once."""
-    data = values["data"]
+def _demonstrations(name: str, values: Values, found: Diagnostics) -> bool:
+    """Give what plays for data the settings of its only environment: demonstrations play each task
+    once, preferences are made of several samples."""
+    data = values[name]
+    samples = getattr(data.data, "samples", None)
     env = data.data.env
     envs = merged(env.data)
     if len(envs) > 1:
-        message = "demonstrations come from one environment, not from a mixture"
-        found.error("RL0201", env.span, message, "take one `sft` stage for each")
-    defaults = evolve(env, type="any", data=None, origin="default of demonstrations")
+        message = f"`{unwrap(data.data.kind)}()` plays one environment, not a mixture"
+        found.error("RL0201", env.span, message, "take one stage for each")
+    defaults = evolve(env, type="any", data=None, origin=f"default of {unwrap(data.data.kind)}")
     settings = {"group": 1, "temperature": 1.0, "max_tokens": 1_024}
     given = {name: evolve(defaults, data=value) for name, value in settings.items()}
     decided = _with_rollouts(envs[0], given, defaults)
-    values["data"] = evolve(data, data=evolve(data.data, env=decided))
+    if samples is not None:
+        own = decided.rollouts
+        plain = evolve(own.data if isinstance(own, Value) else own, group=samples)
+        together = evolve(own, data=plain) if isinstance(own, Value) else plain
+        decided = evolve(decided, rollouts=together)
+    values[name] = evolve(data, data=evolve(data.data, env=decided))
     return len(envs) == 1
 
 

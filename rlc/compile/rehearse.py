@@ -12,6 +12,7 @@ from rlc.plan.environments import EnvPlan
 from rlc.plan.graph import build_graph
 from rlc.plan.leaves import leaves
 from rlc.plan.models import ModelPlan
+from rlc.plan.preferences import PreferencesPlan
 from rlc.plan.records import (
     LOCAL,
     REHEARSAL,
@@ -69,7 +70,9 @@ def _stage(stage: StagePlan) -> StagePlan:
     stage = evolve(stage, model=model, steps=steps, save=save, budget=DEFAULT_BUDGET, track=())
     if isinstance(stage, PreferencePlan):
         every = None if stage.every is None else min(stage.every, MAX_STEPS)
-        return evolve(stage, batch=min(stage.batch, MAX_EXAMPLES), every=every)
+        heldout = stage.heldout and _preferences(stage.heldout)
+        batch, data = min(stage.batch, MAX_EXAMPLES), _preferences(stage.data)
+        return evolve(stage, data=data, heldout=heldout, batch=batch, every=every)
     if isinstance(stage, SftPlan):
         return evolve(stage, data=_data(stage.data), batch=min(stage.batch, MAX_EXAMPLES))
     return evolve(
@@ -108,6 +111,13 @@ def _data(data: DataPlan) -> DataPlan:
         return data
     env = data.env and _env(data.env, 1)
     return evolve(data, env=env, count=min(data.count, MAX_DEMONSTRATIONS))
+
+
+def _preferences(data: PreferencesPlan) -> PreferencesPlan:
+    if data.env is None:
+        return data
+    count, size = min(data.count or 1, MAX_EXAMPLES), min(data.samples or 2, MAX_GROUP_SIZE)
+    return evolve(data, env=_env(data.env, size), count=count, samples=size)
 
 
 def _sampling(sampling: SamplingPlan) -> SamplingPlan:

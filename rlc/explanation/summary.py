@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from rlc.catalog.builtins.distillation import NO_ADVANTAGE
 from rlc.explanation.amounts.costs import FREE
-from rlc.explanation.amounts.sizes import collected, when_evaluated
+from rlc.explanation.amounts.sizes import collected, pairs_of, when_evaluated
 from rlc.explanation.amounts.timing import stage_timing
 from rlc.explanation.formulas.distillation import teaching
 from rlc.explanation.job.expectations import expectation_lines
@@ -83,7 +83,7 @@ def _stage(stage: StagePlan, cost: StageCost) -> Lines:
     model = _model(stage.model, stage.after)
     rate = f"learning rate {stage.optimizer.learning_rate:g}"
     if isinstance(stage, PreferencePlan):
-        yield f"trains {model} on {stage.data.path} by {stage.loss.name}, {rate}"
+        yield f"trains {model} on {pairs_of(stage.data)} by {stage.loss.name}, {rate}"
     elif isinstance(stage, SftPlan):
         data = stage.data
         episodes = f"{data.count or 0:,} episodes of {data.env.name}" if data.env else ""

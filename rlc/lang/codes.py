@@ -229,7 +229,7 @@ CODES: dict[str, str] = {
     "RL0727": "nothing to compare on the way",
     "RL0728": "held out and learnt from",
     "RL0729": "divergence of too few replies",
-    "RL0730": "reference with other tokens",
+    "RL0730": "model with other tokens",
     "RL0731": "replies that are equal",
     # RL078x: games
     "RL0780": "game without players",

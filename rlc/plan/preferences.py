@@ -7,21 +7,25 @@ from typing import Any, Literal
 from attrs import frozen
 
 from rlc.plan.environments import EnvPlan
+from rlc.plan.models import ModelState
 from rlc.records import Record
 
 
 @frozen(eq=False, repr=False)
 class PreferencesPlan(Record):
-    """What a preference stage compares, from the rows of a file or data set.
+    """What a preference stage compares.
 
-    ``pairs``: a ``prompt`` with a ``chosen`` and a ``rejected`` reply; ``labelled``: a ``prompt``
-    with one ``reply``, and a ``label`` that says whether it is good. Those are names of fields;
-    None: the usual ones (:mod:`rlc.data.comparisons`). The other attributes are those of
-    :class:`rlc.plan.records.DataPlan`.
+    Rows of a file or data set. ``pairs``: a ``prompt`` with a ``chosen`` and a ``rejected`` reply;
+    ``labelled``: a ``prompt`` with one ``reply``, and a ``label`` that says whether it is good.
+    Those are names of fields; None: the usual ones (:mod:`rlc.data.comparisons`). The other
+    attributes are those of :class:`rlc.plan.records.DataPlan`.
+
+    ``preferred``: ``count`` pairs that ``model`` makes in ``env``, of ``samples`` replies to each
+    task the best and the worst.
     """
 
-    kind: Literal["pairs", "labelled"]
-    path: str
+    kind: Literal["pairs", "labelled", "preferred"]
+    path: str | None
     prompt: str | None
     chosen: str | None
     rejected: str | None
@@ -32,6 +36,8 @@ class PreferencesPlan(Record):
     max_tokens: int | None
     too_long: Literal["stop", "drop"]
     env: EnvPlan | None = None
+    model: ModelState | None = None
+    samples: int | None = None
 
 
 @frozen(eq=False, repr=False)

@@ -11,8 +11,9 @@ from rlc.plan.records import PreferencePlan, StagePlan
 from rlc.pricing.distillation import teacher_tokens
 from rlc.pricing.opponents import opponent_tokens
 from rlc.pricing.preferences import compared, heldout_tokens, reference_tokens
+from rlc.pricing.shapes import rollout_shapes
 from rlc.pricing.texts import Level
-from rlc.pricing.tokens import Tokens
+from rlc.pricing.tokens import TRIES, Tokens, largest, sampling_tokens
 
 ASKED = ("teacher", "judge", "opponent", "samples")  # lines of a bill
 
@@ -49,6 +50,12 @@ def _by_preferences(stage: StagePlan, level: Level) -> Iterator[AskedTokens]:
     if stage.reference is not None:
         before = Tokens(prefill=reference_tokens(stage, level))
         yield AskedTokens("reference", stage.reference.model, Tokens(), before)
+    for data in (stage.data, stage.heldout):
+        if data is not None and data.env is not None and data.model is not None:
+            shapes = rollout_shapes(data.env, data.model.model, None, level)
+            tasks = (data.count or 0) * TRIES[level]
+            made = (sampling_tokens(s, tasks, data.samples or 1, level != "high") for s in shapes)
+            yield AskedTokens("samples", data.model.model, Tokens(), largest(made))
     if stage.heldout is not None:
         each = heldout_tokens(stage, level) * compared(stage) / stage.steps
         yield AskedTokens("evaluation", stage.model, Tokens(prefill=each))

@@ -89,7 +89,7 @@ def _preferences(stage: PreferencePlan) -> Iterator[str]:
     what = "pairs" if stage.data.kind == "pairs" else "replies"
     if rows is not None:
         yield f"{what} of {rows.expected:.0f} tokens on average, prompts included ({_rows(rows)})"
-    else:
+    elif stage.data.env is None:
         least, usual, most = preferences.SIDE_TOKENS.values()
         yield f"low, expected, high: replies of {least}, {usual}, {most:,} tokens, assumed"
     yield "a forward pass before each gradient is billed as a prefill of every reply"

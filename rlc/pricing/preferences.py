@@ -10,7 +10,7 @@ from attrs import frozen
 from rlc.catalog.index import preference_traits
 from rlc.plan.preferences import PreferencesPlan
 from rlc.plan.records import PreferencePlan
-from rlc.pricing.shapes import CHAT_TOKENS
+from rlc.pricing.shapes import CHAT_TOKENS, rollout_shapes
 from rlc.pricing.texts import Level, RowTokens, preference_tokens
 
 SIDE_TOKENS = {"low": 60, "expected": 600, "high": 4_000}  # of a reply that cannot be read
@@ -37,9 +37,13 @@ def measured(stage: PreferencePlan, data: PreferencesPlan) -> RowTokens | None:
 
 def of_one(stage: PreferencePlan, data: PreferencesPlan, level: Level) -> PreferenceTokens:
     """What one preference takes, both replies of a pair together."""
-    rows, sides = measured(stage, data), 2 if data.kind == "pairs" else 1
-    whole = sides * SIDE_TOKENS[level] if rows is None else rows.at(level)
-    whole += sides * CHAT_TOKENS[level] if rows is not None else 0
+    rows, sides = measured(stage, data), 1 if data.kind == "labelled" else 2
+    whole: float = sides * SIDE_TOKENS[level]
+    if rows is not None:
+        whole = rows.at(level) + sides * CHAT_TOKENS[level]
+    elif data.env is not None:
+        shapes = rollout_shapes(data.env, stage.model, None, level)
+        whole = sides * max(sum(e.copies * e.datum_tokens() for e in shape) for shape in shapes)
     if not preference_traits(stage.loss.name).labelled:
         return PreferenceTokens(whole, 0.0)
     return PreferenceTokens(whole / sides, whole / sides)  # a reply, and that to another prompt
@@ -53,7 +57,7 @@ def count_of(stage: PreferencePlan, data: PreferencesPlan) -> int | None:
         share = data.split["share"] if isinstance(data.split, Mapping) else 1.0
         count = ceil(rows.rows * share)
     labelled = preference_traits(stage.loss.name).labelled
-    return None if count is None else count * (2 if labelled and data.kind == "pairs" else 1)
+    return None if count is None else count * (2 if labelled and data.kind != "labelled" else 1)
 
 
 def compared(stage: PreferencePlan) -> int:

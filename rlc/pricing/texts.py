@@ -97,7 +97,7 @@ def preference_tokens(data: PreferencesPlan, model: ModelPlan) -> RowTokens | No
     """Tokens of the preferences in a file, each with all its replies and their prompts, if it is
     there."""
     try:
-        stat = os.stat(data.path)
+        stat = os.stat(data.path or "")
     except OSError:
         return None
     state, columns = (stat.st_mtime_ns, stat.st_size), asdict(data)
@@ -118,8 +118,9 @@ def _compared(
     whole: dict[str, Any] = dict(columns)
     whole |= {"split": None, "count": None, "max_tokens": None, "too_long": "stop"}
     data = PreferencesPlan(**whole)
+    path = str(data.path)
     read, tokenizer, lengths = reader_of(data), tokenizer_at_hand(base), list[int]()
-    for row in islice(_readable(rows_of(data.path)), FIRST_ROWS):
+    for row in islice(_readable(rows_of(path)), FIRST_ROWS):
         try:
             found = read(row.fields)
         except DataError:

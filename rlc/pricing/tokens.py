@@ -97,7 +97,7 @@ def tokens_before(stage: StagePlan, level: Level) -> Tokens:
     assert stage.data.env is not None
     shapes = rollout_shapes(stage.data.env, stage.model, None, level)
     played = (stage.data.count or 0) * TRIES[level]
-    return _most(sampling_tokens(shape, played, 1, level != "high") for shape in shapes)
+    return largest(sampling_tokens(shape, played, 1, level != "high") for shape in shapes)
 
 
 def sampling_tokens(shape: Rollout, groups: float, size: int, cached: bool) -> Tokens:
@@ -180,16 +180,16 @@ def env_tokens(stage: TrainPlan, env: EnvPlan, level: Level) -> Tokens:
     part, cached = shares(stage.envs)[env.name], level != "high"
     shapes = rollout_shapes(env, stage.model, stage.sampling, level)
     if stage.batch.kind == "turns":
-        return _most(turn_tokens(shape, stage.batch, cached) for shape in shapes) * part
+        return largest(turn_tokens(shape, stage.batch, cached) for shape in shapes) * part
     tasks, size = stage.batch.count * part, env.rollouts.group
-    return _most(group_tokens(shape, tasks, size, cached) for shape in shapes)
+    return largest(group_tokens(shape, tasks, size, cached) for shape in shapes)
 
 
 def _train_tokens(stage: TrainPlan, level: Level) -> Tokens:
     total = sum((env_tokens(stage, env, level) for env in stage.envs), Tokens())
     # Groups that are replaced are not trained on; any environment may be the one they come from.
     replaced = stage.batch.resample * RESAMPLED[level]
-    total += _most(
+    total += largest(
         sampling_tokens(shape, replaced, env.rollouts.group, level != "high")
         for env in stage.envs
         for shape in rollout_shapes(env, stage.model, stage.sampling, level)
@@ -213,10 +213,10 @@ def _eval_tokens(stage: EvalPlan, level: Level) -> Tokens:
     for env in stage.envs:
         shapes = rollout_shapes(env, stage.model, stage.sampling, level)
         tasks = stage.tasks * part[env.name]
-        total += _most(sampling_tokens(shape, tasks, stage.samples, cached) for shape in shapes)
+        total += largest(sampling_tokens(shape, tasks, stage.samples, cached) for shape in shapes)
     return total
 
 
-def _most(tokens: Iterable[Tokens]) -> Tokens:
+def largest(tokens: Iterable[Tokens]) -> Tokens:
     """Return the largest number of each kind, over several shapes."""
     return Tokens(*map(max, zip(*(each.counts for each in tokens), strict=True)))

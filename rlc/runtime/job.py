@@ -282,7 +282,7 @@ class Job:
         seed, progress = self.folder.plan.seed, self.observer.progress
         if isinstance(stage, PreferencePlan):
             return await open_preferences(
-                self.folder, stage, weights, meter, self._asked, self.observer.note
+                self.folder, stage, weights, meter, self._asked, progress, self.observer.note
             )
         if isinstance(stage, SftPlan):
             note = self.observer.note

@@ -296,7 +296,7 @@ def written(builtin: Builtin, param: Param, value: str) -> str:
         return recipe(env=SPELL, sft=SFT | {"data": call})
     if builtin.kind == "preferences":
         loss = {"loss": "kto()"} if builtin.name == "labelled" else {}
-        return recipe(preference=PREFERENCE | loss | {"data": call})
+        return recipe(env=SPELL, preference=PREFERENCE | loss | {"data": call})
     if builtin.kind == "preference_loss":
         return recipe(preference=PREFERENCE | {"loss": call})
     if builtin.kind == "metric":

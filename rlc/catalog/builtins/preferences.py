@@ -53,6 +53,32 @@ SOURCES = (
 )
 
 
+def _preferred(args: Args) -> PreferencesPlan:
+    given: dict[str, Any] = dict.fromkeys(("path", "split", "max_tokens", *_COLUMNS))
+    given |= {name: args.values[name] for name in ("env", "model", "samples")}
+    return PreferencesPlan(kind="preferred", count=args.n, too_long="stop", **given)
+
+
+PREFERRED = builtin(
+    "preferred",
+    "preferences",
+    "pairs that a model makes: of several replies to a task the best and the worst",
+    _preferred,
+    Param("model", "model", "who replies: a model, or a stage as it ends"),
+    Param("env", "env", "what it is asked, and what rewards the replies"),
+    Param("n", "int", "how many pairs; tasks whose rewards are all equal make none", low=1),
+    Param(
+        "samples",
+        "int",
+        "replies to each task",
+        4,
+        low=2,
+        high=1_024,
+        aliases="num_samples n_samples group_size num_generations best_of",
+    ),
+)
+
+
 def _loss(
     name: str,
     doc: str,

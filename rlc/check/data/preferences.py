@@ -46,15 +46,18 @@ def _reference_is_read(view: View) -> None:
 
 
 @rule("model", "reference")
-def _reference_reads_the_tokens(view: View) -> None:
-    if view.reference is None:
-        return
-    model, other = view.model, view.reference.model
-    known = tokenizer_of(model.base), tokenizer_of(other.base)
-    if model.base != other.base and None not in known and known[0] != known[1]:
-        message = f"`{other.base}` splits text into other tokens than `{model.base}`"
-        advice = "its logprobs are of other things: take a reference with the same tokenizer"
-        view.error("RL0730", "reference", message, advice)
+def _tokens_are_the_same(view: View) -> None:
+    """What a reference reads, and what another model has written, are the tokens of this one."""
+    model = view.model
+    asked = {name: getattr(view.parts[name], "model", None) for name in _preferences(view)}
+    for path, state in {"reference": view.reference, **asked}.items():
+        known = tokenizer_of(model.base), state and tokenizer_of(state.model.base)
+        if state is None or state.model.base == model.base or None in known:
+            continue
+        if known[0] != known[1]:
+            message = f"`{state.model.base}` splits text into other tokens than `{model.base}`"
+            advice = "take a model with the same tokenizer"
+            view.error("RL0730", path, message, advice)
 
 
 @rule("loss", "reference")
@@ -109,7 +112,7 @@ def _heldout_is_compared(view: View) -> None:
 @rule("data", "heldout")
 def _heldout_is_held_out(view: View) -> None:
     data, other = view.data, view.heldout
-    if other is None or other.path != data.path:
+    if other is None or other.path is None or other.path != data.path:
         return
     splits = [base_split("train") if one.split is None else one.split for one in (other, data)]
     if have_tasks_in_common(*splits):

@@ -162,10 +162,22 @@ def _training(stage: TrainPlan) -> Iterator[str]:
 
 def _preferences(stage: PreferencePlan) -> Iterator[str]:
     yield collected(stage)
-    yield _rows_of(stage.data)
+    yield pairs_of(stage.data)
     if stage.heldout is not None:
         every = f"after every {count(stage.every, 'step')} and " if stage.every else ""
-        yield f"held out: {_rows_of(stage.heldout)}, compared {every}at the end"
+        yield f"held out: {pairs_of(stage.heldout)}, compared {every}at the end"
+    for data in (stage.data, stage.heldout):
+        if data is not None and data.env is not None:
+            yield from _environments((data.env,), stage.model)
+
+
+def pairs_of(data: PreferencesPlan) -> str:
+    """What is compared: ``rows of pairs.jsonl``, ``256 pairs that policy makes in spell``."""
+    if data.env is None or data.model is None:
+        return _rows_of(data)
+    who = data.model.after or data.model.model.name
+    made = f"{data.count or 0:,} pairs that {who} makes in {data.env.name}"
+    return f"{made}, the best and the worst of {data.samples} replies to a task"
 
 
 def _rows_of(data: DataPlan | PreferencesPlan) -> str:

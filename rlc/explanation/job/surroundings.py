@@ -56,6 +56,9 @@ def written(plan: Plan) -> Iterator[str]:
 
 def _of_preferences(stage: PreferencePlan) -> Iterator[str]:
     yield f"{stage.name}: examples-{stage.name}.jsonl, what it compares"
+    for data, part in zip(data_of(stage), ("", "-heldout"), strict=False):
+        if data.env is not None:
+            yield f"{stage.name}: episodes-{stage.name}{part}.jsonl, what was played for it"
     if stage.heldout is not None:
         yield f"{stage.name}: examples-{stage.name}-heldout.jsonl, what is only compared"
     if stage.reference is not None:

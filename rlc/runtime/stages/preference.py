@@ -10,6 +10,7 @@ from attrs import define, field
 
 from rlc.catalog.builtins.losses import LIKELIHOOD
 from rlc.catalog.index import preference_traits
+from rlc.plan.preferences import PreferencesPlan
 from rlc.plan.records import PreferencePlan, data_of
 from rlc.runtime.asked import AskedModels
 from rlc.runtime.concurrency import in_thread
@@ -24,6 +25,7 @@ from rlc.runtime.stages.examples import (
     require_examples,
 )
 from rlc.runtime.stages.file_examples import CHOSEN, REJECTED
+from rlc.runtime.stages.preferred import preferred
 from rlc.runtime.stages.weights import StageWeights
 from rlc.runtime.updates import optimizer
 from rlc.runtime.updates.datums import FloatArray
@@ -144,12 +146,21 @@ async def open_preferences(
     weights: StageWeights,
     meter: Meter,
     asked: AskedModels,
+    on_progress: Callable[[int, int], None],
     note: Callable[[str], None],
 ) -> PreferenceStage:
     """Open a stage: its preferences, made from their rows before its first step, and the model that
     its loss compares with. Raise DataError or RunError as :func:`load_examples` does."""
+    tokenizer = weights.training.get_tokenizer()
     if not weights.step:
-        await make_file_examples(folder, stage, weights.training.get_tokenizer(), note)
+        await make_file_examples(folder, stage, tokenizer, note)
+        for data, part in zip(data_of(stage), ("", "-heldout"), strict=False):
+            name = examples_file(stage, data)
+            if isinstance(data, PreferencesPlan) and data.env and not (folder.path / name).exists():
+                made = preferred(
+                    *(folder, stage, data, part, tokenizer, meter, asked, on_progress, note)
+                )
+                folder.rewrite(name, await made)
     read = labelled if preference_traits(stage.loss.name).labelled else pairs
     found = []
     for data in data_of(stage):

@@ -15,8 +15,14 @@ preference by_ipo = by_dpo { model = by_dpo  loss = ipo(beta = 0.5)  reference =
 preference by_simpo = by_dpo { model = by_ipo  loss = simpo() }
 preference by_cpo = by_dpo { model = by_simpo  loss = cpo(alpha = 0.5) }
 preference by_orpo = by_dpo { model = by_cpo  loss = orpo() }
+env spell = gem("rg:spell_backward") |> chat(instruction = "Put your answer inside \\boxed{}.")
+preference by_itself = by_dpo {
+  model   = by_orpo
+  data    = preferred(by_orpo, env = spell, n = 16, samples = 8)
+  heldout = preferred(policy, env = spell, n = 8)
+}
 preference by_kto {
-  model     = by_orpo
+  model     = by_itself
   data      = labelled("data/rated.jsonl", prompt = "asked", reply = "said", label = "fine")
   loss      = kto(undesirable = 2)
   optimizer = adam(1e-5)

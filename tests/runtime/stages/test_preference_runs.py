@@ -194,3 +194,41 @@ def test_steps_follow_from_the_epochs_without_ties(here: Path) -> None:
     with open("pairs.jsonl", "a") as file:
         file.write(json.dumps({"prompt": "1?", "chosen": "one", "rejected": "one"}) + "\n")
     assert steps() == 8
+
+
+def made(model: str, **fields: str) -> str:
+    return f"preferred({model}, env = spell, n = 12, samples = 4)"
+
+
+def test_a_model_makes_its_own_preferences(here: Path) -> None:
+    """Of the replies to a task the best and the worst, round after round."""
+    job = tiny(
+        align("first", data=made("policy"), heldout="none", steps="4"),
+        align("second", data=made("first"), model="first", heldout="none", steps="2"),
+    )
+    run_new(here / "run", job)
+    kept = lines(here / "run" / "examples-first.jsonl")
+    assert len(kept) == 12
+    assert all(better > worse for better, worse in (row["earned"] for row in kept))
+    assert all("boxed" in row["shown"]["prompt"] or row["shown"]["prompt"] for row in kept)
+    played = lines(here / "run" / "episodes-first.jsonl")
+    assert all(len(task["episodes"]) == 4 for task in played)
+    tied = [task for task in played if len({one["reward"] for one in task["episodes"]}) == 1]
+    assert len(played) - len(tied) >= 12
+    # The second round asks the first one's weights.
+    first, *_ = metrics(here / "run", "second")
+    assert first["kl/reference"] < 1e-9
+    assert lines(here / "run" / "examples-second.jsonl") != kept
+
+
+def test_made_preferences_are_resumed_with_and_not_made_again(here: Path) -> None:
+    job = tiny(align(data=made("policy"), heldout=made("policy"), batch="4", steps="3"))
+    assert_resumes(job, ("align", 1), here / "resumed")
+    assert len(lines(here / "resumed" / "examples-align-heldout.jsonl")) == 12
+
+
+def test_a_model_that_never_differs_makes_no_preferences(here: Path) -> None:
+    same = "preferred(policy, env = same, n = 2, samples = 2)"
+    env = 'env same = gem("rg:spell_backward") |> chat() |> rollouts(max_tokens = 1)\n'
+    with pytest.raises(RunError, match="had replies whose rewards differ"):
+        run_new(here / "run", tiny(env, align(data=same, heldout="none")))

@@ -1,0 +1,36 @@
+# Online DPO: a model makes its own preferences. Of four replies to a task the best and the worst are a
+# pair, what ties is passed over; the second round asks what the first one has left. About half a minute.
+
+param learning_rate: float = 1e-3
+
+model policy {
+  base      = "tiny"
+  lora_rank = 8
+}
+
+env spell = gem("rg:spell_backward")
+  |> chat(instruction = "Put your answer inside \\boxed{}.")
+  |> rollouts(max_tokens = 16)
+
+preference first {
+  model     = policy
+  data      = preferred(policy, env = spell, n = 64, samples = 4)
+  loss      = dpo(beta = 0.1)
+  optimizer = adam(learning_rate)
+  batch     = 16
+  epochs    = 2
+}
+
+preference second = first {
+  model = first
+  data  = preferred(first, env = spell, n = 64, samples = 4)
+}
+
+eval heldout {
+  model    = second
+  env      = spell
+  tasks    = 64
+  sampling = sample(max_tokens = 16)
+}
+
+expect heldout.mean_reward >= 70%

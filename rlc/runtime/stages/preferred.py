@@ -1,0 +1,102 @@
+"""Preferences made by a model itself: of several replies to a task the best and the worst."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from rlc.plan.preferences import PreferencesPlan
+from rlc.plan.records import PreferencePlan
+from rlc.runtime.asked import AskedModels
+from rlc.runtime.guard.meter import Meter
+from rlc.runtime.journal.folder import RunFolder
+from rlc.runtime.records import RunError
+from rlc.runtime.rollouts.environments import build_envs, close_envs
+from rlc.runtime.rollouts.tasks import TaskStream, new_cursor
+from rlc.runtime.stages.file_examples import CHOSEN, REJECTED
+from rlc.runtime.stages.samples import Sample, Sampler, collect, model_player
+
+MOST_TRIES = 20  # tasks played for each pair that is asked for
+
+
+async def preferred(
+    folder: RunFolder,
+    stage: PreferencePlan,
+    data: PreferencesPlan,
+    part: str,
+    tokenizer: Any,
+    meter: Meter,
+    asked: AskedModels,
+    on_progress: Callable[[int, int], None],
+    note: Callable[[str], None],
+) -> list[dict[str, Any]]:
+    """Return the pairs of a stage's data, or of the ``part`` of it that is held out, as records of
+    the run folder, in the order of their tasks.
+
+    Each task is played by as many members as the plan says; tasks whose rewards are all equal are
+    ties. Raise RunError if too few tasks have replies that differ.
+    """
+    assert data.env is not None
+    assert data.model is not None
+    assert data.count is not None
+    renderer = stage.model.renderer
+    env = build_envs([data.env], tokenizer, renderer, asked.responders(meter))[data.env.name]
+    name = data.env.name
+    try:
+        client = await asked.client(data.model)
+        account = Meter(folder.journal, stage.name, data.model.model)
+        rollouts = data.env.rollouts
+        play = model_player(client, rollouts, data.model.model.context, account)
+        names = ("preferred", stage.name, *([part] if part else []))
+        stream = TaskStream(
+            {name: env}, new_cursor([name]), folder.plan.seed, names, size=rollouts.group
+        )
+        whose = f"{stage.name}{part}"
+        sampler = Sampler(folder, whose, stream, data.model.model, play, account)
+        most = MOST_TRIES * data.count * rollouts.group
+        found, played = await collect(sampler, 2 * data.count, most, best_and_worst, on_progress)
+    finally:
+        meter.write()
+        await close_envs([env])
+    tasks = played // rollouts.group
+    if len(found) < 2 * data.count:
+        raise RunError(
+            f"only {len(found) // 2} of {tasks:,} tasks of `{name}` had replies whose rewards "
+            f"differ; {data.count} pairs are wanted",
+            "lower `n`, draw more `samples` of each task, or take tasks that are sometimes solved",
+        )
+    pairs = list(zip(found[::2], found[1::2], strict=True))
+    if ties := tasks - len(pairs):
+        note(f"{whose}: {ties:,} of {tasks:,} tasks are left out, most as ties")
+    return [_record(better, worse, tokenizer) for better, worse in pairs]
+
+
+def best_and_worst(group: Sequence[Sample]) -> Sequence[Sample]:
+    """Return the episodes of a task with the highest and the lowest reward, of equals the first;
+    none if all rewards are equal."""
+    usable = [one for one in group if one.sequences]
+    if not usable:
+        return []
+    better = max(usable, key=lambda one: one.reward)
+    worse = min(usable, key=lambda one: one.reward)
+    return [better, worse] if better.reward > worse.reward else []
+
+
+def _record(better: Sample, worse: Sample, tokenizer: Any) -> dict[str, Any]:
+    first = better.sequences[0]
+    asked = [
+        token
+        for token, turn in zip(first["tokens"], first["turns"], strict=True)
+        if turn < 0 and token >= 0
+    ]
+    return {
+        "place": f"{better.env} task {better.task}",
+        CHOSEN: list(better.sequences),
+        REJECTED: list(worse.sequences),
+        "earned": [better.reward, worse.reward],
+        "shown": {
+            "prompt": tokenizer.decode(asked),
+            CHOSEN: "\n".join(better.actions),
+            REJECTED: "\n".join(worse.actions),
+        },
+    }
