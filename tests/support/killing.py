@@ -40,6 +40,16 @@ EVAL = {
 SMALL = {"batch": "groups(3, group_size = 2)", "sampling": "sample(max_tokens = 8)"}
 MIXED = SMALL | {"env": "guess + spell"}
 _ASYNC = SMALL | {"overlap": "asynchronous(max_staleness = 2)", "loss": "ppo()", "steps": "6"}
+PREFERENCE = {
+    "model": "policy",
+    "data": "preferred(policy, env = spell, n = 8, samples = 3)",
+    "heldout": "preferred(policy, env = spell, n = 3, samples = 3)",
+    "every": "2",
+    "loss": "dpo()",
+    "batch": "4",
+    "steps": "4",
+    "optimizer": "adam(1e-3)",
+}
 SCENARIOS: dict[str, str] = {
     "synchronous": train(**MIXED) + block("eval", "held", EVAL),
     "streamed": train(**SMALL | {"overlap": "streamed(minibatches = 2)", "steps": "5"}),
@@ -65,6 +75,8 @@ SCENARIOS: dict[str, str] = {
     )
     + train(**SMALL | {"model": "warmup", "env": "spell", "steps": "3"})
     + block("eval", "held", EVAL),
+    "preferences": block("preference", "first", PREFERENCE)
+    + block("preference", "second", PREFERENCE | {"model": "first", "loss": "kto()"}),
     "no rolling": train(**SMALL | {"steps": "5", "save": "every(2, rolling = none)"}),
     "asynchronous, no rolling": train(**_ASYNC | {"save": "every(2, rolling = none)"}),
 }
