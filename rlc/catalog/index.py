@@ -38,7 +38,7 @@ from rlc.errors import Error
 from rlc.plan.records import LossPlan
 
 if TYPE_CHECKING:
-    from rlc.algo.expressions.known import Known
+    from rlc.algo.expressions.analysis.known import Known
     from rlc.algo.expressions.program import Program
 
 T = TypeVar("T")
@@ -213,7 +213,7 @@ def service_settings(loss: str) -> dict[str, float | None]:
 def known_loss(program: Program) -> Known | None:
     """Return the loss of the service that an expression is by another name, with its settings as
     the service calls them; None if it is none of those whose definition is known."""
-    from rlc.algo.expressions.known import Candidate, known_loss
+    from rlc.algo.expressions.analysis.known import Candidate, known_loss
 
     written = {b.name: b.traits for b in builtins_of("loss") if b.traits.written is not None}
     found = known_loss(

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from functools import lru_cache
 
-from rlc.algo.expressions.degree import degree
-from rlc.algo.expressions.growth import ratio_is_bounded
+from rlc.algo.expressions.analysis.degree import degree
+from rlc.algo.expressions.analysis.growth import ratio_is_bounded
 from rlc.algo.expressions.program import Program
 from rlc.catalog.traits import LossTraits
 

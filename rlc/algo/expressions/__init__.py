@@ -7,12 +7,9 @@ inputs, such as ``logp`` and ``adv``, and computes one value a token, a sequence
 - ``program``: the records, JSON-able as part of a plan.
 - ``build``: ``Builder`` makes programs, with shapes checked, equal parts shared, constants folded;
   ``validate`` checks one from elsewhere.
-- ``reach``: which nodes have a gradient. ``derivative``: the derivative by ``logp``, a program too.
-- ``degree``: how a loss scales with the advantages. ``ranges``: what its parts can be, where they
-  are undefined. ``growth``: whether it bounds the weight of a ratio that has run away.
+- ``derivative``: the derivative by ``logp``, a program too.
+- ``analysis``: what can be said of a program before it is computed.
 - ``formula``: text that people read, of a program and of its derivative.
-- ``known``: whether a loss is one of the service's own by another name; the catalogue has
-  ``known_loss(program)`` with all candidates.
 - ``scalars``: programs in pure Python; ``shaped_reward`` of an episode.
 - ``shield``: a program for torch, whose own gradient of a `where` is NaN where the branch that is
   not taken is infinite.

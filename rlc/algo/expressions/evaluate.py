@@ -23,8 +23,8 @@ import numpy as np
 import numpy.typing as npt
 
 from rlc.algo.errors import AlgorithmError
+from rlc.algo.expressions.analysis.reach import differentiable
 from rlc.algo.expressions.program import INPUT, NUMBER, Node, Program, Shape
-from rlc.algo.expressions.reach import differentiable
 from rlc.algo.expressions.vocabulary import shapes
 from rlc.algo.ragged import Floats
 

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from rlc.algo.expressions.growth import overflows_at
+from rlc.algo.expressions.analysis.growth import overflows_at
+from rlc.algo.expressions.analysis.ranges import Undefined, ranges
+from rlc.algo.expressions.analysis.reach import differentiable
 from rlc.algo.expressions.program import NUMBER, Program
-from rlc.algo.expressions.ranges import Undefined, ranges
-from rlc.algo.expressions.reach import differentiable
 from rlc.algo.expressions.vocabulary import OPERATIONS
 from rlc.check.expressions.lower import Lowering
 from rlc.lang.diagnostics import Diagnostics, Label

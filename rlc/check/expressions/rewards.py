@@ -7,8 +7,8 @@ from typing import Any
 
 from attrs import evolve, fields, has
 
+from rlc.algo.expressions.analysis.ranges import ranges
 from rlc.algo.expressions.program import ExpressionError, Program
-from rlc.algo.expressions.ranges import ranges
 from rlc.algo.expressions.vocabulary import INPUTS
 from rlc.catalog.builtins.graders import FORMAT, finds_answers
 from rlc.catalog.environments import with_role

@@ -9,11 +9,11 @@ from expressions import program
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
-from rlc.algo.expressions.degree import degree
-from rlc.algo.expressions.growth import ratio_is_bounded
+from rlc.algo.expressions.analysis.degree import degree
+from rlc.algo.expressions.analysis.growth import ratio_is_bounded
+from rlc.algo.expressions.analysis.ranges import Undefined, ranges
+from rlc.algo.expressions.analysis.reach import differentiable
 from rlc.algo.expressions.program import Program
-from rlc.algo.expressions.ranges import Undefined, ranges
-from rlc.algo.expressions.reach import differentiable
 from rlc.algo.expressions.scalars import evaluate
 
 PPO = "-min(ratio * adv, clip(ratio, 0.8, 1.2) * adv)"
