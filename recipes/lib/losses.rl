@@ -107,15 +107,24 @@ loss dppo_kl(low = 0.2, high = 0.2, most = 20.0) {
   token = -stop(where(adv > 0, up, down) * min(ratio, most)) * adv * logp
 }
 
-# Clip-Cov and KL-Cov (arXiv 2505.22617) choose tokens by the covariance of logprob and advantage
-# over a whole batch, Clip-Cov among them at random. A loss here sees one sequence and no batch, so
-# neither can be written. This one can, and is not theirs: PPO without the gradient of every token
-# whose own A (log p - expected) lies in the range, with the batch's mean logprob as a number. The
-# range is the one that verl 0.9.1 draws from.
-loss covariance_band(expected, least = 1.0, most = 5.0, low = 0.8, high = 1.2) {
-  covariance = adv * (stop(logp) - expected)
+# Clip-Cov (arXiv 2505.22617): of the tokens whose covariance of logprob and advantage, centred over
+# the batch, lies in a range, a few are drawn and lose their gradient, so that the entropy falls more
+# slowly. With `logq` the logprobs are the sampler's; write `logp` in both places for the trainer's at
+# the start of the step, which the paper has, after a forward pass. verl 0.9.1 takes the statistics
+# of each micro-batch, and leaves out what PPO clips anyway.
+loss clip_cov(share = 0.0002, least = 1.0, most = 5.0, low = 0.8, high = 1.2) {
+  covariance = (logq - batch_mean(logq)) * (adv - batch_mean(adv))
+  dropped    = batch_draw(where(covariance > least, where(covariance < most, 1, 0), 0), share)
   surrogate  = min(ratio * adv, clip(ratio, low, high) * adv)
-  token      = -where(covariance < least, surrogate, where(covariance > most, surrogate, 0))
+  token      = -(1 - dropped) * surrogate
+}
+
+# KL-Cov (arXiv 2505.22617): the tokens with the largest covariance are held to the sampler instead.
+# The paper has share = 0.002 for 7B and 0.0002 for 32B; nothing bounds the ratio of the others.
+loss kl_cov(share = 0.0002, coef = 1.0) {
+  covariance = (logq - batch_mean(logq)) * (adv - batch_mean(adv))
+  held       = batch_top(covariance, share)
+  token      = coef * held * abs(logp - logq) - ratio * adv
 }
 
 # -- PPO and a term of its own: a pattern to copy --

@@ -6,6 +6,7 @@ from functools import lru_cache
 
 from rlc.algo.expressions.analysis.degree import degree
 from rlc.algo.expressions.analysis.growth import ratio_is_bounded
+from rlc.algo.expressions.batch import needs_batch, reads_trainer
 from rlc.algo.expressions.program import Program
 from rlc.catalog.traits import LossTraits
 
@@ -22,5 +23,7 @@ def traits_of(program: Program) -> LossTraits:
         takes_stale=ratio_is_bounded(program).positive,
         sampler_logprobs="logq" in inputs,
         reference="ref" in inputs,
-        weighted=degree(program).of != 1,
+        # What is computed over the batch takes the advantages as they are.
+        weighted=degree(program).of != 1 or needs_batch(program),
+        forward=reads_trainer(program),
     )

@@ -44,7 +44,8 @@ class LossTraits:
     record what it samples. ``published``: Tinker's definition is known; otherwise the formula is
     that of the embedded engine and of ``rlc serve``. ``reference``: it reads the logprobs of the
     stage's reference. ``weighted``: it is not of degree one in the advantages, so the weight of a
-    sequence is an input of its own. ``written``: the loss as an expression, the node that a builder
+    sequence is an input of its own. ``forward``: it reads the trainer's logprobs before the
+    gradient, in a forward pass. ``written``: the loss as an expression, the node that a builder
     makes from those of its parameters.
     """
 
@@ -60,6 +61,7 @@ class LossTraits:
     published: bool = True
     reference: bool = False
     weighted: bool = False
+    forward: bool = False
     written: Callable[[Builder, Mapping[str, int]], int] | None = None
 
     def range_of(self, loss: LossPlan) -> tuple[float, float] | None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 
+from rlc.algo.expressions.batch import needs_batch
 from rlc.algo.scheme import Baseline, Clip, Returns, Scale
 from rlc.catalog.builtins.training import DEFAULT_DEADLINES, DEFAULT_GIVE_UP
 from rlc.catalog.builtins.wrappers import TEMPLATES
@@ -43,6 +44,8 @@ def _common(stage: TrainPlan) -> Iterator[str]:
         yield "`resample`: the script replaces no groups"
     if loss_traits(stage.loss).per_sequence:
         yield f"`{stage.loss.name}()`: its sequence mask is not written by the script"
+    if stage.loss.program is not None and needs_batch(stage.loss.program):
+        yield f"`{stage.loss.name}`: the script computes nothing over a batch before its gradient"
     watched = {
         "kl_guard": stage.kl_guard is not None,
         "give_up": stage.give_up not in (None, DEFAULT_GIVE_UP),
@@ -140,7 +143,7 @@ def _cookbook(stage: TrainPlan) -> Iterator[str]:
     if aggregate_traits(stage.aggregate.kind).over is not None:
         yield f"`{stage.aggregate.kind}()`: the cookbook's loop sums over tokens"
     if stage.overlap.kind == "streamed":
-        for barrier in barriers(scheme, stage.aggregate, stage.kl, stage.batch):
+        for barrier in barriers(scheme, stage.loss, stage.aggregate, stage.kl, stage.batch):
             yield (
                 f"`streamed()`: {barrier.why}, the whole batch, and the cookbook's loop takes each "
                 "part by itself"

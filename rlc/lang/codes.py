@@ -203,6 +203,7 @@ CODES: dict[str, str] = {
     "RL0656": "expression too large",
     "RL0657": "can be undefined",
     "RL0658": "reference without an effect",
+    "RL0659": "share of a batch",
     # RL067x: expectations (rlc/check)
     "RL0670": "nothing of that name to expect",
     "RL0671": "expectation of no stage",

@@ -147,7 +147,8 @@ def _prices(stage: StagePlan) -> Iterator[str]:
     unsure = [name for name in (known.unconfirmed if known else ()) if name in prices]
     if unsure:
         yield f"no primary source confirms the price of {', '.join(unsure)} of {model.base}"
-    if isinstance(stage, TrainPlan) and loss_traits(stage.loss).reaches_prompt:
+    traits = loss_traits(stage.loss) if isinstance(stage, TrainPlan) else None
+    if isinstance(stage, TrainPlan) and traits and (traits.reaches_prompt or traits.forward):
         yield f"the forward pass of {stage.loss.name}() is billed as a prefill of every sequence"
     if isinstance(stage, TrainPlan) and stage.loss.program is not None:
         yield (

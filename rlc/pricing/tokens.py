@@ -205,7 +205,8 @@ def _are_read_first(stage: TrainPlan, level: Level) -> bool:
     server; at worst it has none, and its client asks for the logprobs first."""
     if stage.loss.program is not None and stage.model.service != LOCAL and level == "high":
         return True
-    return loss_traits(stage.loss).reaches_prompt
+    traits = loss_traits(stage.loss)
+    return traits.reaches_prompt or traits.forward
 
 
 def _eval_tokens(stage: EvalPlan, level: Level) -> Tokens:

@@ -6,13 +6,16 @@ import json
 from typing import Any
 
 import pytest
+from attrs import evolve
 from run_support import TINY, compiled, train
 
 from rlc.catalog.index import loss_traits
 from rlc.compile.recipe import compile_source
 from rlc.lang.source import Source
 from rlc.plan.codec import PlanFormatError, plan_from_dict, plan_hash, plan_to_dict
+from rlc.plan.graph import in_parts
 from rlc.plan.records import LossPlan, Plan, TrainPlan
+from rlc.pricing.cost import stage_cost
 
 SEQUENCE = """
 loss shared(low = 0.9, high = 1.1) {
@@ -139,3 +142,21 @@ def test_a_plan_keeps_its_expression_and_refuses_another() -> None:
         nodes[-1] = wrong
         with pytest.raises(PlanFormatError, match="loss"):
             plan_from_dict(data)
+
+
+def test_what_is_computed_over_a_batch_waits_for_it() -> None:
+    declared = TINY + "loss held { token = -ratio * adv * batch_top(logp, 10%) }\n"
+    fields = {"advantage": "grpo()", "aggregate": "token_sum()", "overlap": "streamed(2)"}
+    text = declared + train(loss="held", **fields)
+    made = compile_source(Source("recipe.rl", text))
+    (warning,) = (item for item in made.diagnostics if item.code == "RL0319")
+    assert [label.text for label in warning.labels] == ["`held` computes something over it"]
+    assert made.plan is not None
+    (stage,) = made.plan.stages
+    assert isinstance(stage, TrainPlan)
+    assert {"datums", "forward_backward"}.isdisjoint(in_parts(stage))
+    assert "advantages" in in_parts(stage)
+    tokens = stage_cost(stage).step_tokens["low"]
+    plain = evolve(stage, loss=LossPlan("importance_sampling", {}))
+    less = stage_cost(plain).step_tokens["low"]
+    assert tokens.prefill == less.prefill + less.train  # the trainer's logprobs are read first

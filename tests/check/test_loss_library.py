@@ -7,10 +7,11 @@ from typing import Any
 
 import numpy as np
 import pytest
+from attrs import evolve
 from paths import ROOT
 from run_support import TINY, train
 
-from rlc.algo.expressions.evaluate import loss_and_grad
+from rlc.algo.expressions.evaluate import batch_values, loss_and_grad
 from rlc.algo.expressions.python import torch_function
 from rlc.catalog.index import loss_traits
 from rlc.compile.recipe import compile_source
@@ -33,9 +34,8 @@ SERVED = {
     "shared_ratio": "gspo",
     "sequence_ratio": "gspo",
 }
-ARGUMENTS = {"covariance_band": "expected = -1.5"}
 # What is said of the loss itself under two updates of a batch, which is off-policy.
-SAID = {"log_likelihood": {"RL0435"}, "ppo_entropy": {"RL0651"}}
+SAID = {"log_likelihood": {"RL0435"}, "ppo_entropy": {"RL0651"}, "kl_cov": {"RL0651"}}
 
 
 @pytest.mark.parametrize("name", LOSSES)
@@ -44,7 +44,7 @@ def test_a_loss_of_the_library_is_computed_as_defined(name: str) -> None:
 
     from rlc.service.local.custom.loss import CustomLoss
 
-    call = f"{name}({ARGUMENTS.get(name, '')})" if LOSSES[name] else name
+    call = f"{name}()" if LOSSES[name] else name
     fields = {"loss": call, "batch": "groups(3, group_size = 4, updates = 2)"}
     if name == "ppo_k3":
         fields["kl"] = "reference(policy.base, coef = 0)"
@@ -71,11 +71,17 @@ def test_a_loss_of_the_library_is_computed_as_defined(name: str) -> None:
         logq_T, adv_T = column(-3 * rng.random(9) - 0.1), column(rng.normal(size=9))
         ref_T, logp_T = column(-3 * rng.random(9)), logq_T + rng.normal(0, 0.4, 9)
         targets_T = np.ones(9, np.int64)
-        datum = TrainingDatum([1] * 9, targets_T, logq_T, adv_T, mask_T, ref_T, weight=0.5)
+        row = {"logq": logq_T[mask_T], "adv": adv_T[mask_T]}
+        (computed,) = batch_values(loss.program, [row], [rng.random(mask_T.sum())])
+        datum = TrainingDatum([1] * 9, targets_T, logq_T, adv_T, mask_T, weight=0.5)
+        datum = evolve(datum, scored={"reference": ref_T}, batch=computed)
         lp_T = torch.tensor(logp_T, requires_grad=True)
         total, _ = custom.total(lp_T, [custom.read_inputs(datum.to_tinker(loss), "")], [0])
         (found_T,) = torch.autograd.grad(total, lp_T)
         inputs = {"logp": logp_T, "logq": logq_T, "adv": adv_T, "ref": ref_T}
+        for key, value in computed.items():
+            inputs[key] = np.zeros(9)
+            inputs[key][mask_T] = value
         scale = datum.weight if weighted else 1.0
         value, grad_T = loss_and_grad(loss.program, inputs, mask_T, scale)
         assert total.item() == pytest.approx(value, rel=1e-12, abs=1e-12)

@@ -134,6 +134,7 @@ def test_a_script_is_valid_formatted_and_stands_alone(
         ),
         ("loss = stable_reinforce(kl_coeff = 0.1)", "cookbook", "`stable_reinforce()` is not a"),
         ("loss = own()", "cookbook", "`own()` is not a loss"),
+        ("loss = top()", "tinker", "`top`: the script computes nothing over a batch"),
         ("advantage = grpo()", "cookbook", "advantage `grpo`"),
         ("optimizer = adam(1e-3, beta1 = 0.8)", "cookbook", "beta1 = 0.9"),
         ("optimizer = adam(1e-3, schedule = cosine())", "cookbook", "constant learning rate"),
@@ -151,6 +152,7 @@ def test_what_a_target_cannot_express_is_refused(change: str, target: str, reaso
     }.get(field)
     text = PLAIN.replace(old, change) if old else PLAIN.replace("steps = 2", f"steps = 2  {change}")
     own = "loss own() { token = -abs(ratio) * logp * adv }\n"
+    own += "loss top() { token = -ratio * adv * batch_top(adv, 5%) }\n"
     with pytest.raises(EmitError) as refused:
         emit(plan_of(own + text), target)
     assert any(reason in why for why in refused.value.reasons), refused.value.reasons

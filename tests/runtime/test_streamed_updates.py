@@ -58,6 +58,9 @@ LOSSES = [
     LossPlan("own", {}, program("exp(logp - logq) - adv * logp * adv")),
     LossPlan("own", {}, program("-exp(mean(logp - logq)) * mean(adv)")),
     LossPlan("own", {}, program("mean(ratio) - mean(adv) * mean(adv) * mean(ratio)")),
+    # Of the whole batch: by the sampler's logprobs, and by the trainer's.
+    LossPlan("own", {}, program("-ratio * (adv - batch_mean(adv)) * batch_top(logq * adv, 0.2)")),
+    LossPlan("own", {}, program("-ratio * adv * batch_draw(logp - batch_mean(logp), 0.3)")),
 ]
 
 
@@ -131,7 +134,11 @@ class Trainer:
     def forward_backward(self, data: list[types.Datum], loss: str, config: Any) -> Any:
         minibatch = self.submitted.popleft()
         assert len(data) == len(minibatch.datums)
-        self.gathered.append(minibatch)
+        datums = [
+            evolve(datum, batch=batch_of(sent))
+            for datum, sent in zip(minibatch.datums, data, strict=True)
+        ]
+        self.gathered.append(evolve(minibatch, datums=datums))
         return self.forward(data, loss)
 
     async def forward(self, data: list[types.Datum], loss: str) -> types.ForwardBackwardOutput:
@@ -191,10 +198,17 @@ class StageUnderTest(TrainStage):
         return await super().forward_backward(node, inputs)
 
 
+def batch_of(datum: types.Datum) -> dict[str, Any]:
+    """What was computed over the batch, as it was sent."""
+    sent = datum.loss_fn_inputs
+    return {key: sent[key].to_numpy() for key in sent if key.startswith("batch_")}
+
+
 def trained_on(minibatch: Minibatch) -> list[Any]:
     def row(datum: TrainingDatum) -> Any:
         arrays = (datum.targets_T, datum.logprobs_T, datum.advantages_T, datum.mask_T)
-        return datum.inputs, [array.tolist() for array in arrays], datum.weight
+        computed = sorted((key, np.asarray(value).tolist()) for key, value in datum.batch.items())
+        return datum.inputs, [array.tolist() for array in arrays], datum.weight, computed
 
     return [row(datum) for datum in minibatch.datums]
 

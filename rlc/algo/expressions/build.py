@@ -26,7 +26,7 @@ from rlc.algo.expressions.program import (
     Program,
     Shape,
 )
-from rlc.algo.expressions.vocabulary import INPUTS, OPERATIONS, RATIO, input_of
+from rlc.algo.expressions.vocabulary import INPUTS, OPERATIONS, RATIO, SHARE, input_of
 
 _COUNTS = {1: "one argument", 2: "two arguments", 3: "three arguments"}
 _SHAPES: dict[Shape, str] = {
@@ -34,6 +34,9 @@ _SHAPES: dict[Shape, str] = {
     "sequence": "one value a sequence",
     "token": "one value a token",
 }
+
+
+_INSTEAD = {"mean": "it is its own mean", "sum": "multiply it by `length`"}
 
 
 class Builder:
@@ -232,15 +235,21 @@ class Builder:
                     "a condition",
                     "`where(condition, 1, 0)` makes a value of a condition",
                 )
-            if operation.reduces and self._shapes[arg] != "token":
+            if param == SHARE:
+                if not 0 < (self.value(arg) or 0.0) <= 1:
+                    expected = "a number above 0, at most 1"
+                    message = f"`{operation.usage}` takes {expected} for `{param}`"
+                    raise ExpressionError(message, op, position, expected)
+            elif (operation.reduces or operation.batch) and self._shapes[arg] != "token":
+                over = "a sequence" if operation.reduces else "a batch"
                 raise ExpressionError(
-                    f"`{operation.usage}` is over the tokens of a sequence, and this is "
+                    f"`{operation.usage}` is over the tokens of {over}, and this is "
                     f"{_SHAPES[self._shapes[arg]]}",
                     op,
                     position,
                     _SHAPES["token"],
                     _SHAPES[self._shapes[arg]],
-                    "it is its own mean" if op == "mean" else "multiply it by `length`",
+                    _INSTEAD.get(op),
                 )
         if op == "clip" and (low := self.value(args[1])) is not None:
             high = self.value(args[2])

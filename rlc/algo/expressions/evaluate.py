@@ -16,16 +16,19 @@ same gradient or the advantage is 0.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from math import fsum
 from types import MappingProxyType
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+from attrs import evolve
 
 from rlc.algo.errors import AlgorithmError
 from rlc.algo.expressions.analysis.reach import differentiable
+from rlc.algo.expressions.batch import after_batch, batch_nodes
 from rlc.algo.expressions.program import INPUT, NUMBER, Node, Program, Shape
-from rlc.algo.expressions.vocabulary import shapes
+from rlc.algo.expressions.vocabulary import input_of, shapes
 from rlc.algo.ragged import Floats
 
 _Values = Any  # one float64, or an array of one for each sampled token
@@ -42,7 +45,8 @@ def loss_and_grad(
     Args:
         program: a loss.
         inputs: ``logp`` and whatever else the program reads (``logq``, ``adv``, ``ref``), each of
-            shape (T,). ``ratio`` and ``length`` follow from them.
+            shape (T,), and what :func:`batch_values` returned. ``ratio`` and ``length`` follow
+            from them.
         mask_T: positive where the token was sampled; None: everywhere. Other tokens have neither
             a loss nor a gradient, and nothing is read there.
         weights: what the loss is multiplied by: one number, or for a token loss one a token.
@@ -54,6 +58,7 @@ def loss_and_grad(
     Raises:
         AlgorithmError: a missing input, one of another length, or a loss that is not finite.
     """
+    program = after_batch(program)
     logp_T = np.asarray(inputs["logp"], dtype=np.float64)
     mask = np.ones(len(logp_T), bool) if mask_T is None else np.asarray(mask_T) > 0
     if mask.shape != logp_T.shape:
@@ -76,6 +81,75 @@ def loss_and_grad(
     return float(np.sum(loss)), grad_T
 
 
+def batch_values(
+    program: Program,
+    sequences: Sequence[Mapping[str, npt.ArrayLike]],
+    orders: Sequence[npt.ArrayLike],
+) -> list[dict[str, float | Floats]]:
+    """Compute what a loss needs of a whole batch: the inputs of ``after_batch(program)``.
+
+    A share of n tokens is ``floor(share n)`` of them, and at least one.
+
+    Args:
+        program: a loss.
+        sequences: for each sequence what the values are computed from (``logp``, ``logq``, ``adv``,
+            ``ref``), one value for each sampled token, shape (S,).
+        orders: for each sequence a number for each sampled token, shape (S,). Tokens are drawn, and
+            of equal ones those at the top chosen, by the smallest: random numbers that belong to
+            the tokens choose at random, whatever the order of the sequences.
+
+    Returns:
+        For each sequence ``{"batch_mean_1": 0.2, "batch_top_2": array of shape (S,)}``.
+
+    Raises:
+        AlgorithmError: a missing input, or a value that is not finite.
+    """
+    if not sequences:
+        return []
+    lengths = [len(np.asarray(order)) for order in orders]
+    order_A = np.concatenate([np.asarray(order, np.float64) for order in orders])
+    found: list[dict[str, Any]] = [{} for _ in sequences]
+    for position, name in batch_nodes(program).items():
+        node = program.nodes[position]
+        values_A = np.concatenate(
+            [
+                _token_values(program, node.args[0], {**inputs, **known}, length)
+                for inputs, known, length in zip(sequences, found, lengths, strict=True)
+            ]
+        )
+        if not np.isfinite(values_A).all():
+            raise AlgorithmError(f"what `{node.op}` is computed from is not finite everywhere")
+        if node.op == "batch_mean":
+            # The same in whatever order, and the value itself where there is only one.
+            mean = fsum(values_A) / len(values_A)
+            mean = min(max(mean, values_A.min()), values_A.max())
+            for known in found:
+                known[name] = mean
+            continue
+        if node.op == "batch_top":
+            ranked_A = np.lexsort((order_A, -values_A))
+        else:
+            ranked_A = np.argsort(order_A, kind="stable")
+            ranked_A = ranked_A[values_A[ranked_A] != 0]
+        share = program.nodes[node.args[1]].value or 0.0
+        chosen_A = np.zeros(len(values_A))
+        chosen_A[ranked_A[: max(int(share * len(values_A)), 1)]] = 1.0
+        pieces = np.split(chosen_A, np.cumsum(lengths)[:-1])
+        for known, piece in zip(found, pieces, strict=True):
+            known[name] = piece
+    return found
+
+
+def _token_values(
+    program: Program, of: int, inputs: Mapping[str, npt.ArrayLike], length: int
+) -> Floats:
+    """The values of a node on each sampled token of a sequence, shape (S,)."""
+    part = after_batch(evolve(program, output=of))
+    with np.errstate(all="ignore"):
+        values = _forward(part, _sampled(part, inputs, np.ones(length, bool)))
+    return np.asarray(values[part.output], np.float64) * np.ones(length)
+
+
 def _sampled(
     program: Program, inputs: Mapping[str, npt.ArrayLike], mask: npt.NDArray[np.bool_]
 ) -> dict[str, _Values]:
@@ -87,6 +161,9 @@ def _sampled(
         if name not in inputs:
             raise AlgorithmError(f"the loss reads `{name}`, which is not there")
         column_T = np.asarray(inputs[name], dtype=np.float64)
+        if input_of(program.kind, name).shape != "token" and not column_T.shape:
+            found[name] = column_T
+            continue
         if column_T.shape != mask.shape:
             raise AlgorithmError(f"{name} has shape {column_T.shape}, logp has {mask.shape}")
         found[name] = column_T[mask]

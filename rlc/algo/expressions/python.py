@@ -12,9 +12,10 @@ from typing import Any, Literal
 
 from attrs import field, frozen
 
+from rlc.algo.expressions.batch import after_batch
 from rlc.algo.expressions.program import INPUT, NUMBER, Program, Shape
 from rlc.algo.expressions.shield import shielded
-from rlc.algo.expressions.vocabulary import INPUTS, OPERATIONS, RATIO, shapes
+from rlc.algo.expressions.vocabulary import INPUTS, OPERATIONS, RATIO, input_of, shapes
 from rlc.records import Record
 
 MASK, FIRST, WEIGHT = "mask", "first", "weight"
@@ -36,8 +37,9 @@ class TorchFunction(Record):
     """A loss of one datum as Python source that needs ``torch``.
 
     ``ranks`` are those of its arguments, in order: the trainer's ``logprobs``, what the loss reads
-    (``logq``, ``adv``, ``ref``), the ``mask`` of the sampled tokens and that of the ``first`` of
-    them, each of shape [T]; then, if it was asked for, the ``weight`` of the sequence. Tokens that
+    (``logq``, ``adv``, ``ref``), what it computes over the batch (``batch_top_1``), the ``mask`` of
+    the sampled tokens and that of the ``first`` of them, each of shape [T] but ``batch_mean_1``,
+    which is one number; then, if it was asked for, the ``weight`` of the sequence. Tokens that
     were not sampled have to come with the values of the first one: they count nowhere, and are
     computed with what is defined. It returns the loss and no metrics.
     """
@@ -50,9 +52,14 @@ class TorchFunction(Record):
 def torch_function(program: Program, name: str, weighted: bool = False) -> TorchFunction:
     """Return a loss as a function called ``name``: the sum over the sampled tokens, or that of the
     sequence; with ``weighted`` times a weight that comes with the datum."""
-    program = shielded(program)
+    program = shielded(after_batch(program))
     ranks: dict[str, Literal[0, 1, 2]] = {"logprobs": 1}
     ranks |= {key: 1 for key in _READ if key in program.inputs}
+    ranks |= {
+        key: 0 if input_of(program.kind, key).shape == "sequence" else 1
+        for key in program.inputs
+        if key not in INPUTS["loss"]
+    }
     ranks |= {MASK: 1, FIRST: 1}
     if weighted:
         ranks[WEIGHT] = 0
@@ -89,7 +96,7 @@ class _Writer:
         self.lines: list[str] = []
         self.texts: list[tuple[str, int]] = []
         self.constants: dict[int, Any] = {}
-        self.names = set(_TAKEN)
+        self.names = {*_TAKEN, *program.inputs}
         readers = [0] * len(program.nodes)
         for node in program.nodes:
             for arg in node.args:

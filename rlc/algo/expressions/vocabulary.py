@@ -3,7 +3,8 @@
 Shapes, from narrow to wide: a ``number`` is the same everywhere, a value of a ``sequence`` is the
 same on all its tokens, one of a ``token`` belongs to that token alone. An operation on several
 shapes has the widest of them; ``mean`` and ``sum`` make a sequence of tokens. A comparison has a
-condition for its result, which `where` reads and nothing else does.
+condition for its result, which `where` reads and nothing else does. What is called ``batch_…`` is
+computed over the sampled tokens of a whole step before its gradient, and is a constant then.
 
 Only sampled tokens exist in a loss: no input has a value elsewhere, and ``mean``, ``sum`` and
 ``length`` do not count what was not sampled.
@@ -47,7 +48,9 @@ class Operation:
     ``params`` name the arguments; the last of a ``variadic`` one may be repeated. ``of`` computes
     it for floats, by the rules of IEEE 754: it never raises. ``reduces``: over the tokens of a
     sequence, so that ``of`` takes a list. ``condition``: its result is a condition, and ``of``
-    returns a bool. ``commutes``: the order of its arguments does not matter.
+    returns a bool. ``commutes``: the order of its arguments does not matter. ``batch``: the shape
+    of the result of one over all sampled tokens of a step; ``of`` takes those of one sequence for
+    all of them, or chooses none.
     """
 
     name: str
@@ -58,6 +61,7 @@ class Operation:
     reduces: bool = False
     condition: bool = False
     commutes: bool = False
+    batch: Shape | None = None
     aliases: str = ""  # its names elsewhere, for suggestions
 
     @property
@@ -72,6 +76,8 @@ class Operation:
 
     def shape(self, args: Sequence[Shape]) -> Shape:
         """The shape of the result, from those of the arguments."""
+        if self.batch is not None:
+            return self.batch
         return "sequence" if self.reduces else max(args, key=SHAPES.index)
 
 
@@ -120,8 +126,14 @@ def _mean(values: Sequence[float]) -> float:
     return _sum(values) / len(values)
 
 
+def _chosen(*_: float) -> float:
+    """Alone, no token is among those that are chosen."""
+    return 0.0
+
+
 _AB = ("a", "b")
 _X = ("x",)
+SHARE = "share"  # a parameter that takes a number, the share of the tokens that are chosen
 
 OPERATIONS: MappingProxyType[str, Operation] = MappingProxyType(
     {
@@ -210,6 +222,31 @@ OPERATIONS: MappingProxyType[str, Operation] = MappingProxyType(
                 reduces=True,
                 aliases="masked_sum",
             ),
+            Operation(
+                "batch_mean",
+                _X,
+                "mean over the sampled tokens of the whole batch, without a gradient",
+                _mean,
+                batch="sequence",
+            ),
+            Operation(
+                "batch_top",
+                ("x", SHARE),
+                "1 for the tokens with the largest `x`, a share of all sampled tokens of the batch "
+                "and at least one; else 0",
+                _chosen,
+                batch="token",
+                aliases="topk top_k quantile",
+            ),
+            Operation(
+                "batch_draw",
+                ("x", SHARE),
+                "1 for tokens that are drawn at random from those whose `x` is not 0, at most a "
+                "share of all sampled tokens of the batch, or one; else 0",
+                _chosen,
+                batch="token",
+                aliases="random choice randperm",
+            ),
         )
     }
 )
@@ -291,9 +328,14 @@ INPUTS: MappingProxyType[Kind, MappingProxyType[str, Input]] = MappingProxyType(
 
 
 def input_of(kind: Kind, name: str) -> Input:
-    """Return what is known of an input; a component of a reward is any number."""
-    known = INPUTS[kind].get(name)
-    return known or Input(name, "number", f"the reward component `{name}`", name)
+    """Return what is known of an input: of a reward a component, which is any number, of a loss a
+    value over the batch that has been computed, such as ``batch_mean_1``."""
+    if (known := INPUTS[kind].get(name)) is not None:
+        return known
+    operation = OPERATIONS.get(name.rpartition("_")[0])
+    if kind == "loss" and operation is not None and operation.batch is not None:
+        return Input(name, operation.batch, operation.doc, name)
+    return Input(name, "number", f"the reward component `{name}`", name)
 
 
 def shape_of_input(kind: Kind, name: str) -> Shape:

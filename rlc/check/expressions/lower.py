@@ -7,7 +7,7 @@ from typing import Protocol
 
 from rlc.algo.expressions.build import Builder
 from rlc.algo.expressions.program import ExpressionError, Kind
-from rlc.algo.expressions.vocabulary import INPUTS, OPERATIONS, Input, Operation
+from rlc.algo.expressions.vocabulary import INPUTS, OPERATIONS, SHARE, Input, Operation
 from rlc.catalog.records import Param
 from rlc.check.scalars import NUMBERS, Scalars, describe
 from rlc.check.scope import Scope
@@ -185,7 +185,13 @@ class Lowering:
                 self.found.error("RL0656", span, str(error), "name parts of it, or take some out")
             else:
                 place = args[error.argument].span
-                self.found.error("RL0643", place, str(error), error.hint)
+                of_batch = operation.params[min(error.argument, wanted - 1)] == SHARE
+                self.found.error(
+                    "RL0659" if of_batch else "RL0643",
+                    place,
+                    str(error),
+                    "0.0002 is one token in 5,000" if of_batch else error.hint,
+                )
             return None
 
 

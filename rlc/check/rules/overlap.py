@@ -29,14 +29,15 @@ def _parts_have_groups(view: View) -> None:
         view.warning("RL0327", "overlap.minibatches", message, advice)
 
 
-@rule("overlap", "batch", "advantage", "aggregate", "kl", "teacher")
+@rule("overlap", "batch", "advantage", "loss", "aggregate", "kl", "teacher")
 def _something_is_streamed(view: View) -> None:
     """Where the gradient waits for the whole batch, other models can still read its parts."""
     if view.overlap.kind != "streamed" or view.batch.kind == "turns":
         return
     if view.kl is not None or view.teacher:
         return
-    waits = {b.why: b.path for b in barriers(view.advantage, view.aggregate, None, view.batch)}
+    found = barriers(view.advantage, view.loss, view.aggregate, None, view.batch)
+    waits = {barrier.why: barrier.path for barrier in found}
     if waits:
         labels = (Label(view.at(path), why) for why, path in waits.items())
         message = "`streamed()` has no effect: the gradient waits for the whole batch"

@@ -187,7 +187,8 @@ def _rows_of(data: DataPlan | PreferencesPlan) -> str:
 def _streamed(stage: TrainPlan) -> Iterator[str]:
     """What is done in parts, and what waits for all of them."""
     waits = dict.fromkeys(
-        barrier.why for barrier in barriers(stage.advantage, stage.aggregate, stage.kl, stage.batch)
+        barrier.why
+        for barrier in barriers(stage.advantage, stage.loss, stage.aggregate, stage.kl, stage.batch)
     )
     ready, parts = takes_what_is_ready(stage), f"{stage.overlap.minibatches:,} parts"
     if not waits:

@@ -6,6 +6,7 @@ from collections.abc import Iterator, Sequence
 
 from attrs import frozen
 
+from rlc.algo.expressions.batch import needs_batch
 from rlc.catalog.builtins.distillation import NO_ADVANTAGE
 from rlc.catalog.builtins.losses import LIKELIHOOD
 from rlc.catalog.index import aggregate_traits, find_builtin, loss_traits, preference_traits
@@ -170,7 +171,12 @@ def _preference_loss(stage: PreferencePlan, paint: Paint) -> Lines:
 def _of_own_loss(stage: TrainPlan) -> Iterator[str]:
     """What follows from the expression of a recipe's own loss."""
     loss = stage.loss
-    if loss_traits(loss).weighted:
+    if loss.program is not None and needs_batch(loss.program):
+        whose = "trainer's, after a forward pass" if loss_traits(loss).forward else "sampler's"
+        yield "`batch_…` is taken over all sampled tokens of a step, before its first gradient, of"
+        yield f"the advantages as they are; logprobs there are the {whose}"
+        yield "the weight of a sequence multiplies its loss"
+    elif loss_traits(loss).weighted:
         yield "not of degree 1 in A: the weight of a sequence multiplies its loss"
     else:
         yield "of degree 1 in A: the weight of a sequence is folded into its advantages"

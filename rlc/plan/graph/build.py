@@ -25,6 +25,7 @@ from rlc.plan.records import (
     BatchPlan,
     EvalPlan,
     KlPlan,
+    LossPlan,
     PreferencePlan,
     SftPlan,
     StagePlan,
@@ -178,7 +179,11 @@ class Barrier:
 
 
 def barriers(
-    advantage: AdvantageScheme, aggregate: AggregatePlan, kl: KlPlan | None, batch: BatchPlan
+    advantage: AdvantageScheme,
+    loss: LossPlan,
+    aggregate: AggregatePlan,
+    kl: KlPlan | None,
+    batch: BatchPlan,
 ) -> Iterator[Barrier]:
     """What a stage of these parts computes from a whole batch, before its first gradient.
 
@@ -191,6 +196,11 @@ def barriers(
         if over not in ("group", "role"):
             why = f"`over = {over}` in the advantage compares all of it"
             yield Barrier("advantages", f"advantage.steps.{index}", why)
+    if loss.program is not None:
+        from rlc.algo.expressions.batch import needs_batch  # most recipes have no loss of their own
+
+        if needs_batch(loss.program):
+            yield Barrier("datums", "loss", f"`{loss.name}` computes something over it")
     if SHARED_BY[aggregate.kind] is not None:
         yield Barrier("datums", "aggregate", f"`{aggregate.kind}()` weighs by it")
     if kl is not None and kl.coef:
@@ -205,7 +215,7 @@ def in_parts(stage: TrainPlan) -> tuple[str, ...]:
         return ()
     waiting = [
         _IN_PARTS.index(barrier.node)
-        for barrier in barriers(stage.advantage, stage.aggregate, stage.kl, stage.batch)
+        for barrier in barriers(stage.advantage, stage.loss, stage.aggregate, stage.kl, stage.batch)
     ]
     return _IN_PARTS[: min(waiting, default=len(_IN_PARTS))]
 

@@ -242,8 +242,9 @@ class TrainStage(Stage[Scorers]):
     async def forward_backward(self, node: NodeContext, inputs: Inputs) -> PendingGradients:
         """Submit the gradients without waiting, so that the optimiser step follows at once."""
         batches = inputs["datums"].minibatches
+        seed = derive_seed(self.seed, "loss", self.plan.name, node.step)
         gradients = await optimizer.submit(
-            self.weights.training, self.plan, node.step, batches, self.weights.own_loss
+            self.weights.training, self.plan, node.step, batches, self.weights.own_loss, seed
         )
         if node.step in self._streamed:
             self._streamed[node.step].gradients_submitted(gradients)

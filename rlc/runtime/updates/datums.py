@@ -13,6 +13,7 @@ import numpy as np
 import numpy.typing as npt
 from attrs import define, evolve, field, frozen
 
+from rlc.algo.expressions.batch import after_batch
 from rlc.algo.expressions.program import Program
 from rlc.algo.expressions.python import FIRST, MASK, WEIGHT
 from rlc.catalog.index import loss_traits
@@ -80,7 +81,9 @@ class TrainingDatum:
     sampled targets; ``scored`` has the targets' logprobs under other models, by the kind of node
     that asked for them: the ``reference``, the ``teacher``; NaN where none was given. ``replies``
     are those that are trained on. ``weight`` is that of the sequence, where it is not folded into
-    the advantages.
+    the advantages. ``name`` is what the sequence is called within its step; ``batch`` has what the
+    loss has computed over all sequences of the step, one number or one for each sampled token, by
+    name.
     """
 
     inputs: list[int]
@@ -92,11 +95,20 @@ class TrainingDatum:
     chunks: Chunks = NO_CHUNKS
     replies: tuple[Reply, ...] = ()
     weight: float = 1.0
+    name: tuple[str | int, ...] = ()
+    batch: Mapping[str, float | FloatArray] = field(factory=dict)
 
     @property
     def sampled(self) -> int:
         """How many tokens are trained on."""
         return int(self.mask_T.sum())
+
+    @property
+    def ref(self) -> FloatArray | None:
+        """The logprobs that a recipe's own loss reads as `ref`; None if no other model was asked.
+        Where it gave none they are the sampler's."""
+        read_T = next((self.scored[scorer] for scorer in SCORERS if scorer in self.scored), None)
+        return None if read_T is None else np.where(np.isnan(read_T), self.logprobs_T, read_T)
 
     def trimmed(self) -> TrainingDatum:
         """Return the datum without what follows the last token that is trained on."""
@@ -149,18 +161,22 @@ class TrainingDatum:
 
     def _read_by(self, program: Program, weighted: bool) -> dict[str, Any]:
         """Return what the function of a recipe's own loss takes beside the trainer's logprobs."""
-        read_T = next((self.scored[scorer] for scorer in SCORERS if scorer in self.scored), None)
-        if read_T is None and "ref" in program.inputs:
+        program, ref_T = after_batch(program), self.ref
+        if ref_T is None and "ref" in program.inputs:
             raise RunError("a sequence has no logprobs of the reference that the loss reads")
-        if read_T is not None:
-            read_T = np.where(np.isnan(read_T), self.logprobs_T, read_T)
-        known = {"logq": self.logprobs_T, "adv": self.advantages_T, "ref": read_T}
+        known = {"logq": self.logprobs_T, "adv": self.advantages_T, "ref": ref_T}
         first = int(np.argmax(self.mask_T))
         read: dict[str, Any] = {
             key: np.where(self.mask_T, array_T, array_T[first])
             for key, array_T in known.items()
             if array_T is not None and key in program.inputs
         }
+        for key, value in self.batch.items():
+            if key in program.inputs:
+                read[key] = value
+                if isinstance(value, np.ndarray):
+                    read[key] = np.full(len(self.mask_T), value[0])
+                    read[key][self.mask_T] = value
         read |= {MASK: self.mask_T, FIRST: np.arange(len(self.mask_T)) == first}
         return read | ({WEIGHT: self.weight} if weighted else {})
 

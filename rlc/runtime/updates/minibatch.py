@@ -55,10 +55,12 @@ def rollout_datums(
     Advantages and choice are given by turn, the logprobs of each scorer by sequence.
     """
     rows = zip(rollouts, advantages_RT, chosen_RT, scored_R, strict=True)
-    episodes = [
-        EpisodeDatums(rollout.group, episode_datums(rollout.turns, advantages_T, chosen_T, scored))
-        for rollout, advantages_T, chosen_T, scored in rows
-    ]
+    episodes = []
+    for rollout, advantages_T, chosen_T, scored in rows:
+        made = episode_datums(rollout.turns, advantages_T, chosen_T, scored)
+        name = *rollout.group, rollout.member, rollout.role
+        named = [evolve(datum, name=(*name, number)) for number, datum in enumerate(made)]
+        episodes.append(EpisodeDatums(rollout.group, named))
     return [episode for episode in episodes if episode.datums]
 
 

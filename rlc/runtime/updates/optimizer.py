@@ -15,6 +15,7 @@ from rlc.catalog.builtins.losses import LIKELIHOOD
 from rlc.catalog.index import loss_traits
 from rlc.plan.records import LossPlan, TrainedPlan, TrainPlan
 from rlc.runtime.concurrency import in_thread
+from rlc.runtime.updates.batch_values import with_batch_values
 from rlc.runtime.updates.datums import TrainingDatum
 from rlc.runtime.updates.minibatch import Minibatch
 from rlc.service.interface import LossHandle, TrainingClient
@@ -59,14 +60,17 @@ async def submit(
     step: int,
     minibatches: Sequence[Minibatch],
     own: LossHandle | None = None,
+    seed: int = 0,
 ) -> PendingGradients:
     """Submit the gradients, and an update after each but the last, without waiting for them; those
-    of a recipe's ``own`` loss, if there is one.
+    of a recipe's ``own`` loss, if there is one. ``seed`` is for what that draws.
 
     So requests that belong together reach the service together. Only a loss that would pull at the
-    prompts waits for a forward pass before each gradient.
+    prompts waits for a forward pass before each gradient, and one that compares all sequences by
+    the trainer's logprobs for a pass before the first.
     """
     loss = stage.loss if isinstance(stage, TrainPlan) else LIKELIHOOD
+    minibatches, read_first = await with_batch_values(training, loss, minibatches, seed)
     anchors = loss_traits(loss).reaches_prompt
 
     async def anchored(datums: list[TrainingDatum]) -> list[TrainingDatum]:
@@ -99,6 +103,7 @@ async def submit(
             read += _length(minibatch.datums) if own.in_client else 0
         output = asyncio.ensure_future(answer)
         output.add_done_callback(retrieve)
+        read, read_first = read + read_first, 0
         gradients.append(PendingGradient(minibatch.datums, output, read))
     return PendingGradients(gradients, updates)
 

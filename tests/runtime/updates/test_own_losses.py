@@ -72,6 +72,7 @@ def datums(weights: Sequence[float]) -> list[TrainingDatum]:
                 mask_T=mask_T,
                 scored={"reference": rng.normal(-6, 0.6, length)},
                 weight=weight,
+                name=("made", len(made)),
             )
         )
     return made
@@ -107,7 +108,7 @@ async def updated(
     plain = LossPlan("cross_entropy", {})
     output = await training.forward([datum.to_tinker(plain) for datum in data], plain.name)
     rows = [row["logprobs"].to_numpy() for row in output.loss_fn_outputs]
-    return result, np.concatenate(rows), data
+    return result, np.concatenate(rows), pending.submitted[0].datums
 
 
 def written(name: str) -> tuple[LossPlan, LossPlan]:
@@ -143,6 +144,8 @@ OWN = {
     "weighted": "(logp - logq) * (logp - logq) - max(ratio, 0.9) * adv",
     "reference": "away = ref - logp\n-ratio * adv + 0.1 * (exp(away) - away - 1)",
     "weighted sequence": "s = mean(ratio)\ns * s - s * mean(adv) * length",
+    "weighted by the batch": "held = batch_top(logp * adv, 0.2)\n"
+    "(held - batch_draw(adv, 0.4)) * ratio - (adv - batch_mean(ratio)) * logp",
 }
 
 
@@ -153,6 +156,11 @@ def test_the_service_computes_the_float64_definition(place: str, tmp_path: Path)
         for datum, row in zip(data, rows, strict=True):
             inputs = {"logp": row, "logq": datum.logprobs_T, "adv": datum.advantages_T}
             inputs["ref"] = datum.scored["reference"]
+            for name, value in datum.batch.items():
+                inputs[name] = value
+                if isinstance(value, np.ndarray):
+                    inputs[name] = np.zeros(len(datum.mask_T))
+                    inputs[name][datum.mask_T] = value
             scale = datum.weight if weighted else 1.0
             total += loss_and_grad(loss, inputs, datum.mask_T, scale)[0]
         return total
@@ -169,7 +177,9 @@ def test_the_service_computes_the_float64_definition(place: str, tmp_path: Path)
             sent = [datum.to_tinker(plain) for datum in data]
             output = await training.forward(sent, plain.name)
             rows = [row["logprobs"].to_numpy() for row in output.loss_fn_outputs]
-            result, _, _ = await updated(service, model, own, weights)
+            result, _, data = await updated(service, model, own, weights)
+            passes = (place == "SDK") + loss_traits(own).forward
+            assert result.prefill == passes * sum(len(datum.inputs) for datum in data), name
             weighted = loss_traits(own).weighted
             assert weighted == ("weighted" in name or name == "reference")
             value = expected(own.program, data, rows, weighted)

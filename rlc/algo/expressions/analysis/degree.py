@@ -53,6 +53,8 @@ def _degrees(program: Program, of: str, negative: bool) -> list[_Degree]:
 
 
 def _of_operation(op: str, args: Sequence[_Degree], negative: bool) -> _Degree:
+    if OPERATIONS[op].batch is not None:
+        return 0.0  # a constant, whatever the gradient is taken of
     if None in args:
         return None
     shared = _shared(args)

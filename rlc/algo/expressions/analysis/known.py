@@ -16,6 +16,7 @@ from typing import Any
 
 from attrs import frozen
 
+from rlc.algo.expressions.batch import needs_batch
 from rlc.algo.expressions.build import Builder
 from rlc.algo.expressions.derivative import derivative
 from rlc.algo.expressions.program import NUMBER, Program
@@ -59,6 +60,8 @@ _Inputs = Mapping[str, Any]
 
 def known_loss(program: Program, candidates: Sequence[Candidate]) -> Known | None:
     """Return the first of the candidates that a loss equals; None if there is none."""
+    if needs_batch(program):
+        return None  # they know one sequence
     numbers = sorted({node.value or 0.0 for node in program.nodes if node.op == NUMBER})
     sequences, reads = _sequences(numbers), set(program.inputs) - {"length"}
     own, mean = _Computed(program), program.shape == "sequence"

@@ -216,7 +216,9 @@ class _Ranges:
                     what = "a root of what can be 0, where its slope is infinite"
                     self.note(position, 0, what, x, x.is_point)
                 return intervals.increasing("sqrt", meet(x, _NOT_NEGATIVE))
-            case "mean", (x,):
+            case "batch_top" | "batch_draw", _:
+                return Interval(0.0, 1.0)
+            case "mean" | "batch_mean", (x,):
                 return intervals.average(x)
             case "sum", (x,):
                 return intervals.total(x)

@@ -8,11 +8,12 @@ from rlc.algo.expressions.vocabulary import OPERATIONS
 
 def differentiable(program: Program) -> list[bool]:
     """Return for each node whether it depends on ``logp`` in a way that has a gradient: not through
-    ``stop``, a condition or a product with 0 alone."""
+    ``stop``, a condition, what is computed over a batch, or a product with 0 alone."""
     found: list[bool] = []
     for node in program.nodes:
         if node.op in OPERATIONS:
-            passes = node.op != "stop" and not OPERATIONS[node.op].condition
+            operation = OPERATIONS[node.op]
+            passes = node.op != "stop" and not operation.condition and operation.batch is None
             if node.op == "*":  # by a number that is 0
                 passes = all(program.nodes[arg].value != 0 for arg in node.args)
             found.append(passes and any(found[arg] for arg in node.args))

@@ -1,0 +1,22 @@
+model policy {
+  base      = "tiny"
+  lora_rank = 8
+}
+
+env guess = gem("game:GuessTheNumber-v0-easy") |> chat()
+
+train main {
+  model     = policy
+  env       = guess
+  batch     = groups(16, group_size = 8)
+  sampling  = sample(max_tokens = 16)
+  advantage = grpo()
+  loss      = mine
+  optimizer = adam(1e-3)
+  steps     = 50
+}
+
+loss mine {
+  top   = batch_top(adv, 5)
+  token = -ratio * adv * (1 - top)
+}
