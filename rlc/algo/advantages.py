@@ -22,6 +22,7 @@ from rlc.algo.scheme import (
     AdvantageStep,
     Baseline,
     Clip,
+    RunningBaseline,
     Scale,
     Scope,
     WeightedSum,
@@ -80,6 +81,8 @@ def _applied(steps: Sequence[AdvantageStep], state: _State) -> _State:
             state = _subtract(step, state)
         elif isinstance(step, Scale):
             state = _divide(step, state)
+        elif isinstance(step, RunningBaseline):
+            state = evolve(state, value_V=state.value_V - state.peers.running)
         elif isinstance(step, Clip):
             state = evolve(state, value_V=np.clip(state.value_V, step.low, step.high))
         _require_representable(state.value_V)
@@ -170,6 +173,15 @@ class _Peers:
     @cached_property
     def batch(self) -> Scopes:
         return Scopes(np.zeros(len(self.returns), dtype=np.int64))
+
+    @property
+    def running(self) -> Floats:
+        """What a running baseline subtracts from each value."""
+        running_R, turns_R = self.episodes.running_R, self.episodes.turns_R
+        if running_R is None:
+            return np.zeros(len(self.returns))
+        running_V: Floats = np.repeat(running_R, turns_R) if self.by_turn else running_R
+        return running_V[self.item_V]
 
     def label(self, what: str) -> Ints:
         """The label of each value: ``group``, ``role`` or ``env``."""

@@ -45,7 +45,8 @@ class Episodes:
     Columns over N hold the turns of rollout 0, then of rollout 1, and so on;
     :meth:`from_rollouts` takes them rollout by rollout. Where several agents play one episode, the
     part of each is a rollout of its own, with its role as a label. ``components`` are those of the
-    rewards; None: the reward is one number.
+    rewards; None: the reward is one number. ``running_R`` is what a running baseline subtracts from
+    the returns of each rollout; None: 0.
     """
 
     rewards_N: Floats
@@ -57,6 +58,7 @@ class Episodes:
         default=Factory(lambda self: np.zeros(len(self.turns_R), np.int64), takes_self=True)
     )
     components: Components | None = None
+    running_R: Floats | None = None
 
     def __attrs_post_init__(self) -> None:
         labels = {"group": self.group_R, "environment": self.env_R, "role": self.role_R}

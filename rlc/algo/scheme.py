@@ -80,7 +80,17 @@ class WeightedSum(Record):
     to each component by itself, those after it to the sum (GDPO, arXiv 2601.05242)."""
 
 
-AdvantageStep = Baseline | Scale | Clip | WeightedSum
+@frozen(eq=False, repr=False)
+class RunningBaseline(Record):
+    """Subtract a moving average of the returns of earlier steps, one for each role of each
+    environment, which is 0 before the first (RAE, arXiv 2506.24119). Of n returns of a step each
+    leaves ``decay`` of the average: :func:`rlc.algo.running.renewed`.
+    """
+
+    decay: float
+
+
+AdvantageStep = Baseline | Scale | Clip | WeightedSum | RunningBaseline
 
 
 @frozen(eq=False, repr=False)
@@ -100,6 +110,11 @@ class AdvantageScheme(Record):
 def sums_components(scheme: AdvantageScheme) -> bool:
     """Return whether the components of a reward are normalised one by one."""
     return any(isinstance(step, WeightedSum) for step in scheme.steps)
+
+
+def running_baseline(scheme: AdvantageScheme) -> RunningBaseline | None:
+    """Return the step of a scheme that subtracts a moving average, if it has one."""
+    return next((step for step in scheme.steps if isinstance(step, RunningBaseline)), None)
 
 
 def task_scope(scheme: AdvantageScheme) -> Scope:

@@ -14,6 +14,7 @@ from typing import get_args
 
 from attrs import evolve, frozen
 
+from rlc.algo.scheme import running_baseline
 from rlc.catalog.declarations import STAGES, TRAINING
 from rlc.catalog.environments import roles_of, with_role
 from rlc.catalog.index import loss_traits, metric_traits, preference_traits
@@ -89,6 +90,10 @@ def _clips(stage: StagePlan) -> bool:
     return isinstance(stage, TrainPlan) and loss_traits(stage.loss).clip is not None
 
 
+def _averages(stage: StagePlan) -> bool:
+    return isinstance(stage, TrainPlan) and running_baseline(stage.advantage) is not None
+
+
 def _compares(stage: StagePlan) -> bool:
     return isinstance(stage, TrainPlan) and stage.kl is not None
 
@@ -147,6 +152,7 @@ ENTRIES = (
     Entry(("kl/sample_train", "kl/sample_train_k2", "kl/sample_train_k3", "kl/train_sample")),
     Entry(("kl/reference",), needs=_compares),
     Entry(("teacher/kl", "teacher/kl/{taught}"), needs=_taught),
+    Entry(("baseline/{env}", "baseline/{env}/{role}"), needs=_averages),
     _share("policy/ess"),
     Entry(("policy/clip_fraction",), unit="share", low=0, high=1, needs=_clips),
     _count("optim/lr", "optim/grad_norm", "optim/datums", of=_TRAINED),

@@ -242,6 +242,7 @@ CODES: dict[str, str] = {
     "RL0786": "evaluation against itself",
     "RL0787": "seat without peers",
     "RL0788": "demonstrations of a game",
+    "RL0789": "moving average of components",
     # RL076x, RL077x: judges, and rewards of several components
     "RL0774": "components added up twice",
     "RL0775": "reward of one component",

@@ -13,7 +13,14 @@ from attrs import resolve_types
 
 from rlc.algo.expressions.build import validate
 from rlc.algo.expressions.program import Node, Program
-from rlc.algo.scheme import AdvantageStep, Baseline, Clip, Scale, WeightedSum
+from rlc.algo.scheme import (
+    AdvantageStep,
+    Baseline,
+    Clip,
+    RunningBaseline,
+    Scale,
+    WeightedSum,
+)
 from rlc.errors import Error
 from rlc.plan.environments import EnvPlan, RewardPlan
 from rlc.plan.expectations import ExpectationPlan
@@ -28,7 +35,13 @@ from rlc.plan.records import (
 )
 
 # The unions of a plan are told apart by a tag: `step` here, `kind` of `STAGES`.
-STEPS = {"baseline": Baseline, "scale": Scale, "clip": Clip, "weighted_sum": WeightedSum}
+STEPS = {
+    "baseline": Baseline,
+    "scale": Scale,
+    "clip": Clip,
+    "weighted_sum": WeightedSum,
+    "running_baseline": RunningBaseline,
+}
 # Names in the types of records whose module does not import them: a check needs none of them.
 LATE = {one.__name__: one for one in (ExpectationPlan, Graph, Program)}
 _NOT_CONTENT = ("recipe", "provenance")

@@ -37,6 +37,7 @@ from rlc.runtime.rollouts.environments import build_envs
 from rlc.runtime.rollouts.tasks import TaskStream
 from rlc.runtime.stages.ahead import try_later_stages
 from rlc.runtime.stages.base import Stage
+from rlc.runtime.stages.baselines import RunningBaselines
 from rlc.runtime.stages.evaluation import Evaluator
 from rlc.runtime.stages.examples import load_examples
 from rlc.runtime.stages.preference import open_preferences
@@ -303,7 +304,10 @@ class Job:
         cursors = [step.cursor for step in done]
         stream = TaskStream.resumed(envs, seed, ("task", stage.name), cursors)
         scorers = await open_scorers(self._asked, stage, tokenizer)
-        return TrainStage(seed, weights, meter, scorers, stage, stream, progress, self._asked)
+        averages = RunningBaselines.of(stage, cursors)
+        return TrainStage(
+            seed, weights, meter, scorers, stage, stream, progress, self._asked, averages
+        )
 
     async def _evaluate_at_end(self, stage: EvalPlan) -> None:
         """Evaluate the end of a stage, or a model as it is."""

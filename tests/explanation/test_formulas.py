@@ -41,6 +41,7 @@ EXPECTED = {
     "center()": CENTRED,
     "dr_grpo()": CENTRED,
     "rloo()": LOO,
+    "rae()": [R, "A = R − b"],
     "reinforce()": [R, "A = R"],
     "reinforce_pp()": [G, "A = G − mean_batch(G, each by its tokens)", WHITENED[1]],
     "reinforce_pp_baseline()": [*CENTRED, *WHITENED],

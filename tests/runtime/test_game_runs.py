@@ -92,6 +92,18 @@ def test_two_runs_of_a_seed_are_equal_to_the_bit(tmp_path: Path, against: str) -
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize(
+    "overlap", ["streamed(minibatches = 2)", "asynchronous(max_staleness = 2)"]
+)
+def test_moving_averages_go_on_as_they_were(tmp_path: Path, overlap: str) -> None:
+    plan = game("self", steps="5", overlap=overlap, advantage="rae(decay = 0.9)")
+    assert_resumes(plan, ("main", 3), tmp_path / "run")
+    last = metrics(tmp_path / "run", "main")[-1]
+    # In a game of two what one seat has won the other has lost.
+    assert last["baseline/table/first"] == pytest.approx(-last["baseline/table/second"])
+
+
+@pytest.mark.slow
 @pytest.mark.parametrize("overlap", ["synchronous()", "asynchronous(max_staleness = 2)"])
 def test_a_resumed_run_plays_against_the_same_past(tmp_path: Path, overlap: str) -> None:
     plan = game("past(every = 2)", steps="6", overlap=overlap)

@@ -237,6 +237,7 @@ def executed(plan: TrainPlan, kinds: Sequence[str], seed: int) -> list[Any]:
         stream=TaskStream(envs, new_cursor(list(envs)), 1, ("main",)),
         on_groups=lambda *_: None,
         asked=None,  # type: ignore[arg-type]
+        averages=None,
         moments=moments,
         kinds=kinds,
     )

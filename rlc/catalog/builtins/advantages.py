@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from attrs import evolve
 
-from rlc.algo.scheme import Baseline, Clip, Scale, WeightedSum
+from rlc.algo.scheme import Baseline, Clip, RunningBaseline, Scale, WeightedSum
 from rlc.catalog.builtins.dialects import DIALECTS
 from rlc.catalog.builtins.schemes import (
     CONSTANT,
@@ -67,6 +67,20 @@ PRESETS = (
         lambda args: [leave_one_out(args.scope, args.singleton)],
         SINGLETON,
         CONSTANT,
+    ),
+    preset(
+        "rae",
+        "episode return less a moving average for its role (arXiv 2506.24119)",
+        lambda args: [RunningBaseline(args.decay)],
+        Param(
+            "decay",
+            "float",
+            "what each return leaves of the average",
+            0.95,
+            low=0,
+            below=1,
+            aliases="alpha ema_decay",
+        ),
     ),
     preset("reinforce", "the episode return itself, without a baseline", lambda _: []),
     preset(
@@ -229,10 +243,7 @@ _REASONS = {
         "its baseline is a greedy rollout of each task, and all rollouts are sampled alike; "
         "`rloo()` has a baseline without one"
     ),
-    ("rae", "prime.rae", "spiral.rae"): (
-        "its baseline is a running average over steps, and a scheme sees one step only; "
-        "`center(scope = role)` compares within the step"
-    ),
+    ("prime.rae", "spiral.rae"): "it is `rae()`, whose average takes the returns of a step at once",
     ("dual_clip", "sapo", "gmpo", "dppo", "clip_cov"): (
         "the service has no such loss: it is one of your own, and `recipes/lib/losses.rl` has it"
     ),

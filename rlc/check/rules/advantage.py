@@ -4,7 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from rlc.algo.scheme import AdvantageStep, Baseline, Clip, Scale, WeightedSum
+from rlc.algo.scheme import (
+    AdvantageStep,
+    Baseline,
+    Clip,
+    Scale,
+    WeightedSum,
+    running_baseline,
+    sums_components,
+)
 from rlc.catalog.builtins.distillation import NO_ADVANTAGE
 from rlc.catalog.builtins.graders import finds_answers
 from rlc.catalog.environments import env_facts, players_of_role, roles_of, with_role
@@ -136,6 +144,15 @@ def _negative_rewards(envs: tuple[EnvPlan, ...], on_error: FailurePlan) -> Itera
         if penalty := env_facts(env).penalty:
             what, amount = penalty
             yield f"{what} in `{env.name}` counts -{amount:g}"
+
+
+@rule("advantage")
+def _average_of_the_whole_reward(view: View) -> None:
+    """A moving average is of returns, and components of a reward have none of their own."""
+    if running_baseline(view.advantage) is not None and sums_components(view.advantage):
+        message = "one moving average is kept, of returns, and components of a reward are added up"
+        advice = "take out `weighted_sum()`, or compare the components within groups: `gdpo()`"
+        view.error("RL0789", "advantage", message, advice)
 
 
 @rule("advantage")

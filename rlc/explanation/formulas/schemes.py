@@ -8,6 +8,7 @@ from rlc.algo.scheme import (
     AdvantageScheme,
     Baseline,
     Clip,
+    RunningBaseline,
     Scale,
     Scope,
     WeightedSum,
@@ -52,7 +53,9 @@ def scheme_formulas(scheme: AdvantageScheme) -> list[Formula]:
             lines.append(Formula(f"A = Σ_k w_k {current}", "w_k: the weight of component k"))
             current, symbol, mark, raw = "A", symbol.removesuffix("_k"), "", set()
             continue
-        if isinstance(step, Baseline):
+        if isinstance(step, RunningBaseline):
+            made = _running(step, current)
+        elif isinstance(step, Baseline):
             made = _baseline(step, current)
         elif isinstance(step, Scale):
             made = _scale(step, current, symbol, step.over in raw)
@@ -94,6 +97,12 @@ def _baseline(step: Baseline, current: str) -> Formula:
     if step.kind == "length_weighted":
         remark = f"n: action tokens; {remark}"
     return Formula(f"A = {current} − {texts[step.kind]}", remark)
+
+
+def _running(step: RunningBaseline, current: str) -> Formula:
+    kept = f"{step.decay:g}^n"
+    remark = f"b of its role: 0, and after n returns of a step {kept} b + (1 − {kept}) mean(R)"
+    return Formula(f"A = {current} − b", remark)
 
 
 def _scale(step: Scale, current: str, returns: str, raw: bool) -> Formula:

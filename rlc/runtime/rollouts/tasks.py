@@ -81,6 +81,7 @@ class TaskStream:
         last = dict(cursors[-1]) if cursors else new_cursor(list(envs))
         for name in curricula:
             last.pop(f"{name}.solved", None)
+        last = {name: last[name] for name in last if not name.startswith(".")}
         return cls(envs, last, seed, names, len(cursors), curricula=curricula)
 
     def take(self, count: int) -> list[Task]:

@@ -34,6 +34,7 @@ from rlc.runtime.rollouts.player import Player
 from rlc.runtime.rollouts.streamed_groups import StreamedGroups
 from rlc.runtime.rollouts.tasks import Task, TaskStream
 from rlc.runtime.stages.base import Stage, StepReport
+from rlc.runtime.stages.baselines import KEY, RunningBaselines
 from rlc.runtime.stages.weights import Snapshot
 from rlc.runtime.updates import optimizer
 from rlc.runtime.updates.datums import FloatArray
@@ -79,6 +80,7 @@ class TrainStage(Stage[Scorers]):
     stream: TaskStream
     on_groups: Callable[[int, int], None]
     asked: AskedModels
+    averages: RunningBaselines | None
     _played: Counter[int] = field(factory=Counter, init=False)
     _streamed: dict[int, StreamedGroups] = field(factory=dict, init=False)
 
@@ -187,7 +189,13 @@ class TrainStage(Stage[Scorers]):
             if others:
                 rollouts = [one for part in (valid, *others) for one in part.rollouts]
                 valid = ValidRollouts(rollouts, self._labelled(rollouts))
-            found = compute_advantages(self.plan.advantage, valid.episodes)
+            episodes = valid.episodes
+            if self.averages is not None:
+                subtracted = self.averages.subtracted(node.step, valid.rollouts)
+                episodes = evolve(episodes, running_R=subtracted)
+            found = compute_advantages(self.plan.advantage, episodes)
+            if self.averages is not None:
+                self.averages.add(node.step, valid.rollouts, found)
             rows = zip(valid.rollouts, found.by_rollout(), found.kept_R.tolist(), strict=True)
             return [CreditedRollout(*row) for row in rows]
 
@@ -274,6 +282,9 @@ class TrainStage(Stage[Scorers]):
         lines = await in_thread(records)
         failures = [rollout.failure for rollout in rollouts if rollout.failure]
         cursor = self.stream.finish(step, rollouts)
+        if self.averages is not None:
+            cursor[KEY] = averages = self.averages.after(step)
+            metrics |= {f"baseline/{label}": value for label, value in averages.items()}
         return StepReport(metrics, lines, failures, cursor, outputs["checkpoint"])
 
     def _place(self, step: int) -> Callable[[Rollout], int]:
