@@ -6,14 +6,14 @@ model policy {
   lora_rank = 8
 }
 
-env tug = python_game("tug_of_war:TugOfWar") |> chat()
+env tug = python_game("tug_of_war:TugOfWar") |> rollouts(max_turns = 2)  # two rounds
 
 train main {
   model     = policy
   env       = tug |> play(against = self)  # the rollouts of both seats are trained on
   batch     = groups(8, group_size = 4)    # four matches about each letter
   sampling  = sample(max_tokens = 8)
-  advantage = grpo(scope = role)           # who begins is compared with who began
+  advantage = grpo(scope = role)  # who begins is compared with who began
   loss      = importance_sampling()
   optimizer = adam(1e-3)
   steps     = 10

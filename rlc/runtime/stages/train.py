@@ -304,7 +304,8 @@ class TrainStage(Stage[Scorers]):
 def trainable_rollouts(rollouts: Sequence[Rollout], envs: Sequence[EnvPlan]) -> list[Rollout]:
     """Return the rollouts that have a credit.
 
-    Groups in which too many members failed are left out, and so are groups that were replaced.
+    Groups in which too many members failed are left out, and so are groups that were replaced, and
+    seats of a game that had no turn.
     """
     most = {env.name: env.rollouts.max_failures for env in envs}
     members = {(r.group, r.member) for r in rollouts if r.error is not None}
@@ -312,7 +313,7 @@ def trainable_rollouts(rollouts: Sequence[Rollout], envs: Sequence[EnvPlan]) -> 
     return [
         r
         for r in rollouts
-        if r.credit and not r.replaced
+        if r.credit and not r.replaced and (r.turns or r.error)
         if (allowed := most[r.env]) is None or failed[r.group] <= allowed
     ]
 

@@ -1,0 +1,39 @@
+# A debate (arXiv 1805.00899) as a game of three seats: two debaters argue for one answer each, and a
+# judge who knows the question alone says which is right. Each role has an adapter of its own, and
+# is trained in its own stage while the other stays as it is.
+
+model policy {
+  base      = "Qwen/Qwen3.5-4B"
+  lora_rank = 32
+}
+
+env debate = python_game(
+  "debate:Debate",
+  args = { questions = "data/debate.jsonl" },
+  seats = ["debater", "debater", "judge"],
+)
+  |> rollouts(max_turns = 2)  # moves of one seat
+
+train judge {
+  model     = policy
+  env       = debate |> play(against = policy, seat = "judge")  # paid for being right
+  batch     = groups(32, group_size = 8)
+  sampling  = sample(max_tokens = 256)
+  advantage = grpo(scope = role)
+  loss      = importance_sampling()
+  optimizer = adam(4e-5)
+  steps     = 50
+}
+
+train debaters = judge {
+  env       = debate |> play(against = judge, seat = "debater")  # paid for convincing that judge
+  advantage = rae()
+}
+
+eval swayed {
+  model   = debaters
+  env     = debate |> play(against = judge, seat = "debater")
+  tasks   = 64
+  metrics = [win_rate(), mean_reward()]
+  first   = true
+}
