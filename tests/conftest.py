@@ -8,12 +8,14 @@ from pathlib import Path
 
 import pytest
 from hypothesis import settings
-from markers import FOLDERS, TESTS, Guard, deselects, marks_of
+from markers import Guard, deselects, marks_of
 
 import rlc.service.local.torch_settings  # noqa: F401 (before any test imports torch)
 
-# Properties run the same examples everywhere; a slow machine is no failure.
-settings.register_profile("rlc", deadline=None, derandomize=True)
+# Properties run the same examples everywhere; a slow machine is no failure. Most say enough with
+# 40; RLC_EXAMPLES=1000 looks further.
+EXAMPLES = int(os.environ.get("RLC_EXAMPLES", "40"))
+settings.register_profile("rlc", deadline=None, derandomize=True, max_examples=EXAMPLES)
 settings.load_profile("rlc")
 
 # Models this small lose time to a second thread, here and in the processes that tests start.
@@ -37,10 +39,8 @@ def pytest_make_collect_report(collector: pytest.Collector) -> Iterator[None]:
 
 
 def pytest_itemcollected(item: pytest.Item) -> None:
-    for folder, marks in FOLDERS.items():
-        if TESTS / folder in item.path.parents:
-            for mark in sorted(marks):
-                item.add_marker(mark)
+    for mark in sorted(marks_of(item.path.parent)):
+        item.add_marker(mark)
 
 
 @pytest.hookimpl(wrapper=True)

@@ -47,7 +47,7 @@ def damaged(draw: st.DrawFn) -> str:
 
 
 @given(damaged())
-@settings(deadline=None, derandomize=True, max_examples=100)
+@settings(deadline=None, derandomize=True, max_examples=50)
 def test_any_recipe_gives_a_plan_or_errors(text: str) -> None:
     compiled = compile_source(Source("test.rl", text))
     nothing_to_run = any(item.code == "RL0301" for item in compiled.diagnostics)
@@ -59,7 +59,7 @@ def test_any_recipe_gives_a_plan_or_errors(text: str) -> None:
 
 
 @given(damaged())
-@settings(deadline=None, derandomize=True, max_examples=60)
+@settings(deadline=None, derandomize=True, max_examples=40)
 def test_fixes_make_nothing_worse_and_come_to_an_end(text: str) -> None:
     """Fixed, a recipe has no more errors than before, and to fix it again changes nothing."""
 

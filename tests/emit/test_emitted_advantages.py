@@ -66,7 +66,7 @@ def test_a_script_computes_the_advantages_of_the_plan(text: str) -> None:
     if function is None:
         return
     draw = random.Random(text)
-    for _ in range(40):
+    for _ in range(12):
         batch = [evolve(rollout, role=0) for rollout in draw_batch(draw)]
         expected = compute_advantages(scheme_of(text), episodes_of(batch)).by_rollout()
         for mine, theirs in zip(function(played(batch)), expected, strict=True):

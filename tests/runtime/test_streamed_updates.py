@@ -362,7 +362,7 @@ asynchronous = st.integers(1, 2).map(lambda slack: OverlapPlan("asynchronous", 1
     kinds=st.lists(st.sampled_from(["mixed", "mixed", "equal", "failed"]), min_size=1, max_size=5),
     seeds=st.tuples(st.integers(0, 99), st.integers(0, 99)),
 )
-@settings(max_examples=150, deadline=None, derandomize=True)
+@settings(max_examples=60, deadline=None, derandomize=True)
 def test_every_overlap_makes_the_updates_of_the_whole_batch(
     plan: TrainPlan, overlap: OverlapPlan, kinds: list[str], seeds: tuple[int, int]
 ) -> None:

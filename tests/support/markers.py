@@ -20,6 +20,7 @@ from typing import Any
 
 TESTS = Path(__file__).parents[1]
 FOLDERS = {
+    "envs/cookbook": {"engine"},
     "service/hosted": {"engine"},
     "service/http": {"engine", "server"},
     "service/local": {"engine"},

@@ -25,7 +25,7 @@ _REPLY = '<tool_call>{"name": "add", "arguments": {"a": 1}}</tool_call>'
 
 
 def train_tool_caller(url: str, steps: int = 80) -> str:
-    """Return the path of a checkpoint for sampling."""
+    """Return the path of a checkpoint for sampling; at most so many steps are needed."""
     with tinker.ServiceClient(base_url=url, api_key=KEY) as service:
         client = service.create_lora_training_client(BASE, rank=16, seed=1).result()
         tokenizer = client.get_tokenizer()
@@ -36,8 +36,10 @@ def train_tool_caller(url: str, steps: int = 80) -> str:
         )
         data = [_datum(prompt_of(renderer, shown)[0], tokenizer)]
         for _ in range(steps):
-            client.forward_backward(data, "cross_entropy")
+            lost = client.forward_backward(data, "cross_entropy")
             client.optim_step(types.AdamParams(learning_rate=0.01)).result()
+            if lost.result().metrics["loss:sum"] < 0.3:
+                break
         return client.save_weights_for_sampler("caller").result().path
 
 

@@ -58,7 +58,7 @@ def test_degree_in_the_advantage(text: str, of: float | None, signed: bool) -> N
     assert (found.of, found.signed) == (of, signed)
 
 
-@settings(max_examples=200)
+@settings(max_examples=80)
 @given(loss=programs(), data=columns(), factor=st.sampled_from([0.5, 2.0, 4.0, -1.0, -2.0]))
 def test_a_degree_holds(loss: Program, data: Columns, factor: float) -> None:
     found = degree(loss)
@@ -114,7 +114,7 @@ def test_what_can_be_undefined(text: str, expected: list[tuple[str, str, str]]) 
     assert [told(found) for found in ranges(loss).undefined] == expected
 
 
-@settings(max_examples=200)
+@settings(max_examples=80)
 @given(loss=programs(), data=columns())
 def test_what_has_no_finding_is_defined(loss: Program, data: Columns) -> None:
     """No value is NaN, and the result is in its interval, unless a finding says so."""

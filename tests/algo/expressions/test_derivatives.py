@@ -24,7 +24,7 @@ def symbolic(loss: Program, data: Columns, ties: bool = True) -> np.ndarray:
     return np.broadcast_to(np.asarray(found, float), data["logp"].shape)
 
 
-@settings(max_examples=250)
+@settings(max_examples=100)
 @given(loss=programs(), data=columns())
 @example(
     program("where(ratio > 1, sqrt(ratio - 1), 0)"), {"logp": np.zeros(1), "logq": np.zeros(1)}
