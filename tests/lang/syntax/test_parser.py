@@ -257,7 +257,7 @@ def nodes(node: Any) -> list[Node]:
 
 
 @given(recipes, st.integers(0, 2**32))
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=25, deadline=None)
 def test_every_node_knows_exactly_its_characters(recipe: Recipe, seed: int) -> None:
     source = Source("test.rl", write(recipe, seed))
     parsed, found = parse(source)
@@ -290,7 +290,7 @@ def lark_tree(text: str) -> object:
 
 
 @given(recipes, st.integers(0, 2**32))
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=20, deadline=None)
 def test_the_machine_reads_what_lark_reads(recipe: Recipe, seed: int) -> None:
     text = write(recipe, seed)
     source, tables = Source("test.rl", text), load_tables()

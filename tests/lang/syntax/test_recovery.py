@@ -235,7 +235,7 @@ def test_any_bytes_give_diagnostics(tmp_path_factory: pytest.TempPathFactory, da
 
 
 @given(recipes, st.integers(0, 2**32), st.data())
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=40, deadline=None)
 def test_any_damage_to_any_recipe_gives_diagnostics(
     recipe: Recipe, seed: int, data: st.DataObject
 ) -> None:
