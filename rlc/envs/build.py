@@ -17,6 +17,7 @@ from rlc.envs.harbor.source import harbor_problems
 from rlc.envs.history import History, TextHistory, chat_history
 from rlc.envs.judges.solver_judge import SolverJudge, make_solver_judge
 from rlc.envs.mcp.server import server_problem
+from rlc.envs.openenv.source import openenv_problem
 from rlc.envs.openreward.preflight import openreward_problems
 from rlc.envs.responders import Responders, no_responders
 from rlc.envs.templates import load_template
@@ -217,6 +218,13 @@ def _harbor_source(plan: EnvPlan, tokenizer: Any, renderer: str, *_: Any) -> Asy
     return HarborSource(plan.id, plan.args, history)
 
 
+def _openenv_source(plan: EnvPlan, tokenizer: Any, renderer: str, *_: Any) -> AsyncSource:
+    from rlc.envs.openenv.source import OpenEnvSource
+
+    history = tool_chat_history(tokenizer, renderer, **begins(plan))
+    return OpenEnvSource(plan.id, plan.args, history)
+
+
 def _verifiers_source(plan: EnvPlan, tokenizer: Any, renderer: str) -> AsyncSource:
     from rlc.envs.inverted.history import whole_chat_history
     from rlc.envs.verifiers.source import VerifiersSource
@@ -234,6 +242,7 @@ ADAPTERS = {
     "cookbook": Adapter(_cookbook_source),
     "python": Adapter(_python_source),
     "harbor": Adapter(_harbor_source, harbor_problems),
+    "openenv": Adapter(_openenv_source, _each(openenv_problem)),
     "verifiers": Adapter(_verifiers_source),
     "textarena": Adapter(_textarena_source),
     "python_game": Adapter(_python_game),

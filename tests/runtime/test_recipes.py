@@ -33,6 +33,7 @@ ELSEWHERE = {
     "spell_backward": "test_job.py",
     "sudoku": "tests/cli/test_run.py",
     "harbor": "test_framework_runs.py",
+    "openenv": "test_openenv.py",
     "mcp_tools": "test_framework_runs.py",
     "verifiers": "test_framework_runs.py",
 }

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from rlc.catalog.builtins.sources import ARGS, SAMPLES, SHUFFLE, environment
 from rlc.catalog.builtins.splits import USUAL
-from rlc.catalog.records import Args, Param, builtin, word
+from rlc.catalog.records import Args, Param, builtin, code, optional, word
 from rlc.catalog.traits import EnvFacts, SourceTraits
 from rlc.data.code.calls import module_of_package
 from rlc.plan.environments import EnvPlan
@@ -51,6 +51,50 @@ FRAMEWORKS = (
         Param("boxes", "int", "most containers at a time", 8, low=1, high=1_000),
         traits=SourceTraits(
             "own", numbered=True, blocks=False, facts=lambda _: EnvFacts(uncounted=True)
+        ),
+    ),
+    builtin(
+        "openenv",
+        "env",
+        "an environment of an OpenEnv server",
+        lambda args: environment("openenv", args, name="openenv"),
+        Param(
+            "url",
+            "string",
+            "the server",
+            form=(r"https?://[^/\s]+(/[^\s]*[^/\s])?", "http://127.0.0.1:8000"),
+        ),
+        optional(
+            "text",
+            "string",
+            "field of an action that takes the text of a reply; without it, and without `encode`, "
+            "actions are calls of a tool",
+            only_if=("encode", ("none",)),
+        ),
+        code(
+            "encode",
+            "a function of one's own that makes an action of the text of a reply",
+            "reply",
+            default=None,
+            optional=True,
+        ),
+        optional("show", "string", "field of an observation that the model sees; none: all of it"),
+        Param("reset", "record", "arguments of its reset, besides the seed", {}),
+        Param(
+            "sessions",
+            "int",
+            "most sessions at a time; many servers have one",
+            1,
+            low=1,
+            high=100_000,
+        ),
+        traits=SourceTraits(
+            "own",
+            blocks=False,
+            package="websockets",
+            extra="openenv",
+            unknown_turns="the server decides; `rollouts(max_turns = …)` limits them",
+            facts=lambda _: EnvFacts(uncounted=True),
         ),
     ),
     builtin(

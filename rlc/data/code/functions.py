@@ -100,10 +100,13 @@ def require_fits(code: Code, signature: inspect.Signature | None) -> None:
         passed = dict.fromkeys({*code.decided} & {*_named(signature)})
         require_takes(code.target, signature, {**code.args, **passed})
     elif signature is not None:
-        reward = code.kind == "reward"
+        reward, reply = code.kind == "reward", code.kind == "reply"
         try:
-            signature.bind(*[None, None] if reward else [])
+            signature.bind(*[None] * (2 * reward + reply))
         except TypeError as error:
+            if reply:
+                what = f"`{code.target}` does not take one argument, the reply"
+                raise CodeError(what, "write `def action(reply)`") from error
             if reward:
                 what = f"`{code.target}` does not take two arguments, the reply and the row"
                 raise CodeError(what, "write `def reward(reply, row)`") from error

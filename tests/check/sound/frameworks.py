@@ -4,3 +4,7 @@ raise ImportError("a check imports nothing")
 
 
 def load_environment(letter: str, turns: int = 2) -> object: ...
+
+
+def action(reply: str) -> dict[str, str]:
+    return {"message": reply}

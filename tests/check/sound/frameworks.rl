@@ -9,9 +9,11 @@ env sums = gem("rg:chain_sum") |> chat(instruction = "Answer in \\boxed{}.") |> 
 
 env shell = harbor("../../../recipes/data/harbor/*", turns = 4)
 
+env guess = openenv("http://127.0.0.1:8000", encode = "frameworks.py:action", sessions = 8)
+
 train main {
   model     = policy
-  env       = words + sums + shell
+  env       = words + sums + shell + guess
   batch     = groups(2, group_size = 4)
   sampling  = sample(max_tokens = 8)
   advantage = grpo()

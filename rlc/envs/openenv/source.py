@@ -1,0 +1,183 @@
+"""An OpenEnv server as a source: ``openenv("http://…")``.
+
+How a reply becomes an action, which is a record of the environment's own:
+
+    text = "message"         its text is that field
+    encode = "f.py:action"   a function makes the record of the text
+    neither                  the model calls the tool `act`, with the action as arguments
+
+What is observed is a record, too: the model sees the field ``show``, or all of it as JSON.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import AsyncExitStack
+from typing import Any
+
+from attrs import define, field
+
+from rlc.data.code.functions import explained, load_attribute
+from rlc.envs.base import Action, AsyncEpisode, ContractError, EnvError, Observation, TaskKey
+from rlc.envs.deadlines import place
+from rlc.envs.openenv.client import OpenEnvSession, Plain, RefusedError, schema_of
+from rlc.envs.tool_chat import (
+    ToolChatHistory,
+    calls_of,
+    conversation,
+    readable,
+    text_of,
+    unread_calls,
+)
+from rlc.plan.environments import EnvPlan
+
+ACT = "act"
+
+
+@define(eq=False)
+class OpenEnvSource:
+    """See :class:`rlc.envs.base.AsyncSource`.
+
+    Every member has a session of its own, begun with the same seed; at most ``sessions`` are open
+    at a time. A group is opened with one; the others begin with their members' first moves.
+    """
+
+    url: str
+    args: Mapping[str, Any]
+    new_history: Callable[[], ToolChatHistory]
+    _tools: list[Plain] = field(factory=list, init=False)
+    _encode: Callable[[str], Any] | None = field(default=None, init=False)
+    _places: asyncio.Semaphore = field(init=False)
+
+    def __attrs_post_init__(self) -> None:
+        """Raise EnvError if the server does not answer, DataError if there is no such function."""
+        self._places = asyncio.Semaphore(self.args["sessions"])
+        if self.args["encode"] is not None:
+            self._encode = load_attribute(self.args["encode"])
+        elif self.args["text"] is None:
+            about = "Take one action."
+            self._tools = [{"name": ACT, "description": about, "parameters": schema_of(self.url)}]
+
+    async def open(self, task: TaskKey, members: Sequence[int]) -> list[AsyncEpisode]:
+        held, session, seen = await self._begun(task.seed)
+        episodes = [OpenEnvEpisode(self, task.seed, seen) for _ in members]
+        episodes[0].held, episodes[0].session = held, session
+        return [*episodes]
+
+    async def close(self) -> None:
+        """Nothing is held."""
+
+    async def another(self, seed: int, first: Observation) -> tuple[AsyncExitStack, OpenEnvSession]:
+        """The session of another member, which must begin like the first."""
+        held, session, seen = await self._begun(seed)
+        if seen.messages != first.messages:
+            await held.aclose()
+            raise ContractError(
+                f"{self.url} begins differently with the same seed, so there is no group to "
+                "compare: it has to draw from the `seed` of its reset"
+            )
+        return held, session
+
+    async def _begun(self, seed: int) -> tuple[AsyncExitStack, OpenEnvSession, Observation]:
+        async with AsyncExitStack() as held:
+            await held.enter_async_context(place(self._places))
+            session = OpenEnvSession(self.url)
+            held.push_async_callback(session.close)
+            given = await session.reset({"seed": seed % 2**31, **self.args["reset"]})
+            asked = [{"role": "user", "content": self.shown(given)}]
+            return held.pop_all(), session, conversation(asked, self._tools)
+
+    def shown(self, given: Plain) -> str:
+        """What the model sees of an observation. Raise ContractError if the field is not there."""
+        seen, name = given["observation"], self.args["show"]
+        if name is None:
+            return json.dumps(seen, ensure_ascii=False)
+        if name not in seen:
+            there = ", ".join(f"`{one}`" for one in seen) or "nothing"
+            raise ContractError(f"an observation of {self.url} has no `{name}`; it has {there}")
+        value = seen[name]
+        return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
+
+    def actions(self, reply: Mapping[str, Any]) -> list[tuple[str | None, Any]]:
+        """The actions in a reply, each with the id of its call; an action is the arguments of a
+        call as they were written. Raise EnvError if the function that makes one fails."""
+        if self._encode is not None:
+            try:
+                made = self._encode(text_of(reply))
+            except Exception as error:
+                raise EnvError(f"`{self.args['encode']}` raised {explained(error)}") from error
+            if not isinstance(made, dict):
+                kind = type(made).__name__
+                raise EnvError(
+                    f"`{self.args['encode']}` gave a {kind}, not the record of an action"
+                )
+            return [(None, made)]
+        if self.args["text"] is not None:
+            return [(None, {self.args["text"]: text_of(reply)})]
+        return [(call_id, arguments) for call_id, _, arguments in calls_of(reply)]
+
+
+@define(eq=False)
+class OpenEnvEpisode:
+    """See :class:`rlc.envs.base.AsyncEpisode`."""
+
+    source: OpenEnvSource
+    seed: int
+    first: Observation
+    held: AsyncExitStack = field(factory=AsyncExitStack, init=False)
+    session: OpenEnvSession | None = field(default=None, init=False)
+    _refused: int = field(default=0, init=False)
+
+    async def play(self, action: Action) -> Observation:
+        """Take the actions of a reply, up to the one that ends the episode. A reply without one
+        ends it, cut off."""
+        if self.session is None:
+            self.held, self.session = await self.source.another(self.seed, self.first)
+        reply: Mapping[str, Any] = action.message or {"content": action.text}
+        messages, rewards, done = list[Plain](), list[float](), False
+        for call_id, act in self.source.actions(reply):
+            said, reward, done = await self._taken(act)
+            if reward is not None:
+                rewards.append(reward)
+            role = {"role": "user"} if call_id is None else {"role": "tool", "name": ACT}
+            answered = {} if call_id is None else {"tool_call_id": call_id}
+            messages.append({**role, **answered, "content": said})
+            if done:
+                break
+        for why in unread_calls(reply):
+            self._refused += 1
+            error = f"Error: a tool call could not be read ({why})."
+            messages.append({"role": "user", "content": error})
+        total, metrics = (sum(rewards) if rewards else None), {"refused": float(self._refused)}
+        if not messages:
+            return Observation("", total, True, metrics, truncated=True)
+        return Observation(readable(messages), total, done, metrics, tuple(messages))
+
+    async def close(self) -> None:
+        await self.held.aclose()
+
+    async def _taken(self, act: Any) -> tuple[str, float | None, bool]:
+        """What the model sees of an action, its reward, and whether it ends the episode. One that
+        is none of the environment's is refused, and the model is told why."""
+        assert self.session is not None
+        try:
+            if isinstance(act, str):
+                act = json.loads(act)
+            if not isinstance(act, dict):
+                raise RefusedError("an action is an object")
+            given = await self.session.step(act)
+        except (RefusedError, ValueError) as error:
+            self._refused += 1
+            return f"Error: {error}", None, False
+        return self.source.shown(given), given.get("reward"), bool(given.get("done"))
+
+
+def openenv_problem(env: EnvPlan) -> None:
+    """Raise EnvError for a server that does not answer, or whose actions have no such field."""
+    known = schema_of(env.id).get("properties", {})
+    text = env.args["text"]
+    if text is not None and text not in known:
+        listed = ", ".join(f"`{name}`" for name in known) or "none"
+        raise EnvError(f"an action of {env.id} has no field `{text}`; there is {listed}")
