@@ -6,11 +6,15 @@ from collections import Counter
 from collections.abc import Iterator, Mapping
 from typing import Any, Literal
 
+from attrs import asdict
+
+from rlc.catalog.builtins.graders import RUBRIC
 from rlc.catalog.index import find_builtin, source_traits, wrapper_traits
 from rlc.catalog.records import Param
 from rlc.catalog.traits import EnvFacts, Role
 from rlc.data.code.calls import Code, module_of_package
-from rlc.plan.environments import ANY, MAX_TURNS, EnvPlan, StepPlan
+from rlc.plan.environments import ANY, MAX_TURNS, EnvPlan, JudgePlan, JudgingPlan, StepPlan
+from rlc.plan.leaves import children_of
 from rlc.plan.paths import file_part
 
 
@@ -107,6 +111,13 @@ def decides(env: EnvPlan, role: str) -> bool:
     return env.play is not None or role in ("", *roles_of(env)[-1:])
 
 
+def judges_of(env: EnvPlan) -> Iterator[tuple[str, JudgingPlan, JudgePlan]]:
+    """The judges of an environment: the path of each in the plan's record, and what it is for."""
+    for at, judging in (children_of(env.judging) or {}).items():
+        for name, judge in (children_of(judging.judges) or {}).items():
+            yield f"judging.{at}.judges.{name}", judging, judge
+
+
 def files_of(env: EnvPlan) -> Iterator[tuple[str, str]]:
     """The files that an environment reads, each with its path within the plan's record."""
     for path, param, value, _ in _arguments(env):
@@ -141,9 +152,11 @@ def _arguments(env: EnvPlan) -> Iterator[tuple[str, Param, Any, Mapping[str, Any
             yield "id", param, env.id, env.args
         else:
             yield f"args.{param.name}", param, env.args.get(param.name), env.args
-    called = [("wrapper", w.name, w.args, f"wrappers.{w.name}") for w in env.wrappers]
-    called += [("grader", g.grader, g.args, f"graders.{g.name}") for g in env.graders]
+    called = [("wrapper", w.name, w.args, f"wrappers.{w.name}.args") for w in env.wrappers]
+    called += [("grader", g.grader, g.args, f"graders.{g.name}.args") for g in env.graders]
+    for path, _, judge in judges_of(env):
+        called.append(("judge", RUBRIC, asdict(judge, recurse=False), path))
     for kind, name, args, path in called:
         builtin = find_builtin(kind, name)
         for param in builtin.params if builtin else ():
-            yield f"{path}.args.{param.name}", param, args.get(param.name), args
+            yield f"{path}.{param.name}", param, args.get(param.name), args

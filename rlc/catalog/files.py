@@ -10,13 +10,14 @@ from typing import Any
 
 from attrs import evolve, fields
 
+from rlc.catalog.builtins.graders import RUBRIC
 from rlc.catalog.declarations import DECLARATIONS, MODEL_FIELDS
 from rlc.catalog.environments import code_of
 from rlc.catalog.index import BUILTINS, find_builtin
 from rlc.catalog.records import MODEL_FOLDER, Param
 from rlc.data.errors import DataError
 from rlc.plan.asked import with_asked_models
-from rlc.plan.environments import EnvPlan
+from rlc.plan.environments import EnvPlan, JudgePlan, JudgingPlan
 from rlc.plan.models import ModelPlan
 from rlc.plan.paths import file_part, located
 from rlc.plan.records import LOCAL, Plan, StagePlan, environments_of, kind_of
@@ -116,13 +117,23 @@ def _env(env: EnvPlan, change: Change) -> EnvPlan:
         builtin = find_builtin(kind, name)
         return {**args, **_changed(args, builtin.params if builtin else (), change)}
 
+    def judging(one: JudgingPlan) -> JudgingPlan:
+        made = tuple(evolve(j, **called("judge", RUBRIC, _paths(j))) for j in one.judges)
+        return evolve(one, judges=made)
+
     return evolve(
         env,
         id=change(env.id) if first.names_file(env.id) else env.id,
         args={**env.args, **_changed(env.args, others, change)},
         wrappers=tuple(evolve(w, args=called("wrapper", w.name, w.args)) for w in env.wrappers),
         graders=tuple(evolve(g, args=called("grader", g.grader, g.args)) for g in env.graders),
+        judging=tuple(map(judging, env.judging)),
     )
+
+
+def _paths(judge: JudgePlan) -> dict[str, Any]:
+    """What of a judge may be a path."""
+    return {"rubric": judge.rubric, "prompt": judge.prompt}
 
 
 def _changed(values: Mapping[str, Any], params: Iterable[Param], change: Change) -> dict[str, Any]:

@@ -72,6 +72,22 @@ KINDS = {
             several='{ right = grade_with("rewards.py:right"), brief = 0.2 * '
             'grade_with("rewards.py:brief") }',
             named=True,
+            weighted=True,
+        ),
+        Kind(
+            "judge",
+            "a judge",
+            'rubric("rubric.md", model = big)',
+            several='{ clear = rubric("clear.md", model = big), brief = 0.2 * '
+            'rubric("Is it brief?", model = big) }',
+            named=True,
+            weighted=True,
+        ),
+        Kind(
+            "endpoint",
+            "an endpoint",
+            'endpoint("https://api.openai.com/v1", model = "gpt-5", key = "OPENAI_API_KEY")',
+            nameable=False,
         ),
         Kind("advantage", "an advantage scheme", "grpo()", "step", "returns()", named=True),
         Kind("step", "an advantage step", "baseline(mean, over = group)"),
@@ -118,6 +134,9 @@ BUILTINS: tuple[Builtin, ...] = (
     *wrappers.WRAPPERS,
     games.PLAY,
     *games.OPPONENTS,
+    *graders.JUDGINGS,
+    *graders.JUDGES,
+    *graders.ENDPOINTS,
     *graders.GRADERS,
     *advantages.PRESETS,
     *advantages.STEPS,

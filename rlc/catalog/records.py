@@ -55,7 +55,8 @@ class Param:
     ``holds``: its value names a field of the rows that are read, and this is what the field holds.
     ``code``: its value names Python code, which is called like this; ``calls``: it names a package,
     or a Python file, and this is what is called in it. ``variables``: its value names
-    a template, or a file with one, which uses exactly these.
+    a template, or a file with one, which uses exactly these. ``also``: a call of that other kind
+    may stand there too.
     """
 
     name: str
@@ -85,6 +86,7 @@ class Param:
     code: CodeKind | None = None
     calls: str | None = None
     variables: tuple[str, ...] = ()
+    also: str | None = None
 
     @property
     def required(self) -> bool:
@@ -213,6 +215,7 @@ class Kind:
     ``also``: the kind of what else may stand there.
     ``several``: an example of more than one where several may stand. ``named``: what is declared
     has the name of its declaration in the plan. ``nameable``: it can be declared at all.
+    ``weighted``: a number before one is its weight, `0.5 * one`.
     """
 
     name: str
@@ -227,6 +230,7 @@ class Kind:
     also: str | None = None
     named: bool = False
     nameable: bool = True
+    weighted: bool = False
 
 
 @frozen(eq=False, repr=False)

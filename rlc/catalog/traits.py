@@ -192,6 +192,7 @@ Role = Literal[
     "template",
     "chat",
     "game",
+    "judge",
     "curriculum",
     "workers",
     "setting",

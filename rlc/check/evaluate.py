@@ -122,6 +122,9 @@ class Evaluator:
             return None
         if want.many:
             return self._list(expr, want)
+        func = expr.func if want.also and isinstance(expr, Call) else None
+        if want.also and isinstance(func, Name) and find_builtin(want.also, func.id):
+            want = evolve(want, type=want.also)
         if want.named:
             return parts.named(self, expr, want)
         if want.type == "model":
@@ -161,7 +164,7 @@ class Evaluator:
                 return pipelines.mixture(self, expr, want)
             case String() if expr.value in words_of(want.type):
                 return self._name(self.scalars.unquoted(expr), want)
-            case Binary(op="*") if want.type == "grader":
+            case Binary(op="*") if KINDS[want.type].weighted:
                 return parts.weighted(self, expr, want)
             case Binary(op="then") if want.type == "failure":
                 return pipelines.then(self, expr, want)

@@ -16,7 +16,7 @@ from rlc.check.settle import settle
 from rlc.check.values import Unknown, Value, said, unwrap
 from rlc.lang.ast import Binary, Call, Expr, Name, Number
 from rlc.lang.diagnostics import Label
-from rlc.plan.environments import PlayPlan, RewardPlan, RolloutsPlan
+from rlc.plan.environments import JudgingPlan, PlayPlan, RewardPlan, RolloutsPlan
 
 if TYPE_CHECKING:
     from typing import Protocol
@@ -76,6 +76,9 @@ def _followed(evaluator: Evaluator, head: Value, stage: Value, expr: Binary) -> 
         return evolve(head, data=_with_step(head, stage), span=expr.span)
     if isinstance(stage.data, tuple(_SETTINGS)):
         return _with_setting(evaluator, head, stage, expr)
+    if isinstance(stage.data, JudgingPlan):
+        envs = tuple(evolve(env, judging=(*env.judging, stage)) for env in head.data)
+        return evolve(head, data=envs, span=expr.span)
     if not _may_follow(evaluator, head, stage, expr.right):
         return None
     envs = tuple(evolve(env, wrappers=(*env.wrappers, stage)) for env in head.data)

@@ -8,10 +8,10 @@ from rlc.catalog.builtins.training import DEFAULT_BUDGET
 from rlc.catalog.facts.models import TINY, find_model
 from rlc.catalog.index import source_traits
 from rlc.plan.asked import with_asked_models
-from rlc.plan.environments import EnvPlan
+from rlc.plan.environments import EndpointPlan, EnvPlan, JudgePlan
 from rlc.plan.graph import build_graph
 from rlc.plan.leaves import leaves
-from rlc.plan.models import ModelPlan
+from rlc.plan.models import ModelPlan, ModelState
 from rlc.plan.preferences import PreferencesPlan
 from rlc.plan.records import (
     LOCAL,
@@ -58,7 +58,7 @@ def _stage(stage: StagePlan) -> StagePlan:
         return evolve(
             stage,
             model=model,
-            envs=tuple(_env(env, samples) for env in stage.envs),
+            envs=tuple(_env(env, samples, model) for env in stage.envs),
             tasks=min(stage.tasks, MAX_TASKS),
             samples=samples,
             sampling=_sampling(stage.sampling),
@@ -70,14 +70,14 @@ def _stage(stage: StagePlan) -> StagePlan:
     stage = evolve(stage, model=model, steps=steps, save=save, budget=DEFAULT_BUDGET, track=())
     if isinstance(stage, PreferencePlan):
         every = None if stage.every is None else min(stage.every, MAX_STEPS)
-        heldout = stage.heldout and _preferences(stage.heldout)
-        batch, data = min(stage.batch, MAX_EXAMPLES), _preferences(stage.data)
+        heldout = stage.heldout and _preferences(stage.heldout, model)
+        batch, data = min(stage.batch, MAX_EXAMPLES), _preferences(stage.data, model)
         return evolve(stage, data=data, heldout=heldout, batch=batch, every=every)
     if isinstance(stage, SftPlan):
-        return evolve(stage, data=_data(stage.data), batch=min(stage.batch, MAX_EXAMPLES))
+        return evolve(stage, data=_data(stage.data, model), batch=min(stage.batch, MAX_EXAMPLES))
     return evolve(
         stage,
-        envs=tuple(_env(env, MAX_GROUP_SIZE) for env in stage.envs),
+        envs=tuple(_env(env, MAX_GROUP_SIZE, model) for env in stage.envs),
         batch=_batch(stage.batch),
         sampling=_sampling(stage.sampling),
         kl=None if stage.kl is None else evolve(stage.kl, reference=TINY),
@@ -98,26 +98,38 @@ def _model(model: ModelPlan) -> ModelPlan:
     )
 
 
-def _env(env: EnvPlan, group: int) -> EnvPlan:
+def _env(env: EnvPlan, group: int, model: ModelPlan) -> EnvPlan:
     own = env.rollouts
     if source_traits(env.source).fixed_groups:
         group = own.group
     small = evolve(own, group=min(own.group, group), max_tokens=min(own.max_tokens, MAX_TOKENS))
-    return evolve(env, rollouts=small)
+    judging = tuple(
+        evolve(one, judges=tuple(_judge(j, model) for j in one.judges)) for one in env.judging
+    )
+    return evolve(env, rollouts=small, judging=judging)
 
 
-def _data(data: DataPlan) -> DataPlan:
+def _judge(judge: JudgePlan, model: ModelPlan) -> JudgePlan:
+    """The tiny model is asked instead. It is no judge: what it does not say is drawn."""
+    state = judge.model
+    if isinstance(state, EndpointPlan):
+        state = ModelState(evolve(model, name=state.model), None)
+    short = min(judge.max_tokens, MAX_TOKENS)
+    return evolve(judge, model=state, attempts=1, max_tokens=short, stand_in=True)
+
+
+def _data(data: DataPlan, model: ModelPlan) -> DataPlan:
     if data.count is None:
         return data
-    env = data.env and _env(data.env, 1)
+    env = data.env and _env(data.env, 1, model)
     return evolve(data, env=env, count=min(data.count, MAX_DEMONSTRATIONS))
 
 
-def _preferences(data: PreferencesPlan) -> PreferencesPlan:
+def _preferences(data: PreferencesPlan, model: ModelPlan) -> PreferencesPlan:
     if data.env is None:
         return data
     count, size = min(data.count or 1, MAX_EXAMPLES), min(data.samples or 2, MAX_GROUP_SIZE)
-    return evolve(data, env=_env(data.env, size), count=count, samples=size)
+    return evolve(data, env=_env(data.env, size, model), count=count, samples=size)
 
 
 def _sampling(sampling: SamplingPlan) -> SamplingPlan:

@@ -25,6 +25,8 @@ CREATE TABLE IF NOT EXISTS sources (
 CREATE TABLE IF NOT EXISTS spend (
     stage TEXT, step INTEGER, prefill INTEGER, cached INTEGER, sampled INTEGER, trained INTEGER,
     usd REAL);
+CREATE TABLE IF NOT EXISTS answers (
+    question TEXT PRIMARY KEY, text TEXT NOT NULL, stop_reason TEXT NOT NULL) WITHOUT ROWID;
 CREATE INDEX IF NOT EXISTS spend_of_step ON spend (stage, step);
 """
 

@@ -65,6 +65,8 @@ def _environment(env: EnvPlan) -> Iterator[str]:
     for wrapper in env.wrappers:
         if not wrapper_traits(wrapper.name).scripted:
             yield f"`{env.name}`: `{wrapper.name}()` is not written by the script"
+    for judging in env.judging:
+        yield f"`{env.name}`: `{judging.name}()` is not written by the script"
     chat, template = with_role(env, "chat"), with_role(env, "template")
     if chat is not None and chat.args.get("system"):
         yield f"`{env.name}`: `system` is not written by the script"

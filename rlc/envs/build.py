@@ -8,13 +8,23 @@ from typing import Any
 
 from attrs import field, frozen
 
-from rlc.catalog.environments import code_of, is_chat, max_turns, prompt_rules, seats_of, with_role
+from rlc.catalog.environments import (
+    code_of,
+    is_chat,
+    judges_of,
+    max_turns,
+    prompt_rules,
+    seats_of,
+    with_role,
+)
 from rlc.catalog.index import source_traits, wrapper_traits
 from rlc.data.code.functions import load_attribute, require_fits, search_beside, signature_of
 from rlc.data.errors import DataError
 from rlc.envs.base import AsyncSource, BlockingSource, EnvError, NumberedSource
 from rlc.envs.harbor.source import harbor_problems
 from rlc.envs.history import History, TextHistory, chat_history
+from rlc.envs.judges.endpoint import endpoint_problems
+from rlc.envs.judges.judged import JudgedSource, Judging, make_judgings
 from rlc.envs.judges.solver_judge import SolverJudge, make_solver_judge
 from rlc.envs.mcp.server import server_problem
 from rlc.envs.openenv.source import openenv_problem
@@ -24,7 +34,7 @@ from rlc.envs.templates import load_template
 from rlc.envs.tool_chat import tool_chat_history
 from rlc.envs.views import Shown, views_of
 from rlc.envs.workers.async_adapter import make_async
-from rlc.plan.environments import EnvPlan, StepPlan
+from rlc.plan.environments import EndpointPlan, EnvPlan, StepPlan
 
 
 @frozen
@@ -33,7 +43,7 @@ class PlayableEnv:
 
     ``roles``: how several players share a task. ``count``: the number of tasks; None: they never
     end, or their number is not known before they are played. ``responders``: makes the models that
-    answer inside of it.
+    answer inside of it. ``comparing``: what compares the episodes of a group when all are over.
     """
 
     plan: EnvPlan
@@ -43,6 +53,7 @@ class PlayableEnv:
     count: int | None = None
     responders: Responders = no_responders
     views: Mapping[str, Callable[[], History]] = field(factory=dict)
+    comparing: tuple[Judging, ...] = ()
 
 
 def build_env(
@@ -58,7 +69,7 @@ def build_env(
     Raise EnvError if it cannot be made, the renderer cannot keep a prefix, or a template cannot be
     read.
     """
-    source = ADAPTERS[plan.source].make(plan, tokenizer, renderer)
+    made = source = ADAPTERS[plan.source].make(plan, tokenizer, renderer)
 
     tools = with_role(plan, "server_tools")
 
@@ -95,8 +106,20 @@ def build_env(
         )
     if tools is not None:
         source = _with_server_tools(source, tools)
+    judgings = make_judgings(plan, getattr(made, "row", lambda _: None), responders)
+    if alone := [one for one in judgings if one.plan.by == "score"]:
+        source = JudgedSource(source, alone)
     if game is None:
-        return PlayableEnv(plan, source, new_history, None, count, responders, followed)
+        return PlayableEnv(
+            plan,
+            source,
+            new_history,
+            None,
+            count,
+            responders,
+            followed,
+            tuple(one for one in judgings if one.plan.by != "score"),
+        )
     boxed = source_traits(plan.source).boxed
     roles = make_solver_judge(game.args, histories(()), boxed)
     return PlayableEnv(plan, source, new_history, roles, count, responders)
@@ -260,6 +283,10 @@ def source_problems(envs: Sequence[EnvPlan], recipe: str) -> Iterator[str]:
     have what is asked. No environment is made, and nothing is paid for."""
     search_beside(recipe)
     yield from _each(_require_code)(envs)
+    asked = [judge.model for env in envs for _, _, judge in judges_of(env)]
+    urls = {repr(model): model for model in asked if isinstance(model, EndpointPlan)}
+    for endpoint in urls.values():
+        yield from endpoint_problems(endpoint)
     for source in dict.fromkeys(env.source for env in envs):
         yield from ADAPTERS[source].problems([env for env in envs if env.source == source])
     for env in envs:

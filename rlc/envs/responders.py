@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, Protocol
 
 from attrs import frozen
 
 from rlc.envs.base import EnvError
-from rlc.plan.models import ModelState
+from rlc.plan.environments import Asked, EndpointPlan
 
 Message = Mapping[str, Any]
 
@@ -41,9 +41,22 @@ class Responder(Protocol):
         """
 
 
-Responders = Callable[[ModelState], Responder]
+class Responders(Protocol):
+    """Makes responders."""
+
+    def __call__(
+        self, asked: Asked, most: int | None = None, timeout: float | None = None
+    ) -> Responder:
+        """The responder of a model or an endpoint. With ``most``, that many replies are asked for
+        at once, and each is remembered for the rest of the run, also by later processes: the same
+        question under the same key is asked once. ``timeout``: seconds for one reply."""
 
 
-def no_responders(state: ModelState) -> Responder:
+def no_responders(
+    asked: Asked,
+    most: int | None = None,  # noqa: ARG001
+    timeout: float | None = None,  # noqa: ARG001
+) -> Responder:
     """Make none. Raise EnvError."""
-    raise EnvError(f"the model `{state.model.name}` cannot be asked here")
+    name = asked.model if isinstance(asked, EndpointPlan) else asked.model.name
+    raise EnvError(f"the model `{name}` cannot be asked here")

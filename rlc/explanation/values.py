@@ -114,7 +114,7 @@ def _heading(path: str, stage: StagePlan) -> tuple[str, str]:
     group, _, name = path.partition(".")
     if group == "envs":
         env, _, name = name.partition(".")
-        return f"env {env}", _without(name, "wrappers", "graders", "args")
+        return f"env {env}", _without(name, "wrappers", "graders", "judging", "judges", "args")
     if group == "advantage" and name.startswith("steps.") and isinstance(stage, TrainPlan):
         steps = [type(step).__name__.lower() for step in stage.advantage.steps]
         return group, _numbered(name.removeprefix("steps."), steps)

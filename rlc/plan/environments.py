@@ -1,7 +1,8 @@
-"""The records of an environment in a plan: its source, wrappers, rollouts and reward."""
+"""The records of an environment in a plan: its source, wrappers, rollouts, reward and judges."""
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING, Any, Literal
 
 from attrs import frozen
@@ -74,6 +75,70 @@ class GraderPlan(Record):
     args: dict[str, Any]
 
 
+RUBRIC_FILE = r"[^\n]+\.(md|txt)"
+
+
+def is_file(rubric: str) -> bool:
+    """Whether the rubric of a plan is the path of a file."""
+    return re.fullmatch(RUBRIC_FILE, rubric) is not None
+
+
+@frozen(eq=False, repr=False)
+class EndpointPlan(Record):
+    """A model behind OpenAI's chat completions at ``url``. ``key`` is the variable of the
+    environment with its key (None: it needs none); prices are USD per million tokens, None if they
+    are unknown, as ``context`` is, in tokens."""
+
+    url: str
+    model: str
+    key: str | None
+    prompt_price: float | None
+    reply_price: float | None
+    context: int | None
+
+
+Asked = ModelState | EndpointPlan
+
+
+@frozen(eq=False, repr=False)
+class JudgePlan(Record):
+    """A model that judges by a rubric: a text, or the path of one.
+
+    Its scores from ``low`` (worst) to ``high`` (best) count as 0 to 1. ``criteria`` is the field of
+    a row with criteria of its own, ``prompt`` the template of the question, None for the usual one.
+    It is asked up to ``attempts`` times until it answers in its form; ``concurrency`` questions are
+    open at once, each for up to ``timeout`` seconds. ``stand_in``: of a rehearsal, whose model
+    cannot judge: what it does not say is drawn.
+    """
+
+    name: str
+    weight: float
+    rubric: str
+    model: Asked
+    low: float
+    high: float
+    criteria: str | None
+    prompt: str | None
+    temperature: float
+    max_tokens: int
+    attempts: int
+    concurrency: int
+    timeout: float
+    stand_in: bool = False
+
+
+@frozen(eq=False, repr=False)
+class JudgingPlan(Record):
+    """What judges an environment's episodes: ``judged`` each alone, with a ``score``, or
+    ``compared`` those of a group, by their ``ranking`` or in pairs. With ``whole`` the whole
+    conversation is judged, else its last reply."""
+
+    name: str
+    judges: tuple[JudgePlan, ...]
+    by: Literal["score", "ranking", "pairwise"]
+    whole: bool
+
+
 @frozen(eq=False, repr=False)
 class PastPlan(Record):
     """A stage's own weights, as they were after the last step that is a multiple of ``every``."""
@@ -105,7 +170,8 @@ class PlayPlan(Record):
 @frozen(eq=False, repr=False)
 class EnvPlan(Record):
     """One environment of a mixture. ``args`` are the source's own keyword arguments; ``graders``
-    are none where the environment rewards by itself. ``play``: who plays a game of several seats.
+    are none where the environment rewards by itself; ``judging`` adds what judges say.
+    ``play``: who plays a game of several seats.
     """
 
     name: str
@@ -119,3 +185,4 @@ class EnvPlan(Record):
     reward: RewardPlan
     graders: tuple[GraderPlan, ...] = ()
     play: PlayPlan | None = None
+    judging: tuple[JudgingPlan, ...] = ()

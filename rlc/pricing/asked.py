@@ -6,9 +6,11 @@ from collections.abc import Callable, Iterator
 
 from attrs import field, frozen
 
+from rlc.plan.environments import EndpointPlan
 from rlc.plan.models import ModelPlan
 from rlc.plan.records import PreferencePlan, StagePlan
 from rlc.pricing.distillation import teacher_tokens
+from rlc.pricing.judges import judge_tokens
 from rlc.pricing.opponents import opponent_tokens
 from rlc.pricing.preferences import compared, heldout_tokens, reference_tokens
 from rlc.pricing.shapes import rollout_shapes
@@ -24,7 +26,7 @@ class AskedTokens:
     ``kind`` is one of :data:`ASKED`."""
 
     kind: str
-    model: ModelPlan
+    model: ModelPlan | EndpointPlan
     step: Tokens
     before: Tokens = field(factory=Tokens)
 
@@ -36,6 +38,11 @@ class AskedTokens:
 def _teachers(stage: StagePlan, level: Level) -> Iterator[AskedTokens]:
     for teacher, read in teacher_tokens(stage, level):
         yield AskedTokens("teacher", teacher.model.model, read)
+
+
+def _judges(stage: StagePlan, level: Level) -> Iterator[AskedTokens]:
+    for model, step, before in judge_tokens(stage, level):
+        yield AskedTokens("judge", model, step, before)
 
 
 def _opponents(stage: StagePlan, level: Level) -> Iterator[AskedTokens]:
@@ -64,6 +71,7 @@ def _by_preferences(stage: StagePlan, level: Level) -> Iterator[AskedTokens]:
 # For each way of asking models, the tokens that it takes in a stage.
 _WAYS: tuple[Callable[[StagePlan, Level], Iterator[AskedTokens]], ...] = (
     _teachers,
+    _judges,
     _opponents,
     _by_preferences,
 )

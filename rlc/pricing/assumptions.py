@@ -6,11 +6,11 @@ from collections.abc import Iterator, Mapping
 
 from attrs import asdict
 
-from rlc.catalog.environments import env_facts, max_turns
+from rlc.catalog.environments import env_facts, judges_of, max_turns
 from rlc.catalog.facts.models import find_model, storage_price, tokenizer_of
 from rlc.catalog.facts.prices import price_of
 from rlc.catalog.index import loss_traits, source_traits
-from rlc.plan.environments import EnvPlan
+from rlc.plan.environments import EndpointPlan, EnvPlan
 from rlc.plan.records import (
     EvalPlan,
     PreferencePlan,
@@ -21,6 +21,7 @@ from rlc.plan.records import (
 )
 from rlc.plan.units import show
 from rlc.pricing import cost, preferences
+from rlc.pricing.judges import endpoint_dollars
 from rlc.pricing.shapes import (
     ORACLE_SHARE,
     REPLY_SHARE,
@@ -47,7 +48,30 @@ def assumptions(stage: StagePlan) -> list[str]:
         for env in environments_of(stage)
         for sentence in _environment(env, stage)
     ]
-    return [*_sampling(stage), *envs, *_prices(stage), *_storage(stage)]
+    return [*_sampling(stage), *envs, *_judges(stage), *_prices(stage), *_storage(stage)]
+
+
+def _judges(stage: StagePlan) -> Iterator[str]:
+    """What judges are asked, and what of that has no known price."""
+    said = list[str]()
+    for env in environments_of(stage):
+        for _, judging, judge in judges_of(env):
+            times = {
+                "score": "once for each episode",
+                "ranking": "once for each group",
+                "pairwise": "n (n − 1) times for each group of n",
+            }[judging.by]
+            said.append(
+                f"low, expected, high: {judge.name} is asked {times}, at most {judge.attempts} "
+                f"times each, and answers {_shares(REPLY_SHARE)} of its max_tokens"
+            )
+            asked = judge.model
+            if isinstance(asked, EndpointPlan) and endpoint_dollars(asked, 0, 0) is None:
+                said.append(
+                    f"the price of {asked.model} at {asked.url} is unknown: the sums are lower "
+                    "bounds (`prompt_price` and `reply_price` say it)"
+                )
+    yield from dict.fromkeys(said)
 
 
 def _sampling(stage: StagePlan) -> Iterator[str]:

@@ -15,6 +15,7 @@ from attrs import asdict, evolve, frozen
 from rlc.catalog.facts.models import FREE, Price, find_model, storage_price
 from rlc.catalog.facts.prices import part_cost, price_of
 from rlc.catalog.files import located_files
+from rlc.plan.environments import EndpointPlan
 from rlc.plan.models import ModelPlan
 from rlc.plan.records import LOCAL, EvalPlan, KlPlan, Plan, SavePlan, StagePlan, TrainPlan, kind_of
 from rlc.pricing.asked import ASKED, AskedTokens, asked_tokens
@@ -200,7 +201,9 @@ def is_free(model: ModelPlan) -> bool:
     return model.service == LOCAL or own
 
 
-def _prices(model: ModelPlan) -> dict[str, float | None]:
+def _prices(model: ModelPlan | EndpointPlan) -> dict[str, float | None]:
+    if isinstance(model, EndpointPlan):
+        return {"prefill": model.prompt_price, "sample": model.reply_price}
     price = FREE if is_free(model) else price_of(model.base, model.service)
     return asdict(price or Price(None, None, None, None))
 

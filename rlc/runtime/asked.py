@@ -10,9 +10,13 @@ from typing import Any
 from attrs import define, field
 
 from rlc.envs.chunks import model_input
+from rlc.envs.judges.endpoint import EndpointResponder
 from rlc.envs.responders import Message, Reply, Responder, Responders
 from rlc.envs.tool_chat import fitting_renderer, opening, prompt_of, text_of
+from rlc.plan.environments import Asked, EndpointPlan
 from rlc.plan.models import ModelPlan, ModelState
+from rlc.pricing.judges import endpoint_dollars
+from rlc.runtime.answers import Answers, Remembering
 from rlc.runtime.concurrency import in_thread
 from rlc.runtime.guard.meter import PROBES, Meter
 from rlc.runtime.journal.folder import RunFolder
@@ -22,6 +26,8 @@ from rlc.seeds import derive_seed
 from rlc.service.interface import SamplingClient, ServiceClient
 from rlc.service.pending_calls import asking
 
+LONGEST_REPLY = 600.0  # seconds that an endpoint has for one, where nothing else is said
+
 
 @define(eq=False)
 class AskedModels:
@@ -29,7 +35,11 @@ class AskedModels:
 
     service: ServiceClient
     folder: RunFolder
+    answers: Answers = field(init=False)
     _clients: dict[str, asyncio.Task[SamplingClient]] = field(factory=dict, init=False)
+
+    def __attrs_post_init__(self) -> None:
+        self.answers = Answers(self.folder.journal)
 
     async def client(self, state: ModelState) -> SamplingClient:
         """Return a client that samples from a model.
@@ -50,11 +60,29 @@ class AskedModels:
     def responders(self, around: Meter) -> Responders:
         """Return what makes models answer inside of the environments of a stage, whose meter is
         ``around``: their tokens are the stage's, at their own price."""
-        return partial(_ModelResponder, self, around)
+
+        def make(asked: Asked, most: int | None = None, timeout: float | None = None) -> Responder:
+            made: Responder
+            if isinstance(asked, EndpointPlan):
+                spent = partial(_spent, around, asked)
+                made = EndpointResponder(asked, timeout or LONGEST_REPLY, spent)
+            else:
+                made = _ModelResponder(self, around, asked)
+            return made if most is None else Remembering(made, self.answers, asked, most, timeout)
+
+        return make
 
     def answering(self, around: Meter, model: ModelPlan, client: SamplingClient) -> Responder:
         """Return what answers with a client that is there already: a snapshot of a stage."""
         return _ModelResponder(self, around, ModelState(model, None), client)
+
+
+def _spent(around: Meter, endpoint: EndpointPlan, prompt: int, reply: int) -> None:
+    """Write what an endpoint has been asked, at its price."""
+    step = max(around.running, default=PROBES)
+    usage = Usage(prefill=prompt, sampled=reply)
+    usd = endpoint_dollars(endpoint, prompt, reply)
+    around.journal.add_spend(around.stage, step, usage, usd)
 
 
 def _has_failed(task: asyncio.Task[Any]) -> bool:

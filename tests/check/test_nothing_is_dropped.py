@@ -79,6 +79,7 @@ SAMPLES: dict[str, tuple[str, str]] = {
     "preferences": ('pairs("rows.jsonl")', 'pairs("rows.csv")'),
     "preference_loss": ("dpo()", "simpo()"),
     "grader": ('grade_with("a.b:c")', '0.5 * grade_with("a.b:c")'),
+    "judge": ('rubric("a", model = policy)', '0.5 * rubric("a", model = policy)'),
     "metric": ("mean_reward()", "[mean_reward(), pass_at(1)]"),
     "tracker": ("[]", "[tensorboard()]"),
     "int": ("2", "3"),
@@ -126,6 +127,8 @@ BY_NAME: dict[str, tuple[str, str]] = {
     "gamma": ("0.5", "0.6"),
     "ddof": ("0", "1"),
     "label_smoothing": ("0.1", "0.2"),
+    "scale": ("[1, 5]", "[1, 10]"),
+    "context": ("8_000", "9_000"),
 }
 
 
@@ -139,7 +142,9 @@ def values_of(param: Param, kind: str = "") -> tuple[str, str]:
         return '"rg:chain_sum"', '"rg:spell_backward"'
     if param.noun == "game of TextArena":
         return '"Nim-v0"', '"PigDice-v0"'
-    if param.name in BY_NAME and param.type in ("int", "float", "string"):
+    if (kind, param.name) == ("judge", "prompt"):
+        return '"a.j2"', '"b.j2"'
+    if param.name in BY_NAME and param.type in ("int", "float", "string", "list"):
         return BY_NAME[param.name]
     choices = param.all_choices()
     if len(choices) > 1:
@@ -321,6 +326,8 @@ IN_TRAIN = {
     "tracker": ("track", "[CALL]"),
     "split": ("env", "problems(gsm8k, split = CALL)"),
     "opponent": ("env", 'textarena("Nim-v0") |> play(against = CALL)'),
+    "judge": ("env", 'rows("rows.jsonl") |> judged(CALL)'),
+    "endpoint": ("env", 'rows("rows.jsonl") |> judged(rubric("a", model = CALL))'),
 }
 PIPELINES = {
     "python_tool": 'gem("rg:chain_sum") |> CALL |> template(no)',

@@ -25,7 +25,29 @@ WHITENED = [
 ]
 CLAMPED = "A = A / √max(std_batch(A, each by its tokens)², 1e-08)"
 MARGIN = [R, "A = R − max_(others in group)(R)", "A = max(A, 0)"]
+APART = [
+    "R_k = Σ_t r_tk",
+    "A_k = R_k − mean_group(R_k)",
+    "A_k = A_k / (std_group(A_k) + {})",
+    "A = Σ_k w_k A_k",
+]
+NORMALISED = ["A = A − mean_batch(A)", "A = A / (std_batch(A) + {})"]
+
+
+def with_eps(lines: list[str], eps: str) -> list[str]:
+    return [line.format(eps) for line in lines]
+
+
 EXPECTED = {
+    "gdpo()": with_eps([*APART, *NORMALISED], "1e-06"),
+    "gdpo(scale = none, constant = drop)": [
+        APART[0],
+        "drop groups with max R_k = min R_k for all k",
+        *[APART[1], APART[3]],
+        *with_eps(NORMALISED, "1e-06"),
+    ],
+    "verl.gdpo()": [*with_eps(APART, "1e-06"), *WHITENED],
+    "trl.gdpo()": with_eps([*APART, *NORMALISED], "0.0001"),
     "grpo()": [*CENTRED, "A = A / (std_group(A) + 1e-06)"],
     "grpo(scope = role, constant = drop)": [
         R,

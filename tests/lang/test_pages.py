@@ -104,6 +104,7 @@ def write_rows(folder: Path) -> None:
         "works.py": "def make():\n    ...\n",
         "fails.py": "def make():\n    ...\n\nSIZE = 1 / 0\n",
         "mazes.py": "def make(size=4):\n    ...\n",
+        "judge.j2": "{{ task }} {{ reply }} {{ rubric }} Score it from 1 to 10, in <score>.",
         "board.j2": "{{ observation }} Put your move in \\boxed{}.",
         "unclosed.j2": "{{ observation Put your move in \\boxed{}.",
         "question.j2": "{{ question }} Put your move in \\boxed{}.",

@@ -1,10 +1,21 @@
-"""Graders: what says how good a reply is."""
+"""Graders and judges: what says how good a reply is. Judges are models that go by a rubric."""
 
 from __future__ import annotations
 
-from rlc.catalog.records import Args, Builtin, Param, builtin, code
-from rlc.catalog.traits import BOX, TAG, GraderTraits
-from rlc.plan.environments import EnvPlan, GraderPlan
+from typing import Any
+
+from attrs import evolve
+
+from rlc.catalog.records import Args, Builtin, Param, as_float, builtin, code, optional, word
+from rlc.catalog.traits import BOX, TAG, GraderTraits, WrapperTraits
+from rlc.plan.environments import (
+    RUBRIC_FILE,
+    EndpointPlan,
+    EnvPlan,
+    GraderPlan,
+    JudgePlan,
+    JudgingPlan,
+)
 
 # The metrics of graders that compare with the row's answer: of one, and of whether all find one.
 CORRECT, FORMAT = "correct", "format"
@@ -76,3 +87,110 @@ def marks_read(env: EnvPlan, able: tuple[str, ...]) -> tuple[str, ...]:
     to grade its rows, if that is known."""
     known = (_TRAITS[part.grader] for part in env.graders if not able or part.grader in able)
     return next((traits.marks for traits in known if traits.marks), ())
+
+
+JUDGE_PROMPT = ("task", "reply", "rubric")  # what a template of the question is given
+RUBRIC = "rubric"
+_RISING = "two numbers, the worst score and the best"
+
+
+def _rubric(args: Args) -> JudgePlan:
+    given = dict(args.values)
+    scale = given.pop("scale")
+    ends: list[Any] = list(scale.data) if len(scale.data) == 2 else [None, None]
+    plain = [end if isinstance(end, int | float) and end is not True else None for end in ends]
+    low, high = (evolve(scale, type="float", data=end and float(end)) for end in plain)
+    given["timeout"] = as_float(given["timeout"])
+    given["temperature"] = as_float(given["temperature"])
+    return JudgePlan(name="judge", weight=1.0, low=low, high=high, **given)
+
+
+def _endpoint(args: Args) -> EndpointPlan:
+    prices = {name: as_float(args.values[name]) for name in ("prompt_price", "reply_price")}
+    return EndpointPlan(**{**args.values, **prices})
+
+
+JUDGES = (
+    builtin(
+        RUBRIC,
+        "judge",
+        "a model that scores replies by a rubric",
+        _rubric,
+        Param("rubric", "string", "a text, or a .md or .txt file", file=RUBRIC_FILE),
+        Param(
+            "model",
+            "model",
+            "who judges: a model, what a stage leaves, or an endpoint",
+            also="endpoint",
+        ),
+        Param("scale", "list", _RISING, [1, 10]),
+        optional("criteria", "string", "field of each row with criteria of its own, besides"),
+        optional(
+            "prompt",
+            "string",
+            "a jinja2 file with the question; none: the usual one",
+            form=(r".+\.(j2|jinja)", "judge.j2"),
+            file=True,
+            variables=JUDGE_PROMPT,
+        ),
+        Param("temperature", "float", "of its answers; 0: the likeliest", 0.0, low=0, high=2),
+        Param("max_tokens", "int", "longest answer", 512, low=1),
+        Param("attempts", "int", "most questions until it answers in its form", 3, low=1, high=20),
+        Param("concurrency", "int", "most questions at once", 32, low=1, high=4_096),
+        Param("timeout", "duration", "longest wait for an answer", 300, above=0),
+    ),
+)
+ENDPOINTS = (
+    builtin(
+        "endpoint",
+        "endpoint",
+        "a model behind OpenAI's chat completions, wherever it is",
+        _endpoint,
+        Param("url", "string", "its base", form=(r"https?://.+", "https://api.openai.com/v1")),
+        Param("model", "string", "its name there"),
+        optional(
+            "key",
+            "string",
+            "the variable of the environment with its key; none: it needs none",
+            form=(r"[A-Za-z_]\w*", "OPENAI_API_KEY"),
+        ),
+        optional("prompt_price", "money", "of a million tokens it reads; none: unknown", low=0),
+        optional("reply_price", "money", "of a million tokens it writes; none: unknown", low=0),
+        optional("context", "int", "tokens that it can hold; none: unknown", low=1),
+    ),
+)
+
+_JUDGED_BY = "who judges; `0.5 *` before one is its weight"
+_WHOLE = Param("whole", "bool", "judge the whole conversation, not its last reply alone", False)
+_LAST = "the judge sees what was played, so this comes before it"
+
+
+def _judging(name: str, doc: str, *params: Param) -> Builtin:
+    def build(args: Args) -> JudgingPlan:
+        by: Any = args.values.get("by", "score")
+        return JudgingPlan(name, args.judge, by, args.whole)
+
+    return Builtin(
+        name,
+        "wrapper",
+        doc,
+        build,
+        (Param("judge", "judge", _JUDGED_BY, named=True), *params, _WHOLE),
+        not_after={"solver_judge": "a game has a judge of its own"},
+        traits=WrapperTraits("judge"),
+    )
+
+
+JUDGINGS = (
+    _judging("judged", "adds what judges say of each episode to its reward, from 0 to 1"),
+    _judging(
+        "compared",
+        "adds how each episode of a group compares with the others, from 0 to 1",
+        word(
+            "by",
+            "one ranking of all, or each pair in both orders",
+            ("ranking", "pairwise"),
+            "ranking",
+        ),
+    ),
+)

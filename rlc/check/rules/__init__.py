@@ -19,18 +19,17 @@ from rlc.check.rules import (
     amounts,
     environments,
     games,
-    graders,
     limits,
     loss,
     optimizer,
     overlap,
-    rewards,
     run,
     sampling,
     tasks,
 )
 from rlc.check.rules.base import Rule, View
 from rlc.check.rules.models import asked, trained
+from rlc.check.rules.rewards import graders, judges, shaping
 from rlc.check.settle import Origins
 from rlc.lang.diagnostics import Diagnostic, Diagnostics
 from rlc.lang.source import Source, Span
@@ -41,8 +40,8 @@ if TYPE_CHECKING:
 
 # In this order: what an earlier rule says of a place, a later one need not.
 FAMILIES = (
-    *(trained, asked, environments, games, graders, rewards, tasks, data, advantage, loss),
-    *(optimizer, overlap, preferences, sampling, limits, amounts, run),
+    *(trained, asked, environments, games, graders, judges, shaping, tasks, data, advantage),
+    *(loss, optimizer, overlap, preferences, sampling, limits, amounts, run),
 )
 RULES = [rule for family in FAMILIES for rule in vars(family).values() if isinstance(rule, Rule)]
 

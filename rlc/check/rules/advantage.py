@@ -211,7 +211,8 @@ def _there_are_components(view: View) -> None:
 def _may_have_components(env: EnvPlan) -> bool:
     penalty = finds_answers(env) and bool(env.args.get("format_coef"))
     code = any(grader_traits(part.grader).code for part in env.graders)
-    return code or len(env.graders) + penalty > 1
+    judges = bool(env.judging)  # a rubric may have several criteria
+    return code or judges or len(env.graders) + penalty > 1
 
 
 @rule("advantage", "envs")

@@ -218,6 +218,10 @@ def _lines(episode: Episode, system: str | None) -> Iterator[tuple[str, list[Par
         for who, text, style in said:
             indented = "\n".join(f"  {part}" for part in visible(text).splitlines())
             yield "dim", [f"{who}:\n", (indented or "  (nothing)", style)]
+        for verdict in turn.get("verdicts", ()):
+            why = "\n".join(f"  {part}" for part in visible(verdict["reason"]).splitlines())
+            score = f"judge {verdict['judge']}: {verdict['score']:.3g}\n"
+            yield "dim", [score, (why or "  (no reason)", "magenta")]
         reward = turn["reward"]
         measured = "".join(f"  {name} {value:g}" for name, value in turn["metrics"].items())
         tokens = f"  {turn['prompt_tokens']:,} + {turn['tokens']:,} tokens, {turn['stop_reason']}"

@@ -66,6 +66,10 @@ class ProblemSource:
         """``size`` attempts at problem ``number`` of the order."""
         return [self._attempt(order, number)] * size
 
+    def row(self, task: TaskKey) -> Row:
+        """The fields of the row that a task is."""
+        return self._problems.row(task.order, task.number).fields
+
     def with_awaited(self, others: AsyncSource) -> AsyncSource:
         """Add the rewards of graders that are ``async`` to those of ``others``, which workers
         compute."""

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from rlc.catalog.builtins.graders import FORMAT, finds_answers
-from rlc.catalog.index import find_builtin, grader_traits
+from rlc.catalog.environments import judges_of
+from rlc.catalog.index import find_builtin, grader_traits, source_traits
 from rlc.explanation.formulas.schemes import Formula
-from rlc.plan.environments import EnvPlan, GraderPlan
+from rlc.plan.environments import EndpointPlan, EnvPlan, GraderPlan, JudgePlan, JudgingPlan, is_file
+from rlc.plan.models import ModelState
 from rlc.plan.units import show
 
 
@@ -33,6 +35,10 @@ _TOTALS = {"sum": "the sum of", "last": "the last of"}
 
 def _graded(env: EnvPlan) -> str:
     terms = [_term(part.weight, part.name) for part in env.graders if part.weight]
+    judges = [judge for _, _, judge in judges_of(env)]
+    if judges and not source_traits(env.source).graded:
+        terms.append("r_env")
+    terms += [_term(judge.weight, judge.name) for judge in judges if judge.weight]
     if finds_answers(env) and (coef := env.args["format_coef"]):
         terms.append(_term(coef, f"({FORMAT} − 1)"))
     return _sum(terms) and f"r = {_sum(terms)}"
@@ -42,7 +48,28 @@ def _parts(env: EnvPlan) -> list[Formula]:
     parts = [_part(part) for part in env.graders]
     if finds_answers(env):
         parts.append(Formula(FORMAT, "1 if there is an answer in the reply, else 0"))
-    return parts
+    if env.judging and not source_traits(env.source).graded:
+        parts.append(Formula("r_env", "what the environment itself rewards"))
+    return parts + [_judged(judging, judge) for _, judging, judge in judges_of(env)]
+
+
+def _judged(judging: JudgingPlan, judge: JudgePlan) -> Formula:
+    asked = judge.model
+    who = f"{asked.model} at {asked.url}" if isinstance(asked, EndpointPlan) else _state(asked)
+    rubric = judge.rubric if is_file(judge.rubric) else "a rubric"
+    whole = "the whole conversation" if judging.whole else "the last reply"
+    if judging.by == "score":
+        span = f"(score − {show(judge.low, 'float')}) / {show(judge.high - judge.low, 'float')}"
+        return Formula(judge.name, f"{span.replace('- ', '− ')}, {who} by {rubric}, of {whole}")
+    counts = {
+        "ranking": "1 for the first of the group to 0 for the last",
+        "pairwise": "the share of the group that it beats, each pair in both orders, ties half",
+    }
+    return Formula(judge.name, f"{counts[judging.by]}; {who} by {rubric}")
+
+
+def _state(state: ModelState) -> str:
+    return state.model.name if state.after is None else f"{state.model.name} after {state.after}"
 
 
 def _part(part: GraderPlan) -> Formula:

@@ -206,6 +206,17 @@ class Journal:
         finally:
             self._db.execute("DETACH other")
 
+    def answer(self, question: str) -> tuple[str, str] | None:
+        """Return the text and the stop reason of a model's answer to a question; None if it was not
+        asked."""
+        query = "SELECT text, stop_reason FROM answers WHERE question = ?"
+        row: tuple[str, str] | None = self._db.execute(query, (question,)).fetchone()
+        return row
+
+    def keep_answer(self, question: str, text: str, stop_reason: str) -> None:
+        row = (question, text, stop_reason)
+        self._db.execute("INSERT OR REPLACE INTO answers VALUES (?, ?, ?)", row)
+
     def add_spend(self, stage: str, step: int, usage: Usage, usd: float | None) -> None:
         tokens = asdict(usage).values()
         row = (stage, step, *tokens, usd)

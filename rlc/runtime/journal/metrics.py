@@ -237,6 +237,7 @@ def rollout_record(
                 "tokens": len(turn.tokens),
                 "stop_reason": turn.stop_reason,
                 **({"calls": turn.calls} if turn.calls else {}),
+                **({"verdicts": list(map(asdict, turn.verdicts))} if turn.verdicts else {}),
             }
             for turn in rollout.turns
         ],

@@ -173,25 +173,30 @@ class Player:
         return self._failed(attempt, error)
 
     def _failed(self, attempt: _Attempt, error: Exception) -> Rollout:
+        return self.failed(self._rollout(attempt, "failed", ()), error)
+
+    def failed(self, rollout: Rollout, error: Exception) -> Rollout:
         """Return what the plan makes of a rollout that failed for good, or raise RunError."""
-        name, policy, failure = attempt.task.env.plan.name, self.on_error, failure_of(error)
+        policy, failure = self.on_error, failure_of(error)
         if policy.then == "stop":
-            place = attempt.about.place if attempt.about else ""
+            place = rollout.about.place if rollout.about else ""
             where = f" ({place})" if place not in failure.error else ""
-            raise RunError(f"a rollout of `{name}`{where} failed: {failure}") from error
-        credit = tuple[float, ...]()
+            raise RunError(f"a rollout of `{rollout.env}`{where} failed: {failure}") from error
+        turns, credit = tuple[Turn, ...](), tuple[float, ...]()
         if policy.then == "penalise":
             assert policy.penalty is not None
-            credit = (*[0.0] * (len(attempt.turns) - 1), policy.penalty)
-        else:
-            attempt.turns.clear()
-        cause = str(getattr(error, "cause", None) or type(error).__name__)
-        rollout = self._rollout(attempt, "failed", credit)
-        return evolve(rollout, error=failure.error, cause=cause, failure=failure)
+            turns, credit = rollout.turns, (*[0.0] * (len(rollout.turns) - 1), policy.penalty)
+        return evolve(
+            rollout,
+            turns=turns,
+            ended="failed",
+            credit=credit,
+            error=failure.error,
+            cause=str(getattr(error, "cause", None) or type(error).__name__),
+            failure=failure,
+        )
 
-    def _rollout(
-        self, attempt: _Attempt, ended: str, credit: tuple[float, ...], raw: float | None = None
-    ) -> Rollout:
+    def _rollout(self, attempt: _Attempt, ended: str, credit: tuple[float, ...]) -> Rollout:
         return Rollout(
             env=attempt.task.env.plan.name,
             task=attempt.task.number,
@@ -200,7 +205,6 @@ class Player:
             turns=tuple(attempt.turns),
             ended=ended,
             credit=credit,
-            raw=raw,
             staleness=self.staleness,
             seconds=attempt.seconds,
             about=attempt.about,
@@ -221,10 +225,9 @@ class Player:
         if (end := attempt.unplayed) is not None:
             rollout = self._rollout(attempt, ended, unplayed_credit(plan.reward, end))
             return evolve(rollout, unplayed=end.metrics)
-        credit = episode_credit(plan.reward, attempt.turns, ended == "done")
-        raw = raw_reward(plan.reward, attempt.turns, ended == "done")
-        rollout = self._rollout(attempt, ended, credit, raw)
-        return evolve(rollout, components=credited_components(plan.reward, attempt.turns))
+        rollout = self._rollout(attempt, ended, ())
+        # What is compared has its reward once its group is over.
+        return rollout if attempt.task.env.comparing else credited(rollout, plan.reward)
 
     async def _turns(
         self, attempt: _Attempt, episode: AsyncEpisode, reply: types.SampledSequence | None
@@ -318,6 +321,18 @@ class Player:
         _add_span(attempt.seconds, "sampling", spent)
         self.usage.add_samples(len(prompt), count, response)
         return response.sequences
+
+
+def credited(rollout: Rollout, plan: RewardPlan) -> Rollout:
+    """Return a rollout with the credit that its turns have earned. Raise ShapedRewardError if it
+    cannot be shaped."""
+    turns, by_itself = rollout.turns, rollout.ended == "done"
+    return evolve(
+        rollout,
+        credit=episode_credit(plan, turns, by_itself),
+        raw=raw_reward(plan, turns, by_itself),
+        components=credited_components(plan, turns),
+    )
 
 
 def episode_credit(

@@ -16,6 +16,7 @@ from rlc.envs.history import History
 from rlc.envs.judges.solver_judge import JUDGE, SOLVER, SolverJudge
 from rlc.runtime.concurrency import all_of
 from rlc.runtime.records import Rollout
+from rlc.runtime.rollouts.comparisons import compare
 from rlc.runtime.rollouts.games import play_game
 from rlc.runtime.rollouts.player import Player
 from rlc.runtime.rollouts.tasks import Task
@@ -31,7 +32,8 @@ async def play_task(player: Player, task: Task) -> list[Rollout]:
     if task.env.plan.play is not None:
         return await play_game(player, task)
     if roles is None:
-        return await player.play(task)
+        played = await player.play(task)
+        return await compare(player, task, played) if task.env.comparing else played
     count = roles.solvers
     solving = _in_role(task, roles.solver, task.env.new_history, task.size * count, task.seed)
     played = await player.play(solving)

@@ -4,11 +4,11 @@ model policy {
 }
 
 env bought  = openreward("Test/Shop") |> mcp_tools("http://127.0.0.1:8000/mcp")
-env judged  = problems(countdown, grader = countdown) |> mcp_tools("python calculator.py") |> solver_judge()
+env solved  = problems(countdown, grader = countdown) |> mcp_tools("python calculator.py") |> solver_judge()
 
 train main {
   model     = policy
-  env       = bought + judged
+  env       = bought + solved
   batch     = groups(16, group_size = 8)
   sampling  = sample(max_tokens = 16)
   advantage = grpo(scope = role)

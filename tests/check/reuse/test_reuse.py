@@ -135,6 +135,7 @@ EXAMPLES = {
     "kl": "reference(policy.base, coef = 0.01)",
     "data": "demonstrations(guess, n = 20)",
     "teacher": "reverse_kl(policy)",
+    "judge": 'rubric("Is it kind?", model = policy)',
 }
 
 

@@ -89,7 +89,7 @@ def table(
         rollouts=RolloutsPlan(2, 0.5, 4, None, None),
         reward=RewardPlan("sum", None, None, None),
     )
-    responders: Responders = lambda _: responder  # type: ignore[assignment, return-value]  # noqa: E731
+    responders: Responders = lambda *_, **__: responder  # type: ignore[assignment]  # noqa: E731
     source = make_async(GameSource("rounds", seats, begin))
     return PlayableEnv(plan, source, WordHistory, responders=responders)
 

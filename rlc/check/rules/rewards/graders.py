@@ -15,9 +15,12 @@ def _something_rewards(view: View, env: EnvPlan) -> None:
     source = source_traits(env.source)
     if teacher_of(view.parts.get("teacher", ()), env.name) is not None:
         return
-    if source.graded and not env.graders:
+    if source.graded and not (env.graders or env.judging):
         message = f"nothing rewards the replies of `{env.name}`"
-        advice = f'give it a grader: `{GRADER} = grade_with("rewards.py:reward")`'
+        advice = (
+            f'give it a grader, `{GRADER} = grade_with("rewards.py:reward")`, or a judge, '
+            "`|> judged(…)`"
+        )
         view.error("RL0530", f"envs.{env.name}.id", message, advice)
 
 

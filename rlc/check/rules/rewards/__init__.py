@@ -1,0 +1,1 @@
+"""Rules on rewards: graders, judges, and what shapes a reward."""

@@ -1,0 +1,191 @@
+"""Rules on judges: that they can be asked, and that what they say tells good from bad."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+
+from attrs import evolve
+
+from rlc.catalog.builtins.graders import FORMAT, finds_answers
+from rlc.catalog.environments import judges_of, with_role
+from rlc.catalog.index import source_traits
+from rlc.check.rules.base import View, rule_on_envs
+from rlc.plan.environments import EndpointPlan, EnvPlan, JudgePlan, JudgingPlan, is_file
+
+HOT = 1.0  # the temperature above which verdicts are drawn rather than given
+LONG_RANKING, MANY_PAIRS = 16, 8  # members of a group
+
+
+def _judges(env: EnvPlan) -> Iterator[tuple[str, JudgingPlan, JudgePlan]]:
+    for path, judging, judge in judges_of(env) if env.judging else ():
+        yield f"envs.{env.name}.{path}", judging, judge
+
+
+@rule_on_envs()
+def _scale_rises(view: View, env: EnvPlan) -> None:
+    for path, _, judge in _judges(env):
+        if judge.low is None or judge.high is None:
+            message = "`scale` is two numbers: the worst score and the best"
+            view.error("RL0760", f"{path}.low", message, "for example `scale = [1, 10]`")
+        elif judge.low >= judge.high:
+            message = f"the worst score, {judge.low:g}, is not below the best, {judge.high:g}"
+            advice = f"write `scale = [{judge.high:g}, {judge.low:g}]`"
+            view.error("RL0760", f"{path}.low", message, advice if judge.low > judge.high else None)
+
+
+@rule_on_envs()
+def _rubric_can_be_read(view: View, env: EnvPlan) -> None:
+    for path, _, judge in _judges(env):
+        from rlc.check.data.places import labels
+        from rlc.data.errors import DataError
+        from rlc.data.rubrics import read_rubric
+
+        file = is_file(judge.rubric)
+        text = view.located(judge.rubric) if file else judge.rubric
+        if file and (view.reader is None or not os.path.isfile(text)):
+            continue  # another rule says that it is not there
+        try:
+            read_rubric(text)
+        except DataError as error:
+            shown = labels(error.place, judge.rubric)
+            view.error("RL0761", f"{path}.rubric", error.what, error.hint, *shown)
+
+
+@rule_on_envs("model")
+def _judges_somebody_else(view: View, env: EnvPlan) -> None:
+    """A model that is declared for it may have the same base: then somebody wants it so."""
+    for path, _, judge in _judges(env):
+        if isinstance(judge.model, EndpointPlan) or judge.model.after is not None:
+            continue
+        if judge.model.model.name == view.model.name:
+            message = f"`{judge.name}` is judged by `{view.model.name}`, which is trained here"
+            advice = (
+                "it is asked as it was before training, and prefers what it would say itself; take "
+                "another model, or declare one for it"
+            )
+            view.warning("RL0762", f"{path}.model", message, advice)
+
+
+@rule_on_envs()
+def _others_to_compare_with(view: View, env: EnvPlan) -> None:
+    for path, judging, _ in _judges(env):
+        size, of = env.rollouts.group, path.rpartition(".judges.")[0]
+        if judging.by == "score":
+            continue
+        if size == 1:
+            message = f"`{judging.name}()` compares the members of a group, and there is one"
+            advice = "play each task more often, or take `judged()`, which scores each alone"
+            view.error("RL0763", of, message, advice)
+        elif judging.by == "pairwise" and size > MANY_PAIRS:
+            message = f"{size} members are {size * (size - 1)} questions for each task"
+            advice = "`by = ranking` asks one, or take smaller groups"
+            view.warning("RL0771", of, message, advice)
+        elif judging.by == "ranking" and size > LONG_RANKING:
+            message = f"a ranking of {size} replies is more than most models keep apart"
+            advice = "take smaller groups, or `judged()`, which scores each alone"
+            view.warning("RL0771", of, message, advice)
+
+
+@rule_on_envs()
+def _verdicts_are_given(view: View, env: EnvPlan) -> None:
+    for path, _, judge in _judges(env):
+        if judge.temperature > HOT:
+            message = f"at a temperature of {judge.temperature:g} a verdict is drawn, not given"
+            advice = "the noise of a reward is learnt from, too: lower it, for example to 0"
+            view.warning("RL0764", f"{path}.temperature", message, advice)
+
+
+@rule_on_envs("model")
+def _question_fits(view: View, env: EnvPlan) -> None:
+    for path, judging, judge in _judges(env):
+        asked = judge.model
+        context = asked.context if isinstance(asked, EndpointPlan) else asked.model.context
+        if context is None:
+            continue
+        if judge.max_tokens >= context:
+            message = f"an answer of {judge.max_tokens:,} tokens leaves no room in {context:,}"
+            view.error("RL0765", f"{path}.max_tokens", message, "lower max_tokens")
+            continue
+        if env.rollouts.max_tokens is None:  # what decides it could not be read
+            continue
+        from rlc.pricing.judges import question_tokens
+
+        located = evolve(judge, rubric=view.located(judge.rubric))
+        sampling = view.parts.get("sampling")
+        size = env.rollouts.group
+        longest = question_tokens(view.model, sampling, env, judging, located, size, "high")
+        if longest + judge.max_tokens > context:
+            message = (
+                f"a question of up to {longest:,.0f} tokens with an answer of {judge.max_tokens:,} "
+                f"may outgrow the judge's context of {context:,}"
+            )
+            advice = "shorten replies or groups, lower max_tokens, or take another judge"
+            view.warning("RL0765", f"{path}.max_tokens", message, advice)
+
+
+@rule_on_envs()
+def _question_is_for_one_reply(view: View, env: EnvPlan) -> None:
+    for path, judging, judge in _judges(env):
+        if judge.prompt is not None and judging.by != "score":
+            message = f"`prompt` asks about one reply, and `{judging.name}()` shows several"
+            advice = "leave it out here; what matters to the judge can stand in its rubric"
+            view.error("RL0766", f"{path}.prompt", message, advice)
+
+
+@rule_on_envs()
+def _rows_have_criteria(view: View, env: EnvPlan) -> None:
+    """The field is looked for in the first row alone: reading the others is for those who read."""
+    for path, _, judge in _judges(env):
+        if judge.criteria is None:
+            continue
+        if not source_traits(env.source).graded:
+            message = f"`{env.name}` has no rows to take criteria from"
+            advice = "`rows(…)` and `problems(…)` have rows; a rubric can have a list of criteria"
+            view.error("RL0767", f"{path}.criteria", message, advice)
+            continue
+        from rlc.check.data.rules import own_rows
+        from rlc.data.errors import DataError
+        from rlc.data.rubrics import row_criteria
+
+        rows = own_rows(view, env) if view.reader is not None else None
+        first = view.reader.read(rows.file).rows[:1] if rows and view.reader else []
+        try:
+            for row in first:
+                row_criteria(row.fields, judge.criteria)
+        except DataError as error:
+            view.error("RL0767", f"{path}.criteria", error.what, error.hint)
+
+
+@rule_on_envs()
+def _one_judge_of_a_game(view: View, env: EnvPlan) -> None:
+    game = with_role(env, "game")
+    for path, judging, _ in _judges(env) if game else ():
+        message = f"`{game.name if game else ''}()` has a judge of its own, who is trained"
+        advice = f"take `{judging.name}()` out, or the game"
+        view.error("RL0768", path.rpartition(".judges.")[0], message, advice)
+
+
+@rule_on_envs()
+def _names_are_free(view: View, env: EnvPlan) -> None:
+    """A judge's name is that of its metric."""
+    taken = {part.name: "a grader" for part in env.graders}
+    if finds_answers(env):
+        taken[FORMAT] = "the metric of whether a reply has an answer"
+    for path, _, judge in _judges(env):
+        if judge.name in taken:
+            message = f"`{judge.name}` is also {taken[judge.name]} of `{env.name}`"
+            advice = f"give the judge another name: `judged({{ other = {judge.name} }})`"
+            view.error("RL0769", path, message, advice)
+        taken[judge.name] = "another judge"
+
+
+@rule_on_envs()
+def _some_judge_counts(view: View, env: EnvPlan) -> None:
+    if env.graders or not source_traits(env.source).graded:
+        return
+    judged = [(path, judge) for path, _, judge in _judges(env)]
+    if judged and not any(judge.weight for _, judge in judged):
+        message = f"all weights are 0, so every reward of `{env.name}` is 0"
+        advice = "give one of them a weight; those with 0 are metrics only"
+        view.error("RL0532", f"{judged[0][0]}.weight", message, advice)

@@ -1,0 +1,140 @@
+"""Episodes that judges reward: each alone at its end, or those of a group against each other."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from random import Random
+from typing import Any
+
+from attrs import define, evolve, field, frozen
+
+from rlc.envs.base import (
+    Action,
+    AsyncEpisode,
+    AsyncSource,
+    EnvError,
+    Observation,
+    TaskKey,
+    joins,
+)
+from rlc.envs.judges.judge import Judge, Judged
+from rlc.envs.responders import Responders
+from rlc.plan.environments import EnvPlan, JudgingPlan
+
+Row = Callable[[TaskKey], Mapping[str, Any] | None]
+Exchange = tuple[str, str]  # what the environment said, and the reply to it
+
+
+@define(eq=False)
+class Judging:
+    """What a plan's ``judged()`` or ``compared()`` does; ``row`` finds the row of a task."""
+
+    plan: JudgingPlan
+    judges: Sequence[Judge]
+    row: Row
+
+    async def score(self, task: TaskKey, exchanges: Sequence[Exchange]) -> list[Judged]:
+        """Judge an episode alone, by each judge."""
+        asked, reply = self._parts(exchanges)
+        row = self.row(task)
+        return [await judge.score(asked, reply, judge.criteria(row)) for judge in self.judges]
+
+    async def compare(
+        self, task: TaskKey, episodes: Sequence[Sequence[Exchange]], order: Random
+    ) -> list[list[Judged]]:
+        """Judge the episodes of a group against each other; for each episode, by each judge. Raise
+        EnvError if there are not two of them."""
+        if len(episodes) < 2:
+            raise EnvError("there is no other episode in the group to compare with")
+        (asked, _), *_ = parts = [self._parts(exchanges) for exchanges in episodes]
+        row, replies = self.row(task), [reply for _, reply in parts]
+        if not self.plan.whole and any(other != asked for other, _ in parts):
+            asked = episodes[0][0][0]  # they went different ways, each of which is shown
+            replies = [transcript(exchanges) for exchanges in episodes]
+        found = [
+            await judge.compare(asked, replies, judge.criteria(row), order) for judge in self.judges
+        ]
+        return [list(judged) for judged in zip(*found, strict=True)]
+
+    def _parts(self, exchanges: Sequence[Exchange]) -> tuple[str, str]:
+        """The task, and what is judged."""
+        *before, (said, reply) = exchanges
+        if self.plan.whole and before:
+            return exchanges[0][0], transcript(exchanges)
+        return f"{transcript(before)}\n\n{said}".strip() if before else said, reply
+
+
+def transcript(exchanges: Sequence[Exchange]) -> str:
+    """A conversation as text."""
+    return "\n\n".join(f"User: {said}\n\nAssistant: {reply}" for said, reply in exchanges)
+
+
+def make_judgings(plan: EnvPlan, row: Row, responders: Responders) -> tuple[Judging, ...]:
+    """The judgings of an environment. Raise DataError if a rubric or template cannot be used."""
+    return tuple(
+        Judging(one, [Judge(judge, responders, one.by) for judge in one.judges], row)
+        for one in plan.judging
+    )
+
+
+def rewarded(seen: Observation, judged: Sequence[Judged]) -> Observation:
+    """The last observation of an episode, with what judges said of it."""
+    whole = {"": (1.0, seen.reward)} if seen.reward else {}
+    parts = {name: part for one in judged for name, part in one.parts.items()}
+    values = {name: value for name, (_, value) in parts.items()}
+    scores = {one.verdict.judge: one.verdict.score for one in judged}
+    return evolve(
+        seen,
+        reward=(seen.reward or 0.0) + sum(one.reward for one in judged),
+        metrics={**seen.metrics, **values, **scores},
+        components={**(seen.components or whole), **parts},
+        verdicts=(*seen.verdicts, *(one.verdict for one in judged)),
+    )
+
+
+@frozen
+class JudgedSource:
+    """An :class:`rlc.envs.base.AsyncSource` whose episodes are judged as they end, each alone."""
+
+    others: AsyncSource
+    judgings: Sequence[Judging]
+
+    async def open(self, task: TaskKey, members: Sequence[int]) -> list[AsyncEpisode]:
+        opened = await self.others.open(task, members)
+        if any(map(joins, opened)):
+            raise EnvError("who plays with others of the group cannot be judged alone")
+        return [_JudgedEpisode(episode, task, self.judgings) for episode in opened]
+
+    async def close(self) -> None:
+        await self.others.close()
+
+
+@define(eq=False)
+class _JudgedEpisode:
+    """An episode that is cut off before its end is not judged."""
+
+    episode: AsyncEpisode
+    task: TaskKey
+    judgings: Sequence[Judging]
+    _said: str = field(init=False)
+    _exchanges: list[Exchange] = field(factory=list, init=False)
+
+    def __attrs_post_init__(self) -> None:
+        self._said = self.episode.first.text
+
+    @property
+    def first(self) -> Observation:
+        return self.episode.first
+
+    async def play(self, action: Action) -> Observation:
+        seen = await self.episode.play(action)
+        self._exchanges.append((self._said, action.text))
+        self._said = seen.text
+        if not seen.done:
+            return seen
+        for judging in self.judgings:
+            seen = rewarded(seen, await judging.score(self.task, self._exchanges))
+        return seen
+
+    async def close(self) -> None:
+        await self.episode.close()

@@ -1,0 +1,69 @@
+"""What models were asked and have answered, kept in the run folder: nothing is asked twice, neither
+by a run that is resumed nor for a reply that was judged before."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Sequence
+from hashlib import blake2b
+from weakref import WeakValueDictionary
+
+from attrs import define, field
+
+from rlc.envs.deadlines import Span, waiting
+from rlc.envs.responders import Message, Reply, Responder
+from rlc.plan.environments import Asked
+from rlc.runtime.journal.database import Journal
+from rlc.service.pending_calls import asking
+
+
+@define(eq=False)
+class Answers:
+    """The answers of a job, and who is asking: each question is asked once at a time, each model
+    by a limited number at once."""
+
+    journal: Journal
+    _locks: WeakValueDictionary[str, asyncio.Lock] = field(factory=WeakValueDictionary, init=False)
+    _places: dict[str, asyncio.Semaphore] = field(factory=dict, init=False)
+
+    def lock(self, question: str) -> asyncio.Lock:
+        return self._locks.setdefault(question, asyncio.Lock())
+
+    def places(self, asked: str, most: int) -> asyncio.Semaphore:
+        return self._places.setdefault(f"{asked} {most}", asyncio.Semaphore(most))
+
+
+@define(eq=False)
+class Remembering:
+    """A responder whose answers are kept. A question is all that decides about its answer: the
+    model, the messages, how it is sampled, and its key."""
+
+    inner: Responder
+    answers: Answers
+    asked: Asked
+    most: int
+    timeout: float | None
+
+    async def reply(
+        self,
+        messages: Sequence[Message],
+        *,
+        max_tokens: int,
+        temperature: float,
+        key: Sequence[str | int],
+    ) -> Reply:
+        model = repr(self.asked)
+        parts = [model, list(map(dict, messages)), max_tokens, temperature, list(key)]
+        question = blake2b(json.dumps(parts).encode(), digest_size=20).hexdigest()
+        lock, places = self.answers.lock(question), self.answers.places(model, self.most)
+        with asking(), waiting():  # whoever asks is not at work meanwhile
+            async with lock:
+                if (known := self.answers.journal.answer(question)) is not None:
+                    return Reply(*known)
+                async with places, Span(self.timeout, "an answer of the judge"):
+                    found = await self.inner.reply(
+                        messages, max_tokens=max_tokens, temperature=temperature, key=key
+                    )
+                self.answers.journal.keep_answer(question, found.text, found.stop_reason)
+                return found
