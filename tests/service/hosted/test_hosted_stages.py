@@ -45,9 +45,29 @@ eval after { model = main  env = guess  tasks = 2  samples = 2  metrics = [mean_
 """
 
 
+PREFERENCES = """
+model policy { base = "Qwen/Qwen3-8B"  lora_rank = 4  renderer = qwen3_instruct }
+preference align {
+  model = policy
+  data  = pairs("pairs.jsonl")
+  loss  = dpo()
+  batch = 2
+  steps = 3
+  optimizer = adam(1e-4)
+}
+"""
+
+
 @pytest.fixture
 def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> tuple[Path, Summary, list[str]]:
-    compiled = compile_source(Source("stages.rl", STAGES), {}, 1)
+    return served(STAGES, tmp_path, monkeypatch)
+
+
+def served(
+    text: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> tuple[Path, Summary, list[str]]:
+    """The folder of a run on a server, how it ended, and the endpoints that were asked."""
+    compiled = compile_source(Source("stages.rl", text), {}, 1)
     assert compiled.plan is not None, compiled.diagnostics
     monkeypatch.setenv("TINKER_API_KEY", "tml-x")
     with engine_tinker(tmp_path / "server") as server:
@@ -75,4 +95,23 @@ def test_every_stage_is_run_checked_and_recorded(
     steps = [json.loads(line) for line in (path / "metrics.jsonl").read_text().splitlines()]
     (main,) = (step for step in steps if step.get("stage") == "main")
     assert main["tokens/reference"] > 0
+    assert summary.spent_usd > 0
+
+
+def test_preferences_are_learnt_with_two_requests_a_step(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A forward pass and a gradient, whose update does not wait; nothing is sampled from the
+    weights, and the reference is asked once for each reply."""
+    rows = [{"prompt": f"{n}?", "chosen": f"{n}", "rejected": f"no {n}"} for n in range(4)]
+    (tmp_path / "pairs.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    monkeypatch.chdir(tmp_path)
+    path, summary, asked = served(PREFERENCES, tmp_path, monkeypatch)
+    assert summary.state == "finished"
+    assert asked.count("forward_backward") == 2 * 3 + 2  # a forward pass is one too; 2 probe
+    assert asked.count("optim_step") == 3
+    assert asked.count("asample") == 2 * len(rows)
+    first, *_, last = [json.loads(line) for line in (path / "metrics.jsonl").open()]
+    assert first["kl/reference"] == 0
+    assert last["tokens/reference"] == 0
     assert summary.spent_usd > 0
