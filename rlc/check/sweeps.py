@@ -203,14 +203,12 @@ class _Checker:
         if not chosen.held_out:
             message = f"the runs are compared by `{chosen.name}`, of tasks that they are trained on"
             others = [measure.name for measure in known.values() if measure.held_out]
-            advice = (
-                f"held out: {', '.join(f'`{name}`' for name in others)}"
-                if others
-                else (
-                    f"what wins may have learnt them by heart: add `eval held_out {{ model = "
-                    f"{stage.name}  env = … }}` on other tasks"
-                )
-            )
+            advice = f"held out: {', '.join(f'`{name}`' for name in others)}"
+            if not others:
+                more = f"add `eval held_out {{ model = {stage.name}  env = … }}` on other tasks"
+                if "heldout" in stage.parts:
+                    more = f"`heldout = …` in `{stage.name}` gives `{stage.name}.heldout.accuracy`"
+                advice = f"what wins may have learnt them by heart: {more}"
             self.found.warning("RL0606", given.span, message, advice)
         return chosen
 

@@ -112,6 +112,6 @@ def test_preferences_are_learnt_with_two_requests_a_step(
     assert asked.count("optim_step") == 3
     assert asked.count("asample") == 2 * len(rows)
     first, *_, last = [json.loads(line) for line in (path / "metrics.jsonl").open()]
-    assert first["kl/reference"] == 0
+    assert first["kl/reference"] < 1e-9
     assert last["tokens/reference"] == 0
     assert summary.spent_usd > 0
