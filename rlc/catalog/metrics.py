@@ -87,7 +87,8 @@ def _shapes(stage: StagePlan) -> bool:
 
 
 def _clips(stage: StagePlan) -> bool:
-    return isinstance(stage, TrainPlan) and loss_traits(stage.loss).clip is not None
+    traits = loss_traits(stage.loss) if isinstance(stage, TrainPlan) else None
+    return traits is not None and not (traits.clip is None and traits.unbounded is None)
 
 
 def _averages(stage: StagePlan) -> bool:

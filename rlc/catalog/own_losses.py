@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from functools import lru_cache
 
+from rlc.algo.expressions.analysis.bounds import unbounded
 from rlc.algo.expressions.analysis.degree import degree
 from rlc.algo.expressions.analysis.growth import ratio_is_bounded
 from rlc.algo.expressions.batch import needs_batch, reads_trainer
@@ -26,4 +27,5 @@ def traits_of(program: Program) -> LossTraits:
         # What is computed over the batch takes the advantages as they are.
         weighted=degree(program).of != 1 or needs_batch(program),
         forward=reads_trainer(program),
+        unbounded=unbounded(program),
     )

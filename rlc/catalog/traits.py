@@ -13,6 +13,7 @@ from rlc.plan.records import LossPlan
 
 if TYPE_CHECKING:
     from rlc.algo.expressions.build import Builder
+    from rlc.algo.expressions.program import Program
 
 
 @frozen(eq=False, repr=False)
@@ -45,8 +46,9 @@ class LossTraits:
     that of the embedded engine and of ``rlc serve``. ``reference``: it reads the logprobs of the
     stage's reference. ``weighted``: it is not of degree one in the advantages, so the weight of a
     sequence is an input of its own. ``forward``: it reads the trainer's logprobs before the
-    gradient, in a forward pass. ``written``: the loss as an expression, the node that a builder
-    makes from those of its parameters.
+    gradient, in a forward pass. ``unbounded``: a recipe's own loss without its bounds on what
+    depends on ``logp``; None if it has none. ``written``: the loss as an expression, the node that
+    a builder makes from those of its parameters.
     """
 
     config: Mapping[str, str] = field(factory=dict)
@@ -62,6 +64,7 @@ class LossTraits:
     reference: bool = False
     weighted: bool = False
     forward: bool = False
+    unbounded: Program | None = None
     written: Callable[[Builder, Mapping[str, int]], int] | None = None
 
     def range_of(self, loss: LossPlan) -> tuple[float, float] | None:

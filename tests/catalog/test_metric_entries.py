@@ -6,7 +6,7 @@ import re
 
 import pytest
 from paths import ROOT
-from run_support import tiny, train
+from run_support import TINY, compiled, tiny, train
 
 from rlc.catalog.metrics import ENTRIES, find_metric, metrics_of
 
@@ -44,6 +44,15 @@ def test_an_entry_of_a_stage_is_found_by_its_name(name: str, key: str) -> None:
     found = find_metric(stage, name)
     assert found is not None
     assert found.key == key
+
+
+@pytest.mark.parametrize(
+    ("token", "bounds"), [("-min(ratio, 2) * adv", True), ("-ratio * min(adv, 1)", False)]
+)
+def test_an_own_loss_is_clipped_where_it_bounds_the_ratio(token: str, bounds: bool) -> None:
+    own = f"loss own {{ token = {token} }}\n"
+    (stage,) = compiled(TINY + own + train(loss="own")).stages
+    assert (find_metric(stage, "policy.clip_fraction") is not None) == bounds
 
 
 @pytest.mark.parametrize(

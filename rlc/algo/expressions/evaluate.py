@@ -81,6 +81,37 @@ def loss_and_grad(
     return float(np.sum(loss)), grad_T
 
 
+def changed_share(
+    program: Program, other: Program, sequences: Sequence[Mapping[str, npt.ArrayLike]]
+) -> float | None:
+    """Return on which share of the sampled tokens the gradients of two losses differ; None if there
+    are none. ``sequences`` are as for :func:`batch_values`, ``logp`` and its results included."""
+    program, other = after_batch(program), after_batch(other)
+    words = {word for node in (*program.nodes, *other.nodes) for word in (node.op, node.name)}
+    if sequences and words.isdisjoint(("mean", "sum", "length")):
+        # Token by token: all sequences can be one.
+        columns = {name: [row[name] for row in sequences] for name in sequences[0]}
+        sequences = [
+            {name: np.concatenate(c) if np.ndim(c[0]) else c[0] for name, c in columns.items()}
+        ]
+    changed, tokens = 0, 0
+    for inputs in sequences:
+        mask = np.ones(len(np.asarray(inputs["logp"])), bool)
+        if len(mask):
+            with np.errstate(all="ignore"):
+                one, two = (_slopes(loss, inputs, mask) for loss in (program, other))
+            changed += int((~np.isclose(one, two, rtol=1e-9, atol=0.0)).sum())
+        tokens += len(mask)
+    return changed / tokens if tokens else None
+
+
+def _slopes(
+    program: Program, inputs: Mapping[str, npt.ArrayLike], mask: npt.NDArray[np.bool_]
+) -> Floats:
+    values = _forward(program, _sampled(program, inputs, mask))
+    return _backward(program, values, np.ones(()), len(mask))
+
+
 def batch_values(
     program: Program,
     sequences: Sequence[Mapping[str, npt.ArrayLike]],

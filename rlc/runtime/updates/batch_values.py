@@ -54,13 +54,7 @@ def _computed(
 ) -> list[TrainingDatum]:
     sequences, orders = [], []
     for datum, trainer_T in zip(datums, trainer_DT, strict=True):
-        rows = {
-            "logp": trainer_T,
-            "logq": datum.logprobs_T,
-            "adv": datum.advantages_T,
-            "ref": datum.ref,
-        }
-        sequences.append({k: row_T[datum.mask_T] for k, row_T in rows.items() if row_T is not None})
+        sequences.append(datum.sampled_inputs(trainer_T))
         stream = np.random.default_rng(derive_seed(seed, *datum.name))
         orders.append(stream.random(datum.sampled))
     found = batch_values(program, sequences, orders)

@@ -159,6 +159,18 @@ class TrainingDatum:
         length = len(self.inputs)
         return datum.with_provenance(self._spans(0, length), self._spans(1, length + 1))
 
+    def sampled_inputs(self, trainer_T: FloatArray | None) -> dict[str, Any]:
+        """Return what a recipe's own loss reads of the sampled tokens, each of shape (S,), and its
+        values over the batch; ``logp`` is there if the trainer's logprobs, shape (T,), are."""
+        rows = {
+            "logp": trainer_T,
+            "logq": self.logprobs_T,
+            "adv": self.advantages_T,
+            "ref": self.ref,
+        }
+        read = {key: row_T[self.mask_T] for key, row_T in rows.items() if row_T is not None}
+        return {**read, **self.batch}
+
     def _read_by(self, program: Program, weighted: bool) -> dict[str, Any]:
         """Return what the function of a recipe's own loss takes beside the trainer's logprobs."""
         program, ref_T = after_batch(program), self.ref

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from attrs import frozen
 
 from rlc.algo.drift import ClipRange, clip_fraction, drift
+from rlc.algo.expressions.evaluate import changed_share
 from rlc.algo.schedules import learning_rate
 from rlc.catalog.builtins.losses import LIKELIHOOD
 from rlc.catalog.index import loss_traits
@@ -175,6 +176,9 @@ def _drift_metrics(
         advantages_DT = [datum.advantages_T for datum in datums]
         share = clip_fraction(clip, sampler_DT, trainer_DT, advantages_DT, mask_DT)
         metrics["policy/clip_fraction"] = 0.0 if share is None else share
+    if loss.program is not None and traits.unbounded is not None:
+        rows = [d.sampled_inputs(lp_T) for d, lp_T in zip(datums, trainer_DT, strict=True)]
+        metrics["policy/clip_fraction"] = changed_share(loss.program, traits.unbounded, rows) or 0.0
     return metrics
 
 
