@@ -2,9 +2,9 @@
 
     python -m tools.textarena_snapshot
 
-Each game is begun with every number of players, which is how the library says what it takes. A game
-that cannot be made although nothing is missing is `broken`; one that downloads word lists or asks a
-model of its own `needs` that, and its number of players is not known.
+Each game is begun with every number of players, which is how the library says what it takes. One
+that cannot be made although nothing is missing has no `players`; one that downloads word lists,
+asks a model of its own or takes long to begin `needs` that, and its number of players is not known.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ MOST_PLAYERS = 15
 _SEEDS = (0, 1, 2)
 _SECONDS = 10  # that a game may take to begin
 # What its errors say of what a game lacks here.
-_NEEDS = {"nltk_data": "nltk", "OPENROUTER_API_KEY": "OPENROUTER_API_KEY"}
+_NEEDS = {"nltk_data": "nltk", "OPENROUTER_API_KEY": "openrouter", "TimeoutError": "patience"}
 
 
 def main() -> None:
@@ -66,7 +66,7 @@ def probe(env_id: str) -> dict[str, Any]:
                 TextArenaGame(env_id, count, seed=0)
             players.append(count)
         except Exception as error:  # the library raises anything
-            errors.append(str(error))
+            errors.append(f"{error} {error.__cause__}")
     if not players:
         needs = next((need for text, need in _NEEDS.items() if text in errors[0]), None)
         return {"players": None, "needs": [needs] if needs else [], "prompt": None}

@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from attrs import define, field, frozen
+from paths import RECIPES
 from processes import FORKING, fork
 from run_support import TINY, block, train
 
@@ -77,6 +78,15 @@ SCENARIOS: dict[str, str] = {
     + block("eval", "held", EVAL),
     "preferences": block("preference", "first", PREFERENCE)
     + block("preference", "second", PREFERENCE | {"model": "first", "loss": "kto()"}),
+    "game": f'env tug = python_game("{RECIPES}/tug_of_war.py:TugOfWar")\n'
+    + train(
+        **_ASYNC
+        | {
+            "env": "tug |> play(against = past(every = 2))",
+            "batch": "groups(2, group_size = 4)",
+            "advantage": "rae()",
+        }
+    ),
     "no rolling": train(**SMALL | {"steps": "5", "save": "every(2, rolling = none)"}),
     "asynchronous, no rolling": train(**_ASYNC | {"save": "every(2, rolling = none)"}),
 }

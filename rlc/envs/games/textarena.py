@@ -14,6 +14,7 @@ from typing import Any
 
 from attrs import frozen
 
+from rlc.data.code.functions import explained
 from rlc.envs.base import EnvError
 from rlc.envs.games.game import Game, GameSource
 from rlc.envs.gem.global_rng import GLOBAL_RNG
@@ -47,7 +48,7 @@ class TextArenaGame:
             with GLOBAL_RNG.held_by(self):
                 self._env.reset(num_players=players, seed=seed % 2**32)
         except Exception as error:  # the library raises anything
-            raise EnvError(f"TextArena cannot begin `{env_id}`: {error}") from error
+            raise EnvError(f"TextArena cannot begin `{env_id}`: {explained(error)}") from error
         self._players, self._done = players, False
 
     @property

@@ -27,6 +27,8 @@ from rlc.plan.units import show
 _NEEDS = {
     "hub": "a data set from the Hugging Face hub, downloaded when the run starts",
     "nltk": "the word list of nltk, downloaded when the run starts",
+    "openrouter": "OPENROUTER_API_KEY in the environment, for the models that the game asks itself",
+    "patience": "more than ten seconds to begin a game",
 }
 
 
