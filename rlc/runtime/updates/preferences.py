@@ -12,6 +12,7 @@ from hashlib import blake2b
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 from attrs import evolve, field, frozen
 
 from rlc.algo.preferences import PAIRWISE, divergence, kto
@@ -19,6 +20,7 @@ from rlc.catalog.index import preference_traits
 from rlc.plan.preferences import PreferenceLossPlan
 from rlc.runtime.updates.datums import FloatArray, TokenSequence, TrainingDatum, shifted
 
+IntArray = npt.NDArray[np.int64]
 _DIGEST_BYTES = 16
 
 
@@ -124,6 +126,42 @@ class Judged:
     rewards: list[list[float]] = field(factory=list)
 
 
+@frozen(eq=False)
+class _Compared:
+    """What a loss says of the scores of sides: its mean, its slopes, which sides are better and
+    which are worse, and by how much the better are ahead of the worse they are compared with."""
+
+    loss: float
+    slopes_S: FloatArray
+    better: IntArray
+    worse: IntArray
+    ahead_P: FloatArray
+    metrics: dict[str, float] = field(factory=dict)
+
+
+def _paired(loss: PreferenceLossPlan, scores_S: FloatArray) -> _Compared:
+    config = {name: value for name, value in loss.config.items() if name != "alpha"}
+    better = np.arange(0, len(scores_S), 2)
+    chosen_P, rejected_P = scores_S[better], scores_S[better + 1]
+    found = PAIRWISE[loss.name](chosen_P, rejected_P, **config)
+    slopes_S = np.stack([found.chosen_slope_P, found.rejected_slope_P], axis=1).ravel()
+    mean = float(np.mean(found.loss_P))
+    return _Compared(mean, slopes_S, better, better + 1, chosen_P - rejected_P)
+
+
+def _rated(
+    loss: PreferenceLossPlan, preferences: Sequence[Preference], scores_S: FloatArray
+) -> _Compared:
+    good_N = np.array([bool(one.good) for one in preferences])
+    score_N, mismatched_N = scores_S[::2], scores_S[1::2]
+    found = kto(score_N, good_N, mismatched_N, **loss.config)
+    slopes_S = np.stack([found.slope_N, np.zeros_like(found.slope_N)], axis=1).ravel()
+    better, worse = 2 * np.flatnonzero(good_N), 2 * np.flatnonzero(~good_N)
+    ahead_P = np.subtract.outer(scores_S[better], scores_S[worse]).ravel()
+    mean, z = float(np.mean(found.loss_N)), divergence(mismatched_N)
+    return _Compared(mean, slopes_S, better, worse, ahead_P, {"kl/mismatched": z})
+
+
 def judge(
     loss: PreferenceLossPlan,
     preferences: Sequence[Preference],
@@ -138,56 +176,33 @@ def judge(
     sums_S = np.array([row.sum() for row in rows])
     counts_S = np.array([float(len(row)) for row in rows])
     known_S = np.array([row.sum() for row in reference_ST]) if reference_ST else np.zeros(len(rows))
-    scores_S = (sums_S - known_S) / (counts_S if traits.mean else 1.0)
-    first_P, second_P = scores_S[::2], scores_S[1::2]
-    slopes_S = np.zeros(len(sides))
-    metrics: dict[str, float] = {}
-    if traits.labelled:
-        good_N = np.array([bool(preference.good) for preference in preferences])
-        result = kto(first_P, good_N, second_P, **loss.config)
-        losses_N, slopes_S[::2] = result.loss_N, result.slope_N
-        metrics["kl/mismatched"] = divergence(second_P)
-        apart_P = np.subtract.outer(first_P[good_N], first_P[~good_N]).ravel()
-        first_mean, second_mean = _mean(first_P[good_N]), _mean(first_P[~good_N])
-        spoken = _mean(sums_S[::2][good_N]), _mean(sums_S[::2][~good_N])
-        trained = range(0, len(sides), 2)
-    else:
-        config = {name: value for name, value in loss.config.items() if name != "alpha"}
-        pair = PAIRWISE[loss.name](first_P, second_P, **config)
-        losses_N, slopes_S[::2], slopes_S[1::2] = (
-            *(pair.loss_P, pair.chosen_slope_P),
-            pair.rejected_slope_P,
-        )
-        apart_P = first_P - second_P
-        first_mean, second_mean = _mean(first_P), _mean(second_P)
-        spoken = _mean(sums_S[::2]), _mean(sums_S[1::2])
-        trained = range(len(sides))
-    slopes_S /= len(preferences) * (counts_S if traits.mean else 1.0)
+    lengths_S = counts_S if traits.mean else np.ones(len(rows))
+    scores_S = (sums_S - known_S) / lengths_S
+    compared = _rated(loss, preferences, scores_S) if traits.labelled else _paired(loss, scores_S)
+    slopes_S = compared.slopes_S / (lengths_S * len(preferences))
+    trained = sorted([*compared.better, *compared.worse])
     weights = {at: [-slopes_S[at] * d.mask_T for d in sides[at].datums] for at in trained}
-    value = float(np.mean(losses_N))
+    likelihood = 0.0
     if traits.likelihood is not None:
-        value += _add_likelihood(loss, sides, logprobs_SDT, weights)
-    metrics["loss/mean"] = value
-    if len(apart_P):  # of equals, half is right
-        metrics["accuracy"] = float(np.mean(0.5 + 0.5 * np.sign(apart_P)))
-    for name, mean, said in zip(
-        ("chosen", "rejected"), (first_mean, second_mean), spoken, strict=True
-    ):
-        if mean is not None and said is not None:
-            metrics |= {f"rewards/{name}": beta * mean, f"logps/{name}": said}
-    if first_mean is not None and second_mean is not None:
-        metrics["margin"] = beta * (first_mean - second_mean)
+        likelihood = _add_likelihood(loss, sides, logprobs_SDT, weights)
+    metrics = {"loss/mean": compared.loss + likelihood, **compared.metrics}
+    for name, at in (("chosen", compared.better), ("rejected", compared.worse)):
+        if len(at):
+            metrics[f"rewards/{name}"] = beta * float(scores_S[at].mean())
+            metrics[f"logps/{name}"] = float(sums_S[at].mean())
+    if len(compared.ahead_P):  # of equals, half is right
+        metrics["accuracy"] = float(np.mean(0.5 + 0.5 * np.sign(compared.ahead_P)))
+        metrics["margin"] = metrics["rewards/chosen"] - metrics["rewards/rejected"]
     if reference_ST:
-        apart = np.concatenate([rows[at] - reference_ST[at] for at in trained])
-        metrics["kl/reference"] = float(np.mean(apart**2) / 2)
-    metrics["examples/tokens"] = float(sum(counts_S[at] for at in trained))
+        apart_T = np.concatenate([rows[at] - reference_ST[at] for at in trained])
+        metrics["kl/reference"] = float(np.mean(apart_T**2) / 2)
+    metrics["examples/tokens"] = float(counts_S[trained].sum())
     datums = [
         evolve(datum, advantages_T=weight_T)
         for at in trained
         for datum, weight_T in zip(sides[at].datums, weights[at], strict=True)
     ]
-    step = 2 if traits.labelled else 1
-    rewards = (beta * scores_S[::step]).reshape(len(preferences), -1)
+    rewards = (beta * scores_S[trained]).reshape(len(preferences), -1)
     return Judged(datums, metrics, rewards.tolist())
 
 
@@ -214,7 +229,3 @@ def _add_likelihood(
             for weight_T, mask_T in zip(weights[at], masks_DT, strict=True)
         ]
     return -share * total / count
-
-
-def _mean(values: FloatArray) -> float | None:
-    return float(values.mean()) if len(values) else None
