@@ -17,6 +17,7 @@ from rlc.explanation.layout import WIDTH, Lines, count, dollars
 from rlc.lang.diagnostics import Diagnostics, in_order
 from rlc.lang.render import Paint
 from rlc.lang.source import printable
+from rlc.plan.asked import asked_models
 from rlc.plan.codec import plan_hash
 from rlc.plan.graph import evaluations_of
 from rlc.plan.models import ModelPlan
@@ -108,13 +109,15 @@ def _model(model: ModelPlan, after: str | None) -> str:
 
 
 def _environments(stage: TrainPlan | EvalPlan) -> str:
-    """``guess (gem game:Sudoku-v0)``, ``75% guess (…), 25% spell (…)``."""
+    """``guess (gem game:Sudoku-v0)``, ``75% guess (…), 25% duel (…, with big)``."""
     part = shares(stage.envs)
-    share = len(stage.envs) > 1
-    return ", ".join(
-        f"{f'{part[env.name]:.0%} ' if share else ''}{env.name} ({env.source} {env.id})"
-        for env in stage.envs
-    )
+    said = []
+    for env in stage.envs:
+        share = f"{part[env.name]:.0%} " if len(stage.envs) > 1 else ""
+        asked = dict.fromkeys(state.after or state.model.name for _, state in asked_models(env))
+        others = f", with {' and '.join(asked)}" if asked else ""
+        said.append(f"{share}{env.name} ({env.source} {env.id}{others})")
+    return ", ".join(said)
 
 
 def _sweep(sweep: Sweep) -> Lines:

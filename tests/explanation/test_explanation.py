@@ -68,6 +68,12 @@ def test_the_summary_counts_the_evaluations_of_a_stage_and_says_where_there_is_n
     assert "$200.00 for main: the low estimate, " in text
 
 
+def test_the_summary_names_models_that_are_asked_within_an_environment() -> None:
+    text = recipe("self_play").replace("play(against = self)", "play(against = rival, seat = any)")
+    text += 'model rival { base = "tiny" lora_rank = 4 }\n'
+    assert "TugOfWar, with rival)" in summary_text(planned(text), Diagnostics())
+
+
 def test_the_summary_counts_findings_that_it_does_not_list() -> None:
     compiled = compile_source(Source("r.rl", recipe("sudoku")))
     assert compiled.plan is not None

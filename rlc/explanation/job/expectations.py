@@ -7,7 +7,7 @@ from typing import Any
 
 from attrs import asdict
 
-from rlc.explanation.layout import Lines
+from rlc.explanation.layout import ROOM, Lines
 from rlc.lang.render import Paint
 from rlc.plan.expectations import ExpectationPlan, Judged, QuantityPlan
 from rlc.plan.records import Plan
@@ -25,7 +25,11 @@ def expectation_lines(plan: Plan, paint: Paint) -> Lines:
     for one, found in judged:
         said = f"{_VERDICTS[found.holds]}: {found.said}" if found else _when(one, plan)
         origin = plan.provenance.get(f"expect {one.compared}", "")
-        yield f"{one.text:{width}}   {said}   {paint.dim(origin)}"
+        line = f"{one.text:{width}}   {said}"
+        if len(line) + 3 + len(origin) <= ROOM:
+            yield f"{line}   {paint.dim(origin)}"
+        else:
+            yield from (line, f"{'':{width}}   {paint.dim(origin)}")
 
 
 def expectation_dicts(plan: Plan) -> list[dict[str, Any]]:
