@@ -18,6 +18,7 @@ from rlc.compile.recipe import compile_source
 from rlc.lang.render import render_human
 from rlc.lang.source import Source
 from rlc.plan.codec import plan_hash
+from rlc.plan.environments import EnvPlan
 from rlc.plan.records import EvalPlan, Plan, TrainPlan
 from rlc.runtime.job import Job
 from rlc.runtime.journal.folder import RunFolder
@@ -44,6 +45,7 @@ TRAIN = {
 
 
 MOST_GROUPS = {"groups": 2, "turns": 16}
+MOST_TURNS = 4
 
 
 def block(kind: str, name: str, fields: Mapping[str, str]) -> str:
@@ -101,15 +103,25 @@ def run(
 
 
 def shortened(plan: Plan) -> Plan:
-    """One step a stage of few groups, and replies of few tokens."""
+    """One step a stage of few groups, replies of few tokens, and episodes of few turns."""
     stages = []
     for stage in plan.stages:
-        one = stage if isinstance(stage, EvalPlan) else evolve(stage, steps=1)
+        if isinstance(stage, EvalPlan):
+            one = evolve(stage, tasks=min(stage.tasks, MOST_GROUPS["groups"]))
+        else:
+            one = evolve(stage, steps=1)
         if isinstance(one, TrainPlan):
             batch = evolve(one.batch, count=min(one.batch.count, MOST_GROUPS[one.batch.kind]))
             one = evolve(one, batch=batch, sampling=evolve(one.sampling, max_tokens=8))
+        if isinstance(one, TrainPlan | EvalPlan):
+            one = evolve(one, envs=tuple(map(_of_few_turns, one.envs)))
         stages.append(one)
     return evolve(plan, stages=tuple(stages))
+
+
+def _of_few_turns(env: EnvPlan) -> EnvPlan:
+    own = env.rollouts
+    return evolve(env, rollouts=evolve(own, max_turns=min(own.max_turns, MOST_TURNS)))
 
 
 def run_new(

@@ -24,6 +24,7 @@ FINDINGS = {
     "gem_python_tool": ["RL0415"],  # every turn a sequence of its own
     "openreward": ["RL0413", "RL0409"],  # a clip that never acts, a temperature of 0.7
     "sudoku": ["RL0415"],
+    "text_arena": ["RL0425"],  # the two seats of a match are compared
     "verifiers_rl": ["RL0510"],  # a package that is not here
 }
 

@@ -1,0 +1,30 @@
+# Tic-tac-toe against itself: tinker-cookbook's `text_arena`, with its values.
+
+model policy {
+  base      = "Qwen/Qwen3.5-4B"
+  lora_rank = 32
+  renderer  = qwen3_5_disable_thinking
+}
+
+env game = textarena("TicTacToe-v0") |> chat()
+
+train main {
+  model     = policy
+  env       = game |> play(against = self)
+  batch     = groups(256, group_size = 1)  # matches, of two seats each
+  sampling  = sample(max_tokens = 64, temperature = 1.0)
+  advantage = cookbook.center()
+  loss      = importance_sampling()
+  optimizer = adam(3e-5)
+  steps     = 80
+  save      = every(20, ttl = 7d)
+}
+
+eval wins {
+  model   = main
+  env     = game |> play(against = policy)  # the base model
+  tasks   = 128
+  every   = 5
+  first   = true
+  metrics = [win_rate(), mean_reward()]
+}

@@ -1,0 +1,40 @@
+# Twenty questions to a model that knows the word: tinker-cookbook's `twenty_questions`.
+
+model policy {
+  base      = "Qwen/Qwen3.5-4B"
+  lora_rank = 32
+  renderer  = qwen3_5_disable_thinking
+}
+
+model answerer {
+  base     = "Qwen/Qwen3.5-9B"
+  renderer = qwen3_5_disable_thinking
+}
+
+env game(test: bool = false) = python_game(
+  "twenty_questions:TwentyQuestions",
+  args = { held_out = test },
+  seats = ["player", "answerer"],
+)
+  |> chat()
+  |> play(against = answerer, seat = "player", max_tokens = 5)
+
+train main {
+  model     = policy
+  env       = game()
+  batch     = groups(64, group_size = 8)
+  sampling  = sample(max_tokens = 20, temperature = 1.0)
+  advantage = cookbook.center()
+  loss      = importance_sampling()
+  optimizer = adam(3e-5)
+  steps     = 215  # the 138 words a hundred times
+  save      = every(20, ttl = 7d)
+}
+
+eval unseen {
+  model   = main
+  env     = game(test = true)
+  tasks   = 34
+  samples = 32
+  every   = 5
+}
