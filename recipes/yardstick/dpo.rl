@@ -1,0 +1,24 @@
+# Preferences of people on helpfulness and harm: tinker-cookbook's `preference.dpo`, with its values.
+
+model policy {
+  base      = "Qwen/Qwen3.5-9B-Base"
+  lora_rank = 32
+}
+
+preference main {
+  model     = policy
+  data      = pairs("hub:Anthropic/hh-rlhf", n = 160_800, max_tokens = 8192, too_long = drop)
+  heldout   = pairs(
+    "hub:Anthropic/hh-rlhf",
+    split = test,
+    n = 1024,
+    max_tokens = 8192,
+    too_long = drop,
+  )
+  batch     = 256
+  loss      = dpo(beta = 0.1)
+  optimizer = adam(1e-5, schedule = linear())
+  epochs    = 1
+  every     = 10
+  save      = every(20, ttl = 7d)
+}
