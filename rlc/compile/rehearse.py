@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import TypeVar
+
 from attrs import evolve
 
 from rlc.catalog.builtins.training import DEFAULT_BUDGET
@@ -26,6 +28,7 @@ from rlc.plan.records import (
     StagePlan,
 )
 
+D = TypeVar("D", DataPlan, PreferencesPlan)
 MAX_STEPS = 3
 MAX_GROUPS, MAX_GROUP_SIZE = 4, 4
 MAX_TURNS, MAX_PARALLEL = 16, 4
@@ -121,13 +124,17 @@ def _judge(judge: JudgePlan, model: ModelPlan) -> JudgePlan:
 def _data(data: DataPlan, model: ModelPlan) -> DataPlan:
     if data.count is None:
         return data
-    env = data.env and _env(data.env, 1, model)
-    return evolve(data, env=env, count=min(data.count, MAX_DEMONSTRATIONS))
+    return evolve(_few(data), env=data.env and _env(data.env, 1, model))
+
+
+def _few(data: D) -> D:
+    """The first of the data, where the recipe says how much of it there is."""
+    return data if data.count is None else evolve(data, count=min(data.count, MAX_DEMONSTRATIONS))
 
 
 def _preferences(data: PreferencesPlan, model: ModelPlan) -> PreferencesPlan:
     if data.env is None:
-        return data
+        return _few(data)
     count, size = min(data.count or 1, MAX_EXAMPLES), min(data.samples or 2, MAX_GROUP_SIZE)
     return evolve(data, env=_env(data.env, size, model), count=count, samples=size)
 

@@ -20,6 +20,7 @@ from rlc.data.messages import (
     read_messages,
     read_tools,
     text_part,
+    transcript,
 )
 
 MESSAGES, SHAREGPT = "messages", "conversations"
@@ -118,7 +119,8 @@ def read_prompt(
     Args:
         system: the recipe has a system message for it, so that it has none of its own.
         one_text: it becomes part of another text, so that it is no more than one.
-        cut: a chat that ends with the assistant's messages is the prompt before them.
+        cut: a chat that ends with the assistant's messages is the prompt before them; so is a text
+            with ``Human:`` and ``Assistant:``.
 
     Raises:
         MessageError: the field is neither, or does not fit.
@@ -126,7 +128,8 @@ def read_prompt(
     require_field(row, field, "prompt")
     value, tools = row[field], read_tools(row.get("tools"))
     if isinstance(value, str):
-        messages: Sequence[Message] = [{"role": "user", "content": value}]
+        said = transcript(value) if cut else None
+        messages: Sequence[Message] = said or [{"role": "user", "content": value}]
     else:
         messages, _ = read_messages(value)
     while cut and len(messages) > 1 and messages[-1]["role"] == "assistant":

@@ -15,7 +15,14 @@ from attrs import frozen
 
 from rlc.data.chats import Chat
 from rlc.data.errors import DataError
-from rlc.data.messages import Message, MessageError, read_json, read_messages, read_tools
+from rlc.data.messages import (
+    Message,
+    MessageError,
+    read_json,
+    read_messages,
+    read_tools,
+    transcript,
+)
 from rlc.plan.preferences import PreferencesPlan
 
 # The names of fields where a recipe gives none; the first that a row has is taken.
@@ -33,8 +40,6 @@ _VERDICTS: tuple[tuple[str, str, str, tuple[Any, ...], tuple[Any, ...]], ...] = 
     ("response_0", "response_1", "better_response_id", (0,), (1,)),
 )
 _NEITHER = ("tie", "both_bad", "tie (bothbad)", "bothbad", "neither")
-_SPEAKERS = {"Human": "user", "Assistant": "assistant"}
-_TURN = re.compile(r"(?:^|\n\n)(Human|Assistant):")
 _TRUE, _FALSE = (True, 1, "true", "1"), (False, 0, "false", "0")
 
 
@@ -185,19 +190,10 @@ def _messages(value: Any) -> list[Any] | None:
     return value if isinstance(value, list) else None
 
 
-def _transcript(text: str) -> list[Message] | None:
-    """The messages of a text with ``Human:`` and ``Assistant:``, as HH-RLHF has them."""
-    head, *parts = _TURN.split(text)
-    if head.strip() or not parts:
-        return None
-    turns = zip(parts[::2], parts[1::2], strict=True)
-    return [{"role": _SPEAKERS[who], "content": said.strip()} for who, said in turns]
-
-
 def _prompt(value: Any) -> list[Message]:
     given = _messages(value)
     if given is None and isinstance(value, str):
-        given = _transcript(value) or [{"role": "user", "content": value}]
+        given = transcript(value) or [{"role": "user", "content": value}]
         if given[-1] == {"role": "assistant", "content": ""}:  # where the reply goes on
             given = given[:-1]
     messages, _ = read_messages(given if given is not None else value)
@@ -219,7 +215,7 @@ def _whole(reply: Any, asked: list[Message] | None, name: str) -> list[Message]:
     """The chat that a reply is, or that it ends: its prompt and what is said after that."""
     given = _messages(reply)
     if given is None and isinstance(reply, str):
-        given = _transcript(reply) if asked is None else [{"role": "assistant", "content": reply}]
+        given = transcript(reply) if asked is None else [{"role": "assistant", "content": reply}]
         if given is None:
             raise ComparisonError(
                 f"the {name} reply is text, and there is no prompt that it answers",

@@ -8,6 +8,7 @@ functions are pure, so that `rlc check` and a run judge a row alike.
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -35,6 +36,8 @@ _MEANT = {
 }
 MARKS = ("train", "trainable", "weight")  # which messages are trained on, message by message
 _REASONING = ("reasoning_content", "reasoning", "thinking")
+_SPEAKERS = {"Human": "user", "Assistant": "assistant"}
+_TURN = re.compile(r"(?:^|\n\n)(Human|Assistant):")
 _TEXT_PARTS = ("text", "input_text", "output_text")
 
 
@@ -69,6 +72,16 @@ def read_messages(given: Any) -> tuple[list[Message], list[bool | None]]:
         marks.append(_mark(message, where))
         _require_order(messages, where)
     return messages, marks
+
+
+def transcript(text: str) -> list[Message] | None:
+    """The messages of a text with ``Human:`` and ``Assistant:``, as HH-RLHF has them; None if it is
+    not one."""
+    head, *parts = _TURN.split(text)
+    if head.strip() or not parts:
+        return None
+    turns = zip(parts[::2], parts[1::2], strict=True)
+    return [{"role": _SPEAKERS[who], "content": said.strip()} for who, said in turns]
 
 
 def _from_sharegpt(message: Message, number: int) -> Message:

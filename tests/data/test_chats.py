@@ -192,6 +192,9 @@ def test_a_chat_that_was_answered_is_a_prompt_without_the_answer() -> None:
     assert read_prompt({"q": [SYSTEM, USER, REPLY]}, "q", cut=True).messages == (SYSTEM, USER)
     turns = [USER, REPLY, USER, REPLY, REPLY]
     assert read_prompt({"q": turns}, "q", cut=True).messages == (USER, REPLY, USER)
+    said = f"\n\nHuman: {USER['content']}\n\nAssistant: {REPLY['content']}"
+    assert read_prompt({"q": said}, "q", cut=True).messages == (USER,)
+    assert read_prompt({"q": said}, "q").messages == ({"role": "user", "content": said},)
     with pytest.raises(DataError, match="ends with a message of the assistant"):
         read_prompt({"q": [REPLY]}, "q", cut=True)
     with pytest.raises(DataError, match="ends with a message") as caught:

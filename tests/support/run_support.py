@@ -19,7 +19,7 @@ from rlc.lang.render import render_human
 from rlc.lang.source import Source
 from rlc.plan.codec import plan_hash
 from rlc.plan.environments import EnvPlan
-from rlc.plan.records import EvalPlan, Plan, TrainPlan
+from rlc.plan.records import EvalPlan, Plan, StagePlan, TrainPlan
 from rlc.runtime.job import Job
 from rlc.runtime.journal.folder import RunFolder
 from rlc.runtime.observer import Observer
@@ -104,8 +104,9 @@ def run(
 
 def shortened(plan: Plan) -> Plan:
     """One step a stage of few groups, replies of few tokens, and episodes of few turns."""
-    stages = []
+    stages = list[StagePlan]()
     for stage in plan.stages:
+        one: StagePlan
         if isinstance(stage, EvalPlan):
             one = evolve(stage, tasks=min(stage.tasks, MOST_GROUPS["groups"]))
         else:
