@@ -140,7 +140,7 @@ def _in_order(
             found.error("RL0112", stage.decl.name.span, message, advice)
         elif stage.name not in ordered:
             for name in stage.needs:
-                if name in stages and stages[name] is not stage:
+                if name in stages:
                     add(stages[name], (*waiting, stage.name))
             ordered.setdefault(stage.name, stage)
 

@@ -15,7 +15,7 @@ from rlc.plan.environments import ANY, EnvPlan
 def _has_its_seats(view: View, env: EnvPlan) -> None:
     """A game begins with a number of seats that it takes, and each has a role with a name."""
     seats = env.args.get("seats")
-    if seats is None or not seats_of(env):
+    if seats is None:
         return
     named = all(isinstance(role, str) and role.isidentifier() for role in seats)
     if len(seats) < 2 or not named or ANY in seats:
