@@ -138,7 +138,7 @@ TRAIN_FIELDS = (
     Param(
         "advantage",
         "advantage",
-        "how much better than its peers a rollout was; may be left out where a teacher grades",
+        "how much better than its peers a rollout was; may be left out where a teacher scores",
         implied=("teacher", NO_ADVANTAGE),
         aliases="adv_estimator advantage_estimator algorithm algo estimator",
     ),
@@ -164,7 +164,7 @@ TRAIN_FIELDS = (
     Param(
         "teacher",
         "teacher",
-        "a model that grades each token, or one for each environment; by default none",
+        "a model that scores each token, or one for each environment; by default none",
         (),
         named=True,
         aliases="teachers teacher_model distillation distill",

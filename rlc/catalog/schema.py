@@ -27,7 +27,7 @@ from rlc.plan.environments import (
     RolloutsPlan,
     StepPlan,
 )
-from rlc.plan.models import ModelPlan
+from rlc.plan.models import ModelPlan, SamplingPlan
 
 DIALECT = "https://json-schema.org/draft/2020-12/schema"
 Schema = dict[str, Any]
@@ -59,7 +59,7 @@ _PARAMS: Mapping[type, tuple[Param, ...]] = {
     PastPlan: _params("past"),
     RewardPlan: _params("reward"),
     records.BatchPlan: _params("groups", "turns"),
-    records.SamplingPlan: _params("sample"),
+    SamplingPlan: _params("sample"),
     records.AdamPlan: _params("adam"),
     records.SchedulePlan: _params("linear"),
     records.KlPlan: _params("reference"),

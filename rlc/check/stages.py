@@ -255,9 +255,10 @@ def _origin_of(leaf: Any, around: Value | None) -> Value | None:
 
 def _demonstrations(name: str, values: Values, found: Diagnostics) -> bool:
     """Give what plays for data the settings of its only environment: demonstrations play each task
-    once, preferences are made of several samples."""
+    once, samples as they say, preferences are made of several samples."""
     data = values[name]
     samples = getattr(data.data, "samples", None)
+    sampled = getattr(data.data, "sampled", None)
     env = data.data.env
     envs = merged(env.data)
     if len(envs) > 1:
@@ -266,6 +267,10 @@ def _demonstrations(name: str, values: Values, found: Diagnostics) -> bool:
     defaults = evolve(env, type="any", data=None, origin=f"default of {unwrap(data.data.kind)}")
     settings = {"group": 1, "temperature": 1.0, "max_tokens": 1_024}
     given = {name: evolve(defaults, data=value) for name, value in settings.items()}
+    if sampled is not None:
+        size, how = sampled.size, sampled.sampling
+        drawn = {key: _origin_of(getattr(how.data, key), how) for key in settings if key != "group"}
+        given = {"group": size, **{key: v for key, v in drawn.items() if v is not None}}
     decided = _with_rollouts(envs[0], given, defaults)
     if samples is not None:
         own = decided.rollouts

@@ -10,10 +10,11 @@ from rlc.catalog.builtins.training import DEFAULT_BUDGET
 from rlc.catalog.facts.models import TINY, find_model
 from rlc.catalog.index import source_traits
 from rlc.plan.asked import with_asked_models
+from rlc.plan.distillation import KeepPlan
 from rlc.plan.environments import EndpointPlan, EnvPlan, JudgePlan
 from rlc.plan.graph import build_graph
 from rlc.plan.leaves import leaves
-from rlc.plan.models import ModelPlan, ModelState
+from rlc.plan.models import ModelPlan, ModelState, SamplingPlan
 from rlc.plan.preferences import PreferencesPlan
 from rlc.plan.records import (
     LOCAL,
@@ -23,7 +24,6 @@ from rlc.plan.records import (
     EvalPlan,
     Plan,
     PreferencePlan,
-    SamplingPlan,
     SftPlan,
     StagePlan,
 )
@@ -124,7 +124,17 @@ def _judge(judge: JudgePlan, model: ModelPlan) -> JudgePlan:
 def _data(data: DataPlan, model: ModelPlan) -> DataPlan:
     if data.count is None:
         return data
-    return evolve(_few(data), env=data.env and _env(data.env, 1, model))
+    samples = data.sampled
+    env = data.env and _env(data.env, 1 if samples is None else MAX_GROUP_SIZE, model)
+    if samples is not None:
+        # A model that learns nothing solves nothing: whatever it plays shows that the job runs.
+        samples = evolve(
+            samples,
+            keep=KeepPlan("all"),
+            size=min(samples.size, MAX_GROUP_SIZE),
+            sampling=_sampling(samples.sampling),
+        )
+    return evolve(_few(data), env=env, sampled=samples)
 
 
 def _few(data: D) -> D:

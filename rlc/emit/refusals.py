@@ -42,6 +42,8 @@ def _common(stage: TrainPlan) -> Iterator[str]:
         yield "`updates`: the script makes one update of a batch of turns"
     if stage.batch.resample:
         yield "`resample`: the script replaces no groups"
+    if stage.teacher:
+        yield "`teacher`: the script asks no other model"
     if loss_traits(stage.loss).per_sequence:
         yield f"`{stage.loss.name}()`: its sequence mask is not written by the script"
     if stage.loss.program is not None and needs_batch(stage.loss.program):

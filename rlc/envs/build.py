@@ -32,7 +32,7 @@ from rlc.envs.openreward.preflight import openreward_problems
 from rlc.envs.responders import Responders, no_responders
 from rlc.envs.templates import load_template
 from rlc.envs.tool_chat import tool_chat_history
-from rlc.envs.views import Shown, views_of
+from rlc.envs.views import AS_PLAYED, Shown, View, views_of
 from rlc.envs.workers.async_adapter import make_async
 from rlc.plan.environments import EndpointPlan, EnvPlan, StepPlan
 
@@ -52,7 +52,7 @@ class PlayableEnv:
     roles: SolverJudge | None = None
     count: int | None = None
     responders: Responders = no_responders
-    views: Mapping[str, Callable[[], History]] = field(factory=dict)
+    views: Mapping[str, Callable[[], View]] = field(factory=dict)
     comparing: tuple[Judging, ...] = ()
 
 
@@ -74,15 +74,15 @@ def build_env(
     tools = with_role(plan, "server_tools")
 
     def histories(
-        solved: Sequence[Mapping[str, Any]], system: str | None = None
+        solved: Sequence[Mapping[str, Any]], shown: Shown = AS_PLAYED
     ) -> Callable[[], History]:
-        own = begins(plan) | ({} if system is None else {"system": system})
+        own = begins(plan) | ({} if shown.system is None else {"system": shown.system})
+        reader = shown.reader or (tokenizer, renderer)
         if tools is not None:
-            return tool_chat_history(tokenizer, renderer, solved=solved, **own)
+            return tool_chat_history(*reader, solved=solved, **own)
         if is_chat(plan):
             return chat_history(
-                tokenizer,
-                renderer,
+                *reader,
                 one_reply=max_turns(plan) == 1,
                 may_rewrite=bool(seats_of(plan)),
                 solved=solved,

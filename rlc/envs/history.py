@@ -153,6 +153,17 @@ def chat_history(
     return lambda: ChatHistory(chats)
 
 
+def encoded_reply(reply: str, history: History, tokenizer: Any) -> list[int]:
+    """Return a reply with its end: the history's own stop, or the end-of-sequence token."""
+    tokens: list[int] = tokenizer.encode(reply, add_special_tokens=False)
+    stop = history.stop
+    if stop is None:
+        return [*tokens, tokenizer.eos_token_id]
+    if not isinstance(stop[0], int):
+        raise EnvError("the renderer ends a turn with text, not with a token")
+    return [*tokens, stop[0]]
+
+
 def _user(text: str) -> dict[str, str]:
     return {"role": "user", "content": text}
 

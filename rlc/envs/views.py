@@ -1,4 +1,5 @@
-"""Episodes as another model is shown them: with another system message, or with a demonstration.
+"""Episodes as another model is shown them: with another system message, with a demonstration, or in
+the tokens of that model.
 
 A view follows an episode beside its own history: it sees the same observations and replies, and
 makes prompts of its own from them.
@@ -7,13 +8,14 @@ makes prompts of its own from them.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from typing import Any
 
 from attrs import evolve, frozen
 
 from rlc.data.fields import require_field
 from rlc.envs.base import Action, Observation
 from rlc.envs.chunks import Chunks
-from rlc.envs.history import History, chunks_of
+from rlc.envs.history import History, chunks_of, encoded_reply
 from rlc.envs.tool_chat import with_text
 
 # What a demonstration stands in, after the question (cf. arXiv 2601.19897).
@@ -23,10 +25,13 @@ DEMONSTRATION = "\nHere is an example of a response to this:\n{}\n\nNow respond 
 @frozen
 class Shown:
     """What a view changes: the ``system`` message (None: as it is; empty: none), and the field of
-    the task's row that is added to the first question as a ``demonstration`` (None: none)."""
+    the task's row that is added to the first question as a ``demonstration`` (None: none). With a
+    ``reader``, a tokenizer and the name of a renderer, chats are written as that model reads them,
+    and replies are its tokens for their text, without any thinking."""
 
     system: str | None = None
     demonstration: str | None = None
+    reader: tuple[Any, str] | None = None
 
     def first(self, seen: Observation) -> Observation:
         """The first observation as it is shown. Raise DataError if the row has no such field."""
@@ -50,12 +55,15 @@ class Shown:
         return evolve(seen, text=text, messages=messages)
 
 
+AS_PLAYED = Shown()
+
+
 class View:
     """The history of an episode as it is ``shown`` to another model."""
 
     def __init__(self, history: History, shown: Shown) -> None:
-        self.stop = history.stop
         self.history = history
+        self._reader = shown.reader
         self._shown: Shown | None = shown
 
     @property
@@ -67,18 +75,21 @@ class View:
             observation, self._shown = self._shown.first(observation), None
         return self.history.observe(observation)
 
-    def reply(self, tokens: list[int]) -> Action:
-        return self.history.reply(tokens)
+    def reply(self, tokens: list[int], action: Action) -> list[int]:
+        """Record a reply, which the player's history has parsed; return it as it is shown."""
+        if self._reader is not None:
+            tokens = encoded_reply(action.text, self.history, self._reader[0])
+        self.history.reply(tokens)
+        return tokens
 
 
 def views_of(
-    shown: Mapping[str, Shown], histories: Callable[[str | None], Callable[[], History]]
-) -> dict[str, Callable[[], History]]:
-    """Return factories of views; ``histories`` makes one of histories that begin with a system
-    message (None: the environment's own)."""
+    shown: Mapping[str, Shown], histories: Callable[[Shown], Callable[[], History]]
+) -> dict[str, Callable[[], View]]:
+    """Return factories of views; ``histories`` makes one of the histories behind them."""
 
-    def view(one: Shown) -> Callable[[], History]:
-        new_history = histories(one.system)
+    def view(one: Shown) -> Callable[[], View]:
+        new_history = histories(one)
         return lambda: View(new_history(), one)
 
     return {name: view(one) for name, one in shown.items()}

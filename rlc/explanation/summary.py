@@ -11,7 +11,7 @@ from rlc.catalog.builtins.distillation import NO_ADVANTAGE
 from rlc.explanation.amounts.costs import FREE
 from rlc.explanation.amounts.sizes import collected, pairs_of, when_evaluated
 from rlc.explanation.amounts.timing import stage_timing
-from rlc.explanation.formulas.distillation import teaching
+from rlc.explanation.formulas.distillation import teaching, whose
 from rlc.explanation.job.expectations import expectation_lines
 from rlc.explanation.layout import WIDTH, Lines, count, dollars
 from rlc.lang.diagnostics import Diagnostics, in_order
@@ -88,6 +88,8 @@ def _stage(stage: StagePlan, cost: StageCost) -> Lines:
     elif isinstance(stage, SftPlan):
         data = stage.data
         episodes = f"{data.count or 0:,} episodes of {data.env.name}" if data.env else ""
+        if data.sampled is not None:
+            episodes += f" that {whose(data.sampled.model)} plays"
         yield f"trains {model} on {episodes or data.path}, supervised, {rate}"
     else:
         scheme = "" if stage.advantage == NO_ADVANTAGE else f"{stage.advantage.name} with "

@@ -159,6 +159,8 @@ CODES: dict[str, str] = {
     "RL0746": "no row to show",
     "RL0747": "two system messages",
     "RL0748": "teacher that cannot read all",
+    "RL0750": "best of one",
+    "RL0751": "no system message to leave out",
     # RL06xx: sweeps (rlc/check, rlc/compile)
     "RL0600": "axis without effect",
     "RL0601": "nothing to try",

@@ -28,6 +28,7 @@ from rlc.plan.graph.nodes import Graph
 from rlc.plan.records import (
     SCHEMA_VERSION,
     STAGES,
+    DataPlan,
     LossPlan,
     Plan,
     StagePlan,
@@ -159,6 +160,8 @@ def _converter() -> Any:
         names = {cls: name for name, cls in classes.items()}
         configure_tagged_union(union, converter, tag_name=tag, tag_generator=names.__getitem__)
 
+    data = make_dict_unstructure_fn(DataPlan, converter, sampled=none)
+    converter.register_unstructure_hook(DataPlan, data)
     tagged(AdvantageStep, "step", STEPS)
     train = make_dict_unstructure_fn(TrainPlan, converter, teacher=none)
     converter.register_unstructure_hook(TrainPlan, train)

@@ -1,4 +1,4 @@
-"""The records of what is learnt from other models: their grades of tokens, and what they say."""
+"""The records of what is learnt from other models: their scores of tokens, and what they write."""
 
 from __future__ import annotations
 
@@ -6,15 +6,15 @@ from typing import Literal
 
 from attrs import frozen
 
-from rlc.plan.models import ModelState
+from rlc.plan.models import ModelState, SamplingPlan
 from rlc.records import Record
 
 
 @frozen(eq=False, repr=False)
 class TeacherPlan(Record):
-    """A model that grades each token that the trained one samples.
+    """A model that scores each token that the trained one samples.
 
-    ``name``: the environment whose episodes it grades; None: all of them. ``kind`` is the name of
+    ``name``: the environment whose episodes it scores; None: all of them. ``kind`` is the name of
     the builtin. What it says counts ``coef`` times in the advantages; with a ``discount`` each
     token also answers for the later ones.
 
@@ -31,6 +31,40 @@ class TeacherPlan(Record):
     demonstration: str | None
 
 
+@frozen(eq=False, repr=False)
+class KeepPlan(Record):
+    """Which of the episodes of a task are learnt from: ``all`` that did not fail, those that are
+    ``solved``, the ``best`` one, or those with a reward of ``at_least`` ``reward``."""
+
+    kind: Literal["all", "solved", "best", "at_least"]
+    reward: float | None = None
+
+
+@frozen(eq=False, repr=False)
+class SamplesPlan(Record):
+    """Episodes that a model plays for another to learn from.
+
+    Each task is played ``size`` times. Of those that ``keep`` chooses at most ``per_task`` (None:
+    all) of one task are learnt from; at most ``tries`` episodes are played for each that is wanted.
+    ``without``: the student learns without the ``system`` message that the model was given.
+    """
+
+    model: ModelState
+    keep: KeepPlan
+    size: int
+    per_task: int | None
+    tries: int
+    sampling: SamplingPlan
+    without: Literal["system"] | None
+
+
 def teacher_of(teachers: tuple[TeacherPlan, ...], env: str) -> TeacherPlan | None:
     """Return the teacher of an environment, by its name."""
     return next((one for one in teachers if one.name in (None, env)), None)
+
+
+def kept_of_task(samples: SamplesPlan) -> int:
+    """Return how many episodes of a task can be learnt from, at most."""
+    if samples.keep.kind == "best":
+        return 1
+    return samples.size if samples.per_task is None else min(samples.per_task, samples.size)

@@ -1,4 +1,4 @@
-"""The records of models: those that are trained, and those that are asked."""
+"""The records of models, trained ones and asked ones, and of how they sample."""
 
 from __future__ import annotations
 
@@ -33,3 +33,17 @@ class ModelState(Record):
 
     model: ModelPlan
     after: str | None
+
+
+@frozen(eq=False, repr=False)
+class SamplingPlan(Record):
+    """How replies are drawn. ``max_prompt_tokens`` and ``max_episode_tokens`` limit a prompt, and
+    a whole episode; ``concurrency`` the replies that are drawn at once."""
+
+    max_tokens: int
+    temperature: float
+    top_p: float
+    top_k: int
+    max_prompt_tokens: int | None
+    max_episode_tokens: int | None
+    concurrency: int | None = None  # None: as many as the service bears

@@ -13,10 +13,10 @@ from typing import TYPE_CHECKING, Any, Literal
 from attrs import field, frozen
 
 from rlc.algo.scheme import AdvantageScheme
-from rlc.plan.distillation import TeacherPlan
+from rlc.plan.distillation import SamplesPlan, TeacherPlan
 from rlc.plan.environments import EnvPlan
 from rlc.plan.limits import BudgetPlan, DeadlinesPlan, FailurePlan, GiveUpPlan, KlGuardPlan
-from rlc.plan.models import ModelPlan, ModelState
+from rlc.plan.models import ModelPlan, ModelState, SamplingPlan
 from rlc.plan.preferences import PreferenceLossPlan, PreferencesPlan
 from rlc.records import Record
 
@@ -50,20 +50,6 @@ class BatchPlan(Record):
     parallel: int | None
     updates: int
     resample: int = 0
-
-
-@frozen(eq=False, repr=False)
-class SamplingPlan(Record):
-    """How replies are drawn. ``max_prompt_tokens`` and ``max_episode_tokens`` limit a prompt, and
-    a whole episode; ``concurrency`` the replies that are drawn at once."""
-
-    max_tokens: int
-    temperature: float
-    top_p: float
-    top_k: int
-    max_prompt_tokens: int | None
-    max_episode_tokens: int | None
-    concurrency: int | None = None  # None: as many as the service bears
 
 
 @frozen(eq=False, repr=False)
@@ -204,11 +190,12 @@ class DataPlan(Record):
     played by the environment's own ``oracle`` or by the ``model``. ``rows``: prompts and replies
     from the fields of a file's rows. ``chats``: the field ``messages`` of a file's rows (None: of
     the usual names), of which the assistant's are trained on: ``all``, the ``last``, or those of
-    the ``last_turn``. Of a file, the rows of a ``split`` are taken (:mod:`rlc.data.splits`; None:
+    the ``last_turn``. ``samples``: ``count`` episodes of ``env``, as ``sampled`` says. Of a file,
+    the rows of a ``split`` are taken (:mod:`rlc.data.splits`; None:
     all); one with more than ``max_tokens`` (None: the model's context) is ``too_long``.
     """
 
-    kind: Literal["demonstrations", "rows", "chats"]
+    kind: Literal["demonstrations", "rows", "chats", "samples"]
     env: EnvPlan | None
     count: int | None
     policy: Literal["oracle", "model"] | None
@@ -221,6 +208,7 @@ class DataPlan(Record):
     max_tokens: int | None = None
     too_long: Literal["stop", "drop"] = "stop"
     split: Any = None
+    sampled: SamplesPlan | None = None
 
 
 @frozen(eq=False, repr=False)

@@ -9,7 +9,7 @@ from attrs import field, frozen
 from rlc.plan.environments import EndpointPlan
 from rlc.plan.models import ModelPlan
 from rlc.plan.records import PreferencePlan, StagePlan
-from rlc.pricing.distillation import teacher_tokens
+from rlc.pricing.distillation import samples_tokens, teacher_tokens
 from rlc.pricing.judges import judge_tokens
 from rlc.pricing.opponents import opponent_tokens
 from rlc.pricing.preferences import compared, heldout_tokens, reference_tokens
@@ -45,6 +45,11 @@ def _judges(stage: StagePlan, level: Level) -> Iterator[AskedTokens]:
         yield AskedTokens("judge", model, step, before)
 
 
+def _samples(stage: StagePlan, level: Level) -> Iterator[AskedTokens]:
+    for model, played in samples_tokens(stage, level):
+        yield AskedTokens("samples", model, Tokens(), played)
+
+
 def _opponents(stage: StagePlan, level: Level) -> Iterator[AskedTokens]:
     for model, sampled in opponent_tokens(stage, level):
         yield AskedTokens("opponent", model, sampled)
@@ -72,6 +77,7 @@ def _by_preferences(stage: StagePlan, level: Level) -> Iterator[AskedTokens]:
 _WAYS: tuple[Callable[[StagePlan, Level], Iterator[AskedTokens]], ...] = (
     _teachers,
     _judges,
+    _samples,
     _opponents,
     _by_preferences,
 )

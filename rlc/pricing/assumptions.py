@@ -21,6 +21,7 @@ from rlc.plan.records import (
 )
 from rlc.plan.units import show
 from rlc.pricing import cost, preferences
+from rlc.pricing.distillation import played_for_one
 from rlc.pricing.judges import endpoint_dollars
 from rlc.pricing.shapes import (
     ORACLE_SHARE,
@@ -32,6 +33,7 @@ from rlc.pricing.shapes import (
 from rlc.pricing.texts import (
     CHARACTERS_PER_TOKEN,
     FIRST_ROWS,
+    LEVELS,
     Level,
     RowTokens,
     asked_tokens,
@@ -95,6 +97,9 @@ def _sampling(stage: StagePlan) -> Iterator[str]:
                 "low, expected, high: replies of the oracle, which cost nothing, of "
                 f"{_shares(ORACLE_SHARE)} of max_tokens"
             )
+        elif (samples := stage.data.sampled) is not None:
+            tries = ", ".join(f"{played_for_one(samples, level):g}" for level in LEVELS)
+            yield f"low, expected, high: {tries} episodes played for each that is kept, assumed"
         else:
             tries = ", ".join(str(number) for number in TRIES.values())
             yield f"low, expected, high: {tries} episodes played for each that is good enough"

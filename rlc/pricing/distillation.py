@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from rlc.plan.distillation import TeacherPlan, teacher_of
+from rlc.plan.distillation import SamplesPlan, TeacherPlan, kept_of_task, teacher_of
 from rlc.plan.environments import EnvPlan
-from rlc.plan.records import StagePlan, TrainPlan
-from rlc.pricing.shapes import rollout_shape
+from rlc.plan.models import ModelPlan
+from rlc.plan.records import SftPlan, StagePlan, TrainPlan
+from rlc.pricing.shapes import rollout_shape, rollout_shapes
 from rlc.pricing.texts import Level, text_tokens
-from rlc.pricing.tokens import Tokens, env_tokens
+from rlc.pricing.tokens import TRIES, Tokens, env_tokens, largest, sampling_tokens
 
 # Of a demonstration, in a field of a row that cannot be read.
 DEMONSTRATION_TOKENS = {"low": 20, "expected": 200, "high": 2_000}
@@ -40,3 +41,26 @@ def _shown(
         more += DEMONSTRATION_TOKENS[level]
     shape = rollout_shape(env, stage.model, stage.sampling, level)
     return more * played / sum(one.copies * one.datum_tokens() for one in shape)
+
+
+def samples_tokens(stage: StagePlan, level: Level) -> Iterator[tuple[ModelPlan, Tokens]]:
+    """What the model takes that plays the samples of a supervised stage, before its first step."""
+    if not isinstance(stage, SftPlan) or stage.data.sampled is None:
+        return
+    samples, env, count = stage.data.sampled, stage.data.env, stage.data.count
+    assert env is not None
+    assert count is not None
+    model, shapes = samples.model.model, list[Tokens]()
+    for shape in rollout_shapes(env, model, samples.sampling, level):
+        tasks = count * played_for_one(samples, level) / samples.size
+        shapes.append(sampling_tokens(shape, tasks, samples.size, level != "high"))
+    yield model, largest(shapes)
+
+
+def played_for_one(samples: SamplesPlan, level: Level) -> float:
+    """The episodes that are assumed to be played for each that is kept."""
+    least = samples.size / kept_of_task(samples)
+    if samples.keep.kind in ("best", "all"):
+        return least
+    assumed = {**TRIES, "high": samples.tries}[level]
+    return float(max(assumed, least))

@@ -14,8 +14,8 @@ from rlc.catalog.environments import judges_of
 from rlc.data.errors import DataError
 from rlc.data.rubrics import read_rubric
 from rlc.plan.environments import EndpointPlan, EnvPlan, JudgePlan, JudgingPlan
-from rlc.plan.models import ModelPlan
-from rlc.plan.records import EvalPlan, SamplingPlan, StagePlan, TrainPlan, data_of
+from rlc.plan.models import ModelPlan, SamplingPlan
+from rlc.plan.records import EvalPlan, StagePlan, TrainPlan, data_of
 from rlc.pricing.shapes import REPLY_SHARE, rollout_shape
 from rlc.pricing.texts import Level, text_tokens
 from rlc.pricing.tokens import RESAMPLED, TRIES, Tokens, shares

@@ -35,8 +35,7 @@ from rlc.catalog.environments import (
 )
 from rlc.catalog.facts.models import renderer_keeps_prefix, tokenizer_of
 from rlc.plan.environments import EnvPlan
-from rlc.plan.models import ModelPlan
-from rlc.plan.records import SamplingPlan
+from rlc.plan.models import ModelPlan, SamplingPlan
 from rlc.pricing.texts import CHARACTERS_PER_TOKEN, Level, asked_tokens, text_tokens
 
 History = Literal["all", "observations", "latest"]

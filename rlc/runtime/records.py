@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from attrs import define, field, frozen
+from attrs import define, evolve, field, frozen
 
 from rlc.data.about import About
 from rlc.envs.base import Verdict
@@ -25,6 +25,15 @@ class RunError(Error):
 
 
 @frozen
+class TurnView:
+    """The prompt and the reply of a turn as they are shown to another model."""
+
+    prompt: Sequence[int] = field(repr=False)
+    tokens: Sequence[int] = field(repr=False)
+    chunks: Chunks = field(default=NO_CHUNKS, repr=False)
+
+
+@frozen
 class Turn:
     """One sampled reply.
 
@@ -32,7 +41,7 @@ class Turn:
     ``logprobs`` are the sampler's. ``metrics`` are what the environment measured, ``reward`` is
     None if it gave none. A call in ``calls`` has an id, the tool's name and its arguments (JSON).
     ``sequence_id`` is the service's name of the reply. ``components`` and ``verdicts`` are those of
-    the observation that followed. ``views`` has the prompt, and its chunks, as others are shown it.
+    the observation that followed. ``views`` has it as others are shown it.
     """
 
     prompt: Sequence[int] = field(repr=False)
@@ -48,7 +57,16 @@ class Turn:
     sequence_id: str = field(default="", repr=False)
     components: Mapping[str, tuple[float, float]] = field(factory=dict, repr=False)
     verdicts: tuple[Verdict, ...] = ()
-    views: Mapping[str, tuple[Sequence[int], Chunks]] = field(factory=dict, repr=False)
+    views: Mapping[str, TurnView] = field(factory=dict, repr=False)
+
+    def seen_as(self, view: str) -> Turn:
+        """Return the turn as it is shown to another; its logprobs are 0 if its tokens differ."""
+        shown = self.views[view]
+        same = shown.tokens is self.tokens
+        logprobs = self.logprobs if same else [0.0] * len(shown.tokens)
+        return evolve(
+            self, prompt=shown.prompt, tokens=shown.tokens, logprobs=logprobs, chunks=shown.chunks
+        )
 
 
 @frozen

@@ -75,6 +75,8 @@ SAMPLES: dict[str, tuple[str, str]] = {
     "deadlines": ("deadlines(request = 2m)", "deadlines(request = 3m)"),
     "kl_guard": ("none", "kl_guard(max = 0.2)"),
     "data": ('rows("rows.jsonl")', "demonstrations(task, n = 10)"),
+    "keep": ("solved", "all"),
+    "word": ("none", "system"),
     "teacher": ("{}", "reverse_kl(other)"),
     "preferences": ('pairs("rows.jsonl")', 'pairs("rows.csv")'),
     "preference_loss": ("dpo()", "simpo()"),
@@ -304,6 +306,9 @@ def written(builtin: Builtin, param: Param, value: str) -> str:
         return recipe(env=SPELL, preference=PREFERENCE | loss | {"data": call})
     if builtin.kind == "preference_loss":
         return recipe(preference=PREFERENCE | {"loss": call})
+    if builtin.kind == "keep":
+        data = f"samples(policy, env = task, n = 10, keep = {call})"
+        return recipe(env=SPELL, sft=SFT | {"data": data})
     if builtin.kind == "metric":
         return recipe(evaluate=EVAL | {"metrics": f"[{call}]", "samples": "4"})
     if builtin.kind == "axis":
@@ -341,6 +346,7 @@ NEEDED: dict[object, dict[str, str]] = {
     "question": {"data": '"rows.jsonl"'},
     "answer": {"data": '"rows.jsonl"'},
     ("env", "rows"): {"grader": 'grade_with("a.b:c")'},
+    ("data", "samples"): {"model": "policy", "keep": "all"},
     ("teacher", "reverse_kl"): {"model": "policy"},
     ("axis", "range"): {"low": "1e-5", "high": "1e-4"},
     ("axis", "log"): {"low": "1e-5", "high": "1e-4"},

@@ -1,11 +1,13 @@
-"""Teachers: models that grade the tokens of the one that is trained."""
+"""What is learnt from other models: teachers score tokens, and samples are imitated."""
 
 from __future__ import annotations
 
 from rlc.algo.scheme import AdvantageScheme, Clip, Returns
 from rlc.catalog.builtins.losses import KL_ALIASES, KL_DISCOUNT
-from rlc.catalog.records import Param, builtin, optional
-from rlc.plan.distillation import TeacherPlan
+from rlc.catalog.records import Args, Builtin, Param, builtin, optional
+from rlc.plan.distillation import KeepPlan, SamplesPlan, TeacherPlan
+from rlc.plan.models import SamplingPlan
+from rlc.plan.records import DataPlan
 
 # The advantages of a stage that only its teachers teach: nothing but 0.
 NO_ADVANTAGE = AdvantageScheme("none", Returns("episode", 1.0), (Clip(0.0, 0.0),), "keep")
@@ -14,14 +16,14 @@ TEACHERS = (
     builtin(
         "reverse_kl",
         "teacher",
-        "a teacher grades every sampled token: by how much likelier it finds it than the model "
+        "a teacher scores every sampled token: by how much likelier it finds it than the model "
         "that sampled it (on-policy distillation, arXiv 2306.13649)",
         lambda args: TeacherPlan(None, "reverse_kl", **args.values),
         Param("model", "model", "who teaches: a model as it is declared, or as a stage leaves it"),
         Param(
             "coef",
             "float",
-            "how much its grades count; 0: they are for a loss that reads `ref`",
+            "how much its scores count; 0: they are for a loss that reads `ref`",
             1.0,
             low=0,
             high=100,
@@ -48,4 +50,53 @@ TEACHERS = (
         ),
         aliases="on_policy_distillation distill opd gkd teacher",
     ),
+)
+
+KEEPS = (
+    *(
+        Builtin(name, "keep", doc, lambda _, name=name: KeepPlan(name), word=True)  # type: ignore[misc]
+        for name, doc in (
+            ("all", "every episode that did not fail"),
+            ("solved", "those that solve their task: with a reward of 1 or more"),
+            ("best", "the one with the highest reward of each task"),
+        )
+    ),
+    builtin(
+        "at_least",
+        "keep",
+        "those with at least some reward",
+        lambda args: KeepPlan("at_least", args.reward),
+        Param("reward", "float", "the least reward"),
+    ),
+)
+DEFAULT_SAMPLING = SamplingPlan(1_024, 1.0, 1.0, -1, None, None)
+
+
+def _samples(args: Args) -> DataPlan:
+    given = dict(args.values)
+    env, count = given.pop("env"), given.pop("n")
+    plan = SamplesPlan(size=given.pop("samples_per_task"), **given)
+    return DataPlan("samples", env, count, None, None, None, None, None, sampled=plan)
+
+
+SAMPLES = builtin(
+    "samples",
+    "data",
+    "episodes that a model plays: rejection sampling, expert iteration, off-policy distillation",
+    _samples,
+    Param("model", "model", "who plays: a model as it is declared, or as a stage leaves it"),
+    Param("env", "env", "where they are played"),
+    Param("n", "int", "how many are learnt from", low=1, high=10_000_000),
+    Param("keep", "keep", "which of a task's episodes are learnt from", KeepPlan("solved")),
+    Param("samples_per_task", "int", "episodes of each task", 1, low=1, high=1_024),
+    optional("per_task", "int", "most of a task that are learnt from; none: all", low=1),
+    Param("tries", "int", "most episodes played for each that is wanted", 20, low=1, high=10_000),
+    Param("sampling", "sampling", "how replies are drawn", DEFAULT_SAMPLING),
+    optional(
+        "without",
+        "word",
+        "`system`: learnt without the system message that they were played with",
+        choices=("system",),
+    ),
+    aliases="rejection_sampling rollouts generate synthetic",
 )

@@ -4,14 +4,8 @@ from __future__ import annotations
 
 from rlc.catalog.records import Args, Builtin, Param, as_float, builtin, optional, word
 from rlc.plan.limits import BudgetPlan, DeadlinesPlan, FailurePlan, GiveUpPlan, KlGuardPlan
-from rlc.plan.records import (
-    LONGEST_TTL,
-    SHORTEST_TTL,
-    BatchPlan,
-    OverlapPlan,
-    SamplingPlan,
-    SavePlan,
-)
+from rlc.plan.models import SamplingPlan
+from rlc.plan.records import LONGEST_TTL, SHORTEST_TTL, BatchPlan, OverlapPlan, SavePlan
 
 YEAR = 365 * 24 * 3_600
 

@@ -44,7 +44,6 @@ def _penalty_temperature(view: View) -> None:
     field, other = ("kl", "reference") if view.kl is not None else ("teacher", "teacher")
     if view.kl is None and not view.teacher:
         return
-    what = "the KL penalty" if field == "kl" else "the teacher"
     for env in view.envs:
         temperature = env.rollouts.temperature
         if temperature in (None, 1):
@@ -52,7 +51,9 @@ def _penalty_temperature(view: View) -> None:
         own = "sampling" not in view.parts or temperature != view.sampling.temperature
         path = f"envs.{env.name}.rollouts.temperature" if own else "sampling.temperature"
         label = Label(view.at(field), "compares logprobs at temperature 1")
-        message = f"{what} compares tempered logprobs with the {other}'s own"
+        message = "the KL penalty compares tempered logprobs with the reference's own"
+        if field == "teacher":
+            message = "tempered logprobs are compared with the teacher's own"
         advice = f"sample at temperature 1, or leave the {'penalty' if view.kl else other} out"
         view.warning("RL0417", path, message, advice, label)
         return

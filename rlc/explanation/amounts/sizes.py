@@ -11,6 +11,7 @@ from rlc.catalog.environments import makes_text, max_turns, seats_of, with_role
 from rlc.catalog.facts.models import renderer_keeps_prefix
 from rlc.catalog.index import find_builtin, preference_traits
 from rlc.catalog.records import REQUIRED, Param
+from rlc.explanation.formulas.distillation import sampled
 from rlc.explanation.layout import Lines, count, wrapped
 from rlc.plan.environments import ANY, EnvPlan, GraderPlan, PlayPlan
 from rlc.plan.graph import barriers, takes_what_is_ready
@@ -208,6 +209,10 @@ def _imitation(stage: SftPlan) -> Iterator[str]:
     data = stage.data
     if data.env is None:
         yield _rows_of(data)
+        return
+    if data.sampled is not None:
+        yield from sampled(data.env, data.count or 0, data.sampled)
+        yield from _environments((data.env,), data.sampled.model.model)
         return
     who = "its oracle" if data.policy == "oracle" else "the model itself"
     yield (

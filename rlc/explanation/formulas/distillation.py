@@ -1,4 +1,4 @@
-"""What teachers say of tokens, in formulas and in words."""
+"""What is learnt from other models, in formulas and in words."""
 
 from __future__ import annotations
 
@@ -7,7 +7,8 @@ from collections.abc import Iterator
 from rlc.catalog.index import find_builtin
 from rlc.explanation.layout import Lines, wrapped
 from rlc.lang.render import Paint
-from rlc.plan.distillation import TeacherPlan
+from rlc.plan.distillation import SamplesPlan, TeacherPlan
+from rlc.plan.environments import EnvPlan
 from rlc.plan.models import ModelState
 from rlc.plan.records import TrainPlan
 
@@ -22,6 +23,21 @@ def teaching(teacher: TeacherPlan) -> str:
     """A teacher in a few words."""
     of = f" in {teacher.name}" if teacher.name else ""
     return f"{teacher.coef:g} × {teacher.kind} from {whose(teacher.model)}{of}"
+
+
+_KEPT = {"all": "", "solved": " that solve it", "best": ", the best of a task"}
+
+
+def sampled(env: EnvPlan, count: int, samples: SamplesPlan) -> Iterator[str]:
+    """What is sampled to be imitated, and how much of it is kept."""
+    keep = samples.keep
+    kept = _KEPT.get(keep.kind, f" with a reward of at least {keep.reward or 0:g}")
+    yield f"{count:,} episodes of {env.name}{kept}, played by {whose(samples.model)}"
+    most = f", of which at most {samples.per_task:,} are kept" if samples.per_task else ""
+    each = "once" if samples.size == 1 else f"{samples.size:,} times"
+    yield f"each task played {each}{most}, at most {count * samples.tries:,} episodes in all"
+    if samples.without is not None:
+        yield f"learnt without the {samples.without} message that they are played with"
 
 
 def teacher_formula(teacher: TeacherPlan) -> list[str]:

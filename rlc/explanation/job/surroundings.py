@@ -49,7 +49,7 @@ def written(plan: Plan) -> Iterator[str]:
             yield from _of_preferences(stage)
         elif isinstance(stage, SftPlan):
             yield f"{stage.name}: examples-{stage.name}.jsonl, what it is trained on"
-            if stage.data.policy == "model":
+            if stage.data.policy == "model" or stage.data.sampled is not None:
                 yield f"{stage.name}: episodes-{stage.name}.jsonl, what was played for it"
         if not isinstance(stage, EvalPlan):
             yield f"{stage.name}: {_checkpoints(stage)}"

@@ -32,10 +32,10 @@ from rlc.envs.responders import Responder
 from rlc.envs.tool_chat import calls_of
 from rlc.plan.environments import RewardPlan, RolloutsPlan
 from rlc.plan.limits import FailurePlan
-from rlc.plan.records import SamplingPlan
+from rlc.plan.models import SamplingPlan
 from rlc.runtime.concurrency import EventLoopYield, all_of
 from rlc.runtime.failures import failure_of
-from rlc.runtime.records import Rollout, RunError, Turn, Usage
+from rlc.runtime.records import Rollout, RunError, Turn, TurnView, Usage
 from rlc.runtime.rollouts.environments import close_all
 from rlc.runtime.rollouts.tasks import Task
 from rlc.runtime.rollouts.tokens import TOKEN, EpisodeTokens
@@ -258,8 +258,7 @@ class Player:
                     await self._loop_yield.if_due()
                 kept = tokens.extend(prompt, reply.tokens)
                 action = history.reply(reply.tokens)
-                for view in views.values():
-                    view.reply(reply.tokens)
+                told = {name: view.reply(reply.tokens, action) for name, view in views.items()}
                 async with Span(limits.step_timeout, "a step of the environment") as spent:
                     after = validated(
                         await _call_environment(episode.play(action), holds=not joins(episode))
@@ -267,9 +266,10 @@ class Player:
             _add_span(attempt.seconds, "environment", spent)
             if reply.logprobs is None:
                 raise RunError("the service returned no logprobs for a sampled sequence")
+            sampled = array(TOKEN, reply.tokens)
             turn = Turn(
                 prompt=kept,
-                tokens=array(TOKEN, reply.tokens),
+                tokens=sampled,
                 logprobs=array("d", reply.logprobs),
                 observation=seen.text,
                 action=action.text,
@@ -281,7 +281,14 @@ class Player:
                 sequence_id=reply.sequence_id,
                 components=after.components,
                 verdicts=after.verdicts,
-                views={name: (shown[name], chunks_of(view)) for name, view in views.items()},
+                views={
+                    name: TurnView(
+                        shown[name],
+                        sampled if told[name] is reply.tokens else told[name],
+                        view.chunks,
+                    )
+                    for name, view in views.items()
+                },
             )
             turns.append(turn)
             seen = after

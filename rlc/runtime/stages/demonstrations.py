@@ -11,10 +11,10 @@ from typing import Any
 
 from attrs import define
 
-from rlc.envs.base import AsyncEpisode, EnvError
+from rlc.envs.base import AsyncEpisode
 from rlc.envs.build import PlayableEnv
 from rlc.envs.gem.oracles import Oracle, find_oracle
-from rlc.envs.history import History, chunks_of
+from rlc.envs.history import chunks_of, encoded_reply
 from rlc.plan.records import SftPlan
 from rlc.runtime.guard.meter import Meter
 from rlc.runtime.journal.folder import RunFolder
@@ -105,14 +105,3 @@ class OraclePlayer:
             turns.append(turn)
             seen = after
         return turns
-
-
-def encoded_reply(reply: str, history: History, tokenizer: Any) -> list[int]:
-    """Return a reply with its end: the history's own stop, or the end-of-sequence token."""
-    tokens: list[int] = tokenizer.encode(reply, add_special_tokens=False)
-    stop = history.stop
-    if stop is None:
-        return [*tokens, tokenizer.eos_token_id]
-    if not isinstance(stop[0], int):
-        raise EnvError("the renderer ends a turn with text, not with a token")
-    return [*tokens, stop[0]]

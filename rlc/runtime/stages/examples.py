@@ -17,6 +17,7 @@ from rlc.runtime.records import RunError
 from rlc.runtime.rollouts.environments import build_envs, close_envs
 from rlc.runtime.stages.demonstrations import demonstrations
 from rlc.runtime.stages.file_examples import FileData, file_examples
+from rlc.runtime.stages.samples import Sample, samples
 from rlc.runtime.stages.weights import StageWeights
 from rlc.runtime.updates.datums import TokenSequence, TrainingDatum, shifted
 from rlc.seeds import derive_seed
@@ -49,8 +50,8 @@ async def load_examples(
         if stage.data.path is not None:
             await make_file_examples(folder, stage, weights.training.get_tokenizer(), note)
         else:
-            records = await _from_episodes(folder, stage, weights, meter, asked, on_progress)
-            folder.rewrite(name, records)
+            made = await _from_episodes(folder, stage, weights, meter, asked, on_progress, note)
+            folder.rewrite(name, (one.example() for one in made))
     return [_example(record["sequences"]) for record in folder.read(name)]
 
 
@@ -110,15 +111,17 @@ async def _from_episodes(
     meter: Meter,
     asked: AskedModels,
     on_progress: Callable[[int, int], None],
-) -> list[dict[str, Any]]:
+    note: Callable[[str], None],
+) -> list[Sample]:
     tokenizer = weights.training.get_tokenizer()
+    if stage.data.sampled is not None:
+        return await samples(folder, stage, asked, meter, tokenizer, on_progress, note)
     assert stage.data.env is not None
     plan, renderer = stage.data.env, stage.model.renderer
     env = build_envs([plan], tokenizer, renderer, asked.responders(meter))[plan.name]
     client = (await weights.snapshot(0)).client if stage.data.policy == "model" else None
     try:
-        shown = await demonstrations(folder, stage, env, client, meter, tokenizer, on_progress)
+        return await demonstrations(folder, stage, env, client, meter, tokenizer, on_progress)
     finally:
         meter.write()
         await close_envs([env])
-    return [one.example() for one in shown]

@@ -16,13 +16,12 @@ from rlc.data.rows import DataRow, rows_of
 from rlc.data.sets.problems import rows_in
 from rlc.data.splits import said
 from rlc.envs.base import EnvError
-from rlc.envs.history import chunks_of
+from rlc.envs.history import chunks_of, encoded_reply
 from rlc.envs.tool_chat import ToolChatHistory, fitting_renderer, observation_of
 from rlc.plan.preferences import PreferencesPlan
 from rlc.plan.records import DataPlan, StagePlan
 from rlc.runtime.records import RunError
 from rlc.runtime.stages.conversations import Conversations
-from rlc.runtime.stages.demonstrations import encoded_reply
 from rlc.runtime.updates.datums import NOT_SAMPLED, TokenSequence
 
 Row = Mapping[str, Any]

@@ -2,27 +2,37 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from functools import partial
+from math import ceil
 from typing import Any
 
-from attrs import asdict, define, field, frozen
+from attrs import asdict, define, evolve, field, frozen
 
 from rlc.catalog.builtins.training import DEFAULT_FAILURE
+from rlc.envs.views import AS_PLAYED, Shown
+from rlc.plan.distillation import SamplesPlan, kept_of_task
 from rlc.plan.environments import RolloutsPlan
-from rlc.plan.models import ModelPlan
-from rlc.plan.records import LOCAL, SamplingPlan
-from rlc.runtime.concurrency import all_of
+from rlc.plan.limits import BudgetPlan
+from rlc.plan.models import ModelPlan, SamplingPlan
+from rlc.plan.records import LOCAL, SftPlan
+from rlc.runtime.asked import AskedModels
+from rlc.runtime.concurrency import all_of, in_thread
 from rlc.runtime.guard.meter import PROBES, Meter
+from rlc.runtime.journal.database import NOTHING, Used
 from rlc.runtime.journal.folder import RunFolder
-from rlc.runtime.records import Rollout
+from rlc.runtime.records import Rollout, RunError
+from rlc.runtime.rollouts.environments import build_envs, close_envs
 from rlc.runtime.rollouts.player import Player
 from rlc.runtime.rollouts.roles import play_task
-from rlc.runtime.rollouts.tasks import Task, TaskStream
+from rlc.runtime.rollouts.tasks import Task, TaskStream, new_cursor
 from rlc.runtime.updates.datums import TokenSequence, merged_sequences
 from rlc.service.interface import SamplingClient
 
 Play = Callable[[Task], Awaitable[list[Rollout]]]
+
+_STUDENT = "student"  # the view of the one that learns, where it is not the player's
 
 WAVE, LARGE_WAVE = 64, 512  # tasks played side by side: on this machine, on a server
 
@@ -77,7 +87,8 @@ class Sampler:
     A run that is resumed plays and pays for none of them again: those of a ``model`` on this
     machine are written down wave by wave, so that waves stay as they were; those of a server as
     soon as they are played. ``play`` returns the episodes of a task, whose tokens ``meter`` counts;
-    without one they cost nothing, and nothing is kept.
+    without one they cost nothing, and nothing is kept. No wave is begun for which the ``budget`` of
+    the stage has no room.
     """
 
     folder: RunFolder
@@ -87,6 +98,8 @@ class Sampler:
     play: Play
     meter: Meter | None
     sequences: Callable[[Rollout], list[TokenSequence]] = whole_sequences
+    budget: BudgetPlan | None = None
+    _last: Used = field(default=NOTHING, init=False)  # what the last wave took
     _known: dict[int, list[Sample]] = field(factory=dict, init=False)
 
     @property
@@ -108,12 +121,24 @@ class Sampler:
         return max(min(WAVE, wanted), min(LARGE_WAVE, missing))
 
     async def take(self, count: int) -> list[list[Sample]]:
-        """Return the episodes of the next ``count`` tasks, in the order of the tasks."""
+        """Return the episodes of the next ``count`` tasks, in the order of the tasks.
+
+        Raise RunError if the budget has no room for them.
+        """
         tasks = self.stream.take(count)
         new = [task for task in tasks if task.number not in self._known]
+        used = self.folder.journal.used(self.stage)
+        if new and self.budget is not None and not used.fits(self.budget, self._last):
+            raise RunError(
+                f"the budget of `{self.stage}` has no room for more samples; {len(self._known):,} "
+                "tasks are played",
+                "raise it, ask for fewer, or keep more of them",
+            )
         await all_of(self._play(task) for task in new)
         if self.model.service == LOCAL:
             self._keep([task.number for task in new])
+        if new:
+            self._last = self.folder.journal.used(self.stage).less(used)
         return [self._known[task.number] for task in tasks]
 
     async def _play(self, task: Task) -> None:
@@ -153,18 +178,118 @@ def model_player(
     return partial(play_task, player)
 
 
+@frozen
+class Chosen:
+    """Chooses among the episodes of a task as a plan says; of one task, however often it is drawn,
+    at most so many."""
+
+    plan: SamplesPlan
+    _kept: Counter[str] = field(factory=Counter, init=False)
+
+    def __call__(self, group: Sequence[Sample]) -> list[Sample]:
+        keep, most = self.plan.keep, self.plan.per_task
+        good = [one for one in group if one.sequences]
+        if keep.kind == "solved":
+            good = [one for one in good if one.solved]
+        elif keep.kind == "at_least":
+            assert keep.reward is not None
+            least = keep.reward
+            good = [one for one in good if one.reward >= least]
+        elif keep.kind == "best" and good:
+            good = [max(good, key=lambda one: one.reward)]  # the first of several
+        if most is not None:
+            good = good[: max(most - max((self._kept[one.digest] for one in good), default=0), 0)]
+        self._kept.update(one.digest for one in good)
+        return good
+
+
+async def samples(
+    folder: RunFolder,
+    stage: SftPlan,
+    asked: AskedModels,
+    meter: Meter,
+    tokenizer: Any,
+    on_progress: Callable[[int, int], None],
+    note: Callable[[str], None],
+) -> list[Sample]:
+    """Return what a stage learns from the episodes that another model plays, in the order of their
+    tasks, as sequences in the tokens of ``tokenizer``, the stage's own.
+
+    Raise RunError if none is kept.
+    """
+    data, plan, count = stage.data.env, stage.data.sampled, stage.data.count
+    assert plan is not None
+    assert data is not None
+    assert count is not None
+    model = plan.model.model
+    client = await asked.client(plan.model)
+    theirs = tokenizer
+    if model.base != stage.model.base:
+        theirs = await in_thread(client.get_tokenizer)
+    same = model.renderer == stage.model.renderer and (
+        theirs is tokenizer or theirs.get_vocab() == tokenizer.get_vocab()
+    )
+    shown = Shown(
+        system=None if plan.without is None else "",
+        reader=None if same else (tokenizer, stage.model.renderer),
+    )
+    views = {} if shown == AS_PLAYED else {_STUDENT: shown}
+    account = Meter(folder.journal, stage.name, model)
+    envs = build_envs([data], theirs, model.renderer, asked.responders(meter), lambda _: views)
+    env = envs[data.name]
+    rollouts, sampling = data.rollouts, plan.sampling
+    sampling = evolve(sampling, max_tokens=rollouts.max_tokens, temperature=rollouts.temperature)
+    player = Player(client, sampling, model.context, DEFAULT_FAILURE, account.running[PROBES])
+    stream = TaskStream(envs, new_cursor([data.name]), folder.plan.seed, ("samples", stage.name))
+    sampler = Sampler(
+        folder,
+        stage.name,
+        stream,
+        model,
+        partial(play_task, player),
+        account,
+        partial(_sequences_shown, _STUDENT) if views else whole_sequences,
+        stage.budget,
+    )
+    try:
+        good, played = await collect(
+            sampler, count, plan.tries * count, Chosen(plan), on_progress, kept_of_task(plan)
+        )
+    finally:
+        account.write()
+        await close_envs([env])
+    what = f"{len(good):,} of {played:,} episodes of `{data.name}` that {model.name} played"
+    if not good:
+        raise RunError(
+            f"none of {played:,} episodes of `{data.name}` that `{model.name}` played is kept",
+            "keep others, give it more `tries`, or take a model that does better",
+        )
+    if len(good) < count:
+        note(f"{stage.name}: only {what} are kept, and {count:,} are wanted: trains on those")
+    else:
+        note(f"{stage.name}: kept {what}")
+    return good
+
+
+def _sequences_shown(view: str, rollout: Rollout) -> list[TokenSequence]:
+    return merged_sequences([turn.seen_as(view) for turn in rollout.turns])
+
+
 async def collect(
     sampler: Sampler,
     wanted: int,
     most: int,
     chosen: Callable[[Sequence[Sample]], Sequence[Sample]],
     on_progress: Callable[[int, int], None],
+    per_task: int = 1,
 ) -> tuple[list[Sample], int]:
-    """Play tasks until ``wanted`` episodes are ``chosen`` among those of each, or ``most`` are
-    played; return the chosen ones in the order of their tasks, and how many were played."""
+    """Play tasks until ``wanted`` episodes are ``chosen``, of each task ``per_task`` at most, or
+    ``most`` are played; return the chosen ones in the order of their tasks, and how many were
+    played."""
     good, played = list[Sample](), 0
     while len(good) < wanted and played < most:
-        for group in await sampler.take(sampler.wave(wanted, wanted - len(good))):
+        wave = sampler.wave(wanted, wanted - len(good))
+        for group in await sampler.take(ceil(wave / per_task)):
             played += len(group)
             good += chosen(group)
         on_progress(min(len(good), wanted), wanted)

@@ -18,7 +18,7 @@ from rlc.plan.records import TrainPlan
 from rlc.runtime.asked import AskedModels
 from rlc.runtime.concurrency import all_of, in_thread
 from rlc.runtime.guard.meter import Meter
-from rlc.runtime.records import Rollout, RunError, Turn, Usage
+from rlc.runtime.records import Rollout, RunError, Usage
 from rlc.runtime.updates.datums import (
     NOT_SAMPLED,
     FloatArray,
@@ -63,7 +63,7 @@ class Scorer:
         sequences = merged_sequences(rollout.turns)
         if not self.own_prompts:
             return await all_of(self._read(sequence, usage) for sequence in sequences)
-        read = merged_sequences([_as_shown(turn) for turn in rollout.turns])
+        read = merged_sequences([turn.seen_as(TEACHER_VIEW) for turn in rollout.turns])
         scored = await all_of(self._read(sequence, usage) for sequence in read)
         of_turn: dict[int, FloatArray] = {}
         for sequence, logprobs_T in zip(read, scored, strict=True):
@@ -80,11 +80,6 @@ class Scorer:
         # What is not text has no logprob.
         values = [0.0 if logprob is None else logprob for logprob in logprobs[1:]]
         return np.array([*values, *[np.nan] * (length - known)], dtype=np.float64)
-
-
-def _as_shown(turn: Turn) -> Turn:
-    prompt, chunks = turn.views[TEACHER_VIEW]
-    return evolve(turn, prompt=prompt, chunks=chunks)
 
 
 def _in_place(sequence: TokenSequence, of_turn: Mapping[int, FloatArray]) -> FloatArray:

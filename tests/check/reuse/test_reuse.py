@@ -136,6 +136,7 @@ EXAMPLES = {
     "data": "demonstrations(guess, n = 20)",
     "teacher": "reverse_kl(policy)",
     "judge": 'rubric("Is it kind?", model = policy)',
+    "keep": "at_least(0.5)",
 }
 
 

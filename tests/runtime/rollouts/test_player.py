@@ -15,7 +15,7 @@ from rlc.envs.build import PlayableEnv
 from rlc.envs.workers.async_adapter import make_async
 from rlc.plan.environments import EnvPlan, RewardPlan, RolloutsPlan
 from rlc.plan.limits import FailurePlan
-from rlc.plan.records import SamplingPlan
+from rlc.plan.models import SamplingPlan
 from rlc.runtime.records import Rollout, RunError, Usage
 from rlc.runtime.rollouts.player import Player
 from rlc.runtime.rollouts.tasks import Task

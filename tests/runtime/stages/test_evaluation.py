@@ -6,8 +6,8 @@ import pytest
 from attrs import evolve
 
 from rlc.plan.environments import EnvPlan, RewardPlan, RolloutsPlan
-from rlc.plan.models import ModelPlan
-from rlc.plan.records import EvalPlan, MetricPlan, SamplingPlan
+from rlc.plan.models import ModelPlan, SamplingPlan
+from rlc.plan.records import EvalPlan, MetricPlan
 from rlc.runtime.records import Rollout, Turn
 from rlc.runtime.stages.evaluation import evaluation_metrics
 

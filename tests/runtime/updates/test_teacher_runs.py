@@ -28,7 +28,7 @@ from rlc.envs.views import Shown
 from rlc.plan.records import Plan
 from rlc.pricing.cost import plan_cost
 from rlc.runtime.journal.folder import RunFolder
-from rlc.runtime.records import Rollout, Turn, Usage
+from rlc.runtime.records import Rollout, Turn, TurnView, Usage
 from rlc.runtime.updates.scorers import TEACHER_VIEW, Scorer
 
 pytestmark = pytest.mark.engine
@@ -172,11 +172,15 @@ class Counting:
         return [None, *(-float(token) for token in prompt.to_ints()[1:])]
 
 
+def shown(prompt: list[int], tokens: list[int]) -> dict[str, TurnView]:
+    return {TEACHER_VIEW: TurnView(prompt, tokens)}
+
+
 def test_scores_stand_where_the_student_has_its_tokens() -> None:
     """Two turns, of which the student's prompts extend each other and the teacher's do not."""
     turns = (
-        Turn([1, 2], [3, 4], [0, 0], "", "", 0.0, "stop", views={TEACHER_VIEW: ([9, 1, 2], {})}),
-        Turn([1, 2, 3, 4, 5], [6], [0], "", "", 0.0, "stop", views={TEACHER_VIEW: ([8], {})}),
+        Turn([1, 2], [3, 4], [0, 0], "", "", 0.0, "stop", views=shown([9, 1, 2], [3, 4])),
+        Turn([1, 2, 3, 4, 5], [6], [0], "", "", 0.0, "stop", views=shown([8], [6])),
     )
     rollout = Rollout("env", 0, 0, "", turns, "done", (0.0, 0.0))
     usage = Usage()

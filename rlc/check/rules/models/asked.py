@@ -182,6 +182,45 @@ def _fixed_prompts(env: EnvPlan) -> str | None:
     return None if game is None else f"`{game.name}()` has prompts of its own"
 
 
+@rule("data", "model")
+def _samples_can_be_learnt(view: View) -> None:
+    """Samples are played on the service of the stage, and shown to the student as it reads."""
+    samples, env, own = getattr(view.data, "sampled", None), view.data.env, view.model
+    if samples is None or env is None:
+        return
+    model = samples.model.model
+    if model.service != own.service:
+        message = f"`{model.name}` is not on the service `{own.service}`"
+        advice = "one job runs on one service: take a model that is there"
+        view.error("RL0306", "data.sampled.model", message, advice)
+    if samples.keep.kind == "best" and samples.size == 1:
+        message = "each task is played once, so its best episode is any episode"
+        advice = "play each more often, for example `samples_per_task = 4`"
+        view.error("RL0750", "data.sampled.keep", message, advice)
+    why = _fixed_prompts(env)
+    if samples.without is not None and why is not None:
+        message = f"`{env.name}` cannot be shown without its system message: {why}"
+        view.error("RL0745", "data.sampled.without", message, "take a chat: `|> chat()`")
+    elif samples.without is not None and _has_no_system(env):
+        message = f"`{env.name}` has no system message that could be left out"
+        advice = "`chat(system = …)` gives it one"
+        view.error("RL0751", "data.sampled.without", message, advice)
+    elif why is not None and (
+        model.renderer != own.renderer or _have_other_tokens(view, model.base, own.base)
+    ):
+        message = (
+            f"`{own.name}` cannot be shown the chats of `{model.name}` in its own tokens: {why}"
+        )
+        view.error("RL0745", "data.sampled.model", message, "take a chat: `|> chat()`")
+
+
+def _has_no_system(env: EnvPlan) -> bool:
+    """Whether nothing gives the chats of an environment a system message; rows may have them."""
+    chat = with_role(env, "chat")
+    given = chat is not None and bool(chat.args.get("system"))
+    return not given and source_traits(env.source).prompts == "text"
+
+
 @rule("teacher", "envs", "model", "sampling")
 def _teacher_reads_all(view: View) -> None:
     """A teacher with a smaller context says nothing of what is beyond it."""

@@ -13,7 +13,10 @@ from rlc.plan.environments import EnvPlan
 @rule_on_envs()
 def _something_rewards(view: View, env: EnvPlan) -> None:
     source = source_traits(env.source)
+    samples = getattr(view.parts.get("data"), "sampled", None)
     if teacher_of(view.parts.get("teacher", ()), env.name) is not None:
+        return
+    if samples is not None and samples.keep.kind == "all":
         return
     if source.graded and not (env.graders or env.judging):
         message = f"nothing rewards the replies of `{env.name}`"
