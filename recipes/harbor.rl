@@ -10,8 +10,7 @@ model policy {
   lora_rank = 32
 }
 
-env tasks = harbor("data/harbor/*", turns = 8, timeout = 20s)
-  |> rollouts(step_timeout = 5m)
+env tasks = harbor("data/harbor/*", turns = 8, timeout = 20s) |> rollouts(step_timeout = 5m)
 
 train main {
   model     = policy

@@ -37,7 +37,8 @@ def test_a_recipe_of_the_project_has_no_warning_that_it_does_not_explain(path: P
 @pytest.mark.parametrize("text", [EVERYTHING, *RECIPE_TEXTS.values()])
 def test_every_leaf_has_an_origin_and_no_origin_is_without_leaf(text: str) -> None:
     plan = planned(text, "policy.lora_rank=16")
-    assert set(plan.provenance) == {"seed", *stage_leaves(plan)}
+    expected = (f"expect {one.compared}" for one in plan.expectations)
+    assert set(plan.provenance) == {"seed", *stage_leaves(plan), *expected}
     assert all(plan.provenance.values())
 
 
