@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import cache, partial
-from pathlib import Path
 from typing import Any
 
 from attrs import evolve, fields
@@ -15,7 +14,6 @@ from rlc.catalog.declarations import DECLARATIONS, MODEL_FIELDS
 from rlc.catalog.environments import code_of
 from rlc.catalog.index import BUILTINS, find_builtin
 from rlc.catalog.records import MODEL_FOLDER, Param
-from rlc.data.errors import DataError
 from rlc.plan.asked import with_asked_models
 from rlc.plan.environments import EnvPlan, JudgePlan, JudgingPlan
 from rlc.plan.models import ModelPlan
@@ -60,12 +58,14 @@ def _modules_beside(plan: Plan) -> Iterator[str]:
         if module.endswith(".py"):
             continue  # a path
         from rlc.data.code.modules import module_file
+        from rlc.data.errors import DataError
 
         try:
             file = module_file(module, [os.path.abspath(folder)])
         except DataError:
             continue  # reported elsewhere
-        if file is not None and Path(file).resolve().is_relative_to(Path(folder).resolve()):
+        home = os.path.join(os.path.realpath(folder), "")
+        if file is not None and os.path.realpath(file).startswith(home):
             yield os.path.relpath(file, folder).replace(os.sep, "/")
 
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import importlib
 import json
+import os
 from collections.abc import Callable, Iterator, Mapping
 from itertools import count
-from pathlib import Path
 from typing import IO, Any
 
 from attrs import frozen
@@ -30,7 +30,7 @@ def rows_of(path: str) -> Iterator[DataRow]:
     Raise DataError, with the place, if the file cannot be read, has no rows, or has a row without
     named fields.
     """
-    reader = _READERS.get(Path(path).suffix.lower())
+    reader = _READERS.get(os.path.splitext(path)[1].lower())
     if reader is None:
         raise DataError(f"{path} is none of the kinds of data: {', '.join(_READERS)}")
     there = False

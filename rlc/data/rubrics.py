@@ -15,7 +15,6 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from pathlib import Path
 from typing import Any
 
 from attrs import frozen
@@ -54,7 +53,8 @@ def read_rubric(rubric: str) -> Rubric:
     if not is_file(rubric):
         return _rubric(rubric, None)
     try:
-        return _rubric(Path(rubric).read_text(encoding="utf-8-sig"), rubric)
+        with open(rubric, encoding="utf-8-sig") as file:
+            return _rubric(file.read(), rubric)
     except OSError as error:
         raise DataError(f"cannot read {rubric}: {error.strerror or error}") from error
     except UnicodeDecodeError as error:

@@ -7,7 +7,6 @@ compiled. Absolute paths and those that start with ``~`` stay as they are.
 
 from __future__ import annotations
 
-import glob
 import os
 import re
 
@@ -30,7 +29,11 @@ def located(path: str, recipe: str) -> str:
 
 def is_there(path: str) -> bool:
     """Whether there is a file or folder, or one that matches a pattern."""
-    return os.path.exists(path) or bool(glob.glob(path))
+    if os.path.exists(path):
+        return True
+    import glob  # few recipes have patterns
+
+    return bool(glob.glob(path))
 
 
 def rebased(path: str, folder: str, recipe: str) -> str:

@@ -12,7 +12,6 @@ from attrs import frozen
 
 from rlc.catalog.environments import judges_of
 from rlc.data.errors import DataError
-from rlc.data.rubrics import read_rubric
 from rlc.plan.environments import EndpointPlan, EnvPlan, JudgePlan, JudgingPlan
 from rlc.plan.models import ModelPlan, SamplingPlan
 from rlc.plan.records import EvalPlan, StagePlan, TrainPlan, data_of
@@ -104,6 +103,8 @@ def _tokens(
 
 def _rubric_text(judge: JudgePlan) -> str:
     """The text of a rubric; empty if it cannot be read, which `rlc check` reports."""
+    from rlc.data.rubrics import read_rubric  # most recipes have no judge
+
     try:
         rubric = read_rubric(judge.rubric)
     except DataError:

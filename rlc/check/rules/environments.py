@@ -17,8 +17,6 @@ from rlc.catalog.environments import (
 from rlc.catalog.facts.models import find_model, renderer_fits, renderer_keeps_prefix
 from rlc.catalog.index import find_builtin, source_traits, wrapper_traits
 from rlc.check.rules.base import View, rule_on_envs
-from rlc.data.commands import CONTAINERS, is_command, server_command
-from rlc.data.errors import DataError
 from rlc.lang.secrets import is_variable, masked
 from rlc.plan.environments import EnvPlan
 from rlc.plan.models import ModelPlan
@@ -78,6 +76,9 @@ def _servers_can_be_started(view: View, env: EnvPlan) -> None:
     tools = with_role(env, "server_tools")
     if tools is None:
         return
+    from rlc.data.commands import is_command, server_command
+    from rlc.data.errors import DataError
+
     path = f"envs.{env.name}.wrappers.{tools.name}.args.{wrapper_traits(tools.name).server}"
     try:
         command = server_command(tools.args["server"])
@@ -100,6 +101,8 @@ def _tasks_can_be_run(view: View, env: EnvPlan) -> None:
     source = find_builtin("env", env.source)
     if source is None or not source.params[0].folders:
         return
+    from rlc.data.commands import CONTAINERS, is_command
+    from rlc.data.errors import DataError
     from rlc.data.harbor import harbor_tasks
 
     path = f"envs.{env.name}"

@@ -17,7 +17,6 @@ from rlc.plan.distillation import TeacherPlan, teacher_of
 from rlc.plan.environments import EnvPlan
 from rlc.plan.models import ModelPlan, ModelState
 from rlc.plan.records import LOCAL
-from rlc.pricing.shapes import rollout_shape
 
 
 @rule("model", "kl")
@@ -229,6 +228,8 @@ def _teacher_reads_all(view: View) -> None:
         for env in view.envs:
             if context is None or teacher.name not in (None, env.name):
                 continue
+            from rlc.pricing.shapes import rollout_shape  # most stages have no teacher
+
             shape = rollout_shape(env, view.model, view.sampling, "expected")
             longest = max(one.prompt_at(one.turns - 1) + one.reply for one in shape)
             if longest > context:
