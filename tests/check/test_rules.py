@@ -192,3 +192,13 @@ def test_a_value_is_called_as_the_recipe_calls_it() -> None:
     text = TINY + "loss mine = ppo(clip_low = 0.7)\n" + train(loss="mine")
     found = compile_source(Source("recipe.rl", text)).diagnostics
     assert any(item.message.startswith("the clip of `mine` never acts") for item in found)
+
+
+@pytest.mark.parametrize(
+    ("judge", "expected"), [("main", ["RL0112"]), ("first", []), ("policy", ["RL0762"])]
+)
+def test_a_judge_is_there_before_what_it_judges(judge: str, expected: list[str]) -> None:
+    text = train("first", steps="2", save="every(1)")
+    text += f'judge taste = rubric("Is it kind?", model = {judge})\n'
+    text += "env tasted = guess |> judged(taste)\n"
+    assert codes(text + train(env="tasted")) == ["RL0412"] * (judge == "policy") + expected

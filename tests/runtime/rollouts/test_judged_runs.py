@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from http_testing import running_server
 from run_support import (
     assert_same,
     block,
@@ -375,6 +376,20 @@ def test_the_samples_of_an_evaluation_are_compared(tmp_path: Path) -> None:
     records = [record for record in rollouts(tmp_path / "run") if record["stage"] == "held"]
     assert len(records) == 8
     assert metrics(tmp_path / "run", "held")[0]["eval/held/mean_reward"] == pytest.approx(0.5)
+
+
+def test_the_projects_own_server_is_an_endpoint(tmp_path: Path) -> None:
+    """The tiny model answers there, and is no judge."""
+    with running_server(tmp_path / "served") as url:
+        model = f'endpoint("{url}/v1", model = "tiny")'
+        judge = f'rubric("Many e.", model = {model}, attempts = 2, max_tokens = 8)'
+        plan = job(tmp_path, judge, "judged(likes)", steps="1", on_error="stop")
+        require_runnable(plan)
+        with pytest.raises(RunError, match="gave no verdict in 2 attempts"):
+            run_new(tmp_path / "run", plan)
+    folder = RunFolder.resume(tmp_path / "run")
+    assert folder.journal.used("main").tokens > 0
+    folder.close()
 
 
 # Judges on the engine

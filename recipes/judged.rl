@@ -1,0 +1,42 @@
+# A judge that a stage of the same job has taught rewards what another model writes: first the judge
+# learns from 256 verdicts to say how many y a word has, then the policy learns to please it. Both are
+# the model that comes along; in about a minute the judge's score goes from 0.3 to 1.
+
+model policy {
+  base      = "tiny"
+  lora_rank = 8
+}
+
+model reader {
+  base      = "tiny"
+  lora_rank = 32
+}
+
+sft grader {
+  model     = reader
+  data      = rows("data/judged_verdicts.jsonl")
+  batch     = 32
+  optimizer = adam(3e-3)
+  steps     = 100
+}
+
+# Asked in the few words that so small a model can learn. A larger one is asked without a `prompt`.
+judge taste = rubric(
+  "How many y?",
+  model = grader,
+  prompt = "data/judged_question.j2",
+  max_tokens = 24,
+)
+
+env words = rows("data/judged_words.jsonl") |> judged(taste)
+
+train main {
+  model     = policy
+  env       = words
+  batch     = groups(1, group_size = 32)
+  sampling  = sample(max_tokens = 8)
+  advantage = grpo()
+  loss      = importance_sampling()
+  optimizer = adam(1e-3)
+  steps     = 20
+}
