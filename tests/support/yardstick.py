@@ -96,4 +96,5 @@ def standing_in(text: str) -> str:
     """The text of a recipe, with stand-ins for the environments that cannot be built here."""
     for builder, stand_in in BUILDERS.items():
         text = text.replace(f"{RECIPES_OF_COOKBOOK}.{builder}", stand_in)
+    text = text.replace('harbor("', 'harbor(runtime = subprocess, id = "')
     return text.replace("primeintellect/reverse-text", "vf_environments")

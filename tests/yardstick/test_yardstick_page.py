@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
@@ -22,6 +23,7 @@ FINDINGS = {
     "chat_sl_sweep": ["RL0606"],  # compared by the training loss
     "gem_deepscaler": ["RL0414"],  # a history of one turn
     "gem_python_tool": ["RL0415"],  # every turn a sequence of its own
+    "harbor_rl": ["RL0407"],  # a context that long episodes outgrow
     "openreward": ["RL0413", "RL0409"],  # a clip that never acts, a temperature of 0.7
     "sudoku": ["RL0415"],
     "text_arena": ["RL0425"],  # the two seats of a match are compared
@@ -52,6 +54,23 @@ def test_the_table_counts_the_lines_of_its_files() -> None:
 
 def test_the_table_names_every_file() -> None:
     assert {path.stem for path in YARDSTICK.glob("*.rl")} <= set(FILES)
+
+
+def test_the_page_names_every_recipe_of_the_cookbook() -> None:
+    """The programs that train, by their names: the others make data, play, or measure."""
+    package = find_spec("tinker_cookbook")
+    assert package is not None
+    assert package.origin is not None
+    recipes, text = Path(package.origin).with_name("recipes"), PAGE.read_text("utf-8")
+    programs = {
+        ".".join(path.relative_to(recipes).with_suffix("").parts)
+        for path in recipes.rglob("*.py")
+        if re.search(r"train|basic|loop|pipeline|distillation|teacher|reasoning|sweep", path.stem)
+        and "__main__" in path.read_text("utf-8")
+    }
+    programs -= {"vlm_classifier.eval_sweep"}
+    assert len(programs) > 30
+    assert not {name for name in programs if f"`{name}" not in text}
 
 
 @pytest.mark.parametrize("name", FILES)

@@ -1,0 +1,40 @@
+# Imitation, a model of what people prefer, reinforcement by it: tinker-cookbook's `preference.rlhf`.
+
+model policy {
+  base      = "Qwen/Qwen3.5-9B-Base"
+  lora_rank = 64
+}
+
+model grader = policy { lora_rank = 64 }
+
+sft imitation {
+  model     = policy
+  data      = chats("hub:HuggingFaceH4/no_robots", n = 9_500, max_tokens = 16_384, too_long = drop)
+  batch     = 256
+  optimizer = adam(2e-4, schedule = linear())
+  epochs    = 1
+}
+
+preference taste {
+  model     = grader
+  data      = pairs("hub:Anthropic/hh-rlhf", n = 160_800, max_tokens = 16_384, too_long = drop)
+  batch     = 256
+  loss      = dpo()
+  optimizer = adam(1e-5, schedule = linear())
+  epochs    = 1
+}
+
+judge people = rubric("Which reply would people prefer: helpful and harmless?", model = taste)
+
+env talks = rows("hub:Anthropic/hh-rlhf", prompt = "chosen", replied = cut)
+
+train main {
+  model     = imitation
+  env       = talks |> compared(people, by = pairwise)
+  batch     = groups(256, group_size = 4)
+  sampling  = sample(max_tokens = 1024, temperature = 1.0)
+  advantage = cookbook.center()
+  loss      = importance_sampling()
+  optimizer = adam(1e-5)
+  steps     = 628
+}

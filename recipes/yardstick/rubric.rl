@@ -1,0 +1,34 @@
+# Sums, graded by a model with a rubric for each: tinker-cookbook's `rubric`, with its values.
+
+model policy {
+  base      = "Qwen/Qwen3.5-9B"
+  lora_rank = 32
+  renderer  = qwen3_5_disable_thinking
+}
+
+model grader {
+  base     = "Qwen/Qwen3.6-35B-A3B"
+  renderer = qwen3_5_disable_thinking
+}
+
+judge criteria = rubric(
+  "Grade the last reply by the criteria of its task.",
+  model = grader,
+  scale = [0, 1],
+  criteria = "criteria",
+  max_tokens = 2048,
+)
+
+env sums = rows("sums.jsonl") |> judged(criteria)
+
+train main {
+  model     = policy
+  env       = sums
+  batch     = groups(100, group_size = 4)
+  sampling  = sample(max_tokens = 32, temperature = 1.0)
+  advantage = cookbook.center()
+  loss      = importance_sampling()
+  optimizer = adam(1e-5)
+  steps     = 100
+  save      = every(20, ttl = 7d)
+}
