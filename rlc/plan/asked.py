@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
+from functools import cache
 from typing import Any
 
 from attrs import evolve, fields, has
@@ -16,21 +17,23 @@ _PLAIN = {str, int, float, bool, type(None)}
 def asked_models(node: Any, path: str = "") -> Iterator[tuple[str, ModelState]]:
     """Every model that a stage's plan, or a part of one, asks, with its path there."""
     kind = type(node)
-    if kind in _PLAIN:
-        return
+    parts: Iterable[tuple[int | str, Any]] = ()
     if kind is ModelState:
         yield path, node
-        return
-    dot = path and f"{path}."
-    if kind is tuple:
-        for index, item in enumerate(node):
-            yield from asked_models(item, f"{dot}{index}")
+    elif kind is tuple:
+        parts = enumerate(node)
     elif kind is dict:
-        for key, item in node.items():
-            yield from asked_models(item, f"{dot}{key}")
+        parts = node.items()
     elif has(kind) and not (isinstance(node, Record) and node.is_whole):
-        for part in fields(kind):
-            yield from asked_models(getattr(node, part.name), f"{dot}{part.name}")
+        parts = ((name, getattr(node, name)) for name in _names(kind))
+    for name, part in parts:
+        if type(part) not in _PLAIN:  # most are
+            yield from asked_models(part, f"{path}.{name}" if path else str(name))
+
+
+@cache
+def _names(kind: type[Any]) -> tuple[str, ...]:
+    return tuple(part.name for part in fields(kind))
 
 
 def with_asked_models(node: Any, change: Callable[[ModelState], ModelState]) -> Any:
