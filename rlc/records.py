@@ -2,7 +2,8 @@
 
 attrs writes and compiles these for each class when it is defined, and `rlc check` defines almost a
 hundred records whenever it starts. So those that are compared or printed only now and then derive
-from :class:`Record`, and switch off (``eq = False``, ``repr = False``) what attrs would add.
+from :class:`Record`, and switch off (``eq = False``, ``repr = False``) what attrs would add, and
+slots (``slots = False``), for which it makes each class twice.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ from functools import cache
 from attrs import fields, frozen
 
 
-@frozen(eq=False, repr=False)
+@frozen(eq=False, repr=False, slots=False)
 class Record:
     """A record that is compared and shown by its fields, and cannot be hashed.
 

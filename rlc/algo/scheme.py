@@ -18,7 +18,7 @@ a rollout's part, such as the solver's or the judge's), of one environment, of o
 (``batch_role``), or all."""
 
 
-@frozen(eq=False, repr=False)
+@frozen(eq=False, repr=False, slots=False)
 class Returns(Record):
     """``episode``: the sum of the rewards, one value a rollout. ``turn``: discounted reward-to-go
     ``G_t = r_t + gamma G_{t+1}``, one value a turn."""
@@ -27,7 +27,7 @@ class Returns(Record):
     gamma: float
 
 
-@frozen(eq=False, repr=False)
+@frozen(eq=False, repr=False, slots=False)
 class Baseline(Record):
     """Subtract a baseline computed ``over`` a scope.
 
@@ -42,7 +42,7 @@ class Baseline(Record):
     singleton: Literal["zero", "raw", "drop", "error"]
 
 
-@frozen(eq=False, repr=False)
+@frozen(eq=False, repr=False, slots=False)
 class Scale(Record):
     """Divide by a size ``s`` computed ``over`` a scope.
 
@@ -66,7 +66,7 @@ class Scale(Record):
     tolerance: float = 0.0
 
 
-@frozen(eq=False, repr=False)
+@frozen(eq=False, repr=False, slots=False)
 class Clip(Record):
     """Limit the values; None: no limit on that side."""
 
@@ -74,13 +74,13 @@ class Clip(Record):
     high: float | None
 
 
-@frozen(eq=False, repr=False)
+@frozen(eq=False, repr=False, slots=False)
 class WeightedSum(Record):
     """Add up the components of the reward, each times its weight: the steps before it are applied
     to each component by itself, those after it to the sum (GDPO, arXiv 2601.05242)."""
 
 
-@frozen(eq=False, repr=False)
+@frozen(eq=False, repr=False, slots=False)
 class RunningBaseline(Record):
     """Subtract a moving average of the returns of earlier steps, one for each role of each
     environment, which is 0 before the first (RAE, arXiv 2506.24119). Of n returns of a step each
@@ -93,7 +93,7 @@ class RunningBaseline(Record):
 AdvantageStep = Baseline | Scale | Clip | WeightedSum | RunningBaseline
 
 
-@frozen(eq=False, repr=False)
+@frozen(eq=False, repr=False, slots=False)
 class AdvantageScheme(Record):
     """An advantage scheme: returns, then steps in order.
 

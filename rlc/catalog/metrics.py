@@ -35,7 +35,7 @@ from rlc.plan.sweeps import metric_label
 SIDES = ("chosen", "rejected")  # of a preference
 
 
-@frozen(eq=False, repr=False)
+@frozen(eq=False, repr=False, slots=False)
 class Entry:
     """Entries of metrics.jsonl that are alike.
 
@@ -51,7 +51,7 @@ class Entry:
     needs: Callable[[StagePlan], bool] = lambda stage: True  # noqa: ARG005
 
 
-@frozen(eq=False, repr=False)
+@frozen(eq=False, repr=False, slots=False)
 class Measured:
     """One entry that a stage has. ``name`` is what a recipe calls it, without its stage."""
 

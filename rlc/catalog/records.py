@@ -34,7 +34,7 @@ SCALARS: Mapping[str, str] = {
 MODEL_FOLDER = r"[./~].*"
 
 
-@frozen(eq=False, repr=False)
+@frozen(eq=False, repr=False, slots=False)
 class Param:
     """A parameter of a builtin, or a field of a declaration.
 
@@ -134,7 +134,7 @@ def word(
     return Param(name, "word", doc, default, choices=choices, **more)
 
 
-@frozen(eq=False, repr=False)
+@frozen(eq=False, repr=False, slots=False)
 class Signature:
     """Parameters that depend on an argument; ``why_no_other`` explains that there are no more."""
 
@@ -142,7 +142,7 @@ class Signature:
     why_no_other: str | None = None
 
 
-@frozen(eq=False, repr=False)
+@frozen(eq=False, repr=False, slots=False)
 class Builtin:
     """Something a recipe can call.
 
@@ -203,7 +203,7 @@ def as_float(value: Any) -> Any:
     return value if value.data is None else evolve(value, data=float(value.data))
 
 
-@frozen(eq=False, repr=False)
+@frozen(eq=False, repr=False, slots=False)
 class Kind:
     """A kind of thing that builtins make.
 
@@ -233,7 +233,7 @@ class Kind:
     weighted: bool = False
 
 
-@frozen(eq=False, repr=False)
+@frozen(eq=False, repr=False, slots=False)
 class Declaration:
     """A declaration: a block with fields, or ``kind name = value`` with a value of ``value``, or in
     a ``form`` of its own, without a name.

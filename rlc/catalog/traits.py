@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from rlc.algo.expressions.program import Program
 
 
-@frozen(eq=False, repr=False)
+@frozen(eq=False, repr=False, slots=False)
 class StageTraits:
     """What a kind of stage does. ``watched``: the metric that its steps are watched by; None: it
     has no steps, and changes no weights. ``rises``: more of that is better. ``trains_by``: how it
@@ -28,7 +28,7 @@ class StageTraits:
     trains_by: str | None = None
 
 
-@frozen(eq=False, repr=False)
+@frozen(eq=False, repr=False, slots=False)
 class LossTraits:
     """What a loss does and what it needs.
 
@@ -75,7 +75,7 @@ class LossTraits:
         return low, high
 
 
-@frozen(eq=False, repr=False)
+@frozen(eq=False, repr=False, slots=False)
 class PreferenceTraits:
     """What a loss over preferences needs. ``reference``: the logprobs of a reference. ``labelled``:
     it takes single replies with their labels, otherwise pairs. ``mean``: the score of a reply is
@@ -90,7 +90,7 @@ class PreferenceTraits:
     usual_beta: tuple[float, float] = (0.001, 2.0)
 
 
-@frozen(eq=False, repr=False)
+@frozen(eq=False, repr=False, slots=False)
 class AggregateTraits:
     """What an aggregation weighs. ``over``: what shares one weight, the sequences of a batch, of
     a task, or none of them; None: every token weighs 1, so no batch has to be known.
@@ -107,7 +107,7 @@ class AggregateTraits:
         return self.over in ("batch", None)
 
 
-@frozen(eq=False, repr=False)
+@frozen(eq=False, repr=False, slots=False)
 class Key:
     """A variable of the environment that holds a key. ``purpose``: what it is for; ``instead``:
     what will do without it."""
@@ -117,7 +117,7 @@ class Key:
     instead: str = ""
 
 
-@frozen(eq=False, repr=False)
+@frozen(eq=False, repr=False, slots=False)
 class EnvFacts:
     """What is known of one environment before it is made.
 
@@ -149,7 +149,7 @@ class EnvFacts:
     ignores: tuple[str, ...] = ()
 
 
-@frozen(eq=False, repr=False)
+@frozen(eq=False, repr=False, slots=False)
 class SourceTraits:
     """What the environments of a source have in common.
 
@@ -202,7 +202,7 @@ Role = Literal[
 ]
 
 
-@frozen(eq=False, repr=False)
+@frozen(eq=False, repr=False, slots=False)
 class WrapperTraits:
     """What a wrapper does to an environment.
 
@@ -230,7 +230,7 @@ class WrapperTraits:
     roles: tuple[str, ...] = ()
 
 
-@frozen(eq=False, repr=False)
+@frozen(eq=False, repr=False, slots=False)
 class GraderTraits:
     """What a grader does. ``compares``: it finds an answer in the reply, or none, and compares it
     with that of the row; ``marks``: it finds it in one of these alone. ``code``: its first argument
@@ -242,7 +242,7 @@ class GraderTraits:
     package: str | None = None
 
 
-@frozen(eq=False, repr=False)
+@frozen(eq=False, repr=False, slots=False)
 class MetricTraits:
     """What a metric of evaluations is. ``share``: a number from 0 to 1. ``of_games``: it counts who
     has won, so there has to be a game."""
@@ -251,7 +251,7 @@ class MetricTraits:
     of_games: bool = False
 
 
-@frozen(eq=False, repr=False)
+@frozen(eq=False, repr=False, slots=False)
 class TrackerTraits:
     """What a tracker needs. ``sends``: what it writes where, with ``{stage}`` for the stage's name.
     ``source``: it takes the episodes of that source's environments."""

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from rlc.data.reading import Reader
 
 
-@frozen(eq=False, repr=False)
+@frozen(eq=False, repr=False, slots=False)
 class Analysis:
     """What a recipe declares: its stages, each after those whose weights it needs, its sweeps
     and its expectations, as far as they can be read."""

@@ -18,7 +18,7 @@ from rlc.lang.source import Span
 Evaluate = Callable[[Expr, Param], Value | None]
 
 
-@frozen(eq=False, repr=False)
+@frozen(eq=False, repr=False, slots=False)
 class Owner:
     """What the arguments are for, as messages and provenance name it."""
 

@@ -35,7 +35,7 @@ _PART_NAMES = {"env": "envs"}
 Values = dict[str, Value]
 
 
-@frozen(eq=False, repr=False)
+@frozen(eq=False, repr=False, slots=False)
 class CheckedStage:
     """A stage's declaration: its settled parts by field, and where they came from.
 

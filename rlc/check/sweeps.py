@@ -26,7 +26,7 @@ from rlc.plan.limits import BudgetPlan
 from rlc.plan.sweeps import MeasurePlan, RangePlan, SearchPlan, metric_label, metric_word
 
 
-@frozen(eq=False, repr=False)
+@frozen(eq=False, repr=False, slots=False)
 class Axis:
     """What is varied: the names of its path, and the expressions of its values, or a range.
     ``span`` is where it is named, ``place`` where its values are."""
@@ -51,7 +51,7 @@ class Axis:
         return floor(width / step + 1e-9) + 1 if step else inf
 
 
-@frozen(eq=False, repr=False)
+@frozen(eq=False, repr=False, slots=False)
 class CheckedSweep:
     """A sweep whose words are all understood. Its values have not been tried yet."""
 
@@ -83,7 +83,7 @@ def check_sweep(
     return _Checker(decl, evaluator, stages, found).checked()
 
 
-@frozen(eq=False, repr=False)
+@frozen(eq=False, repr=False, slots=False)
 class _Checker:
     decl: BlockDecl
     evaluator: Evaluator

@@ -15,7 +15,7 @@ from rlc.lang.source import Span
 _ALIKE = ({"int", "float"}, {"string", "word", "path"})
 
 
-@frozen(eq=False, repr=False)
+@frozen(eq=False, repr=False, slots=False)
 class Value:
     """A value with its type, place and origin.
 
@@ -48,7 +48,7 @@ def unwrap(node: Any) -> Any:
     return unwrap(node.data) if isinstance(node, Value) else node
 
 
-@frozen(eq=False, repr=False)
+@frozen(eq=False, repr=False, slots=False)
 class Unknown(Expr):
     """A parameter that has no value, while its declaration is checked alone. It may be whatever
     ``want`` says; what depends on it is not known either."""

@@ -30,7 +30,7 @@ DEFAULT_SEED = 1
 Overrides = Mapping[str, str] | Collection[str]
 
 
-@frozen(eq=False, repr=False)
+@frozen(eq=False, repr=False, slots=False)
 class Compiled:
     """What a recipe compiles to. ``plan`` is None if there are errors or no stages; ``sweeps`` are
     those that the recipe declares, if there are no errors."""

@@ -52,7 +52,7 @@ def checked_sweeps(
     return tuple(made)
 
 
-@frozen(eq=False, repr=False)
+@frozen(eq=False, repr=False, slots=False)
 class _Checker:
     sweep: Sweep
     checked: CheckedSweep

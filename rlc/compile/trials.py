@@ -32,7 +32,7 @@ Change = tuple[Sequence[Name], Expr]
 _AXIS = "{} = […]"  # how a sweep writes what is put in
 
 
-@frozen(eq=False, repr=False)
+@frozen(eq=False, repr=False, slots=False)
 class Tried:
     """What a recipe is with some values: its stages, and what is wrong with these values alone."""
 

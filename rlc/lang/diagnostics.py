@@ -17,7 +17,7 @@ class Severity(StrEnum):
     WARNING = "warning"
 
 
-@frozen(eq=False, repr=False)
+@frozen(eq=False, repr=False, slots=False)
 class Label(Record):
     """A second place that explains the first ("declared here")."""
 
@@ -25,7 +25,7 @@ class Label(Record):
     text: str
 
 
-@frozen(eq=False, repr=False)
+@frozen(eq=False, repr=False, slots=False)
 class Fix(Record):
     """What to write instead: each span of ``edits`` replaced by the text beside it.
 
@@ -43,7 +43,7 @@ def replace(span: Span, text: str, title: str, safe: bool = True) -> Fix:
     return Fix(title, ((span, text),), safe)
 
 
-@frozen(eq=False, repr=False)
+@frozen(eq=False, repr=False, slots=False)
 class Diagnostic(Record):
     """One finding.
 

@@ -15,7 +15,7 @@ def printable(text: str) -> str:
     return "".join(char if char.isprintable() else repr(char)[1:-1] for char in text)
 
 
-@frozen(eq=False, repr=False)
+@frozen(eq=False, repr=False, slots=False)
 class Source:
     """One file of recipe text. Compared by identity: two reads are two sources.
 

@@ -10,7 +10,7 @@ from rlc.plan.models import ModelState, SamplingPlan
 from rlc.records import Record
 
 
-@frozen(eq=False, repr=False)
+@frozen(eq=False, repr=False, slots=False)
 class TeacherPlan(Record):
     """A model that scores each token that the trained one samples.
 
@@ -31,7 +31,7 @@ class TeacherPlan(Record):
     demonstration: str | None
 
 
-@frozen(eq=False, repr=False)
+@frozen(eq=False, repr=False, slots=False)
 class KeepPlan(Record):
     """Which of the episodes of a task are learnt from: ``all`` that did not fail, those that are
     ``solved``, the ``best`` one, or those with a reward of ``at_least`` ``reward``."""
@@ -40,7 +40,7 @@ class KeepPlan(Record):
     reward: float | None = None
 
 
-@frozen(eq=False, repr=False)
+@frozen(eq=False, repr=False, slots=False)
 class SamplesPlan(Record):
     """Episodes that a model plays for another to learn from.
 

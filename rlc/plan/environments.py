@@ -19,7 +19,7 @@ MAX_TURNS = 1_000  # of an episode where nothing else is said: it ends what woul
 ANY = "any"  # of a seat: each in turn
 
 
-@frozen(eq=False, repr=False)
+@frozen(eq=False, repr=False, slots=False)
 class StepPlan(Record):
     """One stage of an ``env`` pipeline: ``concat()``, ``chat(instruction = "…")``."""
 
@@ -27,7 +27,7 @@ class StepPlan(Record):
     args: dict[str, Any]
 
 
-@frozen(eq=False, repr=False)
+@frozen(eq=False, repr=False, slots=False)
 class RolloutsPlan(Record):
     """How an environment's episodes are played.
 
@@ -46,7 +46,7 @@ class RolloutsPlan(Record):
     max_turns: int = MAX_TURNS  # an episode that has not ended by then is cut short
 
 
-@frozen(eq=False, repr=False)
+@frozen(eq=False, repr=False, slots=False)
 class RewardPlan(Record):
     """From the rewards of an episode's turns to what it is credited with.
 
@@ -62,7 +62,7 @@ class RewardPlan(Record):
     shaped: Program | None = None
 
 
-@frozen(eq=False, repr=False)
+@frozen(eq=False, repr=False, slots=False)
 class GraderPlan(Record):
     """One part of the reward of a reply: ``weight`` times what a grader says of it.
 
@@ -83,7 +83,7 @@ def is_file(rubric: str) -> bool:
     return re.fullmatch(RUBRIC_FILE, rubric) is not None
 
 
-@frozen(eq=False, repr=False)
+@frozen(eq=False, repr=False, slots=False)
 class EndpointPlan(Record):
     """A model behind OpenAI's chat completions at ``url``. ``key`` is the variable of the
     environment with its key (None: it needs none); prices are USD per million tokens, None if they
@@ -100,7 +100,7 @@ class EndpointPlan(Record):
 Asked = ModelState | EndpointPlan
 
 
-@frozen(eq=False, repr=False)
+@frozen(eq=False, repr=False, slots=False)
 class JudgePlan(Record):
     """A model that judges by a rubric: a text, or the path of one.
 
@@ -127,7 +127,7 @@ class JudgePlan(Record):
     stand_in: bool = False
 
 
-@frozen(eq=False, repr=False)
+@frozen(eq=False, repr=False, slots=False)
 class JudgingPlan(Record):
     """What judges an environment's episodes: ``judged`` each alone, with a ``score``, or
     ``compared`` those of a group, by their ``ranking`` or in pairs. With ``whole`` the whole
@@ -139,14 +139,14 @@ class JudgingPlan(Record):
     whole: bool
 
 
-@frozen(eq=False, repr=False)
+@frozen(eq=False, repr=False, slots=False)
 class PastPlan(Record):
     """A stage's own weights, as they were after the last step that is a multiple of ``every``."""
 
     every: int
 
 
-@frozen(eq=False, repr=False)
+@frozen(eq=False, repr=False, slots=False)
 class PlayPlan(Record):
     """Who plays the seats of a game.
 
@@ -167,7 +167,7 @@ class PlayPlan(Record):
         return self.opponent is None and self.past is None
 
 
-@frozen(eq=False, repr=False)
+@frozen(eq=False, repr=False, slots=False)
 class EnvPlan(Record):
     """One environment of a mixture. ``args`` are the source's own keyword arguments; ``graders``
     are none where the environment rewards by itself; ``judging`` adds what judges say.

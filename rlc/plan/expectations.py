@@ -26,7 +26,7 @@ COMPARES: Mapping[str, Callable[[float, float], bool]] = {
 }
 
 
-@frozen(eq=False, repr=False)
+@frozen(eq=False, repr=False, slots=False)
 class QuantityPlan(Record):
     """A number of a job, which a recipe writes as ``path``.
 
@@ -44,7 +44,7 @@ class QuantityPlan(Record):
     over: Over | None = None
 
 
-@frozen(eq=False, repr=False)
+@frozen(eq=False, repr=False, slots=False)
 class TermPlan(Record):
     """``factor`` times a quantity."""
 
@@ -52,7 +52,7 @@ class TermPlan(Record):
     quantity: QuantityPlan
 
 
-@frozen(eq=False, repr=False)
+@frozen(eq=False, repr=False, slots=False)
 class ExpectationPlan(Record):
     """``quantity op constant + terms``. All its quantities are known at the same time."""
 
@@ -105,7 +105,7 @@ class ExpectationPlan(Record):
         return Judged(self.text, holds, None, None, self.quantity.unit, why)
 
 
-@frozen(eq=False, repr=False)
+@frozen(eq=False, repr=False, slots=False)
 class Judged(Record):
     """An expectation as it turned out.
 

@@ -9,7 +9,7 @@ from attrs import frozen
 from rlc.records import Record
 
 
-@frozen(eq=False, repr=False)
+@frozen(eq=False, repr=False, slots=False)
 class FailurePlan(Record):
     """What happens to a rollout whose environment or sampling call fails: it is played again
     up to ``retries`` times, then dropped, or counted with the reward ``penalty``, or the run
@@ -20,7 +20,7 @@ class FailurePlan(Record):
     penalty: float | None
 
 
-@frozen(eq=False, repr=False)
+@frozen(eq=False, repr=False, slots=False)
 class GiveUpPlan(Record):
     """When a run is hopeless: in ``steps`` steps in a row at least ``share`` of the rollouts
     failed."""
@@ -29,7 +29,7 @@ class GiveUpPlan(Record):
     share: float
 
 
-@frozen(eq=False, repr=False)
+@frozen(eq=False, repr=False, slots=False)
 class DeadlinesPlan(Record):
     """How long a stage waits, in seconds, before it ends with what it waited for.
 
@@ -42,7 +42,7 @@ class DeadlinesPlan(Record):
     step: float | None
 
 
-@frozen(eq=False, repr=False)
+@frozen(eq=False, repr=False, slots=False)
 class KlGuardPlan(Record):
     """What happens once the trainer's logprobs are further from the sampler's than ``max``
     (nats a token, mean of d²/2)."""
@@ -51,7 +51,7 @@ class KlGuardPlan(Record):
     then: Literal["warn", "synchronous", "stop"]
 
 
-@frozen(eq=False, repr=False)
+@frozen(eq=False, repr=False, slots=False)
 class BudgetPlan(Record):
     """What a stage may use before it stops with a checkpoint; None: no limit."""
 

@@ -7,7 +7,7 @@ from attrs import frozen
 from rlc.records import Record
 
 
-@frozen(eq=False, repr=False)
+@frozen(eq=False, repr=False, slots=False)
 class ModelPlan(Record):
     """A base model with a LoRA adapter: a fresh one, or that of a saved state."""
 
@@ -23,7 +23,7 @@ class ModelPlan(Record):
     service: str  # "local" or "tinker"
 
 
-@frozen(eq=False, repr=False)
+@frozen(eq=False, repr=False, slots=False)
 class ModelState(Record):
     """A model as its declaration says, or with the weights that the stage ``after`` leaves.
 
@@ -35,7 +35,7 @@ class ModelState(Record):
     after: str | None
 
 
-@frozen(eq=False, repr=False)
+@frozen(eq=False, repr=False, slots=False)
 class SamplingPlan(Record):
     """How replies are drawn. ``max_prompt_tokens`` and ``max_episode_tokens`` limit a prompt, and
     a whole episode; ``concurrency`` the replies that are drawn at once."""

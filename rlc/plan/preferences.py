@@ -11,7 +11,7 @@ from rlc.plan.models import ModelState
 from rlc.records import Record
 
 
-@frozen(eq=False, repr=False)
+@frozen(eq=False, repr=False, slots=False)
 class PreferencesPlan(Record):
     """What a preference stage compares.
 
@@ -40,7 +40,7 @@ class PreferencesPlan(Record):
     samples: int | None = None
 
 
-@frozen(eq=False, repr=False)
+@frozen(eq=False, repr=False, slots=False)
 class PreferenceLossPlan(Record):
     """A loss over preferences, by its name in the catalogue, with its settings."""
 

@@ -34,7 +34,7 @@ LOCAL, TINKER = SERVICES = ("local", "tinker")  # the embedded engine; Tinker, h
 SHORTEST_TTL, LONGEST_TTL = 3_600, 10 * 365 * 86_400
 
 
-@frozen(eq=False, repr=False)
+@frozen(eq=False, repr=False, slots=False)
 class BatchPlan(Record):
     """What one step collects.
 
@@ -52,7 +52,7 @@ class BatchPlan(Record):
     resample: int = 0
 
 
-@frozen(eq=False, repr=False)
+@frozen(eq=False, repr=False, slots=False)
 class LossPlan(Record):
     """A loss of the service, with its whole configuration (nothing left to the server), or a
     recipe's own.
@@ -73,7 +73,7 @@ class LossPlan(Record):
         return self.mean or (self.program is not None and self.program.shape == "sequence")
 
 
-@frozen(eq=False, repr=False)
+@frozen(eq=False, repr=False, slots=False)
 class AggregatePlan(Record):
     """How token losses are weighted before the service sums them: the weights are folded into the
     advantages (:mod:`rlc.algo.aggregate`). ``length``: the divisor of ``seq_mean_token_sum_norm``.
@@ -83,7 +83,7 @@ class AggregatePlan(Record):
     length: int | None
 
 
-@frozen(eq=False, repr=False)
+@frozen(eq=False, repr=False, slots=False)
 class SchedulePlan(Record):
     """Learning rate over the steps of a stage: up to the full rate in ``warmup`` steps, then
     constant, or down towards ``floor`` times the rate."""
@@ -93,7 +93,7 @@ class SchedulePlan(Record):
     floor: float
 
 
-@frozen(eq=False, repr=False)
+@frozen(eq=False, repr=False, slots=False)
 class AdamPlan(Record):
     learning_rate: float
     beta1: float
@@ -104,7 +104,7 @@ class AdamPlan(Record):
     schedule: SchedulePlan
 
 
-@frozen(eq=False, repr=False)
+@frozen(eq=False, repr=False, slots=False)
 class KlPlan(Record):
     """A penalty on the distance from a reference, taken off the advantages. With a ``coef`` of 0
     there is none, and a loss reads the reference's logprobs.
@@ -118,7 +118,7 @@ class KlPlan(Record):
     discount: float
 
 
-@frozen(eq=False, repr=False)
+@frozen(eq=False, repr=False, slots=False)
 class OverlapPlan(Record):
     """Whether sampling and training overlap; the graph's edges say the same.
 
@@ -134,7 +134,7 @@ class OverlapPlan(Record):
     order: Literal["ready", "fixed"] | None = "fixed"  # None: as the service needs
 
 
-@frozen(eq=False, repr=False)
+@frozen(eq=False, repr=False, slots=False)
 class SavePlan(Record):
     """A checkpoint after every ``every`` steps and at the end; the newest ``keep`` are kept, and
     with ``best`` the best. Beside these the states of the newest ``rolling`` steps, to resume."""
@@ -146,7 +146,7 @@ class SavePlan(Record):
     rolling: int | None = 1  # None: none
 
 
-@frozen(eq=False, repr=False)
+@frozen(eq=False, repr=False, slots=False)
 class TrackPlan(Record):
     """One place that metrics or rollouts are sent to, beside the run folder."""
 
@@ -154,7 +154,7 @@ class TrackPlan(Record):
     args: dict[str, Any]
 
 
-@frozen(eq=False, repr=False)
+@frozen(eq=False, repr=False, slots=False)
 class TrainPlan(Record):
     """One training stage. ``after`` names the stage whose weights it starts from."""
 
@@ -182,7 +182,7 @@ class TrainPlan(Record):
     teacher: tuple[TeacherPlan, ...] = ()
 
 
-@frozen(eq=False, repr=False)
+@frozen(eq=False, repr=False, slots=False)
 class DataPlan(Record):
     """Demonstrations for supervised training.
 
@@ -211,7 +211,7 @@ class DataPlan(Record):
     sampled: SamplesPlan | None = None
 
 
-@frozen(eq=False, repr=False)
+@frozen(eq=False, repr=False, slots=False)
 class SftPlan(Record):
     """One supervised stage: log-likelihood of the replies, ``batch`` examples a step."""
 
@@ -229,7 +229,7 @@ class SftPlan(Record):
     deadlines: DeadlinesPlan
 
 
-@frozen(eq=False, repr=False)
+@frozen(eq=False, repr=False, slots=False)
 class PreferencePlan(Record):
     """One stage that learns from preferences, ``batch`` of them a step.
 
@@ -255,7 +255,7 @@ class PreferencePlan(Record):
     deadlines: DeadlinesPlan
 
 
-@frozen(eq=False, repr=False)
+@frozen(eq=False, repr=False, slots=False)
 class MetricPlan(Record):
     """``pass_at(8)``: the unbiased estimate of pass@8. ``k`` is None if the metric has none."""
 
@@ -263,7 +263,7 @@ class MetricPlan(Record):
     k: int | None
 
 
-@frozen(eq=False, repr=False)
+@frozen(eq=False, repr=False, slots=False)
 class EvalPlan(Record):
     """One evaluation: ``samples`` episodes of each of ``tasks`` tasks.
 
@@ -312,7 +312,7 @@ def kind_of(stage: StagePlan) -> str:
     return _KINDS[type(stage)]
 
 
-@frozen(eq=False, repr=False)
+@frozen(eq=False, repr=False, slots=False)
 class DataFile(Record):
     """The contents of a file that a plan names: bytes, and their BLAKE2b digest of 32 bytes."""
 
@@ -321,7 +321,7 @@ class DataFile(Record):
     digest: str
 
 
-@frozen(eq=False, repr=False)
+@frozen(eq=False, repr=False, slots=False)
 class Plan(Record):
     """A whole job, with every value decided; :meth:`rlc.Recipe.plan` returns one.
 

@@ -12,7 +12,7 @@ from rlc.plan.records import MetricPlan
 from rlc.records import Record
 
 
-@frozen(eq=False, repr=False)
+@frozen(eq=False, repr=False, slots=False)
 class RangePlan(Record):
     """Numbers that a search draws from, both ends included: evenly, or evenly by their logarithms.
     With a ``step`` only ``low``, ``low + step`` and so on; ``whole``: whole numbers."""
@@ -24,7 +24,7 @@ class RangePlan(Record):
     whole: bool
 
 
-@frozen(eq=False, repr=False)
+@frozen(eq=False, repr=False, slots=False)
 class AxisPlan(Record):
     """What is varied: the path of a field or param, as ``--set`` takes it, and its values, as they
     are written; either a list of ``values`` or a ``range``."""
@@ -34,7 +34,7 @@ class AxisPlan(Record):
     range: RangePlan | None
 
 
-@frozen(eq=False, repr=False)
+@frozen(eq=False, repr=False, slots=False)
 class SearchPlan(Record):
     """How configurations are chosen: each one (``n`` is None), or ``n`` that are drawn. With an
     ``eta`` only the best of each ``eta`` go on at 1, eta, eta² … times ``first`` steps. One that
@@ -47,7 +47,7 @@ class SearchPlan(Record):
     learns: bool = False
 
 
-@frozen(eq=False, repr=False)
+@frozen(eq=False, repr=False, slots=False)
 class MeasurePlan(Record):
     """What trials are compared by: the ``metric`` of a ``stage``, which metrics.jsonl calls
     ``key``; ``name`` is how a recipe writes it. ``held_out``: no trial was trained on it."""
@@ -59,7 +59,7 @@ class MeasurePlan(Record):
     held_out: bool
 
 
-@frozen(eq=False, repr=False)
+@frozen(eq=False, repr=False, slots=False)
 class SweepPlan(Record):
     """One sweep: the stage ``of`` with what it needs, run with each configuration of the axes and
     each of ``seeds`` seeds. ``budget`` is for all of it."""

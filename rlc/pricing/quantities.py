@@ -20,7 +20,7 @@ from rlc.pricing.tokens import shares
 JOB = "job"  # stands for all stages together, where no stage has that name
 
 
-@frozen(eq=False, repr=False)
+@frozen(eq=False, repr=False, slots=False)
 class Estimate:
     """A number that follows from a plan. ``of`` takes the costs of the stages that it is of, and
     these; it returns None if the number is not known."""

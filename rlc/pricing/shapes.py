@@ -56,7 +56,7 @@ JUDGE_TOKENS = {"low": 10, "expected": 100, "high": 300}
 _UNLIMITED = 2**53
 
 
-@frozen(eq=False, repr=False)
+@frozen(eq=False, repr=False, slots=False)
 class Episode:
     """The shape of one episode. ``extends`` says that each prompt extends the tokens before it.
 
@@ -205,7 +205,7 @@ def extends_prefix(env: EnvPlan, model: ModelPlan, unknown: bool) -> bool:
     return unknown if keeps is None else keeps
 
 
-@frozen(eq=False, repr=False)
+@frozen(eq=False, repr=False, slots=False)
 class Limits:
     """The limits of an episode, in tokens: a reply of up to ``reply`` tokens is not begun if it
     could break one of the others."""

@@ -47,7 +47,7 @@ class ExpressionError(AlgorithmError):
         self.found = found
 
 
-@frozen(eq=False, repr=False)
+@frozen(eq=False, repr=False, slots=False)
 class Node(Record):
     """One operation on the results of earlier nodes.
 
@@ -66,7 +66,7 @@ class Node(Record):
         return hash((self.op, self.args, self.value, self.name))
 
 
-@frozen(eq=False, repr=False)
+@frozen(eq=False, repr=False, slots=False)
 class Program(Record):
     """An expression: the result of ``nodes[output]``.
 

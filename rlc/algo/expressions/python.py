@@ -32,7 +32,7 @@ _COMPARISON, _SUM, _PRODUCT, _UNARY, _ATOM = range(5)
 _LEVELS = {"+": _SUM, "-": _SUM, "*": _PRODUCT, "/": _PRODUCT}
 
 
-@frozen(eq=False, repr=False)
+@frozen(eq=False, repr=False, slots=False)
 class TorchFunction(Record):
     """A loss of one datum as Python source that needs ``torch``.
 

@@ -23,7 +23,7 @@ from rlc.algo.expressions.program import INPUT, NUMBER, Kind, Program, Shape
 SHAPES: tuple[Shape, ...] = ("number", "sequence", "token")  # each fits where a later one does
 
 
-@frozen(eq=False, repr=False)
+@frozen(eq=False, repr=False, slots=False)
 class Input:
     """Something that an expression can read.
 
@@ -41,7 +41,7 @@ class Input:
     aliases: str = ""  # its names elsewhere, for suggestions
 
 
-@frozen(eq=False, repr=False)
+@frozen(eq=False, repr=False, slots=False)
 class Operation:
     """Something that an expression can do.
 

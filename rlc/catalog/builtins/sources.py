@@ -94,7 +94,7 @@ COOKBOOK_GROUP = ("group_size", "train_group_size", "test_group_size")
 OPENREWARD_KEY = Key("OPENREWARD_API_KEY", "for OpenReward's servers")
 
 
-@frozen(eq=False, repr=False)
+@frozen(eq=False, repr=False, slots=False)
 class ProblemSet:
     """A data set that `problems()` knows by name. ``splits``: tasks of each split, as published;
     None: there is no end to them. ``needs`` and ``graders`` as in

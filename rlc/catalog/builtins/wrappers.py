@@ -13,7 +13,7 @@ from rlc.catalog.traits import BOX, TAG, WrapperTraits
 from rlc.plan.environments import MAX_TURNS, STEP_TIMEOUT, RewardPlan, RolloutsPlan, StepPlan
 
 
-@frozen(eq=False, repr=False)
+@frozen(eq=False, repr=False, slots=False)
 class Template:
     """A prompt around an observation that is known by name (its text: rlc.envs.templates).
     ``chatml``: it is written in Qwen's chat markup. ``asks``: as of a wrapper."""

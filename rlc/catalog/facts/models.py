@@ -18,7 +18,7 @@ TINY_TOKENIZER = os.path.join(_RLC, "service", "tiny", "weights", "tokenizer.jso
 _PATH = os.path.join(os.path.dirname(__file__), "data", "models.json")
 
 
-@frozen(eq=False, repr=False)
+@frozen(eq=False, repr=False, slots=False)
 class Price:
     """USD per million tokens of each kind; None if unknown."""
 
@@ -34,7 +34,7 @@ FREE = Price(0.0, 0.0, 0.0, 0.0)
 LORA_RATES = (5e-6, 1e-3)
 
 
-@frozen(eq=False, repr=False)
+@frozen(eq=False, repr=False, slots=False)
 class Model:
     """What is known of a base model. ``context`` is in tokens; None if unknown.
 
@@ -59,7 +59,7 @@ class Model:
         return self.base == TINY or self.base.startswith("Qwen/")
 
 
-@frozen(eq=False, repr=False)
+@frozen(eq=False, repr=False, slots=False)
 class Retired:
     """A model that the service no longer trains, and the nearest that it does."""
 

@@ -40,7 +40,7 @@ Bad = list[tuple[DataError, DataRow]]
 Messages = Sequence[Mapping[str, Any]]
 
 
-@frozen(eq=False, repr=False)
+@frozen(eq=False, repr=False, slots=False)
 class Rows:
     """The rows of a file that a stage uses.
 

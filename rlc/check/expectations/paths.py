@@ -23,7 +23,7 @@ from rlc.pricing.quantities import ESTIMATES, JOB, values_of
 _OVERS = get_args(Over)
 
 
-@frozen(eq=False, repr=False)
+@frozen(eq=False, repr=False, slots=False)
 class Found:
     """A quantity that a path names, where it is written, and the range of what it can be."""
 
@@ -33,7 +33,7 @@ class Found:
     high: float = math.inf
 
 
-@frozen(eq=False, repr=False)
+@frozen(eq=False, repr=False, slots=False)
 class Paths:
     """Finds what paths name. ``evaluator`` knows the declarations, ``stages`` are those of them
     that run."""

@@ -27,7 +27,7 @@ _NOUNS: Mapping[Unit, str] = {
 _UNITS: Mapping[str, Unit] = {"money": "money", "duration": "duration"}
 
 
-@frozen(eq=False, repr=False)
+@frozen(eq=False, repr=False, slots=False)
 class CheckedExpectation:
     """An expectation whose words are all understood, and where it is written."""
 
@@ -84,7 +84,7 @@ class _Sum:
         return low, high
 
 
-@frozen(eq=False, repr=False)
+@frozen(eq=False, repr=False, slots=False)
 class _Reader:
     paths: Paths
     found: Diagnostics

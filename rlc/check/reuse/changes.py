@@ -13,7 +13,7 @@ from rlc.lang.diagnostics import Diagnostics
 from rlc.lang.source import Span
 
 
-@frozen(eq=False, repr=False)
+@frozen(eq=False, repr=False, slots=False)
 class Change:
     """A value, and the names that lead to where it belongs, those of ``decls`` first.
 

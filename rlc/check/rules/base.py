@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from rlc.data.reading import Reader
 
 
-@frozen(eq=False, repr=False)
+@frozen(eq=False, repr=False, slots=False)
 class View:
     """The parts of one stage that could be read, and their places.
 
@@ -102,7 +102,7 @@ class View:
         return any(item.code == code and item.span == span for item in self.found)
 
 
-@frozen(eq=False, repr=False)
+@frozen(eq=False, repr=False, slots=False)
 class Rule:
     """A check on the parts ``needs`` of a stage."""
 

@@ -28,7 +28,7 @@ class Token(NamedTuple):
 _Part = tuple[Any, int, int, int]
 
 
-@frozen(eq=False, repr=False)
+@frozen(eq=False, repr=False, slots=False)
 class Stuck:
     """The parse stopped before ``tokens[index]``; ``index == len(tokens)`` is the end."""
 

@@ -15,7 +15,7 @@ QUOTES = "\"'`“”"
 BAD = "BAD"
 
 
-@frozen(eq=False, repr=False)
+@frozen(eq=False, repr=False, slots=False)
 class Lexed:
     """The tokens and comments of a source, and what was wrong with its words.
 

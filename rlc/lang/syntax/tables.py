@@ -47,7 +47,7 @@ class Rule:
     kept: tuple[int, ...] | None  # the offsets of the parts; None if one is spliced in
 
 
-@frozen(eq=False, repr=False)
+@frozen(eq=False, repr=False, slots=False)
 class Tables:
     """LALR(1) tables. An action n >= 0 shifts to state n; n < 0 reduces rule ``-n - 1``."""
 

@@ -7,7 +7,7 @@ from attrs import frozen
 from rlc.records import Record
 
 
-@frozen(eq=False, repr=False)
+@frozen(eq=False, repr=False, slots=False)
 class GraphNode(Record):
     """``kind`` names the work; the runtime has one function for each kind of step node."""
 
@@ -17,7 +17,7 @@ class GraphNode(Record):
     label: str
 
 
-@frozen(eq=False, repr=False)
+@frozen(eq=False, repr=False, slots=False)
 class GraphEdge(Record):
     """``target`` waits for ``source``; ``carries`` names what flows.
 
@@ -33,7 +33,7 @@ class GraphEdge(Record):
     parts: int = 1
 
 
-@frozen(eq=False, repr=False)
+@frozen(eq=False, repr=False, slots=False)
 class Graph(Record):
     nodes: tuple[GraphNode, ...]
     edges: tuple[GraphEdge, ...]

@@ -14,7 +14,7 @@ from rlc.records import Record
 _Degree = float | Literal["any"] | None  # "any": 0 whatever the advantages are
 
 
-@frozen(eq=False, repr=False)
+@frozen(eq=False, repr=False, slots=False)
 class Degree(Record):
     """``L(c A) = c^of L(A)`` for every c > 0, where ``A`` are the advantages of one sequence.
 

@@ -10,7 +10,7 @@ from rlc.algo.expressions.vocabulary import OPERATIONS
 from rlc.records import Record
 
 
-@frozen(eq=False, repr=False)
+@frozen(eq=False, repr=False, slots=False)
 class Interval(Record):
     """The numbers from ``low`` to ``high``. An ``open`` end does not belong to it, and neither does
     0 if it is ``nonzero``. An infinite end is open."""

@@ -29,7 +29,7 @@ _MOST_TRIALS = 300
 _BESIDE = 1e-3  # how far from a number that decides something both sides of it are tried
 
 
-@frozen(eq=False, repr=False)
+@frozen(eq=False, repr=False, slots=False)
 class Candidate:
     """A loss to compare with. ``settings`` are its numbers; ``write`` makes its node from theirs.
     Of two settings the first is the smaller one."""
@@ -39,7 +39,7 @@ class Candidate:
     write: Callable[[Builder, Mapping[str, int]], int]
 
 
-@frozen(eq=False, repr=False)
+@frozen(eq=False, repr=False, slots=False)
 class Known(Record):
     """The loss that an expression is, and its settings.
 

@@ -24,7 +24,7 @@ _MOST_CASES = 200  # branches that are looked at with what their conditions say
 _Facts = Mapping[int, Interval]  # what conditions say of nodes
 
 
-@frozen(eq=False, repr=False)
+@frozen(eq=False, repr=False, slots=False)
 class Undefined(Record):
     """A part that can be undefined.
 
@@ -40,7 +40,7 @@ class Undefined(Record):
     when: Literal["always", "advantage of 0", "possibly"]
 
 
-@frozen(eq=False, repr=False)
+@frozen(eq=False, repr=False, slots=False)
 class Decided(Record):
     """A condition at ``node`` that ``holds`` always, or never."""
 
@@ -48,7 +48,7 @@ class Decided(Record):
     holds: bool
 
 
-@frozen(eq=False, repr=False)
+@frozen(eq=False, repr=False, slots=False)
 class Ranges(Record):
     """What :func:`ranges` found: the values of the result and, in order, what to look at."""
 
