@@ -37,6 +37,7 @@ class AskedModels:
     folder: RunFolder
     answers: Answers = field(init=False)
     _clients: dict[str, asyncio.Task[SamplingClient]] = field(factory=dict, init=False)
+    _endpoints: list[EndpointResponder] = field(factory=list, init=False)
 
     def __attrs_post_init__(self) -> None:
         self.answers = Answers(self.folder.journal)
@@ -65,12 +66,18 @@ class AskedModels:
             made: Responder
             if isinstance(asked, EndpointPlan):
                 spent = partial(_spent, around, asked)
-                made = EndpointResponder(asked, timeout or LONGEST_REPLY, spent)
+                made = endpoint = EndpointResponder(asked, timeout or LONGEST_REPLY, spent)
+                self._endpoints.append(endpoint)
             else:
                 made = _ModelResponder(self, around, asked)
             return made if most is None else Remembering(made, self.answers, asked, most, timeout)
 
         return make
+
+    async def close(self) -> None:
+        """Close the connections to endpoints."""
+        for endpoint in self._endpoints:
+            await endpoint.close()
 
     def answering(self, around: Meter, model: ModelPlan, client: SamplingClient) -> Responder:
         """Return what answers with a client that is there already: a snapshot of a stage."""

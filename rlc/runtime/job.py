@@ -121,6 +121,7 @@ class Job:
                 raise reported from error
             raise
         finally:
+            await self._asked.close()
             if self._remote:
                 await self._remote.service.close(end)
         return summary

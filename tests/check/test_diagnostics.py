@@ -21,7 +21,7 @@ CASES = sorted(Path(__file__).with_name("cases").glob("RL*.rl"))
 def test_a_finding_reads_like_this(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(path.parent)  # imports start at the folder of the file
     monkeypatch.setattr("rlc.check.data.packages.is_missing", lambda name: name == "wandb")
-    monkeypatch.setattr("rlc.check.rules.environments.is_command", lambda name: name == "python")
+    monkeypatch.setattr("rlc.data.commands.is_command", lambda name: name == "python")
     text = path.read_text(encoding="utf-8")
     command = text.splitlines()[0]
     overrides, reader = re.findall(r"--set (\S+)", command), Reader(imports="--import" in command)

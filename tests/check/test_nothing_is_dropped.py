@@ -3,9 +3,11 @@ any builtin, changes the plan or is an error."""
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Iterator
 
 import pytest
+from paths import RECIPES
 
 from rlc.catalog.declarations import (
     DECLARATIONS,
@@ -126,6 +128,7 @@ BY_NAME: dict[str, tuple[str, str]] = {
     "factory": ('"a.b:c"', '"a.b:d"'),
     "function": ('"a.b:c"', '"a.b:d"'),
     "executor": ('"a.b:c"', '"a.b:d"'),
+    "encode": ('"a.b:c"', '"a.b:d"'),
     "gamma": ("0.5", "0.6"),
     "ddof": ("0", "1"),
     "label_smoothing": ("0.1", "0.2"),
@@ -144,6 +147,8 @@ def values_of(param: Param, kind: str = "") -> tuple[str, str]:
         return '"rg:chain_sum"', '"rg:spell_backward"'
     if param.noun == "game of TextArena":
         return '"Nim-v0"', '"PigDice-v0"'
+    if param.folders:
+        return '"tasks/*"', '"tasks/1*"'
     if (kind, param.name) == ("judge", "prompt"):
         return '"a.j2"', '"b.j2"'
     if param.name in BY_NAME and param.type in ("int", "float", "string", "list"):
@@ -204,6 +209,10 @@ def files(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPa
     folder.mkdir(exist_ok=True)
     for name in ("rows.jsonl", "rows.csv", "other.jsonl", "a.j2", "b.j2"):
         (folder / name).touch()
+    for number in range(20):  # tasks of Harbor
+        task = folder / "tasks" / str(number)
+        if not task.exists():
+            shutil.copytree(RECIPES / "data" / "harbor" / "greeting", task)
     monkeypatch.chdir(folder)
 
 

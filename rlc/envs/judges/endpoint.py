@@ -6,7 +6,6 @@ import asyncio
 import os
 import random
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from attrs import define, field
@@ -41,6 +40,7 @@ class EndpointResponder:
     seconds: float
     used: Callable[[int, int], None]
     _length: str = field(default="max_tokens", init=False)  # as the endpoint calls it
+    _opened: httpx.AsyncClient | None = field(default=None, init=False)
 
     async def reply(
         self,
@@ -113,16 +113,23 @@ class EndpointResponder:
     def _name(self) -> str:
         return f"the endpoint {self.plan.url} ({self.plan.model})"
 
-    @cached_property
+    @property
     def _client(self) -> httpx.AsyncClient:
         import httpx
 
-        return httpx.AsyncClient(
-            base_url=f"{self.plan.url.rstrip('/')}/",
-            headers=headers(self.plan),
-            timeout=httpx.Timeout(self.seconds),
-            limits=httpx.Limits(max_connections=None),
-        )
+        if self._opened is None:
+            self._opened = httpx.AsyncClient(
+                base_url=f"{self.plan.url.rstrip('/')}/",
+                headers=headers(self.plan),
+                timeout=httpx.Timeout(self.seconds),
+                limits=httpx.Limits(max_connections=None),
+            )
+        return self._opened
+
+    async def close(self) -> None:
+        """Close its connections."""
+        if self._opened is not None:
+            await self._opened.aclose()
 
 
 def pause(number: int, after: str | None, draw: random.Random) -> float:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+
 from rlc.catalog.builtins.graders import FORMAT, finds_answers
 from rlc.catalog.environments import judges_of
 from rlc.catalog.index import find_builtin, grader_traits, source_traits
@@ -56,14 +58,14 @@ def _parts(env: EnvPlan) -> list[Formula]:
 def _judged(judging: JudgingPlan, judge: JudgePlan) -> Formula:
     asked = judge.model
     who = f"{asked.model} at {asked.url}" if isinstance(asked, EndpointPlan) else _state(asked)
-    rubric = judge.rubric if is_file(judge.rubric) else "a rubric"
+    rubric = os.path.basename(judge.rubric) if is_file(judge.rubric) else "a rubric"
     whole = "the whole conversation" if judging.whole else "the last reply"
     if judging.by == "score":
         span = f"(score − {show(judge.low, 'float')}) / {show(judge.high - judge.low, 'float')}"
         return Formula(judge.name, f"{span.replace('- ', '− ')}, {who} by {rubric}, of {whole}")
     counts = {
-        "ranking": "1 for the first of the group to 0 for the last",
-        "pairwise": "the share of the group that it beats, each pair in both orders, ties half",
+        "ranking": "from 1 for the first of the group to 0 for the last",
+        "pairwise": "the share of the group that it beats, asked both ways round",
     }
     return Formula(judge.name, f"{counts[judging.by]}; {who} by {rubric}")
 

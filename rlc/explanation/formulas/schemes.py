@@ -32,7 +32,7 @@ class Formula:
 def scheme_formulas(scheme: AdvantageScheme) -> list[Formula]:
     """The scheme from rewards to advantages, one line a step, in order."""
     k = "k" if sums_components(scheme) else ""  # marks what each component of the reward has
-    each = " and component k of the reward" if k else ""
+    each = " and k" if k else ""  # a component of the reward
     mark = f"_{k}" if k else ""
     if scheme.returns.unit == "episode":
         symbol = f"R{mark}"

@@ -72,6 +72,9 @@ class Remote:
     async def create_training_client_from_state(self, path: str, **_: Any) -> Any:
         return await self.engine.create_training_client_from_state(path)
 
+    async def create_training_client_from_adapter(self, folder: str, base: str, **_: Any) -> Any:
+        return await self.engine.create_training_client_from_adapter(folder, "tiny")
+
     async def create_sampling_client(
         self, model_path: str | None = None, base_model: str | None = None, **_: Any
     ) -> Any:

@@ -119,11 +119,11 @@ def test_failures_of_one_environment_neither_stop_nor_skew_the_other(tmp_path: P
 
 def test_groups_that_are_scored_as_a_whole(tmp_path: Path) -> None:
     """The longest reply of each group has the reward, in training and in an evaluation."""
-    fields = {"env": "judged", "batch": "groups(2, group_size = 4)", "steps": "1"}
-    check = {"model": "policy", "env": "judged", "tasks": "2", "samples": "3"}
+    fields = {"env": "rated", "batch": "groups(2, group_size = 4)", "steps": "1"}
+    check = {"model": "policy", "env": "rated", "tasks": "2", "samples": "3"}
     check |= {"sampling": "sample(max_tokens = 8)"}
     stages = (block("eval", "before", check), train(**fields))
-    run_new(tmp_path / "run", recipe(*stages, judged="Judged"))
+    run_new(tmp_path / "run", recipe(*stages, rated="Judged"))
     for stage, size in (("before", 3), ("main", 4)):
         played = rollouts(tmp_path / "run", stage)
         for group in (played[:size], played[size:]):

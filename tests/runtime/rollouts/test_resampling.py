@@ -16,10 +16,12 @@ from run_support import metrics, rollouts, run, run_new, tiny, train, undisturbe
 from rlc.envs.build import PlayableEnv
 from rlc.plan.environments import EnvPlan, RewardPlan, RolloutsPlan
 from rlc.runtime.journal.folder import RunFolder
-from rlc.runtime.records import Rollout
+from rlc.runtime.records import Rollout, Turn
 from rlc.runtime.rollouts.groups import is_constant, replace_equals, replaced_groups
 from rlc.runtime.rollouts.tasks import SPARES, Task
 from rlc.runtime.stages.train import trainable_rollouts
+
+TURN = Turn([1], [2], [0.0], "", "", None, "stop")
 
 
 def env(name: str, max_failures: int | None = None) -> EnvPlan:
@@ -36,7 +38,7 @@ def group(of: Task, *rewards: float | None, role: str = "") -> list[Rollout]:
     return [
         Rollout(name, of.number, m, "", (), "failed", (), "cause", role)
         if reward is None
-        else Rollout(name, of.number, m, "", (), "done", (reward,), None, role)
+        else Rollout(name, of.number, m, "", (TURN,), "done", (reward,), None, role)
         for m, reward in enumerate(rewards)
     ]
 
