@@ -42,6 +42,7 @@ MAY_IMPORT = {
     "sweeps report models emit imports api",
 }
 CONTRIBUTING = ROOT / "CONTRIBUTING.md"
+MOST_LINES = 400  # of a Python file
 MOST_FILES = 17  # Python files in one folder, its `__init__.py` included
 HEAVY = {"torch", "transformers", "tinker", "gem", "numpy", "reasoning_gym", "tinker_cookbook"}
 
@@ -207,6 +208,12 @@ def test_no_room_is_crowded() -> None:
     for folder in {path.parent for path in modules().values()}:
         count = len(list(folder.glob("*.py")))
         assert count <= MOST_FILES, f"{folder.relative_to(ROOT)} holds {count} files"
+
+
+def test_no_file_is_long() -> None:
+    for path in modules().values():
+        count = len(path.read_text(encoding="utf-8").splitlines())
+        assert count <= MOST_LINES, f"{path.relative_to(ROOT)} has {count} lines"
 
 
 def modules_after(arguments: list[str]) -> set[str]:

@@ -15,7 +15,8 @@ from rlc.envs.base import EnvError, Observation
 from rlc.envs.judges.judge import Judged
 from rlc.envs.judges.judged import Judging, rewarded
 from rlc.runtime.records import Rollout, Turn
-from rlc.runtime.rollouts.player import Player, credited
+from rlc.runtime.rollouts.credit import credited
+from rlc.runtime.rollouts.player import Player
 from rlc.runtime.rollouts.tasks import Task
 from rlc.seeds import derive_seed
 from rlc.service.errors import ServiceLostError

@@ -19,8 +19,8 @@ from rlc.plan.records import SftPlan
 from rlc.runtime.guard.meter import Meter
 from rlc.runtime.journal.folder import RunFolder
 from rlc.runtime.records import Rollout, RunError, Turn
+from rlc.runtime.rollouts.credit import episode_credit
 from rlc.runtime.rollouts.environments import close_all
-from rlc.runtime.rollouts.player import episode_credit
 from rlc.runtime.rollouts.tasks import Task, TaskStream, new_cursor
 from rlc.runtime.stages.samples import Play, Sample, Sampler, collect, model_player
 from rlc.service.interface import SamplingClient

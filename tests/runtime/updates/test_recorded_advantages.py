@@ -17,7 +17,7 @@ from run_support import tiny, train
 from rlc.algo.advantages import compute_advantages
 from rlc.plan.records import TrainPlan
 from rlc.runtime.records import Rollout, Turn
-from rlc.runtime.rollouts.player import episode_credit
+from rlc.runtime.rollouts.credit import episode_credit
 from rlc.runtime.stages.train import labelled_episodes, trainable_rollouts
 
 DATA = ROOT / "tests" / "algo" / "data"
