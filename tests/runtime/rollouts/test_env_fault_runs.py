@@ -40,7 +40,8 @@ def test_a_run_goes_on_beside_an_environment_that_goes_wrong(
     """One member of each of its groups fails in its second step, in each way."""
 
     def source(fault: str) -> str:
-        limits = "rollouts(step_timeout = 1s, max_turns = 4)"
+        seconds = 1 if fault == "hangs" else 60  # of the others none is to be slow
+        limits = f"rollouts(step_timeout = {seconds}s, max_turns = 4)"
         args = f'{{ fault = "{fault}", faulty = 1 }}'
         return f'python("faulty_games:{kind}", args = {args}) |> chat() |> {limits}'
 
