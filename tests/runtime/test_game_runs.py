@@ -13,11 +13,14 @@ from run_support import (
     assert_resumes,
     assert_same,
     block,
+    comparable,
     compiled,
     metrics,
     rollouts,
+    run,
     run_new,
     train,
+    undisturbed,
 )
 
 from rlc.plan.records import Plan
@@ -104,10 +107,26 @@ def test_moving_averages_go_on_as_they_were(tmp_path: Path, overlap: str) -> Non
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("overlap", ["synchronous()", "asynchronous(max_staleness = 2)"])
-def test_a_resumed_run_plays_against_the_same_past(tmp_path: Path, overlap: str) -> None:
-    plan = game("past(every = 2)", steps="6", overlap=overlap)
-    assert_resumes(plan, ("main", 3), tmp_path / "run")
+def test_a_resumed_run_plays_against_the_same_past(tmp_path: Path) -> None:
+    assert_resumes(game("past(every = 2)", steps="6"), ("main", 3), tmp_path / "run")
+
+
+@pytest.mark.slow
+def test_a_resumed_run_whose_steps_overlap_plays_against_the_same_past(tmp_path: Path) -> None:
+    """On a busy machine what is asked at once may differ, and with it the last bits of logprobs."""
+
+    def rounded(value: Any) -> Any:
+        if isinstance(value, dict):
+            return {key: rounded(item) for key, item in value.items()}
+        if isinstance(value, list):
+            return [rounded(item) for item in value]
+        return round(value, 4) if isinstance(value, float) else value
+
+    plan = game("past(every = 2)", steps="6", overlap="asynchronous(max_staleness = 2)")
+    run_new(tmp_path / "run", plan, ("main", 3))
+    run(RunFolder.resume(tmp_path / "run"))
+    for read in (comparable, rollouts):
+        assert rounded(read(tmp_path / "run")) == rounded(read(undisturbed(plan)))
 
 
 def test_the_past_is_renewed_and_no_more_of_it_is_kept_than_is_needed(tmp_path: Path) -> None:
