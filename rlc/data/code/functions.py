@@ -20,7 +20,7 @@ from types import ModuleType
 from typing import Any
 
 from rlc.data.code.calls import Code
-from rlc.data.code.modules import did_you_mean, own_modules
+from rlc.data.code.modules import IMPORTING, did_you_mean, own_modules
 from rlc.data.errors import CodeError, DataError
 from rlc.errors import Error, first_line
 
@@ -34,11 +34,15 @@ def search_beside(recipe: str) -> None:
 
 
 def load_attribute(target: str) -> Any:
-    """The callable that ``module:attr`` names. Raise DataError if there is none."""
+    """The callable that ``module:attr`` names. Raise DataError if there is none. Many threads may
+    ask at once."""
     name, _, attribute = target.rpartition(":")
-    importlib.invalidate_caches()
     try:
-        module = _of_file(Path(name)) if name.endswith(".py") else importlib.import_module(name)
+        # A module that another thread is still importing has no attributes yet, and the finders'
+        # caches cannot be invalidated twice at once.
+        with IMPORTING:
+            importlib.invalidate_caches()
+            module = _of_file(Path(name)) if name.endswith(".py") else importlib.import_module(name)
     except FileNotFoundError as error:
         raise DataError(f"`{target}`: there is no file {name}") from error
     except ModuleNotFoundError as error:

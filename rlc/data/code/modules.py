@@ -9,9 +9,11 @@ from collections.abc import Iterable, Iterator, Sequence
 from difflib import get_close_matches
 from importlib.machinery import ModuleSpec, PathFinder
 from pathlib import Path
+from threading import RLock
 
 from rlc.data.errors import CodeError, PackageMissingError
 
+IMPORTING = RLock()  # held where modules are imported, or the finders' caches changed
 # What stands in a package whose modules may come from elsewhere.
 _MAKES_MODULES = ("__path__", "sys.modules")
 
@@ -23,7 +25,8 @@ def module_file(name: str, folders: Sequence[str]) -> str | None:
     Raise CodeError if a package has no such module, and PackageMissingError if nothing has the
     name of the outermost one: it may be installed where the recipe is run.
     """
-    importlib.invalidate_caches()
+    with IMPORTING:
+        importlib.invalidate_caches()
     top, *rest = name.split(".")
     spec, known = _outermost(top, folders), top
     if spec is None:

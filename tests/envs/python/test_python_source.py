@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import sys
+import threading
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -141,6 +143,21 @@ def test_nothing_beside_a_recipe_takes_the_place_of_a_library(
 ) -> None:
     module("fractions", "make = None")
     assert load_attribute("fractions:Fraction")(1, 2) == 0.5
+
+
+def test_many_threads_may_ask_for_a_module_at_once(tmp_path: Path) -> None:
+    """The slow beginning gives the others time to find it half imported."""
+    file = tmp_path / "fractions.py"  # not the library's: it is imported by its path
+    file.write_text("for _ in range(1_000_000):\n    pass\ndef make(): ...\n")
+    together = threading.Barrier(8)
+
+    def load(_: int) -> str:
+        together.wait()
+        name: str = load_attribute(f"{file}:make").__name__
+        return name
+
+    with ThreadPoolExecutor(8) as threads:
+        assert set(threads.map(load, range(8))) == {"make"}
 
 
 def test_the_worked_example(monkeypatch: pytest.MonkeyPatch) -> None:
