@@ -14,6 +14,18 @@ Message = Mapping[str, Any]
 
 
 @frozen
+class Question:
+    """A chat to answer, whose messages have a ``role`` and a ``content``, and how to sample the
+    reply. ``key`` names its random stream under the seed of the run: the same messages under the
+    same key get the same reply."""
+
+    messages: Sequence[Message]
+    max_tokens: int
+    temperature: float
+    key: tuple[str | int, ...]
+
+
+@frozen
 class Reply:
     """What a model answers: its text without any thinking, and why it ended (``"stop"``, or
     ``"length"`` for a reply that was cut off)."""
@@ -25,20 +37,9 @@ class Reply:
 class Responder(Protocol):
     """A model that answers chats."""
 
-    async def reply(
-        self,
-        messages: Sequence[Message],
-        *,
-        max_tokens: int,
-        temperature: float,
-        key: Sequence[str | int],
-    ) -> Reply:
-        """Answer a chat, whose messages have a ``role`` and a ``content``.
-
-        ``key`` names the random stream of the reply under the seed of the run: the same messages
-        under the same key get the same reply. Raise ServiceError if the service does not answer,
-        and EnvError if the chat cannot be shown to the model.
-        """
+    async def reply(self, question: Question) -> Reply:
+        """Answer a question. Raise ServiceError if the service does not answer, and EnvError if
+        the chat cannot be shown to the model."""
 
 
 class Responders(Protocol):

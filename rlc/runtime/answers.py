@@ -5,14 +5,13 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Sequence
 from hashlib import blake2b
 from weakref import WeakValueDictionary
 
 from attrs import define, field
 
 from rlc.envs.deadlines import Span, waiting
-from rlc.envs.responders import Message, Reply, Responder
+from rlc.envs.responders import Question, Reply, Responder
 from rlc.plan.environments import Asked
 from rlc.runtime.journal.database import Journal
 from rlc.service.pending_calls import asking
@@ -45,25 +44,17 @@ class Remembering:
     most: int
     timeout: float | None
 
-    async def reply(
-        self,
-        messages: Sequence[Message],
-        *,
-        max_tokens: int,
-        temperature: float,
-        key: Sequence[str | int],
-    ) -> Reply:
+    async def reply(self, question: Question) -> Reply:
         model = repr(self.asked)
-        parts = [model, list(map(dict, messages)), max_tokens, temperature, list(key)]
-        question = blake2b(json.dumps(parts).encode(), digest_size=20).hexdigest()
-        lock, places = self.answers.lock(question), self.answers.places(model, self.most)
+        messages = [dict(message) for message in question.messages]
+        parts = [model, messages, question.max_tokens, question.temperature, question.key]
+        digest = blake2b(json.dumps(parts).encode(), digest_size=20).hexdigest()
+        lock, places = self.answers.lock(digest), self.answers.places(model, self.most)
         with asking(), waiting():  # whoever asks is not at work meanwhile
             async with lock:
-                if (known := self.answers.journal.answer(question)) is not None:
+                if (known := self.answers.journal.answer(digest)) is not None:
                     return Reply(*known)
                 async with places, Span(self.timeout, "an answer of the judge"):
-                    found = await self.inner.reply(
-                        messages, max_tokens=max_tokens, temperature=temperature, key=key
-                    )
-                self.answers.journal.keep_answer(question, found.text, found.stop_reason)
+                    found = await self.inner.reply(question)
+                self.answers.journal.keep_answer(digest, found.text, found.stop_reason)
                 return found

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
 from functools import partial
 from typing import Any
 
@@ -11,7 +10,7 @@ from attrs import define, field
 
 from rlc.envs.chunks import model_input
 from rlc.envs.judges.endpoint import EndpointResponder
-from rlc.envs.responders import Message, Reply, Responder, Responders
+from rlc.envs.responders import Question, Reply, Responder, Responders
 from rlc.envs.tool_chat import fitting_renderer, opening, prompt_of, text_of
 from rlc.plan.environments import Asked, EndpointPlan
 from rlc.plan.models import ModelPlan, ModelState
@@ -105,14 +104,7 @@ class _ModelResponder:
     _opening: asyncio.Lock = field(factory=asyncio.Lock, init=False)
     _renderer: Any = field(default=None, init=False)
 
-    async def reply(
-        self,
-        messages: Sequence[Message],
-        *,
-        max_tokens: int,
-        temperature: float,
-        key: Sequence[str | int],
-    ) -> Reply:
+    async def reply(self, question: Question) -> Reply:
         from tinker import types
 
         with asking():
@@ -122,12 +114,12 @@ class _ModelResponder:
                     tokenizer = await in_thread(client.get_tokenizer)
                     self._renderer = fitting_renderer(tokenizer, self.state.model.renderer)
             renderer = self._renderer
-            prompt, chunks = prompt_of(renderer, opening(renderer, messages))
+            prompt, chunks = prompt_of(renderer, opening(renderer, question.messages))
             params = types.SamplingParams(
-                max_tokens=max_tokens,
-                temperature=temperature,
+                max_tokens=question.max_tokens,
+                temperature=question.temperature,
                 stop=renderer.get_stop_sequences(),
-                seed=derive_seed(self.asked.folder.plan.seed, "asked", *key) % 2**31,
+                seed=derive_seed(self.asked.folder.plan.seed, "asked", *question.key) % 2**31,
             )
             response = await client.sample(model_input(prompt, chunks), 1, params)
         usage = Usage()

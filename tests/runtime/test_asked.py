@@ -12,7 +12,7 @@ import pytest
 from attrs import evolve
 from run_support import run_new, tiny, train
 
-from rlc.envs.responders import Reply
+from rlc.envs.responders import Question, Reply
 from rlc.plan.models import ModelState
 from rlc.runtime.asked import AskedModels
 from rlc.runtime.guard.meter import Meter
@@ -48,11 +48,8 @@ async def answers(folder: RunFolder, asked: AskedModels, state: ModelState) -> l
     around = Meter(folder.journal, "first", state.model)
     responder = asked.responders(around)(state)
     keys = [("a", 1), ("a", 2), ("a", 1)]
-    return list(
-        await asyncio.gather(
-            *(responder.reply(ASKED, max_tokens=12, temperature=1.0, key=key) for key in keys)
-        )
-    )
+    asks = (responder.reply(Question(ASKED, 12, 1.0, key)) for key in keys)
+    return list(await asyncio.gather(*asks))
 
 
 def test_a_key_gives_the_same_reply_again(path: Path) -> None:

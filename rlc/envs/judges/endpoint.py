@@ -5,13 +5,13 @@ from __future__ import annotations
 import asyncio
 import os
 import random
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
 from attrs import define, field
 
 from rlc.envs.base import EnvError
-from rlc.envs.responders import Message, Reply
+from rlc.envs.responders import Question, Reply
 from rlc.plan.environments import EndpointPlan
 
 if TYPE_CHECKING:
@@ -42,23 +42,16 @@ class EndpointResponder:
     _length: str = field(default="max_tokens", init=False)  # as the endpoint calls it
     _opened: httpx.AsyncClient | None = field(default=None, init=False)
 
-    async def reply(
-        self,
-        messages: Sequence[Message],
-        *,
-        max_tokens: int,
-        temperature: float,
-        key: Sequence[str | int],
-    ) -> Reply:
+    async def reply(self, question: Question) -> Reply:
         """Raise EndpointError if there is no answer after :data:`TRIES` tries, or a refusal."""
-        seed = random.Random(repr(tuple(key))).randrange(2**31)
+        seed = random.Random(repr(question.key)).randrange(2**31)
         body: dict[str, Any] = {
             "model": self.plan.model,
-            "messages": [dict(message) for message in messages],
-            "temperature": temperature,
+            "messages": [dict(message) for message in question.messages],
+            "temperature": question.temperature,
             "seed": seed,
         }
-        answer = await self._posted(body, max_tokens, random.Random(seed))
+        answer = await self._posted(body, question.max_tokens, random.Random(seed))
         try:
             choice, usage = answer["choices"][0], answer.get("usage") or {}
             text, stop = choice["message"]["content"] or "", choice.get("finish_reason")

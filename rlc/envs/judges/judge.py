@@ -19,7 +19,7 @@ from rlc.data.rubrics import Criterion, Rubric, read_rubric, row_criteria
 from rlc.data.templates import read_template
 from rlc.envs.base import EnvError, Verdict
 from rlc.envs.judges import questions
-from rlc.envs.responders import Responder, Responders
+from rlc.envs.responders import Question, Responder, Responders
 from rlc.plan.environments import JudgePlan
 
 T = TypeVar("T")
@@ -171,13 +171,9 @@ class Judge:
         answer = ""
         for attempt in range(self.plan.attempts):
             warm = self.plan.temperature if attempt == 0 else max(self.plan.temperature, AGAIN)
-            reply = await self._responder.reply(
-                messages,
-                max_tokens=self.plan.max_tokens,
-                temperature=warm,
-                key=("judge", digest, attempt),
-            )
-            answer = reply.text
+            key = ("judge", digest, attempt)
+            question = Question(messages, self.plan.max_tokens, warm, key)
+            answer = (await self._responder.reply(question)).text
             if (found := read(answer)) is not None:
                 return found, questions.reason_of(answer)
         if self.plan.stand_in:

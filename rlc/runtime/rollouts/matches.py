@@ -16,7 +16,7 @@ from attrs import define, evolve, field, frozen
 from rlc.envs.base import Action, AsyncEpisode, AsyncSource, Observation, TaskKey, validated
 from rlc.envs.deadlines import waiting
 from rlc.envs.games.game import Move
-from rlc.envs.responders import Responder
+from rlc.envs.responders import Question, Responder
 from rlc.service.pending_calls import pending_call
 
 _CUT_OFF = Observation("", done=True, truncated=True)
@@ -41,12 +41,9 @@ class Opponent:
             text = f"{text}\n\n{self.instruction}"
         self.messages.append({"role": "user", "content": text})
         with waiting():
-            reply = await self.responder.reply(
-                self.messages,
-                max_tokens=self.max_tokens,
-                temperature=self.temperature,
-                key=(*self.key, self.moves),
-            )
+            key = (*self.key, self.moves)
+            question = Question(self.messages, self.max_tokens, self.temperature, key)
+            reply = await self.responder.reply(question)
         self.moves += 1
         self.messages.append({"role": "assistant", "content": reply.text})
         return Action(reply.text)

@@ -12,7 +12,7 @@ from test_player import PLAN, SAMPLING, ScriptedSampler, WordHistory
 
 from rlc.envs.build import PlayableEnv
 from rlc.envs.games.game import GameSource
-from rlc.envs.responders import Message, Reply, Responders
+from rlc.envs.responders import Question, Reply, Responders
 from rlc.envs.workers.async_adapter import make_async
 from rlc.plan.environments import PastPlan, PlayPlan, RewardPlan, RolloutsPlan
 from rlc.plan.limits import FailurePlan
@@ -61,19 +61,12 @@ class Rounds:
 class Scripted:
     """Answers with the number of what it was shown."""
 
-    asked: list[tuple[list[Message], int, float, tuple[str | int, ...]]] = field(factory=list)
+    asked: list[Question] = field(factory=list)
 
-    async def reply(
-        self,
-        messages: Sequence[Message],
-        *,
-        max_tokens: int,
-        temperature: float,
-        key: Sequence[str | int],
-    ) -> Reply:
-        self.asked.append((list(messages), max_tokens, temperature, tuple(key)))
+    async def reply(self, question: Question) -> Reply:
+        self.asked.append(evolve(question, messages=list(question.messages)))
         await asyncio.sleep(0)
-        return Reply(f"opponent {len(messages)}", "stop")
+        return Reply(f"opponent {len(question.messages)}", "stop")
 
 
 def table(
@@ -141,11 +134,11 @@ def test_an_opponent_has_the_seats_that_are_not_trained() -> None:
     (rollout,) = played(table(play, responder), size=1)
     assert (rollout.role, rollout.reward) == ("second", 1.0)
     assert rollout.turns[0].observation == "1: opponent 1"
-    (shown, most, temperature, key), (again, *_, other_key) = responder.asked
-    assert shown == [{"role": "user", "content": "0: "}]
-    assert [message["role"] for message in again] == ["user", "assistant", "user"]
-    assert (most, temperature) == (9, 0.5)  # its own, and the policy's
-    assert key != other_key
+    first, second = responder.asked
+    assert first.messages == [{"role": "user", "content": "0: "}]
+    assert [message["role"] for message in second.messages] == ["user", "assistant", "user"]
+    assert (first.max_tokens, first.temperature) == (9, 0.5)  # its own, and the policy's
+    assert first.key != second.key
 
 
 def test_seats_are_taken_in_turn_over_the_matches_of_a_group_and_the_tasks() -> None:
