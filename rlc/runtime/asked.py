@@ -23,7 +23,7 @@ from rlc.runtime.records import Usage
 from rlc.runtime.stages.weights import open_sampler, open_stage
 from rlc.seeds import derive_seed
 from rlc.service.interface import SamplingClient, ServiceClient
-from rlc.service.pending_calls import asking
+from rlc.service.pending_calls import asking, pending_call
 
 LONGEST_REPLY = 600.0  # seconds that an endpoint has for one, where nothing else is said
 
@@ -50,7 +50,8 @@ class AskedModels:
         key = repr(state)
         if key not in self._clients or _has_failed(self._clients[key]):
             self._clients[key] = asyncio.ensure_future(self._open(state))
-        return await asyncio.shield(self._clients[key])
+        with pending_call():  # requests to the client follow
+            return await asyncio.shield(self._clients[key])
 
     async def _open(self, state: ModelState) -> SamplingClient:
         if state.after is not None:

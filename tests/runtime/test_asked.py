@@ -19,6 +19,7 @@ from rlc.runtime.guard.meter import Meter
 from rlc.runtime.journal.folder import RunFolder
 from rlc.runtime.records import RunError
 from rlc.service.connect import connect_service
+from rlc.service.pending_calls import count_pending, pending_call
 
 pytestmark = pytest.mark.engine
 
@@ -70,6 +71,25 @@ def test_its_tokens_are_those_of_the_stage(path: Path) -> None:
 
     before, after = on(path, work)
     assert after - before > 3 * 20
+
+
+def test_other_requests_wait_until_a_model_is_open(path: Path) -> None:
+    """Otherwise the first of them would sometimes be answered together with its own and sometimes
+    without, and the last bits of logprobs would differ."""
+
+    async def work(folder: RunFolder, asked: AskedModels) -> None:
+        loop = asyncio.get_running_loop()
+        with pending_call():  # as an environment does that asks
+            opening = asyncio.ensure_future(
+                answers(folder, asked, ModelState(folder.plan.stages[0].model, None))
+            )
+            await asyncio.sleep(0)
+            await asyncio.sleep(0)
+            assert not opening.done()
+            assert count_pending(loop)
+            await opening
+
+    on(path, work)
 
 
 def test_a_stage_is_asked_with_the_weights_that_it_leaves(path: Path) -> None:
