@@ -36,7 +36,7 @@ from rlc.runtime.records import RunError
 from rlc.runtime.rollouts.environments import build_envs
 from rlc.runtime.rollouts.tasks import TaskStream
 from rlc.runtime.stages.ahead import try_later_stages
-from rlc.runtime.stages.base import Stage
+from rlc.runtime.stages.base import Setup, Stage
 from rlc.runtime.stages.baselines import RunningBaselines
 from rlc.runtime.stages.evaluation import Evaluator
 from rlc.runtime.stages.examples import load_examples
@@ -282,16 +282,11 @@ class Job:
         done: Sequence[StoredStep],
     ) -> Stage[Any]:
         seed, progress = self.folder.plan.seed, self.observer.progress
+        setup = Setup(self.folder, weights, meter, self._asked, progress, self.observer.note)
         if isinstance(stage, PreferencePlan):
-            return await open_preferences(
-                self.folder, stage, weights, meter, self._asked, progress, self.observer.note
-            )
+            return await open_preferences(setup, stage)
         if isinstance(stage, SftPlan):
-            note = self.observer.note
-            examples = await load_examples(
-                self.folder, stage, weights, meter, self._asked, progress, note
-            )
-            return SftStage(seed, weights, meter, {}, stage, examples)
+            return SftStage(seed, weights, meter, {}, stage, await load_examples(setup, stage))
         tokenizer = weights.training.get_tokenizer()
         responders = self._asked.responders(meter)
         envs = await in_thread(

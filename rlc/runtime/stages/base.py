@@ -3,18 +3,38 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any, Generic, Protocol, TypeVar
 
 from attrs import define, field, frozen
 
+from rlc.runtime.asked import AskedModels
 from rlc.runtime.failures import Failure
 from rlc.runtime.graph import Inputs, NodeContext, Parts, StepFunction, StepOutcome
 from rlc.runtime.guard.meter import Meter
 from rlc.runtime.journal.checkpoints import PendingCheckpoint
+from rlc.runtime.journal.folder import RunFolder
 from rlc.runtime.stages.weights import StageWeights
 from rlc.runtime.updates import optimizer
 from rlc.runtime.updates.optimizer import UpdateResult
+
+
+@frozen(eq=False)
+class Setup:
+    """What a stage makes its data with: the run folder, the weights that it trains, the meter of
+    its steps, and the models that it may ask."""
+
+    folder: RunFolder
+    weights: StageWeights
+    meter: Meter
+    asked: AskedModels
+    on_progress: Callable[[int, int], None]  # how many are made, and of how many
+    note: Callable[[str], None]
+
+    @property
+    def tokenizer(self) -> Any:
+        """The tokenizer of the model that is trained."""
+        return self.weights.training.get_tokenizer()
 
 
 @frozen(eq=False)

@@ -6,7 +6,6 @@ model would sample them.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 from attrs import define
@@ -16,56 +15,50 @@ from rlc.envs.build import PlayableEnv
 from rlc.envs.gem.oracles import Oracle, find_oracle
 from rlc.envs.history import chunks_of, encoded_reply
 from rlc.plan.records import SftPlan
-from rlc.runtime.guard.meter import Meter
-from rlc.runtime.journal.folder import RunFolder
 from rlc.runtime.records import Rollout, RunError, Turn
 from rlc.runtime.rollouts.credit import episode_credit
 from rlc.runtime.rollouts.environments import close_all
 from rlc.runtime.rollouts.tasks import Task, TaskStream, new_cursor
-from rlc.runtime.stages.samples import Play, Sample, Sampler, collect, model_player
-from rlc.service.interface import SamplingClient
+from rlc.runtime.stages.base import Setup
+from rlc.runtime.stages.samples import Sample, Sampler, collect, model_player, opened_env
 
 MOST_TRIES = 20  # episodes played for each demonstration that is asked for
 
 
-async def demonstrations(
-    folder: RunFolder,
-    stage: SftPlan,
-    env: PlayableEnv,
-    client: SamplingClient | None,
-    meter: Meter,
-    tokenizer: Any,
-    on_progress: Callable[[int, int], None],
-) -> list[Sample]:
-    """Return the demonstrations of a stage in the order of their tasks, played by the model of
-    ``client``, or by the environment's oracle if that is None.
+async def demonstrations(setup: Setup, stage: SftPlan) -> list[Sample]:
+    """Return the demonstrations of a stage in the order of their tasks, played by the model that it
+    begins with, or by the environment's oracle.
 
     Raise RunError if too few episodes reach the reward that the plan asks for.
     """
-    data, name = stage.data, env.plan.name
-    assert data.count is not None
-    least = data.min_reward
+    data, model, least = stage.data, stage.model, stage.data.min_reward
+    folder, tokenizer, meter = setup.folder, setup.tokenizer, setup.meter
+    plan, count = data.env, data.count
+    assert plan is not None
+    assert count is not None
     assert least is not None
-    if client is None:
-        oracle = find_oracle(env.plan)
-        assert oracle is not None, "the rules of the checker ensure it"
-        play: Play = OraclePlayer(oracle, tokenizer).play
-    else:
-        play = model_player(client, env.plan.rollouts, stage.model.context, meter)
-    names = ("demonstrations", stage.name)
-    stream = TaskStream({name: env}, new_cursor([name]), folder.plan.seed, names)
-    sampler = Sampler(folder, stage.name, stream, stage.model, play, meter if client else None)
-    good, played = await collect(
-        sampler,
-        data.count,
-        MOST_TRIES * data.count,
-        lambda group: [one for one in group if one.sequences and one.reward >= least],
-        on_progress,
-    )
-    if len(good) < data.count:
+    async with opened_env(setup, plan, tokenizer, model.renderer, meter) as env:
+        if data.policy == "model":
+            client = (await setup.weights.snapshot(0)).client
+            play = model_player(client, plan.rollouts, model.context, meter)
+        else:
+            oracle = find_oracle(plan)
+            assert oracle is not None, "the rules of the checker ensure it"
+            play = OraclePlayer(oracle, tokenizer).play
+        names = ("demonstrations", stage.name)
+        stream = TaskStream({plan.name: env}, new_cursor([plan.name]), folder.plan.seed, names)
+        paid = meter if data.policy == "model" else None
+        good, played = await collect(
+            Sampler(folder, stage.name, stream, model, play, paid),
+            count,
+            MOST_TRIES * count,
+            lambda group: [one for one in group if one.sequences and one.reward >= least],
+            setup.on_progress,
+        )
+    if len(good) < count:
         raise RunError(
-            f"only {len(good)} of {played} episodes of `{name}` reached the reward of {least:g} "
-            f"that demonstrations need; {data.count} are wanted",
+            f"only {len(good)} of {played} episodes of `{plan.name}` reached the reward of "
+            f"{least:g} that demonstrations need; {count} are wanted",
             "lower `min_reward` or `n`",
         )
     return good

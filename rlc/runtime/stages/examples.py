@@ -9,15 +9,13 @@ import numpy as np
 import numpy.typing as npt
 
 from rlc.plan.records import SftPlan, StagePlan, data_of
-from rlc.runtime.asked import AskedModels
 from rlc.runtime.concurrency import in_thread
-from rlc.runtime.guard.meter import Meter
 from rlc.runtime.journal.folder import RunFolder
 from rlc.runtime.records import RunError
-from rlc.runtime.rollouts.environments import build_envs, close_envs
+from rlc.runtime.stages.base import Setup
 from rlc.runtime.stages.demonstrations import demonstrations
 from rlc.runtime.stages.file_examples import FileData, file_examples
-from rlc.runtime.stages.samples import Sample, samples
+from rlc.runtime.stages.samples import samples
 from rlc.runtime.stages.weights import StageWeights
 from rlc.runtime.updates.datums import TokenSequence, TrainingDatum, shifted
 from rlc.seeds import derive_seed
@@ -26,15 +24,7 @@ from rlc.seeds import derive_seed
 Example = list[TrainingDatum]
 
 
-async def load_examples(
-    folder: RunFolder,
-    stage: SftPlan,
-    weights: StageWeights,
-    meter: Meter,
-    asked: AskedModels,
-    on_progress: Callable[[int, int], None],
-    note: Callable[[str], None],
-) -> list[Example]:
+async def load_examples(setup: Setup, stage: SftPlan) -> list[Example]:
     """Return the examples of a stage, from the run folder or else made now.
 
     A resumed run imitates the same examples, even if the file or the weights that they came from
@@ -44,14 +34,14 @@ async def load_examples(
         DataError: a row of the file cannot be used.
         RunError: the examples cannot be made, or those of a resumed run are gone.
     """
-    name = examples_file(stage, stage.data)
-    require_examples(folder, name, weights)
+    folder, name = setup.folder, examples_file(stage, stage.data)
+    require_examples(folder, name, setup.weights)
     if not (folder.path / name).exists():
         if stage.data.path is not None:
-            await make_file_examples(folder, stage, weights.training.get_tokenizer(), note)
+            await make_file_examples(folder, stage, setup.tokenizer, setup.note)
         else:
-            made = await _from_episodes(folder, stage, weights, meter, asked, on_progress, note)
-            folder.rewrite(name, (one.example() for one in made))
+            made = samples if stage.data.sampled is not None else demonstrations
+            folder.rewrite(name, [one.example() for one in await made(setup, stage)])
     return [_example(record["sequences"]) for record in folder.read(name)]
 
 
@@ -102,26 +92,3 @@ def _example(parts: Sequence[Mapping[str, Any]]) -> Example:
     turns = 1 + max(turn for sequence in sequences for turn in sequence.turns)
     weight_T, chosen_T = np.ones(turns), np.ones(turns, dtype=np.bool_)
     return [shifted(sequence, weight_T, chosen_T) for sequence in sequences]
-
-
-async def _from_episodes(
-    folder: RunFolder,
-    stage: SftPlan,
-    weights: StageWeights,
-    meter: Meter,
-    asked: AskedModels,
-    on_progress: Callable[[int, int], None],
-    note: Callable[[str], None],
-) -> list[Sample]:
-    tokenizer = weights.training.get_tokenizer()
-    if stage.data.sampled is not None:
-        return await samples(folder, stage, asked, meter, tokenizer, on_progress, note)
-    assert stage.data.env is not None
-    plan, renderer = stage.data.env, stage.model.renderer
-    env = build_envs([plan], tokenizer, renderer, asked.responders(meter))[plan.name]
-    client = (await weights.snapshot(0)).client if stage.data.policy == "model" else None
-    try:
-        return await demonstrations(folder, stage, env, client, meter, tokenizer, on_progress)
-    finally:
-        meter.write()
-        await close_envs([env])

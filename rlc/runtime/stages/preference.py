@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 from attrs import define, field
@@ -12,12 +12,10 @@ from rlc.catalog.builtins.losses import LIKELIHOOD
 from rlc.catalog.index import preference_traits
 from rlc.plan.preferences import PreferencesPlan
 from rlc.plan.records import PreferencePlan, data_of
-from rlc.runtime.asked import AskedModels
 from rlc.runtime.concurrency import in_thread
 from rlc.runtime.graph import Inputs, NodeContext, StepFunction, StepOutcome
 from rlc.runtime.guard.meter import Meter
-from rlc.runtime.journal.folder import RunFolder
-from rlc.runtime.stages.base import Stage, StepReport
+from rlc.runtime.stages.base import Setup, Stage, StepReport
 from rlc.runtime.stages.examples import (
     drawn,
     examples_file,
@@ -26,7 +24,6 @@ from rlc.runtime.stages.examples import (
 )
 from rlc.runtime.stages.file_examples import CHOSEN, REJECTED
 from rlc.runtime.stages.preferred import preferred
-from rlc.runtime.stages.weights import StageWeights
 from rlc.runtime.updates import optimizer
 from rlc.runtime.updates.datums import FloatArray
 from rlc.runtime.updates.minibatch import Minibatch
@@ -140,27 +137,16 @@ def _sides(preferences: Sequence[Preference]) -> list[Side]:
     return [side for preference in preferences for side in preference.sides]
 
 
-async def open_preferences(
-    folder: RunFolder,
-    stage: PreferencePlan,
-    weights: StageWeights,
-    meter: Meter,
-    asked: AskedModels,
-    on_progress: Callable[[int, int], None],
-    note: Callable[[str], None],
-) -> PreferenceStage:
+async def open_preferences(setup: Setup, stage: PreferencePlan) -> PreferenceStage:
     """Open a stage: its preferences, made from their rows before its first step, and the model that
     its loss compares with. Raise DataError or RunError as :func:`load_examples` does."""
-    tokenizer = weights.training.get_tokenizer()
+    folder, weights, asked = setup.folder, setup.weights, setup.asked
     if not weights.step:
-        await make_file_examples(folder, stage, tokenizer, note)
+        await make_file_examples(folder, stage, setup.tokenizer, setup.note)
         for data, part in zip(data_of(stage), ("", "-heldout"), strict=False):
             name = examples_file(stage, data)
             if isinstance(data, PreferencesPlan) and data.env and not (folder.path / name).exists():
-                made = preferred(
-                    *(folder, stage, data, part, tokenizer, meter, asked, on_progress, note)
-                )
-                folder.rewrite(name, await made)
+                folder.rewrite(name, await preferred(setup, stage, data, part))
     read = labelled if preference_traits(stage.loss.name).labelled else pairs
     found = []
     for data in data_of(stage):
@@ -174,6 +160,5 @@ async def open_preferences(
         file = f"reference-{stage.name}.jsonl"
         scorers[REFERENCE] = ReferenceReplies(client, account, folder, file)
     learnt, *heldout = found
-    return PreferenceStage(
-        folder.plan.seed, weights, meter, scorers, stage, learnt, [p for h in heldout for p in h]
-    )
+    compared = [preference for part in heldout for preference in part]
+    return PreferenceStage(folder.plan.seed, weights, setup.meter, scorers, stage, learnt, compared)

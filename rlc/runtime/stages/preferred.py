@@ -2,33 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 from rlc.plan.preferences import PreferencesPlan
 from rlc.plan.records import PreferencePlan
-from rlc.runtime.asked import AskedModels
 from rlc.runtime.guard.meter import Meter
-from rlc.runtime.journal.folder import RunFolder
 from rlc.runtime.records import RunError
-from rlc.runtime.rollouts.environments import build_envs, close_envs
 from rlc.runtime.rollouts.tasks import TaskStream, new_cursor
+from rlc.runtime.stages.base import Setup
 from rlc.runtime.stages.file_examples import CHOSEN, REJECTED
-from rlc.runtime.stages.samples import Sample, Sampler, collect, model_player
+from rlc.runtime.stages.samples import Sample, Sampler, collect, model_player, opened_env
 
 MOST_TRIES = 20  # tasks played for each pair that is asked for
 
 
 async def preferred(
-    folder: RunFolder,
-    stage: PreferencePlan,
-    data: PreferencesPlan,
-    part: str,
-    tokenizer: Any,
-    meter: Meter,
-    asked: AskedModels,
-    on_progress: Callable[[int, int], None],
-    note: Callable[[str], None],
+    setup: Setup, stage: PreferencePlan, data: PreferencesPlan, part: str
 ) -> list[dict[str, Any]]:
     """Return the pairs of a stage's data, or of the ``part`` of it that is held out, as records of
     the run folder, in the order of their tasks.
@@ -39,25 +29,22 @@ async def preferred(
     assert data.env is not None
     assert data.model is not None
     assert data.count is not None
-    renderer = stage.model.renderer
-    env = build_envs([data.env], tokenizer, renderer, asked.responders(meter))[data.env.name]
-    name = data.env.name
-    try:
-        client = await asked.client(data.model)
-        account = Meter(folder.journal, stage.name, data.model.model)
-        rollouts = data.env.rollouts
-        play = model_player(client, rollouts, data.model.model.context, account)
+    folder, tokenizer, renderer = setup.folder, setup.tokenizer, stage.model.renderer
+    name, rollouts, model = data.env.name, data.env.rollouts, data.model.model
+    account = Meter(folder.journal, stage.name, model)
+    async with opened_env(setup, data.env, tokenizer, renderer, account) as env:
+        client = await setup.asked.client(data.model)
+        play = model_player(client, rollouts, model.context, account)
         names = ("preferred", stage.name, *([part] if part else []))
         stream = TaskStream(
             {name: env}, new_cursor([name]), folder.plan.seed, names, size=rollouts.group
         )
         whose = f"{stage.name}{part}"
-        sampler = Sampler(folder, whose, stream, data.model.model, play, account)
+        sampler = Sampler(folder, whose, stream, model, play, account)
         most = MOST_TRIES * data.count * rollouts.group
-        found, played = await collect(sampler, 2 * data.count, most, best_and_worst, on_progress)
-    finally:
-        meter.write()
-        await close_envs([env])
+        found, played = await collect(
+            sampler, 2 * data.count, most, best_and_worst, setup.on_progress
+        )
     tasks = played // rollouts.group
     if len(found) < 2 * data.count:
         raise RunError(
@@ -67,7 +54,7 @@ async def preferred(
         )
     pairs = list(zip(found[::2], found[1::2], strict=True))
     if ties := tasks - len(pairs):
-        note(f"{whose}: {ties:,} of {tasks:,} tasks are left out, most as ties")
+        setup.note(f"{whose}: {ties:,} of {tasks:,} tasks are left out, most as ties")
     return [_record(better, worse, tokenizer) for better, worse in pairs]
 
 

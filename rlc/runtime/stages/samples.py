@@ -3,21 +3,23 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from contextlib import asynccontextmanager
 from functools import partial
 from math import ceil
+from types import MappingProxyType
 from typing import Any
 
 from attrs import asdict, define, evolve, field, frozen
 
 from rlc.catalog.builtins.training import DEFAULT_FAILURE
+from rlc.envs.build import PlayableEnv
 from rlc.envs.views import AS_PLAYED, Shown
 from rlc.plan.distillation import SamplesPlan, kept_of_task
-from rlc.plan.environments import RolloutsPlan
+from rlc.plan.environments import EnvPlan, RolloutsPlan
 from rlc.plan.limits import BudgetPlan
 from rlc.plan.models import ModelPlan, SamplingPlan
 from rlc.plan.records import LOCAL, SftPlan
-from rlc.runtime.asked import AskedModels
 from rlc.runtime.concurrency import all_of, in_thread
 from rlc.runtime.guard.meter import PROBES, Meter
 from rlc.runtime.journal.database import NOTHING, Used
@@ -27,6 +29,7 @@ from rlc.runtime.rollouts.environments import build_envs, close_envs
 from rlc.runtime.rollouts.player import Player
 from rlc.runtime.rollouts.roles import play_task
 from rlc.runtime.rollouts.tasks import Task, TaskStream, new_cursor
+from rlc.runtime.stages.base import Setup
 from rlc.runtime.updates.datums import TokenSequence, merged_sequences
 from rlc.service.interface import SamplingClient
 
@@ -203,17 +206,29 @@ class Chosen:
         return good
 
 
-async def samples(
-    folder: RunFolder,
-    stage: SftPlan,
-    asked: AskedModels,
-    meter: Meter,
+@asynccontextmanager
+async def opened_env(
+    setup: Setup,
+    plan: EnvPlan,
     tokenizer: Any,
-    on_progress: Callable[[int, int], None],
-    note: Callable[[str], None],
-) -> list[Sample]:
+    renderer: str,
+    account: Meter,
+    views: Mapping[str, Shown] = MappingProxyType({}),
+) -> AsyncIterator[PlayableEnv]:
+    """The environment of a stage's data; in the end it is closed, and what ``account`` has counted
+    is written down, also of episodes that were under way. Raise RunError if it cannot be made."""
+    responders = setup.asked.responders(setup.meter)
+    envs = build_envs([plan], tokenizer, renderer, responders, lambda _: views)
+    try:
+        yield envs[plan.name]
+    finally:
+        account.write()
+        await close_envs(envs.values())
+
+
+async def samples(setup: Setup, stage: SftPlan) -> list[Sample]:
     """Return what a stage learns from the episodes that another model plays, in the order of their
-    tasks, as sequences in the tokens of ``tokenizer``, the stage's own.
+    tasks, as sequences in the stage's own tokens.
 
     Raise RunError if none is kept.
     """
@@ -222,8 +237,8 @@ async def samples(
     assert data is not None
     assert count is not None
     model = plan.model.model
-    client = await asked.client(plan.model)
-    theirs = tokenizer
+    client = await setup.asked.client(plan.model)
+    theirs = tokenizer = setup.tokenizer
     if model.base != stage.model.base:
         theirs = await in_thread(client.get_tokenizer)
     same = model.renderer == stage.model.renderer and (
@@ -234,30 +249,26 @@ async def samples(
         reader=None if same else (tokenizer, stage.model.renderer),
     )
     views = {} if shown == AS_PLAYED else {_STUDENT: shown}
-    account = Meter(folder.journal, stage.name, model)
-    envs = build_envs([data], theirs, model.renderer, asked.responders(meter), lambda _: views)
-    env = envs[data.name]
+    folder, account = setup.folder, Meter(setup.folder.journal, stage.name, model)
     rollouts, sampling = data.rollouts, plan.sampling
     sampling = evolve(sampling, max_tokens=rollouts.max_tokens, temperature=rollouts.temperature)
     player = Player(client, sampling, model.context, DEFAULT_FAILURE, account.running[PROBES])
-    stream = TaskStream(envs, new_cursor([data.name]), folder.plan.seed, ("samples", stage.name))
-    sampler = Sampler(
-        folder,
-        stage.name,
-        stream,
-        model,
-        partial(play_task, player),
-        account,
-        partial(_sequences_shown, _STUDENT) if views else whole_sequences,
-        stage.budget,
-    )
-    try:
-        good, played = await collect(
-            sampler, count, plan.tries * count, Chosen(plan), on_progress, kept_of_task(plan)
+    names = ("samples", stage.name)
+    async with opened_env(setup, data, theirs, model.renderer, account, views) as env:
+        sampler = Sampler(
+            folder,
+            stage.name,
+            TaskStream({data.name: env}, new_cursor([data.name]), folder.plan.seed, names),
+            model,
+            partial(play_task, player),
+            account,
+            partial(_sequences_shown, _STUDENT) if views else whole_sequences,
+            stage.budget,
         )
-    finally:
-        account.write()
-        await close_envs([env])
+        most = plan.tries * count
+        good, played = await collect(
+            sampler, count, most, Chosen(plan), setup.on_progress, kept_of_task(plan)
+        )
     what = f"{len(good):,} of {played:,} episodes of `{data.name}` that {model.name} played"
     if not good:
         raise RunError(
@@ -265,9 +276,9 @@ async def samples(
             "keep others, give it more `tries`, or take a model that does better",
         )
     if len(good) < count:
-        note(f"{stage.name}: only {what} are kept, and {count:,} are wanted: trains on those")
+        setup.note(f"{stage.name}: only {what} are kept, and {count:,} are wanted: trains on those")
     else:
-        note(f"{stage.name}: kept {what}")
+        setup.note(f"{stage.name}: kept {what}")
     return good
 
 
