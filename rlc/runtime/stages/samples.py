@@ -12,6 +12,7 @@ from typing import Any
 
 from attrs import asdict, define, evolve, field, frozen
 
+from rlc.catalog.builtins.distillation import DEFAULT_SAMPLING
 from rlc.catalog.builtins.training import DEFAULT_FAILURE
 from rlc.envs.build import PlayableEnv
 from rlc.envs.views import AS_PLAYED, Shown
@@ -171,12 +172,11 @@ def model_player(
     rollouts: RolloutsPlan,
     context: int | None,
     meter: Meter,
-    top_p: float = 1.0,
-    top_k: int = -1,
+    sampling: SamplingPlan = DEFAULT_SAMPLING,
 ) -> Play:
     """Return what plays tasks with a model; its tokens are charged to what comes before the first
     step."""
-    sampling = SamplingPlan(rollouts.max_tokens, rollouts.temperature, top_p, top_k, None, None)
+    sampling = evolve(sampling, max_tokens=rollouts.max_tokens, temperature=rollouts.temperature)
     player = Player(client, sampling, context, DEFAULT_FAILURE, meter.running[PROBES])
     return partial(play_task, player)
 
@@ -250,9 +250,6 @@ async def samples(setup: Setup, stage: SftPlan) -> list[Sample]:
     )
     views = {} if shown == AS_PLAYED else {_STUDENT: shown}
     folder, account = setup.folder, Meter(setup.folder.journal, stage.name, model)
-    rollouts, sampling = data.rollouts, plan.sampling
-    sampling = evolve(sampling, max_tokens=rollouts.max_tokens, temperature=rollouts.temperature)
-    player = Player(client, sampling, model.context, DEFAULT_FAILURE, account.running[PROBES])
     names = ("samples", stage.name)
     async with opened_env(setup, data, theirs, model.renderer, account, views) as env:
         sampler = Sampler(
@@ -260,7 +257,7 @@ async def samples(setup: Setup, stage: SftPlan) -> list[Sample]:
             stage.name,
             TaskStream({data.name: env}, new_cursor([data.name]), folder.plan.seed, names),
             model,
-            partial(play_task, player),
+            model_player(client, data.rollouts, model.context, account, plan.sampling),
             account,
             partial(_sequences_shown, _STUDENT) if views else whole_sequences,
             stage.budget,
