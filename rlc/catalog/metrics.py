@@ -127,7 +127,9 @@ ENTRIES = (
     _share(*_by_env("turns/cut_off")),
     _count("length/{env}"),
     _count("entropy/mean", "entropy/{env}"),
-    _count("rollouts/played", "rollouts/failed", "failed/{env}", "failures/{part}"),
+    _count(
+        "rollouts/played", "rollouts/retried", "rollouts/failed", "failed/{env}", "failures/{part}"
+    ),
     _count("rollouts/context_overflow", "rollouts/cut_short"),
     _count("rollouts/staleness"),
     Entry(("env/{env}/{part}", "env/{env}/{role}/{part}")),

@@ -71,6 +71,11 @@ def _of_stage(stage: TrainPlan, recent: Sequence[Record]) -> Iterator[Finding]:
             "beyond 0.01 training tends to become unstable: fewer updates a batch, less staleness",
         )
     played = mean("rollouts/played") + mean("rollouts/failed")
+    if played and (share := mean("rollouts/retried") / played) > 0.05:
+        yield Finding(
+            f"{share:.0%} of the rollouts were played again {last}",
+            "an attempt had failed: `rlc show` says why",
+        )
     if played and (share := mean("rollouts/failed") / played) > 0.05:
         causes = Counter[str]()
         for record in recent:

@@ -88,7 +88,7 @@ class Rollout:
     rewards of its group were equal, and another group is trained on in its place. ``about``: what
     is known of the task's row of data. ``components`` are what the credit is the weighted sum of;
     empty where it is one number. ``unplayed``: what was measured of an episode that ended before
-    its first turn, as a game can.
+    its first turn, as a game can. ``retried``: the error of each attempt that failed before.
     """
 
     env: str
@@ -109,6 +109,7 @@ class Rollout:
     raw: float | None = None
     components: Parts = field(factory=dict, repr=False)
     unplayed: Mapping[str, float] = field(factory=dict)
+    retried: tuple[str, ...] = ()
 
     @property
     def solved(self) -> bool:

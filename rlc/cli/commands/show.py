@@ -208,6 +208,8 @@ def _lines(episode: Episode, system: str | None) -> Iterator[tuple[str, list[Par
     )
     if about := about_line(record):
         yield "dim", [" ".join(about.split())]
+    for error in record.get("retried", ()):
+        yield "yellow", [f"↻ played again after: {visible(error)}"]
     if record["error"] is not None:
         yield "red", [f"✕ {visible(record['error'])}"]
     for number, turn in enumerate(record["turns"]):

@@ -34,7 +34,7 @@ async def play_game(player: Player, task: Task) -> list[Rollout]:
 async def _match(player: Player, task: Task, member: int) -> list[Rollout]:
     plan, retries = task.env.plan, player.on_error.retries
     seats, roles = trained_seats(plan, task.number + member), seats_of(plan)
-    played = list[Rollout]()
+    played, errors = list[Rollout](), list[str]()
     for attempt in range(retries + 1):
         last = evolve(player.on_error, retries=0)
         policy = last if attempt == retries else _AGAIN
@@ -52,11 +52,13 @@ async def _match(player: Player, task: Task, member: int) -> list[Rollout]:
         played = await evolve(player, on_error=policy).play(match)
         if (failed := next((one for one in played if one.error is not None), None)) is None:
             break
+        if attempt < retries:
+            errors.append(str(failed.error))
     else:
         assert failed is not None
         played = [one if one.error else _left_alone(one, failed) for one in played]
     return [
-        evolve(rollout, member=member, role=roles[seat])
+        evolve(rollout, member=member, role=roles[seat], retried=tuple(errors))
         for seat, rollout in zip(seats, played, strict=True)
     ]
 

@@ -155,17 +155,20 @@ class Player:
     async def _retry(self, attempt: _Attempt, error: Exception) -> Rollout:
         """Play a failed member again, from the same state, as often as the plan allows."""
         task, member, seconds = attempt.task, attempt.member, dict(attempt.seconds)
+        errors = list[str]()
         for number in range(1, self.on_error.retries + 1):
             seed = derive_seed(task.seed, "member", member, "attempt", number)
             attempt = _Attempt(task, member, seed, seconds, about=attempt.about)
+            errors.append(failure_of(error).error)
             try:
                 (episode,), (reply,) = await self._open([attempt], seed)
-                return await self._episode(attempt, episode, reply)
+                rollout = await self._episode(attempt, episode, reply)
+                return evolve(rollout, retried=tuple(errors))
             except ServiceLostError:
                 raise
             except Exception as again:
                 error = again
-        return self._failed(attempt, error)
+        return evolve(self._failed(attempt, error), retried=tuple(errors))
 
     def _failed(self, attempt: _Attempt, error: Exception) -> Rollout:
         return self.failed(self._rollout(attempt, "failed", ()), error)

@@ -203,6 +203,7 @@ def test_a_match_is_played_again_as_a_whole() -> None:
     env = table(SELF, fail=lambda moves: moves == 3 and next(tries, False))
     rollouts = played(env, size=1, on_error=FailurePlan(1, "stop", None))
     assert [len(rollout.turns) for rollout in rollouts] == [2, 2]
+    assert [len(rollout.retried) for rollout in rollouts] == [1, 1]
 
 
 def test_a_failed_seat_is_penalised_and_not_the_one_it_left_alone() -> None:

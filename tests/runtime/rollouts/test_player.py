@@ -16,6 +16,7 @@ from rlc.envs.workers.async_adapter import make_async
 from rlc.plan.environments import EnvPlan, RewardPlan, RolloutsPlan
 from rlc.plan.limits import FailurePlan
 from rlc.plan.models import SamplingPlan
+from rlc.runtime.journal.metrics import rollout_metrics
 from rlc.runtime.records import Rollout, RunError, Usage
 from rlc.runtime.rollouts.player import Player
 from rlc.runtime.rollouts.tasks import Task
@@ -164,11 +165,14 @@ def test_a_shared_prompt_is_paid_once_and_read_from_the_cache_by_the_others() ->
 def test_a_failed_member_is_played_again() -> None:
     rollouts, _, _ = play(CountingSource(fail=fails(1)), failure=FailurePlan(1, "drop", None))
     assert [rollout.error for rollout in rollouts] == [None, None]
+    assert {rollout.retried for rollout in rollouts} == {(), ("OSError: the game crashed",)}
+    assert rollout_metrics(rollouts, ())["rollouts/retried"] == 1
 
 
 def test_a_member_that_keeps_failing_is_dropped_with_its_cause() -> None:
     rollouts, _, _ = play(CountingSource(fail=fails(99)), failure=FailurePlan(2, "drop", None))
     assert {rollout.error for rollout in rollouts} == {"OSError: the game crashed"}
+    assert {len(rollout.retried) for rollout in rollouts} == {2}
     assert all(not rollout.turns for rollout in rollouts)
 
 
