@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from rlc.catalog.builtins.training import (
-    DEFAULT_BUDGET,
-)
+from rlc.catalog.builtins.training import DEFAULT_BUDGET
 from rlc.catalog.facts.models import renderer_names
 from rlc.catalog.index import KINDS
 from rlc.catalog.records import MODEL_FOLDER, Declaration, Param, optional, word

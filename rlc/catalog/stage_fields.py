@@ -15,6 +15,7 @@ from rlc.catalog.builtins.training import (
 from rlc.catalog.records import Param, optional
 from rlc.plan.records import MetricPlan
 
+_MODEL = Param("model", "model", "what is trained: a model, or an earlier stage's")
 _STEPS = Param(
     "steps",
     "int",
@@ -63,8 +64,14 @@ _OPTIMIZER = Param(
     "optimizer", "optimizer", "how the gradient becomes an update", aliases="optim optimiser"
 )
 
+
+def _batch(doc: str) -> Param:
+    names = "batch_size train_batch_size per_device_train_batch_size bs"
+    return Param("batch", "int", doc, 32, low=1, high=100_000, aliases=names)
+
+
 TRAIN_FIELDS = (
-    Param("model", "model", "what is trained: a model, or an earlier stage's"),
+    _MODEL,
     Param(
         "env",
         "env",
@@ -132,17 +139,9 @@ TRAIN_FIELDS = (
 )
 
 SFT_FIELDS = (
-    Param("model", "model", "what is trained: a model, or an earlier stage's"),
+    _MODEL,
     Param("data", "data", "what it learns to say", aliases="dataset train_dataset train_data"),
-    Param(
-        "batch",
-        "int",
-        "examples in a step",
-        32,
-        low=1,
-        high=100_000,
-        aliases="batch_size train_batch_size per_device_train_batch_size bs",
-    ),
+    _batch("examples in a step"),
     _OPTIMIZER,
     _STEPS,
     _EPOCHS,
@@ -153,7 +152,7 @@ SFT_FIELDS = (
 )
 
 PREFERENCE_FIELDS = (
-    Param("model", "model", "what is trained: a model, or an earlier stage's"),
+    _MODEL,
     Param(
         "data",
         "preferences",
@@ -173,15 +172,7 @@ PREFERENCE_FIELDS = (
         None,
         aliases="ref ref_model reference_model reference_model_name",
     ),
-    Param(
-        "batch",
-        "int",
-        "pairs, or labelled replies, in a step",
-        32,
-        low=1,
-        high=100_000,
-        aliases="batch_size train_batch_size per_device_train_batch_size bs",
-    ),
+    _batch("pairs, or labelled replies, in a step"),
     _OPTIMIZER,
     _STEPS,
     _EPOCHS,
