@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import gc
+from collections.abc import Iterator
+
 import pytest
 from golden import check_file
 
@@ -14,6 +17,14 @@ from rlc.plan.records import TrainPlan
 from tools import gem_snapshot as snapshot
 
 MEASURED = ("game:GuessTheNumber-v0-easy", "game:Sudoku-v0-easy", "rg:spell_backward")
+
+
+@pytest.fixture(autouse=True)
+def uncollected() -> Iterator[None]:
+    """Until Python 3.11.8, `ast.parse` could fail if a collection let another thread parse."""
+    gc.disable()
+    yield
+    gc.enable()
 
 
 def test_ids_arguments_and_signatures_are_those_of_the_library() -> None:
