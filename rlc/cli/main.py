@@ -14,14 +14,24 @@ from rlc.version import __version__
 
 # In the order that `rlc --help` lists them. Each module of `commands` has HELP, DESCRIPTION,
 # EPILOG, add_arguments(parser), and run(args), which returns the exit status.
-COMMANDS = (
-    *("check", "explain", "run", "sweep", "runs", "show", "report", "diff", "fmt", "catalog"),
-    *("eval", "chat", "sample", "export", "emit", "serve", "import"),
-)
-# Where a command's module is, if its name does not say it.
-MODULES = {
-    "import": "import_",  # a word of Python
-    **{name: f"models.{name}" for name in ("eval", "chat", "sample", "export")},
+COMMANDS = {
+    "check": "recipes.check",
+    "explain": "recipes.explain",
+    "run": "jobs.run",
+    "sweep": "jobs.sweep",
+    "runs": "jobs.runs",
+    "show": "jobs.show",
+    "report": "jobs.report",
+    "diff": "recipes.diff",
+    "fmt": "recipes.fmt",
+    "catalog": "recipes.catalog",
+    "eval": "models.eval",
+    "chat": "models.chat",
+    "sample": "models.sample",
+    "export": "models.export",
+    "emit": "recipes.emit",
+    "serve": "servers.serve",
+    "import": "recipes.import_",  # `import` is a word of Python
 }
 
 INTERRUPTED, BROKEN = 130, 70
@@ -80,9 +90,9 @@ def _parser(argv: Sequence[str]) -> argparse.ArgumentParser:
     parser.add_argument("--version", action="version", version=f"rlc {__version__}")
     subparsers = parser.add_subparsers(prog="rlc", dest="command", metavar="COMMAND", required=True)
     # A command's module is imported only if it is called; help and usage errors need them all.
-    called = [name for name in COMMANDS if argv[:1] == [name]]
+    called = [name for name in argv[:1] if name in COMMANDS]
     for name in called or (() if argv[:1] == ["--version"] else COMMANDS):
-        command = importlib.import_module(f"rlc.cli.commands.{MODULES.get(name, name)}")
+        command = importlib.import_module(f"rlc.cli.commands.{COMMANDS[name]}")
         subparser = subparsers.add_parser(
             name,
             help=command.HELP,

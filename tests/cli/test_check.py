@@ -64,7 +64,7 @@ def test_what_was_not_read_of_the_data_is_said(
     (tmp_path / "sums.jsonl").write_text(rows)
     source = 'env guess = problems("sums.jsonl")'
     recipe = re.sub("env guess = .*", lambda _: source, CLEAN)
-    monkeypatch.setattr("rlc.cli.commands.check._reader", lambda _: Reader(seconds=0.0))
+    monkeypatch.setattr("rlc.cli.commands.recipes.check._reader", lambda _: Reader(seconds=0.0))
     assert main(["check", *write(tmp_path, recipe=recipe)]) == 0
     assert f"{tmp_path}/sums.jsonl was not read beyond row 1" in capsys.readouterr().err
 

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from made_up_runs import START, write_run
 
-from rlc.cli.commands.runs import last_results, table
+from rlc.cli.commands.jobs.runs import last_results, table
 from rlc.cli.main import main
 from rlc.runtime.journal.database import Journal
 from rlc.runtime.journal.runs import RunInfo, StageInfo

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from rlc.cli.commands.serve import parse_models
+from rlc.cli.commands.servers.serve import parse_models
 from rlc.cli.main import main
 
 RLC = [str(Path(sys.executable).with_name("rlc")), "serve", "--port", "0"]

@@ -11,7 +11,7 @@ import pytest
 from made_up_runs import plan, write_lines, write_run
 from rich.console import Console
 
-from rlc.cli.commands.show import system_messages, transcript
+from rlc.cli.commands.jobs.show import system_messages, transcript
 from rlc.cli.main import main
 from rlc.report.episodes import Episode, EpisodeFilter, representatives
 

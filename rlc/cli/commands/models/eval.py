@@ -48,7 +48,7 @@ def run(args: argparse.Namespace) -> int:
     if args.tasks < 1 or args.samples < 1:
         raise UsageError("--tasks and --samples are at least 1")
     from rlc.check.rules import check_plan
-    from rlc.cli.commands.run import run_folder
+    from rlc.cli.commands.jobs.run import run_folder
     from rlc.cli.output import print_findings
     from rlc.models.evaluation import evaluation_plan
     from rlc.models.named import named_model

@@ -1,0 +1,1 @@
+"""Commands that run jobs, and show what has become of them."""
