@@ -18,14 +18,13 @@ from attrs import frozen
 from rlc.catalog.facts.models import TINY, TINY_TOKENIZER
 from rlc.catalog.plan_files import plan_from_file
 from rlc.catalog.records import MODEL_FOLDER
-from rlc.data.journal import CHECKPOINTS_FOLDER, JOURNAL_FILE, best_key, meta, saved
+from rlc.data.journal import best_key, meta, saved
 from rlc.errors import Error
 from rlc.plan.codec import PlanFormatError
-from rlc.plan.paths import RUN_WEIGHTS, located
+from rlc.plan.paths import CHECKPOINTS_FOLDER, JOURNAL_FILE, PLAN_FILE, RUN_WEIGHTS, located
 from rlc.plan.records import LOCAL, EvalPlan, Plan, TrainedPlan
 from rlc.plan.units import elapsed
 
-PLAN_FILE = "plan.json"
 ADAPTER_CONFIG, ADAPTER_WEIGHTS = "adapter_config.json", "adapter_model.safetensors"
 _TINY = Path(TINY_TOKENIZER).parts[-4:-1]  # of its folder
 _LOCAL_STATE = re.compile(r"local://([^/]+)/([^/]+)/([^/]+)")

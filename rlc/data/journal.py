@@ -6,9 +6,6 @@ from __future__ import annotations
 import sqlite3
 from typing import Literal
 
-JOURNAL_FILE = "journal.sqlite"
-CHECKPOINTS_FOLDER = "checkpoints"  # of the embedded engine, in a run folder
-
 SCHEMA = """
 CREATE TABLE IF NOT EXISTS meta (key TEXT PRIMARY KEY, value TEXT NOT NULL);
 CREATE TABLE IF NOT EXISTS steps (

@@ -18,6 +18,9 @@ HUB_DATASET = r"hub:([\w.-]+/[\w.-]+)(?:@([\w.-]+))?(?:/([^/@]+))?"
 # or "last" behind it. In a plan it always has both.
 RUN_WEIGHTS = r"(?!\w+://)(.+?)(?:@([A-Za-z_]\w*)(?::(\d+|best|last))?)?"
 
+# What is in the folder of a run; the checkpoints are those of the embedded engine.
+PLAN_FILE, JOURNAL_FILE, CHECKPOINTS_FOLDER = "plan.json", "journal.sqlite", "checkpoints"
+
 # What to do about a file that is not there.
 WHERE_PATHS_START = "a path starts at the folder of the file that names it"
 

@@ -15,6 +15,7 @@ from rlc.catalog.plan_files import plan_from_file
 from rlc.check.rules import check_plan
 from rlc.lang.diagnostics import Diagnostic, Severity
 from rlc.plan.codec import PlanFormatError
+from rlc.plan.paths import JOURNAL_FILE, PLAN_FILE
 from rlc.plan.records import EvalPlan, Plan
 from rlc.runtime.journal.metrics import METRICS_FILE
 from rlc.runtime.journal.timeline import TIMELINE_FILE
@@ -76,7 +77,7 @@ def read_files(path: Path) -> RunFiles:
     """Read everything but the episodes. Raise RunError if it is not the folder of a run."""
     plan = read_plan(path)
     evals = {stage.name for stage in plan.stages if isinstance(stage, EvalPlan)}
-    spent, done, changed = _read_journal(path / "journal.sqlite")
+    spent, done, changed = _read_journal(path / JOURNAL_FILE)
     timeline = []
     for record in read_lines(path / TIMELINE_FILE):
         with suppress(TypeError):  # a line that something else wrote
@@ -96,15 +97,15 @@ def read_files(path: Path) -> RunFiles:
 def read_plan(path: Path) -> Plan:
     """Read the plan of a run folder. Raise RunError if there is none."""
     try:
-        data = json.loads((path / "plan.json").read_text(encoding="utf-8"))
+        data = json.loads((path / PLAN_FILE).read_text(encoding="utf-8"))
         return plan_from_file(data, path)[0]
     except OSError as error:
         raise RunError(
-            f"{path} is not a run folder: it has no plan.json",
+            f"{path} is not a run folder: it has no {PLAN_FILE}",
             "`rlc runs` lists the runs that there are",
         ) from error
     except (ValueError, PlanFormatError) as error:
-        raise RunError(f"{path / 'plan.json'} is not a plan: {error}") from error
+        raise RunError(f"{path / PLAN_FILE} is not a plan: {error}") from error
 
 
 def read_metrics(path: Path) -> list[Record]:

@@ -10,6 +10,7 @@ from pathlib import Path
 
 from rlc.plan.codec import plan_hash
 from rlc.plan.differences import difference_lines
+from rlc.plan.paths import CHECKPOINTS_FOLDER
 from rlc.plan.records import Plan
 from rlc.runtime.guard.limits import NOTHING_LEARNT
 from rlc.runtime.journal.folder import RunFolder, command
@@ -114,7 +115,8 @@ def connect_run(folder: RunFolder, base_url: str | None, resumed: bool) -> Servi
 
     Raise ServiceError if the service cannot be used.
     """
-    base_url, checkpoints = base_url or folder.journal.meta("server"), folder.path / "checkpoints"
+    base_url = base_url or folder.journal.meta("server")
+    checkpoints = folder.path / CHECKPOINTS_FOLDER
     if resumed:
         require_service(folder.plan, base_url)
     if resumed and checkpoints.is_dir():  # a process that was killed may have left parts of some

@@ -20,7 +20,7 @@ from rlc.plan.sweeps import Trial
 from rlc.runtime.journal.folder import command, new_folder
 from rlc.runtime.journal.locks import lock
 from rlc.runtime.records import RunError
-from rlc.sweeps.journal import JOURNAL_FILE, SweepJournal
+from rlc.sweeps.journal import SWEEP_FILE, SweepJournal
 from rlc.sweeps.read import BASE_FILE, SHARED, TRIALS, require_sweep, trial_folder
 
 
@@ -52,7 +52,7 @@ class SweepFolder:
                 )
             with ExitStack() as opened:
                 opened.callback(os.close, lock(path))
-                journal = opened.enter_context(closing(SweepJournal(path / JOURNAL_FILE)))
+                journal = opened.enter_context(closing(SweepJournal(path / SWEEP_FILE)))
                 (path / TRIALS).mkdir()
                 text = json.dumps(plan_to_file(base, path), indent=2, ensure_ascii=False) + "\n"
                 (path / BASE_FILE).write_text(text, encoding="utf-8")
@@ -81,7 +81,7 @@ class SweepFolder:
         try:
             with ExitStack() as opened:
                 opened.callback(os.close, lock(path))
-                journal = opened.enter_context(closing(SweepJournal(path / JOURNAL_FILE)))
+                journal = opened.enter_context(closing(SweepJournal(path / SWEEP_FILE)))
                 return cls(path, journal, opened.pop_all())
         except OSError as error:
             raise RunError(

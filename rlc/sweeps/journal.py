@@ -19,7 +19,7 @@ from attrs import frozen
 from rlc.plan.sweeps import Trial
 from rlc.runtime.records import RunError
 
-JOURNAL_FILE = "sweep.sqlite"
+SWEEP_FILE = "sweep.sqlite"
 
 TrialState = Literal["waiting", "running", "finished", "pruned", "budget", "interrupted", "failed"]
 COMPLETED: tuple[TrialState, ...] = ("finished", "pruned")  # and not run again

@@ -12,13 +12,14 @@ from attrs import evolve, frozen
 
 from rlc.catalog.plan_files import plan_from_file
 from rlc.plan.codec import PlanFormatError
+from rlc.plan.paths import JOURNAL_FILE, PLAN_FILE
 from rlc.plan.records import Plan
 from rlc.plan.sweeps import SweepPlan, Trial
 from rlc.runtime.journal.database import NOTHING, Journal, Used
 from rlc.runtime.journal.locks import is_locked
 from rlc.runtime.journal.runs import GONE
 from rlc.runtime.records import RunError
-from rlc.sweeps.journal import JOURNAL_FILE, SweepJournal
+from rlc.sweeps.journal import SWEEP_FILE, SweepJournal
 from rlc.sweeps.results import Standing
 
 TRIALS, SHARED = "trials", "shared"  # folders of runs
@@ -56,14 +57,14 @@ def run_folders(path: Path) -> list[Path]:
 
 def is_sweep(path: Path) -> bool:
     """Whether a folder is that of a sweep."""
-    return (path / JOURNAL_FILE).is_file()
+    return (path / SWEEP_FILE).is_file()
 
 
 def require_sweep(path: Path) -> None:
     """Raise RunError if a folder is not that of a sweep."""
     if not is_sweep(path):
         raise RunError(
-            f"{path} is not the folder of a sweep: it has no {JOURNAL_FILE}",
+            f"{path} is not the folder of a sweep: it has no {SWEEP_FILE}",
             "give the folder that an earlier `rlc sweep` named",
         )
 
@@ -72,7 +73,7 @@ def begun_with(path: Path) -> tuple[str, dict[str, Any]]:
     """Return the recipe that a sweep was begun with, and its options. Raise RunError if there is
     none."""
     require_sweep(path)
-    with closing(SweepJournal(path / JOURNAL_FILE, read_only=True)) as journal:
+    with closing(SweepJournal(path / SWEEP_FILE, read_only=True)) as journal:
         return journal.meta("recipe") or "", json.loads(journal.meta("made_from") or "{}")
 
 
@@ -83,7 +84,7 @@ def read_sweep(path: Path) -> SweepInfo:
 
     require_sweep(path)
     try:
-        with closing(SweepJournal(path / JOURNAL_FILE, read_only=True)) as journal:
+        with closing(SweepJournal(path / SWEEP_FILE, read_only=True)) as journal:
             state, cause = journal.meta("state") or "running", journal.meta("cause") or ""
             running = is_locked(path)
             if state == "running" and not running:
@@ -108,7 +109,7 @@ def read_sweep(path: Path) -> SweepInfo:
                 spent_usd=sum(map(_spent, run_folders(path))),
             )
     except (sqlite3.Error, ValueError, KeyError, TypeError) as error:
-        raise RunError(f"{path / JOURNAL_FILE} cannot be read: {error}") from error
+        raise RunError(f"{path / SWEEP_FILE} cannot be read: {error}") from error
 
 
 def _base(path: Path) -> Plan | None:
@@ -120,17 +121,17 @@ def _base(path: Path) -> Plan | None:
 
 
 def _spent(run: Path) -> float:
-    if not (run / "journal.sqlite").is_file():
+    if not (run / JOURNAL_FILE).is_file():
         return 0.0
-    with closing(Journal(run / "journal.sqlite", read_only=True)) as journal:
+    with closing(Journal(run / JOURNAL_FILE, read_only=True)) as journal:
         return journal.spent_usd()
 
 
 def used_in(path: Path, of: str) -> Used:
     """What a run has used itself: of a trial, the stages before ``of`` were run elsewhere."""
-    stages = json.loads((path / "plan.json").read_text(encoding="utf-8"))["stages"]
+    stages = json.loads((path / PLAN_FILE).read_text(encoding="utf-8"))["stages"]
     names = [stage["name"] for stage in stages]
     if of in names:
         names = [s["name"] for s in stages if s["name"] == of or s["kind"] == "eval"]
-    with closing(Journal(path / "journal.sqlite", read_only=True)) as journal:
+    with closing(Journal(path / JOURNAL_FILE, read_only=True)) as journal:
         return sum(map(journal.used, names), NOTHING)

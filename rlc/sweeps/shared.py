@@ -14,6 +14,7 @@ from pathlib import Path
 from attrs import evolve
 
 from rlc.plan.graph import build_graph
+from rlc.plan.paths import JOURNAL_FILE
 from rlc.plan.records import LOCAL, EvalPlan, Plan
 from rlc.runtime.failures import FAILURES_FILE
 from rlc.runtime.journal.folder import RunFolder
@@ -42,7 +43,7 @@ def create(path: Path, plan: Plan, shared: Path | None, names: Sequence[str] = (
     shutil.rmtree(partial, ignore_errors=True)
     with closing(RunFolder.create(partial, plan)) as folder:
         if shared is not None:
-            folder.journal.take(shared / "journal.sqlite", names)
+            folder.journal.take(shared / JOURNAL_FILE, names)
             _copy_files(shared, partial, plan)
     partial.rename(path)
 

@@ -11,7 +11,7 @@ import pytest
 from killing import differences, finished, outcome, start
 from sweep_support import write
 
-from rlc.sweeps.journal import JOURNAL_FILE, SweepJournal, TrialRecord
+from rlc.sweeps.journal import SWEEP_FILE, SweepJournal, TrialRecord
 
 pytestmark = [pytest.mark.engine, pytest.mark.kill, pytest.mark.slow]
 
@@ -20,7 +20,7 @@ DRAWN = "sweep s { of = main  over = { rate = log(1e-5, 1e-2) }  search = tpe(3)
 
 
 def records(folder: Path) -> list[TrialRecord]:
-    with closing(SweepJournal(folder / JOURNAL_FILE, read_only=True)) as journal:
+    with closing(SweepJournal(folder / SWEEP_FILE, read_only=True)) as journal:
         return journal.trials()
 
 

@@ -7,6 +7,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
+from rlc.plan.paths import PLAN_FILE
 from rlc.runtime.journal.runs import RunInfo
 
 
@@ -26,7 +27,7 @@ def what_differs(runs: Sequence[RunInfo]) -> dict[Path, dict[str, str]]:
 
 def _values(run: Path) -> dict[str, str]:
     try:
-        plan = json.loads((run / "plan.json").read_text(encoding="utf-8"))
+        plan = json.loads((run / PLAN_FILE).read_text(encoding="utf-8"))
         stages = {stage["name"]: stage for stage in plan["stages"]}
         return dict(_leaves({**stages, "seed": plan["seed"]}, ""))
     except (OSError, ValueError, KeyError, TypeError):

@@ -19,7 +19,7 @@ from rlc.catalog.files import located_files, paths_in
 from rlc.catalog.plan_files import plan_from_file, plan_to_file
 from rlc.plan.codec import PlanFormatError, plan_hash
 from rlc.plan.differences import difference_lines
-from rlc.plan.paths import is_there, located
+from rlc.plan.paths import JOURNAL_FILE, PLAN_FILE, is_there, located
 from rlc.plan.records import EvalPlan, Plan, data_of
 from rlc.runtime.failures import FAILURES_FILE, Failure, read_failures
 from rlc.runtime.journal.database import Journal
@@ -64,7 +64,7 @@ class RunFolder:
                 )
             with ExitStack() as opened:
                 opened.callback(os.close, lock(path))
-                journal = opened.enter_context(closing(Journal(path / "journal.sqlite")))
+                journal = opened.enter_context(closing(Journal(path / JOURNAL_FILE)))
                 _write_plan(path, plan)
                 folder = cls(path, plan, journal, opened.pop_all(), new=True)
         except OSError as error:
@@ -90,12 +90,12 @@ class RunFolder:
         Raise RunError if there is no run in it, it is in use, it cannot be written, or its
         ``plan.json`` differs from the journal.
         """
-        if not (path / "journal.sqlite").is_file():
+        if not (path / JOURNAL_FILE).is_file():
             raise no_run(path)
         try:
             with ExitStack() as opened:
                 opened.callback(os.close, lock(path))
-                journal = opened.enter_context(closing(Journal(path / "journal.sqlite")))
+                journal = opened.enter_context(closing(Journal(path / JOURNAL_FILE)))
                 plan = _journalled_plan(path, journal)
                 _compare_plan(path, plan)
                 return cls(path, plan, journal, opened.pop_all())
@@ -209,12 +209,12 @@ def _write_plan(path: Path, plan: Plan) -> None:
     text = json.dumps(plan_to_file(plan, path), indent=2, ensure_ascii=False) + "\n"
     fresh = path / "plan.json.tmp"
     fresh.write_text(text, encoding="utf-8")
-    fresh.replace(path / "plan.json")
+    fresh.replace(path / PLAN_FILE)
 
 
 def _compare_plan(path: Path, plan: Plan) -> None:
     """Raise RunError if ``plan.json`` was edited, with the differences; write a missing one."""
-    file = path / "plan.json"
+    file = path / PLAN_FILE
     if not file.exists():
         return _write_plan(path, plan)
     try:
@@ -238,7 +238,7 @@ def _compare_plan(path: Path, plan: Plan) -> None:
 def no_run(path: Path) -> RunError:
     """Return the error for a folder without a run."""
     return RunError(
-        f"{path} is not a run folder: it has no plan.json and journal.sqlite",
+        f"{path} is not a run folder: it has no {PLAN_FILE} and {JOURNAL_FILE}",
         "give the folder that an earlier `rlc run` named",
     )
 
@@ -248,7 +248,7 @@ def _journalled_plan(path: Path, journal: Journal) -> Plan:
     text = journal.meta("plan")
     try:
         if text is None and journal.meta("plan_hash") is not None:  # of an older version
-            text = (path / "plan.json").read_text(encoding="utf-8")
+            text = (path / PLAN_FILE).read_text(encoding="utf-8")
         if text is not None:
             plan, _ = plan_from_file(json.loads(text), path)
             return evolve(plan, recipe=_found_recipe(path, plan, journal))
@@ -259,7 +259,7 @@ def _journalled_plan(path: Path, journal: Journal) -> Plan:
             "go on with that version, or start a new run",
         ) from error
     raise RunError(
-        f"{path / 'journal.sqlite'} is empty or damaged: it does not know its plan",
+        f"{path / JOURNAL_FILE} is empty or damaged: it does not know its plan",
         "restore it from a backup, or start a new run",
     )
 

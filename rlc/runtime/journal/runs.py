@@ -19,6 +19,7 @@ from attrs import field, frozen
 from rlc.catalog.plan_files import recipe_in_file
 from rlc.plan.codec import PlanFormatError, expectations_from_dict
 from rlc.plan.expectations import Judged
+from rlc.plan.paths import JOURNAL_FILE, PLAN_FILE
 from rlc.plan.records import REHEARSAL
 from rlc.runtime.expectations import judged_after
 from rlc.runtime.journal.database import Journal
@@ -79,7 +80,7 @@ def list_runs(root: Path) -> list[RunInfo]:
 
 def is_run(path: Path) -> bool:
     """Whether a folder looks like a run's, complete or damaged."""
-    return any((path / name).is_file() for name in ("plan.json", "journal.sqlite"))
+    return any((path / name).is_file() for name in (PLAN_FILE, JOURNAL_FILE))
 
 
 def read_run(path: Path) -> RunInfo:
@@ -88,12 +89,12 @@ def read_run(path: Path) -> RunInfo:
         raise no_run(path)
     try:
         try:
-            plan = json.loads((path / "plan.json").read_text(encoding="utf-8"))
+            plan = json.loads((path / PLAN_FILE).read_text(encoding="utf-8"))
         except ValueError as error:
-            raise RunError(f"{path / 'plan.json'} is not JSON: {error}") from error
+            raise RunError(f"{path / PLAN_FILE} is not JSON: {error}") from error
         if not isinstance(plan, dict):
-            raise RunError(f"{path / 'plan.json'} is not a plan")
-        with closing(Journal(path / "journal.sqlite", read_only=True)) as journal:
+            raise RunError(f"{path / PLAN_FILE} is not a plan")
+        with closing(Journal(path / JOURNAL_FILE, read_only=True)) as journal:
             return _run_info(path, plan, journal)
     except (RunError, PlanFormatError, OSError) as error:
         cause = str(error)
