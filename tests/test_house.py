@@ -36,7 +36,7 @@ MAY_IMPORT = {
     "sweeps": "plan data catalog pricing compile service runtime",
     "report": "lang plan catalog pricing check compile explanation runtime sweeps",
     "models": "lang plan data catalog check compile envs service runtime report",
-    "emit": "algo plan catalog pricing compile explanation envs",
+    "emit": "lang algo plan data catalog pricing compile explanation envs models",
     "imports": "lang catalog",
     "cli": "lang algo plan data catalog pricing check compile explanation envs service runtime "
     "sweeps report models emit imports api",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import sqlite3
 from contextlib import closing
 from pathlib import Path
@@ -71,10 +72,22 @@ def require_sweep(path: Path) -> None:
 
 def begun_with(path: Path) -> tuple[str, dict[str, Any]]:
     """Return the recipe that a sweep was begun with, and its options. Raise RunError if there is
-    none."""
+    none.
+
+    The recipe is looked for as it is seen from the sweep's folder, if the whole project was moved,
+    and where it was when the sweep began.
+    """
     require_sweep(path)
     with closing(SweepJournal(path / SWEEP_FILE, read_only=True)) as journal:
-        return journal.meta("recipe") or "", json.loads(journal.meta("made_from") or "{}")
+        recipe = journal.meta("recipe") or ""
+        options = json.loads(journal.meta("made_from") or "{}")
+    base = _base(path)
+    if base is None or not os.path.isfile(base.recipe):
+        return recipe, options
+    if "folder" in options:  # where paths of the options start, which was moved too
+        away = os.path.relpath(options["folder"], os.path.dirname(recipe))
+        options["folder"] = os.path.abspath(os.path.join(os.path.dirname(base.recipe), away))
+    return base.recipe, options
 
 
 def read_sweep(path: Path) -> SweepInfo:

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import re
 from pathlib import Path
+from typing import Any
 
 import pytest
 from golden import check_golden
 
-from rlc.compile.recipe import compile_source
+from rlc.compile.recipe import Compiled, compile_source
 from rlc.data.reading import Reader
+from rlc.emit.errors import EmitError
+from rlc.emit.job.folder import emit_job
 from rlc.lang.codes import CODES
 from rlc.lang.render import render_human
 from rlc.lang.source import Source
@@ -18,17 +21,31 @@ CASES = sorted(Path(__file__).with_name("cases").glob("RL*.rl"))
 
 
 @pytest.mark.parametrize("path", CASES, ids=lambda path: path.stem)
-def test_a_finding_reads_like_this(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_finding_reads_like_this(
+    path: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
     monkeypatch.chdir(path.parent)  # imports start at the folder of the file
     monkeypatch.setattr("rlc.check.data.packages.is_missing", lambda name: name == "wandb")
     monkeypatch.setattr("rlc.data.commands.is_command", lambda name: name == "python")
     text = path.read_text(encoding="utf-8")
     command = text.splitlines()[0]
     overrides, reader = re.findall(r"--set (\S+)", command), Reader(imports="--import" in command)
-    found = compile_source(Source(path.name, text), overrides, reader=reader).diagnostics
+    compiled = compile_source(Source(path.name, text), overrides, reader=reader)
+    found = compiled.diagnostics
+    if "rlc emit" in command:
+        with pytest.raises(EmitError) as refused:
+            emit_as(command, compiled, tmp_path)
+        found = refused.value.diagnostics
     # One mistake is one finding: nothing follows from it.
     assert {item.code for item in found} == {path.stem}
     check_golden(path.with_suffix(".txt"), render_human(found, color=False))
+
+
+def emit_as(command: str, compiled: Compiled, folder: Path) -> None:
+    """Write what the command of a case writes."""
+    include = [Path(name) for name in re.findall(r"--include (\S+)", command)]
+    options: dict[str, Any] = {"overrides": [], "seed": None, "rehearse": False, "service": None}
+    emit_job(compiled, folder / "job", options, None, include)
 
 
 def test_every_code_of_the_checker_has_a_case() -> None:

@@ -1,46 +1,150 @@
-"""``rlc emit``: the training job as a standalone Python script."""
+"""``rlc emit``: a job as a folder that runs anywhere, or as one Python script."""
 
 from __future__ import annotations
 
 import argparse
 import sys
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-from rlc.cli.options import add_plan_options, recipe_of
+from rlc.cli.options import add_plan_options, changes_plan, recipe_of
 from rlc.cli.output import print_error, print_findings
 
-HELP = "write the training job as a standalone Python script"
+if TYPE_CHECKING:
+    from rlc.compile.recipe import Compiled
+
+HELP = "write a job as a folder that runs on any machine, or as one Python script"
 DESCRIPTION = (
-    "Write the training job of a recipe as a Python script that needs nothing of "
-    "rlc: `tinker`, a readable loop on Tinker's SDK, which reproduces `rlc run` with the same "
-    "seed; or `cookbook`, a configuration of tinker-cookbook's own loop."
+    "Write a job, to run it elsewhere. `--target job` writes a folder with the plan, the files "
+    "that it reads, its packages and one command that runs it or goes on with it; it takes any "
+    "plan, and sweeps. `--target script` writes one readable program on Tinker's SDK that needs "
+    "nothing of rlc, of plans that fit one: with the same seed it repeats `rlc run`."
 )
 EPILOG = """\
 examples:
-  rlc emit recipes/sudoku.rl -o train.py
-  rlc emit recipes/sudoku.rl --set main.budget=none > train.py
-  rlc emit recipes/mixture.rl --target cookbook -o train.py
+  rlc emit recipes/judged.rl -o jobs/judged            a folder: cd jobs/judged && python run.py
+  rlc emit recipes/learning_rates.rl --sweep -o jobs/rates
+  rlc emit recipes/sudoku.rl --set main.budget=none -o train.py        a script
+  rlc emit recipes/sudoku.rl --target script > train.py
 
-exit status: 0 written, 1 mistakes in the recipe or a plan that the target cannot express, 2 usage
+exit status: 0 written, 1 mistakes in the recipe or a plan that cannot be written so, 2 usage
 """
+_FORMERLY = {"tinker": "script"}
+_GONE = (
+    "--target cookbook is gone: the loop of tinker-cookbook has neither seeds nor budgets, and one "
+    "advantage, so few plans fitted it"
+)
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("recipe", help="the recipe (.rl; - for standard input)")
+    parser.add_argument(
+        "recipe", help="the recipe (.rl; - for standard input) or saved plan (.json)"
+    )
     add_plan_options(parser)
-    parser.add_argument("--target", choices=("tinker", "cookbook"), default="tinker")
-    parser.add_argument("-o", "--output", type=Path, help="file to write (default: print it)")
+    parser.add_argument(
+        "--target",
+        metavar="{job,script}",
+        choices=("job", "script", *_FORMERLY, "cookbook"),
+        help="what to write (default: a script if FILE ends in .py or is left out, else a job)",
+    )
+    parser.add_argument(
+        "-o",
+        "--output",
+        metavar="FILE",
+        type=Path,
+        help="folder or file to write (a script is printed by default)",
+    )
+    parser.add_argument(
+        "--sweep",
+        metavar="NAME",
+        nargs="?",
+        const="",
+        help="the job runs a sweep of the recipe (its name, if there are several)",
+    )
+    parser.add_argument(
+        "--include",
+        metavar="PATH",
+        type=Path,
+        action="append",
+        default=[],
+        help="a file or folder that the job takes along, besides those that the recipe and its "
+        "Python code name",
+    )
 
 
 def run(args: argparse.Namespace) -> int:
-    """Write the script, and return the exit status."""
-    from rlc.emit.write import emit
-
-    compiled = recipe_of(args).compile()
+    """Write the job, and return the exit status."""
+    if args.target == "cookbook":
+        return print_error(
+            _GONE, 2, "--target script writes a loop on the SDK, --target job any plan"
+        )
+    if args.target in _FORMERLY:
+        now = _FORMERLY[args.target]
+        print(f"warning: --target {args.target} is called --target {now}", file=sys.stderr)
+        args.target = now
+    is_script = args.output is None or args.output.suffix == ".py"
+    target = args.target or ("script" if is_script else "job")
+    if target == "job" and args.output is None:
+        return print_error("a job is a folder: say where with -o DIR", 2)
+    if target == "script" and (args.sweep is not None or args.include):
+        option = "--include" if args.include else "--sweep"
+        return print_error(f"{option} is for --target job: a script is one run in one file", 2)
+    compiled = _compiled(args)
+    if compiled is None:
+        return print_error("a saved plan is written as it is: give its recipe for other options", 2)
     print_findings(compiled.diagnostics)
     if compiled.plan is None:
         return 1
-    text = emit(compiled.plan, args.target, args.output.name if args.output else "train.py")
+    from rlc.emit.errors import EmitError
+
+    try:
+        return _write_job(compiled, args) if target == "job" else _write_script(compiled, args)
+    except EmitError as error:
+        print_findings(error.diagnostics)
+        return 1
+
+
+def _compiled(args: argparse.Namespace) -> Compiled | None:
+    """Return the compiled recipe, or the saved plan; None if that is to be changed."""
+    from rlc.api import is_saved_plan, load_plan
+
+    if not is_saved_plan(args.recipe):
+        return recipe_of(args).compile()
+    if changes_plan(args) or args.sweep is not None:
+        return None
+    from rlc.compile.recipe import Compiled
+    from rlc.lang.diagnostics import Diagnostics
+
+    return Compiled(load_plan(args.recipe), Diagnostics())
+
+
+def _write_job(compiled: Compiled, args: argparse.Namespace) -> int:
+    from rlc.compile.sweeps import find_sweep
+    from rlc.emit.job.folder import emit_job
+
+    assert compiled.plan is not None
+    sweep = None
+    if args.sweep is not None:
+        sweep = find_sweep(compiled.sweeps, args.sweep or None, compiled.plan.recipe)
+    made = emit_job(compiled, args.output, recipe_of(args).options(), sweep, args.include)
+    print(f"wrote {made.folder}: {len(made.files)} files, {made.size / 1e6:,.1f} MB")
+    for name in made.files:
+        if name.startswith("recipe/"):
+            print(f"  {name}")
+    if made.needs:
+        print(f"it needs {', '.join(made.needs)} in the environment")
+    if sweep is None and compiled.sweeps:
+        names = ", ".join(f"`{one.plan.name}`" for one in compiled.sweeps)
+        print(f"it runs the recipe alone; --sweep NAME writes a sweep of it ({names})")
+    print(f"run it with: cd {made.folder} && python3 run.py")
+    return 0
+
+
+def _write_script(compiled: Compiled, args: argparse.Namespace) -> int:
+    from rlc.emit.write import emit
+
+    assert compiled.plan is not None
+    text = emit(compiled.plan, "tinker", args.output.name if args.output else "train.py")
     if args.output is None:
         sys.stdout.write(text)
         return 0

@@ -1,0 +1,279 @@
+"""What a job takes along: the recipe and every file that it reads, laid out as they are here."""
+
+from __future__ import annotations
+
+import json
+import os
+import shlex
+import shutil
+import sys
+import tempfile
+from collections.abc import Iterable, Iterator, Sequence
+from glob import glob
+from pathlib import Path
+from typing import Any
+
+from attrs import define, evolve, field
+
+from rlc.catalog.environments import code_of
+from rlc.catalog.files import with_files
+from rlc.catalog.saved_weights import ADAPTER_CONFIG, find_weights, is_run_weights
+from rlc.data.code.modules import module_file
+from rlc.data.digests import data_files
+from rlc.data.errors import DataError
+from rlc.emit.errors import EmitError
+from rlc.emit.job.code_files import CodeFiles
+from rlc.lang.ast import ImportDecl
+from rlc.lang.read import read_source
+from rlc.lang.syntax import parse
+from rlc.models.export import CARD, export_model
+from rlc.plan.asked import asked_models
+from rlc.plan.leaves import children_of
+from rlc.plan.models import ModelPlan
+from rlc.plan.paths import file_part, located
+from rlc.plan.records import LOCAL, Plan, environments_of
+
+TREE = "recipe"  # the folder of a job that they are in
+_ELSEWHERE = "elsewhere"  # in that, what comes from outside of the project
+_SKIPPED = {"__pycache__", ".git", ".venv", "node_modules"}
+
+
+@define(eq=False)
+class Contents:
+    """The files of a job. ``plans`` are all that it may run, the first is that of the recipe;
+    ``extra`` files are taken along because the user says so.
+
+    ``as_written``: its recipe is compiled where it is run, so that every path in it has to be
+    right there as it is.
+    """
+
+    plans: Sequence[Plan]
+    as_written: bool
+    extra: Sequence[Path] = ()
+    code: CodeFiles = field(init=False)
+    _recipe: Path = field(init=False)
+    _named: dict[Path, None] = field(factory=dict, init=False)  # files and folders
+    _outside: dict[Path, str] = field(factory=dict, init=False)  # and their names in the job
+    _weights: dict[str, ModelPlan] = field(factory=dict, init=False)  # by their names in the plans
+    _here: bool = field(default=False, init=False)  # modules are found in the working directory
+
+    def __attrs_post_init__(self) -> None:
+        self._recipe = Path(os.path.abspath(self.plans[0].recipe))
+        self.code = CodeFiles((self._recipe.parent, Path.cwd()))
+        for path in (*imported_files(self._recipe), *map(Path.absolute, self.extra)):
+            self._take(path)
+        for plan in self.plans:
+            self._weights |= {model.weights: model for model in _models(plan) if model.weights}
+        for plan in self.plans:
+            with_files(plan, self._note)
+            for env in (env for stage in plan.stages for env in environments_of(stage)):
+                for _, code in code_of(env):
+                    self._module(code.target.rpartition(":")[0])
+                for text in _texts(env):
+                    self._command(text)
+        for path in self.code.files:
+            self._take(path)
+
+    @property
+    def root(self) -> Path:
+        """The folder here whose layout the job keeps."""
+        near = [path for path in self._named if path not in self._outside]
+        starts = [self._recipe.parent, *near, *([Path.cwd()] if self._here else [])]
+        weights = (Path(located(file_part(n), str(self._recipe))) for n in self._run_weights())
+        return Path(os.path.commonpath([*starts, *(path.parent for path in weights)]))
+
+    @property
+    def recipe(self) -> str:
+        """The recipe, as seen from the job's folder."""
+        return self._place(self._recipe)
+
+    @property
+    def folder(self) -> str:
+        """Where the job is run, as seen from its folder: where modules and paths of the command
+        line start."""
+        here = Path.cwd()
+        return self._place(here) if self._here and here.is_relative_to(self.root) else "."
+
+    def start_here(self) -> None:
+        """Keep the working directory of now as that of the job."""
+        self._here = True
+
+    def write(self, job: Path) -> None:
+        """Copy everything into the folder of a job."""
+        for path in (self._recipe, *self._named):
+            for file in files_in(path):
+                target = job / self._place(path) / file.relative_to(path)
+                target.parent.mkdir(parents=True, exist_ok=True)
+                if not target.exists():
+                    shutil.copyfile(file, target)
+        for name in self._run_weights():
+            model = self._weights[name]
+            here = located(name, str(self._recipe))
+            places = [self._place(Path(here))]
+            if self.as_written:  # a recipe need not say which of a run
+                places.append(self._place(Path(file_part(here))))
+            for place in dict.fromkeys(places):
+                _write_adapter(evolve(model, weights=here), job / place)
+
+    def moved(self, plan: Plan, job: Path) -> Plan:
+        """Return a plan with the paths that it has in the job, once that is written."""
+        recipe, told = self.recipe, dict[str, str]()
+        for path in (self._recipe, *imported_files(self._recipe)):
+            for name in (str(path), os.path.relpath(path)):
+                told[name.replace(os.sep, "/") + ":"] = self._place(path) + ":"
+
+        def change(path: str) -> str:
+            if path in self._weights and self._weights[path].service != LOCAL:
+                return find_weights(located(path, plan.recipe)).place  # the service keeps them
+            part = file_part(path)
+            start = located(path if path in self._weights else part, str(self._recipe))
+            if os.path.isabs(os.path.expanduser(path)) or Path(start) in self._outside:
+                moved = os.path.relpath(self._place(Path(start)), os.path.dirname(recipe) or ".")
+                dotted = moved if moved.startswith(".") else f"./{moved}"
+                return dotted + path[len(part) :]
+            return path
+
+        moved = evolve(with_files(plan, change), recipe=str(job / recipe))
+        named = [os.path.relpath(path, self._recipe.parent) for path in self.code.files]
+        paths = [*(file.path for file in plan.data), *named]
+        read = data_files(map(change, paths), moved.recipe)
+        origins = {key: _renamed(origin, told) for key, origin in plan.provenance.items()}
+        return evolve(moved, data=read, provenance=origins)
+
+    def _note(self, path: str) -> str:
+        if path in self._weights:  # written as an adapter, not copied
+            return path
+        part = file_part(path)
+        place = Path(located(part, str(self._recipe)))
+        if part.endswith(".py") and place.is_file():
+            self.code.add(place)
+        self._take(place, os.path.isabs(os.path.expanduser(part)))
+        return path
+
+    def _take(self, place: Path, absolute: bool = False) -> None:
+        """Take a file along, or a folder, or what matches a pattern."""
+        if not place.exists():
+            for found in sorted(glob(str(place))):
+                self._take(Path(found), absolute)
+            return
+        self._named[place] = None
+        near = _is_near(place, self._recipe.parent)
+        if self.as_written and (absolute or not near):
+            raise EmitError.of_file(
+                str(place),
+                "this file is not beside the recipe, which is compiled where the sweep is run",
+                "copy it into the recipe's folder, and name it from there",
+            )
+        if not near:
+            taken = set(self._outside.values())
+            name, number = place.name, 1
+            while name in taken:
+                number += 1
+                name = f"{number}-{place.name}"
+            self._outside[place] = name
+
+    def _module(self, module: str) -> None:
+        """Take a module of one's own along: one that is beside the recipe, or here."""
+        if not module or module.endswith(".py"):
+            return
+        home, here = self._recipe.parent, Path.cwd()
+        try:
+            file = module_file(module, [str(here), str(home)])
+        except DataError:  # reported elsewhere
+            return
+        if file is None or "site-packages" in Path(file).parts:
+            return
+        path = Path(os.path.abspath(file))
+        if path.is_relative_to(home) or path.is_relative_to(here):
+            self._here |= not path.is_relative_to(home)
+            self.code.add(path)
+
+    def _command(self, text: str) -> None:
+        """Take the files along that a command names."""
+        try:
+            words = shlex.split(text) if len(text) < 1_000 else []
+        except ValueError:  # no command
+            return
+        for word in words:
+            place = Path(located(word, str(self._recipe)))
+            if place.is_file() and _is_near(place, self._recipe.parent):
+                self._note(word)
+
+    def _run_weights(self) -> Iterator[str]:
+        for name, model in self._weights.items():
+            if is_run_weights(name) and model.service == LOCAL:
+                yield name
+
+    def _place(self, path: Path) -> str:
+        """Where a path of this machine is in the job."""
+        if path in self._outside:
+            return f"{TREE}/{_ELSEWHERE}/{self._outside[path]}"
+        return os.path.normpath(os.path.join(TREE, os.path.relpath(path, self.root)))
+
+
+def imported_files(recipe: Path) -> list[Path]:
+    """Return the files that a recipe imports, and those that they import."""
+    found, waiting = dict[Path, None](), [recipe]
+    while waiting:
+        path = waiting.pop()
+        source, _ = read_source(path)
+        if source is None or path in found:
+            continue
+        found[path] = None
+        imports = (one for one in parse(source)[0].decls if isinstance(one, ImportDecl))
+        waiting += [Path(os.path.normpath(path.parent / one.path.value)) for one in imports]
+    return [path for path in found if path != recipe]
+
+
+def _is_near(path: Path, home: Path) -> bool:
+    """Whether a path can keep its place as seen from the recipe: what they share is a project, and
+    not the home directory of somebody or a whole disk."""
+    shared = Path(os.path.commonpath([path, home]))
+    far = {Path("/"), Path.home(), *Path.home().parents, Path(tempfile.gettempdir())}
+    return shared == home or shared not in far
+
+
+def files_in(path: Path) -> Iterator[Path]:
+    """The files in a folder and its subfolders, in order; a file itself."""
+    if path.is_file():
+        yield path
+        return
+    for folder, inside, names in os.walk(path):
+        inside[:] = sorted(set(inside) - _SKIPPED)
+        yield from (Path(folder) / name for name in sorted(names))
+
+
+def _models(plan: Plan) -> Iterator[ModelPlan]:
+    for stage in plan.stages:
+        yield stage.model
+        yield from (state.model for _, state in asked_models(stage))
+
+
+def _texts(node: Any) -> Iterator[str]:
+    """The texts in a part of a plan."""
+    if isinstance(node, str):
+        yield node
+    parts: Iterable[Any] = node if isinstance(node, list) else (children_of(node) or {}).values()
+    for part in parts:
+        yield from _texts(part)
+
+
+def _renamed(origin: str, names: dict[str, str]) -> str:
+    for name, new in names.items():
+        if name in origin:
+            return origin.replace(name, new)
+    return origin
+
+
+def _write_adapter(model: ModelPlan, folder: Path) -> None:
+    """Write weights of the embedded engine as an adapter of PEFT, which no machine's paths are
+    in."""
+    if folder.exists():
+        return
+    print(f"writing {model.weights} as an adapter", file=sys.stderr)
+    export_model(model, folder)
+    (folder / CARD).unlink()
+    config = json.loads((folder / ADAPTER_CONFIG).read_text(encoding="utf-8"))
+    parts = Path(config["base_model_name_or_path"]).parts
+    config["base_model_name_or_path"] = "/".join(parts[-4:] if len(parts) > 4 else parts)
+    (folder / ADAPTER_CONFIG).write_text(json.dumps(config, indent=2) + "\n", encoding="utf-8")

@@ -1,0 +1,161 @@
+"""A plan, or a sweep, as a folder that runs on any machine with Python."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shutil
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+from attrs import evolve, frozen
+
+from rlc.catalog.plan_files import plan_to_file
+from rlc.compile.recipe import Compiled
+from rlc.compile.sweeps import Sweep
+from rlc.emit.errors import EmitError
+from rlc.emit.job import entry, needs, texts
+from rlc.emit.job.contents import TREE, Contents, files_in
+from rlc.emit.job.wheel import constraints, write_wheel
+from rlc.plan.records import Plan
+from rlc.version import __version__
+
+PLAN_FILE, JOB_FILE = "plan.json", "job.json"
+WHEELS = "wheels"
+REQUIREMENTS, CONSTRAINTS = entry.PACKAGES
+
+
+@frozen
+class Job:
+    """A job that was written: its ``files``, as seen from its folder, and what it ``needs`` in the
+    environment."""
+
+    folder: Path
+    files: tuple[str, ...]
+    size: int
+    needs: tuple[str, ...]
+
+
+def emit_job(
+    compiled: Compiled,
+    folder: Path,
+    options: Mapping[str, Any],
+    sweep: Sweep | None = None,
+    extra: Sequence[Path] = (),
+) -> Job:
+    """Write the job of a recipe into a new folder, which appears whole or not at all.
+
+    Args:
+        compiled: the recipe with its plan.
+        folder: where to; it must not exist, or be empty.
+        options: what the recipe was compiled with (:meth:`rlc.Recipe.options`); a sweep is compiled
+            with them again where it is run.
+        sweep: the sweep to run in place of the plan.
+        extra: files and folders to take along that neither the recipe nor its code names.
+
+    Raises:
+        EmitError: a file cannot be taken along, or the folder has content.
+        rlc.Error: weights of an earlier run cannot be read, or no wheel of rlc can be made.
+    """
+    assert compiled.plan is not None
+    if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
+        raise EmitError.of_file(str(folder), "this already has content", "choose another folder")
+    if not Path(compiled.plan.recipe).is_file():
+        raise EmitError.of_file(
+            compiled.plan.recipe,
+            "the recipe came from standard input, and a job takes it along",
+            "save it in a file",
+        )
+    for path in extra:
+        if not path.exists():
+            raise EmitError.of_file(str(path), "there is no such file", "correct --include")
+    plans = [compiled.plan, *(_varied(sweep) if sweep else ())]
+    contents = Contents(plans, sweep is not None, extra)
+    command = ["run", PLAN_FILE]
+    if sweep is not None:
+        command = ["sweep", contents.recipe, sweep.plan.name, *_as_arguments(options)]
+        if options["overrides"]:
+            contents.start_here()
+    folder.parent.mkdir(parents=True, exist_ok=True)
+    with TemporaryDirectory(prefix=f".{folder.name}-", dir=folder.parent) as made:
+        job = Path(made) / "job"
+        job.mkdir()
+        contents.write(job)
+        _write(job, contents, command, plans, sweep)
+        if folder.exists():
+            folder.rmdir()
+        job.rename(folder)
+    files = sorted(path for path in folder.rglob("*") if path.is_file())
+    names = tuple(path.relative_to(folder).as_posix() for path in files)
+    size = sum(path.stat().st_size for path in files)
+    return Job(folder, names, size, tuple(needs.variables(compiled.plan)))
+
+
+def _write(
+    job: Path,
+    contents: Contents,
+    command: Sequence[str],
+    plans: Sequence[Plan],
+    sweep: Sweep | None,
+) -> None:
+    start = contents.folder
+    command = [os.path.relpath(word, start) if (job / word).is_file() else word for word in command]
+    plan = contents.moved(plans[0], job)
+    _write_json(job / PLAN_FILE, plan_to_file(plan, job))
+    if sweep is None:
+        command = [command[0], os.path.relpath(PLAN_FILE, start)]
+    _write_json(job / JOB_FILE, {"rlc": __version__, "command": command, "folder": start})
+    (job / WHEELS).mkdir()
+    wheel = write_wheel(job / WHEELS)
+    extras = ",".join(needs.extras(plans, sweep is not None))
+    packages = needs.packages(plans, contents.code.packages)
+    required = [f"./{WHEELS}/{wheel}[{extras}]", *packages]
+    (job / REQUIREMENTS).write_text("\n".join([f"-c {CONSTRAINTS}", *required]) + "\n")
+    (job / CONSTRAINTS).write_text(constraints(), encoding="utf-8")
+    shutil.copyfile(entry.__file__, job / "run.py")
+    (job / "run.py").chmod(0o755)
+    kept = (PLAN_FILE, JOB_FILE, WHEELS, TREE)  # the rest may be changed to fit a machine
+    summed = sorted(path for name in kept for path in files_in(job / name))
+    sums = (f"{entry.sha256(path)}  {path.relative_to(job).as_posix()}\n" for path in summed)
+    (job / entry.SUMS).write_text("".join(sums), encoding="utf-8")
+    about = texts.About(
+        name=_name(plan.recipe, sweep),
+        command=f"rlc {' '.join(command)}",
+        recipe=contents.recipe,
+        secrets=needs.variables(plan),
+        accelerator=any(needs.computes_here(one) for one in plans),
+    )
+    page = texts.readme(about, evolve(plan, recipe=contents.recipe))
+    (job / "README.md").write_text(page, encoding="utf-8")
+    (job / "Dockerfile").write_text(texts.dockerfile(about), encoding="utf-8")
+    (job / "sky.yaml").write_text(texts.sky(about), encoding="utf-8")
+    for name in (".gitignore", ".dockerignore"):  # SkyPilot copies what git does not ignore
+        (job / name).write_text("/.venv\n/run\n" if name == ".gitignore" else ".venv\nrun\n")
+
+
+def _varied(sweep: Sweep) -> list[Plan]:
+    """The plans of a sweep that may read other files, or need other packages, than the recipe."""
+    if not any(axis.values for axis in sweep.plan.axes):
+        return []
+    return [sweep.plan_of(configuration, sweep.seed) for configuration in sweep.configurations()]
+
+
+def _as_arguments(options: Mapping[str, Any]) -> list[str]:
+    """The options that a recipe was compiled with, as those of a command."""
+    words = [word for override in options["overrides"] for word in ("--set", override)]
+    words += [] if options["seed"] is None else ["--seed", str(options["seed"])]
+    words += ["--rehearse"] if options["rehearse"] else []
+    return words + ([] if options["service"] is None else ["--service", options["service"]])
+
+
+def _name(recipe: str, sweep: Sweep | None) -> str:
+    """A name that any launcher takes."""
+    parts = [Path(recipe).stem, *([sweep.plan.name] if sweep else [])]
+    return re.sub(r"[^a-z0-9]+", "-", "-".join(parts).lower()).strip("-") or "job"
+
+
+def _write_json(path: Path, data: Mapping[str, Any]) -> None:
+    path.write_text(json.dumps(data, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")

@@ -1,0 +1,215 @@
+"""Jobs as folders: what is in them, and that they are the same wherever they are."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import subprocess
+import sys
+import zipfile
+from pathlib import Path
+
+import pytest
+from attrs import evolve
+from paths import RECIPES, ROOT
+
+from rlc.api import Recipe
+from rlc.compile.saved import load_plan
+from rlc.compile.sweeps import find_sweep
+from rlc.emit.errors import EmitError
+from rlc.emit.job.folder import Job, emit_job
+from rlc.emit.job.wheel import requirements, write_wheel
+from rlc.plan.records import Plan, environments_of
+
+SHIPPED = sorted([*RECIPES.glob("*.rl"), *RECIPES.glob("yardstick/*.rl")])
+POLICY = 'model policy { base = "tiny"  lora_rank = 8 }\n'
+STAGE = """
+train main {
+  model = policy  env = words  batch = groups(4, group_size = 4)  advantage = grpo()
+  sampling = sample(max_tokens = 8)  loss = importance_sampling()
+  optimizer = adam(1e-3)  steps = 2
+}
+"""
+ROWS = "".join(json.dumps({"prompt": f"Say {word}."}) + "\n" for word in ("one", "two", "three"))
+
+
+def written(recipe: Path, folder: Path, *include: Path, sweep: bool = False) -> tuple[Job, Plan]:
+    asked = Recipe(str(recipe))
+    compiled = asked.compile()
+    assert compiled.plan is not None, [item.message for item in compiled.diagnostics]
+    chosen = find_sweep(compiled.sweeps, None, compiled.plan.recipe) if sweep else None
+    return emit_job(compiled, folder, asked.options(), chosen, include), compiled.plan
+
+
+def run_job(folder: Path, *options: str) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, str(folder / "run.py"), *options]
+    return subprocess.run(command, capture_output=True, text=True, check=False)
+
+
+@pytest.mark.parametrize("recipe", SHIPPED, ids=lambda path: path.stem)
+def test_every_shipped_recipe_is_written_as_a_job(recipe: Path, tmp_path: Path) -> None:
+    job, plan = written(recipe, tmp_path / "job")
+    (tmp_path / "job").rename(tmp_path / "moved")
+    loaded = load_plan(tmp_path / "moved" / "plan.json")
+    assert evolve(loaded, recipe=plan.recipe, data=()) == evolve(plan, data=())
+    assert {file.path for file in plan.data} <= {file.path for file in loaded.data}
+    for path in (tmp_path / "moved" / name for name in job.files):
+        if path.suffix != ".whl":
+            text = path.read_text(encoding="utf-8")
+            assert str(ROOT) not in text
+            assert str(tmp_path) not in text
+    needed = (tmp_path / "moved" / "requirements.txt").read_text(encoding="utf-8").splitlines()
+    extras = re.fullmatch(r"\./wheels/rlc-.+\.whl\[([\w,]+)\]", needed[1])
+    assert extras is not None, needed
+    known = set(re.findall(r'extra == "(\w+)"', "\n".join(requirements())))
+    assert set(extras[1].split(",")) <= known
+
+
+@pytest.fixture
+def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A project whose recipe reads files in several places, by code of its own too."""
+    root, away = tmp_path / "home" / "project", tmp_path / "home" / "away"
+    files = {
+        "recipes/job.rl": f"""import "lib/policy.rl"
+env words = rows("../data/prompts.jsonl", grader = grade_with("own/rewards.py:reward"))
+{STAGE}""",
+        "recipes/lib/policy.rl": POLICY,
+        "recipes/own/rewards.py": "from lists import known\nimport shared.text\n\n\n"
+        "def reward(reply, row):\n    return float(shared.text.plain(reply) in known())\n",
+        "recipes/own/lists.py": "from pathlib import Path\n\n\ndef known():\n"
+        '    return (Path(__file__).parent / "known.txt").read_text().split()\n',
+        "recipes/own/known.txt": "one two three\n",
+        "recipes/shared/__init__.py": "",
+        "recipes/shared/text.py": "def plain(text):\n    return text.strip()\n",
+        "data/prompts.jsonl": ROWS,
+        "data/unread.jsonl": ROWS,
+    }
+    for name, text in files.items():
+        path = root / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text, encoding="utf-8")
+    away.mkdir()
+    (away / "prompts.jsonl").write_text(ROWS, encoding="utf-8")
+    monkeypatch.setattr(Path, "home", lambda: tmp_path / "home")
+    monkeypatch.chdir(root)
+    return root
+
+
+def test_a_job_has_the_files_that_the_recipe_and_its_code_read(project: Path) -> None:
+    notes = project / "notes.md"
+    notes.write_text("by hand\n")
+    job, _ = written(project / "recipes" / "job.rl", project / "job", notes)
+    assert [name for name in job.files if name.startswith("recipe/")] == [
+        "recipe/data/prompts.jsonl",
+        "recipe/notes.md",
+        "recipe/recipes/job.rl",
+        "recipe/recipes/lib/policy.rl",
+        "recipe/recipes/own/known.txt",
+        "recipe/recipes/own/lists.py",
+        "recipe/recipes/own/rewards.py",
+        "recipe/recipes/shared/__init__.py",
+        "recipe/recipes/shared/text.py",
+    ]
+    assert {file.path for file in load_plan(project / "job" / "plan.json").data} >= {
+        "../data/prompts.jsonl",
+        "own/rewards.py",
+        "own/lists.py",
+        "own/known.txt",
+    }
+
+
+def test_a_file_from_elsewhere_is_copied_and_named_anew(project: Path) -> None:
+    recipe, away = project / "recipes" / "job.rl", project.parent / "away" / "prompts.jsonl"
+    recipe.write_text(recipe.read_text().replace("../data/prompts.jsonl", str(away)))
+    job, _ = written(recipe, project / "job")
+    (stage,) = load_plan(project / "job" / "plan.json").stages
+    assert "recipe/elsewhere/prompts.jsonl" in job.files
+    assert environments_of(stage)[0].id == "./elsewhere/prompts.jsonl"
+    assert str(project.parent) not in (project / "job" / "plan.json").read_text()
+
+
+def test_a_sweep_refuses_what_its_recipe_would_not_find(project: Path) -> None:
+    recipe, away = project / "recipes" / "job.rl", project.parent / "away" / "prompts.jsonl"
+    sweep = "sweep rates { of = main  over = { main.optimizer.learning_rate = [1e-3, 3e-3] } }\n"
+    text = recipe.read_text() + sweep
+    recipe.write_text(text)
+    job, _ = written(recipe, project / "job", sweep=True)
+    assert "recipe/data/prompts.jsonl" in job.files
+    command = json.loads((project / "job" / "job.json").read_text())["command"]
+    assert command == ["sweep", "recipe/recipes/job.rl", "rates"]
+    recipe.write_text(text.replace("../data/prompts.jsonl", str(away)))
+    with pytest.raises(EmitError) as refused:
+        written(recipe, project / "other", sweep=True)
+    assert [item.code for item in refused.value.diagnostics] == ["RL0825"]
+    assert not (project / "other").exists()
+
+
+def test_modules_of_the_working_directory_are_found_again(project: Path) -> None:
+    (project / "mine").mkdir()
+    (project / "mine" / "words.py").write_text("def reward(reply, row):\n    return 1.0\n")
+    recipe = project / "recipes" / "job.rl"
+    recipe.write_text(recipe.read_text().replace("own/rewards.py:reward", "mine.words:reward"))
+    job, _ = written(recipe, project / "job")
+    assert "recipe/mine/words.py" in job.files
+    told = json.loads((project / "job" / "job.json").read_text())
+    assert (told["command"], told["folder"]) == (["run", "../plan.json"], "recipe")
+
+
+@pytest.mark.parametrize("name", ["recipe/data/prompts.jsonl", "plan.json", "job.json"])
+def test_a_changed_or_lost_file_is_refused_by_its_hash(name: str, project: Path) -> None:
+    written(project / "recipes" / "job.rl", project / "job")
+    path = project / "job" / name
+    path.write_text(path.read_text() + " ", encoding="utf-8")
+    done = run_job(project / "job", "--here")
+    assert done.returncode == 2
+    assert f"error: {name} has changed since the job was written: its SHA-256 was" in done.stderr
+    path.unlink()
+    done = run_job(project / "job", "--here")
+    assert (done.returncode, done.stderr.splitlines()[0]) == (2, f"error: {name} is gone")
+
+
+def test_a_folder_with_content_is_left_alone(project: Path) -> None:
+    with pytest.raises(EmitError, match="already has content"):
+        written(project / "recipes" / "job.rl", project / "data")
+    assert sorted(path.name for path in project.iterdir()) == ["data", "recipes"]
+
+
+def test_the_wheel_is_whole_and_always_the_same(tmp_path: Path) -> None:
+    name = write_wheel(tmp_path)
+    first = (tmp_path / name).read_bytes()
+    write_wheel(tmp_path)
+    assert (tmp_path / name).read_bytes() == first
+    with zipfile.ZipFile(tmp_path / name) as wheel:
+        assert wheel.testzip() is None
+        names = set(wheel.namelist())
+        (record,) = (n for n in names if n.endswith("RECORD"))
+        listed = {line.split(",")[0] for line in wheel.read(record).decode().splitlines()}
+    assert listed == names
+    assert {"rlc/lang/syntax/rl.lark", "rlc/emit/constraints.txt", "rlc/py.typed"} <= names
+    tracked = subprocess.run(
+        ["git", "ls-files", "rlc"], cwd=ROOT, capture_output=True, text=True, check=True
+    ).stdout.split()
+    assert set(filter(lambda path: (ROOT / path).is_file(), tracked)) <= names
+
+
+def test_a_run_that_was_killed_as_it_began_is_begun_again(tmp_path: Path) -> None:
+    from rlc.emit.job.entry import begun
+    from rlc.runtime.journal.database import Journal
+
+    folder = tmp_path / "run"
+    assert not begun(folder)
+    folder.mkdir()
+    (folder / ".lock").touch()
+    Journal(folder / "journal.sqlite").close()
+    assert not begun(folder)
+    assert not folder.exists()
+    folder.mkdir()
+    (folder / "mine.txt").touch()
+    assert not begun(folder)
+    assert (folder / "mine.txt").exists()
+    journal = Journal(folder / "journal.sqlite")
+    journal.set_meta(plan_hash="1")
+    journal.close()
+    assert begun(folder)
+    assert os.listdir(folder)
