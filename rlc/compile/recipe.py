@@ -12,7 +12,7 @@ from rlc.check.analyse import Analysis, analyse
 from rlc.check.rules.budget import report_budgets
 from rlc.check.stages import CheckedStage
 from rlc.lang.diagnostics import Diagnostics
-from rlc.lang.imports import resolve_imports
+from rlc.lang.imports import Read, resolve_imports
 from rlc.lang.read import read_source
 from rlc.lang.source import Source
 from rlc.lang.syntax import parse
@@ -93,10 +93,12 @@ def compile_source(
     seed: int | None = None,
     folder: str = "",
     reader: Reader | None = None,
+    read: Read = read_source,
 ) -> Compiled:
     """Compile a recipe, with the values that ``overrides`` put into it; paths in these start at
-    ``folder``. With a ``reader`` the data that it names is read and checked too."""
-    analysis, sweeps, found = _checked(source, overrides, folder, reader, seed)
+    ``folder``. With a ``reader`` the data that it names is read and checked too. ``read`` reads the
+    files that it imports."""
+    analysis, sweeps, found = _checked(source, overrides, folder, reader, seed, read)
     if analysis is None or not analysis.stages:
         return Compiled(None, found)
     origin, first = "default" if seed is None else "--seed", DEFAULT_SEED if seed is None else seed
@@ -140,13 +142,14 @@ def _checked(
     folder: str = "",
     reader: Reader | None = None,
     seed: int | None = None,
+    read: Read = read_source,
 ) -> tuple[Analysis | None, tuple[Sweep, ...], Diagnostics]:
     """What a recipe declares, its sweeps and everything that was found; None and no sweeps if there
     are errors."""
     recipe, found = parse(source)
-    recipe = resolve_imports(recipe, found)
-    for read in dict.fromkeys([source, *(decl.span.source for decl in recipe.decls)]):
-        found.report_keys(read)
+    recipe = resolve_imports(recipe, found, read)
+    for text in dict.fromkeys([source, *(decl.span.source for decl in recipe.decls)]):
+        found.report_keys(text)
     if overrides:
         from rlc.compile.overrides import apply_overrides  # most checks have none
 

@@ -3,24 +3,30 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Callable
 
 from attrs import define, evolve, field
 
 from rlc.lang.ast import BlockDecl, Decl, ImportDecl, Recipe, ValueDecl
 from rlc.lang.diagnostics import Diagnostics, Label
 from rlc.lang.read import read_source
+from rlc.lang.source import Source
 from rlc.lang.syntax import parse
 
 RUNS = ("sft", "preference", "train", "eval")  # what only the recipe itself may declare
 
 
-def resolve_imports(recipe: Recipe, found: Diagnostics) -> Recipe:
+# Reads a file as :func:`rlc.lang.read.read_source` does, or as an editor has it.
+Read = Callable[[str], tuple[Source | None, Diagnostics]]
+
+
+def resolve_imports(recipe: Recipe, found: Diagnostics, read: Read = read_source) -> Recipe:
     """The recipe with every import replaced by the declarations of the file that it names.
 
     A path is relative to the file that it stands in. Each file is read once, however often it is
     imported. What is wrong in an imported file is reported there.
     """
-    loader = _Loader(found, {os.path.realpath(recipe.span.source.name)})
+    loader = _Loader(found, {os.path.realpath(recipe.span.source.name)}, read)
     decls = loader.expand(recipe)
     return evolve(recipe, decls=tuple(decls), unread=recipe.unread | loader.unread)
 
@@ -29,6 +35,7 @@ def resolve_imports(recipe: Recipe, found: Diagnostics) -> Recipe:
 class _Loader:
     found: Diagnostics
     seen: set[str]
+    read: Read
     unread: frozenset[str] = frozenset()
     open: list[str] = field(factory=list)
 
@@ -53,7 +60,7 @@ class _Loader:
         if real in self.seen:
             return []
         self.seen.add(real)
-        source, problems = read_source(path)
+        source, problems = self.read(path)
         if source is None:
             reason = next(iter(problems)).message
             advice = "a path starts at the folder of the file that names it"

@@ -32,7 +32,6 @@ examples:
 
 exit status: 0 found, 1 nothing found, 2 usage
 """
-_CHOICES = 16  # of a parameter that are listed
 _WIDTH = 100  # columns if there is no terminal
 _NAMES = 100  # of a kind that an overview lists
 
@@ -128,16 +127,12 @@ def _in_full(entry: Entry) -> Iterator[RenderableType]:
     from rich.padding import Padding
     from rich.text import Text
 
-    from rlc.catalog.index import find_builtin
-    from rlc.explanation.formulas.schemes import preset_formulas
+    from rlc.explanation.entries import formulas_of
 
     yield Text.assemble((entry.name, "bold"), f"  {entry.kind}: {entry.doc}")
     lines = [Text(f"not possible here: {entry.reason}")] if entry.reason else []
     lines += [Text(entry.usage, style="cyan")] if entry.usage else []
-    formula = entry.formula
-    if not formula and (preset := find_builtin("advantage", entry.name)):
-        formula = tuple(line.text for line in preset_formulas(preset))
-    for line in (*lines, *map(Text, formula)):
+    for line in (*lines, *map(Text, formulas_of(entry))):
         yield Padding(line, (0, 0, 0, 2))
     if entry.params:
         yield Padding(_parameters(entry.params), (1, 0, 0, 2))
@@ -155,39 +150,12 @@ def _parameters(params: Sequence[Param]) -> Table:
     from rich.table import Table
     from rich.text import Text
 
-    from rlc.catalog.index import KINDS
+    from rlc.explanation.entries import default_of, meaning_of, type_of
 
     table = Table(box=None, pad_edge=False)
     for title in ("parameter", "type", "default", "meaning"):
         table.add_column(title, no_wrap=title != "meaning", style="bold" * (title == "parameter"))
     for param in params:
-        noun = KINDS[param.type].noun if param.type in KINDS else param.type
-        noun = f"list of {noun}" if param.many else noun
-        noun = f"{noun}, or several by name" if param.named else noun
-        table.add_row(*map(Text, (param.name, noun, _default(param), _meaning(param))))
+        cells = param.name, type_of(param), default_of(param), meaning_of(param)
+        table.add_row(*map(Text, cells))
     return table
-
-
-def _default(param: Param) -> str:
-    """Return a default as a recipe would write it; ``…`` if it has no short form."""
-    from rlc.catalog.search import plain_default
-    from rlc.plan.units import show
-
-    if param.required:
-        return "required"
-    default = plain_default(param)
-    if default == [] and not param.many:
-        return "none"
-    parts = default if isinstance(default, list) else [default]
-    if any(isinstance(part, dict) and part for part in parts):
-        return "…"
-    return "none" if default is None else show(default, param.type)
-
-
-def _meaning(param: Param) -> str:
-    """Return what a parameter means, and what it may be."""
-    from rlc.check.scalars import bounds
-
-    known = param.all_choices()
-    choices = f"one of {', '.join(known)}" if 0 < len(known) <= _CHOICES else ""
-    return "; ".join(note for note in (param.doc, choices, bounds(param)) if note)
