@@ -38,8 +38,9 @@ MAY_IMPORT = {
     "models": "lang plan data catalog check compile envs service runtime report",
     "emit": "lang algo plan data catalog pricing compile explanation envs models",
     "imports": "lang catalog",
+    "lsp": "lang algo plan data catalog pricing check compile explanation",
     "cli": "lang algo plan data catalog pricing check compile explanation envs service runtime "
-    "sweeps report models emit imports api",
+    "sweeps report models emit imports lsp api",
 }
 CONTRIBUTING = ROOT / "CONTRIBUTING.md"
 MOST_LINES = 400  # of a Python file

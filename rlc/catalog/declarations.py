@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from rlc.catalog.builtins.training import DEFAULT_BUDGET
-from rlc.catalog.facts.models import renderer_names
+from rlc.catalog.facts.models import model_names, renderer_names
 from rlc.catalog.index import KINDS
 from rlc.catalog.records import MODEL_FOLDER, Declaration, Param, optional, word
 from rlc.catalog.stage_fields import EVAL_FIELDS, PREFERENCE_FIELDS, SFT_FIELDS, TRAIN_FIELDS
@@ -20,6 +20,7 @@ MODEL_FIELDS = (
         "string",
         "a model of the catalogue, or a folder of this machine",
         file=MODEL_FOLDER,
+        suggests=model_names,
         aliases=(
             "model_name model_name_or_path base_model model_path pretrained pretrain hf_model "
             "model_id"

@@ -115,7 +115,7 @@ KINDS = {
         Kind("split", "a split", "first(90%)", as_is="string"),
         Kind("metric", "a metric", "pass_at(8)"),
         Kind("tracker", "a place to send metrics to", 'wandb("my-project")'),
-        Kind("failure", "a failure policy", "retry(3) then drop"),
+        Kind("failure", "a failure policy", "retry(3) then drop", before_then="retry"),
         Kind("retry", "a number of retries", "retry(3)"),
         Kind("give_up", "a limit of failures", "failures(steps = 3)"),
         Kind("deadlines", "deadlines", "deadlines(request = 15m)"),

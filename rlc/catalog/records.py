@@ -56,7 +56,7 @@ class Param:
     ``code``: its value names Python code, which is called like this; ``calls``: it names a package,
     or a Python file, and this is what is called in it. ``variables``: its value names
     a template, or a file with one, which uses exactly these. ``also``: a call of that other kind
-    may stand there too.
+    may stand there too. ``suggests``: the names that are likely, where others may stand too.
     """
 
     name: str
@@ -87,6 +87,7 @@ class Param:
     calls: str | None = None
     variables: tuple[str, ...] = ()
     also: str | None = None
+    suggests: Callable[[], tuple[str, ...]] | None = None
 
     @property
     def required(self) -> bool:
@@ -215,7 +216,8 @@ class Kind:
     ``also``: the kind of what else may stand there.
     ``several``: an example of more than one where several may stand. ``named``: what is declared
     has the name of its declaration in the plan. ``nameable``: it can be declared at all.
-    ``weighted``: a number before one is its weight, `0.5 * one`.
+    ``weighted``: a number before one is its weight, `0.5 * one`. ``before_then``: the kind of what
+    may stand before it, with the word `then` between them.
     """
 
     name: str
@@ -231,6 +233,7 @@ class Kind:
     named: bool = False
     nameable: bool = True
     weighted: bool = False
+    before_then: str | None = None
 
 
 @frozen(eq=False, repr=False, slots=False)

@@ -35,6 +35,9 @@ OTHER_KINDS = {
     "code": "findings of the checker, explained by `rlc explain CODE`",
 }
 
+# Those of them that recipes name by strings.
+BY_STRING = ("base", "environment", "problems", "prompt")
+
 
 @frozen
 class Entry:

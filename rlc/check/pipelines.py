@@ -190,7 +190,8 @@ def then(evaluator: Evaluator, expr: Binary, want: Param) -> Value | None:
         example = f"for example `{KINDS[want.type].example}`"
         evaluator.found.error("RL0201", expr.left.span, message, example)
         return None
-    retry = evaluator.value(expr.left, Param(want.name, "retry", want.doc))
+    before = KINDS[want.type].before_then
+    retry = evaluator.value(expr.left, evolve(want, type=before)) if before else None
     after = evaluator.value(expr.right, want)
     if retry is None or after is None:
         return None

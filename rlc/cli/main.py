@@ -25,6 +25,7 @@ COMMANDS = {
     "diff": "recipes.diff",
     "fmt": "recipes.fmt",
     "catalog": "recipes.catalog",
+    "lsp": "servers.lsp",
     "eval": "models.eval",
     "chat": "models.chat",
     "sample": "models.sample",

@@ -1,0 +1,111 @@
+"""What a check finds in an open text, in the protocol's form: findings, and what mends them."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Iterator
+
+from attrs import evolve, frozen
+from lsprotocol import types
+
+from rlc.compile.recipe import Compiled, compile_source
+from rlc.data.reading import Reader
+from rlc.lang.diagnostics import Diagnostic, Diagnostics, Fix, Severity
+from rlc.lang.fixes import fix_all
+from rlc.lang.source import Source
+from rlc.lsp.documents import Document, Documents, uri_of
+from rlc.lsp.positions import Positions
+
+NAME = "rlc"
+NO_STAGE = "RL0301"
+_SEVERITIES = {
+    Severity.ERROR: types.DiagnosticSeverity.Error,
+    Severity.WARNING: types.DiagnosticSeverity.Warning,
+}
+
+
+@frozen(eq=False)
+class Checked:
+    """A text and what it compiled to."""
+
+    document: Document
+    compiled: Compiled
+
+    def by_path(self) -> dict[str, list[Diagnostic]]:
+        """The findings by the files that they are in: some are in imported ones."""
+        found: dict[str, list[Diagnostic]] = defaultdict(list)
+        for item in self.compiled.diagnostics:
+            found[item.file_name].append(item)
+        return found
+
+
+def check(documents: Documents, document: Document) -> Checked:
+    """Check an open text as `rlc check` would, had it and what it imports been saved. A file of the
+    project that others import needs no stage."""
+    compiled = _compiled(documents, document.source)
+    if any(item.code == NO_STAGE for item in compiled.diagnostics) and any(
+        document.path in other.imports for other in documents.project()
+    ):
+        rest = (item for item in compiled.diagnostics if item.code != NO_STAGE)
+        compiled = evolve(compiled, diagnostics=Diagnostics(rest))
+    return Checked(document, compiled)
+
+
+def _compiled(documents: Documents, source: Source) -> Compiled:
+    return compile_source(source, reader=Reader(), read=documents.read)
+
+
+def fixed_text(documents: Documents, document: Document) -> str:
+    """Return a text with all its safe fixes."""
+    fixed = fix_all(document.source, lambda source: _compiled(documents, source).diagnostics)
+    return fixed.source.text
+
+
+def as_diagnostic(item: Diagnostic, encoding: str) -> types.Diagnostic:
+    """Return a finding as editors show it."""
+    start = types.Range(types.Position(0, 0), types.Position(0, 0))
+    return types.Diagnostic(
+        range=Positions(item.span.source, encoding).of(item.span) if item.span else start,
+        message=f"{item.message}\nhelp: {item.help}" if item.help else item.message,
+        severity=_SEVERITIES[item.severity],
+        code=item.code,
+        source=NAME,
+        related_information=[
+            types.DiagnosticRelatedInformation(
+                types.Location(
+                    uri_of(label.span.source.name),
+                    Positions(label.span.source, encoding).of(label.span),
+                ),
+                label.text,
+            )
+            for label in item.labels
+        ],
+    )
+
+
+def fix_actions(
+    found: Iterable[Diagnostic], document: Document, asked: types.Range, encoding: str
+) -> Iterator[types.CodeAction]:
+    """Return the fixes of what is found in a part of a text, those first that need no thought."""
+    positions = Positions(document.source, encoding)
+    start, end = positions.offset(asked.start), positions.offset(asked.end)
+    for item in found:
+        span = item.span
+        if item.fix is None or span is None or span.source.name != document.path:
+            continue
+        if span.start <= end and start <= span.end:
+            yield types.CodeAction(
+                title=item.fix.title[:1].upper() + item.fix.title[1:],
+                kind=types.CodeActionKind.QuickFix,
+                diagnostics=[as_diagnostic(item, encoding)],
+                is_preferred=item.fix.safe,
+                edit=_edit(item.fix, encoding),
+            )
+
+
+def _edit(fix: Fix, encoding: str) -> types.WorkspaceEdit:
+    changes: dict[str, list[types.TextEdit]] = defaultdict(list)
+    for span, text in fix.edits:
+        edit = types.TextEdit(Positions(span.source, encoding).of(span), text)
+        changes[uri_of(span.source.name)].append(edit)
+    return types.WorkspaceEdit(changes=changes)

@@ -1,0 +1,161 @@
+"""What is said about a word where the pointer rests, or beside a proposal, in Markdown."""
+
+from __future__ import annotations
+
+import os
+from functools import cache
+
+from attrs import evolve
+
+from rlc.algo.expressions.vocabulary import Input, Operation
+from rlc.catalog.index import KINDS
+from rlc.catalog.records import SCALARS, Builtin, Declaration, Param
+from rlc.catalog.search import BY_STRING, Entry, entries
+from rlc.explanation.entries import default_of, formulas_of, meaning_of, type_of
+from rlc.lang.words import string_value
+from rlc.lsp.frames import Meaning, Owner, What, params_of
+from rlc.lsp.outline import Declared, Written
+
+_LINES = 16  # of a declaration, that are shown
+
+
+@cache
+def _entries() -> dict[tuple[str, str], Entry]:
+    return {(entry.kind, entry.name): entry for entry in entries()}
+
+
+@cache
+def _by_value() -> dict[str, Entry]:
+    return {name: entry for (kind, name), entry in _entries().items() if kind in BY_STRING}
+
+
+def entry_of(value: str) -> Entry | None:
+    """Return what the catalogue says of a model, an environment and the like; None if nothing."""
+    return _by_value().get(value)
+
+
+def default_text(param: Param) -> str:
+    """Return the default of a parameter as it is written, "required" if it has none."""
+    if isinstance(param.default, Written):
+        return param.default.text
+    return default_of(param)
+
+
+def signature(owner: Owner) -> tuple[str, list[str]]:
+    """Return how something is called, and the labels of its parameters in that text."""
+    labels = [
+        param.name if param.required else f"{param.name} = {default_text(param)}"
+        for param in params_of(owner)
+    ]
+    name = owner.kind if isinstance(owner, Declaration) else owner.name
+    return f"{name}({', '.join(labels)})", labels
+
+
+def parameter(param: Param, owner: Owner | None = None) -> str:
+    """Describe a field or an argument."""
+    of = f" of `{_title(owner)}`" if owner is not None else ""
+    default = default_text(param)
+    is_said = "" if default == "required" else f", default `{default}`"
+    needed = ", required" if default == "required" and owner is not None else ""
+    text = f"**{param.name}**{of}: {type_of(param)}{is_said}{needed}\n\n{meaning(param)}"
+    kind = KINDS.get(param.type)
+    return f"{text}\n\n{_code(f'{param.name} = {kind.example}')}" if kind else text
+
+
+def meaning(param: Param) -> str:
+    """Return what a parameter means and may be; the default of one of a recipe is only text."""
+    plain = evolve(param, default=None) if isinstance(param.default, Written) else param
+    return meaning_of(plain)
+
+
+def builtin(item: Builtin) -> str:
+    """Describe a builtin: how it is called, what it is, its formula, its parameters, an example."""
+    known = _entries().get((item.kind, item.name))
+    parts = [_code(item.name if item.word else signature(item)[0]), item.doc]
+    if known is not None and (formulas := formulas_of(known)):
+        parts.append(_code("\n".join(formulas), ""))
+    parts.append(_params(item.params))
+    example = KINDS[item.kind].example
+    if item.name in example.replace("(", " ").split():
+        parts.append(f"For example:\n{_code(example)}")
+    return _joined(parts)
+
+
+def entry(item: Entry) -> str:
+    """Describe a model, an environment and the like, with all that is known of it."""
+    facts = "\n".join(f"- {name}: {value}" for name, value in item.facts.items())
+    doc = f"{item.doc}: {item.reason}" if item.reason else item.doc
+    return _joined([f"**{item.name}**", doc, facts, _code(item.usage) if item.usage else ""])
+
+
+def declaration(item: Declaration) -> str:
+    """Describe a kind of declaration and its fields."""
+    return _joined([_code(item.written()), item.doc, _params(item.fields)])
+
+
+def declared(decl: Declared, seen_from: str = "") -> str:
+    """Describe what a recipe declares, with the comment above it."""
+    lines = decl.text.splitlines()
+    more = ["  …"] if len(lines) > _LINES else []
+    where = ""
+    if seen_from and decl.source.name != seen_from:
+        path = os.path.relpath(decl.source.name, os.path.dirname(seen_from))
+        where = f"declared in `{path}`"
+    doc = " ".join(decl.doc.split())
+    return _joined([_code("\n".join([*lines[:_LINES], *more])), doc, where])
+
+
+def described(what: What, owner: Owner | None = None, seen_from: str = "") -> str:
+    """Describe whatever a word stands for."""
+    match what:
+        case Builtin():
+            return builtin(what)
+        case Declaration():
+            return declaration(what)
+        case Declared():
+            return declared(what, seen_from)
+        case Param():
+            return parameter(what, owner)
+        case Operation():
+            return _joined([_code(what.usage), what.doc])
+        case Input():
+            return _joined([f"`{what.name}`: {what.doc}", f"one for each {what.shape}"])
+
+
+def hover(at: Meaning, text: str, seen_from: str) -> str | None:
+    """Return what to say about a word of a recipe; None if there is nothing to say."""
+    if at.role == "string" and (known := entry_of(string_value(text))) is not None:
+        return entry(known)
+    if at.role == "type":
+        known_as = KINDS[text].noun if text in KINDS else SCALARS.get(text)
+        return f"`{text}`: {known_as}" if known_as else None
+    if at.role == "word" and isinstance(at.what, Param):
+        return f"`{text}`, one of the words of\n\n{parameter(at.what)}"
+    if at.what is not None:
+        return described(at.what, at.owner, seen_from)
+    if at.want is not None and at.role in ("number", "bool", "string"):
+        return parameter(at.want)
+    return None
+
+
+def _title(owner: Owner) -> str:
+    if isinstance(owner, Declaration):
+        return owner.kind
+    return f"{owner.name}()" if not isinstance(owner, Declared) else owner.name
+
+
+def _params(params: tuple[Param, ...]) -> str:
+    lines = []
+    for param in params:
+        default = default_text(param)
+        is_said = "" if default == "required" else f" = `{default}`"
+        lines.append(f"- **{param.name}**{is_said}: {meaning(param)}")
+    return "\n".join(lines)
+
+
+def _code(text: str, language: str = "rl") -> str:
+    return f"```{language}\n{text}\n```"
+
+
+def _joined(parts: list[str]) -> str:
+    return "\n\n".join(part for part in parts if part)
