@@ -34,7 +34,7 @@ from rlc.envs.templates import load_template
 from rlc.envs.tool_chat import tool_chat_history
 from rlc.envs.views import AS_PLAYED, Shown, View, views_of
 from rlc.envs.workers.async_adapter import make_async
-from rlc.plan.environments import EndpointPlan, EnvPlan, StepPlan
+from rlc.plan.environments import EndpointPlan, EnvPlan
 
 
 @frozen
@@ -105,7 +105,9 @@ def build_env(
             f"`{plan.name}` does not block, so `{workers.name}()` has nothing to do: leave it"
         )
     if tools is not None:
-        source = _with_server_tools(source, tools)
+        from rlc.envs.mcp.source import McpSource
+
+        source = McpSource(source, tools.args)
     judgings = make_judgings(plan, getattr(made, "row", lambda _: None), responders)
     if alone := [one for one in judgings if one.plan.by == "score"]:
         source = JudgedSource(source, alone)
@@ -129,12 +131,6 @@ def begins(plan: EnvPlan) -> dict[str, str]:
     """What `chat()` says of how the chats of an environment begin."""
     chat = with_role(plan, "chat")
     return {name: chat.args.get(name, "") for name in ("instruction", "system")} if chat else {}
-
-
-def _with_server_tools(source: AsyncSource, tools: StepPlan) -> AsyncSource:
-    from rlc.envs.mcp.source import McpSource
-
-    return McpSource(source, tools.args)
 
 
 @frozen
@@ -196,7 +192,6 @@ def _row_source(plan: EnvPlan, *_: Any) -> NumberedSource:
 
 def _openreward_source(plan: EnvPlan, tokenizer: Any, renderer: str) -> AsyncSource:
     from rlc.envs.openreward.source import OpenRewardSource
-    from rlc.envs.tool_chat import tool_chat_history
 
     history = tool_chat_history(tokenizer, renderer, **begins(plan))
     return OpenRewardSource(plan.id, plan.args, history)
@@ -234,14 +229,14 @@ def _python_source(plan: EnvPlan, *_: Any) -> AsyncSource | BlockingSource:
     return make_source(plan.id, plan.args["args"])
 
 
-def _harbor_source(plan: EnvPlan, tokenizer: Any, renderer: str, *_: Any) -> AsyncSource:
+def _harbor_source(plan: EnvPlan, tokenizer: Any, renderer: str) -> AsyncSource:
     from rlc.envs.harbor.source import HarborSource
 
     history = tool_chat_history(tokenizer, renderer, **begins(plan))
     return HarborSource(plan.id, plan.args, history)
 
 
-def _openenv_source(plan: EnvPlan, tokenizer: Any, renderer: str, *_: Any) -> AsyncSource:
+def _openenv_source(plan: EnvPlan, tokenizer: Any, renderer: str) -> AsyncSource:
     from rlc.envs.openenv.source import OpenEnvSource
 
     history = tool_chat_history(tokenizer, renderer, **begins(plan))

@@ -289,9 +289,12 @@ def calls_of(message: Mapping[str, Any]) -> Iterator[tuple[str, str, str]]:
         yield call.id or f"call_{number}", call.function.name, call.function.arguments
 
 
-def unread_calls(message: Mapping[str, Any]) -> list[str]:
-    """Why calls in a reply could not be parsed."""
-    return [call.error for call in message.get("unparsed_tool_calls") or ()]
+def unread_calls(message: Mapping[str, Any]) -> list[Message]:
+    """Return a message for each call in a reply that could not be parsed, which says why."""
+    return [
+        {"role": "user", "content": f"Error: a tool call could not be read ({call.error})."}
+        for call in message.get("unparsed_tool_calls") or ()
+    ]
 
 
 def rendered(message: Mapping[str, Any]) -> Message:

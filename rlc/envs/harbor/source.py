@@ -98,16 +98,13 @@ class HarborEpisode:
         if self._box is None:
             await self._open()
         reply: Mapping[str, Any] = action.message or {"content": action.text}
-        calls, unread = list(calls_of(reply)), unread_calls(reply)
         self._turns += 1
         messages = [
             {"role": "tool", "tool_call_id": call_id, "name": name, "content": result}
-            for call_id, name, arguments in calls
+            for call_id, name, arguments in calls_of(reply)
             for result in [await self._result(name, arguments)]
         ]
-        for why in unread:
-            error = f"Error: a tool call could not be read ({why})."
-            messages.append({"role": "user", "content": error})
+        messages += unread_calls(reply)
         metrics = {"commands": float(self._commands)}
         cut_off = self._turns >= self.args["turns"] or self._left <= 0
         if messages and not cut_off:

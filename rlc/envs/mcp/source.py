@@ -98,10 +98,8 @@ class McpEpisode:
             seen = await self.episode.play(evolve(action, text=text_of(reply)))
             return evolve(seen, metrics={**seen.metrics, **self._metrics()})
         messages = [await self._call(*call) for call in calls]
-        for why in unread:
-            self._counts["parse_errors"] += 1
-            error = f"Error: a tool call could not be read ({why})."
-            messages.append({"role": "user", "content": error})
+        messages += unread
+        self._counts["parse_errors"] += len(unread)
         return Observation(
             readable(messages), None, metrics=self._metrics(), messages=tuple(messages)
         )

@@ -146,10 +146,9 @@ class OpenEnvEpisode:
             messages.append({**role, **answered, "content": said})
             if done:
                 break
-        for why in unread_calls(reply):
-            self._refused += 1
-            error = f"Error: a tool call could not be read ({why})."
-            messages.append({"role": "user", "content": error})
+        unread = unread_calls(reply)
+        self._refused += len(unread)
+        messages += unread
         total, metrics = (sum(rewards) if rewards else None), {"refused": float(self._refused)}
         if not messages:
             return Observation("", total, True, metrics, truncated=True)

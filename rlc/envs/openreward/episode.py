@@ -117,9 +117,7 @@ class OpenRewardEpisode:
                 rewards.append(reward)
             if done:
                 break
-        for why in unread:
-            error = f"Error: a tool call could not be read ({why})."
-            messages.append({"role": "user", "content": error})
+        messages += unread
         total = fsum(rewards) if rewards else None
         return Observation(readable(messages), total, done, self._metrics(), tuple(messages))
 
