@@ -26,6 +26,7 @@ from rlc.plan.records import LOCAL, EvalPlan, Plan, TrainedPlan
 from rlc.plan.units import elapsed
 
 ADAPTER_CONFIG, ADAPTER_WEIGHTS = "adapter_config.json", "adapter_model.safetensors"
+ADAPTER_PREFIX = "base_model.model."  # of each layer: PEFT wraps a model twice
 _TINY = Path(TINY_TOKENIZER).parts[-4:-1]  # of its folder
 _LOCAL_STATE = re.compile(r"local://([^/]+)/([^/]+)/([^/]+)")
 _MOST_HEADER = 100_000_000  # bytes
@@ -206,7 +207,8 @@ def _layers(file: Path) -> set[str]:
         if not 0 < size < _MOST_HEADER:
             raise ValueError(f"{file} is no safetensors file")
         header = json.loads(opened.read(size))
-    named = (re.fullmatch(r"base_model\.model\.(.+)\.lora_[AB]\.weight", key) for key in header)
+    form = rf"{re.escape(ADAPTER_PREFIX)}(.+)\.lora_[AB]\.weight"
+    named = (re.fullmatch(form, key) for key in header)
     if not (found := {match[1] for match in named if match}):
         raise ValueError(f"{file} has no layers of LoRA")
     return found

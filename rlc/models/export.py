@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Literal
 
 from rlc.catalog.saved_weights import (
     ADAPTER_CONFIG,
+    ADAPTER_PREFIX,
     ADAPTER_WEIGHTS,
     SavedWeights,
     find_weights,
@@ -26,7 +27,6 @@ from rlc.plan.records import LOCAL
 if TYPE_CHECKING:
     from rlc.service.hosted.endpoint import Endpoint
 
-KEY = "TINKER_API_KEY"
 Form = Literal["adapter", "merged"]
 CARD = "README.md"
 
@@ -130,6 +130,8 @@ def _hosted_adapter(
 @contextmanager
 def _key_in_environment(endpoint: Endpoint) -> Iterator[None]:
     """The helpers of tinker-cookbook take the key from there alone."""
+    from rlc.service.hosted.endpoint import KEY
+
     before = os.environ.get(KEY)
     if endpoint.api_key is not None:
         os.environ[KEY] = endpoint.api_key
@@ -147,7 +149,7 @@ def _is_peft(folder: Path) -> bool:
     from safetensors import safe_open
 
     with safe_open(str(folder / ADAPTER_WEIGHTS), framework="numpy") as opened:
-        return all(key.startswith("base_model.model.") for key in opened.keys())  # noqa: SIM118
+        return all(key.startswith(ADAPTER_PREFIX) for key in opened.keys())  # noqa: SIM118
 
 
 def _merged(model: ModelPlan, adapter: Path, folder: Path, dtype: str | None) -> None:

@@ -20,15 +20,14 @@ def write_merged(base: Path, adapter: Path, folder: Path, dtype: str | None = No
     from transformers import AutoModelForCausalLM, AutoTokenizer
     from transformers.utils import logging
 
-    from rlc.catalog.saved_weights import ADAPTER_CONFIG, ADAPTER_WEIGHTS
+    from rlc.catalog.saved_weights import ADAPTER_CONFIG, ADAPTER_PREFIX, ADAPTER_WEIGHTS
+    from rlc.service.local.peft import peft_key, peft_scale
 
     logging.disable_progress_bar()
     model: Any = AutoModelForCausalLM.from_pretrained(str(base), dtype=dtype or "auto")
     config = json.loads((adapter / ADAPTER_CONFIG).read_text(encoding="utf-8"))
-    scale = config["lora_alpha"] / (config["r"] ** (0.5 if config.get("use_rslora") else 1))
-    arrays = load_file(str(adapter / ADAPTER_WEIGHTS))
-    prefix, suffix = "base_model.model.", ".lora_A.weight"
-    layers = [key.removeprefix(prefix).removesuffix(suffix) for key in arrays if suffix in key]
+    mark, arrays = ".lora_A.", load_file(str(adapter / ADAPTER_WEIGHTS))
+    layers = [key.removeprefix(ADAPTER_PREFIX).partition(mark)[0] for key in arrays if mark in key]
     output = model.get_output_embeddings()
     with torch.no_grad():
         for layer in layers:
@@ -36,8 +35,8 @@ def write_merged(base: Path, adapter: Path, folder: Path, dtype: str | None = No
             if module is output and model.config.tie_word_embeddings:
                 module.weight = torch.nn.Parameter(module.weight.clone())
                 model.config.tie_word_embeddings = False
-            a, b = (arrays[f"{prefix}{layer}.lora_{part}.weight"].double() for part in "AB")
-            merged = module.weight.double() + scale * (b @ a)
+            a, b = (arrays[peft_key(layer, part)].double() for part in ("lora_A", "lora_B"))
+            merged = module.weight.double() + peft_scale(config) * (b @ a)
             module.weight.copy_(merged.to(module.weight.dtype))
     model.save_pretrained(str(folder))
     AutoTokenizer.from_pretrained(str(base)).save_pretrained(str(folder))
