@@ -8,10 +8,10 @@ model policy {
 train main {
   model     = policy
   env       = rows("hub:tangqiaoyu/ToolAlpaca", prompt = "instruction")
-  teacher   = reverse_kl(policy, demonstration = "output")
+  teacher   = forward_kl(policy, demonstration = "output", top_k = 20)
   batch     = groups(128, group_size = 1)
   sampling  = sample(max_tokens = 2048, temperature = 1.0)
-  loss      = importance_sampling()
+  loss      = cross_entropy()
   optimizer = adam(5e-4)
   steps     = 28
   save      = every(20, ttl = 7d)

@@ -92,3 +92,43 @@ def matched_rows(
             )
         rows.append((q_T, lp_T, action_T))
     return rows
+
+
+def top_k_shares(logprobs_TK: npt.ArrayLike) -> tuple[Floats, Floats]:
+    """Return what each of a teacher's likeliest tokens has of their probability, and how much
+    probability they have together.
+
+    The shares are ``s_k = p_k / Σ_j p_j``, those of the teacher if it knew no other tokens (as in
+    tinker-cookbook 0.5.8, ``distillation/sdft.py``).
+
+    Args:
+        logprobs_TK: the logprobs of K tokens at each position; -inf for a token that is none.
+
+    Returns:
+        The shares, shape (T, K), all 0 at a position without a token, and the sums ``Σ_j p_j``,
+        shape (T,).
+    """
+    probs_TK = np.exp(np.asarray(logprobs_TK, np.float64))
+    mass_T = probs_TK.sum(axis=1)
+    shares_TK = np.divide(
+        probs_TK, mass_T[:, None], out=np.zeros_like(probs_TK), where=mass_T[:, None] > 0
+    )
+    return shares_TK, mass_T
+
+
+def forward_kl(shares_TK: npt.ArrayLike, logprobs_TK: npt.ArrayLike) -> Floats:
+    """Return how far a model is from what its teacher says, ``KL(s ‖ p) = Σ_k s_k log(s_k / p_k)``,
+    at each position, in nats.
+
+    With s the shares of a teacher's likeliest tokens, and p the whole distribution of the model,
+    this is at least 0, and 0 only where p is s. Its gradient is that of the cross-entropy
+    ``−Σ_k s_k log p_k``, since the teacher's entropy does not depend on the model.
+
+    Args:
+        shares_TK: as :func:`top_k_shares` returns them.
+        logprobs_TK: the model's logprobs of the same tokens.
+    """
+    shares, logprobs = np.asarray(shares_TK, np.float64), np.asarray(logprobs_TK, np.float64)
+    own = np.log(shares, out=np.zeros_like(shares), where=shares > 0)
+    gap = np.subtract(own, logprobs, out=np.zeros_like(shares), where=shares > 0)
+    return np.asarray((shares * gap).sum(axis=1))

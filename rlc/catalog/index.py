@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from functools import cache, partial
 from typing import TYPE_CHECKING, TypeVar
 
 from attrs import evolve
 
+from rlc.algo.scheme import AdvantageScheme
 from rlc.catalog.builtins import (
     advantages,
     distillation,
@@ -23,6 +25,7 @@ from rlc.catalog.builtins import (
     training,
     wrappers,
 )
+from rlc.catalog.builtins.distillation import NO_ADVANTAGE
 from rlc.catalog.records import Builtin, Kind
 from rlc.catalog.traits import (
     AggregateTraits,
@@ -31,11 +34,13 @@ from rlc.catalog.traits import (
     MetricTraits,
     PreferenceTraits,
     SourceTraits,
+    TeacherTraits,
     TrackerTraits,
     WrapperTraits,
 )
 from rlc.errors import Error
-from rlc.plan.records import LossPlan
+from rlc.plan.distillation import TeacherPlan
+from rlc.plan.records import KlPlan, LossPlan
 
 if TYPE_CHECKING:
     from rlc.algo.expressions.analysis.known import Known
@@ -209,6 +214,7 @@ aggregate_traits = partial(_traits, "aggregate", AggregateTraits, "aggregation")
 source_traits = partial(_traits, "env", SourceTraits, "environment source")
 wrapper_traits = partial(_traits, "wrapper", WrapperTraits, "wrapper")
 preference_traits = partial(_traits, "preference_loss", PreferenceTraits, "loss over preferences")
+teacher_traits = partial(_traits, "teacher", TeacherTraits, "teacher")
 grader_traits = partial(_traits, "grader", GraderTraits, "grader")
 metric_traits = partial(_traits, "metric", MetricTraits, "metric")
 tracker_traits = partial(_traits, "tracker", TrackerTraits, "tracker")
@@ -222,6 +228,16 @@ def loss_traits(loss: LossPlan) -> LossTraits:
     from rlc.catalog.own_losses import traits_of
 
     return traits_of(loss.program)
+
+
+def learns_targets_alone(
+    advantage: AdvantageScheme, kl: KlPlan | None, teachers: Iterable[TeacherPlan]
+) -> bool:
+    """Whether no token has an advantage, and all that is learnt are the tokens that teachers find
+    likeliest."""
+    scored = [one for one in teachers if one.coef and not teacher_traits(one.kind).targets]
+    taught = any(teacher_traits(one.kind).targets for one in teachers)
+    return taught and not scored and advantage == NO_ADVANTAGE and not (kl and kl.coef)
 
 
 def service_settings(loss: str) -> dict[str, float | None]:

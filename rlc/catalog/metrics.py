@@ -17,7 +17,7 @@ from attrs import evolve, frozen
 from rlc.algo.scheme import running_baseline
 from rlc.catalog.declarations import STAGES, TRAINING
 from rlc.catalog.environments import roles_of, with_role
-from rlc.catalog.index import loss_traits, metric_traits, preference_traits
+from rlc.catalog.index import loss_traits, metric_traits, preference_traits, teacher_traits
 from rlc.catalog.traits import Role
 from rlc.plan.distillation import teacher_of
 from rlc.plan.expectations import Over, Unit
@@ -103,6 +103,11 @@ def _taught(stage: StagePlan) -> bool:
     return isinstance(stage, TrainPlan) and bool(stage.teacher)
 
 
+def _names_targets(stage: StagePlan) -> bool:
+    teachers = stage.teacher if isinstance(stage, TrainPlan) else ()
+    return any(teacher_traits(teacher.kind).targets for teacher in teachers)
+
+
 def _refers(stage: StagePlan) -> bool:
     return isinstance(stage, PreferencePlan) and stage.reference is not None
 
@@ -155,6 +160,8 @@ ENTRIES = (
     Entry(("kl/sample_train", "kl/sample_train_k2", "kl/sample_train_k3", "kl/train_sample")),
     Entry(("kl/reference",), needs=_compares),
     Entry(("teacher/kl", "teacher/kl/{taught}"), needs=_taught),
+    Entry(("teacher/forward_kl",), low=0, needs=_names_targets),
+    Entry(("teacher/mass",), unit="share", low=0, high=1, needs=_names_targets),
     Entry(("baseline/{env}", "baseline/{env}/{role}"), needs=_averages),
     _share("policy/ess"),
     Entry(("policy/clip_fraction",), unit="share", low=0, high=1, needs=_clips),

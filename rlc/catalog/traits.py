@@ -91,6 +91,15 @@ class PreferenceTraits:
 
 
 @frozen(eq=False, repr=False, slots=False)
+class TeacherTraits:
+    """What a teacher says. ``targets``: which tokens it finds likeliest where each was sampled, as
+    targets of a loss of their own; otherwise it scores those that were sampled, and its scores are
+    added to their advantages."""
+
+    targets: bool = False
+
+
+@frozen(eq=False, repr=False, slots=False)
 class AggregateTraits:
     """What an aggregation weighs. ``over``: what shares one weight, the sequences of a batch, of
     a task, or none of them; None: every token weighs 1, so no batch has to be known.

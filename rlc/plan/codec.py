@@ -22,6 +22,7 @@ from rlc.algo.scheme import (
     WeightedSum,
 )
 from rlc.errors import Error
+from rlc.plan.distillation import TeacherPlan
 from rlc.plan.environments import EnvPlan, RewardPlan
 from rlc.plan.expectations import ExpectationPlan
 from rlc.plan.graph.nodes import Graph
@@ -163,6 +164,8 @@ def _converter() -> Any:
     data = make_dict_unstructure_fn(DataPlan, converter, sampled=none)
     converter.register_unstructure_hook(DataPlan, data)
     tagged(AdvantageStep, "step", STEPS)
+    teacher = make_dict_unstructure_fn(TeacherPlan, converter, top_k=none)
+    converter.register_unstructure_hook(TeacherPlan, teacher)
     train = make_dict_unstructure_fn(TrainPlan, converter, teacher=none)
     converter.register_unstructure_hook(TrainPlan, train)
     tagged(StagePlan, "kind", STAGES)

@@ -12,23 +12,25 @@ from rlc.records import Record
 
 @frozen(eq=False, repr=False, slots=False)
 class TeacherPlan(Record):
-    """A model that scores each token that the trained one samples.
+    """A model that says of each token that the trained one samples how likely it finds it, or which
+    ones it finds likeliest in its place.
 
-    ``name``: the environment whose episodes it scores; None: all of them. ``kind`` is the name of
-    the builtin. What it says counts ``coef`` times in the advantages; with a ``discount`` each
-    token also answers for the later ones.
+    ``name``: the environment whose episodes it reads; None: all of them. ``kind`` is the name of
+    the builtin. What it says counts ``coef`` times, in the advantages or, of its ``top_k``
+    likeliest tokens, in the loss; with a ``discount`` each token also answers for the later ones.
 
     The prompt that it reads has ``system`` as its system message (None: the environment's own),
     and shows the field ``demonstration`` of the task's row (None: nothing).
     """
 
     name: str | None
-    kind: Literal["reverse_kl"]
+    kind: Literal["reverse_kl", "forward_kl"]
     model: ModelState
     coef: float
     discount: float
     system: str | None
     demonstration: str | None
+    top_k: int | None = None
 
 
 @frozen(eq=False, repr=False, slots=False)

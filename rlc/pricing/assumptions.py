@@ -9,7 +9,7 @@ from attrs import asdict
 from rlc.catalog.environments import env_facts, judges_of, max_turns
 from rlc.catalog.facts.models import find_model, storage_price, tokenizer_of
 from rlc.catalog.facts.prices import price_of
-from rlc.catalog.index import loss_traits, source_traits
+from rlc.catalog.index import loss_traits, source_traits, teacher_traits
 from rlc.plan.environments import EndpointPlan, EnvPlan
 from rlc.plan.records import (
     EvalPlan,
@@ -192,6 +192,8 @@ def _prices(stage: StagePlan) -> Iterator[str]:
             yield "the reference is billed as a prefill of every sequence, uncached"
     if isinstance(stage, TrainPlan) and stage.teacher:
         yield "a teacher is billed as a prefill of every sequence that it scores, uncached"
+        if any(teacher_traits(teacher.kind).targets for teacher in stage.teacher):
+            yield "its likeliest tokens are learnt by a gradient of their own, of every sequence"
 
 
 def _storage(stage: StagePlan) -> Iterator[str]:

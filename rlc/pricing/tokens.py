@@ -13,7 +13,8 @@ from operator import add
 
 from attrs import evolve, frozen
 
-from rlc.catalog.index import loss_traits
+from rlc.catalog.index import learns_targets_alone, loss_traits, teacher_traits
+from rlc.plan.distillation import teacher_of
 from rlc.plan.environments import EnvPlan
 from rlc.plan.records import (
     LOCAL,
@@ -194,9 +195,17 @@ def _train_tokens(stage: TrainPlan, level: Level) -> Tokens:
         for env in stage.envs
         for shape in rollout_shapes(env, stage.model, stage.sampling, level)
     )
-    total = evolve(total, train=total.train * TAUGHT[level])
+    targets = sum(
+        env_tokens(stage, env, level).train
+        for env in stage.envs
+        if (teacher := teacher_of(stage.teacher, env.name)) is not None
+        and teacher_traits(teacher.kind).targets
+    )
+    alone = learns_targets_alone(stage.advantage, stage.kl, stage.teacher)
+    total = evolve(total, train=0.0 if alone else total.train * TAUGHT[level])
     if _are_read_first(stage, level):
         total += Tokens(prefill=total.train)
+    total = evolve(total, train=total.train + targets)  # a gradient of its own
     return total if stage.kl is not None else evolve(total, reference=0.0)
 
 

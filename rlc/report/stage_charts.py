@@ -76,6 +76,7 @@ def _training(stage: TrainPlan, records: Sequence[Record]) -> Iterator[Chart | N
         series("trainer to sampler", records, "kl/train_sample"),
         series("from the reference", records, "kl/reference"),
         series("from the teacher", records, "teacher/kl"),
+        series("of the teacher's likeliest tokens", records, "teacher/forward_kl"),
     ]
     yield chart(f"{name}-kl", "KL divergence", divergences, note="nats per sampled token")
     entropies = [series(env, records, f"entropy/{env}") for env in envs]

@@ -349,6 +349,7 @@ NEEDED: dict[object, dict[str, str]] = {
     ("env", "rows"): {"grader": 'grade_with("a.b:c")'},
     ("data", "samples"): {"model": "policy", "keep": "all"},
     ("teacher", "reverse_kl"): {"model": "policy"},
+    ("teacher", "forward_kl"): {"model": "policy"},
     ("axis", "range"): {"low": "1e-5", "high": "1e-4"},
     ("axis", "log"): {"low": "1e-5", "high": "1e-4"},
 }

@@ -21,6 +21,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from run_support import tiny, train
 from tinker import types
+from tinker.types.topk_logprobs import TopkLogprobs
 
 from rlc.algo.aggregate import SHARED_BY
 from rlc.algo.scheme import AdvantageScheme, Baseline, Clip, Returns, Scale
@@ -118,6 +119,14 @@ class OtherModel:
         await rounds(self.moments.randrange(30))
         return [None, *map(logprob, prompt.to_ints()[1:])]
 
+    async def sample(self, prompt: types.ModelInput, *_: Any) -> types.SampleResponse:
+        """Three tokens are likeliest in the place of each, and it is one of them."""
+        logprobs = await self.compute_logprobs(prompt)
+        tokens = np.array([[token, token + 1, token + 2] for token in prompt.to_ints()], np.int32)
+        known = np.array([np.nan, *(float(value or 0) for value in logprobs[1:])], np.float32)
+        likeliest = np.log(np.full(tokens.shape, [0.5, 0.25, 0.125]))
+        return types.SampleResponse([], known, TopkLogprobs(tokens, likeliest))
+
 
 @define(eq=False)
 class Trainer:
@@ -131,7 +140,7 @@ class Trainer:
     def forward_backward_custom(self, data: list[types.Datum], loss: Any) -> Any:
         return self.forward_backward(data, "own", None)
 
-    def forward_backward(self, data: list[types.Datum], loss: str, config: Any) -> Any:
+    def forward_backward(self, data: list[types.Datum], loss: str, config: Any = None) -> Any:
         minibatch = self.submitted.popleft()
         assert len(data) == len(minibatch.datums)
         datums = [
@@ -144,7 +153,7 @@ class Trainer:
     async def forward(self, data: list[types.Datum], loss: str) -> types.ForwardBackwardOutput:
         await rounds(self.moments.randrange(60))
         targets = [datum.loss_fn_inputs["target_tokens"].to_numpy() for datum in data]
-        rows = [np.array([logprob(token) for token in row], np.float32) for row in targets]
+        rows = [np.vectorize(logprob, otypes=[np.float32])(row) for row in targets]
         return types.ForwardBackwardOutput(
             loss_fn_output_type="",
             loss_fn_outputs=[{"logprobs": types.TensorData.from_numpy(row)} for row in rows],
@@ -194,7 +203,12 @@ class StageUnderTest(TrainStage):
     async def forward_backward(self, node: NodeContext, inputs: Inputs) -> PendingGradients:
         trainer = self.weights.training
         assert isinstance(trainer, Trainer)
-        trainer.submitted.extend(inputs["datums"].minibatches)
+        for made in inputs["datums"].minibatches:
+            trainer.submitted.extend(
+                evolve(made, datums=datums, taught=[])
+                for datums in (made.datums, made.taught)
+                if datums
+            )
         return await super().forward_backward(node, inputs)
 
 
@@ -208,7 +222,9 @@ def trained_on(minibatch: Minibatch) -> list[Any]:
     def row(datum: TrainingDatum) -> Any:
         arrays = (datum.targets_T, datum.logprobs_T, datum.advantages_T, datum.mask_T)
         computed = sorted((key, np.asarray(value).tolist()) for key, value in datum.batch.items())
-        return datum.inputs, [array.tolist() for array in arrays], datum.weight, computed
+        said = datum.likeliest and (datum.likeliest.tokens_TK, datum.likeliest.shares_TK)
+        learnt = [array.tolist() for array in said or ()]
+        return datum.inputs, [array.tolist() for array in arrays], datum.weight, computed, learnt
 
     return [row(datum) for datum in minibatch.datums]
 
@@ -226,7 +242,10 @@ def executed(plan: TrainPlan, kinds: Sequence[str], seed: int) -> list[Any]:
     other: Any = OtherModel(moments)
     scorers = {
         "reference": [Scorer(other, meter)] if plan.kl else [],
-        "teacher": [Scorer(other, meter, env=teacher.name) for teacher in plan.teacher],
+        "teacher": [
+            Scorer(other, meter, env=teacher.name, top_k=teacher.top_k, vocabulary=10_000)
+            for teacher in plan.teacher
+        ],
     }
     stage = StageUnderTest(
         seed=1,
@@ -300,16 +319,23 @@ schemes = st.builds(
 )
 
 
-teachers = st.builds(
-    TeacherPlan,
-    st.sampled_from([None, "spell"]),
-    st.just("reverse_kl"),
-    st.just(ModelState(BASE.model, None)),
-    st.sampled_from([0.5, 1.0]),
-    st.sampled_from([0.0, 0.5]),
-    st.none(),
-    st.none(),
-).map(lambda one: (one,))
+def teacher(kind: str, discount: st.SearchStrategy[float], top_k: int | None) -> Any:
+    return st.builds(
+        TeacherPlan,
+        st.sampled_from([None, "spell"]),
+        st.just(kind),
+        st.just(ModelState(BASE.model, None)),
+        st.sampled_from([0.5, 1.0]),
+        discount,
+        st.none(),
+        st.none(),
+        st.just(top_k),
+    ).map(lambda one: (one,))
+
+
+teachers = teacher("reverse_kl", st.sampled_from([0.0, 0.5]), None) | teacher(
+    "forward_kl", st.just(0.0), 3
+)
 
 
 def _taught(teachers: tuple[TeacherPlan, ...]) -> tuple[TeacherPlan, ...]:

@@ -5,12 +5,31 @@ from __future__ import annotations
 from rlc.algo.scheme import AdvantageScheme, Clip, Returns
 from rlc.catalog.builtins.losses import KL_ALIASES, KL_DISCOUNT
 from rlc.catalog.records import Args, Builtin, Param, builtin, optional
+from rlc.catalog.traits import TeacherTraits
 from rlc.plan.distillation import KeepPlan, SamplesPlan, TeacherPlan
 from rlc.plan.models import SamplingPlan
 from rlc.plan.records import DataPlan
 
 # The advantages of a stage that only its teachers teach: nothing but 0.
 NO_ADVANTAGE = AdvantageScheme("none", Returns("episode", 1.0), (Clip(0.0, 0.0),), "keep")
+
+_WHO = Param("model", "model", "who teaches: a model as it is declared, or as a stage leaves it")
+_SHOWN = (
+    optional(
+        "system",
+        "string",
+        "the system message of the prompt that it reads; none: that of the environment",
+        aliases="system_prompt context teacher_system_prompt",
+    ),
+    optional(
+        "demonstration",
+        "string",
+        "field of the task's row that it is shown after the question, as an example of a "
+        "response; none: nothing",
+        aliases="demo golden_answer answer solution",
+        holds="text",
+    ),
+)
 
 TEACHERS = (
     builtin(
@@ -19,7 +38,7 @@ TEACHERS = (
         "a teacher scores every sampled token: by how much likelier it finds it than the model "
         "that sampled it (on-policy distillation, arXiv 2306.13649)",
         lambda args: TeacherPlan(None, "reverse_kl", **args.values),
-        Param("model", "model", "who teaches: a model as it is declared, or as a stage leaves it"),
+        _WHO,
         Param(
             "coef",
             "float",
@@ -30,25 +49,47 @@ TEACHERS = (
             aliases=KL_ALIASES,
         ),
         KL_DISCOUNT,
-        optional(
-            "system",
-            "string",
-            "the system message of the prompt that it reads; none: that of the environment",
-            aliases="system_prompt context teacher_system_prompt",
-        ),
-        optional(
-            "demonstration",
-            "string",
-            "field of the task's row that it is shown after the question, as an example of a "
-            "response; none: nothing",
-            aliases="demo golden_answer answer solution",
-            holds="text",
-        ),
+        *_SHOWN,
         formula=(
             "d_t = log q_t − log p_teacher,t",
             "A_t = A_t − coef d_t",
         ),
+        traits=TeacherTraits(),
         aliases="on_policy_distillation distill opd gkd teacher",
+    ),
+    builtin(
+        "forward_kl",
+        "teacher",
+        "a teacher names the tokens that it finds likeliest where each was sampled, and the model "
+        "learns their shares (as `topk` of the cookbook's SDFT, 0.5.8)",
+        lambda args: TeacherPlan(None, "forward_kl", discount=0.0, **args.values),
+        _WHO,
+        Param(
+            "coef",
+            "float",
+            "how much its loss counts beside that of the stage",
+            1.0,
+            above=0,
+            high=100,
+            aliases=KL_ALIASES,
+        ),
+        Param(
+            "top_k",
+            "int",
+            "how many of its likeliest tokens are learnt",
+            20,
+            low=1,
+            high=1_024,
+            aliases="topk k n_teacher_targets teacher_topk",
+        ),
+        *_SHOWN,
+        formula=(
+            "s_t,k = p_teacher,t,k / Σ_j p_teacher,t,j   (k, j: its top_k likeliest tokens)",
+            "L = L − coef Σ_t Σ_k s_t,k log p_t,k",
+            "the gradient is that of coef Σ_t KL(s_t ‖ p_t)",
+        ),
+        traits=TeacherTraits(targets=True),
+        aliases="top_k_distillation soft_targets sdft kd forward_kl_topk knowledge_distillation",
     ),
 )
 

@@ -2,8 +2,14 @@
 
 from __future__ import annotations
 
+from rlc.catalog.builtins.losses import LIKELIHOOD
 from rlc.catalog.environments import max_turns
-from rlc.catalog.index import BUILTINS, aggregate_traits, loss_traits
+from rlc.catalog.index import (
+    BUILTINS,
+    aggregate_traits,
+    learns_targets_alone,
+    loss_traits,
+)
 from rlc.check.rules.base import View, rule
 from rlc.lang.diagnostics import Label
 from rlc.plan.environments import MAX_TURNS
@@ -59,10 +65,26 @@ def _reference_is_there(view: View) -> None:
         view.error("RL0658", "kl.coef", message, advice)
 
 
-@rule("loss", "overlap", "batch")
+@rule("loss", "advantage", "kl", "teacher")
+def _loss_acts(view: View) -> None:
+    """A loss that only weighs advantages has nothing to weigh where no token has one."""
+    if not learns_targets_alone(view.advantage, view.kl, view.teacher):
+        return
+    traits = loss_traits(view.loss)
+    if view.loss == LIKELIHOOD or traits.pull is not None or traits.weighted:
+        return
+    label = Label(view.at("teacher"), "what it names is learnt by a cross-entropy of its own")
+    message = f"{view.named('loss')} has nothing to act on: no token has an advantage"
+    advice = f"take `{LIKELIHOOD.name}()`, or give the stage an `advantage`"
+    view.error("RL0752", "loss", message, advice, label)
+
+
+@rule("loss", "overlap", "batch", "advantage", "kl", "teacher")
 def _clip_acts(view: View) -> None:
     """With one update a batch, and fresh rollouts, every ratio is 1 and no clip ever acts."""
     if loss_traits(view.loss).clip != "gradient":
+        return
+    if learns_targets_alone(view.advantage, view.kl, view.teacher):  # a rule above
         return
     if view.overlap.max_staleness or view.batch.updates > 1:
         return
@@ -108,10 +130,13 @@ def _as_ratios(bounds: tuple[str, str], low: float, high: float | None) -> str:
     return "they are ratios around 1, for example 0.8 and 1.2 for an ε of 0.2"
 
 
-@rule("loss", "overlap", "batch")
+@rule("loss", "overlap", "batch", "advantage", "kl", "teacher")
 def _ratio_matters(view: View) -> None:
-    """Without a ratio, nothing corrects for weights that are not those that sampled."""
+    """Without a ratio, nothing corrects for weights that are not those that sampled; nothing has
+    to, where no advantage is that of a sampled token."""
     if loss_traits(view.loss).sampler_logprobs:
+        return
+    if learns_targets_alone(view.advantage, view.kl, view.teacher):
         return
     updates, stale = view.batch.updates, view.overlap.max_staleness
     if updates == 1 and not stale:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from rlc.catalog.index import learns_targets_alone
 from rlc.check.rules.base import View, rule
 from rlc.lang.diagnostics import Label
 
@@ -10,6 +11,8 @@ from rlc.lang.diagnostics import Label
 def _on_policy(view: View) -> None:
     """The gradient is that of the model at temperature 1, over its whole vocabulary."""
     sampling = view.sampling
+    if _learns_targets_alone(view):
+        return
     compared = view.parts.get("kl") is not None or bool(view.parts.get("teacher"))  # a rule below
     changed = {
         "temperature": sampling.temperature != 1 and not compared,
@@ -23,6 +26,12 @@ def _on_policy(view: View) -> None:
         temperature = env.rollouts.temperature
         if not compared and temperature not in (None, 1, sampling.temperature):
             _report(view, f"envs.{env.name}.rollouts.temperature", "temperature", temperature)
+
+
+def _learns_targets_alone(view: View) -> bool:
+    """Whether no logprob of a sampled token enters the loss."""
+    known = [view.parts.get(name) for name in ("advantage", "kl", "teacher")]
+    return known[0] is not None and learns_targets_alone(known[0], known[1], known[2] or ())
 
 
 def _report(view: View, path: str, name: str, value: float) -> None:
@@ -42,7 +51,7 @@ def _top_k(view: View) -> None:
 def _penalty_temperature(view: View) -> None:
     """The logprobs of other models are those at temperature 1; the sampler's are tempered."""
     field, other = ("kl", "reference") if view.kl is not None else ("teacher", "teacher")
-    if view.kl is None and not view.teacher:
+    if (view.kl is None and not view.teacher) or _learns_targets_alone(view):
         return
     for env in view.envs:
         temperature = env.rollouts.temperature

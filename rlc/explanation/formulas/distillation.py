@@ -61,8 +61,9 @@ def teacher_sections(stage: TrainPlan, paint: Paint) -> Iterator[tuple[str, Line
 
 def _teacher(teacher: TeacherPlan, paint: Paint) -> Lines:
     yield from teacher_formula(teacher)
-    discount = f", discount = {teacher.discount:g}" if teacher.discount else ""
-    yield f"teacher = {whose(teacher.model)}, coef = {teacher.coef:g}{discount}"
+    more = f", discount = {teacher.discount:g}" if teacher.discount else ""
+    more += "" if teacher.top_k is None else f", top_k = {teacher.top_k:,}"
+    yield f"teacher = {whose(teacher.model)}, coef = {teacher.coef:g}{more}"
     if teacher.system is not None:
         shown = f'"{teacher.system}"' if teacher.system else "none"
         yield from wrapped(f"the system message that it reads: {shown}", hang=2)

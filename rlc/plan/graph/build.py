@@ -39,7 +39,7 @@ _LABELS = {
     "returns": "leave failures out, label rewards by group and environment",
     "advantages": "returns, baselines, scales, clips in the order of the scheme",
     "reference": "logprobs of the reference, for the KL penalty",
-    "teacher": "logprobs of the teacher, which score each token",
+    "teacher": "logprobs of the teacher at each token",
     "datums": "merge turns, shift targets, spread advantages over tokens",
     "examples": "draw the next examples",
     "forward": "logprobs of the weights",

@@ -215,6 +215,7 @@ class LimitedSamplingClient:
         async with self.limiter.slot(num_samples) as answer:
             response = await self.client.sample(prompt, num_samples, *args, **kwargs)
             answer.tokens = sum(len(sequence.tokens) for sequence in response.sequences)
+            answer.tokens += len(response.prompt_logprobs or ())
         return response
 
     async def compute_logprobs(self, prompt: types.ModelInput) -> list[float | None]:

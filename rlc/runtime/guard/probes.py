@@ -90,6 +90,24 @@ async def probe_seeds(sampler: SamplingClient, tokenizer: Any) -> tuple[bool, Us
     return len({tuple(sequence.tokens) for sequence in response.sequences}) > 1, usage
 
 
+async def probe_likeliest(sampler: SamplingClient, top_k: int) -> Usage:
+    """Return the usage of asking for the likeliest tokens of a prompt, so many in each place.
+
+    Raises:
+        ServiceError: the service does not give them, or not so many.
+    """
+    from tinker import types
+
+    prompt, params = [1, 2, 3], types.SamplingParams(max_tokens=1, seed=0)  # in any vocabulary
+    response = await sampler.sample(types.ModelInput.from_ints(prompt), 1, params, True, top_k)
+    if response.topk_prompt_logprobs_np is None:
+        raise ServiceError(
+            "the service does not say which tokens its models find likeliest",
+            "`reverse_kl()` needs the logprobs of sampled tokens alone; nothing has been trained",
+        )
+    return Usage(prefill=len(prompt), sampled=1)
+
+
 def _tokens(tokenizer: Any) -> list[int]:
     tokens = list(tokenizer.encode(_TEXT))
     return (tokens * _LEAST)[: max(_LEAST, len(tokens))]

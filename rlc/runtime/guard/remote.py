@@ -13,7 +13,7 @@ from rlc.catalog.index import loss_traits
 from rlc.plan.asked import asked_models
 from rlc.plan.records import EvalPlan, Plan, StagePlan, TrainedPlan, TrainPlan
 from rlc.runtime.guard.meter import PROBES, Meter, cost
-from rlc.runtime.guard.probes import probe_loss, probe_seeds
+from rlc.runtime.guard.probes import probe_likeliest, probe_loss, probe_seeds
 from rlc.runtime.journal.folder import RunFolder
 from rlc.runtime.records import RunError, Usage
 from rlc.service.hosted.capabilities import smaller_contexts
@@ -61,6 +61,24 @@ class RemoteSession:
                 f"the service has {context:,} tokens of context for `{base}`, less than the plan "
                 "counts on; an episode that needs more ends there"
             )
+
+        await self._verify_teachers(plan)
+
+    async def _verify_teachers(self, plan: Plan) -> None:
+        """Ask the base of each teacher that names its likeliest tokens for those of a prompt.
+
+        Raise ServiceError if the service does not give them.
+        """
+        asked = set[tuple[str, int]]()
+        for stage in plan.stages:
+            for teacher in stage.teacher if isinstance(stage, TrainPlan) else ():
+                model, top_k = teacher.model.model, teacher.top_k
+                if top_k is None or (model.base, top_k) in asked or await self.service.is_rlc():
+                    continue
+                asked.add((model.base, top_k))
+                sampler = await self.service.create_sampling_client(base_model=model.base)
+                used = await probe_likeliest(sampler, top_k)
+                Meter(self.folder.journal, stage.name, model).add(PROBES, used)
 
     def with_served_context(self, stage: S) -> S:
         """Return the stage with the context length that the service offers."""

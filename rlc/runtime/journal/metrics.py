@@ -185,16 +185,20 @@ def _constant_groups(rollouts: Sequence[Rollout], of: str = "") -> dict[str, flo
 def score_metrics(batches: Iterable[Sequence[EpisodeDatums]]) -> dict[str, float]:
     """Return the mean distance from each scorer over the sampled tokens of a batch (nats): from the
     reference, and from the teacher by environment too. With a teacher that could not read all, the
-    share of the tokens that it did not score."""
+    share of the tokens that it did not score; with one that names its likeliest tokens, the mean of
+    the probability that they have together."""
     import numpy as np  # reading metrics must work in a base install
 
     distances: dict[str, list[Any]] = {}
+    masses = list[Any]()
     for episode in (episode for episodes in batches for episode in episodes):
         for datum in episode.datums:
             for scorer, scored_T in datum.scored.items():
                 distance_T = (datum.logprobs_T - scored_T)[datum.mask_T]
                 for name in _DISTANCES[scorer]:
                     distances.setdefault(name.format(env=episode.group[0]), []).append(distance_T)
+            if datum.likeliest is not None:
+                masses.append(datum.likeliest.mass_T[datum.mask_T])
     metrics = dict[str, float]()
     for name, rows in distances.items():
         values_N = np.concatenate(rows)
@@ -202,6 +206,9 @@ def score_metrics(batches: Iterable[Sequence[EpisodeDatums]]) -> dict[str, float
         metrics |= _mean(name, known_N.tolist())
         if len(known_N) < len(values_N):
             metrics[f"{name}/unscored"] = 1 - len(known_N) / len(values_N)
+    if masses:
+        known_N = np.concatenate(masses)
+        metrics |= _mean("teacher/mass", known_N[known_N > 0].tolist())
     return metrics
 
 

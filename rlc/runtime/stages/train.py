@@ -41,6 +41,7 @@ from rlc.runtime.updates.datums import FloatArray
 from rlc.runtime.updates.minibatch import EpisodeDatums, Minibatch, minibatches, rollout_datums
 from rlc.runtime.updates.optimizer import PendingGradients
 from rlc.runtime.updates.scorers import Scorers
+from rlc.runtime.updates.scores import Scores
 from rlc.seeds import derive_seed
 
 
@@ -203,8 +204,8 @@ class TrainStage(Stage[Scorers]):
 
     async def scores(
         self, scorer: str, node: NodeContext, inputs: Inputs
-    ) -> dict[int, list[FloatArray]]:
-        """Return the logprobs of each rollout's sequences under other models; the keys are ids."""
+    ) -> dict[int, list[Scores]]:
+        """Return what another model says of each rollout's sequences; the keys are ids."""
         return await self.scorers[scorer].scores(node.step, inputs["returns"].rollouts)
 
     @property
@@ -218,7 +219,7 @@ class TrainStage(Stage[Scorers]):
         return await in_thread(self._batch, node.step, inputs)
 
     def _batch(self, step: int, inputs: Inputs) -> TrainBatch:
-        scored: dict[str, dict[int, list[FloatArray]]] = {scorer: {} for scorer in self.scorers}
+        scored: dict[str, dict[int, list[Scores]]] = {scorer: {} for scorer in self.scorers}
         for scorer, of_rollout in scored.items():
             for part in Parts.of(inputs[scorer]):
                 of_rollout |= part

@@ -34,9 +34,11 @@ async def with_batch_values(
     if loss.program is None or not needs_batch(loss.program):
         return minibatches, 0
     datums = [datum for minibatch in minibatches for datum in minibatch.datums]
+    if not datums:
+        return minibatches, 0
     trainer_DT: list[npt.NDArray[np.float64] | None] = [None] * len(datums)
     read = 0
-    if loss_traits(loss).forward and datums:
+    if loss_traits(loss).forward:
         wired = await in_thread(lambda: [datum.to_tinker(LIKELIHOOD) for datum in datums])
         output = await training.forward(wired, LIKELIHOOD.name)
         trainer_DT = [row["logprobs"].to_numpy() for row in output.loss_fn_outputs]

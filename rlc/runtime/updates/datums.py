@@ -22,6 +22,7 @@ from rlc.plan.graph import SCORERS
 from rlc.plan.records import LossPlan
 from rlc.runtime.records import RunError, Turn
 from rlc.runtime.rollouts.tokens import is_continuation
+from rlc.runtime.updates.scores import Scores
 
 if TYPE_CHECKING:
     from tinker import types
@@ -79,11 +80,11 @@ class TrainingDatum:
 
     It does so from the inputs up to ``t``, which hold the marks of ``chunks``. ``mask_T`` marks
     sampled targets; ``scored`` has the targets' logprobs under other models, by the kind of node
-    that asked for them: the ``reference``, the ``teacher``; NaN where none was given. ``replies``
-    are those that are trained on. ``weight`` is that of the sequence, where it is not folded into
-    the advantages. ``name`` is what the sequence is called within its step; ``batch`` has what the
-    loss has computed over all sequences of the step, one number or one for each sampled token, by
-    name.
+    that asked for them: the ``reference``, the ``teacher``; NaN where none was given. ``likeliest``
+    is what a teacher said that was asked for its likeliest tokens. ``replies`` are those that are
+    trained on. ``weight`` is that of the sequence, where it is not folded into the advantages.
+    ``name`` is what the sequence is called within its step; ``batch`` has what the loss has
+    computed over all sequences of the step, one number or one for each sampled token, by name.
     """
 
     inputs: list[int]
@@ -92,6 +93,7 @@ class TrainingDatum:
     advantages_T: FloatArray
     mask_T: npt.NDArray[np.bool_]
     scored: Mapping[str, FloatArray] = field(factory=dict)
+    likeliest: Scores | None = None
     chunks: Chunks = NO_CHUNKS
     replies: tuple[Reply, ...] = ()
     weight: float = 1.0
@@ -121,6 +123,7 @@ class TrainingDatum:
             advantages_T=self.advantages_T[:end],
             mask_T=self.mask_T[:end],
             scored={scorer: logprobs_T[:end] for scorer, logprobs_T in self.scored.items()},
+            likeliest=self.likeliest and self.likeliest.at(slice(end)),
         )
 
     def anchored(self, trainer_logprobs_T: npt.NDArray[Any]) -> TrainingDatum:
@@ -158,6 +161,28 @@ class TrainingDatum:
             return datum
         length = len(self.inputs)
         return datum.with_provenance(self._spans(0, length), self._spans(1, length + 1))
+
+    def to_targets(self) -> types.Datum:
+        """Return the datum of which cross-entropy learns the shares of a teacher's likeliest tokens
+        at the sampled positions, each times ``weight``.
+
+        The sampled token is the last target, with a weight of 0: the trainer's logprob of it comes
+        back with the others.
+        """
+        from tinker import types
+
+        said = self.likeliest
+        assert said is not None
+        tokens_TK = np.column_stack([said.tokens_TK, self.targets_T])
+        weights_TK = np.column_stack([self.weight * said.shares_TK, np.zeros(len(self.targets_T))])
+        weights_TK[~self.mask_T] = 0.0
+        return types.Datum(
+            model_input=model_input(self.inputs, self.chunks),
+            loss_fn_inputs={
+                "target_tokens": types.TensorData.from_numpy(tokens_TK),
+                "weights": types.TensorData.from_numpy(weights_TK.astype(np.float32)),
+            },
+        )
 
     def sampled_inputs(self, trainer_T: FloatArray | None) -> dict[str, Any]:
         """Return what a recipe's own loss reads of the sampled tokens, each of shape (S,), and its
@@ -237,20 +262,19 @@ def episode_datums(
     turns: Sequence[Turn],
     advantages_T: FloatArray,
     chosen_T: npt.NDArray[np.bool_],
-    scored: Mapping[str, Sequence[FloatArray]] | None = None,
+    scored: Mapping[str, Sequence[Scores]] | None = None,
 ) -> list[TrainingDatum]:
     """Return the datums of one episode that have a token to train on.
 
     ``advantages_T`` and ``chosen_T`` have one value a turn; a turn that is not chosen is context
-    only. ``scored`` has for each scorer its logprobs of each of :func:`merged_sequences`, from the
-    second token on.
+    only. ``scored`` has for each scorer what it says of each of :func:`merged_sequences`.
     """
     datums = [
         shifted(
             sequence,
             advantages_T,
             chosen_T,
-            {scorer: logprobs_ST[index] for scorer, logprobs_ST in (scored or {}).items()},
+            {scorer: said_S[index] for scorer, said_S in (scored or {}).items()},
         )
         for index, sequence in enumerate(merged_sequences(turns))
     ]
@@ -261,9 +285,10 @@ def shifted(
     sequence: TokenSequence,
     advantages_T: FloatArray,
     chosen_T: npt.NDArray[np.bool_],
-    scored: Mapping[str, FloatArray] | None = None,
+    scored: Mapping[str, Scores] | None = None,
 ) -> TrainingDatum:
     """Return one sequence as a datum; the arguments are those of :func:`episode_datums`."""
+    scored = scored or {}
     turn_T = np.asarray(sequence.turns[1:], dtype=np.int64)
     mask_T = (turn_T != NOT_SAMPLED) & chosen_T[turn_T]
     logprobs_T = np.asarray(sequence.logprobs[1:], dtype=np.float64)
@@ -273,7 +298,8 @@ def shifted(
         logprobs_T=np.where(mask_T, logprobs_T, 0.0),
         advantages_T=np.where(mask_T, advantages_T[turn_T], 0.0),
         mask_T=mask_T,
-        scored=scored or {},
+        scored={scorer: said.logprobs_T for scorer, said in scored.items()},
+        likeliest=next((said for said in scored.values() if said.tokens_TK.shape[1]), None),
         chunks=sequence.chunks,
         replies=tuple(
             reply

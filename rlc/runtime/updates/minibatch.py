@@ -12,15 +12,16 @@ from itertools import pairwise
 
 import numpy as np
 import numpy.typing as npt
-from attrs import evolve, frozen
+from attrs import evolve, field, frozen
 
 from rlc.algo.aggregate import aggregate_weights
 from rlc.algo.kl import kl_penalty
-from rlc.catalog.index import aggregate_traits, loss_traits
-from rlc.plan.distillation import TeacherPlan
+from rlc.catalog.index import aggregate_traits, loss_traits, teacher_traits
+from rlc.plan.distillation import TeacherPlan, teacher_of
 from rlc.plan.records import AggregatePlan, KlPlan, LossPlan, TrainPlan
 from rlc.runtime.records import Rollout, RunError
 from rlc.runtime.updates.datums import FloatArray, TrainingDatum, episode_datums
+from rlc.runtime.updates.scores import Scores
 
 
 @frozen(eq=False)
@@ -38,21 +39,23 @@ class EpisodeDatums:
 
 @frozen(eq=False)
 class Minibatch:
-    """The datums of one optimiser update and the configuration of its loss."""
+    """The datums of one optimiser update and the configuration of its loss. ``taught``: those of
+    which it learns a teacher's likeliest tokens, whatever else it learns."""
 
     datums: list[TrainingDatum]
     loss_config: dict[str, float]
+    taught: list[TrainingDatum] = field(factory=list)
 
 
 def rollout_datums(
     rollouts: Sequence[Rollout],
     advantages_RT: Sequence[FloatArray],
     chosen_RT: Sequence[npt.NDArray[np.bool_]],
-    scored_R: Sequence[Mapping[str, Sequence[FloatArray]]],
+    scored_R: Sequence[Mapping[str, Sequence[Scores]]],
 ) -> list[EpisodeDatums]:
     """Return the datums of each rollout that has any.
 
-    Advantages and choice are given by turn, the logprobs of each scorer by sequence.
+    Advantages and choice are given by turn, what each scorer says by sequence.
     """
     rows = zip(rollouts, advantages_RT, chosen_RT, scored_R, strict=True)
     episodes = []
@@ -71,11 +74,27 @@ def minibatches(plan: TrainPlan, episodes: Sequence[EpisodeDatums]) -> list[Mini
     if plan.kl is not None and plan.kl.coef:
         episodes = _pulled("reference", plan.kl, episodes)
     for teacher in plan.teacher:
-        if teacher.coef:
+        if teacher.coef and not teacher_traits(teacher.kind).targets:
             episodes = _pulled("teacher", teacher, episodes)
     split = _split(episodes, plan.batch.updates)
-    made = [_weighted(plan.aggregate, plan.loss, part) for part in split]
-    return [minibatch for minibatch in made if minibatch.datums]
+    made = [
+        evolve(_weighted(plan.aggregate, plan.loss, part), taught=_taught(plan, part))
+        for part in split
+    ]
+    return [minibatch for minibatch in made if minibatch.datums or minibatch.taught]
+
+
+def _taught(plan: TrainPlan, episodes: Sequence[EpisodeDatums]) -> list[TrainingDatum]:
+    """The datums of an update of which a teacher's likeliest tokens are learnt, each with its
+    weight: that of the aggregation, times the teacher's ``coef``."""
+    weight_R = _token_weights(plan.aggregate, episodes, [e.sampled for e in episodes])
+    return [
+        evolve(datum, weight=weight * teacher.coef)
+        for episode, weight in zip(episodes, weight_R, strict=True)
+        if (teacher := teacher_of(plan.teacher, episode.group[0])) is not None
+        for datum in episode.datums
+        if datum.likeliest is not None and datum.likeliest.mass_T[datum.mask_T].any()
+    ]
 
 
 def _pulled(
@@ -132,16 +151,12 @@ def _weighted(
     """
     if not episodes:
         return Minibatch([], loss.config)
-    labels = {group: i for i, group in enumerate(dict.fromkeys(e.group for e in episodes))}
-    weight_R = aggregate_weights(
-        aggregate.kind,
-        [len(e.datums) if loss.by_sequence else e.sampled for e in episodes],
-        [labels[episode.group] for episode in episodes],
-        aggregate.length,
+    weight_R = _token_weights(
+        aggregate, episodes, [len(e.datums) if loss.by_sequence else e.sampled for e in episodes]
     )
     weighted = [
         (datum, weight / datum.sampled if loss.mean else weight)
-        for episode, weight in zip(episodes, weight_R.tolist(), strict=True)
+        for episode, weight in zip(episodes, weight_R, strict=True)
         for datum in episode.datums
     ]
     traits = loss_traits(loss)
@@ -154,4 +169,16 @@ def _weighted(
     if not aggregate_traits(aggregate.kind).uniform:
         raise RunError(f"`{loss.name}()` cannot be weighted by `{aggregate.kind}()`")
     # The pull acts on a token without an advantage too, and has the same weight as the others.
-    return Minibatch(datums, {**loss.config, pull: loss.config[pull] * float(weight_R[0])})
+    return Minibatch(datums, {**loss.config, pull: loss.config[pull] * weight_R[0]})
+
+
+def _token_weights(
+    aggregate: AggregatePlan, episodes: Sequence[EpisodeDatums], counts_R: Sequence[int]
+) -> list[float]:
+    """What a token of each episode weighs, of those that are counted."""
+    labels = {group: i for i, group in enumerate(dict.fromkeys(e.group for e in episodes))}
+    groups_R = [labels[episode.group] for episode in episodes]
+    weights: list[float] = aggregate_weights(
+        aggregate.kind, counts_R, groups_R, aggregate.length
+    ).tolist()
+    return weights

@@ -7,10 +7,12 @@ from collections.abc import Awaitable, Sequence
 from statistics import fmean
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
 from attrs import frozen
 
 from rlc.algo.drift import ClipRange, clip_fraction, drift
 from rlc.algo.expressions.evaluate import changed_share
+from rlc.algo.kl import forward_kl
 from rlc.algo.schedules import learning_rate
 from rlc.catalog.builtins.losses import LIKELIHOOD
 from rlc.catalog.index import loss_traits
@@ -27,11 +29,13 @@ if TYPE_CHECKING:
 
 @frozen(eq=False)
 class PendingGradient:
-    """A submitted ``forward_backward``, its datums, and the tokens that were read before it."""
+    """A submitted ``forward_backward``, its datums, and the tokens that were read before it.
+    ``taught``: it is that of a teacher's likeliest tokens."""
 
     datums: list[TrainingDatum]
     output: asyncio.Future[types.ForwardBackwardOutput]
     prefill: int = 0
+    taught: bool = False
 
 
 @frozen(eq=False)
@@ -88,24 +92,41 @@ async def submit(
 
     params = _adam_params(stage, step)
     wired = await in_thread(lambda: [_wired(m.datums, loss) for m in minibatches if not anchors])
+    targets = await in_thread(lambda: [[d.to_targets() for d in m.taught] for m in minibatches])
     gradients: list[PendingGradient] = []
     updates: list[Awaitable[types.OptimStepResponse]] = []
+
+    def pend(
+        datums: list[TrainingDatum],
+        answer: Awaitable[types.ForwardBackwardOutput],
+        read: int = 0,
+        taught: bool = False,
+    ) -> None:
+        output = asyncio.ensure_future(answer)
+        output.add_done_callback(retrieve)
+        gradients.append(PendingGradient(datums, output, read, taught))
+
     for index, minibatch in enumerate(minibatches):
         if gradients:
             updates.append(training.optim_step(params))
-        if anchors:
-            data, read = _wired(await anchored(minibatch.datums), loss), _length(minibatch.datums)
-        else:
-            data, read = wired[index], 0
-        if own is None:
-            answer = training.forward_backward(data, loss.name, minibatch.loss_config or None)
-        else:
-            answer = training.forward_backward_custom(data, own)
-            read += _length(minibatch.datums) if own.in_client else 0
-        output = asyncio.ensure_future(answer)
-        output.add_done_callback(retrieve)
-        read, read_first = read + read_first, 0
-        gradients.append(PendingGradient(minibatch.datums, output, read))
+        if minibatch.datums:
+            if anchors:
+                data, read = (
+                    _wired(await anchored(minibatch.datums), loss),
+                    _length(minibatch.datums),
+                )
+            else:
+                data, read = wired[index], 0
+            if own is None:
+                answer = training.forward_backward(data, loss.name, minibatch.loss_config or None)
+            else:
+                answer = training.forward_backward_custom(data, own)
+                read += _length(minibatch.datums) if own.in_client else 0
+            read, read_first = read + read_first, 0
+            pend(minibatch.datums, answer, read)
+        if minibatch.taught:  # added to the gradient before, by the same update
+            answer = training.forward_backward(targets[index], LIKELIHOOD.name)
+            pend(minibatch.taught, answer, taught=True)
     return PendingGradients(gradients, updates)
 
 
@@ -135,7 +156,8 @@ async def finish(
     datums = [datum for gradient in gradients for datum in gradient.datums]
     metrics["optim/datums"] = float(len(datums))
     if isinstance(stage, TrainPlan):
-        metrics |= await in_thread(_drift_metrics, stage.loss, datums, outputs)
+        metrics |= await in_thread(_drift_metrics, stage.loss, gradients, outputs)
+        metrics |= await in_thread(_taught_metrics, gradients, outputs)
     return UpdateResult(metrics, _length(datums), sum(gradient.prefill for gradient in gradients))
 
 
@@ -147,17 +169,43 @@ def _length(datums: Sequence[TrainingDatum]) -> int:
     return sum(len(datum.inputs) for datum in datums)
 
 
+def _taught_metrics(
+    gradients: Sequence[PendingGradient], outputs: Sequence[types.ForwardBackwardOutput]
+) -> dict[str, float]:
+    """Return the mean distance from what the teachers said of their likeliest tokens, over the
+    positions of which they said something (nats)."""
+    distances = list[float]()
+    for gradient, output in zip(gradients, outputs, strict=True):
+        rows = output.loss_fn_outputs if gradient.taught else ()
+        for datum, row in zip(gradient.datums, rows, strict=False):
+            said = datum.likeliest
+            assert said is not None
+            (places,) = np.nonzero(datum.mask_T & (said.mass_T > 0))
+            logprobs_TK = row["logprobs"].to_numpy()[places, :-1]
+            distances += forward_kl(said.shares_TK[places], logprobs_TK).tolist()
+    return {"teacher/forward_kl": fmean(distances)} if distances else {}
+
+
 def _drift_metrics(
     loss: LossPlan,
-    datums: Sequence[TrainingDatum],
+    gradients: Sequence[PendingGradient],
     outputs: Sequence[types.ForwardBackwardOutput],
 ) -> dict[str, float]:
     """Return how far the trainer's policy is from the sampler's, over the tokens trained on.
 
-    Each datum is compared as it was when its gradient was computed.
+    Each datum is compared as it was when its gradient was computed. Those of which a teacher's
+    tokens are learnt are compared where there are no others.
     """
+    taught = all(gradient.taught for gradient in gradients)
+    counted = [taught or not gradient.taught for gradient in gradients]
+    datums = [d for one, yes in zip(gradients, counted, strict=True) if yes for d in one.datums]
+    replies = [
+        r for out, yes in zip(outputs, counted, strict=True) if yes for r in out.loss_fn_outputs
+    ]
+    trainer_DT = [row["logprobs"].to_numpy() for row in replies]
+    if taught:
+        trainer_DT = [logprobs_TK[:, -1] for logprobs_TK in trainer_DT]  # of the sampled token
     sampler_DT = [datum.logprobs_T for datum in datums]
-    trainer_DT = [row["logprobs"].to_numpy() for out in outputs for row in out.loss_fn_outputs]
     mask_DT = [datum.mask_T for datum in datums]
     seen = drift(sampler_DT, trainer_DT, mask_DT)
     if seen is None:

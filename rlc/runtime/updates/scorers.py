@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 from attrs import define, evolve, field
 
 from rlc.catalog.facts.models import tokenizer_of
@@ -19,12 +20,9 @@ from rlc.runtime.asked import AskedModels
 from rlc.runtime.concurrency import all_of, in_thread
 from rlc.runtime.guard.meter import Meter
 from rlc.runtime.records import Rollout, RunError, Usage
-from rlc.runtime.updates.datums import (
-    NOT_SAMPLED,
-    FloatArray,
-    TokenSequence,
-    merged_sequences,
-)
+from rlc.runtime.updates.datums import NOT_SAMPLED, TokenSequence, merged_sequences
+from rlc.runtime.updates.scores import Scores
+from rlc.service.errors import ServiceError
 from rlc.service.interface import SamplingClient
 
 TEACHER_VIEW = "teacher"  # the prompts that a teacher reads, where they are not the student's
@@ -49,6 +47,7 @@ class Scorer:
 
     ``env``: the environment whose episodes it scores; None: all. ``own_prompts``: it reads prompts
     of its own, those of the view :data:`TEACHER_VIEW`. What is beyond its ``context`` has no score.
+    With ``top_k`` it also says which so many tokens of the ``vocabulary`` it finds likeliest.
     """
 
     client: SamplingClient
@@ -56,38 +55,49 @@ class Scorer:
     env: str | None = None
     own_prompts: bool = False
     context: int | None = None
+    top_k: int | None = None
+    vocabulary: int = 0
 
-    async def score(self, rollout: Rollout, usage: Usage) -> list[FloatArray]:
-        """Return the logprobs of a rollout's merged sequences, from the second token on; NaN where
-        it gives none."""
+    async def score(self, rollout: Rollout, usage: Usage) -> list[Scores]:
+        """Return what is said of a rollout's merged sequences."""
         sequences = merged_sequences(rollout.turns)
         if not self.own_prompts:
             return await all_of(self._read(sequence, usage) for sequence in sequences)
         read = merged_sequences([turn.seen_as(TEACHER_VIEW) for turn in rollout.turns])
-        scored = await all_of(self._read(sequence, usage) for sequence in read)
-        of_turn: dict[int, FloatArray] = {}
-        for sequence, logprobs_T in zip(read, scored, strict=True):
-            turn_T = np.array(sequence.turns[1:])
-            of_turn |= {turn: logprobs_T[turn_T == turn] for turn in {*turn_T} - {NOT_SAMPLED}}
-        return [_in_place(sequence, of_turn) for sequence in sequences]
+        said = Scores.joined(await all_of(self._read(sequence, usage) for sequence in read))
+        turn_N = np.concatenate([np.array(sequence.turns[1:]) for sequence in read])
+        return [said.at(_places(sequence, turn_N)) for sequence in sequences]
 
-    async def _read(self, sequence: TokenSequence, usage: Usage) -> FloatArray:
-        length = len(sequence.tokens)
-        known = min(length, self.context or length)
-        prompt = model_input(sequence.tokens[:known], sequence.chunks)
-        logprobs = await self.client.compute_logprobs(prompt)
+    async def _read(self, sequence: TokenSequence, usage: Usage) -> Scores:
+        from tinker import types
+
+        length, room = len(sequence.tokens), self.context or len(sequence.tokens) + 1
+        known = min(length, room if self.top_k is None else room - 1)  # of which one is for a reply
+        prompt, topk = model_input(sequence.tokens[:known], sequence.chunks), None
+        if self.top_k is None:
+            logprobs = await self.client.compute_logprobs(prompt)
+        else:
+            reply = types.SamplingParams(max_tokens=1, seed=0)  # no request without one
+            response = await self.client.sample(prompt, 1, reply, True, self.top_k)
+            logprobs, topk = response.prompt_logprobs or [], response.topk_prompt_logprobs_np
         usage.prefill += known
         # What is not text has no logprob.
         values = [0.0 if logprob is None else logprob for logprob in logprobs[1:]]
-        return np.array([*values, *[np.nan] * (length - known)], dtype=np.float64)
+        values += [np.nan] * (length - 1 - len(values))
+        if self.top_k is None:
+            return Scores.of_tokens(values)
+        if topk is None:
+            raise ServiceError("the service did not say which tokens a teacher finds likeliest")
+        return Scores.with_likeliest(values, topk, self.vocabulary)
 
 
-def _in_place(sequence: TokenSequence, of_turn: Mapping[int, FloatArray]) -> FloatArray:
-    """What was said of the tokens of turns, where they stand in a sequence of the player."""
+def _places(sequence: TokenSequence, turn_N: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
+    """Where the tokens of a sequence of the player, after the first, stand among those of which
+    ``turn_N`` has the turns; -1 for a token that no turn has sampled."""
     turn_T = np.array(sequence.turns[1:])
-    found_T = np.zeros(len(turn_T))
+    found_T = np.full(len(turn_T), -1)
     for turn in {*turn_T} - {NOT_SAMPLED}:
-        found_T[turn_T == turn] = of_turn[turn]
+        found_T[turn_T == turn] = np.flatnonzero(turn_N == turn)
     return found_T
 
 
@@ -96,7 +106,7 @@ class Scorers:
     """The scorers of a stage in one kind of node, one for each environment or one for all."""
 
     scorers: Sequence[Scorer]
-    _asked: dict[int, dict[int, asyncio.Task[list[FloatArray]]]] = field(factory=dict, init=False)
+    _asked: dict[int, dict[int, asyncio.Task[list[Scores]]]] = field(factory=dict, init=False)
 
     def ask(self, step: int, rollouts: Sequence[Rollout]) -> None:
         """Ask for the scores of rollouts of a step, without waiting for them."""
@@ -107,7 +117,7 @@ class Scorers:
                 task.add_done_callback(_seen)
                 asked[id(rollout)] = task
 
-    async def scores(self, step: int, rollouts: Sequence[Rollout]) -> dict[int, list[FloatArray]]:
+    async def scores(self, step: int, rollouts: Sequence[Rollout]) -> dict[int, list[Scores]]:
         """Return the scores of those rollouts of a step that have a scorer; the keys are ids."""
         self.ask(step, rollouts)
         tasks = {id(one): self._asked[step].pop(id(one), None) for one in rollouts}
@@ -137,13 +147,13 @@ class Scorers:
         await _cancel(task for asked in self._asked.values() for task in asked.values())
 
 
-def _seen(task: asyncio.Task[list[FloatArray]]) -> None:
+def _seen(task: asyncio.Task[list[Scores]]) -> None:
     """Mark an exception as seen; it is raised where the scores are awaited, if they are."""
     if not task.cancelled():
         task.exception()
 
 
-async def _cancel(tasks: Iterable[asyncio.Task[list[FloatArray]]]) -> None:
+async def _cancel(tasks: Iterable[asyncio.Task[list[Scores]]]) -> None:
     cancelled = list(tasks)
     for task in cancelled:
         task.cancel()
@@ -193,4 +203,6 @@ async def _open_teacher(
         env=teacher.name,
         own_prompts=_own_prompts(teacher),
         context=model.context,
+        top_k=teacher.top_k and min(teacher.top_k, len(tokenizer)),
+        vocabulary=len(tokenizer),
     )

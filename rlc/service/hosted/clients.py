@@ -61,11 +61,12 @@ class HostedSamplingClient:
         num_samples: int,
         sampling_params: types.SamplingParams,
         include_prompt_logprobs: bool = False,
+        topk_prompt_logprobs: int = 0,
     ) -> Awaitable[types.SampleResponse]:
         """Draw completions; the request is under way when this returns."""
 
         def ask(count: int, params: types.SamplingParams) -> Reply[types.SampleResponse]:
-            request = (prompt, count, params, include_prompt_logprobs)
+            request = (prompt, count, params, include_prompt_logprobs, topk_prompt_logprobs)
             return submit(lambda: self.sdk.sample(*request), self._patience)
 
         seed = sampling_params.seed

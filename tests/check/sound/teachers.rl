@@ -35,3 +35,15 @@ train student {
   optimizer = adam(1e-3)
   steps     = 20
 }
+
+train imitator {
+  model     = policy
+  env       = guess
+  batch     = groups(16, group_size = 1)
+  sampling  = sample(max_tokens = 16, temperature = 0.7)  # the tokens learnt are not those sampled
+  loss      = cross_entropy()
+  teacher   = forward_kl(expert, top_k = 8)
+  overlap   = asynchronous(max_staleness = 1)
+  optimizer = adam(1e-3)
+  steps     = 20
+}

@@ -143,7 +143,9 @@ class Sampler:
     def get_tokenizer(self) -> Any:
         raise NotImplementedError
 
-    async def sample(self, prompt: Any, count: int, params: Any, _: bool = False) -> Any:
+    async def sample(
+        self, prompt: Any, count: int, params: Any, _: bool = False, topk: int = 0
+    ) -> Any:
         self.order.append(prompt)
         self.waiting.append(asyncio.get_running_loop().create_future())
         await self.waiting[-1]

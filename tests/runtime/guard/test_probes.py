@@ -15,7 +15,7 @@ from tinker import types
 
 from rlc.algo.losses import LOSSES, loss_and_grad
 from rlc.plan.records import LossPlan
-from rlc.runtime.guard.probes import probe_loss, probe_seeds
+from rlc.runtime.guard.probes import probe_likeliest, probe_loss, probe_seeds
 from rlc.service.errors import ServiceError
 from rlc.service.interface import SamplingClient, TrainingClient
 from rlc.service.local import connect
@@ -167,3 +167,22 @@ def test_a_service_that_repeats_itself_is_noticed_and_accounted_for() -> None:
     assert not distinct
     prompt = usage.prefill + 2
     assert (usage.cached, usage.sampled) == (2 + 3 * prompt, 12)
+
+
+def test_the_embedded_engine_names_the_likeliest_tokens(tmp_path: Path) -> None:
+    async def ask(top_k: int) -> Any:
+        sampler = await connect(tmp_path).create_sampling_client(base_model="tiny")
+        return await probe_likeliest(sampler, top_k)
+
+    assert asyncio.run(ask(20)).sampled == 1
+    with pytest.raises(ServiceError, match="topk_prompt_logprobs must be between"):
+        asyncio.run(ask(1_000))
+
+
+def test_a_service_that_names_no_tokens_is_found_before_anything_is_trained() -> None:
+    class Silent:
+        async def sample(self, *_: Any) -> types.SampleResponse:
+            return types.SampleResponse(sequences=[])
+
+    with pytest.raises(ServiceError, match="does not say which tokens"):
+        asyncio.run(probe_likeliest(cast(SamplingClient, Silent()), 20))

@@ -54,6 +54,7 @@ class ScriptedSampler:
         num_samples: int,
         sampling_params: types.SamplingParams,
         include_prompt_logprobs: bool = False,
+        topk_prompt_logprobs: int = 0,
     ) -> types.SampleResponse:
         params = sampling_params
         self.requests.append(

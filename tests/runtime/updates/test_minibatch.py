@@ -13,6 +13,7 @@ from run_support import tiny, train
 from rlc.plan.records import TrainPlan
 from rlc.runtime.records import Rollout, Turn
 from rlc.runtime.updates.minibatch import EpisodeDatums, Minibatch, minibatches, rollout_datums
+from rlc.runtime.updates.scores import Scores
 
 
 def stage(**fields: str) -> TrainPlan:
@@ -26,7 +27,7 @@ def episode(task: int, tokens: int, advantage: float, **settings: Any) -> Episod
     turn = Turn([1, 2], list(range(3, 3 + tokens)), [-0.5] * tokens, "", "", 0.0, "stop")
     rollout = Rollout("env", task, 0, "", (turn,), "done", (0.0,))
     reference = settings.get("reference")
-    scored = {} if reference is None else {"reference": [np.array([0.0, *reference])]}
+    scored = {} if reference is None else {"reference": [Scores.of_tokens([0.0, *reference])]}
     (made,) = rollout_datums([rollout], [np.array([advantage])], [np.array([True])], [scored])
     return made
 
@@ -78,7 +79,7 @@ def test_a_loss_of_recorded_sequences_is_cut_where_no_prompt_names_a_token() -> 
         for n in range(3)
     )
     rollout = Rollout("env", 0, 0, "", turns, "done", (0.0,) * 3)
-    reference = {"reference": [np.linspace(-2, 0, 8)]}
+    reference = {"reference": [Scores.of_tokens(np.linspace(-2, 0, 8))]}
     chosen = np.array([True, True, False])
     episodes = rollout_datums([rollout], [np.array([0.5, -1.0, 2.0])], [chosen], [reference])
     (made,) = minibatches(plan, episodes)

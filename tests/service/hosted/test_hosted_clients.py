@@ -33,6 +33,7 @@ class Sdk:
         num_samples: int,
         sampling_params: types.SamplingParams,
         include_prompt_logprobs: bool,
+        topk_prompt_logprobs: int,
     ) -> AwaitableConcurrentFuture[types.SampleResponse]:
         seed = sampling_params.seed
         self.asked.append((num_samples, seed))

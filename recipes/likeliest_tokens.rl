@@ -1,0 +1,42 @@
+# Distillation of distributions: at each place the student learns which tokens its teacher finds
+# likeliest, instead of what that thinks of the one that was sampled (`distillation.rl`).
+
+model policy {
+  base      = "tiny"
+  lora_rank = 8
+}
+
+env spell = gem("rg:spell_backward") |> chat(instruction = "Put your answer inside \\boxed{}.")
+
+train expert {
+  model     = policy
+  env       = spell
+  batch     = groups(8, group_size = 8)
+  sampling  = sample(max_tokens = 16)
+  advantage = grpo()
+  loss      = importance_sampling()
+  optimizer = adam(5e-3)
+  steps     = 12
+}
+
+train student {
+  model     = policy  # begins where the expert did
+  env       = spell
+  batch     = groups(16, group_size = 1)  # a third of what `distillation.rl` plays
+  sampling  = sample(max_tokens = 16)
+  teacher   = forward_kl(expert, top_k = 20)
+  loss      = cross_entropy()  # of the teacher's tokens; there is no advantage
+  optimizer = adam(5e-3)
+  steps     = 12
+}
+
+eval before {
+  model    = policy
+  env      = spell
+  sampling = sample(max_tokens = 16)
+}
+
+eval after {
+  model = student
+  env   = spell
+}
