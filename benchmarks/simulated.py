@@ -392,7 +392,7 @@ def serve(options: argparse.Namespace) -> None:
     backend = Backend(engine, served)
     with bind(LOOPBACK, options.port) as listening:
         print(f"TINKER_BASE_URL=http://{LOOPBACK}:{listening.getsockname()[1]}", flush=True)
-        Server(build_app(backend), backend).serve_on(listening)
+        Server(build_app(backend), backend.futures.close).serve_on(listening)
 
 
 if __name__ == "__main__":

@@ -268,7 +268,7 @@ def serve(options: argparse.Namespace) -> None:
         port = listening.getsockname()[1]
         told = {"url": f"http://{LOOPBACK}:{port}", "speeds": asdict(speeds)}
         print(json.dumps(told), flush=True)
-        Server(build_app(backend), backend).serve_on(listening)
+        Server(build_app(backend), backend.futures.close).serve_on(listening)
 
 
 if __name__ == "__main__":

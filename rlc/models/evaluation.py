@@ -12,13 +12,13 @@ from rlc.compile.recipe import compile_source
 from rlc.errors import Error
 from rlc.lang.render import render_human
 from rlc.lang.source import Source
-from rlc.models.opened import Draw
 from rlc.plan.environments import EnvPlan
 from rlc.plan.graph import build_graph
 from rlc.plan.models import ModelPlan
 from rlc.plan.paths import file_part, rebased
 from rlc.plan.records import EvalPlan, Plan, environments_of
 from rlc.report.run_files import read_plan
+from rlc.service.chats.draw import Draw
 
 NAME = "quick"
 _SOURCE = "rlc eval"

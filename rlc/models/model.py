@@ -12,8 +12,11 @@ from typing import Any, TypeVar
 from attrs import define, evolve, field
 
 from rlc.models.named import named_model
-from rlc.models.opened import Draw, Message, OnText, Reply, open_model
+from rlc.models.opened import OnText, open_model
 from rlc.plan.models import ModelPlan
+from rlc.service.chats.draw import Draw
+from rlc.service.chats.model import Reply
+from rlc.service.chats.prompts import Message
 
 T = TypeVar("T")
 
@@ -110,9 +113,8 @@ class Model:
     ) -> list[Reply]:
         """Return ``count`` replies, with their tokens and logprobs. ``on_text`` is called with the
         text of the first as it comes, in another thread."""
-        drawn = draw or Draw()
-        asked = self._opened.replies(as_messages(messages), drawn, count, on_text)
-        return self._loop.wait(asked)
+        drawn = evolve(draw or Draw(), n=count)
+        return self._loop.wait(self._opened.replies(as_messages(messages), drawn, on_text))
 
     def sample_all(
         self,
@@ -123,11 +125,11 @@ class Model:
     ) -> list[list[Reply]]:
         """Return the replies to several chats, which are drawn side by side. With a seed, that of
         each chat is the seed plus its number."""
-        drawn = draw or Draw()
+        drawn = evolve(draw or Draw(), n=count)
 
         async def one(number: int, chat: Sequence[Message]) -> list[Reply]:
             seed = None if drawn.seed is None else drawn.seed + number
-            replies = await self._opened.replies(chat, evolve(drawn, seed=seed), count)
+            replies = await self._opened.replies(chat, evolve(drawn, seed=seed))
             on_done()
             return replies
 

@@ -8,10 +8,9 @@ from typing import Any
 
 from attrs import define, field
 
-from rlc.envs.chunks import model_input
 from rlc.envs.judges.endpoint import EndpointResponder
 from rlc.envs.responders import Question, Reply, Responder, Responders
-from rlc.envs.tool_chat import fitting_renderer, opening, prompt_of, text_of
+from rlc.envs.tool_chat import fitting_renderer
 from rlc.plan.environments import Asked, EndpointPlan
 from rlc.plan.models import ModelPlan, ModelState
 from rlc.pricing.judges import endpoint_dollars
@@ -22,6 +21,8 @@ from rlc.runtime.journal.folder import RunFolder
 from rlc.runtime.records import Usage
 from rlc.runtime.stages.weights import open_sampler, open_stage
 from rlc.seeds import derive_seed
+from rlc.service.chats.draw import Draw
+from rlc.service.chats.model import ChatModel
 from rlc.service.interface import SamplingClient, ServiceClient
 from rlc.service.pending_calls import asking, pending_call
 
@@ -96,6 +97,16 @@ def _has_failed(task: asyncio.Task[Any]) -> bool:
     return task.done() and (task.cancelled() or task.exception() is not None)
 
 
+async def chat_model(model: ModelPlan, client: SamplingClient) -> ChatModel:
+    """Return what answers chats with a client of a model. Raise EnvError if its renderer does not
+    fit, and ServiceError if there is no tokenizer."""
+    tokenizer = await in_thread(client.get_tokenizer)
+    renderer = await in_thread(fitting_renderer, tokenizer, model.renderer)
+    ends = frozenset({tokenizer.eos_token_id} - {None})
+    name = model.weights or model.name
+    return ChatModel(name, model.base, client, tokenizer, renderer, model.context, ends)
+
+
 @define(eq=False)
 class _ModelResponder:
     asked: AskedModels
@@ -103,30 +114,25 @@ class _ModelResponder:
     state: ModelState
     client: SamplingClient | None = None
     _opening: asyncio.Lock = field(factory=asyncio.Lock, init=False)
-    _renderer: Any = field(default=None, init=False)
+    _model: ChatModel | None = field(default=None, init=False)
 
     async def reply(self, question: Question) -> Reply:
-        from tinker import types
-
         with asking():
-            client = self.client or await self.asked.client(self.state)
-            async with self._opening:
-                if self._renderer is None:
-                    tokenizer = await in_thread(client.get_tokenizer)
-                    self._renderer = fitting_renderer(tokenizer, self.state.model.renderer)
-            renderer = self._renderer
-            prompt, chunks = prompt_of(renderer, opening(renderer, question.messages))
-            params = types.SamplingParams(
-                max_tokens=question.max_tokens,
-                temperature=question.temperature,
-                stop=renderer.get_stop_sequences(),
-                seed=derive_seed(self.asked.folder.plan.seed, "asked", *question.key) % 2**31,
-            )
-            response = await client.sample(model_input(prompt, chunks), 1, params)
+            model = await self._opened()
+            seed = derive_seed(self.asked.folder.plan.seed, "asked", *question.key) % 2**31
+            draw = Draw(question.max_tokens, question.temperature, seed=seed)
+            prompt, chunks = model.prompt(question.messages)
+            response = await model.sample(prompt, draw, model.chat_ends(), chunks)
         usage = Usage()
         usage.add_samples(len(prompt), 1, response)
         meter = Meter(self.around.journal, self.around.stage, self.state.model)
         meter.add(max(self.around.running, default=PROBES), usage)
-        (sequence,) = response.sequences
-        message, _ = renderer.parse_response(list(sequence.tokens))
-        return Reply(text_of(message), sequence.stop_reason)
+        (reply,) = map(model.reply, response.sequences)
+        return Reply(reply.text, reply.stop_reason)
+
+    async def _opened(self) -> ChatModel:
+        client = self.client or await self.asked.client(self.state)
+        async with self._opening:
+            if self._model is None:
+                self._model = await chat_model(self.state.model, client)
+        return self._model

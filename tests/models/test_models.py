@@ -16,7 +16,9 @@ import rlc
 from rlc.cli.main import main
 from rlc.models.export import ExportError, export_model
 from rlc.models.named import named_model
-from rlc.models.opened import Draw, TooLongError, open_model
+from rlc.models.opened import open_model
+from rlc.service.chats.draw import Draw
+from rlc.service.chats.errors import TooLongError
 
 pytestmark = pytest.mark.engine
 
@@ -38,8 +40,8 @@ def logprobs(name: str, text: str = "2 + 3 = 5, so", **more: Any) -> list[float]
         from tinker import types
 
         opened = await open_model(named_model(name, **more))
-        tokens = opened.client.get_tokenizer().encode(text)
-        found = await opened.client.compute_logprobs(types.ModelInput.from_ints(tokens))
+        tokens = opened.chats.client.get_tokenizer().encode(text)
+        found = await opened.chats.client.compute_logprobs(types.ModelInput.from_ints(tokens))
         await opened.close()
         return [value for value in found if value is not None]
 
@@ -82,7 +84,7 @@ def test_an_adapter_is_that_of_the_run_in_peft_and_back(trained: Path, tmp_path:
     with pytest.warns(UserWarning, match="tie_word_embeddings"):  # which merging takes care of
         theirs: Any = PeftModel.from_pretrained(base, str(folder)).eval()
     with rlc.model(str(trained)) as model:
-        tokens = torch.tensor([model._opened.client.get_tokenizer().encode("2 + 3 = 5, so")])
+        tokens = torch.tensor([model._opened.chats.client.get_tokenizer().encode("2 + 3 = 5, so")])
     with torch.no_grad():
         logits = theirs(tokens).logits[0, :-1].double().log_softmax(-1)
     found = logits.gather(1, tokens[0, 1:, None])[:, 0].numpy()

@@ -12,7 +12,8 @@ from attrs import define, field
 from rlc.cli.commands.models.talk import Talk
 from rlc.errors import Error
 from rlc.models.model import Conversation
-from rlc.models.opened import Draw, Reply
+from rlc.service.chats.draw import Draw
+from rlc.service.chats.model import Reply
 
 
 @define

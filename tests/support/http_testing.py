@@ -58,7 +58,7 @@ def running(
         names = models or {"tiny": "tiny", "Qwen/Qwen3-8B": "tiny"}
         served = asyncio.run(load_models(engine, names))
         backend = Backend(engine, served, latency, faults, custom_losses)
-        with _on_a_thread(Server(build_app(backend, key), backend)) as url:
+        with _on_a_thread(Server(build_app(backend, key), backend.futures.close)) as url:
             yield Running(url, backend)
     finally:
         engine.close()

@@ -3,22 +3,20 @@
 from __future__ import annotations
 
 import inspect
-import logging
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import partial
 from hmac import compare_digest
 from typing import Any, get_type_hints
 
 from pydantic import BaseModel, ValidationError
 from starlette.applications import Starlette
-from starlette.exceptions import HTTPException
 from starlette.requests import Request
-from starlette.responses import JSONResponse, Response
+from starlette.responses import Response
 from starlette.routing import Route
-from starlette.types import ASGIApp, Receive, Scope, Send
+from starlette.types import ASGIApp
 from tinker import types
 
-from rlc.service.errors import ServiceError
 from rlc.service.http import custom_losses, listing, sampling, training
 from rlc.service.http.account import routes as account
 from rlc.service.http.account.signing import SIGNED, Signer
@@ -28,15 +26,14 @@ from rlc.service.http.checkpoints import external
 from rlc.service.http.checkpoints import routes as checkpoints
 from rlc.service.http.faults import FaultyApp
 from rlc.service.http.futures import Reply
-from rlc.service.http.inference.refusals import error_body
+from rlc.service.http.inference.endpoint import Observer
 from rlc.service.http.inference.routes import inference_routes
-from rlc.service.http.refusals import Refused
+from rlc.service.http.inference.served import ServedModels
+from rlc.service.http.refusals import ON_ERROR, Refused, require_key
 from rlc.service.http.wire import PROTOBUF, Pass, read_pass
 
 _API = "/api/v1"
 _CHECKPOINT = "training_runs/{id}/checkpoints/{kind}/{name}"
-_RENEW = {"www-authenticate": 'Bearer error="invalid_token"'}  # the SDK exchanges its key again
-_log = logging.getLogger(__name__)
 
 
 def _configure(backend: Backend) -> Response:
@@ -112,9 +109,11 @@ _HANDLERS: dict[str, dict[str, Callable[..., Any]]] = {
 }
 
 
-def build_app(backend: Backend, key: str | None = None) -> ASGIApp:
+def build_app(
+    backend: Backend, key: str | None = None, answered: Observer | None = None
+) -> ASGIApp:
     """The ASGI application. With ``key``, requests must carry it, as ``X-API-Key`` or
-    ``Authorization: Bearer``."""
+    ``Authorization: Bearer``. ``answered`` is told of each answer of a model."""
 
     def route(method: str, address: str, handler: Callable[..., Any]) -> Route:
         wanted = get_type_hints(handler)
@@ -140,19 +139,18 @@ def build_app(backend: Backend, key: str | None = None) -> ASGIApp:
         for path, handler in handlers.items()
     ]
     routes.append(route("GET", f"{SIGNED}{{path:path}}", account.download))
-    routes += inference_routes(backend)
-    on_error: Any = {
-        Refused: _refused,
-        ServiceError: _refused,
-        HTTPException: _no_such_path,
-        Exception: _failed,
-    }
-    app: ASGIApp = Starlette(routes=routes, exception_handlers=on_error)
+    routes += inference_routes(ServedModels(backend), answered)
+    app: ASGIApp = Starlette(routes=routes, exception_handlers=ON_ERROR)
     if key is not None:
-        app = _require_key(app, key, backend.signer)
+        app = require_key(app, partial(_is_known, key, backend.signer), free=SIGNED)
     if any(backend.faults.of_requests.values()):
         app = FaultyApp(app, backend.faults, backend.restart)
     return app
+
+
+def _is_known(key: str, signer: Signer, given: str) -> bool:
+    """Whether a request has the key, or an identity that was given for it."""
+    return compare_digest(given.encode("latin-1"), key.encode()) or signer.has_signed(given)
 
 
 def _answer(result: BaseModel | Reply | Response | None) -> Response:
@@ -188,43 +186,3 @@ def _explaining(part: str) -> Iterator[None]:
         where = ".".join(str(part) for part in first["loc"])
         what = f"{where}: {first['msg']}" if where else first["msg"]
         raise Refused(400, f"The {part} is not as it should be: {what}.") from error
-
-
-async def _refused(request: Request, error: Refused | ServiceError) -> Response:
-    known = error if isinstance(error, Refused) else Refused(400, str(error))
-    body = error_body(request.scope, known.status, known.message, known.param, known.code)
-    return JSONResponse(body, known.status)
-
-
-async def _no_such_path(request: Request, error: HTTPException) -> Response:
-    details = {
-        404: f"This server has no {request.url.path}.",
-        405: f"{request.url.path} does not take {request.method}.",
-    }
-    detail = details.get(error.status_code, error.detail)
-    return JSONResponse(error_body(request.scope, error.status_code, detail), error.status_code)
-
-
-async def _failed(request: Request, error: Exception) -> Response:
-    _log.error("%s failed", request.url.path, exc_info=error)
-    said = f"The server failed: {type(error).__name__}."
-    return JSONResponse(error_body(request.scope, 500, said), 500)
-
-
-def _require_key(app: ASGIApp, key: str, signer: Signer) -> ASGIApp:
-    """Pass on the requests that carry the key, or an identity that was given for it."""
-
-    async def checked(scope: Scope, receive: Receive, send: Send) -> None:
-        if scope["type"] == "http" and not scope["path"].startswith(SIGNED):
-            headers = dict(scope["headers"])
-            bearer = headers.get(b"authorization", b"").removeprefix(b"Bearer ")
-            given = headers.get(b"x-api-key", bearer)
-            if not compare_digest(given, key.encode()) and not signer.has_signed(
-                given.decode("latin-1")
-            ):
-                said = error_body(scope, 401, "The key is not the one of this server.")
-                refusal = JSONResponse(said, 401, _RENEW if given.startswith(b"eyJ") else None)
-                return await refusal(scope, receive, send)
-        return await app(scope, receive, send)
-
-    return checked

@@ -1,12 +1,35 @@
-"""A request that the server refuses, and the HTTP status that says so."""
+"""Requests that the server refuses: the HTTP status that says so, and the body of each API."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import logging
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from typing import Any
 
+from starlette.datastructures import Headers
+from starlette.exceptions import HTTPException
+from starlette.requests import Request
+from starlette.responses import JSONResponse
+from starlette.types import ASGIApp, Receive, Scope, Send
+
+from rlc.envs.base import EnvError
 from rlc.errors import Error
-from rlc.service.errors import ServiceError
+from rlc.service.chats.errors import ChatError, TooLongError
+from rlc.service.errors import ServiceError, ServiceLostError
+
+_OPENAI = {401: "authentication_error", 403: "permission_error", 429: "rate_limit_error"}
+_ANTHROPIC = {
+    401: "authentication_error",
+    403: "permission_error",
+    404: "not_found_error",
+    413: "request_too_large",
+    429: "rate_limit_error",
+}
+_CODES = {401: "invalid_api_key", 429: "rate_limit_exceeded"}
+TOO_LONG = "context_length_exceeded"
+_RENEW = {"www-authenticate": 'Bearer error="invalid_token"'}  # the SDK exchanges its key again
+_log = logging.getLogger(__name__)
 
 
 class Refused(Error):  # noqa: N818 (it is what happened, not what went wrong here)
@@ -34,3 +57,103 @@ def refusing(status: int) -> Iterator[None]:
         yield
     except ServiceError as error:
         raise Refused(status, str(error)) from error
+
+
+def speaks_anthropic(scope: Scope) -> bool:
+    """Whether a request is one of Anthropic's API. Paths that both APIs have are told apart by a
+    header that all of its clients send."""
+    path = _path(scope)
+    if path.startswith("/anthropic/"):
+        return True
+    return path.startswith("/v1/") and (
+        path.startswith("/v1/messages") or "anthropic-version" in Headers(scope=scope)
+    )
+
+
+def error_body(
+    scope: Scope, status: int, message: str, param: str | None = None, code: str | None = None
+) -> dict[str, Any]:
+    """The body of an error: that of OpenAI's API, of Anthropic's, or of Tinker's."""
+    otherwise = "invalid_request_error" if status < 500 else None
+    if speaks_anthropic(scope):
+        kind = _ANTHROPIC.get(status, otherwise or "api_error")
+        return {"type": "error", "error": {"type": kind, "message": message}}
+    if not _path(scope).startswith(("/v1/", "/oai/")):
+        return {"detail": message}
+    kind = _OPENAI.get(status, otherwise or "server_error")
+    error = {"message": message, "type": kind, "param": param, "code": code or _CODES.get(status)}
+    return {"error": error}
+
+
+def _path(scope: Scope) -> str:
+    """The path of a request, without the session that it may begin with."""
+    path = str(scope["path"])
+    return f"/{path.split('/', 3)[-1]}" if path.startswith("/s/") else path
+
+
+def as_refused(error: Refused | ServiceError | EnvError) -> Refused:
+    """What went wrong with a request, as its client is told."""
+    if isinstance(error, Refused):
+        return error
+    said = f"{error.message[:1].upper()}{error.message[1:].rstrip('.')}."
+    said += f" ({error.hint})" if error.hint else ""
+    if isinstance(error, ChatError):
+        return Refused(400, said, param=error.part)
+    lost = isinstance(error, ServiceLostError)  # which may be there again
+    return Refused(
+        503 if lost else 400, said, code=TOO_LONG if isinstance(error, TooLongError) else None
+    )
+
+
+async def _refused(request: Request, error: Refused | ServiceError | EnvError) -> JSONResponse:
+    known = as_refused(error)
+    body = error_body(request.scope, known.status, known.message, known.param, known.code)
+    return JSONResponse(body, known.status)
+
+
+async def _no_such_path(request: Request, error: HTTPException) -> JSONResponse:
+    details = {
+        404: f"This server has no {request.url.path}.",
+        405: f"{request.url.path} does not take {request.method}.",
+    }
+    detail = details.get(error.status_code, error.detail)
+    return JSONResponse(error_body(request.scope, error.status_code, detail), error.status_code)
+
+
+async def _failed(request: Request, error: Exception) -> JSONResponse:
+    _log.error("%s failed", request.url.path, exc_info=error)
+    said = f"The server failed: {type(error).__name__}."
+    return JSONResponse(error_body(request.scope, 500, said), 500)
+
+
+ON_ERROR: Any = {
+    Refused: _refused,
+    ServiceError: _refused,
+    EnvError: _refused,
+    HTTPException: _no_such_path,
+    Exception: _failed,
+}
+
+
+def given_key(scope: Scope) -> str | None:
+    """The key that a request carries, as ``X-API-Key`` or ``Authorization: Bearer``."""
+    headers = dict(scope["headers"])
+    bearer = headers.get(b"authorization", b"").removeprefix(b"Bearer ")
+    given: bytes = headers.get(b"x-api-key", bearer)
+    return given.decode("latin-1") or None
+
+
+def require_key(app: ASGIApp, is_right: Callable[[str], bool], free: str | None = None) -> ASGIApp:
+    """Pass on what carries the right key, or has a path that begins with ``free``."""
+
+    async def checked(scope: Scope, receive: Receive, send: Send) -> None:
+        is_free = free is not None and scope["type"] == "http" and scope["path"].startswith(free)
+        if scope["type"] == "http" and not is_free:
+            given = given_key(scope) or ""
+            if not is_right(given):
+                said = error_body(scope, 401, "The key is not the one of this server.")
+                refusal = JSONResponse(said, 401, _RENEW if given.startswith("eyJ") else None)
+                return await refusal(scope, receive, send)
+        return await app(scope, receive, send)
+
+    return checked

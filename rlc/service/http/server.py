@@ -6,12 +6,13 @@ import asyncio
 import logging
 import socket
 import threading
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
 
 import uvicorn
 from starlette.types import ASGIApp
 
 from rlc.service.errors import ServiceError
-from rlc.service.http.backend import Backend
 from rlc.version import __version__
 
 LOOPBACK = "127.0.0.1"
@@ -33,9 +34,10 @@ def bind(host: str, port: int) -> socket.socket:
 
 
 class Server(uvicorn.Server):
-    """Sets ``is_up`` when it has started, and answers waiting polls before it ends."""
+    """Sets ``is_up`` when it has started, and calls ``closing``, which answers what waits, before
+    it ends."""
 
-    def __init__(self, app: ASGIApp, backend: Backend) -> None:
+    def __init__(self, app: ASGIApp, closing: Callable[[], None] = lambda: None) -> None:
         # An injected fault that drops a connection is not an error worth a line.
         logging.getLogger("uvicorn.error").setLevel(logging.CRITICAL)
         config = uvicorn.Config(
@@ -52,14 +54,14 @@ class Server(uvicorn.Server):
         )
         super().__init__(config)
         self.is_up = threading.Event()
-        self._backend = backend
+        self._closing = closing
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         await super().startup(sockets)
         self.is_up.set()
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
-        self._backend.futures.close()
+        self._closing()
         await super().shutdown(sockets)
 
     def serve_on(self, listening: socket.socket) -> None:
@@ -69,3 +71,18 @@ class Server(uvicorn.Server):
         finally:
             self.is_up.set()
             listening.close()
+
+
+@asynccontextmanager
+async def serving(app: ASGIApp, host: str = LOOPBACK, port: int = 0) -> AsyncIterator[str]:
+    """Serve in the running event loop while the block runs; return the address. Raise ServiceError
+    if the port cannot be listened on."""
+    server = Server(app)
+    with bind(host, port) as listening:
+        server.config.load()
+        server.lifespan = server.config.lifespan_class(server.config)
+        await server.startup([listening])
+        try:
+            yield f"http://{host}:{listening.getsockname()[1]}"
+        finally:
+            await server.shutdown([listening])

@@ -13,8 +13,9 @@ from hypothesis import strategies as st
 
 from rlc.envs.tool_chat import fitting_renderer
 from rlc.service import tiny
-from rlc.service.http.inference.prompts import Tool
-from rlc.service.http.inference.replies import (
+from rlc.service.chats.errors import ChatError
+from rlc.service.chats.prompts import Tool
+from rlc.service.chats.replies import (
     ChatReader,
     Reader,
     Step,
@@ -22,8 +23,7 @@ from rlc.service.http.inference.replies import (
     Whole,
     read_steps,
 )
-from rlc.service.http.inference.schemas import fits, require_checkable
-from rlc.service.http.refusals import Refused
+from rlc.service.chats.schemas import fits, require_checkable
 from rlc.service.interface import SampledToken
 from rlc.service.text import StopCutter, TextDecoder
 
@@ -169,14 +169,14 @@ def test_a_call_of_a_strict_tool_that_does_not_fit_is_text() -> None:
     ],
 )
 def test_arguments_fit_a_schema(schema: dict[str, Any], good: list[str], bad: list[str]) -> None:
-    require_checkable(schema, "tools")
+    require_checkable(schema)
     assert [value for value in good if not fits(value, schema)] == []
     assert [value for value in bad if fits(value, schema)] == []
 
 
 def test_a_schema_that_cannot_be_checked_is_refused() -> None:
     inner = {"properties": {"x": {"anyOf": [{"type": "string", "format": "date"}]}}}
-    with pytest.raises(Refused, match="'format'"):
+    with pytest.raises(ChatError, match="'format'"):
         Tool("add", "", inner, inner)
     assert Tool("add", "", inner, None)
 

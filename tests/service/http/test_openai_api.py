@@ -21,7 +21,7 @@ from tool_caller import CALL, TOOL
 from transformers import AutoTokenizer
 
 from rlc.service import tiny
-from rlc.service.http.inference import sampling as sampling_of_requests
+from rlc.service.http.inference import endpoint as endpoint_of_requests
 from rlc.service.local.service import LocalService
 
 TOKENIZER: Any = AutoTokenizer.from_pretrained(tiny.path())
@@ -358,13 +358,13 @@ def test_samples_at_once_and_tokens_kept_are_bounded(
     client: openai.OpenAI, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with monkeypatch.context() as few:
-        few.setattr(sampling_of_requests, "_MOST_AT_ONCE", 2)
+        few.setattr(endpoint_of_requests, "_MOST_AT_ONCE", 2)
         assert len(whole(client, n=2).choices) == 2
         with pytest.raises(openai.RateLimitError, match="under way at once") as raised:
             whole(client, n=3)
         assert raised.value.code == "rate_limit_exceeded"
     first = whole(client)
-    monkeypatch.setattr(sampling_of_requests, "_MOST_KEPT", 60)
+    monkeypatch.setattr(endpoint_of_requests, "_MOST_KEPT", 60)
     last = whole(client)
     client.get(f"/requests/{last.id}", cast_to=object)
     with pytest.raises(openai.NotFoundError, match="no answered request"):

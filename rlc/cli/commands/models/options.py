@@ -10,7 +10,7 @@ from rlc.errors import Error
 
 if TYPE_CHECKING:
     from rlc.models.model import Model
-    from rlc.models.opened import Draw
+    from rlc.service.chats.draw import Draw
 
 
 class UsageError(Error):
@@ -51,7 +51,7 @@ def add_draw_options(parser: argparse.ArgumentParser, max_tokens: int) -> None:
 
 def draw_of(args: argparse.Namespace) -> Draw:
     """How replies are drawn. Raise UsageError for what cannot be."""
-    from rlc.models.opened import Draw
+    from rlc.service.chats.draw import Draw
 
     if not 0 <= args.temperature < 100 or not 0 < args.top_p <= 1 or args.max_tokens < 1:
         raise UsageError("--temperature is at least 0, --top-p above 0, and --max-tokens above 0")

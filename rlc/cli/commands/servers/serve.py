@@ -111,7 +111,7 @@ def _serve(args: argparse.Namespace, key: str | None) -> None:
             served = asyncio.run(load_models(engine, parse_models(args.models)))
             backend = Backend(engine, served, latency, faults, args.custom_losses)
             print(_banner(backend, listening.getsockname()[:2], args, key), flush=True)
-            Server(build_app(backend, key), backend).serve_on(listening)
+            Server(build_app(backend, key), backend.futures.close).serve_on(listening)
         finally:
             engine.close()
 

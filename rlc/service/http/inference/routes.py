@@ -11,40 +11,50 @@ import json
 import logging
 import time
 from array import array
-from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from datetime import UTC, datetime
 from functools import partial
 from typing import Any, Protocol
 from uuid import uuid4
 
+from attrs import frozen
+from starlette.applications import Starlette
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response, StreamingResponse
-from starlette.routing import Route
+from starlette.routing import BaseRoute, Mount, Route
 
+from rlc.service.chats.draw import Draw
+from rlc.service.chats.model import ChatModel
+from rlc.service.chats.prompts import Message, Tool
+from rlc.service.chats.replies import Reader, Step, Whole, read_steps
+from rlc.service.chats.sampling import Generation
 from rlc.service.errors import ServiceError
-from rlc.service.http.backend import Backend
 from rlc.service.http.bodies import JSON, read_content
 from rlc.service.http.inference.anthropic.replies import MessageAnswer
 from rlc.service.http.inference.anthropic.requests import CountRequest, MessagesRequest
-from rlc.service.http.inference.models import InferenceModel
+from rlc.service.http.inference.endpoint import (
+    Answered,
+    Caller,
+    Choice,
+    Endpoint,
+    Models,
+    Observer,
+)
+from rlc.service.http.inference.messages import name_results
 from rlc.service.http.inference.openai.replies import ChatAnswer, CompletionAnswer
 from rlc.service.http.inference.openai.requests import ChatRequest, CompletionRequest
-from rlc.service.http.inference.prompts import Message, Tool, chat_prompt, name_results
-from rlc.service.http.inference.refusals import error_body, speaks_anthropic
-from rlc.service.http.inference.replies import (
-    ChatReader,
-    Reader,
-    Step,
-    TextReader,
-    Whole,
-    read_steps,
-)
-from rlc.service.http.inference.sampling import Choice, Draw, Ends, Entry, Generation, Inference
 from rlc.service.http.inference.strict import read_body
+from rlc.service.http.refusals import (
+    ON_ERROR,
+    error_body,
+    given_key,
+    speaks_anthropic,
+)
 
 OPENAI = ("/v1", "/oai/api/v1")
 ANTHROPIC = ("/v1", "/anthropic/api/v1")
-_OPENING = "<think>"
+SESSION = "/s/{session}"  # before the paths: whose requests they are
+_NOBODY = Response(status_code=499)  # the client has left
 _log = logging.getLogger(__name__)
 
 
@@ -56,26 +66,33 @@ class Answer(Protocol):
     @property
     def generation(self) -> Generation: ...
     def whole(self, wholes: Sequence[Whole]) -> dict[str, Any]: ...
+    def message(self, i: int, whole: Whole) -> Message: ...
     def first(self) -> list[dict[str, Any]]: ...
     def step(self, step: Step) -> list[dict[str, Any]]: ...
     def last(self, wholes: Sequence[Whole]) -> list[dict[str, Any]]: ...
 
 
-def inference_routes(backend: Backend) -> list[Route]:
-    """The routes of both APIs over the models of a server."""
-    inference = Inference(backend)
+def endpoint_app(models: Models, answered: Observer | None = None) -> Starlette:
+    """Return an ASGI application with both APIs over some models. ``answered`` is called with each
+    request that was answered."""
+    return Starlette(routes=inference_routes(models, answered), exception_handlers=ON_ERROR)
+
+
+def inference_routes(models: Models, answered: Observer | None = None) -> list[BaseRoute]:
+    """Return the routes of both APIs over some models."""
+    endpoint = Endpoint(models, answered)
 
     def at(
         prefixes: Sequence[str],
         path: str,
-        handler: Callable[[Inference, Request], Awaitable[Response]],
+        handler: Callable[[Endpoint, Request], Awaitable[Response]],
         method: str = "POST",
     ) -> list[Route]:
-        endpoint = partial(handler, inference)
-        return [Route(f"{prefix}/{path}", endpoint, methods=[method]) for prefix in prefixes]
+        handle = partial(handler, endpoint)
+        return [Route(f"{prefix}/{path}", handle, methods=[method]) for prefix in prefixes]
 
     everywhere = tuple(dict.fromkeys((*OPENAI, *ANTHROPIC)))
-    return [
+    routes = [
         *at(OPENAI, "chat/completions", _chat),
         *at(OPENAI, "completions", _complete),
         *at(ANTHROPIC, "messages", _message),
@@ -84,116 +101,144 @@ def inference_routes(backend: Backend) -> list[Route]:
         *at(everywhere, "models/{name:path}", _model, "GET"),
         *at(everywhere, "requests/{id}", _sampled, "GET"),
     ]
+    return [*routes, Mount(SESSION, routes=routes)]
 
 
-async def _chat(inference: Inference, request: Request) -> Response:
+def _caller(request: Request) -> Caller:
+    return Caller(given_key(request.scope), request.path_params.get("session"))
+
+
+async def _chat(endpoint: Endpoint, request: Request) -> Response:
     body = read_body(ChatRequest, await read_content(request, JSON))
-    model = await inference.models.find(body.model)
-    renderer = inference.models.renderer(model, body.renderer)
-    tools, messages, how = body.offered(), name_results(body.conversation()), body.how()
-    prompt, make_reader, ends = _prepare(model, renderer, messages, tools, how)
-    generation = inference.start(model, [prompt], how, ends)
-    answer = ChatAnswer(f"chatcmpl-{uuid4().hex}", int(time.time()), generation, body)
-    readers = [make_reader() for _ in range(how.n)]
-    keep = partial(_keep, inference, answer, body.user, body.metadata)
-    return await _respond(request, answer, readers, body.stream, keep)
+    said = body.user, body.metadata or {}
+    asked = await _ask_chat(endpoint, request, "chat/completions", body, *said)
+    answer_id = f"chatcmpl-{uuid4().hex}"
+    answer = ChatAnswer(answer_id, int(time.time()), asked.generation, body)
+    return await _respond(request, asked, answer, body.stream)
 
 
-async def _complete(inference: Inference, request: Request) -> Response:
-    body = read_body(CompletionRequest, await read_content(request, JSON))
-    model = await inference.models.find(body.model)
-    how = body.how()
-    ends = Ends(tuple(sorted(model.end_tokens)), how.stops)
-    prompts = body.prompts(model.tokenizer)
-    generation = inference.start(model, prompts, how, ends)
-    answer = CompletionAnswer(f"cmpl-{uuid4().hex}", int(time.time()), generation, body)
-    readers = [_text_reader(model, ends) for _ in range(how.n * len(prompts))]
-    keep = partial(_keep, inference, answer, body.user, body.metadata)
-    return await _respond(request, answer, readers, body.stream, keep)
-
-
-async def _message(inference: Inference, request: Request) -> Response:
+async def _message(endpoint: Endpoint, request: Request) -> Response:
     body = read_body(MessagesRequest, await read_content(request, JSON))
-    model = await inference.models.find(body.model)
-    renderer = inference.models.renderer(model, body.renderer)
-    tools, messages, how = body.offered(), name_results(body.conversation()), body.how()
-    prompt, make_reader, ends = _prepare(model, renderer, messages, tools, how)
-    generation = inference.start(model, [prompt], how, ends)
-    answer = MessageAnswer(f"msg_{uuid4().hex}", generation, body)
     user = None if body.metadata is None else body.metadata.user_id
-    keep = partial(_keep, inference, answer, user, None)
-    return await _respond(request, answer, [make_reader()], body.stream, keep)
+    asked = await _ask_chat(endpoint, request, "messages", body, user, {})
+    answer = MessageAnswer(f"msg_{uuid4().hex}", asked.generation, body)
+    return await _respond(request, asked, answer, body.stream)
 
 
-async def _count_tokens(inference: Inference, request: Request) -> Response:
+async def _complete(endpoint: Endpoint, request: Request) -> Response:
+    body = read_body(CompletionRequest, await read_content(request, JSON))
+    caller = _caller(request)
+    model = await endpoint.models.find(body.model, caller)
+    draw = _decided(model, body.how())
+    ends = model.text_ends(draw.stops)
+    prompts = body.prompts(model.tokenizer)
+    generation = endpoint.start(model, prompts, draw, ends)
+    readers = [model.text_reader(ends) for _ in range(draw.n * len(prompts))]
+    said = body.user, body.metadata or {}
+    asked = _Asked(endpoint, caller, "completions", generation, readers, None, (), *said)
+    answer = CompletionAnswer(f"cmpl-{uuid4().hex}", int(time.time()), generation, body)
+    return await _respond(request, asked, answer, body.stream)
+
+
+async def _count_tokens(endpoint: Endpoint, request: Request) -> Response:
     body = read_body(CountRequest, await read_content(request, JSON))
-    model = await inference.models.find(body.model)
-    renderer = inference.models.renderer(model, body.renderer)
-    prompt = chat_prompt(renderer, name_results(body.conversation()), body.offered())
+    model = await endpoint.chat_model(body.model, _caller(request), body.renderer)
+    prompt = _written(model, name_results(body.conversation()), body.offered())
     return JSONResponse({"input_tokens": len(prompt)})
 
 
-def _prepare(
-    model: InferenceModel,
-    renderer: Any,
-    messages: Sequence[Message],
-    tools: Sequence[Tool],
-    how: Draw,
-) -> tuple[list[int], Callable[[], Reader], Ends]:
-    """The prompt of a chat, what reads its replies, and what ends them."""
-    prompt = chat_prompt(renderer, messages, tools)
-    stops = list(renderer.get_stop_sequences())
-    # A format that ends with text leaves the end to a base model's own token, too.
-    tokens = tuple(stop for stop in stops if isinstance(stop, int)) or tuple(model.end_tokens)
-    texts = tuple(stop for stop in stops if isinstance(stop, str))
-    ends = Ends(tokens, (*how.stops, *texts))
-    is_reasoning = model.tokenizer.decode(prompt[-8:]).rstrip().endswith(_OPENING)
+@frozen(eq=False)
+class _Asked:
+    """A request whose samples are under way, until it is answered."""
 
-    def make_reader() -> Reader:
-        return ChatReader(renderer, _text_reader(model, ends), tools, is_reasoning)
+    endpoint: Endpoint
+    caller: Caller
+    path: str
+    generation: Generation
+    readers: Sequence[Reader]
+    messages: Sequence[Message] | None
+    tools: Sequence[Tool]
+    user: str | None
+    metadata: Mapping[str, str]
 
-    return prompt, make_reader, ends
-
-
-def _text_reader(model: InferenceModel, ends: Ends) -> TextReader:
-    return TextReader(model.tokenizer, frozenset(ends.tokens), ends.cutting(model))
-
-
-def _keep(
-    inference: Inference,
-    answer: Answer,
-    user: str | None,
-    metadata: dict[str, str] | None,
-    wholes: Sequence[Whole],
-) -> None:
-    """Remember exactly what was sampled."""
-    choices = [
-        Choice(
-            array("i", [token.token for token in whole.tokens]),
-            array("d", [token.logprob for token in whole.tokens]),
+    def keep(self, answer: Answer, wholes: Sequence[Whole]) -> None:
+        """Remember exactly what was sampled."""
+        self.endpoint.keep(
+            Answered(
+                answer.id,
+                self.caller,
+                self.generation.model.name,
+                self.path,
+                tuple(array("i", prompt) for prompt in self.generation.prompts),
+                tuple(_choice(answer, i, whole) for i, whole in enumerate(wholes)),
+                self.generation.draw,
+                self.messages,
+                self.tools,
+                self.user,
+                self.metadata,
+            )
         )
-        for whole in wholes
-    ]
-    prompts = tuple(array("i", prompt) for prompt in answer.generation.prompts)
-    model = answer.generation.model.name
-    inference.record(Entry(answer.id, model, prompts, tuple(choices), user, metadata or {}))
+
+
+def _choice(answer: Answer, i: int, whole: Whole) -> Choice:
+    assert whole.end is not None
+    return Choice(
+        array("i", [token.token for token in whole.tokens]),
+        array("d", [token.logprob for token in whole.tokens]),
+        whole.tokens[-1].stop_reason or "stop",
+        whole.text,
+        whole.reasoning,
+        whole.end.calls,
+        answer.message(i, whole),
+    )
+
+
+async def _ask_chat(
+    endpoint: Endpoint,
+    request: Request,
+    path: str,
+    body: ChatRequest | MessagesRequest,
+    user: str | None,
+    metadata: Mapping[str, str],
+) -> _Asked:
+    caller = _caller(request)
+    model = await endpoint.chat_model(body.model, caller, body.renderer)
+    tools, messages = body.offered(), name_results(body.conversation())
+    draw = _decided(model, body.how())
+    prompt, ends = _written(model, messages, tools), model.chat_ends(draw.stops)
+    generation = endpoint.start(model, [prompt], draw, ends)
+    readers = [model.chat_reader(prompt, ends, tools) for _ in range(draw.n)]
+    return _Asked(endpoint, caller, path, generation, readers, messages, tools, user, metadata)
+
+
+def _caller(request: Request) -> Caller:
+    return Caller(given_key(request.scope), request.path_params.get("session"))
+
+
+def _decided(model: ChatModel, draw: Draw) -> Draw:
+    return draw if model.decide is None else model.decide(draw)
+
+
+def _written(model: ChatModel, messages: Sequence[Message], tools: Sequence[Tool]) -> list[int]:
+    """The prompt of a chat, all of which is text."""
+    return model.prompt(messages, tools)[0] if model.write is None else model.write(messages, tools)
 
 
 async def _respond(
-    request: Request,
-    answer: Answer,
-    readers: Sequence[Reader],
-    stream: bool | None,
-    keep: Callable[[Sequence[Whole]], None],
+    request: Request, asked: _Asked, answer: Answer, stream: bool | None
 ) -> Response:
-    """Answer at once or in a stream. Where the client disconnects, sampling stops."""
-    wholes = [Whole() for _ in readers]
+    """Answer at once or in a stream. Where the client disconnects, sampling stops. What goes wrong
+    before the first token is an error of the request."""
+    if not await _unless_gone(request, asked.generation.begin()):
+        return _NOBODY
+    wholes = [Whole() for _ in asked.readers]
 
     async def steps() -> AsyncIterator[Step]:
-        async for step in read_steps(answer.generation.tokens(), readers):
+        async for step in read_steps(asked.generation.tokens(), asked.readers):
             wholes[step.choice].add(step)
+            if all(whole.end is not None for whole in wholes):
+                asked.keep(answer, wholes)  # the client may leave once it knows the end
             yield step
-        keep(wholes)
 
     if stream:
         events = _events(request, answer, steps(), wholes)
@@ -205,7 +250,7 @@ async def _respond(
             pass
 
     if not await _unless_gone(request, all_steps()):
-        return Response(status_code=499)  # nobody reads it
+        return _NOBODY
     return JSONResponse(answer.whole(wholes))
 
 
@@ -257,18 +302,18 @@ async def _unless_gone(request: Request, work: Awaitable[None]) -> bool:
         leaving.cancel()
 
 
-async def _list_models(inference: Inference, request: Request) -> Response:
-    models = [_described(request, name, made) for name, made in inference.models.names().items()]
+async def _list_models(endpoint: Endpoint, request: Request) -> Response:
+    models = [_described(request, name, made) for name, made in endpoint.models.names().items()]
     if speaks_anthropic(request.scope):
         ends = {"first_id": models[0]["id"], "last_id": models[-1]["id"]}
         return JSONResponse({"data": models, "has_more": False, **ends})
     return JSONResponse({"object": "list", "data": models})
 
 
-async def _model(inference: Inference, request: Request) -> Response:
+async def _model(endpoint: Endpoint, request: Request) -> Response:
     name = request.path_params["name"]
-    model = await inference.models.find(name)
-    made = inference.models.names().get(model.name.rpartition(";")[2], 0.0)
+    model = await endpoint.models.find(name, _caller(request))
+    made = endpoint.models.names().get(model.name.rpartition(";")[2], 0.0)
     return JSONResponse(_described(request, name, made))
 
 
@@ -280,19 +325,19 @@ def _described(request: Request, name: str, made: float) -> dict[str, Any]:
     return {"id": name, "object": "model", "created": int(made), "owned_by": "rlc"}
 
 
-async def _sampled(inference: Inference, request: Request) -> Response:
+async def _sampled(endpoint: Endpoint, request: Request) -> Response:
     """The tokens of an answered request, exactly as they were sampled."""
-    entry = inference.entry(request.path_params["id"])
+    answered = endpoint.find(request.path_params["id"], _caller(request))
     return JSONResponse(
         {
-            "id": entry.id,
-            "model": entry.model,
-            "prompts": [list(prompt) for prompt in entry.prompts],
+            "id": answered.id,
+            "model": answered.model,
+            "prompts": [list(prompt) for prompt in answered.prompts],
             "choices": [
                 {"token_ids": list(choice.token_ids), "logprobs": list(choice.logprobs)}
-                for choice in entry.choices
+                for choice in answered.choices
             ],
-            "user": entry.user,
-            "metadata": entry.metadata,
+            "user": answered.user,
+            "metadata": dict(answered.metadata),
         }
     )

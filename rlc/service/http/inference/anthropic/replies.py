@@ -8,9 +8,10 @@ from typing import Any
 
 from attrs import define, field
 
-from rlc.service.http.inference.anthropic.requests import MessagesRequest
-from rlc.service.http.inference.replies import End, Step, Whole
-from rlc.service.http.inference.sampling import Generation
+from rlc.service.chats.prompts import Message
+from rlc.service.chats.replies import End, Step, Whole
+from rlc.service.chats.sampling import Generation
+from rlc.service.http.inference.anthropic.requests import MessagesRequest, reply_message
 
 _REASONS = {"length": "max_tokens", "tool_calls": "tool_use"}
 Json = dict[str, Any]
@@ -30,6 +31,13 @@ class MessageAnswer:
         """The answer that is not streamed."""
         (whole,) = wholes
         assert whole.end is not None
+        return {**self._head(self._content(whole), whole), **self._ending(whole.end)}
+
+    def message(self, i: int, whole: Whole) -> Message:  # noqa: ARG002
+        """The reply as a later request has it."""
+        return reply_message(self._content(whole))
+
+    def _content(self, whole: Whole) -> list[Json]:
         content: list[Json] = []
         if whole.reasoning:
             content.append({"type": "thinking", "thinking": whole.reasoning, "signature": ""})
@@ -37,12 +45,9 @@ class MessageAnswer:
             content.append({"type": "text", "text": whole.text})
         content += [
             {"type": "tool_use", "id": call_id, "name": name, "input": json.loads(arguments)}
-            for call_id, name, arguments in self._calls(whole.end)
+            for call_id, name, arguments in (self._calls(whole.end) if whole.end else ())
         ]
-        return {
-            **self._head(content, whole),
-            **self._ending(whole.end),
-        }
+        return content
 
     def first(self) -> list[Json]:
         """The events before the first token."""

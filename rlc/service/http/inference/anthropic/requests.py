@@ -7,8 +7,8 @@ from typing import Any, ClassVar, Literal
 
 from pydantic import Field
 
-from rlc.service.http.inference.prompts import Message, Tool
-from rlc.service.http.inference.sampling import Draw
+from rlc.service.chats.draw import Draw
+from rlc.service.chats.prompts import Message, Tool
 from rlc.service.http.inference.strict import Body, Strict
 from rlc.service.http.refusals import Refused
 
@@ -155,6 +155,12 @@ class MessagesRequest(CountRequest):
             seed=self.seed,
             stops=tuple(self.stop_sequences or ()),
         )
+
+
+def reply_message(content: list[dict[str, Any]]) -> Message:
+    """The content of an answer, as it is among the messages of a request that has it."""
+    turn = _Turn.model_validate({"role": "assistant", "content": content})
+    return next(iter(_messages(turn, "content")), {"role": "assistant", "content": ""})
 
 
 def _messages(turn: _Turn, where: str) -> list[Message]:

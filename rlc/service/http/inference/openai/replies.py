@@ -7,9 +7,14 @@ from typing import Any
 
 from attrs import field, frozen
 
-from rlc.service.http.inference.openai.requests import ChatRequest, CompletionRequest
-from rlc.service.http.inference.replies import End, Step, Whole
-from rlc.service.http.inference.sampling import Generation, ScoredToken
+from rlc.service.chats.prompts import Message
+from rlc.service.chats.replies import End, Step, Whole
+from rlc.service.chats.sampling import Generation, ScoredToken
+from rlc.service.http.inference.openai.requests import (
+    ChatRequest,
+    CompletionRequest,
+    reply_message,
+)
 from rlc.service.interface import SampledToken
 
 _LOWEST = -9999.0  # what OpenAI writes for a token that cannot be
@@ -64,18 +69,25 @@ class ChatAnswer(_Answer):
 
     def _choice(self, i: int, whole: Whole) -> Json:
         assert whole.end is not None
-        message: Json = {"role": "assistant", "content": whole.text, "refusal": None}
-        if whole.reasoning:
-            message["reasoning_content"] = whole.reasoning
-        if whole.end.calls:
-            message["content"] = whole.text or None
-            message["tool_calls"] = self._calls(i, whole.end)
         return {
             "index": i,
-            "message": message,
+            "message": self._message(i, whole),
             "finish_reason": whole.end.reason,
             **self._of_tokens(whole.tokens),
         }
+
+    def _message(self, i: int, whole: Whole) -> Json:
+        message: Json = {"role": "assistant", "content": whole.text, "refusal": None}
+        if whole.reasoning:
+            message["reasoning_content"] = whole.reasoning
+        if whole.end is not None and whole.end.calls:
+            message["content"] = whole.text or None
+            message["tool_calls"] = self._calls(i, whole.end)
+        return message
+
+    def message(self, i: int, whole: Whole) -> Message:
+        """A reply as a later request has it."""
+        return reply_message(self._message(i, whole))
 
     def first(self) -> list[Json]:
         """The chunks before the first token."""
@@ -174,6 +186,10 @@ class CompletionAnswer(_Answer):
                 tokens = [*self.generation.scored(number), *tokens]
             choices.append(self._choice(i, text, tokens, whole.end))
         return {**self._head("text_completion"), "choices": choices, "usage": self._usage(wholes)}
+
+    def message(self, i: int, whole: Whole) -> Message:  # noqa: ARG002
+        """A text as a message."""
+        return {"role": "assistant", "content": whole.text}
 
     def first(self) -> list[Json]:
         """The chunks before the first token: none."""

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any, ClassVar, Literal
 
 from attrs import evolve
 from pydantic import Field
 
-from rlc.service.http.inference.prompts import Message, Tool
-from rlc.service.http.inference.sampling import MOST_CHOICES, Draw
+from rlc.service.chats.draw import Draw
+from rlc.service.chats.prompts import Message, Tool
 from rlc.service.http.inference.strict import Body, Strict
 from rlc.service.http.refusals import Refused
 
+_MOST_CHOICES = 128  # of a request
 _MOST_LIKELIEST = 20
 _SHORT = 16  # tokens of a text that says nothing of its length, as in OpenAI's API
 
@@ -32,7 +34,7 @@ class _Request(Body):
     }
 
     model: str
-    n: int | None = Field(None, ge=1, le=MOST_CHOICES)
+    n: int | None = Field(None, ge=1, le=_MOST_CHOICES)
     max_tokens: int | None = Field(None, ge=1)
     temperature: float | None = Field(None, ge=0, le=2)
     top_p: float | None = Field(None, gt=0, le=1)
@@ -184,11 +186,15 @@ class ChatRequest(_Request):
 
     def conversation(self) -> list[Message]:
         """The messages as plain data. Raise Refused (400) for what models here cannot read."""
-        return [_plain(message, i) for i, message in enumerate(self.messages)]
+        return [_plain(message, f"messages[{i}]") for i, message in enumerate(self.messages)]
 
 
-def _plain(message: _Message, i: int) -> Message:
-    where = f"messages[{i}]"
+def reply_message(sent: Mapping[str, Any]) -> Message:
+    """A message of an answer, as it is among the messages of a request that has it."""
+    return _plain(_Message.model_validate(sent), "message")
+
+
+def _plain(message: _Message, where: str) -> Message:
     role = "system" if message.role == "developer" else message.role
     content: Any = message.content
     if isinstance(content, list):
@@ -249,7 +255,7 @@ class CompletionRequest(_Request):
         prompts = [tokenizer.encode(p) if isinstance(p, str) else list(p) for p in given]
         if not prompts or not all(prompts):
             raise Refused(400, "A prompt has at least one token.", param="prompt")
-        if len(prompts) * (self.n or 1) > MOST_CHOICES:
-            said = f"A request has at most {MOST_CHOICES} choices, over all prompts."
+        if len(prompts) * (self.n or 1) > _MOST_CHOICES:
+            said = f"A request has at most {_MOST_CHOICES} choices, over all prompts."
             raise Refused(400, said, param="prompt")
         return prompts

@@ -1,21 +1,23 @@
-"""What a model's name stands for: weights to sample from, and how chats are written for them."""
+"""The models that `rlc serve` has: base models, and the checkpoints of its clients."""
 
 from __future__ import annotations
 
 import asyncio
 from collections import OrderedDict
 from collections.abc import Awaitable, Callable
-from typing import Any, Protocol
+from typing import Any
 
 from attrs import define, field, frozen
 from tinker import types
 
-from rlc.catalog.facts.models import find_model, renderer_names
+from rlc.catalog.facts.models import find_model
 from rlc.envs.base import EnvError
 from rlc.envs.tool_chat import fitting_renderer
+from rlc.service.chats.model import ChatModel
 from rlc.service.errors import ServiceError
 from rlc.service.http.backend import Backend, Served
 from rlc.service.http.checkpoints.runs import TINKER, engine_path
+from rlc.service.http.inference.endpoint import Caller
 from rlc.service.http.refusals import Refused
 from rlc.service.interface import SampledToken
 from rlc.service.local.checkpoints import SCHEME
@@ -24,48 +26,11 @@ from rlc.service.local.clients import LocalSamplingClient
 _MOST_OPENED = 16  # models whose weights are kept
 _NOT_FOUND = "model_not_found"
 _RENDERER = "renderer_name"  # where the cookbook notes it in the metadata of a run
-
-
-class StreamingClient(Protocol):
-    """What is needed of a sampling client here: Tinker's call, and the tokens as they come.
-
-    A service that returns whole samples may report their tokens when it has them all.
-    """
-
-    def sample(
-        self,
-        prompt: types.ModelInput,
-        num_samples: int,
-        sampling_params: types.SamplingParams,
-        include_prompt_logprobs: bool = False,
-        topk_prompt_logprobs: int = 0,
-        *,
-        topk_sample_logprobs: int = 0,
-        on_token: Callable[[SampledToken], None] | None = None,
-    ) -> Awaitable[types.SampleResponse]: ...
-
-    def get_tokenizer(self) -> Any: ...
-
-
-@frozen(eq=False)
-class InferenceModel:
-    """A model that a request has named."""
-
-    name: str  # as the request has it
-    base_model: str  # the served name
-    context: int  # tokens
-    client: StreamingClient
-    end_tokens: frozenset[int]  # what ends a text, without a chat's markup
-    renderers: tuple[str, ...]  # that may be its own, the likeliest first
-
-    @property
-    def tokenizer(self) -> Any:
-        """The Hugging Face tokenizer of the base model."""
-        return self.client.get_tokenizer()
+_OWNER = "inference"  # as which usage is counted: these requests belong to no session
 
 
 @define(eq=False)
-class Models:
+class ServedModels:
     """The models of a server by their names: a base model's, a checkpoint's path, or both as
     ``base;path``."""
 
@@ -74,7 +39,7 @@ class Models:
     _opened: OrderedDict[tuple[str, float], asyncio.Future[LocalSamplingClient]] = field(
         factory=OrderedDict, init=False
     )
-    _renderers: dict[tuple[str, tuple[str, ...]], Any] = field(factory=dict, init=False)
+    _renderers: dict[tuple[str, tuple[str, ...]], tuple[Any, str]] = field(factory=dict, init=False)
 
     def names(self) -> dict[str, float]:
         """The names of all models, and when they were made (0 if unknown)."""
@@ -82,7 +47,7 @@ class Models:
         bases = dict.fromkeys(self.backend.served, 0.0)
         return bases | {c.tinker_path: c.time.timestamp() for c in saved}
 
-    async def find(self, name: str) -> InferenceModel:
+    async def find(self, name: str, caller: Caller) -> ChatModel:  # noqa: ARG002 (all have one key)
         """Find a model. Raise Refused (404) if there is none of the name."""
         base, _, path = name.rpartition(";")
         if not path.startswith(TINKER):
@@ -101,7 +66,7 @@ class Models:
             raise Refused(400, f"{path} is of {served.name}, not of {base}.", param="model")
         return self._model(name, served, client, (run.user_metadata or {}).get(_RENDERER))
 
-    async def _open(self, key: tuple[str, float], **named: Any) -> StreamingClient:
+    async def _open(self, key: tuple[str, float], **named: Any) -> LocalSamplingClient:
         """Open weights once, for all requests that name them: only then they share a batch."""
         if key not in self._opened:
             opening = self.backend.engine.create_sampling_client(**named)
@@ -115,32 +80,6 @@ class Models:
             self._opened.pop(key, None)
             raise
 
-    def renderer(self, model: InferenceModel, name: str | None = None) -> Any:
-        """The cookbook's renderer of that name, or the model's own. Raise Refused (400) if there is
-        none, or it does not fit the model's tokenizer."""
-        if name is not None and name not in renderer_names():
-            known = ", ".join(renderer_names())
-            raise Refused(
-                400, f"There is no renderer {name!r}: there are {known}.", param="renderer"
-            )
-        names = model.renderers if name is None else (name,)
-        if (model.base_model, names) not in self._renderers:
-            self._renderers[model.base_model, names] = self._fitting(model, names)
-        return self._renderers[model.base_model, names]
-
-    def _fitting(self, model: InferenceModel, names: tuple[str, ...]) -> Any:
-        why = (
-            f"rlc does not know how chats are written for {model.base_model}. Use /v1/completions, "
-            "name a renderer, or serve the model under the name that it has in "
-            "`rlc catalog --kind base` (rlc serve --model NAME=FOLDER)."
-        )
-        for name in names:
-            try:
-                return fitting_renderer(model.tokenizer, name)
-            except EnvError as error:
-                why = f"{model.base_model} cannot chat: {error}."
-        raise Refused(400, why, param="renderer")
-
     def _served(self, name: str) -> Served:
         if name not in self.backend.served:
             known = ", ".join(self.backend.served)
@@ -150,11 +89,65 @@ class Models:
         return self.backend.served[name]
 
     def _model(
-        self, name: str, served: Served, client: StreamingClient, trained: str | None = None
-    ) -> InferenceModel:
+        self, name: str, served: Served, client: LocalSamplingClient, trained: str | None = None
+    ) -> ChatModel:
         known = [model for n in (served.name, served.source) if (model := find_model(n))]
-        renderers = [trained] if trained else []
-        renderers += [renderer for model in known for renderer in model.renderers]
-        unique = tuple(dict.fromkeys(renderers))
-        facts = served.facts
-        return InferenceModel(name, served.name, facts.context, client, facts.end_tokens, unique)
+        own = tuple(renderer for model in known for renderer in model.renderers)
+        names = tuple(dict.fromkeys((*([trained] if trained else []), *own)))
+        tokenizer, facts = client.get_tokenizer(), served.facts
+        if (served.name, names) not in self._renderers:
+            self._renderers[served.name, names] = _fitting(tokenizer, served.name, names)
+        renderer, why = self._renderers[served.name, names]
+        counted: Any = _CountedClient(client, self.backend, served.name)
+        ends = facts.end_tokens
+        return ChatModel(
+            name, served.name, counted, tokenizer, renderer, facts.context, ends, no_renderer=why
+        )
+
+
+def _fitting(tokenizer: Any, base: str, names: tuple[str, ...]) -> tuple[Any, str]:
+    """The first of some renderers that fits a tokenizer; else None, and why."""
+    why = (
+        f"rlc does not know how chats are written for {base}; serve the model under the name that "
+        "it has in `rlc catalog --kind base` (rlc serve --model NAME=FOLDER)"
+    )
+    for name in names:
+        try:
+            return fitting_renderer(tokenizer, name), ""
+        except EnvError as error:
+            why = str(error)
+    return None, why
+
+
+@frozen(eq=False)
+class _CountedClient:
+    """A client of the engine whose requests are late, as the server is told to be, and counted."""
+
+    client: LocalSamplingClient
+    backend: Backend
+    base_model: str
+
+    async def sample(
+        self,
+        prompt: types.ModelInput,
+        num_samples: int,
+        sampling_params: types.SamplingParams,
+        *,
+        on_token: Callable[[SampledToken], None] | None = None,
+        **scores: Any,
+    ) -> types.SampleResponse:
+        """As the engine's client does."""
+        await asyncio.sleep(self.backend.delay("sample"))
+        asked: Awaitable[types.SampleResponse] = self.client.sample(
+            prompt, num_samples, sampling_params, on_token=on_token, **scores
+        )
+        response = await asked
+        cached = response.prompt_cache_hit_tokens or 0
+        self.backend.usage.add(
+            _OWNER,
+            self.base_model,
+            prefill=prompt.length - cached,
+            cached_prefill=cached,
+            sample=sum(len(sequence.tokens) for sequence in response.sequences),
+        )
+        return response

@@ -13,8 +13,8 @@ from typing import Any, Literal
 
 from attrs import define, field, frozen
 
-from rlc.service.http.inference.prompts import UNRENDERED, Tool
-from rlc.service.http.inference.schemas import fits
+from rlc.service.chats.prompts import UNRENDERED, Tool
+from rlc.service.chats.schemas import fits
 from rlc.service.interface import SampledToken
 from rlc.service.text import StopCutter, TextDecoder, longest_start
 

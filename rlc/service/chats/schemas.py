@@ -11,7 +11,7 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from rlc.service.http.refusals import Refused
+from rlc.service.chats.errors import ChatError
 
 _TYPES: Mapping[str, type | tuple[type, ...]] = {
     "object": dict,
@@ -34,22 +34,22 @@ _CHECKED |= {"minItems", "maxItems", "minLength", "maxLength"}
 _SAID = {"description", "title", "default", "examples", "$defs", "$schema"}
 
 
-def require_checkable(schema: Any, where: str) -> None:
-    """Raise Refused (400) for a schema with a keyword that :func:`fits` does not know."""
+def require_checkable(schema: Any) -> None:
+    """Raise ChatError for a schema with a keyword that :func:`fits` does not know."""
     if not isinstance(schema, dict):
         return
     for name, value in schema.items():
         if name in ("properties", "$defs"):
             for inner in value.values() if isinstance(value, dict) else ():
-                require_checkable(inner, where)
+                require_checkable(inner)
         elif name == "anyOf" and isinstance(value, list):
             for inner in value:
-                require_checkable(inner, where)
+                require_checkable(inner)
         elif name in ("items", "additionalProperties"):
-            require_checkable(value, where)
+            require_checkable(value)
         elif name not in _CHECKED | _SAID:
-            said = f"A strict tool's schema has {name!r}, which is not checked here: leave it out, "
-            raise Refused(400, said + "or strict.", param=where)
+            said = f"a strict tool's schema has {name!r}, which is not checked here"
+            raise ChatError(said, "leave it out, or `strict`", part="tools")
 
 
 def fits(arguments: str, schema: Mapping[str, Any]) -> bool:

@@ -1,0 +1,169 @@
+"""A model that answers: a sampling client with the renderer that writes its chats."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Iterator, Sequence
+from typing import TYPE_CHECKING, Any, Literal, cast
+
+from attrs import field, frozen
+
+from rlc.envs.chunks import NO_CHUNKS, Chunks, model_input
+from rlc.envs.tool_chat import text_of
+from rlc.service.chats.draw import Draw, Ends
+from rlc.service.chats.errors import ChatError, TooLongError
+from rlc.service.chats.prompts import Message, Tool, chat_prompt
+from rlc.service.chats.replies import ChatReader, TextReader
+from rlc.service.errors import ServiceError
+from rlc.service.interface import SampledToken, SamplingClient
+
+if TYPE_CHECKING:
+    from tinker import types
+
+_OPENING = "<think>"
+OnToken = Callable[[SampledToken], None]
+
+
+@frozen
+class Reply:
+    """A reply of a model.
+
+    Attributes:
+        text: what it says, without any thinking.
+        stop_reason: ``"stop"``, or ``"length"`` if it was cut off at ``max_tokens``.
+        tokens: the sampled tokens, the one that ends the reply included.
+        logprobs: the log-probability of each of them, in nats.
+    """
+
+    text: str
+    stop_reason: str
+    tokens: tuple[int, ...] = field(repr=False)
+    logprobs: tuple[float, ...] = field(repr=False)
+
+
+@frozen(eq=False)
+class ChatModel:
+    """A model that answers chats and goes on with texts, over any sampling client.
+
+    Attributes:
+        name: what it is asked as.
+        base: its base model.
+        client: samples from it. If its ``sample`` has a parameter ``on_token``, tokens come as they
+            are sampled, and else when all of them are there.
+        tokenizer: the Hugging Face tokenizer of the base model.
+        renderer: that of tinker-cookbook which writes its chats; None: it cannot chat.
+        context: tokens; None if that is not known.
+        end_tokens: what ends a text, without a chat's markup.
+        write: makes the prompt of a chat in place of :meth:`prompt`, in the routes.
+        decide: the last word on how a request of the routes samples.
+        no_renderer: why it cannot chat.
+    """
+
+    name: str
+    base: str
+    client: SamplingClient
+    tokenizer: Any
+    renderer: Any | None
+    context: int | None
+    end_tokens: frozenset[int] = frozenset()
+    write: Callable[[Sequence[Message], Sequence[Tool]], list[int]] | None = None
+    decide: Callable[[Draw], Draw] | None = None
+    no_renderer: str = "its renderer is not known"
+
+    def prompt(
+        self, messages: Sequence[Message], tools: Sequence[Tool] = ()
+    ) -> tuple[list[int], Chunks]:
+        """Return the prompt of a chat as tokens, and what is not text among them. Raise ChatError
+        if the model's format cannot show it."""
+        if self.renderer is None:
+            raise ChatError(f"{self.name} cannot chat: {self.no_renderer}")
+        return chat_prompt(self.renderer, messages, tools)
+
+    def chat_ends(self, stops: Sequence[str] = ()) -> Ends:
+        """What ends a reply of a chat."""
+        given = list(cast(Any, self.renderer).get_stop_sequences())
+        # A format that ends with text leaves the end to a base model's own token, too.
+        tokens = tuple(stop for stop in given if isinstance(stop, int)) or self._text_end
+        return Ends(tokens, (*stops, *(stop for stop in given if isinstance(stop, str))))
+
+    def text_ends(self, stops: Sequence[str] = ()) -> Ends:
+        """What ends a text."""
+        return Ends(self._text_end, tuple(stops))
+
+    @property
+    def _text_end(self) -> tuple[int, ...]:
+        return tuple(sorted(self.end_tokens))
+
+    def text_reader(self, ends: Ends) -> TextReader:
+        """Return what reads a text as it is sampled."""
+        return TextReader(self.tokenizer, frozenset(ends.tokens), ends.cutting(self.tokenizer))
+
+    def chat_reader(self, prompt: Sequence[int], ends: Ends, tools: Sequence[Tool]) -> ChatReader:
+        """Return what reads a reply of a chat as it is sampled."""
+        is_reasoning = self.tokenizer.decode(prompt[-8:]).rstrip().endswith(_OPENING)
+        return ChatReader(self.renderer, self.text_reader(ends), tools, is_reasoning)
+
+    async def sample(
+        self,
+        prompt: Sequence[int],
+        draw: Draw,
+        ends: Ends,
+        chunks: Chunks = NO_CHUNKS,
+        on_token: OnToken | None = None,
+    ) -> types.SampleResponse:
+        """Draw replies, of at most the tokens that the context has left.
+
+        Raise TooLongError if it has none left, and ServiceError if the service does not answer.
+        """
+        from tinker import types
+
+        most = draw.max_tokens
+        if self.context is not None:
+            room = self.context - len(prompt)
+            if room < 1:
+                said = f"the chat has {len(prompt):,} tokens, and the context is {self.context:,}"
+                raise TooLongError(said)
+            most = room if most is None else min(most, room)
+        params = types.SamplingParams(
+            max_tokens=most,
+            seed=draw.seed,
+            stop=ends.stop(self.tokenizer),
+            temperature=draw.temperature,
+            top_k=draw.top_k,
+            top_p=draw.top_p,
+        )
+        client: Any = self.client
+        scores: dict[str, Any] = {}
+        if draw.scores_prompts:
+            scores |= {"include_prompt_logprobs": True, "topk_prompt_logprobs": draw.topk}
+        if draw.topk:
+            scores["topk_sample_logprobs"] = draw.topk
+        asked = model_input(prompt, chunks), draw.n, params
+        if on_token is not None and "on_token" in inspect.signature(client.sample).parameters:
+            live: types.SampleResponse = await client.sample(*asked, on_token=on_token, **scores)
+            return live
+        response: types.SampleResponse = await client.sample(*asked, **scores)
+        if on_token is not None:
+            for token in sampled_tokens(response):
+                on_token(token)
+        return response
+
+    def reply(self, sequence: types.SampledSequence) -> Reply:
+        """Return a sampled reply as text, without its thinking."""
+        tokens = tuple(sequence.tokens)
+        message, _ = cast(Any, self.renderer).parse_response(list(tokens))
+        logprobs = tuple(sequence.logprobs or ())
+        return Reply(text_of(message), sequence.stop_reason, tokens, logprobs)
+
+
+def sampled_tokens(response: types.SampleResponse) -> Iterator[SampledToken]:
+    """Iterate over the tokens of whole samples, as a service tells them that samples for a stream.
+    Raise ServiceError if it has not told their logprobs."""
+    for number, sequence in enumerate(response.sequences):
+        if sequence.logprobs is None:
+            raise ServiceError("the service gives no logprobs of what it samples")
+        likeliest = sequence.topk_logprobs or [None] * len(sequence.tokens)
+        for at, (token, logprob) in enumerate(zip(sequence.tokens, sequence.logprobs, strict=True)):
+            is_last = at == len(sequence.tokens) - 1
+            reason: Literal["stop", "length"] | None = sequence.stop_reason if is_last else None
+            yield SampledToken(number, token, logprob, tuple(likeliest[at] or ()), reason)

@@ -1,0 +1,165 @@
+"""An endpoint: models that answer OpenAI's and Anthropic's requests, who asks them, and what was
+answered, to the token."""
+
+from __future__ import annotations
+
+import asyncio
+from array import array
+from collections import OrderedDict
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
+from typing import Any, Literal, Protocol
+
+from attrs import define, evolve, field, frozen
+
+from rlc.catalog.facts.models import renderer_names
+from rlc.envs.base import EnvError
+from rlc.envs.tool_chat import fitting_renderer
+from rlc.service.chats.draw import Draw, Ends
+from rlc.service.chats.model import ChatModel
+from rlc.service.chats.prompts import Message, Tool
+from rlc.service.chats.replies import Call
+from rlc.service.chats.sampling import Generation
+from rlc.service.http.refusals import TOO_LONG, Refused
+
+_MOST_AT_ONCE = 4_096  # samples under way
+_MOST_KEPT = 8 * 2**20  # tokens in the book, of prompts and replies: about 100 MB
+
+
+@frozen
+class Caller:
+    """Who has sent a request: the key that it carries, and the session that its path names after
+    ``/s/``; None for what it does not have."""
+
+    key: str | None
+    session: str | None
+
+
+class Models(Protocol):
+    """The models of an endpoint by their names."""
+
+    def names(self) -> Mapping[str, float]:
+        """The names of all models, and when they were made (seconds since 1970, 0 if unknown)."""
+
+    async def find(self, name: str, caller: Caller) -> ChatModel:
+        """Return the model of a request, which is asked first of all. Raise Refused: (404) there is
+        none of the name, (401) the caller may not ask."""
+
+
+@frozen
+class Choice:
+    """A sampled reply, as it was sampled and as it was answered.
+
+    Attributes:
+        message: the reply as it stands among the messages of a later request, if the client sends
+            it back as it got it; for a text that goes on from a prompt, the text as a message.
+    """
+
+    token_ids: array[int]
+    logprobs: array[float]
+    stop_reason: Literal["stop", "length"]
+    text: str
+    reasoning: str
+    calls: tuple[Call, ...]
+    message: Message
+
+
+@frozen
+class Answered:
+    """A request that was answered: what a training program needs of it. Choice ``i`` is sample
+    ``i % draw.n`` of prompt ``i // draw.n``."""
+
+    id: str
+    caller: Caller
+    model: str
+    path: str  # chat/completions, completions or messages
+    prompts: tuple[array[int], ...]
+    choices: tuple[Choice, ...]
+    draw: Draw
+    messages: Sequence[Message] | None  # None for a text
+    tools: Sequence[Tool]
+    user: str | None
+    metadata: Mapping[str, str]
+
+    @property
+    def size(self) -> int:
+        """How many tokens it has."""
+        return sum(map(len, self.prompts)) + sum(len(choice.token_ids) for choice in self.choices)
+
+
+Observer = Callable[[Answered], None]
+
+
+@define(eq=False)
+class Endpoint:
+    """The state of the routes of all APIs. ``answered`` is called with each request that was
+    answered, in the event loop, before its client has the last of the answer."""
+
+    models: Models
+    answered: Observer | None = None
+    _renderers: dict[tuple[str, str], Any] = field(factory=dict, init=False)
+    _book: OrderedDict[str, Answered] = field(factory=OrderedDict, init=False)
+    _kept: int = field(default=0, init=False)  # tokens in the book
+    _under_way: int = field(default=0, init=False)
+
+    async def chat_model(self, name: str, caller: Caller, renderer: str | None) -> ChatModel:
+        """Return a model that chats, with its own renderer or the cookbook's of another name. Raise
+        Refused if there is none, or the renderer does not fit the model."""
+        model = await self.models.find(name, caller)
+        if renderer is None:
+            if model.renderer is None:
+                said = f"{model.name} cannot chat: {model.no_renderer}. Use /v1/completions, or "
+                raise Refused(400, f"{said}name a `renderer`.", param="renderer")
+            return model
+        if renderer not in renderer_names():
+            known = ", ".join(renderer_names())
+            raise Refused(
+                400, f"There is no renderer {renderer!r}: there are {known}.", param="renderer"
+            )
+        key = model.base, renderer
+        if key not in self._renderers:
+            try:
+                self._renderers[key] = fitting_renderer(model.tokenizer, renderer)
+            except EnvError as error:
+                raise Refused(400, f"{model.base}: {error}.", param="renderer") from error
+        return evolve(model, renderer=self._renderers[key])
+
+    def start(
+        self, model: ChatModel, prompts: Sequence[Sequence[int]], draw: Draw, ends: Ends
+    ) -> Generation:
+        """Begin to sample. Raise Refused (400) if a prompt is too long, (429) if too many samples
+        would be under way."""
+        for prompt in prompts:
+            if model.context and len(prompt) + (draw.max_tokens or 1) > model.context:
+                limit = "" if draw.max_tokens is None else f" and max_tokens = {draw.max_tokens}"
+                said = f"The prompt is too long: {len(prompt)} tokens{limit} exceed the context of "
+                said += f"{model.context} tokens."
+                raise Refused(400, said, code=TOO_LONG)
+        count = draw.n * len(prompts)
+        if self._under_way + count > _MOST_AT_ONCE:
+            raise Refused(429, f"More than {_MOST_AT_ONCE:,} samples would be under way at once.")
+        generation = Generation(model, tuple(map(tuple, prompts)), draw, ends)
+        self._under_way += count
+        for reply in generation.replies:
+            reply.add_done_callback(partial(self._leave, draw.n))
+        return generation
+
+    def _leave(self, count: int, _: asyncio.Future[Any]) -> None:
+        self._under_way -= count
+
+    def keep(self, answered: Answered) -> None:
+        """Keep a request, for which the oldest make room, and tell of it."""
+        self._book[answered.id] = answered
+        self._kept += answered.size
+        while self._kept > _MOST_KEPT:
+            _, oldest = self._book.popitem(last=False)
+            self._kept -= oldest.size
+        if self.answered is not None:
+            self.answered(answered)
+
+    def find(self, request_id: str, caller: Caller) -> Answered:
+        """Return a request that was answered. Raise Refused (404) if it is not known any more."""
+        found = self._book.get(request_id)
+        if found is None or found.caller.session != caller.session:
+            raise Refused(404, f"There is no answered request {request_id} here.")
+        return found
