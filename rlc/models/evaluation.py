@@ -76,7 +76,8 @@ eval {NAME} {{
     if known is not None:
         own = evolve(known.rollouts, group=samples)
         if draw is not None:
-            own = evolve(own, temperature=draw.temperature, max_tokens=draw.max_tokens)
+            most = draw.max_tokens or own.max_tokens
+            own = evolve(own, temperature=draw.temperature, max_tokens=most)
         sampling = evolve(stage.sampling, temperature=own.temperature, max_tokens=own.max_tokens)
         env_plan = evolve(known, weight=1.0, rollouts=own)
         stage = evolve(stage, envs=(env_plan,), sampling=sampling)

@@ -13,7 +13,7 @@ from pydantic import BaseModel, ValidationError
 from starlette.applications import Starlette
 from starlette.requests import Request
 from starlette.responses import Response
-from starlette.routing import Route
+from starlette.routing import BaseRoute, Route
 from starlette.types import ASGIApp
 from tinker import types
 
@@ -133,7 +133,7 @@ def build_app(
 
         return Route(address, endpoint, methods=[method])
 
-    routes = [
+    routes: list[BaseRoute] = [
         route(method, f"{_API}/{path}", handler)
         for method, handlers in _HANDLERS.items()
         for path, handler in handlers.items()

@@ -104,10 +104,6 @@ def inference_routes(models: Models, answered: Observer | None = None) -> list[B
     return [*routes, Mount(SESSION, routes=routes)]
 
 
-def _caller(request: Request) -> Caller:
-    return Caller(given_key(request.scope), request.path_params.get("session"))
-
-
 async def _chat(endpoint: Endpoint, request: Request) -> Response:
     body = read_body(ChatRequest, await read_content(request, JSON))
     said = body.user, body.metadata or {}
