@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Coroutine, Iterable
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from time import perf_counter
-from typing import Any, ParamSpec, TypeVar
+from typing import ParamSpec, TypeVar
 
 from attrs import define, field
 
+from rlc.envs.concurrency import all_of, first_cause
 from rlc.service.pending_calls import pending_call
+
+__all__ = ["EventLoopYield", "all_of", "first_cause", "in_thread"]
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -18,24 +21,6 @@ T = TypeVar("T")
 # Not the loop's own executor: an environment that hangs in that must not hold up the run.
 _THREADS = ThreadPoolExecutor(2, thread_name_prefix="rlc-in-thread")
 _AT_A_TIME = 0.005  # seconds of computation between two rounds of the event loop
-
-
-async def all_of(coroutines: Iterable[Coroutine[Any, Any, T]]) -> list[T]:
-    """Run coroutines concurrently; the first failure cancels the others and is raised itself."""
-    try:
-        async with asyncio.TaskGroup() as group:
-            tasks = [group.create_task(coroutine) for coroutine in coroutines]
-    except BaseExceptionGroup as failures:
-        first = first_cause(failures)
-        raise first from first.__cause__  # not the group
-    return [task.result() for task in tasks]
-
-
-def first_cause(error: BaseException) -> BaseException:
-    """Return the first leaf of nested exception groups."""
-    while isinstance(error, BaseExceptionGroup):
-        error = error.exceptions[0]
-    return error
 
 
 async def in_thread(function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
-from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from hashlib import blake2b
 from itertools import combinations, permutations
@@ -18,6 +17,7 @@ from rlc.data.errors import DataError
 from rlc.data.rubrics import Criterion, Rubric, read_rubric, row_criteria
 from rlc.data.templates import read_template
 from rlc.envs.base import EnvError, Verdict
+from rlc.envs.concurrency import all_of
 from rlc.envs.judges import questions
 from rlc.envs.responders import Question, Responder, Responders
 from rlc.plan.environments import JudgePlan
@@ -76,14 +76,12 @@ class Judge:
 
     async def score(self, task: str, reply: str, criteria: Sequence[Criterion]) -> Judged:
         """Judge a reply alone."""
-        plan, rubric = self.plan, self.rubric
+        plan, by = self.plan, questions.described(self.rubric, criteria)
         if self._question is not None:
-            by = questions.described(rubric, criteria)
             asked = self._question(
                 task=questions.shown(task), reply=questions.shown(reply), rubric=by
             )
         else:
-            by = questions.described(rubric, criteria)
             asked = questions.score_question(task, reply, by, criteria, plan.low, plan.high)
         names = [one.name for one in criteria]
         read = partial(questions.read_scores, names=names, low=plan.low, high=plan.high)
@@ -146,7 +144,7 @@ class Judge:
             )
 
         orders = list(permutations(range(len(replies)), 2))
-        verdicts = await _all(first_is_better(*pair) for pair in orders)
+        verdicts = await all_of(first_is_better(*pair) for pair in orders)
         of = dict(zip(orders, verdicts, strict=True))
         count, wins = len(replies) - 1, [0.0] * len(replies)
         reasons: list[list[str]] = [[] for _ in replies]
@@ -183,14 +181,3 @@ class Judge:
             f"the judge `{self.plan.name}` gave no verdict in {self.plan.attempts} attempts; its "
             f"last answer ends with {end!r}"
         )
-
-
-async def _all(coroutines: Iterable[Coroutine[Any, Any, T]]) -> list[T]:
-    """Run coroutines side by side; the first failure cancels the others and is raised itself."""
-    try:
-        async with asyncio.TaskGroup() as group:
-            tasks = [group.create_task(coroutine) for coroutine in coroutines]
-    except BaseExceptionGroup as failures:
-        first = failures.exceptions[0]
-        raise first from first.__cause__
-    return [task.result() for task in tasks]

@@ -19,6 +19,7 @@ from attrs import define, field, frozen
 
 from rlc.data.commands import server_command
 from rlc.envs.base import EnvError
+from rlc.envs.concurrency import first_cause
 from rlc.errors import first_line
 from rlc.plan.units import elapsed
 
@@ -183,8 +184,7 @@ async def _page(session: Any, cursor: str | None) -> Any:
 
 def _cause(error: BaseException) -> str:
     """What went wrong, out of the groups that the SDK raises."""
-    while isinstance(error, BaseExceptionGroup):
-        error = error.exceptions[0]
+    error = first_cause(error)
     if isinstance(error, EnvError):
         return str(error)
     if isinstance(error, FileNotFoundError):
