@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import sys
 import traceback
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
@@ -343,4 +344,5 @@ def serve() -> None:
     meanwhile goes to standard error, for the editor reads every byte."""
     questions, answers = os.fdopen(os.dup(0), "rb"), os.fdopen(os.dup(1), "wb")
     os.dup2(2, 1)
+    sys.setswitchinterval(0.001)  # seconds after which a check lets an answer go first
     RecipeServer().start_io(questions, answers)
