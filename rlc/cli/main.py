@@ -15,6 +15,7 @@ from rlc.version import __version__
 # In the order that `rlc --help` lists them. Each module of `commands` has HELP, DESCRIPTION,
 # EPILOG, add_arguments(parser), and run(args), which returns the exit status.
 COMMANDS = {
+    "init": "recipes.init",
     "check": "recipes.check",
     "explain": "recipes.explain",
     "run": "jobs.run",

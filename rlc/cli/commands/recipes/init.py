@@ -1,0 +1,38 @@
+"""``rlc init``: a small project that works as it is."""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+
+from rlc.projects import TEMPLATES, make_project
+
+HELP = "write a small project to begin with"
+DESCRIPTION = (
+    "Write a small project: a recipe, its data and functions, tests, checks for pull requests and "
+    "commits, and notes for coding agents. It runs as it is, on the included model."
+)
+EPILOG = "templates:\n" + "\n".join(f"  {name:<12}{what}" for name, what in TEMPLATES.items())
+EPILOG += "\n\nexit status: 0 written, 1 there are such files already"
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "folder", metavar="DIR", nargs="?", default=".", help="where (default: here)"
+    )
+    parser.add_argument(
+        "--template",
+        choices=TEMPLATES,
+        default="rl",
+        help="what the project is about (default rl); see below",
+    )
+
+
+def run(args: argparse.Namespace) -> int:
+    folder = Path(args.folder)
+    for path in make_project(folder, args.template):
+        print(f"  {folder / path}")
+    there = "" if folder.resolve() == Path.cwd() else f"cd {folder} && "
+    print(f"\nnext  {there}rlc check --import . && rlc run recipe.rl")
+    print("      README.md says the rest")
+    return 0

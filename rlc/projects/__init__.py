@@ -1,0 +1,47 @@
+"""Small projects to begin with: `rlc init` writes one, and all of it works as it is."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from rlc.errors import Error
+from rlc.version import __version__
+
+_HERE = Path(__file__).parent / "templates"
+
+TEMPLATES = {
+    "rl": "reinforcement learning with a reward of your own",
+    "sft": "supervised training on chats",
+    "preference": "preferences: pairs of replies of which one is better",
+    "own-env": "reinforcement learning in an environment of your own",
+}
+
+
+class ProjectError(Error):
+    """A project cannot be written where it is wanted."""
+
+
+def make_project(folder: Path, template: str) -> list[Path]:
+    """Write the files of a template; return their paths in the folder, which is made if need be.
+
+    Raise ProjectError if one of the files is there already (nothing is written then), or if a file
+    cannot be written.
+    """
+    files = dict[Path, str]()
+    for part in ("common", template.replace("-", "_")):
+        for path in sorted((_HERE / part).rglob("*")):
+            if path.is_file() and "__pycache__" not in path.parts:
+                files[path.relative_to(_HERE / part)] = path.read_text(encoding="utf-8")
+    if there := [str(path) for path in files if (folder / path).exists()]:
+        raise ProjectError(
+            f"{folder} has {', '.join(there)} already",
+            "name another folder; nothing has been written",
+        )
+    for path, text in files.items():
+        text = text.replace("PROJECT_NAME", folder.resolve().name)
+        try:
+            (folder / path).parent.mkdir(parents=True, exist_ok=True)
+            (folder / path).write_text(text.replace("RLC_VERSION", __version__), encoding="utf-8")
+        except OSError as error:
+            raise ProjectError(f"{folder / path} cannot be written: {error.strerror}") from error
+    return list(files)
