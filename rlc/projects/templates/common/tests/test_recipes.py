@@ -3,6 +3,7 @@
 from pathlib import Path
 
 import pytest
+
 import rlc
 
 RECIPES = sorted(Path(__file__).parents[1].glob("*.rl"))
