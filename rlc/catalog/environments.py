@@ -13,7 +13,16 @@ from rlc.catalog.index import find_builtin, source_traits, wrapper_traits
 from rlc.catalog.records import Param
 from rlc.catalog.traits import EnvFacts, Role
 from rlc.data.code.calls import Code, module_of_package
-from rlc.plan.environments import ANY, MAX_TURNS, EnvPlan, JudgePlan, JudgingPlan, StepPlan
+from rlc.plan.environments import (
+    ANY,
+    MAX_TURNS,
+    AnyJudge,
+    EnvPlan,
+    JudgePlan,
+    JudgingPlan,
+    RewardModelPlan,
+    StepPlan,
+)
 from rlc.plan.leaves import children_of
 from rlc.plan.paths import file_part
 
@@ -111,11 +120,25 @@ def decides(env: EnvPlan, role: str) -> bool:
     return env.play is not None or role in ("", *roles_of(env)[-1:])
 
 
-def judges_of(env: EnvPlan) -> Iterator[tuple[str, JudgingPlan, JudgePlan]]:
+def judges_of(env: EnvPlan) -> Iterator[tuple[str, JudgingPlan, AnyJudge]]:
     """The judges of an environment: the path of each in the plan's record, and what it is for."""
     for at, judging in (children_of(env.judging) or {}).items():
         for name, judge in (children_of(judging.judges) or {}).items():
             yield f"judging.{at}.judges.{name}", judging, judge
+
+
+def rubrics_of(env: EnvPlan) -> Iterator[tuple[str, JudgingPlan, JudgePlan]]:
+    """Those of :func:`judges_of` that are asked by a rubric."""
+    for path, judging, judge in judges_of(env):
+        if isinstance(judge, JudgePlan):
+            yield path, judging, judge
+
+
+def reward_models_of(env: EnvPlan) -> Iterator[tuple[str, JudgingPlan, RewardModelPlan]]:
+    """Those of :func:`judges_of` whose reward is what a stage has learnt."""
+    for path, judging, judge in judges_of(env):
+        if isinstance(judge, RewardModelPlan):
+            yield path, judging, judge
 
 
 def files_of(env: EnvPlan) -> Iterator[tuple[str, str]]:
@@ -154,7 +177,7 @@ def _arguments(env: EnvPlan) -> Iterator[tuple[str, Param, Any, Mapping[str, Any
             yield f"args.{param.name}", param, env.args.get(param.name), env.args
     called = [("wrapper", w.name, w.args, f"wrappers.{w.name}.args") for w in env.wrappers]
     called += [("grader", g.grader, g.args, f"graders.{g.name}.args") for g in env.graders]
-    for path, _, judge in judges_of(env):
+    for path, _, judge in rubrics_of(env):
         called.append(("judge", RUBRIC, asdict(judge, recurse=False), path))
     for kind, name, args, path in called:
         builtin = find_builtin(kind, name)

@@ -15,7 +15,7 @@ from rlc.catalog.environments import code_of
 from rlc.catalog.index import BUILTINS, find_builtin
 from rlc.catalog.records import MODEL_FOLDER, Param
 from rlc.plan.asked import with_asked_models
-from rlc.plan.environments import EnvPlan, JudgePlan, JudgingPlan
+from rlc.plan.environments import AnyJudge, EnvPlan, JudgePlan, JudgingPlan, RewardModelPlan
 from rlc.plan.models import ModelPlan
 from rlc.plan.paths import file_part, located
 from rlc.plan.records import LOCAL, Plan, StagePlan, environments_of, kind_of
@@ -118,8 +118,12 @@ def _env(env: EnvPlan, change: Change) -> EnvPlan:
         return {**args, **_changed(args, builtin.params if builtin else (), change)}
 
     def judging(one: JudgingPlan) -> JudgingPlan:
-        made = tuple(evolve(j, **called("judge", RUBRIC, _paths(j))) for j in one.judges)
-        return evolve(one, judges=made)
+        return evolve(one, judges=tuple(map(judge, one.judges)))
+
+    def judge(one: AnyJudge) -> AnyJudge:
+        if isinstance(one, RewardModelPlan):
+            return one
+        return evolve(one, **called("judge", RUBRIC, _paths(one)))
 
     return evolve(
         env,

@@ -18,6 +18,7 @@ from rlc.catalog.records import Param
 from rlc.plan import records
 from rlc.plan.codec import LATE, STEPS
 from rlc.plan.environments import (
+    AnyJudge,
     Asked,
     EnvPlan,
     GraderPlan,
@@ -180,7 +181,7 @@ class _Generator:
         for tag, classes in (("step", STEPS), ("kind", records.STAGES)):
             if set(args) == set(classes.values()):
                 return {"oneOf": [self._tagged(tag, n, cls) for n, cls in classes.items()]}
-        if set(args) == set(get_args(Asked)):  # told apart by their fields
+        if set(args) in (set(get_args(Asked)), set(get_args(AnyJudge))):  # told apart by fields
             return {"anyOf": [self._reference(cls) for cls in args]}
         raise TypeError(f"the codec has no tag for {args}")
 

@@ -64,8 +64,10 @@ def analyse(
         if is_made(decl):
             evaluator.block(decl, decl.name)
     stages: dict[str, CheckedStage] = {}
-    # Evaluations come last: they take what they do not say from the stages that they evaluate.
-    for decl in sorted(scope.in_order, key=lambda decl: decl.kind.id == "eval"):
+    # Evaluations come last: they take what they do not say from the stages that they evaluate. What
+    # learns from preferences comes first: others may be rewarded by it.
+    turns = {"preference": -1, "eval": 1}
+    for decl in sorted(scope.in_order, key=lambda decl: turns.get(decl.kind.id, 0)):
         if isinstance(decl, BlockDecl) and decl.kind.id in STAGES:
             check = partial(check_stage, decl, evaluator, stages, found, reader)
             stages[decl.name.id] = evaluator.once(decl, check)

@@ -10,7 +10,7 @@ from attrs import evolve, frozen
 
 from rlc.catalog.declarations import DECLARATIONS
 from rlc.catalog.environments import task_count
-from rlc.catalog.index import find_builtin, preference_traits
+from rlc.catalog.index import find_builtin, names_of, preference_traits
 from rlc.check.bind import Owner, bind
 from rlc.check.evaluate import Evaluator
 from rlc.check.mixtures import Mixture, merged
@@ -19,16 +19,18 @@ from rlc.check.values import Value, said, unwrap
 from rlc.lang.ast import BlockDecl
 from rlc.lang.diagnostics import Diagnostics, Label
 from rlc.plan.asked import needed_stages
+from rlc.plan.environments import EnvPlan, JudgingPlan, RewardModelPlan
 from rlc.plan.leaves import children_of
 from rlc.plan.models import ModelState
 from rlc.plan.paths import hub_dataset, located
-from rlc.plan.records import STAGES, StagePlan
+from rlc.plan.preferences import PreferenceLossPlan, PreferencesPlan
+from rlc.plan.records import STAGES, DataPlan, StagePlan
 
 if TYPE_CHECKING:
     from rlc.data.reading import Reader
 
 # The fields of a stage that others may take from it: nothing else of it matters to them.
-TAKEN = ("model", "sampling")
+TAKEN = ("model", "sampling", "loss", "reference")
 # A field's name in a recipe, and the attribute of the plan that it becomes.
 _PART_NAMES = {"env": "envs"}
 
@@ -97,6 +99,10 @@ def check_stage(
         values["env"] = evaluator.derived(_decided_envs, *deciding)
     if "reference" in values:
         _reference(values)
+    for name in ("env", "data", "heldout"):
+        if name in values:
+            values[name], known = _learnt_rewards(values[name], earlier, found)
+            complete &= known
     for name in ("data", "heldout"):
         if name in values and getattr(values[name].data, "env", None) is not None:
             complete &= _demonstrations(name, values, found)
@@ -121,6 +127,68 @@ def _reference(values: Values) -> None:
     if preference_traits(loss.data.name).reference:
         start = ModelState(settle(values["model"].data), values["after"].data)
         values["reference"] = evolve(reference, data=start, origin="default: what it starts from")
+
+
+def _learnt_rewards(
+    node: Any, earlier: Mapping[str, CheckedStage], found: Diagnostics
+) -> tuple[Any, bool]:
+    """The same part of a stage, each reward that another stage has learnt with what that stage says
+    of it; and whether all of that is known."""
+    if isinstance(node, RewardModelPlan):
+        return _learnt_reward(node, earlier, found)
+    if isinstance(node, tuple):
+        items = [_learnt_rewards(item, earlier, found) for item in node]
+        return tuple(item for item, _ in items), all(known for _, known in items)
+    name = next((name for kind, name in _TOWARDS.items() if isinstance(node, kind)), None)
+    part = name and getattr(node, name)
+    if not part:
+        return node, True
+    made, known = _learnt_rewards(part, earlier, found)
+    return evolve(node, **{str(name): made}), known
+
+
+# Where in the parts of a stage judges are.
+_TOWARDS: Mapping[type[Any], str] = {
+    Value: "data",
+    EnvPlan: "judging",
+    JudgingPlan: "judges",
+    DataPlan: "env",
+    PreferencesPlan: "env",
+}
+
+
+def _learnt_reward(
+    judge: RewardModelPlan, earlier: Mapping[str, CheckedStage], found: Diagnostics
+) -> tuple[RewardModelPlan, bool]:
+    model: Any = judge.model
+    after, name = model.data.after, unwrap(model.data.after)
+    stage = earlier.get(name)
+    if stage is None or stage.decl.kind.id != "preference":
+        what = "a model" if after is None else "no `preference` stage before this one"
+        message = f"`{model.span.text}` is {what}, so it has learnt no implicit reward"
+        advice = "give it a stage: `preference align { … }`, and then `implicit_reward(align)`"
+        found.error("RL0779", model.span, message, advice)
+        return judge, False
+    if not {"loss", "reference"} <= stage.parts.keys():
+        return judge, False  # what is wrong with it is reported there
+    loss: PreferenceLossPlan = stage.parts["loss"]
+    traits = preference_traits(loss.name)
+    if not traits.reference:
+        message = f"`{name}` learns by `{loss.name}()`, which compares with no reference"
+        able = [f"`{n}()`" for n in names_of("preference_loss") if preference_traits(n).reference]
+        advice = "what it learns cannot be told from what was likely before; losses with one are "
+        advice += ", ".join(able)
+        label = Label(stage.origins.at("loss"), "its loss")
+        found.error("RL0779", model.span, message, advice, label)
+        return judge, False
+    reference = evolve(stage.origins.values["reference"], origin=f"default: reference of {name}")
+    said_by = evolve(model, origin=f"loss of {name}")
+    filled: dict[str, Any] = {
+        "reference": evolve(reference, data=settle(reference.data)),
+        "beta": evolve(said_by, type="float", data=loss.config["beta"]),
+        "mean": evolve(said_by, type="bool", data=traits.mean),
+    }
+    return evolve(judge, **filled), True
 
 
 def _steps(

@@ -11,7 +11,7 @@ from rlc.catalog.facts.models import TINY, find_model
 from rlc.catalog.index import source_traits
 from rlc.plan.asked import with_asked_models
 from rlc.plan.distillation import KeepPlan
-from rlc.plan.environments import EndpointPlan, EnvPlan, JudgePlan
+from rlc.plan.environments import AnyJudge, EndpointPlan, EnvPlan, RewardModelPlan
 from rlc.plan.graph import build_graph
 from rlc.plan.leaves import leaves
 from rlc.plan.models import ModelPlan, ModelState, SamplingPlan
@@ -112,8 +112,10 @@ def _env(env: EnvPlan, group: int, model: ModelPlan) -> EnvPlan:
     return evolve(env, rollouts=small, judging=judging)
 
 
-def _judge(judge: JudgePlan, model: ModelPlan) -> JudgePlan:
+def _judge(judge: AnyJudge, model: ModelPlan) -> AnyJudge:
     """The tiny model is asked instead. It is no judge: what it does not say is drawn."""
+    if isinstance(judge, RewardModelPlan):
+        return judge
     state = judge.model
     if isinstance(state, EndpointPlan):
         state = ModelState(evolve(model, name=state.model), None)

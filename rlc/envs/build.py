@@ -11,9 +11,9 @@ from attrs import field, frozen
 from rlc.catalog.environments import (
     code_of,
     is_chat,
-    judges_of,
     max_turns,
     prompt_rules,
+    rubrics_of,
     seats_of,
     with_role,
 )
@@ -43,7 +43,7 @@ class PlayableEnv:
 
     ``roles``: how several players share a task. ``count``: the number of tasks; None: they never
     end, or their number is not known before they are played. ``responders``: makes the models that
-    answer inside of it. ``comparing``: what compares the episodes of a group when all are over.
+    answer inside of it. ``comparing``: what judges the episodes of a group when all are over.
     """
 
     plan: EnvPlan
@@ -108,8 +108,8 @@ def build_env(
         from rlc.envs.mcp.source import McpSource
 
         source = McpSource(source, tools.args)
-    judgings = make_judgings(plan, getattr(made, "row", lambda _: None), responders)
-    if alone := [one for one in judgings if one.plan.by == "score"]:
+    alone, together = make_judgings(plan, getattr(made, "row", lambda _: None), responders)
+    if alone:
         source = JudgedSource(source, alone)
     if game is None:
         return PlayableEnv(
@@ -120,7 +120,7 @@ def build_env(
             count,
             responders,
             followed,
-            tuple(one for one in judgings if one.plan.by != "score"),
+            together,
         )
     boxed = source_traits(plan.source).boxed
     roles = make_solver_judge(game.args, histories(()), boxed)
@@ -278,7 +278,7 @@ def source_problems(envs: Sequence[EnvPlan], recipe: str) -> Iterator[str]:
     have what is asked. No environment is made, and nothing is paid for."""
     search_beside(recipe)
     yield from _each(_require_code)(envs)
-    asked = [judge.model for env in envs for _, _, judge in judges_of(env)]
+    asked = [judge.model for env in envs for _, _, judge in rubrics_of(env)]
     urls = {repr(model): model for model in asked if isinstance(model, EndpointPlan)}
     for endpoint in urls.values():
         yield from endpoint_problems(endpoint)

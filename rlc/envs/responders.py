@@ -8,7 +8,9 @@ from typing import Any, Protocol
 from attrs import frozen
 
 from rlc.envs.base import EnvError
+from rlc.envs.chunks import Chunks
 from rlc.plan.environments import Asked, EndpointPlan
+from rlc.plan.models import ModelState
 
 Message = Mapping[str, Any]
 
@@ -52,12 +54,35 @@ class Responders(Protocol):
         at once, and each is remembered for the rest of the run, also by later processes: the same
         question under the same key is asked once. ``timeout``: seconds for one reply."""
 
+    async def logprob(
+        self, model: ModelState, tokens: Sequence[int], chunks: Chunks, said: Sequence[int]
+    ) -> float:
+        """Return the logprob, in nats, of those tokens of a sequence that are at the places
+        ``said``, under a model. Remembered for the rest of the run, as replies are."""
 
-def no_responders(
-    asked: Asked,
-    most: int | None = None,  # noqa: ARG001
-    timeout: float | None = None,  # noqa: ARG001
-) -> Responder:
-    """Make none. Raise EnvError."""
-    name = asked.model if isinstance(asked, EndpointPlan) else asked.model.name
-    raise EnvError(f"the model `{name}` cannot be asked here")
+
+class NoResponders:
+    """Makes none, and reads nothing."""
+
+    def __call__(
+        self,
+        asked: Asked,
+        most: int | None = None,  # noqa: ARG002
+        timeout: float | None = None,  # noqa: ARG002
+    ) -> Responder:
+        """Raise EnvError."""
+        name = asked.model if isinstance(asked, EndpointPlan) else asked.model.name
+        raise EnvError(f"the model `{name}` cannot be asked here")
+
+    async def logprob(
+        self,
+        model: ModelState,
+        tokens: Sequence[int],  # noqa: ARG002
+        chunks: Chunks,  # noqa: ARG002
+        said: Sequence[int],  # noqa: ARG002
+    ) -> float:
+        """Raise EnvError."""
+        raise EnvError(f"the model `{model.model.name}` cannot be asked here")
+
+
+no_responders = NoResponders()

@@ -262,6 +262,8 @@ CODES: dict[str, str] = {
     "RL0775": "reward of one component",
     "RL0776": "reward that is not kept apart",
     "RL0777": "penalty that is no component",
+    "RL0778": "implicit reward compared across prompts",
+    "RL0779": "stage without an implicit reward",
     # RL082x: jobs that are written to run elsewhere (rlc/emit)
     "RL0825": "file that a job cannot take along",
     # RL070x: environments of other frameworks

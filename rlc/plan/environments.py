@@ -128,13 +128,30 @@ class JudgePlan(Record):
 
 
 @frozen(eq=False, repr=False, slots=False)
+class RewardModelPlan(Record):
+    """What a preference stage has learnt, as a judge: ``beta`` times the logprob of a reply under
+    its weights (``model``) less that under the ``reference`` of its loss, with ``mean`` over the
+    number of the reply's tokens. A check fills in what the stage says, None until then."""
+
+    name: str
+    weight: float
+    model: ModelState
+    reference: ModelState | None
+    beta: float | None
+    mean: bool | None
+
+
+AnyJudge = JudgePlan | RewardModelPlan
+
+
+@frozen(eq=False, repr=False, slots=False)
 class JudgingPlan(Record):
     """What judges an environment's episodes: ``judged`` each alone, with a ``score``, or
     ``compared`` those of a group, by their ``ranking`` or in pairs. With ``whole`` the whole
     conversation is judged, else its last reply."""
 
     name: str
-    judges: tuple[JudgePlan, ...]
+    judges: tuple[AnyJudge, ...]
     by: Literal["score", "ranking", "pairwise"]
     whole: bool
 

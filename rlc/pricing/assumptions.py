@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 
 from attrs import asdict
 
-from rlc.catalog.environments import env_facts, judges_of, max_turns
+from rlc.catalog.environments import env_facts, max_turns, rubrics_of
 from rlc.catalog.facts.models import find_model, storage_price, tokenizer_of
 from rlc.catalog.facts.prices import price_of
 from rlc.catalog.index import loss_traits, source_traits, teacher_traits
@@ -57,7 +57,7 @@ def _judges(stage: StagePlan) -> Iterator[str]:
     """What judges are asked, and what of that has no known price."""
     said = list[str]()
     for env in environments_of(stage):
-        for _, judging, judge in judges_of(env):
+        for _, judging, judge in rubrics_of(env):
             times = {
                 "score": "once for each episode",
                 "ranking": "once for each group",

@@ -1,7 +1,8 @@
 """Tokens of judges: what they are shown, and what they say.
 
 A judge of single episodes is asked once for each, one that ranks once for each group, and one that
-compares pairs n (n - 1) times for a group of n. ``high`` asks as often as it may be asked.
+compares pairs n (n - 1) times for a group of n. ``high`` asks as often as it may be asked. What a
+preference stage has learnt reads each episode twice: with its weights, and with its reference.
 """
 
 from __future__ import annotations
@@ -10,11 +11,13 @@ from collections.abc import Iterator
 
 from attrs import frozen
 
-from rlc.catalog.environments import judges_of
+from rlc.catalog.environments import reward_models_of, rubrics_of
 from rlc.data.errors import DataError
 from rlc.plan.environments import EndpointPlan, EnvPlan, JudgePlan, JudgingPlan
 from rlc.plan.models import ModelPlan, SamplingPlan
+from rlc.plan.preferences import PreferencesPlan
 from rlc.plan.records import EvalPlan, StagePlan, TrainPlan, data_of
+from rlc.pricing.distillation import played_for_one
 from rlc.pricing.shapes import REPLY_SHARE, rollout_shape
 from rlc.pricing.texts import Level, text_tokens
 from rlc.pricing.tokens import RESAMPLED, TRIES, Tokens, shares
@@ -39,9 +42,14 @@ def judge_tokens(
 ) -> Iterator[tuple[ModelPlan | EndpointPlan, Tokens, Tokens]]:
     """Each judge of a stage, with its tokens of a step and before the first."""
     for played in _played(stage, level):
-        for _, judging, judge in judges_of(played.env):
-            tokens = _tokens(stage, played, judging, judge, level)
+        asked = list[tuple[ModelPlan | EndpointPlan, Tokens]]()
+        for _, judging, judge in rubrics_of(played.env):
             model = judge.model if isinstance(judge.model, EndpointPlan) else judge.model.model
+            asked.append((model, _tokens(stage, played, judging, judge, level)))
+        for _, _, learnt in reward_models_of(played.env):
+            read = _read(stage, played, level)
+            asked += [(state.model, read) for state in (learnt.model, learnt.reference) if state]
+        for model, tokens in asked:
             yield (model, Tokens(), tokens) if played.before else (model, tokens, Tokens())
 
 
@@ -86,8 +94,15 @@ def _played(stage: StagePlan, level: Level) -> Iterator[_Played]:
         for env in stage.envs:
             yield _Played(env, stage.tasks * shares(stage.envs)[env.name], stage.samples)
     for data in data_of(stage):
-        if data.env is not None and getattr(data, "policy", None) == "model":
-            yield _Played(data.env, (data.count or 0) * TRIES[level], 1, before=True)
+        if data.env is None or (count := data.count) is None:
+            continue
+        if isinstance(data, PreferencesPlan):
+            yield _Played(data.env, count * TRIES[level], data.samples or 1, before=True)
+        elif (samples := data.sampled) is not None:
+            tasks = count * played_for_one(samples, level) / samples.size
+            yield _Played(data.env, tasks, samples.size, before=True)
+        elif data.policy == "model":
+            yield _Played(data.env, count * TRIES[level], 1, before=True)
 
 
 def _tokens(
@@ -99,6 +114,14 @@ def _tokens(
     sampling = getattr(stage, "sampling", None)
     question = question_tokens(stage.model, sampling, played.env, judging, judge, size, level)
     return Tokens(prefill=asked * question, sample=asked * judge.max_tokens * REPLY_SHARE[level])
+
+
+def _read(stage: StagePlan, played: _Played, level: Level) -> Tokens:
+    """What a model reads whose reward is that of the tokens: each episode, whole."""
+    sampling = getattr(stage, "sampling", None)
+    shape = rollout_shape(played.env, stage.model, sampling, level)
+    episode = sum(one.copies * one.datum_tokens() for one in shape)
+    return Tokens(prefill=played.groups * played.size * episode)
 
 
 def _rubric_text(judge: JudgePlan) -> str:

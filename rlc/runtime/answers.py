@@ -5,7 +5,9 @@ from __future__ import annotations
 
 import asyncio
 import json
+from collections.abc import Awaitable, Callable, Sequence
 from hashlib import blake2b
+from typing import Any
 from weakref import WeakValueDictionary
 
 from attrs import define, field
@@ -15,6 +17,11 @@ from rlc.envs.responders import Question, Reply, Responder
 from rlc.plan.environments import Asked
 from rlc.runtime.journal.database import Journal
 from rlc.service.pending_calls import asking
+
+
+def digest_of(question: Sequence[Any]) -> str:
+    """What a question is kept under."""
+    return blake2b(json.dumps(question).encode(), digest_size=20).hexdigest()
 
 
 @define(eq=False)
@@ -28,6 +35,17 @@ class Answers:
 
     def lock(self, question: str) -> asyncio.Lock:
         return self._locks.setdefault(question, asyncio.Lock())
+
+    async def once(self, question: Sequence[Any], ask: Callable[[], Awaitable[str]]) -> str:
+        """Return the answer to a question, of plain data; ``ask`` if it is not known."""
+        key = digest_of(question)
+        with asking(), waiting():  # whoever asks is not at work meanwhile
+            async with self.lock(key):
+                if (known := self.journal.answer(key)) is not None:
+                    return known[0]
+                found = await ask()
+                self.journal.keep_answer(key, found, "stop")
+                return found
 
     def places(self, asked: str, most: int) -> asyncio.Semaphore:
         return self._places.setdefault(f"{asked} {most}", asyncio.Semaphore(most))
@@ -48,7 +66,7 @@ class Remembering:
         model = repr(self.asked)
         messages = [dict(message) for message in question.messages]
         parts = [model, messages, question.max_tokens, question.temperature, question.key]
-        digest = blake2b(json.dumps(parts).encode(), digest_size=20).hexdigest()
+        digest = digest_of(parts)
         lock, places = self.answers.lock(digest), self.answers.places(model, self.most)
         with asking(), waiting():  # whoever asks is not at work meanwhile
             async with lock:

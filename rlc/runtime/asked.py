@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Sequence
 from functools import partial
+from math import fsum
 from typing import Any
 
 from attrs import define, field
 
+from rlc.envs.chunks import Chunks, chunks_to_json, model_input
 from rlc.envs.judges.endpoint import EndpointResponder
 from rlc.envs.responders import Question, Reply, Responder, Responders
 from rlc.envs.tool_chat import fitting_renderer
@@ -62,18 +65,7 @@ class AskedModels:
     def responders(self, around: Meter) -> Responders:
         """Return what makes models answer inside of the environments of a stage, whose meter is
         ``around``: their tokens are the stage's, at their own price."""
-
-        def make(asked: Asked, most: int | None = None, timeout: float | None = None) -> Responder:
-            made: Responder
-            if isinstance(asked, EndpointPlan):
-                spent = partial(_spent, around, asked)
-                made = endpoint = EndpointResponder(asked, timeout or LONGEST_REPLY, spent)
-                self._endpoints.append(endpoint)
-            else:
-                made = _ModelResponder(self, around, asked)
-            return made if most is None else Remembering(made, self.answers, asked, most, timeout)
-
-        return make
+        return _Responders(self, around)
 
     async def close(self) -> None:
         """Close the connections to endpoints."""
@@ -83,6 +75,46 @@ class AskedModels:
     def answering(self, around: Meter, model: ModelPlan, client: SamplingClient) -> Responder:
         """Return what answers with a client that is there already: a snapshot of a stage."""
         return _ModelResponder(self, around, ModelState(model, None), client)
+
+
+@define(eq=False)
+class _Responders:
+    """See :class:`rlc.envs.responders.Responders`."""
+
+    asked: AskedModels
+    around: Meter
+
+    def __call__(
+        self, asked: Asked, most: int | None = None, timeout: float | None = None
+    ) -> Responder:
+        made: Responder
+        if isinstance(asked, EndpointPlan):
+            spent = partial(_spent, self.around, asked)
+            made = endpoint = EndpointResponder(asked, timeout or LONGEST_REPLY, spent)
+            self.asked._endpoints.append(endpoint)
+        else:
+            made = _ModelResponder(self.asked, self.around, asked)
+        if most is None:
+            return made
+        return Remembering(made, self.asked.answers, asked, most, timeout)
+
+    async def logprob(
+        self, model: ModelState, tokens: Sequence[int], chunks: Chunks, said: Sequence[int]
+    ) -> float:
+        async def read() -> str:
+            client = await self.asked.client(model)
+            found = await client.compute_logprobs(model_input(list(tokens), chunks))
+            _charge(self.around, model.model, Usage(prefill=len(tokens)))
+            return repr(fsum(found[at] or 0.0 for at in said))  # what is not text has none
+
+        parts = [repr(model), list(tokens), chunks_to_json(chunks), list(said)]
+        return float(await self.asked.answers.once(parts, read))
+
+
+def _charge(around: Meter, model: ModelPlan, usage: Usage) -> None:
+    """Write what a model has been asked, at its price."""
+    meter = Meter(around.journal, around.stage, model)
+    meter.add(max(around.running, default=PROBES), usage)
 
 
 def _spent(around: Meter, endpoint: EndpointPlan, prompt: int, reply: int) -> None:
@@ -125,8 +157,7 @@ class _ModelResponder:
             response = await model.sample(prompt, draw, model.chat_ends(), chunks)
         usage = Usage()
         usage.add_samples(len(prompt), 1, response)
-        meter = Meter(self.around.journal, self.around.stage, self.state.model)
-        meter.add(max(self.around.running, default=PROBES), usage)
+        _charge(self.around, self.state.model, usage)
         (reply,) = map(model.reply, response.sequences)
         return Reply(reply.text, reply.stop_reason)
 

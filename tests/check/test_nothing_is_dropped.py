@@ -141,6 +141,8 @@ def values_of(param: Param, kind: str = "") -> tuple[str, str]:
         return '"Nim-v0"', '"PigDice-v0"'
     if param.folders:
         return '"tasks/*"', '"tasks/1*"'
+    if (kind, param.name) == ("judge", "stage"):
+        return "align", "second"
     if (kind, param.name) == ("judge", "prompt"):
         return '"a.j2"', '"b.j2"'
     if param.name in BY_NAME and param.type in ("int", "float", "string", "list"):
@@ -317,10 +319,12 @@ def written(builtin: Builtin, param: Param, value: str) -> str:
         return recipe(sweep=SWEEP | over)
     if builtin.kind == "search":
         return recipe(sweep=SWEEP | {"search": call})
+    learnt = ("align", "second") if "stage" in arguments else ()
     field, text = IN_TRAIN.get(builtin.kind, (builtin.kind, "CALL"))
     more = {"advantage": "reinforce()"} if builtin.name == "turns" else {}
     more |= {"env": 'openreward("Org/One")'} if builtin.kind == "tracker" else {}
-    return recipe(train=TRAIN | more | {field: text.replace("CALL", call)})
+    stages = "".join(block("preference", name, PREFERENCE) for name in learnt)
+    return recipe(train=TRAIN | more | {field: text.replace("CALL", call)}) + stages
 
 
 # Where a train stage takes a thing of some kind.

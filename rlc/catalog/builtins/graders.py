@@ -15,6 +15,7 @@ from rlc.plan.environments import (
     GraderPlan,
     JudgePlan,
     JudgingPlan,
+    RewardModelPlan,
 )
 
 # The metrics of graders that compare with the row's answer: of one, and of whether all find one.
@@ -90,7 +91,7 @@ def marks_read(env: EnvPlan, able: tuple[str, ...]) -> tuple[str, ...]:
 
 
 JUDGE_PROMPT = ("task", "reply", "rubric")  # what a template of the question is given
-RUBRIC = "rubric"
+RUBRIC, IMPLICIT_REWARD = "rubric", "implicit_reward"
 _RISING = "two numbers, the worst score and the best"
 
 
@@ -103,6 +104,12 @@ def _rubric(args: Args) -> JudgePlan:
     given["timeout"] = as_float(given["timeout"])
     given["temperature"] = as_float(given["temperature"])
     return JudgePlan(name="judge", weight=1.0, low=low, high=high, **given)
+
+
+def _implicit_reward(args: Args) -> RewardModelPlan:
+    """What its stage says is filled in where stages are known."""
+    unknown: Any = {"reference": None, "beta": None, "mean": None}
+    return RewardModelPlan(name=IMPLICIT_REWARD, weight=1.0, model=args.stage, **unknown)
 
 
 def _endpoint(args: Args) -> EndpointPlan:
@@ -138,6 +145,19 @@ JUDGES = (
         Param("attempts", "int", "most questions until it answers in its form", 3, low=1, high=20),
         Param("concurrency", "int", "most questions at once", 32, low=1, high=4_096),
         Param("timeout", "duration", "longest wait for an answer", 300, above=0),
+    ),
+    builtin(
+        IMPLICIT_REWARD,
+        "judge",
+        "what a `preference` stage has learnt, as a reward: how much likelier it has made a reply "
+        "(arXiv 2305.18290, section 4)",
+        _implicit_reward,
+        Param("stage", "model", "the stage, whose loss compares with a reference"),
+        formula=(
+            "r = β (log p(reply) − log p_ref(reply)), over n for a loss of means",
+            "known up to a number that is the same for all replies to a prompt",
+        ),
+        aliases="reward_model preference_model rm dpo_reward",
     ),
 )
 ENDPOINTS = (
@@ -182,7 +202,7 @@ def _judging(name: str, doc: str, *params: Param) -> Builtin:
 
 
 JUDGINGS = (
-    _judging("judged", "adds what judges say of each episode to its reward, from 0 to 1"),
+    _judging("judged", "adds what judges say of each episode to its reward"),
     _judging(
         "compared",
         "adds how each episode of a group compares with the others, from 0 to 1",

@@ -19,7 +19,7 @@ from rlc.envs.base import (
 )
 from rlc.envs.judges.judge import Judge, Judged
 from rlc.envs.responders import Responders
-from rlc.plan.environments import EnvPlan, JudgingPlan
+from rlc.plan.environments import EnvPlan, JudgePlan, JudgingPlan, RewardModelPlan
 
 Row = Callable[[TaskKey], Mapping[str, Any] | None]
 Exchange = tuple[str, str]  # what the environment said, and the reply to it
@@ -27,11 +27,13 @@ Exchange = tuple[str, str]  # what the environment said, and the reply to it
 
 @define(eq=False)
 class Judging:
-    """What a plan's ``judged()`` or ``compared()`` does; ``row`` finds the row of a task."""
+    """What a plan's ``judged()`` or ``compared()`` does; ``row`` finds the row of a task. The
+    ``rewards`` are those of models that read the tokens of episodes, which the runtime has."""
 
     plan: JudgingPlan
     judges: Sequence[Judge]
     row: Row
+    rewards: Sequence[RewardModelPlan] = ()
 
     async def score(self, task: TaskKey, exchanges: Sequence[Exchange]) -> list[Judged]:
         """Judge an episode alone, by each judge."""
@@ -54,7 +56,7 @@ class Judging:
         found = [
             await judge.compare(asked, replies, judge.criteria(row), order) for judge in self.judges
         ]
-        return [list(judged) for judged in zip(*found, strict=True)]
+        return [[of_judge[at] for of_judge in found] for at in range(len(episodes))]
 
     def _parts(self, exchanges: Sequence[Exchange]) -> tuple[str, str]:
         """The task, and what is judged."""
@@ -69,12 +71,23 @@ def transcript(exchanges: Sequence[Exchange]) -> str:
     return "\n\n".join(f"User: {said}\n\nAssistant: {reply}" for said, reply in exchanges)
 
 
-def make_judgings(plan: EnvPlan, row: Row, responders: Responders) -> tuple[Judging, ...]:
-    """The judgings of an environment. Raise DataError if a rubric or template cannot be used."""
-    return tuple(
-        Judging(one, [Judge(judge, responders, one.by) for judge in one.judges], row)
-        for one in plan.judging
-    )
+def make_judgings(
+    plan: EnvPlan, row: Row, responders: Responders
+) -> tuple[tuple[Judging, ...], tuple[Judging, ...]]:
+    """The judgings of an environment: those of each episode alone, as it ends, and those that wait
+    for its group. Raise DataError if a rubric or template cannot be used."""
+    alone, together = list[Judging](), list[Judging]()
+    for one in plan.judging:
+        judges = [Judge(j, responders, one.by) for j in one.judges if isinstance(j, JudgePlan)]
+        rewards = [judge for judge in one.judges if isinstance(judge, RewardModelPlan)]
+        if one.by != "score":
+            together.append(Judging(one, judges, row, rewards))
+            continue
+        if judges:
+            alone.append(Judging(one, judges, row))
+        if rewards:
+            together.append(Judging(one, (), row, rewards))
+    return tuple(alone), tuple(together)
 
 
 def rewarded(seen: Observation, judged: Sequence[Judged]) -> Observation:

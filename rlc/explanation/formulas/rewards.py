@@ -8,7 +8,15 @@ from rlc.catalog.builtins.graders import FORMAT, finds_answers
 from rlc.catalog.environments import judges_of
 from rlc.catalog.index import find_builtin, grader_traits, source_traits
 from rlc.explanation.formulas.schemes import Formula
-from rlc.plan.environments import EndpointPlan, EnvPlan, GraderPlan, JudgePlan, JudgingPlan, is_file
+from rlc.plan.environments import (
+    AnyJudge,
+    EndpointPlan,
+    EnvPlan,
+    GraderPlan,
+    JudgingPlan,
+    RewardModelPlan,
+    is_file,
+)
 from rlc.plan.models import ModelState
 from rlc.plan.units import show
 
@@ -55,7 +63,9 @@ def _parts(env: EnvPlan) -> list[Formula]:
     return parts + [_judged(judging, judge) for _, judging, judge in judges_of(env)]
 
 
-def _judged(judging: JudgingPlan, judge: JudgePlan) -> Formula:
+def _judged(judging: JudgingPlan, judge: AnyJudge) -> Formula:
+    if isinstance(judge, RewardModelPlan):
+        return _learnt(judging, judge)
     asked = judge.model
     who = f"{asked.model} at {asked.url}" if isinstance(asked, EndpointPlan) else _state(asked)
     rubric = os.path.basename(judge.rubric) if is_file(judge.rubric) else "a rubric"
@@ -68,6 +78,18 @@ def _judged(judging: JudgingPlan, judge: JudgePlan) -> Formula:
         "pairwise": "the share of the group that it beats, asked both ways round",
     }
     return Formula(judge.name, f"{counts[judging.by]}; {who} by {rubric}")
+
+
+def _learnt(judging: JudgingPlan, judge: RewardModelPlan) -> Formula:
+    assert judge.reference is not None
+    assert judge.beta is not None
+    mean = ", over its number of tokens" if judge.mean else ""
+    whole = "all replies" if judging.whole else "the last reply"
+    reward = f"{show(judge.beta, 'float')} (log p − log p_ref) of {whole}{mean}"
+    if judging.by != "score":
+        reward = f"the share of the group that it is above by {reward}"
+    of = f"p: {_state(judge.model)}, p_ref: {_state(judge.reference)}"
+    return Formula(judge.name, f"{reward}; {of}")
 
 
 def _state(state: ModelState) -> str:

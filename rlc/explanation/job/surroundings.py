@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from rlc.catalog.environments import code_of, env_facts, files_of, judges_of
+from rlc.catalog.environments import code_of, env_facts, files_of, rubrics_of
 from rlc.catalog.index import source_traits, tracker_traits, wrapper_traits
 from rlc.catalog.traits import Key
 from rlc.plan.environments import EndpointPlan, EnvPlan
@@ -148,7 +148,7 @@ def _environment(env: EnvPlan) -> Iterator[str]:
             yield f"{env.name}: the server of `{wrapper.name}()`, {wrapper.args[traits.server]}"
         for secret in wrapper.args.get("secrets") or ():
             yield f"{secret} in the environment: `{wrapper.name}()` asks for it"
-    for _, _, judge in judges_of(env):
+    for _, _, judge in rubrics_of(env):
         if isinstance(judge.model, EndpointPlan):
             if judge.model.key:
                 yield _key(Key(judge.model.key, f"for {judge.model.url}"))

@@ -1,23 +1,28 @@
-"""Rewards that compare the members of a group, given once all of them are over.
+"""Rewards that are given once all members of a group are over: those that compare them, and those
+of reward models, which read the tokens of whole episodes.
 
-Members that failed for good are not compared. If the comparison fails it is tried again as the plan
+Members that failed for good are not judged. If a judgement fails it is tried again as the plan
 allows, then the members fail with it.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from math import fsum
 from random import Random
 
 from attrs import evolve
 
-from rlc.envs.base import EnvError, Observation
+from rlc.envs.base import EnvError, Observation, Verdict
 from rlc.envs.judges.judge import Judged
 from rlc.envs.judges.judged import Judging, rewarded
+from rlc.plan.environments import RewardModelPlan
+from rlc.runtime.concurrency import all_of
 from rlc.runtime.records import Rollout, Turn
 from rlc.runtime.rollouts.credit import credited
 from rlc.runtime.rollouts.player import Player
 from rlc.runtime.rollouts.tasks import Task
+from rlc.runtime.updates.datums import merged_sequences
 from rlc.seeds import derive_seed
 from rlc.service.errors import ServiceLostError
 
@@ -28,8 +33,11 @@ async def compare(player: Player, task: Task, rollouts: Sequence[Rollout]) -> li
     made, plan = list(rollouts), task.env.plan
     try:
         for judging in task.env.comparing if there else ():
-            judged = await _judged(player, task, judging, [made[at] for at in there])
-            for at, rollout in zip(there, judged, strict=True):
+            # Alone is judged what came to an end of its own.
+            alone = judging.plan.by == "score"
+            by_it = [at for at in there if not alone or made[at].ended in ("done", "truncated")]
+            judged = await _judged(player, task, judging, [made[at] for at in by_it])
+            for at, rollout in zip(by_it, judged, strict=True):
                 made[at] = rollout
         for at in there:
             made[at] = credited(made[at], plan.reward)
@@ -46,10 +54,14 @@ async def _judged(
 ) -> list[Rollout]:
     """What one judging makes of a group, tried as often as the plan allows."""
     episodes = [[(turn.observation, turn.action) for turn in r.turns] for r in rollouts]
+    found: list[list[Judged]] = [[] for _ in rollouts]
     for attempt in range(player.on_error.retries + 1):
         order = Random(derive_seed(task.seed, "comparison", attempt))
         try:
-            found = await judging.compare(task.key, episodes, order)
+            learnt = [await _learnt(task, judging, model, rollouts) for model in judging.rewards]
+            if judging.plan.by != "score":
+                found = await judging.compare(task.key, episodes, order)
+            found = [[*said, *of] for said, *of in zip(found, *learnt, strict=True)]
             break
         except ServiceLostError:
             raise
@@ -59,6 +71,52 @@ async def _judged(
     return [
         evolve(rollout, turns=(*rollout.turns[:-1], _rewarded(rollout.turns[-1], found[at])))
         for at, rollout in enumerate(rollouts)
+    ]
+
+
+async def _learnt(
+    task: Task, judging: Judging, model: RewardModelPlan, rollouts: Sequence[Rollout]
+) -> list[Judged]:
+    """What a reward model makes of a group: the implicit reward of each episode, or the share of
+    the others that it is above."""
+    read = await all_of(_implicit_reward(task, judging, model, one) for one in rollouts)
+    rewards = [reward for reward, _ in read]
+    if judging.plan.by != "score":
+        rewards = above(rewards)
+    return [
+        Judged(Verdict(model.name, reward, said), {model.name: (model.weight, reward)})
+        for reward, (_, said) in zip(rewards, read, strict=True)
+    ]
+
+
+async def _implicit_reward(
+    task: Task, judging: Judging, model: RewardModelPlan, rollout: Rollout
+) -> tuple[float, str]:
+    """β (log π − log π_ref) of the last reply, or of all, and how it came about."""
+    assert model.reference is not None
+    assert model.beta is not None
+    last = len(rollout.turns) - 1
+    judged = range(last + 1) if judging.plan.whole else (last,)
+    said = [
+        (sequence.tokens, sequence.chunks, places)
+        for sequence in merged_sequences(rollout.turns)
+        if (places := [at for at, turn in enumerate(sequence.turns) if turn in judged])
+    ]
+    count = sum(len(places) for *_, places in said)
+    read = task.env.responders.logprob
+    now = await all_of(read(model.model, *one) for one in said)
+    before = await all_of(read(model.reference, *one) for one in said)
+    reward = model.beta * (fsum(now) - fsum(before)) / (count if model.mean else 1)
+    return reward, f"log p {fsum(now):.2f}, before {fsum(before):.2f}, of {count} tokens"
+
+
+def above(rewards: Sequence[float]) -> list[float]:
+    """For each of two or more rewards, the share of the others that it is above; equals count
+    half."""
+    others = len(rewards) - 1
+    return [
+        sum((one > other) + 0.5 * (one == other) for other in rewards) / others - 0.5 / others
+        for one in rewards
     ]
 
 

@@ -9,11 +9,25 @@ model big {
   lora_rank = 16
 }
 
+model reader {
+  base      = "tiny"
+  lora_rank = 16
+}
+
 sft grader {
   model     = big
   data      = rows("data/rows.jsonl")
   batch     = 2
   optimizer = adam(1e-3)
+  steps     = 4
+}
+
+preference align {
+  model     = reader
+  data      = pairs("data/liked.jsonl")
+  loss      = dpo()
+  batch     = 2
+  optimizer = adam(1e-4)
   steps     = 4
 }
 
@@ -27,6 +41,7 @@ judge asked = rubric(
 env essays = rows("data/rows.jsonl") |> judged({ clear = 0.7 * clear  brief = 0.3 * brief })
 env ranked = rows("data/rows.jsonl") |> compared(asked) |> rollouts(group_size = 4)
 env paired = rows("data/rows.jsonl") |> judged(0 * clear) |> compared(brief, by = pairwise)
+env liked = rows("data/rows.jsonl") |> judged({ clear = clear  learnt = 0.5 * implicit_reward(align) })
 
 advantage apart = returns()
   |> baseline(mean, over = group)
@@ -69,8 +84,8 @@ train third {
 
 train main {
   model     = third
-  env       = essays + ranked + paired
-  batch     = groups(3, group_size = 4)
+  env       = essays + ranked + paired + liked
+  batch     = groups(4, group_size = 4)
   sampling  = sample(max_tokens = 32)
   advantage = apart
   loss      = importance_sampling()

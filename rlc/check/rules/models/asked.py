@@ -4,9 +4,10 @@ that is trained."""
 from __future__ import annotations
 
 import os
+from typing import Any
 
 from rlc.catalog.builtins.distillation import NO_ADVANTAGE
-from rlc.catalog.environments import is_chat, with_role
+from rlc.catalog.environments import is_chat, reward_models_of, with_role
 from rlc.catalog.facts.models import find_model, find_retired, model_names, tokenizer_of
 from rlc.catalog.index import loss_traits, source_traits
 from rlc.check.rules.base import View, rule
@@ -78,6 +79,26 @@ def teacher_paths(view: View) -> list[tuple[str, TeacherPlan]]:
     teachers = view.teacher
     named = len({one.name for one in teachers} - {None}) == len(teachers)
     return [(f"teacher.{t.name if named else i}", t) for i, t in enumerate(teachers)]
+
+
+@rule("model")
+def _reward_models_read_the_tokens(view: View) -> None:
+    """What a preference stage has learnt reads the very tokens of episodes."""
+    played = [(f"envs.{env.name}", env, view.model) for env in view.parts.get("envs", ())]
+    for name in ("data", "heldout"):
+        data: Any = view.parts.get(name)
+        player = getattr(data, "sampled", data)
+        if getattr(data, "env", None) is not None and getattr(player, "model", None) is not None:
+            played.append((f"{name}.env", data.env, player.model.model))
+    for path, env, model in played:
+        for at, _, judge in reward_models_of(env):
+            base = judge.model.model.base
+            if base != model.base and _have_other_tokens(view, base, model.base):
+                message = (
+                    f"`{judge.name}` reads the tokens of `{model.base}`, and `{base}` has others"
+                )
+                advice = "let the stage that it is learnt in train a model of the same family"
+                view.error("RL0740", f"{path}.{at}.model", message, advice)
 
 
 @rule("model", "teacher")

@@ -7,24 +7,38 @@ from collections.abc import Iterator
 
 from attrs import evolve
 
+from rlc.algo.scheme import Baseline
 from rlc.catalog.builtins.graders import FORMAT, finds_answers
-from rlc.catalog.environments import judges_of, with_role
+from rlc.catalog.environments import judges_of, reward_models_of, rubrics_of, with_role
 from rlc.catalog.index import source_traits
 from rlc.check.rules.base import View, rule_on_envs
-from rlc.plan.environments import EndpointPlan, EnvPlan, JudgePlan, JudgingPlan, is_file
+from rlc.lang.diagnostics import Label
+from rlc.plan.environments import (
+    AnyJudge,
+    EndpointPlan,
+    EnvPlan,
+    JudgePlan,
+    JudgingPlan,
+    is_file,
+)
 
 HOT = 1.0  # the temperature above which verdicts are drawn rather than given
 LONG_RANKING, MANY_PAIRS = 16, 8  # members of a group
 
 
-def _judges(env: EnvPlan) -> Iterator[tuple[str, JudgingPlan, JudgePlan]]:
+def _judges(env: EnvPlan) -> Iterator[tuple[str, JudgingPlan, AnyJudge]]:
     for path, judging, judge in judges_of(env) if env.judging else ():
+        yield f"envs.{env.name}.{path}", judging, judge
+
+
+def _rubrics(env: EnvPlan) -> Iterator[tuple[str, JudgingPlan, JudgePlan]]:
+    for path, judging, judge in rubrics_of(env) if env.judging else ():
         yield f"envs.{env.name}.{path}", judging, judge
 
 
 @rule_on_envs()
 def _scale_rises(view: View, env: EnvPlan) -> None:
-    for path, _, judge in _judges(env):
+    for path, _, judge in _rubrics(env):
         if judge.low is None or judge.high is None:
             message = "`scale` is two numbers: the worst score and the best"
             view.error("RL0760", f"{path}.low", message, "for example `scale = [1, 10]`")
@@ -36,7 +50,7 @@ def _scale_rises(view: View, env: EnvPlan) -> None:
 
 @rule_on_envs()
 def _rubric_can_be_read(view: View, env: EnvPlan) -> None:
-    for path, _, judge in _judges(env):
+    for path, _, judge in _rubrics(env):
         from rlc.check.data.places import labels
         from rlc.data.errors import DataError
         from rlc.data.rubrics import read_rubric
@@ -55,7 +69,7 @@ def _rubric_can_be_read(view: View, env: EnvPlan) -> None:
 @rule_on_envs("model")
 def _judges_somebody_else(view: View, env: EnvPlan) -> None:
     """A model that is declared for it may have the same base: then somebody wants it so."""
-    for path, _, judge in _judges(env):
+    for path, _, judge in _rubrics(env):
         if isinstance(judge.model, EndpointPlan) or judge.model.after is not None:
             continue
         if judge.model.model.name == view.model.name:
@@ -69,7 +83,8 @@ def _judges_somebody_else(view: View, env: EnvPlan) -> None:
 
 @rule_on_envs()
 def _others_to_compare_with(view: View, env: EnvPlan) -> None:
-    for path, judging, _ in _judges(env):
+    for path, judging, judge in _judges(env):
+        asked = isinstance(judge, JudgePlan)
         size, of = env.rollouts.group, path.rpartition(".judges.")[0]
         if judging.by == "score":
             continue
@@ -77,11 +92,11 @@ def _others_to_compare_with(view: View, env: EnvPlan) -> None:
             message = f"`{judging.name}()` compares the members of a group, and there is one"
             advice = "play each task more often, or take `judged()`, which scores each alone"
             view.error("RL0763", of, message, advice)
-        elif judging.by == "pairwise" and size > MANY_PAIRS:
+        elif asked and judging.by == "pairwise" and size > MANY_PAIRS:
             message = f"{size} members are {size * (size - 1)} questions for each task"
             advice = "`by = ranking` asks one, or take smaller groups"
             view.warning("RL0771", of, message, advice)
-        elif judging.by == "ranking" and size > LONG_RANKING:
+        elif asked and judging.by == "ranking" and size > LONG_RANKING:
             message = f"a ranking of {size} replies is more than most models keep apart"
             advice = "take smaller groups, or `judged()`, which scores each alone"
             view.warning("RL0771", of, message, advice)
@@ -89,7 +104,7 @@ def _others_to_compare_with(view: View, env: EnvPlan) -> None:
 
 @rule_on_envs()
 def _verdicts_are_given(view: View, env: EnvPlan) -> None:
-    for path, _, judge in _judges(env):
+    for path, _, judge in _rubrics(env):
         if judge.temperature > HOT:
             message = f"at a temperature of {judge.temperature:g} a verdict is drawn, not given"
             advice = "the noise of a reward is learnt from, too: lower it, for example to 0"
@@ -98,7 +113,7 @@ def _verdicts_are_given(view: View, env: EnvPlan) -> None:
 
 @rule_on_envs("model")
 def _question_fits(view: View, env: EnvPlan) -> None:
-    for path, judging, judge in _judges(env):
+    for path, judging, judge in _rubrics(env):
         asked = judge.model
         context = asked.context if isinstance(asked, EndpointPlan) else asked.model.context
         if context is None:
@@ -126,7 +141,7 @@ def _question_fits(view: View, env: EnvPlan) -> None:
 
 @rule_on_envs()
 def _question_is_for_one_reply(view: View, env: EnvPlan) -> None:
-    for path, judging, judge in _judges(env):
+    for path, judging, judge in _rubrics(env):
         if judge.prompt is not None and judging.by != "score":
             message = f"`prompt` asks about one reply, and `{judging.name}()` shows several"
             advice = "leave it out here; what matters to the judge can stand in its rubric"
@@ -136,7 +151,7 @@ def _question_is_for_one_reply(view: View, env: EnvPlan) -> None:
 @rule_on_envs()
 def _rows_have_criteria(view: View, env: EnvPlan) -> None:
     """The field is looked for in the first row alone: reading the others is for those who read."""
-    for path, _, judge in _judges(env):
+    for path, _, judge in _rubrics(env):
         if judge.criteria is None:
             continue
         if not source_traits(env.source).graded:
@@ -189,3 +204,23 @@ def _some_judge_counts(view: View, env: EnvPlan) -> None:
         message = f"all weights are 0, so every reward of `{env.name}` is 0"
         advice = "give one of them a weight; those with 0 are metrics only"
         view.error("RL0532", f"{judged[0][0]}.weight", message, advice)
+
+
+@rule_on_envs("model", "advantage", "batch")
+def _compared_within_a_prompt(view: View, env: EnvPlan) -> None:
+    """An implicit reward is known up to a number of the prompt, which a comparison of the replies
+    to one prompt takes off."""
+    if any(
+        isinstance(step, Baseline) and step.over in ("group", "role")
+        for _, step in view.steps_of_scheme()
+    ):
+        return
+    for path, judging, judge in reward_models_of(env):
+        if judging.by == "score" and judge.weight:
+            message = f"`{judge.name}` says which reply to a prompt is better, not to which prompt"
+            advice = (
+                "subtract the mean of the replies to the same prompt, as `grpo()` does, or take "
+                "`compared()`"
+            )
+            label = Label(view.at("advantage"), "this compares the replies to different prompts")
+            view.warning("RL0778", f"envs.{env.name}.{path}", message, advice, label)

@@ -1,0 +1,44 @@
+# A reward model without a head: a preference stage learns which replies are better, and what it has
+# learnt, its implicit reward, trains another model, for as long as that stays near where it began. In
+# half a minute the reward of the environment, which nobody is told, goes from 0.5 to 0.8.
+
+model policy {
+  base      = "tiny"
+  lora_rank = 8
+}
+
+model reader {
+  base      = "tiny"
+  lora_rank = 8
+}
+
+preference align {
+  model     = reader
+  data      = pairs("data/spell_pairs.jsonl")
+  loss      = dpo(beta = 0.1)
+  optimizer = adam(1e-3)
+  batch     = 16
+  steps     = 20
+}
+
+judge better = implicit_reward(align)
+
+train main {
+  model     = policy
+  env       = rows("data/spell_pairs.jsonl") |> judged(better)  # its prompts alone
+  batch     = groups(16, group_size = 4)
+  sampling  = sample(max_tokens = 16)
+  advantage = grpo()
+  loss      = importance_sampling()
+  kl        = reference(policy.base, coef = 0.1)
+  optimizer = adam(1e-3)
+  steps     = 10
+}
+
+eval heldout {
+  model   = main
+  env     = gem("rg:spell_backward") |> chat(instruction = "Put your answer inside \\boxed{}.")
+  samples = 4
+  first   = true
+  every   = 5
+}
