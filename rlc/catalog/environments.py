@@ -114,6 +114,18 @@ def roles_of(env: EnvPlan) -> tuple[str, ...]:
     return () if game is None else wrapper_traits(game.name).roles
 
 
+def opponent_name(env: EnvPlan) -> str:
+    """Who a game is played against, for people."""
+    play = env.play
+    if play is None or play.is_self_play:
+        return "itself"
+    if play.past is not None:
+        return f"itself as it was up to {play.past.every} steps ago"
+    assert play.opponent is not None
+    state = play.opponent
+    return state.model.name if state.after is None else f"{state.model.name} after {state.after}"
+
+
 def decides(env: EnvPlan, role: str) -> bool:
     """Whether the episodes of a role tell if a task is solved: of those of one environment that
     work on it together, the last one's."""

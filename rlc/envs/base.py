@@ -50,7 +50,9 @@ class Observation:
     ``done``: the episode was cut off before an end of its own. ``about``, of a first observation,
     is kept with the rollout; ``fields`` are those of the task's row, which others may be shown.
     ``components`` are what the reward is the weighted sum of, by name the weight and the value of
-    each; empty where it is one number. ``verdicts`` are what judges said.
+    each; empty where it is one number. ``verdicts`` are what judges said. In a match ``move`` is
+    the number of the reply that comes next among those of all seats, and ``others`` are replies of
+    opponents before it, each with its number and its seat.
     """
 
     text: str
@@ -63,6 +65,8 @@ class Observation:
     components: Mapping[str, tuple[float, float]] = field(factory=dict)
     verdicts: tuple[Verdict, ...] = ()
     fields: Mapping[str, Any] = field(factory=dict, repr=False)
+    move: int | None = None
+    others: tuple[tuple[int, int, str], ...] = ()
 
 
 @frozen

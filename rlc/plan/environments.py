@@ -163,6 +163,9 @@ class PastPlan(Record):
     every: int
 
 
+OUTCOMES = ("win", "draw", "loss")  # of a match, for a seat: metrics, one of which is 1
+
+
 @frozen(eq=False, repr=False, slots=False)
 class PlayPlan(Record):
     """Who plays the seats of a game.

@@ -6,6 +6,8 @@ from collections.abc import Iterator, Sequence
 
 from attrs import evolve, frozen
 
+from rlc.catalog.environments import opponent_name, roles_of
+from rlc.plan.environments import OUTCOMES
 from rlc.plan.records import EvalPlan, PreferencePlan, TrainedPlan, TrainPlan, kind_of
 from rlc.report.charts import Chart, chart
 from rlc.report.run_files import Record, RunFiles
@@ -26,7 +28,7 @@ def stage_charts(files: RunFiles) -> list[StageCharts]:
     for stage in files.plan.stages:
         records = files.of_stage(stage.name)
         if isinstance(stage, EvalPlan):
-            charts = [_evaluation(stage, records)]
+            charts = [_evaluation(stage, records), *_matches(stage, records)]
         elif isinstance(stage, TrainPlan):
             charts = list(_training(stage, records))
         elif isinstance(stage, PreferencePlan):
@@ -66,6 +68,7 @@ def _training(stage: TrainPlan, records: Sequence[Record]) -> Iterator[Chart | N
         if key.split("/")[1] in envs
     ]
     yield chart(f"{name}-roles", "Reward by role", roles)
+    yield from _matches(stage, records)
     lengths = [series(env, records, f"length/{env}") for env in envs]
     yield chart(f"{name}-length", "Sampled tokens per episode", lengths, bounds=(0, None))
     turns = [series(env, records, f"turns/{env}") for env in envs]
@@ -100,6 +103,20 @@ def _training(stage: TrainPlan, records: Sequence[Record]) -> Iterator[Chart | N
     filled = [dict.fromkeys(causes, 0.0) | record for record in records]
     failures = [series(key.removeprefix("failures/"), filled, key) for key in causes]
     yield chart(f"{name}-failures", "Failed rollouts by cause", failures, bounds=(0, None))
+
+
+def _matches(stage: TrainPlan | EvalPlan, records: Sequence[Record]) -> Iterator[Chart | None]:
+    """Chart how the matches of each game ended, for each seat that the policy has."""
+    evaluates = isinstance(stage, EvalPlan)
+    x_name = f"step of {stage.after}" if evaluates and stage.after else "step"
+    prefix = f"eval/{stage.name}/env" if evaluates else "env"
+    for env in stage.envs:
+        for seat in roles_of(env) if env.play is not None else ():
+            ends = [series(end, records, f"{prefix}/{env.name}/{seat}/{end}") for end in OUTCOMES]
+            title = f"Matches of {env.name}: {seat} against {opponent_name(env)}"
+            note = "share of the matches that ended so"
+            id_ = f"{stage.name}-matches-{env.name}-{seat}"
+            yield chart(id_, title, ends, note=note, bounds=(0, 1), x_name=x_name)
 
 
 def _groups(stage: TrainPlan, records: Sequence[Record]) -> Chart | None:

@@ -41,7 +41,8 @@ class Turn:
     ``logprobs`` are the sampler's. ``metrics`` are what the environment measured, ``reward`` is
     None if it gave none. A call in ``calls`` has an id, the tool's name and its arguments (JSON).
     ``sequence_id`` is the service's name of the reply. ``components`` and ``verdicts`` are those of
-    the observation that followed. ``views`` has it as others are shown it.
+    the observation that followed. ``views`` has it as others are shown it. ``move`` and ``others``
+    are those of the observation before it, the last turn of an episode has also those after it.
     """
 
     prompt: Sequence[int] = field(repr=False)
@@ -58,6 +59,8 @@ class Turn:
     components: Mapping[str, tuple[float, float]] = field(factory=dict, repr=False)
     verdicts: tuple[Verdict, ...] = ()
     views: Mapping[str, TurnView] = field(factory=dict, repr=False)
+    move: int | None = None
+    others: tuple[tuple[int, int, str], ...] = field(default=(), repr=False)
 
     def seen_as(self, view: str) -> Turn:
         """Return the turn as it is shown to another; its logprobs are 0 if its tokens differ."""

@@ -33,6 +33,9 @@ won; without it those whose reward is the highest. If all seats have won it is a
 has, nobody can: a proposer and a solver do not win. ``metrics`` has a mapping for each seat, from
 names to numbers.
 
+An environment of GEM's ``MultiAgentEnv`` that the call returns is such a game, too, and is reset
+with the seed (:mod:`rlc.envs.games.multiagent`).
+
 The same seed begins the same game. Calls may block: they are made in threads, or as ``workers()``
 says. Draw from a generator of your own, ``random.Random(seed)``: the global ones are shared.
 """
@@ -46,6 +49,8 @@ from attrs import define, field, frozen
 
 from rlc.data.code.functions import called, load_attribute
 from rlc.envs.base import ContractError, Episode, Observation
+from rlc.envs.games.multiagent import MultiAgentGame, is_multiagent
+from rlc.plan.environments import OUTCOMES
 
 
 class Game(Protocol):
@@ -89,8 +94,8 @@ class OwnGame:
     args: Mapping[str, Any]
 
     def __call__(self, seed: int) -> Game:
-        game: Game = called(self.target, load_attribute(self.target), {**self.args, "seed": seed})
-        return game
+        game: Any = called(self.target, load_attribute(self.target), {**self.args, "seed": seed})
+        return MultiAgentGame(game, self.target, seed) if is_multiagent(game) else game
 
 
 @define(eq=False)
@@ -156,4 +161,4 @@ def outcome(seat: int, rewards: Sequence[float], winners: Sequence[int] | None) 
     if not winners or len(rewards) == 1:
         return {}
     ended = "loss" if seat not in winners else "draw" if len(winners) == len(rewards) else "win"
-    return {name: float(name == ended) for name in ("win", "draw", "loss")}
+    return {name: float(name == ended) for name in OUTCOMES}

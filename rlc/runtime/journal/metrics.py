@@ -247,6 +247,8 @@ def rollout_record(
                 "stop_reason": turn.stop_reason,
                 **({"calls": turn.calls} if turn.calls else {}),
                 **({"verdicts": list(map(asdict, turn.verdicts))} if turn.verdicts else {}),
+                **({} if turn.move is None else {"move": turn.move}),
+                **({"others": turn.others} if turn.others else {}),
             }
             for turn in rollout.turns
         ],

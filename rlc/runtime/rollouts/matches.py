@@ -61,6 +61,8 @@ class Match:
     _inboxes: dict[int, asyncio.Queue[Observation]] = field(init=False)
     _seated: set[int] = field(init=False)
     _over: bool = field(default=False, init=False)
+    _moves: int = field(default=0, init=False)
+    _others: list[tuple[int, int, str]] = field(factory=list, init=False)  # not handed on yet
 
     def __attrs_post_init__(self) -> None:
         self._inboxes = {seat: asyncio.Queue() for seat in self.seats}
@@ -91,6 +93,7 @@ class Match:
     async def _play(self, action: Action) -> Move:
         with pending_call():
             seen = validated(await self.game.play(action))
+        self._moves += 1
         assert isinstance(seen, Move)
         return seen
 
@@ -99,22 +102,29 @@ class Match:
         while not seen.done and (opponent := self.opponents.get(seen.seat)) is not None:
             if self._over or opponent.moves == self.max_turns:
                 break
-            seen = await self._play(await opponent.reply(seen))
+            reply = await opponent.reply(seen)
+            self._others.append((self._moves, seen.seat, reply.text))
+            seen = await self._play(reply)
         if self._over:
             return
         if seen.done:
             self._over = True
-            for seat, inbox in self._inboxes.items():
-                inbox.put_nowait(seen.ends[seat])
+            self._end({seat: seen.ends[seat] for seat in self._inboxes})
         elif seen.seat in self._inboxes:
-            self._inboxes[seen.seat].put_nowait(seen)
+            others, self._others = tuple(self._others), []
+            self._inboxes[seen.seat].put_nowait(evolve(seen, move=self._moves, others=others))
         else:
             self._cut_off()
 
     def _cut_off(self) -> None:
         self._over = True
-        for inbox in self._inboxes.values():
-            inbox.put_nowait(_CUT_OFF)
+        self._end(dict.fromkeys(self._inboxes, _CUT_OFF))
+
+    def _end(self, ends: Mapping[int, Observation]) -> None:
+        """Tell each seat how the match has ended; the first also what opponents said last."""
+        for seat, inbox in self._inboxes.items():
+            others = tuple(self._others) if seat == self.seats[0] else ()
+            inbox.put_nowait(evolve(ends[seat], others=others))
 
     async def _next(self, seat: int) -> Observation:
         with waiting():

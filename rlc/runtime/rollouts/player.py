@@ -287,6 +287,8 @@ class Player:
                     )
                     for name, view in views.items()
                 },
+                move=seen.move,
+                others=(*seen.others, *(after.others if after.done else ())),
             )
             turns.append(turn)
             seen = after

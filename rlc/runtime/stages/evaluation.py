@@ -58,7 +58,10 @@ def evaluation_metrics(plan: EvalPlan, rollouts: Sequence[Rollout]) -> dict[str,
             if len(plan.envs) > 1:
                 metrics |= _metrics(plan, mine, f"{prefix}/{env.name}")
             played = [rollout for rollout in mine if rollout.error is None]
-            metrics |= {f"{prefix}/{k}": value for k, value in measured(env.name, played).items()}
+            found = measured(env.name, played)
+            for role, part in by_role(played).items() if env.play is not None else ():
+                found |= measured(f"{env.name}/{role}", part)
+            metrics |= {f"{prefix}/{key}": value for key, value in found.items()}
     if raw := [r.raw for r in deciding if r.raw is not None and r.error is None]:
         metrics[f"{prefix}/raw_reward"] = fmean(raw)
     metrics[f"{prefix}/failed"] = float(sum(rollout.error is not None for rollout in rollouts))

@@ -10,9 +10,11 @@ from typing import TYPE_CHECKING
 
 from attrs import evolve
 
+from rlc.cli.matches import is_match, match_lines, match_of
 from rlc.cli.output import print_error, visible
 
 if TYPE_CHECKING:
+    from rich.console import Console
     from rich.text import Text
 
     from rlc.plan.records import Plan
@@ -96,7 +98,7 @@ def run(args: argparse.Namespace) -> int:
         return print_error(
             f"no step {where}with episodes is done yet", 1, "`rlc runs` says how far it is"
         )
-    return _show(args, wanted, metrics, system_messages(plan))
+    return _show(args, wanted, metrics, system_messages(plan), _games(plan))
 
 
 def _filter(args: argparse.Namespace, metrics: Sequence[Record]) -> EpisodeFilter | None:
@@ -125,11 +127,25 @@ def system_messages(plan: Plan) -> dict[str, str]:
     return {name: chat.args.get("system", "") for name, chat in chats.items() if chat is not None}
 
 
+def _games(plan: Plan) -> dict[tuple[str, str], tuple[Sequence[str], str]]:
+    """Return the seats of each game, by stage and environment, and who is played against."""
+    from rlc.catalog.environments import opponent_name, seats_of
+    from rlc.plan.records import environments_of
+
+    return {
+        (stage.name, env.name): (seats_of(env), opponent_name(env))
+        for stage in plan.stages
+        for env in environments_of(stage)
+        if env.play is not None
+    }
+
+
 def _show(
     args: argparse.Namespace,
     wanted: EpisodeFilter,
     metrics: Sequence[Record],
     systems: Mapping[str, str],
+    games: Mapping[tuple[str, str], tuple[Sequence[str], str]],
 ) -> int:
     from itertools import islice
 
@@ -156,7 +172,20 @@ def _show(
         return 0
     console = Console(highlight=False)
     failures = {failure.key: failure for failure in read_failures(args.run_dir)}
+    shown = set[tuple[object, ...]]()
     for number, episode in enumerate(chosen):
+        if is_match(episode.record):
+            if (key := match_of(episode.record)) not in shown:
+                if number:
+                    console.print()
+                shown.add(key)
+                _show_match(
+                    args.run_dir,
+                    console,
+                    key,
+                    games[episode.record["stage"], episode.record["env"]],
+                )
+            continue
         if number:
             console.print()
         failure = failures.pop(str(episode.record.get("failure")), None)  # shown once
@@ -166,6 +195,18 @@ def _show(
         ]:
             console.print(line, soft_wrap=True)
     return 0
+
+
+def _show_match(
+    path: Path, console: Console, key: tuple[object, ...], game: tuple[Sequence[str], str]
+) -> None:
+    from rich.text import Text
+
+    from rlc.report.episodes import EpisodeFilter, read_episodes
+
+    parts = [r for r in read_episodes(path, EpisodeFilter(*key)) if r["turns"]]  # type: ignore[arg-type]
+    for style, line in match_lines(parts, *game):
+        console.print(Text.assemble(*line, style=style), soft_wrap=True)
 
 
 def causes(failures: Iterable[Failure]) -> Iterator[Text]:
