@@ -41,7 +41,9 @@ class Checked:
 
 def check(documents: Documents, document: Document) -> Checked:
     """Check an open text as `rlc check` would, had it and what it imports been saved. A file of the
-    project that others import needs no stage."""
+    project that others import needs no stage, and a text that is not begun has no mistakes."""
+    if not document.source.text.strip():
+        return Checked(document, Compiled(None, Diagnostics()))
     compiled = _compiled(documents, document.source)
     if any(item.code == NO_STAGE for item in compiled.diagnostics) and any(
         document.path in other.imports for other in documents.project()

@@ -11,7 +11,7 @@ from typing import Any
 from lsprotocol import types
 
 from rlc.algo.expressions.vocabulary import INPUTS, OPERATIONS
-from rlc.catalog.declarations import DECLARATIONS, PARAM_TYPES, STAGES, TRAINING
+from rlc.catalog.declarations import DECLARATIONS, EXPECT, PARAM_TYPES, STAGES, TRAINING
 from rlc.catalog.index import KINDS, builtins_of, find_builtin
 from rlc.catalog.metrics import metrics_of
 from rlc.catalog.records import MODEL_FOLDER, Builtin, Param
@@ -174,7 +174,8 @@ class _Completion:
             yield from self._declared(start, *TRAINING)
         elif want.type == MEASURE:
             yield from self._declared(start, *STAGES)
-            yield self._item(JOB, start, Kind.Module, detail="all stages together")
+            if want.name == EXPECT:
+                yield self._item(JOB, start, Kind.Module, detail="all stages together")
         elif want.type in STAGES:
             yield from self._declared(start, want.type)
         elif want.type in KINDS:
@@ -238,6 +239,8 @@ class _Completion:
 
     def _local(self, reader: Reader, start: int) -> Items:
         being_written = {name for frame in reader.frames for name in frame.given[-1:]}
+        if reader.frame.form == "parameters" and reader.frame.current is not None:
+            being_written.add(reader.frame.current.name)
         for name, param in reader.locals.items():
             if name not in being_written:
                 yield self._item(name, start, Kind.Variable, detail=param.doc)
@@ -265,7 +268,7 @@ class _Completion:
         known = DECLARATIONS.get(decl.kind) if decl is not None else None
         if want is not None and want.type == MEASURE:
             after = ".".join([*inner[:-1], ""]).lstrip(".")
-            for name in self._measured(head, decl):
+            for name in self._measured(head, decl, want.name == EXPECT):
                 if name.startswith(after):
                     yield self._item(name[len(after) :], behind, Kind.Field)
             return
@@ -277,13 +280,14 @@ class _Completion:
         for param in params:
             yield self._item(param.name, behind, Kind.Field, detail=param.doc)
 
-    def _measured(self, head: str, decl: Declared | None) -> Iterable[str]:
-        """What is known of a stage, or of the whole job, before the run and after it."""
+    def _measured(self, head: str, decl: Declared | None, in_advance: bool) -> Iterable[str]:
+        """What is known of a stage after the run, and ``in_advance``: then of the whole job too."""
+        estimates = ESTIMATES if in_advance else ()
         if decl is None:
-            return ESTIMATES if head == JOB else ()
+            return estimates if head == JOB else ()
         stage = self.stages.get(head)
         measured = (name for name in metrics_of(stage) if "*" not in name) if stage else ()
-        return (*measured, *ESTIMATES) if decl.kind in STAGES else ()
+        return (*measured, *estimates) if decl.kind in STAGES else ()
 
     # Strings
 
@@ -298,9 +302,8 @@ class _Completion:
         if want is None:
             return
         named = [*want.all_choices(), *(want.suggests() if want.suggests else ())]
-        for name in named:
-            if not want.is_word(name):
-                yield self._value(name, start, name)
+        for name in named if want.type == "string" else ():
+            yield self._value(name, start, name)
         if want.file is not False and (not named or _PATH.search(typed)):
             yield from self._paths(typed, (".py",) if want.code is not None else ())
 

@@ -67,6 +67,27 @@ def test_findings_follow_the_text(editor: Editor) -> None:
     editor.close_file(path)
 
 
+def test_a_text_that_is_not_begun_has_no_mistakes(editor: Editor) -> None:
+    path = editor.open("new.rl", "\n")
+    assert editor.findings(path) == []
+    assert "train" in [item.label for item in editor.ask("completion", path, at=(0, 0)).items]
+    editor.change(path, "param rate = 1")
+    assert [found.code for found in editor.findings(path)] == ["RL0301"]  # no stage yet
+    editor.close_file(path)
+
+
+def test_windows_line_ends_and_texts_without_a_file(editor: Editor) -> None:
+    text = MAIN.replace("steps ", "stepps ").replace("\n", "\r\n")
+    path = editor.open("crlf.rl", f"\ufeff{text}")
+    (field,) = editor.findings(path)
+    assert field.range == types.Range(types.Position(10, 2), types.Position(10, 8))
+    editor.change(path, text.replace("stepps", "steps "))
+    options = types.FormattingOptions(tab_size=2, insert_spaces=True)
+    assert editor.findings(path) == []
+    assert len(editor.ask("formatting", path, options=options)) == 1  # of `steps `, no line end
+    editor.close_file(path)
+
+
 def test_findings_are_those_of_rlc_check(editor: Editor) -> None:
     for name in ("sudoku.rl", "two_stages.rl", "learning_rates.rl"):
         path = editor.open(str(RECIPES / name))
