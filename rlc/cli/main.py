@@ -33,6 +33,7 @@ COMMANDS = {
     "export": "models.export",
     "emit": "recipes.emit",
     "serve": "servers.serve",
+    "conform": "servers.conform",
     "import": "recipes.import_",  # `import` is a word of Python
 }
 

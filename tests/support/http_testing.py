@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import threading
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
@@ -11,12 +10,11 @@ from pathlib import Path
 from attrs import frozen
 
 from rlc.service import local
-from rlc.service.errors import ServiceError
 from rlc.service.http.app import build_app
 from rlc.service.http.backend import Backend, load_models
 from rlc.service.http.faults import Faults
 from rlc.service.http.latency import Latency
-from rlc.service.http.server import LOOPBACK, Server, bind
+from rlc.service.http.server import Server, on_a_thread
 
 
 @frozen
@@ -58,23 +56,7 @@ def running(
         names = models or {"tiny": "tiny", "Qwen/Qwen3-8B": "tiny"}
         served = asyncio.run(load_models(engine, names))
         backend = Backend(engine, served, latency, faults, custom_losses)
-        with _on_a_thread(Server(build_app(backend, key), backend.futures.close)) as url:
+        with on_a_thread(Server(build_app(backend, key), backend.futures.close)) as url:
             yield Running(url, backend)
     finally:
         engine.close()
-
-
-@contextmanager
-def _on_a_thread(server: Server) -> Iterator[str]:
-    listening = bind(LOOPBACK, 0)
-    port = listening.getsockname()[1]
-    thread = threading.Thread(target=server.serve_on, args=[listening], name="rlc-serve")
-    thread.start()
-    try:
-        server.is_up.wait()
-        if not server.started:
-            raise ServiceError("the server did not start")
-        yield f"http://{LOOPBACK}:{port}"
-    finally:
-        server.should_exit = True
-        thread.join()

@@ -20,6 +20,7 @@ from rlc.catalog.index import loss_traits
 from rlc.plan.records import LossPlan
 from rlc.runtime.records import Turn, Usage
 from rlc.runtime.updates.datums import TrainingDatum, episode_datums
+from rlc.service.conform.ratios import ratios_of
 from rlc.service.errors import ServiceError
 from rlc.service.interface import SamplingClient, TrainingClient
 
@@ -61,9 +62,10 @@ async def probe_loss(training: TrainingClient, loss: LossPlan) -> LossProbe | No
     if loss_traits(loss).recorded:
         datums = await _sampled_datums(training, usage)
     first = await _forward(training, datums, LIKELIHOOD)
+    ratios = ratios_of(loss_traits(loss), loss.config)
     datums = [
         _aimed(datum, logprobs_T, ratios)
-        for datum, logprobs_T, ratios in zip(datums, _logprobs(first), _ratios(loss), strict=True)
+        for datum, logprobs_T, ratios in zip(datums, _logprobs(first), ratios, strict=True)
     ]
     second = await _forward(training, datums, loss)
     expected, size = _expected(loss, datums, _logprobs(second))
@@ -151,21 +153,6 @@ async def _sampled_datums(training: TrainingClient, usage: Usage) -> list[Traini
         )
         datums += episode_datums([turn], np.ones(1), np.ones(1, dtype=np.bool_))
     return datums
-
-
-def _ratios(loss: LossPlan) -> tuple[list[float], list[float]]:
-    """Return the ratios of each datum's tokens: below, inside and above the clip range.
-
-    They lie around 1 if the loss does not clip. If a sequence has one ratio, one datum is below and
-    the other above.
-    """
-    traits = loss_traits(loss)
-    low, high = loss.config.values() if traits.clip else (0.8, 1.2)
-    below, above = low / 2 if low > 0 else 0.25, high * 1.5
-    if traits.per_sequence:
-        return [below], [above]
-    ratios = [below, (low + high) / 2, 1.0, above]
-    return ratios, ratios[::-1]
 
 
 def _aimed(datum: TrainingDatum, logprobs_T: FloatArray, ratios: Sequence[float]) -> TrainingDatum:

@@ -39,6 +39,12 @@ class Endpoint:
         """Its name in messages."""
         return self.base_url or "the Tinker service"
 
+    @property
+    def is_loopback(self) -> bool:
+        """Whether it is on this machine."""
+        host = urlsplit(self.base_url or "").hostname
+        return host in ("127.0.0.1", "localhost", "::1")
+
 
 def find_endpoint(
     base_url: str | None = None,
@@ -55,8 +61,7 @@ def find_endpoint(
     values = {**_read_dotenv((folder or Path.cwd()) / DOTENV), **_given(environ)}
     url = _checked_url(base_url or values.get(URL))
     key = values.get(KEY)
-    is_loopback = url is not None and urlsplit(url).hostname in ("127.0.0.1", "localhost", "::1")
-    if key is None and is_loopback:
+    if key is None and Endpoint(url, None).is_loopback:
         key = _LOOPBACK_KEY
     elif key is None:
         _require_other_credentials(environ)

@@ -11,7 +11,9 @@ from contextlib import contextmanager
 from rlc.plan.units import elapsed
 
 # The SDK logs these for its own developers: they are retried, or raised as an error.
-_NOT_NEWS = re.compile(r"Retrying request|Request failed with|Failed to |Synchronous method|=====")
+_NOT_NEWS = re.compile(
+    r"Retrying request|Request failed with|Failed to |Synchronous method|DEPRECATED|====="
+)
 _QUEUE = re.compile(r".*\bis paused\b.*?Reason: (?P<why>.*?)\.?", re.DOTALL)
 _BILLING = re.compile(r"The job is paused due to billing status.*", re.DOTALL)
 _HEARTBEAT = re.compile(r"Session heartbeat failed for (?P<seconds>[\d.]+) seconds.*", re.DOTALL)

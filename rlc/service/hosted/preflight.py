@@ -6,6 +6,7 @@ key that is not accepted is the likelier reason, and is reported at once.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from concurrent.futures import TimeoutError as OutOfTime
 
 import httpx
@@ -32,6 +33,12 @@ def check_server(plan: Plan, endpoint: Endpoint) -> None:
         ServiceError: it cannot be reached, does not accept the key, has paused the account,
             or cannot do what the plan asks.
     """
+    smaller_contexts(plan, offered_models(endpoint), endpoint.name)
+
+
+def offered_models(endpoint: Endpoint) -> Sequence[types.SupportedModel]:
+    """The models of a server. Blocks, for a minute at most. Raise ServiceError if it cannot be
+    reached, does not accept the key, or has paused the account."""
     url = f"{endpoint.base_url or default_url()}/api/v1/healthz"
     try:
         httpx.get(url, timeout=_REACH_SECONDS)
@@ -51,7 +58,7 @@ def check_server(plan: Plan, endpoint: Endpoint) -> None:
         ) from error
     except Exception as error:
         raise translate(error, endpoint.name) from error
-    smaller_contexts(plan, answer.supported_models, endpoint.name)
+    return answer.supported_models
 
 
 def _capabilities(endpoint: Endpoint) -> types.GetServerCapabilitiesResponse:

@@ -6,8 +6,8 @@ import asyncio
 import logging
 import socket
 import threading
-from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import asynccontextmanager, contextmanager
 
 import uvicorn
 from starlette.types import ASGIApp
@@ -86,3 +86,21 @@ async def serving(app: ASGIApp, host: str = LOOPBACK, port: int = 0) -> AsyncIte
             yield f"http://{host}:{listening.getsockname()[1]}"
         finally:
             await server.shutdown([listening])
+
+
+@contextmanager
+def on_a_thread(server: Server) -> Iterator[str]:
+    """Serve on a free port of this machine, in a thread, until the block ends; its address. Raise
+    ServiceError if the server does not start."""
+    listening = bind(LOOPBACK, 0)
+    port = listening.getsockname()[1]
+    thread = threading.Thread(target=server.serve_on, args=[listening], name="rlc-serve")
+    thread.start()
+    try:
+        server.is_up.wait()
+        if not server.started:
+            raise ServiceError("the server did not start")
+        yield f"http://{LOOPBACK}:{port}"
+    finally:
+        server.should_exit = True
+        thread.join()

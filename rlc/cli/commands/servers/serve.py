@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 LOOPBACK = "127.0.0.1"
 KEY_VARIABLE = "RLC_SERVE_KEY"
-_PACKAGES = ("torch", "transformers", "tinker", "starlette", "uvicorn")
+PACKAGES = ("torch", "transformers", "tinker", "starlette", "uvicorn")
 
 HELP = "serve the embedded engine to Tinker's SDK"
 DESCRIPTION = (
@@ -81,7 +81,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Serve until Ctrl-C."""
-    if missing := [name for name in _PACKAGES if importlib.util.find_spec(name) is None]:
+    if missing := [name for name in PACKAGES if importlib.util.find_spec(name) is None]:
         return print_error(f"serving needs {', '.join(missing)}", 2, "pip install 'rlc[serve]'")
     try:
         _serve(args, _key(args))

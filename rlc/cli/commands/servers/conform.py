@@ -1,0 +1,239 @@
+"""``rlc conform``: what a server that claims Tinker's protocol has, and what differs."""
+
+from __future__ import annotations
+
+import argparse
+import importlib.util
+import json
+import math
+import sys
+import tempfile
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from rlc.cli.output import print_error, visible
+from rlc.errors import Error
+
+if TYPE_CHECKING:
+    from tinker.types import SupportedModel
+
+    from rlc.service.conform.records import Found, Report
+    from rlc.service.hosted.endpoint import Endpoint
+
+HELP = "check a server by value against Tinker's protocol"
+DESCRIPTION = (
+    "Try every call of Tinker's SDK and every loss on a server, and compare what comes back with "
+    "float64 formulas: losses, gradients, optimiser steps, samplers with trainers, checkpoints. "
+    "Without an address the server is rlc's own, with the included model."
+)
+EPILOG = """\
+examples:
+  rlc conform                                   rlc's own server
+  rlc conform http://127.0.0.1:8000             any other
+  rlc conform http://127.0.0.1:8000 --only losses --only sampling.seeds
+  rlc conform https://… --model NAME --budget 0.05
+
+A check holds, differs (in a value), lacks (the server does not know the call, or refuses it in its
+own words), or fails (an error, or no answer). What others may lack is called optional.
+
+exit status: 0 the server conforms, 1 it does not, 2 usage, or it cannot be reached
+"""
+_STYLES = {"holds": "green", "differs": "red", "lacks": "yellow", "fails": "red"}
+_PIPE_WIDTH = 160  # columns if there is no terminal
+_OWN = "tiny"
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("url", nargs="?", metavar="URL", help="address (default: a server of rlc)")
+    parser.add_argument("--model", metavar="NAME", help="base model (default: the cheapest known)")
+    parser.add_argument(
+        "--only",
+        action="append",
+        default=[],
+        metavar="CHECK",
+        help="a subject, a name or a pattern: losses, losses.ppo, 'sampling.*'; may be repeated",
+    )
+    parser.add_argument(
+        "--reference",
+        metavar="FOLDER",
+        help="the model that is served, or `tiny`: logprobs are compared with its own in float64",
+    )
+    parser.add_argument(
+        "--tolerance",
+        type=float,
+        metavar="NATS",
+        help="mean difference of a sampler's and a trainer's logprobs (default 0.05)",
+    )
+    parser.add_argument(
+        "--patience", type=float, default=120.0, metavar="SECONDS", help="for a check (default 120)"
+    )
+    parser.add_argument("--yes", action="store_true", help="go ahead at any cost")
+    parser.add_argument("--budget", type=float, metavar="USD", help="go ahead if it costs no more")
+    parser.add_argument("--json", action="store_true", help="print JSON")
+    parser.set_defaults(error_status=2)
+
+
+def run(args: argparse.Namespace) -> int:
+    """Run the checks and print what they find."""
+    from rlc.cli.commands.servers.serve import PACKAGES
+
+    needed = PACKAGES if args.url is None else ("tinker", "numpy")
+    if missing := [name for name in needed if importlib.util.find_spec(name) is None]:
+        extra = "serve" if args.url is None else "tinker"
+        return print_error(f"this needs {', '.join(missing)}", 2, f"pip install 'rlc[{extra}]'")
+    if args.patience <= 0 or (args.tolerance is not None and not args.tolerance >= 0):
+        return print_error("--patience is above 0, --tolerance 0 or more", 2)
+    from rlc.service.conform.probe import TOLERANCE, Bench
+    from rlc.service.conform.suite import chosen, run_checks
+    from rlc.service.hosted.preflight import offered_models
+
+    checks = chosen(args.only)
+    with _server(args.url) as endpoint:
+        base = args.model or _cheapest(offered_models(endpoint))
+        if not endpoint.is_loopback and (cost := _unpaid(base, args)) is not None:
+            hint = "--yes goes ahead, --budget USD if it costs no more than that"
+            return print_error(cost, 2, hint)
+        bench = Bench(
+            endpoint,
+            base,
+            args.reference or (_OWN if base == _OWN else None),
+            TOLERANCE if args.tolerance is None else args.tolerance,
+            publishes=endpoint.is_loopback,
+        )
+        report = run_checks(bench, checks, args.patience, _progress(len(checks)), _note)
+    if args.json:
+        print(json.dumps(report.to_dict(), indent=2))
+    else:
+        _print(report)
+    return 0 if report.conforms else 1
+
+
+@contextmanager
+def _server(url: str | None) -> Iterator[Endpoint]:
+    """The server under test: one of rlc without an address, until the block ends."""
+    from rlc.service.hosted.endpoint import Endpoint, find_endpoint
+
+    if url is not None:
+        yield find_endpoint(url)
+        return
+    import asyncio
+
+    from rlc.service import local
+    from rlc.service.http.app import build_app
+    from rlc.service.http.backend import Backend, load_models
+    from rlc.service.http.server import Server, on_a_thread
+
+    with tempfile.TemporaryDirectory(prefix="rlc-conform-") as folder:
+        # Models this small lose time to a second thread.
+        engine = local.connect(Path(folder), threads=1, continuous=True)
+        try:
+            backend = Backend(engine, asyncio.run(load_models(engine, {_OWN: _OWN})))
+            with on_a_thread(Server(build_app(backend), backend.futures.close)) as address:
+                yield Endpoint(address, "tml-local")
+        finally:
+            engine.close()
+
+
+def _cheapest(offered: Sequence[SupportedModel]) -> str:
+    """The model whose tokens cost least by the catalogue, the first if it has none of them. Raise
+    Error if the server has none that it trains and samples."""
+    from rlc.catalog.facts.models import find_model
+
+    names = [
+        str(model.model_name)
+        for model in offered
+        if model.trainable is not False and model.sampleable is not False
+    ]
+    if not names:
+        raise Error("the server has no model that it trains and samples", "name one with --model")
+
+    def price(name: str) -> float:
+        known = find_model(name)
+        train = known.price.train if known is not None else None
+        return math.inf if train is None else train
+
+    return min(names, key=price)
+
+
+def _unpaid(base: str, args: argparse.Namespace) -> str | None:
+    """What the checks cost, unless that was agreed to."""
+    from rlc.catalog.facts.models import find_model
+    from rlc.service.conform.suite import MOST_TOKENS as MOST
+
+    known = find_model(base)
+    prices = (known.price.prefill, known.price.sample, known.price.train) if known else (None,) * 3
+    counts = (MOST.prefill, MOST.sample, MOST.train)
+    cost = None
+    if None not in prices:
+        cost = sum(n * p for n, p in zip(counts, prices, strict=True) if p is not None) / 1e6
+    if args.yes or (cost is not None and args.budget is not None and cost <= args.budget):
+        return None
+    return (
+        f"the checks ask `{base}` for at most {MOST.prefill:,} tokens of prompts, {MOST.sample:,} "
+        f"sampled and {MOST.train:,} trained: "
+        + ("at an unknown price" if cost is None else f"${cost:.4f} by the catalogue's prices")
+    )
+
+
+def _note(text: str) -> None:
+    print(visible(text), file=sys.stderr)
+
+
+def _progress(total: int) -> Callable[[Found], None] | None:
+    """What shows on a terminal which check is over; None elsewhere."""
+    if not sys.stderr.isatty():
+        return None
+    done = 0
+
+    def tell(found: Found) -> None:
+        nonlocal done
+        done += 1
+        line = f"{done} of {total}: {found.check.name} {found.state}"
+        print(
+            f"\r\033[K{line}", end="" if done < total else "\r\033[K", file=sys.stderr, flush=True
+        )
+
+    return tell
+
+
+def _print(report: Report) -> None:
+    from rich.console import Console
+    from rich.table import Table
+    from rich.text import Text
+
+    console = Console(highlight=False)
+    if not console.is_terminal:
+        console = Console(highlight=False, width=_PIPE_WIDTH)
+    table = Table(box=None, padding=(0, 2, 0, 0), header_style="dim")
+    for title in ("check", "", "difference", "allowed", ""):
+        table.add_column(title, overflow="fold", no_wrap=title in ("check", "allowed"))
+    for found in report.found:
+        worst, said = found.worst, found.said
+        if found.state == "holds":
+            said = found.check.promise + (f" ({said})" if said else "")
+        elif found.state == "lacks" and not found.check.required:
+            said += " (optional)"
+        table.add_row(
+            Text(found.check.name),
+            Text(found.state, _STYLES[found.state]),
+            Text("" if worst is None else f"{worst.found:.2g}"),
+            Text("" if worst is None else f"{worst.allowed:g}"),
+            Text(visible(said)),
+        )
+    console.print(table)
+    counts = Counter(found.state for found in report.found)
+    compared = f", logprobs compared with {report.reference} in float64" if report.reference else ""
+    console.print(
+        f"{report.server}, {report.model}{compared}: "
+        + ", ".join(f"{number} {state}" for state, number in counts.items())
+        + f"; {report.tokens.prefill:,} tokens of prompts, {report.tokens.sample:,} sampled, "
+        f"{report.tokens.train:,} trained",
+        soft_wrap=True,
+        markup=False,
+    )
+    if not report.conforms:
+        wrong = [found.check.name for found in report.found if not found.conforms]
+        console.print(f"it does not conform: {', '.join(wrong)}", soft_wrap=True, markup=False)

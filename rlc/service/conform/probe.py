@@ -1,0 +1,201 @@
+"""What checks work with: the SDK's clients, measures, and a count of the tokens."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import TimeoutError as OutOfTime
+from typing import Any, TypeVar
+
+import numpy as np
+import tinker
+from attrs import define, evolve, field
+from tinker import types
+
+from rlc.algo.ragged import Floats
+from rlc.catalog.builtins.losses import LIKELIHOOD
+from rlc.service.conform.data import PROMPT, likelihood, prompt
+from rlc.service.conform.measures import DiffersError, Measure, Tokens
+from rlc.service.hosted.endpoint import Endpoint
+
+T = TypeVar("T")
+
+HOUR = 3600  # seconds that what is saved may live, if it cannot be deleted
+RANK = 4
+# Nats by which a sampler may differ from the trainer, on average over tokens: they may compute in
+# another precision.
+TOLERANCE = 0.05
+EXACT = 1e-3  # of one request compared with another to the same model
+REFERENCE = 2e-3  # of a model in float32 compared with float64
+
+
+@define(eq=False)
+class Bench:
+    """A server under test, what all checks of it share, and what they leave behind."""
+
+    endpoint: Endpoint
+    base: str
+    reference: str | None = None
+    tolerance: float = TOLERANCE
+    publishes: bool = False  # whether checkpoints may be made public for a moment
+    tokens: Tokens = field(factory=Tokens, init=False)
+    paths: list[str] = field(factory=list, init=False)
+    rate: float | None = None  # a learning rate whose first step moves logprobs visibly
+    sdk: tinker.ServiceClient = field(init=False, repr=False)
+    rest: tinker.RestClient = field(init=False, repr=False)
+    admin: tinker.AdminClient = field(init=False, repr=False)
+
+    def __attrs_post_init__(self) -> None:
+        at: Any = {"base_url": self.endpoint.base_url, "api_key": self.endpoint.api_key}
+        self.sdk = self.service(self.endpoint.project)
+        self.rest, self.admin = tinker.RestClient(**at), tinker.AdminClient(**at)
+
+    def service(self, project: str | None) -> tinker.ServiceClient:
+        """A client of the server that works in a project."""
+        return tinker.ServiceClient(
+            user_metadata={"by": "rlc conform"},
+            project_id=project,
+            base_url=self.endpoint.base_url,
+            api_key=self.endpoint.api_key,
+        )
+
+    def clean_up(self) -> None:
+        """Delete what was saved, as far as the server does that, and finish the session."""
+        for path in self.paths:
+            try:
+                self.rest.delete_checkpoint_from_tinker_path(path).result(timeout=30)
+            except (tinker.TinkerError, OutOfTime):
+                continue  # it expires by itself
+        try:
+            self.sdk.close("success").result(timeout=30)
+        except (tinker.TinkerError, OutOfTime):
+            return  # the session ends by itself, too
+
+
+@define(eq=False)
+class Probe:
+    """The bench as one check sees it, with what it measures."""
+
+    bench: Bench
+    deadline: float  # of `time.monotonic`
+    measures: list[Measure] = field(factory=list)
+    wrong: list[str] = field(factory=list)
+    notes: list[str] = field(factory=list)
+
+    def within(self, what: str, found: float, allowed: float) -> None:
+        """Measure a difference."""
+        self.measures.append(Measure(what, float(found), allowed))
+
+    def close(self, what: str, ours: Any, theirs: Any, allowed: float) -> None:
+        """Measure the largest difference of two arrays."""
+        ours, theirs = np.asarray(ours, dtype=np.float64), np.asarray(theirs, dtype=np.float64)
+        if ours.shape != theirs.shape:
+            raise DiffersError(f"{what}: shapes {ours.shape} and {theirs.shape}")
+        self.within(what, np.abs(ours - theirs).max(initial=0.0), allowed)
+
+    def near(self, what: str, ours: Any, theirs: Any) -> None:
+        """Measure the average difference of a sampler's and a trainer's logprobs."""
+        difference = np.abs(np.asarray(ours, dtype=np.float64) - np.asarray(theirs))
+        self.within(what, float(difference.mean()), self.bench.tolerance)
+
+    def that(self, holds: bool, otherwise: str) -> None:
+        """Note what differs."""
+        if not holds:
+            self.wrong.append(otherwise)
+
+    def refused(self, what: str, ask: Callable[[], Any]) -> None:
+        """Note what is accepted though it cannot be."""
+        try:
+            ask()
+        except (tinker.APIStatusError, tinker.RequestFailedError) as error:
+            if isinstance(error, tinker.APIStatusError) and error.status_code >= 500:
+                self.wrong.append(f"{what} is an error of the server, not refused")
+        else:
+            self.wrong.append(f"{what} is accepted")
+
+    def get(self, future: Any) -> Any:
+        """Return the result of a future of the SDK. Raise TimeoutError after the deadline."""
+        return future.result(timeout=max(0.001, self.deadline - time.monotonic()))
+
+    def train(self, **given: Any) -> tinker.TrainingClient:
+        """A fresh adapter."""
+        asked = {"rank": RANK, "seed": 7, **given}
+        client = self.get(self.bench.sdk.create_lora_training_client(self.bench.base, **asked))
+        assert isinstance(client, tinker.TrainingClient)
+        return client
+
+    def sampler(self, client: tinker.TrainingClient | None = None, **given: Any) -> Any:
+        """A sampler of a trainer's weights, or of the base model."""
+        if client is None:
+            return self.get(self.bench.sdk.create_sampling_client(base_model=self.bench.base))
+        return self.get(client.save_weights_and_get_sampling_client(**given))
+
+    def sample(
+        self,
+        sampler: tinker.SamplingClient,
+        tokens: Sequence[int] = PROMPT,
+        samples: int = 1,
+        more: Mapping[str, Any] | None = None,
+        **params: Any,
+    ) -> types.SampleResponse:
+        """Draw; ``more`` are arguments of ``sample`` beyond the first three."""
+        asked = types.SamplingParams(**{"max_tokens": 8, "temperature": 1.0, "seed": 3, **params})
+        future = sampler.sample(prompt(tokens), samples, asked, **(more or {}))
+        response: types.SampleResponse = self.get(future)
+        drawn = sum(len(sequence.tokens) for sequence in response.sequences)
+        self._count(prefill=len(tokens) * samples, sample=drawn)  # of all but one, cached
+        return response
+
+    def scored(self, sampler: tinker.SamplingClient, tokens: Sequence[int], **given: Any) -> Any:
+        """A sampler's logprobs of a prompt; of the first token None."""
+        self._count(prefill=len(tokens), sample=1)
+        return self.get(sampler.compute_logprobs(prompt(tokens), **given))
+
+    def forward(
+        self,
+        client: tinker.TrainingClient,
+        data: list[types.Datum],
+        loss: Any = LIKELIHOOD.name,
+        config: Mapping[str, float | str] | None = None,
+        backward: bool = False,
+    ) -> types.ForwardBackwardOutput:
+        """A forward pass, and with ``backward`` its gradient."""
+        self._count(train=sum(item.model_input.length for item in data))
+        run = client.forward_backward if backward else client.forward
+        output: types.ForwardBackwardOutput = self.get(run(data, loss, config or None))
+        if "loss:sum" not in output.metrics:
+            raise DiffersError("the metrics of a pass have no `loss:sum`")
+        return output
+
+    def custom(self, client: tinker.TrainingClient, data: list[types.Datum], loss: Any) -> Any:
+        """A pass with the gradient of a custom loss; its metrics."""
+        self._count(train=2 * sum(item.model_input.length for item in data))
+        return self.get(client.forward_backward_custom(data, loss)).metrics
+
+    def step(self, client: tinker.TrainingClient, learning_rate: float, **given: float) -> Any:
+        """An optimiser step, and the norm of the gradient; None if the server does not say it."""
+        params = types.AdamParams(learning_rate=learning_rate, **given)
+        metrics = self.get(client.optim_step(params)).metrics or {}
+        return metrics.get("grad_norm")
+
+    def logprobs(self, client: tinker.TrainingClient) -> list[Floats]:
+        """The trainer's logprobs of the datums that all checks share."""
+        return outputs(self.forward(client, likelihood()))
+
+    def keep(self, path: str) -> str:
+        """Note a checkpoint that is to be deleted."""
+        self.bench.paths.append(path)
+        return path
+
+    def _count(self, **more: int) -> None:
+        now = self.bench.tokens
+        total = {key: getattr(now, key) + value for key, value in more.items()}
+        self.bench.tokens = evolve(now, **total)
+
+
+def outputs(passed: types.ForwardBackwardOutput) -> list[Floats]:
+    """The logprobs of each datum."""
+    return [
+        np.asarray(output["logprobs"].to_numpy(), dtype=np.float64)
+        for output in passed.loss_fn_outputs
+    ]

@@ -1,0 +1,88 @@
+"""A check, and what it has found."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any, Literal
+
+from attrs import asdict, frozen
+
+from rlc.service.conform.measures import Measure, Tokens
+from rlc.service.conform.probe import Probe
+
+# `lacks`: the server does not know it, or refuses it by name; `fails`: an error, or no answer.
+State = Literal["holds", "differs", "lacks", "fails"]
+
+
+@frozen
+class Check:
+    """A promise of the protocol, and how it is tried.
+
+    ``name`` begins with its subject: ``losses.ppo``. ``calls`` are the SDK's methods that it is
+    about. What is not ``required`` may be lacking in a server that conforms.
+    """
+
+    name: str
+    promise: str
+    calls: tuple[str, ...]
+    run: Callable[[Probe], None]
+    required: bool = True
+
+
+@frozen
+class Found:
+    """What a check has found. ``said``: what differs, or the server's own words."""
+
+    check: Check
+    state: State
+    said: str
+    measures: tuple[Measure, ...]
+    seconds: float
+
+    @property
+    def conforms(self) -> bool:
+        return self.state == "holds" or (self.state == "lacks" and not self.check.required)
+
+    @property
+    def worst(self) -> Measure | None:
+        """The measure that is nearest to what is allowed, or furthest beyond it."""
+        return max(self.measures, key=lambda m: m.found / m.allowed, default=None)
+
+
+@frozen
+class Report:
+    """All findings about a server; ``reference`` names the model that its logprobs were compared
+    with, None if it is not at hand."""
+
+    server: str
+    model: str
+    reference: str | None
+    found: tuple[Found, ...]
+    tokens: Tokens
+
+    @property
+    def conforms(self) -> bool:
+        return all(found.conforms for found in self.found)
+
+    def to_dict(self) -> Mapping[str, Any]:
+        """Return the report as values of JSON."""
+        return {
+            "server": self.server,
+            "model": self.model,
+            "reference": self.reference,
+            "conforms": self.conforms,
+            "tokens": asdict(self.tokens),
+            "checks": [
+                {
+                    "name": found.check.name,
+                    "promise": found.check.promise,
+                    "calls": list(found.check.calls),
+                    "required": found.check.required,
+                    "state": found.state,
+                    "said": found.said,
+                    "measures": [asdict(measure) for measure in found.measures],
+                    "seconds": round(found.seconds, 3),
+                }
+                for found in self.found
+            ],
+        }
