@@ -21,7 +21,10 @@ from rlc.version import __version__
 HERE = ROOT / "editors" / "vscode"
 PACKED = ("package.json", "syntaxes", "language-configuration.json", "README.md", "LICENSE.txt")
 # What npm says where there is no network, which is not a mistake of the extension.
-NO_NETWORK = ("ENOTFOUND", "EAI_AGAIN", "ECONNREFUSED", "ETIMEDOUT", "ENETUNREACH", "ECONNRESET")
+NO_NETWORK = (
+    *("ENOTFOUND", "EAI_AGAIN", "ECONNREFUSED", "ETIMEDOUT", "ENETUNREACH", "ECONNRESET"),
+    *("ERR_SOCKET_TIMEOUT", "E500", "E502", "E503", "E504"),
+)
 SCOPES = {
     "COMMENT": "comment.line",
     "STRING": "string.quoted.double",
