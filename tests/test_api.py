@@ -25,7 +25,7 @@ from paths import RECIPES
 import rlc
 from rlc.api import Setting, written
 from rlc.compile.services import ServiceMismatchError
-from rlc.emit.write import EmitError
+from rlc.emit.errors import EmitError
 from rlc.lang.diagnostics import Diagnostics
 from rlc.runtime.observer import Observer
 from rlc.runtime.records import RunError
@@ -117,7 +117,8 @@ def test_a_path_is_run_with_options(tmp_path: Path, monkeypatch: pytest.MonkeyPa
 def test_errors_reach_another_process() -> None:
     with pytest.raises(rlc.Error) as raised:
         rlc.load(QUICKSTART, set={"main.steps": 0}).plan()
-    for error in (raised.value, EmitError("tinker", ["no loss"]), RunError("full", "make room")):
+    refused = EmitError.of_file("x.md", "gone", "put it back")
+    for error in (raised.value, refused, RunError("full", "make room")):
         copy = pickle.loads(pickle.dumps(error))
         assert (type(copy), str(copy), copy.hint) == (type(error), str(error), error.hint)
 

@@ -132,7 +132,7 @@ def builtin_names() -> set[str]:
 
 
 # Where names may stand: the catalogue, the tables that map a name to what does it, the rooms of one
-# system, and what writes recipes.
+# system, what writes recipes, and programs that know no catalogue.
 MAY_NAME = (
     "catalog",
     "algo.aggregate",
@@ -141,6 +141,7 @@ MAY_NAME = (
     "envs.gem",
     "envs.openreward",
     "service.local.training",
+    "emit.pieces",
     "runtime.trackers.tracking",
     "imports",
     "cli",

@@ -1,2 +1,2 @@
-"""Training jobs as standalone Python scripts: `write` fills a template, `refusals` lists what the
-target cannot express."""
+"""Jobs to take elsewhere: `job` writes a folder that runs any plan, `script` one program without
+rlc, put together from `pieces`, for the plans that `script.misfits` finds nothing in."""

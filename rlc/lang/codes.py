@@ -265,6 +265,10 @@ CODES: dict[str, str] = {
     "RL0778": "implicit reward compared across prompts",
     "RL0779": "stage without an implicit reward",
     # RL082x: jobs that are written to run elsewhere (rlc/emit)
+    "RL0820": "stage that a script does not train",
+    "RL0821": "environment that a script does not play",
+    "RL0822": "value that a script does not compute",
+    "RL0823": "what a script does not watch",
     "RL0825": "file that a job cannot take along",
     # RL070x: environments of other frameworks
     "RL0700": "tools without a chat",

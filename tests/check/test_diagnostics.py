@@ -13,6 +13,7 @@ from rlc.compile.recipe import Compiled, compile_source
 from rlc.data.reading import Reader
 from rlc.emit.errors import EmitError
 from rlc.emit.job.folder import emit_job
+from rlc.emit.script.program import script
 from rlc.lang.codes import CODES
 from rlc.lang.render import render_human
 from rlc.lang.source import Source
@@ -43,6 +44,9 @@ def test_a_finding_reads_like_this(
 
 def emit_as(command: str, compiled: Compiled, folder: Path) -> None:
     """Write what the command of a case writes."""
+    assert compiled.plan is not None, [item.message for item in compiled.diagnostics]
+    if "--target script" in command:
+        script(compiled.plan)
     include = [Path(name) for name in re.findall(r"--include (\S+)", command)]
     options: dict[str, Any] = {"overrides": [], "seed": None, "rehearse": False, "service": None}
     emit_job(compiled, folder / "job", options, None, include)

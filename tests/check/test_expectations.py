@@ -14,7 +14,8 @@ from paths import ROOT
 
 from rlc.compile.recipe import Compiled, compile_source
 from rlc.compile.rehearse import rehearse
-from rlc.emit.write import EmitError, emit
+from rlc.emit.errors import EmitError
+from rlc.emit.script.program import script
 from rlc.explanation import explain_dict, explain_text
 from rlc.explanation.diff import diff_plans, diff_text
 from rlc.lang.diagnostics import Diagnostics
@@ -154,11 +155,11 @@ def test_a_difference_names_the_expectation() -> None:
 
 
 def test_a_script_says_what_was_expected_and_refuses_what_it_cannot_hold() -> None:
-    script = emit(plan_of("main.steps <= 20", text=RECIPE))
-    assert "Expected, and so when this was written: main.steps <= 20" in script
-    compile(script, "train.py", "exec")
-    with pytest.raises(EmitError, match=r"`expect main\.reward > 0\.5`: the script judges nothing"):
-        emit(plan_of("main.reward > 0.5", text=RECIPE))
+    text = script(plan_of("main.steps <= 20", text=RECIPE))
+    assert "Expected, and so when this was written: main.steps <= 20" in text
+    compile(text, "train.py", "exec")
+    with pytest.raises(EmitError, match=r"`expect main\.reward > 0\.5`: a script judges nothing"):
+        script(plan_of("main.reward > 0.5", text=RECIPE))
 
 
 def test_trials_of_a_sweep_expect_what_their_values_say() -> None:

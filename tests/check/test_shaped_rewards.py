@@ -15,7 +15,8 @@ from run_support import TINY, compiled, metrics, rollouts, run, run_new, train
 
 from rlc.cli.main import main
 from rlc.compile.recipe import compile_source
-from rlc.emit.write import EmitError, emit
+from rlc.emit.errors import EmitError
+from rlc.emit.script.program import script
 from rlc.explanation.diff import diff_plans, diff_text
 from rlc.explanation.formulas.stages import formulas_of
 from rlc.lang.source import Source
@@ -127,8 +128,8 @@ def test_a_plan_keeps_the_expression_and_shows_its_formula() -> None:
     text = diff_text(diff_plans(plan, other), "a", "b")
     assert "+ reward = total − 0.002 tokens" in text
     assert "shaped" not in json.dumps(plan_to_dict(compiled(TINY + train()))["stages"])
-    with pytest.raises(EmitError, match=r"`hints`: `reward\(\)` shapes rewards"):
-        emit(plan)
+    with pytest.raises(EmitError, match=r"`hints`: `reward\(\)`: a script adds up"):
+        script(plan)
 
 
 @pytest.mark.engine

@@ -14,7 +14,9 @@ from dialect_batches import Batch, draw_batch, episodes_of, plan_with, scheme_of
 
 from rlc.algo.advantages import compute_advantages
 from rlc.catalog.builtins.advantages import PRESETS
-from rlc.emit.write import EmitError, emit
+from rlc.emit.errors import EmitError
+from rlc.emit.pieces import advantages as pieces
+from rlc.emit.script.program import script
 
 SCHEMES = [
     *(f"{preset.name}()" for preset in PRESETS),
@@ -23,18 +25,17 @@ SCHEMES = [
     "returns(gamma = 0.5) |> baseline(mean, over = group, weight = tokens, singleton = raw)"
     " |> scale(std, over = group, weight = tokens, eps_place = inside) |> clip(-1, 1)",
 ]
-FUNCTIONS = ("advantages", "scopes", "discounted", "less_mean", "less_others", "deviation")
 
 
 def scripted(text: str) -> Any:
     """The script's function; None if it refuses the scheme."""
     try:
-        script = emit(plan_with(text), "tinker")
+        made = script(plan_with(text))
     except EmitError:
         return None
-    space: dict[str, Any] = {"np": np, "Episode": object}
-    for node in ast.parse(script).body:
-        if isinstance(node, ast.FunctionDef) and node.name in FUNCTIONS:
+    space: dict[str, Any] = {**vars(pieces), "Episode": object}
+    for node in ast.parse(made).body:
+        if isinstance(node, ast.FunctionDef) and node.name == "advantages":
             exec(ast.unparse(node), space)
     return space["advantages"]
 

@@ -14,7 +14,7 @@ from paths import ROOT
 
 import rlc.service.local.torch_settings  # noqa: F401 (before anything imports torch)
 from rlc.compile.recipe import compile_source
-from rlc.emit.write import emit
+from rlc.emit.script.program import script
 from rlc.lang.source import Source
 from rlc.plan.records import Plan
 from rlc.runtime.job import Job
@@ -74,12 +74,11 @@ loss pulled {{
   token = drift * drift - max(ratio, 0.99) * adv
 }}
 """
-PLAIN = """
+CHATS = """
 model policy {{ base = "{base}"  lora_rank = 8  renderer = qwen3_instruct }}
-env guess = gem("game:GuessTheNumber-v0-easy") |> chat()
-train main {{
-  model = policy  env = guess  batch = groups(4, group_size = 4)  sampling = sample(max_tokens = 16)
-  advantage = dr_grpo()  loss = importance_sampling()  optimizer = adam(1e-3)  steps = 2
+sft main {{
+  model = policy  data = chats("chats.jsonl", train_on = {train_on})  batch = 3
+  optimizer = adam(1e-3, schedule = linear(warmup = 1))  steps = 3
 }}
 """
 
@@ -111,6 +110,18 @@ def metrics_of(path: Path) -> list[dict[str, float]]:
     return [json.loads(line) for line in path.read_text().splitlines()]
 
 
+def run_here(plan: Plan, path: Path) -> list[dict[str, float]]:
+    """The metrics of the same plan on the embedded engine."""
+    folder = RunFolder.create(path, plan)
+    service = connect(folder.path / "checkpoints", device="cpu", threads=1)
+    try:
+        asyncio.run(Job(folder, service, Observer()).run())
+    finally:
+        folder.close()
+        service.close()
+    return metrics_of(path / "metrics.jsonl")
+
+
 @pytest.mark.parametrize(
     "plan",
     [
@@ -134,49 +145,61 @@ def metrics_of(path: Path) -> list[dict[str, float]]:
     ids=["episodes", "turns-over-env", "waves", "named-sequences", "own-sequences", "own-pulled"],
 )
 def test_the_script_repeats_the_run(plan: Plan, server: str, tmp_path: Path) -> None:
-    script = tmp_path / "train.py"
-    script.write_text(emit(plan))
+    (tmp_path / "train.py").write_text(script(plan))
     run_script(server, tmp_path, "train.py", "--metrics", "told.jsonl")
     told = metrics_of(tmp_path / "told.jsonl")
 
-    folder = RunFolder.create(tmp_path / "run", plan)
-    service = connect(folder.path / "checkpoints", device="cpu", threads=1)
-    try:
-        asyncio.run(Job(folder, service, Observer()).run())
-    finally:
-        folder.close()
-        service.close()
-    ours = metrics_of(tmp_path / "run" / "metrics.jsonl")
+    ours = run_here(plan, tmp_path / "run")
     assert len(told) == len(ours) == 2
     for theirs, own in zip(told, ours, strict=True):
         assert theirs["reward/mean"] == pytest.approx(own["reward/mean"], abs=1e-9)
         assert theirs["loss/sum"] == pytest.approx(own["loss/sum"], rel=1e-4, abs=1e-5)
 
 
-def test_the_cookbook_script_trains(server: str, tmp_path: Path) -> None:
-    (tmp_path / "train.py").write_text(emit(plan_of(PLAIN, TINY), "cookbook"))
-    run_script(server, tmp_path, "train.py", "log_path=log")
-    rewards = [line["env/all/reward/total"] for line in metrics_of(tmp_path / "log/metrics.jsonl")]
-    assert len(rewards) == 2
-    assert all(-0.2 <= reward <= 1 for reward in rewards)
+def test_the_script_of_a_supervised_stage_repeats_the_run(
+    server: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Chats of one turn and of two, in epochs of an order of their own."""
+    monkeypatch.chdir(tmp_path)
+    said = [(f"Say {n}.", f"It is {n}.") for n in range(7)]
+    chats = [[said[n], *([said[n - 1]] if n % 2 else [])] for n in range(7)]
+    with open("chats.jsonl", "w", encoding="utf-8") as file:
+        for chat in chats:
+            asked = ("user", "assistant")
+            messages = [
+                {"role": role, "content": text}
+                for pair in chat
+                for role, text in zip(asked, pair, strict=True)
+            ]
+            file.write(json.dumps({"messages": messages}) + "\n")
+    for train_on in ("all", "last"):
+        folder = tmp_path / train_on
+        folder.mkdir()
+        plan = plan_of(CHATS, train_on=train_on)
+        (folder / "train.py").write_text(script(plan, f"{train_on}/train.py"))
+        run_script(server, folder, "train.py", "--metrics", "told.jsonl")
+        told, ours = metrics_of(folder / "told.jsonl"), run_here(plan, folder / "run")
+        assert len(told) == len(ours) == 3
+        for theirs, own in zip(told, ours, strict=True):
+            assert theirs["loss/mean"] == pytest.approx(own["loss/mean"], rel=1e-4)
 
 
 def test_the_low_level_example_trains(server: str, tmp_path: Path) -> None:
-    script = str(ROOT / "examples" / "gem_low_level.py")
-    told = run_script(server, tmp_path, script, "--steps", "2", "--num-env", "4", "--batch", "8")
+    example = str(ROOT / "examples" / "gem_low_level.py")
+    told = run_script(server, tmp_path, example, "--steps", "2", "--num-env", "4", "--batch", "8")
     assert told.count("return") == 2
 
 
 def test_the_cookbook_example_trains(server: str, tmp_path: Path) -> None:
-    script = str(ROOT / "examples" / "gem_cookbook.py")
+    example = str(ROOT / "examples" / "gem_cookbook.py")
     sizes = ("n_batches=2", "groups_per_batch=2", "group_size=2", "log_path=log")
-    run_script(server, tmp_path, script, *sizes)
+    run_script(server, tmp_path, example, *sizes)
     lines = metrics_of(tmp_path / "log" / "metrics.jsonl")
     assert len([line for line in lines if "env/all/reward/total" in line]) == 2
 
 
 def test_the_supervised_example_trains(server: str, tmp_path: Path) -> None:
-    script = str(ROOT / "examples" / "sft_cookbook.py")
-    run_script(server, tmp_path, script, "n_batches=6", "batch_size=8", "log_path=log")
+    example = str(ROOT / "examples" / "sft_cookbook.py")
+    run_script(server, tmp_path, example, "n_batches=6", "batch_size=8", "log_path=log")
     losses = [line["train_mean_nll"] for line in metrics_of(tmp_path / "log" / "metrics.jsonl")]
     assert losses[-1] < losses[0]

@@ -23,6 +23,7 @@ from rlc.lang.pages import Example, page, render
 from rlc.lang.source import Source
 
 RECIPE = complete("train main {\n  …\n}\n")
+EVALUATED = "eval heldout {\n  model = main\n  env = guess\n  metrics = [mean_reward()]\n}\n"
 FOLDER = ROOT / "rlc" / "lang" / "pages"
 
 
@@ -50,6 +51,7 @@ def workplace(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         (tmp_path / f"{name}.rl").write_text(text, encoding="utf-8")
     tracked = complete('train main {\n  track = wandb(project = "guess")\n  …\n}\n')
     (tmp_path / "tracked.rl").write_text(tracked, encoding="utf-8")
+    (tmp_path / "stages.rl").write_text(RECIPE + EVALUATED, encoding="utf-8")
     shell = complete('env guess = harbor("tasks/*")\ntrain main {\n  env = guess\n  …\n}\n')
     (tmp_path / "shell.rl").write_text(shell, encoding="utf-8")
     shutil.copytree(RECIPES / "data" / "harbor", tmp_path / "tasks")

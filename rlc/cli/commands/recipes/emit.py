@@ -141,10 +141,10 @@ def _write_job(compiled: Compiled, args: argparse.Namespace) -> int:
 
 
 def _write_script(compiled: Compiled, args: argparse.Namespace) -> int:
-    from rlc.emit.write import emit
+    from rlc.emit.script.program import script
 
     assert compiled.plan is not None
-    text = emit(compiled.plan, "tinker", args.output.name if args.output else "train.py")
+    text = script(compiled.plan, str(args.output or "train.py"))
     if args.output is None:
         sys.stdout.write(text)
         return 0

@@ -1,0 +1,1 @@
+"""Plans as one Python program each, put together from the functions of `rlc.emit.pieces`."""

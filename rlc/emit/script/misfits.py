@@ -1,0 +1,190 @@
+"""What of a plan one script cannot do, each with its place in the recipe."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+from attrs import frozen
+
+from rlc.algo.expressions.batch import needs_batch
+from rlc.algo.scheme import AdvantageScheme, Baseline, Clip, Returns, Scale
+from rlc.catalog.builtins.training import DEFAULT_DEADLINES, DEFAULT_GIVE_UP
+from rlc.catalog.builtins.wrappers import TEMPLATES
+from rlc.catalog.environments import with_role
+from rlc.catalog.index import aggregate_traits, loss_traits, source_traits, wrapper_traits
+from rlc.lang.diagnostics import Diagnostic, Severity
+from rlc.lang.read import read_source
+from rlc.lang.source import Span
+from rlc.plan.environments import MAX_TURNS, STEP_TIMEOUT, EnvPlan
+from rlc.plan.paths import hub_dataset
+from rlc.plan.records import EvalPlan, Plan, PreferencePlan, SftPlan, StagePlan, TrainPlan
+
+ADVICE = "`--target job` writes any plan"
+STAGES, ENVIRONMENT, VALUE, WATCHED = "RL0820", "RL0821", "RL0822", "RL0823"
+
+
+@frozen
+class Misfit:
+    """``path`` is that of what does not fit, in the plan of its stage."""
+
+    code: str
+    path: str
+    message: str
+
+
+def misfits(plan: Plan) -> list[Diagnostic]:
+    """Return an error for each thing in a plan that a script cannot do."""
+    stage = plan.stages[0]
+    if len(plan.stages) > 1:
+        second = plan.stages[1]
+        message = f"a script is one stage, and this job goes on with `{second.name}`"
+        return [_placed(plan, second, Misfit(STAGES, "", message))]
+    found = [_placed(plan, stage, one) for one in _of_stage(stage)]
+    for expectation in plan.expectations:
+        if expectation.after:
+            message = f"`expect {expectation.text}`: a script judges nothing at its end"
+            place = plan.provenance.get(f"expect {expectation.compared}", "")
+            found.append(_at(plan, place, Misfit(WATCHED, "", message)))
+    return found
+
+
+def _of_stage(stage: StagePlan) -> Iterator[Misfit]:
+    if isinstance(stage, TrainPlan):
+        yield from _train(stage)
+    elif isinstance(stage, SftPlan):
+        yield from _sft(stage)
+    elif isinstance(stage, PreferencePlan | EvalPlan):
+        does = "evaluates" if isinstance(stage, EvalPlan) else "learns from preferences"
+        yield Misfit(STAGES, "", f"`{stage.name}` {does}, which a script does not")
+    if not isinstance(stage, EvalPlan):
+        if stage.track:
+            name = stage.track[0].name
+            yield Misfit(WATCHED, "track", f"`{name}()`: a script writes metrics to a file only")
+        if stage.save.best:
+            yield Misfit(WATCHED, "save", "`best`: a script keeps the newest checkpoints only")
+        if stage.deadlines != DEFAULT_DEADLINES:
+            yield Misfit(WATCHED, "deadlines", "`deadlines`: a script has none")
+
+
+def _train(stage: TrainPlan) -> Iterator[Misfit]:
+    for env in stage.envs:
+        for message in _environment(env):
+            yield Misfit(ENVIRONMENT, f"envs.{env.name}", f"`{env.name}`: {message}")
+    watched = {
+        "kl_guard": stage.kl_guard is not None,
+        "give_up": stage.give_up not in (None, DEFAULT_GIVE_UP),
+        "sampling": stage.sampling.concurrency is not None,
+    }
+    for name, asked in watched.items():
+        if asked:
+            yield Misfit(WATCHED, name, f"`{name}`: a script watches nothing of the kind")
+    if stage.on_error.then == "penalise":
+        yield Misfit(WATCHED, "on_error", "`penalise()`: a script leaves failed rollouts out")
+    for path, message in _values(stage):
+        yield Misfit(VALUE, path, message)
+
+
+def _environment(env: EnvPlan) -> Iterator[str]:
+    if not source_traits(env.source).scripted:
+        yield f"a script plays environments of GEM, not of `{env.source}()`"
+    for wrapper in env.wrappers:
+        if not wrapper_traits(wrapper.name).scripted:
+            yield f"`{wrapper.name}()` is not written by a script"
+    for judging in env.judging:
+        yield f"a script asks no judge, and this is `{judging.name}()`"
+    chat, template = with_role(env, "chat"), with_role(env, "template")
+    if chat is not None and chat.args.get("system"):
+        yield "`system` is not written by a script"
+    if template is not None and template.args["name"] not in TEMPLATES:
+        yield "a template from a file is not written by a script"
+    own, reward = env.rollouts, env.reward
+    limits = (own.max_failures, own.timeout, own.turn_timeout, own.step_timeout, own.max_turns)
+    if limits != (None, None, None, STEP_TIMEOUT, MAX_TURNS):
+        yield "`rollouts()` limits failures, time or turns, which a script does not"
+    plain = reward.reduce in ("turns", "sum") and reward.nonterminal is None
+    if not plain or reward.shaped is not None or (reward.low, reward.high) != (None, None):
+        yield "`reward()`: a script adds up the rewards of the turns"
+
+
+def _values(stage: TrainPlan) -> Iterator[tuple[str, str]]:
+    loss, weighs = loss_traits(stage.loss), aggregate_traits(stage.aggregate.kind).over
+    if stage.overlap.kind != "synchronous":
+        yield "overlap", f"`{stage.overlap.kind}()`: a script samples, then trains"
+    if stage.kl is not None:
+        yield "kl", "`kl`: a script has no reference model"
+    if stage.teacher:
+        yield "teacher", "`teacher`: a script asks no other model"
+    if stage.batch.updates > 1:
+        yield "batch", "`updates`: a script makes one update of each batch"
+    if stage.batch.resample:
+        yield "batch", "`resample`: a script replaces no groups"
+    if stage.sampling.max_prompt_tokens or stage.sampling.max_episode_tokens:
+        yield "sampling", "`sample()`: a script limits replies, not prompts or episodes"
+    if loss.per_sequence:
+        yield "loss", f"`{stage.loss.name}()`: its sequence mask is not written by a script"
+    if stage.loss.program is not None and needs_batch(stage.loss.program):
+        yield "loss", f"`{stage.loss.name}`: a script computes nothing over a batch beforehand"
+    if loss.reference or loss.forward:
+        yield "loss", f"`{stage.loss.name}`: a script computes no other logprobs beforehand"
+    if weighs == "task":
+        yield "aggregate", f"`{stage.aggregate.kind}()` is not written by a script"
+    if loss.pull is not None and weighs is not None:
+        yield "aggregate", f"`{stage.loss.name}()` is written with `token_sum()` only"
+    if not _computes(stage.advantage):
+        yield "advantage", f"`{stage.advantage.name}` has a step that a script does not compute"
+
+
+def _computes(scheme: AdvantageScheme) -> bool:
+    """Whether the pieces have all steps of a scheme."""
+    known = scheme.returns == Returns(scheme.returns.unit, scheme.returns.gamma)
+    known &= scheme.returns.unit in ("episode", "turn") and scheme.constant in ("keep", "drop")
+    for step in scheme.steps:
+        if isinstance(step, Baseline):
+            same = Baseline(step.kind, step.over, step.weight, step.singleton)
+            known &= step == same and step.kind in ("mean", "leave_one_out", "length_weighted")
+            known &= step.singleton in ("zero", "raw")
+        elif isinstance(step, Scale):
+            parts = (step.kind, step.over, step.weight, step.ddof, step.eps, step.eps_place)
+            known &= step == Scale(*parts) and step.kind == "std"
+            known &= step.eps_place in ("outside", "inside")
+        else:
+            known &= isinstance(step, Clip)
+    return known
+
+
+def _sft(stage: SftPlan) -> Iterator[Misfit]:
+    data = stage.data
+    if data.kind != "chats" or data.path is None:
+        yield Misfit(STAGES, "data", "a script imitates the chats of a file, and nothing else")
+    elif hub_dataset(data.path) is not None or not data.path.endswith((".jsonl", ".ndjson")):
+        yield Misfit(VALUE, "data", f"a script reads files of JSON lines, not {data.path}")
+    elif data.split not in (None, "train"):
+        yield Misfit(VALUE, "data", "`split`: a script reads all rows of its file")
+    if data.too_long == "drop" or data.max_tokens is not None:
+        yield Misfit(VALUE, "data", "a script takes chats of any length")
+
+
+def _placed(plan: Plan, stage: StagePlan, found: Misfit) -> Diagnostic:
+    """A misfit at the place of the recipe that decided it, or else that of its field or stage."""
+    start = f"stages.{stage.name}."
+    told = (v for k, v in plan.provenance.items() if k.startswith(f"{start}{found.path}."))
+    place = next((one for one in told if re.search(r":\d+", one)), None) if found.path else None
+    if place is not None:
+        return _at(plan, place, found)
+    return _at(plan, plan.provenance.get(f"{start}name", ""), found)
+
+
+def _at(plan: Plan, place: str, found: Misfit) -> Diagnostic:
+    """A misfit in a line of the recipe; behind that of the stage its field is looked for."""
+    named = re.search(r"(\S+?):(\d+)", place)
+    source, span = None if named is None else read_source(named[1])[0], None
+    if source is not None and named is not None:
+        line = source.line_starts[min(int(named[2]), len(source.line_starts)) - 1]
+        field = re.compile(rf"\b{found.path}\s*=") if found.path.isidentifier() else None
+        if at := field and field.search(source.text, line):
+            line = source.line_starts[source.position(at.start())[0] - 1]
+        text = re.compile(r"[^\S\n]*(.*?)[^\S\n]*(#.*)?$", re.MULTILINE).match(source.text, line)
+        span = None if text is None else Span(source, text.start(1), max(text.end(1), line + 1))
+    file = named[1] if named else plan.recipe
+    return Diagnostic(found.code, Severity.ERROR, found.message, span, ADVICE, file=file)

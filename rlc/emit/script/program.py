@@ -1,0 +1,67 @@
+"""A plan of one stage as a Python program: its values, and the calls of the pieces."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+
+from rlc.emit.errors import EmitError
+from rlc.emit.script.imitate import imitation_body
+from rlc.emit.script.misfits import misfits
+from rlc.emit.script.reinforce import reinforcement_body
+from rlc.emit.script.stitch import stitched
+from rlc.plan.codec import plan_hash
+from rlc.plan.paths import located
+from rlc.plan.records import Plan, SftPlan, TrainPlan
+from rlc.version import __version__
+
+# What the code of a script itself may read; its pieces know their own.
+IMPORTS = """
+import argparse
+import asyncio
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import tinker
+import torch
+from tinker_cookbook.renderers import get_renderer
+"""
+
+
+def script(plan: Plan, path: str = "train.py") -> str:
+    """Return the program of a plan, as it would be saved at ``path``. Raise EmitError if a script
+    cannot do what it says."""
+    if found := misfits(plan):
+        raise EmitError(found)
+    (stage,) = plan.stages
+    head = "\n".join(_docstring(plan, os.path.basename(path)))
+    if isinstance(stage, SftPlan):
+        assert stage.data.path is not None
+        data = os.path.relpath(located(stage.data.path, plan.recipe), os.path.dirname(path) or ".")
+        return stitched(head, imitation_body(plan, stage, data), IMPORTS)
+    assert isinstance(stage, TrainPlan)
+    return stitched(head, reinforcement_body(plan, stage, os.path.basename(path)), IMPORTS)
+
+
+def _docstring(plan: Plan, name: str) -> Iterator[str]:
+    (stage,) = plan.stages
+    assert isinstance(stage, TrainPlan | SftPlan)
+    recipe = os.path.basename(plan.recipe)
+    yield f'"""{recipe}: {stage.name}, {stage.steps} steps on Tinker.'
+    yield ""
+    yield f"Written by rlc {__version__} (plan {plan_hash(plan)[:12]}). Comments name the place of"
+    yield "the recipe that decided a value. Change the recipe and write the script again, or go"
+    yield "on by hand."
+    for expectation in plan.expectations:
+        yield f"Expected, and so when this was written: {expectation.text}"
+    yield ""
+    yield f"    python {name} [--steps N] [--metrics metrics.jsonl]"
+    yield ""
+    own = isinstance(stage, TrainPlan) and stage.loss.program is not None
+    packages = ["tinker", "tinker-cookbook"]
+    packages += ["gem-llm"] if isinstance(stage, TrainPlan) else []
+    packages += ["torch"] if own else []
+    yield f"It needs {', '.join(packages)}; TINKER_API_KEY, and for a server of one's"
+    yield "own TINKER_BASE_URL. The same seed gives what `rlc run` gives on that server."
+    yield '"""'

@@ -1,0 +1,17 @@
+# rlc emit --target script
+model policy { base = "tiny" }
+
+env spell = gem("rg:spell_backward")
+  |> python_tool()
+  |> chat()
+
+train main {
+  model     = policy
+  env       = spell
+  batch     = groups(4, group_size = 4)
+  sampling  = sample(max_tokens = 16)
+  advantage = grpo()
+  loss      = importance_sampling()
+  optimizer = adam(1e-3)
+  steps     = 2
+}

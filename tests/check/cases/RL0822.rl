@@ -1,0 +1,16 @@
+# rlc emit --target script
+model policy { base = "tiny" }
+
+env spell = gem("rg:spell_backward") |> chat()
+
+train main {
+  model     = policy
+  env       = spell
+  batch     = groups(4, group_size = 4)
+  sampling  = sample(max_tokens = 16)
+  advantage = grpo()
+  loss      = cispo(clip_high = 5)
+  optimizer = adam(1e-3)
+  steps     = 2
+  overlap   = asynchronous(max_staleness = 1)
+}
