@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from rlc.catalog.declarations import DECLARATIONS, PARAM_TYPES
-from rlc.catalog.index import BUILTINS, KINDS
+from rlc.catalog.index import KINDS
 from rlc.check.reuse.types import WORD
 from rlc.lang.words import ESCAPES, vocabulary
 from rlc.lsp.outline import IMPORT
@@ -25,11 +25,6 @@ def kinds() -> list[str]:
 def types() -> list[str]:
     """Return the types of parameters."""
     return [*PARAM_TYPES, WORD, *(kind for kind in KINDS if kind in DECLARATIONS)]
-
-
-def functions() -> list[str]:
-    """Return the builtins that are called."""
-    return sorted({builtin.name for builtin in BUILTINS if not builtin.word})
 
 
 def keywords() -> list[str]:
@@ -69,8 +64,7 @@ def textmate_grammar() -> Rule:
         },
         *numbers,
         _rule(rf"(?<![\w.])({name}(?:\.{name})*)(?=\s*=(?!=))", "variable.other.property"),
-        _rule(rf"(?<![\w.])(?:{_any(functions())})(?=\s*\()", "support.function"),
-        _rule(rf"(?<![\w.]){name}(?=\s*\()", "entity.name.function"),
+        _rule(rf"(?<![\w.]){name}(?:\.{name})*(?=\s*\()", "support.function"),
         _rule(rf"(?<![\w.])(?:{_any(constants)})(?!\w)", "constant.language"),
         _rule(rf"(?<![\w.])(?:{_any(operators)})(?!\w)", "keyword.operator.word"),
         _rule(r"\|>|[<>]=?|[!=]=|[-+*/=]", "keyword.operator"),
