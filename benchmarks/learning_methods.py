@@ -3,43 +3,44 @@
     python benchmarks/learning_methods.py [--seeds 1 2 3] [--methods dpo kto distillation …]
 
 The recipes are in `benchmarks/methods`. A method is judged by the mean reward of 512 episodes that
-it never trains on, before → after. The control has the same recipe without what is to be learnt.
-Preferences are the best and the worst of four replies that the model itself gave, with another
-seed. Of distillation it says after how many sampled tokens the model got to 0.75, by each signal.
+it never trains on, before → after. The control has the same recipe with chance in the place of what
+is to be learnt (`method_data.py`). Preferences are the best and the worst of four replies that the
+model itself gave, with another seed. Of distillation it says after how many sampled tokens the
+model got to 0.75, by each signal.
 """
 
 from __future__ import annotations
 
 import argparse
 import json
-import random
 import shutil
 import subprocess
 import sys
 import tempfile
-from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from attrs import field, frozen
+from attrs import frozen
+from method_data import judging_endpoint, write_preferences, write_words
 
 HERE = Path(__file__).parent
 RLC = str(Path(sys.executable).with_name("rlc"))
 ENOUGH = 0.75  # the reward up to which distillation counts its tokens
-LEAST = 0.2  # by how much the better reply earned more
-INSTRUCTION = "Put your answer inside \\boxed{}."
 Metrics = list[dict[str, Any]]
 
 
 @frozen
 class Method:
-    """A recipe with what its overrides make of it, and of its control."""
+    """A recipe with what its overrides make of it, and of its control. ``first`` is the evaluation
+    before, where that is another one. ``endpoint``: its judge is behind one."""
 
     recipe: str
     overrides: Sequence[str] = ()
     control: Sequence[str] = ()
-    evaluated: Sequence[str] = field(default=("heldout",))
+    evaluated: Sequence[str] = ("heldout",)
+    first: str | None = None
+    endpoint: bool = False
 
 
 def _preference(loss: str, *more: str, data: str = "pairs") -> Method:
@@ -56,6 +57,17 @@ METHODS = {
     "cpo": _preference("cpo()"),
     "orpo": _preference("orpo(beta = 1)", "main.optimizer.learning_rate=3e-3"),
     "kto": _preference("kto()", data="labelled"),
+    "judged": Method("judged", control=['verdicts="shuffled.jsonl"', "warmth=1.0"]),
+    "compared": Method("compared", endpoint=True),
+    "ranked": Method("compared", ["main.env=ranked"], ["main.env=ranked"], endpoint=True),
+    "implicit_reward": Method("reward_model", control=['align.data=pairs("random-pairs.jsonl")']),
+    "online_dpo": Method("online_dpo", control=['grading="words.py:coin"'], first="before"),
+    "iteration": Method(
+        "iteration",
+        control=["first.data.keep=all", "second.data.keep=all"],
+        first="before",
+    ),
+    "prompt_distillation": Method("prompt_distillation", control=['said=""']),
     "distillation": Method("distillation", evaluated=("of_student", "of_both", "of_alone")),
 }
 REPLIES = Method("replies")
@@ -76,46 +88,22 @@ def run(folder: Path, method: Method, seed: int, *overrides: str) -> Metrics:
     return [json.loads(line) for line in lines]
 
 
-def write_preferences(folder: Path) -> None:
-    """Write what is compared: the best and the worst of four replies of the model to one word. In
-    the control's files it is drawn which of them counts as the better one."""
-    run(folder, REPLIES, 77)
-    by_task: dict[int, list[dict[str, Any]]] = defaultdict(list)
-    for line in (folder / "replies.jsonl").read_text("utf-8").splitlines():
-        episode = json.loads(line)
-        by_task[episode["task"]] += episode["turns"]
-    draw = random.Random(1)
-    for kind in ("own", "random"):
-        pairs = []
-        for turns in by_task.values():
-            *_, best = ordered = sorted(turns, key=lambda turn: float(turn["reward"]))
-            if best["reward"] - ordered[0]["reward"] >= LEAST:
-                sides = [ordered[0]["action"], best["action"]]
-                if kind == "random":
-                    draw.shuffle(sides)
-                prompt = f"{best['observation'].rstrip()}\n{INSTRUCTION}"
-                pairs.append({"prompt": prompt, "rejected": sides[0], "chosen": sides[1]})
-        single = [
-            {"prompt": pair["prompt"], "completion": pair[side], "label": side == "chosen"}
-            for pair in pairs
-            for side in ("rejected", "chosen")
-        ]
-        for name, rows in (("pairs", pairs), ("labelled", single)):
-            text = "".join(json.dumps(row) + "\n" for row in rows)
-            (folder / f"{kind}-{name}.jsonl").write_text(text, "utf-8")
-    shutil.copy(folder / "own-pairs.jsonl", folder / "pairs.jsonl")
-
-
 def report(name: str, what: str, method: Method, metrics: Metrics) -> None:
     """Print the held-out reward before → after, and of several signals the tokens up to ENOUGH."""
     for evaluation in method.evaluated:
-        key = f"eval/{evaluation}/mean_reward"
-        rewards = {row["step"]: row[key] for row in metrics if key in row}
-        line = f"{rewards[min(rewards)]:.3f} → {rewards[max(rewards)]:.3f}"
+        rewards, before = _rewards(metrics, evaluation), _rewards(metrics, method.first)
+        first = min((before or rewards).items())[1]
+        line = f"{first:.3f} → {rewards[max(rewards)]:.3f}"
         if len(method.evaluated) > 1:
             stage = evaluation.removeprefix("of_")
             line += f"  {stage:8} {tokens_until(rewards, stage, metrics)}"
-        print(f"{name:14} {what:8} {line}", flush=True)
+        print(f"{name:20} {what:8} {line}", flush=True)
+
+
+def _rewards(metrics: Metrics, evaluation: str | None) -> dict[int, float]:
+    """The mean rewards of an evaluation, by the step after which it was."""
+    key = f"eval/{evaluation}/mean_reward"
+    return {row["step"]: row[key] for row in metrics if key in row}
 
 
 def tokens_until(rewards: Mapping[int, float], stage: str, metrics: Metrics) -> str:
@@ -135,15 +123,25 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         shutil.copytree(HERE / "methods", folder, dirs_exist_ok=True)
-        write_preferences(folder)
+        run(folder, REPLIES, 77)
+        write_preferences(folder, folder / "replies.jsonl")
+        write_words(folder)
         for method_name in args.methods:
             method = METHODS[method_name]
             for seed in args.seeds:
-                metrics = run(folder, method, seed, *method.overrides)
-                report(method_name, f"seed {seed}", method, metrics)
-            if method.control:
-                metrics = run(folder, method, args.seeds[0], *method.control)
+                report(method_name, f"seed {seed}", method, measured(folder, method, seed, False))
+            if method.control or method.endpoint:
+                metrics = measured(folder, method, args.seeds[0], True)
                 report(method_name, "control", method, metrics)
+
+
+def measured(folder: Path, method: Method, seed: int, control: bool) -> Metrics:
+    """The metrics of a method, or of its control."""
+    overrides = method.control if control else method.overrides
+    if not method.endpoint:
+        return run(folder, method, seed, *overrides)
+    with judging_endpoint(by_chance=control) as url:
+        return run(folder, method, seed, *overrides, f'url="{url}"')
 
 
 if __name__ == "__main__":

@@ -1,6 +1,6 @@
 # A reward model without a head: a preference stage learns which replies are better, and what it has
 # learnt, its implicit reward, trains another model, for as long as that stays near where it began. In
-# half a minute the reward of the environment, which nobody is told, goes from 0.5 to 0.8.
+# ten steps the reward of the environment, which that model is not told, goes from 0.50 to 0.62.
 
 model policy {
   base      = "tiny"
@@ -12,13 +12,17 @@ model reader {
   lora_rank = 8
 }
 
+env spell = gem("rg:spell_backward")
+  |> chat(instruction = "Put your answer inside \\boxed{}.")
+  |> rollouts(max_tokens = 16)
+
 preference align {
   model     = reader
-  data      = pairs("data/spell_pairs.jsonl")
+  data      = preferred(reader, env = spell, n = 192, samples = 4)
   loss      = dpo(beta = 0.1)
   optimizer = adam(1e-3)
   batch     = 16
-  steps     = 20
+  epochs    = 2
 }
 
 judge better = implicit_reward(align)
@@ -37,7 +41,7 @@ train main {
 
 eval heldout {
   model   = main
-  env     = gem("rg:spell_backward") |> chat(instruction = "Put your answer inside \\boxed{}.")
+  env     = spell
   samples = 4
   first   = true
   every   = 5

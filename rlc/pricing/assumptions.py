@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 
 from attrs import asdict
 
-from rlc.catalog.environments import env_facts, max_turns, rubrics_of
+from rlc.catalog.environments import env_facts, max_turns, reward_models_of, rubrics_of
 from rlc.catalog.facts.models import find_model, storage_price, tokenizer_of
 from rlc.catalog.facts.prices import price_of
 from rlc.catalog.index import loss_traits, source_traits, teacher_traits
@@ -57,6 +57,8 @@ def _judges(stage: StagePlan) -> Iterator[str]:
     """What judges are asked, and what of that has no known price."""
     said = list[str]()
     for env in environments_of(stage):
+        for _, _, learnt in reward_models_of(env):
+            said.append(f"{learnt.name} is billed as two prefills of each episode")
         for _, judging, judge in rubrics_of(env):
             times = {
                 "score": "once for each episode",
