@@ -44,7 +44,7 @@ def model(
         with rlc.model("runs/quickstart-20261121-101500") as trained:
             print(trained.chat("Guess a number between 1 and 10."))
     """
-    return Model(named_model(name, base, renderer), base_url)
+    return Model(named_model(name, base, renderer, base_url), base_url)
 
 
 class Model:

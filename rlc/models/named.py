@@ -14,6 +14,8 @@ from rlc.errors import Error
 from rlc.plan.models import ModelPlan
 from rlc.plan.paths import file_part
 from rlc.plan.records import LOCAL, TINKER
+from rlc.service.connect import require_packages
+from rlc.service.errors import ServiceError
 
 _STATE = "tinker://"
 
@@ -24,15 +26,21 @@ class UnknownModelError(Error):
     exit_status = 2
 
 
-def named_model(name: str, base: str | None = None, renderer: str | None = None) -> ModelPlan:
+def named_model(
+    name: str,
+    base: str | None = None,
+    renderer: str | None = None,
+    base_url: str | None = None,
+) -> ModelPlan:
     """Return the model of a name: ``runs/x@main:20`` and the like (see :func:`find_weights`), the
     folder of an adapter of PEFT, ``tinker://RUN/weights/NAME``, a base model of the catalogue, or
     the folder of one.
 
     Args:
-        base: the base model, where the name does not say it: of a ``tinker://`` path, and of an
-            adapter that names another folder.
+        base: the base model, where the name does not say it: of an adapter that names another
+            folder. That of a ``tinker://`` path is asked of the service if it is not given.
         renderer: how chats become tokens, where that is not known.
+        base_url: the address of a Tinker server to ask instead of the hosted service.
 
     Raises:
         UnknownModelError: there is no such model, or its base or renderer is not known.
@@ -43,7 +51,8 @@ def named_model(name: str, base: str | None = None, renderer: str | None = None)
         return _model(name, known.base, known, renderer)
     if name.startswith(_STATE):
         if base is None:
-            raise UnknownModelError(f"the base model of {name} is not known here", "give --base")
+            base, trained = _asked_base(name, base_url)
+            renderer = renderer or trained
         return _model(name, base, find_model(base), renderer, weights=name, service=TINKER)
     if os.path.isfile(os.path.join(name, "config.json")):
         return _model(name, name, None, renderer)
@@ -61,6 +70,19 @@ def named_model(name: str, base: str | None = None, renderer: str | None = None)
     model = _model(name, base, find_model(base), renderer or found.renderer, weights, found.service)
     trains: dict[str, Any] = dict(found.trains)
     return evolve(model, lora_rank=found.rank, **trains)
+
+
+def _asked_base(path: str, base_url: str | None) -> tuple[str, str | None]:
+    """The base model of a state that a service keeps, and the renderer that it was trained with, if
+    its run notes one. Raise UnknownModelError if the service does not say it."""
+    try:
+        require_packages(TINKER)
+        from rlc.service.hosted.weights_info import find_base
+
+        return find_base(path, base_url)
+    except ServiceError as error:
+        message = f"the base model of {path} is not known here: {error.message.rstrip('.')}"
+        raise UnknownModelError(message, "give --base") from error
 
 
 def _model(

@@ -71,15 +71,20 @@ async def _close(service: ServiceClient) -> None:
         await in_thread(engine.close)
 
 
-async def open_model(plan: ModelPlan, base_url: str | None = None) -> OpenedModel:
-    """Open a model on its service; ``base_url`` is a server to use in place of Tinker.
+async def open_model(
+    plan: ModelPlan, base_url: str | None = None, *, shared: bool = False
+) -> OpenedModel:
+    """Open a model on its service; ``base_url`` is a server to use in place of Tinker. With
+    ``shared``, it is asked by programs that know nothing of each other.
 
     Raise ServiceError if the service or the model is not there, WeightsError if its weights are
     not, and EnvError if its renderer does not fit.
     """
     folder, service = TemporaryDirectory(prefix="rlc-model-"), None
     try:
-        service = open_service(plan.service, Path(folder.name), base_url)
+        service = open_service(plan.service, Path(folder.name), base_url, shared=shared)
+        if isinstance(service, RemoteService) and not await service.is_rlc():
+            service.separate_samples()  # there may be one random stream for all of a request
         client = await open_sampler(service, plan)
         chats = await chat_model(plan, client)
     except BaseException:

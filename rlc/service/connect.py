@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
 
 from rlc.catalog.packages import SERVICE_PACKAGES, module_of
@@ -11,6 +11,11 @@ from rlc.plan.asked import asked_models
 from rlc.plan.records import LOCAL, Plan
 from rlc.service.errors import ServiceError
 from rlc.service.interface import RemoteService, ServiceClient
+
+_NEEDED_BY = {
+    LOCAL: ("the embedded engine", "local,gem"),
+    "tinker": ("the Tinker service", "tinker,gem"),
+}
 
 
 def require_service(plan: Plan, base_url: str | None = None) -> None:
@@ -23,7 +28,7 @@ def require_service(plan: Plan, base_url: str | None = None) -> None:
         ServiceError: the text says what is missing and what works without it.
     """
     if _name(plan) == "tinker":
-        _require_packages(SERVICE_PACKAGES["tinker"], "the Tinker service", "tinker,gem")
+        require_packages("tinker")
         from rlc.service.hosted.endpoint import find_endpoint
 
         endpoint = find_endpoint(base_url)
@@ -35,7 +40,7 @@ def require_service(plan: Plan, base_url: str | None = None) -> None:
             "--base-url is the address of a Tinker server; this plan runs on the embedded engine"
         )
     else:
-        _require_packages(SERVICE_PACKAGES[LOCAL], "the embedded engine", "local,gem")
+        require_packages(LOCAL)
 
 
 def connect_service(
@@ -59,14 +64,16 @@ def open_service(
     checkpoints: Path,
     base_url: str | None = None,
     metadata: Mapping[str, str] | None = None,
+    shared: bool = False,
 ) -> ServiceClient:
-    """The same for the name of a service."""
+    """The same for the name of a service. With ``shared``, requests may join the engine's running
+    batch at any time."""
     if name == LOCAL:
-        _require_packages(SERVICE_PACKAGES[LOCAL], "the embedded engine", "local,gem")
+        require_packages(LOCAL)
         from rlc.service.local import connect
 
-        return connect(checkpoints)
-    _require_packages(SERVICE_PACKAGES["tinker"], "the Tinker service", "tinker,gem")
+        return connect(checkpoints, continuous=shared)
+    require_packages("tinker")
     from rlc.service.hosted.endpoint import find_endpoint
 
     endpoint = find_endpoint(base_url)
@@ -85,7 +92,10 @@ def _name(plan: Plan) -> str:
     return names.pop()
 
 
-def _require_packages(packages: Sequence[str], what: str, extras: str) -> None:
+def require_packages(service: str) -> None:
+    """Raise ServiceError if a service needs packages that are not installed."""
+    packages = SERVICE_PACKAGES[service]
     missing = [name for name in packages if importlib.util.find_spec(module_of(name)) is None]
     if missing:
-        raise ServiceError(f"{what} needs {', '.join(missing)}: pip install 'rlc[{extras}]'")
+        what, extra = _NEEDED_BY[service]
+        raise ServiceError(f"{what} needs {', '.join(missing)}: pip install 'rlc[{extra}]'")

@@ -62,12 +62,13 @@ class HostedSamplingClient:
         sampling_params: types.SamplingParams,
         include_prompt_logprobs: bool = False,
         topk_prompt_logprobs: int = 0,
+        topk_sample_logprobs: int = 0,
     ) -> Awaitable[types.SampleResponse]:
         """Draw completions; the request is under way when this returns."""
+        scores = include_prompt_logprobs, topk_prompt_logprobs, topk_sample_logprobs
 
         def ask(count: int, params: types.SamplingParams) -> Reply[types.SampleResponse]:
-            request = (prompt, count, params, include_prompt_logprobs, topk_prompt_logprobs)
-            return submit(lambda: self.sdk.sample(*request), self._patience)
+            return submit(lambda: self.sdk.sample(prompt, count, params, *scores), self._patience)
 
         seed = sampling_params.seed
         if num_samples == 1 or seed is None or not self._separate():

@@ -5,8 +5,6 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from functools import partial
-from hmac import compare_digest
 from typing import Any, get_type_hints
 
 from pydantic import BaseModel, ValidationError
@@ -19,7 +17,7 @@ from tinker import types
 
 from rlc.service.http import custom_losses, listing, sampling, training
 from rlc.service.http.account import routes as account
-from rlc.service.http.account.signing import SIGNED, Signer
+from rlc.service.http.account.signing import SIGNED
 from rlc.service.http.backend import Backend
 from rlc.service.http.bodies import JSON, read_content
 from rlc.service.http.checkpoints import external
@@ -29,7 +27,7 @@ from rlc.service.http.futures import Reply
 from rlc.service.http.inference.endpoint import Observer
 from rlc.service.http.inference.routes import inference_routes
 from rlc.service.http.inference.served import ServedModels
-from rlc.service.http.refusals import ON_ERROR, Refused, require_key
+from rlc.service.http.refusals import ON_ERROR, Refused, key_checker, require_key
 from rlc.service.http.wire import PROTOBUF, Pass, read_pass
 
 _API = "/api/v1"
@@ -142,15 +140,11 @@ def build_app(
     routes += inference_routes(ServedModels(backend), answered)
     app: ASGIApp = Starlette(routes=routes, exception_handlers=ON_ERROR)
     if key is not None:
-        app = require_key(app, partial(_is_known, key, backend.signer), free=SIGNED)
+        is_key, signed = key_checker(key), backend.signer.has_signed  # an identity given for it
+        app = require_key(app, lambda given: is_key(given) or signed(given), free=SIGNED)
     if any(backend.faults.of_requests.values()):
         app = FaultyApp(app, backend.faults, backend.restart)
     return app
-
-
-def _is_known(key: str, signer: Signer, given: str) -> bool:
-    """Whether a request has the key, or an identity that was given for it."""
-    return compare_digest(given.encode("latin-1"), key.encode()) or signer.has_signed(given)
 
 
 def _answer(result: BaseModel | Reply | Response | None) -> Response:

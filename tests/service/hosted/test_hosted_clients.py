@@ -34,6 +34,7 @@ class Sdk:
         sampling_params: types.SamplingParams,
         include_prompt_logprobs: bool,
         topk_prompt_logprobs: int,
+        topk_sample_logprobs: int,
     ) -> AwaitableConcurrentFuture[types.SampleResponse]:
         seed = sampling_params.seed
         self.asked.append((num_samples, seed))

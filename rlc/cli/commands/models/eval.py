@@ -58,7 +58,7 @@ def run(args: argparse.Namespace) -> int:
     given = usual != {"temperature": 1.0, "top_p": 1.0, "max_tokens": 512}
     seed = 1 if args.seed is None else args.seed
     plan = evaluation_plan(
-        named_model(args.model, args.base, args.renderer),
+        named_model(args.model, args.base, args.renderer, args.base_url),
         args.env,
         args.tasks,
         args.samples,

@@ -58,7 +58,7 @@ def run(args: argparse.Namespace) -> int:
     from rlc.models.export import export_model, publish
     from rlc.models.named import named_model
 
-    model = named_model(args.model, args.base, args.renderer)
+    model = named_model(args.model, args.base, args.renderer, args.base_url)
     if args.publish:
         print(f"published: {publish(model, args.base_url)}")
     if args.out is not None:

@@ -5,27 +5,38 @@ from __future__ import annotations
 import argparse
 import importlib.util
 import os
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from rlc.cli.output import print_error
 from rlc.errors import Error
 
 if TYPE_CHECKING:
+    from rlc.plan.models import ModelPlan
     from rlc.service.http.backend import Backend
+    from rlc.service.http.inference.endpoint import Observer
 
 LOOPBACK = "127.0.0.1"
 KEY_VARIABLE = "RLC_SERVE_KEY"
 PACKAGES = ("torch", "transformers", "tinker", "starlette", "uvicorn")
 
-HELP = "serve the embedded engine to Tinker's SDK"
+HELP = "serve the embedded engine to Tinker's SDK, or models to OpenAI's clients"
 DESCRIPTION = (
     "Serve the embedded engine behind Tinker's HTTP protocol, so that any script "
     "written for the official SDK runs against this machine. Programs that talk to models by "
-    "OpenAI's or Anthropic's API talk to base models and checkpoints at the same address."
+    "OpenAI's or Anthropic's API talk to base models and checkpoints at the same address. With "
+    "--openai only they are served, to models by any reference, over the service of each."
 )
-EPILOG = "exit status: 0 stopped by Ctrl-C; 2 the server cannot start"
+EPILOG = """\
+examples:
+  rlc serve                                            the tiny model, to Tinker's SDK
+  rlc serve --openai runs/x tiny --record asked.jsonl  what was trained, and what it came from
+  rlc serve --openai shopper=runs/x@main:20            under a name of your choice
+  rlc serve --openai tinker://RUN/weights/NAME         a model on Tinker
+
+exit status: 0 stopped by Ctrl-C; 2 the server cannot start
+"""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -51,6 +62,29 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="[NAME=]FOLDER",
         help="serve a Hugging Face model folder, or `tiny`, under a name of your choice "
         "(--model Qwen/Qwen3-8B=tiny); may be repeated (default tiny)",
+    )
+    group = parser.add_argument_group("models by reference")
+    group.add_argument(
+        "--openai",
+        dest="references",
+        nargs="+",
+        default=[],
+        metavar="[NAME=]MODEL",
+        help="serve these models to clients of OpenAI's and Anthropic's APIs: a run (runs/x, "
+        "runs/x@main:20), the folder of an adapter or a model, a tinker:// path, a base model",
+    )
+    group.add_argument("--base", help="their base model, where the name does not say it")
+    group.add_argument("--renderer", help="how chats become tokens, where that is not known")
+    group.add_argument(
+        "--base-url",
+        metavar="URL",
+        help="a server to use in place of the hosted Tinker service (default TINKER_BASE_URL)",
+    )
+    parser.add_argument(
+        "--record",
+        type=Path,
+        metavar="FILE",
+        help="add a line (JSON) for each answered request, with its exact tokens and logprobs",
     )
     parser.add_argument("--device", metavar="NAME", help="cpu or cuda (default: what is there)")
     group = parser.add_argument_group("for tests of clients")
@@ -83,14 +117,87 @@ def run(args: argparse.Namespace) -> int:
     """Serve until Ctrl-C."""
     if missing := [name for name in PACKAGES if importlib.util.find_spec(name) is None]:
         return print_error(f"serving needs {', '.join(missing)}", 2, "pip install 'rlc[serve]'")
+    if problem := _usage_problem(args):
+        return print_error(problem, 2)
+    recorder = None
     try:
-        _serve(args, _key(args))
+        key = _key(args)
+        if args.record is not None:
+            from rlc.service.http.inference.record import Recorder
+
+            recorder = Recorder(args.record)
+        if args.references:
+            _serve_references(args, key, recorder)
+        else:
+            _serve(args, key, recorder)
     except KeyboardInterrupt:
-        print("\nstopped; checkpoints stay in " + str(args.checkpoints))
+        kept = "" if args.references else f"; checkpoints stay in {args.checkpoints}"
+        print(f"\nstopped{kept}")
+    finally:
+        if recorder is not None:
+            recorder.close()
     return 0
 
 
-def _serve(args: argparse.Namespace, key: str | None) -> None:
+def _usage_problem(args: argparse.Namespace) -> str | None:
+    """What is given that would have no effect."""
+    of_references = {"base": None, "renderer": None, "base_url": None}
+    of_engine: dict[str, Any] = {"models": [], "device": None, "custom_losses": True, "faults": ""}
+    of_engine |= {"sample_latency": "0", "train_latency": "0", "fault_seed": 0}
+    of_engine |= {"checkpoints": Path("checkpoints")}
+    others = of_engine if args.references else of_references
+    for name, usual in others.items():
+        if getattr(args, name) != usual:
+            option = {"models": "--model", "custom_losses": "--no-custom-losses"}.get(
+                name, f"--{name.replace('_', '-')}"
+            )
+            does = "has no effect with" if args.references else "is for models named by"
+            return f"{option} {does} --openai"
+    return None
+
+
+def _serve_references(args: argparse.Namespace, key: str | None, answered: Observer | None) -> None:
+    import rlc.service.local.torch_settings  # noqa: F401, I001 (before anything imports torch)
+    import asyncio
+
+    from rlc.models.named import named_model
+    from rlc.models.served import serving_models
+
+    plans = {}
+    for given in args.references:
+        # A folder that is there is one, whatever its name holds.
+        name, _, reference = ("", "", given) if os.path.exists(given) else given.rpartition("=")
+        plan = named_model(reference, args.base, args.renderer, args.base_url)
+        plans[name or reference] = plan
+
+    async def serve() -> None:
+        serving = serving_models(plans, args.host, args.port, key, answered, args.base_url)
+        async with serving as address:
+            print(_references_banner(plans, address, key), flush=True)
+            await asyncio.Event().wait()
+
+    asyncio.run(serve())
+
+
+def _references_banner(plans: Mapping[str, ModelPlan], address: str, key: str | None) -> str:
+    width = max(map(len, plans))
+    models = "\n".join(
+        f"  {name:<{width}}   {plan.weights or plan.base}, on {plan.service}"
+        for name, plan in plans.items()
+    )
+    return f"""\
+rlc serve: OpenAI's and Anthropic's APIs
+{models}
+
+  export OPENAI_BASE_URL={address}/v1
+  export OPENAI_API_KEY={"$" + KEY_VARIABLE if key else "none"}
+
+  Anthropic's clients take {address}
+
+Ctrl-C stops it."""
+
+
+def _serve(args: argparse.Namespace, key: str | None, answered: Observer | None) -> None:
     import asyncio
 
     from rlc.service import local
@@ -111,7 +218,7 @@ def _serve(args: argparse.Namespace, key: str | None) -> None:
             served = asyncio.run(load_models(engine, parse_models(args.models)))
             backend = Backend(engine, served, latency, faults, args.custom_losses)
             print(_banner(backend, listening.getsockname()[:2], args, key), flush=True)
-            Server(build_app(backend, key), backend.futures.close).serve_on(listening)
+            Server(build_app(backend, key, answered), backend.futures.close).serve_on(listening)
         finally:
             engine.close()
 
@@ -138,7 +245,7 @@ def _key(args: argparse.Namespace) -> str | None:
         )
     if key is None:
         raise Error(f"--allow-remote needs a key for the clients in {KEY_VARIABLE}")
-    if not key.startswith("tml-"):
+    if not args.references and not key.startswith("tml-"):
         raise Error(f"{KEY_VARIABLE} must start with tml-: the SDK takes no other keys")
     return key
 

@@ -1,0 +1,71 @@
+"""Models by their references behind OpenAI's and Anthropic's APIs, each over its own service."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import AsyncIterator, Mapping
+from contextlib import AsyncExitStack, asynccontextmanager
+from difflib import get_close_matches
+
+from attrs import evolve, frozen
+from starlette.types import ASGIApp
+
+from rlc.models.opened import open_model
+from rlc.plan.models import ModelPlan
+from rlc.service.chats.model import ChatModel
+from rlc.service.http.inference.endpoint import Caller, Observer
+from rlc.service.http.inference.routes import endpoint_app
+from rlc.service.http.refusals import Refused, key_checker, require_key
+from rlc.service.http.server import serving
+
+
+@frozen(eq=False)
+class ReferencedModels:
+    """Models by the names that requests call them by."""
+
+    models: Mapping[str, ChatModel]
+    _opened_at: float
+
+    def names(self) -> Mapping[str, float]:
+        """The names of all models, and when they were opened."""
+        return dict.fromkeys(self.models, self._opened_at)
+
+    async def find(self, name: str, caller: Caller) -> ChatModel:  # noqa: ARG002 (one key for all)
+        """Return a model. Raise Refused (404) if there is none of the name."""
+        if name in self.models:
+            return evolve(self.models[name], name=name)
+        near = get_close_matches(name, self.models, 1) or [*self.models]
+        said = f"The model {name!r} is not served here: there is {', '.join(near)}."
+        raise Refused(404, said, param="model", code="model_not_found")
+
+
+@asynccontextmanager
+async def serving_models(
+    plans: Mapping[str, ModelPlan],
+    host: str,
+    port: int,
+    key: str | None = None,
+    answered: Observer | None = None,
+    base_url: str | None = None,
+) -> AsyncIterator[str]:
+    """Serve models by their names while the block runs; return the address.
+
+    Args:
+        key: that requests have to carry.
+        answered: called with each request that was answered.
+        base_url: the address of a Tinker server to use instead of the hosted service.
+
+    Raises:
+        rlc.Error: a model, its service or the port cannot be used.
+    """
+    async with AsyncExitStack() as stack:
+        models: dict[str, ChatModel] = {}
+        for name, plan in plans.items():
+            opened = await open_model(plan, base_url, shared=True)
+            stack.push_async_callback(opened.close)
+            models[name] = opened.chats
+            models.setdefault(opened.chats.name, opened.chats)
+        app: ASGIApp = endpoint_app(ReferencedModels(models, time.time()), answered)
+        if key is not None:
+            app = require_key(app, key_checker(key))
+        yield await stack.enter_async_context(serving(app, host, port))

@@ -1,0 +1,151 @@
+"""Models by reference behind OpenAI's API, each over its own service."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Mapping
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import openai
+import pytest
+import tinker
+from http_testing import Running, running
+from run_support import TINY, compiled, run_new, train
+from serving_support import BASE, KEY, policy_data
+from tinker import types
+
+import rlc
+from rlc.cli.main import main
+from rlc.models.named import UnknownModelError, named_model
+from rlc.models.served import serving_models
+from rlc.plan.models import ModelPlan
+from rlc.service.chats.draw import Draw
+from rlc.service.http.inference.record import Recorder
+from rlc.service.http.server import LOOPBACK
+
+pytestmark = [pytest.mark.engine, pytest.mark.server]
+
+ASKED: Any = [{"role": "user", "content": "Guess a number between 1 and 10."}]
+GIVEN: Any = {"messages": ASKED, "max_tokens": 8, "seed": 1, "logprobs": True, "top_logprobs": 2}
+
+
+@pytest.fixture(scope="module")
+def trained(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("runs") / "a"
+    run_new(path, compiled(TINY + train(steps="1", optimizer="adam(3e-2)")))
+    return path
+
+
+@asynccontextmanager
+async def served(plans: Mapping[str, ModelPlan], key: str | None = None, **more: Any) -> Any:
+    async with serving_models(plans, LOOPBACK, 0, key, **more) as address:
+        opened = openai.AsyncOpenAI(base_url=f"{address}/v1", api_key=key or "any", max_retries=0)
+        async with opened as client:
+            yield client
+
+
+def test_a_run_and_its_base_are_served_and_recorded(trained: Path, tmp_path: Path) -> None:
+    file = tmp_path / "asked.jsonl"
+    recorder = Recorder(file)
+    exactly = f"{trained}@main:1"
+
+    async def work() -> Any:
+        plans = {"mine": named_model(str(trained)), "tiny": named_model("tiny")}
+        async with served(plans, "secret", answered=recorder) as client:
+            assert [m.id async for m in client.models.list()] == ["mine", exactly, "tiny"]
+            named = await client.chat.completions.create(model="mine", **GIVEN)
+            same = await client.chat.completions.create(model=exactly, **GIVEN)
+            assert same.choices[0].message == named.choices[0].message
+            with pytest.raises(openai.NotFoundError, match=r"served here: there is mine\."):
+                await client.chat.completions.create(model="mein", **GIVEN)
+            with pytest.raises(openai.AuthenticationError):
+                await client.with_options(api_key="other").models.list()
+            return named.choices[0]
+
+    choice = asyncio.run(work())
+    recorder.close()
+    first, second = map(json.loads, file.read_text().splitlines())
+    assert (first["model"], second["model"]) == ("mine", exactly)
+    assert first["choices"][0]["token_ids"] == second["choices"][0]["token_ids"]
+    assert first["choices"][0]["logprobs"] == [t.logprob for t in choice.logprobs.content]
+    assert "secret" not in file.read_text()
+    with rlc.model(str(trained)) as model:
+        (reply,) = model.sample(ASKED, Draw(8, seed=1))
+    assert list(reply.tokens) == first["choices"][0]["token_ids"]
+    assert reply.text == choice.message.content
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Any:
+    with running(tmp_path_factory.mktemp("hosted")) as opened:
+        yield opened
+
+
+@pytest.fixture(scope="module")
+def state(server: Running) -> str:
+    with tinker.ServiceClient(base_url=server.url, api_key=KEY) as sdk:
+        metadata = {"renderer_name": "qwen3_disable_thinking"}
+        client = sdk.create_lora_training_client(
+            BASE, rank=2, seed=1, user_metadata=metadata
+        ).result()
+        client.forward_backward(policy_data(), "importance_sampling")
+        client.optim_step(types.AdamParams(learning_rate=0.01)).result()
+        return str(client.save_state("mine").result().path)
+
+
+def test_a_state_on_tinker_is_served_by_its_path_alone(
+    server: Running, state: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its base and its renderer are asked of the service."""
+    monkeypatch.setenv("TINKER_API_KEY", KEY)
+    plan = named_model(state, base_url=server.url)
+    assert (plan.base, plan.renderer) == (BASE, "qwen3_disable_thinking")
+
+    async def work() -> None:
+        async with served({state: plan}, base_url=server.url) as client:
+            direct = client.with_options(base_url=f"{server.url}/v1", api_key=KEY)
+            over = await client.chat.completions.create(model=state, n=2, **GIVEN)
+            own = await direct.chat.completions.create(model=state, n=2, **GIVEN)
+            for one, other in zip(over.choices, own.choices, strict=True):
+                assert one.message == other.message
+                for ours, theirs in zip(one.logprobs.content, other.logprobs.content, strict=True):
+                    assert ours.logprob == pytest.approx(theirs.logprob, abs=1e-5)
+                    assert [t.token for t in ours.top_logprobs] == [
+                        t.token for t in theirs.top_logprobs
+                    ]
+            chunks = await client.chat.completions.create(model=state, stream=True, **GIVEN)
+            streamed = [c.choices[0].delta.content or "" async for c in chunks]
+            whole = await client.chat.completions.create(model=state, **GIVEN)
+            assert "".join(streamed) == whole.choices[0].message.content
+
+    asyncio.run(work())
+
+
+def test_a_state_that_the_service_does_not_know(
+    server: Running, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("TINKER_API_KEY", KEY)
+    with pytest.raises(UnknownModelError, match=r"is not known here: .*nobody") as raised:
+        named_model("tinker://nobody/weights/none", base_url=server.url)
+    assert raised.value.hint == "give --base"
+
+
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [
+        (["--openai", "nowhere"], "nowhere is no run"),
+        (["--openai", "tiny", "--model", "tiny"], "--model has no effect with --openai"),
+        (["--openai", "tiny", "--faults", "errors=5%"], "--faults has no effect"),
+        (["--renderer", "qwen3"], "--renderer is for models named by --openai"),
+        (["--openai", "tiny", "--host", "0.0.0.0"], "--allow-remote"),
+        (["--openai", "tiny", "--record", "/nowhere/x"], "cannot write /nowhere/x"),
+    ],
+)
+def test_what_cannot_be_served_is_said_before(
+    given: list[str], said: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["serve", *given]) == 2
+    assert said in capsys.readouterr().err
