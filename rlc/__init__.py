@@ -8,7 +8,7 @@ The functions here do what the commands of the same names do::
     recipe.check()              # the findings, empty if there are none
     print(recipe.explain())     # values with their origins, formulas, graph, cost
     summary = rlc.run(recipe)   # train; the summary has the checkpoint and the rewards
-    rlc.model(summary.weights).chat("2 + 3 = ?")  # talk to what was trained
+    summary.model().chat("2 + 3 = ?")  # talk to what was trained, as rlc.model("runs/x") does
     rlc.resume(summary.folder)  # continue a run that was interrupted
     rlc.sweep("recipes/learning_rates.rl").best  # of the runs that a `sweep` declares
 
@@ -27,8 +27,9 @@ if TYPE_CHECKING:
     from rlc.api import Explanation, Recipe, RecipeError, explain, load, load_plan, run, sweep
     from rlc.errors import Error
     from rlc.models.model import Model, model
+    from rlc.models.trained import resume
     from rlc.plan.records import Plan
-    from rlc.runtime.start import ExpectationError, resume
+    from rlc.runtime.start import ExpectationError
     from rlc.runtime.summary import Summary
     from rlc.sweeps.results import SweepSummary
     from rlc.sweeps.start import resume_sweep
@@ -61,7 +62,7 @@ _ELSEWHERE = {  # than in rlc.api
     "Summary": "rlc.runtime.summary",
     "SweepSummary": "rlc.sweeps.results",
     "model": "rlc.models.model",
-    "resume": "rlc.runtime.start",
+    "resume": "rlc.models.trained",
     "resume_sweep": "rlc.sweeps.start",
 }
 

@@ -16,10 +16,10 @@ if TYPE_CHECKING:
     from rlc.compile.sweeps import Sweep
     from rlc.explanation.job.graph import Format
     from rlc.lang.diagnostics import Diagnostics
+    from rlc.models.trained import TrainedSummary
     from rlc.plan.records import Plan
     from rlc.pricing.latencies import Latencies
     from rlc.runtime.observer import Observer
-    from rlc.runtime.summary import Summary
     from rlc.sweeps.observer import SweepObserver
     from rlc.sweeps.results import SweepSummary
 
@@ -291,7 +291,7 @@ def run(
     seed: int | None = None,
     rehearse: bool = False,
     service: str | None = None,
-) -> Summary:
+) -> TrainedSummary:
     """Run a job to its end or to its budget, as `rlc run` does, and return its summary.
 
     In a notebook the job runs in a thread of its own, and an interrupt stops it after the current
@@ -320,9 +320,9 @@ def run(
     Example::
 
         summary = rlc.run("recipes/quickstart.rl", set={"main.steps": 10})
-        print(summary.state, summary.stages[-1].checkpoint)
+        print(summary.state, summary.model().chat("2 + 3 = ?"))
     """
-    from rlc.runtime.start import run_plan
+    from rlc.models.trained import run_plan
 
     if isinstance(job, str | os.PathLike) and not is_saved_plan(job):
         job = load(job, set, seed, rehearse, service)

@@ -185,7 +185,11 @@ def test_a_job_is_run_and_gone_on_with(tmp_path: Path) -> None:
     assert tags.open == []
     assert tags.seen.count("tr") == 2
     assert [row["step"] for row in summary.history] == [1]
-    assert rlc.resume(tmp_path / "run").state == "finished"
+    again = rlc.resume(tmp_path / "run")
+    assert again.state == "finished"
+    with again.model() as model:
+        assert model.name == summary.weights == f"{tmp_path / 'run'}@main:1"
+        assert len(model.sample("2 + 3 = ?", count=2)) == 2
 
 
 @pytest.mark.engine

@@ -91,6 +91,15 @@ def find_weights(name: str) -> SavedWeights:
     raise WeightsError(f"{folder} is the folder of no {what}")
 
 
+def model_of(run: str) -> str | None:
+    """Return the name of exactly what a run has left, its best or its last; None if it has left
+    nothing that can be used."""
+    try:
+        return f"{run}{find_weights(run).exactly}"
+    except WeightsError:
+        return None
+
+
 def _of_run(path: Path, folder: str, name: str | None, which: str | None) -> SavedWeights:
     plan = _plan_of(path)
     trained = [stage for stage in plan.stages if not isinstance(stage, EvalPlan)]

@@ -24,6 +24,12 @@ def add_plan_options(parser: argparse.ArgumentParser) -> None:
         default=[],
         help="override a param (learning_rate=1e-4) or a field (main.steps=10)",
     )
+    parser.add_argument(
+        "--weights",
+        metavar="MODEL",
+        help="let the model that is trained first start from these weights: a run (runs/x, "
+        "runs/x@main:20), the folder of an adapter, a tinker:// path",
+    )
     parser.add_argument("--seed", type=int, help="seed of every random choice (default 1)")
     parser.add_argument(
         "--service",
@@ -41,14 +47,17 @@ def add_plan_options(parser: argparse.ArgumentParser) -> None:
 def recipe_of(args: argparse.Namespace, path: str | None = None) -> Recipe:
     """Return the recipe (the one at ``path``, if given) with the options that decide its plan."""
     from rlc.api import Recipe
+    from rlc.compile.overrides import WEIGHTS
 
-    options = (tuple(args.overrides), args.seed, args.rehearse, args.service)
+    weights = [] if args.weights is None else [f"{WEIGHTS}={args.weights}"]
+    options = ((*args.overrides, *weights), args.seed, args.rehearse, args.service)
     return Recipe(path or args.recipe, *options)
 
 
 def changes_plan(args: argparse.Namespace) -> bool:
     """Return whether any option decides something about the plan."""
-    return bool(args.overrides or args.rehearse or args.service or args.seed is not None)
+    given = args.overrides, args.weights, args.rehearse, args.service
+    return any(given) or args.seed is not None
 
 
 class NoRecipeError(Error):

@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterable, Mapping, Sequence
 
 from attrs import evolve
 
-from rlc.catalog.declarations import DECLARATIONS
+from rlc.catalog.declarations import DECLARATIONS, TRAINING
 from rlc.check.reuse.changes import Change
 from rlc.check.suggest import known_values
 from rlc.lang.ast import Amend, BlockDecl, Call, Expr, Field, Name, Recipe, ValueDecl
 from rlc.lang.diagnostics import Diagnostics
-from rlc.lang.source import Source
+from rlc.lang.source import Source, Span
 from rlc.lang.syntax import parse_field
+
+WEIGHTS = "--weights"  # an override of its own, which stands for the weights of a model
 
 
 def apply_overrides(
@@ -23,18 +26,37 @@ def apply_overrides(
 ) -> Recipe:
     """The recipe with ``name=value`` and ``decl.field=value`` put in, the last of each name.
 
-    Paths in the values start at ``folder``.
+    Paths in the values start at ``folder``. ``--weights=runs/x`` are the weights of the model that
+    is trained first.
     """
     if isinstance(overrides, Mapping):
         overrides = [f"{name}={value}" for name, value in overrides.items()]
     for text in overrides:
-        source = Source(f"--set {text.partition('=')[0].strip()}", text, folder)
+        name, _, value = text.partition("=")
+        source = Source(f"--set {name.strip()}", text, folder)
+        if name == WEIGHTS:
+            model = _first_trained(recipe)
+            if model is None:
+                source = Source(WEIGHTS, value, folder)
+                message = "no stage of this recipe trains a model that it declares by a name"
+                found.error("RL0106", Span(source, 0, len(value)), message)
+                continue
+            source = Source(WEIGHTS, f"{model}.weights = {json.dumps(value)}", folder)
         found.report_keys(source)
         override, wrong = parse_field(source)
         found.extend(wrong)
         if override is not None:
             recipe = put_in(recipe, *override, found)
     return recipe
+
+
+def _first_trained(recipe: Recipe) -> str | None:
+    """The declared model that the first stage of a recipe trains; stages after it go on with it."""
+    decls = [d for d in recipe.decls if isinstance(d, BlockDecl | ValueDecl)]
+    known = {decl.name.id for decl in decls if decl.kind.id == "model"}
+    stages = [d for d in recipe.decls if isinstance(d, BlockDecl) and d.kind.id in TRAINING]
+    given = [field.value for stage in stages for field in stage.fields if field.name.id == "model"]
+    return next((v.id for v in given if isinstance(v, Name) and v.id in known), None)
 
 
 def put_in(

@@ -9,6 +9,7 @@ from pathlib import Path
 from attrs import frozen
 
 from rlc.catalog.declarations import STAGES
+from rlc.catalog.saved_weights import model_of
 from rlc.explanation.formulas.stages import formula_sections
 from rlc.explanation.values import Row, value_rows
 from rlc.lang.render import Paint
@@ -93,6 +94,7 @@ class Page:
     """Everything that the template shows."""
 
     run: RunInfo
+    model: str | None  # what the run has left
     recipe: str
     hash: str
     seed: int
@@ -135,6 +137,7 @@ def build(files: RunFiles, run: RunInfo, chosen: Sequence[Episode]) -> Page:
     total = sum(seconds.values()) or 1.0
     return Page(
         run=run,
+        model=model_of(str(files.path)),
         recipe=plan.recipe,
         hash=plan_hash(plan)[:12],
         seed=plan.seed,

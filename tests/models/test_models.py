@@ -14,9 +14,12 @@ from run_support import TINY, compiled, run_new, train
 
 import rlc
 from rlc.cli.main import main
+from rlc.compile.overrides import WEIGHTS
+from rlc.compile.recipe import load as compile_file
 from rlc.models.export import ExportError, export_model
 from rlc.models.named import named_model
 from rlc.models.opened import open_model
+from rlc.report.page import report_html
 from rlc.service.chats.draw import Draw
 from rlc.service.chats.errors import TooLongError
 
@@ -160,3 +163,33 @@ def test_the_commands(
     assert "mean_reward" in capsys.readouterr().out
     assert main(["eval", str(trained), "--env", "spell_it"]) == 2
     assert "it has `guess`" in capsys.readouterr().err
+
+
+def test_a_run_says_what_its_model_is_called(
+    trained: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    name = f"{trained}@main:2"
+    assert main(["runs", str(trained), "--json"]) == 0
+    assert [run["model"] for run in json.loads(capsys.readouterr().out)] == [name]
+    assert main(["runs", str(trained)]) == 0
+    assert "@main:2" in capsys.readouterr().out
+    assert f"model <code>{name}</code>" in report_html(trained)
+
+
+def test_other_weights_are_started_from_without_editing_the_recipe(
+    trained: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    recipe = tmp_path / "r.rl"
+    text = TINY.replace("lora_rank = 4", "") + train(steps="1")
+    recipe.write_text('model unused { base = "tiny" }\n' + text)
+    plan = compile_file(str(recipe), (f"{WEIGHTS}={trained}",)).plan
+    assert plan is not None
+    assert os.path.normpath(tmp_path / str(plan.stages[0].model.weights)) == f"{trained}@main:2"
+    assert plan.stages[0].model.lora_rank == 4
+    assert plan.provenance["stages.main.model.weights"].startswith("--weights")
+    for given, said in (("nowhere", "there is no folder"), (f"{trained}@main:9", "after step 9")):
+        assert main(["run", str(recipe), "--weights", given]) == 1
+        assert said in capsys.readouterr().err
+    recipe.write_text('eval e { model = "tiny" }\n')
+    main(["explain", str(recipe), "--weights", str(trained)])
+    assert "trains a model that it declares" in capsys.readouterr().err

@@ -37,7 +37,8 @@ examples:
 states: running; finished; budget (ended at its budget); interrupted (by Ctrl-C, or its process is
 gone); failed; damaged. `rlc run --resume RUN` goes on after a budget, an interrupt or a failure.
 
-`expected` says how many of the recipe's expectations held.
+`expected` says how many of the recipe's expectations held. `model` is what follows the run in the
+name of the model that it has left: `rlc chat RUN@main:20`.
 
 exit status: 0 listed, 1 there are no runs, 2 usage
 """
@@ -62,6 +63,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
+    from rlc.catalog.saved_weights import model_of
     from rlc.runtime.journal.differing import what_differs
     from rlc.runtime.journal.runs import is_run, list_runs, read_run
     from rlc.sweeps.read import TRIALS, is_sweep
@@ -79,6 +81,7 @@ def run(args: argparse.Namespace) -> int:
                 "path": str(info.path),
                 "resumable": info.resumable,
                 "differs": differing[info.path],
+                "model": model_of(str(info.path)),
             }
             for info in found
         ]
@@ -165,11 +168,13 @@ def table(
     from rich.table import Table
     from rich.text import Text
 
+    from rlc.catalog.saved_weights import model_of
     from rlc.plan.units import elapsed
 
     shown = Table(box=None, padding=(0, 2, 0, 0), header_style="dim")
     expected = any(info.expectations for info in found)
-    for title in ("run", "state", "recipe", "differs", "steps", "last", "expected", "spent", "ago"):
+    titles = "run", "state", "recipe", "differs", "steps", "model", "last", "expected"
+    for title in (*titles, "spent", "ago"):
         if expected or title != "expected":
             shown.add_column(title, overflow="fold", no_wrap=title in ("state", "spent", "ago"))
     for info in found:
@@ -179,6 +184,7 @@ def table(
             Text(info.recipe),
             Text(_differences(differing.get(info.path, {}))),
             Text("\n".join(f"{s.name} {s.done:,}/{s.total:,}" for s in info.stages)),
+            Text((model_of(str(info.path)) or "").removeprefix(str(info.path))),
             Text(last_results(info)),
             *([Text(expectations_text(info))] if expected else []),
             Text(f"${info.spent_usd:.2f}"),
