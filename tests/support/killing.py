@@ -26,7 +26,10 @@ from run_support import TINY, block, train
 from rlc.runtime.journal.database import Journal
 from rlc.runtime.journal.folder import RunFolder
 
-PHASES = ("sampling", "training", "saving", "evaluating", "snapshot", "journalling")
+PHASES = (
+    *("sampling", "training", "saving", "evaluating", "snapshot", "journalling"),
+    *("scoring", "judging"),
+)
 _AWAKE = len(PHASES)  # the place after those of the phases: whether there was any yet
 _LONGEST = 240.0  # seconds that a run may take on a busy machine
 
@@ -41,6 +44,16 @@ EVAL = {
 SMALL = {"batch": "groups(3, group_size = 2)", "sampling": "sample(max_tokens = 8)"}
 MIXED = SMALL | {"env": "guess + spell"}
 _ASYNC = SMALL | {"overlap": "asynchronous(max_staleness = 2)", "loss": "ppo()", "steps": "6"}
+# Of two steps, and what learns from it without an advantage.
+_EXPERT = train("expert", **SMALL | {"env": "spell", "steps": "2", "optimizer": "adam(3e-2)"})
+_STUDENT = train(
+    "student",
+    **MIXED
+    | {
+        "teacher": '{ spell = reverse_kl(expert), guess = forward_kl(policy, system = "Halve.") }',
+        "overlap": "streamed(minibatches = 2)",
+    },
+).replace("  advantage = grpo()\n", "")
 PREFERENCE = {
     "model": "policy",
     "data": "preferred(policy, env = spell, n = 8, samples = 3)",
@@ -87,6 +100,7 @@ SCENARIOS: dict[str, str] = {
             "advantage": "rae()",
         }
     ),
+    "teachers": _EXPERT + _STUDENT,
     "no rolling": train(**SMALL | {"steps": "5", "save": "every(2, rolling = none)"}),
     "asynchronous, no rolling": train(**_ASYNC | {"save": "every(2, rolling = none)"}),
 }
@@ -144,10 +158,12 @@ class _Watched:
 
 def _watch(counts: Any, fatal: tuple[str, int] | None) -> None:
     """Have this process count what it does, and kill itself at the call ``fatal``, if any."""
+    from rlc.runtime.answers import Remembering
     from rlc.runtime.rollouts.player import Player
     from rlc.runtime.stages.evaluation import Evaluator
     from rlc.runtime.stages.weights import StageWeights
     from rlc.runtime.updates import optimizer
+    from rlc.runtime.updates.scorers import Scorer
 
     watched = {
         phase: _Watched(counts, i, fatal[1] if fatal and fatal[0] == phase else 0)
@@ -157,6 +173,8 @@ def _watch(counts: Any, fatal: tuple[str, int] | None) -> None:
     Evaluator.play = watched["evaluating"].around_async(Evaluator.play)  # type: ignore[method-assign]
     StageWeights.snapshot = watched["snapshot"].around_async(StageWeights.snapshot)  # type: ignore[method-assign]
     optimizer.finish = watched["training"].around_async(optimizer.finish)
+    Scorer.score = watched["scoring"].around_async(Scorer.score)  # type: ignore[method-assign]
+    Remembering.reply = watched["judging"].around_async(Remembering.reply)  # type: ignore[method-assign]
     Journal.finish_step = watched["journalling"].around(Journal.finish_step)  # type: ignore[method-assign]
     os.fsync = watched["saving"].around(os.fsync)  # in the middle of a checkpoint's file
 
@@ -249,6 +267,7 @@ def lost_steps(path: Path) -> dict[str, int]:
 
 
 def write_recipe(folder: Path, scenario: str) -> Path:
+    """Write the recipe of a scenario into a folder."""
     recipe = folder / f"{scenario.replace(', ', '-').replace(' ', '-')}.rl"
     recipe.write_text(TINY + SCENARIOS[scenario], encoding="utf-8")
     return recipe
