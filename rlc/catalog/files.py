@@ -79,14 +79,13 @@ def _stage(stage: StagePlan, change: Change) -> StagePlan:
     parts: dict[str, Any] = {}
     for written in DECLARATIONS[kind_of(stage)].fields:
         part = getattr(stage, written.name, None)
-        if not isinstance(part, Record):
-            continue
         params = _params_of(written.type)
-        values = {field.name: getattr(part, field.name) for field in fields(type(part))}
         if stage.model.service != LOCAL:  # what looks like a folder is the name of a served model
             params = tuple(param for param in params if param.file != MODEL_FOLDER)
-        new = {name: _env(v, change) for name, v in values.items() if isinstance(v, EnvPlan)}
-        parts[written.name] = evolve(part, **new, **_changed(values, params, change))
+        if isinstance(part, Record):
+            parts[written.name] = _part(part, params, change)
+        elif isinstance(part, tuple) and any(param.file for param in params):
+            parts[written.name] = tuple(_part(one, params, change) for one in part)
     if (envs := getattr(stage, "envs", None)) is not None:
         parts["envs"] = tuple(_env(env, change) for env in envs)
     parts["model"] = _model(stage.model, change)
@@ -95,6 +94,12 @@ def _stage(stage: StagePlan, change: Change) -> StagePlan:
         lambda state: evolve(state, model=_model(state.model, change)),
     )
     return located
+
+
+def _part(part: Any, params: Iterable[Param], change: Change) -> Any:
+    values = {field.name: getattr(part, field.name) for field in fields(type(part))}
+    new = {name: _env(v, change) for name, v in values.items() if isinstance(v, EnvPlan)}
+    return evolve(part, **new, **_changed(values, params, change))
 
 
 def _model(model: ModelPlan, change: Change) -> ModelPlan:

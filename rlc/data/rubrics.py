@@ -20,7 +20,8 @@ from typing import Any
 from attrs import frozen
 
 from rlc.data.errors import DataError, Place
-from rlc.plan.environments import is_file
+from rlc.data.templates import read_text
+from rlc.plan.environments import is_text_file
 
 _HEADING = re.compile(r"#+\s*(.+?)\s*#*")
 _ITEM = re.compile(r"[-*+]\s+(.*)")
@@ -50,15 +51,9 @@ class Rubric:
 def read_rubric(rubric: str) -> Rubric:
     """The rubric that a plan names, or writes. Raise DataError for a file that cannot be read, and
     for a rubric that is empty or has an item that is no criterion."""
-    if not is_file(rubric):
+    if not is_text_file(rubric):
         return _rubric(rubric, None)
-    try:
-        with open(rubric, encoding="utf-8-sig") as file:
-            return _rubric(file.read(), rubric)
-    except OSError as error:
-        raise DataError(f"cannot read {rubric}: {error.strerror or error}") from error
-    except UnicodeDecodeError as error:
-        raise DataError(f"{rubric} is not UTF-8: {error.reason} at byte {error.start:,}") from error
+    return _rubric(read_text(rubric), rubric)
 
 
 def _rubric(text: str, path: str | None) -> Rubric:

@@ -1,4 +1,4 @@
-"""Jinja2 templates of the user's own, and the variables that they use."""
+"""Texts in files of the user's own, and Jinja2 templates with the variables that they use."""
 
 from __future__ import annotations
 
@@ -8,9 +8,31 @@ from typing import TYPE_CHECKING, Any
 from attrs import frozen
 
 from rlc.data.errors import DataError, Place
+from rlc.plan.environments import is_text_file
 
 if TYPE_CHECKING:
     from jinja2 import Template
+
+
+def read_text(path: str) -> str:
+    """The text of a file. Raise DataError if it cannot be read."""
+    try:
+        with open(path, encoding="utf-8-sig") as file:
+            return file.read()
+    except OSError as error:
+        raise DataError(f"cannot read {path}: {error.strerror or error}") from error
+    except UnicodeDecodeError as error:
+        raise DataError(f"{path} is not UTF-8: {error.reason} at byte {error.start:,}") from error
+
+
+def text_of(given: str) -> str:
+    """The text that a plan has, or that is in the file that it names. Raise DataError if that
+    cannot be read, or has no text."""
+    if not is_text_file(given):
+        return given
+    if not (text := read_text(given).strip()):
+        raise DataError(f"there is no text in {given}")
+    return text
 
 
 @frozen

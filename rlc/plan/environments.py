@@ -75,12 +75,12 @@ class GraderPlan(Record):
     args: dict[str, Any]
 
 
-RUBRIC_FILE = r"[^\n]+\.(md|txt)"
+TEXT_FILE = r"[^\n]+\.(md|txt)"  # where a text may stand too: a rubric, a system message
 
 
-def is_file(rubric: str) -> bool:
-    """Whether the rubric of a plan is the path of a file."""
-    return re.fullmatch(RUBRIC_FILE, rubric) is not None
+def is_text_file(text: str) -> bool:
+    """Whether the text that a plan has is the path of a file with it."""
+    return re.fullmatch(TEXT_FILE, text) is not None
 
 
 @frozen(eq=False, repr=False, slots=False)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import suppress
 
 from rlc.plan.distillation import SamplesPlan, TeacherPlan, kept_of_task, teacher_of
 from rlc.plan.environments import EnvPlan
@@ -36,7 +37,11 @@ def _shown(
     """The tokens that a teacher is shown beside those of the student."""
     more = 0.0
     if teacher.system:
-        more += text_tokens(teacher.system, stage.model, level)
+        from rlc.data.errors import DataError  # few recipes show a teacher more
+        from rlc.data.templates import text_of
+
+        with suppress(DataError):  # which `rlc check` reports
+            more += text_tokens(text_of(teacher.system), stage.model, level)
     if teacher.demonstration is not None:
         more += DEMONSTRATION_TOKENS[level]
     shape = rollout_shape(env, stage.model, stage.sampling, level)

@@ -13,6 +13,7 @@ from rlc.catalog.saved_weights import WeightsError, find_weights, is_run_weights
 from rlc.data.sets.hub import MISSING, is_installed
 from rlc.envs.build import source_problems
 from rlc.plan.asked import asked_models
+from rlc.plan.environments import is_text_file
 from rlc.plan.graph import build_graph
 from rlc.plan.models import ModelState
 from rlc.plan.paths import hub_dataset
@@ -56,6 +57,9 @@ def _missing_files(plan: Plan) -> Iterator[str]:
         files = [(path, env.name) for env in environments_of(stage) for _, path in files_of(env)]
         paths = [data.path for data in data_of(stage) if data.path is not None]
         files += [(path, stage.name) for path in paths if hub_dataset(path) is None]
+        for teacher in stage.teacher if isinstance(stage, TrainPlan) else ():
+            if teacher.system is not None and is_text_file(teacher.system):
+                files.append((teacher.system, stage.name))
         for path, reader in files:
             if not os.path.isfile(path):
                 yield f"there is no file {path}, which `{reader}` reads"

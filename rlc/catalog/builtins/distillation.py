@@ -7,6 +7,7 @@ from rlc.catalog.builtins.losses import KL_ALIASES, KL_DISCOUNT
 from rlc.catalog.records import Args, Builtin, Param, builtin, optional
 from rlc.catalog.traits import TeacherTraits
 from rlc.plan.distillation import KeepPlan, SamplesPlan, TeacherPlan
+from rlc.plan.environments import TEXT_FILE
 from rlc.plan.models import SamplingPlan
 from rlc.plan.records import DataPlan
 
@@ -18,7 +19,9 @@ _SHOWN = (
     optional(
         "system",
         "string",
-        "the system message of the prompt that it reads; none: that of the environment",
+        "the system message of the prompt that it reads, or a .md or .txt file with it; none: that "
+        "of the environment",
+        file=TEXT_FILE,
         aliases="system_prompt context teacher_system_prompt",
     ),
     optional(

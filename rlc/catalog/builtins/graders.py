@@ -9,7 +9,7 @@ from attrs import evolve
 from rlc.catalog.records import Args, Builtin, Param, as_float, builtin, code, optional, word
 from rlc.catalog.traits import BOX, TAG, GraderTraits, WrapperTraits
 from rlc.plan.environments import (
-    RUBRIC_FILE,
+    TEXT_FILE,
     EndpointPlan,
     EnvPlan,
     GraderPlan,
@@ -123,7 +123,7 @@ JUDGES = (
         "judge",
         "a model that scores replies by a rubric",
         _rubric,
-        Param("rubric", "string", "a text, or a .md or .txt file", file=RUBRIC_FILE),
+        Param("rubric", "string", "a text, or a .md or .txt file", file=TEXT_FILE),
         Param(
             "model",
             "model",

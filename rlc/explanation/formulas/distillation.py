@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 
 from rlc.catalog.index import find_builtin
 from rlc.explanation.layout import Lines, wrapped
 from rlc.lang.render import Paint
 from rlc.plan.distillation import SamplesPlan, TeacherPlan
-from rlc.plan.environments import EnvPlan
+from rlc.plan.environments import EnvPlan, is_text_file
 from rlc.plan.models import ModelState
 from rlc.plan.records import TrainPlan
 
@@ -66,6 +67,8 @@ def _teacher(teacher: TeacherPlan, paint: Paint) -> Lines:
     yield f"teacher = {whose(teacher.model)}, coef = {teacher.coef:g}{more}"
     if teacher.system is not None:
         shown = f'"{teacher.system}"' if teacher.system else "none"
+        if is_text_file(teacher.system):
+            shown = f"the text of {os.path.basename(teacher.system)}"
         yield from wrapped(f"the system message that it reads: {shown}", hang=2)
     if teacher.demonstration is not None:
         yield f"it is shown the field `{teacher.demonstration}` of the row, after the question"

@@ -15,7 +15,7 @@ from rlc.plan.environments import (
     GraderPlan,
     JudgingPlan,
     RewardModelPlan,
-    is_file,
+    is_text_file,
 )
 from rlc.plan.models import ModelState
 from rlc.plan.units import show
@@ -68,7 +68,7 @@ def _judged(judging: JudgingPlan, judge: AnyJudge) -> Formula:
         return _learnt(judging, judge)
     asked = judge.model
     who = f"{asked.model} at {asked.url}" if isinstance(asked, EndpointPlan) else _state(asked)
-    rubric = os.path.basename(judge.rubric) if is_file(judge.rubric) else "a rubric"
+    rubric = os.path.basename(judge.rubric) if is_text_file(judge.rubric) else "a rubric"
     whole = "the whole conversation" if judging.whole else "the last reply"
     if judging.by == "score":
         span = f"(score − {show(judge.low, 'float')}) / {show(judge.high - judge.low, 'float')}"

@@ -11,6 +11,7 @@ import numpy.typing as npt
 from attrs import define, evolve, field
 
 from rlc.catalog.facts.models import tokenizer_of
+from rlc.data.templates import text_of
 from rlc.envs.chunks import model_input
 from rlc.envs.views import Shown
 from rlc.plan.distillation import TeacherPlan, teacher_of
@@ -30,11 +31,12 @@ TEACHER_VIEW = "teacher"  # the prompts that a teacher reads, where they are not
 
 def teacher_views(stage: TrainPlan, env: str) -> dict[str, Shown]:
     """What the teacher of an environment is shown of its episodes, if that is not what the student
-    sees."""
+    sees. Raise DataError if its system message cannot be read."""
     teacher = teacher_of(stage.teacher, env)
     if teacher is None or not _own_prompts(teacher):
         return {}
-    return {TEACHER_VIEW: Shown(teacher.system, teacher.demonstration)}
+    system = None if teacher.system is None else text_of(teacher.system)
+    return {TEACHER_VIEW: Shown(system, teacher.demonstration)}
 
 
 def _own_prompts(teacher: TeacherPlan) -> bool:

@@ -157,6 +157,24 @@ def test_a_model_teaches_itself_what_it_does_when_shown_more(
     assert not first["optim/skipped"]
 
 
+def test_a_system_message_may_stand_in_a_file_beside_the_recipe(tmp_path: Path) -> None:
+    (tmp_path / "hints").mkdir()
+    (tmp_path / "hints" / "short.md").write_text("Be terse.\n")
+    for name, system in (("file", "hints/short.md"), ("text", "Be terse."), ("gone", "hints/x.md")):
+        how = f'reverse_kl(policy, system = "{system}")'
+        one = student(teacher=how, batch="groups(2, group_size = 1)", steps="2")
+        (tmp_path / f"{name}.rl").write_text(TINY + one)
+    for name in ("file", "text"):
+        rlc.run(tmp_path / f"{name}.rl", run_dir=tmp_path / name)
+    (file, _), (text, _) = metrics(tmp_path / "file"), metrics(tmp_path / "text")
+    assert file["teacher/kl"] == text["teacher/kl"] != 0
+    assert file["tokens/teacher"] == text["tokens/teacher"] > file["tokens/trained"]
+    assert "RL0001" in {found.code for found in rlc.load(tmp_path / "gone.rl").check()}
+    folder = RunFolder.resume(tmp_path / "file")
+    assert [file.path for file in folder.plan.data] == ["hints/short.md"]  # known again on resume
+    folder.close()
+
+
 def test_rows_without_the_demonstration_are_found_before(tmp_path: Path, asked: str) -> None:
     teacher = 'reverse_kl(policy, demonstration = "solved")'
     (tmp_path / "recipe.rl").write_text(TINY + asked + student(**SUMS, teacher=teacher))

@@ -15,8 +15,9 @@ from rlc.check.rules.models.trained import state_on_service
 from rlc.check.suggest import closest, known_values
 from rlc.lang.diagnostics import Label
 from rlc.plan.distillation import TeacherPlan, teacher_of
-from rlc.plan.environments import EnvPlan
+from rlc.plan.environments import EnvPlan, is_text_file
 from rlc.plan.models import ModelPlan, ModelState
+from rlc.plan.paths import WHERE_PATHS_START
 from rlc.plan.records import LOCAL
 
 
@@ -190,6 +191,25 @@ def _prompts_can_be_shown(view: View) -> None:
                 message = f"the teacher reads its own system message in place of `{env.name}`'s"
                 advice = "fine if it is meant: the student keeps the environment's"
                 view.warning("RL0747", f"{path}.system", message, advice, label)
+
+
+@rule("teacher")
+def _system_message_can_be_read(view: View) -> None:
+    for path, teacher in teacher_paths(view):
+        if teacher.system is None or not is_text_file(teacher.system):
+            continue
+        if not os.path.isfile(file := view.located(teacher.system)):
+            message = f'there is no file "{file}"'
+            view.error("RL0001", f"{path}.system", message, WHERE_PATHS_START)
+        elif view.reader is not None:
+            from rlc.data.errors import DataError
+            from rlc.data.templates import text_of
+
+            try:
+                text_of(file)
+            except DataError as error:
+                advice = "it is a text in UTF-8, the system message itself"
+                view.error("RL0753", f"{path}.system", error.what, advice)
 
 
 def _fixed_prompts(env: EnvPlan) -> str | None:

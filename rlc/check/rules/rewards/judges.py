@@ -19,7 +19,7 @@ from rlc.plan.environments import (
     EnvPlan,
     JudgePlan,
     JudgingPlan,
-    is_file,
+    is_text_file,
 )
 
 HOT = 1.0  # the temperature above which verdicts are drawn rather than given
@@ -55,7 +55,7 @@ def _rubric_can_be_read(view: View, env: EnvPlan) -> None:
         from rlc.data.errors import DataError
         from rlc.data.rubrics import read_rubric
 
-        file = is_file(judge.rubric)
+        file = is_text_file(judge.rubric)
         text = view.located(judge.rubric) if file else judge.rubric
         if file and (view.reader is None or not os.path.isfile(text)):
             continue  # another rule says that it is not there
