@@ -37,7 +37,8 @@ def workplace(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         (folder / "recipe.rl").write_text(RECIPE, encoding="utf-8")
     (tmp_path / "weights.safetensors").write_bytes(b"\x08\x00\xff\xfe")
     (tmp_path / "rollouts.jsonl").write_text("{}\n" * 400_000, encoding="utf-8")
-    (tmp_path / "empty.rl").write_text("\n", encoding="utf-8")
+    for empty in ("empty.rl", "empty.md"):
+        (tmp_path / empty).write_text("\n", encoding="utf-8")
     policy = 'model policy {\n  base      = "tiny"\n  lora_rank = 8\n}\n'
     (tmp_path / "lib" / "qwen.rl").write_text(policy, encoding="utf-8")
     stage = RECIPE[: RECIPE.index("model policy")].replace("main", "inner")
