@@ -54,7 +54,7 @@ class AskedModels:
         key = repr(state)
         if key not in self._clients or _has_failed(self._clients[key]):
             self._clients[key] = asyncio.ensure_future(self._open(state))
-        with pending_call():  # requests to the client follow
+        with pending_call(ours=True):  # requests to the client follow
             return await asyncio.shield(self._clients[key])
 
     async def _open(self, state: ModelState) -> SamplingClient:
@@ -133,7 +133,8 @@ async def chat_model(model: ModelPlan, client: SamplingClient) -> ChatModel:
     """Return what answers chats with a client of a model. Raise EnvError if its renderer does not
     fit, and ServiceError if there is no tokenizer."""
     tokenizer = await in_thread(client.get_tokenizer)
-    renderer = await in_thread(fitting_renderer, tokenizer, model.renderer)
+    # Not in a thread: a tokenizer may be used by one at a time, and environments use it here.
+    renderer = fitting_renderer(tokenizer, model.renderer)
     ends = frozenset({tokenizer.eos_token_id} - {None})
     name = model.weights or model.name
     return ChatModel(name, model.base, client, tokenizer, renderer, model.context, ends)

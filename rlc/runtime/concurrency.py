@@ -28,7 +28,7 @@ async def in_thread(function: Callable[P, T], *args: P.args, **kwargs: P.kwargs)
 
     It must change nothing that others read. The service is told that more requests follow.
     """
-    with pending_call():
+    with pending_call(ours=True):
         return await asyncio.wrap_future(_THREADS.submit(function, *args, **kwargs))
 
 
@@ -48,7 +48,7 @@ class EventLoopYield:
         if not self._queue.locked() and self._has_time():
             return
         # Those in the queue will send requests: a service that answers in waves has to know.
-        with pending_call():
+        with pending_call(ours=True):
             async with self._queue:
                 if not self._has_time():
                     await asyncio.sleep(0)

@@ -1,12 +1,15 @@
 """Calls outside of the service after which a program will make another request.
 
 The embedded engine answers requests in waves, and a wave should hold all that the program can
-request before it needs an answer. So code that plays environments says when it waits for one.
+request before it needs an answer. So code that plays environments says when it waits for one. An
+environment may take for ever, so a wave waits for it about a second; what is ``ours``, and surely
+ends, it waits for as long as it takes.
 """
 
 from __future__ import annotations
 
 import asyncio
+from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
@@ -14,7 +17,7 @@ from weakref import WeakKeyDictionary
 
 from attrs import define
 
-_CALLS: WeakKeyDictionary[asyncio.AbstractEventLoop, int] = WeakKeyDictionary()
+_CALLS: WeakKeyDictionary[asyncio.AbstractEventLoop, Counter[bool]] = WeakKeyDictionary()
 
 
 @define(eq=False)
@@ -22,6 +25,7 @@ class _Call:
     """A call, and how many requests of its own it waits for; while there are any, it is not
     counted."""
 
+    ours: bool
     asking: int = 0
     over: bool = False
 
@@ -30,10 +34,10 @@ _AROUND: ContextVar[_Call | None] = ContextVar("pending_call", default=None)
 
 
 @contextmanager
-def pending_call() -> Iterator[None]:
+def pending_call(ours: bool = False) -> Iterator[None]:
     """Count a call after which there may be another request to a service."""
-    loop, call = asyncio.get_running_loop(), _Call()
-    _CALLS[loop] = _CALLS.get(loop, 0) + 1
+    loop, call = asyncio.get_running_loop(), _Call(ours)
+    _CALLS.setdefault(loop, Counter())[ours] += 1
     token = _AROUND.set(call)
     try:
         yield
@@ -41,7 +45,7 @@ def pending_call() -> Iterator[None]:
         _AROUND.reset(token)
         call.over = True
         if not call.asking:
-            _CALLS[loop] -= 1
+            _CALLS[loop][ours] -= 1
 
 
 @contextmanager
@@ -54,15 +58,16 @@ def asking() -> Iterator[None]:
         return
     call.asking += 1
     if call.asking == 1:
-        _CALLS[loop] -= 1
+        _CALLS[loop][call.ours] -= 1
     try:
         yield
     finally:
         call.asking -= 1
         if not call.asking and not call.over:
-            _CALLS[loop] += 1
+            _CALLS[loop][call.ours] += 1
 
 
-def count_pending(loop: asyncio.AbstractEventLoop) -> int:
-    """How many such calls are pending in a loop."""
-    return _CALLS.get(loop, 0)
+def count_pending(loop: asyncio.AbstractEventLoop, ours: bool | None = None) -> int:
+    """How many such calls are pending in a loop: ours, those of environments, or by default all."""
+    calls = _CALLS.get(loop, Counter())
+    return calls.total() if ours is None else calls[ours]

@@ -14,7 +14,7 @@ from rlc.service.pending_calls import asking, count_pending, pending_call
 pytestmark = pytest.mark.engine
 
 
-def waves(answer_after: float | None) -> list[list[str]]:
+def waves(answer_after: float | None, ours: bool = False) -> list[list[str]]:
     """The waves of two requests, of which one is made after a call that takes so many seconds;
     None: after one that is done only when the first request is answered."""
     seen: list[list[str]] = []
@@ -32,7 +32,7 @@ def waves(answer_after: float | None) -> list[list[str]]:
             loop.call_later(answer_after, called.set_result, None)
 
         async def late() -> None:
-            with pending_call():
+            with pending_call(ours):
                 await called
             await worker.sample("late")
 
@@ -51,6 +51,14 @@ def test_a_wave_waits_for_what_is_under_way() -> None:
 def test_a_wave_does_not_wait_for_ever(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "_LOOKS", 5)
     assert waves(answer_after=None) == [["at once"], ["late"]]
+
+
+def test_a_wave_waits_for_our_own_computations_until_they_end(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(module, "_LOOKS", 0)
+    assert waves(answer_after=0.01, ours=True) == [["at once", "late"]]
+    assert waves(answer_after=0.01) == [["at once"], ["late"]]
 
 
 def test_a_wave_does_not_wait_for_a_call_that_asks() -> None:

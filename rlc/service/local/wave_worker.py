@@ -6,9 +6,9 @@ it is done. Jobs run in the order of submission.
 Sampling requests are batched in *waves*. A wave leaves when every job submitted before its
 first request is done and the loop has then turned a few times without a new request: it
 holds all that the program can request before it needs a reply. For replies of environments
-(`rlc.service.pending_calls`) it waits about a second. What a wave holds depends on the program's
-own order and never on the clock, which is why the same program gives the same numbers to the
-last bit, unless its environments take longer than that.
+(`rlc.service.pending_calls`) it waits about a second, for the program's own computations as long as
+they take. What a wave holds depends on the program's own order and never on the clock, which is why
+the same program gives the same numbers to the last bit, unless its environments take longer.
 """
 
 from __future__ import annotations
@@ -147,7 +147,8 @@ class WaveWorker(Generic[Work]):
         if state.quiet <= _QUIET_TURNS:
             loop.call_soon(self._turn, loop, state)
             return
-        if count_pending(loop) and state.looks < _LOOKS:
+        patient = state.looks < _LOOKS and count_pending(loop, ours=False)
+        if patient or count_pending(loop, ours=True):
             state.quiet, state.looks = 0, state.looks + 1
             loop.call_later(_POLL, self._turn, loop, state)
             return
