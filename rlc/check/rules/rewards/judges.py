@@ -179,6 +179,10 @@ def _one_judge_of_a_game(view: View, env: EnvPlan) -> None:
         message = f"`{game.name if game else ''}()` has a judge of its own, who is trained"
         advice = f"take `{judging.name}()` out, or the game"
         view.error("RL0768", path.rpartition(".judges.")[0], message, advice)
+    for path, judging, _ in _judges(env) if env.play is not None else ():
+        message = f"`{judging.name}()` judges the episodes of one player, and a match has several"
+        advice = "take it out: a game rewards its seats, and may have one of your own that judges"
+        view.error("RL0768", path.rpartition(".judges.")[0], message, advice)
 
 
 @rule_on_envs()
