@@ -78,6 +78,23 @@ def test_a_run_and_its_base_are_served_and_recorded(trained: Path, tmp_path: Pat
     assert reply.text == choice.message.content
 
 
+def test_an_evaluation_through_the_endpoint_is_that_of_the_model(trained: Path) -> None:
+    """As suites ask: every question at once, for the likeliest replies."""
+    sums = [f"{a} + {b} = ?" for a in range(1, 4) for b in range(1, 5)]
+    chats: Any = [[{"role": "user", "content": question}] for question in sums]
+
+    async def work() -> list[str]:
+        async with served({"mine": named_model(str(trained))}) as client:
+            given: Any = {"model": "mine", "max_tokens": 6, "temperature": 0.0}
+            asked = [client.chat.completions.create(messages=chat, **given) for chat in chats]
+            return [reply.choices[0].message.content for reply in await asyncio.gather(*asked)]
+
+    through = asyncio.run(work())
+    with rlc.model(str(trained)) as model:
+        own = [reply.text for (reply,) in model.sample_all(chats, Draw(6, temperature=0.0))]
+    assert through == own
+
+
 @pytest.fixture(scope="module")
 def server(tmp_path_factory: pytest.TempPathFactory) -> Any:
     with running(tmp_path_factory.mktemp("hosted")) as opened:
