@@ -135,6 +135,7 @@ def builtin_names() -> set[str]:
 # system, what writes recipes, and programs that know no catalogue.
 MAY_NAME = (
     "catalog",
+    "data.harbor",  # `agent` is a table of its task.toml
     "algo.aggregate",
     "algo.losses",
     "envs.build",

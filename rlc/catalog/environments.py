@@ -8,6 +8,7 @@ from typing import Any, Literal
 
 from attrs import asdict
 
+from rlc.catalog.builtins.frameworks import AGENT
 from rlc.catalog.builtins.graders import RUBRIC
 from rlc.catalog.index import find_builtin, source_traits, wrapper_traits
 from rlc.catalog.records import Param
@@ -32,9 +33,19 @@ def env_facts(env: EnvPlan) -> EnvFacts:
     return source_traits(env.source).facts(env)
 
 
+def played_as(env: EnvPlan) -> str:
+    """The builtin that decides how an environment is played: its agent, or else its source."""
+    return env.source if env.agent is None else AGENT
+
+
 def with_role(env: EnvPlan, *roles: Role) -> StepPlan | None:
     """The first wrapper of an environment that has one of some roles; None if it has none."""
     return next((w for w in env.wrappers if wrapper_traits(w.name).role in roles), None)
+
+
+def unknown_turns(env: EnvPlan) -> str:
+    """Why it may not be known how many replies an episode has."""
+    return source_traits(played_as(env)).unknown_turns
 
 
 def prompt_rules(env: EnvPlan) -> dict[str, bool]:
@@ -49,7 +60,7 @@ def prompt_rules(env: EnvPlan) -> dict[str, bool]:
 def is_chat(env: EnvPlan) -> bool:
     """Whether the model sees a chat through its renderer, which the source does not make itself."""
     if with_role(env, "chat", "template") is None:
-        return source_traits(env.source).prompts == "chat"
+        return source_traits(played_as(env)).prompts == "chat"
     return with_role(env, "chat") is not None
 
 
@@ -165,7 +176,7 @@ def code_of(env: EnvPlan) -> Iterator[tuple[str, Code]]:
     for path, param, value, others in _arguments(env):
         if param.code is not None and value is not None:
             decided = source_traits(env.source).decides if path == "id" else {}
-            args = others["args"] if param.code in ("factory", "game") else {}
+            args = others["args"] if param.code in ("factory", "game", "program") else {}
             target = f"{module_of_package(value)}:{param.calls}" if param.calls else value
             yield path, Code(target, param.code, args, decided)
 
@@ -191,6 +202,8 @@ def _arguments(env: EnvPlan) -> Iterator[tuple[str, Param, Any, Mapping[str, Any
     called += [("grader", g.grader, g.args, f"graders.{g.name}.args") for g in env.graders]
     for path, _, judge in rubrics_of(env):
         called.append(("judge", RUBRIC, asdict(judge, recurse=False), path))
+    if env.agent is not None:
+        called.append(("env", AGENT, asdict(env.agent, recurse=False), "agent"))
     for kind, name, args, path in called:
         builtin = find_builtin(kind, name)
         for param in builtin.params if builtin else ():

@@ -9,6 +9,7 @@ from typing import Any
 
 from attrs import evolve, fields
 
+from rlc.catalog.builtins.frameworks import AGENT
 from rlc.catalog.builtins.graders import RUBRIC
 from rlc.catalog.declarations import DECLARATIONS, MODEL_FIELDS
 from rlc.catalog.environments import code_of
@@ -97,7 +98,7 @@ def _stage(stage: StagePlan, change: Change) -> StagePlan:
 
 
 def _part(part: Any, params: Iterable[Param], change: Change) -> Any:
-    values = {field.name: getattr(part, field.name) for field in fields(type(part))}
+    values = _values(part)
     new = {name: _env(v, change) for name, v in values.items() if isinstance(v, EnvPlan)}
     return evolve(part, **new, **_changed(values, params, change))
 
@@ -137,7 +138,13 @@ def _env(env: EnvPlan, change: Change) -> EnvPlan:
         wrappers=tuple(evolve(w, args=called("wrapper", w.name, w.args)) for w in env.wrappers),
         graders=tuple(evolve(g, args=called("grader", g.grader, g.args)) for g in env.graders),
         judging=tuple(map(judging, env.judging)),
+        agent=env.agent and evolve(env.agent, **called("env", AGENT, _values(env.agent))),
     )
+
+
+def _values(record: Any) -> dict[str, Any]:
+    """The fields of a record by their names."""
+    return {field.name: getattr(record, field.name) for field in fields(type(record))}
 
 
 def _paths(judge: JudgePlan) -> dict[str, Any]:

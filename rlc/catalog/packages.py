@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-from rlc.catalog.environments import env_facts, files_of
+from rlc.catalog.environments import env_facts, files_of, played_as
 from rlc.catalog.index import grader_traits, source_traits, wrapper_traits
 from rlc.plan.environments import EnvPlan
 from rlc.plan.records import LOCAL
@@ -28,8 +28,9 @@ def module_of(package: str) -> str:
 def packages_of(env: EnvPlan) -> Iterator[tuple[str, str]]:
     """What an environment needs, each package with the path in the plan's record of what needs
     it."""
-    if package := source_traits(env.source).package:
-        yield "id", package
+    for player in dict.fromkeys((env.source, played_as(env))):
+        if package := source_traits(player).package:
+            yield "id", package
     if "hub" in env_facts(env).needs:
         yield "id", _OF_HUB
     for part in env.graders:

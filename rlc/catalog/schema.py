@@ -162,7 +162,7 @@ class _Generator:
             return {"type": _SCALARS[hint]}
         if origin is Literal:
             return {"enum": list(args)}
-        if origin is tuple:
+        if origin in (tuple, list):
             return {"type": "array", "items": self._type(args[0])}
         if origin is dict:
             return {"type": "object", "additionalProperties": self._type(args[1])}

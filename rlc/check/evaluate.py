@@ -23,7 +23,7 @@ from rlc.catalog.records import SCALARS, Args, Builtin, Param, Signature
 from rlc.check import parts, pipelines
 from rlc.check.bind import Owner, bind
 from rlc.check.foreign import report_word
-from rlc.check.mixtures import name_single, single
+from rlc.check.mixtures import name_single, report_tasks, single
 from rlc.check.models import model_value
 from rlc.check.reuse.types import param_value
 from rlc.check.scalars import NUMBERS, Scalars, article
@@ -334,7 +334,8 @@ class Evaluator:
             params += signature.params
             owner = evolve(owner, why_no_other=signature.why_no_other)
         bound = bind(self._arguments(call, params), params, owner, self.value, self.found)
-        if not bound.complete:
+        takes_tasks = builtin.kind == "env" and any(param.type == "env" for param in params)
+        if not bound.complete or (takes_tasks and not report_tasks(bound.values, self.found)):
             return None
         made, origin = builtin.build(Args(bound.values)), f"definition of {builtin.name}"
         value = Value(builtin.kind, made, call.span, origin)

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from typing import Any
 
 from attrs import evolve
 
 from rlc.check.settle import settle
-from rlc.check.values import Value, unwrap
+from rlc.check.values import Value, said, unwrap
+from rlc.lang.diagnostics import Diagnostics, Label
 from rlc.plan.environments import EnvPlan
 from rlc.plan.leaves import children_of
 
@@ -26,6 +27,29 @@ def single(env: Value) -> Mixture:
     }
     leaves["weight"] = evolve(leaves["weight"], origin="default")
     return (evolve(record, **leaves),)
+
+
+def report_tasks(given: Mapping[str, Value], found: Diagnostics) -> bool:
+    """Whether what is given as the tasks of an agent is one environment, and what rewards it is
+    given once; else this is reported."""
+    tasks, graders = given["tasks"], given["grader"]
+    if tasks.data is None:
+        message = "nothing says what the agent works on"
+        found.error("RL0205", tasks.span, message, 'for example `tasks = rows("shop.jsonl")`')
+        return False
+    parts: Mixture = tasks.data
+    if len(parts) > 1 or unwrap(parts[0].weight) != 1.0:
+        message = "the tasks of an agent are those of one environment, without a weight"
+        advice = "give each its own agent, and mix these: `3 * agent(…) + agent(…)`"
+        found.error("RL0800", tasks.span, message, advice)
+        return False
+    own: Any = parts[0].graders
+    if graders.data and isinstance(own, Value) and not said(own.origin).startswith("default of "):
+        label = Label(own.span, "and here")
+        message = "what rewards the agent is given twice, with it and with its tasks"
+        found.error("RL0803", graders.span, message, "keep one of them", label)
+        return False
+    return True
 
 
 def weighted(weight: Value, envs: Mixture) -> Mixture:

@@ -120,6 +120,41 @@ def joins(episode: AsyncEpisode) -> TypeGuard[JoiningEpisode]:
     return hasattr(type(episode), "join")
 
 
+class AgentEndpoint(Protocol):
+    """Where one run of an agent asks the model: ``url`` is that of Anthropic's API, and with
+    ``/v1`` behind it that of OpenAI's."""
+
+    @property
+    def url(self) -> str: ...
+    @property
+    def key(self) -> str: ...
+    @property
+    def model(self) -> str: ...
+
+    def transcript(self) -> Sequence[Mapping[str, Any]]:
+        """The messages of the conversation that was answered last, with the answer."""
+
+
+class RunningEpisode(Protocol):
+    """An episode of an agent, which owns its loop."""
+
+    @property
+    def first(self) -> Observation:
+        """The task."""
+
+    async def run(self, endpoint: AgentEndpoint) -> Observation:
+        """Run the agent to its end; return the last observation. It is stopped if this is
+        cancelled. Raise what it raises."""
+
+    async def close(self) -> None:
+        """Release what the episode holds. Safe to call twice."""
+
+
+def runs(episode: object) -> TypeGuard[RunningEpisode]:
+    """Whether an episode is that of an agent."""
+    return hasattr(type(episode), "run")
+
+
 @runtime_checkable
 class AsyncSource(Protocol):
     """Makes episodes. It waits for a free place within ``with rlc.envs.deadlines.waiting():``,

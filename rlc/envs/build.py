@@ -20,6 +20,8 @@ from rlc.catalog.environments import (
 from rlc.catalog.index import source_traits, wrapper_traits
 from rlc.data.code.functions import load_attribute, require_fits, search_beside, signature_of
 from rlc.data.errors import DataError
+from rlc.envs.agents.programs import agent_problem
+from rlc.envs.agents.source import AgentSource
 from rlc.envs.base import AsyncSource, BlockingSource, EnvError, NumberedSource
 from rlc.envs.harbor.source import harbor_problems
 from rlc.envs.history import History, TextHistory, chat_history
@@ -29,6 +31,7 @@ from rlc.envs.judges.solver_judge import SolverJudge, make_solver_judge
 from rlc.envs.mcp.server import server_problem
 from rlc.envs.openenv.source import openenv_problem
 from rlc.envs.openreward.preflight import openreward_problems
+from rlc.envs.problems.source import ProblemSource
 from rlc.envs.responders import Responders, no_responders
 from rlc.envs.templates import load_template
 from rlc.envs.tool_chat import tool_chat_history
@@ -44,6 +47,7 @@ class PlayableEnv:
     ``roles``: how several players share a task. ``count``: the number of tasks; None: they never
     end, or their number is not known before they are played. ``responders``: makes the models that
     answer inside of it. ``comparing``: what judges the episodes of a group when all are over.
+    ``endpoint``: where agents ask, which the runtime adds.
     """
 
     plan: EnvPlan
@@ -54,6 +58,7 @@ class PlayableEnv:
     responders: Responders = no_responders
     views: Mapping[str, Callable[[], View]] = field(factory=dict)
     comparing: tuple[Judging, ...] = ()
+    endpoint: Any = None
 
 
 def build_env(
@@ -97,6 +102,9 @@ def build_env(
     followed = views_of(views or {}, partial(histories, few_shot))
     count = getattr(source, "count", None) or plan.args.get("samples")
     workers, game = with_role(plan, "workers"), with_role(plan, "game")
+    if plan.agent is not None:
+        assert isinstance(made, ProblemSource), "the rules of the checker ensure it"
+        source = AgentSource(plan, made)
     if not isinstance(source, AsyncSource):
         with_awaited = getattr(source, "with_awaited", lambda made: made)
         source = with_awaited(make_async(source, workers.args if workers else None))
@@ -177,14 +185,10 @@ def _require_gem(plan: EnvPlan) -> None:
 
 
 def _problem_source(plan: EnvPlan, *_: Any) -> NumberedSource:
-    from rlc.envs.problems.source import ProblemSource
-
     return ProblemSource(plan.id, plan.args, plan.graders, begins(plan), **prompt_rules(plan))
 
 
 def _row_source(plan: EnvPlan, *_: Any) -> NumberedSource:
-    from rlc.envs.problems.source import ProblemSource
-
     no_answers = {"answer": None, "few_shot": None, "format_coef": 0.0}
     args = {"question": plan.args["prompt"], **no_answers, **plan.args}
     return ProblemSource(plan.id, args, plan.graders, begins(plan), **prompt_rules(plan))
@@ -268,6 +272,8 @@ ADAPTERS = {
 
 
 def _require_code(env: EnvPlan) -> None:
+    if env.agent is not None and (problem := agent_problem(env.agent)):
+        raise EnvError(problem)
     for _, code in code_of(env):
         require_fits(code, signature_of(load_attribute(code.target)))
 

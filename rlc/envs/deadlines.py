@@ -70,15 +70,16 @@ class Span:
             self._left = when - self._since
             self._timer.reschedule(None)
 
-    def resume(self) -> None:
-        """Somebody within has waited; the last of them starts the clock again."""
+    def resume(self, renewed: bool = False) -> None:
+        """Somebody within has waited; the last of them starts the clock again, with all of its
+        seconds if it is ``renewed``."""
         self._waiters -= 1
         if self._waiters:
             return
         now = asyncio.get_running_loop().time()
         self.waited += now - self._since
         if self._seconds is not None and not self._timer.expired():
-            self._timer.reschedule(now + self._left)
+            self._timer.reschedule(now + (self._seconds if renewed else self._left))
 
 
 _AROUND: ContextVar[tuple[Span, ...]] = ContextVar("spans", default=())

@@ -12,6 +12,7 @@ import re
 import traceback
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from copy import copy
 from typing import Any
 
 from attrs import define, evolve
@@ -46,6 +47,12 @@ class ToolChatHistory:
         self._keeps = bool(renderer.has_extension_property and self._stops)
         self._messages: list[Message] = []
         self._tokens: list[int] = []
+
+    def copy(self) -> ToolChatHistory:
+        """Return a chat that goes on from here in its own way."""
+        other = copy(self)
+        other._messages = [*self._messages]
+        return other
 
     def observe(self, observation: Observation) -> list[int]:
         """Return the tokens of the whole next prompt. Raise EnvError for tools that the renderer

@@ -118,7 +118,7 @@ def _environments(stage: TrainPlan | EvalPlan) -> str:
         share = f"{part[env.name]:.0%} " if len(stage.envs) > 1 else ""
         asked = dict.fromkeys(state.after or state.model.name for _, state in asked_models(env))
         others = f", with {' and '.join(asked)}" if asked else ""
-        said.append(f"{share}{env.name} ({env.source} {env.id}{others})")
+        said.append(f"{share}{env.name} ({env.played}{others})")
     return ", ".join(said)
 
 

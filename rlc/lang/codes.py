@@ -277,4 +277,12 @@ CODES: dict[str, str] = {
     "RL0702": "nothing to run containers with",
     "RL0703": "folder that is no task",
     "RL0704": "nothing isolates the commands",
+    # RL080x: agents
+    "RL0800": "tasks of several environments",
+    "RL0801": "tasks that an agent cannot be given",
+    "RL0802": "agent without a program",
+    "RL0803": "graded twice",
+    "RL0804": "prompts that an agent writes itself",
+    "RL0805": "command that cannot be run",
+    "RL0806": "reward that is not read",
 }

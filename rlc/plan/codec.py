@@ -142,7 +142,9 @@ def _converter() -> Any:
     none = override(omit_if_default=True)
     reward = make_dict_unstructure_fn(RewardPlan, converter, shaped=none)
     converter.register_unstructure_hook(RewardPlan, reward)
-    without = make_dict_unstructure_fn(EnvPlan, converter, graders=none, judging=none, play=none)
+    without = make_dict_unstructure_fn(
+        EnvPlan, converter, agent=none, graders=none, judging=none, play=none
+    )
     converter.register_unstructure_hook(EnvPlan, without)
     node = make_dict_unstructure_fn(Node, converter, args=none, value=none, name=none)
     converter.register_unstructure_hook(Node, node)

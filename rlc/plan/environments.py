@@ -188,10 +188,31 @@ class PlayPlan(Record):
 
 
 @frozen(eq=False, repr=False, slots=False)
+class AgentPlan(Record):
+    """A program that owns its loop: the function ``program``, called with ``args`` as keyword
+    arguments, or a ``command``, run in ``folder``. Up to ``concurrency`` run at once. Where there
+    are no graders its ``reward`` is what it gives as its ``result``, or the ``exit_status`` of a
+    command.
+    """
+
+    program: str | None
+    command: list[str] | None
+    args: dict[str, Any]
+    folder: str
+    reward: Literal["result", "exit_status"]
+    concurrency: int
+
+    @property
+    def called(self) -> str:
+        """What is called, for people."""
+        return self.program or " ".join(self.command or ())
+
+
+@frozen(eq=False, repr=False, slots=False)
 class EnvPlan(Record):
     """One environment of a mixture. ``args`` are the source's own keyword arguments; ``graders``
     are none where the environment rewards by itself; ``judging`` adds what judges say.
-    ``play``: who plays a game of several seats.
+    ``play``: who plays a game of several seats. ``agent``: the program that works on its tasks.
     """
 
     name: str
@@ -206,3 +227,10 @@ class EnvPlan(Record):
     graders: tuple[GraderPlan, ...] = ()
     play: PlayPlan | None = None
     judging: tuple[JudgingPlan, ...] = ()
+    agent: AgentPlan | None = None
+
+    @property
+    def played(self) -> str:
+        """What is played, in a few words: ``gem game:Sudoku-v0``."""
+        by = "" if self.agent is None else f"agent {self.agent.called} on "
+        return f"{by}{self.source} {self.id}"

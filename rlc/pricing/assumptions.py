@@ -6,10 +6,16 @@ from collections.abc import Iterator, Mapping
 
 from attrs import asdict
 
-from rlc.catalog.environments import env_facts, max_turns, reward_models_of, rubrics_of
+from rlc.catalog.environments import (
+    env_facts,
+    max_turns,
+    reward_models_of,
+    rubrics_of,
+    unknown_turns,
+)
 from rlc.catalog.facts.models import find_model, storage_price, tokenizer_of
 from rlc.catalog.facts.prices import price_of
-from rlc.catalog.index import loss_traits, source_traits, teacher_traits
+from rlc.catalog.index import loss_traits, teacher_traits
 from rlc.plan.environments import EndpointPlan, EnvPlan
 from rlc.plan.records import (
     EvalPlan,
@@ -151,8 +157,7 @@ def _environment(env: EnvPlan, stage: StagePlan) -> Iterator[str]:
     if max_turns(env) == 1:
         return
     if env.max_turns is None:
-        why = source_traits(env.source).unknown_turns
-        yield f"at most {UNKNOWN_TURNS} turns, assumed ({why})"
+        yield f"at most {UNKNOWN_TURNS} turns, assumed ({unknown_turns(env)})"
     said = how.get("observation", "not measured, assumed")
     yield f"later observations of about {usual.observation:g} tokens ({said})"
     allowed = max_turns(env) or UNKNOWN_TURNS

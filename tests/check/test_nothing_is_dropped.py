@@ -120,6 +120,7 @@ BY_NAME: dict[str, tuple[str, str]] = {
     "factory": ('"a.b:c"', '"a.b:d"'),
     "function": ('"a.b:c"', '"a.b:d"'),
     "executor": ('"a.b:c"', '"a.b:d"'),
+    "program": ('"a.b:c"', '"a.b:d"'),
     "encode": ('"a.b:c"', '"a.b:d"'),
     "gamma": ("0.5", "0.6"),
     "ddof": ("0", "1"),
@@ -139,6 +140,10 @@ def values_of(param: Param, kind: str = "") -> tuple[str, str]:
         return '"rg:chain_sum"', '"rg:spell_backward"'
     if param.noun == "game of TextArena":
         return '"Nim-v0"', '"PigDice-v0"'
+    if param.name == "tasks":
+        return "problems(gsm8k)", "problems(math)"
+    if param.name == "folder":
+        return '"."', '"tasks"'
     if param.folders:
         return '"tasks/*"', '"tasks/1*"'
     if (kind, param.name) == ("judge", "stage"):
@@ -292,6 +297,9 @@ def written(builtin: Builtin, param: Param, value: str) -> str:
     """A recipe that calls a builtin with an argument."""
     arguments = {p.name: values_of(p)[0] for p in builtin.params if p.required}
     arguments |= NEEDED.get(param.name, {}) | NEEDED.get((builtin.kind, builtin.name), {})
+    if param.name in ("command", "folder"):  # of an agent, in place of its function
+        del arguments["program"]
+        arguments["command"] = '["python", "agent.py"]'
     arguments[param.name] = value
     call = f"{builtin.name}({', '.join(f'{k} = {v}' for k, v in arguments.items())})"
     if builtin.kind == "grader":
@@ -350,6 +358,7 @@ PIPELINES = {
 NEEDED: dict[object, dict[str, str]] = {
     "question": {"data": '"rows.jsonl"'},
     "answer": {"data": '"rows.jsonl"'},
+    ("env", "agent"): {"program": '"a.b:c"', "tasks": "problems(gsm8k)"},
     ("env", "rows"): {"grader": 'grade_with("a.b:c")'},
     ("data", "samples"): {"model": "policy", "keep": "all"},
     ("teacher", "reverse_kl"): {"model": "policy"},

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-from rlc.catalog.builtins.sources import ARGS, SAMPLES, SHUFFLE, environment
+from attrs import evolve, fields
+
+from rlc.catalog.builtins.sources import ARGS, GRADER, SAMPLES, SHUFFLE, environment
 from rlc.catalog.builtins.splits import USUAL
 from rlc.catalog.records import Args, Param, builtin, code, optional, word
 from rlc.catalog.traits import EnvFacts, SourceTraits
 from rlc.data.code.calls import module_of_package
-from rlc.plan.environments import EnvPlan
+from rlc.plan.environments import AgentPlan, EnvPlan
 
+AGENT = "agent"
 _PACKAGE = r"(?:[\w.-]+/)?[A-Za-z_][\w-]*(?:@[\w.]+)?|.+\.py"
 
 
@@ -22,7 +25,56 @@ def _harbor(args: Args) -> EnvPlan:
     return environment("harbor", args, args.turns, parts[-1] if parts else "harbor")
 
 
+def _agent(args: Args) -> EnvPlan:
+    """Its tasks, with the agent that works on them instead of a single reply."""
+    (tasks,) = args.tasks.data
+    given = args.values[GRADER]
+    return evolve(  # type: ignore[no-any-return]
+        tasks,
+        name=AGENT,
+        weight=1.0,
+        max_turns=None,
+        graders=given if given.data else tasks.graders,
+        agent=AgentPlan(**{field.name: args.values[field.name] for field in fields(AgentPlan)}),
+    )
+
+
 FRAMEWORKS = (
+    builtin(
+        AGENT,
+        "env",
+        "a program that owns its loop, and asks the model at an address of its own, as it would "
+        "ask OpenAI",
+        _agent,
+        code("program", "the function that is called", "program", default=None, optional=True),
+        Param("tasks", "env", "what it works on: `rows(…)` or `problems(…)`", None),
+        Param(GRADER, "grader", "what rewards its answer; none: its own result", (), named=True),
+        optional("command", "list", "a program that is run, in place of a function"),
+        ARGS,
+        Param(
+            "folder",
+            "string",
+            "where the command is run",
+            ".",
+            form=(r".+", "agents"),
+            file=r".+",
+            folders=True,
+        ),
+        word(
+            "reward",
+            "without a grader: what it returns or writes, or 1 for the exit status 0 and 0 for 1",
+            ("result", "exit_status"),
+            "result",
+        ),
+        Param("concurrency", "int", "most of them at a time", 64, low=1, high=100_000),
+        traits=SourceTraits(
+            "own",
+            blocks=False,
+            package="uvicorn",
+            extra="serve",
+            unknown_turns="the agent decides; `rollouts(max_turns = …)` limits them",
+        ),
+    ),
     builtin(
         "harbor",
         "env",

@@ -16,6 +16,7 @@ from rlc.check.data import preferences
 from rlc.check.data import rules as data
 from rlc.check.rules import (
     advantage,
+    agents,
     amounts,
     environments,
     games,
@@ -40,7 +41,19 @@ if TYPE_CHECKING:
 
 # In this order: what an earlier rule says of a place, a later one need not.
 FAMILIES = (
-    *(trained, asked, environments, games, graders, judges, shaping, tasks, data, advantage),
+    *(
+        trained,
+        asked,
+        environments,
+        games,
+        agents,
+        graders,
+        judges,
+        shaping,
+        tasks,
+        data,
+        advantage,
+    ),
     *(loss, optimizer, overlap, preferences, sampling, limits, amounts, run),
 )
 RULES = [rule for family in FAMILIES for rule in vars(family).values() if isinstance(rule, Rule)]

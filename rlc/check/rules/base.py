@@ -51,6 +51,11 @@ class View:
         """Where a path of the plan is."""
         return located(path, self.origins.span.source.name)
 
+    @property
+    def is_run_here(self) -> bool:
+        """Whether the recipe is checked where it is run, as `--import` says."""
+        return self.reader is not None and bool(self.reader.imports)
+
     def has_file(self, path: str) -> bool:
         """Whether a path of the plan is that of a file that is there, or of no file here."""
         return hub_dataset(path) is not None or os.path.isfile(self.located(path))

@@ -11,6 +11,7 @@ from rlc.catalog.environments import (
     history_of,
     is_chat,
     max_turns,
+    played_as,
     seats_of,
     with_role,
 )
@@ -38,26 +39,25 @@ def _has_prompt(view: View, env: EnvPlan) -> None:
 @rule_on_envs()
 def _wrappers_apply(view: View, env: EnvPlan) -> None:
     """Tools, histories and templates are for bare text, workers for calls that block."""
-    source = source_traits(env.source)
+    player = played_as(env)
+    source = source_traits(player)
     for wrapper in env.wrappers:
         wraps = wrapper_traits(wrapper.name).wraps
         path = f"envs.{env.name}.wrappers.{wrapper.name}"
         if wraps == "text" and source.prompts != "text":
-            message = (
-                f"`{wrapper.name}()` wraps environments of GEM, and this is from `{env.source}()`"
-            )
+            message = f"`{wrapper.name}()` wraps environments of GEM, and this is from `{player}()`"
             advice = "take it out: its prompts are chats through the model's renderer already"
             view.error("RL0305", path, message, advice)
         elif wraps == "chats" and not shows_tools(env):
             message = f"`{wrapper.name}()` needs a chat to show tools in, and `{env.name}` is none"
             advice = "end it with `|> chat()`, without `template()` and `solver_judge()`"
             if source.prompts == "own":
-                message = f"`{env.source}()` makes prompts of its own, with tools of its own"
+                message = f"`{player}()` makes prompts of its own, with tools of its own"
                 advice = f"take `{wrapper.name}()` out"
             view.error("RL0700", path, message, advice)
         elif wraps == "blocks" and source.blocks is False:
             message = (
-                f"`{env.source}()` waits without blocking, so `{wrapper.name}()` has nothing to do"
+                f"`{player}()` waits without blocking, so `{wrapper.name}()` has nothing to do"
             )
             view.error("RL0305", path, message, "take it out")
 
@@ -67,7 +67,7 @@ def shows_tools(env: EnvPlan) -> bool:
     return (
         is_chat(env)
         and with_role(env, "game") is None
-        and source_traits(env.source).prompts != "own"
+        and source_traits(played_as(env)).prompts != "own"
     )
 
 
@@ -85,14 +85,9 @@ def _servers_can_be_started(view: View, env: EnvPlan) -> None:
     except DataError as error:
         view.error("RL0701", path, str(error), "write it as in a shell")
         return
-    if command is not None and _is_run_here(view) and not is_command(command[0]):
+    if command is not None and view.is_run_here and not is_command(command[0]):
         message = f"there is no command `{command[0]}` here, which starts the server"
         view.warning("RL0701", path, message, "install it, if the recipe is run here")
-
-
-def _is_run_here(view: View) -> bool:
-    """Whether a recipe is checked where it is run, as `--import` says."""
-    return view.reader is not None and bool(view.reader.imports)
 
 
 @rule_on_envs()
@@ -118,7 +113,7 @@ def _tasks_can_be_run(view: View, env: EnvPlan) -> None:
         message = f"nothing isolates the commands of `{env.name}`: they run as you, on this machine"
         advice = "for tests alone: a policy tries anything; `runtime = container` isolates it"
         view.warning("RL0704", f"{path}.args.runtime", message, advice)
-    elif _is_run_here(view) and not any(
+    elif view.is_run_here and not any(
         map(is_command, programs := CONTAINERS.get(runtime, (runtime,)))
     ):
         message = f"`{env.name}` runs in containers, and there is no {' or '.join(programs)} here"

@@ -7,7 +7,7 @@ from typing import Any, Literal
 
 from attrs import field, frozen
 
-CodeKind = Literal["reward", "factory", "game", "executor", "reply"]
+CodeKind = Literal["reward", "factory", "game", "executor", "reply", "program"]
 
 
 @frozen
@@ -17,7 +17,8 @@ class Code:
     A ``reward`` is called with two arguments, the reply and the row; a ``factory`` with the keyword
     arguments ``args``, and with those of its parameters that the recipe has ``decided`` elsewhere:
     name -> the part of the recipe that decides it; a ``game`` with ``args`` and a ``seed``. An
-    ``executor`` is made without arguments. A ``reply`` is called with the text of one.
+    ``executor`` is made without arguments. A ``reply`` is called with the text of one; a
+    ``program`` with the record of its run, and ``args``.
     """
 
     target: str

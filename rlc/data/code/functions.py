@@ -103,6 +103,17 @@ def require_fits(code: Code, signature: inspect.Signature | None) -> None:
                 raise CodeError(what, argument=name)
         passed = dict.fromkeys({*code.decided} & {*_named(signature)})
         require_takes(code.target, signature, {**code.args, **passed})
+    elif code.kind == "program":
+        if signature is not None:
+            parameters = [*signature.parameters.values()]
+            if not parameters or parameters[0].kind in (
+                inspect.Parameter.KEYWORD_ONLY,
+                inspect.Parameter.VAR_KEYWORD,
+            ):
+                what = f"`{code.target}` does not take an argument, the record of its run"
+                raise CodeError(what, "write `def solve(run)`")
+            signature = signature.replace(parameters=parameters[1:])
+        require_takes(code.target, signature, code.args)
     elif signature is not None:
         reward, reply = code.kind == "reward", code.kind == "reply"
         try:

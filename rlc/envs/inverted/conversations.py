@@ -68,12 +68,13 @@ def spoken(action: Action, turn: int) -> Plain:
 
 
 def is_same(one: Mapping[str, Any], other: Mapping[str, Any]) -> bool:
-    """Whether two messages show a model the same; the ids of calls do not matter, nor does thinking
-    that was left out, or how the arguments of a call are written."""
-    return _shown(one) == _shown(other)
+    """Whether two messages show a model the same."""
+    return shown(one) == shown(other)
 
 
-def _shown(message: Mapping[str, Any]) -> tuple[Any, ...]:
+def shown(message: Mapping[str, Any]) -> tuple[Any, ...]:
+    """What a message shows a model: the ids of calls do not matter, nor does thinking that was left
+    out, how the arguments of a call are written, or space around a reply."""
     calls = []
     for call in message.get("tool_calls") or ():
         arguments = call["function"]["arguments"]
@@ -85,4 +86,6 @@ def _shown(message: Mapping[str, Any]) -> tuple[Any, ...]:
         content = [part for part in content if part["type"] != "thinking"]
         if all(part["type"] == "text" for part in content):
             content = "".join(part["text"] for part in content)
+    if isinstance(content, str) and message.get("role") == "assistant":
+        content = content.strip()
     return message.get("role"), content, calls, message.get("tools")

@@ -10,15 +10,19 @@ from attrs import define, evolve, field, frozen
 
 from rlc.envs.base import (
     Action,
+    AgentEndpoint,
     AsyncEpisode,
     AsyncSource,
     EnvError,
     Observation,
+    RunningEpisode,
     TaskKey,
     joins,
+    runs,
 )
 from rlc.envs.judges.judge import Judge, Judged
 from rlc.envs.responders import Responders
+from rlc.envs.tool_chat import text_of
 from rlc.plan.environments import EnvPlan, JudgePlan, JudgingPlan, RewardModelPlan
 
 Row = Callable[[TaskKey], Mapping[str, Any] | None]
@@ -116,10 +120,44 @@ class JudgedSource:
         opened = await self.others.open(task, members)
         if any(map(joins, opened)):
             raise EnvError("who plays with others of the group cannot be judged alone")
-        return [_JudgedEpisode(episode, task, self.judgings) for episode in opened]
+        judged: list[Any] = [
+            _JudgedAgent(episode, task, self.judgings)
+            if runs(episode)
+            else _JudgedEpisode(episode, task, self.judgings)
+            for episode in opened
+        ]
+        return judged
 
     async def close(self) -> None:
         await self.others.close()
+
+
+@frozen(eq=False)
+class _JudgedAgent:
+    """An agent is judged by its last conversation."""
+
+    episode: RunningEpisode
+    task: TaskKey
+    judgings: Sequence[Judging]
+
+    @property
+    def first(self) -> Observation:
+        return self.episode.first
+
+    async def run(self, endpoint: AgentEndpoint) -> Observation:
+        seen, exchanges, said = await self.episode.run(endpoint), list[Exchange](), list[str]()
+        for message in endpoint.transcript():
+            if message["role"] == "assistant":
+                exchanges.append(("\n\n".join(said), text_of(message)))
+                said = []
+            elif message["role"] != "system":
+                said.append(text_of(message))
+        for judging in self.judgings if exchanges else ():
+            seen = rewarded(seen, await judging.score(self.task, exchanges))
+        return seen
+
+    async def close(self) -> None:
+        await self.episode.close()
 
 
 @define(eq=False)

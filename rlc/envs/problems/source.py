@@ -64,7 +64,7 @@ class ProblemSource:
 
     def numbered(self, order: int, number: int, size: int) -> list[Episode]:
         """``size`` attempts at problem ``number`` of the order."""
-        return [self._attempt(order, number)] * size
+        return [self.attempt(order, number)] * size
 
     def row(self, task: TaskKey) -> Row:
         """The fields of the row that a task is."""
@@ -73,9 +73,10 @@ class ProblemSource:
     def with_awaited(self, others: AsyncSource) -> AsyncSource:
         """Add the rewards of graders that are ``async`` to those of ``others``, which workers
         compute."""
-        return _AwaitedSource(others, self._attempt) if self._reward.is_awaited else others
+        return _AwaitedSource(others, self.attempt) if self._reward.is_awaited else others
 
-    def _attempt(self, order: int, number: int) -> Attempt:
+    def attempt(self, order: int, number: int) -> Attempt:
+        """Problem ``number`` of the order."""
         row = self._problems.row(order, number)
         row = evolve(row, fields=self._complete(row.fields))
         prompt = self._prompt(row.fields)

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from math import ceil
 from typing import Any
 
+from rlc.catalog.builtins.frameworks import AGENT
 from rlc.catalog.builtins.sources import GRADER
 from rlc.catalog.environments import makes_text, max_turns, seats_of, with_role
 from rlc.catalog.facts.models import renderer_keeps_prefix
@@ -15,6 +16,7 @@ from rlc.explanation.formulas.distillation import sampled
 from rlc.explanation.layout import Lines, count, wrapped
 from rlc.plan.environments import ANY, EnvPlan, GraderPlan, PlayPlan
 from rlc.plan.graph import barriers, takes_what_is_ready
+from rlc.plan.leaves import children_of
 from rlc.plan.models import ModelPlan
 from rlc.plan.preferences import PreferencesPlan
 from rlc.plan.records import (
@@ -54,13 +56,27 @@ def pipeline(env: EnvPlan) -> str:
     if source is not None and source.more is not None:
         params += source.more(env.id).params
     args = env.args | ({GRADER: env.graders} if env.graders else {})
-    calls = [_call(env.source, params, args, env.id)]
+    if env.agent is not None:
+        calls = [_agent(env, _call(env.source, params, env.args, env.id))]
+    else:
+        calls = [_call(env.source, params, args, env.id)]
     for wrapper in env.wrappers:
         builtin = find_builtin("wrapper", wrapper.name)
         calls.append(_call(wrapper.name, builtin.params if builtin else (), wrapper.args))
     if env.play is not None:
         calls.append(f"play(against = {opponent_of(env.play)}{_seat(env.play)})")
     return " |> ".join(calls)
+
+
+def _agent(env: EnvPlan, tasks: str) -> str:
+    """An agent as a recipe writes it, with its tasks."""
+    made = find_builtin("env", AGENT)
+    assert made is not None
+    given = {
+        name: part for name, part in (children_of(env.agent) or {}).items() if part is not None
+    }
+    program = _call(AGENT, made.params, given | ({GRADER: env.graders} if env.graders else {}))
+    return f"{program.removesuffix(')')}, tasks = {tasks})"
 
 
 def opponent_of(play: PlayPlan) -> str:

@@ -40,6 +40,7 @@ def reward_formulas(env: EnvPlan) -> list[Formula]:
     return [*found, total, *lines]
 
 
+_AGENT = "r_agent"
 _TOTALS = {"sum": "the sum of", "last": "the last of"}
 
 
@@ -48,6 +49,8 @@ def _graded(env: EnvPlan) -> str:
     judges = [judge for _, _, judge in judges_of(env)]
     if judges and not source_traits(env.source).graded:
         terms.append("r_env")
+    if env.agent is not None and not (env.graders or judges):
+        terms.append(_AGENT)
     terms += [_term(judge.weight, judge.name) for judge in judges if judge.weight]
     if finds_answers(env) and (coef := env.args["format_coef"]):
         terms.append(_term(coef, f"({FORMAT} − 1)"))
@@ -56,6 +59,11 @@ def _graded(env: EnvPlan) -> str:
 
 def _parts(env: EnvPlan) -> list[Formula]:
     parts = [_part(part) for part in env.graders]
+    if env.agent is not None and not (env.graders or env.judging):
+        by_status = "1 for the exit status 0, 0 for 1; any other is a failure"
+        gives = "returns" if env.agent.command is None else "writes"
+        result = f"what {env.agent.called} {gives}"
+        parts.append(Formula(_AGENT, result if env.agent.reward == "result" else by_status))
     if finds_answers(env):
         parts.append(Formula(FORMAT, "1 if there is an answer in the reply, else 0"))
     if env.judging and not source_traits(env.source).graded:

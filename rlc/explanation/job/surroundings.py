@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from rlc.catalog.environments import code_of, env_facts, files_of, rubrics_of
+from rlc.catalog.environments import code_of, env_facts, files_of, played_as, rubrics_of
 from rlc.catalog.index import source_traits, tracker_traits, wrapper_traits
 from rlc.catalog.traits import Key
 from rlc.plan.environments import EndpointPlan, EnvPlan
@@ -127,9 +127,10 @@ def _service(service: str) -> Iterator[str]:
 
 def _environment(env: EnvPlan) -> Iterator[str]:
     source = source_traits(env.source)
-    if source.package:
-        extra = f" (rlc[{source.extra}])" if source.extra else ""
-        yield f"the package {source.package}{extra}"
+    for player in dict.fromkeys((source, source_traits(played_as(env)))):
+        if player.package:
+            extra = f" (rlc[{player.extra}])" if player.extra else ""
+            yield f"the package {player.package}{extra}"
     if source.key:
         own = env.args.get("base_url")
         yield f"{env.name}: the OpenReward server at {own}" if own else _key(source.key)
@@ -139,6 +140,8 @@ def _environment(env: EnvPlan) -> Iterator[str]:
         for path, code in code_of(env):
             if path == "id":
                 yield f"{env.name}: the Python module {code.target.rpartition(':')[0]}"
+    if env.agent is not None:
+        yield f"{env.name}: the agent {env.agent.called}"
     yield from (f"{env.name}: {_NEEDS[need]}" for need in env_facts(env).needs)
     for wrapper in env.wrappers:
         traits = wrapper_traits(wrapper.name)

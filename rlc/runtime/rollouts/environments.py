@@ -4,17 +4,24 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Iterable, Mapping
-from typing import Any, Protocol
+from collections.abc import Awaitable, Callable, Iterable, Mapping
+from contextlib import nullcontext
+from typing import Any, Protocol, TypeVar
+
+from attrs import evolve
 
 from rlc.data.errors import DataError
 from rlc.envs.base import EnvError
 from rlc.envs.build import PlayableEnv, build_env
 from rlc.envs.deadlines import Span
 from rlc.envs.responders import Responders
+from rlc.envs.tool_chat import fitting_renderer
 from rlc.envs.views import Shown
 from rlc.plan.environments import EnvPlan
 from rlc.runtime.records import RunError
+from rlc.service.pending_calls import pending_call
+
+T = TypeVar("T")
 
 CLOSE_SECONDS = 10.0  # that an episode, or an environment, may take to close
 
@@ -35,17 +42,31 @@ def build_envs(
     """Return the environments by name, with what ``views`` says that others are shown of each.
     Raise RunError if one of them cannot be made."""
     try:
-        return {
-            env.name: build_env(env, tokenizer, renderer, responders, views(env.name))
-            for env in envs
-        }
+        built = [build_env(env, tokenizer, renderer, responders, views(env.name)) for env in envs]
+        return {env.plan.name: _with_endpoint(env, tokenizer, renderer) for env in built}
     except (DataError, EnvError) as error:
         raise RunError(str(error), error.hint) from error
 
 
+def _with_endpoint(env: PlayableEnv, tokenizer: Any, renderer: str) -> PlayableEnv:
+    """An environment with the endpoint that its agents ask, if agents play it."""
+    if env.plan.agent is None:
+        return env
+    try:
+        from rlc.runtime.agents.endpoint import AgentsEndpoint
+    except ModuleNotFoundError as error:
+        hint = "pip install 'rlc[serve]'"
+        what = f"agents are served with a package that is not here: {error.name}"
+        raise EnvError(what, hint) from error
+    places = asyncio.Semaphore(env.plan.agent.concurrency)
+    endpoint = AgentsEndpoint(tokenizer, fitting_renderer(tokenizer, renderer), places)
+    return evolve(env, endpoint=endpoint)
+
+
 async def close_envs(envs: Iterable[PlayableEnv]) -> None:
-    """Release the resources of environments, including their workers."""
-    await close_all(env.source for env in envs)
+    """Release the resources of environments, including their workers and endpoints."""
+    made = [*envs]
+    await close_all([*(env.source for env in made), *filter(None, (env.endpoint for env in made))])
 
 
 async def close_all(things: Iterable[Closable]) -> None:
@@ -67,3 +88,22 @@ async def close_all(things: Iterable[Closable]) -> None:
     except asyncio.CancelledError:
         await closing
         raise
+
+
+async def call_environment(call: Awaitable[T], holds: bool = True) -> T:
+    """Return the result of code that is not rlc's own.
+
+    If it exits the program, or raises what looks like our own cancellation, only this call fails.
+    With ``holds`` the service waits for the call before it answers the next wave of requests; not
+    so in a game, where the call may itself wait for replies to other members.
+    """
+    try:
+        with pending_call() if holds else nullcontext():
+            return await call
+    except SystemExit as error:
+        raise EnvError("the environment raised SystemExit") from error
+    except asyncio.CancelledError as error:
+        ours = asyncio.current_task()
+        if ours is None or ours.cancelling():
+            raise
+        raise EnvError("the environment raised CancelledError") from error

@@ -2,22 +2,18 @@
 
 from __future__ import annotations
 
-import asyncio
 from array import array
-from collections.abc import Awaitable, Mapping, Sequence
-from contextlib import nullcontext
+from collections.abc import Mapping, Sequence
 from hashlib import blake2b
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, Any
 
 from attrs import define, evolve, field
 
-from rlc.data.about import About
 from rlc.envs.base import (
     AsyncEpisode,
     ContractError,
-    EnvError,
-    Observation,
     joins,
+    runs,
     validated,
 )
 from rlc.envs.chunks import model_input
@@ -31,35 +27,17 @@ from rlc.plan.models import SamplingPlan
 from rlc.runtime.concurrency import EventLoopYield, all_of
 from rlc.runtime.failures import failure_of
 from rlc.runtime.records import Rollout, RunError, Turn, TurnView, Usage
+from rlc.runtime.rollouts.attempts import Attempt
 from rlc.runtime.rollouts.credit import credited, unplayed_credit
-from rlc.runtime.rollouts.environments import close_all
+from rlc.runtime.rollouts.environments import call_environment, close_all
 from rlc.runtime.rollouts.tasks import Task
 from rlc.runtime.rollouts.tokens import TOKEN, EpisodeTokens
 from rlc.seeds import derive_seed
 from rlc.service.errors import ServiceLostError
 from rlc.service.interface import SamplingClient
-from rlc.service.pending_calls import pending_call
 
 if TYPE_CHECKING:
     from tinker import types
-
-
-T = TypeVar("T")
-
-
-@define(eq=False)
-class _Attempt:
-    """One attempt at one member's episode: what was played, however it ends."""
-
-    task: Task
-    member: int
-    seed: int
-    seconds: dict[str, float]
-    turns: list[Turn] = field(factory=list)
-    digest: str = ""  # of the first observation, once the episode is over
-    about: About | None = None  # the task, once it is open
-    begun: bool = False  # from then on it closes its episode itself
-    unplayed: Observation | None = None  # how an episode ended in which it had no turn
 
 
 @define
@@ -83,7 +61,7 @@ class Player:
         """Play all members of a task; the first reply of all comes from one request."""
         shared = {"sampling": 0.0, "environment": 0.0}
         attempts = [
-            _Attempt(task, member, derive_seed(task.seed, "member", member), shared)
+            Attempt(task, member, derive_seed(task.seed, "member", member), shared)
             for member in range(task.size)
         ]
         try:
@@ -103,7 +81,7 @@ class Player:
                 await close_all(left)
 
     async def _open(
-        self, attempts: Sequence[_Attempt], seed: int
+        self, attempts: Sequence[Attempt], seed: int
     ) -> tuple[list[AsyncEpisode], Sequence[types.SampledSequence | None]]:
         """Open the episodes of some members, and ask for their first replies in one request.
 
@@ -113,20 +91,20 @@ class Player:
         task, members = attempts[0].task, [attempt.member for attempt in attempts]
         rollouts = task.env.plan.rollouts
         async with Span(rollouts.step_timeout, "opening the episode") as spent:
-            episodes = await _call_environment(task.env.source.open(task.key, members))
-        _add_span(attempts[0].seconds, "environment", spent)
+            episodes = await call_environment(task.env.source.open(task.key, members))
+        attempts[0].add_span("environment", spent)
         try:
             if len(episodes) != len(members):
                 due = f"{len(members)} episodes are due, and there are {len(episodes)}"
                 raise ContractError(due)
-            if any(joins(episode) for episode in episodes):
+            if any(joins(episode) or runs(episode) for episode in episodes):
                 return episodes, [None] * len(episodes)
             await self._loop_yield.if_due()
             first, history = validated(episodes[0].first), task.env.new_history()
             for attempt in attempts:
                 attempt.about = first.about
             prompt = history.observe(first)
-            if limit := self._limit_reached(EpisodeTokens(), prompt, rollouts):
+            if limit := self.limit_reached(EpisodeTokens(), prompt, rollouts):
                 raise RunError(
                     f"the first prompt of `{task.env.plan.name}` has {len(prompt)} tokens; with "
                     f"max_tokens = {rollouts.max_tokens} that is over {limit[1]}"
@@ -140,7 +118,7 @@ class Player:
             raise
 
     async def _member(
-        self, attempt: _Attempt, episode: AsyncEpisode, reply: types.SampledSequence | None
+        self, attempt: Attempt, episode: AsyncEpisode, reply: types.SampledSequence | None
     ) -> Rollout:
         attempt.seconds = dict(attempt.seconds)  # from here on a member's seconds are its own
         try:
@@ -152,13 +130,13 @@ class Player:
                 return self._failed(attempt, error)
             return await self._retry(attempt, error)
 
-    async def _retry(self, attempt: _Attempt, error: Exception) -> Rollout:
+    async def _retry(self, attempt: Attempt, error: Exception) -> Rollout:
         """Play a failed member again, from the same state, as often as the plan allows."""
         task, member, seconds = attempt.task, attempt.member, dict(attempt.seconds)
         errors = list[str]()
         for number in range(1, self.on_error.retries + 1):
             seed = derive_seed(task.seed, "member", member, "attempt", number)
-            attempt = _Attempt(task, member, seed, seconds, about=attempt.about)
+            attempt = Attempt(task, member, seed, seconds, about=attempt.about)
             errors.append(failure_of(error).error)
             try:
                 (episode,), (reply,) = await self._open([attempt], seed)
@@ -170,7 +148,7 @@ class Player:
                 error = again
         return evolve(self._failed(attempt, error), retried=tuple(errors))
 
-    def _failed(self, attempt: _Attempt, error: Exception) -> Rollout:
+    def _failed(self, attempt: Attempt, error: Exception) -> Rollout:
         return self.failed(self._rollout(attempt, "failed", ()), error)
 
     def failed(self, rollout: Rollout, error: Exception) -> Rollout:
@@ -194,7 +172,7 @@ class Player:
             failure=failure,
         )
 
-    def _rollout(self, attempt: _Attempt, ended: str, credit: tuple[float, ...]) -> Rollout:
+    def _rollout(self, attempt: Attempt, ended: str, credit: tuple[float, ...]) -> Rollout:
         return Rollout(
             env=attempt.task.env.plan.name,
             task=attempt.task.number,
@@ -209,13 +187,18 @@ class Player:
         )
 
     async def _episode(
-        self, attempt: _Attempt, episode: AsyncEpisode, reply: types.SampledSequence | None
+        self, attempt: Attempt, episode: AsyncEpisode, reply: types.SampledSequence | None
     ) -> Rollout:
         """Play an episode to its end and close it; ``attempt`` has its turns if it fails."""
         plan, attempt.begun = attempt.task.env.plan, True
         try:
             async with Span(plan.rollouts.timeout, "the episode"):
-                ended = await self._turns(attempt, episode, reply)
+                if runs(episode):
+                    from rlc.runtime.agents.play import run_agent  # it takes what a server takes
+
+                    ended = await run_agent(self, attempt, episode)
+                else:
+                    ended = await self._turns(attempt, episode, reply)
             first = episode.first.text
         finally:
             await close_all([episode])
@@ -228,7 +211,7 @@ class Player:
         return rollout if attempt.task.env.comparing else credited(rollout, plan.reward)
 
     async def _turns(
-        self, attempt: _Attempt, episode: AsyncEpisode, reply: types.SampledSequence | None
+        self, attempt: Attempt, episode: AsyncEpisode, reply: types.SampledSequence | None
     ) -> str:
         """Play turn after turn; return how the episode ended."""
         task, turns, limits = attempt.task, attempt.turns, attempt.task.env.plan.rollouts
@@ -236,8 +219,8 @@ class Player:
         views = {name: new_history() for name, new_history in task.env.views.items()}
         if joins(episode):  # its first observation comes with this member's first turn
             async with Span(limits.step_timeout, "the first turn in the game") as spent:
-                seen = validated(await _call_environment(episode.join(), holds=False))
-            _add_span(attempt.seconds, "environment", spent)
+                seen = validated(await call_environment(episode.join(), holds=False))
+            attempt.add_span("environment", spent)
         else:
             seen = validated(episode.first)
         attempt.about = seen.about
@@ -246,7 +229,7 @@ class Player:
                 return "turns"
             await self._loop_yield.if_due()
             prompt = history.observe(seen)
-            if limit := self._limit_reached(tokens, prompt, limits):
+            if limit := self.limit_reached(tokens, prompt, limits):
                 return limit[0]
             shown = {name: view.observe(seen) for name, view in views.items()}
             async with Span(limits.turn_timeout, "a turn"):
@@ -259,9 +242,9 @@ class Player:
                 told = {name: view.reply(reply.tokens, action) for name, view in views.items()}
                 async with Span(limits.step_timeout, "a step of the environment") as spent:
                     after = validated(
-                        await _call_environment(episode.play(action), holds=not joins(episode))
+                        await call_environment(episode.play(action), holds=not joins(episode))
                     )
-            _add_span(attempt.seconds, "environment", spent)
+            attempt.add_span("environment", spent)
             if reply.logprobs is None:
                 raise RunError("the service returned no logprobs for a sampled sequence")
             sampled = array(TOKEN, reply.tokens)
@@ -295,7 +278,7 @@ class Player:
         attempt.unplayed = seen if joins(episode) and not turns else None
         return "truncated" if seen.truncated else "done"
 
-    def _limit_reached(
+    def limit_reached(
         self, tokens: EpisodeTokens, prompt: list[int], rollouts: RolloutsPlan
     ) -> tuple[str, str] | None:
         """Return the limit that another reply could exceed: how the episode ends, and in words."""
@@ -309,7 +292,7 @@ class Player:
         return None
 
     async def _sample(
-        self, attempt: _Attempt, prompt: list[int], history: History, count: int, seed: int
+        self, attempt: Attempt, prompt: list[int], history: History, count: int, seed: int
     ) -> Sequence[types.SampledSequence]:
         from tinker import types
 
@@ -322,35 +305,20 @@ class Player:
             stop=history.stop,
             seed=seed % 2**31,
         )
+        asked = model_input(prompt, chunks_of(history))
+        return (await self.sample(attempt, asked, count, params)).sequences
+
+    async def sample(
+        self,
+        attempt: Attempt,
+        prompt: types.ModelInput,
+        count: int,
+        params: types.SamplingParams,
+        **more: Any,
+    ) -> types.SampleResponse:
+        """Ask the service for replies, and count what they take."""
         async with Span(None, "sampling") as spent:
-            asked = model_input(prompt, chunks_of(history))
-            response = await self.client.sample(asked, count, params)
-        _add_span(attempt.seconds, "sampling", spent)
-        self.usage.add_samples(len(prompt), count, response)
-        return response.sequences
-
-
-async def _call_environment(call: Awaitable[T], holds: bool = True) -> T:
-    """Return the result of code that is not rlc's own.
-
-    If it exits the program, or raises what looks like our own cancellation, only this call fails.
-    With ``holds`` the service waits for the call before it answers the next wave of requests; not
-    so in a game, where the call may itself wait for replies to other members.
-    """
-    try:
-        with pending_call() if holds else nullcontext():
-            return await call
-    except SystemExit as error:
-        raise EnvError("the environment raised SystemExit") from error
-    except asyncio.CancelledError as error:
-        ours = asyncio.current_task()
-        if ours is None or ours.cancelling():
-            raise
-        raise EnvError("the environment raised CancelledError") from error
-
-
-def _add_span(seconds: dict[str, float], kind: str, spent: Span) -> None:
-    """Add a span; the time it waited for a free place, if any, has an entry of its own."""
-    seconds[kind] += spent.worked
-    if spent.waited:
-        seconds["waiting"] = seconds.get("waiting", 0.0) + spent.waited
+            response = await self.client.sample(prompt, count, params, **more)
+        attempt.add_span("sampling", spent)
+        self.usage.add_samples(prompt.length, count, response)
+        return response

@@ -53,29 +53,40 @@ def is_continuation(prompt: Any, before: Any) -> bool:
     return known and prompt._whole is before._whole
 
 
+def begins_with(prompt: Sequence[int], tokens: Sequence[int]) -> bool:
+    """Whether a prompt begins with some tokens. Most that do not differ in the last of them."""
+    known = len(tokens)
+    if known > len(prompt) or (known and prompt[known - 1] != tokens[-1]):
+        return False
+    return array(TOKEN, prompt[:known]) == array(TOKEN, tokens)
+
+
 @define
 class EpisodeTokens:
-    """The tokens of an episode so far; those that a prompt repeats are stored and counted once."""
+    """The tokens of an episode so far: the sequences that its prompts and replies make. What a
+    prompt repeats of one of them is stored and counted once; where several conversations go on
+    side by side, each has a sequence."""
 
-    before: int = 0  # in sequences that later prompts did not continue
-    _current: array[int] = field(factory=lambda: array(TOKEN), init=False)
+    _sequences: list[array[int]] = field(factory=list, init=False)
 
     def with_prompt(self, prompt: Sequence[int]) -> int:
         """Return the length if this prompt came next."""
-        repeated = len(self._current) if self._is_continued_by(prompt) else 0
-        return self.before + len(self._current) - repeated + len(prompt)
+        continued = self._continued_by(prompt)
+        repeated = 0 if continued is None else len(continued)
+        return sum(map(len, self._sequences)) - repeated + len(prompt)
 
     def extend(self, prompt: Sequence[int], reply: Sequence[int]) -> TokenPrefix:
         """Add a prompt and the reply to it; return the prompt to keep."""
-        if self._is_continued_by(prompt):
-            self._current.extend(prompt[len(self._current) :])
+        whole = self._continued_by(prompt)
+        if whole is None:
+            whole = array(TOKEN, prompt)
+            self._sequences.append(whole)
         else:
-            self.before += len(self._current)
-            self._current = array(TOKEN, prompt)
-        kept = TokenPrefix(self._current, len(prompt))
-        self._current.extend(reply)
+            whole.extend(prompt[len(whole) :])
+        kept = TokenPrefix(whole, len(prompt))
+        whole.extend(reply)
         return kept
 
-    def _is_continued_by(self, prompt: Sequence[int]) -> bool:
-        known = len(self._current)
-        return known <= len(prompt) and array(TOKEN, prompt[:known]) == self._current
+    def _continued_by(self, prompt: Sequence[int]) -> array[int] | None:
+        latest_first = reversed(self._sequences)
+        return next((whole for whole in latest_first if begins_with(prompt, whole)), None)

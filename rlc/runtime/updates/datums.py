@@ -21,7 +21,7 @@ from rlc.envs.chunks import NO_CHUNKS, Chunks, chunks_from_json, chunks_to_json,
 from rlc.plan.graph import SCORERS
 from rlc.plan.records import LossPlan
 from rlc.runtime.records import RunError, Turn
-from rlc.runtime.rollouts.tokens import is_continuation
+from rlc.runtime.rollouts.tokens import begins_with, is_continuation
 from rlc.runtime.updates.scores import Scores
 
 if TYPE_CHECKING:
@@ -241,21 +241,37 @@ class TrainingDatum:
 
 
 def merged_sequences(turns: Sequence[Turn]) -> list[TokenSequence]:
-    """Return the sequences of an episode; turns that extend the tokens before them share one."""
-    current, last = TokenSequence(), None
-    sequences = [current]
+    """Return the sequences of an episode; a turn that extends all tokens of one shares it.
+
+    Conversations that go on side by side are sequences of their own. What they have in common is
+    sampled in the first of them, and context in the others.
+    """
+    sequences, lasts = list[TokenSequence](), list[Sequence[int]]()
     for index, turn in enumerate(turns):
-        known = len(current.tokens)
-        if not is_continuation(turn.prompt, last) and list(turn.prompt[:known]) != current.tokens:
-            current, known = TokenSequence(), 0
-            sequences.append(current)
-        fresh, last = turn.prompt[known:], turn.prompt
+        at = _extended(turn, sequences, lasts)
+        if at is None:
+            at = len(sequences)
+            sequences.append(TokenSequence())
+            lasts.append(turn.prompt)
+        current, lasts[at] = sequences[at], turn.prompt
+        fresh = turn.prompt[len(current.tokens) :]
         current.append(fresh, [0.0] * len(fresh), NOT_SAMPLED)
         begin = len(current.tokens)
         current.append(turn.tokens, turn.logprobs, index)
         current.replies[index] = Reply(turn.sequence_id, begin, len(current.tokens))
         current.chunks = turn.chunks
     return [sequence for sequence in sequences if sequence.tokens]
+
+
+def _extended(
+    turn: Turn, sequences: Sequence[TokenSequence], lasts: Sequence[Sequence[int]]
+) -> int | None:
+    """The latest sequence that a turn's prompt extends; ``lasts`` are their last prompts."""
+    for at in range(len(sequences) - 1, -1, -1):
+        known = is_continuation(turn.prompt, lasts[at])
+        if known or begins_with(turn.prompt, sequences[at].tokens):
+            return at
+    return None
 
 
 def episode_datums(

@@ -7,7 +7,7 @@ import os
 from typing import Any
 
 from rlc.catalog.builtins.distillation import NO_ADVANTAGE
-from rlc.catalog.environments import is_chat, reward_models_of, with_role
+from rlc.catalog.environments import is_chat, played_as, reward_models_of, with_role
 from rlc.catalog.facts.models import find_model, find_retired, model_names, tokenizer_of
 from rlc.catalog.index import loss_traits, source_traits
 from rlc.check.rules.base import View, rule
@@ -214,8 +214,9 @@ def _system_message_can_be_read(view: View) -> None:
 
 def _fixed_prompts(env: EnvPlan) -> str | None:
     """Why the chats of an environment cannot begin in another way; None if they can."""
-    if source_traits(env.source).prompts == "own":
-        return f"`{env.source}()` makes its own prompts"
+    player = played_as(env)
+    if source_traits(player).prompts == "own":
+        return f"`{player}()` makes its own prompts"
     if not is_chat(env):
         return "its prompts are templates, and no chats"
     game = with_role(env, "game")

@@ -18,6 +18,8 @@ def _something_rewards(view: View, env: EnvPlan) -> None:
         return
     if samples is not None and samples.keep.kind == "all":
         return
+    if env.agent is not None:  # it may reward itself
+        return
     if source.graded and not (env.graders or env.judging):
         message = f"nothing rewards the replies of `{env.name}`"
         advice = (

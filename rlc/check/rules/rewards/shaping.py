@@ -70,8 +70,8 @@ def _answer_is_asked_for(view: View, env: EnvPlan) -> None:
     """Where an answer is read from a mark, something must say so; what was imitated may have."""
     marks = env_facts(env).marks
     imitates = any("data" in stage.parts for stage in view.before) or "data" in view.parts
-    if not marks or imitates or view.model.weights is not None:
-        return
+    if not marks or imitates or view.model.weights is not None or env.agent is not None:
+        return  # an agent may ask for it
     if _asks(view, env, marks):
         return
     mark = marks[0].replace("\\", "\\\\")  # as a recipe writes it

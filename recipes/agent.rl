@@ -1,0 +1,38 @@
+# A program that owns its loop: it asks the model as it would ask OpenAI, and calls tools itself. The
+# tiny model first imitates calls with random arguments; then the agent's reward teaches it which
+# button opens the doors.
+#
+#     rlc run recipes/agent.rl
+#
+# The agent stands in doors.py, and as a program for node in doors.mjs. docs/agents.md has the rest.
+
+param learning_rate: float = 5e-4
+
+model policy {
+  base      = "tiny"
+  lora_rank = 32
+}
+
+env doors = agent("doors:solve", tasks = rows("data/doors.jsonl"))
+
+# Somebody who calls the tool as it should be, and presses at random. A call has 65 tokens here, and
+# each has to be nearly certain before most calls can be read: hence the many steps.
+sft calls {
+  model     = policy
+  data      = rows("data/openreward_games.jsonl")
+  batch     = 8
+  steps     = 300
+  optimizer = adam(1e-2, schedule = linear(warmup = 5))
+}
+
+train main {
+  model     = calls
+  env       = doors
+  batch     = groups(3, group_size = 16)
+  sampling  = sample(max_tokens = 72)
+  advantage = rloo()
+  loss      = importance_sampling()
+  optimizer = adam(learning_rate, schedule = linear())
+  steps     = 30
+  on_error  = retry(2) then drop
+}

@@ -1,0 +1,195 @@
+"""The programs that agents are: a Python function, called in a thread or in a loop of its own, or a
+command, run as a process."""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+import json
+import os
+import shutil
+import signal
+import tempfile
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from pathlib import Path
+from typing import Any, Protocol
+
+from attrs import asdict, define, field, frozen
+
+from rlc.data.code.functions import load_attribute
+from rlc.envs.agents.outcome import written_outcome
+from rlc.envs.base import EnvError
+from rlc.envs.workers.event_loop_thread import EventLoopThread
+from rlc.envs.workers.threads import ThreadWorkers
+from rlc.plan.environments import AgentPlan
+
+_SHOWN = 4_000  # bytes of what a command has written that are kept with its failure
+_KEPT_BACK = ("TINKER_API_KEY",)  # what agents have no use for
+
+
+class AgentError(EnvError):
+    """An agent that failed; the text is one sentence."""
+
+    cause = "program"
+
+
+@frozen
+class AgentRun:
+    """What an agent is called with: where it asks the model, and its task.
+
+    ``base_url`` and ``api_key`` are those of an OpenAI client, and of this episode alone;
+    ``anthropic_url`` is the base URL of an Anthropic client. ``task`` has the fields of the row,
+    ``messages`` the prompt that it makes as a chat.
+    """
+
+    base_url: str
+    api_key: str
+    model: str
+    task: Mapping[str, Any]
+    messages: Sequence[Mapping[str, Any]]
+    anthropic_url: str = ""
+
+
+class Program(Protocol):
+    """What is run once for each episode."""
+
+    @property
+    def name(self) -> str: ...
+
+    async def run(self, run: AgentRun) -> Any:
+        """Return what it gives at its end. It is stopped if this is cancelled. Raise what it
+        raises."""
+
+    def close(self) -> None:
+        """Release what all runs share."""
+
+
+def agent_problem(plan: AgentPlan) -> str | None:
+    """What keeps the command of an agent from being run on this machine; None if nothing does."""
+    if plan.command is None:
+        return None
+    program = plan.command[0]
+    found = shutil.which(os.path.join(plan.folder, program) if os.sep in program else program)
+    return None if found else f"the agent cannot be run: there is no command `{program}`"
+
+
+def make_program(plan: AgentPlan) -> Program:
+    """Return the program of an agent. Raise DataError if it is not found."""
+    if plan.program is not None:
+        return FunctionAgent(plan.program, plan.args, ThreadWorkers(plan.concurrency))
+    assert plan.command is not None
+    return CommandAgent(plan.command, plan.folder, plan.reward == "exit_status")
+
+
+@define(eq=False)
+class FunctionAgent:
+    """A function of the user's own. One that hangs is abandoned with its thread."""
+
+    target: str
+    args: Mapping[str, Any]
+    threads: ThreadWorkers
+    _function: Any = field(init=False)
+    _loop: EventLoopThread = field(factory=EventLoopThread, init=False)
+
+    def __attrs_post_init__(self) -> None:
+        self._function = load_attribute(self.target)
+
+    @property
+    def name(self) -> str:
+        return f"`{self.target}`"
+
+    async def run(self, run: AgentRun) -> Any:
+        if inspect.iscoroutinefunction(self._function):
+            return await self._loop.call(self._awaited(run))
+        return await self.threads.call(self._called, run)
+
+    def close(self) -> None:
+        self._loop.close()
+
+    def _called(self, run: AgentRun) -> Any:
+        return self._function(run, **self.args)
+
+    async def _awaited(self, run: AgentRun) -> Any:
+        try:
+            return await self._function(run, **self.args)
+        except SystemExit as error:  # it would end the loop
+            raise AgentError(f"{self.name} raised SystemExit") from error
+
+
+@define(eq=False)
+class CommandAgent:
+    """A command. It finds its address in the variables that clients of OpenAI and Anthropic read,
+    its task in the file ``RLC_TASK``, and may write its result to the file ``RLC_RESULT``."""
+
+    command: Sequence[str]
+    folder: str
+    by_status: bool  # its exit status is its reward
+
+    @property
+    def name(self) -> str:
+        return f"`{' '.join(self.command)}`"
+
+    async def run(self, run: AgentRun) -> Any:
+        with tempfile.TemporaryDirectory(prefix="rlc-agent-") as place:
+            task, result, log = (Path(place, name) for name in ("task.json", "result", "log"))
+            given = asdict(run, filter=lambda attribute, _: attribute.name in ("task", "messages"))
+            task.write_text(json.dumps(given, default=str), encoding="utf-8")
+            with log.open("wb") as written:
+                status = await self._ended(self._variables(run, task, result), written.fileno())
+            said = log.read_bytes()[-_SHOWN:].decode(errors="replace").strip()
+            if self.by_status and status in (0, 1):
+                return 1.0 - status
+            if status:
+                raise self._failed(status, said)
+            if not result.is_file():
+                return None
+            return written_outcome(result.read_text(encoding="utf-8", errors="replace"))
+
+    def close(self) -> None:
+        """Nothing is shared."""
+
+    async def _ended(self, variables: Mapping[str, str], log: int) -> int:
+        """The exit status of a process, which is killed with all that it has started."""
+        try:
+            process = await asyncio.create_subprocess_exec(
+                *self.command,
+                cwd=self.folder,
+                env=variables,
+                stdin=asyncio.subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
+                start_new_session=True,
+            )
+        except OSError as error:
+            raise AgentError(f"{self.name} cannot be started: {error.strerror}") from error
+        try:
+            return await process.wait()
+        finally:
+            with suppress(ProcessLookupError, PermissionError):
+                os.killpg(process.pid, signal.SIGKILL)
+            if process.returncode is None:
+                await asyncio.shield(process.wait())
+
+    def _variables(self, run: AgentRun, task: Path, result: Path) -> dict[str, str]:
+        kept = {name: value for name, value in os.environ.items() if name not in _KEPT_BACK}
+        own = {
+            "OPENAI_BASE_URL": run.base_url,
+            "OPENAI_API_KEY": run.api_key,
+            "OPENAI_MODEL": run.model,
+            "ANTHROPIC_BASE_URL": run.anthropic_url,
+            "ANTHROPIC_API_KEY": run.api_key,
+            "RLC_TASK": str(task),
+            "RLC_RESULT": str(result),
+        }
+        return kept | own
+
+    def _failed(self, status: int, said: str) -> AgentError:
+        if status < 0:
+            ended = f"was killed by {signal.Signals(-status).name}"
+        else:
+            ended = f"ended with the exit status {status}"
+        error = AgentError(f"{self.name} {ended}" + (f": {said.splitlines()[-1]}" if said else ""))
+        if said:
+            error.add_note(f"what it wrote:\n{said}")
+        return error

@@ -1,0 +1,80 @@
+"""One episode of an agent, from its start to its reward."""
+
+from __future__ import annotations
+
+import asyncio
+from contextvars import copy_context
+from typing import Any
+
+from attrs import evolve
+
+from rlc.envs.agents.programs import AgentError
+from rlc.envs.base import Observation, RunningEpisode, validated
+from rlc.envs.deadlines import Span
+from rlc.runtime.agents.endpoint import Address, AgentsEndpoint
+from rlc.runtime.agents.requests import Requests
+from rlc.runtime.rollouts.attempts import Attempt, Replies
+from rlc.runtime.rollouts.environments import call_environment
+
+_CUT_OFF = Observation("", 0.0, True, truncated=True)
+
+
+async def run_agent(player: Replies, attempt: Attempt, episode: RunningEpisode) -> str:
+    """Run an agent to its end; return how its episode ended. ``attempt`` has its turns.
+
+    One that a limit ends, or that fails when it is told of one, has a reward of 0. Raise what the
+    agent raises, AgentError if it has asked nothing, and OverdueError if it neither asks nor ends.
+    """
+    endpoint, limits = attempt.task.env.endpoint, attempt.task.env.plan.rollouts
+    assert isinstance(endpoint, AgentsEndpoint)
+    attempt.about = episode.first.about
+    async with (
+        endpoint.free_place(),
+        Span(limits.step_timeout, "the agent, between two requests,") as idle,
+    ):
+        requests = Requests(player, attempt, endpoint.conversations(), endpoint.tokenizer, idle)
+        async with endpoint.address(requests) as address:
+            try:
+                seen, ended = await _ended(requests, episode, address)
+            finally:
+                await requests.close()
+    attempt.seconds["environment"] += idle.worked  # it waited while replies were sampled
+    if not attempt.turns:
+        what = f"the agent of `{attempt.task.env.plan.name}` ended without an answered request"
+        raise AgentError(what, "its client takes the `base_url` and the `api_key` of the episode")
+    last = attempt.turns[-1]
+    attempt.turns[-1] = evolve(
+        last,
+        reward=seen.reward,
+        metrics={**requests.metrics(), **seen.metrics},
+        components=seen.components,
+        verdicts=seen.verdicts,
+    )
+    return ended
+
+
+async def _ended(
+    requests: Requests, episode: RunningEpisode, address: Address
+) -> tuple[Observation, str]:
+    """How a run ended: what was seen last, and by what."""
+
+    async def run() -> Observation:
+        requests.context = copy_context()  # the service knows from it who waits for a reply
+        return await episode.run(address)
+
+    running = asyncio.ensure_future(call_environment(run()))
+    try:
+        awaited: set[asyncio.Future[Any]] = {running, requests.over}
+        await asyncio.wait(awaited, return_when=asyncio.FIRST_COMPLETED)
+        if requests.over.done():
+            return _CUT_OFF, requests.over.result()
+        try:
+            seen = validated(running.result())
+        except Exception:
+            if requests.refused is None:
+                raise
+            return _CUT_OFF, requests.refused
+        return seen, "truncated" if seen.truncated else "done"
+    finally:
+        running.cancel()
+        await asyncio.gather(running, return_exceptions=True)

@@ -1,0 +1,62 @@
+"""One attempt at an episode, and what whoever plays it asks of the player."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Protocol
+
+from attrs import define, field
+
+from rlc.data.about import About
+from rlc.envs.base import Observation
+from rlc.envs.deadlines import Span
+from rlc.plan.environments import RolloutsPlan
+from rlc.plan.models import SamplingPlan
+from rlc.runtime.records import Turn
+from rlc.runtime.rollouts.tasks import Task
+from rlc.runtime.rollouts.tokens import EpisodeTokens
+
+if TYPE_CHECKING:
+    from tinker import types
+
+
+@define(eq=False)
+class Attempt:
+    """One attempt at one member's episode: what was played, however it ends."""
+
+    task: Task
+    member: int
+    seed: int
+    seconds: dict[str, float]
+    turns: list[Turn] = field(factory=list)
+    digest: str = ""  # of the first observation, once the episode is over
+    about: About | None = None  # the task, once it is open
+    begun: bool = False  # from then on it closes its episode itself
+    unplayed: Observation | None = None  # how an episode ended in which it had no turn
+
+    def add_span(self, kind: str, spent: Span) -> None:
+        """Add a span; the time it waited for a free place, if any, has an entry of its own."""
+        self.seconds[kind] += spent.worked
+        if spent.waited:
+            self.seconds["waiting"] = self.seconds.get("waiting", 0.0) + spent.waited
+
+
+class Replies(Protocol):
+    """What gives replies: the player."""
+
+    @property
+    def sampling(self) -> SamplingPlan: ...
+
+    def limit_reached(
+        self, tokens: EpisodeTokens, prompt: list[int], rollouts: RolloutsPlan
+    ) -> tuple[str, str] | None:
+        """Return the limit that another reply could exceed: how the episode ends, and in words."""
+
+    async def sample(
+        self,
+        attempt: Attempt,
+        prompt: types.ModelInput,
+        count: int,
+        params: types.SamplingParams,
+        **more: Any,
+    ) -> types.SampleResponse:
+        """Ask the service for replies, and count what they take."""

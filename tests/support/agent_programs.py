@@ -1,0 +1,165 @@
+"""Agents of the tests. Some ask with the openai package, others with what Python has."""
+
+from __future__ import annotations
+
+import json
+import sys
+import threading
+import urllib.error
+import urllib.request
+from collections.abc import Sequence
+from typing import Any
+
+WEATHER = {
+    "type": "function",
+    "function": {"name": "look", "description": "Look.", "parameters": {"type": "object"}},
+}
+FIRST_TRIES = set[str]()  # tasks that `crashes_once` has met
+_LOCK = threading.Lock()
+
+
+def ask(run: Any, messages: Sequence[Any], **more: Any) -> Any:
+    """The message that answers a chat."""
+    from openai import OpenAI
+
+    with OpenAI(base_url=run.base_url, api_key=run.api_key, max_retries=0) as client:
+        said = client.chat.completions.create(model="any", messages=[*messages], **more)
+    return said.choices[0].message
+
+
+def user(text: str) -> dict[str, str]:
+    return {"role": "user", "content": text}
+
+
+def share(text: str, letter: str = "e") -> float:
+    return text.count(letter) / max(len(text), 1)
+
+
+def two_turns(run: Any) -> float:
+    """Asks twice in one conversation. Worth the share of a letter in both replies."""
+    messages: list[Any] = [user(run.task["prompt"])]
+    first = ask(run, messages)
+    messages += [first, user("Another one.")]
+    second = ask(run, messages)
+    return share((first.content or "") + (second.content or ""))
+
+
+async def awaited(run: Any) -> dict[str, float]:
+    """The same, ``async``, with a number beside the reward."""
+    from openai import AsyncOpenAI
+
+    async with AsyncOpenAI(base_url=run.base_url, api_key=run.api_key) as client:
+        said = await client.chat.completions.create(model="any", messages=[*run.messages])
+    return {"reward": share(said.choices[0].message.content or ""), "asked": 1}
+
+
+def answers(run: Any) -> None:
+    """Leaves its last reply as the answer."""
+    ask(run, run.messages, tools=[WEATHER])
+
+
+def first_letter(messages: Sequence[Any], row: Any) -> dict[str, float]:
+    """Grades the whole conversation."""
+    return {"said": len(messages), "right": float(messages[-1]["content"] == row["answer"])}
+
+
+def rewrites(run: Any) -> float:
+    """Sends back another answer than it got."""
+    ask(run, [user("One.")])
+    ask(run, [user("One."), {"role": "assistant", "content": "edited"}, user("Two.")])
+    return 1.0
+
+
+def branches(run: Any) -> float:
+    """Goes on from one answer in four ways at once, and has a helper of its own."""
+    trunk = [user(run.task["prompt"])]
+    trunk = [*trunk, ask(run, trunk)]
+    asked = [[*trunk, user(f"Way {number}.")] for number in range(4)]
+    asked.append([user("A helper.")])
+    threads = [threading.Thread(target=ask, args=(run, messages)) for messages in asked]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    return 1.0
+
+
+def crashes_once(run: Any) -> float:
+    """Raises the first time that it meets a task."""
+    reply = ask(run, run.messages)
+    with _LOCK:
+        known = run.task["prompt"] in FIRST_TRIES
+        FIRST_TRIES.add(run.task["prompt"])
+    if not known:
+        raise KeyError(run.task["prompt"])  # here
+    return share(reply.content or "")
+
+
+def hangs(run: Any) -> float:
+    ask(run, run.messages)
+    threading.Event().wait()
+    return 1.0
+
+
+def asks_nobody(run: Any) -> float:
+    return 1.0
+
+
+def gives_nothing(run: Any) -> None:
+    ask(run, run.messages)
+
+
+def goes_on(run: Any) -> float:
+    """Asks until it is told to stop."""
+    messages = [*run.messages]
+    while True:
+        messages += [ask(run, messages), user("Go on.")]
+
+
+def two_episodes_mixed_up(run: Any) -> float:
+    """Asks with a key that is not its own, then with its own."""
+    request = urllib.request.Request(
+        f"{run.base_url}/chat/completions",
+        json.dumps({"model": "any", "messages": run.messages}).encode(),
+        {"authorization": "Bearer rlc-other", "content-type": "application/json"},
+    )
+    try:
+        urllib.request.urlopen(request)
+    except urllib.error.HTTPError as refused:
+        with refused:
+            ask(run, run.messages)
+        return float(refused.code == 401)
+    return 0.0
+
+
+def _program() -> None:
+    """An agent as a program of its own, without rlc or openai."""
+    import os
+
+    with open(os.environ["RLC_TASK"], encoding="utf-8") as file:
+        given = json.load(file)
+    request = urllib.request.Request(
+        os.environ["OPENAI_BASE_URL"] + "/chat/completions",
+        json.dumps({"model": os.environ["OPENAI_MODEL"], "messages": given["messages"]}).encode(),
+        {
+            "authorization": f"Bearer {os.environ['OPENAI_API_KEY']}",
+            "content-type": "application/json",
+        },
+    )
+    with urllib.request.urlopen(request) as answer:
+        said = json.load(answer)["choices"][0]["message"]["content"]
+    match sys.argv[1]:
+        case "result":
+            with open(os.environ["RLC_RESULT"], "w", encoding="utf-8") as file:
+                json.dump({"reward": share(said), "length": len(said)}, file)
+        case "status":
+            sys.exit(int("e" not in said))
+        case "dies":
+            os.kill(os.getpid(), 9)
+        case "fails":
+            print("no such thing", file=sys.stderr)
+            sys.exit(3)
+
+
+if __name__ == "__main__":
+    _program()
