@@ -37,8 +37,8 @@ def packages_of(env: EnvPlan) -> Iterator[tuple[str, str]]:
         if package := grader_traits(part.grader).package:
             yield f"graders.{part.name}", package
     for wrapper in env.wrappers:
-        if package := wrapper_traits(wrapper.name).package:
-            yield f"wrappers.{wrapper.name}", package
+        if needed := wrapper_traits(wrapper.name).package_of(wrapper.args):
+            yield f"wrappers.{wrapper.name}", needed[0]
     for path, file in files_of(env):
         yield from ((path, package) for package in packages_of_file(file))
 

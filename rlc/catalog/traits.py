@@ -4,7 +4,7 @@ each kind that has traits."""
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 from attrs import field, frozen
 
@@ -222,8 +222,9 @@ class WrapperTraits:
     ``chat_template``: it needs the tokenizer's own. ``server``: the argument with the address of a
     server that it asks. ``scripted``: `rlc emit` can write it. ``asks``: the marks around an answer
     that it tells the model to use, unless its argument ``prompt`` says something else instead.
-    ``package`` is installed with rlc's ``extra``.
-    ``roles``: those of a game, of which the last decides whether a task is solved.
+    ``package`` is installed with rlc's ``extra``; ``needed_with``: it takes them only if this
+    argument has this value. ``roles``: those of a game, of which the last decides whether a task
+    is solved.
     """
 
     role: Role
@@ -236,7 +237,15 @@ class WrapperTraits:
     prompt: str | None = None
     package: str | None = None
     extra: str | None = None
+    needed_with: tuple[str, str] | None = None
     roles: tuple[str, ...] = ()
+
+    def package_of(self, args: Mapping[str, Any]) -> tuple[str, str] | None:
+        """The package that the wrapper with these arguments needs, and rlc's extra with it."""
+        if self.package is None or self.extra is None:
+            return None
+        key, value = self.needed_with or ("", None)
+        return None if args.get(key) != value else (self.package, self.extra)
 
 
 @frozen(eq=False, repr=False, slots=False)

@@ -29,7 +29,11 @@ _FRAME = re.compile(r'^[ |]+File "([^"<>]+)", line (\d+)', re.MULTILINE)
 _CHAINED = re.compile(
     r"^(?:The above exception was the direct|During handling of the above).*$", re.M
 )
-_QUOTED = ("concurrent.futures.process._RemoteTraceback", '"""')
+_QUOTED = (
+    "concurrent.futures.process._RemoteTraceback",
+    "rlc.envs.workers.ray_actors.RemoteError",
+    '"""',
+)
 # What differs between two failures of one cause: quoted text, numbers, addresses.
 _VARYING = re.compile(r"'[^']*'|\"[^\"]*\"|0x[0-9a-fA-F]+|\d+")
 

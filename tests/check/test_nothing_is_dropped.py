@@ -297,6 +297,9 @@ def written(builtin: Builtin, param: Param, value: str) -> str:
     """A recipe that calls a builtin with an argument."""
     arguments = {p.name: values_of(p)[0] for p in builtin.params if p.required}
     arguments |= NEEDED.get(param.name, {}) | NEEDED.get((builtin.kind, builtin.name), {})
+    if param.only_if is not None:
+        other, (allowed, *_) = param.only_if
+        arguments.setdefault(other, allowed)
     if param.name in ("command", "folder"):  # of an agent, in place of its function
         del arguments["program"]
         arguments["command"] = '["python", "agent.py"]'

@@ -81,7 +81,9 @@ def _workers(args: Args) -> StepPlan:
     """Workers; an executor of the user's counts as a kind."""
     own = args.executor.data is not None
     kind = evolve(args.executor, type="word", data="executor") if own else args.kind
-    return StepPlan("workers", {**args.values, "kind": kind})
+    of_cluster = {param.name for param in _OF_CLUSTER} if kind.data != _RAY else set()
+    kept = {name: value for name, value in args.values.items() if name not in of_cluster}
+    return StepPlan("workers", {**kept, "kind": kind})
 
 
 def _rollouts(args: Args) -> RolloutsPlan:
@@ -89,6 +91,23 @@ def _rollouts(args: Args) -> RolloutsPlan:
     return RolloutsPlan(group=given.pop("group_size"), **given)
 
 
+_RAY = "ray"
+_OF_CLUSTER = (
+    Param("cpus", "float", "CPUs that each actor reserves", 1.0, low=0, only_if=("kind", (_RAY,))),
+    Param(
+        "resources",
+        "record",
+        "other resources of a node that each actor reserves, as the cluster names them",
+        {},
+        only_if=("kind", (_RAY,)),
+    ),
+    optional(
+        "address",
+        "string",
+        "of the cluster; none: that of RAY_ADDRESS, or else one on this machine",
+        only_if=("kind", (_RAY,)),
+    ),
+)
 _USES = Param("uses", "int", "most calls in an episode", 5, low=1, high=1_000)
 _PROMPT_FILE: dict[str, Any] = {"form": (r".+\.(j2|jinja)", "prompt.j2"), "file": True}
 # What templates are given.
@@ -263,12 +282,16 @@ WRAPPERS = (
     ),
     _wrapper(
         "workers",
-        "where an environment that blocks is played: in threads, in processes, or by an executor",
-        WrapperTraits("workers", wraps="blocks"),
+        "where an environment that blocks is played: in threads, in processes, on a Ray cluster or "
+        "by an executor",
+        WrapperTraits(
+            "workers", wraps="blocks", package="ray", extra="ray", needed_with=("kind", _RAY)
+        ),
         word(
             "kind",
-            "threads share one interpreter; processes are for environments that compute a lot",
-            ("threads", "processes"),
+            "threads share one interpreter; processes and the actors of ray are for environments "
+            "that compute a lot",
+            ("threads", "processes", _RAY),
             "threads",
             noun="kind of workers",
             only_if=("executor", ("none",)),
@@ -278,11 +301,12 @@ WRAPPERS = (
         ),
         code(
             "executor",
-            "a function of one's own that makes a concurrent.futures executor (Ray, Dask …)",
+            "a function of one's own that makes a concurrent.futures executor (Dask …)",
             "executor",
             default=None,
             optional=True,
         ),
+        *_OF_CLUSTER,
         build=_workers,
     ),
     _wrapper(

@@ -91,9 +91,10 @@ def _in_extras(env: EnvPlan) -> Iterator[tuple[str, str | None]]:
     """The extras of rlc that an environment needs, each with the package in it that it is for."""
     if extra := source_traits(env.source).extra:
         yield extra, source_traits(env.source).package
-    for traits in (wrapper_traits(wrapper.name) for wrapper in env.wrappers):
-        if traits.extra:
-            yield traits.extra, traits.package
+    for wrapper in env.wrappers:
+        if needed := wrapper_traits(wrapper.name).package_of(wrapper.args):
+            package, extra = needed
+            yield extra, package
 
 
 def _environments(plan: Plan) -> list[EnvPlan]:

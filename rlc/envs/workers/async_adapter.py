@@ -12,6 +12,7 @@ from rlc.data.code.functions import load_attribute
 from rlc.envs.base import Action, AsyncEpisode, BlockingSource, Episode, Observation, TaskKey
 from rlc.envs.workers.executors import ExecutorWorkers
 from rlc.envs.workers.processes import ProcessWorkers
+from rlc.envs.workers.ray_actors import RayWorkers
 from rlc.envs.workers.remote_calls import (
     PickledSource,
     load_source,
@@ -22,7 +23,7 @@ from rlc.envs.workers.remote_calls import (
 )
 from rlc.envs.workers.threads import MOST_THREADS, ThreadWorkers
 
-Workers = ProcessWorkers | ExecutorWorkers  # which make calls in other processes
+Workers = ProcessWorkers | ExecutorWorkers | RayWorkers  # which make calls in other processes
 
 
 def make_async(
@@ -37,6 +38,10 @@ def make_async(
     pickled = pickle_source(source)
     if kind == "processes":
         workers: Workers = ProcessWorkers(count or os.cpu_count() or 1, (load_source, pickled))
+    elif kind == "ray":
+        assert settings is not None
+        reserved = settings["cpus"], settings["resources"], settings["address"]
+        workers = RayWorkers(count, *reserved, (load_source, pickled))
     else:
         assert settings is not None
         workers = ExecutorWorkers(load_attribute(settings["executor"]), count)

@@ -145,8 +145,8 @@ def _environment(env: EnvPlan) -> Iterator[str]:
     yield from (f"{env.name}: {_NEEDS[need]}" for need in env_facts(env).needs)
     for wrapper in env.wrappers:
         traits = wrapper_traits(wrapper.name)
-        if traits.package:
-            yield f"the package {traits.package} (rlc[{traits.extra}])"
+        if needed := traits.package_of(wrapper.args):
+            yield "the package {} (rlc[{}])".format(*needed)
         if traits.server:
             yield f"{env.name}: the server of `{wrapper.name}()`, {wrapper.args[traits.server]}"
         for secret in wrapper.args.get("secrets") or ():
