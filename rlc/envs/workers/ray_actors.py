@@ -13,6 +13,7 @@ import socket
 import sys
 import threading
 from collections.abc import Callable, Mapping, Sequence
+from importlib.util import find_spec
 from typing import Any
 
 from attrs import define, field
@@ -58,6 +59,11 @@ class RayWorkers:
     _actors: set[Any] = field(factory=set, init=False)
     _connecting: asyncio.Lock = field(factory=asyncio.Lock, init=False)
     _connected: bool = field(default=False, init=False)
+
+    def __attrs_post_init__(self) -> None:
+        """Raise EnvError if Ray is not installed: before a run begins, as this is made then."""
+        if find_spec("ray") is None:
+            raise EnvError("`workers(ray)` needs the package ray: pip install 'rlc[ray]'")
 
     async def call(self, function: Callable[..., Any], *args: Any) -> Any:
         """Return what the function returns, or raise what it raises. Raise WorkerDiedError if two

@@ -218,6 +218,13 @@ def test_what_is_no_executor_is_refused() -> None:
         make_async(AddingSource(), own("make_what"))
 
 
+def test_a_missing_ray_is_found_before_anything_is_played(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("rlc.envs.workers.ray_actors.find_spec", lambda _: None)
+    settings = {"kind": "ray", "count": 2, "cpus": 1.0, "resources": {}, "address": None}
+    with pytest.raises(EnvError, match=r"`workers\(ray\)` needs the package ray"):
+        make_async(AddingSource(), settings)
+
+
 def test_an_executor_that_breaks_is_made_anew_and_only_the_guilty_fail() -> None:
     """A dead process breaks its whole pool, and every call that is under way in it."""
 
