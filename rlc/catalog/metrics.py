@@ -170,7 +170,7 @@ ENTRIES = (
     _share(*_evaluated("{solved}"), of=("eval",)),
     Entry(_evaluated("{reward}"), ("eval",)),
     Entry(("eval/{name}/raw_reward",), ("eval",), needs=_shapes),
-    Entry(("eval/{name}/env/{env}/{part}",), ("eval",)),
+    Entry(("eval/{name}/env/{env}/{part}", "eval/{name}/env/{env}/{role}/{part}"), ("eval",)),
     _count("eval/{name}/failed", of=("eval",)),
     _share("eval/{name}/cut_off", "eval/{name}/format", of=("eval",)),
     _count("tokens/prefill", "tokens/cached", "tokens/sampled", "tokens/trained", of=_ALL),

@@ -140,7 +140,7 @@ def values_of(param: Param, kind: str = "") -> tuple[str, str]:
         return '"rg:chain_sum"', '"rg:spell_backward"'
     if param.noun == "game of TextArena":
         return '"Nim-v0"', '"PigDice-v0"'
-    if param.name == "tasks":
+    if (kind, param.name) == ("env", "tasks"):
         return "problems(gsm8k)", "problems(math)"
     if param.name == "folder":
         return '"."', '"tasks"'
