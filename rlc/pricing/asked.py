@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 
 from attrs import field, frozen
 
@@ -35,24 +35,17 @@ class AskedTokens:
         return self.step * times + self.before
 
 
-def _teachers(stage: StagePlan, level: Level) -> Iterator[AskedTokens]:
+def asked_tokens(stage: StagePlan, level: Level) -> Iterator[AskedTokens]:
+    """The tokens of each model that a stage asks."""
     for teacher, read in teacher_tokens(stage, level):
         yield AskedTokens("teacher", teacher.model.model, read)
-
-
-def _judges(stage: StagePlan, level: Level) -> Iterator[AskedTokens]:
-    for model, step, before in judge_tokens(stage, level):
-        yield AskedTokens("judge", model, step, before)
-
-
-def _samples(stage: StagePlan, level: Level) -> Iterator[AskedTokens]:
+    for judge, step, before in judge_tokens(stage, level):
+        yield AskedTokens("judge", judge, step, before)
     for model, played in samples_tokens(stage, level):
         yield AskedTokens("samples", model, Tokens(), played)
-
-
-def _opponents(stage: StagePlan, level: Level) -> Iterator[AskedTokens]:
     for model, sampled in opponent_tokens(stage, level):
         yield AskedTokens("opponent", model, sampled)
+    yield from _by_preferences(stage, level)
 
 
 def _by_preferences(stage: StagePlan, level: Level) -> Iterator[AskedTokens]:
@@ -71,19 +64,3 @@ def _by_preferences(stage: StagePlan, level: Level) -> Iterator[AskedTokens]:
     if stage.heldout is not None:
         each = heldout_tokens(stage, level) * compared(stage) / stage.steps
         yield AskedTokens("evaluation", stage.model, Tokens(prefill=each))
-
-
-# For each way of asking models, the tokens that it takes in a stage.
-_WAYS: tuple[Callable[[StagePlan, Level], Iterator[AskedTokens]], ...] = (
-    _teachers,
-    _judges,
-    _samples,
-    _opponents,
-    _by_preferences,
-)
-
-
-def asked_tokens(stage: StagePlan, level: Level) -> Iterator[AskedTokens]:
-    """The tokens of each model that a stage asks."""
-    for tokens in _WAYS:
-        yield from tokens(stage, level)

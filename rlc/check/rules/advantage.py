@@ -19,7 +19,7 @@ from rlc.catalog.environments import env_facts, players_of_role, roles_of, with_
 from rlc.catalog.index import grader_traits
 from rlc.check.rules.base import View, rule
 from rlc.lang.diagnostics import Label
-from rlc.plan.environments import EnvPlan, RewardPlan
+from rlc.plan.environments import EnvPlan
 from rlc.plan.limits import FailurePlan
 
 
@@ -219,8 +219,8 @@ def _may_have_components(env: EnvPlan) -> bool:
 def _components_stay_apart(view: View) -> None:
     """What is made of the whole reward makes it one number again."""
     for env in view.envs if _sums(view) else ():
-        own = env.reward
-        shaped = [name for name in ("shaped", "nonterminal", "low", "high") if _given(own, name)]
+        of_the_whole = ("shaped", "nonterminal", "low", "high")
+        shaped = [name for name in of_the_whole if getattr(env.reward, name) is not None]
         if shaped:
             message = (
                 f"`{shaped[0]}` is about the whole reward of `{env.name}`, whose components are "
@@ -228,10 +228,6 @@ def _components_stay_apart(view: View) -> None:
             )
             advice = "take it out, or take an advantage of the whole reward, such as `grpo()`"
             view.error("RL0776", f"envs.{env.name}.reward.{shaped[0]}", message, advice)
-
-
-def _given(reward: RewardPlan, name: str) -> bool:
-    return getattr(reward, name) is not None
 
 
 @rule("advantage", "on_error")

@@ -104,7 +104,8 @@ def _seats_have_peers(view: View) -> None:
     for env in view.envs:
         if env.play is None or len(seats_of(env)) < 2 or not trained_seats(env):
             continue
-        fewest = {"role": _fewest_of_a_role(env), "group": _rollouts_of(env)}
+        rollouts = env.rollouts.group * len(trained_seats(env))
+        fewest = {"role": _fewest_of_a_role(env), "group": rollouts}
         for path, step in view.steps_of_scheme():
             over = getattr(step, "over", "")
             alone = isinstance(step, Baseline) and step.singleton == "raw"
@@ -120,10 +121,6 @@ def _seats_have_peers(view: View) -> None:
                 advice = "play each task more often, for example `group_size = 8`, or take `rae()`"
             view.error("RL0787", f"envs.{env.name}.rollouts.group", message, advice, label)
             return
-
-
-def _rollouts_of(env: EnvPlan) -> int:
-    return env.rollouts.group * len(trained_seats(env))
 
 
 def _fewest_of_a_role(env: EnvPlan) -> int:
