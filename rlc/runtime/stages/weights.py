@@ -161,36 +161,27 @@ class StageWeights:
                 record_stability_info=self._recorded
             )
             return Snapshot(client, self.step)
-        saved = self.journal.snapshots(self.plan.name)
-        if step in saved:
-            try:
-                return Snapshot(await self._sampler(saved[step]), step)
-            except CheckpointError as error:
-                self.note(f"{error} Sampling from the weights after step {self.step} instead")
-        elif step != self.step:
-            self.note(
-                f"the weights after step {step} were not kept: sampling from those after step "
-                f"{self.step} instead"
-            )
-        return Snapshot(await self._sampler(await self._keep()), self.step)
+        return Snapshot(*await self._after(step, "sampling from"))
 
     async def past(self, step: int, every: int) -> SamplingClient:
         """Return a client that samples from the weights after the last multiple of ``every`` that
         is no later than ``step``. They are saved and journalled while they are the newest, so that
         a resumed run has the same."""
-        wanted = past_step(step, every)
-        saved = self.journal.snapshots(self.plan.name)
-        if wanted in saved:
+        client, _ = await self._after(past_step(step, every), "the opponent has")
+        return client
+
+    async def _after(self, step: int, use: str) -> tuple[SamplingClient, int]:
+        """Return a client that samples from the weights after ``step``, and that step; if they were
+        not kept, from the newest ones, which are."""
+        saved, instead = self.journal.snapshots(self.plan.name), f"after step {self.step} instead"
+        if step in saved:
             try:
-                return await self._sampler(saved[wanted])
+                return await self._sampler(saved[step]), step
             except CheckpointError as error:
-                self.note(f"{error} The opponent has the weights after step {self.step} instead")
-        elif wanted != self.step:
-            self.note(
-                f"the weights after step {wanted} were not kept: the opponent has those after step "
-                f"{self.step} instead"
-            )
-        return await self._sampler(await self._keep())
+                self.note(f"{error} {use.capitalize()} the weights {instead}")
+        elif step != self.step:
+            self.note(f"the weights after step {step} were not kept: {use} those {instead}")
+        return await self._sampler(await self._keep()), self.step
 
     async def _keep(self) -> str:
         """Save and journal the newest weights for sampling; return their path."""
