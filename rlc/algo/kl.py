@@ -102,7 +102,7 @@ def top_k_shares(logprobs_TK: npt.ArrayLike) -> tuple[Floats, Floats]:
     tinker-cookbook 0.5.8, ``distillation/sdft.py``).
 
     Args:
-        logprobs_TK: the logprobs of K tokens at each position; -inf for a token that is none.
+        logprobs_TK: the logprobs of K tokens at each position; -inf where a position has fewer.
 
     Returns:
         The shares, shape (T, K), all 0 at a position without a token, and the sums ``Σ_j p_j``,

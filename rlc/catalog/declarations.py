@@ -182,7 +182,7 @@ DECLARATIONS = {
         ),
     )
 }
-# Whatever else is a value can have a name too.
+# Values of all other kinds can have a name, too.
 DECLARATIONS |= {
     kind.name: Declaration(kind.name, f"{kind.noun} with a name", value=kind.name)
     for kind in KINDS.values()

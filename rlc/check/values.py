@@ -50,8 +50,8 @@ def unwrap(node: Any) -> Any:
 
 @frozen(eq=False, repr=False, slots=False)
 class Unknown(Expr):
-    """A parameter that has no value, while its declaration is checked alone. It may be whatever
-    ``want`` says; what depends on it is not known either."""
+    """A parameter that has no value, while its declaration is checked alone. It may be any value
+    that fits ``want``; what depends on it is not known either."""
 
     want: Param
 

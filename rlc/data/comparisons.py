@@ -69,7 +69,7 @@ class Labelled:
 def read_comparison(row: Mapping[str, Any], data: PreferencesPlan) -> Comparison | None:
     """The comparison of a row; None for a tie, or a reply beside itself: it compares nothing.
 
-    Raise MessageError for replies that are none, and ComparisonError for those that cannot be
+    Raise MessageError for messages that cannot be used, ComparisonError for those that cannot be
     compared.
     """
     system, tools = row.get("system"), read_tools(row.get("tools"))

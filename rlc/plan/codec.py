@@ -79,7 +79,8 @@ def plan_from_dict(data: object) -> Plan:
 
 
 def expectations_from_dict(data: Mapping[str, Any]) -> tuple[ExpectationPlan, ...]:
-    """Return the expectations in a plan's JSON. Raise PlanFormatError if these are none."""
+    """Return the expectations in a plan's JSON. Raise PlanFormatError if they cannot be
+    read."""
     try:
         given = data.get("expectations", ())
         return tuple(_converter().structure(one, ExpectationPlan) for one in given)

@@ -109,7 +109,7 @@ def change_lines(changes: Sequence[Change], dim: Callable[[str], str] = str) -> 
 
 
 def difference_lines(before: Plan, after: Plan) -> list[str]:
-    """The same, indented, for a message; empty if both plans do the same, on whatever data."""
+    """The same, indented, for a message; empty if both plans do the same, on any data."""
     if plan_hash(evolve(before, data=())) == plan_hash(evolve(after, data=())):
         return []
     lines = [f"  {line}" for line in change_lines(list(value_changes(before, after)))]

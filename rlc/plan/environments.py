@@ -211,7 +211,7 @@ class AgentPlan(Record):
 @frozen(eq=False, repr=False, slots=False)
 class EnvPlan(Record):
     """One environment of a mixture. ``args`` are the source's own keyword arguments; ``graders``
-    are none where the environment rewards by itself; ``judging`` adds what judges say.
+    is empty where the environment rewards by itself; ``judging`` adds what judges say.
     ``play``: who plays a game of several seats. ``agent``: the program that works on its tasks.
     """
 

@@ -63,7 +63,7 @@ class ExpectationPlan(Record):
 
     @property
     def after(self) -> bool:
-        """Whether it can be told only once the run is over."""
+        """Whether it is known only once the run is over."""
         return self.quantity.kind == "metric"
 
     @property

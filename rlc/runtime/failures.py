@@ -1,4 +1,4 @@
-"""Why rollouts fail: each distinct cause once, with the place and the traceback of one's own code.
+"""Why rollouts fail: each distinct cause once, with the place and the traceback of the user's code.
 
 The tracebacks of other threads, processes and executors are taken from the text that Python keeps
 with an exception on its way between them.
@@ -43,7 +43,7 @@ class Failure:
     """A cause of failed rollouts.
 
     ``key`` is the same for failures of one type at one place with messages that differ in quoted
-    text and numbers only. ``place`` is the last line of one's own code that was running, as
+    text and numbers only. ``place`` is the last line of the user's code that was running, as
     ``file:line``; or of a library, if there is none; or None, if only rlc's own code was.
     ``stage`` and ``step`` say where it was met first, if it was in a step.
     """

@@ -1,4 +1,4 @@
-"""What only the moment shows of a plan: packages, keys, files, servers, one's own Python code."""
+"""What only the moment shows of a plan: packages, keys, files, servers, the user's own code."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which trials end early: Optuna's successive halving, told again what the journal knows."""
+"""Which trials end early: Optuna's successive halving, rebuilt from the journal."""
 
 from __future__ import annotations
 

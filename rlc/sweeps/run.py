@@ -126,7 +126,7 @@ class SweepRun:
     # The queue
 
     def _work(self) -> None:
-        """Run trials until there are none."""
+        """Run trials until none is left."""
         try:
             while (taken := self._next()) is not None:
                 self._run(*taken)

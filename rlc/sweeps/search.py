@@ -1,7 +1,8 @@
 """Which configurations are tried: Optuna's samplers, each proposal a function of what is known.
 
 Every proposal has a sampler of its own, seeded by the sweep's seed and the proposal's number, and
-told what has been tried before. So a sweep that goes on after a crash proposes what it would have.
+is given what has been tried before. So a sweep that goes on after a crash proposes what it would
+have proposed.
 """
 
 from __future__ import annotations

@@ -2,7 +2,7 @@
 
 An operation such as ``batch_mean`` has one value for all sampled tokens of a step. It is computed
 once (:func:`~rlc.algo.expressions.evaluate.batch_values`) and is then an input of the loss, as the
-advantages are: whatever computes the loss of a sequence knows nothing of others.
+advantages are: what computes the loss of a sequence knows nothing of others.
 """
 
 from __future__ import annotations

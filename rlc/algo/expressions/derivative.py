@@ -24,8 +24,8 @@ def derivative(program: Program, ties: bool = True) -> Program:
 
     The result is one value a token, or the same for all tokens. With ``ties`` it has the
     conventions of :mod:`~rlc.algo.expressions.evaluate` wherever it is evaluated; without, it is
-    there to be read: the two sides of a ``min``, ``max`` or ``abs`` are not told from their
-    boundary, and what can be cancelled is.
+    there to be read: the two sides of a ``min``, ``max`` or ``abs`` are not distinguished
+    from their boundary, and what can be cancelled is.
     """
     return _Derivation(program, ties).whole()
 

@@ -44,7 +44,7 @@ def loss_and_grad(
 
     Args:
         program: a loss.
-        inputs: ``logp`` and whatever else the program reads (``logq``, ``adv``, ``ref``), each of
+        inputs: ``logp`` and what else the program reads (``logq``, ``adv``, ``ref``), each of
             shape (T,), and what :func:`batch_values` returned. ``ratio`` and ``length`` follow
             from them.
         mask_T: positive where the token was sampled; None: everywhere. Other tokens have neither
@@ -151,7 +151,7 @@ def batch_values(
         if not np.isfinite(values_A).all():
             raise AlgorithmError(f"what `{node.op}` is computed from is not finite everywhere")
         if node.op == "batch_mean":
-            # The same in whatever order, and the value itself where there is only one.
+            # The same in any order, and the value itself where there is only one.
             mean = fsum(values_A) / len(values_A)
             mean = min(max(mean, values_A.min()), values_A.max())
             for known in found:

@@ -135,7 +135,7 @@ def rows_of_env(view: View, env: EnvPlan) -> Iterator[Rows]:
 
 @rule_on_envs()
 def _code_is_there(view: View, env: EnvPlan) -> None:
-    """Functions and classes of one's own are read, not run."""
+    """The user's own functions and classes are read, not run."""
     for path, code in code_of(env) if view.reader is not None else ():
         from rlc.check.data.code import check_code
 

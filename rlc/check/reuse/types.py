@@ -26,7 +26,7 @@ UNTYPED = "any"
 
 
 def typed(name: str, written: Expr | None, doc: str, scalars: Scalars, found: Diagnostics) -> Param:
-    """What is declared under a name, as a parameter; after a report of a type that is none, one
+    """What is declared under a name, as a parameter; after a report of an unknown type, one
     that takes anything plain."""
     anything = Param(name, UNTYPED, doc)
     match written:

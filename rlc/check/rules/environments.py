@@ -220,7 +220,7 @@ def _remembers(view: View, env: EnvPlan) -> None:
     template = with_role(env, "template")
     if template is None or history_of(env) != "latest" or max_turns(env) == 1:
         return
-    if template.args["name"] in TEMPLATES:  # a template of one's own may repeat the task
+    if template.args["name"] in TEMPLATES:  # the user's own may repeat the task
         message = f"from its second turn on `{env.name}` shows the latest observation, no task"
         advice = "keep the history: `chat()` instead of the template, or `concat()` before it"
         view.warning("RL0434", f"envs.{env.name}.wrappers.{template.name}", message, advice)

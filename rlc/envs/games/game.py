@@ -120,8 +120,8 @@ class GameEpisode:
             close()
 
     def _move(self) -> Observation:
-        """What comes next, a :class:`Move` in a game of several seats. Raise ContractError for a
-        game that is none."""
+        """What comes next, a :class:`Move` in a game of several seats. Raise ContractError for an
+        object that is no game."""
         game, target, seats = self.game, self.source.target, self.source.seats
         try:
             seat = game.seat

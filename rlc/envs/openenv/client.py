@@ -45,7 +45,7 @@ class OpenEnvSession:
         return await self._asked("reset", dict(arguments))
 
     async def step(self, action: Mapping[str, Any]) -> Plain:
-        """Take one action. Raise RefusedError if it is none of the environment's."""
+        """Take one action. Raise RefusedError if the environment does not take it."""
         return await self._asked("step", dict(action))
 
     async def close(self) -> None:
@@ -80,7 +80,7 @@ class OpenEnvSession:
 
 
 class RefusedError(EnvError):
-    """An action that is none of the environment's; the session goes on."""
+    """An action that the environment does not take; the session goes on."""
 
 
 def schema_of(url: str) -> Plain:

@@ -159,7 +159,7 @@ class OpenEnvEpisode:
 
     async def _taken(self, act: Any) -> tuple[str, float | None, bool]:
         """What the model sees of an action, its reward, and whether it ends the episode. One that
-        is none of the environment's is refused, and the model is told why."""
+        the environment does not take is refused, and the model is told why."""
         assert self.session is not None
         try:
             if isinstance(act, str):

@@ -12,7 +12,7 @@ from rlc.envs.base import EnvError
 from rlc.envs.inverted.conversations import Plain
 from rlc.envs.inverted.episode import Ask, Reply
 
-MODEL = "policy"  # what environments are told the model is called
+MODEL = "policy"  # the name of the model that environments see
 
 
 def policy_client(ask: Ask) -> Any:

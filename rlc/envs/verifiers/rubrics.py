@@ -19,7 +19,7 @@ _RAISED: ContextVar[list[tuple[str, Exception]]] = ContextVar("raised")
 
 
 class RubricError(EnvError):
-    """A function of a rubric raised, or there is none of a name."""
+    """A function of a rubric raised, or does not exist."""
 
     cause = "reward"
 

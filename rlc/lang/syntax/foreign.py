@@ -1,7 +1,7 @@
 """Blocks as other languages write them: ``train main:``, ``[train.main]``, ``train "main" {``.
 
 Each is one mistake, reported at its head and then read as the block in braces that was meant.
-Parameters with a type before their name, ``int size``, are told by the words of these types.
+Parameters with a type before their name, ``int size``, are recognised by the names of these types.
 """
 
 from __future__ import annotations

@@ -161,7 +161,7 @@ def _cut(reply: Reply) -> str:
 
 
 def _number(text: str, least: float) -> float:
-    """A number of at least so much. Raise ValueError if it is none."""
+    """A number of at least so much. Raise ValueError for other text."""
     try:
         number = float(text)
     except ValueError:

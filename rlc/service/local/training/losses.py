@@ -275,7 +275,8 @@ def target_shape(datum: types.Datum, where: str, several: bool) -> tuple[int, ..
 
 
 def finite_array(data: types.TensorData, key: str, where: str) -> np.ndarray:
-    """Return an input as an array. Raise ServiceError if it is none, or not finite."""
+    """Return an input as an array. Raise ServiceError if it cannot be read, or is not
+    finite."""
     try:
         array = data.to_numpy()
     except (RuntimeError, ValueError) as error:  # what torch raises for indices out of place
