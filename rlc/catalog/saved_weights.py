@@ -13,7 +13,7 @@ from contextlib import closing
 from pathlib import Path
 from typing import Any
 
-from attrs import frozen
+from attrs import evolve, field, frozen
 
 from rlc.catalog.facts.models import TINY, TINY_TOKENIZER
 from rlc.catalog.plan_files import plan_from_file
@@ -50,6 +50,7 @@ class SavedWeights:
         service: where they can be used.
         renderer: how chats become tokens, as the run had it; None if that is not known.
         chosen: why they were chosen, if the name left that open: "the best of `main`".
+        asked: what followed the folder in the name that they were found by: ``@main:best``.
     """
 
     exactly: str
@@ -60,11 +61,22 @@ class SavedWeights:
     service: str
     renderer: str | None = None
     chosen: str = ""
+    asked: str = field(default="", eq=False)
+
+    def exact_name(self, name: str) -> str:
+        """Return the name that stands for exactly these, of one that they were found by."""
+        return f"{name.removesuffix(self.asked)}{self.exactly}"
 
 
 def is_run_weights(name: str) -> bool:
     """Whether weights are named by a folder, and not by a path of a service."""
     return re.fullmatch(RUN_WEIGHTS, name) is not None
+
+
+def weights_folder(name: str) -> str:
+    """Return the folder in the name of weights, which is the whole name if that is a folder."""
+    found = re.fullmatch(RUN_WEIGHTS, name)
+    return name if found is None or os.path.isdir(name) else found[1]
 
 
 def find_weights(name: str) -> SavedWeights:
@@ -82,7 +94,8 @@ def find_weights(name: str) -> SavedWeights:
         folder, stage, which = name, None, None
     path = Path(folder)
     if (path / JOURNAL_FILE).is_file():
-        return _of_run(path, folder, stage, which)
+        found_there = _of_run(path, folder, stage, which)
+        return evolve(found_there, asked=name.removeprefix(folder))
     if stage is None and (path / ADAPTER_CONFIG).is_file():
         return _of_adapter(path)
     if not path.is_dir():
@@ -95,7 +108,7 @@ def model_of(run: str) -> str | None:
     """Return the name of exactly what a run has left, its best or its last; None if it has left
     nothing that can be used."""
     try:
-        return f"{run}{find_weights(run).exactly}"
+        return find_weights(run).exact_name(run)
     except WeightsError:
         return None
 

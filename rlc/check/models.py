@@ -15,7 +15,7 @@ from rlc.check.values import Value, said
 from rlc.lang.ast import BlockDecl
 from rlc.lang.diagnostics import Diagnostics, Label, replace
 from rlc.plan.models import ModelPlan, ModelState
-from rlc.plan.paths import WHERE_PATHS_START, file_part, located, rebased
+from rlc.plan.paths import WHERE_PATHS_START, located, rebased
 from rlc.plan.records import LOCAL
 from rlc.plan.units import show
 
@@ -69,10 +69,9 @@ def _weights(values: dict[str, Value], service: Value, recipe: str, found: Diagn
         advice = f'as seen from this file it is "{seen}"' if seen else WHERE_PATHS_START
         found.error("RL0330", given.span, error.message, error.hint or advice, fix=fix)
         return False
-    folder = file_part(given.data) if weights.exactly else given.data
     chosen = f": {weights.chosen}" if weights.chosen else ""
     values["weights"] = evolve(
-        given, data=f"{folder}{weights.exactly}", origin=f"{said(given.origin)}{chosen}"
+        given, data=weights.exact_name(given.data), origin=f"{said(given.origin)}{chosen}"
     )
     base, label = values["base"], Label(given.span, "these are the weights")
     own = located(base.data, recipe) if base.type == "path" else base.data
@@ -111,10 +110,13 @@ def _same_model(one: str, other: str, certain: bool) -> bool:
 
 def _from_here(given: Value, recipe: str) -> str | None:
     """The path of a folder that is not there, but is one as seen from the working directory."""
+    from rlc.catalog.saved_weights import weights_folder
+
     path = str(given.data)
-    rest = path.removeprefix(file_part(path))
-    seen = rebased(file_part(path), "", recipe)
-    there = not os.path.isabs(path) and os.path.isdir(file_part(path)) and seen + rest != path
+    folder = weights_folder(path)
+    rest = path.removeprefix(folder)
+    seen = rebased(folder, "", recipe)
+    there = not os.path.isabs(path) and os.path.isdir(folder) and seen + rest != path
     return seen + rest if there else None
 
 

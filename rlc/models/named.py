@@ -8,11 +8,10 @@ from typing import Any
 from attrs import evolve
 
 from rlc.catalog.facts.models import Model, find_model, find_retired, model_names
-from rlc.catalog.saved_weights import find_weights
+from rlc.catalog.saved_weights import find_weights, weights_folder
 from rlc.check.suggest import known_values
 from rlc.errors import Error
 from rlc.plan.models import ModelPlan
-from rlc.plan.paths import file_part
 from rlc.plan.records import LOCAL, TINKER
 from rlc.service.connect import require_packages
 from rlc.service.errors import ServiceError
@@ -59,15 +58,15 @@ def named_model(
     if (retired := find_retired(name)) is not None:
         advice = f"the nearest is {retired.use}"
         raise UnknownModelError(f"the service no longer has {name} (since {retired.since})", advice)
-    if not os.path.isdir(name) and not os.path.isdir(file_part(name)):
+    if not os.path.isdir(weights_folder(name)):
         message = f"{name} is no run, no folder of a model or an adapter, and no base model"
         raise UnknownModelError(message, known_values(model_names(), name))
     found = find_weights(name)
     base = base or found.base
     if base is None:
         raise UnknownModelError(f"{name} does not say its base model", "give --base")
-    weights = f"{file_part(name)}{found.exactly}" if found.exactly else name
-    model = _model(name, base, find_model(base), renderer or found.renderer, weights, found.service)
+    weights, renderer = found.exact_name(name), renderer or found.renderer
+    model = _model(name, base, find_model(base), renderer, weights, found.service)
     trains: dict[str, Any] = dict(found.trains)
     return evolve(model, lora_rank=found.rank, **trains)
 

@@ -15,8 +15,10 @@ from rlc.catalog.saved_weights import WeightsError, find_weights
 from rlc.compile.recipe import compile_source
 from rlc.data.journal import best_key
 from rlc.lang.source import Source
+from rlc.models.named import named_model
 from rlc.plan.records import Plan, TrainPlan
 from rlc.runtime.journal.folder import RunFolder
+from rlc.runtime.preflight import require_runnable
 
 RECIPE = TINY + train("first", save="every(2, ttl = 7d)") + train(model="first")
 
@@ -151,6 +153,32 @@ def test_a_model_takes_what_it_leaves_open_from_its_weights(
     assert (model.train_unembed, model.train_mlp) == (False, True)
 
 
+@pytest.mark.parametrize(
+    ("asked", "exactly"),
+    [
+        ("runs/a", "runs/a@main:2"),
+        ("runs/a@main", "runs/a@main:2"),
+        ("runs/a@main:last", "runs/a@main:3"),
+        ("runs/a@first", "runs/a@first:4"),
+        ("runs/b@2@main", "runs/b@2@main:3"),
+    ],
+)
+def test_what_a_plan_and_the_command_line_name_is_there(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, asked: str, exactly: str
+) -> None:
+    """A stage without a step is its best state where that is kept, else its last."""
+    monkeypatch.chdir(tmp_path)
+    left(Path("runs/a"), best=2)
+    left(Path("runs/b@2"))
+    result = compile_source(
+        Source("b.rl", TINY.replace("lora_rank = 4", f'weights = "{asked}"') + train()), {}, 1
+    )
+    assert result.plan is not None, result.diagnostics
+    assert result.plan.stages[0].model.weights == exactly
+    assert named_model(asked).weights == exactly
+    require_runnable(result.plan)
+
+
 def test_weights_are_seen_from_the_file_that_names_them(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -162,6 +190,8 @@ def test_weights_are_seen_from_the_file_that_names_them(
     (finding,) = result.diagnostics
     assert finding.code == "RL0330"
     assert finding.help == 'as seen from this file it is "../runs/a@first:2"'
+    stage = compile_source(Source("recipes/b.rl", text.replace("first:2", "first")), {}, 1)
+    assert stage.diagnostics[0].help == 'as seen from this file it is "../runs/a@first"'
     fixed = text.replace("runs/a", "../runs/a")
     plan = compile_source(Source("recipes/b.rl", fixed), {}, 1).plan
     assert plan is not None

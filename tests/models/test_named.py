@@ -18,6 +18,7 @@ def test_a_base_model_of_the_catalogue() -> None:
     assert (model.renderer, model.context) == ("qwen3", 32_768)
 
 
+@pytest.mark.engine
 def test_a_state_that_tinker_keeps() -> None:
     path = "tinker://run/weights/main-000020"
     model = named_model(path, base="Qwen/Qwen3-8B")

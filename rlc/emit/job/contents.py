@@ -111,7 +111,8 @@ class Contents:
             here = located(name, str(self._recipe))
             places = [self._place(Path(here))]
             if self.as_written:  # a recipe need not say which of a run
-                places.append(self._place(Path(file_part(here))))
+                stage = here.rpartition(":")[0] or here
+                places += [self._place(Path(one)) for one in (file_part(here), stage)]
             for place in dict.fromkeys(places):
                 _write_adapter(evolve(model, weights=here), job / place)
 
