@@ -121,12 +121,16 @@ class Recipe:
         """
         from rlc.compile.saved import MadeFrom, save_plan
 
-        overrides = list(self.overrides)
-        origin = MadeFrom(self.path, overrides, self.seed, self.rehearse, self.service)
+        origin = MadeFrom(self.path, list(self.overrides), self.seed, self.rehearse, self.service)
         save_plan(path, self.plan(), origin)
 
     def _repr_html_(self) -> str:
-        return self.explain()._repr_html_()
+        from rlc.explanation.notebook import text_html
+
+        try:
+            return self.explain()._repr_html_()
+        except Error as error:  # the service does not have the model
+            return text_html(str(error))
 
 
 @frozen
@@ -168,8 +172,7 @@ class Explanation:
         """Return the data of `rlc explain --json`."""
         from rlc.explanation import explain_dict
 
-        given = self.latencies, self.sweeps
-        return explain_dict(self.plan, self.recipe, self.diagnostics, *given)
+        return explain_dict(self.plan, self.recipe, self.diagnostics, self.latencies, self.sweeps)
 
     def graph(self, format: Format = "mermaid") -> str:
         """Return the job graph as text, in the ``"mermaid"`` or ``"dot"`` language.
@@ -184,20 +187,18 @@ class Explanation:
         return render_graph(self.plan, format)
 
     def _repr_html_(self) -> str:
+        from rlc.explanation.notebook import explain_html, text_html
+
         if self.plan is None:
-            from html import escape
-
-            return f"<pre>{escape(self.text())}</pre>"
-        from rlc.explanation.notebook import explain_html
-
-        return explain_html(self.plan, self.diagnostics)
+            return text_html(self.text())
+        return explain_html(self.plan, self.text(full=True))
 
     def _repr_markdown_(self) -> str:
         if self.plan is None:
             return f"```\n{self.text()}```\n"
         from rlc.explanation.notebook import explain_markdown
 
-        return explain_markdown(self.plan, self.diagnostics)
+        return explain_markdown(self.plan, self.text(full=True))
 
 
 def load(

@@ -8,8 +8,6 @@ from rlc.explanation.amounts.costs import FREE
 from rlc.explanation.amounts.sizes import when_evaluated
 from rlc.explanation.job.graph import render_graph
 from rlc.explanation.layout import count, dollars
-from rlc.explanation.text import explain_text
-from rlc.lang.diagnostics import Diagnostics
 from rlc.plan.codec import plan_hash
 from rlc.plan.records import EvalPlan, Plan
 from rlc.pricing.cost import bill_rows, plan_cost
@@ -20,21 +18,25 @@ _PIPE = r"\|"  # in a cell of Markdown
 _SUMMARY = "<summary>all values, formulas and assumptions</summary>"
 
 
-def explain_html(plan: Plan, found: Diagnostics) -> str:
-    """HTML without scripts or styles of its own."""
+def explain_html(plan: Plan, text: str) -> str:
+    """HTML without scripts or styles of its own; ``text`` is all that is to be said."""
     title = f"<b>{escape(plan.recipe)}</b> &nbsp; plan <code>{plan_hash(plan)[:12]}</code>"
     tables = "".join(map(_html_table, (stage_table(plan), cost_table(plan))))
-    text = escape(explain_text(plan, found))
-    return f"<div>{title}{tables}<details>{_SUMMARY}<pre>{text}</pre></details></div>"
+    return f"<div>{title}{tables}<details>{_SUMMARY}{text_html(text)}</details></div>"
 
 
-def explain_markdown(plan: Plan, found: Diagnostics) -> str:
+def text_html(text: str) -> str:
+    """A text as it is."""
+    return f"<pre>{escape(text)}</pre>"
+
+
+def explain_markdown(plan: Plan, text: str) -> str:
     """Markdown, with the job graph as a Mermaid diagram."""
     return (
         f"**{plan.recipe}**   plan `{plan_hash(plan)[:12]}`\n\n"
         f"{_markdown_table(stage_table(plan))}\n\n{_markdown_table(cost_table(plan))}\n\n"
         f"```mermaid\n{render_graph(plan, 'mermaid')}```\n\n"
-        f"<details>{_SUMMARY}\n\n```\n{explain_text(plan, found)}```\n\n</details>\n"
+        f"<details>{_SUMMARY}\n\n```\n{text}```\n\n</details>\n"
     )
 
 
