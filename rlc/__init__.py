@@ -8,6 +8,7 @@ The functions here do what the commands of the same names do::
     recipe.check()              # the findings, empty if there are none
     print(recipe.explain())     # values with their origins, formulas, graph, cost
     summary = rlc.run(recipe)   # train; the summary has the checkpoint and the rewards
+    summary.history["main"]["reward/mean"]  # by step, as rlc.history("runs/x") reads it
     summary.model().chat("2 + 3 = ?")  # talk to what was trained, as rlc.model("runs/x") does
     rlc.resume(summary.folder)  # continue a run that was interrupted
     rlc.sweep("recipes/learning_rates.rl").best  # of the runs that a `sweep` declares
@@ -29,6 +30,7 @@ if TYPE_CHECKING:
     from rlc.models.model import Model, model
     from rlc.models.trained import resume
     from rlc.plan.records import Plan
+    from rlc.runtime.journal.history import History, history
     from rlc.runtime.start import ExpectationError
     from rlc.runtime.summary import Summary
     from rlc.sweeps.results import SweepSummary
@@ -38,6 +40,7 @@ __all__ = [
     "Error",
     "ExpectationError",
     "Explanation",
+    "History",
     "Model",
     "Plan",
     "Recipe",
@@ -45,6 +48,7 @@ __all__ = [
     "Summary",
     "SweepSummary",
     "explain",
+    "history",
     "load",
     "load_plan",
     "model",
@@ -57,10 +61,12 @@ __all__ = [
 _ELSEWHERE = {  # than in rlc.api
     "Error": "rlc.errors",
     "ExpectationError": "rlc.runtime.start",
+    "History": "rlc.runtime.journal.history",
     "Model": "rlc.models.model",
     "Plan": "rlc.plan.records",
     "Summary": "rlc.runtime.summary",
     "SweepSummary": "rlc.sweeps.results",
+    "history": "rlc.runtime.journal.history",
     "model": "rlc.models.model",
     "resume": "rlc.models.trained",
     "resume_sweep": "rlc.sweeps.start",

@@ -158,6 +158,21 @@ def test_it_shows_itself_in_a_notebook() -> None:
     assert "| stage | kind |" in markdown
 
 
+def test_it_shows_what_is_wrong_in_a_notebook() -> None:
+    shown = rlc.load(RECIPES / "sudoku.rl", service="local")._repr_html_()
+    assert shown.startswith("<pre>")
+    assert "Qwen" in shown
+
+
+def test_a_notebook_has_all_that_explain_says() -> None:
+    swept = rlc.load(RECIPES / "learning_rates.rl").explain()
+    for sweep in swept.sweeps:
+        assert f"sweep {sweep.plan.name}" in swept.text(full=True)
+        assert f"sweep {sweep.plan.name}" in swept._repr_html_()
+        assert f"sweep {sweep.plan.name}" in swept._repr_markdown_()
+    assert swept.sweeps
+
+
 def test_what_a_name_holds_cannot_break_the_page(tmp_path: Path) -> None:
     odd = tmp_path / "a<i>b.rl"
     odd.write_text(QUICKSTART.read_text(encoding="utf-8"), encoding="utf-8")
@@ -184,7 +199,8 @@ def test_a_job_is_run_and_gone_on_with(tmp_path: Path) -> None:
     tags.feed(summary._repr_html_())
     assert tags.open == []
     assert tags.seen.count("tr") == 2
-    assert [row["step"] for row in summary.history] == [1]
+    assert summary.history["main"]["step"] == [1]
+    assert summary.history == rlc.history(tmp_path / "run")
     again = rlc.resume(tmp_path / "run")
     assert again.state == "finished"
     with again.model() as model:

@@ -14,7 +14,7 @@ from rlc.cli.output import print_error, visible
 if TYPE_CHECKING:
     from rlc.plan.records import PreferencePlan
     from rlc.report.comparisons import Comparison
-    from rlc.report.run_files import Record
+    from rlc.runtime.journal.history import Record
 
 
 def show_comparisons(

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from rlc.cli.output import visible
 
 if TYPE_CHECKING:
-    from rlc.report.run_files import Record
+    from rlc.runtime.journal.history import Record
 
 Part = str | tuple[str, str]  # of a line: text, with a style
 

@@ -14,8 +14,8 @@ from rlc.plan.codec import plan_hash
 from rlc.plan.models import ModelPlan
 from rlc.plan.paths import file_part
 from rlc.plan.records import EvalPlan, Plan, StagePlan, environments_of, kind_of
-from rlc.report.run_files import read_metrics, read_plan
-from rlc.report.series import is_number
+from rlc.report.run_files import read_plan
+from rlc.runtime.journal.history import is_number, read_metrics
 from rlc.runtime.journal.metrics import evaluation_results
 from rlc.version import __version__
 

@@ -8,7 +8,7 @@ from pathlib import Path
 from attrs import frozen
 
 from rlc.plan.records import PreferencePlan
-from rlc.report.run_files import Record, parse_line
+from rlc.runtime.journal.history import Record, parse_line
 from rlc.runtime.journal.metrics import COMPARISONS_FILE
 from rlc.runtime.stages.examples import examples_file
 

@@ -9,7 +9,7 @@ from statistics import fmean
 
 from attrs import frozen
 
-from rlc.report.run_files import Record, parse_line
+from rlc.runtime.journal.history import Record, parse_line
 from rlc.runtime.journal.metrics import ROLLOUTS_FILE
 
 

@@ -10,7 +10,8 @@ from attrs import frozen
 
 from rlc.catalog.builtins.distillation import NO_ADVANTAGE
 from rlc.plan.records import TrainPlan
-from rlc.report.run_files import Record, RunFiles
+from rlc.report.run_files import RunFiles
+from rlc.runtime.journal.history import Record
 from rlc.runtime.journal.metrics import failures_by_cause
 
 _RECENT = 10  # steps that are looked at

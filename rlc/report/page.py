@@ -28,12 +28,12 @@ from rlc.report.findings import Finding, findings
 from rlc.report.formatting import moment, number, shortened, signed
 from rlc.report.gantt import Bar, Gantt, bars, gantt
 from rlc.report.graph_drawing import Diagram, diagrams
-from rlc.report.run_files import Record, RunFiles, read_files
-from rlc.report.series import is_number
+from rlc.report.run_files import RunFiles, read_files
 from rlc.report.spend import Spend, spend
 from rlc.report.stage_charts import StageCharts, stage_charts
 from rlc.report.timing import LANES, environment_shares, lane_of, step_times, totals
 from rlc.runtime.failures import Failure, read_failures
+from rlc.runtime.journal.history import Record, is_number
 from rlc.runtime.journal.metrics import evaluation_results, measure
 from rlc.runtime.journal.runs import RunInfo, read_run
 from rlc.runtime.summary import verdict, window_label, window_mean

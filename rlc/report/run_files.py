@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import json
 import sqlite3
-from collections.abc import Iterator
 from contextlib import closing, suppress
 from pathlib import Path
-from typing import Any
 
 from attrs import frozen
 
@@ -17,13 +15,11 @@ from rlc.lang.diagnostics import Diagnostic, Severity
 from rlc.plan.codec import PlanFormatError
 from rlc.plan.paths import JOURNAL_FILE, PLAN_FILE
 from rlc.plan.records import EvalPlan, Plan
-from rlc.runtime.journal.metrics import METRICS_FILE
+from rlc.runtime.journal.history import Record, read_lines, read_metrics
 from rlc.runtime.journal.timeline import TIMELINE_FILE
 from rlc.runtime.records import RunError
 
 TOKEN_KINDS = ("prefill", "cached", "sampled", "trained")
-
-Record = dict[str, Any]
 
 
 @frozen
@@ -106,30 +102,6 @@ def read_plan(path: Path) -> Plan:
         ) from error
     except (ValueError, PlanFormatError) as error:
         raise RunError(f"{path / PLAN_FILE} is not a plan: {error}") from error
-
-
-def read_metrics(path: Path) -> list[Record]:
-    """Return the metrics in a run folder: a record for each step and evaluation."""
-    return [r for r in read_lines(path / METRICS_FILE) if "stage" in r and "step" in r]
-
-
-def read_lines(path: Path) -> Iterator[Record]:
-    """Yield the objects of a file of JSON lines, if it exists, except those that are damaged."""
-    if not path.is_file():
-        return
-    with path.open(encoding="utf-8", errors="replace") as file:
-        for line in file:
-            if (record := parse_line(line)) is not None:
-                yield record
-
-
-def parse_line(line: str) -> Record | None:
-    """Return the object on a line, or None if a crash or an editor damaged it."""
-    try:
-        record = json.loads(line)
-    except ValueError:
-        return None
-    return record if isinstance(record, dict) else None
 
 
 def _read_journal(path: Path) -> tuple[list[Spent], list[Span], list[str]]:

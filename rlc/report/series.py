@@ -8,7 +8,7 @@ from itertools import pairwise
 
 from attrs import frozen
 
-from rlc.report.run_files import Record
+from rlc.runtime.journal.history import Record, is_number
 
 MOST_POINTS = 240  # of a curve that is drawn
 MOST_ROWS = 100  # of the table behind a chart
@@ -43,12 +43,6 @@ def series(name: str, records: Sequence[Record], key: str, spread: str = "") -> 
     if not spread or any(not is_number(record.get(spread)) for record in found):
         return Series(name, steps, values)
     return Series(name, steps, values, tuple(float(record[spread]) for record in found))
-
-
-def is_number(value: object) -> bool:
-    """Return whether a value is a finite number, so that it can be drawn."""
-    known = isinstance(value, int | float) and not isinstance(value, bool)
-    return known and math.isfinite(float(value))  # type: ignore[arg-type]
 
 
 def thinned(values: Sequence[float], most: int = MOST_POINTS) -> list[int]:

@@ -15,9 +15,10 @@ from rlc.plan.units import shown_value
 from rlc.report.charts import COLORS, Chart, chart
 from rlc.report.formatting import moment, number
 from rlc.report.parallel import Parallel, parallel
-from rlc.report.run_files import Record, read_metrics, read_plan
-from rlc.report.series import Series, is_number
+from rlc.report.run_files import read_plan
+from rlc.report.series import Series
 from rlc.runtime.journal.folder import command
+from rlc.runtime.journal.history import Record, is_number, read_metrics
 from rlc.runtime.records import RunError
 from rlc.sweeps.journal import TrialRecord
 from rlc.sweeps.read import SweepInfo, read_sweep

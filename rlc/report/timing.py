@@ -7,7 +7,8 @@ from heapq import heappop, heappush
 
 from attrs import field, frozen
 
-from rlc.report.run_files import Record, Span
+from rlc.report.run_files import Span
+from rlc.runtime.journal.history import Record
 
 SAMPLING, ENVIRONMENT, TRAINING = "sampling", "environment", "training"
 DATA, SAVING, EVALUATION, WAITING = "data", "saving", "evaluation", "waiting"

@@ -2,19 +2,15 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
 from html import escape
 from pathlib import Path
 from statistics import fmean
-from typing import Any
 
 from attrs import field, frozen
 
 from rlc.plan.expectations import Judged
-from rlc.runtime.journal.metrics import METRICS_FILE
-
-_WIDTH, _HEIGHT = 240, 32  # of a curve, in pixels
+from rlc.runtime.journal.history import History, curve, history
 
 
 @frozen
@@ -92,13 +88,9 @@ class Summary:
         return left[-1] if left else None
 
     @property
-    def history(self) -> list[dict[str, Any]]:
-        """The metrics of each step and evaluation, a record each, in the order they were made.
-
-        ``pandas.DataFrame(summary.history)`` is a table of them.
-        """
-        with open(self.folder / METRICS_FILE, encoding="utf-8") as file:
-            return [json.loads(line) for line in file]
+    def history(self) -> History:
+        """The metrics of each step and evaluation, as :func:`rlc.history` reads them."""
+        return history(self.folder)
 
     def _repr_html_(self) -> str:
         return summary_html(self)
@@ -164,19 +156,3 @@ def summary_html(summary: Summary) -> str:
 def verdict(judged: Judged) -> str:
     """Say in a word whether an expectation held."""
     return {True: "held", False: "failed", None: "open"}[judged.holds]
-
-
-def curve(values: Sequence[float]) -> str:
-    """Return a line through the values as SVG; empty for fewer than two values."""
-    if len(values) < 2:
-        return ""
-    low, high = min(values), max(values)
-    scale = (_HEIGHT - 2) / (high - low) if high > low else 0.0
-    points = " ".join(
-        f"{index * _WIDTH / (len(values) - 1):.1f},{_HEIGHT - 1 - (value - low) * scale:.1f}"
-        for index, value in enumerate(values)
-    )
-    return (
-        f'<svg width="{_WIDTH}" height="{_HEIGHT}" role="img" aria-label="from {values[0]:.3f} to '
-        f'{values[-1]:.3f}"><polyline points="{points}" fill="none" stroke="currentColor"/></svg>'
-    )

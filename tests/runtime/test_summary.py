@@ -6,11 +6,11 @@ from pathlib import Path
 
 import pytest
 
+from rlc.runtime.journal.history import curve
 from rlc.runtime.summary import (
     EvalSummary,
     StageSummary,
     Summary,
-    curve,
     summary_html,
     window_label,
     window_mean,
@@ -41,7 +41,7 @@ def test_no_step_is_among_the_first_and_the_last(
 def test_a_curve_goes_from_left_to_right_and_up() -> None:
     svg = curve([0.0, 0.5, 1.0])
     assert 'points="0.0,31.0 120.0,16.0 240.0,1.0"' in svg
-    assert curve([1.0]) == ""
+    assert curve([1.0]) == curve([1.0, float("nan")]) == ""
     assert "31.0" in curve([2.0, 2.0])  # a flat one lies at the bottom
 
 

@@ -2,5 +2,6 @@
 
 Read ``database`` (the SQLite file that is the truth), ``folder`` (the run folder around it, held
 by ``locks``) and ``checkpoints`` (which states are kept). ``metrics`` and ``timeline`` make the
-records of the folder's JSON lines; ``runs`` reads the folders of all runs.
+records of the folder's JSON lines; ``history`` reads the metrics of a run, ``runs`` the folders of
+all runs.
 """

@@ -19,8 +19,8 @@ if TYPE_CHECKING:
 
     from rlc.plan.records import Plan
     from rlc.report.episodes import Episode, EpisodeFilter
-    from rlc.report.run_files import Record
     from rlc.runtime.failures import Failure
+    from rlc.runtime.journal.history import Record
 
 HELP = "print episodes, or compared replies, of a run"
 DESCRIPTION = (
@@ -71,8 +71,9 @@ def run(args: argparse.Namespace) -> int:
 
     from rlc.cli.comparisons import show_comparisons
     from rlc.plan.records import EvalPlan, PreferencePlan
-    from rlc.report.run_files import read_metrics, read_plan
+    from rlc.report.run_files import read_plan
     from rlc.runtime.failures import read_failures
+    from rlc.runtime.journal.history import read_metrics
     from rlc.sweeps.read import TRIALS, is_sweep
 
     if is_sweep(args.run_dir):
