@@ -10,8 +10,8 @@ import os
 import shutil
 import signal
 import tempfile
-from collections.abc import Mapping, Sequence
-from contextlib import suppress
+from collections.abc import AsyncIterator, Mapping, Sequence
+from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -151,25 +151,27 @@ class CommandAgent:
 
     async def _ended(self, variables: Mapping[str, str], log: int) -> int:
         """The exit status of a process, which is killed with all that it has started."""
-        try:
-            process = await asyncio.create_subprocess_exec(
-                *self.command,
-                cwd=self.folder,
-                env=variables,
-                stdin=asyncio.subprocess.DEVNULL,
-                stdout=log,
-                stderr=log,
-                start_new_session=True,
-            )
-        except OSError as error:
-            raise AgentError(f"{self.name} cannot be started: {error.strerror}") from error
-        try:
-            return await process.wait()
-        finally:
-            with suppress(ProcessLookupError, PermissionError):
-                os.killpg(process.pid, signal.SIGKILL)
-            if process.returncode is None:
-                await asyncio.shield(process.wait())
+        async with _guard() as told:
+            try:
+                process = await asyncio.create_subprocess_exec(
+                    *self.command,
+                    cwd=self.folder,
+                    env=variables,
+                    stdin=asyncio.subprocess.DEVNULL,
+                    stdout=log,
+                    stderr=log,
+                    start_new_session=True,
+                )
+            except OSError as error:
+                raise AgentError(f"{self.name} cannot be started: {error.strerror}") from error
+            try:
+                os.write(told, f"{process.pid}\n".encode())
+                return await process.wait()
+            finally:
+                with suppress(ProcessLookupError, PermissionError):
+                    os.killpg(process.pid, signal.SIGKILL)
+                if process.returncode is None:
+                    await asyncio.shield(process.wait())
 
     def _variables(self, run: AgentRun, task: Path, result: Path) -> dict[str, str]:
         kept = {name: value for name, value in os.environ.items() if name not in _KEPT_BACK}
@@ -193,3 +195,30 @@ class CommandAgent:
         if said:
             error.add_note(f"what it wrote:\n{said}")
         return error
+
+
+@asynccontextmanager
+async def _guard() -> AsyncIterator[int]:
+    """A process that kills a group of processes if this one is killed while the block runs. The
+    number of the group is written to the file that is yielded; its other end meets the end of file
+    when nothing of this process is left."""
+    told, tells = os.pipe()
+    try:
+        guard = await asyncio.create_subprocess_exec(
+            *("sh", "-c", 'read -r group && { read -r _; kill -s KILL -- "-$group"; }'),
+            stdin=told,
+            stdout=asyncio.subprocess.DEVNULL,
+            stderr=asyncio.subprocess.DEVNULL,
+            start_new_session=True,
+        )
+    except BaseException:
+        os.close(tells)
+        raise
+    finally:
+        os.close(told)
+    try:
+        yield tells
+    finally:
+        guard.kill()  # before it can read that the file has ended
+        os.close(tells)
+        await asyncio.shield(guard.wait())
