@@ -136,6 +136,7 @@ def builtin_names() -> set[str]:
 MAY_NAME = (
     "catalog",
     "data.harbor",  # `agent` is a table of its task.toml
+    "projects",  # `agent` is a template
     "algo.aggregate",
     "algo.losses",
     "envs.build",

@@ -14,6 +14,7 @@ TEMPLATES = {
     "sft": "supervised training on chats",
     "preference": "preferences: pairs of replies of which one is better",
     "own-env": "reinforcement learning in an environment of your own",
+    "agent": "reinforcement learning of an agent that owns its loop",
 }
 
 

@@ -84,7 +84,7 @@ def begun_with(path: Path) -> tuple[str, dict[str, Any]]:
     base = _base(path)
     if base is None or not os.path.isfile(base.recipe):
         return recipe, options
-    if "folder" in options:  # where paths of the options start, which was moved too
+    if options.get("folder"):  # where paths of the options start, which was moved too
         away = os.path.relpath(options["folder"], os.path.dirname(recipe))
         options["folder"] = os.path.abspath(os.path.join(os.path.dirname(base.recipe), away))
     return base.recipe, options

@@ -57,6 +57,7 @@ def test_its_own_tests_pass(project: str) -> None:
 
 
 @pytest.mark.engine
+@pytest.mark.server
 def test_it_runs(project: str) -> None:
     """In full where that is short, for what the recipe expects of its end."""
     short = {"sft": {"main.epochs": 2}, "preference": {}}

@@ -17,7 +17,7 @@ from rlc.runtime.trackers.tracking import OPENERS
 
 
 def test_every_source_has_an_adapter() -> None:
-    assert set(ADAPTERS) == set(names_of("env"))
+    assert {*ADAPTERS, "agent"} == set(names_of("env"))  # an agent has the source of its tasks
 
 
 def test_every_tracker_has_an_opener() -> None:

@@ -86,7 +86,7 @@ def _others_to_compare_with(view: View, env: EnvPlan) -> None:
     for path, judging, judge in _judges(env):
         asked = isinstance(judge, JudgePlan)
         size, of = env.rollouts.group, path.rpartition(".judges.")[0]
-        if judging.by == "score":
+        if judging.by == "score" or size is None:
             continue
         if size == 1:
             message = f"`{judging.name}()` compares the members of a group, and there is one"
