@@ -27,6 +27,7 @@ COMMANDS = {
     "fmt": "recipes.fmt",
     "catalog": "recipes.catalog",
     "lsp": "servers.lsp",
+    "mcp": "servers.mcp",
     "eval": "models.eval",
     "chat": "models.chat",
     "sample": "models.sample",

@@ -63,30 +63,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    from rlc.catalog.saved_weights import model_of
     from rlc.runtime.journal.differing import what_differs
-    from rlc.runtime.journal.runs import is_run, list_runs, read_run
-    from rlc.sweeps.read import TRIALS, is_sweep
 
-    root: Path = args.root
-    folder = root / TRIALS if is_sweep(root) else root
-    found = [read_run(folder)] if is_run(folder) else list_runs(folder)
-    sweeps = [root] if is_sweep(root) else _sweeps_in(root)
+    found, sweeps = _found(args.root)
     if args.json:
-        differing = what_differs(found)
-        rows: list[dict[str, Any]] = [
-            {"kind": "run"}
-            | asdict(info)
-            | {
-                "path": str(info.path),
-                "resumable": info.resumable,
-                "differs": differing[info.path],
-                "model": model_of(str(info.path)),
-            }
-            for info in found
-        ]
-        rows += [{"kind": "sweep", "path": str(path), **_sweep_dict(path)} for path in sweeps]
-        print(json.dumps(rows, indent=2))
+        print(json.dumps(run_rows(args.root), indent=2))
     elif found or sweeps:
         _print(found, what_differs(found), sweeps)
     else:
@@ -96,6 +77,37 @@ def run(args: argparse.Namespace) -> int:
             "`rlc run RECIPE` starts one; name their folder if they are elsewhere",
         )
     return 0
+
+
+def run_rows(root: Path) -> list[dict[str, Any]]:
+    """Return the data of `rlc runs --json`: the runs and sweeps in a folder, or that it is."""
+    from rlc.catalog.saved_weights import model_of
+    from rlc.runtime.journal.differing import what_differs
+
+    found, sweeps = _found(root)
+    differing = what_differs(found)
+    rows: list[dict[str, Any]] = [
+        {"kind": "run"}
+        | asdict(info)
+        | {
+            "path": str(info.path),
+            "resumable": info.resumable,
+            "differs": differing[info.path],
+            "model": model_of(str(info.path)),
+        }
+        for info in found
+    ]
+    return rows + [{"kind": "sweep", "path": str(path), **_sweep_dict(path)} for path in sweeps]
+
+
+def _found(root: Path) -> tuple[list[RunInfo], list[Path]]:
+    """Return the runs in a folder, or the trials of a sweep, and the sweeps."""
+    from rlc.runtime.journal.runs import is_run, list_runs, read_run
+    from rlc.sweeps.read import TRIALS, is_sweep
+
+    folder = root / TRIALS if is_sweep(root) else root
+    found = [read_run(folder)] if is_run(folder) else list_runs(folder)
+    return found, [root] if is_sweep(root) else _sweeps_in(root)
 
 
 def _sweeps_in(root: Path) -> list[Path]:

@@ -9,6 +9,7 @@ from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 from rlc.cli.output import has_color, print_error
+from rlc.errors import Error
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
@@ -46,8 +47,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    from rlc.catalog.search import as_data, entries, find, kinds, words
-    from rlc.check.suggest import known_values
+    from rlc.catalog.search import as_data
 
     if args.schema:
         from rlc.catalog.schema import plan_schema
@@ -56,16 +56,7 @@ def run(args: argparse.Namespace) -> int:
             return print_error("--schema is the schema of the whole plan: give it alone", 2)
         print(json.dumps(plan_schema(), indent=2, ensure_ascii=False))
         return 0
-    among = entries()
-    if args.kind is not None:
-        if args.kind not in kinds():
-            advice = known_values(list(kinds()), args.kind)
-            return print_error(f"there is no kind `{args.kind}`", 2, advice)
-        among = tuple(entry for entry in among if entry.kind == args.kind)
-    found = list(among) if args.term is None else find(args.term, among)
-    if not found:
-        advice = known_values(words(among), args.term)
-        return print_error(f"the catalogue has nothing about `{args.term}`", 1, advice)
+    found = look_up(args.term, args.kind)
     if args.json:
         print(json.dumps([as_data(entry) for entry in found], indent=2, ensure_ascii=False))
     else:
@@ -76,6 +67,32 @@ def run(args: argparse.Namespace) -> int:
         for view in _views(found, args.term, args.kind):
             console.print(view)
     return 0
+
+
+class NoKindError(Error):
+    """The catalogue has no such kind."""
+
+    exit_status = 2
+
+
+def look_up(term: str | None, kind: str | None) -> list[Entry]:
+    """Return what the catalogue has about a term, or all of it; only of ``kind``, if given.
+
+    Raise NoKindError if there is no such kind, Error if nothing is found.
+    """
+    from rlc.catalog.search import entries, find, kinds, words
+    from rlc.check.suggest import known_values
+
+    among = entries()
+    if kind is not None:
+        if kind not in kinds():
+            raise NoKindError(f"there is no kind `{kind}`", known_values(list(kinds()), kind))
+        among = tuple(entry for entry in among if entry.kind == kind)
+    found = list(among) if term is None else find(term, among)
+    if not found:
+        advice = known_values(words(among), term)
+        raise Error(f"the catalogue has nothing about `{term}`", advice)
+    return found
 
 
 def _views(found: Sequence[Entry], term: str | None, kind: str | None) -> Iterator[RenderableType]:

@@ -14,6 +14,7 @@ from attrs import evolve
 
 from rlc.cli.options import add_plan_options, changes_plan, recipe_of
 from rlc.cli.output import has_color, print_error
+from rlc.errors import Error
 
 if TYPE_CHECKING:
     from rlc.api import Explanation
@@ -63,10 +64,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     from rlc.api import is_saved_plan
 
-    if _CODE.fullmatch(args.recipe):
+    if is_code(args.recipe):
         if changes_plan(args) or args.full or args.json or args.graph or args.out or args.latency:
             return print_error("the page of a code takes no options", 2)
-        return _page(args.recipe.upper())
+        sys.stdout.write(page_of(args.recipe, has_color(sys.stdout)))
+        return 0
     saved = is_saved_plan(args.recipe)
     if saved and changes_plan(args):
         return print_error(
@@ -131,14 +133,25 @@ def _latencies(plan: Plan, given: list[str]) -> Latencies:
         raise LatencyError(f"{path} cannot be read as a run's timeline: {error}") from error
 
 
-def _page(code: str) -> int:
-    """Print the page of a code."""
+class NoCodeError(Error):
+    """No finding has this code."""
+
+    exit_status = 2
+
+
+def is_code(text: str) -> bool:
+    """Return whether a text looks like the code of a finding."""
+    return _CODE.fullmatch(text) is not None
+
+
+def page_of(code: str, color: bool = False) -> str:
+    """Return the page of a code. Raise NoCodeError if there is no such code."""
     from rlc.check.suggest import known_values
     from rlc.lang.codes import CODES
     from rlc.lang.pages import page, render
 
+    code = code.upper()
     text = page(code)
     if text is None:
-        return print_error(f"there is no code {code}", 2, known_values(list(CODES), code))
-    sys.stdout.write(render(text, has_color(sys.stdout)))
-    return 0
+        raise NoCodeError(f"there is no code {code}", known_values(list(CODES), code))
+    return render(text, color)

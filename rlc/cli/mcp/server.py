@@ -1,0 +1,210 @@
+"""The server of `rlc mcp`: each tool calls what the command of its name calls."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Callable
+from contextlib import redirect_stdout
+from functools import wraps
+from inspect import iscoroutinefunction
+from itertools import islice
+from pathlib import Path
+from typing import Any, Literal
+
+from attrs import asdict
+from mcp.server.fastmcp import FastMCP
+from mcp.server.fastmcp.exceptions import ToolError
+from mcp.types import ToolAnnotations
+
+import rlc
+from rlc.catalog.search import as_data
+from rlc.cli.commands.jobs.runs import run_rows
+from rlc.cli.commands.recipes.catalog import look_up
+from rlc.cli.commands.recipes.explain import is_code, page_of
+from rlc.cli.mcp.approvals import needs_approval
+from rlc.cli.mcp.start import start
+from rlc.compile.recipe import check as check_file
+from rlc.compile.recipe import compile_source
+from rlc.compile.saved import read_plan
+from rlc.data.reading import Reader
+from rlc.errors import Error
+from rlc.lang.diagnostics import Diagnostics, in_order
+from rlc.lang.formats import finding_dicts
+from rlc.lang.render import render_human
+from rlc.lang.source import Source
+from rlc.plan.codec import plan_hash
+from rlc.report.findings import findings
+from rlc.report.page import episodes as episodes_of
+from rlc.report.run_files import read_files
+
+_INSTRUCTIONS = """\
+rlc compiles recipes (.rl) to post-training jobs of language models. Look words up with `catalog`
+instead of guessing them; `check` after each change, and `explain` the codes it reports. `plan` with
+rehearse = true and `run` try a recipe on this machine for nothing. A plan that costs money, or that
+trains for real, is run only after a person has approved it in a terminal: show them its cost.
+"""
+_TOOLS: list[tuple[Callable[..., Any], ToolAnnotations]] = []
+
+
+def serve() -> None:
+    """Serve over standard input and output until the client ends it."""
+    server = FastMCP("rlc", instructions=_INSTRUCTIONS, log_level="WARNING")
+    server._mcp_server.version = rlc.__version__  # it would say that of mcp
+    for function, hints in _TOOLS:
+        server.tool(annotations=hints)(function)
+    server.run()
+    sys.stdout = sys.stderr  # mcp has closed standard output, which is flushed at the end
+
+
+def _tool(reads: bool) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+    """Make a function a tool, whose errors are what rlc says of them."""
+
+    def add(function: Callable[..., Any]) -> Callable[..., Any]:
+        @wraps(function)
+        async def answer(*args: Any, **kwargs: Any) -> Any:
+            try:
+                with redirect_stdout(sys.stderr):  # standard output belongs to the protocol
+                    found = function(*args, **kwargs)
+                    return await found if iscoroutinefunction(function) else found
+            except Error as error:
+                raise ToolError(
+                    "\n  help: ".join(filter(None, (error.message, error.hint)))
+                ) from None
+            except Exception as error:
+                what = f"{type(error).__name__}: {error}".splitlines()[0]
+                raise ToolError(f"a mistake in rlc itself ({what}); please report it") from error
+
+        hints = ToolAnnotations(readOnlyHint=reads, openWorldHint=not reads)
+        _TOOLS.append((answer, hints))
+        return function
+
+    return add
+
+
+@_tool(reads=True)
+def check(path: str | None = None, text: str | None = None, data: bool = True) -> dict[str, Any]:
+    """Find every mistake in a recipe: the file at `path`, or a `text` that is not saved yet. Each
+    finding has its code, place, an excerpt that shows it, help, and a fix if there is a clear one.
+    The data that the recipe names is read too, unless `data` is false. Nothing is run or paid for.
+    """
+    if (path is None) == (text is None):
+        raise Error("give the path of a recipe, or a text")
+    reader = Reader() if data else None
+    if text is not None:
+        found = compile_source(Source("recipe.rl", text), reader=reader).diagnostics
+    else:
+        assert path is not None
+        found = check_file(path, reader)
+    shown = (render_human(Diagnostics([item]), color=False) for item in in_order(found))
+    excerpts = (text.rsplit("\n", 2)[0].rstrip() for text in shown)  # without the line that counts
+    listed = zip(finding_dicts(found), excerpts, strict=True)
+    return {
+        "clean": not found,
+        "errors": found.has_errors,
+        "findings": [{**finding, "excerpt": excerpt} for finding, excerpt in listed],
+    }
+
+
+@_tool(reads=True)
+def explain(
+    what: str, set: list[str] | None = None, rehearse: bool = False, full: bool = False
+) -> str:
+    """Say what a recipe (.rl) or a saved plan (.json) trains, how, how long and for how much; with
+    `full` every value and where it comes from, the formulas and the bill. `set` changes values of a
+    recipe (["main.steps=10"]). Or give a code of a finding, such as RL0204, for its page.
+    """
+    if is_code(what) or what.endswith(".json"):
+        if set or rehearse:
+            raise Error("set and rehearse decide what a recipe means, and are for recipes only")
+        if is_code(what):
+            return page_of(what)
+        return rlc.explain(read_plan(what).plan).text(full=full)
+    explanation = rlc.load(what, set or (), rehearse=rehearse).explain()
+    if explanation.plan is None:
+        raise rlc.RecipeError(explanation.diagnostics)
+    return explanation.text(full=full)
+
+
+@_tool(reads=True)
+def catalog(term: str | None = None, kind: str | None = None) -> dict[str, Any]:
+    """Look up what the language knows: builtins with parameters, types, ranges and formulas, fields
+    of declarations, models with prices, environments. `term` is a name or a word; `kind` narrows
+    it (advantage, loss, base, declaration …). Without a term, the names of each kind.
+    """
+    found = look_up(term, kind)
+    if term is not None:
+        return {"entries": [as_data(entry) for entry in found]}
+    names: dict[str, list[str]] = {}
+    for entry in found:
+        names.setdefault(entry.kind, []).append(entry.name)
+    return {"names": names}
+
+
+@_tool(reads=False)
+def plan(
+    recipe: str,
+    out: str,
+    set: list[str] | None = None,
+    seed: int | None = None,
+    rehearse: bool = False,
+    service: Literal["local", "tinker"] | None = None,
+) -> dict[str, Any]:
+    """Save the plan of a recipe to a file (`out`, such as plan.json), with every value decided, for
+    a person to approve and for `run`. `rehearse` makes it small and short, on the tiny model. Says
+    the plan's hash, what it costs in USD, and whether it needs an approval.
+    """
+    if not rlc.api.is_saved_plan(out):
+        raise Error(f"a plan is saved as JSON, and {out} does not end so", "call it plan.json")
+    if os.path.exists(out):
+        read_plan(out)  # raises if it is something else, which must not be lost
+    job = rlc.load(recipe, set or (), seed, rehearse, service)
+    job.save(out)
+    saved = rlc.load_plan(out)
+    explanation = rlc.explain(saved)
+    cost = explanation.to_dict()["cost"]
+    asks = needs_approval(read_plan(out))
+    return {
+        "plan": out,
+        "hash": plan_hash(saved),
+        "cost": {name: cost[name] for name in ("currency", "prices", "total", "at_least")},
+        "needs_approval": asks,
+        "to_approve": f"a person runs `rlc mcp --approve {out}` in a terminal" if asks else None,
+        "summary": explanation.text(),
+    }
+
+
+@_tool(reads=False)
+async def run(plan: str, wait_seconds: float = 30) -> dict[str, Any]:
+    """Run a saved plan, once, if a person has approved it; a rehearsal that costs nothing needs no
+    approval. Returns after `wait_seconds` at most, or when the run has ended; it goes on in a
+    process of its own, and `status` says how it stands.
+    """
+    return await start(plan, max(0.0, wait_seconds))
+
+
+@_tool(reads=True)
+def status(folder: str = "runs") -> dict[str, Any]:
+    """List the runs in a folder, or say how one run (`runs/NAME`) stands: state and cause, steps of
+    each stage, its last metrics, spend, expectations, and whether it can be gone on with.
+    """
+    return {"runs": run_rows(Path(folder))}
+
+
+@_tool(reads=True)
+def report(run: str, steps: int = 10, episodes: int = 4) -> dict[str, Any]:
+    """Say what came out of a run: how it stands, what was found about it with advice, the metrics
+    of its last `steps`, and some of its `episodes` to read: of the last step the best, the median
+    and the worst of each environment.
+    """
+    files = read_files(Path(run))
+    (row,) = run_rows(files.path)
+    return {
+        "run": row,
+        "findings": [asdict(finding) for finding in findings(files)],
+        "metrics": files.metrics[-steps:] if steps > 0 else [],
+        "episodes": [
+            {"why": episode.why, **episode.record}
+            for episode in islice(episodes_of(files), max(0, episodes))
+        ],
+    }
