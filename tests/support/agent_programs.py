@@ -15,6 +15,7 @@ WEATHER = {
     "function": {"name": "look", "description": "Look.", "parameters": {"type": "object"}},
 }
 FIRST_TRIES = set[str]()  # tasks that `crashes_once` has met
+SAID = list[list[float]]()  # the logprobs of each reply that `two_turns_scored` was given
 _LOCK = threading.Lock()
 
 
@@ -42,6 +43,22 @@ def two_turns(run: Any) -> float:
     messages += [first, user("Another one.")]
     second = ask(run, messages)
     return share((first.content or "") + (second.content or ""))
+
+
+def two_turns_scored(run: Any) -> float:
+    """The same, with an agent that asks for the logprobs of its replies."""
+    from openai import OpenAI
+
+    messages, said = [*run.messages], ""
+    with OpenAI(base_url=run.base_url, api_key=run.api_key, max_retries=0) as client:
+        for _ in range(2):
+            reply = client.chat.completions.create(model="any", messages=messages, logprobs=True)
+            (choice,) = reply.choices
+            with _LOCK:
+                SAID.append([one.logprob for one in choice.logprobs.content])
+            messages += [choice.message, user("Another one.")]
+            said += choice.message.content or ""
+    return share(said)
 
 
 async def awaited(run: Any) -> dict[str, float]:
