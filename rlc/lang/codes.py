@@ -285,4 +285,5 @@ CODES: dict[str, str] = {
     "RL0804": "prompts that an agent writes itself",
     "RL0805": "command that cannot be run",
     "RL0806": "reward that is not read",
+    "RL0807": "agent that nothing rewards",
 }

@@ -205,6 +205,27 @@ def test_rewards_are_tried_on_the_first_rows_where_imports_are_allowed() -> None
     assert messages(compiled(env, reader=Reader(imports=True))) == []
 
 
+@pytest.mark.parametrize(
+    ("code", "grader", "codes"),
+    [
+        ("def solve(run): ask(run)", "", ["RL0807"]),
+        ("async def solve(run):\n    await ask(run)\n    return", "", ["RL0807"]),
+        ("def solve(run): ask(run)", ', grader = grade_with("own.py:grade")', []),
+        ("def solve(run):\n    if ask(run):\n        return 1.0", "", []),
+        ("@rewarded\ndef solve(run): ask(run)", "", []),
+        ("def solve(run): ask(run)\nsolve = rewarded(solve)", "", []),
+        ("solve = lambda run: ask(run)", "", []),
+        ("from elsewhere import solve", "", []),
+    ],
+)
+def test_an_agent_that_nothing_rewards_where_that_can_be_read(
+    code: str, grader: str, codes: list[str]
+) -> None:
+    Path("own.py").write_text(f"{code}\ndef grade(reply, row): return 1.0\n", encoding="utf-8")
+    env = f'agent("own.py:solve", tasks = rows("sums.jsonl", prompt = "question"){grader})'
+    assert [item.code for item in compiled(env).diagnostics] == codes
+
+
 def test_nothing_more_is_said_of_a_file_that_is_missing() -> None:
     """Neither that an evaluation has the tasks that are trained on, nor those that are imitated."""
     more = "eval held { model = main  env = sums }\n"

@@ -24,6 +24,7 @@ from rlc.plan.environments import EnvPlan
 from rlc.plan.paths import file_part
 
 NOT_THERE, DOES_NOT_FIT, FAILS, NO_REWARD = "RL0510", "RL0511", "RL0512", "RL0534"
+UNREWARDED = "RL0807"
 
 
 def check_code(view: View, env: EnvPlan, path: str, code: Code, rows: Rows | None) -> None:
@@ -59,6 +60,12 @@ def check_code(view: View, env: EnvPlan, path: str, code: Code, rows: Rows | Non
         require_fits(code, signature)
     except CodeError as error:
         _report_misfit(view, at, code, error)
+        return
+    rewarded = code.kind != "program" or env.graders or env.judging
+    if not rewarded and signature is not None and signature.return_annotation is None:
+        message = f"`{code.target}` returns nothing, and no grader rewards `{env.name}`"
+        advice = f"`return` a number at its end, or give `{env.name}` a `grader`"
+        view.error(UNREWARDED, at, message, advice)
         return
     if view.reader.imports:
         _try(view, env, at, code, rows)

@@ -114,4 +114,5 @@ def _of_class(made: ast.ClassDef) -> Signature | None:
     others = {name for name, maker in _bound(ast.Module(made.body, [])) if maker is None}
     if "__new__" in own or others & {"__init__", "__new__", "__call__"}:
         return None
-    return _of_function(own["__init__"], bound=1) if "__init__" in own else Signature()
+    made_by = _of_function(own["__init__"], bound=1) if "__init__" in own else Signature()
+    return made_by and made_by.replace(return_annotation=Signature.empty)  # the object

@@ -7,3 +7,10 @@ def solve(run):
 
 def grade(reply, row):
     return float(reply == row["prompt"])
+
+
+def forgets(run):
+    def reward():
+        return 1.0
+
+    reward()
