@@ -54,6 +54,8 @@ def two_turns_scored(run: Any) -> float:
         for _ in range(2):
             reply = client.chat.completions.create(model="any", messages=messages, logprobs=True)
             (choice,) = reply.choices
+            assert choice.logprobs is not None
+            assert choice.logprobs.content is not None
             with _LOCK:
                 SAID.append([one.logprob for one in choice.logprobs.content])
             messages += [choice.message, user("Another one.")]
