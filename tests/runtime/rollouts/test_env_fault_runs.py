@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
 from pathlib import Path
 
 import faulty_games
@@ -24,8 +25,11 @@ def job(bad: str, on_error: str = "drop", overlap: str = "synchronous()", steps:
 
 
 @pytest.fixture
-def games_are_importable(monkeypatch: pytest.MonkeyPatch) -> None:
+def games_are_importable(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     monkeypatch.syspath_prepend(str(Path(faulty_games.__file__).parent))
+    faulty_games.RELEASE.clear()
+    yield
+    faulty_games.RELEASE.set()
 
 
 @pytest.mark.slow
