@@ -44,6 +44,15 @@ def add_plan_options(parser: argparse.ArgumentParser) -> None:
     )
 
 
+def add_base_url(parser: argparse._ActionsContainer) -> None:
+    """Add the option that names another server."""
+    parser.add_argument(
+        "--base-url",
+        metavar="URL",
+        help="a server to use in place of the hosted Tinker service (default TINKER_BASE_URL)",
+    )
+
+
 def recipe_of(args: argparse.Namespace, path: str | None = None) -> Recipe:
     """Return the recipe (the one at ``path``, if given) with the options that decide its plan."""
     from rlc.api import Recipe

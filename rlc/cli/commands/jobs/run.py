@@ -12,7 +12,7 @@ import traceback
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from rlc.cli.options import add_plan_options, changes_plan, recipe_of
+from rlc.cli.options import add_base_url, add_plan_options, changes_plan, recipe_of
 from rlc.cli.output import print_error, print_findings
 from rlc.errors import Error
 
@@ -44,11 +44,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_plan_options(parser)
     parser.add_argument("--run-dir", type=Path, help="folder of the run (default runs/NAME-TIME)")
     parser.add_argument("--resume", metavar="RUN", type=Path, help="go on with the run in a folder")
-    parser.add_argument(
-        "--base-url",
-        metavar="URL",
-        help="a server to use in place of the hosted Tinker service (default TINKER_BASE_URL)",
-    )
+    add_base_url(parser)
     parser.add_argument("--quiet", action="store_true", help="show errors and the result only")
 
 

@@ -6,6 +6,7 @@ import argparse
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from rlc.cli.options import add_base_url
 from rlc.errors import Error
 
 if TYPE_CHECKING:
@@ -28,11 +29,7 @@ def add_model_options(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--base", help="its base model, where the name does not say it")
     parser.add_argument("--renderer", help="how chats become tokens, where that is not known")
-    parser.add_argument(
-        "--base-url",
-        metavar="URL",
-        help="a server to use in place of the hosted Tinker service (default TINKER_BASE_URL)",
-    )
+    add_base_url(parser)
 
 
 def add_draw_options(parser: argparse.ArgumentParser, max_tokens: int) -> None:

@@ -9,6 +9,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from rlc.cli.options import add_base_url
 from rlc.cli.output import print_error
 from rlc.errors import Error
 
@@ -75,11 +76,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     group.add_argument("--base", help="their base model, where the name does not say it")
     group.add_argument("--renderer", help="how chats become tokens, where that is not known")
-    group.add_argument(
-        "--base-url",
-        metavar="URL",
-        help="a server to use in place of the hosted Tinker service (default TINKER_BASE_URL)",
-    )
+    add_base_url(group)
     parser.add_argument(
         "--record",
         type=Path,
