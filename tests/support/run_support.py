@@ -7,6 +7,7 @@ import json
 import shutil
 from collections.abc import Mapping
 from functools import cache
+from itertools import zip_longest
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -170,8 +171,17 @@ def assert_resumes(job: Plan, stop_after: tuple[str, int], where: Path) -> None:
 
 def assert_same(one: Path, other: Path) -> None:
     """Two runs have the same metrics and rollouts, but for times."""
-    assert comparable(one) == comparable(other)
-    assert rollouts(one) == rollouts(other)
+    differences = [
+        f"{kind} {number}, {record.get('stage')} {record.get('step')}: {name}: "
+        f"{record.get(name)!r} is not {another.get(name)!r}"
+        for kind, records_of in (("metrics", comparable), ("rollout", rollouts))
+        for number, (record, another) in enumerate(
+            zip_longest(records_of(one), records_of(other), fillvalue={})
+        )
+        for name in sorted({*record, *another})
+        if record.get(name) != another.get(name)
+    ]
+    assert not differences, "\n".join([f"{len(differences)} differ:", *differences[:40]])
 
 
 def metrics(path: Path, stage: str | None = None) -> list[dict[str, Any]]:
