@@ -9,7 +9,6 @@ ends, it waits for as long as it takes.
 from __future__ import annotations
 
 import asyncio
-from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
@@ -17,7 +16,33 @@ from weakref import WeakKeyDictionary
 
 from attrs import define
 
-_CALLS: WeakKeyDictionary[asyncio.AbstractEventLoop, Counter[bool]] = WeakKeyDictionary()
+
+@define
+class PendingCalls:
+    """The calls that are pending in an event loop, and how often that has changed."""
+
+    ours: int = 0
+    environments: int = 0
+    changes: int = 0
+
+    @property
+    def total(self) -> int:
+        return self.ours + self.environments
+
+    def add(self, ours: bool, change: int) -> None:
+        if ours:
+            self.ours += change
+        else:
+            self.environments += change
+        self.changes += 1
+
+
+_CALLS: WeakKeyDictionary[asyncio.AbstractEventLoop, PendingCalls] = WeakKeyDictionary()
+
+
+def calls_of(loop: asyncio.AbstractEventLoop) -> PendingCalls:
+    """Return the record of a loop's pending calls, which changes with them."""
+    return _CALLS.setdefault(loop, PendingCalls())
 
 
 @define(eq=False)
@@ -36,8 +61,8 @@ _AROUND: ContextVar[_Call | None] = ContextVar("pending_call", default=None)
 @contextmanager
 def pending_call(ours: bool = False) -> Iterator[None]:
     """Count a call after which there may be another request to a service."""
-    loop, call = asyncio.get_running_loop(), _Call(ours)
-    _CALLS.setdefault(loop, Counter())[ours] += 1
+    calls, call = calls_of(asyncio.get_running_loop()), _Call(ours)
+    calls.add(ours, 1)
     token = _AROUND.set(call)
     try:
         yield
@@ -45,29 +70,23 @@ def pending_call(ours: bool = False) -> Iterator[None]:
         _AROUND.reset(token)
         call.over = True
         if not call.asking:
-            _CALLS[loop][ours] -= 1
+            calls.add(ours, -1)
 
 
 @contextmanager
 def asking() -> Iterator[None]:
     """Around a request to the service from within such a call, which waits for the answer: the
     service must not wait for the call."""
-    loop, call = asyncio.get_running_loop(), _AROUND.get()
+    calls, call = calls_of(asyncio.get_running_loop()), _AROUND.get()
     if call is None or call.over:
         yield
         return
     call.asking += 1
     if call.asking == 1:
-        _CALLS[loop][call.ours] -= 1
+        calls.add(call.ours, -1)
     try:
         yield
     finally:
         call.asking -= 1
         if not call.asking and not call.over:
-            _CALLS[loop][call.ours] += 1
-
-
-def count_pending(loop: asyncio.AbstractEventLoop, ours: bool | None = None) -> int:
-    """How many such calls are pending in a loop: ours, those of environments, or by default all."""
-    calls = _CALLS.get(loop, Counter())
-    return calls.total() if ours is None else calls[ours]
+            calls.add(call.ours, 1)

@@ -19,7 +19,7 @@ from rlc.runtime.guard.meter import Meter
 from rlc.runtime.journal.folder import RunFolder
 from rlc.runtime.records import RunError
 from rlc.service.connect import connect_service
-from rlc.service.pending_calls import count_pending, pending_call
+from rlc.service.pending_calls import calls_of, pending_call
 
 pytestmark = pytest.mark.engine
 
@@ -86,7 +86,7 @@ def test_other_requests_wait_until_a_model_is_open(path: Path) -> None:
             await asyncio.sleep(0)
             await asyncio.sleep(0)
             assert not opening.done()
-            assert count_pending(loop)
+            assert calls_of(loop).total
             await opening
 
     on(path, work)

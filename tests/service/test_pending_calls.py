@@ -9,7 +9,7 @@ import pytest
 
 from rlc.service.local import wave_worker as module
 from rlc.service.local.wave_worker import Pending, WaveWorker
-from rlc.service.pending_calls import asking, count_pending, pending_call
+from rlc.service.pending_calls import asking, calls_of, pending_call
 
 pytestmark = pytest.mark.engine
 
@@ -37,7 +37,7 @@ def waves(answer_after: float | None, ours: bool = False) -> list[list[str]]:
             await worker.sample("late")
 
         await asyncio.gather(first, late())
-        assert count_pending(loop) == 0
+        assert calls_of(loop).total == 0
         worker.close()
 
     asyncio.run(scenario())
@@ -61,6 +61,35 @@ def test_a_wave_waits_for_our_own_computations_until_they_end(
     assert waves(answer_after=0.01) == [["at once"], ["late"]]
 
 
+@pytest.mark.parametrize("ours", [True, False])
+def test_a_wave_waits_for_what_follows_a_call_whenever_that_ends(ours: bool) -> None:
+    """The request comes a few turns of the loop after the call, which ends in any turn."""
+    for turns in range(60):
+        seen: list[list[str]] = []
+
+        def run_wave(
+            wave: Sequence[Pending[str]], seen: list[list[str]] = seen
+        ) -> Sequence[list[str]]:
+            seen.append([pending.work for pending in wave])
+            return seen[-1:] * len(wave)
+
+        async def late(worker: WaveWorker[str], turns: int = turns) -> None:
+            with pending_call(ours):
+                for _ in range(turns):
+                    await asyncio.sleep(0)
+            for _ in range(8):
+                await asyncio.sleep(0)
+            await worker.sample("late")
+
+        async def scenario() -> None:
+            worker = WaveWorker(run_wave, 1)
+            await asyncio.gather(late(worker), worker.sample("at once"))
+            worker.close()
+
+        asyncio.run(scenario())
+        assert seen == [["at once", "late"]], f"after {turns} turns"
+
+
 def test_a_wave_does_not_wait_for_a_call_that_asks() -> None:
     """Were it to, each would wait for the other."""
     seen = list[int]()
@@ -74,25 +103,25 @@ def test_a_wave_does_not_wait_for_a_call_that_asks() -> None:
                 await last.wait()
 
         with pending_call():
-            seen.append(count_pending(loop))
+            seen.append(calls_of(loop).total)
             one, two, go, on = (asyncio.Event() for _ in range(4))
             tasks = [asyncio.ensure_future(asks(one, go)), asyncio.ensure_future(asks(two, on))]
             await asyncio.gather(one.wait(), two.wait())
-            seen.append(count_pending(loop))
+            seen.append(calls_of(loop).total)
             go.set()
             await tasks[0]
-            seen.append(count_pending(loop))  # the other one still asks
+            seen.append(calls_of(loop).total)  # the other one still asks
             on.set()
             await tasks[1]
-            seen.append(count_pending(loop))
+            seen.append(calls_of(loop).total)
             late = asyncio.ensure_future(asks(asyncio.Event(), forever := asyncio.Event()))
             await asyncio.sleep(0)
-        seen.append(count_pending(loop))  # over while it asks
+        seen.append(calls_of(loop).total)  # over while it asks
         forever.set()
         await late
-        seen.append(count_pending(loop))
+        seen.append(calls_of(loop).total)
         with asking():  # outside of any call
-            seen.append(count_pending(loop))
+            seen.append(calls_of(loop).total)
 
     asyncio.run(scenario())
     assert seen == [1, 0, 0, 1, 0, 0, 0]

@@ -4,11 +4,12 @@ The event loop never waits for a computation: a job is queued and its future ful
 it is done. Jobs run in the order of submission.
 
 Sampling requests are batched in *waves*. A wave leaves when every job submitted before its
-first request is done and the loop has then turned a few times without a new request: it
+first request is done and the loop has then turned a few times in which nothing happened: it
 holds all that the program can request before it needs a reply. For replies of environments
-(`rlc.service.pending_calls`) it waits about a second, for the program's own computations as long as
-they take. What a wave holds depends on the program's own order and never on the clock, which is why
-the same program gives the same numbers to the last bit, unless its environments take longer.
+(`rlc.service.pending_calls`) it waits until none has come for about a second, for the program's own
+computations as long as they take. What a wave holds depends on the program's own order and never on
+the clock, which is why the same program gives the same numbers to the last bit, unless its
+environments take longer.
 """
 
 from __future__ import annotations
@@ -23,11 +24,12 @@ import torch
 from attrs import define, field
 
 from rlc.service.errors import ServiceError
-from rlc.service.pending_calls import count_pending
+from rlc.service.pending_calls import calls_of
 
-# Turns of the loop without a new request. A task that wakes up may pass its result on through
-# a few others (gather, a queue, a lock) before the next request is made.
-_QUIET_TURNS = 10
+# Turns of the loop in which nothing happens: there is no new request, and no call begins or ends. A
+# task that wakes up may pass its result on through a few others (gather, a queue, a lock) before
+# the next request is made.
+_QUIET_TURNS = 20
 # How often, and how many seconds apart, a wave looks for calls under way that may bring more
 # requests. Looks are counted and not seconds, which also pass while the program is held up: the
 # machine is busy, a disk is slow.
@@ -91,7 +93,8 @@ class _Loop(Generic[Work]):
     barrier: int = 0  # jobs that must be done before the waiting requests leave
     quiet: int = 0
     turning: bool = False
-    looks: int = 0  # in vain, at calls that the next wave waits for
+    changes: int = 0  # of pending calls, when it was last looked at
+    looks: int = 0  # at calls that the next wave waits for, since anything happened
 
 
 @define(eq=False)
@@ -143,13 +146,16 @@ class WaveWorker(Generic[Work]):
             loop.call_soon(self._turn, loop, state)
 
     def _turn(self, loop: asyncio.AbstractEventLoop, state: _Loop[Work]) -> None:
+        calls = calls_of(loop)
+        if state.changes != calls.changes:
+            state.quiet = state.looks = 0
+            state.changes = calls.changes
         state.quiet += 1
         if state.quiet <= _QUIET_TURNS:
             loop.call_soon(self._turn, loop, state)
             return
-        patient = state.looks < _LOOKS and count_pending(loop, ours=False)
-        if patient or count_pending(loop, ours=True):
-            state.quiet, state.looks = 0, state.looks + 1
+        if calls.ours or (calls.environments and state.looks < _LOOKS):
+            state.looks += 1
             loop.call_later(_POLL, self._turn, loop, state)
             return
         state.turning, state.looks = False, 0
