@@ -171,13 +171,15 @@ def assert_resumes(job: Plan, stop_after: tuple[str, int], where: Path) -> None:
 
 def assert_same(one: Path, other: Path) -> None:
     """Two runs have the same metrics and rollouts, but for times."""
+    nothing: dict[str, Any] = {}
     differences = [
         f"{kind} {number}, {record.get('stage')} {record.get('step')}: {name}: "
         f"{record.get(name)!r} is not {another.get(name)!r}"
-        for kind, records_of in (("metrics", comparable), ("rollout", rollouts))
-        for number, (record, another) in enumerate(
-            zip_longest(records_of(one), records_of(other), fillvalue={})
+        for kind, ones, others in (
+            ("metrics", comparable(one), comparable(other)),
+            ("rollout", rollouts(one), rollouts(other)),
         )
+        for number, (record, another) in enumerate(zip_longest(ones, others, fillvalue=nothing))
         for name in sorted({*record, *another})
         if record.get(name) != another.get(name)
     ]
