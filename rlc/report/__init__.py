@@ -1,7 +1,6 @@
-"""Runs for people: one page about a run, and its episodes.
+"""Runs for people: pages about runs, and their episodes.
 
-`run_files` and `episodes` read a run folder into records. Pure functions turn them into what a
-page shows: `stage_charts` (with `charts` and `series`), `timing` and `gantt`, `spend`,
-`findings`, `graph_drawing`. `page` puts all of it together for the template. `sweep_page` is the
-page of a sweep, with `parallel`.
+`run_files`, `episodes` and `comparisons` read a run folder into records. Pure functions turn them
+into what a page shows: `charts/`, `timing`, `spend`, `findings`. `pages/` puts all of it together
+for its templates: a run, a sweep.
 """

@@ -8,9 +8,9 @@ from attrs import frozen
 
 from rlc.catalog.facts.prices import part_cost, price_of
 from rlc.plan.records import EvalPlan, Plan
-from rlc.report.charts import Chart, chart
+from rlc.report.charts.drawing import Chart, chart
+from rlc.report.charts.series import Series, series
 from rlc.report.run_files import TOKEN_KINDS, RunFiles, Spent
-from rlc.report.series import Series, series
 
 _PRICES = {"prefill": "prefill", "cached": "cached", "sampled": "sample", "trained": "train"}
 

@@ -9,7 +9,7 @@ import pytest
 from run_support import block, run_new, tiny
 
 from rlc.cli.main import main
-from rlc.report.page import build, episodes
+from rlc.report.pages.run_page import build, episodes
 from rlc.report.run_files import read_files
 from rlc.runtime.journal.runs import read_run
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from rlc.report.gantt import MOST_BARS, bars, gantt
+from rlc.report.charts.gantt import MOST_BARS, bars, gantt
 from rlc.report.run_files import Span
 from rlc.report.timing import StepTime, environment_shares, step_times, totals
 

@@ -18,7 +18,7 @@ from rlc.compile.rehearse import rehearse
 from rlc.plan.expectations import ExpectationPlan, Over, QuantityPlan, TermPlan
 from rlc.plan.graph import build_graph
 from rlc.plan.records import Plan, TrainPlan
-from rlc.report.page import report_html
+from rlc.report.pages.run_page import report_html
 from rlc.runtime.expectations import judged_after
 from rlc.runtime.journal.folder import RunFolder
 from rlc.runtime.journal.runs import read_run

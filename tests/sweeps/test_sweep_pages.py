@@ -13,8 +13,8 @@ from sweep_support import sweep_in, write
 
 from rlc.cli.main import main
 from rlc.plan.sweeps import Trial
-from rlc.report.parallel import parallel
-from rlc.report.sweep_page import build, sweep_html
+from rlc.report.charts.parallel import parallel
+from rlc.report.pages.sweep_page import build, sweep_html
 from rlc.runtime.journal.folder import RunFolder
 from rlc.sweeps.folder import SweepFolder
 from rlc.sweeps.journal import TrialState

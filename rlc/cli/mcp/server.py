@@ -35,7 +35,7 @@ from rlc.lang.render import render_human
 from rlc.lang.source import Source
 from rlc.plan.codec import plan_hash
 from rlc.report.findings import findings
-from rlc.report.page import episodes as episodes_of
+from rlc.report.pages.run_page import episodes as episodes_of
 from rlc.report.run_files import read_files
 
 _INSTRUCTIONS = """\

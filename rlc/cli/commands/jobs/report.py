@@ -39,9 +39,9 @@ def run(args: argparse.Namespace) -> int:
     from rlc.sweeps.read import is_sweep
 
     if is_sweep(args.run_dir):
-        from rlc.report.sweep_page import sweep_html as page_of
+        from rlc.report.pages.sweep_page import sweep_html as page_of
     else:
-        from rlc.report.page import report_html as page_of
+        from rlc.report.pages.run_page import report_html as page_of
 
     out: Path = args.out or args.run_dir / "report.html"
     page = page_of(args.run_dir)

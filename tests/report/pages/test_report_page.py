@@ -10,9 +10,10 @@ import pytest
 from made_up_runs import ENVS, NODES, USAGE, write_lines, write_run
 
 from rlc.catalog.facts.models import find_model
-from rlc.report.charts import Chart
+from rlc.report.charts.drawing import Chart
 from rlc.report.formatting import number
-from rlc.report.page import Page, build, episodes, render, report_html
+from rlc.report.pages.rendering import render
+from rlc.report.pages.run_page import Page, build, episodes, report_html
 from rlc.report.run_files import read_files
 from rlc.runtime.journal.runs import read_run
 from rlc.runtime.records import RunError

@@ -12,11 +12,12 @@ from attrs import frozen
 from rlc.plan.differences import Change, value_changes
 from rlc.plan.sweeps import values_text
 from rlc.plan.units import shown_value
-from rlc.report.charts import COLORS, Chart, chart
+from rlc.report.charts.drawing import COLORS, Chart, chart
+from rlc.report.charts.parallel import Parallel, parallel
+from rlc.report.charts.series import Series
 from rlc.report.formatting import moment, number
-from rlc.report.parallel import Parallel, parallel
+from rlc.report.pages.rendering import render
 from rlc.report.run_files import read_plan
-from rlc.report.series import Series
 from rlc.runtime.journal.folder import command
 from rlc.runtime.journal.history import Record, is_number, read_metrics
 from rlc.runtime.records import RunError
@@ -66,8 +67,6 @@ class SweepPage:
 
 def sweep_html(path: Path) -> str:
     """Return the page about the sweep in a folder. Raise RunError if it is not that of a sweep."""
-    from rlc.report.page import render
-
     return render(build(read_sweep(path)), "sweep.html.j2")
 
 

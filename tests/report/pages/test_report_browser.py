@@ -17,7 +17,7 @@ from typing import Any
 import pytest
 from made_up_runs import write_run
 
-from rlc.report.page import report_html
+from rlc.report.pages.run_page import report_html
 
 NAMES = ("chromium-headless-shell", "chromium", "chromium-browser", "google-chrome", "chrome")
 BROWSER = os.environ.get("RLC_BROWSER") or next(filter(None, map(shutil.which, NAMES)), None)

@@ -9,9 +9,9 @@ from attrs import evolve, frozen
 from rlc.catalog.environments import opponent_name, roles_of
 from rlc.plan.environments import OUTCOMES
 from rlc.plan.records import EvalPlan, PreferencePlan, TrainedPlan, TrainPlan, kind_of
-from rlc.report.charts import Chart, chart
+from rlc.report.charts.drawing import Chart, chart
+from rlc.report.charts.series import series
 from rlc.report.run_files import RunFiles
-from rlc.report.series import series
 from rlc.runtime.journal.history import Record
 from rlc.runtime.journal.metrics import evaluation_results
 

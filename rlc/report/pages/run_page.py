@@ -15,40 +15,28 @@ from rlc.explanation.values import Row, value_rows
 from rlc.lang.render import Paint
 from rlc.plan.codec import plan_hash
 from rlc.plan.records import EvalPlan, Plan, StagePlan, TrainPlan, kind_of
-from rlc.plan.units import elapsed
+from rlc.report.charts.gantt import Bar, Gantt, bars, gantt
+from rlc.report.charts.graph_drawing import Diagram, diagrams
+from rlc.report.charts.stage_charts import StageCharts, stage_charts
 from rlc.report.episodes import (
     Episode,
     EpisodeFilter,
-    about_line,
-    advantage,
     read_episodes,
     representatives,
 )
 from rlc.report.findings import Finding, findings
-from rlc.report.formatting import moment, number, shortened, signed
-from rlc.report.gantt import Bar, Gantt, bars, gantt
-from rlc.report.graph_drawing import Diagram, diagrams
+from rlc.report.formatting import moment, number
+from rlc.report.pages.rendering import render
 from rlc.report.run_files import RunFiles, read_files
 from rlc.report.spend import Spend, spend
-from rlc.report.stage_charts import StageCharts, stage_charts
-from rlc.report.timing import LANES, environment_shares, lane_of, step_times, totals
+from rlc.report.timing import environment_shares, step_times, totals
 from rlc.runtime.failures import Failure, read_failures
 from rlc.runtime.journal.history import Record, is_number
 from rlc.runtime.journal.metrics import evaluation_results, measure
 from rlc.runtime.journal.runs import RunInfo, read_run
-from rlc.runtime.summary import verdict, window_label, window_mean
+from rlc.runtime.summary import window_label, window_mean
 
 _EPISODES = 24  # that a page shows
-# Each state's style, and a sign that says the same as its colour, with the words for it.
-_STATES = {
-    "finished": ("good", "✓ finished"),
-    "running": ("good", "● running"),
-    "failed": ("bad", "✕ failed"),
-    "nothing learnt": ("bad", "✕ nothing learnt"),
-    "damaged": ("bad", "✕ damaged"),
-    "budget": ("warn", "■ ended at its budget"),
-    "interrupted": ("warn", "‖ interrupted"),
-}
 
 
 @frozen
@@ -214,27 +202,3 @@ def _metric_lines(files: RunFiles) -> Iterator[tuple[str, ...]]:
         for key, values in sorted(columns.items()):
             ends = (values[0], values[-1], min(values), max(values))
             yield stage.name, key, *map(number, ends)
-
-
-def render(page: object, template: str = "report.html.j2") -> str:
-    """Render a page as HTML."""
-    from jinja2 import Environment, PackageLoader, StrictUndefined
-
-    environment = Environment(
-        loader=PackageLoader("rlc.report"),
-        undefined=StrictUndefined,
-        autoescape=True,
-        trim_blocks=True,
-        lstrip_blocks=True,
-    )
-    environment.filters |= {
-        "elapsed": elapsed,
-        "moment": moment,
-        "shortened": shortened,
-        "signed": signed,
-        "advantage": advantage,
-        "about": about_line,
-        "verdict": verdict,
-    }
-    environment.globals |= {"lanes": LANES, "lane_of": lane_of, "states": _STATES}
-    return environment.get_template(template).render(page=page)

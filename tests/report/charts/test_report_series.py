@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
-from rlc.report.charts import chart
+from rlc.report.charts.drawing import chart
+from rlc.report.charts.series import Series, series, smoothed, table_steps, thinned, ticks
 from rlc.report.formatting import number
-from rlc.report.series import Series, series, smoothed, table_steps, thinned, ticks
 
 
 def test_a_thinned_curve_keeps_its_ends_and_its_extremes() -> None:

@@ -10,8 +10,8 @@ from collections.abc import Sequence
 
 from attrs import frozen
 
+from rlc.report.charts.series import Series, smoothed, table_steps, thinned, ticks
 from rlc.report.formatting import number
-from rlc.report.series import Series, smoothed, table_steps, thinned, ticks
 
 BOX = 1000.0
 COLORS = 8  # of the page; further curves start again, with dashes

@@ -1,0 +1,1 @@
+"""What `rlc report` writes: pages of HTML, each with everything in it."""
