@@ -1,0 +1,72 @@
+"""The documentation site: one build, and what it promises."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+from functools import cache
+from html import unescape
+from pathlib import Path
+from urllib.parse import unquote
+
+import pytest
+from paths import ROOT
+
+from rlc.catalog.index import BUILTINS
+from rlc.cli.main import COMMANDS
+from rlc.lang.codes import CODES
+
+pytest.importorskip("sphinx")
+pytestmark = pytest.mark.slow
+
+
+@pytest.fixture(scope="module")
+def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("docs") / "site"
+    command = [sys.executable, "-m", "tools.docs", str(folder)]
+    result = subprocess.run(command, cwd=ROOT, capture_output=True, text=True)
+    assert (result.returncode, result.stderr) == (0, "")
+    return folder
+
+
+@cache
+def anchors(page: Path) -> frozenset[str]:
+    return frozenset(re.findall(r'\bid="([^"]+)"', page.read_text("utf-8")))
+
+
+def test_no_link_is_dead(site: Path) -> None:
+    dead = []
+    for page in site.rglob("*.html"):
+        for link in set(re.findall(r'\b(?:href|src)="([^"]+)"', page.read_text("utf-8"))):
+            path, _, fragment = unquote(unescape(link)).partition("#")
+            if re.match(r"[a-z]+:", path):
+                continue
+            target = page.parent / path.partition("?")[0] if path else page
+            if target.is_dir():
+                target /= "index.html"
+            known = (
+                target.suffix != ".html" or not fragment or fragment in anchors(target.resolve())
+            )
+            if not (target.is_file() and known):
+                dead.append(f"{page.relative_to(site)}: {link}")
+    assert not dead
+
+
+def test_everything_has_its_place(site: Path) -> None:
+    reference = site / "reference"
+    for item in BUILTINS:
+        page = reference / "builtins" / f"{item.kind}.md"
+        assert f"## `{item.name}`\n" in page.read_text("utf-8")
+    for code in CODES:
+        assert code.lower() in anchors(reference / "codes" / f"{code[:4]}xx.html")
+    assert {f"rlc-{name}" for name in COMMANDS} <= anchors(reference / "commands.html")
+
+
+def test_each_page_is_there_as_markdown_and_listed(site: Path) -> None:
+    made = {"genindex", "py-modindex", "search"}  # by Sphinx
+    found = (path.relative_to(site).with_suffix("") for path in site.rglob("*.html"))
+    pages = {path.as_posix() for path in found} - made
+    listed = re.findall(r"^- \[[^\n]+\]\((\S+)\.md\)", (site / "llms.txt").read_text("utf-8"), re.M)
+    assert sorted(pages) == sorted(listed)
+    assert all((site / f"{page}.md").is_file() for page in pages)

@@ -1,0 +1,124 @@
+"""The pages of the site as Markdown: those of ``docs/``, and the generated ones.
+
+A page of ``docs/`` keeps its path, but the README.md of a folder becomes its ``index.md``, and that
+of ``docs/`` itself ``guides.md``. A folder's page lists its pages in the order of its links; what
+it does not link follows by name. So one text is the page on GitHub and the navigation of the site.
+"""
+
+from __future__ import annotations
+
+import posixpath
+import re
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+
+from tools.docs.markdown import GITHUB, links, page, title_of, with_links
+from tools.docs.reference import reference_pages
+
+ROOT = Path(__file__).parents[2]
+DOCS = ROOT / "docs"
+
+# The navigation: each is a folder with an index.md, or a page. What is not there is left out.
+SECTIONS = (
+    "tutorial",
+    "howto",
+    "explanation",
+    "guides",
+    "reference",
+    "gallery",
+    "playground",
+    "decisions",
+    "changelog",
+)
+_ELSEWHERE = {"CHANGELOG.md": "changelog.md"}  # pages of the site that are not in docs/
+
+
+def pages() -> dict[str, str]:
+    """Return the text of every page by its path in the site."""
+    texts = {site_path(path): _read(path) for path in _written()}
+    guides = {
+        name: text for name, text in texts.items() if name not in ("index.md", "changelog.md")
+    }
+    texts |= reference_pages(guides)
+    return {path: _with_navigation(path, text, texts) for path, text in sorted(texts.items())}
+
+
+def assets() -> Iterator[Path]:
+    """Yield what there is in ``docs/`` beside pages, which the site has at the same place."""
+    for path in sorted(DOCS.rglob("*")):
+        parts = path.relative_to(DOCS).parts
+        beside = path.suffix not in (".md", ".py") and parts[0] not in ("_static", "_extra")
+        if path.is_file() and beside and not any(part.startswith((".", "__")) for part in parts):
+            yield path
+
+
+def site_path(path: str) -> str:
+    """Return where the site has a page of the repository."""
+    if path in _ELSEWHERE:
+        return _ELSEWHERE[path]
+    inside = path.removeprefix("docs/")
+    if inside == "README.md":
+        return "guides.md"
+    return re.sub(r"/README\.md$", "/index.md", inside)
+
+
+def _written() -> list[str]:
+    """The pages that people write, as paths in the repository."""
+    inside = [path.relative_to(ROOT).as_posix() for path in sorted(DOCS.rglob("*.md"))]
+    return [*inside, *_ELSEWHERE]
+
+
+def _read(path: str) -> str:
+    return with_links((ROOT / path).read_text("utf-8"), lambda link: _target(link, path))
+
+
+def _target(link: str, at: str) -> str:
+    """Where a link of a page leads in the site: to a page of it, or to a file on GitHub."""
+    if re.match(r"[a-z]+:|#|/", link):
+        return link
+    path, mark, fragment = link.partition("#")
+    to = posixpath.normpath(posixpath.join(posixpath.dirname(at), path))
+    if (ROOT / to / "README.md").is_file() and to.startswith("docs"):
+        to = f"{to}/README.md"
+    if to.startswith("docs/") or to in _ELSEWHERE:
+        start = posixpath.dirname(site_path(at)) or "."
+        return posixpath.relpath(site_path(to), start) + mark + fragment
+    return f"{GITHUB}{to}{mark}{fragment}"
+
+
+def _with_navigation(path: str, text: str, all: Mapping[str, str]) -> str:
+    """A page with the pages under it, which the side of the site lists."""
+    below = _below(path, all)
+    if not below:
+        return text
+    start = posixpath.dirname(path) or "."
+    entries = [posixpath.relpath(name, start).removesuffix(".md") for name in below]
+    tree = "\n".join(["```{toctree}", ":hidden:", "", *entries, "```"])
+    return page(text, tree)
+
+
+def _below(path: str, all: Mapping[str, str]) -> list[str]:
+    folder, name = posixpath.split(path)
+    if path == "index.md":
+        names = [f"{section}{end}" for section in SECTIONS for end in (".md", "/index.md")]
+        return [name for name in names if name in all]
+    if path == "guides.md":
+        apart = {"index.md", "guides.md", *_ELSEWHERE.values()}
+        under = [name for name in all if "/" not in name and name not in apart]
+    elif name == "index.md":
+        under = [
+            other
+            for other in all
+            if (posixpath.dirname(other) == folder and other != path)
+            or (
+                posixpath.dirname(posixpath.dirname(other)) == folder
+                and other.endswith("/index.md")
+            )
+        ]
+    else:
+        return []
+    to = [
+        posixpath.normpath(posixpath.join(folder, link.split("#")[0])) for link in links(all[path])
+    ]
+    place = {name: at for at, name in reversed(list(enumerate(to)))}
+    return sorted(under, key=lambda name: (place.get(name, len(to)), title_of(all[name])))
