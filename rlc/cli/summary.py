@@ -11,7 +11,7 @@ from rlc.report.findings import findings
 from rlc.report.run_files import read_files
 from rlc.runtime.failures import Failure, read_failures
 from rlc.runtime.guard.limits import NOTHING_LEARNT
-from rlc.runtime.journal.folder import command
+from rlc.runtime.journal.locks import command
 from rlc.runtime.summary import verdict, window_label
 
 if TYPE_CHECKING:

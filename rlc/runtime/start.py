@@ -13,7 +13,8 @@ from rlc.plan.differences import difference_lines
 from rlc.plan.paths import CHECKPOINTS_FOLDER
 from rlc.plan.records import Plan
 from rlc.runtime.guard.limits import NOTHING_LEARNT
-from rlc.runtime.journal.folder import RunFolder, command
+from rlc.runtime.journal.folder import RunFolder
+from rlc.runtime.journal.locks import command
 from rlc.runtime.observer import Observer
 from rlc.runtime.preflight import require_runnable
 from rlc.runtime.records import RunError

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import shutil
 import time
 from contextlib import ExitStack, closing
 from pathlib import Path
@@ -17,8 +16,7 @@ from rlc.compile.sweeps import Sweep
 from rlc.plan.codec import plan_hash
 from rlc.plan.records import Plan
 from rlc.plan.sweeps import Trial
-from rlc.runtime.journal.folder import command, new_folder
-from rlc.runtime.journal.locks import lock
+from rlc.runtime.journal.locks import locked, made_and_locked
 from rlc.runtime.records import RunError
 from rlc.sweeps.journal import SWEEP_FILE, SweepJournal
 from rlc.sweeps.read import BASE_FILE, SHARED, TRIALS, require_sweep, trial_folder
@@ -39,31 +37,13 @@ class SweepFolder:
         """Make a new folder, by default ``runs/RECIPE-SWEEP-TIME``. ``made_from`` are the options
         that the recipe was compiled with. Raise RunError if it has content or cannot be written.
         """
-        made = path is None or not path.exists()
-        try:
-            if path is None:
-                path = new_folder(Path("runs"), f"{Path(base.recipe).stem}-{sweep.plan.name}")
-            path.mkdir(parents=True, exist_ok=True)
-            if any(path.iterdir()):
-                raise RunError(
-                    f"the folder {path} already exists",
-                    f"go on with it (`{command('sweep --resume', path)}`) or choose another "
-                    "--run-dir",
-                )
-            with ExitStack() as opened:
-                opened.callback(os.close, lock(path))
-                journal = opened.enter_context(closing(SweepJournal(path / SWEEP_FILE)))
-                (path / TRIALS).mkdir()
-                text = json.dumps(plan_to_file(base, path), indent=2, ensure_ascii=False) + "\n"
-                (path / BASE_FILE).write_text(text, encoding="utf-8")
-                folder = cls(path, journal, opened.pop_all())
-        except OSError as error:
-            if made and path is not None:
-                shutil.rmtree(path, ignore_errors=True)
-            raise RunError(
-                f"cannot write the folder {path or 'runs'}: {error.strerror or error}",
-                "choose another place with --run-dir",
-            ) from error
+        name = f"{Path(base.recipe).stem}-{sweep.plan.name}"
+        with made_and_locked(path, name, "folder", "sweep --resume") as (where, opened):
+            journal = opened.enter_context(closing(SweepJournal(where / SWEEP_FILE)))
+            (where / TRIALS).mkdir()
+            text = json.dumps(plan_to_file(base, where), indent=2, ensure_ascii=False) + "\n"
+            (where / BASE_FILE).write_text(text, encoding="utf-8")
+            folder = cls(where, journal, opened.pop_all())
         journal.set_meta(
             sweep=json.dumps(asdict(sweep.plan)),
             plan_hash=plan_hash(base),
@@ -78,16 +58,9 @@ class SweepFolder:
     def resume(cls, path: Path) -> SweepFolder:
         """Open the folder of an earlier sweep. Raise RunError if there is none, or it is in use."""
         require_sweep(path)
-        try:
-            with ExitStack() as opened:
-                opened.callback(os.close, lock(path))
-                journal = opened.enter_context(closing(SweepJournal(path / SWEEP_FILE)))
-                return cls(path, journal, opened.pop_all())
-        except OSError as error:
-            raise RunError(
-                f"cannot write the folder {path}: {error.strerror or error}",
-                "see to its permissions and to the room on its disk, then go on",
-            ) from error
+        with locked(path, "folder") as opened:
+            journal = opened.enter_context(closing(SweepJournal(path / SWEEP_FILE)))
+            return cls(path, journal, opened.pop_all())
 
     def require_same(self, sweep: Sweep, base: Plan) -> None:
         """Raise RunError if the recipe says something else than what the sweep was begun with. Its

@@ -16,7 +16,7 @@ from rlc.cli.mcp.approvals import approve, needs_approval, use_approval
 from rlc.compile.saved import read_plan
 from rlc.errors import Error
 from rlc.plan.codec import plan_hash
-from rlc.runtime.journal.folder import new_folder
+from rlc.runtime.journal.locks import new_folder
 from rlc.runtime.journal.runs import is_run, read_run
 
 _RUNS = Path("runs")

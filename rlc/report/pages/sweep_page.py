@@ -18,8 +18,8 @@ from rlc.report.charts.series import Series
 from rlc.report.formatting import moment, number
 from rlc.report.pages.rendering import render
 from rlc.report.run_files import read_plan
-from rlc.runtime.journal.folder import command
 from rlc.runtime.journal.history import Record, is_number, read_metrics
+from rlc.runtime.journal.locks import command
 from rlc.runtime.records import RunError
 from rlc.sweeps.journal import TrialRecord
 from rlc.sweeps.read import SweepInfo, read_sweep

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import re
-import shlex
 import shutil
 import time
 from collections.abc import Iterable, Sequence
@@ -23,7 +21,7 @@ from rlc.plan.paths import JOURNAL_FILE, PLAN_FILE, is_there, located
 from rlc.plan.records import EvalPlan, Plan, data_of
 from rlc.runtime.failures import FAILURES_FILE, Failure, read_failures
 from rlc.runtime.journal.database import Journal
-from rlc.runtime.journal.locks import lock
+from rlc.runtime.journal.locks import command, locked, made_and_locked
 from rlc.runtime.journal.metrics import COMPARISONS_FILE, METRICS_FILE, ROLLOUTS_FILE
 from rlc.runtime.journal.timeline import TIMELINE_FILE
 from rlc.runtime.records import RunError
@@ -51,32 +49,14 @@ class RunFolder:
     def create(cls, path: Path | None, plan: Plan) -> RunFolder:
         """Make a new folder, by default ``runs/NAME-TIME``. Raise RunError if it has content or
         cannot be written."""
-        made = path is None or not path.exists()
-        try:
-            if path is None:
-                path = new_folder(Path("runs"), Path(plan.recipe).stem)
-            path.mkdir(parents=True, exist_ok=True)
-            if any(path.iterdir()):
-                raise RunError(
-                    f"the run folder {path} already exists",
-                    f"go on with it (`{command('run --resume', path)}`) or choose another "
-                    "--run-dir",
-                )
-            with ExitStack() as opened:
-                opened.callback(os.close, lock(path))
-                journal = opened.enter_context(closing(Journal(path / JOURNAL_FILE)))
-                _write_plan(path, plan)
-                folder = cls(path, plan, journal, opened.pop_all(), new=True)
-        except OSError as error:
-            if made and path is not None:
-                shutil.rmtree(path, ignore_errors=True)
-            raise RunError(
-                f"cannot write the run folder {path or 'runs'}: {error.strerror or error}",
-                "choose another place with --run-dir",
-            ) from error
+        name = Path(plan.recipe).stem
+        with made_and_locked(path, name, "run folder", "run --resume") as (where, opened):
+            journal = opened.enter_context(closing(Journal(where / JOURNAL_FILE)))
+            _write_plan(where, plan)
+            folder = cls(where, plan, journal, opened.pop_all(), new=True)
         folder.journal.set_meta(
             plan_hash=plan_hash(plan),
-            plan=json.dumps(plan_to_file(plan, path), ensure_ascii=False),
+            plan=json.dumps(plan_to_file(plan, folder.path), ensure_ascii=False),
             recipe=os.path.abspath(plan.recipe),
             started=repr(time.time()),
         )
@@ -92,18 +72,11 @@ class RunFolder:
         """
         if not (path / JOURNAL_FILE).is_file():
             raise no_run(path)
-        try:
-            with ExitStack() as opened:
-                opened.callback(os.close, lock(path))
-                journal = opened.enter_context(closing(Journal(path / JOURNAL_FILE)))
-                plan = _journalled_plan(path, journal)
-                _compare_plan(path, plan)
-                return cls(path, plan, journal, opened.pop_all())
-        except OSError as error:
-            raise RunError(
-                f"cannot write the run folder {path}: {error.strerror or error}",
-                "see to its permissions and to the room on its disk, then go on",
-            ) from error
+        with locked(path, "run folder") as opened:
+            journal = opened.enter_context(closing(Journal(path / JOURNAL_FILE)))
+            plan = _journalled_plan(path, journal)
+            _compare_plan(path, plan)
+            return cls(path, plan, journal, opened.pop_all())
 
     def set_state(self, state: str, cause: str = "") -> None:
         """Journal the state of the run, and the reason for it."""
@@ -181,27 +154,6 @@ class RunFolder:
         (self.path / fresh).unlink(missing_ok=True)
         self.append(fresh, records)
         (self.path / fresh).replace(self.path / name)
-
-
-def command(verb: str, run: Path) -> str:
-    """Return a command about a run as a shell takes it, whatever its folder is called."""
-    name = str(run)
-    return f"rlc {verb} {shlex.quote(f'./{name}' if name.startswith('-') else name)}"
-
-
-def new_folder(root: Path, recipe: str) -> Path:
-    """Make an empty folder with the name of the recipe and the time in plain characters; with a
-    number too, if another run began in the same second."""
-    plain = re.sub(r"[^\w.-]+", "-", recipe).strip("-.") or "recipe"
-    path = first = root / f"{plain}-{time.strftime('%Y%m%d-%H%M%S')}"
-    number = 1
-    while True:
-        try:
-            path.mkdir(parents=True)
-            return path
-        except FileExistsError:
-            number += 1
-            path = first.with_name(f"{first.name}-{number}")
 
 
 def _write_plan(path: Path, plan: Plan) -> None:

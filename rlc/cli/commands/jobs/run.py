@@ -123,7 +123,7 @@ def run_folder(folder: RunFolder, args: argparse.Namespace) -> int:
     from rlc.cli.summary import print_summary
     from rlc.runtime.guard.limits import NOTHING_LEARNT
     from rlc.runtime.job import Job
-    from rlc.runtime.journal.folder import command
+    from rlc.runtime.journal.locks import command
     from rlc.runtime.observer import Observer
     from rlc.runtime.start import connect_run
 
@@ -182,6 +182,6 @@ async def _interruptible(job: Job) -> Summary:
 
 
 def _how_to_resume(folder: RunFolder) -> str:
-    from rlc.runtime.journal.folder import command
+    from rlc.runtime.journal.locks import command
 
     return f"what was done is kept; go on with: {command('run --resume', folder.path)}"

@@ -116,7 +116,7 @@ def _run(made: SweepRun, quiet: bool) -> int:
     from rich.console import Console
 
     from rlc.cli.sweep_table import LiveSweep, PlainSweep, print_result
-    from rlc.runtime.journal.folder import command
+    from rlc.runtime.journal.locks import command
     from rlc.sweeps.observer import SweepObserver
 
     console = Console(highlight=False)
