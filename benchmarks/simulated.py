@@ -175,6 +175,7 @@ class SimulatedSampler:
         sampling_params: types.SamplingParams,
         include_prompt_logprobs: bool = False,
         *_: Any,  # other scores, which are not simulated
+        **__: Any,
     ) -> Awaitable[types.SampleResponse]:
         if include_prompt_logprobs:  # what the SDK sends for `compute_logprobs`
             return self._scored(prompt)

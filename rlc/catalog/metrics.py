@@ -25,6 +25,7 @@ from rlc.plan.records import (
     LOCAL,
     EvalPlan,
     PreferencePlan,
+    SftPlan,
     StagePlan,
     TrainPlan,
     environments_of,
@@ -104,6 +105,8 @@ def _taught(stage: StagePlan) -> bool:
 
 
 def _names_targets(stage: StagePlan) -> bool:
+    if isinstance(stage, SftPlan):
+        return stage.data.sampled is not None and stage.data.sampled.top_k is not None
     teachers = stage.teacher if isinstance(stage, TrainPlan) else ()
     return any(teacher_traits(teacher.kind).targets for teacher in teachers)
 
@@ -160,8 +163,8 @@ ENTRIES = (
     Entry(("kl/sample_train", "kl/sample_train_k2", "kl/sample_train_k3", "kl/train_sample")),
     Entry(("kl/reference",), needs=_compares),
     Entry(("teacher/kl", "teacher/kl/{taught}"), needs=_taught),
-    Entry(("teacher/forward_kl",), low=0, needs=_names_targets),
-    Entry(("teacher/mass",), unit="share", low=0, high=1, needs=_names_targets),
+    Entry(("teacher/forward_kl",), ("train", "sft"), low=0, needs=_names_targets),
+    Entry(("teacher/mass",), ("train", "sft"), "share", 0, 1, needs=_names_targets),
     Entry(("baseline/{env}", "baseline/{env}/{role}"), needs=_averages),
     _share("policy/ess"),
     Entry(("policy/clip_fraction",), unit="share", low=0, high=1, needs=_clips),

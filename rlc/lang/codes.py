@@ -163,6 +163,7 @@ CODES: dict[str, str] = {
     "RL0751": "no system message to leave out",
     "RL0752": "loss without an advantage",
     "RL0753": "system message that cannot be read",
+    "RL0754": "likeliest tokens of another model",
     # RL06xx: sweeps (rlc/check, rlc/compile)
     "RL0600": "axis without effect",
     "RL0601": "nothing to try",

@@ -22,7 +22,7 @@ from rlc.algo.scheme import (
     WeightedSum,
 )
 from rlc.errors import Error
-from rlc.plan.distillation import TeacherPlan
+from rlc.plan.distillation import SamplesPlan, TeacherPlan
 from rlc.plan.environments import EnvPlan, RewardPlan
 from rlc.plan.expectations import ExpectationPlan
 from rlc.plan.graph.nodes import Graph
@@ -164,6 +164,8 @@ def _converter() -> Any:
         names = {cls: name for name, cls in classes.items()}
         configure_tagged_union(union, converter, tag_name=tag, tag_generator=names.__getitem__)
 
+    samples = make_dict_unstructure_fn(SamplesPlan, converter, top_k=none)
+    converter.register_unstructure_hook(SamplesPlan, samples)
     data = make_dict_unstructure_fn(DataPlan, converter, sampled=none)
     converter.register_unstructure_hook(DataPlan, data)
     tagged(AdvantageStep, "step", STEPS)

@@ -48,7 +48,8 @@ class SamplesPlan(Record):
 
     Each task is played ``size`` times. Of those that ``keep`` chooses at most ``per_task`` (None:
     all) of one task are learnt from; at most ``tries`` episodes are played for each that is wanted.
-    ``without``: the student learns without the ``system`` message that the model was given.
+    ``without``: the student learns without the ``system`` message that the model was given. With a
+    ``top_k`` it learns the shares of the tokens that the model found likeliest at each place.
     """
 
     model: ModelState
@@ -58,6 +59,7 @@ class SamplesPlan(Record):
     tries: int
     sampling: SamplingPlan
     without: Literal["system"] | None
+    top_k: int | None = None
 
 
 def teacher_of(teachers: tuple[TeacherPlan, ...], env: str) -> TeacherPlan | None:

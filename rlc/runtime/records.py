@@ -16,6 +16,7 @@ from rlc.runtime.failures import Failure
 
 if TYPE_CHECKING:
     from tinker import types
+    from tinker.types.topk_logprobs import TopkLogprobs
 
     from rlc.algo.episodes import Parts
 
@@ -43,6 +44,8 @@ class Turn:
     ``sequence_id`` is the service's name of the reply. ``components`` and ``verdicts`` are those of
     the observation that followed. ``views`` has it as others are shown it. ``move`` and ``others``
     are those of the observation before it, the last turn of an episode has also those after it.
+    ``likeliest`` are the tokens that the sampler found likeliest in the place of each, if it was
+    asked for them.
     """
 
     prompt: Sequence[int] = field(repr=False)
@@ -61,15 +64,16 @@ class Turn:
     views: Mapping[str, TurnView] = field(factory=dict, repr=False)
     move: int | None = None
     others: tuple[tuple[int, int, str], ...] = field(default=(), repr=False)
+    likeliest: TopkLogprobs | None = field(default=None, repr=False, eq=False)
 
     def seen_as(self, view: str) -> Turn:
-        """Return the turn as it is shown to another; its logprobs are 0 if its tokens differ."""
+        """Return the turn as it is shown to another; of other tokens the sampler has said nothing,
+        and their logprobs are 0."""
         shown = self.views[view]
-        same = shown.tokens is self.tokens
-        logprobs = self.logprobs if same else [0.0] * len(shown.tokens)
-        return evolve(
-            self, prompt=shown.prompt, tokens=shown.tokens, logprobs=logprobs, chunks=shown.chunks
-        )
+        seen = evolve(self, prompt=shown.prompt, tokens=shown.tokens, chunks=shown.chunks)
+        if shown.tokens is self.tokens:
+            return seen
+        return evolve(seen, logprobs=[0.0] * len(shown.tokens), likeliest=None)
 
 
 @frozen

@@ -40,12 +40,15 @@ class SamplingClient(Protocol):
         sampling_params: types.SamplingParams,
         include_prompt_logprobs: bool = False,
         topk_prompt_logprobs: int = 0,
+        *,
+        topk_sample_logprobs: int = 0,
     ) -> Awaitable[types.SampleResponse]:
         """Draw ``num_samples`` completions; each has its own random stream.
 
         Logprobs are those of the distribution that was sampled from (temperature included), and of
         the prompt those at temperature 1: of its tokens, and of the ``topk_prompt_logprobs``
-        likeliest ones in the place of each.
+        likeliest ones in the place of each. The ``topk_sample_logprobs`` likeliest ones where each
+        token was sampled include the temperature too.
         A request is a function of its arguments and the snapshot: the same ``seed`` gives the
         same tokens, regardless of what else is being sampled.
         """

@@ -14,6 +14,7 @@ from rlc.plan.records import DataPlan
 # The advantages of a stage that only its teachers teach: nothing but 0.
 NO_ADVANTAGE = AdvantageScheme("none", Returns("episode", 1.0), (Clip(0.0, 0.0),), "keep")
 
+_TOP_K = "topk n_teacher_targets teacher_topk soft_targets"
 _WHO = Param("model", "model", "who teaches: a model as it is declared, or as a stage leaves it")
 _SHOWN = (
     optional(
@@ -83,7 +84,7 @@ TEACHERS = (
             20,
             low=1,
             high=1_024,
-            aliases="topk k n_teacher_targets teacher_topk",
+            aliases=f"k {_TOP_K}",
         ),
         *_SHOWN,
         formula=(
@@ -141,6 +142,20 @@ SAMPLES = builtin(
         "word",
         "`system`: learnt without the system message that they were played with",
         choices=("system",),
+    ),
+    optional(
+        "top_k",
+        "int",
+        "how many of the tokens that the player finds likeliest are learnt, by their shares; none: "
+        "the token that it sampled",
+        low=1,
+        high=1_024,
+        aliases=_TOP_K,
+    ),
+    formula=(
+        "s_t,k = p_player,t,k / Σ_j p_player,t,j   (k, j: its top_k likeliest tokens)",
+        "L = − Σ_t Σ_k s_t,k log p_t,k",
+        "the gradient is that of Σ_t KL(s_t ‖ p_t)",
     ),
     aliases="rejection_sampling rollouts generate synthetic",
 )

@@ -39,6 +39,8 @@ def sampled(env: EnvPlan, count: int, samples: SamplesPlan) -> Iterator[str]:
     yield f"each task played {each}{most}, at most {count * samples.tries:,} episodes in all"
     if samples.without is not None:
         yield f"learnt without the {samples.without} message that they are played with"
+    if samples.top_k is not None:
+        yield f"of each token the {samples.top_k:,} that it finds likeliest in its place are kept"
 
 
 def teacher_formula(teacher: TeacherPlan) -> list[str]:

@@ -43,7 +43,7 @@ def formula_sections(stage: StagePlan, paint: Paint) -> Iterator[tuple[str, Line
         yield "metrics", _metrics(stage, paint)
         return
     if isinstance(stage, SftPlan):
-        yield f"loss: {LIKELIHOOD.name}", iter(SFT_LOSS)
+        yield f"loss: {LIKELIHOOD.name}", iter(_sft_loss(stage))
     elif isinstance(stage, PreferencePlan):
         yield f"loss: {stage.loss.name}", _preference_loss(stage, paint)
     else:
@@ -70,7 +70,7 @@ def formulas_of(stage: StagePlan) -> dict[str, list[str]]:
         return rewards | {"metrics": [text for n in names for text in _formula("metric", n)]}
     schedule = list(_formula("schedule", stage.optimizer.schedule.kind))
     if isinstance(stage, SftPlan):
-        return rewards | {"loss": list(SFT_LOSS), "schedule": schedule}
+        return rewards | {"loss": list(_sft_loss(stage)), "schedule": schedule}
     if isinstance(stage, PreferencePlan):
         loss = list(_formula("preference_loss", stage.loss.name))
         return rewards | {"loss": loss, "schedule": schedule}
@@ -85,6 +85,13 @@ def formulas_of(stage: StagePlan) -> dict[str, list[str]]:
         "loss": [*loss_formula(stage.loss), *_derivative(stage.loss)],
         "schedule": schedule,
     }
+
+
+def _sft_loss(stage: SftPlan) -> tuple[str, ...]:
+    sampled = stage.data.sampled
+    if sampled is None or sampled.top_k is None:
+        return SFT_LOSS
+    return _formula("data", stage.data.kind)
 
 
 def _builtin(kind: str, name: str) -> Builtin:

@@ -12,6 +12,7 @@ from array import array
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from contextvars import Context, copy_context
+from dataclasses import replace
 from hashlib import blake2b
 from typing import TYPE_CHECKING, Any
 
@@ -24,6 +25,7 @@ from rlc.runtime.agents.conversations import Conversations, Message, Written
 from rlc.runtime.records import Turn
 from rlc.runtime.rollouts.attempts import Attempt, Replies
 from rlc.runtime.rollouts.tokens import TOKEN, EpisodeTokens
+from rlc.runtime.updates.scores import first_of
 from rlc.seeds import derive_seed
 from rlc.service.chats.draw import Draw
 from rlc.service.http.refusals import Refused
@@ -51,7 +53,7 @@ class Requests:
     _tokens: EpisodeTokens = field(factory=EpisodeTokens, init=False)
     _written: dict[bytes, Written] = field(factory=dict, init=False)
     _asked: Counter[bytes] = field(factory=Counter, init=False)  # how often each prompt was
-    _sampled: dict[tuple[bytes, bytes], str] = field(factory=dict, init=False)
+    _sampled: dict[tuple[bytes, bytes], types.SampledSequence] = field(factory=dict, init=False)
     _transcript: tuple[Message, ...] = field(default=(), init=False)
     _replying: set[asyncio.Task[types.SampleResponse]] = field(factory=set, init=False)
 
@@ -117,8 +119,15 @@ class Requests:
         replying.add_done_callback(self._replied)
         response = await replying
         for sequence in response.sequences:
-            self._sampled[key, _key(sequence.tokens)] = sequence.sequence_id
-        return response
+            self._sampled[key, _key(sequence.tokens)] = sequence
+        told = more.get("topk_sample_logprobs", 0)  # to the agent, which has asked for no more
+        return replace(
+            response,
+            sequences=[
+                replace(one, topk_logprobs_np=first_of(one.topk_logprobs_np, told))
+                for one in response.sequences
+            ],
+        )
 
     async def _reply(
         self,
@@ -179,6 +188,7 @@ class Requests:
                 read = self.conversations.answer(written, choice.message, reply)
                 said, action, calls = written.said, read.text, (*calls_of(read.message or {}),)
                 self._transcript = (*answered.messages, choice.message)
+            sampled = self._sampled.get((_key(tokens), _key(reply)))
             self.attempt.turns.append(
                 Turn(
                     prompt=self._tokens.extend(tokens, reply),
@@ -189,7 +199,10 @@ class Requests:
                     reward=None,
                     stop_reason=choice.stop_reason,
                     calls=calls,
-                    sequence_id=self._sampled.get((_key(tokens), _key(reply)), ""),
+                    sequence_id=sampled.sequence_id if sampled else "",
+                    likeliest=first_of(sampled.topk_logprobs_np, self.player.likeliest)
+                    if sampled
+                    else None,
                 )
             )
 

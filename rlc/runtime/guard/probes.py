@@ -92,8 +92,9 @@ async def probe_seeds(sampler: SamplingClient, tokenizer: Any) -> tuple[bool, Us
     return len({tuple(sequence.tokens) for sequence in response.sequences}) > 1, usage
 
 
-async def probe_likeliest(sampler: SamplingClient, top_k: int) -> Usage:
-    """Return the usage of asking for the likeliest tokens of a prompt, so many in each place.
+async def probe_likeliest(sampler: SamplingClient, top_k: int, *, of_reply: bool) -> Usage:
+    """Return the usage of asking for the likeliest tokens, so many in each place of a prompt or,
+    ``of_reply``, of what is sampled after it.
 
     Raises:
         ServiceError: the service does not give them, or not so many.
@@ -101,11 +102,17 @@ async def probe_likeliest(sampler: SamplingClient, top_k: int) -> Usage:
     from tinker import types
 
     prompt, params = [1, 2, 3], types.SamplingParams(max_tokens=1, seed=0)  # in any vocabulary
-    response = await sampler.sample(types.ModelInput.from_ints(prompt), 1, params, True, top_k)
-    if response.topk_prompt_logprobs_np is None:
+    asked = types.ModelInput.from_ints(prompt)
+    if of_reply:
+        response = await sampler.sample(asked, 1, params, topk_sample_logprobs=top_k)
+        told, instead = response.sequences[0].topk_logprobs_np, "`samples()` without a `top_k`"
+    else:
+        response = await sampler.sample(asked, 1, params, True, top_k)
+        told, instead = response.topk_prompt_logprobs_np, "`reverse_kl()`"
+    if told is None:
         raise ServiceError(
             "the service does not say which tokens its models find likeliest",
-            "`reverse_kl()` needs the logprobs of sampled tokens alone; nothing has been trained",
+            f"{instead} needs the logprobs of sampled tokens alone; nothing has been trained",
         )
     return Usage(prefill=len(prompt), sampled=1)
 

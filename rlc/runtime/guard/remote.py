@@ -11,7 +11,8 @@ from attrs import define, evolve, field
 from rlc.catalog.builtins.losses import LIKELIHOOD
 from rlc.catalog.index import loss_traits
 from rlc.plan.asked import asked_models
-from rlc.plan.records import EvalPlan, Plan, StagePlan, TrainedPlan, TrainPlan
+from rlc.plan.distillation import SamplesPlan, TeacherPlan
+from rlc.plan.records import EvalPlan, Plan, SftPlan, StagePlan, TrainedPlan, TrainPlan
 from rlc.runtime.guard.meter import PROBES, Meter, cost
 from rlc.runtime.guard.probes import probe_likeliest, probe_loss, probe_seeds
 from rlc.runtime.journal.folder import RunFolder
@@ -62,22 +63,29 @@ class RemoteSession:
                 "counts on; an episode that needs more ends there"
             )
 
-        await self._verify_teachers(plan)
+        await self._verify_likeliest(plan)
 
-    async def _verify_teachers(self, plan: Plan) -> None:
-        """Ask the base of each teacher that names its likeliest tokens for those of a prompt.
+    async def _verify_likeliest(self, plan: Plan) -> None:
+        """Ask the base of each model whose likeliest tokens are learnt for those of a few places.
 
         Raise ServiceError if the service does not give them.
         """
-        asked = set[tuple[str, int]]()
+        asked = set[tuple[str, int, bool]]()
         for stage in plan.stages:
-            for teacher in stage.teacher if isinstance(stage, TrainPlan) else ():
-                model, top_k = teacher.model.model, teacher.top_k
-                if top_k is None or (model.base, top_k) in asked or await self.service.is_rlc():
+            learnt_from: list[TeacherPlan | SamplesPlan] = []
+            if isinstance(stage, TrainPlan):
+                learnt_from += stage.teacher
+            elif isinstance(stage, SftPlan) and stage.data.sampled is not None:
+                learnt_from.append(stage.data.sampled)
+            for one in learnt_from:
+                model, top_k, of_reply = one.model.model, one.top_k, isinstance(one, SamplesPlan)
+                if top_k is None or (model.base, top_k, of_reply) in asked:
                     continue
-                asked.add((model.base, top_k))
+                if await self.service.is_rlc():
+                    return
+                asked.add((model.base, top_k, of_reply))
                 sampler = await self.service.create_sampling_client(base_model=model.base)
-                used = await probe_likeliest(sampler, top_k)
+                used = await probe_likeliest(sampler, top_k, of_reply=of_reply)
                 Meter(self.folder.journal, stage.name, model).add(PROBES, used)
 
     def with_served_context(self, stage: S) -> S:

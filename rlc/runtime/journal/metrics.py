@@ -16,6 +16,7 @@ from rlc.plan.records import TrainedPlan, kind_of
 from rlc.runtime.records import Rollout, Usage
 
 if TYPE_CHECKING:
+    from rlc.runtime.updates.datums import TrainingDatum
     from rlc.runtime.updates.minibatch import EpisodeDatums
 
 METRICS_FILE = "metrics.jsonl"
@@ -190,15 +191,13 @@ def score_metrics(batches: Iterable[Sequence[EpisodeDatums]]) -> dict[str, float
     import numpy as np  # reading metrics must work in a base install
 
     distances: dict[str, list[Any]] = {}
-    masses = list[Any]()
-    for episode in (episode for episodes in batches for episode in episodes):
+    played = [episode for episodes in batches for episode in episodes]
+    for episode in played:
         for datum in episode.datums:
             for scorer, scored_T in datum.scored.items():
                 distance_T = (datum.logprobs_T - scored_T)[datum.mask_T]
                 for name in _DISTANCES[scorer]:
                     distances.setdefault(name.format(env=episode.group[0]), []).append(distance_T)
-            if datum.likeliest is not None:
-                masses.append(datum.likeliest.mass_T[datum.mask_T])
     metrics = dict[str, float]()
     for name, rows in distances.items():
         values_N = np.concatenate(rows)
@@ -206,10 +205,14 @@ def score_metrics(batches: Iterable[Sequence[EpisodeDatums]]) -> dict[str, float
         metrics |= _mean(name, known_N.tolist())
         if len(known_N) < len(values_N):
             metrics[f"{name}/unscored"] = 1 - len(known_N) / len(values_N)
-    if masses:
-        known_N = np.concatenate(masses)
-        metrics |= _mean("teacher/mass", known_N[known_N > 0].tolist())
-    return metrics
+    return metrics | teacher_mass([datum for episode in played for datum in episode.datums])
+
+
+def teacher_mass(datums: Iterable[TrainingDatum]) -> dict[str, float]:
+    """Return the mean of the probability that a teacher's likeliest tokens have together, over the
+    sampled positions of which it has named some."""
+    masses = [d.likeliest.mass_T[d.mask_T] for d in datums if d.likeliest is not None]
+    return _mean("teacher/mass", [mass for row_T in masses for mass in row_T.tolist() if mass > 0])
 
 
 _DISTANCES = {"reference": ("kl/reference",), "teacher": ("teacher/kl", "teacher/kl/{env}")}

@@ -46,6 +46,10 @@ class Replies(Protocol):
     @property
     def sampling(self) -> SamplingPlan: ...
 
+    @property
+    def likeliest(self) -> int:
+        """How many of the likeliest tokens come with each reply, in the place of each token."""
+
     def limit_reached(
         self, tokens: EpisodeTokens, prompt: list[int], rollouts: RolloutsPlan
     ) -> tuple[str, str] | None:

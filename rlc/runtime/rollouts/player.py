@@ -32,6 +32,7 @@ from rlc.runtime.rollouts.credit import credited, unplayed_credit
 from rlc.runtime.rollouts.environments import call_environment, close_all
 from rlc.runtime.rollouts.tasks import Task
 from rlc.runtime.rollouts.tokens import TOKEN, EpisodeTokens
+from rlc.runtime.updates.scores import first_of
 from rlc.seeds import derive_seed
 from rlc.service.errors import ServiceLostError
 from rlc.service.interface import SamplingClient
@@ -45,6 +46,7 @@ class Player:
     """Plays tasks with one snapshot of the weights and counts the tokens it uses.
 
     ``sampling`` is the stage's; the temperature and length of replies are each environment's.
+    With ``likeliest`` each reply comes with so many of the likeliest tokens in the place of each.
     Every episode that is opened is closed, however it ends.
     """
 
@@ -55,6 +57,7 @@ class Player:
     usage: Usage
     staleness: int = 0
     pasts: Mapping[int, Responder] = field(factory=dict)  # the policy as it was, as an opponent
+    likeliest: int = 0
     _loop_yield: EventLoopYield = field(factory=EventLoopYield, init=False)
 
     async def play(self, task: Task) -> list[Rollout]:
@@ -272,6 +275,7 @@ class Player:
                 },
                 move=seen.move,
                 others=(*seen.others, *(after.others if after.done else ())),
+                likeliest=first_of(reply.topk_logprobs_np, self.likeliest),
             )
             turns.append(turn)
             seen = after
@@ -317,6 +321,9 @@ class Player:
         **more: Any,
     ) -> types.SampleResponse:
         """Ask the service for replies, and count what they take."""
+        if self.likeliest:
+            wanted = more.get("topk_sample_logprobs", 0)
+            more["topk_sample_logprobs"] = max(wanted, self.likeliest)
         async with Span(None, "sampling") as spent:
             response = await self.client.sample(prompt, count, params, **more)
         attempt.add_span("sampling", spent)

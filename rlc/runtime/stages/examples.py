@@ -18,6 +18,7 @@ from rlc.runtime.stages.file_examples import FileData, file_examples
 from rlc.runtime.stages.samples import samples
 from rlc.runtime.stages.weights import StageWeights
 from rlc.runtime.updates.datums import TokenSequence, TrainingDatum, shifted
+from rlc.runtime.updates.scores import Scores
 from rlc.seeds import derive_seed
 
 # One demonstration: the datums of its merged turns.
@@ -42,7 +43,8 @@ async def load_examples(setup: Setup, stage: SftPlan) -> list[Example]:
         else:
             made = samples if stage.data.sampled is not None else demonstrations
             folder.rewrite(name, [one.example() for one in await made(setup, stage)])
-    return [_example(record["sequences"]) for record in folder.read(name)]
+    vocabulary = len(setup.tokenizer)
+    return [_example(record["sequences"], vocabulary) for record in folder.read(name)]
 
 
 def require_examples(folder: RunFolder, name: str, weights: StageWeights) -> None:
@@ -86,9 +88,20 @@ def drawn(seed: int, stage: str, count: int, batch: int, step: int) -> Iterator[
         yield int(orders[epoch][place])
 
 
-def _example(parts: Sequence[Mapping[str, Any]]) -> Example:
+def _example(parts: Sequence[Mapping[str, Any]], vocabulary: int) -> Example:
     """Return the example in which each token that the model is to write has weight 1."""
     sequences = [TokenSequence.read(part) for part in parts]
     turns = 1 + max(turn for sequence in sequences for turn in sequence.turns)
     weight_T, chosen_T = np.ones(turns), np.ones(turns, dtype=np.bool_)
-    return [shifted(sequence, weight_T, chosen_T) for sequence in sequences]
+    return [
+        shifted(sequence, weight_T, chosen_T, _said(sequence, vocabulary)) for sequence in sequences
+    ]
+
+
+def _said(sequence: TokenSequence, vocabulary: int) -> dict[str, Scores]:
+    """What the model that played a sequence found likeliest, if it was kept."""
+    if not sequence.likeliest:
+        return {}
+    turn_T = np.asarray(sequence.turns[1:])
+    said = [(np.flatnonzero(turn_T == turn), topk) for turn, topk in sequence.likeliest.items()]
+    return {"teacher": Scores.at_places(sequence.logprobs[1:], said, vocabulary)}

@@ -173,11 +173,13 @@ def model_player(
     context: int | None,
     meter: Meter,
     sampling: SamplingPlan = DEFAULT_SAMPLING,
+    likeliest: int = 0,
 ) -> Play:
     """Return what plays tasks with a model; its tokens are charged to what comes before the first
-    step."""
+    step. Each reply is kept with so many of the ``likeliest`` tokens in the place of each."""
     sampling = evolve(sampling, max_tokens=rollouts.max_tokens, temperature=rollouts.temperature)
-    player = Player(client, sampling, context, DEFAULT_FAILURE, meter.running[PROBES])
+    usage = meter.running[PROBES]
+    player = Player(client, sampling, context, DEFAULT_FAILURE, usage, likeliest=likeliest)
     return partial(play_task, player)
 
 
@@ -230,7 +232,7 @@ async def samples(setup: Setup, stage: SftPlan) -> list[Sample]:
     """Return what a stage learns from the episodes that another model plays, in the order of their
     tasks, as sequences in the stage's own tokens.
 
-    Raise RunError if none is kept.
+    Raise RunError if none is kept, and if the tokens of which it learns the shares are not its own.
     """
     data, plan, count = stage.data.env, stage.data.sampled, stage.data.count
     assert plan is not None
@@ -244,6 +246,13 @@ async def samples(setup: Setup, stage: SftPlan) -> list[Sample]:
     same = model.renderer == stage.model.renderer and (
         theirs is tokenizer or theirs.get_vocab() == tokenizer.get_vocab()
     )
+    if plan.top_k is not None and not same:
+        raise RunError(
+            f"`{model.name}` ({model.base}) has other tokens than {stage.model.base}, or writes "
+            "chats in another way, so their shares cannot be learnt",
+            "leave `top_k` out, or take a player of the same family of models",
+        )
+    likeliest = min(plan.top_k or 0, len(theirs))
     shown = Shown(
         system=None if plan.without is None else "",
         reader=None if same else (tokenizer, stage.model.renderer),
@@ -257,7 +266,7 @@ async def samples(setup: Setup, stage: SftPlan) -> list[Sample]:
             stage.name,
             TaskStream({data.name: env}, new_cursor([data.name]), folder.plan.seed, names),
             model,
-            model_player(client, data.rollouts, model.context, account, plan.sampling),
+            model_player(client, data.rollouts, model.context, account, plan.sampling, likeliest),
             account,
             partial(_sequences_shown, _STUDENT) if views else whole_sequences,
             stage.budget,

@@ -6,6 +6,7 @@ from attrs import define
 
 from rlc.plan.records import SftPlan
 from rlc.runtime.graph import Inputs, NodeContext, StepFunction, StepOutcome
+from rlc.runtime.journal.metrics import teacher_mass
 from rlc.runtime.stages.base import Stage, StepReport
 from rlc.runtime.stages.examples import Example, drawn
 from rlc.runtime.updates import optimizer
@@ -32,7 +33,9 @@ class SftStage(Stage[Scorers]):
     async def next_examples(self, node: NodeContext, inputs: Inputs) -> Minibatch:
         count, batch = len(self.examples), self.plan.batch
         indices = drawn(self.seed, self.plan.name, count, batch, node.step)
-        return Minibatch([datum for index in indices for datum in self.examples[index]], {})
+        datums = [datum for index in indices for datum in self.examples[index]]
+        taught = [datum for datum in datums if datum.likeliest is not None]
+        return Minibatch([datum for datum in datums if datum.likeliest is None], {}, taught)
 
     async def forward_backward(self, node: NodeContext, inputs: Inputs) -> PendingGradients:
         """Submit the gradient without waiting, so that the optimiser step follows at once."""
@@ -41,10 +44,11 @@ class SftStage(Stage[Scorers]):
         )
 
     async def report(self, step: int, outcome: StepOutcome) -> StepReport:
-        """Return the mean loss of a token, in nats."""
+        """Return the mean loss of a token, in nats, and what was learnt of its likeliest ones."""
         batch: Minibatch = outcome.outputs["examples"]
         update: UpdateResult = outcome.outputs["optim_step"]
-        tokens = sum(datum.sampled for datum in batch.datums)
+        tokens = sum(datum.sampled for datum in (*batch.datums, *batch.taught))
         metrics = {"loss/mean": update.metrics["loss/sum"] / tokens, **update.metrics}
         metrics["examples/tokens"] = float(tokens)
+        metrics |= teacher_mass(batch.taught)
         return StepReport(metrics, [], [], {}, outcome.outputs["checkpoint"])

@@ -22,10 +22,11 @@ from rlc.plan.graph import SCORERS
 from rlc.plan.records import LossPlan
 from rlc.runtime.records import RunError, Turn
 from rlc.runtime.rollouts.tokens import begins_with, is_continuation
-from rlc.runtime.updates.scores import Scores
+from rlc.runtime.updates.scores import Scores, topk_from_json, topk_to_json
 
 if TYPE_CHECKING:
     from tinker import types
+    from tinker.types.topk_logprobs import TopkLogprobs
 
 FloatArray = npt.NDArray[np.float64]
 NOT_SAMPLED = -1
@@ -48,13 +49,14 @@ class TokenSequence:
     """Consecutive tokens, with the marks of ``chunks``.
 
     ``turns`` has the turn that each token was sampled in; -1 if it was not sampled.
-    ``replies`` are by turn; they are not written to files.
+    ``likeliest`` and ``replies`` are by turn; these are not written to files.
     """
 
     tokens: list[int] = field(factory=list)
     logprobs: list[float] = field(factory=list)
     turns: list[int] = field(factory=list)
     chunks: Chunks = NO_CHUNKS
+    likeliest: dict[int, TopkLogprobs] = field(factory=dict, eq=False)
     replies: dict[int, Reply] = field(factory=dict, eq=False)
 
     def append(self, tokens: Sequence[int], logprobs: Sequence[float], turn: int) -> None:
@@ -64,14 +66,22 @@ class TokenSequence:
 
     def written(self) -> dict[str, Any]:
         """Return the sequence as JSON data."""
-        record = {"tokens": self.tokens, "logprobs": self.logprobs, "turns": self.turns}
-        return {**record, "chunks": chunks_to_json(self.chunks)} if self.chunks else record
+        likeliest = {str(turn): topk_to_json(topk) for turn, topk in self.likeliest.items()}
+        return {
+            "tokens": self.tokens,
+            "logprobs": self.logprobs,
+            "turns": self.turns,
+            **({"chunks": chunks_to_json(self.chunks)} if self.chunks else {}),
+            **({"likeliest": likeliest} if likeliest else {}),
+        }
 
     @classmethod
     def read(cls, record: Mapping[str, Any]) -> TokenSequence:
         """Return a sequence from the data that :meth:`written` returned."""
         chunks = chunks_from_json(record["chunks"]) if "chunks" in record else NO_CHUNKS
-        return cls(record["tokens"], record["logprobs"], record["turns"], chunks)
+        said = record.get("likeliest", {})
+        likeliest = {int(turn): topk_from_json(topk) for turn, topk in said.items()}
+        return cls(record["tokens"], record["logprobs"], record["turns"], chunks, likeliest)
 
 
 @frozen(eq=False)
@@ -260,6 +270,8 @@ def merged_sequences(turns: Sequence[Turn]) -> list[TokenSequence]:
         current.append(turn.tokens, turn.logprobs, index)
         current.replies[index] = Reply(turn.sequence_id, begin, len(current.tokens))
         current.chunks = turn.chunks
+        if turn.likeliest is not None:
+            current.likeliest[index] = turn.likeliest
     return [sequence for sequence in sequences if sequence.tokens]
 
 

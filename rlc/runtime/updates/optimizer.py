@@ -157,7 +157,7 @@ async def finish(
     metrics["optim/datums"] = float(len(datums))
     if isinstance(stage, TrainPlan):
         metrics |= await in_thread(_drift_metrics, stage.loss, gradients, outputs)
-        metrics |= await in_thread(_taught_metrics, gradients, outputs)
+    metrics |= await in_thread(_taught_metrics, gradients, outputs)
     return UpdateResult(metrics, _length(datums), sum(gradient.prefill for gradient in gradients))
 
 

@@ -3,8 +3,9 @@ likeliest in its place."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from base64 import b64decode, b64encode
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
@@ -16,6 +17,33 @@ if TYPE_CHECKING:
     from tinker.types.topk_logprobs import TopkLogprobs
 
 FloatArray = npt.NDArray[np.float64]
+
+
+def topk_to_json(topk: TopkLogprobs) -> dict[str, Any]:
+    """Return what a service said of some places as JSON data."""
+    return {
+        "k": topk.token_ids.shape[1],
+        "tokens": b64encode(topk.token_ids.astype("<i4").tobytes()).decode(),
+        "logprobs": b64encode(topk.logprobs.astype("<f4").tobytes()).decode(),
+    }
+
+
+def topk_from_json(record: Mapping[str, Any]) -> TopkLogprobs:
+    """Return it from the data that :func:`topk_to_json` returned."""
+    from tinker.types.topk_logprobs import TopkLogprobs
+
+    shape = -1, record["k"]
+    return TopkLogprobs(
+        np.frombuffer(b64decode(record["tokens"]), dtype="<i4").reshape(shape),
+        np.frombuffer(b64decode(record["logprobs"]), dtype="<f4").reshape(shape),
+    )
+
+
+def first_of(topk: TopkLogprobs | None, k: int) -> TopkLogprobs | None:
+    """Return the first ``k`` tokens of each place; None if these are none."""
+    if topk is None or not k:
+        return None
+    return type(topk)(topk.token_ids[:, :k], topk.logprobs[:, :k])
 
 
 @frozen(eq=False)
@@ -49,10 +77,23 @@ class Scores:
         Tokens beyond the ``vocabulary`` of the tokenizer are left out: models that share one may
         be padded to different sizes.
         """
+        later = type(topk)(topk.token_ids[1:], topk.logprobs[1:])
+        return cls.at_places(logprobs_T, [(np.arange(len(later.token_ids)), later)], vocabulary)
+
+    @classmethod
+    def at_places(
+        cls,
+        logprobs_T: npt.ArrayLike,
+        said: Sequence[tuple[npt.NDArray[np.int64], TopkLogprobs]],
+        vocabulary: int,
+    ) -> Scores:
+        """The same with what is ``said`` at some of the positions after the first."""
         logprobs = np.asarray(logprobs_T, dtype=np.float64)
-        known, places = len(topk.token_ids) - 1, (len(logprobs), topk.token_ids.shape[1])
-        tokens_TK, likeliest_TK = np.zeros(places, dtype=np.int64), np.full(places, -np.inf)
-        tokens_TK[:known], likeliest_TK[:known] = topk.token_ids[1:], topk.logprobs[1:]
+        shape = len(logprobs), max(topk.token_ids.shape[1] for _, topk in said)
+        tokens_TK, likeliest_TK = np.zeros(shape, dtype=np.int64), np.full(shape, -np.inf)
+        for places, topk in said:
+            width = topk.token_ids.shape[1]
+            tokens_TK[places, :width], likeliest_TK[places, :width] = topk.token_ids, topk.logprobs
         outside_TK = tokens_TK >= vocabulary
         tokens_TK[outside_TK], likeliest_TK[outside_TK] = 0, -np.inf
         return cls(logprobs, tokens_TK, *top_k_shares(likeliest_TK))

@@ -144,7 +144,7 @@ class Sampler:
         raise NotImplementedError
 
     async def sample(
-        self, prompt: Any, count: int, params: Any, _: bool = False, topk: int = 0
+        self, prompt: Any, num_samples: int, sampling_params: Any, *_: Any, **__: Any
     ) -> Any:
         self.order.append(prompt)
         self.waiting.append(asyncio.get_running_loop().create_future())

@@ -169,20 +169,27 @@ def test_a_service_that_repeats_itself_is_noticed_and_accounted_for() -> None:
     assert (usage.cached, usage.sampled) == (2 + 3 * prompt, 12)
 
 
-def test_the_embedded_engine_names_the_likeliest_tokens(tmp_path: Path) -> None:
+OF = pytest.mark.parametrize("of_reply", [False, True])
+
+
+@OF
+def test_the_embedded_engine_names_the_likeliest_tokens(of_reply: bool, tmp_path: Path) -> None:
     async def ask(top_k: int) -> Any:
         sampler = await connect(tmp_path).create_sampling_client(base_model="tiny")
-        return await probe_likeliest(sampler, top_k)
+        return await probe_likeliest(sampler, top_k, of_reply=of_reply)
 
     assert asyncio.run(ask(20)).sampled == 1
-    with pytest.raises(ServiceError, match="topk_prompt_logprobs must be between"):
+    which = "sample" if of_reply else "prompt"
+    with pytest.raises(ServiceError, match=f"topk_{which}_logprobs must be between"):
         asyncio.run(ask(1_000))
 
 
-def test_a_service_that_names_no_tokens_is_found_before_anything_is_trained() -> None:
+@OF
+def test_a_service_that_names_no_tokens_is_found_before_anything_is_trained(of_reply: bool) -> None:
     class Silent:
-        async def sample(self, *_: Any) -> types.SampleResponse:
-            return types.SampleResponse(sequences=[])
+        async def sample(self, *_: Any, **__: Any) -> types.SampleResponse:
+            reply = types.SampledSequence("stop", "", _tokens_list=[1], _logprobs_list=[-1.0])
+            return types.SampleResponse(sequences=[reply])
 
     with pytest.raises(ServiceError, match="does not say which tokens"):
-        asyncio.run(probe_likeliest(cast(SamplingClient, Silent()), 20))
+        asyncio.run(probe_likeliest(cast(SamplingClient, Silent()), 20, of_reply=of_reply))

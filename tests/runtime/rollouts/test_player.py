@@ -55,6 +55,7 @@ class ScriptedSampler:
         sampling_params: types.SamplingParams,
         include_prompt_logprobs: bool = False,
         topk_prompt_logprobs: int = 0,
+        **_: Any,
     ) -> types.SampleResponse:
         params = sampling_params
         self.requests.append(

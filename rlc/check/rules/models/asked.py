@@ -238,6 +238,14 @@ def _samples_can_be_learnt(view: View) -> None:
         message = "each task is played once, so its best episode is any episode"
         advice = "play each more often, for example `samples_per_task = 4`"
         view.error("RL0750", "data.sampled.keep", message, advice)
+    others = model.renderer != own.renderer or _have_other_tokens(view, model.base, own.base)
+    if samples.top_k is not None and others:
+        message = (
+            f"`{model.name}` and `{own.name}` do not have the same tokens and chats, so the shares "
+            "of its likeliest tokens cannot be learnt"
+        )
+        advice = "leave `top_k` out: what it writes can be, in the student's own tokens"
+        view.error("RL0754", "data.sampled.top_k", message, advice)
     why = _fixed_prompts(env)
     if samples.without is not None and why is not None:
         message = f"`{env.name}` cannot be shown without its system message: {why}"
@@ -246,9 +254,7 @@ def _samples_can_be_learnt(view: View) -> None:
         message = f"`{env.name}` has no system message that could be left out"
         advice = "`chat(system = …)` gives it one"
         view.error("RL0751", "data.sampled.without", message, advice)
-    elif why is not None and (
-        model.renderer != own.renderer or _have_other_tokens(view, model.base, own.base)
-    ):
+    elif why is not None and others:
         message = (
             f"`{own.name}` cannot be shown the chats of `{model.name}` in its own tokens: {why}"
         )
