@@ -153,8 +153,8 @@ class Builtin:
     parentheses. ``hint`` is said where an argument is given that it does not have.
     ``traits`` is the record of what others need to know of it, one class a kind
     (:mod:`rlc.catalog.traits`); :mod:`rlc.catalog.index` has a typed function for each.
-    ``example``: how it is written in a recipe, by default the shortest way; of a step of a pipeline
-    the whole pipeline.
+    ``example``: fields of a declaration in which it stands, where more has to be said than its
+    usage does (:mod:`rlc.catalog.examples`).
     """
 
     name: str
@@ -169,11 +169,7 @@ class Builtin:
     hint: str | None = None
     traits: Any = None
     aliases: str = ""  # its names in other libraries, for suggestions
-    example: str = field()
-
-    @example.default
-    def _shortest(self) -> str:
-        return self.usage()
+    example: str = ""
 
     def usage(self) -> str:
         """The shortest way to write it, with what it cannot do without: ``adam(learning_rate)``."""

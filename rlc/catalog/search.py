@@ -13,6 +13,7 @@ from rlc.catalog.builtins.advantages import UNSUPPORTED
 from rlc.catalog.builtins.sources import PROBLEM_SETS
 from rlc.catalog.builtins.wrappers import TEMPLATES
 from rlc.catalog.declarations import DECLARATIONS
+from rlc.catalog.examples import example_of
 from rlc.catalog.facts.gem import gem_facts, gem_ids, gem_signature, is_broken, library
 from rlc.catalog.facts.models import Model, find_model, find_retired, model_names, retired_names
 from rlc.catalog.index import BUILTINS, KINDS
@@ -50,6 +51,7 @@ class Entry:
     usage: str = ""
     params: tuple[Param, ...] = ()
     formula: tuple[str, ...] = ()
+    example: str = ""
     facts: dict[str, Any] = field(factory=dict)
     reason: str | None = None
 
@@ -62,7 +64,10 @@ def entries() -> tuple[Entry, ...]:
             Entry("declaration", d.kind, d.doc, d.written(), d.fields)
             for d in DECLARATIONS.values()
         ),
-        *(Entry(b.kind, b.name, b.doc, b.usage(), b.params, b.formula) for b in builtins),
+        *(
+            Entry(b.kind, b.name, b.doc, b.usage(), b.params, b.formula, example_of(b))
+            for b in builtins
+        ),
         *(
             Entry(
                 "input", each.name, each.doc, facts={"of a": kind, "is one": f"each {each.shape}"}

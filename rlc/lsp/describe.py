@@ -8,6 +8,7 @@ from functools import cache
 from attrs import evolve
 
 from rlc.algo.expressions.vocabulary import Input, Operation
+from rlc.catalog.examples import example_of
 from rlc.catalog.index import KINDS
 from rlc.catalog.records import SCALARS, Builtin, Declaration, Param
 from rlc.catalog.search import BY_STRING, Entry, entries
@@ -75,9 +76,7 @@ def builtin(item: Builtin) -> str:
     if known is not None and (formulas := formulas_of(known)):
         parts.append(_code("\n".join(formulas), ""))
     parts.append(_params(item.params))
-    example = KINDS[item.kind].example
-    if item.name in example.replace("(", " ").split():
-        parts.append(f"For example:\n{_code(example)}")
+    parts.append(f"For example:\n{_code(example_of(item))}")
     return _joined(parts)
 
 

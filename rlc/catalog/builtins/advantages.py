@@ -149,6 +149,7 @@ PRESETS = (
         lambda _: [],
         evolve(gamma(None), optional=True),
         CONSTANT,
+        example="advantage = returns(gamma = 0.95) |> baseline(leave_one_out, over = group)",
     ),
     *DIALECTS,
 )
@@ -186,6 +187,7 @@ STEPS = (
         _OVER,
         evolve(_WEIGHT, default=None, optional=True),
         SINGLETON,
+        example="advantage = returns() |> baseline(mean, over = group)",
     ),
     builtin(
         "scale",
@@ -215,6 +217,7 @@ STEPS = (
             choices=("values", "returns"),
         ),
         share("tolerance", "what is no larger counts as 0", 0.0),
+        example="advantage = returns() |> baseline(mean, over = group) |> scale(std, over = batch)",
     ),
     builtin(
         "clip",
@@ -223,6 +226,7 @@ STEPS = (
         lambda args: Clip(args.low, args.high),
         optional("low", "float", "smallest advantage; none: no limit", high=0),
         optional("high", "float", "largest advantage; none: no limit", low=0),
+        example="advantage = returns() |> baseline(mean, over = group) |> clip(-5, 5)",
     ),
     builtin(
         "weighted_sum",
@@ -230,6 +234,13 @@ STEPS = (
         "add up the components of the reward by their weights, each of which the steps before are "
         "applied to by itself",
         lambda _: WeightedSum(),
+        example=(
+            'env = rows("prompts.jsonl", grader = {\n'
+            '  right = grade_with("rewards.py:right")\n'
+            '  brief = 0.2 * grade_with("rewards.py:brief")\n'
+            "})\n"
+            "advantage = returns() |> baseline(mean, over = group) |> weighted_sum()"
+        ),
     ),
 )
 

@@ -60,6 +60,7 @@ TEACHERS = (
         ),
         traits=TeacherTraits(),
         aliases="on_policy_distillation distill opd gkd teacher",
+        example="teacher = reverse_kl(big, coef = 1.0)",
     ),
     builtin(
         "forward_kl",
@@ -94,12 +95,21 @@ TEACHERS = (
         ),
         traits=TeacherTraits(targets=True),
         aliases="top_k_distillation soft_targets sdft kd forward_kl_topk knowledge_distillation",
+        example="teacher = forward_kl(big, top_k = 20)",
     ),
 )
 
 KEEPS = (
     *(
-        Builtin(name, "keep", doc, lambda _, name=name: KeepPlan(name), word=True)  # type: ignore[misc]
+        Builtin(
+            name,
+            "keep",
+            doc,
+            lambda _, name=name: KeepPlan(name),  # type: ignore[misc]
+            word=True,
+            example="data = samples(big, env = guess, n = 512, samples_per_task = 4, "
+            f"keep = {name})",
+        )
         for name, doc in (
             ("all", "every episode that did not fail"),
             ("solved", "those that solve their task: with a reward of 1 or more"),
@@ -112,6 +122,7 @@ KEEPS = (
         "those with at least some reward",
         lambda args: KeepPlan("at_least", args.reward),
         Param("reward", "float", "the least reward"),
+        example="data = samples(big, env = guess, n = 1_000, keep = at_least(0.5))",
     ),
 )
 DEFAULT_SAMPLING = SamplingPlan(1_024, 1.0, 1.0, -1, None, None)
@@ -158,4 +169,5 @@ SAMPLES = builtin(
         "the gradient is that of Σ_t KL(s_t ‖ p_t)",
     ),
     aliases="rejection_sampling rollouts generate synthetic",
+    example="data = samples(big, env = guess, n = 1_000, keep = solved)",
 )

@@ -67,6 +67,11 @@ FRAMEWORKS = (
             "result",
         ),
         Param("concurrency", "int", "most of them at a time", 64, low=1, high=100_000),
+        example="env = agent(\n"
+        '  "shopper.py:solve",\n'
+        '  tasks = rows("shop.jsonl"),\n'
+        '  grader = grade_with("shopper.py:grade"),\n'
+        ")",
         traits=SourceTraits(
             "own",
             blocks=False,
@@ -104,6 +109,7 @@ FRAMEWORKS = (
         traits=SourceTraits(
             "own", numbered=True, blocks=False, facts=lambda _: EnvFacts(uncounted=True)
         ),
+        example='env = harbor("tasks/*", turns = 20, timeout = 2m)',
     ),
     builtin(
         "openenv",
@@ -148,6 +154,7 @@ FRAMEWORKS = (
             unknown_turns="the server decides; `rollouts(max_turns = …)` limits them",
             facts=lambda _: EnvFacts(uncounted=True),
         ),
+        example=('env = openenv("http://127.0.0.1:8000", text = "message", show = "text")'),
     ),
     builtin(
         "verifiers",
@@ -184,5 +191,6 @@ FRAMEWORKS = (
             unknown_turns="its own code decides; `rollouts(max_turns = …)` limits them",
             facts=lambda env: EnvFacts(uncounted=True, held_out=env.args["split"] == "test"),
         ),
+        example='env = verifiers("primeintellect/wordle", args = { max_turns = 6 })',
     ),
 )

@@ -39,6 +39,10 @@ GAMES = (
             facts=_textarena_env,
             seats=lambda env: tuple(f"player_{n}" for n in range(env.args["players"])),
         ),
+        example=(
+            'env       = textarena("TicTacToe-v0") |> chat() |> play(against = self)\n'
+            "advantage = rae()"
+        ),
     ),
     builtin(
         "python_game",
@@ -53,6 +57,9 @@ GAMES = (
             code=True,
             facts=lambda _: EnvFacts(uncounted=True, endless=True),
             seats=lambda env: tuple(map(str, env.args["seats"])),
+        ),
+        example=(
+            'env       = python_game("tug.py:TugOfWar") |> play(against = self)\nadvantage = rae()'
         ),
     ),
 )
@@ -97,6 +104,10 @@ PLAY = Builtin(
         optional("max_tokens", "int", "longest reply of the opponent; none: the policy's", low=1),
     ),
     traits=WrapperTraits("setting"),
+    example=(
+        'env       = textarena("TicTacToe-v0") |> chat() |> play(against = past(every = 20))\n'
+        "advantage = rae()"
+    ),
 )
 
 OPPONENTS = (
@@ -106,6 +117,10 @@ OPPONENTS = (
         "the policy itself, which is trained on the episodes of all seats",
         lambda _: None,
         word=True,
+        example=(
+            'env       = textarena("TicTacToe-v0") |> chat() |> play(against = self)\n'
+            "advantage = rae()"
+        ),
     ),
     builtin(
         "past",
@@ -113,5 +128,9 @@ OPPONENTS = (
         "the policy as it was: its weights after the last step that is a multiple of `every`",
         lambda args: PastPlan(args.every),
         Param("every", "int", "steps for which the opponent stays as it is", low=1, high=100_000),
+        example=(
+            'env       = textarena("TicTacToe-v0") |> chat() |> play(against = past(every = 20))\n'
+            "advantage = rae()"
+        ),
     ),
 )

@@ -23,7 +23,12 @@ CORRECT, FORMAT = "correct", "format"
 
 
 def _compared(
-    name: str, doc: str, *params: Param, marks: tuple[str, ...] = (), package: str | None = None
+    name: str,
+    doc: str,
+    *params: Param,
+    marks: tuple[str, ...] = (),
+    package: str | None = None,
+    example: str = "",
 ) -> Builtin:
     """A grader that finds an answer in the reply and compares it with the row's."""
     return builtin(
@@ -33,6 +38,7 @@ def _compared(
         lambda args: GraderPlan(CORRECT, 1.0, name, dict(args.values)),
         *params,
         word=not params,
+        example=f'env = problems("sums.jsonl", grader = {example or name})',
         traits=GraderTraits(compares=True, marks=marks, package=package),
     )
 
@@ -56,6 +62,7 @@ GRADERS = (
         "regex",
         "what a pattern finds is the same text",
         Param("pattern", "string", "finds the answer: its first group, or all of it"),
+        example='regex("Answer: (.+)")',
     ),
     _compared("countdown", "the answer in `<answer>` uses the row's numbers for its target"),
     builtin(
@@ -72,6 +79,12 @@ GRADERS = (
         ),
         hint="its own weight stands before it: `0.5 * grade_with(…)`",
         traits=GraderTraits(code=True),
+        example=(
+            'env = rows("prompts.jsonl", grader = {\n'
+            '  right = grade_with("rewards.py:right")\n'
+            '  brief = 0.2 * grade_with("rewards.py:brief")\n'
+            "})"
+        ),
     ),
 )
 
@@ -145,6 +158,7 @@ JUDGES = (
         Param("attempts", "int", "most questions until it answers in its form", 3, low=1, high=20),
         Param("concurrency", "int", "most questions at once", 32, low=1, high=4_096),
         Param("timeout", "duration", "longest wait for an answer", 300, above=0),
+        example='env = rows("prompts.jsonl") |> judged(rubric("rubric.md", model = big))',
     ),
     builtin(
         IMPLICIT_REWARD,
@@ -158,6 +172,7 @@ JUDGES = (
             "known up to a number that is the same for all replies to a prompt",
         ),
         aliases="reward_model preference_model rm dpo_reward",
+        example='env = rows("prompts.jsonl") |> judged(implicit_reward(align))',
     ),
 )
 ENDPOINTS = (
@@ -177,6 +192,12 @@ ENDPOINTS = (
         optional("prompt_price", "money", "of a million tokens it reads; none: unknown", low=0),
         optional("reply_price", "money", "of a million tokens it writes; none: unknown", low=0),
         optional("context", "int", "tokens that it can hold; none: unknown", low=1),
+        example=(
+            'env = rows("prompts.jsonl") |> judged(rubric(\n'
+            '  "rubric.md",\n'
+            '  model = endpoint("https://api.openai.com/v1", model = "gpt-5", key = "KEY")\n'
+            "))"
+        ),
     ),
 )
 
@@ -185,7 +206,7 @@ _WHOLE = Param("whole", "bool", "judge the whole conversation, not its last repl
 _LAST = "the judge sees what was played, so this comes before it"
 
 
-def _judging(name: str, doc: str, *params: Param) -> Builtin:
+def _judging(name: str, doc: str, *params: Param, example: str) -> Builtin:
     def build(args: Args) -> JudgingPlan:
         by: Any = args.values.get("by", "score")
         return JudgingPlan(name, args.judge, by, args.whole)
@@ -198,11 +219,16 @@ def _judging(name: str, doc: str, *params: Param) -> Builtin:
         (Param("judge", "judge", _JUDGED_BY, named=True), *params, _WHOLE),
         not_after={"solver_judge": "a game has a judge of its own"},
         traits=WrapperTraits("judge"),
+        example=example,
     )
 
 
 JUDGINGS = (
-    _judging("judged", "adds what judges say of each episode to its reward"),
+    _judging(
+        "judged",
+        "adds what judges say of each episode to its reward",
+        example='env = rows("prompts.jsonl") |> judged(rubric("rubric.md", model = big))',
+    ),
     _judging(
         "compared",
         "adds how each episode of a group compares with the others, from 0 to 1",
@@ -211,6 +237,10 @@ JUDGINGS = (
             "one ranking of all, or each pair in both orders",
             ("ranking", "pairwise"),
             "ranking",
+        ),
+        example=(
+            'env = rows("prompts.jsonl")\n'
+            '  |> compared(rubric("Which reply is clearer?", model = big), by = pairwise)'
         ),
     ),
 )

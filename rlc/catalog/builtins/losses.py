@@ -77,6 +77,7 @@ def _loss(
     traits: LossTraits,
     formula: tuple[str, ...],
     params: tuple[Param, ...] = (),
+    example: str = "",
 ) -> Builtin:
     """A loss under the service's own name."""
 
@@ -88,11 +89,21 @@ def _loss(
     hint = None
     if traits.bounds is not None:
         low, high = traits.bounds
-        example = ("0.0003", "0.9997", "1.0003") if traits.per_sequence else ("0.2", "0.8", "1.2")
+        usual = ("0.0003", "0.9997", "1.0003") if traits.per_sequence else ("0.2", "0.8", "1.2")
         hint = "its range is one of ratios: an ε of {} is `{low} = {}, {high} = {}`".format(
-            *example, low=low, high=high
+            *usual, low=low, high=high
         )
-    return Builtin(name, "loss", doc, build, params, formula=formula, hint=hint, traits=traits)
+    return Builtin(
+        name,
+        "loss",
+        doc,
+        build,
+        params,
+        formula=formula,
+        hint=hint,
+        traits=traits,
+        example=example,
+    )
 
 
 LOSSES = (
@@ -108,6 +119,10 @@ LOSSES = (
         _clip("gradient", written=lambda b, of: _surrogate(b, b.input("ratio"), of)),
         (f"L = − Σ_t min(ρ_t A_t, {_CLIPPED} A_t)", _RATIO),
         _clip_params(0.8, 1.2),
+        example=(
+            "batch = groups(16, group_size = 8, updates = 2)\n"
+            "loss  = ppo(clip_low = 0.8, clip_high = 1.28)"
+        ),
     ),
     _loss(
         "cispo",
@@ -115,6 +130,7 @@ LOSSES = (
         _clip("weight", written=_weighted_likelihood),
         (f"L = − Σ_t sg({_CLIPPED}) log p_t A_t", _RATIO, "sg: no gradient"),
         _clip_params(0.0, 4.0),
+        example="loss = cispo(clip_high = 5)",
     ),
     _loss(
         "dro",
@@ -126,6 +142,7 @@ LOSSES = (
             "from a forward pass before each gradient, because the service pulls them too",
         ),
         (Param("beta", "float", "strength of the pull", 0.05, above=0),),
+        example="loss = dro(beta = 0.05)",
     ),
     _loss(
         "gspo",
@@ -136,6 +153,7 @@ LOSSES = (
             "s_t: exp of the mean of log p − log q over the sequence, its gradient on token t",
         ),
         _clip_params(0.9997, 1.0004, "of a sequence"),
+        example=("batch = groups(16, group_size = 8, updates = 2)\nloss  = gspo()"),
     ),
     _loss(
         "cross_entropy",
@@ -152,6 +170,7 @@ LOSSES = (
             "t: the sampled tokens; the others contribute nothing",
         ),
         (Param("kl_coeff", "float", "strength of the pull to the sampler", low=0),),
+        example="loss = stable_reinforce(kl_coeff = 0.01)",
     ),
 )
 
@@ -165,6 +184,7 @@ def _aggregate(
     formula: str,
     token_weight: Callable[[float, float, int | None], float],
     *params: Param,
+    example: str = "",
 ) -> Builtin:
     return Builtin(
         name,
@@ -174,6 +194,7 @@ def _aggregate(
         params,
         formula=(formula,),
         traits=AggregateTraits(SHARED_BY[name], token_weight),
+        example=example,
     )
 
 
@@ -209,6 +230,10 @@ AGGREGATES = (
         "L = Σ_i Σ_t l_it / (B length)",
         lambda sequences, _, length: 1 / (sequences * (length or 1)),
         Param("length", "int", "the fixed length, usually max_tokens", low=1),
+        example=(
+            "sampling  = sample(max_tokens = 512)\n"
+            "aggregate = seq_mean_token_sum_norm(length = 1_024)"
+        ),
     ),
     _aggregate(
         "prompt_mean",
@@ -252,4 +277,5 @@ REFERENCE = builtin(
         "A_t = A_t + coef (mean(d) − d_t)",
         "mean(d): over all sampled tokens of the batch",
     ),
+    example="kl = reference(policy.base, coef = 0.01)",
 )

@@ -24,7 +24,15 @@ def _schedule(name: Any, doc: str, formula: tuple[str, ...], *params: Param) -> 
     def build(args: Args) -> SchedulePlan:
         return SchedulePlan(name, args.warmup, args.values.get("floor", 1.0))
 
-    return Builtin(name, "schedule", doc, build, (_WARMUP, *params), formula=formula)
+    return Builtin(
+        name,
+        "schedule",
+        doc,
+        build,
+        (_WARMUP, *params),
+        formula=formula,
+        example=f"optimizer = adam(1e-4, schedule = {name}(warmup = 5))",
+    )
 
 
 SCHEDULES = (
@@ -108,4 +116,5 @@ ADAM = builtin(
         aliases="lr_scheduler lr_scheduler_type lr_schedule scheduler",
     ),
     aliases="adamw adam_w adamw_torch",
+    example="optimizer = adam(1e-4, grad_clip_norm = 1.0)",
 )

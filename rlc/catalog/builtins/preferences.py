@@ -17,14 +17,15 @@ from rlc.plan.preferences import PreferenceLossPlan, PreferencesPlan
 _COLUMNS = ("prompt", "chosen", "rejected", "reply", "label")
 
 
-def _source(name: str, doc: str, *columns: Param) -> Builtin:
+def _source(name: str, doc: str, *columns: Param, example: str) -> Builtin:
     def build(args: Args) -> PreferencesPlan:
         given: dict[str, Any] = {**dict.fromkeys(_COLUMNS), **args.values, "kind": name}
         count = given.pop("n")
         return PreferencesPlan(count=count, **given)
 
     file = Param("path", "string", WHERE_ROWS_ARE, form=(ROWS, f"{name}.jsonl"), file=DATA_FILE)
-    return builtin(name, "preferences", doc, build, file, *columns, *OF_FILES)
+    params = (file, *columns, *OF_FILES)
+    return Builtin(name, "preferences", doc, build, params, example=example)
 
 
 def _column(name: str, doc: str, usual: str, **more: str) -> Param:
@@ -42,6 +43,7 @@ SOURCES = (
         _PROMPT,
         _column("chosen", "the better reply: text, messages, or a whole chat", "`chosen`"),
         _column("rejected", "the worse reply, of the same form", "`rejected`"),
+        example='data = pairs("pairs.jsonl")',
     ),
     _source(
         "labelled",
@@ -49,6 +51,7 @@ SOURCES = (
         _PROMPT,
         _column("reply", "the reply: text or messages", "`completion`, `response`, `reply`"),
         _column("label", "whether it is good, true or false", "`label`"),
+        example=('data = labelled("rated.jsonl")\nloss = kto()'),
     ),
 )
 
@@ -76,6 +79,7 @@ PREFERRED = builtin(
         high=1_024,
         aliases="num_samples n_samples group_size num_generations best_of",
     ),
+    example="data = preferred(policy, env = guess, n = 512, samples = 4)",
 )
 
 
@@ -86,6 +90,7 @@ def _loss(
     formula: tuple[str, ...],
     *params: Param,
     aliases: str = "",
+    example: str = "",
 ) -> Builtin:
     return Builtin(
         name,
@@ -96,6 +101,7 @@ def _loss(
         formula=formula,
         traits=traits,
         aliases=aliases,
+        example=example,
     )
 
 
@@ -131,6 +137,7 @@ LOSSES = (
         ("L = − (1−ε) log σ(β (s_c − s_r)) − ε log σ(−β (s_c − s_r))", _RATIO),
         _beta(0.1, _HOLDS),
         _SMOOTHING,
+        example="loss = dpo(beta = 0.1)",
     ),
     _loss(
         "ipo",
@@ -138,6 +145,7 @@ LOSSES = (
         PreferenceTraits(reference=True, mean=True),
         ("L = (s_c − s_r − 1/(2β))²", "s = (log p(reply) − log p_ref(reply)) / n"),
         _beta(0.1, _HOLDS),
+        example="loss = ipo(beta = 0.1)",
     ),
     _loss(
         "simpo",
@@ -148,6 +156,7 @@ LOSSES = (
         Param(
             "gamma", "float", "margin that is aimed at", 1.0, low=0, aliases="simpo_gamma margin"
         ),
+        example="loss = simpo(beta = 2.0, gamma = 1.0)",
     ),
     _loss(
         "cpo",
@@ -160,6 +169,7 @@ LOSSES = (
         _beta(0.1, "scale of the logprobs"),
         _ALPHA,
         _SMOOTHING,
+        example="loss = cpo(beta = 0.1)",
     ),
     _loss(
         "orpo",
@@ -171,6 +181,7 @@ LOSSES = (
             "mean(log p): of all tokens of the batch's better chats, prompts included",
         ),
         _beta(0.1, "weight of the odds ratio"),
+        example="loss = orpo(beta = 0.1)",
     ),
     _loss(
         "kto",
@@ -198,5 +209,6 @@ LOSSES = (
             low=0,
             aliases="undesirable_weight lambda_u",
         ),
+        example=('data = labelled("rated.jsonl")\nloss = kto(beta = 0.1, undesirable = 1.5)'),
     ),
 )

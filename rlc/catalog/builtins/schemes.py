@@ -53,6 +53,7 @@ def preset(
     *params: Param,
     returns: Returns = EPISODE,
     constant: Any = "keep",
+    example: str = "",
 ) -> Builtin:
     """A preset with the steps that ``steps`` makes of its arguments. If it has a parameter
     ``gamma``, that discounts the return of each turn; a parameter ``constant`` overrides
@@ -64,7 +65,7 @@ def preset(
         kept = args.values.get("constant", constant)
         return AdvantageScheme(name, own, tuple(steps(args)), kept)
 
-    return Builtin(name, "advantage", doc, build, params)
+    return Builtin(name, "advantage", doc, build, params, example=example)
 
 
 def scoped(

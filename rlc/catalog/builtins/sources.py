@@ -175,6 +175,7 @@ SOURCES = (
             scripted=True,
             facts=_gem_env,
         ),
+        example='env = gem("game:GuessTheNumber-v0-easy") |> chat()',
     ),
     builtin(
         "openreward",
@@ -206,6 +207,7 @@ SOURCES = (
                 held_out=env.args["split"] == "test",
             ),
         ),
+        example='env = openreward("GeneralReasoning/WhoDunIt", split = "train", samples = 200)',
     ),
     builtin(
         "problems",
@@ -268,6 +270,7 @@ SOURCES = (
             high=10,
         ),
         traits=SourceTraits("chat", numbered=True, graded=True, answers=True, facts=_problem_env),
+        example='env = problems("sums.jsonl", grader = math, split = first(90%))',
     ),
     builtin(
         "rows",
@@ -292,6 +295,7 @@ SOURCES = (
         traits=SourceTraits(
             "chat", numbered=True, graded=True, facts=lambda env: EnvFacts(needs=_needs(env))
         ),
+        example='env = rows("prompts.jsonl", grader = grade_with("rewards.py:reward"))',
     ),
     builtin(
         "cookbook",
@@ -314,6 +318,12 @@ SOURCES = (
             fixed_groups=True,
             facts=lambda env: EnvFacts(held_out=env.args["split"] == "test"),
         ),
+        example=(
+            "env = cookbook(\n"
+            '  "tinker_cookbook.recipes.math_rl.arithmetic_env:ArithmeticDatasetBuilder",\n'
+            "  args = { n_batches = 100 },\n"
+            ")"
+        ),
     ),
     builtin(
         "python",
@@ -323,5 +333,6 @@ SOURCES = (
         code("factory", "where the factory is"),
         ARGS,
         traits=SourceTraits("chat", blocks=None, code=True),
+        example='env = python("digits.py:make", args = { size = 5 })',
     ),
 )

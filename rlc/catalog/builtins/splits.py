@@ -11,7 +11,7 @@ USUAL = ("train", "test")  # they may be written as words; there are others
 _NAMED = (r".+", "validation")
 
 
-def _part(part: str, doc: str) -> Builtin:
+def _part(part: str, doc: str, shown: str) -> Builtin:
     def build(args: Args) -> dict[str, Any]:
         return {"part": part, **args.values}
 
@@ -38,6 +38,7 @@ def _part(part: str, doc: str) -> Builtin:
         Param(
             "of", "string", "the split that it is a part of", "train", choices=USUAL, form=_NAMED
         ),
+        example=f'env = problems("sums.jsonl", split = {part}({shown}))',
     )
 
 
@@ -62,8 +63,8 @@ def tasks_of_part(split: Split, count: int | None) -> int | None:
 
 
 SPLITS = (
-    _part("first", "the rows of a split up to a share of them"),
-    _part("last", "the rows of a split that `first()` of the rest leaves"),
+    _part("first", "the rows of a split up to a share of them", shown="90%"),
+    _part("last", "the rows of a split that `first()` of the rest leaves", shown="10%"),
 )
 
 # For a source whose rows can be taken apart, and for one that only knows its splits by name.

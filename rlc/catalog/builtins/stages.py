@@ -60,6 +60,7 @@ DATA = (
             "oracle",
         ),
         Param("min_reward", "float", "an episode with less is left out", 1.0),
+        example="data = demonstrations(guess, n = 2_000)",
     ),
     builtin(
         "rows",
@@ -76,6 +77,7 @@ DATA = (
         ),
         Param("reply", "string", "field of the reply", "reply", holds="text"),
         *OF_FILES,
+        example='data = rows("pairs.jsonl", prompt = "question", reply = "answer")',
     ),
     builtin(
         "chats",
@@ -96,6 +98,7 @@ DATA = (
             holds="messages",
         ),
         *OF_FILES,
+        example='data = chats("chats.jsonl", train_on = last)',
     ),
 )
 
@@ -109,6 +112,7 @@ def _at(name: str, doc: str, formula: str) -> Builtin:
         Param("k", "int", "episodes of a task that are looked at", low=1, high=1_024),
         formula=(formula,),
         traits=MetricTraits(),
+        example=f"samples  = 8\nsampling = sample(max_tokens = 512)\nmetrics  = [{name}(8)]",
     )
 
 
@@ -129,6 +133,7 @@ METRICS = (
         "mean reward of all episodes",
         lambda _: MetricPlan("mean_reward", None),
         traits=MetricTraits(share=False),
+        example=("samples  = 8\nsampling = sample(max_tokens = 512)\nmetrics  = [mean_reward()]"),
     ),
     Builtin(
         "win_rate",
@@ -136,13 +141,27 @@ METRICS = (
         "share of the matches of a game that were won; one that was drawn, or cut off, was not",
         lambda _: MetricPlan("win_rate", None),
         traits=MetricTraits(of_games=True),
+        example=(
+            'env      = textarena("TicTacToe-v0") |> chat() |> play(against = big)\n'
+            "samples  = 8\n"
+            "sampling = sample(max_tokens = 512)\n"
+            "metrics  = [win_rate()]"
+        ),
     ),
 )
 
 
-def _tracker(name: str, doc: str, traits: TrackerTraits, *params: Param) -> Builtin:
+def _tracker(
+    name: str, doc: str, traits: TrackerTraits, *params: Param, example: str = ""
+) -> Builtin:
     return Builtin(
-        name, "tracker", doc, lambda args: TrackPlan(name, dict(args.values)), params, traits=traits
+        name,
+        "tracker",
+        doc,
+        lambda args: TrackPlan(name, dict(args.values)),
+        params,
+        traits=traits,
+        example=example,
     )
 
 
@@ -157,6 +176,7 @@ TRACKERS = (
         TrackerTraits("wandb", "metrics to wandb", _WANDB_KEY),
         _PROJECT,
         _RUN,
+        example='track = wandb("my-project")',
     ),
     _tracker(
         "trackio",
@@ -164,6 +184,7 @@ TRACKERS = (
         TrackerTraits("trackio", "metrics to trackio"),
         _PROJECT,
         _RUN,
+        example='track = trackio("my-project")',
     ),
     _tracker(
         "tensorboard",
@@ -175,5 +196,8 @@ TRACKERS = (
         "episodes uploaded to OpenReward (OPENREWARD_API_KEY in the environment)",
         TrackerTraits("openreward", "episodes to OpenReward", OPENREWARD_KEY, "openreward"),
         Param("run", "string", "name of the run"),
+        example=(
+            'env   = openreward("GeneralReasoning/WhoDunIt")\ntrack = openreward_rollouts("my-run")'
+        ),
     ),
 )

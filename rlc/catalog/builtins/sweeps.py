@@ -46,6 +46,11 @@ AXES = (
         Param("low", "float", "the smallest"),
         Param("high", "float", "the largest"),
         optional("step", "float", "only every so many; none: any", above=0),
+        example=(
+            "of     = main\n"
+            "over   = { main.optimizer.learning_rate = range(1e-5, 1e-4) }\n"
+            "search = random(20)"
+        ),
     ),
     builtin(
         "log",
@@ -54,6 +59,11 @@ AXES = (
         _range("log"),
         Param("low", "float", "the smallest", above=0),
         Param("high", "float", "the largest", above=0),
+        example=(
+            "of     = main\n"
+            "over   = { main.optimizer.learning_rate = log(1e-5, 1e-3) }\n"
+            "search = random(20)"
+        ),
     ),
 )
 
@@ -65,6 +75,11 @@ SEARCHES = (
         "search",
         "every configuration of the axes",
         _search("grid"),
+        example=(
+            "of     = main\n"
+            "over   = { main.optimizer.learning_rate = [1e-5, 4e-5, 1e-4] }\n"
+            "search = grid()"
+        ),
     ),
     builtin(
         "random",
@@ -72,6 +87,11 @@ SEARCHES = (
         "configurations drawn at random, none twice (Optuna's RandomSampler)",
         _search("random"),
         _N,
+        example=(
+            "of     = main\n"
+            "over   = { main.optimizer.learning_rate = log(1e-5, 1e-3) }\n"
+            "search = random(20)"
+        ),
     ),
     builtin(
         "tpe",
@@ -81,6 +101,11 @@ SEARCHES = (
         _search("tpe", learns=True),
         _N,
         aliases="bayes bayesian optuna",
+        example=(
+            "of     = main\n"
+            "over   = { main.optimizer.learning_rate = log(1e-5, 1e-3) }\n"
+            "search = tpe(20)"
+        ),
     ),
     builtin(
         "halving",
@@ -94,5 +119,10 @@ SEARCHES = (
         ),
         optional("first", "int", "steps to the first rung; none: to the first evaluation", low=1),
         aliases="asha hyperband sha",
+        example=(
+            "of     = main\n"
+            "over   = { main.optimizer.learning_rate = log(1e-5, 1e-3) }\n"
+            "search = halving(eta = 3, n = 9)"
+        ),
     ),
 )

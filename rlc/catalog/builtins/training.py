@@ -52,6 +52,7 @@ BATCHES = (
             high=100_000,
             aliases="dynamic_sampling filter_groups",
         ),
+        example="batch = groups(16, group_size = 8)",
     ),
     builtin(
         "turns",
@@ -69,6 +70,7 @@ BATCHES = (
             aliases="num_envs n_envs",
         ),
         _UPDATES,
+        example=("batch     = turns(128, parallel = 64)\nadvantage = rebn()"),
     ),
 )
 
@@ -121,6 +123,7 @@ SAMPLE = builtin(
         high=100_000,
     ),
     aliases="generate generation sampling_params",
+    example="sampling = sample(max_tokens = 512)",
 )
 
 
@@ -145,6 +148,7 @@ OVERLAPS = (
             "on this machine repeats itself to the bit; none: fixed on this machine only",
             choices=("ready", "fixed"),
         ),
+        example="overlap = streamed(minibatches = 4)",
     ),
     builtin(
         "asynchronous",
@@ -160,6 +164,7 @@ OVERLAPS = (
             high=64,
             aliases="max_steps_off_policy max_off_policy_steps max_async_level",
         ),
+        example=("loss    = cispo()\noverlap = asynchronous(max_staleness = 2)"),
     ),
 )
 DEFAULT_OVERLAP = OverlapPlan("synchronous", 1, 0)
@@ -207,6 +212,7 @@ EVERY = builtin(
         high=100,
         optional=True,
     ),
+    example="save = every(10, keep = 3, ttl = 7d)",
 )
 DEFAULT_SAVE = SavePlan(every=None, keep=3, ttl_seconds=None, best=False, rolling=1)
 
@@ -218,6 +224,7 @@ LIMIT = builtin(
     optional("usd", "money", "most to spend", above=0, aliases="max_cost cost_limit"),
     optional("tokens", "int", "most tokens, of all kinds together", low=1),
     optional("time", "duration", "longest time", above=0, aliases="max_time time_limit"),
+    example="budget = limit(usd = $60, time = 12h)",
 )
 DEFAULT_BUDGET = BudgetPlan(None, None, None)
 
@@ -239,6 +246,7 @@ DEADLINES = builtin(
     ),
     _deadline("unreachable", "longest time that its server cannot be reached", 60),
     _deadline("step", "longest time from one finished step to the next; none: for ever", None),
+    example="deadlines = deadlines(request = 15m, unreachable = 5m)",
 )
 DEFAULT_DEADLINES = DeadlinesPlan(request=15 * 60.0, unreachable=60.0, step=None)
 
@@ -256,6 +264,7 @@ KL_GUARD = builtin(
         noun="reaction",
     ),
     formula=("d_t = log p_trainer,t − log q_sampler,t", "kl = mean(d_t² / 2)"),
+    example="kl_guard = kl_guard(max = 0.1, then = stop)",
 )
 
 FAILURE_LIMIT = builtin(
@@ -265,6 +274,7 @@ FAILURE_LIMIT = builtin(
     lambda args: GiveUpPlan(**args.values),
     Param("steps", "int", "such steps in a row", 3, low=1),
     Param("share", "float", "share of failed rollouts in each", 1.0, above=0, high=1),
+    example="give_up = failures(steps = 3, share = 0.5)",
 )
 DEFAULT_GIVE_UP = GiveUpPlan(steps=3, share=1.0)
 
@@ -283,6 +293,7 @@ FAILURES = (
         "leave the failed rollout out and go on",
         lambda _: FailurePlan(0, "drop", None),
         word=True,
+        example="on_error = retry(3) then drop",
     ),
     Builtin(
         "stop",
@@ -290,6 +301,7 @@ FAILURES = (
         "stop the run at the first failure",
         lambda _: FailurePlan(0, "stop", None),
         word=True,
+        example="on_error = retry(3) then stop",
     ),
     builtin(
         "penalise",
@@ -297,6 +309,7 @@ FAILURES = (
         "count the failed rollout with a reward of its own",
         lambda args: FailurePlan(0, "penalise", args.reward),
         Param("reward", "float", "what a failed rollout gets"),
+        example="on_error = retry(2) then penalise(-1)",
     ),
     builtin(
         "retry",
@@ -304,5 +317,6 @@ FAILURES = (
         "play the rollout again, up to n times; `then` says what if that fails too",
         lambda args: args,
         Param("n", "int", "attempts after the first", low=1, high=100),
+        example="on_error = retry(3) then drop",
     ),
 )

@@ -46,6 +46,7 @@ def _wrapper(
     *params: Param,
     build: Callable[[Args], StepPlan | RolloutsPlan | RewardPlan] | None = None,
     not_after: Mapping[str, str] | None = None,
+    example: str = "",
 ) -> Builtin:
     """A wrapper: by default a step with all its arguments, of which a pipeline has one."""
     build = build or (lambda args: StepPlan(name, dict(args.values)))
@@ -57,14 +58,17 @@ def _wrapper(
         params,
         not_after={name: _ONCE} if not_after is None else not_after,
         traits=traits,
+        example=example,
     )
 
 
-def _tool(name: str, doc: str, asks: str, *params: Param, server: str | None = None) -> Builtin:
+def _tool(
+    name: str, doc: str, asks: str, *params: Param, server: str | None = None, example: str = ""
+) -> Builtin:
     later = dict.fromkeys((*_HISTORIES, "track", "chat", "template"), _TOOL_FIRST)
     before = {**later, name: _ONCE, "solver_judge": _GAME_LAST}
     traits = WrapperTraits("tool", wraps="text", server=server, asks=(asks,))
-    return _wrapper(name, doc, traits, *params, not_after=before)
+    return _wrapper(name, doc, traits, *params, not_after=before, example=example)
 
 
 def _observation(name: str, doc: str, traits: WrapperTraits) -> Builtin:
@@ -74,7 +78,8 @@ def _observation(name: str, doc: str, traits: WrapperTraits) -> Builtin:
         "track": "tracking comes after the history",
         "solver_judge": _GAME_LAST,
     }
-    return _wrapper(name, doc, traits, not_after=before)
+    example = f'env = gem("game:Sudoku-v0-easy") |> {name}() |> template(qwen3_game)'
+    return _wrapper(name, doc, traits, not_after=before, example=example)
 
 
 def _workers(args: Args) -> StepPlan:
@@ -123,6 +128,12 @@ WRAPPERS = (
         Param("reward_use", "float", "reward of each call", 0.05),
         Param("reward_success", "float", "reward of each call that works", 0.25),
         word("errors", "what the model sees of an error", ("full", "last_line"), "full"),
+        example=(
+            'env = gem("math:Math12K")\n'
+            "  |> python_tool(timeout = 5s, uses = 3)\n"
+            "  |> concat_chat()\n"
+            "  |> template(qwen3_general)"
+        ),
     ),
     _tool(
         "search_tool",
@@ -135,6 +146,12 @@ WRAPPERS = (
         Param("top_k", "int", "passages that a search gives", 3, low=1, high=100),
         Param("timeout", "duration", "longest search", 5, above=0),
         server="url",
+        example=(
+            'env = gem("qa:HotpotQA")\n'
+            '  |> search_tool("http://127.0.0.1:8000/retrieve")\n'
+            "  |> concat_chat()\n"
+            "  |> template(qwen3_general)"
+        ),
     ),
     _wrapper(
         "mcp_tools",
@@ -162,6 +179,10 @@ WRAPPERS = (
             "template": "tools are shown and called in a chat, through the model's renderer",
             "solver_judge": _GAME_LAST,
         },
+        example=(
+            'env = rows("prompts.jsonl", grader = grade_with("rewards.py:reward"))\n'
+            '  |> mcp_tools("uvx mcp-server-time", uses = 4)'
+        ),
     ),
     _observation(
         "concat",
@@ -193,6 +214,7 @@ WRAPPERS = (
             "chat": "`chat()` makes the prompt, so it comes after",
             "solver_judge": _GAME_LAST,
         },
+        example='env = gem("game:Sudoku-v0-easy") |> track() |> chat()',
     ),
     _wrapper(
         "template",
@@ -212,6 +234,7 @@ WRAPPERS = (
             "chat": "`chat()` already makes the prompt, with the model's renderer",
             "solver_judge": _GAME_LAST,
         },
+        example='env = gem("math:Math12K") |> template(qwen3_general)',
     ),
     _wrapper(
         "chat",
@@ -224,6 +247,7 @@ WRAPPERS = (
             "template": "`chat()` makes the prompt itself, with the model's renderer",
             "solver_judge": _GAME_LAST,
         },
+        example='env = gem("rg:spell_backward") |> chat(instruction = "Answer in \\\\boxed{}.")',
     ),
     _wrapper(
         "solver_judge",
@@ -243,6 +267,10 @@ WRAPPERS = (
             "a jinja2 file; none: the usual one",
             variables=JUDGED,
             **_PROMPT_FILE,
+        ),
+        example=(
+            "env       = problems(countdown, grader = countdown) |> solver_judge(solvers = 2)\n"
+            "advantage = grpo(scope = role)"
         ),
     ),
     _wrapper(
@@ -279,6 +307,11 @@ WRAPPERS = (
         ),
         build=_rollouts,
         not_after={},
+        example=(
+            'env = gem("game:Sudoku-v0-easy")\n'
+            "  |> chat()\n"
+            "  |> rollouts(group_size = 16, timeout = 10m)"
+        ),
     ),
     _wrapper(
         "workers",
@@ -308,6 +341,7 @@ WRAPPERS = (
         ),
         *_OF_CLUSTER,
         build=_workers,
+        example='env = python("digits.py:make") |> workers(processes, count = 8)',
     ),
     _wrapper(
         "curriculum",
@@ -316,6 +350,7 @@ WRAPPERS = (
         share("hopeless", "at most this share of a task's rollouts solved it", 0.0),
         share("solved", "at least this share of a task's rollouts solved it", 1.0),
         share("explore", "share of those that are played all the same", 0.1),
+        example='env = problems("sums.jsonl", grader = math) |> curriculum(explore = 0.2)',
     ),
     _wrapper(
         "reward",
@@ -342,5 +377,6 @@ WRAPPERS = (
         ),
         build=lambda args: RewardPlan(**args.values),
         not_after={},
+        example='env = gem("game:Sudoku-v0-easy") |> chat() |> reward(sum, low = 0, high = 1)',
     ),
 )

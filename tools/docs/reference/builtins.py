@@ -9,6 +9,7 @@ from functools import cache
 from pathlib import Path
 
 from rlc.catalog.declarations import DECLARATIONS
+from rlc.catalog.examples import example_of
 from rlc.catalog.index import BUILTINS, KINDS, builtins_of
 from rlc.catalog.records import Builtin
 from rlc.catalog.search import entries
@@ -83,7 +84,7 @@ def _part(item: Builtin, at: str, guides: Mapping[str, str]) -> Iterator[str]:
     yield params_table(item.params, at)
     if item.more is not None:
         yield "It takes further arguments, which depend on the first."
-    yield f"For example:\n\n{fenced(item.example, 'rl')}"
+    yield f"For example:\n\n{fenced(example_of(item), 'rl')}"
     if related := _related(item, guides):
         yield related
 

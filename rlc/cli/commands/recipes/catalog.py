@@ -160,6 +160,8 @@ def _in_full(entry: Entry) -> Iterator[RenderableType]:
         for name, value in entry.facts.items():
             facts.add_row(Text(name), Text(str(value)))
         yield Padding(facts, (1, 0, 0, 2))
+    if entry.example:
+        yield Padding(Text(entry.example, style="cyan"), (1, 0, 0, 2))
     yield ""
 
 

@@ -1,0 +1,35 @@
+"""How each builtin stands in a recipe."""
+
+from __future__ import annotations
+
+import textwrap
+
+from rlc.catalog.declarations import DECLARATIONS
+from rlc.catalog.index import BUILTINS, KINDS
+from rlc.catalog.records import Builtin, Declaration, Param
+
+
+def example_of(item: Builtin) -> str:
+    """Return a declaration with a builtin in it; `…` stands for its other fields."""
+    declaration, param = place_of(item.kind)
+    value = f"[{item.usage()}]" if param.many else item.usage()
+    fields = item.example or f"{param.name} = {value}"
+    is_stage = declaration.traits is not None
+    body = textwrap.indent(f"{fields}\n…" if is_stage else fields, "  ")
+    return f"{declaration.kind} {'main' if is_stage else 'tried'} {{\n{body}\n}}"
+
+
+def place_of(kind: str) -> tuple[Declaration, Param]:
+    """Return the declaration, with its field, where things of a kind stand, be it as a part of what
+    stands there. Raise KeyError if there is none."""
+    found = {
+        declaration.kind: (declaration, param)
+        for declaration in DECLARATIONS.values()
+        for param in declaration.fields
+        if kind in (param.type, param.also)
+    }
+    if found:
+        return found.get("train") or next(iter(found.values()))
+    parts = [other.name for other in KINDS.values() if kind in (other.step, other.before_then)]
+    parts += [item.kind for item in BUILTINS if any(kind in (p.type, p.also) for p in item.params)]
+    return place_of(next(part for part in parts if part != kind))
