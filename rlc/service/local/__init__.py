@@ -18,7 +18,11 @@ if TYPE_CHECKING:
 
 
 def connect(
-    root: Path, device: str | None = None, threads: int | None = None, continuous: bool = False
+    root: Path,
+    device: str | None = None,
+    threads: int | None = None,
+    continuous: bool = False,
+    dtype: str | None = None,
 ) -> LocalService:
     """Open the engine; checkpoints live under ``root``, which is made when first needed.
 
@@ -26,11 +30,13 @@ def connect(
     ``threads`` bounds the CPU threads; None takes ``OMP_NUM_THREADS``, or the cores this
     process may use, at most 8. ``continuous`` lets sampling requests join a running batch, for
     clients that know nothing of each other; otherwise the batches follow the program's own
-    order, and the same program gives the same bits. Raise ServiceError if the device is not
-    there.
+    order, and the same program gives the same bits. ``dtype`` is ``"float32"`` or ``"bfloat16"``;
+    None takes RLC_DTYPE, or on CUDA bfloat16 for models that were saved in it, else float32.
+    Raise ServiceError if the device is not there, or there is no such dtype.
     """
     from rlc.service.local.checkpoints import CheckpointStore
-    from rlc.service.local.service import LocalService, pick_device, start_worker
+    from rlc.service.local.service import LocalService, pick_device, read_dtype, start_worker
 
     store, found = CheckpointStore(Path(root)), pick_device(device)
-    return LocalService(found, store, start_worker(threads, continuous))
+    kind = read_dtype(dtype)
+    return LocalService(found, store, start_worker(threads, continuous), kind)

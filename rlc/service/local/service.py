@@ -15,7 +15,7 @@ from rlc.service.local.checkpoints import Checkpoint, CheckpointStore
 from rlc.service.local.clients import AnyWorker, LocalSamplingClient, LocalTrainingClient
 from rlc.service.local.continuous_worker import ContinuousWorker
 from rlc.service.local.custom.loss import CustomLoss
-from rlc.service.local.model.base_model import BaseModel, Snapshot, load_base
+from rlc.service.local.model.base_model import BaseModel, load_base
 from rlc.service.local.model.lora import Adapter, LoraSpec
 from rlc.service.local.model.prefix_cache import PrefixCache
 from rlc.service.local.peft import read_peft
@@ -29,6 +29,7 @@ T = TypeVar("T")
 TINY = "tiny"
 _GIB = 2**30
 _MAX_ROWS = {"cpu": 256, "cuda": 1024}
+DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16}
 
 
 @frozen
@@ -48,6 +49,7 @@ class LocalService:
     device: torch.device
     store: CheckpointStore
     _worker: AnyWorker
+    dtype: torch.dtype | None = None  # None: as `pick_dtype` does
     _engines: dict[Path, Engine] = field(factory=dict, init=False)
 
     def create_lora_training_client(
@@ -122,7 +124,7 @@ class LocalService:
                 return LocalSamplingClient(self._worker, engine, engine.bare)
             assert model_path is not None
             engine, adapter, _ = self._load(model_path)
-            return LocalSamplingClient(self._worker, engine, Snapshot(adapter))
+            return LocalSamplingClient(self._worker, engine, engine.base.snapshot(adapter))
 
         return self._worker.submit(create)
 
@@ -159,7 +161,7 @@ class LocalService:
         folder = find_folder(base_model)
         if folder not in self._engines:
             name = base_model if base_model == TINY else str(folder)
-            self._engines[folder] = make_engine(load_base(name, folder, self.device))
+            self._engines[folder] = make_engine(load_base(name, folder, self.device, self.dtype))
         return self._engines[folder]
 
     def _restored(self, path: str, model: str | None, optimizer: bool) -> LocalTrainingClient:
@@ -203,6 +205,19 @@ def pick_device(name: str | None) -> torch.device:
     return device
 
 
+def read_dtype(name: str | None) -> torch.dtype | None:
+    """Return the type of that name, by default the one in RLC_DTYPE; None if there is none.
+
+    Raise ServiceError for another type than float32 and bfloat16.
+    """
+    name = name or os.environ.get("RLC_DTYPE")
+    if not name:
+        return None
+    if name not in DTYPES:
+        raise ServiceError(f"The local engine computes in {' or '.join(DTYPES)}, not in {name!r}.")
+    return DTYPES[name]
+
+
 def find_folder(base_model: str) -> Path:
     """Return the folder of a base model. Raise ServiceError if there is none."""
     if base_model == TINY:
@@ -222,11 +237,11 @@ def make_engine(base: BaseModel) -> Engine:
     """Decide how much of the device's memory each part may use."""
     cuda = base.device.type == "cuda"
     memory = torch.cuda.mem_get_info(base.device)[0] if cuda else 4 * _GIB
-    token_budget = max(256, memory // 8 // (4 * base.floats_per_token))
+    token_budget = max(256, memory // 8 // base.bytes_per_token)
     config = base.module.config
     heads = getattr(config, "num_key_value_heads", None) or config.num_attention_heads
     head_dim = getattr(config, "head_dim", None) or config.hidden_size // config.num_attention_heads
-    kv_bytes_per_token = int(2 * 4 * heads * head_dim * config.num_hidden_layers)
+    kv_bytes_per_token = int(2 * base.dtype.itemsize * heads * head_dim * config.num_hidden_layers)
     decoder = Decoder(base, PrefixCache(memory // 8), chunk=token_budget)
     max_rows = _MAX_ROWS[base.device.type]
     return Engine(base, decoder, token_budget, max_rows, memory // 4 // kv_bytes_per_token)

@@ -25,11 +25,11 @@ def _on_cuda() -> None:
         pytest.skip("there is no GPU")
 
 
-def trained(root: Path, device: str) -> tuple[Any, ...]:
+def trained(root: Path, device: str, dtype: str | None) -> tuple[Any, ...]:
     """Logprobs before and after a step, and samples of the new weights."""
 
     async def work() -> tuple[Any, ...]:
-        engine = local.connect(root, device=device)
+        engine = local.connect(root, device=device, dtype=dtype)
         try:
             client = await engine.create_lora_training_client("tiny", rank=8, seed=1)
             arrays: dict[str, Any] = {
@@ -55,11 +55,23 @@ def trained(root: Path, device: str) -> tuple[Any, ...]:
 @pytest.mark.cuda
 @pytest.mark.usefixtures("_on_cuda")
 def test_a_gpu_computes_what_a_cpu_does(tmp_path: Path) -> None:
-    there, here = trained(tmp_path / "gpu", "cuda"), trained(tmp_path / "cpu", "cpu")
+    there = trained(tmp_path / "gpu", "cuda", "float32")
+    here = trained(tmp_path / "cpu", "cpu", "float32")
     for ours, theirs in zip(there[:3], here[:3], strict=True):
         np.testing.assert_allclose(ours, theirs, atol=2e-3)
     assert there[3] == here[3]
     np.testing.assert_allclose(there[1], there[2], atol=2e-3)  # trainer and sampler
+
+
+@pytest.mark.cuda
+@pytest.mark.usefixtures("_on_cuda")
+def test_a_gpu_computes_in_bfloat16_what_a_cpu_does(tmp_path: Path) -> None:
+    """It does so by itself: the included model was saved in bfloat16."""
+    there = trained(tmp_path / "gpu", "cuda", None)
+    here = trained(tmp_path / "cpu", "cpu", "bfloat16")
+    for ours, theirs in zip(there[:3], here[:3], strict=True):
+        assert 0 < np.abs(ours - theirs).mean() < 0.05
+    assert np.abs(there[1] - there[2]).mean() < 0.02  # trainer and sampler
 
 
 @pytest.mark.slow

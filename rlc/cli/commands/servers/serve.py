@@ -84,6 +84,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="add a line (JSON) for each answered request, with its exact tokens and logprobs",
     )
     parser.add_argument("--device", metavar="NAME", help="cpu or cuda (default: what is there)")
+    parser.add_argument(
+        "--dtype",
+        metavar="NAME",
+        help="float32 or bfloat16 (default: RLC_DTYPE, or on CUDA what a model was saved in, "
+        "else float32)",
+    )
     group = parser.add_argument_group("for tests of clients")
     group.add_argument(
         "--no-custom-losses",
@@ -139,7 +145,13 @@ def run(args: argparse.Namespace) -> int:
 def _usage_problem(args: argparse.Namespace) -> str | None:
     """What is given that would have no effect."""
     of_references = {"base": None, "renderer": None, "base_url": None}
-    of_engine: dict[str, Any] = {"models": [], "device": None, "custom_losses": True, "faults": ""}
+    of_engine: dict[str, Any] = {
+        "models": [],
+        "device": None,
+        "dtype": None,
+        "custom_losses": True,
+        "faults": "",
+    }
     of_engine |= {"sample_latency": "0", "train_latency": "0", "fault_seed": 0}
     of_engine |= {"checkpoints": Path("checkpoints")}
     others = of_engine if args.references else of_references
@@ -209,7 +221,9 @@ def _serve(args: argparse.Namespace, key: str | None, answered: Observer | None)
     faults = parse_faults(args.faults, seed)
     listening = bind(args.host, args.port)
     with listening:
-        engine = local.connect(args.checkpoints, device=args.device, continuous=True)
+        engine = local.connect(
+            args.checkpoints, device=args.device, continuous=True, dtype=args.dtype
+        )
         try:
             engine.store.require_writable()
             served = asyncio.run(load_models(engine, parse_models(args.models)))

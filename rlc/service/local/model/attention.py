@@ -106,23 +106,27 @@ def scaled_dot_product(q: Tensor, k: Tensor, v: Tensor, head: Head, bias: Tensor
     # The heads that share keys become further queries: nothing is repeated in memory.
     folded = q.reshape(R, K, H // K * Q, -1)
     tiled = bias if Q == 1 else bias.repeat(1, 1, H // K, 1)
-    # The fused kernel loses to plain products for a single query.
-    if head.softcap is None and Q > 1:
+    # The fused kernel loses to plain products for a single query, in float32 on a CPU. In bfloat16
+    # it is what keeps the scores in float32, as it does for the trainer.
+    if head.softcap is None and (Q > 1 or q.dtype != torch.float32):
         out = scaled_dot_product_attention(folded, k, v, attn_mask=tiled, scale=head.scale)
     else:
-        scores = (folded * head.scale) @ k.mT
+        scores = (folded.float() * head.scale) @ k.float().mT
         if head.softcap is not None:
             scores = head.softcap * torch.tanh(scores / head.softcap)
-        out = (scores + tiled).softmax(-1) @ v
+        out = (scores + tiled).softmax(-1).to(v.dtype) @ v
     return out.reshape(R, H, Q, -1)
 
 
-def hide_unseen(q_positions: Tensor, k_positions: Tensor, window: int | None) -> Tensor:
+def hide_unseen(
+    q_positions: Tensor, k_positions: Tensor, window: int | None, dtype: torch.dtype
+) -> Tensor:
     """Return 0 if a query at one position may see a key at another, else -inf; broadcasts."""
     hidden = k_positions > q_positions
     if window is not None:
         hidden = hidden | (k_positions <= q_positions - window)
-    return torch.zeros(hidden.shape, device=hidden.device).masked_fill_(hidden, -math.inf)
+    bias = torch.zeros(hidden.shape, device=hidden.device, dtype=dtype)
+    return bias.masked_fill_(hidden, -math.inf)
 
 
 @frozen(eq=False)
@@ -163,7 +167,7 @@ class PackLayout:
             bias, width = None, path_RT.shape[1]
             if head.softcap is not None or (head.window is not None and width > head.window):
                 at = torch.arange(width, device=q.device)
-                bias = hide_unseen(at[:, None], at, head.window)[None, None]
+                bias = hide_unseen(at[:, None], at, head.window, q.dtype)[None, None]
             outs.append(scaled_dot_product(q, k, v, head, bias).transpose(1, 2).flatten(0, 1))
         return torch.cat(outs).index_select(0, self.owner_N)
 
@@ -219,7 +223,8 @@ class CacheLayout:
             q = q.reshape(*some.positions_RQ.shape, *q.shape[1:]).transpose(1, 2)
             if (i, head.window) not in self._biases:
                 at_T = torch.arange(some.keys, device=q.device)
-                bias = hide_unseen(some.positions_RQ[:, :, None], at_T, head.window)
+                positions_RQ1 = some.positions_RQ[:, :, None]
+                bias = hide_unseen(positions_RQ1, at_T, head.window, q.dtype)
                 self._biases[i, head.window] = bias.unsqueeze(1)
             out = scaled_dot_product(q, k, v, head, self._biases[i, head.window])
             outs.append(out.transpose(1, 2).flatten(0, 1))

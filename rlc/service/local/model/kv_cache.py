@@ -23,6 +23,7 @@ class KVCache:
 
     layers: int
     device: torch.device
+    dtype: torch.dtype = torch.float32
     rows: int = 0
     capacity: int = 0
     _kv: Tensor | None = None
@@ -82,4 +83,4 @@ class KVCache:
     def _empty(self, heads: int, size: int) -> Tensor:
         # Zeros, not garbage: hidden keys have weight 0, and 0 × NaN would still be NaN.
         shape = (2 * self.layers, self.rows, heads, self.capacity, size)
-        return torch.zeros(shape, device=self.device)
+        return torch.zeros(shape, device=self.device, dtype=self.dtype)

@@ -4,6 +4,12 @@ The constant 32 is Tinker's: a learning rate then means the same at every rank. 
 at zero, so a fresh adapter is the base model exactly. All of an adapter's numbers lie in one
 vector, of which every ``A`` and ``B`` is a view: the optimiser, a snapshot and a checkpoint
 each handle a single tensor.
+
+An adapter is in float32 whatever the model is in. Over a model in bfloat16 its products are of
+copies in bfloat16, and its gradients are summed in float32, as in mixed-precision training
+(arXiv 1710.03740). Such an adapter is not merged to sample: a step of training changes a weight by
+less than the last bit of bfloat16, and the sampler would not see it. Logits are always in float32
+(a reason that sampler and trainer disagree, arXiv 2506.13585).
 """
 
 from __future__ import annotations
@@ -61,22 +67,59 @@ class _LowRankLinear(torch.autograd.Function):
 
     @staticmethod
     def forward(
-        ctx: Any, x: Tensor, weight: Tensor, bias: Tensor | None, a: Tensor, b: Tensor, scale: float
+        ctx: Any,
+        x: Tensor,
+        weight: Tensor,
+        bias: Tensor | None,
+        a: Tensor,
+        b: Tensor,
+        scale: float,
+        in_float32: bool,
     ) -> Tensor:
+        a, b = a.to(x.dtype), b.to(x.dtype)
         low = x @ a.t()
         ctx.save_for_backward(x, low, weight, a, b)
         ctx.scale = scale
+        if in_float32 and x.dtype != torch.float32:
+            return linear_float32(x, weight, bias).add_(product_float32(low, b.t()), alpha=scale)
         return linear(x, weight, bias).addmm_(low, b.t(), alpha=scale)
 
     @staticmethod
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
         x, low, weight, a, b = ctx.saved_tensors
+        grad = grad.to(x.dtype)
         grad_low = (grad @ b).mul_(ctx.scale)
         grad_x = None
         if ctx.needs_input_grad[0]:
             grad_x = (grad @ weight).addmm_(grad_low, a)
-        grad_b = (low.t() @ grad).mul_(ctx.scale).t()
-        return grad_x, None, None, grad_low.t() @ x, grad_b, None
+        grad_b = product_float32(low.t(), grad).mul_(ctx.scale).t()
+        return grad_x, None, None, product_float32(grad_low.t(), x), grad_b, None, None
+
+
+class _Float32Linear(torch.autograd.Function):
+    """``x·Wᵀ + bias`` in float32, of inputs and a frozen W that may be in bfloat16."""
+
+    @staticmethod
+    def forward(ctx: Any, x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
+        ctx.save_for_backward(x, weight)
+        return linear_float32(x, weight, bias)
+
+    @staticmethod
+    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
+        x, weight = ctx.saved_tensors
+        return grad.to(x.dtype) @ weight, None, None
+
+
+def linear_float32(x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
+    out = product_float32(x, weight.t())
+    return out if bias is None else out.add_(bias)
+
+
+def product_float32(x: Tensor, y: Tensor) -> Tensor:
+    """Return ``x·y`` in float32, summed in float32, of matrices that may be in bfloat16."""
+    if x.is_cuda and x.dtype != torch.float32:
+        return torch.mm(x, y, out_dtype=torch.float32)
+    return x.float() @ y.float()
 
 
 class LoraLinear(nn.Module):
@@ -96,13 +139,16 @@ class LoraLinear(nn.Module):
         return self.base.weight
 
     def forward(self, x: Tensor) -> Tensor:
-        if self.merged is not None:
-            return linear(x, self.merged, self.base.bias)
+        weight = self.base.weight if self.merged is None else self.merged
+        in_float32 = self.kind == UNEMBED
+        if self.pair is None and (x.dtype == torch.float32 or not in_float32):
+            return linear(x, weight, self.base.bias)
+        given = (x.flatten(0, -2), weight, self.base.bias)
         if self.pair is None:
-            return linear(x, self.base.weight, self.base.bias)
-        out = _LowRankLinear.apply(  # type: ignore[no-untyped-call]
-            x.flatten(0, -2), self.base.weight, self.base.bias, *self.pair, self.scale
-        )
+            out = _Float32Linear.apply(*given)  # type: ignore[no-untyped-call]
+        else:
+            adapted = (*self.pair, self.scale, in_float32)
+            out = _LowRankLinear.apply(*given, *adapted)  # type: ignore[no-untyped-call]
         return out.view(*x.shape[:-1], -1)  # type: ignore[no-any-return]
 
     def merge(self, pair: tuple[Tensor, Tensor], scale: float) -> Tensor:

@@ -129,7 +129,7 @@ class Decoder:
     _logits_BV: Tensor = field(init=False)
 
     def __attrs_post_init__(self) -> None:
-        self.kv = KVCache(self.base.depth, self.base.device)
+        self.kv = KVCache(self.base.depth, self.base.device, self.base.dtype)
         self.begin(None)
 
     def begin(self, snapshot: Snapshot | None) -> None:

@@ -117,8 +117,7 @@ class Trainer:
 
     def snapshot(self) -> Snapshot:
         """Return the weights as they are now."""
-        copied_P = self.adapter.flat_P.clone()
-        return Snapshot(Adapter.over(self.base.layers, self.adapter.spec, copied_P))
+        return self.base.snapshot(self.adapter)
 
 
 def split_targets(lp_M: Tensor, targets: Sequence[IntArray]) -> list[Float32]:
