@@ -251,7 +251,8 @@ def serve(options: argparse.Namespace) -> None:
     """Serve until told to stop; the first line says where."""
     from rlc.service.http.app import build_app
     from rlc.service.http.backend import Backend, load_models
-    from rlc.service.http.server import LOOPBACK, Server, bind
+    from rlc.service.http.server import Server
+    from rlc.service.http.sockets import LOOPBACK, bind
 
     speeds = Speeds(**{name: getattr(options, name) for name in asdict(Speeds())})
     pause = speeds.scale * speeds.update

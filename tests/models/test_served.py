@@ -24,7 +24,7 @@ from rlc.models.served import serving_models
 from rlc.plan.models import ModelPlan
 from rlc.service.chats.draw import Draw
 from rlc.service.http.inference.record import Recorder
-from rlc.service.http.server import LOOPBACK
+from rlc.service.http.sockets import LOOPBACK
 
 pytestmark = [pytest.mark.engine, pytest.mark.server]
 

@@ -13,24 +13,8 @@ import uvicorn
 from starlette.types import ASGIApp
 
 from rlc.service.errors import ServiceError
+from rlc.service.http.sockets import BACKLOG, LOOPBACK, bind
 from rlc.version import __version__
-
-LOOPBACK = "127.0.0.1"
-_BACKLOG = 2048
-
-
-def bind(host: str, port: int) -> socket.socket:
-    """Return a listening socket; port 0 takes a free one. Raise ServiceError if that fails."""
-    # asyncio turns Nagle's delay of 40 ms off only for sockets that say they are TCP.
-    listening = socket.socket(socket.AF_INET, socket.SOCK_STREAM, socket.IPPROTO_TCP)
-    try:
-        listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        listening.bind((host, port))
-        listening.listen(_BACKLOG)
-    except (OSError, OverflowError) as error:
-        listening.close()
-        raise ServiceError(f"cannot listen on {host}:{port}: {error}") from error
-    return listening
 
 
 class Server(uvicorn.Server):
@@ -46,7 +30,7 @@ class Server(uvicorn.Server):
             access_log=False,
             lifespan="off",
             ws="none",
-            backlog=_BACKLOG,
+            backlog=BACKLOG,
             timeout_keep_alive=120,
             timeout_graceful_shutdown=5,
             server_header=False,

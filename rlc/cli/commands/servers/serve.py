@@ -9,6 +9,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from rlc.cli.addresses import KEY_VARIABLE, add_address, is_local, key_of
 from rlc.cli.options import add_base_url
 from rlc.cli.output import print_error
 from rlc.errors import Error
@@ -18,8 +19,6 @@ if TYPE_CHECKING:
     from rlc.service.http.backend import Backend
     from rlc.service.http.inference.endpoint import Observer
 
-LOOPBACK = "127.0.0.1"
-KEY_VARIABLE = "RLC_SERVE_KEY"
 PACKAGES = ("torch", "transformers", "tinker", "starlette", "uvicorn")
 
 HELP = "serve the embedded engine to Tinker's SDK, or models to OpenAI's clients"
@@ -41,13 +40,7 @@ exit status: 0 stopped by Ctrl-C; 2 the server cannot start
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--port", type=int, default=8000, help="port (default 8000; 0: a free one)")
-    parser.add_argument("--host", default=LOOPBACK, help=f"address (default {LOOPBACK})")
-    parser.add_argument(
-        "--allow-remote",
-        action="store_true",
-        help=f"let --host be other than loopback; the key in {KEY_VARIABLE} is then required",
-    )
+    add_address(parser, port=8000)
     parser.add_argument(
         "--checkpoints",
         type=Path,
@@ -214,7 +207,8 @@ def _serve(args: argparse.Namespace, key: str | None, answered: Observer | None)
     from rlc.service.http.backend import Backend, load_models
     from rlc.service.http.faults import parse_faults
     from rlc.service.http.latency import Latency, parse_delay
-    from rlc.service.http.server import Server, bind
+    from rlc.service.http.server import Server
+    from rlc.service.http.sockets import bind
 
     seed = args.fault_seed
     latency = Latency(parse_delay(args.sample_latency), parse_delay(args.train_latency), seed)
@@ -246,17 +240,9 @@ def parse_models(given: Sequence[str]) -> dict[str, str]:
 
 
 def _key(args: argparse.Namespace) -> str | None:
-    """Return the key that clients must send; None on loopback without one."""
-    key = os.environ.get(KEY_VARIABLE) or None
-    if args.host in (LOOPBACK, "localhost"):
-        return key
-    if not args.allow_remote:
-        raise Error(
-            f"--host {args.host} would let other machines in; add --allow-remote to mean it"
-        )
-    if key is None:
-        raise Error(f"--allow-remote needs a key for the clients in {KEY_VARIABLE}")
-    if not args.references and not key.startswith("tml-"):
+    """Return the key that clients must send. Raise Error if the SDK would not take it."""
+    key = key_of(args)
+    if key and not (is_local(args.host) or args.references or key.startswith("tml-")):
         raise Error(f"{KEY_VARIABLE} must start with tml-: the SDK takes no other keys")
     return key
 

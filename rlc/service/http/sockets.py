@@ -1,0 +1,24 @@
+"""A socket that listens, for servers of any kind."""
+
+from __future__ import annotations
+
+import socket
+
+from rlc.service.errors import ServiceError
+
+LOOPBACK = "127.0.0.1"
+BACKLOG = 2048
+
+
+def bind(host: str, port: int) -> socket.socket:
+    """Return a listening socket; port 0 takes a free one. Raise ServiceError if that fails."""
+    # asyncio turns Nagle's delay of 40 ms off only for sockets that say they are TCP.
+    listening = socket.socket(socket.AF_INET, socket.SOCK_STREAM, socket.IPPROTO_TCP)
+    try:
+        listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        listening.bind((host, port))
+        listening.listen(BACKLOG)
+    except (OSError, OverflowError) as error:
+        listening.close()
+        raise ServiceError(f"cannot listen on {host}:{port}: {error}") from error
+    return listening
