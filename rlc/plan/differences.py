@@ -53,7 +53,16 @@ class Change:
 
 def value_changes(before: Plan, after: Plan) -> Iterator[Change]:
     """In the order of the plans; a stage that only one has is one change."""
-    return changes_between(_values(before), _values(after))
+    yield from changes_between(plan_values(before), plan_values(after))
+
+
+def differing_paths(plans: Sequence[Mapping[str, Side]]) -> list[str]:
+    """Return the paths of what is not the same in all of several plans, by their
+    :func:`plan_values`; of a stage that some have not, only its name."""
+    first, *others = plans
+    return list(
+        dict.fromkeys(change.path for other in others for change in changes_between(first, other))
+    )
 
 
 def changes_between(old: Mapping[str, Side], new: Mapping[str, Side]) -> Iterator[Change]:
@@ -79,7 +88,8 @@ def _part(path: str) -> tuple[str, ...]:
     return tuple(path.split(".")[:2])
 
 
-def _values(plan: Plan) -> dict[str, Side]:
+def plan_values(plan: Plan) -> dict[str, Side]:
+    """Return every value of a plan by its dotted path: ``main.optimizer.learning_rate``."""
     origin = plan.provenance
     found = {
         "seed": Side(plan.seed, origin.get("seed", "")),

@@ -18,7 +18,7 @@ from rlc.plan.records import Plan
 from rlc.plan.sweeps import SweepPlan, Trial
 from rlc.runtime.journal.database import NOTHING, Journal, Used
 from rlc.runtime.journal.locks import is_locked
-from rlc.runtime.journal.runs import GONE
+from rlc.runtime.journal.runs import GONE, RunInfo, is_run, list_runs, read_run
 from rlc.runtime.records import RunError
 from rlc.sweeps.journal import SWEEP_FILE, SweepJournal
 from rlc.sweeps.results import Standing
@@ -88,6 +88,13 @@ def begun_with(path: Path) -> tuple[str, dict[str, Any]]:
         away = os.path.relpath(options["folder"], os.path.dirname(recipe))
         options["folder"] = os.path.abspath(os.path.join(os.path.dirname(base.recipe), away))
     return base.recipe, options
+
+
+def runs_in(root: Path) -> list[RunInfo]:
+    """Return the run in a folder; or the trials of the sweep, or the runs that are in it, newest
+    first."""
+    folder = root / TRIALS if is_sweep(root) else root
+    return [read_run(folder)] if is_run(folder) else list_runs(folder)
 
 
 def read_sweep(path: Path) -> SweepInfo:

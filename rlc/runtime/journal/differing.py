@@ -3,46 +3,43 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
 
+from rlc.catalog.plan_files import plan_from_file
+from rlc.plan.codec import PlanFormatError
+from rlc.plan.differences import Side, differing_paths, plan_values
 from rlc.plan.paths import PLAN_FILE
+from rlc.plan.records import REHEARSAL
+from rlc.plan.units import shown_value
 from rlc.runtime.journal.runs import RunInfo
+
+_GIVEN = ("--set", "--seed", "--weights", "--service")  # origins of values set on the command line
 
 
 def what_differs(runs: Sequence[RunInfo]) -> dict[Path, dict[str, str]]:
     """Return, by the folder of each run, the values of its plan that other runs of its recipe do
-    not have, by dotted path. A run whose plan cannot be read has none."""
-    found: dict[Path, dict[str, str]] = {}
+    not have, and those that were set on the command line, by dotted path. A run whose plan cannot
+    be read has none."""
+    found: dict[Path, dict[str, str]] = {run.path: {} for run in runs}
     for recipe in {run.recipe for run in runs}:
         values = {run.path: _values(run.path) for run in runs if run.recipe == recipe}
         read = [mine for mine in values.values() if mine]
-        paths = dict.fromkeys(path for mine in read for path in mine)
-        differing = [path for path in paths if len({mine.get(path) for mine in read}) > 1]
+        differing = differing_paths(read) if read else []
         for path, mine in values.items():
-            found[path] = {name: mine[name] for name in differing if name in mine}
+            given = [name for name, side in mine.items() if side.origin.startswith(_GIVEN)]
+            rehearsal = any(side.origin == REHEARSAL for side in mine.values())
+            found[path] = ({"rehearse": "true"} if rehearsal else {}) | {
+                name: shown_value(name.rpartition(".")[2], mine[name].value)
+                for name in dict.fromkeys([*given, *differing])
+                if name in mine
+            }
     return found
 
 
-def _values(run: Path) -> dict[str, str]:
+def _values(run: Path) -> Mapping[str, Side]:
     try:
-        plan = json.loads((run / PLAN_FILE).read_text(encoding="utf-8"))
-        stages = {stage["name"]: stage for stage in plan["stages"]}
-        return dict(_leaves({**stages, "seed": plan["seed"]}, ""))
-    except (OSError, ValueError, KeyError, TypeError):
+        data = json.loads((run / PLAN_FILE).read_text(encoding="utf-8"))
+        return plan_values(plan_from_file(data, run)[0])
+    except (OSError, ValueError, PlanFormatError):
         return {}
-
-
-def _leaves(node: Any, path: str) -> Iterator[tuple[str, str]]:
-    """Every value of plain data by its dotted path; the items of a list by their names, or else by
-    their numbers."""
-    if isinstance(node, dict):
-        for name, child in node.items():
-            yield from _leaves(child, f"{path}.{name}" if path else str(name))
-    elif isinstance(node, list):
-        for number, child in enumerate(node):
-            name = child.get("name", number) if isinstance(child, dict) else number
-            yield from _leaves(child, f"{path}.{name}")
-    else:
-        yield path, f"{node:g}" if isinstance(node, float) else str(node)

@@ -25,6 +25,7 @@ from rlc.runtime.journal.locks import command, locked, made_and_locked
 from rlc.runtime.journal.metrics import COMPARISONS_FILE, METRICS_FILE, ROLLOUTS_FILE
 from rlc.runtime.journal.timeline import TIMELINE_FILE
 from rlc.runtime.records import RunError
+from rlc.version import __version__
 
 
 @define(eq=False)
@@ -59,6 +60,7 @@ class RunFolder:
             plan=json.dumps(plan_to_file(plan, folder.path), ensure_ascii=False),
             recipe=os.path.abspath(plan.recipe),
             started=repr(time.time()),
+            version=__version__,
         )
         folder.set_state("running")
         return folder
@@ -81,6 +83,12 @@ class RunFolder:
     def set_state(self, state: str, cause: str = "") -> None:
         """Journal the state of the run, and the reason for it."""
         self.journal.set_meta(state=state, cause=cause, updated=repr(time.time()))
+
+    def add_tags(self, tags: Sequence[str]) -> None:
+        """Give the run names to find it by, beside those that it has."""
+        if tags:
+            known = (self.journal.meta("tags") or "").split()
+            self.journal.set_meta(tags=" ".join(dict.fromkeys([*known, *tags])))
 
     def close_failed(self) -> bool:
         """Close the folder of a run that failed, and delete a new one in which nothing has begun.

@@ -51,7 +51,8 @@ class StageInfo:
 class RunInfo:
     """The state of a run, its ``cause`` if it is known, and what was expected of it.
 
-    Times are seconds since the epoch, or None if unknown.
+    Times are seconds since the epoch, or None if unknown. ``version`` is that of the rlc which
+    began it, ``tags`` are what `rlc run --tag` calls it.
     """
 
     path: Path
@@ -63,6 +64,8 @@ class RunInfo:
     stages: tuple[StageInfo, ...]
     spent_usd: float
     expectations: tuple[Judged, ...] = ()
+    version: str | None = None
+    tags: tuple[str, ...] = ()
 
     @property
     def resumable(self) -> bool:
@@ -140,6 +143,8 @@ def _run_info(path: Path, plan: dict[str, Any], journal: Journal) -> RunInfo:
             ended=state in ("finished", "budget", "nothing learnt"),
             rehearses=REHEARSAL in plan.get("provenance", {}).values(),
         ),
+        version=journal.meta("version"),
+        tags=tuple((journal.meta("tags") or "").split()),
     )
 
 

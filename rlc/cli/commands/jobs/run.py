@@ -44,6 +44,14 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_plan_options(parser)
     parser.add_argument("--run-dir", type=Path, help="folder of the run (default runs/NAME-TIME)")
     parser.add_argument("--resume", metavar="RUN", type=Path, help="go on with the run in a folder")
+    parser.add_argument(
+        "--tag",
+        dest="tags",
+        metavar="NAME",
+        action="append",
+        default=[],
+        help="a name for the run, to find it by (`rlc runs --tag NAME`); may be repeated",
+    )
     add_base_url(parser)
     parser.add_argument("--quiet", action="store_true", help="show errors and the result only")
 
@@ -64,6 +72,7 @@ def run(args: argparse.Namespace) -> int:
         else:
             assert plan is not None
             folder = open_run(plan, args.run_dir, args.base_url)
+        folder.add_tags(args.tags)
         return run_folder(folder, args)
     except Error as error:
         if folder is not None and folder.close_failed():
@@ -89,13 +98,18 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _usage_problem(args: argparse.Namespace) -> str | None:
+    if odd := [tag for tag in args.tags if not tag or any(map(str.isspace, tag))]:
+        return f"--tag {odd[0]!r} is no name: give one without spaces"
     if args.resume:
         from rlc.sweeps.read import is_sweep
 
         if is_sweep(args.resume):
             return f"{args.resume} is a sweep: `rlc sweep --resume {args.resume}` goes on with it"
         if args.run_dir or (changes_plan(args) and not args.recipe):
-            return "a resumed run keeps its plan: give --resume alone (or with --base-url, --quiet)"
+            return (
+                "a resumed run keeps its plan: give --resume alone (or with --base-url, --quiet, "
+                "--tag)"
+            )
     elif not args.recipe:
         return "give a recipe, or --resume with the folder of a run"
     elif args.recipe.endswith(".json") and changes_plan(args):

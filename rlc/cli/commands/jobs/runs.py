@@ -24,14 +24,15 @@ if TYPE_CHECKING:
 HELP = "list runs and their state"
 DESCRIPTION = (
     "List the runs in a folder, or the trials of a sweep, the newest first: what differs between "
-    "those of one recipe, state, steps, last rewards, spend, and how long ago something last "
-    "happened."
+    "those of one recipe and what was set on the command line, state, steps, last rewards, spend, "
+    "and how long ago something last happened."
 )
 EPILOG = """\
 examples:
   rlc runs                               those in runs/
   rlc runs /data/experiments
   rlc runs runs/rates-20261121-093000    the trials of a sweep
+  rlc runs --tag short                   those that `rlc run --tag short` began
   rlc runs --json | jq '.[] | select(.state == "failed") | .path'
 
 states: running; finished; budget (ended at its budget); interrupted (by Ctrl-C, or its process is
@@ -59,32 +60,36 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "root", nargs="?", type=Path, default=Path("runs"), help="the folder (default runs)"
     )
+    parser.add_argument(
+        "--tag", metavar="NAME", help="only the runs of this name (`rlc run --tag`)"
+    )
     parser.add_argument("--json", action="store_true", help="print JSON")
 
 
 def run(args: argparse.Namespace) -> int:
     from rlc.runtime.journal.differing import what_differs
 
-    found, sweeps = _found(args.root)
+    found, sweeps = _found(args.root, args.tag)
     if args.json:
-        print(json.dumps(run_rows(args.root), indent=2))
+        print(json.dumps(run_rows(args.root, args.tag), indent=2))
     elif found or sweeps:
         _print(found, what_differs(found), sweeps)
     else:
         return print_error(
-            f"there are no runs in {args.root}",
+            f"there are no runs {f'with the tag {args.tag} ' if args.tag else ''}in {args.root}",
             1,
             "`rlc run RECIPE` starts one; name their folder if they are elsewhere",
         )
     return 0
 
 
-def run_rows(root: Path) -> list[dict[str, Any]]:
-    """Return the data of `rlc runs --json`: the runs and sweeps in a folder, or that it is."""
+def run_rows(root: Path, tag: str | None = None) -> list[dict[str, Any]]:
+    """Return the data of `rlc runs --json`: the runs and sweeps in a folder, or that it is; only
+    those with a ``tag``, if it is given."""
     from rlc.catalog.saved_weights import model_of
     from rlc.runtime.journal.differing import what_differs
 
-    found, sweeps = _found(root)
+    found, sweeps = _found(root, tag)
     differing = what_differs(found)
     rows: list[dict[str, Any]] = [
         {"kind": "run"}
@@ -100,14 +105,14 @@ def run_rows(root: Path) -> list[dict[str, Any]]:
     return rows + [{"kind": "sweep", "path": str(path), **_sweep_dict(path)} for path in sweeps]
 
 
-def _found(root: Path) -> tuple[list[RunInfo], list[Path]]:
-    """Return the runs in a folder, or the trials of a sweep, and the sweeps."""
-    from rlc.runtime.journal.runs import is_run, list_runs, read_run
-    from rlc.sweeps.read import TRIALS, is_sweep
+def _found(root: Path, tag: str | None) -> tuple[list[RunInfo], list[Path]]:
+    """Return the runs in a folder, or the trials of a sweep, and the sweeps; with a ``tag`` the
+    runs that have it."""
+    from rlc.sweeps.read import is_sweep, runs_in
 
-    folder = root / TRIALS if is_sweep(root) else root
-    found = [read_run(folder)] if is_run(folder) else list_runs(folder)
-    return found, [root] if is_sweep(root) else _sweeps_in(root)
+    if tag is not None:
+        return [info for info in runs_in(root) if tag in info.tags], []
+    return runs_in(root), [root] if is_sweep(root) else _sweeps_in(root)
 
 
 def _sweeps_in(root: Path) -> list[Path]:
@@ -185,13 +190,16 @@ def table(
 
     shown = Table(box=None, padding=(0, 2, 0, 0), header_style="dim")
     expected = any(info.expectations for info in found)
-    titles = "run", "state", "recipe", "differs", "steps", "model", "last", "expected"
+    tagged = any(info.tags for info in found)
+    left_out = {name for name, has in (("tags", tagged), ("expected", expected)) if not has}
+    titles = "run", "tags", "state", "recipe", "differs", "steps", "model", "last", "expected"
     for title in (*titles, "spent", "ago"):
-        if expected or title != "expected":
+        if title not in left_out:
             shown.add_column(title, overflow="fold", no_wrap=title in ("state", "spent", "ago"))
     for info in found:
         shown.add_row(
             Text(str(info.path)),
+            *([Text("\n".join(info.tags))] if tagged else []),
             Text(info.state, _STYLES[info.state]),
             Text(info.recipe),
             Text(_differences(differing.get(info.path, {}))),

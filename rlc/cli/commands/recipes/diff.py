@@ -1,10 +1,12 @@
-"""``rlc diff``: what differs between two recipes or plans, by meaning."""
+"""``rlc diff``: what differs between two recipes, plans or runs, by meaning."""
 
 from __future__ import annotations
 
 import argparse
 import json
+import os
 import sys
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from rlc.api import is_saved_plan, load
@@ -16,24 +18,25 @@ if TYPE_CHECKING:
 
 SAME, DIFFERENT, ERROR = 0, 1, 2
 
-HELP = "what differs between two recipes or plans"
+HELP = "what differs between two recipes, plans or runs"
 DESCRIPTION = (
-    "Compare two recipes or saved plans by what they do: values, formulas, graph, "
+    "Compare two recipes, saved plans or runs by what they do: values, formulas, graph, "
     "cost, and the sweeps of recipes. The options apply to the second, which is the first again "
-    "where there is none."
+    "where there is none. What came of two runs is compared by `rlc report`."
 )
 EPILOG = """\
 examples:
   rlc diff recipes/quickstart.rl recipes/mixture.rl
   rlc diff recipes/sudoku.rl --set main.steps=50     with and without it
   rlc diff plan.json recipes/sudoku.rl               what changed since the plan was saved
+  rlc diff runs/sudoku-1 runs/sudoku-2               the plans of two runs
 
 exit status: 0 both do the same, 1 they differ, 2 errors
 """
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("before", help="a recipe (.rl) or a saved plan (.json)")
+    parser.add_argument("before", help="a recipe (.rl), a saved plan (.json) or a run")
     parser.add_argument("after", nargs="?", help="another (default: the first, with the options)")
     add_plan_options(parser)
     parser.add_argument("--json", action="store_true", help="print JSON")
@@ -46,12 +49,12 @@ def run(args: argparse.Namespace) -> int:
     changed, after = changes_plan(args), args.after or args.before
     if args.after is None and not changed:
         return print_error("give a second recipe, or something to --set", ERROR)
-    if changed and is_saved_plan(after):
+    if changed and _is_plan(after):
         return print_error(f"{after} stays as it is: options apply to a recipe", ERROR)
     old, new = _compiled(args.before), _compiled(after, args)
     if old.plan is None or new.plan is None:
         return ERROR
-    both_recipes = not (is_saved_plan(args.before) or is_saved_plan(after))
+    both_recipes = not (_is_plan(args.before) or _is_plan(after))
     diff = diff_plans(old.plan, new.plan, (old.sweeps, new.sweeps) if both_recipes else ((), ()))
     names = (args.before, f"{after} with the options" if changed else after)
     if args.json:
@@ -61,9 +64,20 @@ def run(args: argparse.Namespace) -> int:
     return DIFFERENT if diff else SAME
 
 
+def _is_plan(path: str) -> bool:
+    """Whether it stays as it is: a saved plan, or a run."""
+    return is_saved_plan(path) or os.path.isdir(path)
+
+
 def _compiled(path: str, args: argparse.Namespace | None = None) -> Compiled:
-    """Return what a recipe compiles to, or a saved plan, stale or not; without a plan if findings
-    were printed."""
+    """Return what a recipe compiles to, or the plan of a run, or a saved one, stale or not; without
+    a plan if findings were printed."""
+    if os.path.isdir(path):
+        from rlc.compile.recipe import Compiled
+        from rlc.lang.diagnostics import Diagnostics
+        from rlc.report.run_files import read_plan as plan_of_run
+
+        return Compiled(plan_of_run(Path(path)), Diagnostics())
     if is_saved_plan(path):
         from rlc.compile.recipe import Compiled
         from rlc.compile.saved import read_plan
