@@ -7,8 +7,6 @@ import json
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
-from attrs import evolve
-
 from rlc.cli.output import print_error, visible
 
 if TYPE_CHECKING:
@@ -24,7 +22,7 @@ def show_comparisons(
     last one. Return the exit status."""
     from rich.console import Console
 
-    from rlc.report.comparisons import comparisons, last_compared
+    from rlc.report.comparisons import comparisons, last_compared, typical
 
     last = last_compared(metrics, plan.name)
     if last is None:
@@ -37,7 +35,7 @@ def show_comparisons(
         hint = f"{plan.name} has done the steps 1 to {last:,}"
         return print_error("there are no such preferences", 1, hint)
     asked = args.limit is not None or args.row is not None
-    chosen = found[: args.limit or limit] if asked else _typical(found)
+    chosen = found[: args.limit or limit] if asked else typical(found)
     console = Console(highlight=False)
     for number, one in enumerate(chosen):
         if args.json:
@@ -48,13 +46,6 @@ def show_comparisons(
         for text, style in _lines(one):
             console.print(text, style=style, markup=False, soft_wrap=True)
     return 0
-
-
-def _typical(found: Sequence[Comparison]) -> list[Comparison]:
-    order = sorted(found, key=lambda one: one.margin)
-    at = {"best": len(order) - 1, "median": (len(order) - 1) // 2, "worst": 0}
-    chosen = {at[why]: why for why in reversed(at)}
-    return [evolve(order[place], why=chosen[place]) for place in sorted(chosen, reverse=True)]
 
 
 def _lines(one: Comparison) -> Iterator[tuple[str, str]]:

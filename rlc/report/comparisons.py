@@ -5,12 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from attrs import frozen
+from attrs import evolve, frozen
 
 from rlc.plan.records import PreferencePlan
 from rlc.runtime.journal.history import Record, parse_line
 from rlc.runtime.journal.metrics import COMPARISONS_FILE
-from rlc.runtime.stages.examples import examples_file
 
 
 @frozen
@@ -57,6 +56,8 @@ def last_compared(metrics: Sequence[Record], stage: str) -> int | None:
 
 def comparisons(path: Path, plan: PreferencePlan, step: int) -> list[Comparison]:
     """What a step of a stage compared, in the order of its rows."""
+    from rlc.runtime.stages.examples import examples_file  # a base install has no numpy
+
     examples = list(_records(path / examples_file(plan, plan.data)))
     found = []
     for record in _records(path / COMPARISONS_FILE):
@@ -74,6 +75,14 @@ def comparisons(path: Path, plan: PreferencePlan, step: int) -> list[Comparison]
         number, prompt = record["example"], shown["prompt"]
         found.append(Comparison(plan.name, step, number, example["place"], prompt, replies))
     return sorted(found, key=lambda one: one.number)
+
+
+def typical(found: Sequence[Comparison]) -> list[Comparison]:
+    """The widest, the median and the worst margin, each with its ``why``; fewer of fewer."""
+    order = sorted(found, key=lambda one: one.margin)
+    at = {"best": len(order) - 1, "median": (len(order) - 1) // 2, "worst": 0}
+    chosen = {at[why]: why for why in reversed(at)} if order else {}
+    return [evolve(order[place], why=chosen[place]) for place in sorted(chosen, reverse=True)]
 
 
 def _records(path: Path) -> Iterator[Record]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from statistics import fmean
 
@@ -64,7 +64,7 @@ def read_episodes(path: Path, wanted: EpisodeFilter) -> Iterator[Record]:
         return
     start = ""
     if wanted.stage is not None and wanted.step is not None:
-        start = json.dumps({"stage": wanted.stage, "step": wanted.step}).removesuffix("}") + ","
+        start = _start(wanted.stage, wanted.step)
     with file.open(encoding="utf-8", errors="replace") as lines:
         for line in lines:
             if start and not line.startswith(start):
@@ -72,6 +72,25 @@ def read_episodes(path: Path, wanted: EpisodeFilter) -> Iterator[Record]:
             record = parse_line(line)
             if record is not None and wanted.matches(record):
                 yield record
+
+
+def read_steps(path: Path, steps: Iterable[tuple[str, int]]) -> dict[tuple[str, int], list[Record]]:
+    """Return the episodes of some steps of a run folder, by stage and step, in one pass over the
+    file; the lines of other steps stay unparsed."""
+    found: dict[tuple[str, int], list[Record]] = {step: [] for step in steps}
+    starts = tuple(_start(*step) for step in found)
+    file = path / ROLLOUTS_FILE
+    if starts and file.is_file():
+        with file.open(encoding="utf-8", errors="replace") as lines:
+            for line in lines:
+                if line.startswith(starts) and (record := parse_line(line)) is not None:
+                    found[record["stage"], record["step"]].append(record)
+    return found
+
+
+def _start(stage: str, step: int) -> str:
+    """How the line of an episode begins."""
+    return json.dumps({"stage": stage, "step": step}).removesuffix("}") + ","
 
 
 def representatives(records: Sequence[Record]) -> list[Episode]:

@@ -6,6 +6,7 @@ import math
 import time
 
 _TEXT = 4_000  # characters of one message that a page shows
+_CONTROLS = {code: 0x2400 + code for code in range(32) if chr(code) not in "\n\t"} | {127: 0x2421}
 
 
 def moment(seconds: float) -> str:
@@ -14,7 +15,9 @@ def moment(seconds: float) -> str:
 
 
 def shortened(text: str) -> str:
-    """Cut the middle out of a text that is too long for a page."""
+    """Cut the middle out of a text that is too long for a page, and show control characters as
+    their symbols: ``␛``."""
+    text = text.translate(_CONTROLS)
     if len(text) <= _TEXT:
         return text
     left_out = len(text) - _TEXT
@@ -27,12 +30,20 @@ def signed(value: float) -> str:
     return f"{mark} {value:+.3f}"
 
 
-def number(value: float) -> str:
-    """Format a number with six significant digits: ``0.854167``, ``1,474``, ``5.03e-09``."""
+def number(value: float, digits: int = 4) -> str:
+    """Format a number with so many significant digits, whole ones with all: ``0.8542``, ``1,474``,
+    ``5.03e-09``."""
     if value == int(value) and abs(value) < 1e15:
         return f"{int(value):,}"
     if 1e-4 <= abs(value) < 1e6:
-        digits = max(0, 5 - math.floor(math.log10(abs(value))))
-        text = f"{value:,.{digits}f}"
+        decimals = max(0, digits - 1 - math.floor(math.log10(abs(value))))
+        text = f"{value:,.{decimals}f}"
         return text.rstrip("0").rstrip(".") if "." in text else text
-    return f"{value:.4g}"
+    return f"{value:.{min(digits, 4)}g}"
+
+
+def dollars(usd: float | None) -> str:
+    """Format a price, with the digits that a small one needs; None is unknown."""
+    if usd is None:
+        return "unknown"
+    return f"${usd:,.2f}" if usd >= 1 or usd == 0 else f"${usd:.4f}"

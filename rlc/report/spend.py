@@ -52,6 +52,10 @@ class Spend:
     def free(self) -> bool:
         return self.usd == 0
 
+    @property
+    def tokens(self) -> int:
+        return sum(kind.tokens for kind in self.kinds)
+
 
 def spend(files: RunFiles) -> Spend:
     """Add up what a run used, steps that were repeated included."""

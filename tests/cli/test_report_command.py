@@ -45,8 +45,10 @@ def test_it_opens_the_browser_when_asked(
 def test_errors_say_what_to_do(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["report", str(tmp_path)]) == 1
     errors = capsys.readouterr().err
-    assert "is not a run folder" in errors
+    assert "there are no runs in" in errors
     assert "rlc runs" in errors
+    assert main(["report", str(tmp_path / "nowhere")]) == 1
+    assert "is not a run folder" in capsys.readouterr().err
     write_run(tmp_path / "run")
     assert main(["report", str(tmp_path / "run"), "-o", str(tmp_path / "no" / "x.html")]) == 1
     assert "cannot write" in capsys.readouterr().err

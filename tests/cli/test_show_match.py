@@ -8,7 +8,7 @@ import pytest
 from run_support import compiled, rollouts, run_new, train
 
 from rlc.cli.main import main
-from rlc.report.pages.run_page import report_html
+from rlc.report.pages.run_page import run_html
 
 pytestmark = pytest.mark.engine
 
@@ -87,6 +87,6 @@ def test_a_match_is_shown_once(folder: Path, capsys: pytest.CaptureFixture[str])
 
 
 def test_the_report_says_how_matches_ended_by_seat_and_opponent(folder: Path) -> None:
-    page = report_html(folder)
+    page = run_html(folder)
     for title in ("first against itself", "second against itself", "first against policy"):
         assert f"Matches of count: {title}" in page

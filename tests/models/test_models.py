@@ -19,7 +19,7 @@ from rlc.compile.recipe import load as compile_file
 from rlc.models.export import ExportError, export_model
 from rlc.models.named import named_model
 from rlc.models.opened import open_model
-from rlc.report.pages.run_page import report_html
+from rlc.report.pages.run_page import run_html
 from rlc.service.chats.draw import Draw
 from rlc.service.chats.errors import TooLongError
 
@@ -173,7 +173,7 @@ def test_a_run_says_what_its_model_is_called(
     assert [run["model"] for run in json.loads(capsys.readouterr().out)] == [name]
     assert main(["runs", str(trained)]) == 0
     assert "@main:2" in capsys.readouterr().out
-    assert f"model <code>{name}</code>" in report_html(trained)
+    assert f"model <code>{name}</code>" in run_html(trained)
 
 
 def test_other_weights_are_started_from_without_editing_the_recipe(

@@ -87,4 +87,4 @@ def test_the_page_has_the_curves(folder: Path) -> None:
         "Distance",
     ]
     (line, _) = page.stages
-    assert [change.name for change in line.changes] == ["accuracy"]
+    assert [change.title for change in line.changes] == ["align: accuracy"]

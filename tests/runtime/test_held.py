@@ -18,7 +18,7 @@ from rlc.compile.rehearse import rehearse
 from rlc.plan.expectations import ExpectationPlan, Over, QuantityPlan, TermPlan
 from rlc.plan.graph import build_graph
 from rlc.plan.records import Plan, TrainPlan
-from rlc.report.pages.run_page import report_html
+from rlc.report.pages.run_page import run_html
 from rlc.runtime.expectations import judged_after
 from rlc.runtime.journal.folder import RunFolder
 from rlc.runtime.journal.runs import read_run
@@ -116,7 +116,7 @@ def test_the_exit_status_and_the_pages_say_what_held(
     assert main(["runs", "--json"]) == 0
     rows = {row["path"]: row["expectations"] for row in json.loads(capsys.readouterr().out)}
     assert [one["holds"] for one in rows["runs/bad"]] == [True, True, False]
-    html = report_html(Path("runs/bad"))
+    html = run_html(Path("runs/bad"))
     assert '<b class="bad">failed</b>: <code>main.reward &gt; 2</code>' in html
     with pytest.raises(rlc.ExpectationError, match=r"expected main\.reward > 2: it is ") as raised:
         rlc.resume("runs/bad")

@@ -44,16 +44,18 @@ NODES = (
 )
 
 
-def plan(steps: int) -> Plan:
-    text = RECIPE.format(steps=steps, every=max(1, steps // 4))
+def plan(steps: int, recipe: str = RECIPE) -> Plan:
+    text = recipe.format(steps=steps, every=max(1, steps // 4))
     result = compile_source(Source("recipe.rl", text))
     assert result.plan is not None, render_human(result.diagnostics, color=False)
     return result.plan
 
 
-def write_run(path: Path, planned: int = 8, done: int | None = None) -> list[dict[str, Any]]:
+def write_run(
+    path: Path, planned: int = 8, done: int | None = None, recipe: str = RECIPE
+) -> list[dict[str, Any]]:
     """Make a run of ``done`` steps in a folder and return its metrics."""
-    job, random = plan(planned), Random(planned)
+    job, random = plan(planned, recipe), Random(planned)
     done = planned if done is None else done
     path.mkdir(parents=True)
     written = {"plan_hash": plan_hash(job), **plan_to_dict(job)}
@@ -73,7 +75,7 @@ def write_run(path: Path, planned: int = 8, done: int | None = None) -> list[dic
             journal.add_spend("main", step, USAGE, cost(job.stages[0].model, USAGE))
             if step >= done - 1:
                 rollouts += [_rollout(step, env, member) for env in ENVS for member in range(4)]
-        if step % every == 0:
+        if step % every == 0 and len(job.stages) > 1:
             records.append(_evaluation(step, done))
             _store(journal, records[-1], clock, clock + 1)
             clock += 1
@@ -83,6 +85,16 @@ def write_run(path: Path, planned: int = 8, done: int | None = None) -> list[dic
     write_lines(path / "timeline.jsonl", timeline)
     write_lines(path / "rollouts.jsonl", rollouts)
     return records
+
+
+def add_step(path: Path, step: int, planned: int = 8) -> None:
+    """Let a run that was made up go on by a step, as the process of a run would."""
+    record = _metrics(step, planned, Random(step))
+    journal = Journal(path / "journal.sqlite")
+    _store(journal, record, START + step, START + step + 1)
+    journal.close()
+    with (path / "metrics.jsonl").open("a", encoding="utf-8") as file:
+        file.write(json.dumps(record) + "\n")
 
 
 def _store(journal: Journal, metrics: dict[str, Any], started: float, finished: float) -> None:

@@ -205,6 +205,9 @@ def report(run: str, steps: int = 10, episodes: int = 4) -> dict[str, Any]:
         "metrics": files.metrics[-steps:] if steps > 0 else [],
         "episodes": [
             {"why": episode.why, **episode.record}
-            for episode in islice(episodes_of(files), max(0, episodes))
+            for episode in islice(
+                (episode for step in episodes_of(files) for episode in step.episodes),
+                max(0, episodes),
+            )
         ],
     }

@@ -8,13 +8,37 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from attrs import frozen
+from attrs import evolve, frozen
 
 from rlc.report.charts.series import Series, smoothed, table_steps, thinned, ticks
 from rlc.report.formatting import number
 
 BOX = 1000.0
-COLORS = 8  # of the page; further curves start again, with dashes
+COLORS, DASHES = 8, 12  # of the page: each curve has another pair of them
+_ROUNDING = 0.01  # the share of a scale that a bound may be passed by
+_APART = 7.0  # per cent of the height between labels at the ends of curves
+
+
+@frozen
+class Figure:
+    """What a chart shows, before it is drawn. ``bounds`` are values that the scale includes."""
+
+    id: str
+    title: str
+    curves: tuple[Series, ...]
+    note: str = ""
+    bounds: tuple[float | None, float | None] = (None, None)
+    x_name: str = "step"
+    band: str = ""  # what the bands of its curves are
+
+
+@frozen
+class Mark:
+    """A letter at the end of a curve; ``x`` and ``y`` in per cent, from the left and the bottom."""
+
+    text: str
+    x: float
+    y: float
 
 
 @frozen
@@ -23,12 +47,13 @@ class Curve:
 
     name: str
     color: int
-    dashed: bool
+    dash: int
     path: str
     mean: str
     band: str
     dot: tuple[float, float] | None  # a single value is no path
     last: str
+    mark: Mark | None = None
 
 
 @frozen
@@ -77,7 +102,7 @@ class _Scale:
         return (value - self.low) / (self.high - self.low) if self.high > self.low else 0.5
 
 
-def chart(
+def figure(
     id: str,
     title: str,
     curves: Sequence[Series | None],
@@ -85,36 +110,53 @@ def chart(
     note: str = "",
     bounds: tuple[float | None, float | None] = (None, None),
     x_name: str = "step",
-) -> Chart | None:
-    """Return the curves that are not None in one box, or None if all are. ``bounds`` are values
-    that the scale includes."""
-    found = [curve for curve in curves if curve is not None]
-    if not found:
-        return None
+    band: str = "",
+) -> Figure | None:
+    """Return the curves that are not None as a figure, or None if all are."""
+    found = tuple(curve for curve in curves if curve is not None)
+    return Figure(id, title, found, note, bounds, x_name, band) if found else None
+
+
+def draw(figure: Figure, places: Sequence[int] | None = None, marks: Sequence[str] = ()) -> Chart:
+    """Draw a figure. ``places`` are those of its curves among the colours and dashes of the page,
+    by default one after the other; ``marks`` are letters to put at their ends."""
+    found = figure.curves
     x = _Scale(min(c.steps[0] for c in found), max(c.steps[-1] for c in found))
-    edges = [value for value in bounds if value is not None]
+    edges = [value for value in figure.bounds if value is not None]
     for curve in found:
         for values in (curve.values, *(curve.edges or ())):
             edges += [min(values), max(values)]
-    y_ticks = ticks(min(edges), max(edges))
+    low, high = min(edges), max(edges)
+    for bound in figure.bounds:  # what is over it by a rounding needs no room of its own
+        if bound is not None and 0 < abs(low - bound) < (high - low) * _ROUNDING:
+            low = bound
+    y_ticks = ticks(low, high)
     y = _Scale(y_ticks[0], y_ticks[-1])
-    window = max(smoothed(curve.values)[1] for curve in found)
-    if window:
-        note = f"{note}{'; ' if note else ''}thick: mean of {window} steps"
+    notes = [figure.note] if figure.note else []
+    if figure.band and any(curve.spread for curve in found):
+        notes.append(f"band: {figure.band}")
+    if window := max(smoothed(curve.values)[1] for curve in found):
+        notes.append(f"{'' if marks else 'thick: '}mean of {window} steps")
     # Whole steps within the scale, few enough for a phone.
-    marks = [int(m) for m in ticks(x.low, x.high, 6) if m == int(m) and x.low <= m <= x.high]
-    x_ticks = marks if len(marks) > 1 else sorted({int(x.low), int(x.high)})
+    whole = [int(m) for m in ticks(x.low, x.high, 6) if m == int(m) and x.low <= m <= x.high]
+    x_ticks = whole if len(whole) > 1 else sorted({int(x.low), int(x.high)})
     steps = table_steps(found)
     by_step = [dict(zip(curve.steps, curve.values, strict=True)) for curve in found]
+    drawn = [
+        _curve(curve, place, x, y)
+        for curve, place in zip(found, places or range(len(found)), strict=True)
+    ]
+    if marks:
+        drawn = _marked(drawn, found, marks, x, y)
     return Chart(
-        id=id,
-        title=title,
-        note=note,
-        x_name=x_name,
-        curves=tuple(_curve(curve, i, x, y) for i, curve in enumerate(found)),
+        id=figure.id,
+        title=figure.title,
+        note="; ".join(notes),
+        x_name=figure.x_name,
+        curves=tuple(drawn),
         x_ticks=tuple(Tick(100 * x.of(step), f"{step:,}") for step in x_ticks),
-        y_ticks=tuple(Tick(100 * y.of(value), number(value)) for value in y_ticks),
-        head=(x_name, *(curve.name for curve in found)),
+        y_ticks=tuple(Tick(100 * y.of(value), number(value, 6)) for value in y_ticks),
+        head=(figure.x_name, *(curve.name for curve in found)),
         table=tuple(
             (f"{step:,}", *(number(values[step]) if step in values else "" for values in by_step))
             for step in steps
@@ -123,7 +165,50 @@ def chart(
     )
 
 
-def _curve(curve: Series, index: int, x: _Scale, y: _Scale) -> Curve:
+def chart(
+    id: str,
+    title: str,
+    curves: Sequence[Series | None],
+    *,
+    note: str = "",
+    bounds: tuple[float | None, float | None] = (None, None),
+) -> Chart | None:
+    """Draw the curves that are not None in one box; None if all are."""
+    shown = figure(id, title, curves, note=note, bounds=bounds)
+    return draw(shown) if shown else None
+
+
+def _marked(
+    drawn: Sequence[Curve], found: Sequence[Series], marks: Sequence[str], x: _Scale, y: _Scale
+) -> list[Curve]:
+    """Put a letter at the end of each curve, moved up where another one ends close by. Of a curve
+    with a moving mean that alone is left: there are others in the chart."""
+    ends = [
+        (100 * x.of(curve.steps[-1]), 100 * y.of((smoothed(curve.values)[0] or curve.values)[-1]))
+        for curve in found
+    ]
+    placed: dict[int, tuple[float, float]] = {}
+    for i in sorted(range(len(ends)), key=lambda i: (ends[i][1], i)):
+        across, up = ends[i]
+        for other_across, other_up in sorted(placed.values(), key=lambda place: place[1]):
+            if abs(other_across - across) < _APART and abs(other_up - up) < _APART:
+                up = other_up + _APART
+        placed[i] = (across, up)
+    return [
+        evolve(
+            curve,
+            path="" if curve.mean else curve.path,
+            mark=Mark(text, *map(_rounded, placed[i])),
+        )
+        for i, (curve, text) in enumerate(zip(drawn, marks, strict=True))
+    ]
+
+
+def _rounded(value: float) -> float:
+    return round(value, 2)
+
+
+def _curve(curve: Series, place: int, x: _Scale, y: _Scale) -> Curve:
     def points(values: Sequence[float]) -> list[str]:
         steps = curve.steps
         return [
@@ -138,11 +223,11 @@ def _curve(curve: Series, index: int, x: _Scale, y: _Scale) -> Curve:
         band = f"M{'L'.join([*points(upper), *reversed(points(lower))])}Z"  # there and back
     return Curve(
         name=curve.name,
-        color=index % COLORS,
-        dashed=index >= COLORS,
+        color=place % COLORS,
+        dash=place % DASHES,
         path="" if single else f"M{'L'.join(points(curve.values))}",
         mean=f"M{'L'.join(points(means))}" if means else "",
         band=band,
         dot=(100 * x.of(curve.steps[0]), 100 * y.of(curve.values[0])) if single else None,
-        last=number(curve.values[-1]),
+        last=number(curve.values[-1], 3),
     )

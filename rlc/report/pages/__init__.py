@@ -1,1 +1,1 @@
-"""What `rlc report` writes: pages of HTML, each with everything in it."""
+"""What `rlc report` writes and `rlc watch` serves: pages of HTML, each with everything in it."""

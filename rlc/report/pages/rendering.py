@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from rlc.plan.units import elapsed
 from rlc.report.episodes import about_line, advantage
-from rlc.report.formatting import moment, shortened, signed
+from rlc.report.formatting import dollars, moment, number, shortened, signed
 from rlc.report.timing import LANES, lane_of
 from rlc.runtime.summary import verdict
 
 # Each state's style, and a sign that says the same as its colour, with the words for it.
-_STATES = {
+STATES = {
     "finished": ("good", "✓ finished"),
     "running": ("good", "● running"),
     "failed": ("bad", "✕ failed"),
@@ -20,8 +20,8 @@ _STATES = {
 }
 
 
-def render(page: object, template: str = "report.html.j2") -> str:
-    """Render a page as HTML."""
+def render(page: object, template: str, live: bool = False) -> str:
+    """Render a page as HTML; a ``live`` one fetches itself anew where `rlc watch` serves it."""
     from jinja2 import Environment, PackageLoader, StrictUndefined
 
     environment = Environment(
@@ -32,13 +32,16 @@ def render(page: object, template: str = "report.html.j2") -> str:
         lstrip_blocks=True,
     )
     environment.filters |= {
+        "about": about_line,
+        "advantage": advantage,
+        "dollars": dollars,
         "elapsed": elapsed,
         "moment": moment,
+        "number": number,
         "shortened": shortened,
         "signed": signed,
-        "advantage": advantage,
-        "about": about_line,
         "verdict": verdict,
     }
-    environment.globals |= {"lanes": LANES, "lane_of": lane_of, "states": _STATES}
-    return environment.get_template(template).render(page=page)
+    environment.globals |= {"lanes": LANES, "lane_of": lane_of, "states": STATES}
+    text = environment.get_template(template).render(page=page, live=live)
+    return text.encode("utf-8", "replace").decode("utf-8")  # half of a surrogate pair is no text

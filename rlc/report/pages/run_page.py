@@ -8,42 +8,37 @@ from pathlib import Path
 
 from attrs import frozen
 
-from rlc.catalog.declarations import STAGES
 from rlc.catalog.saved_weights import model_of
 from rlc.explanation.formulas.stages import formula_sections
 from rlc.explanation.values import Row, value_rows
 from rlc.lang.render import Paint
 from rlc.plan.codec import plan_hash
-from rlc.plan.records import EvalPlan, Plan, StagePlan, TrainPlan, kind_of
+from rlc.plan.records import EvalPlan, Plan, PreferencePlan, StagePlan, kind_of
+from rlc.report.charts.drawing import Chart, draw
+from rlc.report.charts.figures import stage_figures
 from rlc.report.charts.gantt import Bar, Gantt, bars, gantt
 from rlc.report.charts.graph_drawing import Diagram, diagrams
-from rlc.report.charts.stage_charts import StageCharts, stage_charts
-from rlc.report.episodes import (
-    Episode,
-    EpisodeFilter,
-    read_episodes,
-    representatives,
-)
+from rlc.report.comparisons import Comparison, comparisons, last_compared, typical
+from rlc.report.episodes import Episode, read_steps, representatives
 from rlc.report.findings import Finding, findings
 from rlc.report.formatting import moment, number
+from rlc.report.measures import measures
 from rlc.report.pages.rendering import render
 from rlc.report.run_files import RunFiles, read_files
 from rlc.report.spend import Spend, spend
 from rlc.report.timing import environment_shares, step_times, totals
 from rlc.runtime.failures import Failure, read_failures
-from rlc.runtime.journal.history import Record, is_number
-from rlc.runtime.journal.metrics import evaluation_results, measure
+from rlc.runtime.journal.history import is_number
 from rlc.runtime.journal.runs import RunInfo, read_run
-from rlc.runtime.summary import window_label, window_mean
 
-_EPISODES = 24  # that a page shows
+_EPISODES, _EARLIER_EPISODES = 24, 6  # that a page shows, of the last step and of others
 
 
 @frozen
 class Change:
     """A measure of a stage, from its first steps to its last; ``label`` says how many these are."""
 
-    name: str
+    title: str
     first: str
     last: str
     better: bool | None
@@ -57,6 +52,15 @@ class StageLine:
     done: int
     planned: int | None
     changes: tuple[Change, ...]
+
+
+@frozen
+class Group:
+    """The charts of a stage."""
+
+    stage: str
+    kind: str
+    charts: tuple[Chart, ...]
 
 
 @frozen
@@ -78,6 +82,15 @@ class TimePart:
 
 
 @frozen
+class EpisodeStep:
+    """Episodes that were chosen of a step."""
+
+    stage: str
+    step: int
+    episodes: tuple[Episode, ...]
+
+
+@frozen
 class Page:
     """Everything that the template shows."""
 
@@ -88,7 +101,7 @@ class Page:
     seed: int
     written: str
     stages: tuple[StageLine, ...]
-    groups: tuple[StageCharts, ...]
+    groups: tuple[Group, ...]
     times: tuple[TimePart, ...]
     bars: tuple[Bar, ...]
     gantt: Gantt | None
@@ -96,27 +109,47 @@ class Page:
     plan: tuple[PlanPart, ...]
     findings: tuple[Finding, ...]
     causes: tuple[Failure, ...]
-    episodes: tuple[Episode, ...]
+    episodes: tuple[EpisodeStep, ...]
+    compared: tuple[Comparison, ...]
     metrics: tuple[tuple[str, ...], ...]  # stage, name, first, last, lowest, highest
 
 
-def report_html(path: Path) -> str:
+def run_html(path: Path, live: bool = False) -> str:
     """Return the page about the run in a folder. Raise RunError if it is not a run's folder."""
     files = read_files(path)
-    return render(build(files, read_run(path), episodes(files)))
+    return render(build(files, read_run(path), episodes(files)), "run.html.j2", live)
 
 
-def episodes(files: RunFiles) -> list[Episode]:
-    """Choose the most representative episodes of the last step of each stage."""
-    found: list[Episode] = []
+def episodes(files: RunFiles) -> list[EpisodeStep]:
+    """Choose the most representative episodes of the last step of each stage, then of a middle one
+    and of the first."""
+    chosen = list[tuple[str, int]]()
     for stage in files.plan.stages:
-        if records := files.of_stage(stage.name):
-            wanted = EpisodeFilter(stage=stage.name, step=int(records[-1]["step"]))
-            found.extend(representatives(list(read_episodes(files.path, wanted))))
-    return found[:_EPISODES]
+        done = [int(record["step"]) for record in files.of_stage(stage.name)]
+        if done:
+            chosen += dict.fromkeys(
+                (stage.name, step) for step in (done[-1], done[len(done) // 2], done[0])
+            )
+    found = read_steps(files.path, chosen)
+    last = dict(reversed(chosen))
+    steps = []
+    for name, step in chosen:
+        most = _EPISODES if step == last[name] else _EARLIER_EPISODES
+        if mine := representatives(found[name, step])[:most]:
+            steps.append(EpisodeStep(name, step, tuple(mine)))
+    return steps
 
 
-def build(files: RunFiles, run: RunInfo, chosen: Sequence[Episode]) -> Page:
+def _compared(files: RunFiles) -> Iterator[Comparison]:
+    """The most telling preferences of the last step of each stage that learns from some."""
+    for stage in files.plan.stages:
+        if isinstance(stage, PreferencePlan):
+            last = last_compared(files.metrics, stage.name)
+            if last is not None:
+                yield from typical(comparisons(files.path, stage, last))
+
+
+def build(files: RunFiles, run: RunInfo, chosen: Sequence[EpisodeStep]) -> Page:
     """Compute what the page shows."""
     plan = files.plan
     shares = environment_shares(files.metrics)
@@ -130,8 +163,11 @@ def build(files: RunFiles, run: RunInfo, chosen: Sequence[Episode]) -> Page:
         hash=plan_hash(plan)[:12],
         seed=plan.seed,
         written=moment(time.time()),
-        stages=tuple(_stage_line(stage, files.of_stage(stage.name)) for stage in plan.stages),
-        groups=tuple(stage_charts(files)),
+        stages=tuple(_stage_line(files, stage) for stage in plan.stages),
+        groups=tuple(
+            Group(mine.stage, mine.kind, tuple(map(draw, mine.figures)))
+            for mine in stage_figures(files)
+        ),
         times=tuple(TimePart(lane, spent, spent / total) for lane, spent in seconds.items()),
         bars=tuple(bars(times)),
         gantt=gantt(files.timeline, files.evaluations),
@@ -140,40 +176,25 @@ def build(files: RunFiles, run: RunInfo, chosen: Sequence[Episode]) -> Page:
         findings=tuple(findings(files)),
         causes=tuple(read_failures(files.path)),
         episodes=tuple(chosen),
+        compared=tuple(_compared(files)),
         metrics=tuple(_metric_lines(files)),
     )
 
 
-def _stage_line(stage: StagePlan, records: Sequence[Record]) -> StageLine:
-    if isinstance(stage, EvalPlan):
-        found = [evaluation_results(record, stage.name) for record in records]
-        last = found[-1].items() if found else ()
-        label = "first evaluation → last" if len(found) > 1 else "one evaluation"
-        results = [
-            _change(name, found[0][name], value, label) for name, value in last if name in found[0]
-        ]
-        return StageLine(stage.name, "eval", len(records), None, tuple(results))
-    kind = kind_of(stage)
-    rises = STAGES[kind].rises
-    if isinstance(stage, TrainPlan):
-        watched = {env.name: f"reward/{env.name}" for env in stage.envs}
-    else:
-        watched = {measure(stage).partition("/")[0]: measure(stage)}
-    changes = []
-    for name, key in watched.items():
-        values = [float(record[key]) for record in records if is_number(record.get(key))]
-        first, last_mean = window_mean(values, last=False), window_mean(values, last=True)
-        if first is not None and last_mean is not None:
-            label = window_label(len(values))
-            changes.append(_change(name, first, last_mean, label, rises))
-    return StageLine(stage.name, kind, len(records), stage.steps, tuple(changes))
-
-
-def _change(
-    name: str, first: float, last: float, label: str, more_is_better: bool = True
-) -> Change:
-    better = None if first == last else (last > first) == more_is_better
-    return Change(name, f"{first:.3f}", f"{last:.3f}", better, label)
+def _stage_line(files: RunFiles, stage: StagePlan) -> StageLine:
+    changes = [
+        Change(
+            one.title,
+            number(one.first, 3),
+            number(one.last, 3),
+            one.better(one.last, one.first),
+            one.label,
+        )
+        for one in measures(files, stage)
+    ]
+    planned = None if isinstance(stage, EvalPlan) else stage.steps
+    done = len(files.of_stage(stage.name))
+    return StageLine(stage.name, kind_of(stage), done, planned, tuple(changes))
 
 
 def _plan_parts(plan: Plan) -> Iterator[PlanPart]:

@@ -65,9 +65,9 @@ class SweepPage:
     failed: tuple[TrialRecord, ...]
 
 
-def sweep_html(path: Path) -> str:
+def sweep_html(path: Path, live: bool = False) -> str:
     """Return the page about the sweep in a folder. Raise RunError if it is not that of a sweep."""
-    return render(build(read_sweep(path)), "sweep.html.j2")
+    return render(build(read_sweep(path)), "sweep.html.j2", live)
 
 
 def build(sweep: SweepInfo) -> SweepPage:

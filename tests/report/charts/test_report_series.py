@@ -46,15 +46,15 @@ def test_ticks_are_few_and_enclose_the_values(low: float, high: float) -> None:
     [
         (0.0, "0"),
         (1474, "1,474"),
-        (0.8541666, "0.854167"),
-        (1234.5, "1,234.5"),
+        (0.8541666, "0.8542"),
+        (1234.5678, "1,235"),
         (-0.25, "-0.25"),
         (5.033185e-9, "5.033e-09"),
         (2.5e7, "25,000,000"),
         (2_500_000.5, "2.5e+06"),
     ],
 )
-def test_numbers_have_six_digits(value: float, text: str) -> None:
+def test_numbers_have_four_digits(value: float, text: str) -> None:
     assert number(value) == text
 
 

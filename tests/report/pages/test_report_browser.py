@@ -17,7 +17,7 @@ from typing import Any
 import pytest
 from made_up_runs import write_run
 
-from rlc.report.pages.run_page import report_html
+from rlc.report.pages.run_page import run_html
 
 NAMES = ("chromium-headless-shell", "chromium", "chromium-browser", "google-chrome", "chrome")
 BROWSER = os.environ.get("RLC_BROWSER") or next(filter(None, map(shutil.which, NAMES)), None)
@@ -52,10 +52,10 @@ frame.addEventListener("load", () => {{
   told.overlaps = charts.filter((a, i) => charts.some((b, j) => i < j && a.left < b.right - 1 &&
     b.left < a.right - 1 && a.top < b.bottom - 1 && b.top < a.bottom - 1)).length;
   told.charts = charts.length;
-  const area = inner.querySelector("#main-reward .area");
-  area.dispatchEvent(new KeyboardEvent("keydown", {{key: "ArrowLeft"}}));
+  const area = inner.querySelector("#chart-main-reward .area");
+  area.dispatchEvent(new KeyboardEvent("keydown", {{key: "ArrowLeft", bubbles: true}}));
   told.tip = area.querySelector(".tip").textContent;
-  inner.getElementById("closer").click();
+  inner.querySelector(".zoom button").click();
   const gantt = inner.querySelector(".gantt");
   told.zoomed = gantt.scrollWidth / gantt.clientWidth;
   told.ground = getComputedStyle(inner.body).backgroundColor;
@@ -70,7 +70,7 @@ frame.addEventListener("load", () => {{
 def page(tmp_path_factory: pytest.TempPathFactory) -> str:
     folder = tmp_path_factory.mktemp("browser") / "run"
     write_run(folder, planned=80)
-    return report_html(folder)
+    return run_html(folder)
 
 
 def look_at(page: str, width: int, folder: Path) -> dict[str, Any]:

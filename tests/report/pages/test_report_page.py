@@ -13,7 +13,7 @@ from rlc.catalog.facts.models import find_model
 from rlc.report.charts.drawing import Chart
 from rlc.report.formatting import number
 from rlc.report.pages.rendering import render
-from rlc.report.pages.run_page import Page, build, episodes, report_html
+from rlc.report.pages.run_page import Page, build, episodes, run_html
 from rlc.report.run_files import read_files
 from rlc.runtime.journal.runs import read_run
 from rlc.runtime.records import RunError
@@ -104,7 +104,7 @@ def test_the_time_of_all_steps_adds_up(folder: Path) -> None:
 
 
 def test_the_page_needs_no_network_and_quotes_what_models_say(folder: Path) -> None:
-    html = report_html(folder)
+    html = run_html(folder)
     assert not re.search(r"(src|href)\s*=\s*[\"']?(https?:)?//", html)
     assert "@import" not in html
     assert "url(http" not in html
@@ -161,7 +161,7 @@ def test_a_run_that_goes_wrong_is_warned_of(tmp_path: Path) -> None:
 def test_a_long_run_makes_a_small_page_that_keeps_the_extremes(tmp_path: Path) -> None:
     records = write_run(tmp_path / "run", planned=2_000)
     page = page_of(tmp_path / "run")
-    assert len(render(page)) < 600_000
+    assert len(render(page, "run.html.j2")) < 600_000
     chart = charts_of(page)["main-reward"]
     rewards = [record["reward/guess"] for record in records if record["stage"] == "main"]
     column = {row[1] for row in chart.table}
@@ -177,7 +177,7 @@ def test_a_run_that_has_just_begun_has_a_page(tmp_path: Path) -> None:
     page = page_of(tmp_path / "run")
     assert page.groups == ()
     assert page.times[0].lane == "evaluation"
-    assert "0 of 8" in render(page)
+    assert "0 of 8" in render(page, "run.html.j2")
 
 
 def test_torn_lines_are_passed_over(tmp_path: Path) -> None:
@@ -191,11 +191,11 @@ def test_torn_lines_are_passed_over(tmp_path: Path) -> None:
 
 def test_what_is_no_run_is_refused(tmp_path: Path) -> None:
     with pytest.raises(RunError, match="is not a run folder"):
-        report_html(tmp_path)
+        run_html(tmp_path)
     write_run(tmp_path / "run")
     (tmp_path / "run" / "plan.json").write_text("{}")
     with pytest.raises(RunError, match="is not a plan"):
-        report_html(tmp_path / "run")
+        run_html(tmp_path / "run")
 
 
 def test_old_timelines_and_odd_records_do_not_matter(tmp_path: Path) -> None:

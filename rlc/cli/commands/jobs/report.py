@@ -1,34 +1,49 @@
-"""``rlc report``: one page about a run."""
+"""``rlc report``: one page about a run, or about several side by side."""
 
 from __future__ import annotations
 
 import argparse
+import os
 from pathlib import Path
 
 from rlc.cli.output import print_error
 
-HELP = "write a page about a run or a sweep"
+HELP = "write a page about a run, a sweep, or several runs side by side"
 DESCRIPTION = (
-    "Write one self-contained HTML page about a run: curves, evaluations, spend, "
-    "where the time went, the plan, warnings and sample episodes."
+    "Write one self-contained HTML page about a run: curves, evaluations, spend, where the time "
+    "went, the plan, warnings and sample episodes. About several runs: what differs between them, "
+    "what each came to, and their curves in the same charts."
 )
 EPILOG = """\
 examples:
   rlc report runs/sudoku-20261121-093000                 writes report.html into the run folder
   rlc report runs/sudoku-20261121-093000 -o sudoku.html
   rlc report runs/sudoku-20261121-093000 --open          and shows it in the browser
-  rlc report runs/rates-20261121-093000                  a sweep: its trials side by side
+  rlc report runs/sudoku-*                               these runs side by side, in comparison.html
+  rlc report runs/                                       all that are in a folder; 12 at the most
+  rlc report runs/rates-20261121-093000                  a sweep: its trials
 
-The page is one file that needs no network. It can be written while the run goes on.
+The page is one file that needs no network. It can be written while the run goes on; `rlc watch`
+shows it as it changes.
 
 exit status: 0 written, 1 no such run, 2 usage
 """
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("run_dir", metavar="RUN", type=Path, help="the folder of the run or sweep")
     parser.add_argument(
-        "-o", "--out", metavar="FILE", type=Path, help="the page (default RUN/report.html)"
+        "runs",
+        metavar="RUN",
+        nargs="+",
+        type=Path,
+        help="the folder of a run or a sweep, or one with runs in it",
+    )
+    parser.add_argument(
+        "-o",
+        "--out",
+        metavar="FILE",
+        type=Path,
+        help="the page (default RUN/report.html; of several runs comparison.html beside them)",
     )
     parser.add_argument("--open", action="store_true", help="show it in the browser")
 
@@ -36,15 +51,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     import webbrowser
 
-    from rlc.sweeps.read import is_sweep
+    from rlc.report.pages.choice import page_html, shown_folders
 
-    if is_sweep(args.run_dir):
-        from rlc.report.pages.sweep_page import sweep_html as page_of
-    else:
-        from rlc.report.pages.run_page import report_html as page_of
-
-    out: Path = args.out or args.run_dir / "report.html"
-    page = page_of(args.run_dir)
+    folders = shown_folders(args.runs)
+    page = page_html(folders)
+    out: Path = args.out or _default(folders)
     try:
         out.write_text(page, encoding="utf-8")
     except OSError as error:
@@ -55,3 +66,11 @@ def run(args: argparse.Namespace) -> int:
     if args.open and not webbrowser.open(out.resolve().as_uri()):
         return print_error("there is no browser to show it in", 1, f"open {out} yourself")
     return 0
+
+
+def _default(folders: list[Path]) -> Path:
+    """Where the page goes: into the folder of the run, or into that of all of them."""
+    if len(folders) == 1:
+        return folders[0] / "report.html"
+    parent = os.path.commonpath([path.resolve().parent for path in folders])
+    return Path(os.path.relpath(parent)) / "comparison.html"

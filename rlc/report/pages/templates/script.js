@@ -1,52 +1,53 @@
 "use strict";
 // What is under the pointer (or chosen with the arrow keys), read from the table behind a chart.
-for (const figure of document.querySelectorAll(".chart")) {
-  const area = figure.querySelector(".area");
-  const table = figure.querySelector("table");
-  const places = table.dataset.places.split(" ").map(Number);
-  const names = [...table.tHead.rows[0].cells].map((cell) => cell.textContent);
-  const hair = area.querySelector(".hair");
-  const tip = area.querySelector(".tip");
-  let chosen = places.length - 1;
-  const show = (row) => {
-    chosen = Math.max(0, Math.min(places.length - 1, row));
-    const cells = [...table.tBodies[0].rows[chosen].cells].map((cell) => cell.textContent);
+// Listeners are those of the document, so that they hold for what `rlc watch` puts into the page.
+{
+  const chosen = new WeakMap();
+  const show = (area, row) => {
+    const table = area.closest(".chart").querySelector("table");
+    const places = table.dataset.places.split(" ").map(Number);
+    const at = Math.max(0, Math.min(places.length - 1, row(places)));
+    chosen.set(area, at);
+    const texts = (cells) => [...cells].map((cell) => cell.textContent);
+    const names = texts(table.tHead.rows[0].cells), cells = texts(table.tBodies[0].rows[at].cells);
+    const [hair, tip] = [area.querySelector(".hair"), area.querySelector(".tip")];
     tip.textContent = names.map((name, i) => `${name} ${cells[i]}`)
       .filter((_, i) => cells[i] !== "").join(" · ");
-    hair.style.left = `${places[chosen]}%`;
+    hair.style.left = `${places[at]}%`;
     hair.style.display = tip.style.display = "block";
     const free = area.clientWidth - tip.offsetWidth;
-    tip.style.left = `${Math.max(0, Math.min(free, (places[chosen] / 100) * area.clientWidth + 8))}px`;
+    tip.style.left = `${Math.max(0, Math.min(free, (places[at] / 100) * area.clientWidth + 8))}px`;
   };
-  const hide = () => { hair.style.display = tip.style.display = "none"; };
-  area.addEventListener("pointermove", (event) => {
-    const box = area.getBoundingClientRect();
-    const at = (100 * (event.clientX - box.left)) / box.width;
-    let best = 0;
-    places.forEach((place, i) => {
-      if (Math.abs(place - at) < Math.abs(places[best] - at)) best = i;
-    });
-    show(best);
+  const hide = (area) => {
+    for (const part of area.querySelectorAll(".hair, .tip")) part.style.display = "none";
+  };
+  const on = (kind, act) => document.addEventListener(kind, (event) => {
+    const area = event.target.closest?.(".chart .area");
+    if (area) act(area, event);
   });
-  area.addEventListener("pointerleave", hide);
-  area.addEventListener("blur", hide);
-  area.addEventListener("focus", () => show(chosen));
-  area.addEventListener("keydown", (event) => {
-    const move = { ArrowLeft: -1, ArrowRight: 1 }[event.key];
-    if (move) { event.preventDefault(); show(chosen + move); }
+  on("pointermove", (area, event) => {
+    const box = area.getBoundingClientRect(), at = (100 * (event.clientX - box.left)) / box.width;
+    const away = (place) => Math.abs(place - at);
+    show(area, (places) => places.reduce((b, p, i) => (away(p) < away(places[b]) ? i : b), 0));
+  });
+  on("pointerout", (area, event) => { if (!area.contains(event.relatedTarget)) hide(area); });
+  on("focusout", hide);
+  on("focusin", (area) => show(area, (places) => chosen.get(area) ?? places.length - 1));
+  on("keydown", (area, event) => {
+    if (event.key === "Escape") return hide(area);
+    const move = { ArrowLeft: -1, ArrowRight: 1, Home: -1e9, End: 1e9 }[event.key];
+    if (!move) return;
+    event.preventDefault();
+    show(area, (places) => (chosen.get(area) ?? places.length - 1) + move);
   });
 }
 // The last steps, wider or narrower.
-const gantt = document.querySelector(".gantt");
-if (gantt) {
-  let zoom = 1;
-  const set = (next) => {
-    const middle = (gantt.scrollLeft + gantt.clientWidth / 2) / gantt.scrollWidth;
-    zoom = Math.max(1, Math.min(64, next));
-    gantt.style.setProperty("--zoom", zoom);
-    gantt.scrollLeft = middle * gantt.scrollWidth - gantt.clientWidth / 2;
-  };
-  document.getElementById("closer").addEventListener("click", () => set(zoom * 2));
-  document.getElementById("farther").addEventListener("click", () => set(zoom / 2));
-  document.getElementById("whole").addEventListener("click", () => set(1));
-}
+document.addEventListener("click", (event) => {
+  const change = event.target.closest?.(".zoom button")?.dataset.zoom;
+  if (!change) return;
+  const gantt = document.querySelector(".gantt");
+  const middle = (gantt.scrollLeft + gantt.clientWidth / 2) / gantt.scrollWidth;
+  const now = Number(gantt.style.getPropertyValue("--zoom") || 1);
+  gantt.style.setProperty("--zoom", Math.max(1, Math.min(64, now * change)));
+  gantt.scrollLeft = middle * gantt.scrollWidth - gantt.clientWidth / 2;
+});

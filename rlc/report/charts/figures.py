@@ -9,72 +9,75 @@ from attrs import evolve, frozen
 from rlc.catalog.environments import opponent_name, roles_of
 from rlc.plan.environments import OUTCOMES
 from rlc.plan.records import EvalPlan, PreferencePlan, TrainedPlan, TrainPlan, kind_of
-from rlc.report.charts.drawing import Chart, chart
+from rlc.report.charts.drawing import Figure, figure
 from rlc.report.charts.series import series
 from rlc.report.run_files import RunFiles
 from rlc.runtime.journal.history import Record
 from rlc.runtime.journal.metrics import evaluation_results
 
+# What a chart of distances spans at least, in nats: the rounding of numbers must not fill it.
+_NO_DISTANCE = (0.0, 1e-3)
+
 
 @frozen
-class StageCharts:
+class StageFigures:
     stage: str
     kind: str
-    charts: tuple[Chart, ...]
+    figures: tuple[Figure, ...]
 
 
-def stage_charts(files: RunFiles) -> list[StageCharts]:
-    """Return the charts of each training stage, with those of its evaluations."""
+def stage_figures(files: RunFiles) -> list[StageFigures]:
+    """Return the figures of each training stage, with those of its evaluations."""
     groups = []
     for stage in files.plan.stages:
         records = files.of_stage(stage.name)
         if isinstance(stage, EvalPlan):
-            charts = [_evaluation(stage, records), *_matches(stage, records)]
+            figures = [_evaluation(stage, records), *_matches(stage, records)]
         elif isinstance(stage, TrainPlan):
-            charts = list(_training(stage, records))
+            figures = list(_training(stage, records))
         elif isinstance(stage, PreferencePlan):
-            charts = list(_preferences(stage, records))
+            figures = list(_preferences(stage, records))
         else:
             losses = [series("loss", records, "loss/mean")]
-            charts = [chart(f"{stage.name}-loss", "Loss", losses)]
+            figures = [figure(f"{stage.name}-loss", "Loss", losses)]
         if not isinstance(stage, EvalPlan):
-            charts += _every_stage(stage, records)
-        if found := tuple(c for c in charts if c is not None):
-            groups.append(StageCharts(stage.name, kind_of(stage), found))
+            figures += _every_stage(stage, records)
+        if found := tuple(f for f in figures if f is not None):
+            groups.append(StageFigures(stage.name, kind_of(stage), found))
     return groups
 
 
-def _evaluation(stage: EvalPlan, records: Sequence[Record]) -> Chart | None:
+def _evaluation(stage: EvalPlan, records: Sequence[Record]) -> Figure | None:
     names = dict.fromkeys(n for r in records for n in evaluation_results(r, stage.name))
     curves = [series(name, records, f"eval/{stage.name}/{name}") for name in names]
     note = f"{stage.tasks:,} tasks, {stage.samples:,} samples each"
     x_name = f"step of {stage.after}" if stage.after else "step"
     title = f"Evaluation {stage.name}"
-    return chart(f"{stage.name}-eval", title, curves, note=note, bounds=(0, 1), x_name=x_name)
+    return figure(f"{stage.name}-eval", title, curves, note=note, bounds=(0, 1), x_name=x_name)
 
 
-def _training(stage: TrainPlan, records: Sequence[Record]) -> Iterator[Chart | None]:
+def _training(stage: TrainPlan, records: Sequence[Record]) -> Iterator[Figure | None]:
     name, envs = stage.name, [env.name for env in stage.envs]
     keys = list(dict.fromkeys(key for record in records for key in record))
     rewards = [series(env, records, f"reward/{env}", f"reward_std/{env}") for env in envs]
     if len(envs) > 1:
         rewards.append(series("all", records, "reward/mean"))
         rewards = [curve and evolve(curve, spread=None) for curve in rewards]
-    note = "band: one standard deviation of the episodes" if len(envs) == 1 else ""
-    yield chart(f"{name}-reward", "Reward", rewards, note=note)
+    band = "one standard deviation of the episodes"
+    yield figure(f"{name}-reward", "Reward", rewards, band=band)
     by_role = sorted(k for k in keys if k.count("/") == 2 and k.startswith("reward/"))
     roles = [
         series(key.removeprefix("reward/"), records, key)
         for key in by_role
         if key.split("/")[1] in envs
     ]
-    yield chart(f"{name}-roles", "Reward by role", roles)
+    yield figure(f"{name}-roles", "Reward by role", roles)
     yield from _matches(stage, records)
     lengths = [series(env, records, f"length/{env}") for env in envs]
-    yield chart(f"{name}-length", "Sampled tokens per episode", lengths, bounds=(0, None))
+    yield figure(f"{name}-length", "Sampled tokens per episode", lengths, bounds=(0, None))
     turns = [series(env, records, f"turns/{env}") for env in envs]
     if any(curve and max(curve.values) > 1 for curve in turns):
-        yield chart(f"{name}-turns", "Turns per episode", turns, bounds=(0, None))
+        yield figure(f"{name}-turns", "Turns per episode", turns, bounds=(0, None))
     divergences = [
         series("sampler to trainer", records, "kl/sample_train"),
         series("trainer to sampler", records, "kl/train_sample"),
@@ -82,31 +85,32 @@ def _training(stage: TrainPlan, records: Sequence[Record]) -> Iterator[Chart | N
         series("from the teacher", records, "teacher/kl"),
         series("of the teacher's likeliest tokens", records, "teacher/forward_kl"),
     ]
-    yield chart(f"{name}-kl", "KL divergence", divergences, note="nats per sampled token")
+    note = "nats per sampled token"
+    yield figure(f"{name}-kl", "KL divergence", divergences, note=note, bounds=_NO_DISTANCE)
     entropies = [series(env, records, f"entropy/{env}") for env in envs]
     note = "nats per sampled token, at the temperature of sampling"
-    yield chart(f"{name}-entropy", "Entropy", entropies, note=note, bounds=(0, None))
+    yield figure(f"{name}-entropy", "Entropy", entropies, note=note, bounds=(0, None))
     shares = [
         series("clip fraction", records, "policy/clip_fraction"),
         series("effective sample size", records, "policy/ess"),
     ]
     note = "share of the tokens trained on"
-    yield chart(f"{name}-policy", "Off-policy", shares, note=note, bounds=(0, 1))
+    yield figure(f"{name}-policy", "Off-policy", shares, note=note, bounds=(0, 1))
     yield _groups(stage, records)
     staleness = series("mean", records, "rollouts/staleness")
     if staleness is not None and any(staleness.values):
         most = stage.overlap.max_staleness
         note = f"optimiser steps since the weights they were sampled from; at most {most}"
         title = "Staleness of the rollouts"
-        yield chart(f"{name}-staleness", title, [staleness], note=note, bounds=(0, most))
+        yield figure(f"{name}-staleness", title, [staleness], note=note, bounds=(0, most))
     yield _cut_short(stage, records)
     causes = sorted(key for key in keys if key.startswith("failures/"))
     filled = [dict.fromkeys(causes, 0.0) | record for record in records]
     failures = [series(key.removeprefix("failures/"), filled, key) for key in causes]
-    yield chart(f"{name}-failures", "Failed rollouts by cause", failures, bounds=(0, None))
+    yield figure(f"{name}-failures", "Failed rollouts by cause", failures, bounds=(0, None))
 
 
-def _matches(stage: TrainPlan | EvalPlan, records: Sequence[Record]) -> Iterator[Chart | None]:
+def _matches(stage: TrainPlan | EvalPlan, records: Sequence[Record]) -> Iterator[Figure | None]:
     """Chart how the matches of each game ended, for each seat that the policy has."""
     evaluates = isinstance(stage, EvalPlan)
     x_name = f"step of {stage.after}" if evaluates and stage.after else "step"
@@ -117,10 +121,10 @@ def _matches(stage: TrainPlan | EvalPlan, records: Sequence[Record]) -> Iterator
             title = f"Matches of {env.name}: {seat} against {opponent_name(env)}"
             note = "share of the matches that ended so"
             id_ = f"{stage.name}-matches-{env.name}-{seat}"
-            yield chart(id_, title, ends, note=note, bounds=(0, 1), x_name=x_name)
+            yield figure(id_, title, ends, note=note, bounds=(0, 1), x_name=x_name)
 
 
-def _groups(stage: TrainPlan, records: Sequence[Record]) -> Chart | None:
+def _groups(stage: TrainPlan, records: Sequence[Record]) -> Figure | None:
     """Chart the groups that teach something, and those that do not."""
     known = [r for r in records if "groups/all_good" in r]
     mixed = [r | {"groups/mixed": 1 - r["groups/constant"]} for r in known]
@@ -130,10 +134,10 @@ def _groups(stage: TrainPlan, records: Sequence[Record]) -> Chart | None:
         series("all alike, unsolved", records, "groups/all_bad"),
     ]
     note = "share of the groups; only mixed ones teach where members are compared"
-    return chart(f"{stage.name}-groups", "Groups", curves, note=note, bounds=(0, 1))
+    return figure(f"{stage.name}-groups", "Groups", curves, note=note, bounds=(0, 1))
 
 
-def _cut_short(stage: TrainPlan, records: Sequence[Record]) -> Chart | None:
+def _cut_short(stage: TrainPlan, records: Sequence[Record]) -> Figure | None:
     """Chart what ended before its time, if anything did."""
     shares = [
         record
@@ -150,38 +154,38 @@ def _cut_short(stage: TrainPlan, records: Sequence[Record]) -> Chart | None:
         series("episodes over a limit", shares, "share/cut_short"),
     ]
     shown = [curve for curve in curves if curve is not None and any(curve.values)]
-    return chart(f"{stage.name}-limits", "Cut short", shown, note="share", bounds=(0, None))
+    return figure(f"{stage.name}-limits", "Cut short", shown, note="share", bounds=(0, None))
 
 
-def _preferences(stage: PreferencePlan, records: Sequence[Record]) -> Iterator[Chart | None]:
+def _preferences(stage: PreferencePlan, records: Sequence[Record]) -> Iterator[Figure | None]:
     name = stage.name
     learnt = [series("of the step", records, "accuracy")]
     held = [series("held out", records, "heldout/accuracy")]
     note = "share of the better replies that have the higher reward"
-    yield chart(f"{name}-accuracy", "Accuracy", learnt + held, note=note, bounds=(0, 1))
+    yield figure(f"{name}-accuracy", "Accuracy", learnt + held, note=note, bounds=(0, 1))
     losses = [
         series("of the step", records, "loss/mean"),
         series("held out", records, "heldout/loss"),
     ]
-    yield chart(f"{name}-loss", "Loss", losses)
+    yield figure(f"{name}-loss", "Loss", losses)
     for key, title, note in (
         ("rewards", "Reward", "beta times the score of a reply"),
         ("logps", "Logprob of a reply", "nats, summed over its tokens"),
     ):
         curves = [series(side, records, f"{key}/{side}") for side in ("chosen", "rejected")]
-        yield chart(f"{name}-{key}", title, curves, note=note)
+        yield figure(f"{name}-{key}", title, curves, note=note)
     apart = [series("from the reference", records, "kl/reference")]
     note = "half the mean square of the log ratio of a token"
-    yield chart(f"{name}-kl", "Distance", apart, note=note, bounds=(0, None))
+    yield figure(f"{name}-kl", "Distance", apart, note=note, bounds=_NO_DISTANCE)
 
 
-def _every_stage(stage: TrainedPlan, records: Sequence[Record]) -> Iterator[Chart | None]:
+def _every_stage(stage: TrainedPlan, records: Sequence[Record]) -> Iterator[Figure | None]:
     """Chart the optimiser and the service."""
     rate = series("learning rate", records, "optim/lr")
     if rate is not None and min(rate.values) != max(rate.values):
-        yield chart(f"{stage.name}-lr", "Learning rate", [rate], bounds=(0, None))
+        yield figure(f"{stage.name}-lr", "Learning rate", [rate], bounds=(0, None))
     norm = series("gradient norm", records, "optim/grad_norm")
-    yield chart(f"{stage.name}-grad_norm", "Gradient norm", [norm], bounds=(0, None))
+    yield figure(f"{stage.name}-grad_norm", "Gradient norm", [norm], bounds=(0, None))
     keys = sorted({key for record in records for key in record if key.startswith("service/")})
     curves = [series(key.removeprefix("service/"), records, key) for key in keys]
-    yield chart(f"{stage.name}-service", "The service", curves, bounds=(0, None))
+    yield figure(f"{stage.name}-service", "The service", curves, bounds=(0, None))

@@ -1,0 +1,81 @@
+"""What the stages of a run are watched by: rewards, losses, results of evaluations."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from attrs import frozen
+
+from rlc.catalog.declarations import STAGES
+from rlc.plan.records import EvalPlan, StagePlan, TrainPlan, kind_of
+from rlc.report.charts.series import Series, series
+from rlc.report.run_files import RunFiles
+from rlc.runtime.journal.metrics import evaluation_results, measure
+from rlc.runtime.summary import window_label, window_mean
+
+
+@frozen
+class Measure:
+    """A metric of a stage, over its steps or evaluations. ``rises``: more is better."""
+
+    stage: str
+    kind: str
+    name: str
+    curve: Series
+    rises: bool
+
+    @property
+    def title(self) -> str:
+        """It in a page on which there are other stages."""
+        return f"{self.stage}: {'reward, ' if self.kind == 'train' else ''}{self.name}"
+
+    @property
+    def first(self) -> float:
+        """The mean of the first steps, or the first evaluation."""
+        return self._end(last=False)
+
+    @property
+    def last(self) -> float:
+        """The mean of the last steps, or the last evaluation."""
+        return self._end(last=True)
+
+    @property
+    def label(self) -> str:
+        """How many steps the first and the last ones are."""
+        if self.kind != "eval":
+            return window_label(len(self.curve.values))
+        return "first evaluation → last" if len(self.curve.values) > 1 else "one evaluation"
+
+    @property
+    def best(self) -> tuple[float, int]:
+        """The best value and its step; of equals the first."""
+        sign = 1 if self.rises else -1
+        pairs = zip(self.curve.values, self.curve.steps, strict=True)
+        return max(pairs, key=lambda pair: (sign * pair[0], -pair[1]))
+
+    def better(self, value: float, other: float) -> bool | None:
+        """Whether a value is better than another; None if they are equal."""
+        return None if value == other else (value > other) == self.rises
+
+    def _end(self, last: bool) -> float:
+        values = self.curve.values
+        if self.kind == "eval":
+            return values[-1 if last else 0]
+        mean = window_mean(values, last)
+        assert mean is not None, "a series has values"
+        return mean
+
+
+def measures(files: RunFiles, stage: StagePlan) -> Iterator[Measure]:
+    """Yield what a stage is watched by, as far as it was measured."""
+    records, kind = files.of_stage(stage.name), kind_of(stage)
+    if isinstance(stage, EvalPlan):
+        names = dict.fromkeys(n for r in records for n in evaluation_results(r, stage.name))
+        watched = {name: f"eval/{stage.name}/{name}" for name in names}
+    elif isinstance(stage, TrainPlan):
+        watched = {env.name: f"reward/{env.name}" for env in stage.envs}
+    else:
+        watched = {measure(stage).partition("/")[0]: measure(stage)}
+    for name, key in watched.items():
+        if (curve := series(name, records, key)) is not None:
+            yield Measure(stage.name, kind, name, curve, STAGES[kind].rises)

@@ -1,0 +1,68 @@
+"""One self-contained page about several runs, side by side."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from pathlib import Path
+
+from attrs import frozen
+
+from rlc.report.formatting import moment
+from rlc.report.pages.rendering import render
+from rlc.report.side_by_side.overlays import Overlay, overlays
+from rlc.report.side_by_side.runs import Compared, Unread, read_runs
+from rlc.report.side_by_side.tables import (
+    Found,
+    Results,
+    Row,
+    Used,
+    differences,
+    expectations,
+    results,
+    shared_findings,
+    used,
+)
+from rlc.runtime.failures import Failure, read_failures
+
+
+@frozen
+class RunsPage:
+    """Everything that the template shows."""
+
+    runs: tuple[Compared, ...]
+    unread: tuple[Unread, ...]
+    written: str
+    differences: tuple[Row, ...]
+    results: tuple[Results, ...]
+    overlays: tuple[Overlay, ...]
+    used: tuple[Used, ...]
+    expectations: tuple[Row, ...]
+    findings: tuple[Found, ...]
+    causes: tuple[tuple[Compared, Failure], ...]
+
+    @property
+    def free(self) -> bool:
+        return all(one.spend.free for one in self.used)
+
+
+def runs_html(paths: Sequence[Path], live: bool = False) -> str:
+    """Return the page about the runs in these folders, 12 of them at the most. Raise RunError if
+    they are more, or none of them can be read."""
+    return render(build(*read_runs(paths)), "runs.html.j2", live)
+
+
+def build(runs: Sequence[Compared], unread: Sequence[Unread]) -> RunsPage:
+    """Compute what the page shows."""
+    return RunsPage(
+        runs=tuple(runs),
+        unread=tuple(unread),
+        written=moment(time.time()),
+        differences=tuple(differences(runs)),
+        results=tuple(results(runs)),
+        overlays=tuple(overlays(runs)),
+        used=tuple(map(used, runs)),
+        expectations=tuple(expectations(runs)),
+        findings=tuple(shared_findings(runs)),
+        causes=tuple((run, failure) for run in runs for failure in read_failures(run.info.path)),
+    )

@@ -1,0 +1,202 @@
+"""What differs between runs, and what each of them came to."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+
+from attrs import frozen
+
+from rlc.plan.differences import Side, differing_paths, plan_values
+from rlc.plan.units import shown_value
+from rlc.report.findings import Finding, findings
+from rlc.report.formatting import number
+from rlc.report.measures import Measure, measures
+from rlc.report.side_by_side.runs import Compared
+from rlc.report.spend import Spend, spend
+from rlc.report.timing import environment_shares, step_times, totals
+from rlc.runtime.summary import verdict
+
+ABSENT = "—"
+
+
+@frozen
+class Cell:
+    """A value of one run. ``origin``: where it came from; ``same``: the first run has it, too."""
+
+    text: str
+    origin: str = ""
+    same: bool = False
+
+
+@frozen
+class Row:
+    """A value that is not the same in all runs, with a cell for each."""
+
+    path: str
+    cells: tuple[Cell, ...]
+
+
+@frozen
+class Result:
+    """What a run came to by a measure; without numbers, ``missing`` says why there are none.
+    ``against`` is the difference of the last steps from those of the first run that has any."""
+
+    run: Compared
+    first: str = ""
+    last: str = ""
+    against: str = ""
+    better: bool | None = None
+    best: str = ""
+    best_step: int = 0
+    missing: str = ""
+    leads: bool = False  # no other run ends better
+
+
+@frozen
+class Results:
+    """A measure of all runs. ``label``: how many steps the first and the last ones are, where that
+    is the same in all; ``base`` is the letter of the run that the others are held against."""
+
+    title: str
+    label: str
+    base: str
+    lines: tuple[Result, ...]
+
+
+@frozen
+class Used:
+    """What a run took. ``seconds`` are those of its steps, ``waiting`` the share of them in which
+    nothing was in progress."""
+
+    run: Compared
+    spend: Spend
+    sampled: int
+    trained: int
+    seconds: float
+    waiting: float
+
+
+@frozen
+class Found:
+    """A warning, and the letters of the runs that it is about."""
+
+    finding: Finding
+    letters: tuple[str, ...]
+
+
+def differences(runs: Sequence[Compared]) -> Iterator[Row]:
+    """Yield what is not the same in all runs: the recipe, the version of rlc, values of the plans
+    as `rlc diff` names them."""
+    facts = {
+        "recipe": [run.info.recipe for run in runs],
+        "rlc": [run.info.version or "unknown" for run in runs],
+    }
+    for name, texts in facts.items():
+        if len(set(texts)) > 1:
+            yield Row(name, tuple(Cell(text, same=text == texts[0]) for text in texts))
+    plans = [plan_values(run.files.plan) for run in runs]
+    for path, inner in _collapsed(differing_paths(plans), plans).items():
+        sides = [plan.get(inner[0]) for plan in plans]
+        yield Row(path, tuple(_cell(side, sides[0], inner) for side in sides))
+
+
+def _collapsed(
+    paths: Sequence[str], plans: Sequence[Mapping[str, Side]]
+) -> dict[str, tuple[str, ...]]:
+    """Return the paths, each with itself; but of a part that some plans do not have at all, such as
+    an environment, one path with all that are in it."""
+    found: dict[str, tuple[str, ...]] = {}
+    for path in paths:
+        parts = path.split(".")
+        heads = [".".join(parts[:size]) for size in range(2, len(parts))]
+        for head in heads:
+            has = [any(other.startswith(f"{head}.") for other in plan) for plan in plans]
+            if not all(has):
+                found[head] = (*found.get(head, ()), path)
+                break
+        else:
+            found[path] = (path,)
+    return found
+
+
+def _cell(side: Side | None, first: Side | None, inner: Sequence[str]) -> Cell:
+    if side is None:
+        return Cell(ABSENT, same=first is None)
+    text = shown_value(inner[0].rpartition(".")[2], side.value)
+    if "." not in inner[0] and inner[0] != "seed":
+        text += " stage"
+    if len(inner) > 1:
+        text += f", and {len(inner) - 1} values more"
+    return Cell(text, side.origin, first is not None and side.is_same(first))
+
+
+def results(runs: Sequence[Compared]) -> Iterator[Results]:
+    """Yield what the runs came to by each measure that any of them has."""
+    found: dict[str, dict[str, Measure]] = {}
+    for run in runs:
+        for stage in run.files.plan.stages:
+            for one in measures(run.files, stage):
+                found.setdefault(f"{one.title} ({one.kind})", {})[run.letter] = one
+    for title, mine in found.items():
+        base = next(run.letter for run in runs if run.letter in mine)
+        labels = {one.label for one in mine.values()}
+        best = max(mine.values(), key=lambda one: one.last if one.rises else -one.last).last
+        yield Results(
+            title.rpartition(" (")[0],
+            labels.pop() if len(labels) == 1 else "first steps → last",
+            base,
+            tuple(_result(run, mine, base, best) for run in runs),
+        )
+
+
+def _result(run: Compared, mine: dict[str, Measure], base: str, best: float) -> Result:
+    one, of_base = mine.get(run.letter), mine[base]
+    if one is None:
+        stages = {stage.name for stage in run.files.plan.stages}
+        known = of_base.stage in stages
+        return Result(run, missing="not measured" if known else f"no stage {of_base.stage}")
+    value, step = one.best
+    difference = one.last - of_base.last
+    return Result(
+        run,
+        number(one.first, 3),
+        number(one.last, 3),
+        ""
+        if run.letter == base
+        else f"{'+' if difference >= 0 else '−'}{number(abs(difference), 3)}",
+        None if run.letter == base else one.better(one.last, of_base.last),
+        number(value, 3),
+        step,
+        leads=len(mine) > 1 and one.last == best,
+    )
+
+
+def used(run: Compared) -> Used:
+    """Return what a run took."""
+    files, tokens = run.files, {"sampled": 0, "trained": 0}
+    for row in files.spent:
+        for kind in tokens:
+            tokens[kind] += row.tokens[kind]
+    shares = environment_shares(files.metrics)
+    seconds = totals(step_times(files.timeline, files.evaluations, shares))
+    total = sum(seconds.values())
+    waiting = seconds.get("waiting", 0.0) / total if total else 0.0
+    return Used(run, spend(files), tokens["sampled"], tokens["trained"], total, waiting)
+
+
+def expectations(runs: Sequence[Compared]) -> Iterator[Row]:
+    """Yield what the recipes expect, with what came of it in each run."""
+    texts = dict.fromkeys(one.text for run in runs for one in run.info.expectations)
+    for text in texts:
+        known = [{one.text: one for one in run.info.expectations}.get(text) for run in runs]
+        cells = [Cell(verdict(one), one.said) if one else Cell(ABSENT) for one in known]
+        yield Row(text, tuple(cells))
+
+
+def shared_findings(runs: Sequence[Compared]) -> list[Found]:
+    """Return the warnings about the runs, each once."""
+    found: dict[Finding, list[str]] = {}
+    for run in runs:
+        for finding in findings(run.files):
+            found.setdefault(finding, []).append(run.letter)
+    return [Found(finding, tuple(letters)) for finding, letters in found.items()]
