@@ -23,6 +23,7 @@ COMMANDS = {
     "runs": "jobs.runs",
     "show": "jobs.show",
     "report": "jobs.report",
+    "watch": "jobs.watch",
     "diff": "recipes.diff",
     "fmt": "recipes.fmt",
     "catalog": "recipes.catalog",

@@ -1,0 +1,81 @@
+"""The page about runs that go on, made anew when something in their folders has changed."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import threading
+import time
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+
+from attrs import define, field, frozen
+
+from rlc.plan.paths import JOURNAL_FILE, PLAN_FILE
+from rlc.report.pages.choice import page_html
+from rlc.runtime.failures import FAILURES_FILE
+from rlc.runtime.journal.locks import is_locked
+from rlc.runtime.journal.metrics import METRICS_FILE
+from rlc.runtime.journal.timeline import TIMELINE_FILE
+from rlc.sweeps.journal import SWEEP_FILE
+from rlc.sweeps.read import TRIALS
+
+# What is written at each step. A journal's newest pages are in the file beside it.
+_FILES = (
+    *(PLAN_FILE, JOURNAL_FILE, f"{JOURNAL_FILE}-wal", SWEEP_FILE, f"{SWEEP_FILE}-wal"),
+    *(METRICS_FILE, TIMELINE_FILE, FAILURES_FILE),
+)
+_REST = 4.0  # at least so many times as long as it took to make a page nothing is made
+
+
+@frozen
+class Made:
+    """A page, and the state of the folders that it was made of."""
+
+    version: str
+    html: bytes
+
+
+@define
+class Watched:
+    """The page about ``folders``. ``clock`` counts seconds."""
+
+    folders: Sequence[Path]
+    clock: Callable[[], float] = time.monotonic
+    _made: Made | None = None
+    _rests_until: float = 0.0
+    _lock: threading.Lock = field(factory=threading.Lock)
+
+    def page(self) -> Made:
+        """Return the page as it is now, or a short while ago where it takes long to make. Raise
+        RunError if it cannot be read."""
+        with self._lock:
+            version = version_of(self.folders)
+            began = self.clock()
+            if self._made is None or (version != self._made.version and began >= self._rests_until):
+                self._made = Made(version, page_html(self.folders, live=True).encode())
+                now = self.clock()
+                self._rests_until = now + _REST * (now - began)
+            return self._made
+
+
+def version_of(folders: Sequence[Path]) -> str:
+    """Return a text that is another one when a run, or a trial of a sweep, has gone on, begun or
+    ended."""
+    digest = hashlib.sha256()
+    for folder in folders:
+        for part in (folder, *_trials(folder)):
+            digest.update(f"{part} {is_locked(part)}".encode())
+            for name in _FILES:
+                try:
+                    found = os.stat(part / name)
+                except OSError:
+                    continue
+                if found.st_size:  # reading a journal leaves an empty file beside it
+                    digest.update(f"{name} {found.st_size} {found.st_mtime_ns}".encode())
+    return digest.hexdigest()[:24]
+
+
+def _trials(folder: Path) -> Iterator[Path]:
+    if (folder / TRIALS).is_dir():
+        yield from sorted((folder / TRIALS).iterdir())
