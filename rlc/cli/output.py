@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import os
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, TextIO
 
 if TYPE_CHECKING:
@@ -14,6 +16,24 @@ def has_color(stream: TextIO) -> bool:
     """Return whether a stream shows colour and its user wants it (https://no-color.org)."""
     dumb = os.environ.get("TERM") == "dumb"
     return stream.isatty() and not os.environ.get("NO_COLOR") and not dumb
+
+
+def redraws(stream: TextIO) -> bool:
+    """Return whether a display that is redrawn in place makes sense on a stream."""
+    return stream.isatty() and os.environ.get("TERM") != "dumb" and not os.environ.get("CI")
+
+
+@contextmanager
+def announced(text: str, quiet: bool = False) -> Iterator[None]:
+    """Show on a terminal what is done meanwhile, and take it away again."""
+    shown = not quiet and redraws(sys.stdout)
+    try:
+        if shown:
+            print(f"{text} …", end="\r", flush=True)
+        yield
+    finally:
+        if shown:
+            print("\x1b[K", end="", flush=True)
 
 
 def print_findings(found: Diagnostics) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from rlc.cli.progress import sparkline
+from rlc.cli.live.curves import sparkline
 from rlc.plan.units import elapsed
 from rlc.report.findings import findings
 from rlc.report.run_files import read_files

@@ -9,7 +9,8 @@ from statistics import fmean
 from attrs import frozen
 
 from rlc.catalog.builtins.distillation import NO_ADVANTAGE
-from rlc.plan.records import TrainPlan
+from rlc.catalog.environments import with_role
+from rlc.plan.records import StagePlan, TrainPlan
 from rlc.report.run_files import RunFiles
 from rlc.runtime.journal.history import Record
 from rlc.runtime.journal.metrics import failures_by_cause
@@ -33,11 +34,15 @@ def findings(files: RunFiles) -> list[Finding]:
         what = f"the run went on with other files than it began with: {change}"
         found.append(Finding(what, "its steps before and after are not of the same job"))
     for stage in files.plan.stages:
-        if isinstance(stage, TrainPlan):
-            recent = files.of_stage(stage.name)[-_RECENT:]
-            if recent:
-                found.extend(_of_stage(stage, recent))
+        found.extend(stage_findings(stage, files.of_stage(stage.name)))
     return found
+
+
+def stage_findings(stage: StagePlan, records: Sequence[Record]) -> list[Finding]:
+    """Return what the metrics of a stage's steps so far show; nothing of an evaluation."""
+    if not isinstance(stage, TrainPlan) or not records:
+        return []
+    return [*_of_stage(stage, records[-_RECENT:]), *_reward(stage, records)]
 
 
 def _of_stage(stage: TrainPlan, recent: Sequence[Record]) -> Iterator[Finding]:
@@ -84,4 +89,20 @@ def _of_stage(stage: TrainPlan, recent: Sequence[Record]) -> Iterator[Finding]:
         yield Finding(
             f"{share:.0%} of the rollouts failed {last}",
             ", ".join(f"{number:,} {cause}" for cause, number in causes.most_common()),
+        )
+
+
+def _reward(stage: TrainPlan, records: Sequence[Record]) -> Iterator[Finding]:
+    """Find a reward that has not risen, where it should: not where it is relative, as in games and
+    comparisons, nor where tasks become harder, nor where it is not what is learnt from."""
+    rewards = [float(record["reward/mean"]) for record in records if "reward/mean" in record]
+    relative = any(env.play or with_role(env, "curriculum", "game", "judge") for env in stage.envs)
+    if len(rewards) < 2 * _RECENT or relative or stage.teacher or stage.advantage == NO_ADVANTAGE:
+        return
+    first, last = fmean(rewards[:_RECENT]), fmean(rewards[-_RECENT:])
+    if last <= first:
+        yield Finding(
+            f"the reward of {stage.name} has not risen: {first:.3f} in its first {_RECENT} steps, "
+            f"{last:.3f} in the last",
+            "is the learning rate too low or too high, and do some members of a group do better?",
         )

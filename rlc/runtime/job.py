@@ -17,7 +17,15 @@ from attrs import define, field
 from rlc.data.code.functions import search_beside
 from rlc.data.digests import changed_files
 from rlc.plan.graph import evaluations_of
-from rlc.plan.records import EvalPlan, PreferencePlan, SftPlan, StagePlan, TrainedPlan, data_of
+from rlc.plan.records import (
+    EvalPlan,
+    PreferencePlan,
+    SftPlan,
+    StagePlan,
+    TrainedPlan,
+    TrainPlan,
+    data_of,
+)
 from rlc.runtime.asked import AskedModels
 from rlc.runtime.concurrency import in_thread
 from rlc.runtime.expectations import judged_after
@@ -97,6 +105,8 @@ class Job:
         Raise RunError or ServiceError if it fails; the folder stays resumable.
         """
         self.observer.started(self.folder.plan, self.folder.path)
+        if self._remote:
+            self.observer.waiting("connecting to the service")
         self.folder.set_state("running")
         self._note_changed_data()
         end: SessionEnd = "errored"
@@ -240,6 +250,7 @@ class Job:
         """Open the weights of a stage and run its steps after those that are done."""
         self._service_guard.begin(stage)
         journal, note = self.folder.journal, self.observer.note
+        self.observer.waiting(f"opening {stage.model.base}")
         training = await open_weights(self.service, self.folder, stage, note)
         await self._try_later_stages(stage, training)
         meter = Meter(journal, stage.name, stage.model)
@@ -268,6 +279,7 @@ class Job:
             checkpoints=CheckpointKeeper(stage, journal, self.service, note),
             evaluator=self._evaluator,
         )
+        self.observer.waiting("")
         try:
             await loop.run(len(done))
         finally:
@@ -281,12 +293,15 @@ class Job:
         meter: Meter,
         done: Sequence[StoredStep],
     ) -> Stage[Any]:
-        seed, progress = self.folder.plan.seed, self.observer.progress
-        setup = Setup(self.folder, weights, meter, self._asked, progress, self.observer.note)
+        seed, observer = self.folder.plan.seed, self.observer
+        if not isinstance(stage, TrainPlan):
+            observer.waiting(f"reading the data of {stage.name}")
+        setup = Setup(self.folder, weights, meter, self._asked, observer.progress, observer.note)
         if isinstance(stage, PreferencePlan):
             return await open_preferences(setup, stage)
         if isinstance(stage, SftPlan):
             return SftStage(seed, weights, meter, {}, stage, await load_examples(setup, stage))
+        observer.waiting(f"opening {', '.join(env.name for env in stage.envs)}")
         tokenizer = weights.training.get_tokenizer()
         responders = self._asked.responders(meter)
         envs = await in_thread(
@@ -302,13 +317,14 @@ class Job:
         scorers = await open_scorers(self._asked, stage, tokenizer)
         averages = RunningBaselines.of(stage, cursors)
         return TrainStage(
-            seed, weights, meter, scorers, stage, stream, progress, self._asked, averages
+            seed, weights, meter, scorers, stage, stream, observer, self._asked, averages
         )
 
     async def _evaluate_at_end(self, stage: EvalPlan) -> None:
         """Evaluate the end of a stage, or a model as it is."""
         step = self._last_step(stage)
         if not self._evaluator.is_done(stage, step):
+            self.observer.waiting(f"opening {stage.model.base}")
             training = await open_weights(self.service, self.folder, stage, self.observer.note)
             await self._try_later_stages(stage, training)
             await self._evaluator.run(stage, step, training)

@@ -4,9 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from rlc.plan.records import EvalPlan, Plan, TrainedPlan
+
+if TYPE_CHECKING:
+    from rlc.runtime.records import Rollout
 
 
 class Observer:
@@ -21,8 +24,17 @@ class Observer:
     def stage_started(self, stage: TrainedPlan, done: int, values: Sequence[float]) -> None:
         """A stage begins; ``done`` of its steps were run before a resume, with these values."""
 
+    def waiting(self, what: str) -> None:
+        """The run waits for something before it can go on, such as a model; for no more if empty.
+
+        A step or an evaluation that is done ends it too.
+        """
+
     def progress(self, done: int, planned: int) -> None:
         """So many groups of the running step have been played."""
+
+    def played(self, members: Sequence[Rollout]) -> None:
+        """A task has been played in a step or an evaluation, by these members of its group."""
 
     def step(self, step: int, metrics: Mapping[str, Any]) -> None:
         """A step of the stage that started last is done and journalled."""

@@ -50,7 +50,7 @@ def test_a_run_says_how_it_goes_and_where_it_is(tmp_path: Path, rlc: Command) ->
     done = rlc("run", "recipes/quickstart.rl", *SMALL, "--run-dir", str(tmp_path / "run"))
     assert done.status == 0, done.err
     lines = done.out.splitlines()
-    assert [line.split()[1] for line in lines if "tokens/s" in line] == ["1/3", "2/3", "3/3"]
+    assert [line.split()[2] for line in lines if "tokens/s" in line] == ["1/3", "2/3", "3/3"]
     assert "(first step → last)" in done.out
     assert f"rlc show {tmp_path / 'run'} " in done.out
     assert f"rlc report {tmp_path / 'run'} " in done.out

@@ -32,6 +32,7 @@ from rlc.plan.graph import build_graph
 from rlc.plan.models import ModelState
 from rlc.plan.records import AggregatePlan, BatchPlan, KlPlan, LossPlan, OverlapPlan, TrainPlan
 from rlc.runtime.graph import Inputs, NodeContext, StepOutcome, run_steps
+from rlc.runtime.observer import Observer
 from rlc.runtime.records import Rollout, Turn, Usage
 from rlc.runtime.rollouts.player import Player
 from rlc.runtime.rollouts.tasks import Task, TaskStream, new_cursor
@@ -254,7 +255,7 @@ def executed(plan: TrainPlan, kinds: Sequence[str], seed: int) -> list[Any]:
         scorers={name: Scorers(used) for name, used in scorers.items() if used},
         plan=plan,
         stream=TaskStream(envs, new_cursor(list(envs)), 1, ("main",)),
-        on_groups=lambda *_: None,
+        observer=Observer(),
         asked=None,  # type: ignore[arg-type]
         averages=None,
         moments=moments,

@@ -1,28 +1,38 @@
-"""A terminal of a fixed width, as far as a live display needs one."""
+"""A terminal of a fixed width, as far as a display that is redrawn in place needs one."""
 
 from __future__ import annotations
 
 import re
 
 _PART = re.compile(r"\x1b\[(\??[\d;]*)([A-Za-z])|([\r\n])|(.)", re.DOTALL)
+_OTHER_SCREEN = "?1049"
 
 
 class Terminal:
     """What is on the screen: ``lines`` after :meth:`feed`. A character in the last column leaves
-    the cursor there until the next one, which begins a line, as in real terminals."""
+    the cursor there until the next one, which begins a line, as in real terminals. ``other``: it
+    shows its second screen, which keeps nothing."""
 
     def __init__(self, width: int) -> None:
-        self.width, self.lines = width, [""]
+        self.width, self.lines, self.other = width, [""], False
         self._row = self._column = 0
+        self._kept: tuple[list[str], int, int] = ([""], 0, 0)
 
     def feed(self, text: str) -> None:
         for found in _PART.finditer(text):
             parameters, command, control, char = found.groups()
-            if command == "A":
-                self._row = max(0, self._row - int(parameters or 1))
+            if command in ("h", "l") and parameters == _OTHER_SCREEN:
+                self._switch(command == "h")
+            elif command == "H":
+                assert not parameters
+                self._row = self._column = 0
             elif command == "K":
-                assert parameters == "2"
-                self.lines[self._row] = ""
+                assert not parameters
+                self.lines[self._row] = self.lines[self._row][: self._column]
+            elif command == "J":
+                assert not parameters
+                del self.lines[self._row + 1 :]
+                self.lines[self._row] = self.lines[self._row][: self._column]
             elif command in ("m", "h", "l"):  # colours, and whether there is a cursor
                 continue
             elif control == "\r":
@@ -33,6 +43,14 @@ class Terminal:
                 self._put(char)
             else:
                 raise NotImplementedError(found[0])
+
+    def _switch(self, other: bool) -> None:
+        if other:
+            self._kept = self.lines, self._row, self._column
+            self.lines, self._row, self._column = [""], 0, 0
+        else:
+            self.lines, self._row, self._column = self._kept
+        self.other = other
 
     def _down(self) -> None:
         self._row, self._column = self._row + 1, 0

@@ -161,6 +161,7 @@ class Evaluator:
 
     async def run(self, plan: EvalPlan, step: int, training: TrainingClient) -> None:
         """Evaluate the weights after ``step`` of the stage (0: before the first step)."""
+        self.observer.waiting(f"evaluating {plan.name} after step {step:,}")
         client = await training.save_weights_and_get_sampling_client()
         journal = self.folder.journal
         meter = Meter(journal, plan.name, plan.model)
@@ -200,8 +201,9 @@ class Evaluator:
         seed, names = self.folder.plan.seed, ("eval", plan.name)
         stream = TaskStream(envs, new_cursor(list(envs)), seed, names, size=plan.samples)
         played = count(1)
-        return await play_tasks(
-            player,
-            stream.take(plan.tasks),
-            lambda _: self.observer.progress(next(played), plan.tasks),
-        )
+
+        def on_group(members: list[Rollout]) -> None:
+            self.observer.progress(next(played), plan.tasks)
+            self.observer.played(members)
+
+        return await play_tasks(player, stream.take(plan.tasks), on_group)

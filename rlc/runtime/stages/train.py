@@ -22,6 +22,7 @@ from rlc.runtime.concurrency import in_thread
 from rlc.runtime.graph import Inputs, NodeContext, Parts, StepFunction, StepOutcome
 from rlc.runtime.journal.checkpoints import pasts_of
 from rlc.runtime.journal.metrics import rollout_metrics, rollout_record, score_metrics
+from rlc.runtime.observer import Observer
 from rlc.runtime.records import Rollout
 from rlc.runtime.rollouts.environments import close_envs
 from rlc.runtime.rollouts.groups import (
@@ -72,14 +73,12 @@ class TrainBatch:
 
 @define(eq=False)
 class TrainStage(Stage[Scorers]):
-    """One reinforcement learning stage in progress.
-
-    ``on_groups`` is called with the number of groups of a step that are played, and of all.
-    """
+    """One reinforcement learning stage in progress; ``observer`` is told of groups as they are
+    played."""
 
     plan: TrainPlan
     stream: TaskStream
-    on_groups: Callable[[int, int], None]
+    observer: Observer
     asked: AskedModels
     averages: RunningBaselines | None
     _played: Counter[int] = field(factory=Counter, init=False)
@@ -166,7 +165,8 @@ class TrainStage(Stage[Scorers]):
                 for scorers in self.scorers.values():
                     scorers.ask(step, kept)
             self.record_usage()  # at once: the step may fail later
-            self.on_groups(self._played[step], max(planned, self._played[step]))
+            self.observer.progress(self._played[step], max(planned, self._played[step]))
+            self.observer.played(members)
 
         return await play_groups(player, tasks, on_group)
 

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from rlc.cli.options import add_base_url, add_plan_options, changes_plan, recipe_of
-from rlc.cli.output import print_error, print_findings
+from rlc.cli.output import announced, print_error, print_findings, redraws
 from rlc.errors import Error
 
 if TYPE_CHECKING:
@@ -65,13 +65,14 @@ def run(args: argparse.Namespace) -> int:
         plan = _plan(args) if args.recipe else None
         if plan is None and args.recipe:
             return 1
-        from rlc.runtime.start import open_run, resume_run
+        with announced("opening the run", args.quiet):
+            from rlc.runtime.start import open_run, resume_run
 
-        if args.resume:
-            folder = resume_run(args.resume, plan)
-        else:
-            assert plan is not None
-            folder = open_run(plan, args.run_dir, args.base_url)
+            if args.resume:
+                folder = resume_run(args.resume, plan)
+            else:
+                assert plan is not None
+                folder = open_run(plan, args.run_dir, args.base_url)
         folder.add_tags(args.tags)
         return run_folder(folder, args)
     except Error as error:
@@ -123,23 +124,27 @@ def _plan(args: argparse.Namespace) -> Plan | None:
 
     if is_saved_plan(args.recipe):
         return load_plan(args.recipe)
-    compiled = recipe_of(args).compile()
+    with announced(f"reading {args.recipe}", args.quiet):
+        compiled = recipe_of(args).compile()
     if not (args.quiet and compiled.plan):
         print_findings(compiled.diagnostics)
     return compiled.plan
 
 
 def run_folder(folder: RunFolder, args: argparse.Namespace) -> int:
-    import rlc.service.local.torch_settings  # noqa: F401, I001 (before anything imports torch)
-    from rich.console import Console
+    import rlc.service.local.torch_settings  # noqa: F401 (before anything imports torch)
 
-    from rlc.cli.progress import LiveObserver, PlainObserver, QuietObserver
-    from rlc.cli.summary import print_summary
-    from rlc.runtime.guard.limits import NOTHING_LEARNT
-    from rlc.runtime.job import Job
-    from rlc.runtime.journal.locks import command
-    from rlc.runtime.observer import Observer
-    from rlc.runtime.start import connect_run
+    with announced("opening the run", args.quiet):
+        from rich.console import Console
+
+        from rlc.cli.live.observers import LiveObserver, PlainObserver, QuietObserver
+        from rlc.cli.summary import print_summary
+        from rlc.plan.records import LOCAL
+        from rlc.runtime.guard.limits import NOTHING_LEARNT
+        from rlc.runtime.job import Job
+        from rlc.runtime.journal.locks import command
+        from rlc.runtime.observer import Observer
+        from rlc.runtime.start import connect_run
 
     class LastingConsole(Console):
         """Goes quiet when its reader goes away: a closed pager must not end a run."""
@@ -149,14 +154,15 @@ def run_folder(folder: RunFolder, args: argparse.Namespace) -> int:
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
     console = LastingConsole()
-    service = connect_run(folder, args.base_url, resumed=bool(args.resume))
-    if args.quiet:
-        observer: Observer = QuietObserver()
-    elif console.is_terminal and not console.is_dumb_terminal:
-        observer = LiveObserver(console)
-    else:
-        observer = PlainObserver(console)
+    observer: Observer = QuietObserver()
+    if not args.quiet and redraws(sys.stdout):
+        observer = live = LiveObserver(console, folder.plan, folder.path)
+        hosted = any(stage.model.service != LOCAL for stage in folder.plan.stages)
+        live.open(f"opening the {'service' if hosted else 'embedded engine'}")
+    elif not args.quiet:
+        observer = PlainObserver(console, folder.plan, folder.path)
     try:
+        service = connect_run(folder, args.base_url, resumed=bool(args.resume))
         summary = asyncio.run(_interruptible(Job(folder, service, observer)))
     except (asyncio.CancelledError, KeyboardInterrupt):
         observer.close()

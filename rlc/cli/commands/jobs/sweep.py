@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import argparse
 import signal
+import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from rlc.cli.options import add_base_url, add_plan_options, changes_plan, recipe_of
-from rlc.cli.output import print_error, print_findings
+from rlc.cli.output import print_error, print_findings, redraws
 
 if TYPE_CHECKING:
     from rlc.compile.sweeps import Sweep
@@ -122,7 +123,7 @@ def _run(made: SweepRun, quiet: bool) -> int:
     console = Console(highlight=False)
     if quiet:
         made.observer = SweepObserver()
-    elif console.is_terminal and not console.is_dumb_terminal:
+    elif redraws(sys.stdout):
         made.observer = LiveSweep(console)
     else:
         made.observer = PlainSweep(console)

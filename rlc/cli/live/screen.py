@@ -1,0 +1,103 @@
+"""A screen that is redrawn in place, and leaves its last state behind when it is closed.
+
+It is the terminal's other screen, so that a resize, or what is typed, cannot tear what stands on
+the first one. What the process prints meanwhile is kept, and printed when the first is back.
+"""
+
+from __future__ import annotations
+
+import io
+import sys
+import threading
+from collections.abc import Callable
+from contextlib import suppress
+from typing import TextIO
+
+from rich.console import Console
+from rich.text import Text
+
+_INTERVAL = 0.25  # seconds between two looks at what has changed
+_HOME, _REST_OF_LINE, _REST = "\x1b[H", "\x1b[K", "\x1b[J"
+
+Draw = Callable[[int, int], list[Text]]
+
+
+class _Kept(io.TextIOBase):
+    """Stands for a stream, keeps what is written, and tells of each line."""
+
+    def __init__(self, stream: TextIO, told: Callable[[str], None]) -> None:
+        self.stream, self.text, self._told = stream, io.StringIO(), told
+
+    def write(self, text: str) -> int:
+        if line := text.strip().rpartition("\n")[2]:
+            self._told(line)
+        return self.text.write(text)
+
+    def isatty(self) -> bool:
+        return False  # what is written must stay readable: no progress bars
+
+
+class Screen:
+    """Redraws what ``draw`` returns for a width and a height, at most four times a second.
+
+    ``told`` is called with what the process prints meanwhile, line by line.
+    """
+
+    def __init__(self, console: Console, draw: Draw, told: Callable[[str], None]) -> None:
+        self._console, self._draw, self._told = console, draw, told
+        self._thread = threading.Thread(target=self._redraw, name="live view", daemon=True)
+        self._changed, self._closed, self._streams = True, threading.Event(), list[_Kept]()
+
+    def open(self) -> None:
+        """Show the other screen and begin to draw."""
+        self._console.file = self._console.file  # this stream, whatever takes its place
+        self._streams = [_Kept(sys.stdout, self._told), _Kept(sys.stderr, self._told)]
+        sys.stdout, sys.stderr = self._streams
+        self._console.set_alt_screen(True)
+        self._console.show_cursor(False)
+        self.draw()
+        self._thread.start()
+
+    def changed(self) -> None:
+        """Draw again soon; without a change it is drawn once a second, for the clock."""
+        self._changed = True
+
+    def draw(self) -> None:
+        """Draw now."""
+        lines = self._rendered(*self._console.size).replace("\n", f"{_REST_OF_LINE}\n")
+        self._console.file.write(f"{_HOME}{lines}{_REST_OF_LINE}{_REST}")
+        self._console.file.flush()
+
+    def close(self) -> None:
+        """Go back to the first screen, and leave the last state there."""
+        if not self._streams:
+            return
+        self._closed.set()
+        self._thread.join()
+        kept, self._streams = self._streams, []
+        sys.stdout, sys.stderr = (stream.stream for stream in kept)
+        self._console.show_cursor(True)
+        self._console.set_alt_screen(False)
+        self._console.file.write(self._rendered(*self._console.size) + "\n")
+        self._console.file.flush()
+        for stream in kept:
+            stream.stream.write(stream.text.getvalue())
+            stream.stream.flush()
+
+    def _rendered(self, width: int, height: int) -> str:
+        """Return the lines with their colours; the last column stays free, as some terminals begin
+        a line after it."""
+        lines = self._draw(width - 1, height)
+        with self._console.capture() as captured:
+            for line in lines:
+                self._console.print(line, no_wrap=True, crop=True, overflow="crop", highlight=False)
+        return captured.get().removesuffix("\n")
+
+    def _redraw(self) -> None:
+        since = 0.0
+        with suppress(OSError):  # the terminal is gone, the run is not
+            while not self._closed.wait(_INTERVAL):
+                since += _INTERVAL
+                if self._changed or since >= 1:
+                    self._changed, since = False, 0.0
+                    self.draw()

@@ -1,0 +1,157 @@
+"""What is known of a run while it goes on. Nothing here draws."""
+
+from __future__ import annotations
+
+from collections import Counter, deque
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from statistics import fmean
+from typing import Any
+
+from attrs import Factory, define, field
+
+from rlc.plan.graph import evaluations_of
+from rlc.plan.records import EvalPlan, Plan, StagePlan, TrainedPlan, TrainPlan
+from rlc.report.findings import Finding, stage_findings
+from rlc.runtime.journal.history import Record, is_number
+from rlc.runtime.journal.metrics import failures_by_cause, measure
+from rlc.runtime.records import Rollout
+
+_RECENT = 8  # steps that what is left is estimated from
+
+
+@define
+class StageState:
+    """A stage and the metrics of its steps; of an evaluation, of each time it was done."""
+
+    plan: StagePlan
+    records: list[Record] = field(factory=list)
+    done: int = 0  # steps
+    ended: bool = False
+    failures: Counter[str] = field(factory=Counter)  # by cause
+    retried: int = 0
+    played: int = 0
+    findings: list[Finding] = field(factory=list)
+
+    def began(self, done: int, known: Sequence[Record]) -> None:
+        """Begin, or go on after so many steps, whose metrics are among those known."""
+        self.records, self.failures, self.done = [], Counter(), done
+        self.retried = self.played = 0
+        for record in known:
+            if int(record["step"]) <= done:
+                self.add(record)
+
+    def add(self, metrics: Mapping[str, Any]) -> None:
+        self.records.append(dict(metrics))
+        self.done = max(self.done, int(metrics["step"]))
+        self.failures.update(failures_by_cause(metrics))
+        self.retried += int(metrics.get("rollouts/retried", 0))
+        self.played += int(metrics.get("rollouts/played", 0) + metrics.get("rollouts/failed", 0))
+        self.findings = stage_findings(self.plan, self.records)
+        self.ended = self.ended or self.done == self.steps
+
+    @property
+    def steps(self) -> int | None:
+        return None if isinstance(self.plan, EvalPlan) else self.plan.steps
+
+    @property
+    def last(self) -> Record:
+        """The metrics of the last step; empty before the first."""
+        return self.records[-1] if self.records else {}
+
+    def values(self, key: str) -> list[float]:
+        """Return a metric, of the steps that have it."""
+        return [float(record[key]) for record in self.records if is_number(record.get(key))]
+
+    @property
+    def seconds_left(self) -> float | None:
+        """Estimated from the last steps; None before the first."""
+        took = self.values("time/total")[-_RECENT:]
+        return fmean(took) * (self.steps - self.done) if took and self.steps else None
+
+    def usd_left(self, spent_before: float) -> float | None:
+        """Return what is left to pay, estimated from the last steps; None if that is not known."""
+        spent = [spent_before, *self.values("spend/usd")]
+        recent = spent[-_RECENT - 1 :]
+        if len(recent) < 2 or not self.steps:
+            return None
+        return (recent[-1] - recent[0]) / (len(recent) - 1) * (self.steps - self.done)
+
+
+@define
+class RunState:
+    """A run as far as it is known.
+
+    ``waiting``: what it waits for before it can go on with steps. ``playing``: how many groups, or
+    tasks of an evaluation, are played, and of how many. ``episode``: the newest that was played.
+    Times are those of one monotonic clock.
+    """
+
+    plan: Plan
+    folder: Path
+    began: float
+    stages: dict[str, StageState] = field(
+        default=Factory(lambda self: {s.name: StageState(s) for s in self.plan.stages}, True)
+    )
+    current: StageState | None = None
+    waiting: str = ""
+    since: float = 0.0
+    playing: tuple[int, int] = (0, 0)
+    episode: Rollout | None = None
+    notes: deque[str] = field(factory=lambda: deque(maxlen=20))
+
+    def wait(self, what: str, now: float) -> None:
+        self.waiting, self.since, self.playing = what, now, (0, 0)
+
+    def stage_started(self, stage: TrainedPlan, done: int, known: Sequence[Record]) -> None:
+        """Begin a stage; what came before it in the plan has ended."""
+        names = list(self.stages)
+        for name in names[: names.index(stage.name)]:
+            if not isinstance(self.stages[name].plan, EvalPlan):
+                self.stages[name].ended = True
+        self.current, self.waiting, self.playing = self.stages[stage.name], "", (0, 0)
+        self.current.began(done, [r for r in known if r["stage"] == stage.name])
+        for evaluation in self.evaluations:
+            mine = [r for r in known if r["stage"] == evaluation.plan.name]
+            evaluation.records = [dict(r) for r in mine if int(r["step"]) <= done]
+
+    def step(self, metrics: Mapping[str, Any]) -> None:
+        assert self.current is not None
+        self.waiting, self.playing = "", (0, 0)
+        self.current.add(metrics)
+
+    def evaluated(self, plan: EvalPlan, metrics: Mapping[str, Any]) -> None:
+        self.waiting, self.playing = "", (0, 0)
+        state = self.stages[plan.name]
+        state.records.append(dict(metrics))
+        subject = self.stages.get(plan.after or "")
+        state.ended = subject is None or subject.done == subject.steps
+
+    @property
+    def evaluations(self) -> list[StageState]:
+        """The evaluations of the stage that runs."""
+        if self.current is None or isinstance(self.current.plan, EvalPlan):
+            return []
+        found = evaluations_of(self.current.plan, self.plan.stages)
+        return [self.stages[plan.name] for plan in found]
+
+    @property
+    def spent_before(self) -> float:
+        """Dollars spent before the stage that runs."""
+        spent = 0.0
+        for stage in self.stages.values():
+            if stage is self.current:
+                break
+            spent = max([spent, *stage.values("spend/usd")[-1:]])
+        return spent
+
+
+def measured(stage: StageState) -> tuple[str, str]:
+    """Return the metric that a stage is watched by, and what it is called."""
+    key = measure(stage.plan)  # type: ignore[arg-type]
+    return key, key.partition("/")[0]
+
+
+def envs_of(stage: StageState) -> list[str]:
+    """Return the names of a stage's environments that its rewards are listed by."""
+    return [env.name for env in stage.plan.envs] if isinstance(stage.plan, TrainPlan) else []
