@@ -54,14 +54,32 @@ class Paint:
 
 
 def _finding(item: Diagnostic, paint: Paint, hidden: Sequence[Span]) -> str:
-    color = _COLORS[item.severity]
-    title = paint(f"{item.severity.value}[{item.code}]", color, _BOLD)
+    title = paint(f"{item.severity.value}[{item.code}]", _COLORS[item.severity], _BOLD)
     lines = [f"{title}{paint(f': {printable(item.message)}', _BOLD)}"]
-    marks = [_Mark(item.span, "", color, "^")] if item.span else []
+    lines += _places(item, paint, hidden)
+    if item.help:
+        gutter = " " * _gutter(item)
+        lines.append(f"{gutter} {paint('= help:', _HELP, _BOLD)} {printable(item.help)}")
+    return "\n".join(lines) + "\n"
+
+
+def excerpt(item: Diagnostic, among: Iterable[Diagnostic], color: bool) -> str:
+    """Return where a finding is: the places and the marked lines, without message and help. Secrets
+    that other findings, ``among`` which it is, hide are not shown."""
+    hidden = [other.span for other in among if other.hides and other.span]
+    return "\n".join(_places(item, Paint(color), hidden)) + "\n"
+
+
+def _gutter(item: Diagnostic) -> int:
+    spans = [item.span, *(label.span for label in item.labels)]
+    return max((len(str(span.line)) for span in spans if span), default=1)
+
+
+def _places(item: Diagnostic, paint: Paint, hidden: Sequence[Span]) -> list[str]:
+    marks = [_Mark(item.span, "", _COLORS[item.severity], "^")] if item.span else []
     marks += [_Mark(label.span, label.text, _FRAME, "-") for label in item.labels]
-    gutter = max((len(str(mark.span.line)) for mark in marks), default=1)
-    if not item.span:
-        lines.append(f" {paint('-->', _FRAME, _BOLD)} {item.file_name}")
+    gutter = _gutter(item)
+    lines = [] if item.span else [f" {paint('-->', _FRAME, _BOLD)} {item.file_name}"]
     arrow = "-->"
     for source in dict.fromkeys(mark.span.source for mark in marks):
         group = [mark for mark in marks if mark.span.source is source]
@@ -69,9 +87,7 @@ def _finding(item: Diagnostic, paint: Paint, hidden: Sequence[Span]) -> str:
         lines.append(f"{' ' * gutter}{paint(arrow, _FRAME, _BOLD)} {source.name}:{line}:{column}")
         lines += _excerpt(source, group, gutter, paint, hidden)
         arrow = ":::"
-    if item.help:
-        lines.append(f"{' ' * gutter} {paint('= help:', _HELP, _BOLD)} {printable(item.help)}")
-    return "\n".join(lines) + "\n"
+    return lines
 
 
 @frozen

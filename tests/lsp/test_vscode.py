@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 from paths import RECIPES, ROOT
+from processes import no_network
 
 from rlc.lang.source import Source
 from rlc.lang.words import read_words
@@ -20,11 +21,6 @@ from rlc.version import __version__
 
 HERE = ROOT / "editors" / "vscode"
 PACKED = ("package.json", "syntaxes", "language-configuration.json", "README.md", "LICENSE.txt")
-# What npm says where there is no network, which is not a mistake of the extension.
-NO_NETWORK = (
-    *("ENOTFOUND", "EAI_AGAIN", "ECONNREFUSED", "ETIMEDOUT", "ENETUNREACH", "ECONNRESET"),
-    *("ERR_SOCKET_TIMEOUT", "E500", "E502", "E503", "E504"),
-)
 SCOPES = {
     "COMMENT": "comment.line",
     "STRING": "string.quoted.double",
@@ -76,7 +72,7 @@ def built(tmp_path_factory: pytest.TempPathFactory) -> Path:
     shutil.copytree(HERE, folder, ignore=shutil.ignore_patterns("node_modules", "dist"))
     for command in (["ci", "--prefer-offline", "--no-audit", "--no-fund"], ["run", "package"]):
         result = subprocess.run([npm, *command], cwd=folder, capture_output=True, text=True)
-        if any(code in result.stderr for code in NO_NETWORK):
+        if no_network(result.stderr):
             pytest.skip("npm reaches no registry")
         assert result.returncode == 0, result.stdout + result.stderr
     return folder

@@ -23,6 +23,12 @@ _PRELOADED = [
     "killing",
 ]
 
+# What npm says where there is no network, which is not a mistake of the extension.
+NO_NETWORK = (
+    *("ENOTFOUND", "EAI_AGAIN", "ECONNREFUSED", "ETIMEDOUT", "ENETUNREACH", "ECONNRESET"),
+    *("ERR_SOCKET_TIMEOUT", "E500", "E502", "E503", "E504"),
+)
+
 
 def fork(log: Path, body: Callable[..., None], *args: Any) -> Any:
     """Start a process that calls ``body``; what it prints is added to the file ``log``."""
@@ -56,3 +62,8 @@ def _script(command: list[str], folder: str, environment: dict[str, str]) -> Non
     sys.argv = command
     sys.path.insert(0, os.path.dirname(os.path.abspath(command[0])))
     runpy.run_path(command[0], run_name="__main__")
+
+
+def no_network(said: str) -> bool:
+    """Return whether npm failed because it reaches no registry."""
+    return any(code in said for code in NO_NETWORK)

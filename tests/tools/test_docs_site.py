@@ -18,6 +18,9 @@ from rlc.cli.main import COMMANDS
 from rlc.lang.codes import CODES
 
 pytest.importorskip("sphinx")
+
+from tools.docs.sources import EXTRA
+
 pytestmark = pytest.mark.slow
 
 
@@ -64,7 +67,8 @@ def test_everything_has_its_place(site: Path) -> None:
 
 
 def test_each_page_is_there_as_markdown_and_listed(site: Path) -> None:
-    made = {"genindex", "py-modindex", "search"}  # by Sphinx
+    apart = {path.relative_to(EXTRA).with_suffix("").as_posix() for path in EXTRA.rglob("*.html")}
+    made = {"genindex", "py-modindex", "search"} | apart  # by Sphinx and by other scripts
     found = (path.relative_to(site).with_suffix("") for path in site.rglob("*.html"))
     pages = {path.as_posix() for path in found} - made
     listed = re.findall(r"^- \[[^\n]+\]\((\S+)\.md\)", (site / "llms.txt").read_text("utf-8"), re.M)

@@ -18,6 +18,8 @@ from tools.docs.reference import reference_pages
 ROOT = Path(__file__).parents[2]
 DOCS = ROOT / "docs"
 
+EXTRA = DOCS / "_extra"  # what other scripts have built, which the site has as it is
+
 # The navigation: each is a folder with an index.md, or a page. What is not there is left out.
 SECTIONS = (
     "tutorial",
@@ -69,7 +71,13 @@ def _written() -> list[str]:
 
 
 def _read(path: str) -> str:
-    return with_links((ROOT / path).read_text("utf-8"), lambda link: _target(link, path))
+    text = with_links((ROOT / path).read_text("utf-8"), lambda link: _target(link, path))
+    built = f"{Path(path).stem}/index.html"
+    if not (EXTRA / built).is_file():
+        return text
+    title, summary, rest = text.split("\n\n", 2)
+    link = f'<a href="{built}">Open the {title_of(text).lower()}</a>'
+    return page(title, summary, link, rest)
 
 
 def _target(link: str, at: str) -> str:
