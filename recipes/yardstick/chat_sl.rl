@@ -8,6 +8,13 @@ model policy {
 sft main {
   model     = policy
   data      = chats("hub:HuggingFaceH4/no_robots", n = 9_500, max_tokens = 16_384, too_long = drop)
+  heldout   = chats(
+    "hub:HuggingFaceH4/no_robots",
+    split = "test",
+    max_tokens = 16_384,
+    too_long = drop,
+  )
+  every     = 20
   batch     = 64
   optimizer = adam(5e-4, schedule = linear())
   epochs    = 1

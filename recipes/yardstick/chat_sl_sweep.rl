@@ -8,6 +8,12 @@ model policy {
 sft main {
   model     = policy
   data      = chats("hub:HuggingFaceH4/no_robots", n = 9_500, max_tokens = 16_384, too_long = drop)
+  heldout   = chats(
+    "hub:HuggingFaceH4/no_robots",
+    split = "test",
+    max_tokens = 16_384,
+    too_long = drop,
+  )
   batch     = 256
   optimizer = adam(1e-4, schedule = linear())
   steps     = 390  # 100,000 chats
@@ -20,5 +26,5 @@ sweep rates {
     policy.lora_rank             = [32, 128]
     main.optimizer.learning_rate = [1e-5, 3e-5, 1e-4, 3e-4, 5e-4, 1e-3]
   }
-  metric = main.loss
+  metric = main.heldout.loss
 }

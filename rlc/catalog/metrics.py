@@ -120,7 +120,7 @@ def _estimates(stage: StagePlan) -> bool:
 
 
 def _holds_out(stage: StagePlan) -> bool:
-    return isinstance(stage, PreferencePlan) and stage.heldout is not None
+    return isinstance(stage, SftPlan | PreferencePlan) and stage.heldout is not None
 
 
 _TRAINED, _ALL = TRAINING, tuple(STAGES)
@@ -160,6 +160,7 @@ ENTRIES = (
         ("preference",),
         needs=_holds_out,
     ),
+    Entry(("heldout/loss",), ("sft",), low=0, needs=_holds_out),
     Entry(("kl/sample_train", "kl/sample_train_k2", "kl/sample_train_k3", "kl/train_sample")),
     Entry(("kl/reference",), needs=_compares),
     Entry(("teacher/kl", "teacher/kl/{taught}"), needs=_taught),

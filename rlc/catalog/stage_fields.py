@@ -65,6 +65,24 @@ _OPTIMIZER = Param(
 )
 
 
+def _heldout(kind: str, what: str) -> tuple[Param, Param]:
+    return (
+        optional(
+            "heldout",
+            kind,
+            f"{what} and not learnt from, at the end; by default none",
+            aliases="eval_dataset test_dataset holdout eval_data validation",
+        ),
+        optional(
+            "every",
+            "int",
+            "the held-out ones are compared after so many steps too; none: at the end only",
+            low=1,
+            aliases="eval_every eval_steps eval_interval",
+        ),
+    )
+
+
 def _batch(doc: str) -> Param:
     names = "batch_size train_batch_size per_device_train_batch_size bs"
     return Param("batch", "int", doc, 32, low=1, high=100_000, aliases=names)
@@ -145,6 +163,7 @@ SFT_FIELDS = (
     _OPTIMIZER,
     _STEPS,
     _EPOCHS,
+    *_heldout("data", "examples that are scored"),
     _SAVE,
     _DEADLINES,
     _BUDGET,
@@ -176,19 +195,7 @@ PREFERENCE_FIELDS = (
     _OPTIMIZER,
     _STEPS,
     _EPOCHS,
-    optional(
-        "heldout",
-        "preferences",
-        "preferences that are compared and not learnt from, at the end; by default none",
-        aliases="eval_dataset test_dataset holdout eval_data validation",
-    ),
-    optional(
-        "every",
-        "int",
-        "the held-out ones are compared after so many steps too; none: at the end only",
-        low=1,
-        aliases="eval_every eval_steps eval_interval",
-    ),
+    *_heldout("preferences", "preferences that are compared"),
     _SAVE,
     _DEADLINES,
     _BUDGET,

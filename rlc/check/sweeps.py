@@ -207,7 +207,8 @@ class _Checker:
             if not others:
                 more = f"add `eval held_out {{ model = {stage.name}  env = … }}` on other tasks"
                 if "heldout" in stage.parts:
-                    more = f"`heldout = …` in `{stage.name}` gives `{stage.name}.heldout.accuracy`"
+                    watched = (STAGES[stage.decl.kind.id].watched or "").removesuffix("/mean")
+                    more = f"`heldout = …` in `{stage.name}` gives `{stage.name}.heldout.{watched}`"
                 advice = f"what wins may have learnt them by heart: {more}"
             self.found.warning("RL0606", given.span, message, advice)
         return chosen
@@ -282,11 +283,11 @@ def _measures(stage: CheckedStage, stages: Mapping[str, CheckedStage]) -> Iterat
             name, key = f"{other.name}.{metric_word(metric)}", metric_label(metric)
             yield MeasurePlan(name, other.name, f"eval/{other.name}/{key}", True, held_out)
     traits = STAGES[stage.decl.kind.id]
-    key = traits.watched or ""
+    key, plain = traits.watched or "", (traits.watched or "").removesuffix("/mean")
     if stage.parts.get("heldout") is not None:
-        name = f"{stage.name}.heldout.{key}"
-        yield MeasurePlan(name, stage.name, f"heldout/{key}", traits.rises, held_out=True)
-    name = f"{stage.name}.{key.removesuffix('/mean')}"  # of the stage itself
+        name = f"{stage.name}.heldout.{plain}"
+        yield MeasurePlan(name, stage.name, f"heldout/{plain}", traits.rises, held_out=True)
+    name = f"{stage.name}.{plain}"  # of the stage itself
     yield MeasurePlan(name, stage.name, key, traits.rises, held_out=False)
 
 

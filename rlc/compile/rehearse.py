@@ -77,7 +77,13 @@ def _stage(stage: StagePlan) -> StagePlan:
         batch, data = min(stage.batch, MAX_EXAMPLES), _preferences(stage.data, model)
         return evolve(stage, data=data, heldout=heldout, batch=batch, every=every)
     if isinstance(stage, SftPlan):
-        return evolve(stage, data=_data(stage.data, model), batch=min(stage.batch, MAX_EXAMPLES))
+        return evolve(
+            stage,
+            data=_data(stage.data, model),
+            heldout=stage.heldout and _few(stage.heldout),
+            batch=min(stage.batch, MAX_EXAMPLES),
+            every=None if stage.every is None else min(stage.every, MAX_STEPS),
+        )
     return evolve(
         stage,
         envs=tuple(_env(env, MAX_GROUP_SIZE, model) for env in stage.envs),

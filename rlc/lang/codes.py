@@ -164,6 +164,7 @@ CODES: dict[str, str] = {
     "RL0752": "loss without an advantage",
     "RL0753": "system message that cannot be read",
     "RL0754": "likeliest tokens of another model",
+    "RL0755": "held-out examples that are played",
     # RL06xx: sweeps (rlc/check, rlc/compile)
     "RL0600": "axis without effect",
     "RL0601": "nothing to try",

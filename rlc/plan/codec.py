@@ -32,6 +32,7 @@ from rlc.plan.records import (
     DataPlan,
     LossPlan,
     Plan,
+    SftPlan,
     StagePlan,
     TrainPlan,
 )
@@ -173,6 +174,8 @@ def _converter() -> Any:
     converter.register_unstructure_hook(TeacherPlan, teacher)
     train = make_dict_unstructure_fn(TrainPlan, converter, teacher=none)
     converter.register_unstructure_hook(TrainPlan, train)
+    sft = make_dict_unstructure_fn(SftPlan, converter, heldout=none, every=none)
+    converter.register_unstructure_hook(SftPlan, sft)
     tagged(StagePlan, "kind", STAGES)
     whole = make_dict_unstructure_fn(Plan, converter, data=none, expectations=none)
     converter.register_unstructure_hook(Plan, whole)

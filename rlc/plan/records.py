@@ -213,7 +213,10 @@ class DataPlan(Record):
 
 @frozen(eq=False, repr=False, slots=False)
 class SftPlan(Record):
-    """One supervised stage: log-likelihood of the replies, ``batch`` examples a step."""
+    """One supervised stage: log-likelihood of the replies, ``batch`` examples a step.
+
+    The ``heldout`` examples are only scored: at the end, and ``every`` so many steps.
+    """
 
     name: str
     model: ModelPlan
@@ -227,6 +230,8 @@ class SftPlan(Record):
     budget: BudgetPlan
     track: tuple[TrackPlan, ...]
     deadlines: DeadlinesPlan
+    heldout: DataPlan | None = None
+    every: int | None = None
 
 
 @frozen(eq=False, repr=False, slots=False)
@@ -297,9 +302,9 @@ _KINDS = {stage: kind for kind, stage in STAGES.items()}
 
 def data_of(stage: StagePlan) -> tuple[DataPlan | PreferencesPlan, ...]:
     """The data that a stage reads, beside its environments: what it learns from comes first."""
-    if isinstance(stage, PreferencePlan):
-        return (stage.data,) if stage.heldout is None else (stage.data, stage.heldout)
-    return (stage.data,) if isinstance(stage, SftPlan) else ()
+    if not isinstance(stage, SftPlan | PreferencePlan):
+        return ()
+    return (stage.data,) if stage.heldout is None else (stage.data, stage.heldout)
 
 
 def environments_of(stage: StagePlan) -> tuple[EnvPlan, ...]:

@@ -8,14 +8,14 @@ from attrs import field, frozen
 
 from rlc.plan.environments import EndpointPlan
 from rlc.plan.models import ModelPlan
-from rlc.plan.records import PreferencePlan, StagePlan
+from rlc.plan.records import PreferencePlan, SftPlan, StagePlan
 from rlc.pricing.distillation import samples_tokens, teacher_tokens
 from rlc.pricing.judges import judge_tokens
 from rlc.pricing.opponents import opponent_tokens
-from rlc.pricing.preferences import compared, heldout_tokens, reference_tokens
+from rlc.pricing.preferences import compared, reference_tokens
 from rlc.pricing.shapes import rollout_shapes
 from rlc.pricing.texts import Level
-from rlc.pricing.tokens import TRIES, Tokens, largest, sampling_tokens
+from rlc.pricing.tokens import TRIES, Tokens, heldout_tokens, largest, sampling_tokens
 
 ASKED = ("teacher", "judge", "opponent", "samples")  # lines of a bill
 
@@ -46,10 +46,13 @@ def asked_tokens(stage: StagePlan, level: Level) -> Iterator[AskedTokens]:
     for model, sampled in opponent_tokens(stage, level):
         yield AskedTokens("opponent", model, sampled)
     yield from _by_preferences(stage, level)
+    if isinstance(stage, SftPlan | PreferencePlan) and stage.heldout is not None:
+        each = heldout_tokens(stage, level) * compared(stage) / stage.steps
+        yield AskedTokens("evaluation", stage.model, Tokens(prefill=each))
 
 
 def _by_preferences(stage: StagePlan, level: Level) -> Iterator[AskedTokens]:
-    """What a loss compares with, and a forward pass over the held-out preferences."""
+    """What a loss compares with, and what makes the pairs."""
     if not isinstance(stage, PreferencePlan):
         return
     if stage.reference is not None:
@@ -61,6 +64,3 @@ def _by_preferences(stage: StagePlan, level: Level) -> Iterator[AskedTokens]:
             tasks = (data.count or 0) * TRIES[level]
             made = (sampling_tokens(s, tasks, data.samples or 1, level != "high") for s in shapes)
             yield AskedTokens("samples", data.model.model, Tokens(), largest(made))
-    if stage.heldout is not None:
-        each = heldout_tokens(stage, level) * compared(stage) / stage.steps
-        yield AskedTokens("evaluation", stage.model, Tokens(prefill=each))

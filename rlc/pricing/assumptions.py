@@ -46,7 +46,7 @@ from rlc.pricing.texts import (
     example_tokens,
     tokenizer_at_hand,
 )
-from rlc.pricing.tokens import RESAMPLED, ROW_TOKENS, TAUGHT, TRIES
+from rlc.pricing.tokens import RESAMPLED, ROW_TOKENS, TAUGHT, TRIES, heldout_examples
 
 
 def assumptions(stage: StagePlan) -> list[str]:
@@ -94,6 +94,8 @@ def _sampling(stage: StagePlan) -> Iterator[str]:
         yield from _preferences(stage)
         return
     if isinstance(stage, SftPlan):
+        if stage.heldout is not None and heldout_examples(stage) is None:
+            yield f"{preferences.HELDOUT:,} held-out examples, assumed"
         if stage.data.env is None:
             if (rows := example_tokens(stage.data, stage.model)) is not None:
                 yield f"examples of {rows.expected:.0f} tokens on average ({_rows(rows)})"

@@ -4,17 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from math import ceil
+from typing import Any
 
 from attrs import frozen
 
 from rlc.catalog.index import preference_traits
 from rlc.plan.preferences import PreferencesPlan
-from rlc.plan.records import PreferencePlan
+from rlc.plan.records import PreferencePlan, SftPlan
 from rlc.pricing.shapes import CHAT_TOKENS, rollout_shapes
 from rlc.pricing.texts import Level, RowTokens, preference_tokens
 
 SIDE_TOKENS = {"low": 60, "expected": 600, "high": 4_000}  # of a reply that cannot be read
-HELDOUT = 1_000  # held-out preferences, where they cannot be counted
+HELDOUT = 1_000  # held-out preferences or examples, where they cannot be counted
 
 
 @frozen
@@ -54,20 +55,24 @@ def count_of(stage: PreferencePlan, data: PreferencesPlan) -> int | None:
     rows = measured(stage, data)
     count = data.count
     if count is None and rows is not None:
-        share = data.split["share"] if isinstance(data.split, Mapping) else 1.0
-        count = ceil(rows.rows * share)
+        count = rows_taken(rows, data.split)
     labelled = preference_traits(stage.loss.name).labelled
     return None if count is None else count * (2 if labelled and data.kind != "labelled" else 1)
 
 
-def compared(stage: PreferencePlan) -> int:
-    """How often the held-out preferences are compared."""
+def rows_taken(rows: RowTokens, split: Any) -> int:
+    """How many of the rows of a file a split has."""
+    return ceil(rows.rows * (split["share"] if isinstance(split, Mapping) else 1.0))
+
+
+def compared(stage: SftPlan | PreferencePlan) -> int:
+    """How often what is held out is compared."""
     if stage.heldout is None:
         return 0
     return 1 + (0 if stage.every is None else (stage.steps - 1) // stage.every)
 
 
-def heldout_tokens(stage: PreferencePlan, level: Level) -> float:
+def heldout_preferences(stage: PreferencePlan, level: Level) -> float:
     """Tokens of comparing the held-out preferences once."""
     if stage.heldout is None:
         return 0.0
@@ -81,4 +86,4 @@ def reference_tokens(stage: PreferencePlan, level: Level) -> float:
         return 0.0
     used, count = stage.steps * stage.batch, count_of(stage, stage.data)
     learnt = (used if count is None else min(used, count)) * of_one(stage, stage.data, level).total
-    return learnt + heldout_tokens(stage, level)
+    return learnt + heldout_preferences(stage, level)

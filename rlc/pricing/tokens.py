@@ -16,16 +16,18 @@ from attrs import evolve, frozen
 from rlc.catalog.index import learns_targets_alone, loss_traits, teacher_traits
 from rlc.plan.distillation import teacher_of
 from rlc.plan.environments import EnvPlan
+from rlc.plan.models import ModelPlan
 from rlc.plan.records import (
     LOCAL,
     BatchPlan,
+    DataPlan,
     EvalPlan,
     PreferencePlan,
     SftPlan,
     StagePlan,
     TrainPlan,
 )
-from rlc.pricing.preferences import of_one
+from rlc.pricing.preferences import HELDOUT, heldout_preferences, of_one, rows_taken
 from rlc.pricing.shapes import (
     CHAT_TOKENS,
     ORACLE_SHARE,
@@ -81,14 +83,37 @@ def step_tokens(stage: StagePlan, level: Level) -> Tokens:
         one = of_one(stage, stage.data, level)
         return Tokens(prefill=stage.batch * one.total, train=stage.batch * one.trained)
     if stage.data.env is None:
-        rows = example_tokens(stage.data, stage.model)
-        markup = CHAT_TOKENS[level]
-        return Tokens(train=stage.batch * (rows.at(level) + markup if rows else ROW_TOKENS[level]))
+        return Tokens(train=stage.batch * _of_row(stage.data, stage.model, level))
     by_oracle = stage.data.policy == "oracle"
     shares = ORACLE_SHARE if by_oracle else REPLY_SHARE
     shapes = rollout_shapes(stage.data.env, stage.model, None, level, shares)
     longest = max(sum(e.copies * e.datum_tokens() for e in shape) for shape in shapes)
     return Tokens(train=stage.batch * longest)
+
+
+def _of_row(data: DataPlan, model: ModelPlan, level: Level) -> float:
+    """Tokens of one example from a file."""
+    rows = example_tokens(data, model)
+    return rows.at(level) + CHAT_TOKENS[level] if rows else ROW_TOKENS[level]
+
+
+def heldout_examples(stage: SftPlan) -> int | None:
+    """How many examples a stage holds out; None if that is unknown."""
+    data = stage.heldout
+    if data is None:
+        return 0
+    rows = example_tokens(data, stage.model)
+    return data.count if data.count or rows is None else rows_taken(rows, data.split)
+
+
+def heldout_tokens(stage: SftPlan | PreferencePlan, level: Level) -> float:
+    """Tokens of comparing once what a stage holds out."""
+    if isinstance(stage, PreferencePlan):
+        return heldout_preferences(stage, level)
+    if stage.heldout is None:
+        return 0.0
+    count = heldout_examples(stage)
+    return (HELDOUT if count is None else count) * _of_row(stage.heldout, stage.model, level)
 
 
 def tokens_before(stage: StagePlan, level: Level) -> Tokens:

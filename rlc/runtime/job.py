@@ -300,7 +300,7 @@ class Job:
         if isinstance(stage, PreferencePlan):
             return await open_preferences(setup, stage)
         if isinstance(stage, SftPlan):
-            return SftStage(seed, weights, meter, {}, stage, await load_examples(setup, stage))
+            return SftStage(seed, weights, meter, {}, stage, *await load_examples(setup, stage))
         observer.waiting(f"opening {', '.join(env.name for env in stage.envs)}")
         tokenizer = weights.training.get_tokenizer()
         responders = self._asked.responders(meter)

@@ -31,6 +31,7 @@ TRAIN = {
 SFT = {
     "model": "policy",
     "data": 'rows("rows.jsonl")',
+    "heldout": 'rows("other.jsonl")',
     "optimizer": "adam(1e-5)",
     "steps": "10",
 }

@@ -20,7 +20,6 @@ FILES = sorted({row["file"] for row in ROW.finditer(PAGE.read_text("utf-8"))})
 MOST = 40
 # Warnings about what the jobs are, as they are written elsewhere.
 FINDINGS = {
-    "chat_sl_sweep": ["RL0606"],  # compared by the training loss
     "gem_deepscaler": ["RL0414"],  # a history of one turn
     "gem_python_tool": ["RL0415"],  # every turn a sequence of its own
     "harbor_rl": ["RL0407"],  # a context that long episodes outgrow

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator
 
-from rlc.catalog.builtins.splits import have_tasks_in_common
 from rlc.catalog.facts.models import find_model, tokenizer_of
 from rlc.catalog.index import builtins_of, preference_traits
 from rlc.check.data.rules import rows_of_data
@@ -13,7 +12,6 @@ from rlc.check.rules.base import View, rule
 from rlc.lang.diagnostics import Label
 from rlc.plan.preferences import PreferencesPlan
 from rlc.plan.records import LOCAL
-from rlc.plan.splits import base_split
 
 _ROWS_READ = 10_000  # rows whose replies are compared
 _ONE_SIDED = 20.0  # times as many replies of one label as of the other, weights included
@@ -94,32 +92,6 @@ def _epochs_are_few(view: View) -> None:
         message = f"{epochs:,} epochs over the same preferences learn them by heart"
         advice = "one to three are usual; `heldout` shows when it stops to help"
         view.warning("RL0726", "epochs", message, advice)
-
-
-@rule("heldout", "every", "steps")
-def _heldout_is_compared(view: View) -> None:
-    if view.every is None:
-        return
-    if view.heldout is None:
-        message = "`every` says when held-out preferences are compared, and there are none"
-        advice = "for example `heldout = pairs(…, split = last(10%))`"
-        view.error("RL0727", "every", message, advice)
-    elif view.steps and view.every >= view.steps and not view.is_from_command_line("steps"):
-        message = f"`every = {view.every}` is never due before the end, after {view.steps} steps"
-        view.warning("RL0436", "every", message, "at the end they are compared anyway")
-
-
-@rule("data", "heldout")
-def _heldout_is_held_out(view: View) -> None:
-    data, other = view.data, view.heldout
-    if other is None or other.path is None or other.path != data.path:
-        return
-    splits = [base_split("train") if one.split is None else one.split for one in (other, data)]
-    if have_tasks_in_common(*splits):
-        message = "the held-out preferences are among those that are learnt from"
-        label = Label(view.at("data"), "learnt from")
-        advice = "for example `split = first(90%)` here, and `split = last(10%)` there"
-        view.warning("RL0728", "heldout", message, advice, label)
 
 
 @rule("loss", "batch", "reference")

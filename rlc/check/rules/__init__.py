@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from attrs import evolve, fields
 
-from rlc.check.data import preferences
+from rlc.check.data import heldout, preferences
 from rlc.check.data import rules as data
 from rlc.check.rules import (
     advantage,
@@ -54,7 +54,7 @@ FAMILIES = (
         data,
         advantage,
     ),
-    *(loss, optimizer, overlap, preferences, sampling, limits, amounts, run),
+    *(loss, optimizer, overlap, preferences, heldout, sampling, limits, amounts, run),
 )
 RULES = [rule for family in FAMILIES for rule in vars(family).values() if isinstance(rule, Rule)]
 

@@ -161,13 +161,14 @@ class PlainObserver(RunObserver):
 def step_line(state: RunState, stage: StageState) -> str:
     """Return the last step of a stage on one line."""
     metrics, (key, name) = stage.last, measured(stage)
-    value = metrics.get(key)
+    value, held_out = metrics.get(key), metrics.get(f"heldout/{name}")
     total = metrics["time/total"]
     tokens = (metrics["tokens/sampled"] + metrics["tokens/trained"]) / total if total else 0.0
     envs = envs_of(stage) if len(envs_of(stage)) > 1 else []
     parts = [
         f"{stage.plan.name} {stage.done:>{len(str(stage.steps))}}/{stage.steps}",
         f"{name} {'none' if value is None else f'{value:.3f}':>6}",
+        "" if held_out is None else f"held out {held_out:.3f}",
         *(f"{env} {metrics[f'reward/{env}']:.3f}" for env in envs if f"reward/{env}" in metrics),
         f"{tokens:7,.0f} tokens/s",
         f"{elapsed(total):>7}",

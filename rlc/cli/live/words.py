@@ -11,7 +11,7 @@ from attrs import frozen
 from rlc.catalog.environments import roles_of
 from rlc.cli.live.state import RunState, StageState, envs_of, measured
 from rlc.plan.environments import OUTCOMES
-from rlc.plan.records import EvalPlan, PreferencePlan, TrainPlan
+from rlc.plan.records import EvalPlan, PreferencePlan, SftPlan, TrainPlan
 from rlc.plan.units import elapsed
 from rlc.runtime.journal.history import is_number
 from rlc.runtime.journal.metrics import evaluation_results, failures_by_cause
@@ -55,7 +55,7 @@ def learning(state: RunState) -> list[Curve]:
     curves = [Curve(name, stage.values(key), watched=True)]
     if isinstance(stage.plan, TrainPlan):
         curves += [Curve(label, stage.values(key), True) for label, key in _parts(stage, name)]
-    if isinstance(stage.plan, PreferencePlan):
+    if isinstance(stage.plan, SftPlan | PreferencePlan):
         keys = ("accuracy", "heldout/accuracy", "margin", "loss/mean", "heldout/loss")
         words = [(one.replace("heldout/", "held-out ").replace("/mean", ""), one) for one in keys]
         curves += [Curve(word, stage.values(one), True) for word, one in words if one != key]

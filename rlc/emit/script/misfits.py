@@ -155,6 +155,8 @@ def _computes(scheme: AdvantageScheme) -> bool:
 
 def _sft(stage: SftPlan) -> Iterator[Misfit]:
     data = stage.data
+    if stage.heldout is not None:
+        yield Misfit(WATCHED, "heldout", "`heldout`: a script scores nothing but what it learns")
     if data.kind != "chats" or data.path is None:
         yield Misfit(STAGES, "data", "a script imitates the chats of a file, and nothing else")
     elif hub_dataset(data.path) is not None or not data.path.endswith((".jsonl", ".ndjson")):

@@ -180,12 +180,19 @@ def _training(stage: TrainPlan) -> Iterator[str]:
 def _preferences(stage: PreferencePlan) -> Iterator[str]:
     yield collected(stage)
     yield pairs_of(stage.data)
-    if stage.heldout is not None:
-        every = f"after every {count(stage.every, 'step')} and " if stage.every else ""
-        yield f"held out: {pairs_of(stage.heldout)}, compared {every}at the end"
+    yield from _held_out(stage)
     for data in (stage.data, stage.heldout):
         if data is not None and data.env is not None:
             yield from _environments((data.env,), stage.model)
+
+
+def _held_out(stage: SftPlan | PreferencePlan) -> Iterator[str]:
+    if stage.heldout is not None:
+        every = f"after every {count(stage.every, 'step')} and " if stage.every else ""
+        if isinstance(stage.heldout, PreferencesPlan):
+            yield f"held out: {pairs_of(stage.heldout)}, compared {every}at the end"
+        else:
+            yield f"held out: {_rows_of(stage.heldout)}, scored {every}at the end"
 
 
 def pairs_of(data: PreferencesPlan) -> str:
@@ -222,6 +229,7 @@ def _streamed(stage: TrainPlan) -> Iterator[str]:
 
 def _imitation(stage: SftPlan) -> Iterator[str]:
     yield collected(stage)
+    yield from _held_out(stage)
     data = stage.data
     if data.env is None:
         yield _rows_of(data)

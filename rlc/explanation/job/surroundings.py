@@ -51,6 +51,8 @@ def written(plan: Plan) -> Iterator[str]:
             yield f"{stage.name}: examples-{stage.name}.jsonl, what it is trained on"
             if stage.data.policy == "model" or stage.data.sampled is not None:
                 yield f"{stage.name}: episodes-{stage.name}.jsonl, what was played for it"
+            if stage.heldout is not None:
+                yield f"{stage.name}: examples-{stage.name}-heldout.jsonl, what is only scored"
         if not isinstance(stage, EvalPlan):
             yield f"{stage.name}: {_checkpoints(stage)}"
             yield from (f"{stage.name}: {_sent(tracker, stage)}" for tracker in stage.track)

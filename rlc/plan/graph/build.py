@@ -45,7 +45,7 @@ _LABELS = {
     "forward": "logprobs of the weights",
     "forward_backward": "gradient of the loss",
     "optim_step": "update the adapter",
-    "heldout": "compare the held-out preferences when due",
+    "heldout": "score the held-out examples when due",
     "checkpoint": "save weights and optimiser when due",
     "episodes": "play the tasks",
     "metrics": "count what was solved",
@@ -97,6 +97,7 @@ _ASKING = {
 _LABELS_OF_PREFERENCES = {
     "examples": "draw the next preferences",
     "reference": "logprobs of the reference, once for each reply",
+    "heldout": "compare the held-out preferences when due",
 }
 # What changes the weights: in order, one step after the other.
 IN_ORDER = ("forward_backward", "optim_step", "checkpoint")
@@ -147,7 +148,7 @@ def evaluations_of(stage: TrainedPlan, stages: Iterable[StagePlan]) -> list[Eval
 def step_edges(stage: StagePlan) -> tuple[GraphEdge, ...]:
     """The edges of one step of a stage, before its overlap."""
     if isinstance(stage, SftPlan):
-        return _SFT_EDGES
+        return (*_SFT_EDGES, *(_HELDOUT_EDGES if stage.heldout else ()))
     if isinstance(stage, EvalPlan):
         return _EVAL_EDGES
     if isinstance(stage, PreferencePlan):

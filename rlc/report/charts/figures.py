@@ -38,7 +38,10 @@ def stage_figures(files: RunFiles) -> list[StageFigures]:
         elif isinstance(stage, PreferencePlan):
             figures = list(_preferences(stage, records))
         else:
-            losses = [series("loss", records, "loss/mean")]
+            losses = [
+                series("loss", records, "loss/mean"),
+                series("held out", records, "heldout/loss"),
+            ]
             figures = [figure(f"{stage.name}-loss", "Loss", losses)]
         if not isinstance(stage, EvalPlan):
             figures += _every_stage(stage, records)

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from rlc.plan.records import SftPlan, StagePlan, data_of
+from rlc.plan.records import PreferencePlan, SftPlan, StagePlan, data_of
 from rlc.runtime.concurrency import in_thread
 from rlc.runtime.journal.folder import RunFolder
 from rlc.runtime.records import RunError
@@ -25,8 +25,9 @@ from rlc.seeds import derive_seed
 Example = list[TrainingDatum]
 
 
-async def load_examples(setup: Setup, stage: SftPlan) -> list[Example]:
-    """Return the examples of a stage, from the run folder or else made now.
+async def load_examples(setup: Setup, stage: SftPlan) -> tuple[list[Example], list[Example]]:
+    """Return the examples of a stage, and those that are held out, from the run folder or else made
+    now.
 
     A resumed run imitates the same examples, even if the file or the weights that they came from
     have changed.
@@ -35,16 +36,19 @@ async def load_examples(setup: Setup, stage: SftPlan) -> list[Example]:
         DataError: a row of the file cannot be used.
         RunError: the examples cannot be made, or those of a resumed run are gone.
     """
-    folder, name = setup.folder, examples_file(stage, stage.data)
-    require_examples(folder, name, setup.weights)
-    if not (folder.path / name).exists():
-        if stage.data.path is not None:
-            await make_file_examples(folder, stage, setup.tokenizer, setup.note)
-        else:
-            made = samples if stage.data.sampled is not None else demonstrations
-            folder.rewrite(name, [one.example() for one in await made(setup, stage)])
+    folder, names = setup.folder, [examples_file(stage, data) for data in data_of(stage)]
+    for name in names:
+        require_examples(folder, name, setup.weights)
+    await make_file_examples(folder, stage, setup.tokenizer, setup.note)
+    if not (folder.path / names[0]).exists():
+        made = samples if stage.data.sampled is not None else demonstrations
+        folder.rewrite(names[0], [one.example() for one in await made(setup, stage)])
     vocabulary = len(setup.tokenizer)
-    return [_example(record["sequences"], vocabulary) for record in folder.read(name)]
+    learnt, *heldout = (
+        [_example(record["sequences"], vocabulary) for record in folder.read(name)]
+        for name in names
+    )
+    return learnt, [example for part in heldout for example in part]
 
 
 def require_examples(folder: RunFolder, name: str, weights: StageWeights) -> None:
@@ -74,6 +78,11 @@ def examples_file(stage: StagePlan, data: FileData) -> str:
     """The name of the file in the run folder that holds what is made of a stage's data."""
     part = "" if data is data_of(stage)[0] else "-heldout"
     return f"examples-{stage.name}{part}.jsonl"
+
+
+def is_due(stage: SftPlan | PreferencePlan, step: int) -> bool:
+    """Whether what a stage holds out is compared after a step."""
+    return step == stage.steps or (stage.every is not None and step % stage.every == 0)
 
 
 def drawn(seed: int, stage: str, count: int, batch: int, step: int) -> Iterator[int]:

@@ -19,6 +19,7 @@ from rlc.runtime.stages.base import Setup, Stage, StepReport
 from rlc.runtime.stages.examples import (
     drawn,
     examples_file,
+    is_due,
     make_file_examples,
     require_examples,
 )
@@ -101,8 +102,7 @@ class PreferenceStage(Stage[ReferenceReplies]):
 
     async def compare_heldout(self, node: NodeContext, inputs: Inputs) -> dict[str, float]:
         """Compare the held-out preferences, if it is time for it."""
-        due = self.plan.every is not None and node.step % self.plan.every == 0
-        if not self.heldout or not (due or node.step == self.plan.steps):
+        if not is_due(self.plan, node.step):
             return {}
         reference: list[FloatArray] | None = None
         policy = asyncio.ensure_future(self._logprobs(node.step, self.heldout))

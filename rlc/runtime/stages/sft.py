@@ -2,31 +2,40 @@
 
 from __future__ import annotations
 
+import asyncio
+from math import fsum
+
 from attrs import define
 
+from rlc.catalog.builtins.losses import LIKELIHOOD
 from rlc.plan.records import SftPlan
+from rlc.runtime.concurrency import in_thread
 from rlc.runtime.graph import Inputs, NodeContext, StepFunction, StepOutcome
 from rlc.runtime.journal.metrics import teacher_mass
 from rlc.runtime.stages.base import Stage, StepReport
-from rlc.runtime.stages.examples import Example, drawn
+from rlc.runtime.stages.examples import Example, drawn, is_due
 from rlc.runtime.updates import optimizer
 from rlc.runtime.updates.minibatch import Minibatch
 from rlc.runtime.updates.optimizer import PendingGradients, UpdateResult
 from rlc.runtime.updates.scorers import Scorers
 
+_AT_ONCE = 128  # sequences of a forward pass
+
 
 @define(eq=False)
 class SftStage(Stage[Scorers]):
-    """One supervised stage in progress."""
+    """One supervised stage in progress; the ``heldout`` examples are only scored."""
 
     plan: SftPlan
     examples: list[Example]
+    heldout: list[Example]
 
     def functions(self) -> dict[str, StepFunction]:
         return {
             "examples": self.next_examples,
             "forward_backward": self.forward_backward,
             "optim_step": self.optim_step,
+            "heldout": self.score_heldout,
             "checkpoint": self.weights.checkpoint,
         }
 
@@ -43,6 +52,19 @@ class SftStage(Stage[Scorers]):
             self.weights.training, self.plan, node.step, [inputs["examples"]]
         )
 
+    async def score_heldout(self, node: NodeContext, inputs: Inputs) -> dict[str, float]:
+        """Return the mean loss of a token of the held-out examples, if it is time for it."""
+        if not is_due(self.plan, node.step):
+            return {}
+        datums = [datum for example in self.heldout for datum in example]
+        wired = await in_thread(lambda: [datum.to_tinker(LIKELIHOOD) for datum in datums])
+        parts = [wired[start : start + _AT_ONCE] for start in range(0, len(wired), _AT_ONCE)]
+        forward = self.weights.training.forward
+        outputs = await asyncio.gather(*(forward(part, LIKELIHOOD.name) for part in parts))
+        self.meter.running[node.step].prefill += sum(len(datum.inputs) for datum in datums)
+        total = fsum(output.metrics["loss:sum"] for output in outputs)
+        return {"heldout/loss": total / sum(datum.sampled for datum in datums)}
+
     async def report(self, step: int, outcome: StepOutcome) -> StepReport:
         """Return the mean loss of a token, in nats, and what was learnt of its likeliest ones."""
         batch: Minibatch = outcome.outputs["examples"]
@@ -50,5 +72,5 @@ class SftStage(Stage[Scorers]):
         tokens = sum(datum.sampled for datum in (*batch.datums, *batch.taught))
         metrics = {"loss/mean": update.metrics["loss/sum"] / tokens, **update.metrics}
         metrics["examples/tokens"] = float(tokens)
-        metrics |= teacher_mass(batch.taught)
+        metrics |= teacher_mass(batch.taught) | outcome.outputs.get("heldout", {})
         return StepReport(metrics, [], [], {}, outcome.outputs["checkpoint"])
