@@ -19,7 +19,8 @@ myst_heading_anchors = 4  # links to headings, as on GitHub
 myst_links_external_new_tab = False
 default_role = "literal"  # `rlc run` in a docstring
 autodoc_member_order = "bysource"
-autodoc_typehints = "none"
+autodoc_typehints_format = "short"
+python_maximum_signature_line_length = 80
 napoleon_use_rtype = False
 suppress_warnings = ["misc.highlighting_failure"]  # examples leave parts out with …
 
@@ -29,8 +30,6 @@ html_show_sphinx = False
 html_static_path = [str(path) for path in (HERE / "_static",) if path.is_dir()]
 html_extra_path = [str(path) for path in (HERE / "_extra",) if path.is_dir()]
 html_css_files = ["site.css"]
-html_theme_options = {
-    "source_repository": "https://github.com/rlc-lang/rlc/",
-    "source_branch": "main",
-    "source_directory": "docs/",
-}
+html_theme_options = {"top_of_page_buttons": ["view"]}  # which is the page as Markdown
+templates_path = [str(HERE / "_templates")]
+html_use_index = html_domain_indices = False

@@ -19,8 +19,6 @@ from rlc.lang.codes import CODES
 
 pytest.importorskip("sphinx")
 
-from tools.docs.sources import EXTRA
-
 pytestmark = pytest.mark.slow
 
 
@@ -67,10 +65,10 @@ def test_everything_has_its_place(site: Path) -> None:
 
 
 def test_each_page_is_there_as_markdown_and_listed(site: Path) -> None:
-    apart = {path.relative_to(EXTRA).with_suffix("").as_posix() for path in EXTRA.rglob("*.html")}
-    made = {"genindex", "py-modindex", "search"} | apart  # by Sphinx and by other scripts
-    found = (path.relative_to(site).with_suffix("") for path in site.rglob("*.html"))
-    pages = {path.as_posix() for path in found} - made
-    listed = re.findall(r"^- \[[^\n]+\]\((\S+)\.md\)", (site / "llms.txt").read_text("utf-8"), re.M)
+    source = site.with_name("site.work") / "source"
+    pages = [path.relative_to(source).as_posix() for path in source.rglob("*.md")]
+    listed = re.findall(r"^- \[[^\n]+\]\((\S+\.md)\)", (site / "llms.txt").read_text("utf-8"), re.M)
     assert sorted(pages) == sorted(listed)
-    assert all((site / f"{page}.md").is_file() for page in pages)
+    for page in pages:
+        assert (site / page).is_file()
+        assert (site / page).with_suffix(".html").is_file()

@@ -69,7 +69,7 @@ def summary_of(text: str) -> str:
     paragraphs = [part.strip() for part in body.split("\n\n")[1:]]
     prose = next((part for part in paragraphs if re.match(r"[\w`\[*]", part)), "")
     plain = re.sub(r"\[([^\]]+)\]\([^)]*\)", r"\1", " ".join(prose.split()))
-    return re.split(r"(?<=[.:!?]) ", plain, maxsplit=1)[0].rstrip(":.")
+    return re.split(r"(?<=[.!?]) ", plain, maxsplit=1)[0].rstrip(":.")
 
 
 def links(text: str) -> list[str]:

@@ -13,6 +13,7 @@ from tools.docs.reference.api import plain_api_page
 from tools.docs.sources import SECTIONS
 
 _TREE = re.compile(r"^```\{toctree\}.*?^```\n?", re.DOTALL | re.MULTILINE)
+_ORDER = list(SECTIONS)
 _OPTIONAL = ("decisions", "changelog")  # what may be left out where room is short
 
 
@@ -31,7 +32,7 @@ def llms_text(texts: Mapping[str, str]) -> str:
     """Return llms.txt: the project in a sentence, then a list of links for each section."""
     sections: dict[str, list[str]] = {}
     for path in _in_order(texts):
-        heading = _section(path, texts)
+        heading = _section(path)
         line = f"- [{title_of(texts[path])}]({path}): {summary_of(texts[path])}".rstrip(": ")
         sections.setdefault(heading, []).append(line)
     parts = [f"## {heading}\n\n" + "\n".join(lines) for heading, lines in sections.items()]
@@ -45,13 +46,11 @@ def _in_order(texts: Mapping[str, str]) -> list[str]:
 
 def _rank(path: str) -> int:
     name = path.partition("/")[0].removesuffix(".md")
-    return -1 if name == "index" else SECTIONS.index(name if name in SECTIONS else "guides")
+    return -1 if name == "index" else _ORDER.index(name if name in SECTIONS else "guides")
 
 
-def _section(path: str, texts: Mapping[str, str]) -> str:
+def _section(path: str) -> str:
     rank = _rank(path)
-    name = "index" if rank < 0 else SECTIONS[rank]
-    if name in _OPTIONAL:
-        return "Optional"
-    own = f"{name}.md" if f"{name}.md" in texts else f"{name}/index.md"
-    return title_of(texts[own]) if own in texts else name.capitalize()
+    if rank < 0:
+        return "Start"
+    return "Optional" if _ORDER[rank] in _OPTIONAL else SECTIONS[_ORDER[rank]]

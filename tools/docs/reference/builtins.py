@@ -68,9 +68,10 @@ def _places(kind: str) -> str:
         for param in item.params
         if kind in (param.type, param.also)
     ]
-    if steps := [other.name for other in KINDS.values() if other.step == kind]:
-        arguments.append(f"after `|>` in a pipeline of kind [{steps[0]}]({steps[0]}.md)")
-    return f" Stands as {', '.join([*fields, *arguments])}." if fields or arguments else ""
+    pipelines = [f"[{one.name}]({one.name}.md)" for one in KINDS.values() if one.step == kind]
+    after = f" Stands after `|>` in a pipeline of kind {', '.join(pipelines)}." if pipelines else ""
+    places = f" Stands as {', '.join([*fields, *arguments])}." if fields or arguments else ""
+    return places + after
 
 
 def _part(item: Builtin, at: str, guides: Mapping[str, str]) -> Iterator[str]:

@@ -28,7 +28,7 @@ def code_pages() -> dict[str, str]:
     texts = {
         f"{FOLDER}/{topic}xx.md": page(
             f"# {topic}xx: {about}",
-            *(part for code in CODES if code.startswith(topic) for part in _part(code)),
+            *(part for code in sorted(CODES) if code.startswith(topic) for part in _part(code)),
         )
         for topic, about in TOPICS.items()
     }
@@ -38,7 +38,7 @@ def code_pages() -> dict[str, str]:
 def _index() -> str:
     rows = [
         (f"[{code}]({code[:4]}xx.md#{code.lower()})", escaped(title))
-        for code, title in CODES.items()
+        for code, title in sorted(CODES.items())
     ]
     return page(
         "# Findings",

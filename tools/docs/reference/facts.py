@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Sequence
 
 from rlc.catalog import metrics
@@ -19,29 +20,38 @@ def _of(kind: str) -> list[Entry]:
 def model_page() -> str:
     """Return the page of the base models, with prices and their date."""
     rows = []
-    for model in filter(None, map(find_model, model_names())):
+    models = [model for name in model_names() if (model := find_model(name))]
+    for model in models:
         price = model.price
         usd = (price.prefill, price.cached, price.sample, price.train)
         rows.append(
             (
                 code(model.base),
-                model.service,
                 "unknown" if model.context is None else f"{model.context:,}",
                 *("unknown" if each is None else f"{each:.2f}" for each in usd),
-                ", ".join(map(code, model.renderers)),
             )
         )
     retired = [(code(entry.name), escaped(entry.reason)) for entry in _of("base") if entry.reason]
-    heads = ("model", "service", "context", "prefill", "cached", "sample", "train", "renderers")
+    heads = ("model", "context", "prefill", "cached", "sample", "train")
     return page(
         "# Models",
-        f"Prices in USD per million tokens, {escaped(prices_as_of())}. Checkpoints cost "
+        f"Prices in USD per million tokens, {_linked(prices_as_of())}. Checkpoints cost "
         f"${storage_price():.2f} for a GB and month. Any folder with a Hugging Face model works "
         "too, on the embedded engine: see [models](../models.md).",
         table(heads, rows),
+        "## Renderers",
+        "How a chat becomes tokens; the first is the one that is recommended.",
+        table(
+            ("model", "renderers"),
+            [(code(model.base), ", ".join(map(code, model.renderers))) for model in models],
+        ),
         "## Retired",
         table(("model", "why not"), retired),
     )
+
+
+def _linked(text: str) -> str:
+    return re.sub(r"https?://\S+", r"<\g<0>>", text)
 
 
 def environment_page() -> str:
