@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 
 import pytest
+from made_up_runs import write_run
 from paths import RECIPES
 
 from rlc.cli.main import main
@@ -98,3 +100,17 @@ def test_errors_are_neither_same_nor_different(
     captured = capsys.readouterr()
     assert captured.out == ""
     assert captured.err
+
+
+def test_the_plans_of_runs_are_compared(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    for name, planned in (("short", 4), ("long", 8)):
+        write_run(tmp_path / name, planned=planned)
+    runs = [str(tmp_path / "short"), str(tmp_path / "long")]
+    assert main(["diff", *runs]) == 1
+    assert re.search(r"main\.steps +4 → 8", capsys.readouterr().out)
+    assert main(["diff", runs[0], runs[0]]) == 0
+    capsys.readouterr()
+    assert main(["diff", *runs, "--set", "main.steps=3"]) == 2
+    assert "options apply to a recipe" in capsys.readouterr().err
+    assert main(["diff", runs[0], str(tmp_path)]) == 2
+    assert "is not a run folder" in capsys.readouterr().err

@@ -4,15 +4,23 @@ from __future__ import annotations
 
 import json
 import time
+from contextlib import closing
 from pathlib import Path
+from typing import Any
 
 import pytest
 from made_up_runs import START, write_run
+from paths import ROOT
 
+from rlc.api import Recipe
 from rlc.cli.commands.jobs.runs import last_results, table
 from rlc.cli.main import main
+from rlc.plan.records import Plan
 from rlc.runtime.journal.database import Journal
-from rlc.runtime.journal.runs import RunInfo, StageInfo
+from rlc.runtime.journal.differing import what_differs
+from rlc.runtime.journal.folder import RunFolder
+from rlc.runtime.journal.runs import RunInfo, StageInfo, read_run
+from rlc.version import __version__
 
 
 def set_meta(folder: Path, **values: str) -> None:
@@ -114,3 +122,53 @@ def test_losses_roles_and_evaluations_are_told_apart(tmp_path: Path) -> None:
     assert last_results(info) == "loss 0.250\na 0.500\npass@1 0.750"
     ago = table([info], now, {}).columns[-1]
     assert [str(cell) for cell in ago.cells] == ["1 min 01 s"]
+
+
+def test_runs_are_found_by_their_tags(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    for name, tags in (("one", "short baseline"), ("two", "")):
+        write_run(tmp_path / name)
+        set_meta(tmp_path / name, tags=tags)
+    assert main(["runs", str(tmp_path), "--tag", "short", "--json"]) == 0
+    (run,) = json.loads(capsys.readouterr().out)
+    assert (run["path"], run["tags"]) == (str(tmp_path / "one"), ["short", "baseline"])
+    assert main(["runs", str(tmp_path)]) == 0
+    head, first, *_ = capsys.readouterr().out.splitlines()
+    assert "tags" in head
+    assert "short" in first
+    assert main(["runs", str(tmp_path), "--tag", "long"]) == 1
+    assert "there are no runs with the tag long" in capsys.readouterr().err
+
+
+def test_a_tag_is_a_word(capsys: pytest.CaptureFixture[str]) -> None:
+    for tag in ("", "two words"):
+        assert main(["run", "recipes/quickstart.rl", "--tag", tag]) == 2
+        assert "give one without spaces" in capsys.readouterr().err
+
+
+def test_what_was_set_is_shown_of_a_run_alone(tmp_path: Path) -> None:
+    plans = {
+        "set": recipe_plan(overrides=("main.steps=3",), seed=4),
+        "rehearsed": recipe_plan(rehearse=True),
+        "plain": recipe_plan(),
+    }
+    for name, plan in plans.items():
+        with closing(RunFolder.create(tmp_path / name, plan)):
+            pass
+    differing = {name: what_differs([read_run(tmp_path / name)]) for name in plans}
+    assert differing["set"] == {tmp_path / "set": {"seed": "4", "main.steps": "3"}}
+    assert differing["rehearsed"] == {tmp_path / "rehearsed": {"rehearse": "true"}}
+    assert differing["plain"] == {tmp_path / "plain": {}}
+
+
+def recipe_plan(**options: Any) -> Plan:
+    return Recipe(str(ROOT / "recipes" / "quickstart.rl"), **options).plan()
+
+
+def test_tags_are_kept_and_added_to(tmp_path: Path) -> None:
+    with closing(RunFolder.create(tmp_path / "run", recipe_plan())) as folder:
+        folder.add_tags(["a", "b"])
+        folder.add_tags([])
+        folder.add_tags(["b", "c"])
+    info = read_run(tmp_path / "run")
+    assert info.tags == ("a", "b", "c")
+    assert info.version == __version__
