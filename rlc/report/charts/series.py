@@ -12,6 +12,7 @@ from rlc.runtime.journal.history import Record, is_number
 
 MOST_POINTS = 240  # of a curve that is drawn
 MOST_ROWS = 100  # of the table behind a chart
+_ROUNDING, _LEAST = 1e-9, 1e-290  # relative and absolute: less is no difference
 _SMOOTH_FROM = 60  # points from which on a curve gets a moving mean
 
 
@@ -87,9 +88,11 @@ def smoothed(values: Sequence[float]) -> tuple[list[float], int]:
 
 
 def ticks(low: float, high: float, most: int = 5) -> list[float]:
-    """Return round numbers that span ``low`` to ``high``, about ``most`` of them at the most."""
-    if high <= low:
-        pad = abs(low) * 0.1 or 0.5
+    """Return round numbers that span ``low`` to ``high``, about ``most`` of them at the most. What
+    differs by a rounding is one value, with room around it."""
+    size = max(abs(low), abs(high))
+    if high - low <= max(_ROUNDING * size, _LEAST):
+        pad = size * 0.1 if size > _LEAST else 0.5
         low, high = low - pad, high + pad
     rough = (high - low) / max(1, most - 1)
     power = 10.0 ** math.floor(math.log10(rough))

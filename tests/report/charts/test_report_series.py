@@ -7,8 +7,10 @@ from random import Random
 from typing import Any
 
 import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
 
-from rlc.report.charts.drawing import chart
+from rlc.report.charts.drawing import Figure, chart, draw
 from rlc.report.charts.series import Series, series, smoothed, table_steps, thinned, ticks
 from rlc.report.formatting import number
 
@@ -107,3 +109,54 @@ def test_paths_stay_in_their_box() -> None:
     ]
     assert all(0 <= value <= 1000 for value in numbers)
     assert [tick.text for tick in drawn.x_ticks] == ["10", "15", "20", "25", "30"]
+
+
+FINITE = st.floats(-1e9, 1e9)
+CURVES = st.lists(
+    st.dictionaries(st.integers(0, 10_000), FINITE, min_size=1, max_size=400).map(
+        lambda found: Series("a", tuple(sorted(found)), tuple(found[s] for s in sorted(found)))
+    ),
+    min_size=1,
+    max_size=3,
+)
+
+
+@given(FINITE, FINITE)
+@example(1e9, 1e9 + 1e-7)
+@example(0.0, 5e-324)
+@example(-1e-300, 1e-300)
+def test_ticks_span_any_two_values(one: float, other: float) -> None:
+    low, high = min(one, other), max(one, other)
+    marks = ticks(low, high)
+    room = 1e-9 * max(abs(low), abs(high), 1e-300) + 1e-8 * (marks[-1] - marks[0])
+    assert marks[0] <= low + room
+    assert marks[-1] >= high - room
+    assert 2 <= len(marks) <= 8
+    assert marks == sorted(set(marks))
+
+
+@given(CURVES)
+def test_what_is_drawn_lies_in_its_box_and_has_all_extremes(curves: list[Series]) -> None:
+    drawn = draw(Figure("a", "A", tuple(curves)))
+    for curve, path in zip(curves, drawn.curves, strict=True):
+        if path.dot is not None:
+            assert all(-0.001 <= place <= 100.001 for place in path.dot)
+            continue
+        points = [tuple(map(float, p.split())) for p in path.path.removeprefix("M").split("L")]
+        assert all(-1 <= value <= 1001 for point in points for value in point)
+        assert [point[0] for point in points] == sorted(point[0] for point in points)
+        highest = min(point[1] for point in points)
+        top = points[thinned(curve.values).index(curve.values.index(max(curve.values)))]
+        assert top[1] == highest
+    places = [tick.place for tick in (*drawn.y_ticks, *drawn.x_ticks)]
+    assert all(-0.001 <= place <= 100.001 for place in places)
+    assert len(drawn.table) == len(drawn.places)
+
+
+def test_a_rounding_below_a_bound_takes_no_room() -> None:
+    tiny = Series("kl", (1, 2), (1e-8, -2e-8))
+    drawn = draw(Figure("kl", "KL", (tiny,), bounds=(0.0, 1e-3)))
+    assert [tick.text for tick in drawn.y_ticks] == ["0", "0.00025", "0.0005", "0.00075", "0.001"]
+    assert drawn.curves[0].path == "M0 1000L1000 1000"
+    real = draw(Figure("kl", "KL", (Series("kl", (1, 2), (0.02, -0.01)),), bounds=(0.0, 1e-3)))
+    assert real.y_ticks[0].text == "-0.01"
