@@ -38,29 +38,30 @@ class Row:
 
 @frozen
 class Result:
-    """What a run came to by a measure; without numbers, ``missing`` says why there are none.
-    ``against`` is the difference of the last steps from those of the first run that has any."""
+    """What a run came to by a measure. ``against`` is the difference of the last steps from those
+    of the first run that has any; ``leads``: some end worse, and none better."""
 
     run: Compared
-    first: str = ""
-    last: str = ""
-    against: str = ""
-    better: bool | None = None
-    best: str = ""
-    best_step: int = 0
-    missing: str = ""
-    leads: bool = False  # no other run ends better
+    first: str
+    last: str
+    against: str
+    better: bool | None
+    best: str
+    best_step: int
+    leads: bool
 
 
 @frozen
 class Results:
-    """A measure of all runs. ``label``: how many steps the first and the last ones are, where that
-    is the same in all; ``base`` is the letter of the run that the others are held against."""
+    """A measure of the runs that have it. ``label``: how many steps the first and the last ones
+    are, where that is the same in all; ``base`` is the letter of the run that the others are held
+    against; ``missing`` has the letters of the other runs by why they have no such number."""
 
     title: str
     label: str
     base: str
     lines: tuple[Result, ...]
+    missing: Mapping[str, Sequence[str]]
 
 
 @frozen
@@ -138,36 +139,38 @@ def results(runs: Sequence[Compared]) -> Iterator[Results]:
             for one in measures(run.files, stage):
                 found.setdefault(f"{one.title} ({one.kind})", {})[run.letter] = one
     for title, mine in found.items():
-        base = next(run.letter for run in runs if run.letter in mine)
+        missing: dict[str, list[str]] = {}
+        for run in runs:
+            if run.letter not in mine:
+                of = next(iter(mine.values())).stage
+                known = any(of == other.name for other in run.files.plan.stages)
+                why = "not measured" if known else f"no stage {of}"
+                missing.setdefault(why, []).append(run.letter)
+        shown = [run for run in runs if run.letter in mine]
         labels = {one.label for one in mine.values()}
-        best = max(mine.values(), key=lambda one: one.last if one.rises else -one.last).last
         yield Results(
             title.rpartition(" (")[0],
             labels.pop() if len(labels) == 1 else "first steps → last",
-            base,
-            tuple(_result(run, mine, base, best) for run in runs),
+            shown[0].letter,
+            tuple(_result(run, mine[run.letter], list(mine.values())) for run in shown),
+            missing,
         )
 
 
-def _result(run: Compared, mine: dict[str, Measure], base: str, best: float) -> Result:
-    one, of_base = mine.get(run.letter), mine[base]
-    if one is None:
-        stages = {stage.name for stage in run.files.plan.stages}
-        known = of_base.stage in stages
-        return Result(run, missing="not measured" if known else f"no stage {of_base.stage}")
-    value, step = one.best
-    difference = one.last - of_base.last
+def _result(run: Compared, one: Measure, every: Sequence[Measure]) -> Result:
+    base, (value, step) = every[0], one.best
+    difference = one.last - base.last
+    against = f"{'+' if difference >= 0 else '−'}{number(abs(difference), 3)}"
+    others = [one.better(one.last, other.last) for other in every]
     return Result(
         run,
         number(one.first, 3),
         number(one.last, 3),
-        ""
-        if run.letter == base
-        else f"{'+' if difference >= 0 else '−'}{number(abs(difference), 3)}",
-        None if run.letter == base else one.better(one.last, of_base.last),
+        "" if one is base else against,
+        None if one is base else one.better(one.last, base.last),
         number(value, 3),
         step,
-        leads=len(mine) > 1 and one.last == best,
+        leads=True in others and False not in others,
     )
 
 

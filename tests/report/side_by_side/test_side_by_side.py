@@ -73,13 +73,13 @@ def test_results_are_held_against_the_first_run(page: RunsPage, folders: list[Pa
         assert line.best_step == 1 + values.index(max(values))
     assert reward.base == "A"
     assert lines[0].against == ""
-    assert lines[1].against.replace("−", "-") == f"{number(last[1] - last[0], 3)}".replace(
-        "0.", "+0." if last[1] > last[0] else "0.", 1
-    )
+    sign = "+" if last[1] > last[0] else "−"
+    assert lines[1].against == f"{sign}{number(abs(last[1] - last[0]), 3)}"
     assert lines[1].better is (last[1] > last[0])
     assert [line.leads for line in lines] == [value == max(last) for value in last]
-    assert results["main: reward, spell"].lines[2].missing == "not measured"
-    assert results["heldout: pass@1"].lines[2].missing == "no stage heldout"
+    assert results["main: reward, spell"].missing == {"not measured": ["C"]}
+    assert results["heldout: pass@1"].missing == {"no stage heldout": ["C"]}
+    assert [line.run.letter for line in results["heldout: pass@1"].lines] == ["A", "B"]
 
 
 def test_curves_of_a_metric_are_in_one_chart(page: RunsPage) -> None:
