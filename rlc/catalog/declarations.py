@@ -116,9 +116,14 @@ DECLARATIONS = {
             aliases="var variable let const parameter arg",
             noun="a param",
             reusable=False,
+            example="param learning_rate: float = 4e-5",
         ),
         Declaration(
-            "model", "a base model with a LoRA adapter", MODEL_FIELDS, aliases="policy actor llm"
+            "model",
+            "a base model with a LoRA adapter",
+            MODEL_FIELDS,
+            aliases="policy actor llm",
+            example='base = "tiny"\nlora_rank = 8',
         ),
         Declaration(
             "env",
@@ -133,6 +138,7 @@ DECLARATIONS = {
             LOSS_FIELDS,
             aliases="loss_fn objective",
             open=True,
+            example="token = -clip(ratio, 0, 5) * adv",
         ),
         Declaration(
             "sft",
@@ -141,6 +147,8 @@ DECLARATIONS = {
             aliases="finetune supervised",
             noun="a training stage",
             traits=StageTraits("loss/mean", rises=False, trains_by="supervised training"),
+            example="model = policy\ndata = demonstrations(guess, n = 2_000)\n"
+            "optimizer = adam(1e-4)\nepochs = 1",
         ),
         Declaration(
             "train",
@@ -149,6 +157,9 @@ DECLARATIONS = {
             aliases="training trainer rl stage",
             noun="a training stage",
             traits=StageTraits("reward/mean"),
+            example="model = policy\nenv = guess\nbatch = groups(16, group_size = 8)\n"
+            "sampling = sample(max_tokens = 512)\nadvantage = grpo()\n"
+            "loss = importance_sampling()\noptimizer = adam(1e-4)\nsteps = 100",
         ),
         Declaration(
             EVAL,
@@ -157,6 +168,8 @@ DECLARATIONS = {
             aliases="evaluate evaluation test benchmark",
             noun="an evaluation",
             traits=StageTraits(),
+            example="model = main\nenv = guess\nsamples = 8\nevery = 20\n"
+            "metrics = [pass_at(1), pass_at(8)]",
         ),
         Declaration(
             "preference",
@@ -165,6 +178,8 @@ DECLARATIONS = {
             aliases="dpo align preferences kto orpo simpo",
             noun="a training stage",
             traits=StageTraits("accuracy", trains_by="learning from preferences"),
+            example='model = policy\ndata = pairs("pairs.jsonl")\nloss = dpo(beta = 0.1)\n'
+            "optimizer = adam(1e-5)\nepochs = 1",
         ),
         Declaration(
             SWEEP,
@@ -173,6 +188,8 @@ DECLARATIONS = {
             aliases="tune hyperparameters",
             noun="a sweep",
             reusable=False,
+            example="of = main\nover = { main.optimizer.learning_rate = [1e-5, 4e-5, 1e-4] }\n"
+            "seeds = 3\nbudget = $50",
         ),
         Declaration(
             EXPECT,

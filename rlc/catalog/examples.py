@@ -1,4 +1,4 @@
-"""How each builtin stands in a recipe."""
+"""How each builtin and each declaration stands in a recipe."""
 
 from __future__ import annotations
 
@@ -17,6 +17,23 @@ def example_of(item: Builtin) -> str:
     is_stage = declaration.traits is not None
     body = textwrap.indent(f"{fields}\n…" if is_stage else fields, "  ")
     return f"{declaration.kind} {'main' if is_stage else 'tried'} {{\n{body}\n}}"
+
+
+def example_of_declaration(item: Declaration) -> str:
+    """Return a declaration as a recipe has it."""
+    if item.is_block:
+        return f"{item.kind} tried {{\n{textwrap.indent(_aligned(item.example), '  ')}\n}}"
+    if item.example or item.form is not None:
+        return item.example or str(item.form)
+    assert item.value is not None
+    return f"{item.kind} tried = {KINDS[item.value].example}"
+
+
+def _aligned(fields: str) -> str:
+    """Return fields, one a line, as the formatter sets them."""
+    pairs = [line.split(" = ", 1) for line in fields.splitlines()]
+    width = max(len(name) for name, _ in pairs)
+    return "\n".join(f"{name:{width}} = {value}" for name, value in pairs)
 
 
 def place_of(kind: str) -> tuple[Declaration, Param]:

@@ -246,6 +246,7 @@ class Declaration:
 
     Those that are ``reusable`` may have parameters. Of an ``open`` one the fields may have any
     names. ``noun``: what it declares, where that is not a kind of value. ``traits``: of a stage.
+    ``example``: fields of one, or one as a whole where that is not a block.
     """
 
     kind: str
@@ -258,6 +259,7 @@ class Declaration:
     open: bool = False
     noun: str | None = None
     traits: StageTraits | None = None
+    example: str = ""
 
     @property
     def is_block(self) -> bool:

@@ -13,7 +13,7 @@ from rlc.catalog.builtins.advantages import UNSUPPORTED
 from rlc.catalog.builtins.sources import PROBLEM_SETS
 from rlc.catalog.builtins.wrappers import TEMPLATES
 from rlc.catalog.declarations import DECLARATIONS
-from rlc.catalog.examples import example_of
+from rlc.catalog.examples import example_of, example_of_declaration
 from rlc.catalog.facts.gem import gem_facts, gem_ids, gem_signature, is_broken, library
 from rlc.catalog.facts.models import Model, find_model, find_retired, model_names, retired_names
 from rlc.catalog.index import BUILTINS, KINDS
@@ -61,7 +61,9 @@ def entries() -> tuple[Entry, ...]:
     builtins = (b for kind in KINDS for b in BUILTINS if b.kind == kind)
     return (
         *(
-            Entry("declaration", d.kind, d.doc, d.written(), d.fields)
+            Entry(
+                "declaration", d.kind, d.doc, d.written(), d.fields, (), example_of_declaration(d)
+            )
             for d in DECLARATIONS.values()
         ),
         *(
@@ -101,12 +103,25 @@ def kinds() -> dict[str, str]:
 
 
 def find(term: str, among: Sequence[Entry]) -> list[Entry]:
-    """The entries that ``term`` may mean: named so, else the best of what the name begins with,
-    what it contains, and what is written about it."""
+    """The entries that ``term`` may mean, the best first: named so, those whose name or a word in
+    it begins so, what is written about it, and what has such a parameter. What has it inside of a
+    word, as Minesweeper has sweep, only if there is nothing else."""
     wanted = term.lower().rstrip("()")
     ranked = [(rank, entry) for entry in among if (rank := _rank(wanted, entry)) is not None]
     ranked.sort(key=lambda pair: pair[0])
-    return [entry for _, entry in ranked]
+    return [entry for _, entry in ranked] or [e for e in among if wanted in e.name.lower()]
+
+
+def related(named: Sequence[Entry], found: Sequence[Entry]) -> list[Entry]:
+    """The other entries that were found, those of the kinds of the ``named`` ones first; then what
+    their parameters take, and what else is of their kinds."""
+    kinds = {entry.kind for entry in named}
+    taken = {param.type for entry in named for param in entry.params}
+    nearest = sorted(found, key=lambda entry: entry.kind not in kinds)
+    further = [[e for e in entries() if e.kind in wanted] for wanted in (taken, kinds)]
+    every = [*nearest, *further[0], *further[1]]
+    others = (each for each in every if each not in named and each.reason is None)
+    return list({(each.kind, each.name): each for each in others}.values())
 
 
 def words(among: Sequence[Entry]) -> list[str]:
@@ -156,12 +171,16 @@ def _rank(wanted: str, entry: Entry) -> int | None:
         return 0
     if name.startswith(wanted):
         return 1
-    if wanted in name:
+    begins = re.compile(rf"(?<![a-z0-9]){re.escape(wanted)}")
+    if begins.search(name) or begins.search(
+        re.sub(r"(?<=[a-z])(?=[A-Z])", " ", entry.name).lower()
+    ):
         return 2
-    if any(wanted in {p.name.lower(), *p.aliases.split()} for p in entry.params):
-        return 3
     text = " ".join([entry.doc, *entry.formula, *map(str, entry.facts.values())]).lower()
-    return 4 if wanted in text else None
+    if begins.search(text):
+        return 3
+    takes = any(wanted in {p.name.lower(), *p.aliases.split()} for p in entry.params)
+    return 4 if takes else None
 
 
 def _model(name: str) -> Entry:

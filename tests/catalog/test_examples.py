@@ -9,7 +9,7 @@ import pytest
 from page_examples import complete
 
 from rlc.catalog.declarations import DECLARATIONS
-from rlc.catalog.examples import example_of, place_of
+from rlc.catalog.examples import example_of, example_of_declaration, place_of
 from rlc.catalog.index import BUILTINS, KINDS
 from rlc.catalog.records import Builtin
 from rlc.compile.recipe import compile_source
@@ -23,6 +23,7 @@ FILES = (
 )
 DECLARED = {
     "big": 'model big {\n  base = "tiny"\n}\n',
+    "sums": 'env sums = problems("countdown") |> chat()\n',
     "align": "preference align {\n  …\n}\n",
 }
 
@@ -41,6 +42,16 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def test_an_example_passes_the_checker(builtin: Builtin, folder: Path) -> None:
     example = example_of(builtin)
     assert re.search(rf"(?<![\w.]){re.escape(builtin.name)}(?!\w)", example)
+    more = (text for name, text in DECLARED.items() if re.search(rf"\b{name}\b", example))
+    source = Source(str(folder / "recipe.rl"), complete("\n".join([example, *more, ""])))
+    found = compile_source(source).diagnostics
+    assert [each.message for each in found if each.severity == "error"] == []
+
+
+@pytest.mark.parametrize("kind", DECLARATIONS)
+def test_an_example_of_a_declaration_passes_the_checker(kind: str, folder: Path) -> None:
+    example = example_of_declaration(DECLARATIONS[kind])
+    assert example.startswith(f"{kind} ")
     more = (text for name, text in DECLARED.items() if re.search(rf"\b{name}\b", example))
     source = Source(str(folder / "recipe.rl"), complete("\n".join([example, *more, ""])))
     found = compile_source(source).diagnostics

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from typing import Any
 
 import pytest
@@ -33,6 +34,35 @@ def test_a_preset_shows_its_parameters_and_what_it_expands_to(
     assert "G_t = r_t + 0.9 G_(t+1)" in text
     assert "gamma      float  0.9" in text
     assert "gem.rebn" in text.partition("see also")[2]
+
+
+@pytest.mark.parametrize("term", ["train", "rows", "sweep", "grpo", "sample"])
+def test_an_entry_comes_with_an_example_and_five_that_are_related(
+    term: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    text = printed(capsys, term)
+    entry, _, others = text.partition("see also\n")
+    assert entry.startswith(f"{term}  ")
+    assert re.search(rf"\n  \w+ \w+ \{{\n(.*\n)*.*\b{term}\b", entry) or f"\n  {term} " in entry
+    assert sum(not line.startswith((" ", "and ")) for line in others.splitlines()) == 5
+    assert "Minesweeper" not in text
+    assert all(line == line.rstrip() for line in text.splitlines())
+
+
+def test_all_that_is_related_is_listed_where_it_is_asked_for(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    more = printed(capsys, "grpo").splitlines()[-1]
+    assert re.fullmatch(r"and \d+ more: `rlc catalog grpo --all`", more)
+    every = printed(capsys, "grpo", "--all")
+    assert "seq_mean_token_mean" in every
+    assert "more:" not in every
+
+
+def test_a_part_of_a_word_is_found_where_nothing_else_is(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    assert "game:Minesweeper-v0-easy" in printed(capsys, "sweeper")
 
 
 def test_a_model_shows_prices_context_and_renderers(capsys: pytest.CaptureFixture[str]) -> None:

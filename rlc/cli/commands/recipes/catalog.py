@@ -35,11 +35,13 @@ exit status: 0 found, 1 nothing found, 2 usage
 """
 _WIDTH = 100  # columns if there is no terminal
 _NAMES = 100  # of a kind that an overview lists
+_RELATED = 5  # that are listed with an entry
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("term", nargs="?", help="a name, or a word to look for")
     parser.add_argument("--kind", help="only this kind, such as `advantage`, `loss`, `base`")
+    parser.add_argument("--all", action="store_true", help="list all that is related")
     parser.add_argument("--json", action="store_true", help="print JSON")
     parser.add_argument(
         "--schema", action="store_true", help="print the JSON schema of a plan instead"
@@ -64,8 +66,11 @@ def run(args: argparse.Namespace) -> int:
 
         width = None if sys.stdout.isatty() else _WIDTH
         console = Console(no_color=not has_color(sys.stdout), highlight=False, width=width)
-        for view in _views(found, args.term, args.kind):
-            console.print(view)
+        with console.capture() as captured:
+            for view in _views(found, args.term, args.kind, args.all):
+                console.print(view)
+        # A table fills its columns with spaces.
+        print("\n".join(line.rstrip() for line in captured.get().splitlines()))
     return 0
 
 
@@ -95,9 +100,12 @@ def look_up(term: str | None, kind: str | None) -> list[Entry]:
     return found
 
 
-def _views(found: Sequence[Entry], term: str | None, kind: str | None) -> Iterator[RenderableType]:
-    """Show an entry in full if it has the term as its name, or is the only one; list the rest."""
-    from rlc.catalog.search import is_named
+def _views(
+    found: Sequence[Entry], term: str | None, kind: str | None, every: bool
+) -> Iterator[RenderableType]:
+    """Show an entry in full if it has the term as its name, or is the only one; list the rest, or
+    what is nearest to the one that is shown."""
+    from rlc.catalog.search import is_named, related
 
     if term is None and kind is None:
         yield from _overview(found)
@@ -106,16 +114,20 @@ def _views(found: Sequence[Entry], term: str | None, kind: str | None) -> Iterat
     full = full or (list(found) if len(found) == 1 else [])
     for entry in full:
         yield from _in_full(entry)
-    if others := [entry for entry in found if entry not in full]:
+    others = [entry for entry in found if entry not in full]
+    shown = others if every or not full else related(full, others)[:_RELATED]
+    if shown:
         from rich.text import Text
 
         table = _grid(title="see also" if full else None, title_justify="left")
         table.add_column(no_wrap=True, style="bold")
         table.add_column(no_wrap=True, style="dim")
         table.add_column()
-        for entry in others:
+        for entry in shown:
             table.add_row(*map(Text, (entry.name, entry.kind, entry.reason or entry.doc)))
         yield table
+        if (more := sum(entry not in shown for entry in others)) > 0:
+            yield Text(f"and {more} more: `rlc catalog {term} --all`", style="dim")
 
 
 def _grid(**options: Any) -> Table:
