@@ -17,7 +17,12 @@ TOOL: Any = {
     "function": {
         "name": "add",
         "description": "Add two numbers.",
-        "parameters": {"type": "object", "properties": {"a": {"type": "number"}}},
+        "parameters": {  # as a suite writes that of a Python function
+            "type": "object",
+            "properties": {"a": {"type": "number", "description": "The first."}},
+            "required": ["a"],
+            "additionalProperties": False,
+        },
         "strict": True,
     },
 }
