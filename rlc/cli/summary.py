@@ -91,8 +91,14 @@ def _next(summary: Summary) -> Iterator[str]:
         "run --resume": "goes on where it stopped" if resumable else "",
         "show": "prints episodes, with their rewards and advantages",
         "report": "writes a page with curves, costs and episodes",
+        "chat": "talks to what was trained" if summary.weights else "",
+        "export": "takes it away as an adapter" if summary.weights else "",
     }
-    shown = {command(verb, summary.folder): what for verb, what in known.items() if what}
+    shown = {
+        command(verb, summary.folder) + " -o DIR" * (verb == "export"): what
+        for verb, what in known.items()
+        if what
+    }
     width = max(map(len, shown))
     for number, (text, what) in enumerate(shown.items()):
         yield f"  {'' if number else 'next':<10} {text:<{width}}   {what}"

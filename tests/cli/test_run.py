@@ -54,6 +54,8 @@ def test_a_run_says_how_it_goes_and_where_it_is(tmp_path: Path, rlc: Command) ->
     assert "(first step → last)" in done.out
     assert f"rlc show {tmp_path / 'run'} " in done.out
     assert f"rlc report {tmp_path / 'run'} " in done.out
+    assert f"rlc chat {tmp_path / 'run'} " in done.out
+    assert f"rlc export {tmp_path / 'run'} -o DIR " in done.out
     assert f"run folder {tmp_path / 'run'}" in done.out
     names = {path.name for path in (tmp_path / "run").iterdir()}
     assert {"plan.json", "journal.sqlite", "metrics.jsonl", "rollouts.jsonl"} <= names

@@ -92,15 +92,15 @@ def begun(plan: Plan, stage: str, done: int = 0) -> RunState:
     return state
 
 
-def trained(done: int = 80, steps: int = 120) -> RunState:
-    """A hosted run of two environments, after so many steps and some evaluations."""
+def trained(done: int = 80, steps: int = 120, usd: float = 0.11) -> RunState:
+    """A hosted run of two environments, after so many steps at so much, and some evaluations."""
     job = hosted_plan(steps)
     state = begun(job, "main")
     evaluation = job.stages[1]
     assert isinstance(evaluation, EvalPlan)
     for step in range(done + 1):
         if step:
-            state.step(step_metrics("main", step, steps))
+            state.step(step_metrics("main", step, steps, **{"spend/usd": usd * step}))
         if step % (steps // 4) == 0:
             found = {f"eval/heldout/pass@{k}": 0.2 * k + step / 200 for k in (1, 2)}
             state.evaluated(evaluation, {"stage": "heldout", "step": step, **found})

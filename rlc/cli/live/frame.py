@@ -62,8 +62,8 @@ def frame(state: RunState, width: int, height: int, now: float) -> list[Text]:
 
 def _body(state: RunState, stage: StageState, width: int, height: int) -> list[Text]:
     """Return the curves and the numbers of the run, as many as leave room for an episode."""
-    labels = _labels(state, stage)
     watched, others = learning(state), health(stage)
+    labels = max(9, min(20, max((cell_len(c.label) for c in (*watched, *others)), default=0)))
     numbers = list(_numbers(state, stage, width, labels))
     episode = max(_EPISODE, height // 4) if state.episode is not None else 0
     room = height - len(numbers) - episode - 2  # between the parts are empty lines
@@ -142,12 +142,6 @@ def _as_text(label: str, curves: Sequence[Curve], width: int, labels: int, most:
     """Return the newest values of some curves as text."""
     lines = flowed((f"{curve.label} {curve.last}" for curve in curves), width - labels - 2, most)
     return [row("" if at else label, line, width, labels) for at, line in enumerate(lines)]
-
-
-def _labels(state: RunState, stage: StageState) -> int:
-    """Return the width of the column of names."""
-    curves = [*learning(state), *health(stage)]
-    return max(9, min(20, max((cell_len(curve.label) for curve in curves), default=0)))
 
 
 def _rows(curves: Sequence[Curve], width: int, labels: int) -> list[Text]:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import io
 import sys
 import threading
+import time
 from collections.abc import Callable
 from contextlib import suppress
 from typing import TextIO
@@ -16,7 +17,8 @@ from typing import TextIO
 from rich.console import Console
 from rich.text import Text
 
-_INTERVAL = 0.25  # seconds between two looks at what has changed
+_INTERVAL = 0.25  # seconds between two looks at what has changed, at the least
+_SHARE = 0.02  # of a core, that drawing takes at the most
 _HOME, _REST_OF_LINE, _REST = "\x1b[H", "\x1b[K", "\x1b[J"
 
 Draw = Callable[[int, int], list[Text]]
@@ -38,7 +40,8 @@ class _Kept(io.TextIOBase):
 
 
 class Screen:
-    """Redraws what ``draw`` returns for a width and a height, at most four times a second.
+    """Redraws what ``draw`` returns for a width and a height: at most four times a second, and less
+    often where that would take more than two percent of a core.
 
     ``told`` is called with what the process prints meanwhile, line by line.
     """
@@ -94,10 +97,12 @@ class Screen:
         return captured.get().removesuffix("\n")
 
     def _redraw(self) -> None:
-        since = 0.0
+        waited, pause = 0.0, _INTERVAL
         with suppress(OSError):  # the terminal is gone, the run is not
-            while not self._closed.wait(_INTERVAL):
-                since += _INTERVAL
-                if self._changed or since >= 1:
-                    self._changed, since = False, 0.0
+            while not self._closed.wait(pause):
+                waited += pause
+                if self._changed or waited >= 1:
+                    self._changed, waited = False, 0.0
+                    began = time.thread_time()
                     self.draw()
+                    pause = max(_INTERVAL, (time.thread_time() - began) / _SHARE)

@@ -32,10 +32,11 @@ class StageState:
     retried: int = 0
     played: int = 0
     findings: list[Finding] = field(factory=list)
+    _series: dict[str, list[float]] = field(factory=dict)  # each metric, of the steps that have it
 
     def began(self, done: int, known: Sequence[Record]) -> None:
         """Begin, or go on after so many steps, whose metrics are among those known."""
-        self.records, self.failures, self.done = [], Counter(), done
+        self.records, self.failures, self.done, self._series = [], Counter(), done, {}
         self.retried = self.played = 0
         for record in known:
             if int(record["step"]) <= done:
@@ -43,6 +44,9 @@ class StageState:
 
     def add(self, metrics: Mapping[str, Any]) -> None:
         self.records.append(dict(metrics))
+        for key, value in metrics.items():
+            if is_number(value):
+                self._series.setdefault(key, []).append(float(value))
         self.done = max(self.done, int(metrics["step"]))
         self.failures.update(failures_by_cause(metrics))
         self.retried += int(metrics.get("rollouts/retried", 0))
@@ -61,7 +65,7 @@ class StageState:
 
     def values(self, key: str) -> list[float]:
         """Return a metric, of the steps that have it."""
-        return [float(record[key]) for record in self.records if is_number(record.get(key))]
+        return self._series.get(key, [])
 
     @property
     def seconds_left(self) -> float | None:
@@ -112,8 +116,7 @@ class RunState:
         self.current, self.waiting, self.playing = self.stages[stage.name], "", (0, 0)
         self.current.began(done, [r for r in known if r["stage"] == stage.name])
         for evaluation in self.evaluations:
-            mine = [r for r in known if r["stage"] == evaluation.plan.name]
-            evaluation.records = [dict(r) for r in mine if int(r["step"]) <= done]
+            evaluation.began(done, [r for r in known if r["stage"] == evaluation.plan.name])
 
     def step(self, metrics: Mapping[str, Any]) -> None:
         assert self.current is not None
@@ -123,7 +126,7 @@ class RunState:
     def evaluated(self, plan: EvalPlan, metrics: Mapping[str, Any]) -> None:
         self.waiting, self.playing = "", (0, 0)
         state = self.stages[plan.name]
-        state.records.append(dict(metrics))
+        state.add(metrics)
         subject = self.stages.get(plan.after or "")
         state.ended = subject is None or subject.done == subject.steps
 

@@ -85,11 +85,7 @@ def test_it_says_at_once_what_it_waits_for() -> None:
 
 
 def test_more_to_come_than_the_budget_has_is_said() -> None:
-    state = trained(done=100)
-    assert state.current is not None
-    for record in state.current.records:
-        record["spend/usd"] *= 1.7
-    text = "\n".join(shown(state, 80, 24))
+    text = "\n".join(shown(trained(done=100, usd=0.187), 80, 24))
     assert "$18.70 of $20.00   about $3.74 to come: more than the budget" in text
 
 
