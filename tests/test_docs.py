@@ -17,12 +17,16 @@ WHERE = ("*.md", "docs/**/*.md", ".github/*.md", "rlc/service/**/*.md")
 PAGES = sorted(path for pattern in WHERE for path in ROOT.glob(pattern))
 CODE = ("rlc", "grammar", "recipes", "benchmarks", "examples", "tests", "tools")
 KINDS = {".py", ".lark", ".rl", ".j2", ".json"}
+TEMPLATE = ROOT / "rlc" / "projects" / "templates" / "rl"  # the project of the tutorial
 DECISIONS = ROOT / "docs" / "decisions"
 
 
 def text_of(name: str) -> str:
-    """A page without its fenced blocks."""
-    return re.sub(r"^```.*?^```$", "", (ROOT / name).read_text("utf-8"), flags=re.DOTALL | re.M)
+    """A page without its fenced blocks, and without the names of other libraries."""
+    text = re.sub(r"^```.*?^```$", "", (ROOT / name).read_text("utf-8"), flags=re.DOTALL | re.M)
+    if Path(name).name.startswith("from-"):  # a table's first column is what is called so there
+        text = re.sub(r"^\|.*?(?<!\\)\|", "", text, flags=re.M)
+    return text
 
 
 @cache
@@ -41,13 +45,15 @@ def is_known(shown: str) -> bool:
         return command[1] in COMMANDS
     if dotted := re.fullmatch(r"(rlc(?:\.\w+)+)(\(.*\))?", shown):
         return locate(dotted[1]) is not None
+    if shown.startswith("runs/"):  # what a reader's own run leaves
+        return True
     if re.fullmatch(r"[\w.-]+(/[\w.-]+)+/?|[\w.]+\.(py|lark|rl)|[\w-]+/", shown):
         inside = (path for room in ("rlc", "tools") for path in (ROOT / room).rglob(shown))
         in_a_room = shown.count("/") == shown.endswith("/") and any(inside)
         return (
             shown in words()
             or in_a_room
-            or any((base / shown).exists() for base in (ROOT, ROOT / "rlc"))
+            or any((base / shown).exists() for base in (ROOT, ROOT / "rlc", TEMPLATE))
         )
     if name := re.fullmatch(r"([A-Za-z_]\w*)(\(\))?", shown):
         return name[1] in words()

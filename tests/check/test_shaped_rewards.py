@@ -107,6 +107,15 @@ def test_a_component_may_have_a_name_that_losses_read() -> None:
     assert episode_credit(plan, [turn(1.0, 3, ratio=0.5)], True) == (0.5,)
 
 
+def test_a_declared_grader_can_give_a_component_its_name() -> None:
+    text = """\
+grader share = exact
+env sums = problems(countdown, grader = { share = share }) |> reward(share - 0.01 * tokens)
+"""
+    found = compile_source(Source("r.rl", text)).diagnostics
+    assert [item.message for item in found if item.severity == "error"] == []
+
+
 def test_words_stay_words() -> None:
     assert reward_of("turns, low = 0").shaped is None
     assert reward_of("mean").reduce == "mean"

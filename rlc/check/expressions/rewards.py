@@ -22,6 +22,7 @@ from rlc.lang.diagnostics import Diagnostics
 from rlc.plan.environments import EnvPlan
 
 _INPUTS = INPUTS["reward"]
+_NAMING = ("grader", "judge")  # what is declared of these kinds gives a component its name
 
 
 def is_shape(expr: Expr, words: Collection[str]) -> bool:
@@ -33,7 +34,8 @@ def is_shape(expr: Expr, words: Collection[str]) -> bool:
 def shaped_reward(expr: Expr, evaluator: Evaluator) -> Value | None:
     """Return the program of a shaped reward, or None after a report."""
     scope, found = evaluator.scope, evaluator.found
-    declared = {*scope.decls, *scope.unread}
+    others = (name for name, decl in scope.decls.items() if decl.kind.id not in _NAMING)
+    declared = {*others, *scope.unread}
     names = dict.fromkeys(name.id for name in _names(expr))
     components = [n for n in names if n not in {*_INPUTS, *FUNCTIONS, *declared}]
     lowering = Lowering(evaluator, "reward", components)
