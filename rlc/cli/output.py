@@ -47,7 +47,7 @@ def print_findings(found: Diagnostics) -> None:
 def print_error(message: str, status: int = 1, *hints: str) -> int:
     """Print an error with what to do about it, and return the exit status to end with."""
     for line in (f"error: {message}", *(f"  help: {hint}" for hint in hints)):
-        print(line, file=sys.stderr)
+        print(visible(line), file=sys.stderr)
     return status
 
 

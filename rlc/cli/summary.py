@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from rlc.cli.live.curves import sparkline
+from rlc.cli.output import visible
 from rlc.plan.units import elapsed
 from rlc.report.findings import findings
 from rlc.report.run_files import read_files
@@ -26,7 +27,7 @@ _TRACEBACK = 12  # last lines of the first traceback that are shown
 def print_summary(console: Console, summary: Summary) -> None:
     """Print the results, the report's findings and the next commands."""
     for line in _lines(summary):
-        console.print(line, highlight=False, markup=False, soft_wrap=True)
+        console.print(visible(line), highlight=False, markup=False, soft_wrap=True)
 
 
 def _lines(summary: Summary) -> Iterator[str]:
@@ -87,12 +88,13 @@ def _failures(failures: list[Failure]) -> Iterator[str]:
 def _next(summary: Summary) -> Iterator[str]:
     """Name the commands that come next, each as a shell takes it."""
     resumable = summary.state in ("interrupted", "budget")
+    trained = summary.weights and summary.state != NOTHING_LEARNT
     known = {
         "run --resume": "goes on where it stopped" if resumable else "",
         "show": "prints episodes, with their rewards and advantages",
         "report": "writes a page with curves, costs and episodes",
-        "chat": "talks to what was trained" if summary.weights else "",
-        "export": "takes it away as an adapter" if summary.weights else "",
+        "chat": "talks to what was trained" if trained else "",
+        "export": "takes it away as an adapter" if trained else "",
     }
     shown = {
         command(verb, summary.folder) + " -o DIR" * (verb == "export"): what

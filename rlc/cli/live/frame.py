@@ -50,7 +50,7 @@ def frame(state: RunState, width: int, height: int, now: float) -> list[Text]:
     ``now`` is a time of the clock that the state is timed by.
     """
     top = [_title(state, width, now), *_stages(state, width, height)]
-    notes = _notes(state, width)[-max(2, height // 8) :]
+    notes = _notes(state, width, max(2, height // 8))
     stage = state.current
     top.append(_progress(state, stage, width, now) if stage else _waiting(state, now, width))
     room = height - len(top) - len(notes)
@@ -293,13 +293,14 @@ def _numbers(state: RunState, stage: StageState, width: int, labels: int) -> Ite
         yield row("retried", f"{stage.retried:,} of {stage.played:,} rollouts", width, labels)
 
 
-def _notes(state: RunState, width: int) -> list[Text]:
-    """Return what to look out for, then what was said last."""
+def _notes(state: RunState, width: int, most: int) -> list[Text]:
+    """Return what to look out for, the worst first, and what was said last, on so many lines."""
     stage = state.current
-    said = list[tuple[str, str]]()
+    found = list[str]()
     if stage is not None:
-        said += [(f"! {found.text}", "yellow") for found in stage.findings]
+        found += [f"! {finding.text}" for finding in stage.findings]
         if not stage.ended:
-            said += [(one, "yellow") for one in remarks(stage.last) if "failed" not in one]
-    said += [(plain(note), "cyan") for note in list(state.notes)[-1:]]
-    return [Text(line, style) for text, style in said for line in wrapped(text, width)]
+            found += [one for one in remarks(stage.last) if "failed" not in one]
+    said = [line for note in list(state.notes)[-1:] for line in wrapped(plain(note), width)][:most]
+    warned = [line for text in found for line in wrapped(text, width)][: most - len(said)]
+    return [Text(line, "yellow") for line in warned] + [Text(line, "cyan") for line in said]
