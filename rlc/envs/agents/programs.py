@@ -10,8 +10,8 @@ import os
 import shutil
 import signal
 import tempfile
-from collections.abc import AsyncIterator, Mapping, Sequence
-from contextlib import asynccontextmanager, suppress
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -20,6 +20,7 @@ from attrs import asdict, define, field, frozen
 from rlc.data.code.functions import load_attribute
 from rlc.envs.agents.outcome import written_outcome
 from rlc.envs.base import EnvError
+from rlc.envs.guarded import guard
 from rlc.envs.workers.event_loop_thread import EventLoopThread
 from rlc.envs.workers.threads import ThreadWorkers
 from rlc.plan.environments import AgentPlan
@@ -151,7 +152,7 @@ class CommandAgent:
 
     async def _ended(self, variables: Mapping[str, str], log: int) -> int:
         """The exit status of a process, which is killed with all that it has started."""
-        async with _guard() as told:
+        with guard() as guarded:
             try:
                 process = await asyncio.create_subprocess_exec(
                     *self.command,
@@ -165,7 +166,7 @@ class CommandAgent:
             except OSError as error:
                 raise AgentError(f"{self.name} cannot be started: {error.strerror}") from error
             try:
-                os.write(told, f"{process.pid}\n".encode())
+                guarded.hold_group(process.pid)
                 return await process.wait()
             finally:
                 with suppress(ProcessLookupError, PermissionError):
@@ -195,30 +196,3 @@ class CommandAgent:
         if said:
             error.add_note(f"what it wrote:\n{said}")
         return error
-
-
-@asynccontextmanager
-async def _guard() -> AsyncIterator[int]:
-    """A process that kills a group of processes if this one is killed while the block runs. The
-    number of the group is written to the file that is yielded; its other end meets the end of file
-    when nothing of this process is left."""
-    told, tells = os.pipe()
-    try:
-        guard = await asyncio.create_subprocess_exec(
-            *("sh", "-c", 'read -r group && { read -r _; kill -s KILL -- "-$group"; }'),
-            stdin=told,
-            stdout=asyncio.subprocess.DEVNULL,
-            stderr=asyncio.subprocess.DEVNULL,
-            start_new_session=True,
-        )
-    except BaseException:
-        os.close(tells)
-        raise
-    finally:
-        os.close(told)
-    try:
-        yield tells
-    finally:
-        guard.kill()  # before it can read that the file has ended
-        os.close(tells)
-        await asyncio.shield(guard.wait())

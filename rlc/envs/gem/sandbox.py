@@ -21,6 +21,7 @@ from typing import IO, Any
 from attrs import define, field, frozen
 
 from rlc.envs.base import EnvError
+from rlc.envs.guarded import Guard, guard
 
 MEMORY = 1024**3  # bytes of address space
 FILE_SIZE = 16 * 1024**2  # bytes of each file that is written, the output included
@@ -87,13 +88,14 @@ class Sandbox:
             tempfile.TemporaryDirectory(prefix="rlc-python-", ignore_cleanup_errors=True) as folder,
             tempfile.TemporaryFile() as output,
             tempfile.TemporaryFile() as errors,
+            guard() as guarded,
         ):
             program = ["-c", os.fsdecode(text)]
             if len(text) >= _AS_ARGUMENT:
                 program = [os.path.join(folder, "program.py")]
                 with open(program[0], "wb") as file:
                     file.write(text)
-            status = self._wait(program, folder, output, errors, seconds)
+            status = self._wait(program, folder, output, errors, seconds, guarded)
             return Outcome(status == 0, _read(output), _read(errors).strip())
 
     def stop(self) -> None:
@@ -104,7 +106,13 @@ class Sandbox:
                 _kill(self._running)
 
     def _wait(
-        self, program: list[str], folder: str, output: IO[bytes], errors: IO[bytes], seconds: float
+        self,
+        program: list[str],
+        folder: str,
+        output: IO[bytes],
+        errors: IO[bytes],
+        seconds: float,
+        guarded: Guard,
     ) -> int:
         """Run a program and return its exit status. Its output goes to files, not to pipes: a child
         that outlives it would keep a pipe open."""
@@ -122,6 +130,7 @@ class Sandbox:
                 start_new_session=True,
             )
         try:
+            guarded.hold_group(process.pid)
             return process.wait(timeout=seconds)
         except subprocess.TimeoutExpired as error:
             raise TimeoutError(f"the program ran for {seconds:g} s") from error

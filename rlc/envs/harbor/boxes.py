@@ -10,7 +10,7 @@ import signal
 import subprocess
 import tempfile
 from collections.abc import Mapping, Sequence
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from hashlib import blake2b
 from pathlib import Path
 from typing import Protocol
@@ -20,6 +20,7 @@ from attrs import define, field, frozen
 from rlc.data.commands import CONTAINERS, is_command
 from rlc.data.harbor import HarborTask
 from rlc.envs.base import EnvError
+from rlc.envs.guarded import guard
 
 _MOST = 1 << 20  # bytes of a command's output that are read
 _GRACE = 5.0
@@ -59,9 +60,9 @@ async def _execute(
     cwd: str | None = None,
     env: Mapping[str, str] | None = None,
 ) -> Outcome:
-    """Run a program in a process group of its own, which is killed when time is over, or when this
-    is cancelled."""
-    with tempfile.TemporaryFile() as output:
+    """Run a program in a process group of its own, which is killed when time is over, when this is
+    cancelled, and when this process is killed."""
+    with tempfile.TemporaryFile() as output, guard() as guarded:
         process = await asyncio.create_subprocess_exec(
             *command,
             stdin=asyncio.subprocess.DEVNULL,
@@ -73,6 +74,7 @@ async def _execute(
         )
         status: int | None = None
         try:
+            guarded.hold_group(process.pid)
             with suppress(TimeoutError):
                 status = await asyncio.wait_for(process.wait(), seconds)
         finally:
@@ -90,6 +92,7 @@ class ContainerBox:
     program: str
     task: HarborTask
     _id: str | None = field(default=None, init=False)
+    _guarded: ExitStack = field(factory=ExitStack, init=False)
 
     async def open(self) -> None:
         task, limits = self.task, list[str]()
@@ -106,6 +109,8 @@ class ContainerBox:
         image = task.image or await self._image()
         made = await self._do(task.build, "run", "--detach", "--init", *limits, image, *_IDLE)
         self._id = made.output.strip().splitlines()[-1]
+        guarded = self._guarded.enter_context(guard([self.program, "rm", "--force"]))
+        guarded.hold(self._id)
         await self._do(_GRACE * 6, "exec", self._id, "mkdir", "-p", "/logs/verifier", "/logs/agent")
 
     async def run(self, command: str, seconds: float, env: Mapping[str, str] = {}) -> Outcome:
@@ -124,8 +129,9 @@ class ContainerBox:
 
     async def close(self) -> None:
         held, self._id = self._id, None
-        if held is not None:
-            await _execute([self.program, "rm", "--force", held], _GRACE * 6)
+        with self._guarded:
+            if held is not None:
+                await _execute([self.program, "rm", "--force", held], _GRACE * 6)
 
     def _running(self) -> str:
         if self._id is None:
