@@ -1,9 +1,9 @@
 """The embedded engine on a real architecture, beside plain transformers, in one run.
 
-``python benchmarks/gpu.py --size 4b`` makes a Qwen3 of random weights and measures on CUDA, where
-there is one: sampled and trained tokens per second, the most memory, and by how much the
-trainer's logprobs differ from the sampler's. ``--size tiny`` shows on any machine that it works.
-The engine computes in float32; transformers is measured in the type that ``--dtype`` names.
+``python benchmarks/gpu.py --size 4b`` makes a Qwen3 of random weights and measures on CUDA: sampled
+and trained tokens per second, the most memory, by how much the trainer's logprobs differ from the
+sampler's, and the tokens beside those that `rlc explain` predicts. Both sides compute in the type
+that ``--dtype`` names. ``--size tiny --device cpu`` shows on any machine that it works.
 It has not been run on a GPU yet.
 """
 
@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import argparse
 import asyncio
+import json
 import shutil
 import tempfile
 import time
@@ -18,7 +19,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-import rlc.service.local.torch_settings  # noqa: F401 (before torch)
+import rlc.service.local.torch_settings  # (before torch)
 
 # isort: split
 import numpy as np
@@ -29,9 +30,24 @@ from rich.console import Console
 from rich.table import Table
 from tinker import types
 
+import rlc
 from rlc.service import local, tiny
 
 RANK = 32
+RECIPE = """\
+model policy {{ base = "{folder}" lora_rank = 32 renderer = "qwen3_instruct" }}
+env questions = problems("rows.jsonl", grader = exact) |> chat()
+train main {{
+  model = policy
+  env = questions
+  batch = groups({groups}, group_size = {members})
+  sampling = sample(max_tokens = {answer})
+  advantage = grpo()
+  loss = importance_sampling()
+  optimizer = adam(1e-4)
+  steps = 1
+}}
+"""
 
 
 @frozen
@@ -68,6 +84,19 @@ class Row:
     memory: int | None
 
 
+@frozen
+class Drawn:
+    """Of one turn of the engine: differences of its two logprobs, in nats, and tokens by kind."""
+
+    gaps: np.ndarray
+    tokens: dict[str, int]
+
+    @property
+    def divergence(self) -> float:
+        """An estimate of that of the sampler from the trainer, from its own samples."""
+        return float(np.mean(np.expm1(self.gaps) - self.gaps))
+
+
 def make_model(size: Size, folder: Path) -> int:
     """Write a model of random weights in bfloat16; return its number of parameters."""
     config = transformers.Qwen3Config(
@@ -92,10 +121,31 @@ def make_model(size: Size, folder: Path) -> int:
     return int(model.num_parameters())
 
 
-def prompts_of(size: Size) -> list[list[int]]:
+def questions_of(size: Size) -> list[str]:
+    """Of about ``size.prompt`` tokens each, with what a chat adds."""
     rng = np.random.default_rng(2)
-    highest = min(size.vocabulary, 300)  # ids that the tokenizer knows
-    return [rng.integers(2, highest, size.prompt).tolist() for _ in range(size.groups)]
+    return [" ".join(map(str, rng.integers(0, 10, size.prompt // 2))) for _ in range(size.groups)]
+
+
+def prompts_of(size: Size) -> list[list[int]]:
+    """The questions as the renderer `qwen3_instruct` writes them."""
+    tokenizer = transformers.AutoTokenizer.from_pretrained(tiny.path())
+    chat = "<|im_start|>user\n{}<|im_end|>\n<|im_start|>assistant\n"
+    rows = [tokenizer.encode(chat.format(text)) for text in questions_of(size)]
+    shortest = min(map(len, rows))  # transformers gets them as one tensor
+    return [row[-shortest:] for row in rows]
+
+
+def predicted(size: Size, folder: Path, scratch: Path) -> dict[str, float]:
+    """The tokens of a step, by kind, that `rlc explain` gives as the most of such a recipe."""
+    rows = [{"question": text, "answer": "0"} for text in questions_of(size)]
+    (scratch / "rows.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    (scratch / "step.rl").write_text(
+        RECIPE.format(folder=folder, groups=size.groups, members=size.members, answer=size.answer)
+    )
+    cost = rlc.load(str(scratch / "step.rl")).explain().to_dict()["cost"]
+    tokens: dict[str, float] = cost["stages"][0]["step"]["high"]["tokens"]
+    return tokens
 
 
 def started(device: str) -> float:
@@ -114,16 +164,17 @@ def ended(device: str, since: float) -> tuple[float, int | None]:
 
 
 async def measure_engine(
-    size: Size, folder: Path, scratch: Path, device: str, repeats: int
-) -> tuple[Row, float, float]:
-    """The engine's row, and the mean and the largest difference of its two logprobs, in nats."""
-    engine = local.connect(scratch / "runs", device=device)
+    size: Size, folder: Path, scratch: Path, device: str, dtype: str, repeats: int
+) -> tuple[Row, Drawn]:
+    """The engine's row, and what it drew."""
+    engine = local.connect(scratch / "runs", device=device, dtype=dtype)
     try:
         client = await engine.create_lora_training_client(str(folder), rank=RANK, seed=1)
         sampler = await client.save_weights_and_get_sampling_client()
         params = types.SamplingParams(max_tokens=size.answer, temperature=1.0, seed=1, stop=[])
         prompts = prompts_of(size)
-        sampled, trained, peaks, gaps = list[float](), list[float](), list[int](), list[float]()
+        sampled, trained, peaks = list[float](), list[float](), list[int]()
+        drawn = Drawn(np.zeros(1), {})
         for turn in range(repeats + 1):  # the first warms up
             since = started(device)
             replies = await asyncio.gather(
@@ -142,15 +193,17 @@ async def measure_engine(
             passed = await client.forward_backward(data, "importance_sampling")
             await client.optim_step(types.AdamParams(learning_rate=0.0))
             trained_seconds, trained_peak = ended(device, since)
+            made = sum(len(s.tokens) for reply in replies for s in reply.sequences)
+            read = sum(d.model_input.length for d in data)
             if turn == 0:
-                gaps = differences(data, passed)
+                tokens = {"prefill": size.members * sum(map(len, prompts)), "sample": made}
+                drawn = Drawn(differences(data, passed), tokens | {"train": read})
                 continue
-            drawn = sum(len(s.tokens) for reply in replies for s in reply.sequences)
-            sampled.append(drawn / seconds)
-            trained.append(sum(d.model_input.length for d in data) / trained_seconds)
+            sampled.append(made / seconds)
+            trained.append(read / trained_seconds)
             peaks += [p for p in (peak, trained_peak) if p is not None]
-        row = Row("engine, float32", *medians(sampled, trained), max(peaks, default=None))
-        return row, float(np.mean(gaps)), max(gaps)
+        row = Row(f"engine, {dtype}", *medians(sampled, trained), max(peaks, default=None))
+        return row, drawn
     finally:
         engine.close()
 
@@ -165,14 +218,14 @@ def datum(prompt: list[int], sequence: types.SampledSequence) -> types.Datum:
     return types.Datum(types.ModelInput.from_ints(tokens[:-1]), arrays)
 
 
-def differences(data: list[types.Datum], passed: types.ForwardBackwardOutput) -> list[float]:
-    """Of the sampler's and the trainer's logprobs, on sampled tokens."""
+def differences(data: list[types.Datum], passed: types.ForwardBackwardOutput) -> np.ndarray:
+    """The trainer's logprobs less the sampler's, on sampled tokens."""
     found: list[float] = []
     for item, output in zip(data, passed.loss_fn_outputs, strict=True):
         sampled = item.loss_fn_inputs["advantages"].to_numpy() != 0
         theirs = item.loss_fn_inputs["logprobs"].to_numpy()[sampled]
-        found += np.abs(output["logprobs"].to_numpy()[sampled] - theirs).tolist()
-    return found
+        found += (output["logprobs"].to_numpy()[sampled] - theirs).astype(float).tolist()
+    return np.array(found)
 
 
 def measure_transformers(
@@ -185,6 +238,7 @@ def measure_transformers(
     lora = peft.LoraConfig(r=RANK, target_modules="all-linear", task_type="CAUSAL_LM")
     model = peft.get_peft_model(model, lora)
     ids = torch.tensor(prompts_of(size), device=device).repeat_interleave(size.members, 0)
+    prompt = ids.shape[1]
     length = {"max_new_tokens": size.answer, "min_new_tokens": size.answer}
     drawn = ids
 
@@ -202,7 +256,7 @@ def measure_transformers(
         ):  # a group at a time: the logits take the memory
             logits = model(input_ids=part[:, :-1], use_cache=False).logits.float()
             logprobs = logits.log_softmax(-1).gather(2, part[:, 1:, None])[..., 0]
-            (-logprobs[:, size.prompt - 1 :].sum()).backward()
+            (-logprobs[:, prompt - 1 :].sum()).backward()
         model.zero_grad()
         return int(drawn[:, 1:].numel())
 
@@ -228,17 +282,22 @@ def medians(*rates: list[float]) -> tuple[float, float]:
 def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("--size", choices=SIZES, default="0.5b")
-    parser.add_argument("--device", default="cuda" if torch.cuda.is_available() else "cpu")
+    parser.add_argument("--device", choices=("cuda", "cpu"), default="cuda")
     parser.add_argument("--dtype", choices=("bfloat16", "float32"), default="bfloat16")
     parser.add_argument("--repeats", type=int, default=3)
     args = parser.parse_args()
     size, console = SIZES[args.size], Console()
+    if args.device == "cuda" and not torch.cuda.is_available():
+        parser.error("there is no GPU here that PyTorch can use")
+    if args.device == "cpu" and args.size != "tiny":
+        parser.error(f"--size {args.size} is for a GPU; --size tiny --device cpu runs anywhere")
     with tempfile.TemporaryDirectory() as name:
         scratch = Path(name)
         folder = scratch / "model"
         parameters = make_model(size, folder)
-        engine = measure_engine(size, folder, scratch, args.device, args.repeats)
-        ours, mean, largest = asyncio.run(engine)
+        expected = predicted(size, folder, scratch)
+        engine = measure_engine(size, folder, scratch, args.device, args.dtype, args.repeats)
+        ours, drawn = asyncio.run(engine)
         if args.device == "cuda":
             torch.cuda.empty_cache()
         dtype = getattr(torch, args.dtype)
@@ -254,9 +313,20 @@ def main() -> None:
         memory = "" if row.memory is None else f"{row.memory / 2**30:.1f}"
         table.add_row(row.name, f"{row.sampled:,.0f}", f"{row.trained:,.0f}", memory)
     console.print(table)
+    apart = np.abs(drawn.gaps)
     console.print(
-        f"trainer and sampler differ by {mean:.2g} nats on average, {largest:.2g} at most"
+        f"trainer and sampler differ by {apart.mean():.2g} nats on average, {apart.max():.2g} at "
+        f"most; divergence {drawn.divergence:.1g}"
     )
+    table = Table(title="tokens of a step")
+    for title in ("", "used", "explained, high"):
+        table.add_column(title, justify="right" if title else "left")
+    shared = expected["prefill"] + expected["cached"]
+    for kind, used in drawn.tokens.items():
+        most = shared if kind == "prefill" else expected[kind]
+        table.add_row(kind, f"{used:,}", f"{most:,.0f}")
+    console.print(table)
+    console.print("rlc explain predicts no time here: it knows that of a run (--latency RUN)")
 
 
 if __name__ == "__main__":

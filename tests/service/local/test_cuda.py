@@ -82,7 +82,29 @@ def test_the_benchmark_runs_without_a_gpu(
     monkeypatch.setattr(sys, "argv", given)
     runpy.run_path(str(ROOT / "benchmarks" / "gpu.py"), run_name="__main__")
     said = capsys.readouterr().out
-    assert "engine, float32" in said
+    assert "engine, bfloat16" in said
     assert "transformers, bfloat16" in said
     (differs,) = [line for line in said.splitlines() if line.startswith("trainer and sampler")]
-    assert float(differs.split()[5]) < 1e-5
+    assert float(differs.split()[5]) < 0.01
+    (sampled,) = [line.split("│") for line in said.splitlines() if line.startswith("│ sample ")]
+    assert sampled[2].strip() == sampled[3].strip() == "32"  # 2 groups of 2, 8 tokens each
+
+
+@pytest.mark.parametrize(
+    ("given", "reason"),
+    [
+        (["--size", "4b", "--device", "cpu"], "--size 4b is for a GPU"),
+        (["--size", "tiny"], "there is no GPU here"),
+    ],
+)
+def test_the_benchmark_refuses_what_takes_hours(
+    given: list[str],
+    reason: str,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.setattr(sys, "argv", ["gpu.py", *given])
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
+    with pytest.raises(SystemExit, match="2"):
+        runpy.run_path(str(ROOT / "benchmarks" / "gpu.py"), run_name="__main__")
+    assert reason in capsys.readouterr().err
