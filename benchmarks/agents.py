@@ -28,6 +28,7 @@ from typing import Any
 import number_agent
 import numpy as np
 from attrs import define, field
+from loop_lag import lags
 from number_agent import TASK
 from tinker import types
 
@@ -110,16 +111,16 @@ async def play(agents: int, turns: int, commands: bool, seed: int, folder: Path)
     (env_plan,) = environments_of(plan.stages[0])
     tokenizer = AutoTokenizer.from_pretrained(str(path()))
     echo: Any = Echo(tokenizer)
-    stalls, began = [0.0], time.perf_counter()
+    began = time.perf_counter()
     envs = build_envs([env_plan], tokenizer, "qwen3_instruct", None)  # type: ignore[arg-type]
     drop, sampling = FailurePlan(0, "drop", None), SamplingPlan(16, 1.0, 1.0, -1, None, None)
     player = Player(echo, sampling, None, drop, Usage())
     stream = TaskStream(envs, new_cursor([*envs]), seed, ("main",), size=1)
-    watching = asyncio.create_task(watch(stalls))
+    played = asyncio.ensure_future(play_tasks(player, stream.take(agents), lambda _: None))
     try:
-        rollouts = await play_tasks(player, stream.take(agents), lambda _: None)
+        longest = max(await lags(played))
+        rollouts = await played
     finally:
-        watching.cancel()
         await close_envs(envs.values())
     seconds = time.perf_counter() - began
     lost, mixed = wrong(rollouts, rows)
@@ -129,7 +130,7 @@ async def play(agents: int, turns: int, commands: bool, seed: int, folder: Path)
         f"{agents} agents ({'processes' if commands else 'threads'}): {agents - failed} ended, "
         f"{failed} killed, {lost} lost, {mixed} mixed up\n"
         f"{seconds:.1f} s, {echo.requests / seconds:.0f} requests/s, up to {echo.most} at once, "
-        f"event loop stood still for up to {max(stalls):.2f} s, {memory:.0f} MB"
+        f"event loop stood still for up to {longest:.2f} s, {memory:.0f} MB"
     )
     return not (lost or mixed) and failed == 1
 
@@ -145,14 +146,6 @@ def wrong(rollouts: list[Rollout], rows: list[dict[str, Any]]) -> tuple[int, int
         own = [TASK % (row["number"] + turn) for turn in range(row["turns"])]
         mixed += said != own or rollout.reward != 1.0
     return lost, mixed
-
-
-async def watch(stalls: list[float]) -> None:
-    """Note how long the event loop makes a sleeper wait."""
-    while True:
-        began = time.perf_counter()
-        await asyncio.sleep(0.01)
-        stalls.append(time.perf_counter() - began - 0.01)
 
 
 def main() -> None:

@@ -14,6 +14,7 @@ import argparse
 import asyncio
 import heapq
 import tempfile
+import threading
 import time
 from asyncio.events import Handle
 from collections.abc import Iterator
@@ -22,6 +23,7 @@ from pathlib import Path
 from typing import Any
 
 from attrs import define, field
+from loop_lag import lags
 from simulated import SimulatedService, Times, tiny_replies
 
 import rlc.service.local.torch_settings  # noqa: F401 (before torch)
@@ -79,17 +81,20 @@ class Watch(Observer):
 
 @define
 class Callbacks:
-    """Processor seconds of every callback of the event loop, with the coroutine it goes on with;
-    what another thread does meanwhile is not in them."""
+    """Processor seconds of every callback of this thread's event loop, with the coroutine it goes
+    on with; what another thread does meanwhile is not in them."""
 
     all: list[tuple[float, str]] = field(factory=list)
 
     @contextmanager
     def watched(self) -> Iterator[None]:
         kind: Any = Handle
-        run = kind._run
+        run, own = kind._run, threading.get_ident()
 
         def timed(handle: Any) -> None:
+            if threading.get_ident() != own:
+                run(handle)
+                return
             name, since = _name(handle._callback), time.thread_time()
             run(handle)
             self.all.append((time.thread_time() - since, name))
@@ -115,23 +120,13 @@ def _name(callback: Any) -> str:
     return getattr(callback, "__qualname__", "")
 
 
-async def longest_stall(until: asyncio.Task[Any]) -> float:
-    """The longest that a timer of a millisecond came late, in seconds."""
-    worst = 0.0
-    while not until.done():
-        before = time.perf_counter()
-        await asyncio.sleep(0.001)
-        worst = max(worst, time.perf_counter() - before - 0.001)
-    return worst
-
-
 def play(plan: Plan, times: Times, replies: list[list[int]]) -> tuple[Watch, float]:
     watch = Watch()
 
     async def main(folder: RunFolder) -> float:
         service: Any = SimulatedService(CheckpointStore(folder.path / "served"), times, replies)
         job = asyncio.create_task(Job(folder, service, watch).run())
-        worst = await longest_stall(job)
+        worst = max(await lags(job))
         await job
         return worst
 

@@ -1,0 +1,224 @@
+"""2,000 rollouts at once, as `rlc run` plays them, against a server with a service's latencies.
+
+    python benchmarks/scale.py [--rollouts 2000] [--workers threads,processes,ray] [--count 16]
+
+The server (`benchmarks/simulated.py`, a process of its own) computes nothing and answers each
+request after ``--sample`` seconds, so that thousands of answers come at the same moment: the worst
+case for one event loop. The game (`benchmarks/waiting_game.py`) has several turns; a move waits for
+a time of its own, heavy-tailed, and computes a little. Workers play it as the recipe says, Ray's on
+a cluster that is started on this machine. With ``--inside`` the service is in this process: what is
+left then is rlc's own, without the SDK and without HTTP. For each kind of workers is printed:
+
+- the wall time of a step, and its ratio to what it must take: the slowest episode if nothing ever
+  queued, or the moves of all episodes shared out among the workers, whichever is longer;
+- the most rollouts in flight at the server, and the most memory of this process;
+- the processor's time of this process, and of the server and workers that it has started, in all;
+- by how much the event loop was late (the 99th percentile, and the longest), and the processor's
+  time of its longest callback, in which other programs on the machine have no part.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import json
+import os
+import resource
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import waiting_game
+from attrs import define, field, frozen
+from loop_lag import lags
+from overhead import Callbacks
+from side_by_side import serving
+from simulated import SimulatedService, Times, tiny_replies
+
+import rlc.service.local.torch_settings  # noqa: F401 (before torch)
+from rlc.compile.recipe import compile_source
+from rlc.lang.render import render_human
+from rlc.lang.source import Source
+from rlc.plan.records import Plan
+from rlc.runtime.job import Job
+from rlc.runtime.journal.folder import RunFolder
+from rlc.runtime.observer import Observer
+from rlc.service.connect import open_service
+from rlc.service.http.latency import Fixed
+from rlc.service.interface import ServiceClient
+from rlc.service.local.checkpoints import CheckpointStore
+
+GROUP, TURNS = 8, 4
+WAIT, ROUNDS = 0.005, 100  # median seconds that a move waits, and hashes that it computes
+RECIPE = """\
+model policy {{ base = "tiny" lora_rank = 8 }}
+env game = python("waiting_game:make", args = {{
+  turns = {turns}, median = {wait}, rounds = {rounds}
+}}) |> chat() |> workers({workers})
+train main {{
+  model = policy
+  env = game
+  batch = groups({groups}, group_size = {size})
+  sampling = sample(max_tokens = 16, concurrency = {rollouts})
+  advantage = grpo()
+  loss = importance_sampling()
+  optimizer = adam(1e-4)
+  steps = {steps}
+}}
+"""
+
+
+@frozen
+class Row:
+    """What one kind of workers did; times in seconds, memory in bytes."""
+
+    workers: str
+    wall: float
+    bound: float
+    in_flight: int
+    memory: int
+    processor: tuple[float, float]  # seconds of this process, and of its children, in all
+    late: list[float]
+    callbacks: Callbacks
+
+
+@define
+class Steps(Observer):
+    """When each step was done."""
+
+    at: list[float] = field(factory=list)
+
+    def step(self, step: int, metrics: Any) -> None:  # noqa: ARG002
+        self.at.append(time.perf_counter())
+
+
+def plan_of(workers: str, count: int, rollouts: int, steps: int) -> Plan:
+    cluster = ", cpus = 0" if workers == "ray" else ""
+    text = RECIPE.format(
+        turns=TURNS,
+        wait=WAIT,
+        rounds=ROUNDS,
+        workers=f"{workers}, count = {count}{cluster}",
+        groups=rollouts // GROUP,
+        size=GROUP,
+        rollouts=rollouts,
+        steps=steps,
+    )
+    compiled = compile_source(Source("scale.rl", text), {}, 1)
+    assert compiled.plan is not None, render_human(compiled.diagnostics, color=False)
+    return compiled.plan
+
+
+def bound_of(step: int, count: int, rollouts: int, sample: float) -> float:
+    """Seconds that a step takes at least: those of its slowest episode if it never waited for
+    others, or those until ``count`` workers have made all moves."""
+    groups = rollouts // GROUP
+    moves = np.array(
+        [
+            waiting_game.waits(number, member, TURNS, WAIT)
+            for number in range(step * groups, (step + 1) * groups)
+            for member in range(GROUP)
+        ]
+    )
+    return float(max(TURNS * sample + moves.sum(1).max(), sample + moves.sum() / count))
+
+
+async def watched(job: Job) -> list[float]:
+    running = asyncio.create_task(job.run())
+    late = await lags(running)
+    await running
+    return late
+
+
+@contextmanager
+def serviced(folder: Path, sample: float, inside: bool) -> Iterator[ServiceClient]:
+    """A service whose events are in ``folder/events.jsonl``, in this process or behind the SDK."""
+    if not inside:
+        with serving(folder, sample=sample) as url:
+            yield open_service("tinker", folder, url)
+        return
+    folder.mkdir()
+    with (folder / "events.jsonl").open("w") as events:
+        store, times = CheckpointStore(folder), Times(sample=Fixed(sample))
+        service: Any = SimulatedService(store, times, tiny_replies(["0", "1", "2"]), events=events)
+        yield service
+
+
+def measure(
+    workers: str, count: int, rollouts: int, steps: int, sample: float, inside: bool
+) -> Row:
+    plan = plan_of(workers, count, rollouts, steps)
+    with tempfile.TemporaryDirectory() as name:
+        scratch = Path(name)
+        folder = RunFolder.create(scratch / "run", plan)
+        seen, callbacks = Steps(), Callbacks()
+        with serviced(scratch / "served", sample, inside) as service, callbacks.watched():
+            late = asyncio.run(watched(Job(folder, service, seen)))
+        folder.close()
+        lines = (scratch / "served" / "events.jsonl").read_text().splitlines()
+    asked = [event["at"] for event in map(json.loads, lines) if event["kind"] == "sample"]
+    bound = np.mean([bound_of(step, count, rollouts, sample) for step in range(1, steps)])
+    own, children = map(resource.getrusage, (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN))
+    return Row(
+        f"{workers}({count})",
+        (seen.at[-1] - seen.at[0]) / (steps - 1),
+        float(bound),
+        most_at_once(asked, sample),
+        own.ru_maxrss * 1024,
+        (own.ru_utime + own.ru_stime, children.ru_utime + children.ru_stime),
+        late,
+        callbacks,
+    )
+
+
+def most_at_once(asked: list[float], seconds: float) -> int:
+    """Of requests that are answered after so many seconds."""
+    at = np.sort(asked)
+    return int((np.arange(len(at)) - np.searchsorted(at, at - seconds, side="right")).max() + 1)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    parser.add_argument("--rollouts", type=int, default=2000)
+    parser.add_argument("--steps", type=int, default=3, help="the first of which starts things up")
+    parser.add_argument("--sample", type=float, default=2.0, help="seconds until an answer")
+    parser.add_argument("--workers", default="threads,processes,ray")
+    parser.add_argument("--count", type=int, default=16, help="of workers")
+    parser.add_argument("--inside", action="store_true", help="the service in this process")
+    parser.add_argument("--callbacks", action="store_true", help="list the longest callbacks")
+    options = parser.parse_args()
+    kinds = options.workers.split(",")
+    given = (options.count, options.rollouts, options.steps, options.sample, options.inside)
+    if len(kinds) > 1:  # the memory of each is that of a process of its own
+        for kind in kinds:
+            words = [arg for arg in sys.argv[1:] if arg not in ("--workers", options.workers)]
+            command = [sys.executable, __file__, *words, "--workers", kind]
+            if subprocess.run(command, check=False).returncode:
+                sys.exit(1)
+        return
+    os.environ |= {"TINKER_API_KEY": "tml-local", "TINKER_TELEMETRY": "0"}
+    here = str(Path(__file__).parent)
+    sys.path.append(here)
+    os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, (os.environ.get("PYTHONPATH"), here)))
+    row = measure(kinds[0], *given)
+    longest = max(spent for spent, _ in row.callbacks.all)
+    print(
+        f"{row.workers:14} {row.wall:6.2f} s a step, {row.wall / row.bound:.2f} of what it must "
+        f"take; {row.in_flight:,} in flight; {row.memory / 2**20:,.0f} MiB; event loop late by "
+        f"{np.percentile(row.late, 99) * 1000:.0f} ms (p99), {max(row.late) * 1000:.0f} ms at "
+        f"most, longest callback {longest * 1000:.0f} ms of the processor; processor "
+        f"{row.processor[0]:.0f} s of this process, {row.processor[1]:.0f} s of its children",
+        flush=True,
+    )
+    if options.callbacks:
+        print(*row.callbacks.lines(12), sep="\n", flush=True)
+
+
+if __name__ == "__main__":
+    main()
