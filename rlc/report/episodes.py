@@ -9,8 +9,8 @@ from statistics import fmean
 
 from attrs import frozen
 
-from rlc.runtime.journal.history import Record, parse_line
-from rlc.runtime.journal.metrics import ROLLOUTS_FILE
+from rlc.runtime.journal.episode_index import EpisodeIndex, Head, episode_of
+from rlc.runtime.journal.history import Record
 
 
 @frozen
@@ -33,11 +33,14 @@ class EpisodeFilter:
     failed: bool = False
     row: str | None = None  # the id of a row, as text
 
-    def matches(self, record: Record) -> bool:
+    def fits(self, head: Head) -> bool:
+        """Whether an episode is wanted by what its line begins with: by all but its row."""
         names = ("stage", "step", "env", "task", "member")
-        fits = all(getattr(self, n) is None or getattr(self, n) == record.get(n) for n in names)
-        mine = self.row is None or self.row == str((record.get("about") or {}).get("id"))
-        return fits and mine and (not self.failed or record.get("error") is not None)
+        fits = all(getattr(self, n) in (None, getattr(head, n)) for n in names)
+        return fits and (not self.failed or head.error is not None)
+
+    def has_row(self, record: Record) -> bool:
+        return self.row is None or self.row == str((record.get("about") or {}).get("id"))
 
 
 def last_step(metrics: Sequence[Record], stage: str | None) -> EpisodeFilter | None:
@@ -56,21 +59,15 @@ def last_step(metrics: Sequence[Record], stage: str | None) -> EpisodeFilter | N
 def read_episodes(path: Path, wanted: EpisodeFilter) -> Iterator[Record]:
     """Yield the episodes of a run folder, in the order they were written.
 
-    If stage and step are given, the lines of others are passed over unparsed: a line begins
-    with both, and the file of a long run has gigabytes.
+    Of those that are not wanted no more is parsed than the beginning of their lines; nothing at all
+    if stage and step are given, with which a line begins.
     """
-    file = path / ROLLOUTS_FILE
-    if not file.is_file():
-        return
-    start = ""
-    if wanted.stage is not None and wanted.step is not None:
-        start = _start(wanted.stage, wanted.step)
-    with file.open(encoding="utf-8", errors="replace") as lines:
-        for line in lines:
-            if start and not line.startswith(start):
-                continue
-            record = parse_line(line)
-            if record is not None and wanted.matches(record):
+    one_step = wanted.stage is not None and wanted.step is not None
+    start = _start(wanted.stage or "", wanted.step or 0) if one_step else b""
+    for head, line in EpisodeIndex(path).read_on(start):
+        if wanted.fits(head):
+            record = episode_of(line)
+            if record is not None and wanted.has_row(record):
                 yield record
 
 
@@ -78,19 +75,15 @@ def read_steps(path: Path, steps: Iterable[tuple[str, int]]) -> dict[tuple[str, 
     """Return the episodes of some steps of a run folder, by stage and step, in one pass over the
     file; the lines of other steps stay unparsed."""
     found: dict[tuple[str, int], list[Record]] = {step: [] for step in steps}
-    starts = tuple(_start(*step) for step in found)
-    file = path / ROLLOUTS_FILE
-    if starts and file.is_file():
-        with file.open(encoding="utf-8", errors="replace") as lines:
-            for line in lines:
-                if line.startswith(starts) and (record := parse_line(line)) is not None:
-                    found[record["stage"], record["step"]].append(record)
+    for head, line in EpisodeIndex(path).read_on(tuple(_start(*step) for step in found)):
+        if (record := episode_of(line)) is not None:
+            found[head.stage, head.step].append(record)
     return found
 
 
-def _start(stage: str, step: int) -> str:
+def _start(stage: str, step: int) -> bytes:
     """How the line of an episode begins."""
-    return json.dumps({"stage": stage, "step": step}).removesuffix("}") + ","
+    return f"{json.dumps({'stage': stage, 'step': step})[:-1]},".encode()
 
 
 def representatives(records: Sequence[Record]) -> list[Episode]:
