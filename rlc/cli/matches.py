@@ -6,11 +6,11 @@ from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 from rlc.cli.output import visible
+from rlc.cli.transcripts import Line
 
 if TYPE_CHECKING:
+    from rlc.plan.records import Plan
     from rlc.runtime.journal.history import Record
-
-Part = str | tuple[str, str]  # of a line: text, with a style
 
 
 def is_match(record: Record) -> bool:
@@ -23,9 +23,20 @@ def match_of(record: Record) -> tuple[Any, ...]:
     return tuple(record[name] for name in ("stage", "step", "env", "task", "member"))
 
 
-def match_lines(
-    parts: Sequence[Record], seats: Sequence[str], opponent: str
-) -> Iterator[tuple[str, list[Part]]]:
+def games_of(plan: Plan) -> dict[tuple[str, str], tuple[Sequence[str], str]]:
+    """Return the seats of each game, by stage and environment, and who is played against."""
+    from rlc.catalog.environments import opponent_name, seats_of
+    from rlc.plan.records import environments_of
+
+    return {
+        (stage.name, env.name): (seats_of(env), opponent_name(env))
+        for stage in plan.stages
+        for env in environments_of(stage)
+        if env.play is not None
+    }
+
+
+def match_lines(parts: Sequence[Record], seats: Sequence[str], opponent: str) -> Iterator[Line]:
     """Yield the style of each line, and its parts: a heading, how each seat has ended, and the
     moves in their order. ``parts`` are the episodes of the seats that are trained, ``seats`` the
     names of all; who is not trained is the ``opponent``."""

@@ -11,8 +11,8 @@ import pytest
 from made_up_runs import plan, write_lines, write_run
 from rich.console import Console
 
-from rlc.cli.commands.jobs.show import system_messages, transcript
 from rlc.cli.main import main
+from rlc.cli.transcripts import system_messages, transcript
 from rlc.report.episodes import Episode, EpisodeFilter, representatives
 
 
@@ -148,6 +148,6 @@ def test_the_row_of_data_behind_an_episode_is_shown() -> None:
 
 def test_episodes_are_found_by_the_id_of_their_row() -> None:
     wanted = EpisodeFilter(row="7")
-    assert wanted.matches(episode(about={"place": "rows.jsonl:1", "id": 7, "fields": {}}))
-    assert not wanted.matches(episode(about={"place": "rows.jsonl:7", "fields": {}}))
-    assert not wanted.matches(episode())
+    assert wanted.has_row(episode(about={"place": "rows.jsonl:1", "id": 7, "fields": {}}))
+    assert not wanted.has_row(episode(about={"place": "rows.jsonl:7", "fields": {}}))
+    assert not wanted.has_row(episode())

@@ -97,6 +97,23 @@ def add_step(path: Path, step: int, planned: int = 8) -> None:
         file.write(json.dumps(record) + "\n")
 
 
+def write_folder(path: Path, recipe: str, **files: list[dict[str, Any]]) -> None:
+    """Make the folder of a run of any recipe, with the records of its files: ``metrics``,
+    ``rollouts`` and others."""
+    result = compile_source(Source("recipe.rl", recipe))
+    assert result.plan is not None, render_human(result.diagnostics, color=False)
+    path.mkdir(parents=True)
+    written = {"plan_hash": plan_hash(result.plan), **plan_to_dict(result.plan)}
+    (path / "plan.json").write_text(json.dumps(written), encoding="utf-8")
+    journal = Journal(path / "journal.sqlite")
+    journal.set_meta(plan_hash=plan_hash(result.plan), state="finished", started=str(START))
+    for metrics in files.get("metrics", ()):
+        _store(journal, metrics, START, START + 1)
+    journal.close()
+    for name, records in files.items():
+        write_lines(path / f"{name.replace('_', '-')}.jsonl", records)
+
+
 def _store(journal: Journal, metrics: dict[str, Any], started: float, finished: float) -> None:
     journal._db.execute(
         "INSERT INTO steps (stage, step, started, finished, cursor, metrics)"

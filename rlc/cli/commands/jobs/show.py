@@ -4,33 +4,35 @@ from __future__ import annotations
 
 import argparse
 import json
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+import sys
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from attrs import evolve
 
-from rlc.cli.matches import is_match, match_lines, match_of
-from rlc.cli.output import print_error, visible
+from rlc.cli.matches import games_of, is_match, match_lines, match_of
+from rlc.cli.output import print_error
+from rlc.cli.transcripts import causes, system_messages, transcript
 
 if TYPE_CHECKING:
     from rich.console import Console
-    from rich.text import Text
 
-    from rlc.plan.records import Plan
-    from rlc.report.episodes import Episode, EpisodeFilter
-    from rlc.runtime.failures import Failure
+    from rlc.report.episodes import EpisodeFilter
     from rlc.runtime.journal.history import Record
 
-HELP = "print episodes, or compared replies, of a run"
+HELP = "print episodes, or compared replies, of a run, or browse them"
 DESCRIPTION = (
     "Print episodes of a run: what the environment said, what the model did, "
     "rewards and advantages. By default, of each environment the best, the median and the "
     "worst of the last step, and its failures. Of a stage that learns from preferences the replies "
-    "that it compared, with their rewards."
+    "that it compared, with their rewards. With --browse, or without RUN in a terminal, a "
+    "browser of runs and their episodes."
 )
 EPILOG = """\
 examples:
+  rlc show --browse                                    walk through the runs in runs/
+  rlc show runs/sudoku-20261121-093000 --browse        ... through one; ? lists the keys
   rlc show runs/sudoku-20261121-093000                 best, median and worst of the last step
   rlc show runs/sudoku-20261121-093000 --step 40 --env sudoku
   rlc show runs/sudoku-20261121-093000 --step 40 --task 7      a whole group
@@ -41,11 +43,19 @@ examples:
 exit status: 0 shown, 1 no such run or episode, 2 usage
 """
 _LIMIT = 10
-Part = str | tuple[str, str]  # of a line: text, with a style
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("run_dir", metavar="RUN", type=Path, help="the folder of the run")
+    parser.add_argument(
+        "run_dir",
+        metavar="RUN",
+        nargs="?",
+        type=Path,
+        help="the folder of the run; with --browse also a folder of runs (default runs)",
+    )
+    parser.add_argument(
+        "--browse", action="store_true", help="walk through it, also while the run goes on"
+    )
     parser.add_argument("--stage", help="a stage (default: the one that trained last)")
     parser.add_argument("--step", type=int, help="a step (default: the last)")
     parser.add_argument("--env", help="an environment (default: all)")
@@ -67,6 +77,8 @@ def _positive(text: str) -> int:
 
 
 def run(args: argparse.Namespace) -> int:
+    if args.browse or args.run_dir is None:
+        return _browse(args)
     from rich.console import Console
 
     from rlc.cli.comparisons import show_comparisons
@@ -99,7 +111,35 @@ def run(args: argparse.Namespace) -> int:
         return print_error(
             f"no step {where}with episodes is done yet", 1, "`rlc runs` says how far it is"
         )
-    return _show(args, wanted, metrics, system_messages(plan), _games(plan))
+    return _show(args, wanted, metrics, system_messages(plan), games_of(plan))
+
+
+def _browse(args: argparse.Namespace) -> int:
+    """Open the browser. Without a run it is what a person at a terminal wants; anything that reads
+    the output has to name one."""
+    names = ("stage", "step", "env", "task", "member", "row", "failed", "limit", "json")
+    given = [name for name in names if getattr(args, name) not in (None, False)]
+    root = args.run_dir or Path("runs")
+    if args.run_dir is None and not args.browse and (given or not _at_terminal()):
+        return print_error("which run?", 2, "name its folder; `rlc runs` lists those in runs/")
+    if given:
+        hint = "look for them with / in the browser, or leave out --browse"
+        return print_error(f"--{given[0]} does not go with --browse", 2, hint)
+    if not _at_terminal():
+        return print_error("--browse needs a terminal", 1, "without it, episodes are printed")
+    try:
+        import textual
+    except ImportError:
+        hint = "pip install 'rlc[browse]'; `rlc show RUN` prints episodes without it"
+        return print_error("the browser needs the package textual", 1, hint)
+    del textual
+    from rlc.cli.browser.app import open_browser
+
+    return open_browser(root)
+
+
+def _at_terminal() -> bool:
+    return sys.stdin.isatty() and sys.stdout.isatty()
 
 
 def _filter(args: argparse.Namespace, metrics: Sequence[Record]) -> EpisodeFilter | None:
@@ -116,29 +156,6 @@ def _filter(args: argparse.Namespace, metrics: Sequence[Record]) -> EpisodeFilte
     return evolve(
         found, env=args.env, task=args.task, member=args.member, failed=args.failed, row=args.row
     )
-
-
-def system_messages(plan: Plan) -> dict[str, str]:
-    """Return what `chat(system = …)` says to the model before the first turn, by environment."""
-    from rlc.catalog.environments import with_role
-    from rlc.plan.records import environments_of
-
-    envs = (env for stage in plan.stages for env in environments_of(stage))
-    chats = {env.name: with_role(env, "chat") for env in envs}
-    return {name: chat.args.get("system", "") for name, chat in chats.items() if chat is not None}
-
-
-def _games(plan: Plan) -> dict[tuple[str, str], tuple[Sequence[str], str]]:
-    """Return the seats of each game, by stage and environment, and who is played against."""
-    from rlc.catalog.environments import opponent_name, seats_of
-    from rlc.plan.records import environments_of
-
-    return {
-        (stage.name, env.name): (seats_of(env), opponent_name(env))
-        for stage in plan.stages
-        for env in environments_of(stage)
-        if env.play is not None
-    }
 
 
 def _show(
@@ -208,80 +225,3 @@ def _show_match(
     parts = [r for r in read_episodes(path, EpisodeFilter(*key)) if r["turns"]]  # type: ignore[arg-type]
     for style, line in match_lines(parts, *game):
         console.print(Text.assemble(*line, style=style), soft_wrap=True)
-
-
-def causes(failures: Iterable[Failure]) -> Iterator[Text]:
-    """Yield the place and the traceback of each cause."""
-    from rich.text import Text
-
-    for failure in failures:
-        yield Text(f"raised at {failure.place}" if failure.place else "raised by rlc", "bold")
-        yield Text(failure.traceback.rstrip(), "dim")
-
-
-def transcript(episode: Episode, system: str | None = None) -> list[Text]:
-    """Return an episode line by line: a heading, the ``system`` message of its chat, its turns."""
-    from rich.text import Text
-
-    return [Text.assemble(*parts, style=style) for style, parts in _lines(episode, system)]
-
-
-def _lines(episode: Episode, system: str | None) -> Iterator[tuple[str, list[Part]]]:
-    """Yield the style of each line, and its parts."""
-    from rlc.report.episodes import about_line, advantage
-
-    record = episode.record
-    role = f", {record['role']}" if record["role"] else ""
-    stale = f", {record['staleness']} steps stale" if record["staleness"] else ""
-    replaced = ", replaced by another group" if record.get("replaced") else ""
-    where = f"  {record['stage']} step {record['step']:,}, task {record['task']:,}, "
-    advantages, raw = record["advantages"], record.get("raw_reward")
-    yield (
-        "bold",
-        [
-            str(record["env"]),
-            (f"  {episode.why}" if episode.why else "", "bold yellow"),
-            (f"{where}member {record['member']}{role}", "dim"),
-            f"  reward {record['reward']:.3f}",
-            (f" ({raw:.3f} before it was shaped)" if raw is not None else "", "dim"),
-            *(_advantage(advantage(record)) if advantages else []),
-            (f"  {record['ended']}{stale}{replaced}", "dim"),
-        ],
-    )
-    if about := about_line(record):
-        yield "dim", [" ".join(about.split())]
-    for error in record.get("retried", ()):
-        yield "yellow", [f"↻ played again after: {visible(error)}"]
-    if record["error"] is not None:
-        yield "red", [f"✕ {visible(record['error'])}"]
-    for number, turn in enumerate(record["turns"]):
-        yield "dim", [f"── turn {number + 1} of {len(record['turns'])}"]
-        said = [("system", system, "magenta")] if system and not number else []
-        said += [("environment", turn["observation"], "cyan"), ("model", turn["action"], "bold")]
-        said += [(f"call of {name}", given, "") for _, name, given in turn.get("calls", ())]
-        for who, text, style in said:
-            indented = "\n".join(f"  {part}" for part in visible(text).splitlines())
-            yield "dim", [f"{who}:\n", (indented or "  (nothing)", style)]
-        for verdict in turn.get("verdicts", ()):
-            why = "\n".join(f"  {part}" for part in visible(verdict["reason"]).splitlines())
-            score = f"judge {verdict['judge']}: {verdict['score']:.3g}\n"
-            yield "dim", [score, (why or "  (no reason)", "magenta")]
-        reward = turn["reward"]
-        measured = "".join(f"  {name} {value:g}" for name, value in turn["metrics"].items())
-        tokens = f"  {turn['prompt_tokens']:,} + {turn['tokens']:,} tokens, {turn['stop_reason']}"
-        yield (
-            "",
-            [
-                "no reward" if reward is None else f"reward {reward:.3f}",
-                *(_advantage(advantages[number]) if number < len(advantages) else []),
-                (measured + tokens, "dim"),
-            ],
-        )
-
-
-def _advantage(value: float) -> list[Part]:
-    """Green above zero, red below; a mark says the same without colour."""
-    from rlc.report.formatting import signed
-
-    style = "green" if value > 0 else "red" if value < 0 else "dim"
-    return ["  advantage ", (signed(value), style)]

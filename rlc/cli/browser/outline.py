@@ -1,0 +1,233 @@
+"""The list of a run beside its pages: a tree of stages, steps, groups and episodes."""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from attrs import frozen
+from rich.text import Text
+from textual.binding import Binding
+from textual.widgets import Tree
+from textual.widgets.tree import TreeNode
+
+from rlc.catalog.declarations import STAGES
+from rlc.cli.browser.contents import Group, RunContents, Step
+from rlc.cli.browser.pages import member_label
+from rlc.cli.output import visible
+from rlc.report.formatting import signed
+from rlc.runtime.journal.episode_index import Head
+from rlc.runtime.journal.history import is_number
+
+if TYPE_CHECKING:
+    from rlc.report.comparisons import Comparison
+
+_OPENED = 40  # steps, or groups, that are opened by themselves if that is all that was found
+
+
+@frozen(eq=False)
+class Place:
+    """What a line of the tree is about: the run, or what is given of a stage, a step of it, a
+    group of the step, an episode or a preference."""
+
+    stage: str = ""
+    step: int | None = None
+    group: Group | None = None
+    head: Head | None = None
+    pair: Comparison | None = None
+
+
+Node = TreeNode[Place]
+
+
+class Outline(Tree[Place]):
+    """The tree. A step has its groups, and a group its members, once it is opened."""
+
+    BINDINGS = [
+        Binding("left", "close_or_up", "close", show=False),
+        Binding("right", "open", "open", show=False),
+    ]
+
+    def __init__(self, contents: RunContents, id: str | None = None) -> None:
+        super().__init__(Text(contents.folder.resolve().name), Place(), id=id)
+        self.contents = contents
+        self.guide_depth = 2
+        self.root.expand()
+        self._generation = 0
+        self._stages: dict[str, Node] = {}
+        self._steps: dict[Step, Node] = {}
+        self._left: Place | None = None  # where the cursor was before all was read anew
+        self._filled: dict[Step, int] = {}  # how many episodes the children of a step stand for
+
+    @property
+    def place(self) -> Place:
+        """Where the cursor is."""
+        node = self.cursor_node
+        return node.data if node is not None and node.data is not None else Place()
+
+    def grow(self) -> None:
+        """Add what has been read since; begin anew if something else is looked for."""
+        if self._generation != self.contents.generation:
+            self._generation, self._left = self.contents.generation, self.place
+            self.root.remove_children()
+            self._stages, self._steps, self._filled = {}, {}, {}
+        for stage, steps in self.contents.steps().items():
+            if stage not in self._stages:
+                self._stages[stage] = self.root.add(Text(stage), Place(stage), expand=True)
+            for step in steps:
+                self._update_step((stage, step))
+        if self._left is not None and self.contents.caught_up:
+            self._open_what_is_found()
+            self._return_to(self._left)
+            self._left = None
+
+    def _update_step(self, step: Step) -> None:
+        label, node = self._step_label(step), self._steps.get(step)
+        if node is None:
+            parent = self._stages[step[0]]
+            # A new step is the last one, except where an older one has just been found.
+            places = [child.data.step or 0 for child in parent.children if child.data]
+            at = bisect_left(places, step[1]) if places and places[-1] > step[1] else len(places)
+            before = at if at < len(places) else None
+            self._steps[step] = parent.add(label, Place(*step), before=before)
+        elif node.label != label:
+            node.set_label(label)
+            if node.is_expanded:
+                self._fill_step(node)
+
+    def _step_label(self, step: Step) -> Text:
+        heads = [head for group in self.contents.groups(step).values() for head in group]
+        label = Text(f"step {step[1]:,}")
+        metrics = self.contents.metrics.get(step, {})
+        kind = {stage.name: stage.kind for stage in self.contents.info.stages}.get(step[0], "train")
+        value = metrics.get(STAGES[kind].watched or f"eval/{step[0]}/mean")
+        if self.contents.is_filtered:
+            label.append(f"  {len(heads):,} found", "dim")
+        elif is_number(value):
+            label.append(f"  {value:.3f}")
+        if failed := sum(head.error is not None for head in heads):
+            label.append(f"  ✕{failed:,}", "red")
+        return label
+
+    def on_tree_node_expanded(self, event: Tree.NodeExpanded[Place]) -> None:
+        self.fill(event.node)
+
+    def fill(self, node: Node) -> None:
+        """Add the children of a step or a group, if they are not there."""
+        place = node.data
+        if place is None or place.step is None:
+            return
+        if place.group is not None:
+            if not node.children:
+                for head in self.contents.groups((place.stage, place.step)).get(place.group, ()):
+                    self._add_episode(node, head, "")
+        else:
+            self._fill_step(node)
+
+    def _fill_step(self, node: Node) -> None:
+        assert node.data is not None
+        step = (node.data.stage, node.data.step or 0)
+        groups = self.contents.groups(step)
+        count = sum(map(len, groups.values()))
+        if self._filled.get(step) == count and node.children:
+            return
+        self._filled[step] = count
+        node.remove_children()
+        for group, heads in groups.items():
+            title = f"{visible(group[0])} {group[1]:,}"
+            if len(heads) == 1:
+                self._add_episode(node, heads[0], f"{title} · ", group)
+                continue
+            rewards = [head.reward for head in heads if head.error is None]
+            label = Text(title)
+            if rewards:
+                ends = f"{min(rewards):.2f}…{max(rewards):.2f}"
+                label.append(
+                    f"  {ends if len(set(rewards)) > 1 else f'all {rewards[0]:.2f}'}", "dim"
+                )
+            if failed := len(heads) - len(rewards):
+                label.append(f"  ✕{failed:,}", "red")
+            node.add(label, Place(*step, group))
+        for pair in self.contents.compared(step) if not self.contents.is_filtered else ():
+            label = Text(f"{Path(pair.place).name} ").append(
+                signed(pair.margin), _style(pair.margin)
+            )
+            node.add_leaf(label, Place(*step, pair=pair))
+
+    def _add_episode(self, node: Node, head: Head, title: str, group: Group | None = None) -> None:
+        record = self.contents.record(head)
+        label = Text(title)
+        if record is None:
+            label.append("gone", "red")
+        else:
+            known = record["advantages"]
+            style = "red" if head.error is not None else _style(sum(known)) if known else ""
+            label.append(visible(member_label(record)), style)
+        place = Place(head.stage, head.step, group or (head.env, head.task), head)
+        node.add_leaf(label, place)
+
+    def _open_what_is_found(self) -> None:
+        if not self.contents.is_filtered or self.contents.found > _OPENED:
+            return
+        for node in list(self._steps.values()):
+            self._open(node)
+            for child in node.children:
+                self._open(child)
+
+    def _open(self, node: Node) -> None:
+        if node.allow_expand:
+            self.fill(node)
+            node.expand()
+
+    def go_to_step(self, step: Step) -> None:
+        if (node := self._steps.get(step)) is not None:
+            self._stages[step[0]].expand()
+            self._move(node)
+
+    def go_to(self, head: Head) -> None:
+        """Open what an episode is in, and go to it."""
+        step = self._steps.get((head.stage, head.step))
+        if step is None:
+            return
+        self._stages[head.stage].expand()
+        self._open(step)
+        for group in step.children:
+            if group.data is not None and group.data.group == (head.env, head.task):
+                self._open(group)
+                for node in (group, *group.children):
+                    if node.data is not None and node.data.head is head:
+                        self._move(node)
+
+    def _return_to(self, place: Place) -> None:
+        """Go to a place that was left, or else to the first episode that was found, or to the last
+        step."""
+        shown = self.contents.shown
+        here = shown.get((place.stage, place.step or 0), {}).get(place.group or ("", 0), [])
+        same = [head for head in here if place.head and head.key == place.head.key]
+        first = [h for key in sorted(shown) for g in self.contents.groups(key).values() for h in g]
+        if same or (first and self.contents.is_filtered):
+            self.go_to([*same, *first][0])
+        else:
+            steps = list(self._steps.values())
+            mine = self._steps.get((place.stage, place.step or 0))
+            self._move(mine or [self.root, *steps][-1])
+
+    def _move(self, node: Node) -> None:
+        assert self.last_line >= 0  # counts the lines, by which nodes are found
+        self.move_cursor(node)
+
+    def action_open(self) -> None:
+        if (node := self.cursor_node) is not None and node.allow_expand:
+            node.expand()
+
+    def action_close_or_up(self) -> None:
+        node = self.cursor_node
+        if node is not None and node.allow_expand and node.is_expanded:
+            node.collapse()
+        elif node is not None and node.parent is not None:
+            self._move(node.parent)
+
+
+def _style(value: float) -> str:
+    return "green" if value > 0 else "red" if value < 0 else "dim"

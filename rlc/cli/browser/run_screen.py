@@ -1,0 +1,286 @@
+"""One run: the list of what is in it, and a page about what is chosen there."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+from textual import on, work
+from textual.app import ComposeResult
+from textual.binding import Binding
+from textual.containers import Horizontal
+from textual.message import Message
+from textual.screen import Screen
+from textual.widgets import Footer, Input, Static, Tree
+from textual.worker import Worker, get_current_worker
+
+from rlc.cli.browser.compare_screen import CompareScreen
+from rlc.cli.browser.contents import RunContents
+from rlc.cli.browser.outline import Outline, Place
+from rlc.cli.browser.pages import (
+    COLORINGS,
+    Block,
+    comparison_page,
+    episode_page,
+    group_page,
+    run_page,
+    stage_page,
+    step_page,
+)
+from rlc.cli.browser.queries import Query, QueryError, parse_query
+from rlc.cli.browser.widgets import Page
+from rlc.report.episodes import last_step
+
+
+class Grown(Message):
+    """More of the run has been read."""
+
+
+class RunScreen(Screen[None]):
+    """Shows a run, also while it goes on: looks at it ``every`` so many seconds, or on demand."""
+
+    AUTO_FOCUS = "#list"
+    BINDINGS = [
+        Binding("slash", "search", "search", key_display="/"),
+        Binding("b", "best(1)", "best/worst", key_display="b w"),
+        Binding("w", "best(-1)", "worst", show=False),
+        Binding("x", "failed", "failed"),
+        Binding("c", "compare", "compare"),
+        Binding("a", "color", "colour"),
+        Binding("f", "follow", "follow"),
+        Binding("z", "alone", "zoom", show=False),
+        Binding("n", "turn(1)", "next turn", show=False),
+        Binding("p", "turn(-1)", "turn before", show=False),
+        Binding("j", "scroll(1)", "down", show=False),
+        Binding("k", "scroll(-1)", "up", show=False),
+        Binding("pagedown", "scroll_page(1)", "page down", show=False, priority=True),
+        Binding("pageup", "scroll_page(-1)", "page up", show=False, priority=True),
+        Binding("tab", "other_pane", "page", show=False, priority=True),
+        Binding("escape", "back", "back", show=False),
+    ]
+
+    def __init__(self, folder: Path, every: float | None) -> None:
+        super().__init__()
+        self.contents, self.every = RunContents(folder), every
+        self.query_text, self.following = "", False
+        self._reader: Worker[None] | None = None
+        self._newest: tuple[str, int] | None = None
+
+    def compose(self) -> ComposeResult:
+        with Horizontal(id="panes"):
+            yield Outline(self.contents, id="list")
+            yield Page(id="page")
+        yield Static(id="status", markup=False)
+        yield Input(placeholder='words  env:NAME  reward<0.5  is:failed  "so the"', id="search")
+        yield Footer(compact=True)
+
+    @property
+    def outline(self) -> Outline:
+        return self.query_one(Outline)
+
+    @property
+    def page(self) -> Page:
+        return self.query_one(Page)
+
+    def on_mount(self) -> None:
+        self.outline.grow()
+        self._newest = self._last()
+        last = last_step(list(self.contents.metrics.values()), None)
+        if last is not None:
+            self.outline.go_to_step((last.stage or "", last.step or 0))
+        elif self._newest is not None:
+            self.outline.go_to_step(self._newest)
+        self._tell()
+        self.read_on()
+        if self.every is not None:
+            self.set_interval(self.every, self.read_on)
+
+    def read_on(self) -> None:
+        """Look for what has been written since, unless that is being done."""
+        if self._reader is None or self._reader.is_finished:
+            self._reader = self._read()
+
+    @work(thread=True, exclusive=True, group="read")
+    def _read(self) -> None:
+        worker = get_current_worker()
+        for _ in self.contents.read_on(lambda: worker.is_cancelled):
+            if not worker.is_cancelled:
+                self.post_message(Grown())
+
+    @on(Grown)
+    def _grow(self) -> None:
+        self.outline.grow()
+        newest = self._last()
+        if self.following and newest is not None and newest != self._newest:
+            self.outline.go_to_step(newest)
+        self._newest = newest
+        if self.outline.place.head is None and self.outline.place.pair is None:
+            self._show(self.outline.place)  # what is said of a step may have changed
+        self._tell()
+
+    def _last(self) -> tuple[str, int] | None:
+        return next(reversed(self.contents.metrics), None)
+
+    def _tell(self) -> None:
+        """Say in a line what is shown."""
+        contents = self.contents
+        parts: list[str] = [contents.info.state]
+        if (share := contents.read_share()) < 1:
+            parts.append(f"reading, {share:.0%}")
+        if self.query_text:
+            parts.append(
+                f"{contents.found:,} of {len(contents.heads):,} episodes: {self.query_text}"
+            )
+        else:
+            parts.append(f"{len(contents.heads):,} episodes")
+        parts.append(f"coloured by {self.page.coloring}")
+        parts += ["following"] if self.following else []
+        self.query_one("#status", Static).update("  ·  ".join(parts))
+
+    @on(Tree.NodeHighlighted)
+    def _chosen(self, event: Tree.NodeHighlighted[Place]) -> None:
+        if event.node.data is not None:
+            self._show(event.node.data)
+
+    @work(exclusive=True, group="page")
+    async def _show(self, place: Place) -> None:
+        try:
+            blocks = tuple(self._blocks(place))
+        except (LookupError, TypeError, ValueError) as error:  # edited, or of another version
+            why = f"This record cannot be read: {type(error).__name__}: {error}"
+            blocks = (Block((("yellow", [why]),)),)
+        if blocks != self.page.blocks:
+            await self.page.show(blocks)
+
+    def _blocks(self, place: Place) -> Iterator[Block]:
+        if place.head is not None:
+            yield from episode_page(self.contents, place.head)
+        elif place.pair is not None:
+            yield from comparison_page(place.pair)
+        elif place.step is None:
+            yield from (
+                stage_page(self.contents, place.stage) if place.stage else run_page(self.contents)
+            )
+        elif place.group is None:
+            yield from step_page(self.contents, (place.stage, place.step))
+        else:
+            heads = self.contents.groups((place.stage, place.step)).get(place.group, [])
+            records = [r for head in heads if (r := self.contents.record(head)) is not None]
+            if records:
+                yield from group_page(records)
+
+    def action_search(self) -> None:
+        self.add_class("searching")
+        self.query_one(Input).focus()
+
+    @on(Input.Submitted)
+    def _searched(self, event: Input.Submitted) -> None:
+        try:
+            query = parse_query(event.value)
+        except QueryError as error:
+            self.notify(error.hint or "", title=error.message, severity="error")
+            return
+        self._look_for(query, event.value.strip())
+
+    def _look_for(self, query: Query, text: str) -> None:
+        self.remove_class("searching")
+        self.outline.focus()
+        self.query_text, self.contents.query = text, query
+        self._reader = self._read()
+        self._tell()
+
+    def action_back(self) -> None:
+        """Leave the search, show all again, or go back to the list or to the runs."""
+        if self.has_class("searching"):
+            self.remove_class("searching")
+            self.outline.focus()
+        elif self.has_class("alone"):
+            self.action_alone()
+        elif self.query_text:
+            self.query_one(Input).value = ""
+            self._look_for(Query(), "")
+        elif self.focused is not self.outline:
+            self.outline.focus()
+        elif len(self.app.screen_stack) > 2:
+            self.dismiss()
+
+    def action_best(self, sign: int) -> None:
+        place = self.outline.place
+        steps = [
+            key for key in tuple(self.contents.shown) if not place.stage or key[0] == place.stage
+        ]
+        if place.step is not None:
+            steps = [key for key in steps if key[1] == place.step]
+        heads = [h for key in steps for group in self.contents.groups(key).values() for h in group]
+        played = [head for head in heads if head.error is None]
+        if played:
+            self.outline.go_to(max(played, key=lambda head: sign * head.reward))
+        else:
+            self.notify("There is no episode here that was played to its end.")
+
+    def action_failed(self) -> None:
+        shown = [
+            g for step in tuple(self.contents.shown) for g in self.contents.groups(step).values()
+        ]
+        heads = [head for group in shown for head in group if head.error is not None]
+        heads.sort(key=lambda head: head.offset)
+        at = _offset(self.outline.place, self.contents)
+        if heads:
+            self.outline.go_to(next((head for head in heads if head.offset > at), heads[0]))
+        else:
+            self.notify("No episode failed.")
+
+    def action_compare(self) -> None:
+        place, contents = self.outline.place, self.contents
+        if place.group is None or place.step is None:
+            self.notify("Choose a group, or one of its members.")
+            return
+        shown = contents.groups((place.stage, place.step)).get(place.group, [])
+        this = place.head or max(shown, key=lambda head: head.reward, default=None)
+        heads = [head for head in contents.group(this) if head.role == this.role] if this else []
+        members = [(head, contents.record(head)) for head in heads]
+        known = [(head, record) for head, record in members if record is not None]
+        if len(known) < 2:
+            self.notify("It is alone: there is nothing to compare it with.")
+            return
+        at = next((i for i, (head, _) in enumerate(known) if head is this), 0)
+        self.app.push_screen(CompareScreen([record for _, record in known], at))
+
+    def action_color(self) -> None:
+        page = self.page
+        page.coloring = COLORINGS[(COLORINGS.index(page.coloring) + 1) % len(COLORINGS)]
+        page.color()
+        self._tell()
+
+    def action_follow(self) -> None:
+        self.following = not self.following
+        if self.following and self._newest is not None:
+            self.outline.go_to_step(self._newest)
+        self._tell()
+
+    def action_alone(self) -> None:
+        self.toggle_class("alone")
+        (self.page if self.has_class("alone") else self.outline).focus()
+
+    def action_turn(self, by: int) -> None:
+        self.page.next_turn(by)
+
+    def action_scroll(self, by: int) -> None:
+        self.page.scroll_relative(y=2 * by, animate=False)
+
+    def action_scroll_page(self, by: int) -> None:
+        self.page.scroll_relative(y=by * max(1, self.page.size.height - 2), animate=False)
+
+    def action_other_pane(self) -> None:
+        (self.page if self.focused is self.outline else self.outline).focus()
+
+
+def _offset(place: Place, contents: RunContents) -> int:
+    """Return where in the file a place begins, less one: what is there comes next."""
+    if place.head is not None:
+        return place.head.offset
+    if place.step is None:
+        return -1
+    groups = contents.groups((place.stage, place.step))
+    mine = groups.get(place.group, []) if place.group else [h for g in groups.values() for h in g]
+    return min((head.offset for head in mine), default=0) - 1

@@ -1,0 +1,118 @@
+"""Episodes as lines of text with styles, for `rlc show` and its browser."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from typing import TYPE_CHECKING
+
+from rlc.cli.output import visible
+
+if TYPE_CHECKING:
+    from rich.text import Text
+
+    from rlc.plan.records import Plan
+    from rlc.report.episodes import Episode
+    from rlc.runtime.failures import Failure
+    from rlc.runtime.journal.history import Record
+
+Part = str | tuple[str, str]  # of a line: text, with a style
+Line = tuple[str, list[Part]]  # the style of a line, and its parts
+
+
+def system_messages(plan: Plan) -> dict[str, str]:
+    """Return what `chat(system = …)` says to the model before the first turn, by environment."""
+    from rlc.catalog.environments import with_role
+    from rlc.plan.records import environments_of
+
+    envs = (env for stage in plan.stages for env in environments_of(stage))
+    chats = {env.name: with_role(env, "chat") for env in envs}
+    return {name: chat.args.get("system", "") for name, chat in chats.items() if chat is not None}
+
+
+def transcript(episode: Episode, system: str | None = None) -> list[Text]:
+    """Return an episode line by line: a heading, the ``system`` message of its chat, its turns."""
+    from rich.text import Text
+
+    lines = [*heading_lines(episode)]
+    for number in range(len(episode.record["turns"])):
+        lines += turn_lines(episode.record, number, system)
+    return [Text.assemble(*parts, style=style) for style, parts in lines]
+
+
+def causes(failures: Iterable[Failure]) -> Iterator[Text]:
+    """Yield the place and the traceback of each cause."""
+    from rich.text import Text
+
+    for failure in failures:
+        for style, parts in cause_lines(failure):
+            yield Text.assemble(*parts, style=style)
+
+
+def cause_lines(failure: Failure) -> Iterator[Line]:
+    yield "bold", [f"raised at {failure.place}" if failure.place else "raised by rlc"]
+    yield "dim", [failure.traceback.rstrip()]
+
+
+def heading_lines(episode: Episode) -> Iterator[Line]:
+    """Yield what an episode is and how it went."""
+    from rlc.report.episodes import about_line, advantage
+
+    record = episode.record
+    role = f", {record['role']}" if record["role"] else ""
+    stale = f", {record['staleness']} steps stale" if record["staleness"] else ""
+    replaced = ", replaced by another group" if record.get("replaced") else ""
+    where = f"  {record['stage']} step {record['step']:,}, task {record['task']:,}, "
+    advantages, raw = record["advantages"], record.get("raw_reward")
+    yield (
+        "bold",
+        [
+            str(record["env"]),
+            (f"  {episode.why}" if episode.why else "", "bold yellow"),
+            (f"{where}member {record['member']}{role}", "dim"),
+            f"  reward {record['reward']:.3f}",
+            (f" ({raw:.3f} before it was shaped)" if raw is not None else "", "dim"),
+            *(_advantage(advantage(record)) if advantages else []),
+            (f"  {record['ended']}{stale}{replaced}", "dim"),
+        ],
+    )
+    if about := about_line(record):
+        yield "dim", [" ".join(about.split())]
+    for error in record.get("retried", ()):
+        yield "yellow", [f"↻ played again after: {visible(error)}"]
+    if record["error"] is not None:
+        yield "red", [f"✕ {visible(record['error'])}"]
+
+
+def turn_lines(record: Record, number: int, system: str | None) -> Iterator[Line]:
+    """Yield a turn of an episode; the ``system`` message comes before the first."""
+    turn, advantages = record["turns"][number], record["advantages"]
+    yield "dim", [f"── turn {number + 1} of {len(record['turns'])}"]
+    said = [("system", system, "magenta")] if system and not number else []
+    said += [("environment", turn["observation"], "cyan"), ("model", turn["action"], "bold")]
+    said += [(f"call of {name}", given, "") for _, name, given in turn.get("calls", ())]
+    for who, text, style in said:
+        indented = "\n".join(f"  {part}" for part in visible(text).splitlines())
+        yield "dim", [f"{who}:\n", (indented or "  (nothing)", style)]
+    for verdict in turn.get("verdicts", ()):
+        why = "\n".join(f"  {part}" for part in visible(verdict["reason"]).splitlines())
+        score = f"judge {verdict['judge']}: {verdict['score']:.3g}\n"
+        yield "dim", [score, (why or "  (no reason)", "magenta")]
+    reward = turn["reward"]
+    measured = "".join(f"  {name} {value:g}" for name, value in turn["metrics"].items())
+    tokens = f"  {turn['prompt_tokens']:,} + {turn['tokens']:,} tokens, {turn['stop_reason']}"
+    yield (
+        "",
+        [
+            "no reward" if reward is None else f"reward {reward:.3f}",
+            *(_advantage(advantages[number]) if number < len(advantages) else []),
+            (measured + tokens, "dim"),
+        ],
+    )
+
+
+def _advantage(value: float) -> list[Part]:
+    """Green above zero, red below; a mark says the same without colour."""
+    from rlc.report.formatting import signed
+
+    style = "green" if value > 0 else "red" if value < 0 else "dim"
+    return ["  advantage ", (signed(value), style)]
