@@ -11,6 +11,7 @@ from pathlib import Path
 from urllib.parse import unquote
 
 import pytest
+from browser import BROWSER, browser
 from paths import ROOT
 
 from rlc.catalog.index import BUILTINS
@@ -72,3 +73,21 @@ def test_each_page_is_there_as_markdown_and_listed(site: Path) -> None:
     for page in pages:
         assert (site / page).is_file()
         assert (site / page).with_suffix(".html").is_file()
+
+
+@pytest.mark.skipif(BROWSER is None, reason="there is no browser")
+def test_pages_fit_a_phone_and_their_menu_opens_by_keyboard(site: Path, tmp_path: Path) -> None:
+    with browser(tmp_path) as tab:
+        tab.resize(390, 900)
+        for page in ("reference/models", "reference/plan", "reference/api", "metrics", "index"):
+            tab.open((site / f"{page}.html").as_uri())
+            tab.until(f"document.readyState === 'complete' && location.href.includes('/{page}.')")
+            assert tab.evaluate("document.documentElement.scrollWidth <= innerWidth"), page
+        drawer = "getComputedStyle(document.querySelector('.sidebar-drawer')).visibility"
+        assert tab.evaluate(drawer) == "hidden"
+        tab.press("Tab", 9)
+        assert tab.evaluate("document.activeElement.id") == "__navigation"
+        for event in ("keyDown", "keyUp"):
+            space = {"type": event, "key": " ", "code": "Space", "windowsVirtualKeyCode": 32}
+            tab.call("Input.dispatchKeyEvent", **space)
+        tab.until(f"{drawer} === 'visible'")
