@@ -106,7 +106,9 @@ def advice_for(name: str, fields: Sequence[Param] = ()) -> str | None:
 
 
 def _place(key: str, homes: Sequence[Home], taken: Mapping[str, str]) -> str:
-    """Where a parameter that several builtins or blocks have is written."""
+    """Where a parameter that several builtins or blocks have is written (`eval_every`: an eval)."""
+    words = key.split("_")
+    homes = sorted(homes, key=lambda home: home[1].kind not in words)
     _, owner, param = homes[0]
     *others, last = dict.fromkeys(_called(owner) for _, owner, _ in homes[:MAX_HOMES])
     where = f"{', '.join(others)} and {last}" if others else last
