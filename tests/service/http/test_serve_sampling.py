@@ -295,7 +295,8 @@ def test_a_cancelled_request_makes_room(
         )
         await sampler.sample(prompt(), 1, sampling(max_tokens=2))
         long.cancel()
-        return await awaited(other.sample(prompt(), 1, sampling()))
+        reply: types.SampleResponse = await awaited(other.sample(prompt(), 1, sampling()))
+        return reply
 
     assert len(tokens(asyncio.run(abandon()))) == 1
     assert next(steps) < 4_000
