@@ -48,7 +48,7 @@ def _lines(summary: Summary) -> Iterator[str]:
         code, advice = found.code and f" {found.code}", found.advice and f": {found.advice}"
         yield f"  warning{code}   {found.text}{advice}"
     if summary.state == "budget":
-        yield "  stopped at the budget, with a checkpoint"
+        yield "  stopped at the budget, with a checkpoint (`--weights` begins another run from it)"
     elif summary.state == NOTHING_LEARNT:
         yield f"\nnothing was learnt: {summary.cause}"
     yield from _next(summary)
@@ -87,7 +87,7 @@ def _failures(failures: list[Failure]) -> Iterator[str]:
 
 def _next(summary: Summary) -> Iterator[str]:
     """Name the commands that come next, each as a shell takes it."""
-    resumable = summary.state in ("interrupted", "budget")
+    resumable = summary.state == "interrupted"  # at its budget it would stop again
     trained = summary.weights and summary.state != NOTHING_LEARNT
     known = {
         "run --resume": "goes on where it stopped" if resumable else "",
