@@ -55,15 +55,19 @@ def last_compared(metrics: Sequence[Record], stage: str) -> int | None:
 
 
 def comparisons(path: Path, plan: PreferencePlan, step: int) -> list[Comparison]:
-    """What a step of a stage compared, in the order of its rows."""
+    """What a step of a stage compared, in the order of its rows. Where an example can no longer
+    be read, its rewards are still known: the texts say what is missing."""
     from rlc.runtime.stages.examples import examples_file  # a base install has no numpy
 
-    examples = list(_records(path / examples_file(plan, plan.data)))
+    file = examples_file(plan, plan.data)
+    examples = {number: record for number, record in _numbered(path / file) if record is not None}
+    gone = f"(no longer in {file})"
+    missing = {"place": "?", "shown": dict.fromkeys(("prompt", "chosen", "rejected"), gone)}
     found = []
-    for record in _records(path / COMPARISONS_FILE):
-        if (record["stage"], record["step"]) != (plan.name, step):
+    for _, record in _numbered(path / COMPARISONS_FILE):
+        if record is None or (record["stage"], record["step"]) != (plan.name, step):
             continue
-        example = examples[record["example"]]
+        example = examples.get(record["example"], missing)
         sides = ["chosen", "rejected"]
         if "good" in record:
             sides = ["chosen" if record["good"] else "rejected"]
@@ -85,7 +89,8 @@ def typical(found: Sequence[Comparison]) -> list[Comparison]:
     return [evolve(order[place], why=chosen[place]) for place in sorted(chosen, reverse=True)]
 
 
-def _records(path: Path) -> Iterator[Record]:
+def _numbered(path: Path) -> Iterator[tuple[int, Record | None]]:
+    """Yield each line with its number from 0, None for one that is damaged."""
     if path.is_file():
         with path.open(encoding="utf-8", errors="replace") as lines:
-            yield from (record for line in lines if (record := parse_line(line)) is not None)
+            yield from enumerate(map(parse_line, lines))

@@ -302,6 +302,37 @@ def test_preferences_are_shown_with_both_replies(tmp_path: Path) -> None:
     browse(tmp_path / "run", use)
 
 
+def test_preferences_whose_examples_are_gone_keep_their_rewards(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    pair = {"prompt": "Spell it.", "chosen": "good", "rejected": "bad"}
+    (tmp_path / "pairs.jsonl").write_text(json.dumps(pair) + "\n", encoding="utf-8")
+    recipe = MODEL + (
+        f'preference align {{ model = policy data = pairs("{tmp_path}/pairs.jsonl") '
+        "loss = dpo(beta = 0.1) optimizer = adam(1e-5) batch = 1 steps = 1 }\n"
+    )
+    compared = [{"stage": "align", "step": 1, "example": n, "rewards": [0.5, 0.0]} for n in (0, 1)]
+    write_folder(
+        tmp_path / "run",
+        recipe,
+        metrics=[{"stage": "align", "step": 1, "accuracy": 1.0}],
+        comparisons=compared,
+    )
+    examples = tmp_path / "run" / "examples-align.jsonl"
+    show = ["show", str(tmp_path / "run"), "--limit", "2"]
+    assert main(show) == 0
+    assert "margin ▲ +0.500\nprompt:\n  (no longer in examples-align.jsonl)" in (
+        capsys.readouterr().out
+    )
+    # A damaged line does not give its number to the next one.
+    kept = json.dumps({"place": "pairs.jsonl:2", "shown": pair})
+    examples.write_text('{"place": "pai\n' + kept + "\n", encoding="utf-8")
+    assert main(show) == 0
+    first, second = capsys.readouterr().out.split("\n\n")
+    assert "(no longer in" in first
+    assert "pairs.jsonl:2" in second
+
+
 def test_a_match_is_one_conversation_of_all_seats(tmp_path: Path) -> None:
     (tmp_path / "count.py").write_text("class Count:\n    def __init__(self, seed): ...\n")
     recipe = MODEL + (
