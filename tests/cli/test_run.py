@@ -83,6 +83,17 @@ def test_the_same_recipe_rehearses_without_a_key(tmp_path: Path, rlc: Command) -
 
 
 @pytest.mark.engine
+def test_a_rehearsal_says_that_it_does_not_start_from_the_weights(
+    tmp_path: Path, rlc: Command
+) -> None:
+    weights = "tinker://some-run/weights/000010"
+    command = ("run", "recipes/sudoku.rl", "--weights", weights, "--run-dir", str(tmp_path))
+    note = f"note: a rehearsal starts from the tiny model as it is, not from --weights {weights}"
+    assert note in rlc(*command, "--rehearse").err.splitlines()
+    assert "note:" not in rlc(*command).err
+
+
+@pytest.mark.engine
 def test_an_existing_run_folder_is_left_alone(tmp_path: Path, rlc: Command) -> None:
     (tmp_path / "run").mkdir()
     (tmp_path / "run" / "notes.txt").write_text("mine")

@@ -128,6 +128,10 @@ def _plan(args: argparse.Namespace) -> Plan | None:
         compiled = recipe_of(args).compile()
     if not (args.quiet and compiled.plan):
         print_findings(compiled.diagnostics)
+    if args.rehearse and args.weights is not None and compiled.plan:
+        # Said with --quiet too: another model than the one that was asked for is played.
+        text = "a rehearsal starts from the tiny model as it is"
+        print(f"note: {text}, not from --weights {args.weights}", file=sys.stderr)
     return compiled.plan
 
 
