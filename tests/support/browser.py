@@ -6,8 +6,10 @@
 from __future__ import annotations
 
 import base64
+import html
 import json
 import os
+import re
 import shutil
 import subprocess
 import threading
@@ -16,16 +18,21 @@ from contextlib import contextmanager
 from functools import partial
 from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from websockets.sync.client import ClientConnection, connect
+import pytest
+
+if TYPE_CHECKING:
+    from websockets.sync.client import ClientConnection
 
 NAMES = ("chromium-headless-shell", "chromium", "chromium-browser", "google-chrome", "chrome")
 BROWSER = os.environ.get("RLC_BROWSER") or next(filter(None, map(shutil.which, NAMES)), None)
-FLAGS = (
-    *("--headless", "--no-sandbox", "--disable-gpu", "--hide-scrollbars", "--no-first-run"),
-    *("--disable-background-networking", "--remote-debugging-port=0"),
+needs_browser = pytest.mark.skipif(
+    BROWSER is None, reason="there is no Chromium on the path, and RLC_BROWSER names none"
 )
+_FLAGS = ("--headless", "--no-sandbox", "--disable-gpu", "--hide-scrollbars", "--no-first-run")
+_OPEN = ("--disable-background-networking", "--remote-debugging-port=0")
+_DUMP = ("--enable-logging=stderr", "--v=0", "--virtual-time-budget=4000", "--dump-dom")
 PATIENCE = 300  # seconds, after which something has gone wrong
 _UNTIL = """new Promise((found, lost) => {{
   const look = () => {{
@@ -107,10 +114,28 @@ class Page:
         path.write_bytes(base64.b64decode(self.call("Page.captureScreenshot")["data"]))
 
 
+def told_by(page: str, folder: Path) -> dict[str, Any]:
+    """Open a page in a browser with its profile in a folder. Return what the page's own script has
+    written, as JSON, into its element ``told``; fail on anything on the console."""
+    file = folder / "page.html"
+    file.write_text(page, encoding="utf-8")
+    profile = f"--user-data-dir={folder / 'profile'}"
+    command = [str(BROWSER), *_FLAGS, *_DUMP, profile, file.as_uri()]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+    assert "CONSOLE" not in done.stderr, done.stderr
+    found = re.search(r'<pre id="told">(.+?)</pre>', done.stdout, re.DOTALL)
+    assert found, done.stderr
+    told: dict[str, Any] = json.loads(html.unescape(found[1]))
+    return told
+
+
 @contextmanager
 def browser(folder: Path) -> Iterator[Page]:
     """Start a browser with its profile in a folder, and yield its tab."""
-    command = [str(BROWSER), *FLAGS, f"--user-data-dir={folder / 'profile'}", "about:blank"]
+    from websockets.sync.client import connect
+
+    profile = f"--user-data-dir={folder / 'profile'}"
+    command = [str(BROWSER), *_FLAGS, *_OPEN, profile, "about:blank"]
     with subprocess.Popen(command, stderr=subprocess.PIPE, text=True) as process:
         said = process.stderr
         assert said is not None

@@ -11,7 +11,7 @@ from pathlib import Path
 from urllib.parse import unquote
 
 import pytest
-from browser import BROWSER, browser
+from browser import browser, needs_browser
 from paths import ROOT
 
 from rlc.catalog.index import BUILTINS
@@ -75,7 +75,7 @@ def test_each_page_is_there_as_markdown_and_listed(site: Path) -> None:
         assert (site / page).with_suffix(".html").is_file()
 
 
-@pytest.mark.skipif(BROWSER is None, reason="there is no browser")
+@needs_browser
 def test_pages_fit_a_phone_and_their_menu_opens_by_keyboard(site: Path, tmp_path: Path) -> None:
     with browser(tmp_path) as tab:
         tab.resize(390, 900)

@@ -3,22 +3,15 @@
 from __future__ import annotations
 
 import html
-import json
-import re
-import subprocess
 from pathlib import Path
-from typing import Any
 
-import pytest
+from browser import needs_browser, told_by
 from made_up_runs import add_step, write_run
-from test_report_browser import BROWSER, FLAGS
 
 from rlc.report.pages.run_page import run_html
 from rlc.runtime.journal.database import Journal
 
-pytestmark = pytest.mark.skipif(
-    BROWSER is None, reason="there is no Chromium on the path, and RLC_BROWSER names none"
-)
+pytestmark = needs_browser
 # The page as it was in a frame, somebody who reads it, and the page as it is now.
 FRAME = """<!doctype html><body style="margin:0">
 <iframe style="border:0;width:900px;height:700px" srcdoc="{before}"></iframe><pre id="told"></pre>
@@ -99,7 +92,7 @@ def test_an_update_loses_nothing_that_somebody_does(tmp_path: Path) -> None:
     journal.set_meta(state="finished")
     journal.close()
     after = run_html(folder, live=True)
-    told = look_at(before, after, tmp_path)
+    told = told_by(FRAME.format(before=html.escape(before), after=html.escape(after)), tmp_path)
     assert told["before"]["steps"] == "4 of 8"
     assert told["after"]["steps"] == "6 of 8"
     assert "interrupted" in told["before"]["state"]
@@ -110,16 +103,3 @@ def test_an_update_loses_nothing_that_somebody_does(tmp_path: Path) -> None:
     assert told["kept"].pop("moved") < 2
     assert told["kept"] == dict.fromkeys(told["kept"], True)
     assert told["same"]
-
-
-def look_at(before: str, after: str, folder: Path) -> dict[str, Any]:
-    file = folder / "frame.html"
-    pages = {"before": html.escape(before), "after": html.escape(after)}
-    file.write_text(FRAME.format(**pages), encoding="utf-8")
-    command = [str(BROWSER), *FLAGS, f"--user-data-dir={folder / 'profile'}", file.as_uri()]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
-    assert "CONSOLE" not in done.stderr, done.stderr
-    found = re.search(r'<pre id="told">(.+?)</pre>', done.stdout, re.DOTALL)
-    assert found, done.stderr
-    told: dict[str, Any] = json.loads(html.unescape(found[1]))
-    return told

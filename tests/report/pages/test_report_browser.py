@@ -1,33 +1,19 @@
-"""The page in a real browser, where there is one: layout, scripts, colours.
-
-``RLC_BROWSER`` may name a headless Chromium that is not on the path.
-"""
+"""The page in a real browser, where there is one: layout, scripts, colours."""
 
 from __future__ import annotations
 
 import html
-import json
-import os
 import re
-import shutil
-import subprocess
 from pathlib import Path
 from typing import Any
 
 import pytest
+from browser import needs_browser, told_by
 from made_up_runs import write_run
 
 from rlc.report.pages.run_page import run_html
 
-NAMES = ("chromium-headless-shell", "chromium", "chromium-browser", "google-chrome", "chrome")
-BROWSER = os.environ.get("RLC_BROWSER") or next(filter(None, map(shutil.which, NAMES)), None)
-pytestmark = pytest.mark.skipif(
-    BROWSER is None, reason="there is no Chromium on the path, and RLC_BROWSER names none"
-)
-FLAGS = (
-    *("--headless", "--no-sandbox", "--disable-gpu", "--hide-scrollbars"),
-    *("--enable-logging=stderr", "--v=0", "--virtual-time-budget=4000", "--dump-dom"),
-)
+pytestmark = needs_browser
 # The page in a frame of the wanted width, and what is to be known of it.
 FRAME = """<!doctype html><body style="margin:0">
 <iframe style="border:0;width:{width}px;height:900px" srcdoc="{page}"></iframe><pre id="told"></pre>
@@ -75,15 +61,7 @@ def page(tmp_path_factory: pytest.TempPathFactory) -> str:
 
 def look_at(page: str, width: int, folder: Path) -> dict[str, Any]:
     """What the browser makes of the page; fails on anything that it writes to the console."""
-    file = folder / "frame.html"
-    file.write_text(FRAME.format(width=width, page=html.escape(page)), encoding="utf-8")
-    command = [str(BROWSER), *FLAGS, f"--user-data-dir={folder / 'profile'}", file.as_uri()]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
-    assert "CONSOLE" not in done.stderr, done.stderr
-    found = re.search(r'<pre id="told">(.+?)</pre>', done.stdout, re.DOTALL)
-    assert found, done.stderr
-    told: dict[str, Any] = json.loads(html.unescape(found[1]))
-    return told
+    return told_by(FRAME.format(width=width, page=html.escape(page)), folder)
 
 
 @pytest.mark.parametrize("width", [1280, 390])
