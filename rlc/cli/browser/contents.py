@@ -19,9 +19,8 @@ from rlc.report.run_files import read_plan
 from rlc.runtime.failures import FAILURES_FILE, Failure, read_failures
 from rlc.runtime.journal.episode_index import EpisodeIndex, Head
 from rlc.runtime.journal.history import Record, read_metrics
-from rlc.runtime.journal.locks import is_locked
 from rlc.runtime.journal.metrics import METRICS_FILE, ROLLOUTS_FILE
-from rlc.runtime.journal.runs import RunInfo, read_run
+from rlc.runtime.journal.runs import RunInfo, read_run, version_of
 
 if TYPE_CHECKING:
     from rlc.report.comparisons import Comparison
@@ -30,6 +29,7 @@ Step = tuple[str, int]  # the name of a stage, and a step of it
 Group = tuple[str, int]  # an environment, and a task of it
 # What records of older versions do not have.
 _WITHOUT: Record = {"role": "", "staleness": 0, "advantages": [], "turns": [], "error": None}
+_FILES = (METRICS_FILE, ROLLOUTS_FILE, FAILURES_FILE, JOURNAL_FILE, f"{JOURNAL_FILE}-wal")
 _BATCH = 2_000  # episodes between two looks at whether to go on
 
 
@@ -60,7 +60,7 @@ class RunContents:
     info: RunInfo = field(init=False)
     _index: EpisodeIndex = field(init=False)
     _sorted_by: Query = field(init=False)
-    _state: list[object] = field(factory=list, init=False)
+    _version: tuple[object, ...] = field(default=(), init=False)
     _reading: Lock = field(factory=Lock, init=False)
 
     def __attrs_post_init__(self) -> None:
@@ -162,20 +162,10 @@ class RunContents:
 
     def _read_summary(self) -> bool:
         """Read everything but the episodes, if something has been written since."""
-        files = (METRICS_FILE, ROLLOUTS_FILE, FAILURES_FILE, JOURNAL_FILE, f"{JOURNAL_FILE}-wal")
-        state = [is_locked(self.folder), *(_written(self.folder / name) for name in files)]
-        if state == self._state:
+        version = version_of(self.folder, _FILES)
+        if version == self._version:
             return False
-        self._state, self.info = state, read_run(self.folder)
+        self._version, self.info = version, read_run(self.folder)
         self.metrics = {(r["stage"], int(r["step"])): r for r in read_metrics(self.folder)}
         self.failures = {failure.key: failure for failure in read_failures(self.folder)}
         return True
-
-
-def _written(file: Path) -> tuple[int, int]:
-    """Return what changes when a file is written to."""
-    try:
-        found = file.stat()
-    except FileNotFoundError:
-        return 0, 0
-    return found.st_size, found.st_mtime_ns

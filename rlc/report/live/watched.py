@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import os
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -14,8 +13,8 @@ from attrs import define, field, frozen
 from rlc.plan.paths import JOURNAL_FILE, PLAN_FILE
 from rlc.report.pages.choice import page_html
 from rlc.runtime.failures import FAILURES_FILE
-from rlc.runtime.journal.locks import is_locked
 from rlc.runtime.journal.metrics import METRICS_FILE
+from rlc.runtime.journal.runs import version_of
 from rlc.runtime.journal.timeline import TIMELINE_FILE
 from rlc.sweeps.journal import SWEEP_FILE
 from rlc.sweeps.read import TRIALS
@@ -50,7 +49,7 @@ class Watched:
         """Return the page as it is now, or a short while ago where it takes long to make. Raise
         RunError if it cannot be read."""
         with self._lock:
-            version = version_of(self.folders)
+            version = version_of_all(self.folders)
             began = self.clock()
             if self._made is None or (version != self._made.version and began >= self._rests_until):
                 self._made = Made(version, page_html(self.folders, live=True).encode())
@@ -59,21 +58,12 @@ class Watched:
             return self._made
 
 
-def version_of(folders: Sequence[Path]) -> str:
+def version_of_all(folders: Sequence[Path]) -> str:
     """Return a text that is another one when a run, or a trial of a sweep, has gone on, begun or
     ended."""
-    digest = hashlib.sha256()
-    for folder in folders:
-        for part in (folder, *_trials(folder)):
-            digest.update(f"{part} {is_locked(part)}".encode())
-            for name in _FILES:
-                try:
-                    found = os.stat(part / name)
-                except OSError:
-                    continue
-                if found.st_size:  # reading a journal leaves an empty file beside it
-                    digest.update(f"{name} {found.st_size} {found.st_mtime_ns}".encode())
-    return digest.hexdigest()[:24]
+    parts = [part for folder in folders for part in (folder, *_trials(folder))]
+    versions = [(str(part), version_of(part, _FILES)) for part in parts]
+    return hashlib.sha256(repr(versions).encode()).hexdigest()[:24]
 
 
 def _trials(folder: Path) -> Iterator[Path]:

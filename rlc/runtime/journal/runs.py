@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import os
 import sqlite3
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from contextlib import closing
 from pathlib import Path
 from typing import Any, Literal, get_args
@@ -84,6 +84,19 @@ def list_runs(root: Path) -> list[RunInfo]:
 def is_run(path: Path) -> bool:
     """Whether a folder looks like a run's, complete or damaged."""
     return any((path / name).is_file() for name in (PLAN_FILE, JOURNAL_FILE))
+
+
+def version_of(folder: Path, files: Iterable[str]) -> tuple[object, ...]:
+    """Return what is different once a run has begun, ended, or written to one of its files."""
+    found: list[object] = [is_locked(folder)]
+    for name in files:
+        try:
+            state = os.stat(folder / name)
+        except OSError:
+            continue
+        if state.st_size:  # reading a journal leaves an empty file beside it
+            found.append((name, state.st_size, state.st_mtime_ns))
+    return tuple(found)
 
 
 def read_run(path: Path) -> RunInfo:

@@ -19,7 +19,7 @@ from made_up_runs import add_step, write_run
 
 from rlc.cli.main import main
 from rlc.report.live.server import PageServer
-from rlc.report.live.watched import Watched, version_of
+from rlc.report.live.watched import Watched, version_of_all
 from rlc.runtime.journal.database import Journal
 from rlc.runtime.journal.locks import lock
 from rlc.service.http.sockets import bind
@@ -104,7 +104,7 @@ def test_nothing_changes_by_looking(tmp_path: Path) -> None:
     watched = Watched([tmp_path / "run"], clock=lambda: 0.0)
     made = watched.page()
     assert watched.page() is made
-    assert version_of([tmp_path / "run"]) == made.version
+    assert version_of_all([tmp_path / "run"]) == made.version
 
 
 def test_a_page_that_takes_long_is_made_less_often(tmp_path: Path) -> None:
