@@ -44,6 +44,19 @@ def add_plan_options(parser: argparse.ArgumentParser) -> None:
     )
 
 
+def add_runs(parser: argparse.ArgumentParser) -> None:
+    """Add the runs of a page."""
+    from pathlib import Path
+
+    parser.add_argument(
+        "runs",
+        metavar="RUN",
+        nargs="+",
+        type=Path,
+        help="the folder of a run or a sweep, or one with runs in it",
+    )
+
+
 def add_base_url(parser: argparse._ActionsContainer) -> None:
     """Add the option that names another server."""
     parser.add_argument(

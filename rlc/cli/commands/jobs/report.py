@@ -6,6 +6,7 @@ import argparse
 import os
 from pathlib import Path
 
+from rlc.cli.options import add_runs
 from rlc.cli.output import print_error
 
 HELP = "write a page about a run, a sweep, or several runs side by side"
@@ -31,13 +32,7 @@ exit status: 0 written, 1 no such run, 2 usage
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument(
-        "runs",
-        metavar="RUN",
-        nargs="+",
-        type=Path,
-        help="the folder of a run or a sweep, or one with runs in it",
-    )
+    add_runs(parser)
     parser.add_argument(
         "-o",
         "--out",

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import argparse
-from pathlib import Path
 
-from rlc.cli.addresses import KEY_VARIABLE, LOOPBACK, add_address, key_of
+from rlc.cli.addresses import KEY_VARIABLE, add_address, key_of
+from rlc.cli.options import add_runs
 from rlc.cli.output import print_error
 from rlc.errors import Error
 
@@ -32,13 +32,7 @@ exit status: 0 stopped by Ctrl-C, 1 no such run, 2 usage, or the server cannot s
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument(
-        "runs",
-        metavar="RUN",
-        nargs="+",
-        type=Path,
-        help="the folder of a run or a sweep, or one with runs in it",
-    )
+    add_runs(parser)
     add_address(parser, port=0)
     parser.add_argument("--open", action="store_true", help="open it in the browser")
 
@@ -50,7 +44,7 @@ def run(args: argparse.Namespace) -> int:
     from rlc.report.live.server import PageServer
     from rlc.report.live.watched import Watched
     from rlc.report.pages.choice import shown_folders
-    from rlc.service.http.sockets import bind
+    from rlc.service.http.sockets import LOOPBACK, bind
 
     folders = shown_folders(args.runs)
     watched = Watched(folders)
