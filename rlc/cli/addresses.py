@@ -6,8 +6,8 @@ import argparse
 import os
 
 from rlc.errors import Error
+from rlc.service.http.sockets import LOOPBACK
 
-LOOPBACK = "127.0.0.1"
 KEY_VARIABLE = "RLC_SERVE_KEY"
 
 

@@ -114,5 +114,9 @@ def _advantage(value: float) -> list[Part]:
     """Green above zero, red below; a mark says the same without colour."""
     from rlc.report.formatting import signed
 
-    style = "green" if value > 0 else "red" if value < 0 else "dim"
-    return ["  advantage ", (signed(value), style)]
+    return ["  advantage ", (signed(value), style_of(value))]
+
+
+def style_of(value: float) -> str:
+    """Return the colour of an advantage or a margin."""
+    return "green" if value > 0 else "red" if value < 0 else "dim"

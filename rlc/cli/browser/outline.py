@@ -16,6 +16,7 @@ from rlc.catalog.declarations import STAGES
 from rlc.cli.browser.contents import Group, RunContents, Step
 from rlc.cli.browser.pages import member_label
 from rlc.cli.output import visible
+from rlc.cli.transcripts import style_of
 from rlc.report.formatting import signed
 from rlc.runtime.journal.episode_index import Head
 from rlc.runtime.journal.history import is_number
@@ -151,7 +152,7 @@ class Outline(Tree[Place]):
             node.add(label, Place(*step, group))
         for pair in self.contents.compared(step) if not self.contents.is_filtered else ():
             label = Text(f"{Path(pair.place).name} ").append(
-                signed(pair.margin), _style(pair.margin)
+                signed(pair.margin), style_of(pair.margin)
             )
             node.add_leaf(label, Place(*step, pair=pair))
 
@@ -162,7 +163,7 @@ class Outline(Tree[Place]):
             label.append("gone", "red")
         else:
             known = record["advantages"]
-            style = "red" if head.error is not None else _style(sum(known)) if known else ""
+            style = "red" if head.error is not None else style_of(sum(known)) if known else ""
             label.append(visible(member_label(record)), style)
         place = Place(head.stage, head.step, group or (head.env, head.task), head)
         node.add_leaf(label, place)
@@ -227,7 +228,3 @@ class Outline(Tree[Place]):
             node.collapse()
         elif node is not None and node.parent is not None:
             self._move(node.parent)
-
-
-def _style(value: float) -> str:
-    return "green" if value > 0 else "red" if value < 0 else "dim"

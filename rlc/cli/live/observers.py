@@ -16,7 +16,15 @@ from rlc.cli.live.frame import frame
 from rlc.cli.live.lines import plain
 from rlc.cli.live.screen import Screen
 from rlc.cli.live.state import RunState, StageState, envs_of, measured
-from rlc.cli.live.words import evaluation_line, money, remarks, service, staleness, time_left
+from rlc.cli.live.words import (
+    evaluation_line,
+    money,
+    remarks,
+    service,
+    staleness,
+    throughput,
+    time_left,
+)
 from rlc.plan.records import EvalPlan, Plan, TrainedPlan
 from rlc.plan.units import elapsed
 from rlc.runtime.journal.history import Record, read_metrics
@@ -162,16 +170,14 @@ def step_line(state: RunState, stage: StageState) -> str:
     """Return the last step of a stage on one line."""
     metrics, (key, name) = stage.last, measured(stage)
     value, held_out = metrics.get(key), metrics.get(f"heldout/{name}")
-    total = metrics["time/total"]
-    tokens = (metrics["tokens/sampled"] + metrics["tokens/trained"]) / total if total else 0.0
     envs = envs_of(stage) if len(envs_of(stage)) > 1 else []
     parts = [
         f"{stage.plan.name} {stage.done:>{len(str(stage.steps))}}/{stage.steps}",
         f"{name} {'none' if value is None else f'{value:.3f}':>6}",
         "" if held_out is None else f"held out {held_out:.3f}",
         *(f"{env} {metrics[f'reward/{env}']:.3f}" for env in envs if f"reward/{env}" in metrics),
-        f"{tokens:7,.0f} tokens/s",
-        f"{elapsed(total):>7}",
+        f"{throughput(metrics):7,.0f} tokens/s",
+        f"{elapsed(metrics['time/total']):>7}",
         f"left {time_left(stage)}",
         money(state).replace("   ", ", "),
         staleness(metrics),

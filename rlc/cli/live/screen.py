@@ -25,14 +25,14 @@ Draw = Callable[[int, int], list[Text]]
 
 
 class _Kept(io.TextIOBase):
-    """Stands for a stream, keeps what is written, and tells of each line."""
+    """Stands for a stream, keeps what is written, and calls ``on_line`` with each line."""
 
-    def __init__(self, stream: TextIO, told: Callable[[str], None]) -> None:
-        self.stream, self.text, self._told = stream, io.StringIO(), told
+    def __init__(self, stream: TextIO, on_line: Callable[[str], None]) -> None:
+        self.stream, self.text, self._on_line = stream, io.StringIO(), on_line
 
     def write(self, text: str) -> int:
         if line := text.strip().rpartition("\n")[2]:
-            self._told(line)
+            self._on_line(line)
         return self.text.write(text)
 
     def isatty(self) -> bool:
@@ -43,18 +43,18 @@ class Screen:
     """Redraws what ``draw`` returns for a width and a height: at most four times a second, and less
     often where that would take more than two percent of a core.
 
-    ``told`` is called with what the process prints meanwhile, line by line.
+    ``on_line`` is called with what the process prints meanwhile, line by line.
     """
 
-    def __init__(self, console: Console, draw: Draw, told: Callable[[str], None]) -> None:
-        self._console, self._draw, self._told = console, draw, told
+    def __init__(self, console: Console, draw: Draw, on_line: Callable[[str], None]) -> None:
+        self._console, self._draw, self._on_line = console, draw, on_line
         self._thread = threading.Thread(target=self._redraw, name="live view", daemon=True)
         self._changed, self._closed, self._streams = True, threading.Event(), list[_Kept]()
 
     def open(self) -> None:
         """Show the other screen and begin to draw."""
         self._console.file = self._console.file  # this stream, whatever takes its place
-        self._streams = [_Kept(sys.stdout, self._told), _Kept(sys.stderr, self._told)]
+        self._streams = [_Kept(stream, self._on_line) for stream in (sys.stdout, sys.stderr)]
         sys.stdout, sys.stderr = self._streams
         self._console.set_alt_screen(True)
         self._console.show_cursor(False)

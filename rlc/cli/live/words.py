@@ -135,17 +135,22 @@ def budget_share(state: RunState) -> float | None:
     return min(1.0, float(spent - state.spent_before) / limit)
 
 
+def throughput(metrics: Mapping[str, Any]) -> float:
+    """Return how many tokens a step sampled and trained on in a second."""
+    total = metrics["time/total"]
+    return float(metrics["tokens/sampled"] + metrics["tokens/trained"]) / total if total else 0.0
+
+
 def speed(metrics: Mapping[str, Any]) -> list[str]:
     """Return tokens a second, and where the time of the last step went."""
     total = metrics["time/total"]
-    tokens = (metrics["tokens/sampled"] + metrics["tokens/trained"]) / total if total else 0.0
     nodes = {k.removeprefix("time/"): v for k, v in metrics.items() if k.startswith("time/")}
     longest = sorted(
         ((v, k) for k, v in nodes.items() if k != "total" and "/" not in k and is_number(v)),
         reverse=True,
     )
     where = [f"{kind.replace('_', ' ')} {elapsed(took)}" for took, kind in longest[:3] if took]
-    return [f"{tokens:,.0f} tokens/s", f"{elapsed(total)} a step", *where]
+    return [f"{throughput(metrics):,.0f} tokens/s", f"{elapsed(total)} a step", *where]
 
 
 def service(metrics: Mapping[str, Any]) -> list[str]:
