@@ -19,11 +19,11 @@ class Guard:
     """A process that waits beside this one. It meets the end of a file when nothing of this process
     is left."""
 
-    told: int
+    pipe: int
 
     def hold(self, name: str) -> None:
         """Let it end this, if this process is killed from now on."""
-        os.write(self.told, f"{name}\n".encode())
+        os.write(self.pipe, f"{name}\n".encode())
 
     def hold_group(self, group: int) -> None:
         """Let it kill a group of processes, by its number."""
@@ -34,23 +34,23 @@ class Guard:
 def guard(end: Sequence[str] = _GROUP) -> Iterator[Guard]:
     """A guard while the block runs. ``end`` is the command that ends what is held, by its name,
     which becomes the last argument; by default what is held is a group of processes."""
-    told, tells = os.pipe()
+    reads, writes = os.pipe()
     try:
         waiting = subprocess.Popen(
             ["/bin/sh", "-c", _WAIT, "sh", *end],
-            stdin=told,
+            stdin=reads,
             stdout=subprocess.DEVNULL,
             stderr=subprocess.DEVNULL,
             start_new_session=True,
         )
     except BaseException:
-        os.close(tells)
+        os.close(writes)
         raise
     finally:
-        os.close(told)
+        os.close(reads)
     try:
-        yield Guard(tells)
+        yield Guard(writes)
     finally:
         waiting.kill()  # before it can read that the file has ended
-        os.close(tells)
+        os.close(writes)
         waiting.wait()

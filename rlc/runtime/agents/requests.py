@@ -120,11 +120,11 @@ class Requests:
         response = await replying
         for sequence in response.sequences:
             self._sampled[key, _key(sequence.tokens)] = sequence
-        told = more.get("topk_sample_logprobs", 0)  # to the agent, which has asked for no more
+        asked = more.get("topk_sample_logprobs", 0)  # by the agent, which gets no more than that
         return replace(
             response,
             sequences=[
-                replace(one, topk_logprobs_np=first_of(one.topk_logprobs_np, told))
+                replace(one, topk_logprobs_np=first_of(one.topk_logprobs_np, asked))
                 for one in response.sequences
             ],
         )

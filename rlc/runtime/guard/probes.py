@@ -105,11 +105,11 @@ async def probe_likeliest(sampler: SamplingClient, top_k: int, *, of_reply: bool
     asked = types.ModelInput.from_ints(prompt)
     if of_reply:
         response = await sampler.sample(asked, 1, params, topk_sample_logprobs=top_k)
-        told, instead = response.sequences[0].topk_logprobs_np, "`samples()` without a `top_k`"
+        topk, instead = response.sequences[0].topk_logprobs_np, "`samples()` without a `top_k`"
     else:
         response = await sampler.sample(asked, 1, params, True, top_k)
-        told, instead = response.topk_prompt_logprobs_np, "`reverse_kl()`"
-    if told is None:
+        topk, instead = response.topk_prompt_logprobs_np, "`reverse_kl()`"
+    if topk is None:
         raise ServiceError(
             "the service does not say which tokens its models find likeliest",
             f"{instead} needs the logprobs of sampled tokens alone; nothing has been trained",

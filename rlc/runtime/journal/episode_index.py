@@ -43,7 +43,7 @@ class Head:
 
     @property
     def key(self) -> tuple[str, int, str, int, int, str]:
-        """What tells the episode from all others of its run."""
+        """What tells the episode from others of its run, but for another reply in the same role."""
         return self.stage, self.step, self.env, self.task, self.member, self.role
 
 
