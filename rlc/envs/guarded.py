@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 import os
+import shlex
 import subprocess
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
+from tempfile import TemporaryDirectory
 
 from attrs import frozen
 
-_GROUP = ("kill", "-s", "KILL", "--")
-# Waits for a name; when the file ends after it, what is named is ended.
-_WAIT = 'read -r held && { read -r _; "$@" "$held"; }'
+# Reads commands, the last of which is the first to be run when the file ends.
+_WAIT = 'while read -r line; do ends="$line; $ends"; done; eval "$ends"'
+# Again after a while: what was killed may have written until it died.
+_REMOVE = 'rm -rf -- "$0" || { sleep 1; rm -rf -- "$0"; }'
 
 
 @frozen
@@ -21,23 +25,23 @@ class Guard:
 
     pipe: int
 
-    def hold(self, name: str) -> None:
-        """Let it end this, if this process is killed from now on."""
-        os.write(self.pipe, f"{name}\n".encode())
+    def hold(self, *end: str) -> None:
+        """Let it run a command, if this process is killed from now on. What is held last is ended
+        first."""
+        os.write(self.pipe, f"{shlex.join(end)}\n".encode())
 
     def hold_group(self, group: int) -> None:
         """Let it kill a group of processes, by its number."""
-        self.hold(f"-{group}")
+        self.hold("kill", "-s", "KILL", "--", f"-{group}")
 
 
 @contextmanager
-def guard(end: Sequence[str] = _GROUP) -> Iterator[Guard]:
-    """A guard while the block runs. ``end`` is the command that ends what is held, by its name,
-    which becomes the last argument; by default what is held is a group of processes."""
+def guard() -> Iterator[Guard]:
+    """A guard while the block runs."""
     reads, writes = os.pipe()
     try:
         waiting = subprocess.Popen(
-            ["/bin/sh", "-c", _WAIT, "sh", *end],
+            ["/bin/sh", "-c", _WAIT],
             stdin=reads,
             stdout=subprocess.DEVNULL,
             stderr=subprocess.DEVNULL,
@@ -54,3 +58,15 @@ def guard(end: Sequence[str] = _GROUP) -> Iterator[Guard]:
         waiting.kill()  # before it can read that the file has ended
         os.close(writes)
         waiting.wait()
+
+
+@contextmanager
+def guarded_folder(prefix: str) -> Iterator[tuple[Path, Guard]]:
+    """A temporary folder while the block runs, and a guard that removes it after what else it
+    holds."""
+    with (
+        guard() as guarded,
+        TemporaryDirectory(prefix=prefix, ignore_cleanup_errors=True) as folder,
+    ):
+        guarded.hold("sh", "-c", _REMOVE, folder)
+        yield Path(folder), guarded

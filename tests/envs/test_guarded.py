@@ -14,12 +14,10 @@ from rlc.envs.guarded import guard
 
 pytestmark = pytest.mark.kill
 
-# Takes a lock that its child shares, says so, and does not end by itself; nor does the child.
+# Starts another, says so, and does not end by itself; nor does the other.
 PROGRAM = """\
-import fcntl, subprocess, threading
-working = open("{here}/working", "w")
-fcntl.flock(working, fcntl.LOCK_SH)
-subprocess.Popen(["sleep", "100000"], pass_fds=[working.fileno()])
+import subprocess, threading
+subprocess.Popen(["sleep", "100000"])
 open("{here}/begun", "w").close()
 threading.Event().wait()
 """
@@ -40,6 +38,13 @@ async def work():
 
 asyncio.run(work())
 """
+AGENT = """\
+import asyncio
+from rlc.envs.agents.programs import AgentRun, CommandAgent
+
+agent = CommandAgent(["{python}", "{here}/program.py"], "{here}", by_status=False)
+asyncio.run(agent.run(AgentRun("http://127.0.0.1/v1", "key", "policy", {{}}, [])))
+"""
 CONTAINER = """\
 import asyncio, threading
 from pathlib import Path
@@ -55,35 +60,47 @@ DOCKER = '#!/bin/sh\ncase "$1" in run) echo c0ffee ;; rm) echo "$@" > {here}/rem
 TASK = ROOT / "recipes" / "data" / "harbor" / "greeting"
 
 
-def killed_in_its_midst(script: str, here: Path) -> None:
-    """Run a script until it has opened the pipe ``begun``, and kill it."""
+# Becomes the parent of what its own child leaves behind, and ends when nothing of it is left.
+KILLER = """\
+import ctypes, os, subprocess, sys
+assert ctypes.CDLL(None).prctl(36, 1, 0, 0, 0) == 0  # PR_SET_CHILD_SUBREAPER
+victim = subprocess.Popen([sys.executable, "-c", sys.argv[1]])
+open("begun").close()
+assert victim.poll() is None
+victim.kill()
+try:
+    while True:
+        os.wait()
+except ChildProcessError:
+    pass
+"""
+
+
+def killed_in_its_midst(script: str, here: Path) -> list[Path]:
+    """Run a script until it has opened the pipe ``begun``, kill it, and wait until nothing that it
+    has started is left. Return its temporary files."""
     os.mkfifo(here / "begun")
     names = {"here": here, "task": TASK, "python": sys.executable}
-    process = subprocess.Popen([sys.executable, "-c", script.format(**names)])
-    try:
-        subprocess.run(["cat", "begun"], cwd=here, check=True, timeout=60)
-        assert process.poll() is None
-    finally:
-        process.kill()
-        process.wait()
+    temporary = here / "temporary"
+    temporary.mkdir()
+    command = [sys.executable, "-c", KILLER, script.format(**names)]
+    variables = {**os.environ, "TMPDIR": str(temporary)}
+    subprocess.run(command, cwd=here, env=variables, check=True, timeout=60)
+    return [*temporary.iterdir()]
 
 
-@pytest.mark.parametrize("script", [SANDBOX, BOX], ids=["sandbox", "box"])
-def test_nothing_works_on_when_its_run_is_killed(script: str, tmp_path: Path) -> None:
+@pytest.mark.parametrize("script", [SANDBOX, BOX, AGENT], ids=["sandbox", "box", "agent"])
+def test_nothing_is_left_of_what_worked_when_a_run_is_killed(script: str, tmp_path: Path) -> None:
     (tmp_path / "program.py").write_text(PROGRAM.format(here=tmp_path))
-    killed_in_its_midst(script, tmp_path)
-    alone = "import fcntl; fcntl.flock(open('working', 'w'), fcntl.LOCK_EX)"
-    subprocess.run([sys.executable, "-c", alone], cwd=tmp_path, check=True, timeout=60)
+    assert killed_in_its_midst(script, tmp_path) == []
 
 
 def test_a_container_is_removed_when_its_run_is_killed(tmp_path: Path) -> None:
     docker = tmp_path / "docker"
     docker.write_text(DOCKER.format(here=tmp_path))
     docker.chmod(0o755)
-    os.mkfifo(tmp_path / "removed")
-    killed_in_its_midst(CONTAINER, tmp_path)
-    read = subprocess.run(["cat", "removed"], cwd=tmp_path, capture_output=True, timeout=60)
-    assert read.stdout == b"rm --force c0ffee\n"
+    assert killed_in_its_midst(CONTAINER, tmp_path) == []
+    assert (tmp_path / "removed").read_text() == "rm --force c0ffee\n"
 
 
 def test_what_is_held_goes_on_if_its_block_ends() -> None:

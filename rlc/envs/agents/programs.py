@@ -9,7 +9,6 @@ import json
 import os
 import shutil
 import signal
-import tempfile
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
@@ -20,7 +19,7 @@ from attrs import asdict, define, field, frozen
 from rlc.data.code.functions import load_attribute
 from rlc.envs.agents.outcome import written_outcome
 from rlc.envs.base import EnvError
-from rlc.envs.guarded import guard
+from rlc.envs.guarded import Guard, guarded_folder
 from rlc.envs.workers.event_loop_thread import EventLoopThread
 from rlc.envs.workers.threads import ThreadWorkers
 from rlc.plan.environments import AgentPlan
@@ -132,12 +131,13 @@ class CommandAgent:
         return f"`{' '.join(self.command)}`"
 
     async def run(self, run: AgentRun) -> Any:
-        with tempfile.TemporaryDirectory(prefix="rlc-agent-") as place:
-            task, result, log = (Path(place, name) for name in ("task.json", "result", "log"))
+        with guarded_folder("rlc-agent-") as (folder, guarded):
+            task, result, log = (folder / name for name in ("task.json", "result", "log"))
             given = asdict(run, filter=lambda attribute, _: attribute.name in ("task", "messages"))
             task.write_text(json.dumps(given, default=str), encoding="utf-8")
             with log.open("wb") as written:
-                status = await self._ended(self._variables(run, task, result), written.fileno())
+                variables = self._variables(run, task, result)
+                status = await self._ended(variables, written.fileno(), guarded)
             said = log.read_bytes()[-_SHOWN:].decode(errors="replace").strip()
             if self.by_status and status in (0, 1):
                 return 1.0 - status
@@ -150,29 +150,28 @@ class CommandAgent:
     def close(self) -> None:
         """Nothing is shared."""
 
-    async def _ended(self, variables: Mapping[str, str], log: int) -> int:
+    async def _ended(self, variables: Mapping[str, str], log: int, guarded: Guard) -> int:
         """The exit status of a process, which is killed with all that it has started."""
-        with guard() as guarded:
-            try:
-                process = await asyncio.create_subprocess_exec(
-                    *self.command,
-                    cwd=self.folder,
-                    env=variables,
-                    stdin=asyncio.subprocess.DEVNULL,
-                    stdout=log,
-                    stderr=log,
-                    start_new_session=True,
-                )
-            except OSError as error:
-                raise AgentError(f"{self.name} cannot be started: {error.strerror}") from error
-            try:
-                guarded.hold_group(process.pid)
-                return await process.wait()
-            finally:
-                with suppress(ProcessLookupError, PermissionError):
-                    os.killpg(process.pid, signal.SIGKILL)
-                if process.returncode is None:
-                    await asyncio.shield(process.wait())
+        try:
+            process = await asyncio.create_subprocess_exec(
+                *self.command,
+                cwd=self.folder,
+                env=variables,
+                stdin=asyncio.subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
+                start_new_session=True,
+            )
+        except OSError as error:
+            raise AgentError(f"{self.name} cannot be started: {error.strerror}") from error
+        try:
+            guarded.hold_group(process.pid)
+            return await process.wait()
+        finally:
+            with suppress(ProcessLookupError, PermissionError):
+                os.killpg(process.pid, signal.SIGKILL)
+            if process.returncode is None:
+                await asyncio.shield(process.wait())
 
     def _variables(self, run: AgentRun, task: Path, result: Path) -> dict[str, str]:
         kept = {name: value for name, value in os.environ.items() if name not in _KEPT_BACK}

@@ -21,7 +21,7 @@ from typing import IO, Any
 from attrs import define, field, frozen
 
 from rlc.envs.base import EnvError
-from rlc.envs.guarded import Guard, guard
+from rlc.envs.guarded import Guard, guarded_folder
 
 MEMORY = 1024**3  # bytes of address space
 FILE_SIZE = 16 * 1024**2  # bytes of each file that is written, the output included
@@ -85,17 +85,15 @@ class Sandbox:
             return Outcome(False, "", "SyntaxError: source code cannot contain null bytes")
         text = code.encode("utf-8", errors="replace")
         with (
-            tempfile.TemporaryDirectory(prefix="rlc-python-", ignore_cleanup_errors=True) as folder,
+            guarded_folder("rlc-python-") as (folder, guarded),
             tempfile.TemporaryFile() as output,
             tempfile.TemporaryFile() as errors,
-            guard() as guarded,
         ):
             program = ["-c", os.fsdecode(text)]
             if len(text) >= _AS_ARGUMENT:
-                program = [os.path.join(folder, "program.py")]
-                with open(program[0], "wb") as file:
-                    file.write(text)
-            status = self._wait(program, folder, output, errors, seconds, guarded)
+                (folder / "program.py").write_bytes(text)
+                program = [str(folder / "program.py")]
+            status = self._wait(program, str(folder), output, errors, seconds, guarded)
             return Outcome(status == 0, _read(output), _read(errors).strip())
 
     def stop(self) -> None:

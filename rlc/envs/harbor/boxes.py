@@ -20,7 +20,7 @@ from attrs import define, field, frozen
 from rlc.data.commands import CONTAINERS, is_command
 from rlc.data.harbor import HarborTask
 from rlc.envs.base import EnvError
-from rlc.envs.guarded import guard
+from rlc.envs.guarded import guard, guarded_folder
 
 _MOST = 1 << 20  # bytes of a command's output that are read
 _GRACE = 5.0
@@ -109,8 +109,7 @@ class ContainerBox:
         image = task.image or await self._image()
         made = await self._do(task.build, "run", "--detach", "--init", *limits, image, *_IDLE)
         self._id = made.output.strip().splitlines()[-1]
-        guarded = self._guarded.enter_context(guard([self.program, "rm", "--force"]))
-        guarded.hold(self._id)
+        self._guarded.enter_context(guard()).hold(self.program, "rm", "--force", self._id)
         await self._do(_GRACE * 6, "exec", self._id, "mkdir", "-p", "/logs/verifier", "/logs/agent")
 
     async def run(self, command: str, seconds: float, env: Mapping[str, str] = {}) -> Outcome:
@@ -179,9 +178,11 @@ class SubprocessBox:
     task: HarborTask
     _root: Path | None = field(default=None, init=False)
     _at: str = field(default="app", init=False)
+    _guarded: ExitStack = field(factory=ExitStack, init=False)
 
     async def open(self) -> None:
-        self._root = root = Path(tempfile.mkdtemp(prefix="rlc-harbor-"))
+        root, _ = self._guarded.enter_context(guarded_folder("rlc-harbor-"))
+        self._root = root
         for name in (*_ROOTS, "logs/verifier", "logs/agent"):
             (root / name).mkdir(exist_ok=True)
         dockerfile = self.task.folder / "environment" / "Dockerfile"
@@ -222,9 +223,8 @@ class SubprocessBox:
         return file.read_text(encoding="utf-8", errors="replace") if file.is_file() else None
 
     async def close(self) -> None:
-        root, self._root = self._root, None
-        if root is not None:
-            shutil.rmtree(root, ignore_errors=True)
+        self._root = None
+        self._guarded.close()
 
     def _open(self) -> Path:
         if self._root is None:
