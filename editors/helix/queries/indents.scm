@@ -1,0 +1,3 @@
+[(record) (parameters) (arguments) (parentheses) (list)] @indent
+
+["}" ")" "]"] @outdent

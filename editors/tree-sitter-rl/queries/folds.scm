@@ -1,0 +1,1 @@
+[(record) (parameters) (arguments) (list) (value)] @fold

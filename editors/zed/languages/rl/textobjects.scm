@@ -1,0 +1,3 @@
+(block body: (record "{" (_)* @class.inside "}")) @class.around
+(call arguments: (arguments "(" (_)* @function.inside ")")) @function.around
+(comment)+ @comment.around
