@@ -50,7 +50,17 @@ def show(data: Any, kind: str) -> str:
         return f"{data:g}"
     if isinstance(data, int):
         return f"{data:,}".replace(",", "_")
+    if isinstance(data, dict):
+        inner = ", ".join(f"{name} = {_within(value)}" for name, value in data.items())
+        return f"{{ {inner} }}" if inner else "{}"
+    if isinstance(data, list):
+        return f"[{', '.join(map(_within, data))}]"
     return _quoted(data) if isinstance(data, str) and kind == "string" else str(data)
+
+
+def _within(value: Any) -> str:
+    """A value in a list or a record, as a recipe would write it."""
+    return "none" if value is None else show(value, "string" if isinstance(value, str) else "any")
 
 
 def _quoted(text: str) -> str:
