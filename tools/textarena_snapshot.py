@@ -13,6 +13,7 @@ import contextlib
 import importlib.metadata
 import io
 import json
+import random
 import signal
 from collections.abc import Iterator
 from pathlib import Path
@@ -24,7 +25,8 @@ from rlc.envs.games.textarena import TextArenaGame
 PATH = Path(__file__).parents[1] / "rlc" / "catalog" / "facts" / "data" / "textarena.json"
 MOST_PLAYERS = 15
 _SEEDS = (0, 1, 2)
-_SECONDS = 10  # that a game may take to begin
+_SECONDS = 10  # that a game may take to begin, or to be tried
+_MOVES = 200  # of a match that is tried
 # What its errors say of what a game lacks here.
 _NEEDS = {"nltk_data": "nltk", "OPENROUTER_API_KEY": "openrouter", "TimeoutError": "patience"}
 
@@ -57,8 +59,8 @@ def ids() -> list[str]:
 
 
 def probe(env_id: str) -> dict[str, Any]:
-    """The numbers of players of a game, what it lacks here, and the characters of its first prompt
-    and of what the next player sees after an empty move."""
+    """The numbers of players of a game, what it lacks here, the characters of its first prompt, and
+    whether it lists the moves that are legal."""
     players, errors = list[int](), list[str]()
     for count in range(1, MOST_PLAYERS + 1):
         try:
@@ -69,14 +71,46 @@ def probe(env_id: str) -> dict[str, Any]:
             errors.append(f"{error} {error.__cause__}")
     if not players:
         needs = next((need for text, need in _NEEDS.items() if text in errors[0]), None)
-        return {"players": None, "needs": [needs] if needs else [], "prompt": None}
-    return {"players": players, "needs": [], "prompt": _prompt(env_id, players[0])}
+        unknown = {"prompt": None, "lists_moves": False}
+        return {"players": None, "needs": [needs] if needs else [], **unknown}
+    fewest = players[0]
+    listed = players[-1] > 1 and _lists_moves(env_id, max(2, fewest))
+    known = {"prompt": _prompt(env_id, fewest), "lists_moves": listed}
+    return {"players": players, "needs": [], **known}
 
 
 def _prompt(env_id: str, players: int) -> int:
     with _quietly():
         games = [TextArenaGame(env_id, players, seed=seed) for seed in _SEEDS]
         return round(fmean(len(game.observe(game.seat or 0)) for game in games))
+
+
+def _lists_moves(env_id: str, players: int) -> bool:
+    """Whether each prompt of some matches lists moves, and the game allows all that are tried."""
+    try:
+        with _quietly():
+            return all(_plays_by_its_list(TextArenaGame(env_id, players, s)) for s in _SEEDS)
+    except Exception:  # the library raises anything
+        return False
+
+
+def _plays_by_its_list(game: TextArenaGame) -> bool:
+    refused, draws = list[str](), random.Random(0)
+    refuse = game._state.set_invalid_move
+
+    def noted(*args: Any, **more: Any) -> Any:
+        refused.append(str(args))
+        return refuse(*args, **more)
+
+    game._state.set_invalid_move = noted
+    for _ in range(_MOVES):
+        if refused or game.seat is None:
+            break
+        game.observe(game.seat)
+        if not game._listed:
+            return False
+        game.step(game.seat, draws.choice(game._listed))
+    return not refused
 
 
 @contextlib.contextmanager

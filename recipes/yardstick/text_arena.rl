@@ -6,7 +6,7 @@ model policy {
   renderer  = qwen3_5_disable_thinking
 }
 
-env game = textarena("TicTacToe-v0") |> chat()
+env game = textarena("TicTacToe-v0", illegal = -2) |> chat()
 
 train main {
   model     = policy
@@ -22,7 +22,7 @@ train main {
 
 eval wins {
   model   = main
-  env     = game |> play(against = policy)  # the base model
+  env     = game |> play(against = policy)  # the base model; or random(), or perfect()
   tasks   = 128
   every   = 5
   first   = true

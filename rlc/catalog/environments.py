@@ -132,6 +132,8 @@ def opponent_name(env: EnvPlan) -> str:
         return "itself"
     if play.past is not None:
         return f"itself as it was up to {play.past.every} steps ago"
+    if play.script is not None:
+        return play.script.function or f"{play.script.player}()"
     assert play.opponent is not None
     state = play.opponent
     return state.model.name if state.after is None else f"{state.model.name} after {state.after}"
@@ -176,7 +178,7 @@ def code_of(env: EnvPlan) -> Iterator[tuple[str, Code]]:
     for path, param, value, others in _arguments(env):
         if param.code is not None and value is not None:
             decided = source_traits(env.source).decides if path == "id" else {}
-            args = others["args"] if param.code in ("factory", "game", "program") else {}
+            args = others["args"] if param.code in ("factory", "game", "program", "player") else {}
             target = f"{module_of_package(value)}:{param.calls}" if param.calls else value
             yield path, Code(target, param.code, args, decided)
 
@@ -204,6 +206,8 @@ def _arguments(env: EnvPlan) -> Iterator[tuple[str, Param, Any, Mapping[str, Any
         called.append(("judge", RUBRIC, asdict(judge, recurse=False), path))
     if env.agent is not None:
         called.append(("env", AGENT, asdict(env.agent, recurse=False), "agent"))
+    if env.play is not None and (script := env.play.script) is not None:
+        called.append(("opponent", script.player, asdict(script, recurse=False), "play.script"))
     for kind, name, args, path in called:
         builtin = find_builtin(kind, name)
         for param in builtin.params if builtin else ():

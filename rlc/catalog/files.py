@@ -131,8 +131,13 @@ def _env(env: EnvPlan, change: Change) -> EnvPlan:
             return one
         return evolve(one, **called("judge", RUBRIC, _paths(one)))
 
+    play = env.play
+    if play is not None and (script := play.script) is not None:
+        located = called("opponent", script.player, _values(script))
+        play = evolve(play, script=evolve(script, **located))
     return evolve(
         env,
+        play=play,
         id=change(env.id) if first.names_file(env.id) else env.id,
         args={**env.args, **_changed(env.args, others, change)},
         wrappers=tuple(evolve(w, args=called("wrapper", w.name, w.args)) for w in env.wrappers),

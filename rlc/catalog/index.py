@@ -32,6 +32,7 @@ from rlc.catalog.traits import (
     GraderTraits,
     LossTraits,
     MetricTraits,
+    OpponentTraits,
     PreferenceTraits,
     SourceTraits,
     TeacherTraits,
@@ -65,7 +66,7 @@ KINDS = {
         Kind(
             "opponent",
             "an opponent",
-            "self, past(every = 20), a model or a stage",
+            "self, past(every = 20), a model, a stage or a program",
             also="model",
             apart=True,
             nameable=False,
@@ -217,6 +218,7 @@ preference_traits = partial(_traits, "preference_loss", PreferenceTraits, "loss 
 teacher_traits = partial(_traits, "teacher", TeacherTraits, "teacher")
 grader_traits = partial(_traits, "grader", GraderTraits, "grader")
 metric_traits = partial(_traits, "metric", MetricTraits, "metric")
+opponent_traits = partial(_traits, "opponent", OpponentTraits, "opponent")
 tracker_traits = partial(_traits, "tracker", TrackerTraits, "tracker")
 
 

@@ -26,6 +26,7 @@ from rlc.plan.environments import (
     PlayPlan,
     RewardPlan,
     RolloutsPlan,
+    ScriptPlan,
     StepPlan,
 )
 from rlc.plan.models import ModelPlan, SamplingPlan
@@ -40,6 +41,7 @@ _NAMES: Mapping[tuple[type, str], str] = {
     (EnvPlan, "source"): "env",
     (StepPlan, "name"): "wrapper",
     (GraderPlan, "grader"): "grader",
+    (ScriptPlan, "player"): "opponent",
     (records.AggregatePlan, "kind"): "aggregate",
     (records.MetricPlan, "name"): "metric",
     (records.TrackPlan, "name"): "tracker",
@@ -58,6 +60,7 @@ _PARAMS: Mapping[type, tuple[Param, ...]] = {
     RolloutsPlan: _params("rollouts"),
     PlayPlan: _params("play"),
     PastPlan: _params("past"),
+    ScriptPlan: _params("scripted"),
     RewardPlan: _params("reward"),
     records.BatchPlan: _params("groups", "turns"),
     SamplingPlan: _params("sample"),

@@ -139,7 +139,8 @@ class EnvFacts:
     ``broken_in``: the library that registers it and cannot make it. ``marks``: its reward is for
     what stands in one of these, which its own prompt does not ask for. ``graders``: those that can
     tell its right answers; empty: all. ``endless``: no task is played twice. ``held_out``: its
-    tasks are there to test with. ``ignores``: arguments of its source that have no effect on it.
+    tasks are there to test with. ``lists_moves``: a game says which moves are legal, and None: only
+    the game itself shows it. ``ignores``: arguments of its source that have no effect on it.
     """
 
     chars: Mapping[str, int] = field(factory=dict)
@@ -155,6 +156,7 @@ class EnvFacts:
     graders: tuple[str, ...] = ()
     endless: bool = False
     held_out: bool = False
+    lists_moves: bool | None = None
     ignores: tuple[str, ...] = ()
 
 
@@ -191,6 +193,15 @@ class SourceTraits:
     scripted: bool = False
     seats: Callable[[EnvPlan], tuple[str, ...]] | None = None
     facts: Callable[[EnvPlan], EnvFacts] = lambda _: EnvFacts()
+
+
+@frozen(eq=False, repr=False, slots=False)
+class OpponentTraits:
+    """What an opponent that is a program can play. ``needs_moves``: games that say which moves are
+    legal; ``games``: those of TextArena that it knows, None if it can be any."""
+
+    needs_moves: bool = False
+    games: tuple[str, ...] | None = None
 
 
 # Marks around an answer, as models are asked for them.

@@ -23,6 +23,7 @@ from rlc.data.errors import DataError
 from rlc.envs.agents.programs import agent_problem
 from rlc.envs.agents.source import AgentSource
 from rlc.envs.base import AsyncSource, BlockingSource, EnvError, NumberedSource
+from rlc.envs.games.players import Program, make_program
 from rlc.envs.harbor.source import harbor_problems
 from rlc.envs.history import History, TextHistory, chat_history
 from rlc.envs.judges.endpoint import endpoint_problems
@@ -47,7 +48,8 @@ class PlayableEnv:
     ``roles``: how several players share a task. ``count``: the number of tasks; None: they never
     end, or their number is not known before they are played. ``responders``: makes the models that
     answer inside of it. ``comparing``: what judges the episodes of a group when all are over.
-    ``endpoint``: where agents ask, which the runtime adds.
+    ``endpoint``: where agents ask, which the runtime adds. ``program``: the opponent in a game, if
+    that is a program.
     """
 
     plan: EnvPlan
@@ -59,6 +61,7 @@ class PlayableEnv:
     views: Mapping[str, Callable[[], View]] = field(factory=dict)
     comparing: tuple[Judging, ...] = ()
     endpoint: Any = None
+    program: Program | None = None
 
 
 def build_env(
@@ -120,6 +123,7 @@ def build_env(
     if alone:
         source = JudgedSource(source, alone)
     if game is None:
+        script = plan.play.script if plan.play else None
         return PlayableEnv(
             plan,
             source,
@@ -129,6 +133,7 @@ def build_env(
             responders,
             followed,
             together,
+            program=None if script is None else make_program(script),
         )
     boxed = source_traits(plan.source).boxed
     roles = make_solver_judge(game.args, histories(()), boxed)
@@ -218,7 +223,7 @@ def _cookbook_source(plan: EnvPlan, tokenizer: Any, renderer: str) -> AsyncSourc
 def _textarena_source(plan: EnvPlan, *_: Any) -> BlockingSource:
     from rlc.envs.games.textarena import textarena_source
 
-    return textarena_source(plan.id, plan.args["players"])
+    return textarena_source(plan.id, plan.args["players"], plan.args.get("illegal"))
 
 
 def _python_game(plan: EnvPlan, *_: Any) -> BlockingSource:

@@ -288,4 +288,6 @@ CODES: dict[str, str] = {
     "RL0805": "command that cannot be run",
     "RL0806": "reward that is not read",
     "RL0807": "agent that nothing rewards",
+    # RL0808: games, as RL078x
+    "RL0808": "game that an opponent cannot play",
 }

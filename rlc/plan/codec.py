@@ -23,7 +23,7 @@ from rlc.algo.scheme import (
 )
 from rlc.errors import Error
 from rlc.plan.distillation import SamplesPlan, TeacherPlan
-from rlc.plan.environments import EnvPlan, RewardPlan
+from rlc.plan.environments import EnvPlan, PlayPlan, RewardPlan
 from rlc.plan.expectations import ExpectationPlan
 from rlc.plan.graph.nodes import Graph
 from rlc.plan.records import (
@@ -144,6 +144,8 @@ def _converter() -> Any:
     none = override(omit_if_default=True)
     reward = make_dict_unstructure_fn(RewardPlan, converter, shaped=none)
     converter.register_unstructure_hook(RewardPlan, reward)
+    play = make_dict_unstructure_fn(PlayPlan, converter, script=none)
+    converter.register_unstructure_hook(PlayPlan, play)
     without = make_dict_unstructure_fn(
         EnvPlan, converter, agent=none, graders=none, judging=none, play=none
     )

@@ -163,6 +163,16 @@ class PastPlan(Record):
     every: int
 
 
+@frozen(eq=False, repr=False, slots=False)
+class ScriptPlan(Record):
+    """An opponent that is a program, the builtin ``player``: with a ``function`` of the user's own,
+    that, called with ``args`` beside what the seat sees."""
+
+    player: str
+    function: str | None
+    args: dict[str, Any]
+
+
 OUTCOMES = ("win", "draw", "loss")  # of a match, for a seat: metrics, one of which is 1
 
 
@@ -170,10 +180,10 @@ OUTCOMES = ("win", "draw", "loss")  # of a match, for a seat: metrics, one of wh
 class PlayPlan(Record):
     """Who plays the seats of a game.
 
-    With an ``opponent``, or the stage's own ``past``, it has all seats but those of the role
-    ``seat``, which alone are trained; ``any``: one seat of a match is, each in turn. With neither
-    the policy that is trained has all seats. The opponent samples its replies with ``temperature``
-    and at most ``max_tokens``; None: as the policy does.
+    With an ``opponent``, the stage's own ``past``, or a ``script``, it has all seats but those of
+    the role ``seat``, which alone are trained; ``any``: one seat of a match is, each in turn. With
+    none of them the policy that is trained has all seats. A model samples its replies with
+    ``temperature`` and at most ``max_tokens``; None: as the policy does.
     """
 
     opponent: ModelState | None
@@ -181,10 +191,11 @@ class PlayPlan(Record):
     seat: str | None
     temperature: float | None
     max_tokens: int | None
+    script: ScriptPlan | None = None
 
     @property
     def is_self_play(self) -> bool:
-        return self.opponent is None and self.past is None
+        return self.opponent is None and self.past is None and self.script is None
 
 
 @frozen(eq=False, repr=False, slots=False)

@@ -21,8 +21,8 @@ def opponent_tokens(stage: StagePlan, level: Level) -> Iterator[tuple[ModelPlan,
         return
     part = shares(stage.envs)
     for env in stage.envs:
-        if env.play is None or env.play.is_self_play:
-            continue
+        if env.play is None or env.play.is_self_play or env.play.script is not None:
+            continue  # a program samples nothing
         model = stage.model if env.play.opponent is None else env.play.opponent.model
         most = env.play.max_tokens or env.rollouts.max_tokens
         theirs = evolve(env, rollouts=evolve(env.rollouts, max_tokens=most))

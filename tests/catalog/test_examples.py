@@ -17,7 +17,7 @@ from rlc.lang.source import Source
 
 FILES = (
     *("chats.jsonl", "pairs.jsonl", "prompts.jsonl", "rated.jsonl", "shop.jsonl", "sums.jsonl"),
-    *("digits.py", "rewards.py", "shopper.py", "tug.py", "rubric.md"),
+    *("digits.py", "rewards.py", "shopper.py", "tug.py", "players.py", "rubric.md"),
     *("tasks/one/instruction.md", "tasks/one/task.toml", "tasks/one/tests/test.sh"),
     "tasks/one/environment/Dockerfile",
 )

@@ -21,15 +21,24 @@ from run_support import (
 )
 
 from rlc.plan.records import Plan
+from rlc.pricing.opponents import opponent_tokens
 from rlc.runtime.journal.folder import RunFolder
 
 pytestmark = pytest.mark.engine
+
+
+PULLS = """import random
+def pull(observation, seed, history, word):
+    return random.Random(seed).choice(["", word * (1 + len(history))])
+"""
+PROGRAM = 'scripted("players.py:pull", args = { word = "ab" })'
 
 
 @pytest.fixture(autouse=True)
 def beside(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     shutil.copy(RECIPES / "tug_of_war.py", tmp_path)
+    (tmp_path / "players.py").write_text(PULLS, encoding="utf-8")
 
 
 def game(against: str, *more: str, **fields: str) -> Plan:
@@ -83,7 +92,7 @@ def test_seats_of_a_match_are_rollouts_of_their_own(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("against", ["self", "policy", "past(every = 2)"])
+@pytest.mark.parametrize("against", ["self", "policy", "past(every = 2)", PROGRAM])
 def test_two_runs_of_a_seed_are_equal_to_the_bit(tmp_path: Path, against: str) -> None:
     plan = game(against, steps="3")
     for name in ("one", "two"):
@@ -104,13 +113,17 @@ def test_moving_averages_go_on_as_they_were(tmp_path: Path, overlap: str) -> Non
 
 
 @pytest.mark.slow
-def test_a_resumed_run_plays_against_the_same_past(tmp_path: Path) -> None:
-    assert_resumes(game("past(every = 2)", steps="6"), ("main", 3), tmp_path / "run")
+@pytest.mark.parametrize("against", ["past(every = 2)", PROGRAM])
+def test_a_resumed_run_plays_against_the_same_opponent(against: str, tmp_path: Path) -> None:
+    assert_resumes(game(against, steps="6"), ("main", 3), tmp_path / "run")
 
 
 @pytest.mark.slow
-def test_a_resumed_run_whose_steps_overlap_plays_against_the_same_past(tmp_path: Path) -> None:
-    plan = game("past(every = 2)", steps="6", overlap="asynchronous(max_staleness = 2)")
+@pytest.mark.parametrize("against", ["past(every = 2)", PROGRAM])
+def test_a_resumed_run_whose_steps_overlap_plays_against_the_same(
+    against: str, tmp_path: Path
+) -> None:
+    plan = game(against, steps="6", overlap="asynchronous(max_staleness = 2)")
     assert_resumes(plan, ("main", 3), tmp_path / "run")
 
 
@@ -125,3 +138,20 @@ def test_a_stage_plays_against_what_another_has_left(tmp_path: Path) -> None:
     later = train("later", env='tug |> play(against = main, seat = "second")', steps="1")
     run_new(tmp_path / "run", game("self", later, steps="2"))
     assert {record["role"] for record in rollouts(tmp_path / "run", "later")} == {"second"}
+
+
+def test_what_a_program_says_is_kept_and_costs_nothing(tmp_path: Path) -> None:
+    """Its tokens are nobody's: the bill has no line for an opponent."""
+    plan = game(PROGRAM, wins(f"tug |> play(against = {PROGRAM})"), steps="1")
+    assert [each for stage in plan.stages for each in opponent_tokens(stage, "high")] == []
+    run_new(tmp_path / "run", plan)
+    said = {
+        text
+        for one in rollouts(tmp_path / "run")
+        for t in one["turns"]
+        for *_, text in t.get("others", ())
+    }
+    assert said <= {"", "ab", "abab"}
+    assert len(said) > 1
+    (record,) = metrics(tmp_path / "run", "wins")[-1:]
+    assert 0 <= record["eval/wins/win_rate"] <= 1

@@ -9,8 +9,8 @@ from attrs import evolve
 from rlc.catalog.builtins.sources import ARGS, environment
 from rlc.catalog.facts.textarena import textarena_facts, textarena_ids, textarena_signature
 from rlc.catalog.records import Args, Builtin, Param, builtin, code, optional
-from rlc.catalog.traits import EnvFacts, SourceTraits, WrapperTraits
-from rlc.plan.environments import ANY, EnvPlan, PastPlan, PlayPlan
+from rlc.catalog.traits import EnvFacts, OpponentTraits, SourceTraits, WrapperTraits
+from rlc.plan.environments import ANY, EnvPlan, PastPlan, PlayPlan, ScriptPlan
 
 
 def _textarena_env(env: EnvPlan) -> EnvFacts:
@@ -21,6 +21,7 @@ def _textarena_env(env: EnvPlan) -> EnvFacts:
         uncounted=True,
         broken_in=facts["broken_in"],
         endless=True,
+        lists_moves=facts["lists_moves"],
     )
 
 
@@ -68,7 +69,8 @@ GAMES = (
 def _play(args: Args) -> PlayPlan:
     given: Any = args.against.data
     past = args.against if isinstance(given, PastPlan) else None
-    opponent = None if past or given is None else args.against
+    script = args.against if isinstance(given, ScriptPlan) else None
+    opponent = None if past or script or given is None else args.against
     in_turn = given is not None and args.seat.data is None
     return PlayPlan(
         opponent=opponent,
@@ -76,6 +78,7 @@ def _play(args: Args) -> PlayPlan:
         seat=evolve(args.seat, data=ANY) if in_turn else args.seat,
         temperature=args.temperature,
         max_tokens=args.max_tokens,
+        script=script,
     )
 
 
@@ -130,6 +133,41 @@ OPPONENTS = (
         Param("every", "int", "steps for which the opponent stays as it is", low=1, high=100_000),
         example=(
             'env       = textarena("TicTacToe-v0") |> chat() |> play(against = past(every = 20))\n'
+            "advantage = rae()"
+        ),
+    ),
+    builtin(
+        "scripted",
+        "opponent",
+        "a function of one's own, which is shown what its seat sees and returns a move",
+        lambda args: ScriptPlan("scripted", args.function, args.args),
+        code("function", "what is called for each move", "player"),
+        ARGS,
+        traits=OpponentTraits(),
+        example=(
+            'env       = python_game("tug.py:TugOfWar") '
+            '|> play(against = scripted("players.py:pull"))\nadvantage = rae()'
+        ),
+    ),
+    builtin(
+        "random",
+        "opponent",
+        "a legal move, all as likely, in a game that says which are legal",
+        lambda _: ScriptPlan("random", None, {}),
+        traits=OpponentTraits(needs_moves=True),
+        example=(
+            'env       = textarena("TicTacToe-v0") |> chat() |> play(against = random())\n'
+            "advantage = rae()"
+        ),
+    ),
+    builtin(
+        "perfect",
+        "opponent",
+        "a move that cannot be bettered, by minimax, in a game that is small enough to be solved",
+        lambda _: ScriptPlan("perfect", None, {}),
+        traits=OpponentTraits(games=("TicTacToe-v0",)),
+        example=(
+            'env       = textarena("TicTacToe-v0") |> chat() |> play(against = perfect())\n'
             "advantage = rae()"
         ),
     ),

@@ -7,7 +7,7 @@ import os
 from functools import cache
 from typing import Any
 
-from rlc.catalog.records import Param, Signature
+from rlc.catalog.records import Param, Signature, optional
 
 _PATH = os.path.join(os.path.dirname(__file__), "data", "textarena.json")
 _MOST_PLAYERS = 15
@@ -34,7 +34,7 @@ def textarena_facts(env_id: str) -> dict[str, Any]:
 
 
 def textarena_signature(env_id: str) -> Signature:
-    """The number of players, as the game takes it."""
+    """The number of players, as the game takes it, and what a move that is not allowed costs."""
     players = textarena_facts(env_id)["players"] or range(1, _MOST_PLAYERS + 1)
     fewest = min(players) if len(players) < _MOST_PLAYERS else 2
     return Signature(
@@ -47,6 +47,12 @@ def textarena_signature(env_id: str) -> Signature:
                 low=min(players),
                 high=max(players),
                 default_of="the game",
+            ),
+            optional(
+                "illegal",
+                "float",
+                "reward of a move that is not allowed, which ends the match; none: the first may "
+                "be made again, and the next loses",
             ),
         ),
         "TextArena's variants of a game have ids of their own",

@@ -9,14 +9,15 @@ import os
 
 from attrs import evolve
 
-from rlc.catalog.index import source_traits
+from rlc.catalog.environments import opponent_name
+from rlc.catalog.index import opponent_traits, source_traits
 from rlc.check.data.places import labels
 from rlc.check.data.rows import Messages, Rows
 from rlc.check.rules.base import View
 from rlc.data.code.calls import Code
 from rlc.data.code.functions import require_fits
 from rlc.data.code.modules import module_file
-from rlc.data.code.written import written_signature
+from rlc.data.code.written import lacks, written_signature
 from rlc.data.errors import CodeError, DataError, PackageMissingError
 from rlc.data.rows import DataRow
 from rlc.lang.diagnostics import Label
@@ -24,7 +25,7 @@ from rlc.plan.environments import EnvPlan
 from rlc.plan.paths import file_part
 
 NOT_THERE, DOES_NOT_FIT, FAILS, NO_REWARD = "RL0510", "RL0511", "RL0512", "RL0534"
-UNREWARDED = "RL0807"
+UNREWARDED, NOT_PLAYED = "RL0807", "RL0808"
 
 
 def check_code(view: View, env: EnvPlan, path: str, code: Code, rows: Rows | None) -> None:
@@ -61,6 +62,13 @@ def check_code(view: View, env: EnvPlan, path: str, code: Code, rows: Rows | Non
     except CodeError as error:
         _report_misfit(view, at, code, error)
         return
+    script = env.play.script if code.kind == "game" and env.play else None
+    draws = script is not None and opponent_traits(script.player).needs_moves
+    if draws and file is not None and lacks(file, name, "legal_moves"):
+        unsaid = f"`{code.target}` does not say which moves are legal"
+        message = f"{unsaid}, so `{opponent_name(env)}` cannot draw one"
+        advice = "give the game an attribute `legal_moves`, a list of texts"
+        view.error(NOT_PLAYED, f"envs.{env.name}.play.script", message, advice)
     rewarded = code.kind != "program" or env.graders or env.judging
     if not rewarded and signature is not None and signature.return_annotation is None:
         message = f"`{code.target}` returns nothing, and no grader rewards `{env.name}`"
@@ -111,7 +119,12 @@ def _report_misfit(view: View, path: str, code: Code, error: CodeError) -> None:
         view.error(NO_REWARD, path, error.what, error.advice)
         return
     if error.argument is not None:
-        path = f"{path.removesuffix('.id')}.args.args.{error.argument}"
+        part, _, last = path.rpartition(".")
+        path = (
+            f"{part}.args.args.{error.argument}"
+            if last == "id"
+            else f"{part}.args.{error.argument}"
+        )
     view.error(DOES_NOT_FIT, path, error.what, error.advice)
 
 

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from rlc.algo.scheme import Baseline
-from rlc.catalog.environments import seats_of, trained_seats
+from rlc.catalog.environments import env_facts, opponent_name, seats_of, trained_seats
 from rlc.catalog.facts.textarena import textarena_facts
-from rlc.catalog.index import metric_traits
+from rlc.catalog.index import metric_traits, opponent_traits
 from rlc.check.rules.base import View, rule, rule_on_envs
 from rlc.lang.diagnostics import Label
 from rlc.plan.environments import ANY, EnvPlan
@@ -67,6 +67,29 @@ def _leaves_a_seat_to_the_opponent(view: View, env: EnvPlan) -> None:
     elif len(trained_seats(env)) == len(seats):
         message = f"every seat of `{env.name}` is a `{play.seat}`, so none is left to the opponent"
         view.error("RL0783", f"{path}.seat", message, "`seat = any` trains one of them at a time")
+
+
+@rule_on_envs()
+def _program_can_play(view: View, env: EnvPlan) -> None:
+    """A program knows some games, or what is legal in them, and samples nothing."""
+    play, path = env.play, f"envs.{env.name}.play"
+    if play is None or play.script is None or len(seats_of(env)) < 2:
+        return
+    for name in ("temperature", "max_tokens"):
+        if getattr(play, name) is not None:
+            message = f"`{name}` is about a model, and the opponent is a program"
+            view.error(
+                "RL0783", f"{path}.{name}", message, "a program samples nothing: take it out"
+            )
+    traits, named = opponent_traits(play.script.player), opponent_name(env)
+    own = 'a function of your own may: `scripted("players.py:best")`'
+    if traits.games is not None and env.id not in traits.games:
+        message = f"`{named}` does not know how to play `{env.id}`"
+        known = ", ".join(f'textarena("{one}")' for one in traits.games)
+        view.error("RL0808", f"{path}.script", message, f"it plays {known}; {own}")
+    elif traits.needs_moves and env_facts(env).lists_moves is False:
+        message = f"`{env.id}` does not say which moves are legal, so `{named}` cannot draw one"
+        view.error("RL0808", f"{path}.script", message, own)
 
 
 @rule_on_envs()

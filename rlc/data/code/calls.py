@@ -7,7 +7,10 @@ from typing import Any, Literal
 
 from attrs import field, frozen
 
-CodeKind = Literal["reward", "factory", "game", "executor", "reply", "program"]
+CodeKind = Literal["reward", "factory", "game", "executor", "reply", "program", "player"]
+
+# What a program that has a seat in a game may ask for, each by its name.
+PLAYER_SEES = ("observation", "legal_moves", "seed", "seat", "history")
 
 
 @frozen
@@ -18,7 +21,8 @@ class Code:
     arguments ``args``, and with those of its parameters that the recipe has ``decided`` elsewhere:
     name -> the part of the recipe that decides it; a ``game`` with ``args`` and a ``seed``. An
     ``executor`` is made without arguments. A ``reply`` is called with the text of one; a
-    ``program`` with the record of its run, and ``args``.
+    ``program`` with the record of its run, and ``args``; a ``player`` with ``args``, and with those
+    of :data:`PLAYER_SEES` that it names.
     """
 
     target: str

@@ -19,7 +19,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-from rlc.data.code.calls import Code
+from rlc.data.code.calls import PLAYER_SEES, Code
 from rlc.data.code.modules import IMPORTING, did_you_mean, own_modules
 from rlc.data.errors import CodeError, DataError
 from rlc.errors import Error, first_line
@@ -103,6 +103,16 @@ def require_fits(code: Code, signature: inspect.Signature | None) -> None:
                 raise CodeError(what, argument=name)
         passed = dict.fromkeys({*code.decided} & {*_named(signature)})
         require_takes(code.target, signature, {**code.args, **passed})
+    elif code.kind == "player":
+        for name in PLAYER_SEES:
+            if name in code.args:
+                what = f"leave `{name}` out of the args of `{code.target}`: the game gives it"
+                raise CodeError(what, argument=name)
+        seen = dict.fromkeys({*PLAYER_SEES} & {*_named(signature)})
+        require_takes(code.target, signature, {**code.args, **seen})
+        if signature is not None and signature.return_annotation is None:
+            what = f"`{code.target}` returns nothing, and a move is a text"
+            raise CodeError(what, "`return` the move at its end")
     elif code.kind == "program":
         if signature is not None:
             parameters = [*signature.parameters.values()]

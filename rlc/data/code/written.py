@@ -46,6 +46,18 @@ def written_signature(file: str, name: str) -> Signature | None:
     return _of_class(maker) if isinstance(maker, ast.ClassDef) else _of_function(maker)
 
 
+def lacks(file: str, name: str, attribute: str) -> bool:
+    """Whether ``name`` is a class that a Python file defines by itself, where an attribute of that
+    name is nowhere written. The file is known to be Python."""
+    with open(file, "rb") as opened:
+        module = ast.parse(opened.read(), file)
+    made = next((maker for known, maker in _bound(module) if known == name), None)
+    if not isinstance(made, ast.ClassDef) or _of_class(made) is None:
+        return False
+    parts = [vars(node) for node in ast.walk(module)]
+    return all(attribute not in (p.get("attr"), p.get("name"), p.get("id")) for p in parts)
+
+
 def _bound(node: ast.AST) -> Iterator[tuple[str, Function | ast.ClassDef | None]]:
     """The names that a module has, each with its definition; None for other ways to make one."""
     waiting = [*ast.iter_child_nodes(node)]

@@ -28,10 +28,11 @@ as keyword arguments, and returns a game that has just begun:
                 self.seat, won = None, seat if self.heap == 0 else 1 - seat
                 self.rewards = (1.0, -1.0) if won == 0 else (-1.0, 1.0)
 
-Two attributes are optional, and read once the game is over. ``winners`` are the seats that have
-won; without it those whose reward is the highest. If all seats have won it is a draw, and if none
-has, nobody can: a proposer and a solver do not win. ``metrics`` has a mapping for each seat, from
-names to numbers.
+Three attributes are optional. ``legal_moves`` is read after ``observe``: the moves that the seat
+may make, as texts, to which opponents that are programs are held. The others are read once the game
+is over. ``winners`` are the seats that have won; without it those whose reward is the highest. If
+all seats have won it is a draw, and if none has, nobody can: a proposer and a solver do not win.
+``metrics`` has a mapping for each seat, from names to numbers.
 
 An environment of GEM's ``MultiAgentEnv`` that the call returns is such a game, too, and is reset
 with the seed (:mod:`rlc.envs.games.multiagent`).
@@ -66,10 +67,11 @@ class Game(Protocol):
 
 @frozen
 class Move(Observation):
-    """What the ``seat`` whose move it is sees. Once the game is over, ``ends`` has the last
-    observation of each seat."""
+    """What the ``seat`` whose move it is sees, and its ``legal_moves``; None: the game does not say
+    them. Once the game is over, ``ends`` has the last observation of each seat."""
 
     seat: int = 0
+    legal_moves: tuple[str, ...] | None = None
     ends: tuple[Observation, ...] = ()
 
 
@@ -130,12 +132,23 @@ class GameEpisode:
                 return Move("", done=True, ends=ends) if seats > 1 else ends[0]
             if type(seat) is not int or not 0 <= seat < seats:
                 raise ContractError(f"`{target}` has {seats} seats, and it is the move of {seat!r}")
-            return Move(game.observe(seat), seat=seat)
+            return Move(game.observe(seat), seat=seat, legal_moves=self._legal_moves())
         except AttributeError as error:
             if getattr(error, "obj", None) is not game:
                 raise
             what = f"`{target}` gave a {type(game).__name__} without `{error.name}`"
             raise ContractError(what) from error
+
+    def _legal_moves(self) -> tuple[str, ...] | None:
+        moves = getattr(self.game, "legal_moves", None)
+        if moves is None:
+            return None
+        texts = isinstance(moves, Sequence) and all(isinstance(move, str) for move in moves)
+        if isinstance(moves, str) or not texts:
+            given = type(moves).__name__
+            what = f"the `legal_moves` of `{self.source.target}` are a {given}, not a list of texts"
+            raise ContractError(what)
+        return tuple(moves)
 
     def _ends(self) -> tuple[Observation, ...]:
         """The last observation of each seat."""

@@ -83,6 +83,10 @@ def opponent_of(play: PlayPlan) -> str:
     """Who plays against the seats that are trained, as a recipe names it."""
     if play.past is not None:
         return f"past(every = {play.past.every})"
+    if (script := play.script) is not None:
+        builtin = find_builtin("opponent", script.player)
+        given = {"args": script.args} if script.args else {}
+        return _call(script.player, builtin.params if builtin else (), given, script.function)
     if play.opponent is None:
         return "self"
     return play.opponent.after or play.opponent.model.name

@@ -142,6 +142,8 @@ def _environment(env: EnvPlan) -> Iterator[str]:
         for path, code in code_of(env):
             if path == "id":
                 yield f"{env.name}: the Python module {code.target.rpartition(':')[0]}"
+    if env.play is not None and env.play.script is not None and env.play.script.function:
+        yield f"{env.name}: the function {env.play.script.function}"
     if env.agent is not None:
         yield f"{env.name}: the agent {env.agent.called}"
     yield from (f"{env.name}: {_NEEDS[need]}" for need in env_facts(env).needs)

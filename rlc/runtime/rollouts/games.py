@@ -16,7 +16,7 @@ from rlc.envs.build import begins
 from rlc.plan.limits import FailurePlan
 from rlc.runtime.concurrency import all_of
 from rlc.runtime.records import Rollout
-from rlc.runtime.rollouts.matches import MatchSource, Opponent
+from rlc.runtime.rollouts.matches import Asked, MatchSource, Opponent, Scripted
 from rlc.runtime.rollouts.player import Player
 from rlc.runtime.rollouts.tasks import Task
 from rlc.seeds import derive_seed
@@ -69,6 +69,9 @@ def _opponents(player: Player, task: Task, seats: Sequence[int], seed: int) -> d
     assert play is not None
     if play.is_self_play:
         return {}
+    theirs = [seat for seat in range(len(seats_of(plan))) if seat not in seats]
+    if (program := task.env.program) is not None:
+        return {seat: Scripted(program, derive_seed(seed, "opponent", seat)) for seat in theirs}
     if play.past is not None:
         responder = player.pasts[play.past.every]
     else:
@@ -76,7 +79,7 @@ def _opponents(player: Player, task: Task, seats: Sequence[int], seed: int) -> d
         responder = task.env.responders(play.opponent)
     chat = begins(plan)
     return {
-        seat: Opponent(
+        seat: Asked(
             responder,
             play.max_tokens or plan.rollouts.max_tokens,
             play.temperature or plan.rollouts.temperature,
@@ -84,8 +87,7 @@ def _opponents(player: Player, task: Task, seats: Sequence[int], seed: int) -> d
             chat.get("instruction", ""),
             [{"role": "system", "content": chat["system"]}] if chat.get("system") else [],
         )
-        for seat in range(len(seats_of(plan)))
-        if seat not in seats
+        for seat in theirs
     }
 
 

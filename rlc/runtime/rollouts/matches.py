@@ -10,22 +10,34 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Mapping, Sequence
+from typing import Protocol
 
 from attrs import define, evolve, field, frozen
 
 from rlc.envs.base import Action, AsyncEpisode, AsyncSource, Observation, TaskKey, validated
 from rlc.envs.deadlines import waiting
 from rlc.envs.games.game import Move
+from rlc.envs.games.players import Program, Seen
 from rlc.envs.responders import Question, Responder
+from rlc.seeds import derive_seed
 from rlc.service.pending_calls import pending_call
 
 _CUT_OFF = Observation("", done=True, truncated=True)
 
 
+class Opponent(Protocol):
+    """Who plays a seat of a match that is not trained; it has made so many ``moves``."""
+
+    moves: int
+
+    async def reply(self, seen: Move) -> Action:
+        """Return what the seat replies. Raise what its model or its program raises."""
+
+
 @define(eq=False)
-class Opponent:
-    """Who plays the seat of a match that is not trained. ``key`` names the streams of its replies,
-    and ``opening`` are the messages that come before the first."""
+class Asked:
+    """An opponent that is a model. ``key`` names the streams of its replies, and ``messages`` are
+    those that come before the first."""
 
     responder: Responder
     max_tokens: int
@@ -35,7 +47,7 @@ class Opponent:
     messages: list[Mapping[str, str]]
     moves: int = 0
 
-    async def reply(self, seen: Observation) -> Action:
+    async def reply(self, seen: Move) -> Action:
         text = seen.text
         if not self.moves and self.instruction:
             text = f"{text}\n\n{self.instruction}"
@@ -47,6 +59,25 @@ class Opponent:
         self.moves += 1
         self.messages.append({"role": "assistant", "content": reply.text})
         return Action(reply.text)
+
+
+@define(eq=False)
+class Scripted:
+    """An opponent that is a program. Its draws follow from ``seed``."""
+
+    program: Program
+    seed: int
+    history: list[tuple[str, str]] = field(factory=list)
+    moves: int = 0
+
+    async def reply(self, seen: Move) -> Action:
+        seed = derive_seed(self.seed, "move", self.moves)
+        known = Seen(seen.text, seen.legal_moves, seed, seen.seat, tuple(self.history))
+        with pending_call():
+            text = await self.program.move(known)
+        self.moves += 1
+        self.history.append((seen.text, text))
+        return Action(text)
 
 
 @define(eq=False)
