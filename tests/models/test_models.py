@@ -157,7 +157,11 @@ def test_the_commands(
     assert main(["sample", str(trained)]) == 2
     monkeypatch.chdir(tmp_path)
     assert main(["export", str(trained), "-o", "taken"]) == 0
-    assert 'weights = "./taken"' in capsys.readouterr().out
+    said = capsys.readouterr().out
+    assert 'weights = "./taken"' in said
+    assert said.endswith("rlc chat taken\n")
+    assert main(["export", str(trained), "-o", "with space", "--renderer", "role_colon"]) == 0
+    assert capsys.readouterr().out.endswith("rlc chat 'with space' --renderer role_colon\n")
     few = ["--tasks", "2", "--run-dir", "quick", "--quiet"]
     assert main(["eval", str(trained), "--env", "guess", *few]) == 0
     assert "mean_reward" in capsys.readouterr().out

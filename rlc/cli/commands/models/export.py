@@ -55,8 +55,10 @@ def run(args: argparse.Namespace) -> int:
     if args.dtype is not None and args.form != "merged":
         raise UsageError("--dtype is the precision of merged weights: --as merged")
     import rlc.service.local.torch_settings  # noqa: F401 (before anything imports torch)
+    from rlc.catalog.facts.models import find_model
     from rlc.models.export import export_model, publish
     from rlc.models.named import named_model
+    from rlc.runtime.journal.locks import command
 
     model = named_model(args.model, args.base, args.renderer, args.base_url)
     if args.publish:
@@ -66,10 +68,11 @@ def run(args: argparse.Namespace) -> int:
         export_model(model, args.out, args.form, args.dtype, args.base_url, say)
         print(f"{args.form} of {model.weights} written to {args.out}")
         folder = args.out if args.out.is_absolute() else f"./{args.out}"
-        field, option = f'weights = "{folder}"', ""
+        field, known = f'weights = "{folder}"', find_model(model.base)
         if args.form == "merged":
-            field = f'base = "{folder}"  renderer = "{model.renderer}"'
-            option = f" --renderer {model.renderer}"
+            field, known = f'base = "{folder}"  renderer = "{model.renderer}"', None
+        usual = known is not None and model.renderer in known.renderers[:1]
+        option = "" if usual else f" --renderer {model.renderer}"
         print(f"  in a recipe beside it   {field}")
-        print(f"  to talk to it           rlc chat {args.out}{option}")
+        print(f"  to talk to it           {command('chat', args.out)}{option}")
     return 0
