@@ -3,11 +3,12 @@
     python benchmarks/agents.py [--agents 512] [--turns 3] [--commands] [--seed 1]
 
 Each agent has a number of its own, and asks for it several times in one conversation. The model is
-made up: it repeats the last number of the prompt, after a while. An agent that reads another number
-than its own gives a reward of 0, and the turns of an episode are compared with what it asked. With
-``--commands`` each is a process, else a function in a thread. Prints how many episodes there were,
-the requests in a second, the longest time that the event loop stood still, and the memory; the exit
-status is 1 if an episode was lost or mixed up.
+made up: it repeats the last number of the prompt, after a while, and answers nobody until all have
+asked, so that all of them live at once. An agent that reads another number than its own gives a
+reward of 0, and the turns of an episode are compared with what it asked. With ``--commands`` each
+is a process, else a function in a thread. Prints how many episodes there were, the requests in a
+second, the longest time that the event loop stood still, and the memory of this process and of the
+agents'; the exit status is 1 if an episode was lost or mixed up.
 """
 
 from __future__ import annotations
@@ -59,9 +60,13 @@ train main {{
 
 @define
 class Echo:
-    """Repeats the last number of a prompt, after a time drawn from the prompt."""
+    """Repeats the last number of a prompt, after a time drawn from the prompt, and not before so
+    many ``agents`` have asked. ``memory``: of the processes that were there then, in MB."""
 
     tokenizer: Any
+    agents: int
+    memory: float = field(default=0.0, init=False)
+    all_here: asyncio.Event = field(factory=asyncio.Event, init=False)
     requests: int = 0
     at_once: int = 0
     most: int = field(default=0, init=False)
@@ -76,6 +81,10 @@ class Echo:
         self.requests += 1
         self.at_once += 1
         self.most = max(self.most, self.at_once)
+        if self.requests == self.agents:
+            self.memory = await asyncio.to_thread(memory_of_children)
+            self.all_here.set()
+        await asyncio.wait_for(self.all_here.wait(), 600)
         await asyncio.sleep(random.Random(f"{sampling_params.seed}").uniform(0.05, 0.5))
         self.at_once -= 1
         tokens = [*self.tokenizer.encode(number), *self.tokenizer.encode("<|im_end|>")]
@@ -110,7 +119,7 @@ async def play(agents: int, turns: int, commands: bool, seed: int, folder: Path)
     plan = compiled.plan
     (env_plan,) = environments_of(plan.stages[0])
     tokenizer = AutoTokenizer.from_pretrained(str(path()))
-    echo: Any = Echo(tokenizer)
+    echo: Any = Echo(tokenizer, agents - 1)  # the victim asks nothing
     began = time.perf_counter()
     envs = build_envs([env_plan], tokenizer, "qwen3_instruct", None)  # type: ignore[arg-type]
     drop, sampling = FailurePlan(0, "drop", None), SamplingPlan(16, 1.0, 1.0, -1, None, None)
@@ -131,8 +140,23 @@ async def play(agents: int, turns: int, commands: bool, seed: int, folder: Path)
         f"{failed} killed, {lost} lost, {mixed} mixed up\n"
         f"{seconds:.1f} s, {echo.requests / seconds:.0f} requests/s, up to {echo.most} at once, "
         f"event loop stood still for up to {longest:.2f} s, {memory:.0f} MB"
+        + (f" and {echo.memory:.0f} MB in the agents" if commands else "")
     )
     return not (lost or mixed) and failed == 1
+
+
+def memory_of_children() -> float:
+    """The memory of the processes that this one has started, in MB. What several share, such as the
+    code of Python, is counted once (their PSS)."""
+    total = 0
+    for status in Path("/proc").glob("[0-9]*/stat"):
+        try:
+            parent = int(status.read_text().rpartition(") ")[2].split()[1])
+            rollup = (status.parent / "smaps_rollup").read_text() if parent == os.getpid() else ""
+        except OSError:  # it has ended
+            continue
+        total += sum(int(line.split()[1]) for line in rollup.splitlines() if line[:4] == "Pss:")
+    return total / 2**10
 
 
 def wrong(rollouts: list[Rollout], rows: list[dict[str, Any]]) -> tuple[int, int]:

@@ -16,7 +16,14 @@ from rlc.catalog.environments import code_of
 from rlc.catalog.index import BUILTINS, find_builtin
 from rlc.catalog.records import MODEL_FOLDER, Param
 from rlc.plan.asked import with_asked_models
-from rlc.plan.environments import AnyJudge, EnvPlan, JudgePlan, JudgingPlan, RewardModelPlan
+from rlc.plan.environments import (
+    AgentPlan,
+    AnyJudge,
+    EnvPlan,
+    JudgePlan,
+    JudgingPlan,
+    RewardModelPlan,
+)
 from rlc.plan.models import ModelPlan
 from rlc.plan.paths import file_part, located
 from rlc.plan.records import LOCAL, Plan, StagePlan, environments_of, kind_of
@@ -143,13 +150,19 @@ def _env(env: EnvPlan, change: Change) -> EnvPlan:
         wrappers=tuple(evolve(w, args=called("wrapper", w.name, w.args)) for w in env.wrappers),
         graders=tuple(evolve(g, args=called("grader", g.grader, g.args)) for g in env.graders),
         judging=tuple(map(judging, env.judging)),
-        agent=env.agent and evolve(env.agent, **called("env", AGENT, _values(env.agent))),
+        agent=env.agent and evolve(env.agent, **called("env", AGENT, _run(env.agent))),
     )
 
 
 def _values(record: Any) -> dict[str, Any]:
     """The fields of a record by their names."""
     return {field.name: getattr(record, field.name) for field in fields(type(record))}
+
+
+def _run(agent: AgentPlan) -> dict[str, Any]:
+    """What of an agent is run: the folder is that of a command."""
+    values = _values(agent)
+    return {name: values[name] for name in values if agent.command or name != "folder"}
 
 
 def _paths(judge: JudgePlan) -> dict[str, Any]:

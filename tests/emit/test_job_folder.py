@@ -119,6 +119,27 @@ def test_a_job_has_the_files_that_the_recipe_and_its_code_read(project: Path) ->
     }
 
 
+def test_a_job_has_the_files_of_its_agent(project: Path) -> None:
+    recipe = project / "recipes" / "job.rl"
+    (project / "recipes" / "own" / "agent.py").write_text("def solve(run):\n    return 1.0\n")
+    agent = 'env words = agent(PROGRAM, tasks = rows("../data/prompts.jsonl"))\n'
+    text = f'import "lib/policy.rl"\n{agent}{STAGE}'
+    recipe.write_text(text.replace("PROGRAM", '"own/agent.py:solve"'))
+    job, _ = written(recipe, project / "called")
+    assert [name for name in job.files if name.startswith("recipe/recipes/")] == [
+        "recipe/recipes/job.rl",
+        "recipe/recipes/lib/policy.rl",
+        "recipe/recipes/own/agent.py",
+    ]
+    # A program may read whatever is in the folder that it is run in.
+    recipe.write_text(text.replace("PROGRAM", 'command = ["node", "agent.js"], folder = "own"'))
+    job, _ = written(recipe, project / "started")
+    assert {"recipe/recipes/own/lists.py", "recipe/recipes/own/known.txt"} <= {*job.files}
+    for page in ("README.md", "Dockerfile"):
+        assert "node" in (project / "started" / page).read_text()
+        assert "node" not in (project / "called" / page).read_text()
+
+
 def test_a_file_from_elsewhere_is_copied_and_named_anew(project: Path) -> None:
     recipe, away = project / "recipes" / "job.rl", project.parent / "away" / "prompts.jsonl"
     recipe.write_text(recipe.read_text().replace("../data/prompts.jsonl", str(away)))
@@ -203,8 +224,7 @@ def test_a_run_that_was_killed_as_it_began_is_begun_again(tmp_path: Path) -> Non
     (folder / ".lock").touch()
     Journal(folder / "journal.sqlite").close()
     assert not begun(folder)
-    assert not folder.exists()
-    folder.mkdir()
+    assert os.listdir(folder) == []  # in a container it is one that is mounted
     (folder / "mine.txt").touch()
     assert not begun(folder)
     assert (folder / "mine.txt").exists()

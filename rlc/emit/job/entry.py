@@ -160,7 +160,8 @@ def begun(folder: Path) -> bool:
         lock = os.open(folder / ".lock", os.O_RDWR | os.O_CREAT)
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            shutil.rmtree(folder)
+            for path in folder.iterdir():  # the folder stays: it may be one that is mounted
+                shutil.rmtree(path) if path.is_dir() else path.unlink()
         except BlockingIOError:  # another process begins it just now
             return True
         finally:

@@ -126,6 +126,7 @@ def _write(
         command=f"rlc {' '.join(command)}",
         recipe=contents.recipe,
         secrets=needs.variables(plan),
+        commands=needs.commands(plan),
         accelerator=any(needs.computes_here(one) for one in plans),
     )
     page = texts.readme(about, evolve(plan, recipe=contents.recipe))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Iterable, Iterator
 from importlib import metadata
@@ -65,6 +66,13 @@ def packages(plans: Iterable[Plan], own: Iterable[str]) -> list[str]:
 def variables(plan: Plan) -> list[str]:
     """Return the variables of the environment that hold what the plan needs to be secret."""
     return list(dict.fromkeys(_variables(plan)))
+
+
+def commands(plan: Plan) -> list[str]:
+    """Return the commands of the machine that agents are."""
+    agents = (env.agent for env in _environments(plan) if env.agent is not None)
+    first = (agent.command[0] for agent in agents if agent.command)
+    return list(dict.fromkeys(word for word in first if os.sep not in word))
 
 
 def _variables(plan: Plan) -> Iterator[str]:

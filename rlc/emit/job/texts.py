@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from textwrap import dedent
 
 from attrs import frozen
 
@@ -14,14 +13,27 @@ from rlc.plan.records import Plan
 
 @frozen
 class About:
-    """What the texts say of a job. ``secrets``: variables of the environment; ``accelerator``: it
-    computes with a model of its own."""
+    """What the texts say of a job. ``secrets``: variables of the environment; ``commands``: what
+    the machine has to have; ``accelerator``: it computes with a model of its own."""
 
     name: str
     command: str
     recipe: str
     secrets: Sequence[str]
+    commands: Sequence[str]
     accelerator: bool
+
+    @property
+    def in_docker(self) -> str:
+        gpus = " --gpus all" if self.accelerator else ""
+        exports = "".join(f" -e {name}" for name in self.secrets)
+        run = f'docker run{gpus}{exports} -v "$PWD/run:/job/run" {self.name}'
+        return f"docker build -t {self.name} . && {run}"
+
+    @property
+    def on_sky(self) -> str:
+        given = "".join(f" --secret {name}" for name in self.secrets)
+        return f"sky launch -c {self.name}{given} sky.yaml"
 
 
 def readme(job: About, plan: Plan) -> str:
@@ -29,11 +41,9 @@ def readme(job: About, plan: Plan) -> str:
     summary = summary_text(plan, Diagnostics(), False).rpartition("\n\n")[0]
     needs = ["Python 3.11, or [uv](https://docs.astral.sh/uv), which fetches it"]
     needs += [f"`{name}` in the environment" for name in job.secrets]
+    needs += [f"the command `{name}`" for name in job.commands]
     needs += ["a GPU, unless its model is a small one"] if job.accelerator else []
     listed = "\n".join(f"- {one}" for one in needs)
-    exports = "".join(f" -e {name}" for name in job.secrets)
-    gpus = " --gpus all" if job.accelerator else ""
-    given = "".join(f" --secret {name}" for name in job.secrets)
     return f"""\
 # {job.name}
 
@@ -65,36 +75,38 @@ It needs
 In a container:
 
 ```sh
-docker build -t {job.name} . && docker run{gpus}{exports} -v "$PWD/run:/job/run" {job.name}
+{job.in_docker}
 ```
 
 On a cluster or a cloud, with [SkyPilot](https://docs.skypilot.co):
 
 ```sh
-sky launch -c {job.name}{given} sky.yaml
+{job.on_sky}
 ```
 """
 
 
 def dockerfile(job: About) -> str:
     """Return the recipe of a container's image."""
-    return dedent(f"""\
-        # docker build -t {job.name} . && docker run -v "$PWD/run:/job/run" {job.name}
-        FROM python:3.11-slim
-        WORKDIR /job
-        COPY wheels wheels
-        COPY requirements.txt constraints.txt ./
-        RUN pip install --no-cache-dir -r requirements.txt
-        COPY . .
-        # The run is kept in /job/run: mount a folder there to go on with it in another container.
-        ENTRYPOINT ["python", "run.py", "--here"]
-        """)
+    lines = [
+        f"# {job.in_docker}",
+        "FROM python:3.11-slim",
+        *(f"# Install {name} here: the agent needs it." for name in job.commands),
+        "WORKDIR /job",
+        "COPY wheels wheels",
+        "COPY requirements.txt constraints.txt ./",
+        "RUN pip install --no-cache-dir -r requirements.txt",
+        "COPY . .",
+        "# The run is kept in /job/run: mount a folder there to go on with it elsewhere.",
+        'ENTRYPOINT ["python", "run.py", "--here"]',
+    ]
+    return "\n".join(lines) + "\n"
 
 
 def sky(job: About) -> str:
     """Return a task of SkyPilot (https://docs.skypilot.co/en/latest/reference/yaml-spec.html)."""
     lines = [
-        f"# sky launch -c {job.name} sky.yaml",
+        f"# {job.on_sky}",
         f"name: {job.name}",
         "workdir: .",
         "",

@@ -10,11 +10,11 @@ import os
 import shutil
 import signal
 from collections.abc import Mapping, Sequence
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from pathlib import Path
 from typing import Any, Protocol
 
-from attrs import asdict, define, field, frozen
+from attrs import define, field, frozen
 
 from rlc.data.code.functions import load_attribute
 from rlc.envs.agents.outcome import written_outcome
@@ -125,19 +125,23 @@ class CommandAgent:
     command: Sequence[str]
     folder: str
     by_status: bool  # its exit status is its reward
+    _starting: asyncio.Lock = field(factory=asyncio.Lock, init=False)
 
     @property
     def name(self) -> str:
         return f"`{' '.join(self.command)}`"
 
     async def run(self, run: AgentRun) -> Any:
-        with guarded_folder("rlc-agent-") as (folder, guarded):
-            task, result, log = (folder / name for name in ("task.json", "result", "log"))
-            given = asdict(run, filter=lambda attribute, _: attribute.name in ("task", "messages"))
-            task.write_text(json.dumps(given, default=str), encoding="utf-8")
-            with log.open("wb") as written:
-                variables = self._variables(run, task, result)
-                status = await self._ended(variables, written.fileno(), guarded)
+        with ExitStack() as held:
+            # A start blocks the event loop, which goes on between one and the next.
+            async with self._starting:
+                folder, guarded = held.enter_context(guarded_folder("rlc-agent-"))
+                task, result, log = (folder / name for name in ("task.json", "result", "log"))
+                given = {"task": run.task, "messages": run.messages}
+                task.write_text(json.dumps(given, default=str), encoding="utf-8")
+                written = held.enter_context(log.open("wb"))
+                process = await self._started(self._variables(run, task, result), written.fileno())
+            status = await _ended(process, guarded)
             said = log.read_bytes()[-_SHOWN:].decode(errors="replace").strip()
             if self.by_status and status in (0, 1):
                 return 1.0 - status
@@ -150,10 +154,9 @@ class CommandAgent:
     def close(self) -> None:
         """Nothing is shared."""
 
-    async def _ended(self, variables: Mapping[str, str], log: int, guarded: Guard) -> int:
-        """The exit status of a process, which is killed with all that it has started."""
+    async def _started(self, variables: Mapping[str, str], log: int) -> asyncio.subprocess.Process:
         try:
-            process = await asyncio.create_subprocess_exec(
+            return await asyncio.create_subprocess_exec(
                 *self.command,
                 cwd=self.folder,
                 env=variables,
@@ -164,14 +167,6 @@ class CommandAgent:
             )
         except OSError as error:
             raise AgentError(f"{self.name} cannot be started: {error.strerror}") from error
-        try:
-            guarded.hold_group(process.pid)
-            return await process.wait()
-        finally:
-            with suppress(ProcessLookupError, PermissionError):
-                os.killpg(process.pid, signal.SIGKILL)
-            if process.returncode is None:
-                await asyncio.shield(process.wait())
 
     def _variables(self, run: AgentRun, task: Path, result: Path) -> dict[str, str]:
         kept = {name: value for name, value in os.environ.items() if name not in _KEPT_BACK}
@@ -195,3 +190,15 @@ class CommandAgent:
         if said:
             error.add_note(f"what it wrote:\n{said}")
         return error
+
+
+async def _ended(process: asyncio.subprocess.Process, guarded: Guard) -> int:
+    """The exit status of a process, which is killed with all that it has started."""
+    try:
+        guarded.hold_group(process.pid)
+        return await process.wait()
+    finally:
+        with suppress(ProcessLookupError, PermissionError):
+            os.killpg(process.pid, signal.SIGKILL)
+        if process.returncode is None:
+            await asyncio.shield(process.wait())
