@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 
-from attrs import evolve, frozen
+from attrs import evolve, field, frozen
 from lsprotocol import types
 
 from rlc.compile.recipe import Compiled, compile_source
@@ -15,6 +15,7 @@ from rlc.lang.fixes import fix_all
 from rlc.lang.source import Source
 from rlc.lsp.documents import Document, Documents, uri_of
 from rlc.lsp.positions import Positions
+from rlc.pricing.cost import StageCost, plan_cost
 
 NAME = "rlc"
 NO_STAGE = "RL0301"
@@ -26,10 +27,11 @@ _SEVERITIES = {
 
 @frozen(eq=False)
 class Checked:
-    """A text and what it compiled to."""
+    """A text, what it compiled to, and the costs of the stages of its plan by their names."""
 
     document: Document
     compiled: Compiled
+    costs: Mapping[str, StageCost] = field(factory=dict)
 
     def by_path(self) -> dict[str, list[Diagnostic]]:
         """The findings by the files that they are in: some are in imported ones."""
@@ -50,7 +52,8 @@ def check(documents: Documents, document: Document) -> Checked:
     ):
         rest = (item for item in compiled.diagnostics if item.code != NO_STAGE)
         compiled = evolve(compiled, diagnostics=Diagnostics(rest))
-    return Checked(document, compiled)
+    costs = plan_cost(compiled.plan) if compiled.plan is not None else ()
+    return Checked(document, compiled, {cost.stage: cost for cost in costs})
 
 
 def _compiled(documents: Documents, source: Source) -> Compiled:

@@ -14,19 +14,25 @@ from rlc.lsp.outline import Declared
 from rlc.lsp.positions import Positions
 from rlc.lsp.reading import Reader
 from rlc.plan.records import Plan
-from rlc.pricing.cost import StageCost, plan_cost
+from rlc.pricing.cost import StageCost
 from rlc.pricing.texts import LEVELS
 
 MOST_DEFAULTS = 3  # shown at a call; its tooltip has the others
 
 
 def inlay_hints(
-    reader: Reader, plan: Plan | None, positions: Positions, start: int, end: int
+    reader: Reader,
+    plan: Plan | None,
+    costs: Mapping[str, StageCost],
+    positions: Positions,
+    start: int,
+    end: int,
 ) -> list[types.InlayHint]:
-    """Return what is unsaid between two offsets. ``plan``: what the recipe last compiled to."""
+    """Return what is unsaid between two offsets. ``plan``: what the recipe last compiled to, with
+    the ``costs`` of its stages."""
     found = [hint for frame, stop in reader.calls for hint in _of_call(frame, stop, reader)]
     if plan is not None:
-        found += _of_plan(reader, plan)
+        found += _of_plan(reader, plan, costs)
     return [
         types.InlayHint(
             positions.at(offset), label, kind=kind, tooltip=tooltip, padding_left=kind is None
@@ -59,9 +65,8 @@ def _of_call(frame: Frame, stop: int, reader: Reader) -> Iterator[_Hint]:
         yield stop, label, types.InlayHintKind.Parameter, f"defaults: {', '.join(said)}"
 
 
-def _of_plan(reader: Reader, plan: Plan) -> Iterator[_Hint]:
+def _of_plan(reader: Reader, plan: Plan, costs: Mapping[str, StageCost]) -> Iterator[_Hint]:
     """Dollars of stages, and what was decided where the recipe leaves it open."""
-    costs = {cost.stage: cost for cost in plan_cost(plan)}
     stages = {stage.name: stage for stage in plan.stages}
     models = {stage.model.name: stage.model for stage in plan.stages}
     for at in reader.meanings:

@@ -6,6 +6,7 @@ import asyncio
 import os
 import sys
 import traceback
+from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from typing import Any
@@ -25,7 +26,7 @@ from rlc.lsp.outline import Declared
 from rlc.lsp.positions import UTF16, Positions
 from rlc.lsp.signatures import signature_help
 from rlc.plan.records import Plan
-from rlc.pricing.cost import plan_cost
+from rlc.pricing.cost import StageCost
 from rlc.version import __version__
 
 PAUSE = 0.2  # seconds without a change before a text is checked
@@ -40,7 +41,7 @@ class RecipeServer(LanguageServer):
         super().__init__(NAME, __version__, types.TextDocumentSyncKind.Full)
         self.documents = Documents()
         self._checks: dict[str, Checked] = {}  # by path, the last of each
-        self._plans: dict[str, Plan] = {}  # by path, the last that there was
+        self._planned: dict[str, Checked] = {}  # by path, the last that has a plan
         self._found: dict[str, dict[str, list[Diagnostic]]] = {}  # by checked text, by file
         self._due: dict[str, asyncio.TimerHandle] = {}
         self._running: set[asyncio.Task[None]] = set()
@@ -149,7 +150,7 @@ class RecipeServer(LanguageServer):
             if self.documents.get(document.path) is document:
                 self._checks[document.path] = known
                 if known.compiled.plan is not None:
-                    self._plans[document.path] = known.compiled.plan
+                    self._planned[document.path] = known
         return known
 
     def _publish(self, path: str, found: dict[str, list[Diagnostic]]) -> None:
@@ -182,6 +183,11 @@ class RecipeServer(LanguageServer):
             return None
         return document, self._positions(document).offset(params.position)
 
+    def _plan(self, document: Document) -> tuple[Plan | None, Mapping[str, StageCost]]:
+        """What a text last compiled to, and what its stages cost."""
+        known = self._planned.get(document.path)
+        return (known.compiled.plan, known.costs) if known is not None else (None, {})
+
     def _positions(self, document: Document) -> Positions:
         return Positions(document.source, self._encoding)
 
@@ -195,7 +201,7 @@ class RecipeServer(LanguageServer):
         document, offset = at
         text = self.client_capabilities.text_document
         items = text.completion.completion_item if text and text.completion else None
-        plan = self._plans.get(document.path)
+        plan, _ = self._plan(document)
         stages = {stage.name: stage for stage in plan.stages} if plan else {}
         scope, positions = self.documents.scope(document), self._positions(document)
         snippets = bool(items and items.snippet_support)
@@ -212,11 +218,9 @@ class RecipeServer(LanguageServer):
         text = describe.hover(word, document.source.text[word.start : word.end], document.path)
         if text is None:
             return None
-        plan, decl = self._plans.get(document.path), word.what
-        if plan is not None and isinstance(decl, Declared):
-            costs = {cost.stage: cost for cost in plan_cost(plan)}
-            if decl.name in costs:
-                text += f"\n\n{bill_of(costs[decl.name])}"
+        (_, costs), decl = self._plan(document), word.what
+        if isinstance(decl, Declared) and decl.name in costs:
+            text += f"\n\n{bill_of(costs[decl.name])}"
         content = types.MarkupContent(types.MarkupKind.Markdown, text)
         return types.Hover(content, self._positions(document).range(word.start, word.end))
 
@@ -312,8 +316,8 @@ class RecipeServer(LanguageServer):
             return None
         positions = self._positions(document)
         start, end = positions.offset(params.range.start), positions.offset(params.range.end)
-        reader, plan = self.documents.reading(document), self._plans.get(document.path)
-        return inlay_hints(reader, plan, positions, start, end)
+        reader = self.documents.reading(document)
+        return inlay_hints(reader, *self._plan(document), positions, start, end)
 
     def _symbols(self, params: types.DocumentSymbolParams) -> list[types.DocumentSymbol] | None:
         document = self.documents.get(path_of(params.text_document.uri))

@@ -7,8 +7,8 @@ from paths import RECIPES
 
 from rlc.catalog.declarations import DECLARATIONS
 from rlc.catalog.index import BUILTINS
-from rlc.compile.recipe import compile_source
 from rlc.lang.source import Source
+from rlc.lsp.checks import check
 from rlc.lsp.describe import builtin, declaration, hover
 from rlc.lsp.documents import Document, Documents
 from rlc.lsp.hints import inlay_hints
@@ -94,11 +94,12 @@ def hints(text: str) -> dict[str, list[str]]:
     """The hints of each line, by its first word."""
     source = Source(str(RECIPES / "a.rl"), text)
     document = Document(source)
-    compiled = compile_source(source)
-    assert not compiled.diagnostics.has_errors
+    checked = check(Documents(), document)
+    assert not checked.compiled.diagnostics.has_errors
     reader, positions = Documents().reading(document), Positions(source)
+    plan, costs = checked.compiled.plan, checked.costs
     found: dict[str, list[str]] = {}
-    for hint in inlay_hints(reader, compiled.plan, positions, 0, len(text)):
+    for hint in inlay_hints(reader, plan, costs, positions, 0, len(text)):
         line = source.line(hint.position.line + 1).split()[0]
         found.setdefault(line, []).append(str(hint.label))
     return found
@@ -121,5 +122,5 @@ def test_hints_of_a_part_are_of_that_part() -> None:
     document = Document(Source("a.rl", TEXT))
     start = TEXT.index("  optimizer")
     reader, positions = Documents().reading(document), Positions(document.source)
-    found = inlay_hints(reader, None, positions, start, start + 20)
+    found = inlay_hints(reader, None, {}, positions, start, start + 20)
     assert [hint.label for hint in found] == ["learning_rate ="]
