@@ -2,8 +2,20 @@
 
 from __future__ import annotations
 
+# What the codes of a hundred are about.
+TOPICS: dict[str, str] = {
+    "RL00": "reading and syntax",
+    "RL01": "names",
+    "RL02": "types and ranges",
+    "RL03": "structure: what a recipe must have",
+    "RL04": "training that cannot work as written",
+    "RL05": "data, rewards, messages",
+    "RL06": "sweeps, reuse, own losses, expectations",
+    "RL07": "preferences, distillation, judges, games, frameworks",
+    "RL08": "agents, and jobs that run elsewhere",
+}
+
 CODES: dict[str, str] = {
-    # RL00xx: reading and syntax (rlc/lang)
     "RL0001": "file not found",
     "RL0002": "file cannot be read",
     "RL0003": "file is not text",
@@ -19,7 +31,6 @@ CODES: dict[str, str] = {
     "RL0016": "expression nested too deeply",
     "RL0017": "comma in a number",
     "RL0018": "block of another language",
-    # RL01xx: names (rlc/check)
     "RL0101": "unknown kind of declaration",
     "RL0102": "name not declared",
     "RL0103": "unknown builtin",
@@ -37,7 +48,6 @@ CODES: dict[str, str] = {
     "RL0115": "known elsewhere, not here",
     "RL0116": "old spelling",
     "RL0117": "nothing is filled into a string",
-    # RL02xx: types and ranges (rlc/check)
     "RL0201": "wrong type",
     "RL0202": "out of range",
     "RL0203": "impossible arithmetic",
@@ -49,7 +59,6 @@ CODES: dict[str, str] = {
     "RL0209": "unknown type",
     "RL0210": "not of the form",
     "RL0211": "mixture of too many parts",
-    # RL03xx: structure: what a recipe must have (rlc/check)
     "RL0301": "no stage",
     "RL0302": "missing field",
     "RL0303": "wrong form of declaration",
@@ -79,7 +88,6 @@ CODES: dict[str, str] = {
     "RL0328": "limits that contradict",
     "RL0330": "weights that are not there",
     "RL0331": "weights of another model",
-    # RL04xx: lints about training that cannot work as written (rlc/check)
     "RL0401": "impossible LoRA rank",
     "RL0402": "nothing is trained",
     "RL0403": "implausible learning rate",
@@ -124,7 +132,6 @@ CODES: dict[str, str] = {
     "RL0443": "curriculum without tasks",
     "RL0444": "success out of reach",
     "RL0460": "budget below one step",
-    # RL05xx: data (rlc/check)
     "RL0501": "data that cannot be read",
     "RL0502": "field that rows do not have",
     "RL0503": "empty field",
@@ -141,31 +148,12 @@ CODES: dict[str, str] = {
     "RL0514": "template that cannot be used",
     "RL0515": "variable that a template is not given",
     "RL0516": "template without what it is for",
-    # RL053x: rewards (rlc/check)
     "RL0530": "nothing rewards the replies",
     "RL0531": "no answer to compare with",
     "RL0532": "every reward is 0",
     "RL0533": "name of another metric",
     "RL0534": "function that is no reward",
-    # RL054x: messages (rlc/check)
     "RL0540": "messages that cannot be used",
-    # RL074x: distillation (rlc/check)
-    "RL0740": "teacher with other tokens",
-    "RL0741": "teacher of no environment",
-    "RL0742": "nothing teaches",
-    "RL0743": "teacher without an effect",
-    "RL0744": "teacher that is the student",
-    "RL0745": "prompts that cannot be shown otherwise",
-    "RL0746": "no row to show",
-    "RL0747": "two system messages",
-    "RL0748": "teacher that cannot read all",
-    "RL0750": "best of one",
-    "RL0751": "no system message to leave out",
-    "RL0752": "loss without an advantage",
-    "RL0753": "system message that cannot be read",
-    "RL0754": "likeliest tokens of another model",
-    "RL0755": "held-out examples that are played",
-    # RL06xx: sweeps (rlc/check, rlc/compile)
     "RL0600": "axis without effect",
     "RL0601": "nothing to try",
     "RL0602": "metric that no stage has",
@@ -179,7 +167,6 @@ CODES: dict[str, str] = {
     "RL0610": "too many configurations",
     "RL0611": "fewer configurations than are drawn",
     "RL0612": "axis of the evaluation alone",
-    # RL062x: reuse (rlc/check/reuse)
     "RL0620": "no block to amend",
     "RL0621": "block of another kind",
     "RL0622": "block without a name",
@@ -189,7 +176,6 @@ CODES: dict[str, str] = {
     "RL0626": "parameter without a use",
     "RL0628": "too many copies",
     "RL0629": "range without values",
-    # RL064x, RL065x: losses of a recipe's own
     "RL0640": "unknown name in an expression",
     "RL0641": "unknown function",
     "RL0642": "arguments of a function",
@@ -210,7 +196,6 @@ CODES: dict[str, str] = {
     "RL0657": "can be undefined",
     "RL0658": "reference without an effect",
     "RL0659": "share of a batch",
-    # RL067x: expectations (rlc/check)
     "RL0670": "nothing of that name to expect",
     "RL0671": "expectation of no stage",
     "RL0672": "units that do not compare",
@@ -221,11 +206,14 @@ CODES: dict[str, str] = {
     "RL0677": "expectation that always holds",
     "RL0678": "expected twice",
     "RL0679": "nothing to compare",
-    # RL068x: shaped rewards (rlc/check/expressions)
     "RL0680": "component that the reward does not have",
     "RL0681": "reward that is always the same",
     "RL0682": "component that may be a slip",
-    # RL072x, RL073x: preferences (rlc/check/data)
+    "RL0700": "tools without a chat",
+    "RL0701": "command that is not here",
+    "RL0702": "nothing to run containers with",
+    "RL0703": "folder that is no task",
+    "RL0704": "nothing isolates the commands",
     "RL0720": "preferences that cannot be compared",
     "RL0721": "labels of one kind",
     "RL0722": "single replies where pairs belong",
@@ -238,18 +226,21 @@ CODES: dict[str, str] = {
     "RL0729": "divergence of too few replies",
     "RL0730": "model with other tokens",
     "RL0731": "replies that are equal",
-    # RL078x: games
-    "RL0780": "game without players",
-    "RL0781": "players without a game",
-    "RL0782": "seat that a game does not have",
-    "RL0783": "opponent without a seat",
-    "RL0784": "past of what does not train",
-    "RL0785": "win rate without a game",
-    "RL0786": "evaluation against itself",
-    "RL0787": "seat without peers",
-    "RL0788": "demonstrations of a game",
-    "RL0789": "moving average of components",
-    # RL076x, RL077x: judges, and rewards of several components
+    "RL0740": "teacher with other tokens",
+    "RL0741": "teacher of no environment",
+    "RL0742": "nothing teaches",
+    "RL0743": "teacher without an effect",
+    "RL0744": "teacher that is the student",
+    "RL0745": "prompts that cannot be shown otherwise",
+    "RL0746": "no row to show",
+    "RL0747": "two system messages",
+    "RL0748": "teacher that cannot read all",
+    "RL0750": "best of one",
+    "RL0751": "no system message to leave out",
+    "RL0752": "loss without an advantage",
+    "RL0753": "system message that cannot be read",
+    "RL0754": "likeliest tokens of another model",
+    "RL0755": "held-out examples that are played",
     "RL0760": "scale that does not rise",
     "RL0761": "rubric that cannot be used",
     "RL0762": "model that judges itself",
@@ -267,19 +258,16 @@ CODES: dict[str, str] = {
     "RL0777": "penalty that is no component",
     "RL0778": "implicit reward compared across prompts",
     "RL0779": "stage without an implicit reward",
-    # RL082x: jobs that are written to run elsewhere (rlc/emit)
-    "RL0820": "stage that a script does not train",
-    "RL0821": "environment that a script does not play",
-    "RL0822": "value that a script does not compute",
-    "RL0823": "what a script does not watch",
-    "RL0825": "file that a job cannot take along",
-    # RL070x: environments of other frameworks
-    "RL0700": "tools without a chat",
-    "RL0701": "command that is not here",
-    "RL0702": "nothing to run containers with",
-    "RL0703": "folder that is no task",
-    "RL0704": "nothing isolates the commands",
-    # RL080x: agents
+    "RL0780": "game without players",
+    "RL0781": "players without a game",
+    "RL0782": "seat that a game does not have",
+    "RL0783": "opponent without a seat",
+    "RL0784": "past of what does not train",
+    "RL0785": "win rate without a game",
+    "RL0786": "evaluation against itself",
+    "RL0787": "seat without peers",
+    "RL0788": "demonstrations of a game",
+    "RL0789": "moving average of components",
     "RL0800": "tasks of several environments",
     "RL0801": "tasks that an agent cannot be given",
     "RL0802": "agent without a program",
@@ -288,6 +276,10 @@ CODES: dict[str, str] = {
     "RL0805": "command that cannot be run",
     "RL0806": "reward that is not read",
     "RL0807": "agent that nothing rewards",
-    # RL0808: games, as RL078x
     "RL0808": "game that an opponent cannot play",
+    "RL0820": "stage that a script does not train",
+    "RL0821": "environment that a script does not play",
+    "RL0822": "value that a script does not compute",
+    "RL0823": "what a script does not watch",
+    "RL0825": "file that a job cannot take along",
 }

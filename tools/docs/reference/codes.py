@@ -2,25 +2,12 @@
 
 from __future__ import annotations
 
-from rlc.lang.codes import CODES
+from rlc.lang.codes import CODES, TOPICS
 from rlc.lang.pages import Page
 from rlc.lang.pages import page as page_of
 from tools.docs.markdown import escaped, fenced, page, table
 
 FOLDER = "reference/codes"
-
-# What the codes of a hundred are about.
-TOPICS = {
-    "RL00": "reading and syntax",
-    "RL01": "names",
-    "RL02": "types and ranges",
-    "RL03": "structure",
-    "RL04": "training that cannot work as written",
-    "RL05": "data and rewards",
-    "RL06": "sweeps, reuse, own losses, expectations",
-    "RL07": "preferences, distillation, judges, games, frameworks",
-    "RL08": "agents, and jobs that run elsewhere",
-}
 
 
 def code_pages() -> dict[str, str]:
