@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from statistics import fmean
 
-from attrs import frozen
+from attrs import define, field, frozen
 
 from rlc.runtime.journal.episode_index import EpisodeIndex, Head, episode_of
 from rlc.runtime.journal.history import Record
@@ -71,14 +71,26 @@ def read_episodes(path: Path, wanted: EpisodeFilter) -> Iterator[Record]:
                 yield record
 
 
-def read_steps(path: Path, steps: Iterable[tuple[str, int]]) -> dict[tuple[str, int], list[Record]]:
-    """Return the episodes of some steps of a run folder, by stage and step, in one pass over the
-    file; the lines of other steps stay unparsed."""
-    found: dict[tuple[str, int], list[Record]] = {step: [] for step in steps}
-    for head, line in EpisodeIndex(path).read_on(tuple(_start(*step) for step in found)):
-        if (record := episode_of(line)) is not None:
-            found[head.stage, head.step].append(record)
-    return found
+@define(eq=False)
+class StepEpisodes:
+    """The episodes of a run folder by step. What has been looked at once is not looked at again
+    while the run goes on; in memory is only where the episodes are."""
+
+    folder: Path
+    _index: EpisodeIndex = field(init=False)
+    _heads: dict[tuple[str, int], list[Head]] = field(factory=dict, init=False)
+
+    def __attrs_post_init__(self) -> None:
+        self._index = EpisodeIndex(self.folder)
+
+    def of(self, stage: str, step: int) -> list[Record]:
+        """Return the episodes of a step that are written, in the order they were."""
+        if self._index.was_replaced():
+            self._heads.clear()
+        for head, _ in self._index.read_on():
+            self._heads.setdefault((head.stage, head.step), []).append(head)
+        records = map(self._index.record, self._heads.get((stage, step), ()))
+        return [record for record in records if record is not None]
 
 
 def _start(stage: str, step: int) -> bytes:

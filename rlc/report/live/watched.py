@@ -11,13 +11,14 @@ from pathlib import Path
 from attrs import define, field, frozen
 
 from rlc.plan.paths import JOURNAL_FILE, PLAN_FILE
-from rlc.report.pages.choice import page_html
+from rlc.report.episodes import StepEpisodes
+from rlc.report.pages.choice import page_html, shown_folders
 from rlc.runtime.failures import FAILURES_FILE
 from rlc.runtime.journal.metrics import METRICS_FILE
 from rlc.runtime.journal.runs import version_of
 from rlc.runtime.journal.timeline import TIMELINE_FILE
 from rlc.sweeps.journal import SWEEP_FILE
-from rlc.sweeps.read import TRIALS
+from rlc.sweeps.read import TRIALS, is_sweep, runs_in
 
 # What is written at each step. A journal's newest pages are in the file beside it.
 _FILES = (
@@ -37,10 +38,16 @@ class Made:
 
 @define
 class Watched:
-    """The page about ``folders``. ``clock`` counts seconds."""
+    """The page about what is in ``roots``, also what comes to be there. ``clock`` counts seconds.
 
-    folders: Sequence[Path]
+    Attributes:
+        folders: what the page shows; what is new comes last, so that each run keeps its letter.
+    """
+
+    roots: Sequence[Path]
     clock: Callable[[], float] = time.monotonic
+    folders: Sequence[Path] = field(default=(), init=False)
+    _episodes: StepEpisodes | None = None
     _made: Made | None = None
     _rests_until: float = 0.0
     _lock: threading.Lock = field(factory=threading.Lock)
@@ -49,13 +56,26 @@ class Watched:
         """Return the page as it is now, or a short while ago where it takes long to make. Raise
         RunError if it cannot be read."""
         with self._lock:
+            begun = [root for root in self.roots if not _is_to_come(root)]
+            there = shown_folders(begun) if begun else []
+            kept = [folder for folder in self.folders if folder in there]
+            self.folders = kept + [folder for folder in there if folder not in kept]
             version = version_of_all(self.folders)
             began = self.clock()
             if self._made is None or (version != self._made.version and began >= self._rests_until):
-                self._made = Made(version, page_html(self.folders, live=True).encode())
+                alone = self.folders[0] if len(self.folders) == 1 else None
+                if alone is not None and (self._episodes is None or self._episodes.folder != alone):
+                    self._episodes = StepEpisodes(alone)
+                page = page_html(self.folders, live=True, found=self._episodes)
+                self._made = Made(version, page.encode())
                 now = self.clock()
                 self._rests_until = now + _REST * (now - began)
             return self._made
+
+
+def _is_to_come(root: Path) -> bool:
+    """Whether a folder is there, but no run yet is in it."""
+    return root.is_dir() and not is_sweep(root) and not runs_in(root)
 
 
 def version_of_all(folders: Sequence[Path]) -> str:

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
+from rlc.report.episodes import StepEpisodes
+from rlc.report.pages.rendering import render
 from rlc.report.side_by_side.runs import folders_of
 from rlc.runtime.journal.runs import is_run
 from rlc.sweeps.read import is_sweep
@@ -18,9 +20,14 @@ def shown_folders(roots: Sequence[Path]) -> list[Path]:
     return folders_of(roots)
 
 
-def page_html(folders: Sequence[Path], live: bool = False) -> str:
-    """Return the page about what :func:`shown_folders` found. Raise RunError if it cannot be
-    read."""
+def page_html(
+    folders: Sequence[Path], live: bool = False, found: StepEpisodes | None = None
+) -> str:
+    """Return the page about what :func:`shown_folders` found, or that there is nothing yet; of a
+    run alone, the episodes are read on from what was ``found`` before. Raise RunError if it cannot
+    be read."""
+    if not folders:
+        return render(None, "none.html.j2", live)
     if len(folders) > 1:
         from rlc.report.pages.runs_page import runs_html
 
@@ -31,4 +38,4 @@ def page_html(folders: Sequence[Path], live: bool = False) -> str:
         return sweep_html(folders[0], live)
     from rlc.report.pages.run_page import run_html
 
-    return run_html(folders[0], live)
+    return run_html(folders[0], live, found)

@@ -19,7 +19,7 @@ from rlc.report.charts.figures import stage_figures
 from rlc.report.charts.gantt import Bar, Gantt, bars, gantt
 from rlc.report.charts.graph_drawing import Diagram, diagrams
 from rlc.report.comparisons import Comparison, comparisons, last_compared, typical
-from rlc.report.episodes import Episode, read_steps, representatives
+from rlc.report.episodes import Episode, StepEpisodes, representatives
 from rlc.report.findings import Finding, findings
 from rlc.report.formatting import moment, number
 from rlc.report.measures import measures
@@ -114,13 +114,15 @@ class Page:
     metrics: tuple[tuple[str, ...], ...]  # stage, name, first, last, lowest, highest
 
 
-def run_html(path: Path, live: bool = False) -> str:
-    """Return the page about the run in a folder. Raise RunError if it is not a run's folder."""
+def run_html(path: Path, live: bool = False, found: StepEpisodes | None = None) -> str:
+    """Return the page about the run in a folder, whose episodes are read on from what was ``found``
+    before. Raise RunError if it is not a run's folder."""
     files = read_files(path)
-    return render(build(files, read_run(path), episodes(files)), "run.html.j2", live)
+    chosen = episodes(files, found or StepEpisodes(path))
+    return render(build(files, read_run(path), chosen), "run.html.j2", live)
 
 
-def episodes(files: RunFiles) -> list[EpisodeStep]:
+def episodes(files: RunFiles, found: StepEpisodes) -> list[EpisodeStep]:
     """Choose the most representative episodes of the last step of each stage, then of a middle one
     and of the first."""
     chosen = list[tuple[str, int]]()
@@ -130,12 +132,11 @@ def episodes(files: RunFiles) -> list[EpisodeStep]:
             chosen += dict.fromkeys(
                 (stage.name, step) for step in (done[-1], done[len(done) // 2], done[0])
             )
-    found = read_steps(files.path, chosen)
     last = dict(reversed(chosen))
     steps = []
     for name, step in chosen:
         most = _EPISODES if step == last[name] else _EARLIER_EPISODES
-        if mine := representatives(found[name, step])[:most]:
+        if mine := representatives(found.of(name, step))[:most]:
             steps.append(EpisodeStep(name, step, tuple(mine)))
     return steps
 

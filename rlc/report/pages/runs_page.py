@@ -11,7 +11,7 @@ from attrs import frozen
 from rlc.report.formatting import moment
 from rlc.report.pages.rendering import render
 from rlc.report.side_by_side.overlays import Overlay, overlays
-from rlc.report.side_by_side.runs import Compared, Unread, read_runs
+from rlc.report.side_by_side.runs import MOST, Compared, Unread, read_runs
 from rlc.report.side_by_side.tables import (
     Found,
     Results,
@@ -48,8 +48,11 @@ class RunsPage:
 
 def runs_html(paths: Sequence[Path], live: bool = False) -> str:
     """Return the page about the runs in these folders, 12 of them at the most. Raise RunError if
-    they are more, or none of them can be read."""
-    return render(build(*read_runs(paths)), "runs.html.j2", live)
+    they are more, or none of them can be read; a ``live`` page, to which runs come while it is
+    looked at, shows the first ones and says which it does not."""
+    runs, unread = read_runs(paths[:MOST] if live else paths)
+    more = [Unread(path, f"a page shows {MOST} runs") for path in paths[MOST:]]
+    return render(build(runs, [*unread, *more]), "runs.html.j2", live)
 
 
 def build(runs: Sequence[Compared], unread: Sequence[Unread]) -> RunsPage:

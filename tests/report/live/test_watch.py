@@ -20,7 +20,9 @@ from made_up_runs import add_step, write_run
 from rlc.cli.main import main
 from rlc.report.live.server import PageServer
 from rlc.report.live.watched import Watched, version_of_all
+from rlc.report.pages.run_page import run_html
 from rlc.runtime.journal.database import Journal
+from rlc.runtime.journal.episode_index import EpisodeIndex, Head
 from rlc.runtime.journal.locks import lock
 from rlc.service.http.sockets import bind
 
@@ -97,6 +99,57 @@ def test_several_runs_are_watched_side_by_side(tmp_path: Path) -> None:
         status, _, text = ask(If_None_Match=headers["ETag"])
         assert status == 200
         assert "main 5/8" in text
+
+
+def body(page: str) -> str:
+    """A page without the time at which it was written."""
+    return page.partition("<footer>")[0]
+
+
+def test_runs_that_begin_in_a_watched_folder_are_shown(tmp_path: Path) -> None:
+    (tmp_path / "runs").mkdir()
+    with watching(tmp_path / "runs") as ask:
+        assert 'data-state="none"' in ask()[2]
+        write_run(tmp_path / "runs" / "one", done=4)
+        assert "4 of 8" in ask()[2]
+        write_run(tmp_path / "runs" / "another", done=4)
+        text = ask()[2]
+        assert "2 runs side by side" in text
+        assert text.index('> <span class="any">one<') < text.index(">another<")  # still A
+        for number in range(11):
+            write_run(tmp_path / "runs" / f"more-{number}", planned=1)
+        text = ask()[2]
+        assert "12 runs side by side" in text
+        assert text.count("a page shows 12 runs") == 1
+
+
+def test_episodes_are_looked_at_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    folder = tmp_path / "run"
+    write_run(folder, done=4)
+    read = list[int]()
+    read_on = EpisodeIndex.read_on
+
+    def counted(index: EpisodeIndex, *args: Any) -> Iterator[tuple[Head, bytes]]:
+        for found in read_on(index, *args):
+            read.append(found[0].step)
+            yield found
+
+    monkeypatch.setattr(EpisodeIndex, "read_on", counted)
+    watched = Watched([folder], clock=lambda: 0.0)
+    watched.page()
+    assert set(read) == {3, 4}  # of which there are episodes
+    read.clear()
+    rollouts = folder / "rollouts.jsonl"
+    last = [line for line in rollouts.read_bytes().splitlines(True) if b'"step": 4,' in line]
+    with rollouts.open("ab") as file:
+        file.writelines(line.replace(b'"step": 4,', b'"step": 5,') for line in last)
+    add_step(folder, 5)
+    page = watched.page().html.decode()
+    assert read == [5] * len(last)
+    assert body(page) == body(run_html(folder, live=True))  # as if it were read at once
+    rollouts.write_bytes(b"".join(last[:1]))  # it was resumed before those steps
+    add_step(folder, 6)
+    assert body(watched.page().html.decode()) == body(run_html(folder, live=True))
 
 
 def test_nothing_changes_by_looking(tmp_path: Path) -> None:

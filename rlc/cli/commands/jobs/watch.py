@@ -20,6 +20,8 @@ examples:
   rlc watch runs/sudoku-20261121-093000                  prints the address to open
   rlc watch runs/sudoku-20261121-093000 --open           and opens it
   rlc watch runs/sudoku-*                                several runs side by side
+  rlc watch runs                                         all in a folder, also those that begin
+                                                         while it is watched
   rlc watch runs/rates-20261121-093000                   a sweep
   ssh -L 8001:127.0.0.1:8001 machine                     with --port 8001: the page of a run on
                                                          another machine
@@ -43,11 +45,9 @@ def run(args: argparse.Namespace) -> int:
 
     from rlc.report.live.server import PageServer
     from rlc.report.live.watched import Watched
-    from rlc.report.pages.choice import shown_folders
     from rlc.service.http.sockets import LOOPBACK, bind
 
-    folders = shown_folders(args.runs)
-    watched = Watched(folders)
+    watched = Watched(args.runs)
     watched.page()  # what cannot be shown is said here, not in the browser
     try:
         key, listening = key_of(args), bind(args.host, args.port)
@@ -56,7 +56,8 @@ def run(args: argparse.Namespace) -> int:
     with PageServer(listening, watched, key) as server:
         host = args.host if args.host != "localhost" else LOOPBACK
         address = f"http://{host}:{listening.getsockname()[1]}/"
-        what = folders[0] if len(folders) == 1 else f"{len(folders)} runs"
+        shown = watched.folders
+        what = shown[0] if len(shown) == 1 else f"{len(shown) or 'no'} runs"
         password = f"; the password is the key in {KEY_VARIABLE}" if key else ""
         print(f"{what}: {address}{password}\nCtrl-C stops it.", flush=True)
         if args.open and not webbrowser.open(address):

@@ -87,9 +87,11 @@ globalThis.rlcLive = (() => {
       lost: `✕ ${why} since ${clock(seen)}: trying again`,
       quiet: `● live, but no step has ended for ${Math.round(quiet / 60)} minutes`,
       running: `● live, looked at ${clock(seen)}`,
+      none: `● live, looked at ${clock(seen)}`,
       ended: `■ not running; looked at ${clock(seen)}, goes on if it is resumed`,
     };
-    const state = lost > 1 ? "lost" : !running ? "ended" : quiet > QUIET ? "quiet" : "running";
+    const state = lost > 1 ? "lost" : head.dataset.state === "none" ? "none" :
+      !running ? "ended" : quiet > QUIET ? "quiet" : "running";
     bar.hidden = false;
     bar.className = state;
     bar.textContent = texts[state];
