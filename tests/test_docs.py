@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import re
+import tomllib
 from functools import cache
 from pathlib import Path
 from pydoc import locate
@@ -89,6 +90,46 @@ def test_names_that_do_not_exist_are_found() -> None:
         "rules/x",
     )
     assert not any(map(is_known, gone))
+
+
+@cache
+def extras_there() -> frozenset[str]:
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]
+    return frozenset(project["optional-dependencies"])
+
+
+def installs(text: str) -> list[str]:
+    """What follows each ``pip install`` of rlc, up to the end of the command."""
+    found = re.findall(r"pip install ([^`#&\n]+)", text)
+    return [line for line in found if re.search(r"'(?:rlc|\.)\[|rlc\b", line)]
+
+
+@pytest.mark.parametrize("page", [str(path.relative_to(ROOT)) for path in PAGES])
+def test_what_a_page_installs_exists(page: str) -> None:
+    for line in installs((ROOT / page).read_text("utf-8")):
+        for extras in re.findall(r"\[([\w,]+)\]", line):
+            assert set(extras.split(",")) <= extras_there(), line
+        # From a clone, what rlc was tested with, as in the README; a package has no such file.
+        assert ("constraints.txt" in line) == ("-e " in line), line
+
+
+def test_what_messages_say_to_install_exists() -> None:
+    for path in (ROOT / "rlc").rglob("*.py"):
+        for extras in re.findall(r"'rlc\[([\w,]+)\]", path.read_text("utf-8")):
+            assert set(extras.split(",")) <= extras_there(), path
+
+
+def test_the_pytorch_of_the_gpu_page_is_the_one_that_was_tested() -> None:
+    page = (ROOT / "docs" / "howto" / "use-a-gpu.md").read_text("utf-8")
+    (pinned,) = re.findall(r"^torch==.+", (ROOT / "constraints.txt").read_text("utf-8"), re.M)
+    assert f"pip install {pinned} --index-url" in page
+
+
+def test_the_list_of_guides_has_every_page() -> None:
+    pages = {path.relative_to(ROOT / "docs").as_posix() for path in (ROOT / "docs").rglob("*.md")}
+    listed = set(re.findall(r"\]\(([^)#]+\.md)\)", (ROOT / "docs/README.md").read_text("utf-8")))
+    apart = {name for name in pages if name.startswith("decisions/")} | {"README.md", "index.md"}
+    assert pages - apart <= listed
 
 
 def test_the_readme_names_recipes() -> None:

@@ -118,13 +118,13 @@ def run_html(path: Path, live: bool = False, found: StepEpisodes | None = None) 
     """Return the page about the run in a folder, whose episodes are read on from what was ``found``
     before. Raise RunError if it is not a run's folder."""
     files = read_files(path)
-    chosen = episodes(files, found or StepEpisodes(path))
-    return render(build(files, read_run(path), chosen), "run.html.j2", live)
+    return render(build(files, read_run(path), episodes(files, found)), "run.html.j2", live)
 
 
-def episodes(files: RunFiles, found: StepEpisodes) -> list[EpisodeStep]:
+def episodes(files: RunFiles, found: StepEpisodes | None = None) -> list[EpisodeStep]:
     """Choose the most representative episodes of the last step of each stage, then of a middle one
     and of the first."""
+    found = found or StepEpisodes(files.path)
     chosen = list[tuple[str, int]]()
     for stage in files.plan.stages:
         done = [int(record["step"]) for record in files.of_stage(stage.name)]
