@@ -11,9 +11,11 @@ import subprocess
 import tempfile
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack, suppress
+from functools import cache
 from hashlib import blake2b
 from pathlib import Path
 from typing import Protocol
+from uuid import uuid4
 
 from attrs import define, field, frozen
 
@@ -91,7 +93,7 @@ class ContainerBox:
 
     program: str
     task: HarborTask
-    _id: str | None = field(default=None, init=False)
+    _name: str | None = field(default=None, init=False)
     _guarded: ExitStack = field(factory=ExitStack, init=False)
 
     async def open(self) -> None:
@@ -107,10 +109,12 @@ class ContainerBox:
         if task.workdir is not None:
             limits += ["--workdir", task.workdir]
         image = task.image or await self._image()
-        made = await self._do(task.build, "run", "--detach", "--init", *limits, image, *_IDLE)
-        self._id = made.output.strip().splitlines()[-1]
-        self._guarded.enter_context(guard()).hold(self.program, "rm", "--force", self._id)
-        await self._do(_GRACE * 6, "exec", self._id, "mkdir", "-p", "/logs/verifier", "/logs/agent")
+        self._name = name = f"rlc-{uuid4().hex}"
+        guarded = self._guarded.enter_context(guard())
+        guarded.hold("sh", "-c", _REMOVE, self.program, name)  # before there is anything to remove
+        start = ["run", "--detach", "--init", "--name", name, *limits, image, *_IDLE]
+        await self._do(task.build, *start)
+        await self._do(_GRACE * 6, "exec", name, "mkdir", "-p", "/logs/verifier", "/logs/agent")
 
     async def run(self, command: str, seconds: float, env: Mapping[str, str] = {}) -> Outcome:
         given = [part for name, value in env.items() for part in ("--env", f"{name}={value}")]
@@ -127,15 +131,15 @@ class ContainerBox:
         return outcome.output if outcome.status == 0 else None
 
     async def close(self) -> None:
-        held, self._id = self._id, None
+        held, self._name = self._name, None
         with self._guarded:
             if held is not None:
                 await _execute([self.program, "rm", "--force", held], _GRACE * 6)
 
     def _running(self) -> str:
-        if self._id is None:
+        if self._name is None:
             raise EnvError(f"the container of `{self.task.name}` is not running")
-        return self._id
+        return self._name
 
     async def _image(self) -> str:
         """The image of the task's Dockerfile, which the runtime keeps once it is built."""
@@ -153,6 +157,8 @@ class ContainerBox:
 
 
 _IDLE = ("sh", "-c", "sleep infinity")
+# More than once: a container may still be made when the process that asked for it is killed.
+_REMOVE = 'for wait in 0 1 4; do sleep $wait; "$0" rm --force "$1"; done'
 
 
 def _digest(folder: Path) -> str:
@@ -252,28 +258,38 @@ def new_box(runtime: str, task: HarborTask) -> Box:
 
 
 def container_program(runtime: str) -> str:
-    """The command of a container runtime. Raise EnvError if it is not here."""
+    """The command of a container runtime: of those that will do the first that answers. Blocks.
+    Raise EnvError if none does."""
     wanted = CONTAINERS.get(runtime, (runtime,))
-    for program in wanted:
-        if is_command(program):
+    problems = dict[str, str]()
+    for program in filter(is_command, wanted):
+        if (problem := _problem_of(program)) is None:
             return program
-    named = " or ".join(wanted)
-    raise EnvError(f"tasks of Harbor run in containers, and {named} is not on this machine")
+        problems[program] = problem
+    why = ", and ".join(f"{program} {problem}" for program, problem in problems.items())
+    why = why or f"{' or '.join(wanted)} is not on this machine"
+    raise EnvError(f"tasks of Harbor run in containers, and {why}")
 
 
 def container_problem(runtime: str) -> str | None:
     """Why containers cannot be started here; None if they can. Blocks."""
+    _problem_of.cache_clear()
     try:
-        program = container_program(runtime)
+        container_program(runtime)
     except EnvError as error:
         return str(error)
+    return None
+
+
+@cache
+def _problem_of(program: str) -> str | None:
     try:
         ended = subprocess.run(
             [program, "info"], capture_output=True, text=True, timeout=_GRACE * 4
         )
     except subprocess.TimeoutExpired:
-        return f"tasks of Harbor run in containers, and {program} does not answer"
+        return "does not answer"
     if ended.returncode == 0:
         return None
     why = ((ended.stderr or ended.stdout).strip().splitlines() or ["it does not say why"])[-1]
-    return f"tasks of Harbor run in containers, and {program} starts none: {why}"
+    return f"starts none: {why}"

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import os
+import re
 import select
 import shutil
 import stat
@@ -19,7 +20,7 @@ from paths import RECIPES
 from rlc.data.errors import DataError
 from rlc.data.harbor import harbor_tasks, read_task
 from rlc.envs.base import Action, EnvError, Observation, TaskKey
-from rlc.envs.harbor.boxes import SubprocessBox, container_problem
+from rlc.envs.harbor.boxes import SubprocessBox, container_problem, container_program
 from rlc.envs.harbor.source import HarborSource, solved_by
 from rlc.envs.tool_chat import tool_chat_history
 
@@ -195,7 +196,6 @@ case "$1" in
       *"cat /logs/verifier/reward.txt") echo 1 ;;
       *endless*) exit 124 ;;
     esac ;;
-  info) exit 1 ;;
 esac
 """
 
@@ -206,17 +206,32 @@ def test_what_a_container_runtime_is_asked_to_do(
     program = written(tmp_path / "docker", DOCKER.replace("BOX", str(tmp_path)))
     program.chmod(program.stat().st_mode | stat.S_IXUSR)
     monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
+    assert container_problem("container") is None
     commands = (bash("cat greeting.txt"), bash("endless"), DONE)
     _, seen, late, last = played(*commands, runtime="container")
     assert (seen.text, last.reward) == ("hello\n", 1.0)
     assert late.text == "\n[ended after 20 s]"
     log = (tmp_path / "log").read_text("utf-8").splitlines()
-    assert log[0].startswith("build --quiet --tag rlc-harbor:")
-    assert log[1].startswith("run --detach --init --network none rlc-harbor:")
-    assert "exec c0ffee timeout --kill-after=1 20 bash -c cat greeting.txt" in log
-    assert any(line.endswith("c0ffee:/tests") for line in log if line.startswith("cp "))
-    assert log[-1] == "rm --force c0ffee"
-    assert "docker starts none: it does not say why" in str(container_problem("docker"))
+    assert log[0] == "info"
+    assert log[1].startswith("build --quiet --tag rlc-harbor:")
+    started = re.fullmatch(r"run --detach --init --name (rlc-\w+) --network none .*", log[2])
+    assert started is not None
+    name = started[1]
+    assert f"exec {name} timeout --kill-after=1 20 bash -c cat greeting.txt" in log
+    assert any(line.endswith(f"{name}:/tests") for line in log if line.startswith("cp "))
+    assert log[-1] == f"rm --force {name}"
+
+
+def test_a_container_runtime_that_answers_is_taken(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PATH", f"{tmp_path}:/usr/bin:/bin")
+    for name, status in (("docker", 1), ("podman", 0)):
+        program = written(tmp_path / name, f"#!/bin/sh\necho no daemon >&2\nexit {status}\n")
+        program.chmod(program.stat().st_mode | stat.S_IXUSR)
+    assert container_problem("container") is None
+    assert container_program("container") == "podman"
+    assert "containers, and docker starts none: no daemon" in str(container_problem("docker"))
 
 
 def test_a_machine_without_a_container_runtime(monkeypatch: pytest.MonkeyPatch) -> None:
