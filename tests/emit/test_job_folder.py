@@ -131,6 +131,8 @@ def test_a_job_has_the_files_of_its_agent(project: Path) -> None:
         "recipe/recipes/lib/policy.rl",
         "recipe/recipes/own/agent.py",
     ]
+    needed = (project / "called" / "requirements.txt").read_text()
+    assert "[local,serve]" in needed
     # A program may read whatever is in the folder that it is run in.
     recipe.write_text(text.replace("PROGRAM", 'command = ["node", "agent.js"], folder = "own"'))
     job, _ = written(recipe, project / "started")

@@ -70,6 +70,15 @@ def test_a_tracker_without_its_key(monkeypatch: pytest.MonkeyPatch) -> None:
         require_runnable(job)
 
 
+def test_agents_without_what_serves_them(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(
+        "rlc.envs.agents.programs.find_spec", lambda package: package == "uvicorn" or None
+    )
+    job = compiled(recipe("agent"))  # its first stage needs no agent
+    with pytest.raises(RunError, match=r"served with starlette.*pip install 'rlc\[serve\]'"):
+        require_runnable(job)
+
+
 def test_what_can_be_run_is_not_refused() -> None:
     for name in ("quickstart", "mixture", "spell_backward", "sudoku"):
         require_runnable(compiled(recipe(name)))

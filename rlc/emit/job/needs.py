@@ -7,7 +7,7 @@ import re
 from collections.abc import Iterable, Iterator
 from importlib import metadata
 
-from rlc.catalog.environments import env_facts, judges_of
+from rlc.catalog.environments import env_facts, judges_of, played_as
 from rlc.catalog.facts.models import TINY
 from rlc.catalog.index import source_traits, tracker_traits, wrapper_traits
 from rlc.catalog.packages import packages_of, packages_of_file
@@ -97,8 +97,9 @@ def _variables(plan: Plan) -> Iterator[str]:
 
 def _in_extras(env: EnvPlan) -> Iterator[tuple[str, str | None]]:
     """The extras of rlc that an environment needs, each with the package in it that it is for."""
-    if extra := source_traits(env.source).extra:
-        yield extra, source_traits(env.source).package
+    for player in map(source_traits, dict.fromkeys((env.source, played_as(env)))):
+        if player.extra:
+            yield player.extra, player.package
     for wrapper in env.wrappers:
         if needed := wrapper_traits(wrapper.name).package_of(wrapper.args):
             package, extra = needed

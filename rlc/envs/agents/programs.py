@@ -11,6 +11,7 @@ import shutil
 import signal
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack, suppress
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -25,6 +26,7 @@ from rlc.envs.workers.threads import ThreadWorkers
 from rlc.plan.environments import AgentPlan
 
 _SHOWN = 4_000  # bytes of what a command has written that are kept with its failure
+_SERVED_WITH = ("starlette", "uvicorn")
 _KEPT_BACK = ("TINKER_API_KEY",)  # what agents have no use for
 
 
@@ -66,7 +68,10 @@ class Program(Protocol):
 
 
 def agent_problem(plan: AgentPlan) -> str | None:
-    """What keeps the command of an agent from being run on this machine; None if nothing does."""
+    """What keeps an agent from being run on this machine; None if nothing does."""
+    if missing := [package for package in _SERVED_WITH if find_spec(package) is None]:
+        packages = " and ".join(missing)
+        return f"agents are served with {packages}, not installed here: pip install 'rlc[serve]'"
     if plan.command is None:
         return None
     program = plan.command[0]
